@@ -1,1 +1,32 @@
+//! The site image: everything a request can need, worked out before the first request.
+//!
+//! ```text
+//! path ── find ──▶ Entry ──┬─ fields      Place ─┐
+//!                          ├─ not_modified Place ─┼─ bytes ──▶ what leaves
+//!                          └─ content      Place ─┘
+//! status ── page ─▶ Page ────────────────────────┘
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | [`format`](crate::format) | the image byte by byte, for its reader and its writer |
+//! | `image.rs` | a checked view of the bytes of an image |
+//! | `find.rs` | path to entry: filling the index, and searching it |
+//! | `entry.rs` | what is known about one path |
+//! | `place.rs` | a stretch of an image |
+//!
+//! The same layout in prose: `docs/site-format.md`. Knows nothing of requests, of methods, or of where the bytes came from.
+
 #![forbid(unsafe_code)]
+
+mod entry;
+mod find;
+pub mod format;
+mod image;
+mod place;
+
+pub use entry::{Content, Entry, Page, Redirect, Variant};
+pub use find::index;
+pub use format::PAGE_CODES;
+pub use image::{Image, ImageError};
+pub use place::Place;

@@ -1,0 +1,61 @@
+//! Path to entry: filling the index, and searching it. Open addressing with linear probing.
+//!
+//! ```text
+//! hash(path) ─ lower half → first slot ─ tag differs, or path → next slot, around the end
+//!                              └ empty → nothing there
+//! ```
+
+use crate::entry::Entry;
+use crate::format::{RECORD_LEN, Record, SLOT_COUNT_MIN, SLOT_LEN, Slot, hash, tag};
+use crate::image::Image;
+
+impl Image {
+    /// What lies at a path: decoded, beginning with `/`. A record that is damaged is not there.
+    #[inline]
+    pub fn find(&self, path: &[u8]) -> Option<Entry> {
+        let hash = hash(path);
+        let slots = self.slots();
+        let mask = slots.len() - 1;
+        // At most once around: an index without an empty slot is nothing a packer writes, but an image may be hostile.
+        for probe in 0..slots.len() {
+            let slot = Slot::decode(&slots[(hash as usize).wrapping_add(probe) & mask])?;
+            if slot.tag == tag(hash)
+                && let Some((found, entry)) = self.record(slot.at())
+                && found == path
+            {
+                return entry;
+            }
+        }
+        None
+    }
+
+    /// Every path with its entry, in the order of the index. For tests and for looking into an image.
+    pub fn entries(&self) -> impl Iterator<Item = (&[u8], Entry)> {
+        let records = self.slots().iter().filter_map(|slot| self.record(Slot::decode(slot)?.at()));
+        records.filter_map(|(path, entry)| Some((path, entry?)))
+    }
+
+    /// The path of the record at `at`, and what the record says if it makes sense.
+    #[inline]
+    fn record(&self, at: u64) -> Option<(&[u8], Option<Entry>)> {
+        let (head, rest) = self.all().get(at as usize..)?.split_first_chunk::<RECORD_LEN>()?;
+        let record = Record::decode(head)?;
+        let path = rest.get(..record.path_len.into())?;
+        Some((path, Entry::new(&record, self.len(), self.file_count())))
+    }
+}
+
+/// The index for records given by the hash of their path and where they lie. None if one lies too far off for a slot.
+pub fn index(records: &[(u64, u64)]) -> Option<Vec<[u8; SLOT_LEN]>> {
+    let mut slots = vec![[0; SLOT_LEN]; (2 * records.len()).next_power_of_two().max(SLOT_COUNT_MIN)];
+    let mask = slots.len() - 1;
+    for &(hash, at) in records {
+        let slot = Slot::new(hash, at)?;
+        let mut place = hash as usize & mask;
+        while Slot::decode(&slots[place]).is_some() {
+            place = (place + 1) & mask;
+        }
+        slots[place] = slot.encode();
+    }
+    Some(slots)
+}

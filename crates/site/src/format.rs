@@ -1,0 +1,319 @@
+//! The image, byte by byte, for its reader and its writer. In prose: `docs/site-format.md`.
+//!
+//! ```text
+//! 0            128                                                             len
+//! ├── header ──┼── runs and records, as they were written ──┼── pages ── index ──┤
+//!                   │
+//!                   │   a run:     [ fields of 304 ][ fields of 200 ][ content, if small ]
+//!                   └── a record:  [ head and variant, 64 ][ path ]    starts on 64
+//! ```
+//!
+//! A struct here is what one stretch of the image says, `encode` and `decode` are its layout. Numbers are little-endian.
+//! Whether what they say makes sense together is for [`Image`](crate::Image) and `entry.rs` to judge.
+
+use crate::image::ImageError;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The first bytes of every image.
+pub const MAGIC: [u8; 8] = *b"tarpon\0\x01";
+/// The version of this layout.
+pub const VERSION: u32 = 1;
+/// Bytes of the header, and so where the first run or record may begin.
+pub const HEADER_LEN: usize = 128;
+/// Bytes of a slot of the index.
+pub const SLOT_LEN: usize = 8;
+/// Bytes of the index's alignment, so that eight slots share a cache line.
+pub const INDEX_ALIGN: u64 = 64;
+/// The fewest slots an index has: one cache line.
+pub const SLOT_COUNT_MIN: usize = 8;
+/// Bytes of a record before its path: one cache line.
+pub const RECORD_LEN: usize = 64;
+/// Bytes of a record's alignment. A slot counts in these, so an image ends before 256 GiB.
+pub const RECORD_ALIGN: u64 = 64;
+/// Bytes of a row of the pages.
+pub const PAGE_LEN: usize = 32;
+/// Bytes of the alignment of the pages.
+pub const PAGES_ALIGN: u64 = 8;
+/// Largest content that lies right behind its fields, in bytes: one send of both beats two up to about here.
+pub const INLINE_LEN_MAX: u64 = 16 << 10;
+/// Bytes of the alignment of a content that does not lie behind its fields: a page, so that it can leave from the page cache.
+pub const CONTENT_ALIGN: u64 = 4096;
+/// Longest path of a record, in bytes: `PATH_MAX` of Linux, so no file is left out for it.
+pub const PATH_LEN_MAX: usize = 4096;
+
+/// Every status that is answered by a page. An image has one for each, sorted.
+pub const PAGE_CODES: [u16; 12] = [400, 404, 405, 408, 413, 414, 417, 431, 500, 501, 503, 505];
+
+/// The hash of a path (decoded, beginning with `/`), and of whatever else is checked: XXH3-64, seed 0.
+#[inline]
+pub fn hash(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
+}
+
+/// The header: where the tables lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Bytes of the image.
+    pub len: u64,
+    /// Where the index lies. It ends the image.
+    pub index_at: u64,
+    /// Slots in the index.
+    pub slot_count: u64,
+    /// Records.
+    pub record_count: u64,
+    /// Where the pages lie.
+    pub pages_at: u64,
+    /// Rows of the pages.
+    pub page_count: u64,
+    /// Files beside the image.
+    pub file_count: u64,
+    /// [`hash`] of the bytes from `pages_at` to the end of the image.
+    pub tables_hash: u64,
+}
+
+impl Header {
+    /// The header as it lies in the image.
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let mut to = [0; HEADER_LEN];
+        to[..8].copy_from_slice(&MAGIC);
+        put(&mut to, 8, VERSION.to_le_bytes());
+        put(&mut to, 12, (HEADER_LEN as u32).to_le_bytes());
+        put(&mut to, 16, self.len.to_le_bytes());
+        put(&mut to, 24, self.index_at.to_le_bytes());
+        put(&mut to, 32, self.slot_count.to_le_bytes());
+        put(&mut to, 40, self.record_count.to_le_bytes());
+        put(&mut to, 48, self.pages_at.to_le_bytes());
+        put(&mut to, 56, self.page_count.to_le_bytes());
+        put(&mut to, 64, self.file_count.to_le_bytes());
+        put(&mut to, 72, self.tables_hash.to_le_bytes());
+        let check = hash(&to[..HEADER_CHECK_AT]);
+        put(&mut to, HEADER_CHECK_AT, check.to_le_bytes());
+        to
+    }
+
+    /// Reads a header whose magic, version, length and checksum are right.
+    pub fn decode(from: &[u8; HEADER_LEN]) -> Result<Header, ImageError> {
+        if from[..8] != MAGIC {
+            return Err(ImageError::Magic);
+        }
+        if u32_at(from, 8) != VERSION || u32_at(from, 12) != HEADER_LEN as u32 {
+            return Err(ImageError::Version);
+        }
+        if u64_at(from, HEADER_CHECK_AT) != hash(&from[..HEADER_CHECK_AT]) {
+            return Err(ImageError::HeaderHash);
+        }
+        Ok(Header {
+            len: u64_at(from, 16),
+            index_at: u64_at(from, 24),
+            slot_count: u64_at(from, 32),
+            record_count: u64_at(from, 40),
+            pages_at: u64_at(from, 48),
+            page_count: u64_at(from, 56),
+            file_count: u64_at(from, 64),
+            tables_hash: u64_at(from, 72),
+        })
+    }
+}
+
+/// A slot of the index that is taken. An empty one is eight zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The upper half of the hash of the path.
+    pub tag: u32,
+    /// Where the record lies, in units of [`RECORD_ALIGN`]; never 0, where the header lies.
+    pub unit: u32,
+}
+
+impl Slot {
+    /// The slot for a record at `at`, on [`RECORD_ALIGN`], whose path has this hash. None if it lies too far off.
+    pub fn new(hash: u64, at: u64) -> Option<Slot> {
+        debug_assert!(at > 0 && at.is_multiple_of(RECORD_ALIGN));
+        Some(Slot { tag: tag(hash), unit: u32::try_from(at / RECORD_ALIGN).ok()? })
+    }
+
+    /// The slot as it lies in the index.
+    pub fn encode(&self) -> [u8; SLOT_LEN] {
+        let mut to = [0; SLOT_LEN];
+        put(&mut to, 0, self.tag.to_le_bytes());
+        put(&mut to, 4, self.unit.to_le_bytes());
+        to
+    }
+
+    /// The slot, if it is taken.
+    #[inline]
+    pub fn decode(from: &[u8; SLOT_LEN]) -> Option<Slot> {
+        let slot = Slot { tag: u32_at(from, 0), unit: u32_at(from, 4) };
+        (slot.unit != 0).then_some(slot)
+    }
+
+    /// Where the record lies, from the start of the image.
+    #[inline]
+    pub fn at(&self) -> u64 {
+        u64::from(self.unit) * RECORD_ALIGN
+    }
+}
+
+/// The part of a path's hash that its slot repeats, so that a search seldom looks at a record in vain. The lower half chose the slot.
+#[inline]
+pub fn tag(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+/// What a record is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A representation.
+    File = 0,
+    /// Another path.
+    Redirect = 1,
+}
+
+/// Where a content lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// In the image.
+    Image = 0,
+    /// In a file beside the image.
+    File = 1,
+}
+
+/// A record without its path, which lies right behind: head (16 bytes) and variant (48).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Bytes of the path.
+    pub path_len: u16,
+    /// What the record is about.
+    pub kind: Kind,
+    /// Redirect: how many bytes of the fields come before the query. File: 0.
+    pub before_query: u32,
+    /// File: seconds since 1970. Redirect: 0.
+    pub last_modified: u64,
+    /// Where the run lies.
+    pub run_at: u64,
+    /// Bytes of the fields of 304, empty line included. Redirect: 0.
+    pub not_modified_len: u32,
+    /// Bytes of the fields of 200 or 301, empty line included.
+    pub fields_len: u32,
+    /// Where the content lies; or the number of the file it is in.
+    pub content_at: u64,
+    /// Bytes of the content.
+    pub content_len: u64,
+    /// From the run to the entity-tag, within the fields of 304. Redirect: 0.
+    pub etag_at: u32,
+    /// Bytes of the entity-tag, quotes included. Redirect: 0.
+    pub etag_len: u32,
+    /// Where the content lies.
+    pub home: Home,
+}
+
+impl Record {
+    /// The record as it lies in the image, before its path.
+    pub fn encode(&self) -> [u8; RECORD_LEN] {
+        let mut to = [0; RECORD_LEN];
+        put(&mut to, 0, self.path_len.to_le_bytes());
+        put(&mut to, 2, [self.kind as u8]);
+        put(&mut to, 3, [VARIANT_COUNT]);
+        put(&mut to, 4, self.before_query.to_le_bytes());
+        put(&mut to, 8, self.last_modified.to_le_bytes());
+        put(&mut to, 16, self.run_at.to_le_bytes());
+        put(&mut to, 24, self.not_modified_len.to_le_bytes());
+        put(&mut to, 28, self.fields_len.to_le_bytes());
+        put(&mut to, 32, self.content_at.to_le_bytes());
+        put(&mut to, 40, self.content_len.to_le_bytes());
+        put(&mut to, 48, self.etag_at.to_le_bytes());
+        put(&mut to, 52, self.etag_len.to_le_bytes());
+        put(&mut to, 56, [self.home as u8]);
+        put(&mut to, 57, [CODING_IDENTITY]);
+        to
+    }
+
+    /// Reads a record. None if it says something this version does not know.
+    #[inline]
+    pub fn decode(from: &[u8; RECORD_LEN]) -> Option<Record> {
+        if from[3] != VARIANT_COUNT || from[57] != CODING_IDENTITY {
+            return None;
+        }
+        Some(Record {
+            path_len: u16::from_le_bytes([from[0], from[1]]),
+            kind: match from[2] {
+                0 => Kind::File,
+                1 => Kind::Redirect,
+                _ => return None,
+            },
+            before_query: u32_at(from, 4),
+            last_modified: u64_at(from, 8),
+            run_at: u64_at(from, 16),
+            not_modified_len: u32_at(from, 24),
+            fields_len: u32_at(from, 28),
+            content_at: u64_at(from, 32),
+            content_len: u64_at(from, 40),
+            etag_at: u32_at(from, 48),
+            etag_len: u32_at(from, 52),
+            home: match from[56] {
+                0 => Home::Image,
+                1 => Home::File,
+                _ => return None,
+            },
+        })
+    }
+}
+
+/// A row of the pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRow {
+    /// The status code.
+    pub code: u16,
+    /// Bytes of the fields, empty line included.
+    pub fields_len: u32,
+    /// Where the fields lie.
+    pub fields_at: u64,
+    /// Where the content lies.
+    pub content_at: u64,
+    /// Bytes of the content.
+    pub content_len: u64,
+}
+
+impl PageRow {
+    /// The row as it lies in the pages.
+    pub fn encode(&self) -> [u8; PAGE_LEN] {
+        let mut to = [0; PAGE_LEN];
+        put(&mut to, 0, u32::from(self.code).to_le_bytes());
+        put(&mut to, 4, self.fields_len.to_le_bytes());
+        put(&mut to, 8, self.fields_at.to_le_bytes());
+        put(&mut to, 16, self.content_at.to_le_bytes());
+        put(&mut to, 24, self.content_len.to_le_bytes());
+        to
+    }
+
+    /// Reads a row. None if its status is not one.
+    pub fn decode(from: &[u8; PAGE_LEN]) -> Option<PageRow> {
+        Some(PageRow {
+            code: u16::try_from(u32_at(from, 0)).ok()?,
+            fields_len: u32_at(from, 4),
+            fields_at: u64_at(from, 8),
+            content_at: u64_at(from, 16),
+            content_len: u64_at(from, 24),
+        })
+    }
+}
+
+/// Where in the header the checksum of all before it lies.
+const HEADER_CHECK_AT: usize = 120;
+/// Variants of a record in this version.
+const VARIANT_COUNT: u8 = 1;
+/// The coding of a content in this version: none.
+const CODING_IDENTITY: u8 = 0;
+
+fn put<const N: usize>(to: &mut [u8], at: usize, value: [u8; N]) {
+    to[at..at + N].copy_from_slice(&value);
+}
+
+#[inline]
+fn u32_at<const N: usize>(from: &[u8; N], at: usize) -> u32 {
+    u32::from_le_bytes(from[at..at + 4].try_into().expect("four bytes"))
+}
+
+#[inline]
+fn u64_at<const N: usize>(from: &[u8; N], at: usize) -> u64 {
+    u64::from_le_bytes(from[at..at + 8].try_into().expect("eight bytes"))
+}

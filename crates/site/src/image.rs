@@ -1,0 +1,171 @@
+//! A checked view of the bytes of an image. Nothing is parsed after `new`, and nothing per record in it.
+
+use crate::entry::Page;
+use crate::format::{
+    HEADER_LEN, Header, INDEX_ALIGN, PAGE_CODES, PAGE_LEN, PAGES_ALIGN, PageRow, SLOT_COUNT_MIN, SLOT_LEN,
+    hash,
+};
+use crate::place::Place;
+use bytes::Bytes;
+use std::fmt;
+
+/// A site, ready to be served.
+#[derive(Clone)]
+pub struct Image {
+    bytes: Bytes,
+    /// Where the index begins. It ends with `bytes`, and its slots are a power of two.
+    index_at: usize,
+    file_count: u64,
+    record_count: u64,
+    /// In the order of [`PAGE_CODES`].
+    pages: [Page; PAGE_CODES.len()],
+}
+
+/// Why bytes are not an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageError {
+    /// They do not begin as an image does.
+    Magic,
+    /// The version, or the length of the header, is not one we know.
+    Version,
+    /// The checksum of the header is wrong.
+    HeaderHash,
+    /// They are fewer or more than the header says.
+    Length,
+    /// The index is not where, or not as large as, an index can be.
+    Index,
+    /// The pages are not where pages can be, or one lies elsewhere.
+    Pages,
+    /// The checksum of pages and index is wrong.
+    TablesHash,
+    /// There is no page for one of [`PAGE_CODES`].
+    PageMissing,
+}
+
+impl Image {
+    /// Checks header, checksums, and bounds of the tables. The time this takes depends on the index, not on the contents.
+    pub fn new(bytes: Bytes) -> Result<Image, ImageError> {
+        let header = Header::decode(bytes.first_chunk::<HEADER_LEN>().ok_or(ImageError::Magic)?)?;
+        if header.len != bytes.len() as u64 {
+            return Err(ImageError::Length);
+        }
+        check_index(&header).ok_or(ImageError::Index)?;
+        check_pages(&header).ok_or(ImageError::Pages)?;
+        let (pages_at, index_at) = (header.pages_at as usize, header.index_at as usize);
+        if hash(&bytes[pages_at..]) != header.tables_hash {
+            return Err(ImageError::TablesHash);
+        }
+        let rows = &bytes[pages_at..][..header.page_count as usize * PAGE_LEN];
+        let pages = read_pages(rows, header.len)?;
+        let Header { file_count, record_count, .. } = header;
+        Ok(Image { bytes, index_at, file_count, record_count, pages })
+    }
+
+    /// The page for one of [`PAGE_CODES`].
+    ///
+    /// # Panics
+    /// For any other code.
+    #[inline]
+    pub fn page(&self, code: u16) -> Page {
+        let place = PAGE_CODES.iter().position(|&known| known == code);
+        self.pages[place.expect("a status that has a page")]
+    }
+
+    /// The bytes at a place of this image.
+    ///
+    /// # Panics
+    /// If the place is not one this image handed out, and lies outside.
+    #[inline]
+    pub fn bytes(&self, place: Place) -> &[u8] {
+        &self.bytes[place.range()]
+    }
+
+    /// Bytes of the image.
+    #[expect(clippy::len_without_is_empty, reason = "there is no empty image: it has a header")]
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Files beside the image: as many as the caller must have at hand.
+    #[inline]
+    pub fn file_count(&self) -> u64 {
+        self.file_count
+    }
+
+    /// Records: paths that lead somewhere.
+    pub fn record_count(&self) -> u64 {
+        self.record_count
+    }
+
+    /// All bytes: what a descriptor of the image would hold.
+    #[inline]
+    pub fn all(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The slots of the index; a power of two.
+    #[inline]
+    pub(crate) fn slots(&self) -> &[[u8; SLOT_LEN]] {
+        self.bytes[self.index_at..].as_chunks().0
+    }
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image")
+            .field("len", &self.len())
+            .field("record_count", &self.record_count)
+            .field("file_count", &self.file_count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ImageError::Magic => "not a site image",
+            ImageError::Version => "a site image of another version",
+            ImageError::HeaderHash => "the header is damaged",
+            ImageError::Length => "cut short, or something was appended",
+            ImageError::Index => "the index is out of bounds",
+            ImageError::Pages => "the pages are out of bounds",
+            ImageError::TablesHash => "the index or the pages are damaged",
+            ImageError::PageMissing => "a page is missing",
+        })
+    }
+}
+
+impl std::error::Error for ImageError {}
+
+/// The index ends the image, on its alignment, with a power of two of slots of which half are free.
+fn check_index(header: &Header) -> Option<()> {
+    let size = header.slot_count.checked_mul(SLOT_LEN as u64)?;
+    let good = header.index_at.checked_add(size)? == header.len
+        && header.index_at.is_multiple_of(INDEX_ALIGN)
+        && header.slot_count.is_power_of_two()
+        && header.slot_count >= SLOT_COUNT_MIN as u64
+        && header.record_count <= header.slot_count / 2;
+    good.then_some(())
+}
+
+/// The pages lie on their alignment, between the header and the index.
+fn check_pages(header: &Header) -> Option<()> {
+    let size = header.page_count.checked_mul(PAGE_LEN as u64)?;
+    let good = header.pages_at >= HEADER_LEN as u64
+        && header.pages_at.is_multiple_of(PAGES_ALIGN)
+        && header.pages_at.checked_add(size)? <= header.index_at;
+    good.then_some(())
+}
+
+/// The pages of [`PAGE_CODES`], of an image of `len` bytes.
+fn read_pages(rows: &[u8], len: u64) -> Result<[Page; PAGE_CODES.len()], ImageError> {
+    let nowhere = Place { at: 0, len: 0 };
+    let mut pages = [Page { fields: nowhere, content: nowhere }; PAGE_CODES.len()];
+    for (page, code) in pages.iter_mut().zip(PAGE_CODES) {
+        let mut rows = rows.as_chunks().0.iter().filter_map(PageRow::decode);
+        let row = rows.find(|row| row.code == code).ok_or(ImageError::PageMissing)?;
+        *page = Page::new(&row, len).ok_or(ImageError::Pages)?;
+    }
+    Ok(pages)
+}
