@@ -1,1 +1,36 @@
+//! The grammar of HTTP/1.x, as far as a static server needs it. Bytes in, meaning out: no I/O, no
+//! clock, no allocation, no state beyond what a message needs.
+//!
+//! | module | what | where it is written |
+//! |---|---|---|
+//! | [`head`] | request-line and field section | RFC 9112, sections 2 to 5 |
+//! | [`host`] | the host of a request | RFC 9110, section 7.2; RFC 3986, section 3.2.2 |
+//! | [`target`] | forms of request-target, path normalization | RFC 9112, section 3.2; RFC 3986, section 5.2.4 |
+//! | [`field`] | lists in field values | RFC 9110, section 5.6.1 |
+//! | [`framing`] | where content ends | RFC 9112, section 6 |
+//! | [`chunked`] | chunked transfer coding | RFC 9112, section 7.1 |
+//! | [`persist`] | whether the connection stays open | RFC 9112, section 9.3 |
+//! | [`precondition`] | If-None-Match, If-Modified-Since | RFC 9110, section 13 |
+//! | [`date`] | HTTP-date | RFC 9110, section 5.6.7 |
+//! | [`status`] | status codes | RFC 9110, section 15 |
+//!
+//! Where the RFCs leave a choice, the stricter reading is taken wherever two readers of the same
+//! bytes could disagree about where a message ends, and the tolerant one elsewhere.
+
+#![no_std]
 #![forbid(unsafe_code)]
+
+pub mod chunked;
+pub mod date;
+pub mod field;
+pub mod framing;
+pub mod head;
+pub mod host;
+pub mod persist;
+pub mod precondition;
+pub mod status;
+pub mod target;
+mod token;
+
+pub use head::{Head, HeadError, Method, Name, Version};
+pub use status::Status;

@@ -1,0 +1,330 @@
+//! Chunked transfer coding: finds the content in the bytes of the wire. RFC 9112, section 7.1.
+//!
+//! ```text
+//! Size ─CRLF→ Data ─last byte→ DataEnd ─CRLF→ Size
+//!   └─ size 0 → Trailers ─empty line→ Done
+//! ```
+//!
+//! Extensions and trailers are checked, counted and skipped. Knows nothing of sockets, of
+//! requests, or of what the content means.
+
+use core::ops::Range;
+
+use crate::head::field_line;
+use crate::status::Status;
+use crate::token::{VALUE, is};
+
+/// The longest line, CRLF included: what a caller must be able to hold of the wire.
+pub const LINE_LEN_MAX: usize = 4096;
+
+/// Bytes of chunk extensions in one message. Nobody uses them, so this is generous; without it a
+/// byte of content could cost us a whole line. RFC 9112, section 7.1.1.
+pub const EXTENSION_LEN_MAX: usize = 4096;
+
+/// Bytes of trailers in one message, CRLFs included: half of what a head may have.
+pub const TRAILERS_LEN_MAX: usize = 8 * 1024;
+
+/// Decoder of the content of one message.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Chunked {
+    state: State,
+    /// Bytes of the current chunk still to come; not 0 in `Data`.
+    left: u64,
+    /// Bytes of extensions seen.
+    extensions: u16,
+    /// Bytes of trailers seen.
+    trailers: u16,
+}
+
+/// What one call found at the front of the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Bytes of the wire that are done with.
+    pub used: usize,
+    /// Where in the wire content lies, within `used`; empty if the call found none.
+    pub content: Range<usize>,
+}
+
+/// What the decoder awaits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Size,
+    Data,
+    DataEnd,
+    Trailers,
+    Done,
+}
+
+impl Chunked {
+    /// Reads the front of `wire`; the caller offers what was not used again, with more behind it,
+    /// until a call uses nothing. How the bytes were cut never changes the content.
+    ///
+    /// # Errors
+    ///
+    /// The first rule the message breaks. The decoder is of no further use then.
+    pub fn decode(&mut self, wire: &[u8]) -> Result<Piece, ChunkError> {
+        let mut used = 0;
+        loop {
+            let rest = &wire[used..];
+            match self.state {
+                State::Size => {
+                    let Some(line) = line(rest)? else { break };
+                    used += line.len();
+                    self.left = self.size(&line[..line.len() - 2])?;
+                    self.state = if self.left == 0 { State::Trailers } else { State::Data };
+                }
+                State::Data => {
+                    let len = usize::try_from(self.left).map_or(rest.len(), |left| left.min(rest.len()));
+                    self.left -= len as u64;
+                    if self.left == 0 {
+                        self.state = State::DataEnd;
+                    }
+                    return Ok(Piece { used: used + len, content: used..used + len });
+                }
+                State::DataEnd => match rest {
+                    [b'\r', b'\n', ..] => {
+                        used += 2;
+                        self.state = State::Size;
+                    }
+                    [] | [b'\r'] => break,
+                    _ => return Err(ChunkError::LineEnd),
+                },
+                State::Trailers => {
+                    let Some(line) = line(rest)? else { break };
+                    used += line.len();
+                    if line == b"\r\n" {
+                        self.state = State::Done;
+                    } else {
+                        self.trailer(line)?;
+                    }
+                }
+                State::Done => break,
+            }
+        }
+        Ok(Piece { used, content: used..used })
+    }
+
+    /// Whether the message is complete. What stands behind it is left unused.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// chunk-size, which `chunk-ext = *( BWS ";" … )` may follow.
+    fn size(&mut self, line: &[u8]) -> Result<u64, ChunkError> {
+        let len = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let (digits, extension) = line.split_at(len);
+        if digits.is_empty() {
+            return Err(ChunkError::Size);
+        }
+        if !extension.is_empty() {
+            if extension.trim_ascii_start().first() != Some(&b';') {
+                return Err(ChunkError::Size);
+            }
+            if !extension.iter().all(|&byte| is(VALUE, byte)) {
+                return Err(ChunkError::Extension);
+            }
+            // Neither sum overflows: a line has at most LINE_LEN_MAX bytes.
+            self.extensions += extension.len() as u16;
+            if self.extensions as usize > EXTENSION_LEN_MAX {
+                return Err(ChunkError::ExtensionsTooLarge);
+            }
+        }
+        digits.iter().try_fold(0_u64, |sum, &digit| {
+            let digit = (digit as char).to_digit(16).ok_or(ChunkError::Size)?;
+            sum.checked_mul(16).map(|sum| sum | u64::from(digit)).ok_or(ChunkError::Overflow)
+        })
+    }
+
+    /// RFC 9112, section 7.1.2: trailers are field lines.
+    fn trailer(&mut self, line: &[u8]) -> Result<(), ChunkError> {
+        self.trailers += line.len() as u16;
+        if self.trailers as usize > TRAILERS_LEN_MAX {
+            return Err(ChunkError::TrailersTooLarge);
+        }
+        field_line(line).map(|_| ()).map_err(|_| ChunkError::Trailer)
+    }
+}
+
+/// Why a chunked message is refused. Its framing is lost, so the connection closes too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkError {
+    /// chunk-size is not 1*HEXDIG, or something other than an extension follows it.
+    Size,
+    /// chunk-size does not fit in 64 bits.
+    Overflow,
+    /// An extension has a control byte.
+    Extension,
+    /// More than [`EXTENSION_LEN_MAX`] bytes of extensions.
+    ExtensionsTooLarge,
+    /// A trailer is not a field line.
+    Trailer,
+    /// More than [`TRAILERS_LEN_MAX`] bytes of trailers.
+    TrailersTooLarge,
+    /// A line, or the data of a chunk, does not end in CRLF.
+    LineEnd,
+    /// A line has more than [`LINE_LEN_MAX`] bytes.
+    LineTooLong,
+}
+
+impl ChunkError {
+    /// The status to answer with.
+    pub fn status(self) -> Status {
+        match self {
+            ChunkError::Overflow => Status::ContentTooLarge,
+            ChunkError::TrailersTooLarge => Status::RequestHeaderFieldsTooLarge,
+            ChunkError::Size
+            | ChunkError::Extension
+            | ChunkError::ExtensionsTooLarge
+            | ChunkError::Trailer
+            | ChunkError::LineEnd
+            | ChunkError::LineTooLong => Status::BadRequest,
+        }
+    }
+}
+
+/// The first line with its CRLF, or `None` until it is complete. Bytes beyond LINE_LEN_MAX are not
+/// looked at, so that they cannot change the verdict.
+fn line(wire: &[u8]) -> Result<Option<&[u8]>, ChunkError> {
+    let seen = &wire[..wire.len().min(LINE_LEN_MAX)];
+    match seen.iter().position(|&byte| byte == b'\n') {
+        Some(at) if at > 0 && seen[at - 1] == b'\r' => Ok(Some(&seen[..at + 1])),
+        Some(_) => Err(ChunkError::LineEnd),
+        None if seen.len() < LINE_LEN_MAX => Ok(None),
+        None => Err(ChunkError::LineTooLong),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::vec::Vec;
+    use std::{format, vec};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_message_gives_the_same_content_or_error_however_it_is_cut() {
+        use ChunkError::*;
+        #[rustfmt::skip]
+        let cases: &[(&str, &[u8], Result<&[u8], ChunkError>)] = &[
+            // what it shows            on the wire                                   content
+            ("one chunk",               b"5\r\nhello\r\n0\r\n\r\n",                   Ok(b"hello")),
+            ("two chunks",              b"1\r\na\r\n2\r\nbc\r\n0\r\n\r\n",            Ok(b"abc")),
+            ("no content",              b"0\r\n\r\n",                                 Ok(b"")),
+            ("hexadecimal, either case",b"A\r\n0123456789\r\na\r\n0123456789\r\n0\r\n\r\n", Ok(b"01234567890123456789")),
+            ("leading zeros",           b"0001\r\nx\r\n000\r\n\r\n",                  Ok(b"x")),
+            ("CRLF as content",         b"2\r\n\r\n\r\n0\r\n\r\n",                    Ok(b"\r\n")),
+            ("extension",               b"1;a=b\r\nx\r\n0;c\r\n\r\n",                 Ok(b"x")),
+            ("quoted extension",        b"1;a=\"b;c\"\r\nx\r\n0\r\n\r\n",             Ok(b"x")),
+            ("space before extension",  b"1 \t; a\r\nx\r\n0\r\n\r\n",                 Ok(b"x")),
+            ("trailers",                b"0\r\nDigest: q\r\nA:\r\n\r\n",              Ok(b"")),
+            ("next request",            b"1\r\nx\r\n0\r\n\r\nGET / HTTP/1.1\r\n",     Ok(b"x")),
+            ("largest size",            b"ffffffffffffffff\r\nx",                     Ok(b"x")),
+            ("no size",                 b"\r\n",                                      Err(Size)),
+            ("extension without size",  b";a\r\n",                                    Err(Size)),
+            ("not a digit",             b"5g\r\nhello",                               Err(Size)),
+            ("prefix",                  b"0x5\r\nhello",                              Err(Size)),
+            ("sign",                    b"+5\r\nhello",                               Err(Size)),
+            ("space before size",       b" 5\r\nhello",                               Err(Size)),
+            ("space behind size",       b"5 \r\nhello",                               Err(Size)),
+            ("size in two parts",       b"5 5\r\nhello",                              Err(Size)),
+            ("size too large",          b"10000000000000000\r\n",                     Err(Overflow)),
+            ("bare CR in extension",    b"1;a\rb\r\nx\r\n0\r\n\r\n",                  Err(Extension)),
+            ("NUL in extension",        b"1;\0\r\nx\r\n0\r\n\r\n",                    Err(Extension)),
+            ("bare LF behind size",     b"1\nx\r\n0\r\n\r\n",                         Err(LineEnd)),
+            ("LF alone",                b"\n",                                        Err(LineEnd)),
+            ("bare LF behind data",     b"1\r\nx\n0\r\n\r\n",                         Err(LineEnd)),
+            ("bare CR behind data",     b"1\r\nx\r0\r\n\r\n",                         Err(LineEnd)),
+            ("data too long",           b"1\r\nxy\r\n0\r\n\r\n",                      Err(LineEnd)),
+            ("data too short",          b"3\r\nx\r\n0\r\n\r\n",                       Err(LineEnd)),
+            ("bare LF at the end",      b"0\r\n\n",                                   Err(LineEnd)),
+            ("bare LF in trailers",     b"0\r\na: b\n\r\n",                           Err(LineEnd)),
+            ("trailer without colon",   b"0\r\na\r\n\r\n",                            Err(Trailer)),
+            ("space before colon",      b"0\r\na : b\r\n\r\n",                        Err(Trailer)),
+            ("folded trailer",          b"0\r\na: b\r\n c\r\n\r\n",                   Err(Trailer)),
+            ("NUL in trailer",          b"0\r\na: \0\r\n\r\n",                        Err(Trailer)),
+        ];
+        for (name, wire, want) in cases {
+            for cut in 1..=wire.len() {
+                assert_eq!(content(wire, cut), want.map(<[u8]>::to_vec), "{name}, {cut} bytes at a time");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_extensions_and_trailers_are_bounded_however_they_are_cut() {
+        use ChunkError::*;
+        let digits = |count: usize, behind: &str| format!("{}{behind}", "0".repeat(count));
+        let extensions = |len: usize| {
+            let chunk = format!("1;{}\r\nx\r\n", "e".repeat(1023));
+            format!("{}1;{}\r\nx\r\n0\r\n\r\n", chunk.repeat(3), "e".repeat(len - 3 * 1024 - 1))
+        };
+        let trailers = |len: usize| {
+            let line = format!("t:{}\r\n", "v".repeat(1020));
+            format!("0\r\n{}t:{}\r\n\r\n", line.repeat(7), "v".repeat(len - 7 * 1024 - 4))
+        };
+        #[rustfmt::skip]
+        let cases = [
+            // what it shows            on the wire                                   content
+            ("longest line",            digits(LINE_LEN_MAX - 2, "\r\n\r\n"),         Ok(0)),
+            ("longer line",             digits(LINE_LEN_MAX - 1, "\r\n\r\n"),         Err(LineTooLong)),
+            ("longest extensions",      extensions(EXTENSION_LEN_MAX),                Ok(4)),
+            ("longer extensions",       extensions(EXTENSION_LEN_MAX + 1),            Err(ExtensionsTooLarge)),
+            ("longest trailers",        trailers(TRAILERS_LEN_MAX),                   Ok(0)),
+            ("longer trailers",         trailers(TRAILERS_LEN_MAX + 1),               Err(TrailersTooLarge)),
+        ];
+        for (name, wire, want) in cases {
+            for cut in [1, 7, 4096, wire.len()] {
+                let found = content(wire.as_bytes(), cut).map(|content| content.len());
+                assert_eq!(found, want, "{name}, {cut} bytes at a time");
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_is_done_with_its_last_byte_and_leaves_what_follows() {
+        let wire = b"1\r\nx\r\n0\r\na: b\r\n\r\n";
+        for len in 0..=wire.len() {
+            let mut decoder = Chunked::default();
+            let followed = [&wire[..len], if len == wire.len() { b"5\r\n" } else { b"" }].concat();
+            let mut used = 0;
+            for _ in 0..3 {
+                used += decoder.decode(&followed[used..]).unwrap().used;
+            }
+            assert_eq!(decoder.is_done(), len == wire.len(), "{len} bytes");
+            assert!(used <= len);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_the_same_verdict_however_they_are_cut(
+            wire in proptest::collection::vec(
+                prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'0'), Just(b'2'), Just(b';'), Just(b':'), any::<u8>()],
+                0..60,
+            ),
+            cut in 1_usize..20,
+        ) {
+            prop_assert_eq!(content(&wire, cut), content(&wire, wire.len().max(1)));
+        }
+    }
+
+    /// What `wire` decodes to when it arrives `cut` bytes at a time.
+    fn content(wire: &[u8], cut: usize) -> Result<Vec<u8>, ChunkError> {
+        let (mut decoder, mut content, mut from) = (Chunked::default(), vec![], 0);
+        for to in (cut..wire.len()).step_by(cut).chain([wire.len()]) {
+            loop {
+                let piece = decoder.decode(&wire[from..to])?;
+                content.extend_from_slice(&wire[from..to][piece.content]);
+                from += piece.used;
+                if piece.used == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(content)
+    }
+}

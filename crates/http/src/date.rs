@@ -1,0 +1,271 @@
+//! HTTP-date. RFC 9110, section 5.6.7.
+//!
+//! ```text
+//! IMF-fixdate   Sun, 06 Nov 1994 08:49:37 GMT     the only form written
+//! rfc850-date   Sunday, 06-Nov-94 08:49:37 GMT    read, for old senders
+//! asctime-date  Sun Nov  6 08:49:37 1994          read, for old senders
+//! ```
+//!
+//! Times are seconds since 1970-01-01 00:00:00 UTC, without leap seconds. Has no clock.
+
+/// The last second IMF-fixdate can express, with its four digits of a year: the end of 9999.
+pub const UNIX_S_MAX: u64 = 253_402_300_799;
+
+/// `unix_s` as IMF-fixdate; a time beyond [`UNIX_S_MAX`] as that.
+pub fn format(unix_s: u64) -> [u8; 29] {
+    let unix_s = unix_s.min(UNIX_S_MAX);
+    let (days, second) = (unix_s / DAY_S, unix_s % DAY_S);
+    let (year, month, day) = civil(days);
+    let mut date = *b"Thu, 01 Jan 1970 00:00:00 GMT";
+    date[..3].copy_from_slice(&DAYS[(days % 7) as usize].as_bytes()[..3]);
+    date[5..7].copy_from_slice(&two_digits(day));
+    date[8..11].copy_from_slice(MONTHS[month as usize - 1]);
+    date[12..14].copy_from_slice(&two_digits(year / 100));
+    date[14..16].copy_from_slice(&two_digits(year % 100));
+    date[17..19].copy_from_slice(&two_digits(second / 3600));
+    date[20..22].copy_from_slice(&two_digits(second / 60 % 60));
+    date[23..25].copy_from_slice(&two_digits(second % 60));
+    date
+}
+
+/// The time that `value` states in one of the three forms. `None` if it is in none of them, if
+/// there is no such day or time, or if it lies before 1970.
+///
+/// `now` decides the century of a two-digit year: one that would lie more than 50 years ahead is
+/// past. The name of the day must be one, but is not held against the date.
+pub fn parse(value: &[u8], now: u64) -> Option<u64> {
+    match value.iter().position(|&byte| byte == b',') {
+        Some(3) => imf_fixdate(value),
+        Some(_) => rfc850_date(value, now),
+        None => asctime_date(value),
+    }
+}
+
+fn imf_fixdate(value: &[u8]) -> Option<u64> {
+    let (name, rest) = value.split_first_chunk::<3>()?;
+    day_name(|full| full.as_bytes()[..3] == *name)?;
+    let [b',', b' ', d1, d2, b' ', m1, m2, m3, b' ', y1, y2, y3, y4, b' ', time @ ..] = rest else {
+        return None;
+    };
+    let year = number(&[*y1, *y2, *y3, *y4])?;
+    unix_s(year, month(&[*m1, *m2, *m3])?, number(&[*d1, *d2])?, gmt(time)?)
+}
+
+fn rfc850_date(value: &[u8], now: u64) -> Option<u64> {
+    let comma = value.iter().position(|&byte| byte == b',')?;
+    let (name, rest) = value.split_at(comma);
+    day_name(|full| full.as_bytes() == name)?;
+    let [b',', b' ', d1, d2, b'-', m1, m2, m3, b'-', y1, y2, b' ', time @ ..] = rest else { return None };
+    let (month, day) = (month(&[*m1, *m2, *m3])?, number(&[*d1, *d2])?);
+    let (this_year, ..) = civil(now.min(UNIX_S_MAX) / DAY_S);
+    // The latest year with these digits that lies at most 50 years ahead.
+    let latest = this_year + 50;
+    let year = latest - (latest - number(&[*y1, *y2])?) % 100;
+    let time = gmt(time)?;
+    // In the very last year it may still be the day or the second that is too far ahead.
+    match unix_s(year, month, day, time) {
+        Some(ahead) if year == latest && ahead > fifty_years_after(now) => {
+            unix_s(year - 100, month, day, time)
+        }
+        other => other,
+    }
+}
+
+fn asctime_date(value: &[u8]) -> Option<u64> {
+    let (name, rest) = value.split_first_chunk::<3>()?;
+    day_name(|full| full.as_bytes()[..3] == *name)?;
+    let [b' ', m1, m2, m3, b' ', d1, d2, b' ', time @ ..] = rest else { return None };
+    let (time, [b' ', year @ ..]) = time.split_last_chunk::<5>()? else { return None };
+    // date3 = month SP ( 2DIGIT / ( SP 1DIGIT ))
+    let day = if *d1 == b' ' { number(&[*d2])? } else { number(&[*d1, *d2])? };
+    unix_s(number(year)?, month(&[*m1, *m2, *m3])?, day, time_of_day(time)?)
+}
+
+fn day_name(is: impl Fn(&str) -> bool) -> Option<()> {
+    DAYS.iter().any(|day| is(day)).then_some(())
+}
+
+fn month(name: &[u8; 3]) -> Option<u64> {
+    MONTHS.iter().position(|month| *month == name).map(|index| index as u64 + 1)
+}
+
+fn gmt(value: &[u8]) -> Option<u64> {
+    time_of_day(value.strip_suffix(b" GMT")?)
+}
+
+/// Seconds since midnight. The second may be 60, for a leap second.
+fn time_of_day(value: &[u8]) -> Option<u64> {
+    let [h1, h2, b':', m1, m2, b':', s1, s2] = value else { return None };
+    let (hour, minute, second) = (number(&[*h1, *h2])?, number(&[*m1, *m2])?, number(&[*s1, *s2])?);
+    (hour < 24 && minute < 60 && second <= 60).then_some(hour * 3600 + minute * 60 + second)
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + u64::from(digit - b'0')))
+}
+
+fn two_digits(number: u64) -> [u8; 2] {
+    [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8]
+}
+
+fn fifty_years_after(now: u64) -> u64 {
+    let now = now.min(UNIX_S_MAX);
+    let (year, month, day) = civil(now / DAY_S);
+    // A 29 February has no equal fifty years later; the day before is near enough.
+    let day = day.min(days_in(year + 50, month));
+    days_before(year + 50, month, day) * DAY_S + now % DAY_S
+}
+
+/// `None` if there is no such day, or if it lies before 1970.
+fn unix_s(year: u64, month: u64, day: u64, second_of_day: u64) -> Option<u64> {
+    let exists = year >= 1970 && (1..=days_in(year, month)).contains(&day);
+    exists.then(|| days_before(year, month, day) * DAY_S + second_of_day)
+}
+
+fn days_in(year: u64, month: u64) -> u64 {
+    match month {
+        2 if is_leap(year) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+fn is_leap(year: u64) -> bool {
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+}
+
+/// Days from 1970-01-01 to this day. The year is taken to begin in March, so that the leap day is
+/// its last; 153 days make any five months from there.
+fn days_before(year: u64, month: u64, day: u64) -> u64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - EPOCH_DAYS
+}
+
+/// Year, month and day of the day `days` after 1970-01-01: [`days_before`], reversed.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + EPOCH_DAYS;
+    let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (year_of_era * 365 + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (era * 400 + year_of_era + next, month, day)
+}
+
+const DAY_S: u64 = 24 * 3600;
+
+/// Days of 400 years, after which the calendar repeats.
+const ERA_DAYS: u64 = 146_097;
+
+/// Days from 1 March of year 0 to 1970-01-01.
+const EPOCH_DAYS: u64 = 719_468;
+
+/// From the day of 1970-01-01 on.
+const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
+
+const MONTHS: [&[u8; 3]; 12] =
+    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::string::ToString;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// 2026-11-21 00:00:00
+    const NOW: u64 = 1_795_219_200;
+
+    #[test]
+    fn a_date_is_read_in_each_of_the_three_forms_and_no_other() {
+        #[rustfmt::skip]
+        let cases: &[(&str, &str, Option<u64>)] = &[
+            // what it shows            value                                time
+            ("IMF-fixdate",             "Sun, 06 Nov 1994 08:49:37 GMT",     Some(784_111_777)),
+            ("rfc850-date",             "Sunday, 06-Nov-94 08:49:37 GMT",    Some(784_111_777)),
+            ("asctime-date",            "Sun Nov  6 08:49:37 1994",          Some(784_111_777)),
+            ("asctime, two digits",     "Sun Nov 13 08:49:37 1994",          Some(784_716_577)),
+            ("epoch",                   "Thu, 01 Jan 1970 00:00:00 GMT",     Some(0)),
+            ("leap second",             "Sat, 31 Dec 2016 23:59:60 GMT",     Some(1_483_228_800)),
+            ("leap day",                "Thu, 29 Feb 2024 00:00:00 GMT",     Some(1_709_164_800)),
+            ("leap century",            "Tue, 29 Feb 2000 00:00:00 GMT",     Some(951_782_400)),
+            ("another day's name",      "Mon, 06 Nov 1994 08:49:37 GMT",     Some(784_111_777)),
+            ("49 years ahead",          "Sunday, 21-Nov-75 00:00:00 GMT",    Some(3_341_520_000)),
+            ("50 years ahead",          "Saturday, 21-Nov-76 00:00:00 GMT",  Some(3_373_142_400)),
+            ("a second more",           "Saturday, 21-Nov-76 00:00:01 GMT",  Some(217_382_401)),
+            ("a year more",             "Monday, 21-Nov-77 00:00:00 GMT",    Some(248_918_400)),
+            ("no leap year",            "Wed, 29 Feb 2023 00:00:00 GMT",     None),
+            ("no leap century",         "Mon, 29 Feb 2100 00:00:00 GMT",     None),
+            ("no such day",             "Sun, 31 Nov 1994 08:49:37 GMT",     None),
+            ("day 0",                   "Sun, 00 Nov 1994 08:49:37 GMT",     None),
+            ("no such month",           "Sun, 06 Nox 1994 08:49:37 GMT",     None),
+            ("month in another case",   "Sun, 06 nov 1994 08:49:37 GMT",     None),
+            ("no such day's name",      "Son, 06 Nov 1994 08:49:37 GMT",     None),
+            ("hour 24",                 "Sun, 06 Nov 1994 24:00:00 GMT",     None),
+            ("minute 60",               "Sun, 06 Nov 1994 08:60:37 GMT",     None),
+            ("second 61",               "Sun, 06 Nov 1994 08:49:61 GMT",     None),
+            ("another zone",            "Sun, 06 Nov 1994 08:49:37 UTC",     None),
+            ("no zone",                 "Sun, 06 Nov 1994 08:49:37",         None),
+            ("one digit",               "Sun, 6 Nov 1994 08:49:37 GMT",      None),
+            ("space for a digit",       "Sun, 06 Nov 1994  8:49:37 GMT",     None),
+            ("sign",                    "Sun, +6 Nov 1994 08:49:37 GMT",     None),
+            ("two digits of a year",    "Sun, 06 Nov 94 08:49:37 GMT",       None),
+            ("rfc850, four digits",     "Sunday, 06-Nov-1994 08:49:37 GMT",  None),
+            ("rfc850, short name",      "Sun, 06-Nov-94 08:49:37 GMT",       None),
+            ("asctime with zone",       "Sun Nov  6 08:49:37 1994 GMT",      None),
+            ("asctime, zero for space", "Sun Nov 06 08:49:37 1994",          Some(784_111_777)),
+            ("junk behind",             "Sun, 06 Nov 1994 08:49:37 GMT ",    None),
+            ("a second date",           "Sun, 06 Nov 1994 08:49:37 GMT, a",  None),
+            ("before 1970",             "Wed, 31 Dec 1969 23:59:59 GMT",     None),
+            ("year 0",                  "Sat, 01 Jan 0000 00:00:00 GMT",     None),
+            ("empty",                   "",                                  None),
+            ("a number",                "784111777",                         None),
+        ];
+        for (name, value, want) in cases {
+            assert_eq!(parse(value.as_bytes(), NOW), *want, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn the_last_second_that_can_be_written_is_written_for_all_later_ones() {
+        assert_eq!(&format(UNIX_S_MAX), b"Fri, 31 Dec 9999 23:59:59 GMT");
+        assert_eq!(format(u64::MAX), format(UNIX_S_MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_what_httpdate_writes_and_is_read_again(unix_s in 0..=UNIX_S_MAX) {
+            let oracle = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(unix_s)).to_string();
+            prop_assert_eq!(&format(unix_s)[..], oracle.as_bytes());
+            prop_assert_eq!(parse(&format(unix_s), NOW), Some(unix_s));
+        }
+
+        #[test]
+        fn a_two_digit_year_is_read_within_fifty_years_of_now(now in 2_000_000_000..UNIX_S_MAX / 2, years in 0_u64..100) {
+            let (year, ..) = civil(now / DAY_S);
+            let value = std::format!("Sunday, 01-Mar-{:02} 00:00:00 GMT", (year + years) % 100);
+            let read = parse(value.as_bytes(), now).unwrap();
+            prop_assert!(read <= fifty_years_after(now));
+            prop_assert!(read + 101 * 366 * DAY_S > fifty_years_after(now));
+        }
+
+        #[test]
+        fn where_httpdate_reads_a_date_too_it_reads_the_same(
+            value in "(Sun|Mon), [0-3][0-9] (Jan|Feb|Nov) (1970|19[7-9][0-9]|20[0-9]{2}) [0-2][0-9]:[0-6][0-9]:[0-6][0-9] GMT",
+        ) {
+            if let (Some(ours), Ok(theirs)) = (parse(value.as_bytes(), NOW), httpdate::parse_http_date(&value)) {
+                prop_assert_eq!(UNIX_EPOCH + Duration::from_secs(ours), theirs);
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(value in proptest::collection::vec(any::<u8>(), 0..40), now: u64) {
+            let _ = parse(&value, now);
+        }
+    }
+}

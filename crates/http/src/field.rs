@@ -1,0 +1,96 @@
+//! Field values that are lists. RFC 9110, sections 5.3 and 5.6.1.
+//!
+//! Knows neither the fields nor what their members mean.
+
+/// The members of a list, without the OWS around them. Empty ones are skipped; a comma within a
+/// quoted-string does not separate.
+pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = value;
+    core::iter::from_fn(move || {
+        while !rest.is_empty() {
+            let (member, behind) = split_member(rest);
+            rest = behind;
+            if !member.is_empty() {
+                return Some(member);
+            }
+        }
+        None
+    })
+}
+
+/// Whether `token`, in any case, is a member of the one list that the field lines `values` make.
+pub fn has_token<'a>(values: impl IntoIterator<Item = &'a [u8]>, token: &[u8]) -> bool {
+    values.into_iter().flat_map(members).any(|member| member.eq_ignore_ascii_case(token))
+}
+
+/// `bytes` without SP and HTAB at either end.
+pub(crate) fn trim_ows(bytes: &[u8]) -> &[u8] {
+    let is_ows = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let Some(from) = bytes.iter().position(|byte| !is_ows(byte)) else { return &[] };
+    let to = bytes.iter().rposition(|byte| !is_ows(byte)).map_or(from, |last| last + 1);
+    &bytes[from..to]
+}
+
+/// The first member, and what stands behind its comma.
+fn split_member(list: &[u8]) -> (&[u8], &[u8]) {
+    let (mut quoted, mut escaped) = (false, false);
+    for (at, &byte) in list.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b',' if !quoted => return (trim_ows(&list[..at]), &list[at + 1..]),
+            _ => {}
+        }
+    }
+    (trim_ows(list), &[])
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn a_list_has_its_members_without_space_and_emptiness() {
+        #[rustfmt::skip]
+        let cases: &[(&str, &str, &[&str])] = &[
+            // what it shows         value                members
+            ("one",                  "a",                 &["a"]),
+            ("two",                  "a,b",               &["a", "b"]),
+            ("space",                "\ta , b ",          &["a", "b"]),
+            ("empty members",        ",a, ,,b,",          &["a", "b"]),
+            ("nothing",              "",                  &[]),
+            ("only commas",          " , ,",              &[]),
+            ("space within",         "a b, c",            &["a b", "c"]),
+            ("quoted comma",         r#""a,b", c"#,       &[r#""a,b""#, "c"]),
+            ("escaped quote",        r#""a\",b", c"#,     &[r#""a\",b""#, "c"]),
+            ("escaped backslash",    r#""a\\",b"#,        &[r#""a\\""#, "b"]),
+            ("backslash, unquoted",  r"a\,b",             &[r"a\", "b"]),
+            ("quote left open",      r#"a, "b, c"#,       &["a", r#""b, c"#]),
+        ];
+        for (name, value, want) in cases {
+            let found: Vec<_> = members(value.as_bytes()).collect();
+            assert_eq!(found, want.iter().map(|member| member.as_bytes()).collect::<Vec<_>>(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_found_in_any_case_and_any_line_but_only_whole() {
+        #[rustfmt::skip]
+        let cases: &[(&[&str], bool)] = &[
+            (&["close"],            true),
+            (&["keep-alive, CLOSE"],true),
+            (&["te", "Close"],      true),
+            (&["closed"],           false),
+            (&["clos e"],           false),
+            (&["\"close\""],        false),
+            (&[],                   false),
+        ];
+        for (values, want) in cases {
+            assert_eq!(has_token(values.iter().map(|value| value.as_bytes()), b"close"), *want, "{values:?}");
+        }
+    }
+}

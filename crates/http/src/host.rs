@@ -1,0 +1,101 @@
+//! The host of a request: `uri-host [ ":" port ]`. RFC 9110, section 7.2; RFC 3986, section 3.2.2.
+//!
+//! Judges the form alone; which hosts are served is decided elsewhere.
+
+use core::net::Ipv6Addr;
+
+use crate::token::{REG_NAME, is};
+
+/// Whether `value` is a valid value of the Host field. Empty is: a target may have no authority.
+/// Userinfo is not part of it.
+#[inline]
+pub fn is_valid(value: &[u8]) -> bool {
+    if let [b'[', literal @ ..] = value {
+        let Some(end) = literal.iter().position(|&byte| byte == b']') else { return false };
+        return is_ip_literal(&literal[..end]) && is_port(&literal[end + 1..]);
+    }
+    // An IPv4 address is a reg-name, too.
+    let mut at = 0;
+    while let Some(&byte) = value.get(at) {
+        if is(REG_NAME, byte) {
+            at += 1;
+        } else if byte == b'%' && is_escape(&value[at..]) {
+            at += 3;
+        } else {
+            return is_port(&value[at..]);
+        }
+    }
+    true
+}
+
+/// Nothing, or `:` and digits; RFC 3986, section 3.2.3 lets the digits be missing.
+fn is_port(rest: &[u8]) -> bool {
+    match rest {
+        [] => true,
+        [b':', digits @ ..] => digits.iter().all(u8::is_ascii_digit),
+        _ => false,
+    }
+}
+
+fn is_escape(rest: &[u8]) -> bool {
+    matches!(rest, [b'%', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
+}
+
+fn is_ip_literal(literal: &[u8]) -> bool {
+    match literal {
+        // IPvFuture = "v" 1*HEXDIG "." 1*( unreserved / sub-delims / ":" )
+        [b'v' | b'V', future @ ..] => {
+            let version = future.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+            match &future[version..] {
+                [b'.', address @ ..] if version > 0 && !address.is_empty() => {
+                    address.iter().all(|&byte| is(REG_NAME, byte) || byte == b':')
+                }
+                _ => false,
+            }
+        }
+        _ => core::str::from_utf8(literal).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_with_an_optional_port() {
+        #[rustfmt::skip]
+        let cases: &[(&str, &str, bool)] = &[
+            // what it shows             value                        valid
+            ("name",                     "example.org",               true),
+            ("name and port",            "example.org:8080",          true),
+            ("empty port",               "example.org:",              true),
+            ("empty",                    "",                          true),
+            ("IPv4",                     "127.0.0.1:80",              true),
+            ("escape",                   "ex%41mple",                 true),
+            ("all of reg-name",          "a-._~!$&'()*+,;=Z9",        true),
+            ("IPv6",                     "[::1]",                     true),
+            ("IPv6 with IPv4 and port",  "[::ffff:192.0.2.1]:80",     true),
+            ("IPvFuture",                "[v1f.a:b]",                 true),
+            ("two ports",                "a:1:2",                     false),
+            ("port not digits",          "a:8o",                      false),
+            ("userinfo",                 "me@example.org",            false),
+            ("path",                     "example.org/",              false),
+            ("two hosts by space",       "a b",                       false),
+            ("half an escape",           "a%4",                       false),
+            ("escape not hex",           "a%4g",                      false),
+            ("not ASCII",                "é",                         false),
+            ("IPv6 without brackets",    "::1",                       false),
+            ("open bracket",             "[::1",                      false),
+            ("nothing in brackets",      "[]",                        false),
+            ("IPv6 too short",           "[1:2]",                     false),
+            ("IPv6 with zone",           "[fe80::1%25eth0]",          false),
+            ("name in brackets",         "[example.org]",             false),
+            ("junk behind brackets",     "[::1]a",                    false),
+            ("IPvFuture, no version",    "[v.a]",                     false),
+            ("IPvFuture, no address",    "[v1.]",                     false),
+        ];
+        for (name, value, valid) in cases {
+            assert_eq!(is_valid(value.as_bytes()), *valid, "{name}: {value}");
+        }
+    }
+}

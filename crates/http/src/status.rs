@@ -1,0 +1,74 @@
+//! The status codes this server sends. RFC 9110, section 15.
+
+macro_rules! statuses {
+    ($($name:ident $code:literal $reason:literal,)*) => {
+        /// A status code with its reason phrase.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Status {
+            $(#[doc = concat!(stringify!($code), " ", $reason)] $name,)*
+        }
+
+        impl Status {
+            /// All of them, in the order of their codes and of [`Status::index`].
+            pub const ALL: [Status; TABLE.len()] = [$(Status::$name),*];
+        }
+
+        const TABLE: &[(u16, &str)] = &[$(($code, $reason)),*];
+    };
+}
+
+statuses! {
+    Ok 200 "OK",
+    MovedPermanently 301 "Moved Permanently",
+    NotModified 304 "Not Modified",
+    BadRequest 400 "Bad Request",
+    NotFound 404 "Not Found",
+    MethodNotAllowed 405 "Method Not Allowed",
+    RequestTimeout 408 "Request Timeout",
+    ContentTooLarge 413 "Content Too Large",
+    UriTooLong 414 "URI Too Long",
+    ExpectationFailed 417 "Expectation Failed",
+    RequestHeaderFieldsTooLarge 431 "Request Header Fields Too Large",
+    InternalServerError 500 "Internal Server Error",
+    NotImplemented 501 "Not Implemented",
+    ServiceUnavailable 503 "Service Unavailable",
+    HttpVersionNotSupported 505 "HTTP Version Not Supported",
+}
+
+impl Status {
+    /// The three digits of the status-line.
+    pub const fn code(self) -> u16 {
+        TABLE[self.index()].0
+    }
+
+    /// The reason phrase registered for the code.
+    pub const fn reason(self) -> &'static str {
+        TABLE[self.index()].1
+    }
+
+    /// Position in [`Status::ALL`], for tables with a row per status.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_ordered_by_code_and_know_their_index() {
+        assert!(Status::ALL.is_sorted_by_key(|status| status.code()));
+        for (index, status) in Status::ALL.into_iter().enumerate() {
+            assert_eq!(status.index(), index);
+            assert!((200..600).contains(&status.code()), "{status:?} is final");
+            assert!(status.reason().starts_with(|c: char| c.is_ascii_uppercase()));
+        }
+    }
+
+    #[test]
+    fn a_row_of_the_table_belongs_to_one_status() {
+        assert_eq!((Status::NotFound.code(), Status::NotFound.reason()), (404, "Not Found"));
+    }
+}
