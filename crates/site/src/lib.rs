@@ -9,7 +9,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`format`](crate::format) | the image byte by byte, for its reader and its writer |
+//! | `format.rs` | the image byte by byte, for its reader and its writer |
 //! | `image.rs` | a checked view of the bytes of an image |
 //! | `find.rs` | path to entry: filling the index, and searching it |
 //! | `entry.rs` | what is known about one path |

@@ -1,0 +1,454 @@
+//! Images made by hand: what is found, what is refused, and what damage can do.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use tarpon_site::format::{
+    HEADER_LEN, Header, Home, INDEX_ALIGN, Kind, PAGE_CODES, PAGES_ALIGN, PageRow, RECORD_ALIGN, RECORD_LEN,
+    Record, SLOT_LEN, Slot, hash,
+};
+use tarpon_site::{Content, Entry, Image, ImageError, Place, index};
+
+#[test]
+fn a_file_is_found_with_all_that_is_said_about_it() {
+    let mut draft = Draft::default();
+    draft.file(b"/a", "hello");
+    let image = draft.image();
+    let Some(Entry::File(variant)) = image.find(b"/a") else { panic!("not found") };
+    assert_eq!(image.bytes(variant.not_modified), b"ETag: \"7\"\r\n\r\n");
+    assert_eq!(image.bytes(variant.fields), b"Content-Length: 5\r\n\r\n");
+    assert_eq!(image.bytes(variant.etag), b"\"7\"");
+    assert_eq!(variant.last_modified, 784_111_777);
+    let Content::Image(content) = variant.content else { panic!("elsewhere") };
+    assert_eq!(image.bytes(content), b"hello");
+    assert_eq!(variant.fields.at + variant.fields.len, content.at);
+    assert_eq!(image.entries().collect::<Vec<_>>(), [(&b"/a"[..], Entry::File(variant))]);
+}
+
+#[test]
+fn a_redirect_has_room_for_a_query() {
+    let mut draft = Draft::default();
+    draft.redirect(b"/a");
+    let image = draft.image();
+    let Some(Entry::Redirect(redirect)) = image.find(b"/a") else { panic!("not found") };
+    assert_eq!(image.bytes(redirect.before_query), b"Location: /a/");
+    assert_eq!(image.bytes(redirect.after_query), b"\r\nContent-Length: 5\r\n\r\n");
+    assert_eq!(image.bytes(redirect.content), b"moved");
+}
+
+#[test]
+fn every_code_has_its_page() {
+    let image = Draft::default().image();
+    for code in PAGE_CODES {
+        assert_eq!(image.bytes(image.page(code).fields), b"\r\n");
+        assert_eq!(image.bytes(image.page(code).content), code.to_string().as_bytes());
+    }
+}
+
+#[test]
+fn only_the_path_itself_is_found() {
+    let mut draft = Draft::default();
+    for path in [&b"/"[..], b"/a/", b"/a/b", b"/\xff"] {
+        draft.file(path, "x");
+    }
+    let image = draft.image();
+    for path in [&b"/"[..], b"/a/", b"/a/b", b"/\xff"] {
+        assert!(image.find(path).is_some(), "{path:?}");
+    }
+    for path in [&b""[..], b"a", b"/a", b"/a/b/", b"/A/", b"/a/\0"] {
+        assert_eq!(image.find(path), None, "{path:?}");
+    }
+}
+
+#[test]
+fn a_search_goes_around_the_end_of_the_index() {
+    // Four paths that all want the last of eight slots.
+    let last = |number: &u32| hash(format!("/{number}").as_bytes()) & 7 == 7;
+    let numbers: Vec<u32> = (0..).filter(last).take(5).collect();
+    let (missing, there) = numbers.split_last().expect("five");
+    let mut draft = Draft::default();
+    for number in there {
+        draft.file(format!("/{number}").as_bytes(), &number.to_string());
+    }
+    let image = draft.image();
+    for number in there {
+        assert_eq!(image.content(format!("/{number}").as_bytes()), number.to_string().as_bytes());
+    }
+    assert_eq!(image.find(format!("/{missing}").as_bytes()), None);
+}
+
+#[test]
+fn paths_with_the_same_hash_are_told_apart() {
+    // As if the path of `other` had the hash of `path`.
+    let mut draft = Draft::default();
+    draft.file(b"/other", "other");
+    draft.records[0].0 = hash(b"/path");
+    draft.file(b"/path", "path");
+    let image = draft.image();
+    assert_eq!(image.content(b"/path"), b"path");
+    assert_eq!(image.find(b"/other"), None);
+    assert_eq!(image.entries().count(), 2);
+}
+
+#[test]
+fn a_search_in_a_full_index_ends() {
+    let mut draft = Draft::default();
+    draft.file(b"/a", "x");
+    let full = vec![Slot::new(hash(b"/b"), draft.records[0].1).expect("near").encode(); 8];
+    let image = draft.image_with(full);
+    assert_eq!(image.find(b"/b"), None);
+    assert_eq!(image.find(b"/a"), None);
+}
+
+#[test]
+fn an_index_cannot_name_what_lies_too_far_off() {
+    let far = RECORD_ALIGN << 32;
+    assert_eq!(index(&[(0, far - RECORD_ALIGN)]).map(|slots| slots.len()), Some(8));
+    assert_eq!(index(&[(0, far)]), None);
+    for (count, slots) in [(0, 8), (4, 8), (5, 16), (8, 16), (9, 32)] {
+        assert_eq!(index(&vec![(7, 128); count]).expect("near").len(), slots, "{count}");
+    }
+}
+
+#[test]
+#[rustfmt::skip]
+fn a_record_that_leads_out_of_the_image_is_not_there() {
+    type Damage = fn(&mut Record, u64);
+    let file: &[(&str, bool, Damage)] = &[
+        // what it shows               there  what is done to the record of a file, in an image of some length
+        ("nothing",                    true,  |_, _| ()),
+        ("path longer",                false, |record, _| record.path_len += 1),
+        ("path behind the end",        false, |record, _| record.path_len = u16::MAX),
+        ("run to the end",             true,  |record, len| record.run_at = len - 34),
+        ("run over the end",           false, |record, len| record.run_at = len - 33),
+        ("run at the far end",         false, |record, _| record.run_at = u64::MAX),
+        ("fields over the end",        false, |record, _| record.fields_len = u32::MAX),
+        ("fields of 304 over the end", false, |record, _| record.not_modified_len = u32::MAX),
+        ("tag to the end",             true,  |record, _| record.etag_len = 7),
+        ("tag over the end",           false, |record, _| record.etag_len = 8),
+        ("tag behind",                 false, |record, _| record.etag_at = u32::MAX),
+        ("content over the end",       false, |record, len| record.content_len = len),
+        ("content at the far end",     false, |record, _| record.content_at = u64::MAX),
+        ("content is all there is",    false, |record, _| record.content_len = u64::MAX),
+        ("the file",                   true,  |record, _| (record.home, record.content_at) = (Home::File, 0)),
+        ("no such file",               false, |record, _| (record.home, record.content_at) = (Home::File, 1)),
+        ("a redirect",                 true,  |record, _| record.kind = Kind::Redirect),
+        ("split to the end",           true,  |record, _| (record.kind, record.before_query) = (Kind::Redirect, 21)),
+        ("split behind",               false, |record, _| (record.kind, record.before_query) = (Kind::Redirect, 22)),
+        ("redirect to a file",         false, |record, _| (record.kind, record.home, record.content_at) = (Kind::Redirect, Home::File, 0)),
+    ];
+    for (name, there, damage) in file {
+        let mut draft = Draft { file_count: 1, ..Draft::default() };
+        draft.file(b"/a", "hello");
+        let at = draft.records[0].1 as usize;
+        let mut bytes = draft.bytes();
+        let head = bytes[at..].first_chunk::<RECORD_LEN>().expect("a record");
+        let mut record = Record::decode(head).expect("a record");
+        damage(&mut record, bytes.len() as u64);
+        bytes[at..][..RECORD_LEN].copy_from_slice(&record.encode());
+        let image = Image::new(bytes.into()).expect("an image");
+        assert_eq!(image.find(b"/a").is_some(), *there, "{name}");
+        visit(&image);
+    }
+    for (name, at, value) in [("kind", 2, 2), ("variants", 3, 2), ("no variant", 3, 0), ("home", 56, 2), ("coding", 57, 1)] {
+        let mut draft = Draft::default();
+        draft.file(b"/a", "hello");
+        let record = draft.records[0].1 as usize;
+        let mut bytes = draft.bytes();
+        bytes[record + at] = value;
+        assert_eq!(Image::new(bytes.into()).expect("an image").find(b"/a"), None, "{name}");
+    }
+}
+
+#[test]
+#[rustfmt::skip]
+fn what_is_no_image_is_refused() {
+    type Change = fn(&mut Header);
+    let cases: &[(&str, Change, ImageError)] = &[
+        ("too short",             |header| header.len -= 1,                       ImageError::Length),
+        ("too long",              |header| header.len += 1,                       ImageError::Length),
+        ("index elsewhere",       |header| header.index_at -= 64,                 ImageError::Index),
+        ("index not aligned",     |header| header.index_at += 8,                  ImageError::Index),
+        ("index far off",         |header| header.index_at = u64::MAX - 7,        ImageError::Index),
+        ("slots not a power",     |header| header.slot_count = 7,                 ImageError::Index),
+        ("no slots",              |header| (header.slot_count, header.index_at) = (0, header.len), ImageError::Index),
+        ("slots beyond counting", |header| header.slot_count = 1 << 63,           ImageError::Index),
+        ("more records than fit", |header| header.record_count = 5,               ImageError::Index),
+        ("pages in the header",   |header| header.pages_at = 0,                   ImageError::Pages),
+        ("pages not aligned",     |header| header.pages_at += 4,                  ImageError::Pages),
+        ("pages far off",         |header| header.pages_at = !7,                  ImageError::Pages),
+        ("pages in the index",    |header| header.page_count += 3,                ImageError::Pages),
+        ("pages beyond counting", |header| header.page_count = u64::MAX,          ImageError::Pages),
+        ("another hash",          |header| header.tables_hash ^= 1,               ImageError::TablesHash),
+        ("a page less",           |header| header.page_count -= 1,                ImageError::PageMissing),
+    ];
+    for (name, change, want) in cases {
+        let mut bytes = Draft::default().bytes();
+        let mut header = Header::decode(bytes.first_chunk().expect("a header")).expect("a header");
+        change(&mut header);
+        bytes[..HEADER_LEN].copy_from_slice(&header.encode());
+        assert_eq!(Image::new(bytes.into()).expect_err(name), *want, "{name}");
+    }
+    for (at, want) in [(0, ImageError::Magic), (7, ImageError::Magic), (8, ImageError::Version), (12, ImageError::Version), (100, ImageError::HeaderHash), (127, ImageError::HeaderHash)] {
+        let mut bytes = Draft::default().bytes();
+        bytes[at] ^= 1;
+        assert_eq!(Image::new(bytes.into()).expect_err("refused"), want, "{at}");
+    }
+    assert_eq!(Image::new(Bytes::new()).expect_err("refused"), ImageError::Magic);
+}
+
+#[test]
+fn a_page_that_lies_elsewhere_is_refused() {
+    let draft = Draft { page_shift: 1 << 40, ..Draft::default() };
+    assert_eq!(Image::new(draft.bytes().into()).expect_err("refused"), ImageError::Pages);
+}
+
+/// The layout is told a second time, by hand, so that a change of it shows.
+#[test]
+#[rustfmt::skip]
+fn the_layout_is_the_one_of_version_1() {
+    let header = Header { len: 1, index_at: 2, slot_count: 3, record_count: 4, pages_at: 5, page_count: 6, file_count: 7, tables_hash: 8 };
+    let mut want = b"tarpon\0\x01\x01\0\0\0\x80\0\0\0".to_vec();
+    for value in 1..=8u64 {
+        want.extend(value.to_le_bytes());
+    }
+    want.resize(120, 0);
+    want.extend(hash(&want).to_le_bytes());
+    assert_eq!(header.encode(), want[..]);
+    assert_eq!(Header::decode(&header.encode()), Ok(header));
+
+    let slot = Slot::new(0x0123_4567_89ab_cdef, 0x40 * 0x0a0b_0c0d).expect("near");
+    assert_eq!(slot.encode(), *b"\x67\x45\x23\x01\x0d\x0c\x0b\x0a");
+    assert_eq!(Slot::decode(&slot.encode()), Some(slot));
+    assert_eq!(Slot::decode(&[0; SLOT_LEN]), None);
+
+    let record = Record {
+        path_len: 0x0201, kind: Kind::Redirect, before_query: 3, last_modified: 4, run_at: 5, not_modified_len: 6,
+        fields_len: 7, content_at: 8, content_len: 9, etag_at: 10, etag_len: 11, home: Home::File,
+    };
+    let want = b"\x01\x02\x01\x01\x03\0\0\0\x04\0\0\0\0\0\0\0\
+                 \x05\0\0\0\0\0\0\0\x06\0\0\0\x07\0\0\0\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\
+                 \x0a\0\0\0\x0b\0\0\0\x01\0\0\0\0\0\0\0";
+    assert_eq!(record.encode(), *want);
+    assert_eq!(Record::decode(&record.encode()), Some(record));
+
+    let row = PageRow { code: 0x0102, fields_len: 3, fields_at: 4, content_at: 5, content_len: 6 };
+    let want = b"\x02\x01\0\0\x03\0\0\0\x04\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0";
+    assert_eq!(row.encode(), *want);
+    assert_eq!(PageRow::decode(&row.encode()), Some(row));
+}
+
+proptest! {
+    #[test]
+    fn no_damage_makes_it_panic(
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+        cut in proptest::option::of(any::<prop::sample::Index>()),
+        sealed in any::<bool>(),
+    ) {
+        let mut bytes = sample().bytes();
+        for (at, value) in flips {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        if sealed {
+            seal(&mut bytes);
+        }
+        if let Ok(image) = Image::new(bytes.into()) {
+            visit(&image);
+        }
+    }
+
+    #[test]
+    fn no_record_leads_out(head in any::<[u8; RECORD_LEN]>(), kind in 0..2u8, home in 0..2u8) {
+        let mut draft = sample();
+        draft.file(b"/x", "x");
+        let at = draft.records.last().expect("a record").1 as usize;
+        let mut bytes = draft.bytes();
+        // So random that they would seldom pass, except for what is checked first.
+        bytes[at..][..RECORD_LEN].copy_from_slice(&head);
+        bytes[at..][..4].copy_from_slice(&[2, 0, kind, 1]);
+        bytes[at..][56..58].copy_from_slice(&[home, 0]);
+        visit(&Image::new(bytes.into()).expect("an image"));
+    }
+}
+
+/// Makes the checksums right again, if there is enough left of the header to do so.
+fn seal(bytes: &mut [u8]) {
+    let Some(header) = bytes.first_chunk::<HEADER_LEN>() else { return };
+    let at = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
+    let (len, pages_at) = (bytes.len() as u64, at(48));
+    let tables_hash = hash(&bytes[pages_at.min(len) as usize..]);
+    let header = Header {
+        len,
+        index_at: at(24),
+        slot_count: at(32),
+        record_count: at(40),
+        pages_at,
+        page_count: at(56),
+        file_count: at(64),
+        tables_hash,
+    };
+    bytes[..HEADER_LEN].copy_from_slice(&header.encode());
+}
+
+/// Looks at all there is to see.
+fn visit(image: &Image) {
+    for path in [&b"/a"[..], b"/b", b"/c", b"/x", b"/missing"] {
+        image.find(path).into_iter().for_each(|entry| look(image, entry));
+    }
+    image.entries().for_each(|(_, entry)| look(image, entry));
+    for code in PAGE_CODES {
+        image.bytes(image.page(code).fields);
+        image.bytes(image.page(code).content);
+    }
+}
+
+fn look(image: &Image, entry: Entry) {
+    let see = |place: Place| assert_eq!(image.bytes(place).len() as u64, place.len);
+    match entry {
+        Entry::File(variant) => {
+            [variant.fields, variant.not_modified, variant.etag].into_iter().for_each(see);
+            match variant.content {
+                Content::Image(place) => see(place),
+                Content::File { number, .. } => assert!(u64::from(number) < image.file_count()),
+            }
+        }
+        Entry::Redirect(redirect) => {
+            [redirect.before_query, redirect.after_query, redirect.content].into_iter().for_each(see);
+        }
+    }
+}
+
+fn sample() -> Draft {
+    let mut draft = Draft { file_count: 3, ..Draft::default() };
+    draft.file(b"/a", "hello");
+    draft.file(b"/b", "world");
+    draft.redirect(b"/c");
+    draft
+}
+
+/// An image in the making.
+struct Draft {
+    bytes: Vec<u8>,
+    records: Vec<(u64, u64)>,
+    file_count: u64,
+    /// How far the pages' texts are from where their rows say.
+    page_shift: u64,
+}
+
+impl Default for Draft {
+    fn default() -> Draft {
+        Draft { bytes: vec![0; HEADER_LEN], records: Vec::new(), file_count: 0, page_shift: 0 }
+    }
+}
+
+impl Draft {
+    fn file(&mut self, path: &[u8], content: &str) {
+        let (not_modified, fields) =
+            ("ETag: \"7\"\r\n\r\n", format!("Content-Length: {}\r\n\r\n", content.len()));
+        let run = [not_modified, &fields, content].concat();
+        self.record(path, &run, |run_at| Record {
+            path_len: path.len() as u16,
+            kind: Kind::File,
+            before_query: 0,
+            last_modified: 784_111_777,
+            run_at,
+            not_modified_len: not_modified.len() as u32,
+            fields_len: fields.len() as u32,
+            content_at: run_at + (not_modified.len() + fields.len()) as u64,
+            content_len: content.len() as u64,
+            etag_at: 6,
+            etag_len: 3,
+            home: Home::Image,
+        });
+    }
+
+    fn redirect(&mut self, path: &[u8]) {
+        let fields = "Location: /a/\r\nContent-Length: 5\r\n\r\n";
+        self.record(path, &[fields, "moved"].concat(), |run_at| Record {
+            path_len: path.len() as u16,
+            kind: Kind::Redirect,
+            before_query: 13,
+            last_modified: 0,
+            run_at,
+            not_modified_len: 0,
+            fields_len: fields.len() as u32,
+            content_at: run_at + fields.len() as u64,
+            content_len: 5,
+            etag_at: 0,
+            etag_len: 0,
+            home: Home::Image,
+        });
+    }
+
+    fn record(&mut self, path: &[u8], run: &str, record: impl Fn(u64) -> Record) {
+        self.align(RECORD_ALIGN);
+        let at = self.bytes.len() as u64;
+        self.records.push((hash(path), at));
+        self.bytes.extend(record(at + (RECORD_LEN + path.len()) as u64).encode());
+        self.bytes.extend(path);
+        self.bytes.extend(run.as_bytes());
+    }
+
+    fn image(self) -> Image {
+        let index = index(&self.records).expect("near");
+        self.image_with(index)
+    }
+
+    fn image_with(self, index: Vec<[u8; SLOT_LEN]>) -> Image {
+        Image::new(self.bytes_with(&index).into()).expect("an image")
+    }
+
+    fn bytes(self) -> Vec<u8> {
+        let index = index(&self.records).expect("near");
+        self.bytes_with(&index)
+    }
+
+    fn bytes_with(mut self, index: &[[u8; SLOT_LEN]]) -> Vec<u8> {
+        let mut rows = Vec::new();
+        for code in PAGE_CODES {
+            let at = self.bytes.len() as u64 + self.page_shift;
+            self.bytes.extend(format!("\r\n{code}").as_bytes());
+            rows.extend(
+                PageRow { code, fields_len: 2, fields_at: at, content_at: at + 2, content_len: 3 }.encode(),
+            );
+        }
+        self.align(PAGES_ALIGN);
+        let pages_at = self.bytes.len();
+        self.bytes.extend(rows);
+        self.align(INDEX_ALIGN);
+        let index_at = self.bytes.len() as u64;
+        self.bytes.extend(index.as_flattened());
+        let header = Header {
+            len: self.bytes.len() as u64,
+            index_at,
+            slot_count: index.len() as u64,
+            record_count: self.records.len() as u64,
+            pages_at: pages_at as u64,
+            page_count: PAGE_CODES.len() as u64,
+            file_count: self.file_count,
+            tables_hash: hash(&self.bytes[pages_at..]),
+        };
+        self.bytes[..HEADER_LEN].copy_from_slice(&header.encode());
+        self.bytes
+    }
+
+    fn align(&mut self, align: u64) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(align as usize), 0);
+    }
+}
+
+/// What a test asks most.
+trait ContentOf {
+    fn content(&self, path: &[u8]) -> &[u8];
+}
+
+impl ContentOf for Image {
+    fn content(&self, path: &[u8]) -> &[u8] {
+        let Some(Entry::File(variant)) = self.find(path) else { panic!("no file at {path:?}") };
+        let Content::Image(place) = variant.content else { panic!("elsewhere") };
+        self.bytes(place)
+    }
+}
