@@ -1,1 +1,141 @@
+//! Turns a directory into a site image. Takes its time, so that a request need not.
+//!
+//! ```text
+//! directory ─ walk ─▶ path, file ─ content ─▶ bytes, hash, look ─ fields ─▶ run ─ write ─▶ image
+//!                                    │                                                      ▲
+//!                                    └─ too large: stays open beside the image        page ─┘
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `walk.rs` | which files are served, at which paths |
+//! | `content.rs` | the content of one file: read once, so that length, hash and bytes agree |
+//! | `media.rs` | Content-Type, by name and by content |
+//! | `fields.rs` | the fields of each answer |
+//! | `page.rs` | the answers that are about no file |
+//! | `write.rs` | places everything in the image |
+//! | `memo.rs` | what was learned of large files, for the next time |
+//! | `skip.rs` | what was not served, for the one who asks why |
+//! | `error.rs` | why there is no image |
+//!
+//! Knows nothing of requests and sockets. The image itself is told in `tarpon-site` and in `docs/site-format.md`.
+
 #![forbid(unsafe_code)]
+
+mod content;
+mod error;
+mod fields;
+mod media;
+mod memo;
+mod page;
+mod skip;
+mod walk;
+mod write;
+
+pub use error::PackError;
+pub use memo::Memo;
+pub use skip::{Kind, Skipped};
+
+use content::{Body, Content};
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::path::Path;
+use write::{Run, Writer};
+
+/// What the caller decides.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// A content of more bytes than this stays on disk, as an open file.
+    pub file_len_min: u64,
+    /// Files that may stay open: the caller knows how many descriptors it can spare.
+    pub file_count_max: usize,
+    /// Seconds since 1970. No Last-Modified is later (RFC 9110, section 8.8.2.1).
+    pub now: u64,
+}
+
+impl Options {
+    /// The usual options, at this time: contents above 64 KiB stay on disk, at most 512 of them.
+    pub fn new(now: u64) -> Options {
+        Options { file_len_min: FILE_LEN_MIN, file_count_max: FILE_COUNT_MAX, now }
+    }
+}
+
+/// What was packed.
+#[derive(Debug)]
+pub struct Packed {
+    /// The files beside the image; the image knows each by its place in this list.
+    pub files: Vec<File>,
+    /// How much it is.
+    pub summary: Summary,
+    /// What was left out, a row for each kind, in the order of [`Kind`].
+    pub skipped: Vec<Skipped>,
+}
+
+/// How much was packed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Files served.
+    pub files: u64,
+    /// Bytes of their contents.
+    pub bytes: u64,
+}
+
+/// Packs the directory `root` into an image, written from the start of `out`.
+///
+/// Serves regular files, and the directories that have an `index.html`. The same directory gives the same bytes.
+/// Holds at most one content in memory. A file that changes meanwhile gives a consistent answer, though
+/// perhaps of neither version; one that vanishes is left out.
+///
+/// # Errors
+/// Something cannot be read, `out` cannot be written, or more files would stay open than granted.
+pub fn pack_dir<W: Write + Seek>(
+    root: &Path,
+    out: &mut W,
+    options: &Options,
+    memo: &mut Memo,
+) -> Result<Packed, PackError> {
+    let walk = walk::list(root)?;
+    let mut writer = Writer::new(out)?;
+    let mut files = Vec::new();
+    let mut summary = Summary::default();
+    let mut large_count = 0;
+    for found in &walk.found {
+        let Some(content) = content::read(&found.file, options, memo)? else { continue };
+        summary.files += 1;
+        summary.bytes += content.len;
+        large_count += usize::from(matches!(content.body, Body::OnDisk(_)));
+        if large_count > options.file_count_max {
+            // There will be no image, but the error shall tell how many files there are.
+            continue;
+        }
+        let run = writer.file(&found.path, &fields_of(&found.path, &content), content, &mut files)?;
+        if let Some(dir) = found.path.strip_suffix(b"index.html").filter(|dir| dir.ends_with(b"/")) {
+            index(&mut writer, dir, run)?;
+        }
+    }
+    if large_count > options.file_count_max {
+        return Err(PackError::FileCount { count: large_count, max: options.file_count_max });
+    }
+    writer.finish(files.len() as u64)?;
+    memo.forget_unused();
+    Ok(Packed { files, summary, skipped: walk.skipped })
+}
+
+/// Serves the index of a directory, whose path ends in a slash, there too, and leads there from the path without.
+fn index<W: Write + Seek>(writer: &mut Writer<'_, W>, dir: &[u8], run: Run) -> Result<(), PackError> {
+    writer.alias(dir, run)?;
+    match dir.strip_suffix(b"/") {
+        Some(b"") | None => Ok(()),
+        Some(bare) => writer.redirect(bare, &fields::redirect(dir)),
+    }
+}
+
+fn fields_of(path: &[u8], content: &Content) -> fields::File {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    fields::file(&media::content_type(name, &content.look), content.len, content.hash, content.last_modified)
+}
+
+/// See [`Options::new`]. Measured: up to here a copy out of memory is about as fast as sending from a file.
+const FILE_LEN_MIN: u64 = 64 << 10;
+/// See [`Options::new`]. Half of the usual soft limit of 1,024 open files.
+const FILE_COUNT_MAX: usize = 512;

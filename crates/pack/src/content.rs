@@ -1,0 +1,123 @@
+//! The content of one file: read once, so that its length, its hash and its bytes agree whatever happens to the file meanwhile.
+//!
+//! ```text
+//! open ─┬─ small ─▶ all of it, held
+//!       └─ large ─▶ remembered, or read in blocks for its hash; the file stays open
+//! ```
+
+use crate::Options;
+use crate::error::PackError;
+use crate::media::Look;
+use crate::memo::{Identity, Known, Memo};
+use crate::walk::{is, is_gone};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::path::Path;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+/// A content, and what is to be said about it.
+pub(crate) struct Content {
+    pub(crate) body: Body,
+    /// In bytes.
+    pub(crate) len: u64,
+    /// XXH3-128.
+    pub(crate) hash: u128,
+    pub(crate) look: Look,
+    /// Seconds since 1970.
+    pub(crate) last_modified: u64,
+}
+
+/// Where the bytes are.
+pub(crate) enum Body {
+    InMemory(Vec<u8>),
+    OnDisk(File),
+}
+
+/// Reads a file. None if it is gone, or not a regular file any more.
+pub(crate) fn read(path: &Path, options: &Options, memo: &mut Memo) -> Result<Option<Content>, PackError> {
+    match open(path) {
+        Ok(Some((file, meta))) => content(file, &meta, options, memo).map(Some),
+        Ok(None) => return Ok(None),
+        Err(error) => Err(error),
+    }
+    .map_err(|error| PackError::Read { path: path.to_owned(), error })
+}
+
+/// Opens a regular file, and nothing that was put in its place: no link is followed, no FIFO waited for.
+fn open(path: &Path) -> io::Result<Option<(File, Metadata)>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from) {
+        Ok(file) => File::from(file),
+        // A link (LOOP) or a socket (NXIO) now: not what was listed.
+        Err(error) if is_gone(&error) || is(&error, Errno::LOOP) || is(&error, Errno::NXIO) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let meta = file.metadata()?;
+    Ok(meta.is_file().then_some((file, meta)))
+}
+
+fn content(file: File, meta: &Metadata, options: &Options, memo: &mut Memo) -> io::Result<Content> {
+    let identity = Identity::of(meta);
+    let last_modified = identity.modified_s().clamp(0, options.now as i64) as u64;
+    // No more than it had when opened: a log that grows as fast as we read would have no end.
+    let mut bytes = (&file).take(meta.len());
+    if meta.len() <= options.file_len_min {
+        let mut held = Vec::with_capacity(meta.len() as usize);
+        bytes.read_to_end(&mut held)?;
+        let (len, hash, look) = (held.len() as u64, xxh3_128(&held), Look::at(&held));
+        return Ok(Content { body: Body::InMemory(held), len, hash, look, last_modified });
+    }
+    let known = match memo.get(&identity) {
+        Some(known) => known,
+        None => {
+            let known = hash(&mut bytes)?;
+            if identity.is_settled(options.now) && Identity::of(&file.metadata()?) == identity {
+                memo.put(identity, known);
+            }
+            known
+        }
+    };
+    let Known { len, hash, look } = known;
+    Ok(Content { body: Body::OnDisk(file), len, hash, look, last_modified })
+}
+
+/// Reads in blocks, for the hash alone.
+fn hash(from: &mut impl Read) -> io::Result<Known> {
+    let mut block = vec![0; BLOCK_LEN];
+    let mut hasher = Xxh3::new();
+    let mut len = 0;
+    let mut look = None;
+    loop {
+        let filled = fill(from, &mut block)?;
+        hasher.update(&block[..filled]);
+        len += filled as u64;
+        let look = *look.get_or_insert_with(|| match filled < block.len() {
+            true => Look::at(&block[..filled]),
+            false => Look::at_first(&block),
+        });
+        if filled < block.len() {
+            return Ok(Known { len, hash: hasher.digest128(), look });
+        }
+    }
+}
+
+/// Reads until the block is full or the file ends.
+fn fill(from: &mut impl Read, block: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < block.len() {
+        match from.read(&mut block[filled..]) {
+            Ok(0) => break,
+            Ok(len) => filled += len,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Bytes of a large file that are read at once, and by which its media type is judged.
+const BLOCK_LEN: usize = 64 << 10;

@@ -1,0 +1,128 @@
+//! The fields of each answer, with the empty line behind them. RFC 9112, section 2.1.
+//!
+//! ```text
+//! 304:  ETag  Last-Modified                                        ┐ a file
+//! 200:  Content-Type  Content-Length  ETag  Last-Modified          ┘
+//! 301:  Location  Content-Type  Content-Length                       a directory
+//! page: Content-Type  Content-Length  [Allow]                        a status
+//! ```
+//!
+//! Status line, Server, Date and Connection come before; they are the server's to write.
+
+use std::fmt::Write;
+use tarpon_http::date;
+
+/// The fields of a file.
+pub(crate) struct File {
+    pub(crate) not_modified: Vec<u8>,
+    /// From the start of `not_modified` to the entity-tag.
+    pub(crate) etag_at: u32,
+    /// With its quotes.
+    pub(crate) etag_len: u32,
+    pub(crate) ok: Vec<u8>,
+}
+
+/// The fields and content of a redirect.
+pub(crate) struct Redirect {
+    pub(crate) fields: Vec<u8>,
+    /// Bytes of `fields` up to the end of the target, where a query can go in.
+    pub(crate) before_query: u32,
+    pub(crate) content: Vec<u8>,
+}
+
+/// The fields of a file with this content. `last_modified` in seconds since 1970.
+pub(crate) fn file(media: &str, len: u64, hash: u128, last_modified: u64) -> File {
+    let etag = format!("\"{hash:032x}\"");
+    let date = date::format(last_modified);
+    let date = std::str::from_utf8(&date).expect("a date is ASCII");
+    let not_modified = format!("ETag: {etag}\r\nLast-Modified: {date}\r\n\r\n");
+    File {
+        etag_at: "ETag: ".len() as u32,
+        etag_len: etag.len() as u32,
+        ok: format!("Content-Type: {media}\r\nContent-Length: {len}\r\n{not_modified}").into(),
+        not_modified: not_modified.into(),
+    }
+}
+
+/// The fields and content that lead to `path`: decoded, beginning with a single slash.
+pub(crate) fn redirect(path: &[u8]) -> Redirect {
+    // `//host/` would lead to another host (RFC 3986, section 4.2).
+    assert!(path.starts_with(b"/") && !path.starts_with(b"//"), "a path of the walk");
+    let target = encode(path);
+    let mut fields = format!("Location: {target}");
+    let before_query = fields.len() as u32;
+    let shown = target.replace('&', "&amp;");
+    let content =
+        format!("<!doctype html><title>Moved</title><p>This is at <a href=\"{shown}\">{shown}</a>.\n");
+    fields.push_str("\r\n");
+    fields.push_str(&html(content.len(), ""));
+    Redirect { fields: fields.into(), before_query, content: content.into() }
+}
+
+/// The fields of a page. Allow with 405 (RFC 9110, section 15.5.6).
+pub(crate) fn page(code: u16, len: usize) -> Vec<u8> {
+    html(len, if code == 405 { "Allow: GET, HEAD\r\n" } else { "" }).into()
+}
+
+fn html(len: usize, more: &str) -> String {
+    format!("Content-Type: text/html; charset=utf-8\r\nContent-Length: {len}\r\n{more}\r\n")
+}
+
+/// A path as it stands in a URI: what is not a pchar or a slash is percent-encoded. RFC 3986, section 3.3.
+fn encode(path: &[u8]) -> String {
+    let mut to = String::with_capacity(path.len());
+    for &byte in path {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' => to.push(byte.into()),
+            _ if b"-._~!$&'()*+,;=:@".contains(&byte) => to.push(byte.into()),
+            _ => write!(to, "%{byte:02X}").expect("a String takes all"),
+        }
+    }
+    to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_of_a_file_end_with_an_empty_line() {
+        let fields = file("text/css", 12, 0xab, 784_111_777);
+        let tag = "\"000000000000000000000000000000ab\"";
+        let both = format!("ETag: {tag}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n");
+        assert_eq!(fields.not_modified, both.as_bytes());
+        assert_eq!(fields.ok, format!("Content-Type: text/css\r\nContent-Length: 12\r\n{both}").as_bytes());
+        assert_eq!(
+            &fields.not_modified[fields.etag_at as usize..][..fields.etag_len as usize],
+            tag.as_bytes()
+        );
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_location_is_a_uri() {
+        let cases: &[(&str, &[u8], &str)] = &[
+            ("plain",           b"/a/b/",               "/a/b/"),
+            ("every pchar",     b"/-._~!$&'()*+,;=:@/", "/-._~!$&'()*+,;=:@/"),
+            ("space",           b"/a b/",               "/a%20b/"),
+            ("percent",         b"/100%/",              "/100%25/"),
+            ("query, fragment", b"/a?b#c/",             "/a%3Fb%23c/"),
+            ("unicode",         "/é/".as_bytes(),       "/%C3%A9/"),
+            ("not UTF-8",       b"/\xe9/",              "/%E9/"),
+            ("new line",        b"/a\r\nb: c/",         "/a%0D%0Ab:%20c/"),
+            ("back slash",      b"/\\host/",            "/%5Chost/"),
+            ("markup",          b"/<b>\"/",             "/%3Cb%3E%22/"),
+        ];
+        for &(name, path, want) in cases {
+            let redirect = redirect(path);
+            let (before, after) = redirect.fields.split_at(redirect.before_query as usize);
+            assert_eq!(before, format!("Location: {want}").as_bytes(), "{name}");
+            let rest = format!(
+                "\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n\r\n",
+                redirect.content.len()
+            );
+            assert_eq!(after, rest.as_bytes(), "{name}");
+            assert!(!redirect.content.contains(&b'\r'), "{name}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Content-Type: by the name's extension, and where that says nothing, by the content. RFC 9110, section 8.3.
+//!
+//! ```text
+//! extension ─ our rows ─ the table of mime_guess ─┐ nothing, or "some bytes"
+//!                                                 ▼
+//!                        text ─▶ text/plain      content ─ magic number ─ application/octet-stream
+//! ```
+//!
+//! `charset=utf-8` goes with `text/*` that is UTF-8. Text in anything else leaves without one: browsers then look for
+//! what the page itself says, and a wrong charset would keep them from it.
+
+use std::borrow::Cow;
+
+/// What a content looks like, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// Text in UTF-8, without the bytes that only binary data has.
+    text: bool,
+    /// `charset=utf-8` is true of it.
+    utf8: bool,
+    /// Begins as an HTML document does.
+    html: bool,
+    /// The media type its first bytes tell.
+    magic: Option<&'static str>,
+}
+
+impl Look {
+    /// Looks at a whole content.
+    pub(crate) fn at(content: &[u8]) -> Look {
+        Look::new(content, std::str::from_utf8(content).is_ok())
+    }
+
+    /// Looks at the first block of a content, which may end within a character.
+    pub(crate) fn at_first(block: &[u8]) -> Look {
+        let valid = std::str::from_utf8(block).map_or_else(|error| error.error_len().is_none(), |_| true);
+        Look::new(block, valid)
+    }
+
+    fn new(bytes: &[u8], valid: bool) -> Look {
+        // The binary data bytes of the WHATWG's MIME Sniffing, section 3.
+        let binary = |&byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
+        let text = valid && !bytes.iter().any(binary);
+        // ISO-2022-JP and UTF-16 look like ASCII with ESC or NUL, and so like UTF-8 too.
+        let disguised = || bytes.is_ascii() && bytes.iter().any(|&byte| byte == 0x1b || byte == 0);
+        Look {
+            text,
+            utf8: valid && !disguised(),
+            html: text && infer::text::is_html(bytes),
+            magic: infer::get(bytes).map(|found| found.mime_type()),
+        }
+    }
+}
+
+/// The value of Content-Type for a file of this name and content.
+pub(crate) fn content_type(name: &[u8], look: &Look) -> Cow<'static, str> {
+    let media = by_name(name, look).unwrap_or_else(|| by_content(name, look));
+    match media.starts_with("text/") && look.utf8 {
+        true => format!("{media}; charset=utf-8").into(),
+        false => media.into(),
+    }
+}
+
+fn by_name(name: &[u8], look: &Look) -> Option<&'static str> {
+    let extension = std::str::from_utf8(extension(name)?).ok()?.to_ascii_lowercase();
+    if SOURCE_OR_STREAM.contains(&extension.as_str()) {
+        return Some(if look.text { "text/plain" } else { "video/mp2t" });
+    }
+    match OURS.binary_search_by_key(&extension.as_str(), |&(known, _)| known) {
+        Ok(at) => Some(OURS[at].1),
+        Err(_) => mime_guess::from_ext(&extension).first_raw().filter(|&media| media != BYTES),
+    }
+}
+
+/// Text first: magic numbers of two letters are found in text too.
+fn by_content(name: &[u8], look: &Look) -> &'static str {
+    match look {
+        // A file with an extension we do not know may be the source of a page: shown, not run.
+        Look { html: true, .. } if extension(name).is_none() => "text/html",
+        Look { text: true, .. } => "text/plain",
+        Look { magic: Some(media), .. } => media,
+        _ => BYTES,
+    }
+}
+
+/// What follows the last dot, unless the name begins with it.
+fn extension(name: &[u8]) -> Option<&[u8]> {
+    match name.iter().rposition(|&byte| byte == b'.')? {
+        0 => None,
+        dot => Some(&name[dot + 1..]),
+    }
+}
+
+/// What says nothing.
+const BYTES: &str = "application/octet-stream";
+
+/// TypeScript, or an MPEG transport stream: only the content can tell.
+const SOURCE_OR_STREAM: [&str; 2] = ["mts", "ts"];
+
+/// Where the table says nothing, or what was true once. Sorted.
+#[rustfmt::skip]
+const OURS: &[(&str, &str)] = &[
+    ("cjs",      "text/javascript"),               // RFC 9239
+    ("jsonl",    "application/jsonl"),
+    ("m3u8",     "application/vnd.apple.mpegurl"), // RFC 8216
+    ("m4a",      "audio/mp4"),
+    ("map",      "application/json"),              // source maps, ECMA-426
+    ("mjs",      "text/javascript"),               // RFC 9239
+    ("ndjson",   "application/x-ndjson"),
+    ("otf",      "font/otf"),                      // RFC 8081
+    ("pdb",      BYTES),                           // debug symbols, not Palm databases
+    ("rpm",      "application/x-rpm"),
+    ("stl",      "model/stl"),
+    ("tgz",      "application/gzip"),
+    ("toml",     "application/toml"),
+    ("topojson", "application/json"),
+    ("ttf",      "font/ttf"),                      // RFC 8081
+    ("usdz",     "model/vnd.usdz+zip"),
+    ("woff",     "font/woff"),                     // RFC 8081
+    ("yaml",     "application/yaml"),              // RFC 9512
+    ("yml",      "application/yaml"),              // RFC 9512
+    ("zst",      "application/zstd"),              // RFC 8878
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn the_name_tells_and_else_the_content() {
+        let cases: &[(&str, &[u8], &str)] = &[
+            // name               content                        Content-Type
+            ("index.html",        b"<p>",                        "text/html; charset=utf-8"),
+            ("a.HTM",             b"<p>",                        "text/html; charset=utf-8"),
+            ("a.xhtml",           b"<html/>",                    "application/xhtml+xml"),
+            ("a.css",             b"p{}",                        "text/css; charset=utf-8"),
+            ("a.js",              b"1",                          "text/javascript; charset=utf-8"),
+            ("a.min.mjs",         b"1",                          "text/javascript; charset=utf-8"),
+            ("a.cjs",             b"1",                          "text/javascript; charset=utf-8"),
+            ("a.json",            b"1",                          "application/json"),
+            ("a.js.map",          b"{}",                         "application/json"),
+            ("a.wasm",            b"\0asm\x01\0\0\0",            "application/wasm"),
+            ("a.webmanifest",     b"{}",                         "application/manifest+json"),
+            ("a.svg",             b"<svg/>",                     "image/svg+xml"),
+            ("favicon.ico",       b"\0\0\x01\0",                 "image/x-icon"),
+            ("a.png",             b"\x89PNG",                    "image/png"),
+            ("a.jpg",             b"\xff\xd8",                   "image/jpeg"),
+            ("a.avif",            b"",                           "image/avif"),
+            ("a.webp",            b"",                           "image/webp"),
+            ("a.jxl",             b"",                           "image/jxl"),
+            ("a.woff",            b"",                           "font/woff"),
+            ("a.woff2",           b"",                           "font/woff2"),
+            ("a.ttf",             b"",                           "font/ttf"),
+            ("a.otf",             b"",                           "font/otf"),
+            ("a.md",              b"# a",                        "text/markdown; charset=utf-8"),
+            ("a.txt",             b"a",                          "text/plain; charset=utf-8"),
+            ("a.txt",             b"",                           "text/plain; charset=utf-8"),
+            ("a.csv",             b"a,b",                        "text/csv; charset=utf-8"),
+            ("a.xml",             b"<a/>",                       "text/xml; charset=utf-8"),
+            ("a.atom",            b"<a/>",                       "application/atom+xml"),
+            ("a.rss",             b"<a/>",                       "application/rss+xml"),
+            ("a.pdf",             b"%PDF-1.7",                   "application/pdf"),
+            ("a.mp4",             b"",                           "video/mp4"),
+            ("a.webm",            b"",                           "video/webm"),
+            ("a.mp3",             b"",                           "audio/mpeg"),
+            ("a.toml",            b"a=1",                        "application/toml"),
+            ("a.yaml",            b"a: 1",                       "application/yaml"),
+            ("a.yml",             b"a: 1",                       "application/yaml"),
+            ("a.gz",              b"\x1f\x8b",                   "application/gzip"),
+            ("a.tar.zst",         b"",                           "application/zstd"),
+            ("a.tar",             b"",                           "application/x-tar"),
+            ("a.zip",             b"",                           "application/zip"),
+            ("a.pdb",             b"\x01\x02",                   "application/octet-stream"),
+            ("a.br",              b"\x0b\x02\x80",               "application/octet-stream"),
+            // The same extension for two things.
+            ("a.ts",              b"let a: A",                   "text/plain; charset=utf-8"),
+            ("a.ts",              b"\x47\x40\0\x10\0",           "video/mp2t"),
+            // The charset.
+            ("latin1.html",       b"<p>caf\xe9",                 "text/html"),
+            ("utf8.html",         "<p>café".as_bytes(),          "text/html; charset=utf-8"),
+            ("iso-2022-jp.html",  b"<p>\x1b$B%1\x1b(B",          "text/html"),
+            ("utf-16.txt",        b"a\0b\0",                     "text/plain"),
+            ("colours.txt",       "\x1b[1mé\x1b[0m".as_bytes(),  "text/plain; charset=utf-8"),
+            // The content, where the name is silent.
+            ("LICENSE",           b"MIT",                        "text/plain; charset=utf-8"),
+            ("latin1",            b"caf\xe9",                    "application/octet-stream"),
+            ("empty",             b"",                           "text/plain; charset=utf-8"),
+            ("page",              b"<!doctype html><p>",         "text/html; charset=utf-8"),
+            ("a.vue",             b"<script >",                  "text/plain; charset=utf-8"),
+            ("Main.java",         b"class Main {}",              "text/plain; charset=utf-8"),
+            ("letter",            b"MZ, my dear",                "text/plain; charset=utf-8"),
+            ("picture",           b"\x89PNG\r\n\x1a\n\0\0\0\r",  "image/png"),
+            ("trailing.",         b"\x01",                       "application/octet-stream"),
+        ];
+        for &(name, content, want) in cases {
+            assert_eq!(content_type(name.as_bytes(), &Look::at(content)), want, "{name}");
+        }
+        assert_eq!(content_type(b"caf\xe9.css", &Look::at(b"p{}")), "text/css; charset=utf-8");
+        assert_eq!(content_type(b"a.caf\xe9", &Look::at(b"a")), "text/plain; charset=utf-8");
+    }
+
+    #[test]
+    fn a_block_may_end_within_a_character() {
+        let text = "a€".as_bytes();
+        for cut in 1..=text.len() {
+            assert_eq!(
+                content_type(b"a.txt", &Look::at_first(&text[..cut])),
+                "text/plain; charset=utf-8",
+                "{cut}"
+            );
+        }
+        assert_eq!(content_type(b"a.txt", &Look::at(&text[..2])), "text/plain");
+        assert_eq!(content_type(b"a.txt", &Look::at_first(b"caf\xe9 au lait")), "text/plain");
+    }
+
+    #[test]
+    fn our_rows_are_sorted() {
+        assert!(OURS.is_sorted_by_key(|&(extension, _)| extension));
+    }
+}

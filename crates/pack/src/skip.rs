@@ -1,0 +1,74 @@
+//! What was not served, for the one who asks why: a row for each kind.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Why something in the directory is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Its name begins with a dot, and it is not `.well-known` (RFC 8615).
+    Dotfile,
+    /// A FIFO, socket or device.
+    Special,
+    /// A symbolic link that leaves the root.
+    LinkOutside,
+    /// A symbolic link to nothing.
+    LinkDangling,
+    /// A symbolic link to itself, or to a directory it lies in.
+    LinkLoop,
+    /// Its path is longer than a path can be.
+    PathTooLong,
+}
+
+/// All that was skipped for one reason. A directory counts once; what lies in it was not looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// The reason.
+    pub kind: Kind,
+    /// How many.
+    pub count: u64,
+    /// The first, from the root of the site.
+    pub example: PathBuf,
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (one, many) = match self.kind {
+            Kind::Dotfile => ("dotfile", "dotfiles"),
+            Kind::Special => ("FIFO, socket or device", "FIFOs, sockets or devices"),
+            Kind::LinkOutside => ("symbolic link out of the site", "symbolic links out of the site"),
+            Kind::LinkDangling => ("symbolic link to nothing", "symbolic links to nothing"),
+            Kind::LinkLoop => ("symbolic link in a circle", "symbolic links in a circle"),
+            Kind::PathTooLong => ("path that is too long", "paths that are too long"),
+        };
+        let example = self.example.display();
+        match self.count {
+            1 => write!(f, "skipped 1 {one}: {example}"),
+            count => write!(f, "skipped {count} {many}, such as {example}"),
+        }
+    }
+}
+
+/// Counts one more.
+pub(crate) fn skip(skipped: &mut Vec<Skipped>, kind: Kind, example: &Path) {
+    match skipped.binary_search_by_key(&kind, |row| row.kind) {
+        Ok(at) => skipped[at].count += 1,
+        Err(at) => skipped.insert(at, Skipped { kind, count: 1, example: example.to_owned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_reads_as_a_sentence() {
+        let mut rows = Vec::new();
+        for name in [".git", ".env", ".cache"] {
+            skip(&mut rows, Kind::Dotfile, Path::new(name));
+        }
+        skip(&mut rows, Kind::Special, Path::new("log/pipe"));
+        let lines: Vec<_> = rows.iter().map(Skipped::to_string).collect();
+        assert_eq!(lines, ["skipped 3 dotfiles, such as .git", "skipped 1 FIFO, socket or device: log/pipe"]);
+    }
+}

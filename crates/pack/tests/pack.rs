@@ -1,0 +1,415 @@
+//! A directory in, an image out: what is served where, and what is not.
+
+use bytes::Bytes;
+use std::fs::{self, File};
+use std::io::Cursor;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tarpon_pack::{Kind, Memo, Options, PackError, Packed, pack_dir};
+use tarpon_site::{Content, Entry, Image, PAGE_CODES, Place};
+use tempfile::TempDir;
+
+/// What lies in a directory before it is packed.
+enum Lies<'a> {
+    Text(&'a str, &'a [u8]),
+    /// A file of zeros.
+    Zeros(&'a str, usize),
+    Bytes(&'a [u8], &'a [u8]),
+    Link(&'a str, &'a str),
+    Dir(&'a str),
+    Fifo(&'a str),
+    Socket(&'a str),
+}
+use Lies::*;
+
+#[test]
+#[rustfmt::skip]
+fn a_tree_becomes_entries() {
+    type Row<'a> = (&'a str, &'a [Lies<'a>], &'a [&'a str], &'a [(Kind, u64, &'a str)]);
+    let cases: &[Row<'_>] = &[
+        // what it shows, what lies there, what is served, what is skipped
+        ("nothing", &[], &[], &[]),
+        ("the root", &[Text("index.html", b"x")], &["/ 1", "/index.html 1"], &[]),
+        ("a directory with an index",
+            &[Text("a/b/index.html", b"xy"), Text("a/c.css", b"xyz")],
+            &["/a/b -> /a/b/", "/a/b/ 2", "/a/b/index.html 2", "/a/c.css 3"], &[]),
+        ("a directory without",             &[Dir("a/b")],                           &[],                     &[]),
+        ("an empty file",                   &[Text("a", b"")],                       &["/a 0"],               &[]),
+        ("no index by another name",        &[Text("a/myindex.html", b"")],          &["/a/myindex.html 0"],  &[]),
+        ("a directory called index.html",   &[Text("index.html/a", b"")],            &["/index.html/a 0"],    &[]),
+        ("just behind the fields",          &[Zeros("a", 16384)],                    &["/a 16384 inline"],    &[]),
+        ("on a page of its own",            &[Zeros("a", 16385)],                    &["/a 16385 page"],      &[]),
+        ("just in the image",               &[Zeros("a", 65536)],                    &["/a 65536 page"],      &[]),
+        ("on disk",                         &[Zeros("a", 65537)],                    &["/a 65537 disk 0"],    &[]),
+        ("two on disk",                     &[Zeros("b", 65537), Zeros("a", 65538)], &["/a 65538 disk 0", "/b 65537 disk 1"], &[]),
+        ("a large index",
+            &[Zeros("a/index.html", 65537)],
+            &["/a -> /a/", "/a/ 65537 disk 0", "/a/index.html 65537 disk 0"], &[]),
+        ("spaces, percent, unicode",
+            &[Text("a b/%41/é?#/index.html", b"")],
+            &["/a b/%41/é?# -> /a%20b/%2541/%C3%A9%3F%23/", "/a b/%41/é?#/ 0", "/a b/%41/é?#/index.html 0"], &[]),
+        ("a name that looks like a host",
+            &[Text("\\evil.example/index.html", b"")],
+            &["/\\evil.example -> /%5Cevil.example/", "/\\evil.example/ 0", "/\\evil.example/index.html 0"], &[]),
+        ("a name that is not UTF-8",        &[Bytes(b"caf\xe9.css", b"x")],          &["/caf\u{fffd}.css 1"], &[]),
+        ("dotfiles",
+            &[Text(".git/config", b""), Text(".env", b""), Text("a/.htaccess", b""), Text("a.b", b"")],
+            &["/a.b 0"], &[(Kind::Dotfile, 3, ".env")]),
+        ("a well-known directory",
+            &[Text(".well-known/acme", b"x"), Text(".well-known/.git", b"x")],
+            &["/.well-known/acme 1"], &[(Kind::Dotfile, 1, ".well-known/.git")]),
+        ("FIFO and socket",                 &[Fifo("a"), Socket("b")],               &[], &[(Kind::Special, 2, "a")]),
+        ("a link to a file",                &[Text("a", b"x"), Link("b", "a")],      &["/a 1", "/b 1"], &[]),
+        ("a link to a directory",
+            &[Text("a/index.html", b"x"), Link("b", "a")],
+            &["/a -> /a/", "/a/ 1", "/a/index.html 1", "/b -> /b/", "/b/ 1", "/b/index.html 1"], &[]),
+        ("a link to what is hidden",        &[Text(".releases/7/a", b"x"), Link("b", ".releases/7")], &["/b/a 1"], &[(Kind::Dotfile, 1, ".releases")]),
+        ("a hidden link",                   &[Text("a", b"x"), Link(".b", "a")],     &["/a 1"], &[(Kind::Dotfile, 1, ".b")]),
+        ("a link out",                      &[Link("a", "/etc/passwd"), Link("d", "/etc")], &[], &[(Kind::LinkOutside, 2, "a")]),
+        ("a link up and out",               &[Link("a/b", "../..")],                 &[], &[(Kind::LinkOutside, 1, "a/b")]),
+        ("a link to a device",              &[Link("a", "/dev/zero")],               &[], &[(Kind::LinkOutside, 1, "a")]),
+        ("a link to a FIFO",                &[Fifo("a"), Link("b", "a")],            &[], &[(Kind::Special, 2, "a")]),
+        ("a link to nothing",               &[Link("a", "b"), Text("c", b""), Link("d", "c/e")], &["/c 0"], &[(Kind::LinkDangling, 2, "a")]),
+        ("a link to itself",                &[Link("a", "a")],                       &[], &[(Kind::LinkLoop, 1, "a")]),
+        ("a link to the root",              &[Text("f", b""), Link("a", ".")],       &["/f 0"], &[(Kind::LinkLoop, 1, "a")]),
+        ("two that lead to each other",
+            &[Text("a/f", b""), Text("b/g", b""), Link("a/to", "../b"), Link("b/to", "../a")],
+            &["/a/f 0", "/a/to/g 0", "/b/g 0", "/b/to/f 0"], &[(Kind::LinkLoop, 2, "a/to/to")]),
+    ];
+    for (name, lies, want, skipped) in cases {
+        let site = Site::new(lies);
+        let (image, packed) = site.pack();
+        let mut got: Vec<_> = image.entries().map(|(path, entry)| site.line(&image, &packed, path, entry)).collect();
+        got.sort();
+        let got: Vec<_> = got.iter().map(String::as_str).collect();
+        // Rows that are not about where a content lies do not say so.
+        let got: Vec<_> = got.iter().zip(want.iter().chain([&""; 9])).map(|(got, want)| match want.contains("inline") {
+            true => got,
+            false => got.strip_suffix(" inline").unwrap_or(got),
+        }).collect();
+        assert_eq!(got, *want, "{name}");
+        let rows: Vec<_> = packed.skipped.iter().map(|row| (row.kind, row.count, row.example.to_str().expect("ASCII"))).collect();
+        assert_eq!(rows, *skipped, "{name}");
+    }
+}
+
+#[test]
+fn a_path_as_long_as_the_system_has_it_is_served_and_a_longer_one_skipped() {
+    let site = Site::new(&[Text("f", b"")]);
+    // Directories are made one from within the other, for no path reaches the innermost. Links make the way shorter.
+    let part = "d".repeat(250);
+    let mut at = site.root().to_owned();
+    for depth in 0..20 {
+        fs::create_dir(at.join(&part)).expect("a directory");
+        fs::write(at.join(&part).join("f"), b"x").expect("a file");
+        at = match depth % 8 {
+            // Continues beside the root; each part is canonical and short enough, all of them together are not.
+            7 => {
+                let next = site.root().join(format!("part{depth}"));
+                fs::create_dir(&next).expect("a directory");
+                symlink(&next, at.join(&part).join("l")).expect("a link");
+                next
+            }
+            _ => at.join(&part),
+        };
+    }
+    let (image, packed) = site.pack();
+    let longest = image.entries().map(|(path, _)| path.len()).max().expect("an entry");
+    assert!((3800..=4096).contains(&longest), "{longest}");
+    assert_eq!(packed.skipped.iter().map(|row| row.kind).collect::<Vec<_>>(), [Kind::PathTooLong]);
+}
+
+#[test]
+fn what_is_found_is_what_was_packed() {
+    let site = Site::new(&[
+        Text("index.html", b"<p>hello"),
+        Text("a/caf.css", b"p{}"),
+        Zeros("middle.bin", 20_000),
+        Zeros("large.bin", 200_000),
+    ]);
+    let modified = UNIX_EPOCH + Duration::from_secs(784_111_777);
+    File::options()
+        .write(true)
+        .open(site.root().join("index.html"))
+        .expect("open")
+        .set_modified(modified)
+        .expect("set");
+    let (image, packed) = site.pack();
+    assert_eq!((packed.summary.files, packed.summary.bytes), (4, 8 + 3 + 20_000 + 200_000));
+    for path in ["index.html", "a/caf.css", "middle.bin", "large.bin"] {
+        let Some(Entry::File(variant)) = image.find(format!("/{path}").as_bytes()) else { panic!("{path}") };
+        let want = fs::read(site.root().join(path)).expect("read");
+        assert_eq!(content(&image, &packed, variant.content), want, "{path}");
+        let (fields, etag) = (text(&image, variant.fields), text(&image, variant.etag));
+        assert!(
+            fields
+                .contains(&format!("\r\nContent-Length: {}\r\nETag: {etag}\r\nLast-Modified: ", want.len())),
+            "{fields}"
+        );
+        assert!(fields.starts_with("Content-Type: ") && fields.ends_with(" GMT\r\n\r\n"), "{fields}");
+        let hash = xxhash_rust::xxh3::xxh3_128(&want);
+        assert_eq!(etag, format!("\"{hash:032x}\""));
+        assert!(fields.ends_with(text(&image, variant.not_modified)), "{fields}");
+    }
+    let Some(Entry::File(root)) = image.find(b"/") else { panic!("no root") };
+    assert_eq!(image.find(b"/index.html"), Some(Entry::File(root)));
+    assert_eq!(root.last_modified, 784_111_777);
+    assert!(text(&image, root.fields).contains("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n"));
+    for path in ["", "/a", "/a/", "//", "/index", "index.html", "/middle.bin/"] {
+        assert_eq!(image.find(path.as_bytes()), None, "{path}");
+    }
+}
+
+#[test]
+fn every_status_has_its_page() {
+    let (image, _) = Site::new(&[]).pack();
+    for code in PAGE_CODES {
+        let page = image.page(code);
+        let (fields, content) = (text(&image, page.fields), text(&image, page.content));
+        let allow = if code == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+        let len = content.len();
+        let want = format!("Content-Type: text/html; charset=utf-8\r\nContent-Length: {len}\r\n{allow}\r\n");
+        assert_eq!(fields, want);
+        assert!(content.contains(&code.to_string()));
+        assert_eq!(page.fields.at + page.fields.len, page.content.at, "{code} leaves as one stretch");
+    }
+}
+
+#[test]
+fn the_same_directory_gives_the_same_bytes() {
+    let site = Site::new(&[Text("b/index.html", b"b"), Text("a", b"a"), Zeros("c", 70_000), Link("d", "b")]);
+    assert_eq!(site.pack().0.all(), site.pack().0.all());
+}
+
+#[test]
+fn no_date_is_later_than_now() {
+    let site = Site::new(&[Text("later", b"a"), Text("earlier", b"a")]);
+    let set = |name, time| {
+        File::options()
+            .write(true)
+            .open(site.root().join(name))
+            .expect("open")
+            .set_modified(time)
+            .expect("set")
+    };
+    set("later", SystemTime::now() + Duration::from_secs(1_000_000));
+    set("earlier", UNIX_EPOCH - Duration::from_secs(1_000_000));
+    let options = Options::new(now());
+    let (image, _) = site.pack_with(&options, &mut Memo::default()).expect("packs");
+    for (path, want) in [("/later", options.now), ("/earlier", 0)] {
+        let Some(Entry::File(variant)) = image.find(path.as_bytes()) else { panic!("{path}") };
+        assert_eq!(variant.last_modified, want, "{path}");
+    }
+}
+
+#[test]
+fn a_memo_spares_a_large_file_and_notices_a_change() {
+    let site = Site::new(&[Zeros("large", 100_000)]);
+    let later = Options::new(now() + 10);
+    let mut memo = Memo::default();
+    let etag = |memo: &mut Memo| {
+        let (image, _) = site.pack_with(&later, memo).expect("packs");
+        let Some(Entry::File(variant)) = image.find(b"/large") else { panic!("not there") };
+        text(&image, variant.etag).to_owned()
+    };
+    let first = etag(&mut memo);
+    assert_eq!(etag(&mut memo), first);
+    assert!(!format!("{memo:?}").contains("{}"), "it remembers: {memo:?}");
+    File::options()
+        .write(true)
+        .open(site.root().join("large"))
+        .expect("open")
+        .write_all_at(b"1", 50_000)
+        .expect("write");
+    let second = etag(&mut memo);
+    assert_ne!(second, first);
+    assert_eq!(second, etag(&mut Memo::default()));
+    fs::remove_file(site.root().join("large")).expect("remove");
+    site.pack_with(&later, &mut memo).expect("packs");
+    assert!(format!("{memo:?}").contains("{}"), "it forgets: {memo:?}");
+}
+
+#[test]
+fn a_file_that_changes_meanwhile_gives_a_consistent_answer() {
+    let site = Site::new(&[Zeros("small", 3_000), Zeros("large", 400_000)]);
+    let (stop, root) = (std::sync::atomic::AtomicBool::new(false), site.root());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let open = |name| File::options().write(true).open(root.join(name)).expect("open");
+            let (small, large) = (open("small"), open("large"));
+            let mut round = 0;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                round += 1;
+                small.set_len(round * 7919 % 60_000).expect("set");
+                small.write_all_at(&round.to_le_bytes(), round % 50).expect("write");
+                large.set_len(70_000 + round * 104_729 % 1_000_000).expect("set");
+            }
+        });
+        for _ in 0..200 {
+            let (image, packed) = site.pack();
+            let Some(Entry::File(variant)) = image.find(b"/small") else { panic!("not there") };
+            let bytes = content(&image, &packed, variant.content);
+            let hash = xxhash_rust::xxh3::xxh3_128(&bytes);
+            assert_eq!(text(&image, variant.etag), format!("\"{hash:032x}\""));
+            assert!(text(&image, variant.fields).contains(&format!("Content-Length: {}\r\n", bytes.len())));
+            let Some(Entry::File(variant)) = image.find(b"/large") else { panic!("not there") };
+            let Content::File { len, .. } = variant.content else { panic!("in the image") };
+            assert!(text(&image, variant.fields).contains(&format!("Content-Length: {len}\r\n")));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn too_many_large_files_are_counted() {
+    let site = Site::new(&[Zeros("a", 70_000), Zeros("b", 70_000), Zeros("c", 70_000), Text("d", b"")]);
+    let options = Options { file_count_max: 2, ..Options::new(now()) };
+    let error = site.pack_with(&options, &mut Memo::default()).expect_err("refused");
+    assert!(matches!(error, PackError::FileCount { count: 3, max: 2 }), "{error:?}");
+    assert!(
+        error.to_string().contains("3 large files") && error.to_string().contains("ulimit -n"),
+        "{error}"
+    );
+    site.pack_with(&Options { file_count_max: 3, ..options }, &mut Memo::default()).expect("packs");
+}
+
+#[test]
+fn a_root_that_is_no_directory_is_refused() {
+    let site = Site::new(&[Text("a", b"")]);
+    for name in ["a", "b"] {
+        let root = site.root().join(name);
+        let error = pack_dir(&root, &mut Cursor::new(Vec::new()), &Options::new(0), &mut Memo::default());
+        let error = error.expect_err("refused");
+        assert!(matches!(error, PackError::Root { .. }), "{error:?}");
+        assert!(error.to_string().contains(root.to_str().expect("UTF-8")), "{error}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    for name in ["a/file", "a/dir"] {
+        let site = Site::new(&[Text("a/file", b"x"), Text("a/dir/file", b"x")]);
+        let path = site.root().join(name);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("set");
+        let result = site.pack_with(&Options::new(now()), &mut Memo::default());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("set");
+        match result {
+            Err(error) => assert!(error.to_string().contains(name), "{error}"),
+            // For root nothing is unreadable.
+            Ok(_) => assert!(rustix::process::geteuid().is_root(), "{name}"),
+        }
+    }
+}
+
+/// A directory to be packed.
+struct Site(TempDir);
+
+impl Site {
+    fn new(lies: &[Lies<'_>]) -> Site {
+        let dir = TempDir::new().expect("a directory");
+        for what in lies {
+            let at = |name: &[u8]| {
+                let at = dir.path().join(std::ffi::OsStr::from_bytes(name));
+                fs::create_dir_all(at.parent().expect("in the directory")).expect("directories");
+                at
+            };
+            match what {
+                Text(name, content) => fs::write(at(name.as_bytes()), content).expect("a file"),
+                Zeros(name, len) => fs::write(at(name.as_bytes()), vec![0; *len]).expect("a file"),
+                Bytes(name, content) => fs::write(at(name), content).expect("a file"),
+                Link(name, target) => symlink(target, at(name.as_bytes())).expect("a link"),
+                Dir(name) => fs::create_dir_all(at(name.as_bytes())).expect("a directory"),
+                Fifo(name) => {
+                    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+                    rustix::fs::mknodat(
+                        rustix::fs::CWD,
+                        at(name.as_bytes()),
+                        rustix::fs::FileType::Fifo,
+                        mode,
+                        0,
+                    )
+                    .expect("a FIFO");
+                }
+                Socket(name) => {
+                    drop(std::os::unix::net::UnixListener::bind(at(name.as_bytes())).expect("a socket"))
+                }
+            }
+        }
+        Site(dir)
+    }
+
+    fn root(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn pack(&self) -> (Image, Packed) {
+        self.pack_with(&Options::new(now()), &mut Memo::default()).expect("packs")
+    }
+
+    fn pack_with(&self, options: &Options, memo: &mut Memo) -> Result<(Image, Packed), PackError> {
+        let mut out = Cursor::new(Vec::new());
+        let packed = pack_dir(self.root(), &mut out, options, memo)?;
+        let image = Image::new(Bytes::from(out.into_inner())).expect("an image");
+        assert_eq!(image.file_count(), packed.files.len() as u64);
+        assert_eq!(image.record_count(), image.entries().count() as u64);
+        Ok((image, packed))
+    }
+
+    /// An entry as the table has it: path, length, where; or path and target. What it says is checked against the file.
+    fn line(&self, image: &Image, packed: &Packed, path: &[u8], entry: Entry) -> String {
+        let shown = String::from_utf8_lossy(path);
+        assert_eq!(image.find(path), Some(entry), "{shown}");
+        match entry {
+            Entry::File(variant) => {
+                let mut file = path[1..].to_vec();
+                if path.ends_with(b"/") {
+                    file.extend_from_slice(b"index.html");
+                }
+                let want = fs::read(self.root().join(std::ffi::OsStr::from_bytes(&file))).expect("the file");
+                assert!(content(image, packed, variant.content) == want, "{shown}");
+                let place = match variant.content {
+                    Content::Image(place) if place.at == variant.fields.at + variant.fields.len => {
+                        "inline".into()
+                    }
+                    Content::Image(place) if place.at % 4096 == 0 => "page".into(),
+                    Content::Image(place) => panic!("{place:?}"),
+                    Content::File { number, .. } => format!("disk {number}"),
+                };
+                format!("{shown} {} {place}", want.len())
+            }
+            Entry::Redirect(redirect) => {
+                let target = text(image, redirect.before_query)
+                    .strip_prefix("Location: ")
+                    .expect("a Location")
+                    .to_owned();
+                assert!(text(image, redirect.content).contains(&target.replace('&', "&amp;")), "{shown}");
+                assert!(
+                    text(image, redirect.after_query)
+                        .ends_with(&format!("Content-Length: {}\r\n\r\n", redirect.content.len))
+                );
+                format!("{shown} -> {target}")
+            }
+        }
+    }
+}
+
+fn content(image: &Image, packed: &Packed, content: Content) -> Vec<u8> {
+    match content {
+        Content::Image(place) => image.bytes(place).to_vec(),
+        Content::File { number, len } => {
+            let mut bytes = vec![0; len as usize];
+            packed.files[number as usize].read_exact_at(&mut bytes, 0).expect("the file");
+            bytes
+        }
+    }
+}
+
+fn text(image: &Image, place: Place) -> &str {
+    std::str::from_utf8(image.bytes(place)).expect("ASCII")
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
+}
