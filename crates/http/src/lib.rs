@@ -19,6 +19,7 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::type_complexity))] // the type of a table is its legend
 
 pub mod chunked;
 pub mod date;

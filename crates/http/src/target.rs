@@ -103,7 +103,7 @@ pub enum TargetError {
     /// A `%` without two hexadecimal digits.
     Escape,
     /// An escaped `/` or NUL, which no name contains and which must not become a separator or an
-    /// end, or a path longer than [`PATH_LEN_MAX`].
+    /// end, or a path longer than [`PATH_LEN_MAX`], even if only before a dot segment shortens it.
     NoSuchName,
 }
 
@@ -129,7 +129,9 @@ fn split_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
 fn authority_form(authority: &[u8]) -> Result<Target<'_>, TargetError> {
     let colon = authority.iter().rposition(|&byte| byte == b':').ok_or(TargetError::Form)?;
     let (host, port) = (&authority[..colon], &authority[colon + 1..]);
-    if host.is_empty() || port.is_empty() || !host::is_valid(authority) {
+    // Digits, lest the last colon be one within an IPv6 address.
+    let has_port = !port.is_empty() && port.iter().all(u8::is_ascii_digit);
+    if host.is_empty() || !has_port || !host::is_valid(authority) {
         return Err(TargetError::Form);
     }
     Ok(Target::Authority(authority))
@@ -203,4 +205,181 @@ fn push(out: &mut [u8; PATH_LEN_MAX], len: usize, byte: u8) -> Result<usize, Tar
 /// Length of what is left of `path`, which ends in `/`, without its last segment; the root stays.
 fn parent(path: &[u8]) -> usize {
     path[..path.len() - 1].iter().rposition(|&byte| byte == b'/').map_or(1, |slash| slash + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::format;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_target_has_the_form_its_method_may_have() {
+        use Method::*;
+        let origin = |path: &'static str, query: Option<&'static str>| {
+            Ok(Target::Origin { path: path.as_bytes(), query: query.map(str::as_bytes) })
+        };
+        let absolute = |authority: &'static str, path: &'static str, query: Option<&'static str>| {
+            let (authority, path) = (authority.as_bytes(), path.as_bytes());
+            Ok(Target::Absolute { authority, path, query: query.map(str::as_bytes) })
+        };
+        let refused = Err(TargetError::Form);
+        #[rustfmt::skip]
+        let cases = [
+            // what it shows           method   target                      parts
+            ("path",                   Get,     "/a/b",                     origin("/a/b", None)),
+            ("query",                  Head,    "/a?b=c?d",                 origin("/a", Some("b=c?d"))),
+            ("empty query",            Get,     "/?",                       origin("/", Some(""))),
+            ("two slashes",            Get,     "//a/b",                    origin("//a/b", None)),
+            ("not a URI's bytes",      Get,     "/{|}",                     origin("/{|}", None)),
+            ("OPTIONS with a path",    Options, "/a",                       origin("/a", None)),
+            ("absolute",               Get,     "http://a:80/b?c",          absolute("a:80", "/b", Some("c"))),
+            ("scheme in any case",     Get,     "hTTpS://a/",               absolute("a", "/", None)),
+            ("no path",                Get,     "http://a",                 absolute("a", "/", None)),
+            ("no path but a query",    Get,     "http://a?b/c",             absolute("a", "/", Some("b/c"))),
+            ("IPv6",                   Get,     "http://[::1]:1/",          absolute("[::1]:1", "/", None)),
+            ("asterisk",               Options, "*",                        Ok(Target::Asterisk)),
+            ("authority",              Connect, "a:443",                    Ok(Target::Authority(b"a:443"))),
+            ("authority, IPv6",        Connect, "[::1]:443",                Ok(Target::Authority(b"[::1]:443"))),
+            ("asterisk, not OPTIONS",  Get,     "*",                        refused),
+            ("more than an asterisk",  Options, "*/",                       refused),
+            ("authority, not CONNECT", Get,     "a:443",                    refused),
+            ("CONNECT without port",   Connect, "a",                        refused),
+            ("CONNECT, empty port",    Connect, "a:",                       refused),
+            ("CONNECT without host",   Connect, ":443",                     refused),
+            ("CONNECT, IPv6 no port",  Connect, "[::1]",                    refused),
+            ("CONNECT with a path",    Connect, "/",                        refused),
+            ("CONNECT, absolute",      Connect, "http://a:1/",              refused),
+            ("no leading slash",       Get,     "a/b",                      refused),
+            ("query alone",            Get,     "?a",                       refused),
+            ("another scheme",         Get,     "ftp://a/",                 refused),
+            ("one slash",              Get,     "http:/a",                  refused),
+            ("no host",                Get,     "http:///a",                refused),
+            ("port without host",      Get,     "http://:80/",              refused),
+            ("userinfo",               Get,     "http://me@a/",             refused),
+            ("host no host",           Get,     "http://a%zz/",             refused),
+        ];
+        for (name, method, target, want) in cases {
+            assert_eq!(parse(method, target.as_bytes()), want, "{name}: {target}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_decoded_once_and_never_leaves_the_root() {
+        use TargetError::*;
+        #[rustfmt::skip]
+        let cases: &[(&str, &str, Result<&[u8], TargetError>)] = &[
+            // what it shows              path                  looked up
+            ("root",                      "/",                  Ok(b"/")),
+            ("plain",                     "/a/b.html",          Ok(b"/a/b.html")),
+            ("trailing slash",            "/a/",                Ok(b"/a/")),
+            ("empty segments",            "//a///b//",          Ok(b"//a///b//")),
+            ("hidden name",               "/.well-known/a",     Ok(b"/.well-known/a")),
+            ("three dots",                "/.../a..",           Ok(b"/.../a..")),
+            ("dots in a name",            "/a../..b",           Ok(b"/a../..b")),
+            ("backslash is a byte",       "/..\\a",             Ok(b"/..\\a")),
+            ("escape",                    "/%61%2Eb",           Ok(b"/a.b")),
+            ("digits in either case",     "/%c3%Bc",            Ok("/ü".as_bytes())),
+            ("decoded once",              "/%2561",             Ok(b"/%61")),
+            ("escaped dots once",         "/%252e%252e/a",      Ok(b"/%2e%2e/a")),
+            ("escaped ?",                 "/a%3Fb",             Ok(b"/a?b")),
+            ("escaped backslash",         "/..%5ca",            Ok(b"/..\\a")),
+            ("not UTF-8",                 "/%ff",               Ok(b"/\xff")),
+            ("overlong / is no /",        "/..%c0%af..",        Ok(b"/..\xc0\xaf..")),
+            ("dot segment",               "/a/./b",             Ok(b"/a/b")),
+            ("dot segment last",          "/a/.",               Ok(b"/a/")),
+            ("dot segment alone",         "/.",                 Ok(b"/")),
+            ("parent",                    "/a/b/../c",          Ok(b"/a/c")),
+            ("parent last",               "/a/b/..",            Ok(b"/a/")),
+            ("parent to the root",        "/a/..",              Ok(b"/")),
+            ("above the root",            "/../../a",           Ok(b"/a")),
+            ("far above the root",        "/a/../../../b/..",   Ok(b"/")),
+            ("example of RFC 3986",       "/a/b/c/./../../g",   Ok(b"/a/g")),
+            ("parent of an empty one",    "/a//../b",           Ok(b"/a/b")),
+            ("escaped parent",            "/a/%2e%2E/b",        Ok(b"/b")),
+            ("half-escaped parent",       "/a/.%2e/b",          Ok(b"/b")),
+            ("escaped dot",               "/a/%2e/b",           Ok(b"/a/b")),
+            ("escaped slash",             "/a%2fb",             Err(NoSuchName)),
+            ("escaped slash and dots",    "/..%2F..%2fetc",     Err(NoSuchName)),
+            ("escaped NUL",               "/a%00.html",         Err(NoSuchName)),
+            ("no digits",                 "/%zz",               Err(Escape)),
+            ("second no digit",           "/%4g",               Err(Escape)),
+            ("sign for a digit",          "/%+1",               Err(Escape)),
+            ("one digit",                 "/%4",                Err(Escape)),
+            ("no digit",                  "/%",                 Err(Escape)),
+            ("digits beyond a slash",     "/%4/1",              Err(Escape)),
+            ("no slash",                  "a",                  Err(Form)),
+            ("nothing",                   "",                   Err(Form)),
+        ];
+        for (name, path, want) in cases {
+            let mut scratch = [0; PATH_LEN_MAX];
+            assert_eq!(normalize(path.as_bytes(), &mut scratch), *want, "{name}: {path}");
+        }
+    }
+
+    #[test]
+    fn only_a_path_that_stays_as_it_is_is_plain() {
+        let cases = [
+            ("/", true),
+            ("/a/b.html", true),
+            ("//", true),
+            ("/a.", true),
+            ("/.", false),
+            ("/a/../b", false),
+            ("/a%41", false),
+            ("a", false),
+            ("", false),
+        ];
+        for (path, want) in cases {
+            assert_eq!(is_plain(path.as_bytes()), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_length_of_a_path_is_bounded_as_decoded() {
+        let plain = |len: usize| format!("/{}", "a".repeat(len - 1));
+        let escaped = |len: usize| format!("/{}", "%41".repeat(len - 1));
+        #[rustfmt::skip]
+        let cases = [
+            ("longest",               plain(PATH_LEN_MAX),                           Ok(PATH_LEN_MAX)),
+            ("longest, escaped",      escaped(PATH_LEN_MAX),                         Ok(PATH_LEN_MAX)),
+            ("longer but removed",    format!("{}/../a", plain(PATH_LEN_MAX - 3)),   Ok(2)),
+            ("longer",                plain(PATH_LEN_MAX + 1),                       Err(TargetError::NoSuchName)),
+            ("longer, escaped",       escaped(PATH_LEN_MAX + 1),                     Err(TargetError::NoSuchName)),
+        ];
+        for (name, path, want) in cases {
+            let mut scratch = [0; PATH_LEN_MAX];
+            assert_eq!(normalize(path.as_bytes(), &mut scratch).map(<[u8]>::len), want, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_looked_up_has_no_dot_segments(path in "/([a./]|%2e|%2E|%25|%2f|%00|%|\\PC){0,20}") {
+            let (mut scratch, mut again) = ([0; PATH_LEN_MAX], [0; PATH_LEN_MAX]);
+            if let Ok(found) = normalize(path.as_bytes(), &mut scratch) {
+                prop_assert!(found.starts_with(b"/"));
+                prop_assert!(!found.split(|&byte| byte == b'/').any(|segment| matches!(segment, b"." | b"..")));
+                prop_assert!(!found.contains(&0));
+                if !found.contains(&b'%') {
+                    prop_assert_eq!(normalize(found, &mut again), Ok(found));
+                }
+                if is_plain(path.as_bytes()) {
+                    prop_assert_eq!(found, path.as_bytes());
+                    prop_assert_eq!(rewrite(path.as_bytes(), &mut again), Ok(found));
+                }
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(target in proptest::collection::vec(any::<u8>(), 0..40)) {
+            for method in [Method::Get, Method::Options, Method::Connect] {
+                let _ = parse(method, &target);
+            }
+            let _ = normalize(&target, &mut [0; PATH_LEN_MAX]);
+        }
+    }
 }

@@ -28,20 +28,20 @@ pub(crate) fn run(class: u8, bytes: &[u8]) -> usize {
 /// `run(VALUE, bytes)`, eight bytes at a time: values are most of what a browser sends.
 #[inline(always)]
 pub(crate) fn value_run(bytes: &[u8]) -> usize {
-    let mut at = 0;
-    while let Some(word) = bytes[at..].first_chunk::<8>() {
+    let mut rest = bytes;
+    while let Some((word, behind)) = rest.split_first_chunk::<8>() {
         let stops = controls(u64::from_le_bytes(*word));
         if stops == 0 {
-            at += 8;
+            rest = behind;
             continue;
         }
-        at += stops.trailing_zeros() as usize / 8;
-        if bytes[at] != b'\t' {
-            return at;
+        rest = &rest[stops.trailing_zeros() as usize / 8..];
+        match rest {
+            [b'\t', behind @ ..] => rest = behind,
+            _ => return bytes.len() - rest.len(),
         }
-        at += 1;
     }
-    at + run(VALUE, &bytes[at..])
+    bytes.len() - rest.len() + run(VALUE, rest)
 }
 
 /// Marks the first byte of `word` below SP or equal to DEL in its top bit; bytes above it may be
@@ -66,18 +66,25 @@ static CLASSES: [u8; 256] = {
 };
 
 const fn classes_of(byte: u8) -> u8 {
-    let alphanumeric = byte.is_ascii_alphanumeric();
     let visible = byte.is_ascii_graphic();
-    let tchar = alphanumeric || in_list(byte, b"!#$%&'*+-.^_`|~");
-    let value = visible || byte >= 0x80 || byte == b' ' || byte == b'\t';
-    let target = visible && byte != b'#';
-    let reg_name = alphanumeric || in_list(byte, b"-._~!$&'()*+,;=");
-    let etag = visible && byte != b'"' || byte >= 0x80;
-    tchar as u8 * TCHAR
-        | value as u8 * VALUE
-        | target as u8 * TARGET
-        | reg_name as u8 * REG_NAME
-        | etag as u8 * ETAG
+    let obs_text = byte >= 0x80;
+    let mut classes = 0;
+    if byte.is_ascii_alphanumeric() || in_list(byte, b"!#$%&'*+-.^_`|~") {
+        classes |= TCHAR;
+    }
+    if visible || obs_text || byte == b' ' || byte == b'\t' {
+        classes |= VALUE;
+    }
+    if visible && byte != b'#' {
+        classes |= TARGET;
+    }
+    if byte.is_ascii_alphanumeric() || in_list(byte, b"-._~!$&'()*+,;=") {
+        classes |= REG_NAME;
+    }
+    if visible && byte != b'"' || obs_text {
+        classes |= ETAG;
+    }
+    classes
 }
 
 const fn in_list(byte: u8, list: &[u8]) -> bool {
