@@ -1,1 +1,50 @@
-//! x
+//! tarpon serves static sites: a directory becomes one immutable image before the first request, and a request
+//! is parsed, looked up and sent.
+//!
+//! The program `tarpon` is made of this library, and so can another program be:
+//!
+//! ```no_run
+//! use std::{net::TcpListener, time::Duration};
+//! use tarpon::{Server, Settings, Site};
+//!
+//! let listener = TcpListener::bind("127.0.0.1:8080")?;
+//! let server = Server::start(&Settings::default(), vec![listener.try_into()?], Site::from_dir("public")?)?;
+//! let handle = server.handle();
+//! // … and from any thread, later:
+//! handle.swap(Site::from_dir("public")?);
+//! handle.stop(Duration::from_secs(10));
+//! server.join()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | `server` | starts the workers, and tells them what to do |
+//! | `site` | an image and its descriptors |
+//! | `listen` | listening sockets |
+//! | `watch` | notices that a directory has changed |
+//! | `worker`, `wheel`, `mailbox` | what all engines share |
+//! | `engine` | waits for the kernel and drives connections |
+//! | `sys` | memory with a descriptor |
+//! | `error` | what a user is told |
+
+#![deny(unsafe_code)]
+
+mod engine;
+mod error;
+mod listen;
+mod mailbox;
+mod server;
+mod site;
+#[allow(unsafe_code)]
+mod sys;
+mod watch;
+mod wheel;
+mod worker;
+
+pub use engine::Engine;
+pub use error::Trouble;
+pub use listen::{Address, Bound, default_addresses};
+pub use server::{Handle, Server, Settings};
+pub use site::Site;
+pub use watch::{Change, Watched};

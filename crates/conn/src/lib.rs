@@ -1,1 +1,216 @@
+//! One client connection, sans IO: the seam between protocol and kernel.
+//!
+//! An engine tells a [`Connection`] facts, then asks it questions. Bytes to send are named by place, not by
+//! pointer, so this crate needs no unsafe code, no descriptor and no clock.
+//!
+//! ```text
+//!            facts                                 questions
+//! engine ── received, ended, sent ──▶ Connection ── outbox, need, deadline ──▶ engine
+//!           expired, stop
+//! ```
+//!
+//! After every fact an engine takes one turn: it sends the front of [`Connection::outbox`], offers what is in
+//! the inbox, reads if [`Connection::need`] still asks for input, closes if it asks for that, and arms a timer
+//! for [`Connection::deadline`]. Questions are pure: without a fact no answer changes.
+//!
+//! ```
+//! use tarpon_conn::{Connection, Cx, Leg, Limits, Pool, Sites, Starts, Tick};
+//! # use std::io::Cursor;
+//! # let dir = tempfile::tempdir().unwrap();
+//! # std::fs::write(dir.path().join("index.html"), "hello").unwrap();
+//! # let mut out = Cursor::new(Vec::new());
+//! # tarpon_pack::pack_dir(dir.path(), &mut out, &Default::default(), &mut Default::default()).unwrap();
+//! # let image = tarpon_site::Image::new(out.into_inner().into()).unwrap();
+//! let (mut sites, mut pool, starts) = (Sites::new(image), Pool::new(4), Starts::new(784_111_777));
+//! let limits = Limits::default();
+//! let mut cx = Cx { sites: &mut sites, pool: &mut pool, starts: &starts, limits: &limits, now: Tick(0) };
+//! let mut conn = Connection::new(&mut cx);
+//!
+//! let buf = cx.pool.take().unwrap();
+//! let request = b"GET / HTTP/1.1\r\nHost: example.net\r\n\r\n";
+//! cx.pool.buf_mut(buf)[..request.len()].copy_from_slice(request);
+//! let input = tarpon_conn::Run { buf, at: 0, len: request.len() as u32 };
+//! assert_eq!(conn.received(&mut cx, Leg::Client, input), request.len());
+//! assert_eq!(conn.outbox(Leg::Client).len(), 2, "a start, and fields with content behind them");
+//! ```
 #![forbid(unsafe_code)]
+
+mod h1;
+mod plan;
+mod pool;
+#[cfg(feature = "sim")]
+pub mod sim;
+mod sites;
+mod span;
+mod start;
+
+pub use h1::CONTENT_LEN_MAX;
+pub use pool::{BUF_LEN, BufId, Pool, Run};
+pub use sites::{ImageId, Sites};
+pub use span::{SPAN_COUNT_MAX, Span};
+pub use start::{Fate, Start, Starts};
+
+use h1::Http1;
+use span::Outbox;
+
+/// Milliseconds since the worker began: the only clock here, and the engine brings it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tick(pub u64);
+
+impl Tick {
+    /// This many milliseconds later.
+    #[inline]
+    #[must_use]
+    pub fn after(self, ms: u64) -> Tick {
+        Tick(self.0.saturating_add(ms))
+    }
+}
+
+/// Which stream of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leg {
+    /// To and from the client.
+    Client,
+}
+
+/// How long a connection waits for its client, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// For a whole head from its first byte (the first one, from the start of the connection), and for a
+    /// request's content.
+    pub head_ms: u64,
+    /// For the next request.
+    pub idle_ms: u64,
+    /// For the client to take more of what it is owed.
+    pub send_ms: u64,
+}
+
+impl Default for Limits {
+    /// A head from a slow phone takes a few seconds; a browser keeps its connections for a minute or more; a
+    /// client that has taken nothing for half a minute is gone.
+    fn default() -> Limits {
+        Limits { head_ms: 20_000, idle_ms: 75_000, send_ms: 30_000 }
+    }
+}
+
+/// What a connection may look at, and use up, during one call.
+pub struct Cx<'w> {
+    /// The images.
+    pub sites: &'w mut Sites,
+    /// The buffers.
+    pub pool: &'w mut Pool,
+    /// How responses start, and the date.
+    pub starts: &'w Starts,
+    /// How long to wait.
+    pub limits: &'w Limits,
+    /// The engine's clock.
+    pub now: Tick,
+}
+
+/// What a connection needs from the kernel on one leg.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// What to read.
+    pub input: Input,
+    /// What to close.
+    pub close: Close,
+}
+
+/// What to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Nothing now. What the peer sends waits in the kernel: this is the back-pressure.
+    Pause,
+    /// At most `max` bytes, together with those in the inbox.
+    Bytes {
+        /// In bytes.
+        max: u32,
+    },
+    /// Read and forget, the inbox too: the lingering close of RFC 9112, section 9.6.
+    Discard,
+}
+
+/// What to close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// Nothing.
+    No,
+    /// The sending side, once.
+    Write,
+    /// The connection. Then [`Connection::abandon`].
+    Both,
+}
+
+/// One client connection. See the crate.
+#[derive(Debug)]
+pub struct Connection {
+    protocol: Http1,
+    wire: Outbox,
+}
+
+impl Connection {
+    /// A client was accepted.
+    pub fn new(cx: &mut Cx<'_>) -> Connection {
+        Connection { protocol: Http1::new(cx), wire: Outbox::new() }
+    }
+
+    /// Bytes have arrived. Returns how many were used; the engine keeps the rest and offers it again, with more
+    /// behind it or, when `need` had asked to pause, as it is.
+    #[inline]
+    pub fn received(&mut self, cx: &mut Cx<'_>, leg: Leg, input: Run) -> usize {
+        let Leg::Client = leg;
+        self.protocol.received(cx, &mut self.wire, input)
+    }
+
+    /// No more bytes will arrive.
+    pub fn ended(&mut self, cx: &mut Cx<'_>, leg: Leg) {
+        let Leg::Client = leg;
+        self.protocol.ended(cx, &self.wire);
+    }
+
+    /// The first `len` bytes of the outbox have left.
+    #[inline]
+    pub fn sent(&mut self, cx: &mut Cx<'_>, leg: Leg, len: u64) {
+        let Leg::Client = leg;
+        match self.wire.sent(len, cx.sites, cx.pool, cx.starts) {
+            Ok(()) => self.protocol.sent(cx, &self.wire),
+            Err(span::Stuck) => self.protocol.abort(),
+        }
+    }
+
+    /// The deadline has passed.
+    pub fn expired(&mut self, cx: &mut Cx<'_>) {
+        self.protocol.expired(cx, &mut self.wire);
+    }
+
+    /// The server stops: finish what has begun, begin nothing more.
+    pub fn stop(&mut self, cx: &mut Cx<'_>) {
+        self.protocol.stop(cx, &self.wire);
+    }
+
+    /// The connection is gone: lets go of all it holds. The last fact.
+    pub fn abandon(&mut self, cx: &mut Cx<'_>) {
+        self.protocol.abort();
+        self.wire.clear(cx.sites, cx.pool);
+    }
+
+    /// What to read and what to close.
+    #[inline]
+    pub fn need(&self, leg: Leg) -> Need {
+        let Leg::Client = leg;
+        self.protocol.need(&self.wire)
+    }
+
+    /// What is to be sent, in order.
+    #[inline]
+    pub fn outbox(&self, leg: Leg) -> &[Span] {
+        let Leg::Client = leg;
+        self.wire.spans()
+    }
+
+    /// When to report [`expired`](Connection::expired), unless another fact comes first.
+    #[inline]
+    pub fn deadline(&self) -> Tick {
+        self.protocol.deadline()
+    }
+}

@@ -1,0 +1,362 @@
+//! HTTP/1.0 and HTTP/1.1 on one connection. RFC 9112.
+//!
+//! ```text
+//!          head, no content                         last response sent
+//!  Head ──────────────────────▶ Head   … Response ─────────────────────▶ Closed
+//!    ├─ head with content ──▶ Content ─ all dropped ─▶ Head     │
+//!    └─ refused, or the last ──────────────────────▶ Response   └▶ Lingering ─ ended, expired ─▶ Closed
+//! ```
+//!
+//! Each state is named for what it awaits. Responses are queued whole, so that pipelined requests are answered
+//! in order while earlier responses leave. Knows nothing of descriptors, and of time only what it is told.
+
+use crate::{
+    Close, Cx, Input, Need, Tick,
+    plan::{self, Location, Plan},
+    pool::{BUF_LEN, Run},
+    span::{Outbox, Span},
+    start::Fate,
+};
+use tarpon_http::{
+    chunked::Chunked,
+    framing::{self, Framing},
+    head::{self, HEAD_LEN_MAX, Head, Method, Version},
+    persist,
+    status::Status,
+};
+use tarpon_site::{Content, Place};
+
+#[derive(Debug)]
+pub(crate) struct Http1 {
+    phase: Phase,
+    /// Bytes at the front of the inbox in which no head was complete: they are not parsed again before another
+    /// line ends. More than 0: a head has begun.
+    seen: u32,
+    /// When the head or the content being received must be complete. `None`: neither has begun, and it is not
+    /// the first head.
+    receive_by: Option<Tick>,
+    deadline: Tick,
+    /// Begin no exchange beyond the one whose head has begun.
+    stopping: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// A head, or the rest of one.
+    Head,
+    /// The rest of a request's content, which is dropped.
+    Content(Incoming),
+    /// That the last response has left. Nothing more is read as a request.
+    Response { linger: bool },
+    /// That the client closes too: what it still sends is dropped. RFC 9112, section 9.6.
+    Lingering,
+    /// Nothing.
+    Closed,
+}
+
+/// Content of a request is read and dropped up to this many bytes, as nginx does; beyond it, closing costs
+/// less than reading.
+pub const CONTENT_LEN_MAX: u64 = 1024 * 1024;
+
+/// Spans one exchange may push: start, location, query, fields, content.
+const SPANS_PER_EXCHANGE: usize = 5;
+
+/// How long a closing connection waits for the client to close, in milliseconds: a round trip, generously.
+const LINGER_MS: u64 = 2_000;
+
+impl Http1 {
+    pub(crate) fn new(cx: &Cx<'_>) -> Http1 {
+        let by = cx.now.after(cx.limits.head_ms);
+        Http1 { phase: Phase::Head, seen: 0, receive_by: Some(by), deadline: by, stopping: false }
+    }
+
+    pub(crate) fn received(&mut self, cx: &mut Cx<'_>, out: &mut Outbox, input: Run) -> usize {
+        let owed = !out.is_empty();
+        let mut used = 0;
+        while used < input.len as usize {
+            let rest = input.skip(used);
+            let step = match &mut self.phase {
+                Phase::Head => self.head(cx, out, rest),
+                Phase::Content(incoming) => match incoming.skip(cx.pool.bytes(rest)) {
+                    Ok(skipped) => {
+                        if incoming.is_done() {
+                            self.content_done();
+                        }
+                        skipped
+                    }
+                    Err(Refused) => {
+                        self.phase = Phase::Response { linger: true };
+                        continue;
+                    }
+                },
+                Phase::Response { linger } => {
+                    // Closing over bytes that nobody read would reset the connection and lose the response.
+                    *linger = true;
+                    rest.len as usize
+                }
+                Phase::Lingering | Phase::Closed => rest.len as usize,
+            };
+            used += step;
+            if step == 0 {
+                break;
+            }
+        }
+        match (owed, out.is_empty()) {
+            (false, false) => self.deadline = cx.now.after(cx.limits.send_ms),
+            (_, true) => self.drained(cx),
+            // The client must take what it is owed, whatever it sends meanwhile.
+            (true, false) => {}
+        }
+        used
+    }
+
+    pub(crate) fn ended(&mut self, cx: &mut Cx<'_>, out: &Outbox) {
+        self.phase = match self.phase {
+            // A client that only closed its sending side still gets what it asked for.
+            Phase::Head | Phase::Content(_) | Phase::Response { .. } => Phase::Response { linger: false },
+            Phase::Lingering | Phase::Closed => Phase::Closed,
+        };
+        if out.is_empty() {
+            self.drained(cx);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn sent(&mut self, cx: &mut Cx<'_>, out: &Outbox) {
+        if out.is_empty() {
+            self.drained(cx);
+        } else {
+            self.deadline = cx.now.after(cx.limits.send_ms);
+        }
+    }
+
+    pub(crate) fn expired(&mut self, cx: &mut Cx<'_>, out: &mut Outbox) {
+        if matches!(self.phase, Phase::Head) && out.is_empty() && self.seen > 0 {
+            self.refuse(cx, out, Status::RequestTimeout, true);
+            self.deadline = cx.now.after(cx.limits.send_ms);
+        } else {
+            self.abort();
+        }
+    }
+
+    pub(crate) fn stop(&mut self, cx: &mut Cx<'_>, out: &Outbox) {
+        self.stopping = true;
+        if out.is_empty() {
+            self.drained(cx);
+        }
+    }
+
+    /// Whatever is still owed cannot be sent.
+    pub(crate) fn abort(&mut self) {
+        self.phase = Phase::Closed;
+    }
+
+    #[inline]
+    pub(crate) fn need(&self, out: &Outbox) -> Need {
+        let (input, close) = match self.phase {
+            Phase::Head if out.room() < SPANS_PER_EXCHANGE => (Input::Pause, Close::No),
+            Phase::Head | Phase::Content(_) => (Input::Bytes { max: BUF_LEN as u32 }, Close::No),
+            Phase::Response { .. } => (Input::Pause, Close::No),
+            Phase::Lingering => (Input::Discard, Close::Write),
+            Phase::Closed => (Input::Pause, Close::Both),
+        };
+        Need { input, close }
+    }
+
+    #[inline]
+    pub(crate) fn deadline(&self) -> Tick {
+        self.deadline
+    }
+
+    /// Begins the exchange whose head is at the front of `input`. Returns the length of the head; 0 asks for
+    /// more of it, or for room.
+    #[inline]
+    fn head(&mut self, cx: &mut Cx<'_>, out: &mut Outbox, input: Run) -> usize {
+        if out.room() < SPANS_PER_EXCHANGE {
+            return 0;
+        }
+        let wire = cx.pool.bytes(input);
+        if self.is_stale(wire) {
+            self.seen = input.len;
+            return 0;
+        }
+        let (head, len) = match head::parse(wire) {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) => {
+                self.seen = input.len;
+                self.receive_by.get_or_insert(cx.now.after(cx.limits.head_ms));
+                return 0;
+            }
+            Err(error) => {
+                self.refuse(cx, out, error.status(), true);
+                return input.len as usize;
+            }
+        };
+        let content = match incoming(&head) {
+            Ok(content) => content,
+            Err(status) => {
+                let with_content = head.method != Method::Head;
+                self.refuse(cx, out, status, with_content);
+                return input.len as usize;
+            }
+        };
+        let plan = plan::plan(&head, wire, cx.sites.current().1, cx.starts.unix_s());
+        let client_persists = persist::persists(&head);
+        // A client that waits for 100 (Continue) and gets a final status may send its content or not: what
+        // follows cannot be read with certainty. RFC 9110, section 10.1.1.
+        let unsure = content.is_some() && plan::expects_continue(&head);
+        let persists = client_persists && !self.stopping && !unsure && plan.status != Status::BadRequest;
+        let fate = match (persists, head.version) {
+            (false, _) => Fate::Close,
+            (true, Version::Http10) => Fate::PersistSaid,
+            (true, Version::Http11) => Fate::Persist,
+        };
+        self.seen = 0;
+        self.receive_by = None;
+        match content {
+            _ if !persists => self.phase = Phase::Response { linger: client_persists || content.is_some() },
+            Some(incoming) => {
+                self.receive_by = Some(cx.now.after(cx.limits.head_ms));
+                self.phase = Phase::Content(incoming);
+            }
+            None => {}
+        }
+        match plan.location {
+            None => respond(cx, out, plan, fate, None),
+            Some(location) => match keep_query(cx, location, input) {
+                Some(query) => respond(cx, out, plan, fate, Some((location.target, query))),
+                None => self.refuse(cx, out, Status::ServiceUnavailable, plan.content.is_some()),
+            },
+        }
+        len
+    }
+
+    /// Whether `wire` ends no line more than when it was parsed before: then the verdict of that time stands.
+    /// This keeps the cost of a head that arrives in drops linear.
+    #[inline]
+    fn is_stale(&self, wire: &[u8]) -> bool {
+        let seen = self.seen as usize;
+        seen > 0 && wire.len() < HEAD_LEN_MAX && !wire[seen..].contains(&b'\n')
+    }
+
+    fn content_done(&mut self) {
+        self.receive_by = None;
+        self.phase = if self.stopping { Phase::Response { linger: true } } else { Phase::Head };
+    }
+
+    /// Answers what cannot be understood or served, and reads nothing more as a request.
+    #[cold]
+    fn refuse(&mut self, cx: &mut Cx<'_>, out: &mut Outbox, status: Status, with_content: bool) {
+        let plan = plan::page(cx.sites.current().1, status, with_content);
+        self.phase = Phase::Response { linger: true };
+        respond(cx, out, plan, Fate::Close, None);
+    }
+
+    /// Nothing is owed: goes on to what comes after the last response, and says how long it waits.
+    #[inline]
+    fn drained(&mut self, cx: &mut Cx<'_>) {
+        self.deadline = match self.phase {
+            Phase::Head if self.stopping && self.seen == 0 => {
+                self.phase = Phase::Closed;
+                cx.now
+            }
+            Phase::Head | Phase::Content(_) => self.receive_by.unwrap_or(cx.now.after(cx.limits.idle_ms)),
+            Phase::Response { linger: true } => {
+                self.phase = Phase::Lingering;
+                cx.now.after(LINGER_MS)
+            }
+            Phase::Response { linger: false } | Phase::Closed => {
+                self.phase = Phase::Closed;
+                cx.now
+            }
+            Phase::Lingering => return,
+        };
+    }
+}
+
+/// Queues a whole response. `location` is a redirect's target in the image, and its query in the pool.
+#[inline]
+fn respond(cx: &mut Cx<'_>, out: &mut Outbox, plan: Plan, fate: Fate, location: Option<(Place, Run)>) {
+    let (image, _) = cx.sites.current();
+    let site = |place: Place| Span::Site { image, at: place.at, len: place.len };
+    out.push(cx.sites, Span::Start(cx.starts.start(plan.status, fate)));
+    if let Some((target, query)) = location {
+        out.push(cx.sites, site(target));
+        out.push(cx.sites, Span::Buf(query));
+    }
+    let fields = plan.fields;
+    match plan.content {
+        // The usual case: content that lies behind its fields leaves with them, as one stretch.
+        Some(Content::Image(content)) if content.at == fields.at + fields.len => {
+            out.push(cx.sites, site(Place { at: fields.at, len: fields.len + content.len }));
+        }
+        Some(Content::Image(content)) => {
+            out.push(cx.sites, site(fields));
+            if content.len > 0 {
+                out.push(cx.sites, site(content));
+            }
+        }
+        Some(Content::File { number, len }) => {
+            out.push(cx.sites, site(fields));
+            if len > 0 {
+                out.push(cx.sites, Span::File { image, number, at: 0, len });
+            }
+        }
+        None => out.push(cx.sites, site(fields)),
+    }
+}
+
+/// Copies a query out of the head, whose buffer will be read into again.
+#[cold]
+fn keep_query(cx: &mut Cx<'_>, location: Location, head: Run) -> Option<Run> {
+    let query = Run { buf: head.buf, at: head.at + location.query_at, len: location.query_len };
+    let buf = cx.pool.take()?;
+    Some(cx.pool.copy(query, buf, 0))
+}
+
+/// Content of a request to a static resource: dropped, never mistaken for the next request.
+#[derive(Debug)]
+enum Incoming {
+    Length { left: u64 },
+    Chunked { decoder: Chunked, left: u64 },
+}
+
+/// The content is malformed or too long: where it ends is not known, or not worth waiting for.
+struct Refused;
+
+impl Incoming {
+    /// Drops what of the content is at the front of `wire`. Returns how many bytes that was.
+    fn skip(&mut self, wire: &[u8]) -> Result<usize, Refused> {
+        match self {
+            Incoming::Length { left } => {
+                let skipped = (*left).min(wire.len() as u64);
+                *left -= skipped;
+                Ok(skipped as usize)
+            }
+            Incoming::Chunked { decoder, left } => {
+                let piece = decoder.decode(wire).map_err(|_| Refused)?;
+                *left = left.checked_sub(piece.content.len() as u64).ok_or(Refused)?;
+                Ok(piece.used)
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        match self {
+            Incoming::Length { left } => *left == 0,
+            Incoming::Chunked { decoder, .. } => decoder.is_done(),
+        }
+    }
+}
+
+/// What content follows the head, if the head is in order. RFC 9112, sections 3.2 and 6.3.
+#[inline]
+fn incoming(head: &Head<'_>) -> Result<Option<Incoming>, Status> {
+    head.host().map_err(|error| error.status())?;
+    match framing::framing(head).map_err(|error| error.status())? {
+        Framing::None | Framing::Length(0) => Ok(None),
+        Framing::Length(len) if len > CONTENT_LEN_MAX => Err(Status::ContentTooLarge),
+        Framing::Length(left) => Ok(Some(Incoming::Length { left })),
+        Framing::Chunked => Ok(Some(Incoming::Chunked { decoder: Chunked::default(), left: CONTENT_LEN_MAX })),
+    }
+}

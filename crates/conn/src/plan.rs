@@ -1,0 +1,122 @@
+//! Which response a request gets: head and image in, [`Plan`] out. A pure function.
+//!
+//! ```text
+//! method ─▶ expectation ─▶ target ─▶ path ─find─▶ file ─▶ preconditions ─▶ 200 or 304
+//!   405, 501     417          400              └▶ redirect 301, or 404
+//! ```
+//!
+//! Knows nothing of connections, persistence or content that follows the head.
+
+use tarpon_http::{
+    field,
+    head::{Head, Method, Name},
+    precondition::{self, Outcome},
+    status::Status,
+    target::{self, Target},
+};
+use tarpon_site::{Content, Entry, Image, Place, Redirect, Variant};
+
+/// What one exchange will send. Borrows nothing of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Names the start of the response.
+    pub(crate) status: Status,
+    /// Goes between start and `fields`: the target of a redirect that keeps its query.
+    pub(crate) location: Option<Location>,
+    /// Fields, with the empty line that ends them.
+    pub(crate) fields: Place,
+    /// `None`: the response has no content, whatever its fields say (HEAD, 304).
+    pub(crate) content: Option<Content>,
+}
+
+/// A `Location` field up to its query, and the query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Location {
+    /// In the image: `Location: ` and the target.
+    pub(crate) target: Place,
+    /// Where the query begins in the bytes of the head, with its `?`.
+    pub(crate) query_at: u32,
+    /// Length of the query in bytes, with its `?`.
+    pub(crate) query_len: u32,
+}
+
+/// What the request whose head lies in `wire` is answered with. `unix_s` is the time, in seconds since 1970.
+#[inline]
+pub(crate) fn plan(head: &Head<'_>, wire: &[u8], image: &Image, unix_s: u64) -> Plan {
+    let with_content = match head.method {
+        Method::Get => true,
+        Method::Head => false,
+        Method::Other => return page(image, Status::NotImplemented, true),
+        _ => return page(image, Status::MethodNotAllowed, true),
+    };
+    if head.has(Name::Expect) && !expects_continue(head) {
+        return page(image, Status::ExpectationFailed, with_content);
+    }
+    let (path, query) = match target::parse(head.method, head.target) {
+        Ok(Target::Origin { path, query } | Target::Absolute { path, query, .. }) => (path, query),
+        // GET and HEAD have no other forms; `parse` has refused them.
+        Ok(Target::Authority(_) | Target::Asterisk) => return page(image, Status::BadRequest, with_content),
+        Err(error) => return page(image, error.status(), with_content),
+    };
+    match find(image, path) {
+        Ok(Entry::File(variant)) => file(head, variant, image, with_content, unix_s),
+        Ok(Entry::Redirect(to)) => redirect(to, query.map(|query| (offset(wire, query), query)), with_content),
+        Err(status) => page(image, status, with_content),
+    }
+}
+
+/// What stands for a status that is not about one file.
+pub(crate) fn page(image: &Image, status: Status, with_content: bool) -> Plan {
+    let page = image.page(status.code());
+    let content = with_content.then_some(Content::Image(page.content));
+    Plan { status, location: None, fields: page.fields, content }
+}
+
+/// Whether the client waits to be told to go on. RFC 9110, section 10.1.1.
+pub(crate) fn expects_continue(head: &Head<'_>) -> bool {
+    field::has_token(head.all(Name::Expect), b"100-continue")
+}
+
+#[inline]
+fn file(head: &Head<'_>, variant: Variant, image: &Image, with_content: bool, unix_s: u64) -> Plan {
+    match precondition::evaluate(head, image.bytes(variant.etag), variant.last_modified, unix_s) {
+        Outcome::Proceed => Plan {
+            status: Status::Ok,
+            location: None,
+            fields: variant.fields,
+            content: with_content.then_some(variant.content),
+        },
+        Outcome::NotModified => {
+            Plan { status: Status::NotModified, location: None, fields: variant.not_modified, content: None }
+        }
+    }
+}
+
+/// The query of the request goes along: `/dir?q` leads to `/dir/?q`.
+fn redirect(to: Redirect, query: Option<(u32, &[u8])>, with_content: bool) -> Plan {
+    let whole = Place { at: to.before_query.at, len: to.before_query.len + to.after_query.len };
+    let (location, fields) = match query {
+        None => (None, whole),
+        Some((at, query)) => {
+            let query_len = query.len() as u32 + 1;
+            (Some(Location { target: to.before_query, query_at: at - 1, query_len }), to.after_query)
+        }
+    };
+    let content = with_content.then_some(Content::Image(to.content));
+    Plan { status: Status::MovedPermanently, location, fields, content }
+}
+
+#[inline]
+fn find(image: &Image, path: &[u8]) -> Result<Entry, Status> {
+    if target::is_plain(path) {
+        return image.find(path).ok_or(Status::NotFound);
+    }
+    let mut scratch = [0; target::PATH_LEN_MAX];
+    let path = target::normalize(path, &mut scratch).map_err(|error| error.status())?;
+    image.find(path).ok_or(Status::NotFound)
+}
+
+/// Where `part`, a piece of `whole`, begins in it.
+fn offset(whole: &[u8], part: &[u8]) -> u32 {
+    (part.as_ptr() as usize - whole.as_ptr() as usize) as u32
+}

@@ -1,0 +1,156 @@
+//! The buffers of one worker: every byte the kernel may write and every byte the server generates lies here.
+//!
+//! ```text
+//! take ──▶ 1 holder ──hold──▶ 2, 3 … ──release──▶ … 1 ──release──▶ free
+//! ```
+//!
+//! A buffer has holders: the engine while the kernel fills it or while it waits in the inbox, an outbox while
+//! a span names it. When the last one lets go it is free again. Nothing is allocated after [`Pool::new`].
+
+/// Length of a buffer in bytes: the longest head fits in one, and so will a whole TLS record's content.
+pub const BUF_LEN: usize = tarpon_http::head::HEAD_LEN_MAX;
+
+/// Names a buffer of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufId(u32);
+
+/// A stretch of one buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The buffer.
+    pub buf: BufId,
+    /// Offset in the buffer, in bytes.
+    pub at: u32,
+    /// Length in bytes.
+    pub len: u32,
+}
+
+impl Run {
+    /// What is left behind the first `len` bytes.
+    #[inline]
+    pub fn skip(self, len: usize) -> Run {
+        debug_assert!(len <= self.len as usize);
+        Run { at: self.at + len as u32, len: self.len - len as u32, ..self }
+    }
+}
+
+/// The buffers of one worker. See the module.
+pub struct Pool {
+    /// All buffers, one behind the other.
+    bytes: Box<[u8]>,
+    /// Per buffer. Invariant: 0 exactly for those in `free`.
+    holders: Box<[u16]>,
+    /// Last in, first out: the next buffer is the one most likely to be in the cache.
+    free: Vec<u32>,
+}
+
+impl Pool {
+    /// `count` free buffers. Their memory is touched only when they are used.
+    pub fn new(count: u32) -> Pool {
+        Pool {
+            bytes: vec![0; count as usize * BUF_LEN].into(),
+            holders: vec![0; count as usize].into(),
+            free: (0..count).rev().collect(),
+        }
+    }
+
+    /// A free buffer, now with one holder. `None`: all are held.
+    #[inline]
+    pub fn take(&mut self) -> Option<BufId> {
+        let index = self.free.pop()?;
+        debug_assert_eq!(self.holders[index as usize], 0);
+        self.holders[index as usize] = 1;
+        Some(BufId(index))
+    }
+
+    /// One holder more.
+    #[inline]
+    pub fn hold(&mut self, buf: BufId) {
+        let holders = &mut self.holders[buf.0 as usize];
+        assert!(*holders > 0, "a free buffer cannot be held");
+        *holders += 1;
+    }
+
+    /// One holder less; with the last one the buffer is free.
+    #[inline]
+    pub fn release(&mut self, buf: BufId) {
+        let holders = &mut self.holders[buf.0 as usize];
+        assert!(*holders > 0, "released once too often");
+        *holders -= 1;
+        if *holders == 0 {
+            self.free.push(buf.0);
+        }
+    }
+
+    /// The bytes of a run.
+    #[inline]
+    pub fn bytes(&self, run: Run) -> &[u8] {
+        let from = run.buf.0 as usize * BUF_LEN + run.at as usize;
+        &self.bytes[from..from + run.len as usize]
+    }
+
+    /// A whole buffer, to be written.
+    #[inline]
+    pub fn buf_mut(&mut self, buf: BufId) -> &mut [u8] {
+        let from = buf.0 as usize * BUF_LEN;
+        &mut self.bytes[from..from + BUF_LEN]
+    }
+
+    /// Copies a run to another place of the pool. Both may lie in the same buffer.
+    pub fn copy(&mut self, from: Run, to: BufId, at: u32) -> Run {
+        assert!((at + from.len) as usize <= BUF_LEN, "the copy must fit behind `at`");
+        let start = from.buf.0 as usize * BUF_LEN + from.at as usize;
+        self.bytes.copy_within(start..start + from.len as usize, to.0 as usize * BUF_LEN + at as usize);
+        Run { buf: to, at, len: from.len }
+    }
+
+    /// Buffers that have a holder.
+    pub fn held(&self) -> usize {
+        self.holders.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_free_when_its_last_holder_lets_go() {
+        let mut pool = Pool::new(1);
+        let buf = pool.take().unwrap();
+        pool.hold(buf);
+        pool.release(buf);
+        assert_eq!((pool.held(), pool.take()), (1, None));
+        pool.release(buf);
+        assert_eq!((pool.held(), pool.take()), (0, Some(buf)));
+    }
+
+    #[test]
+    fn the_last_buffer_returned_is_the_next_one_taken() {
+        let mut pool = Pool::new(3);
+        let (a, b) = (pool.take().unwrap(), pool.take().unwrap());
+        pool.release(b);
+        pool.release(a);
+        assert_eq!(pool.take(), Some(a));
+    }
+
+    #[test]
+    fn a_copy_lies_where_it_was_asked_for() {
+        let mut pool = Pool::new(2);
+        let (a, b) = (pool.take().unwrap(), pool.take().unwrap());
+        pool.buf_mut(a)[..5].copy_from_slice(b"tarpo");
+        let copied = pool.copy(Run { buf: a, at: 1, len: 3 }, b, 10);
+        assert_eq!((pool.bytes(copied), copied.at), (&b"arp"[..], 10));
+        let moved = pool.copy(Run { buf: a, at: 1, len: 4 }, a, 0);
+        assert_eq!(pool.bytes(moved), b"arpo");
+    }
+
+    #[test]
+    #[should_panic(expected = "released once too often")]
+    fn a_free_buffer_cannot_be_released() {
+        let mut pool = Pool::new(1);
+        let buf = pool.take().unwrap();
+        pool.release(buf);
+        pool.release(buf);
+    }
+}

@@ -1,0 +1,92 @@
+//! What a user can say on the command line: each option with its name, its default and its words in one place.
+
+use clap::{Args, Parser, Subcommand};
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+use tarpon::{Address, Settings};
+
+/// A web server for static sites.
+#[derive(Debug, Parser)]
+#[command(name = "tarpon", version, max_term_width = 100, arg_required_else_help = true)]
+pub(crate) struct Command {
+    #[command(subcommand)]
+    pub(crate) action: Action,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// Serve a directory
+    Serve(Serve),
+}
+
+/// Serves a directory as it is now: all of it is read into one image before the first request, and again
+/// whenever it changes. Only regular files are served; dotfiles (other than .well-known), special files and
+/// symbolic links that leave the directory are not.
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    /// The directory to serve
+    #[arg(default_value = ".", hide_default_value = false)]
+    pub(crate) dir: PathBuf,
+
+    /// Where to listen: ADDR:PORT, such as 127.0.0.1:8080, 0.0.0.0:80 or [::]:80, or unix:PATH. May be given
+    /// more than once [default: 127.0.0.1:8080 and, where there is IPv6, [::1]:8080]
+    #[arg(short, long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Vec<Address>,
+
+    /// Threads that serve, at most 1024 [default: one for each core]
+    #[arg(short, long, value_name = "COUNT", value_parser = worker_count)]
+    workers: Option<NonZeroUsize>,
+
+    /// Bind each worker to a core of its own
+    #[arg(long)]
+    pin: bool,
+
+    /// How long the head of a request may take to arrive
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "20")]
+    head_timeout: Duration,
+
+    /// How long a connection may wait for its next request
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "75")]
+    idle_timeout: Duration,
+
+    /// How long a client may take nothing of a response
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
+    send_timeout: Duration,
+
+    /// How long responses under way may take to finish when the server is told to stop
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
+    pub(crate) grace: Duration,
+}
+
+impl Serve {
+    /// What the server is told.
+    pub(crate) fn settings(&self) -> Settings {
+        let default = Settings::default();
+        Settings {
+            worker_count: self.workers.unwrap_or(default.worker_count),
+            pin: self.pin,
+            head_timeout: self.head_timeout,
+            idle_timeout: self.idle_timeout,
+            send_timeout: self.send_timeout,
+            ..default
+        }
+    }
+}
+
+/// More workers than this are a mistake: no machine has so many cores to give.
+const WORKER_COUNT_MAX: usize = 1024;
+
+fn worker_count(text: &str) -> Result<NonZeroUsize, &'static str> {
+    let count: NonZeroUsize = text.parse().map_err(|_| "expected a number from 1 to 1024")?;
+    if count.get() > WORKER_COUNT_MAX { Err("expected a number from 1 to 1024") } else { Ok(count) }
+}
+
+/// A day: whoever wants to wait longer wants to wait for ever, and that is not offered.
+const SECONDS_MAX: f64 = 86_400.0;
+
+fn seconds(text: &str) -> Result<Duration, &'static str> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=SECONDS_MAX).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("expected seconds, from 0.001 to 86400"),
+    }
+}

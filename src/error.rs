@@ -1,0 +1,41 @@
+//! Why the program cannot start or go on: one line that says what, why, and what to do.
+
+use std::{error::Error, fmt};
+
+/// A failure outside of any connection, as a user is told of it.
+#[derive(Debug)]
+pub struct Trouble {
+    /// What could not be done, with the name of what it concerns.
+    what: String,
+    /// Why, in the words of the system where it has some.
+    why: String,
+    /// What to do about it.
+    remedy: String,
+}
+
+impl Trouble {
+    pub(crate) fn new(
+        what: impl fmt::Display,
+        why: impl fmt::Display,
+        remedy: impl fmt::Display,
+    ) -> Trouble {
+        Trouble { what: what.to_string(), why: why.to_string(), remedy: remedy.to_string() }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Trouble { what, why, remedy } = self;
+        write!(f, "{what}: {why}; {remedy}")
+    }
+}
+
+impl Error for Trouble {}
+
+/// An error of the system in its own words, without the number that Rust adds.
+pub(crate) fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
+}

@@ -1,0 +1,218 @@
+//! Listening sockets: what a user names, and what the workers get.
+//!
+//! ```text
+//! "127.0.0.1:8080" ─parse─▶ Address ─bind─▶ Bound ─┬─ a socket of its own for each worker (SO_REUSEPORT)
+//!                                                  └─ or one shared by all (Unix sockets, sockets handed over)
+//! ```
+
+use crate::error::{Trouble, reason};
+use rustix::{
+    io::Errno,
+    net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, listen, socket_with,
+        sockopt::{set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay},
+    },
+};
+use std::{
+    fmt,
+    fs,
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    os::{fd::OwnedFd, unix::net::UnixListener},
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A TCP port of an address of this host.
+    Tcp(SocketAddr),
+    /// A Unix socket at a path.
+    Unix(PathBuf),
+}
+
+/// A socket that listens, for every worker.
+#[derive(Debug)]
+pub struct Bound {
+    address: Address,
+    /// One for each worker, or one for all.
+    sockets: Vec<OwnedFd>,
+    /// Made here, to be removed when the server has ended.
+    made: Option<PathBuf>,
+}
+
+/// Connections that may wait to be accepted, at most; the kernel lowers it to `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// Where a server listens that was told nothing: this host only.
+pub fn default_addresses() -> [Address; 2] {
+    let port = 8080;
+    [(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()].map(Address::Tcp)
+}
+
+impl Address {
+    /// Whether this host has the family of the address at all: some have no IPv6.
+    pub fn is_supported(&self) -> bool {
+        match self {
+            // The name of a port is free to have: only the address can be wrong.
+            Address::Tcp(address) => bind_tcp(SocketAddr::new(address.ip(), 0), 1).is_ok(),
+            Address::Unix(_) => true,
+        }
+    }
+}
+
+impl Bound {
+    /// Listens at an address, with a socket for each of the workers.
+    ///
+    /// # Errors
+    /// The address is in use, also where `SO_REUSEPORT` would let two servers share it without a word; it is
+    /// not one of this host; or it needs rights that are not there.
+    pub fn new(address: &Address, worker_count: usize) -> Result<Bound, Trouble> {
+        match address {
+            Address::Tcp(socket) => bind_tcp(*socket, worker_count),
+            Address::Unix(path) => bind_unix(path),
+        }
+        .map_err(|error| trouble(address, error))
+    }
+
+    /// Where it listens; with the port the kernel chose, if it was asked to choose.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The socket for one of the workers.
+    pub(crate) fn socket_for(&self, worker: usize) -> io::Result<OwnedFd> {
+        self.sockets[worker % self.sockets.len()].try_clone()
+    }
+
+    /// What is to be removed when the server has ended.
+    pub(crate) fn take_path(&mut self) -> Option<PathBuf> {
+        self.made.take()
+    }
+}
+
+impl Drop for Bound {
+    /// A server that never began leaves no socket behind.
+    fn drop(&mut self) {
+        if let Some(path) = self.made.take() {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl TryFrom<TcpListener> for Bound {
+    type Error = io::Error;
+
+    /// All workers share the listener.
+    fn try_from(listener: TcpListener) -> io::Result<Bound> {
+        let address = Address::Tcp(listener.local_addr()?);
+        listener.set_nonblocking(true)?;
+        set_tcp_nodelay(&listener, true)?;
+        Ok(Bound { address, sockets: vec![listener.into()], made: None })
+    }
+}
+
+impl TryFrom<UnixListener> for Bound {
+    type Error = io::Error;
+
+    /// All workers share the listener. Its path stays when the server has ended.
+    fn try_from(listener: UnixListener) -> io::Result<Bound> {
+        let path = listener.local_addr()?.as_pathname().map(Path::to_owned).unwrap_or_default();
+        listener.set_nonblocking(true)?;
+        Ok(Bound { address: Address::Unix(path), sockets: vec![listener.into()], made: None })
+    }
+}
+
+fn bind_tcp(address: SocketAddr, worker_count: usize) -> io::Result<Bound> {
+    if address.port() != 0 {
+        // With SO_REUSEPORT a second server of the same user would be let in and take half of the clients.
+        // Without it the kernel refuses, so this is tried first. SO_REUSEADDR overlooks what is only closing.
+        bind(tcp_socket(address)?, &address)?;
+    }
+    let first = tcp_socket(address)?;
+    set_socket_reuseport(&first, true)?;
+    bind(&first, &address)?;
+    let address = SocketAddr::try_from(getsockname(&first)?)?;
+    let mut sockets = vec![first];
+    while sockets.len() < worker_count {
+        let socket = tcp_socket(address)?;
+        set_socket_reuseport(&socket, true)?;
+        bind(&socket, &address)?;
+        sockets.push(socket);
+    }
+    for socket in &sockets {
+        listen(socket, BACKLOG)?;
+    }
+    Ok(Bound { address: Address::Tcp(address), sockets, made: None })
+}
+
+fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    // Inherited by what is accepted: a response must not wait for the acknowledgement of the one before.
+    set_tcp_nodelay(&socket, true)?;
+    if address.is_ipv6() {
+        set_ipv6_v6only(&socket, true)?;
+    }
+    Ok(socket)
+}
+
+fn bind_unix(path: &Path) -> io::Result<Bound> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = || socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let listener = socket()?;
+    match bind(&listener, &address) {
+        // What a server left behind that was killed: nobody answers there.
+        Err(Errno::ADDRINUSE) if connect(socket()?, &address) == Err(Errno::CONNREFUSED) => {
+            fs::remove_file(path)?;
+            bind(&listener, &address)?;
+        }
+        bound => bound?,
+    }
+    listen(&listener, BACKLOG)?;
+    let (address, made) = (Address::Unix(path.to_owned()), Some(path.to_owned()));
+    Ok(Bound { address, sockets: vec![listener], made })
+}
+
+fn trouble(address: &Address, error: io::Error) -> Trouble {
+    let remedy = match Errno::from_io_error(&error) {
+        Some(Errno::ADDRINUSE) => "stop the server that listens there, or choose another with --listen ADDR:PORT",
+        Some(Errno::ADDRNOTAVAIL) => "name an address of this host, such as 127.0.0.1 or 0.0.0.0 for all of them",
+        Some(Errno::ACCESS | Errno::PERM) => {
+            "choose a port from 1024 up and a directory you may write to, or start with the rights to use this one"
+        }
+        Some(Errno::NOENT | Errno::NOTDIR) => "make the directory of the socket first",
+        _ => "choose another with --listen ADDR:PORT or --listen unix:PATH",
+    };
+    Trouble::new(format_args!("cannot listen on {address}"), reason(&error), remedy)
+}
+
+impl FromStr for Address {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Address, &'static str> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path {
+                "" => Err("a path must follow unix:, as in unix:/run/tarpon.sock"),
+                path => Ok(Address::Unix(path.into())),
+            };
+        }
+        text.parse().map(Address::Tcp).map_err(|_| {
+            "expected an address and a port, such as 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080, or unix:PATH"
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    /// As it is given to `--listen`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => address.fmt(f),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}

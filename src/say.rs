@@ -1,0 +1,121 @@
+//! What the program says: the banner to standard output, warnings and errors to standard error.
+//!
+//! Colour is for a terminal that wants it; in a pipe, or with `NO_COLOR`, the same words come plain.
+
+use anstream::{eprintln, println};
+use anstyle::{AnsiColor, Style};
+use std::{fmt, path::Path, path::PathBuf, time::Duration};
+use tarpon::{Address, Server, Settings, Site, Trouble};
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const LINK: Style = AnsiColor::Cyan.on_default().underline();
+const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+
+/// What is told of a site once it is served.
+pub(crate) struct Banner {
+    dir: PathBuf,
+    size: String,
+}
+
+impl Banner {
+    pub(crate) fn new(dir: &Path, site: &Site) -> Banner {
+        Banner { dir: dir.to_owned(), size: size(site) }
+    }
+
+    pub(crate) fn say(&self, server: &Server, settings: &Settings) {
+        let Banner { dir, size } = self;
+        println!("{BOLD}tarpon{BOLD:#} {} serves {BOLD}{}{BOLD:#}: {size}", VERSION, dir.display());
+        for address in server.addresses() {
+            match address {
+                Address::Tcp(socket) => println!("  {LINK}http://{socket}/{LINK:#}"),
+                Address::Unix(_) => println!("  {LINK}{address}{LINK:#}"),
+            }
+        }
+        let workers = Count(settings.worker_count.get() as u64, "worker");
+        println!("{DIM}{}, {workers}; Ctrl-C stops it{DIM:#}", settings.engine.name());
+    }
+}
+
+pub(crate) fn warnings(site: &Site) {
+    for warning in site.warnings() {
+        eprintln!("{WARNING}warning{WARNING:#}: {warning}");
+    }
+}
+
+pub(crate) fn error(error: &dyn std::error::Error) {
+    eprintln!("{ERROR}tarpon{ERROR:#}: {error}");
+}
+
+pub(crate) fn changed(site: &Site) {
+    println!("{DIM}changed{DIM:#}: {}", size(site));
+    warnings(site);
+}
+
+pub(crate) fn unchanged(trouble: &Trouble) {
+    eprintln!("{WARNING}warning{WARNING:#}: {trouble}; what was read before is still served");
+}
+
+pub(crate) fn polling(reason: &str) {
+    eprintln!("{WARNING}warning{WARNING:#}: the kernel does not tell of changes ({reason}); looking every 2 s");
+}
+
+pub(crate) fn stopping(grace: Duration) {
+    match grace {
+        Duration::ZERO => println!("{DIM}stopping now{DIM:#}"),
+        grace => println!("{DIM}stopping, within {grace:?} at the latest; once more stops it now{DIM:#}"),
+    }
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn size(site: &Site) -> String {
+    format!("{}, {}", Count(site.file_count(), "file"), Bytes(site.content_len()))
+}
+
+/// A count with its noun.
+struct Count(u64, &'static str);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Count(count, noun) = self;
+        write!(f, "{count} {noun}{}", if *count == 1 { "" } else { "s" })
+    }
+}
+
+/// A number of bytes, in the largest unit that leaves at least one.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+        if self.0 < 1024 {
+            return write!(f, "{}", Count(self.0, "byte"));
+        }
+        let mut value = self.0 as f64 / 1024.0;
+        let mut unit = 0;
+        while value >= 1024.0 && unit + 1 < UNITS.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        write!(f, "{value:.1} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_in_readable_units() {
+        #[rustfmt::skip]
+        let cases = [
+            (0, "0 bytes"), (1, "1 byte"), (1_023, "1023 bytes"), (1_024, "1.0 KiB"), (1_536, "1.5 KiB"),
+            (5 << 20, "5.0 MiB"), (3 << 30, "3.0 GiB"), (7 << 50, "7168.0 TiB"),
+        ];
+        for (bytes, want) in cases {
+            assert_eq!(Bytes(bytes).to_string(), want);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! A running server: its workers, and the handle that tells them what to do.
+//!
+//! ```text
+//! Server::start ──▶ worker 0, 1, … (a thread each, an engine in each)
+//!    Handle ── swap, stop ──▶ their mailboxes
+//! Server::join ◀── they end
+//! ```
+
+use crate::{
+    engine::Engine,
+    listen::{Address, Bound},
+    mailbox::{Mailbox, Message},
+    site::Site,
+    worker::Worker,
+};
+use rustix::{
+    process::{Resource, getrlimit},
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
+use std::{
+    fs, io,
+    num::NonZeroUsize,
+    panic::resume_unwind,
+    path::PathBuf,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+use tarpon_conn::Limits;
+
+/// How a server runs. The default is what `tarpon serve` does when it is told nothing.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What drives the workers.
+    pub engine: Engine,
+    /// Threads that serve.
+    pub worker_count: NonZeroUsize,
+    /// Binds each worker to a core of its own.
+    pub pin: bool,
+    /// For a whole head to arrive.
+    pub head_timeout: Duration,
+    /// For the next request on a connection.
+    pub idle_timeout: Duration,
+    /// For the client to take more of a response.
+    pub send_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let Limits { head_ms, idle_ms, send_ms } = Limits::default();
+        Settings {
+            engine: Engine::default(),
+            worker_count: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            pin: false,
+            head_timeout: Duration::from_millis(head_ms),
+            idle_timeout: Duration::from_millis(idle_ms),
+            send_timeout: Duration::from_millis(send_ms),
+        }
+    }
+}
+
+/// A running server. Dropped, it goes on; [`Handle::stop`] and [`Server::join`] end it.
+#[derive(Debug)]
+pub struct Server {
+    workers: Vec<JoinHandle<io::Result<()>>>,
+    handle: Handle,
+    addresses: Vec<Address>,
+    /// Unix sockets to remove at the end.
+    paths: Vec<PathBuf>,
+}
+
+/// Tells a running server what to do, from any thread.
+#[derive(Clone)]
+pub struct Handle {
+    mailboxes: Arc<[Arc<Mailbox>]>,
+}
+
+impl Server {
+    /// Serves a site on sockets that listen. Returns when the workers have begun to accept.
+    ///
+    /// ```no_run
+    /// use std::{net::TcpListener, time::Duration};
+    /// use tarpon::{Server, Settings, Site};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let server = Server::start(&Settings::default(), vec![listener.try_into()?], Site::from_dir("public")?)?;
+    /// let handle = server.handle();
+    /// std::thread::spawn(move || {
+    ///     std::thread::sleep(Duration::from_secs(3600));
+    ///     handle.stop(Duration::from_secs(10));
+    /// });
+    /// server.join()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Threads, descriptors or cores are lacking.
+    pub fn start(settings: &Settings, mut listeners: Vec<Bound>, site: Site) -> io::Result<Server> {
+        let site = Arc::new(site);
+        let worker_count = settings.worker_count.get();
+        let mailboxes: Arc<[_]> =
+            (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
+        let handle = Handle { mailboxes };
+        let cores = settings.pin.then(allowed_cores).transpose()?;
+        let connection_count_max = connection_count_max(worker_count, &site);
+        let mut server = Server {
+            workers: Vec::new(),
+            handle: handle.clone(),
+            addresses: listeners.iter().map(|bound| bound.address().clone()).collect(),
+            paths: listeners.iter_mut().filter_map(Bound::take_path).collect(),
+        };
+        for number in 0..worker_count {
+            let sockets = listeners.iter().map(|bound| bound.socket_for(number)).collect::<io::Result<_>>()?;
+            let mailbox = handle.mailboxes[number].clone();
+            let (site, limits, engine) = (site.clone(), settings.limits(), settings.engine);
+            let core = cores.as_ref().map(|cores| cores[number % cores.len()]);
+            let run = move || {
+                if let Some(core) = core {
+                    pin(core)?;
+                }
+                engine.run(Worker::new(sockets, mailbox, site, limits, connection_count_max))
+            };
+            let worker = thread::Builder::new().name(format!("worker {number}")).spawn(run);
+            // Those that have begun must not serve half of a server.
+            server.workers.push(worker.inspect_err(|_| handle.stop(Duration::ZERO))?);
+        }
+        Ok(server)
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// What tells it to stop, or to serve another site.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Whether a worker has ended: told to, or not.
+    pub fn has_ended(&self) -> bool {
+        self.workers.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Waits until all workers have ended.
+    ///
+    /// # Errors
+    /// The first error that ended a worker.
+    ///
+    /// # Panics
+    /// If a worker did.
+    pub fn join(self) -> io::Result<()> {
+        let ends: Vec<_> = self.workers.into_iter().map(JoinHandle::join).collect();
+        for path in self.paths {
+            // Whoever removed it before has done what was to be done.
+            let _ = fs::remove_file(path);
+        }
+        ends.into_iter().try_for_each(|end| end.unwrap_or_else(|panic| resume_unwind(panic)))
+    }
+}
+
+impl Handle {
+    /// From now on new exchanges are served from `site`. Responses under way end as they began, and no
+    /// connection is closed.
+    pub fn swap(&self, site: Site) {
+        let site = Arc::new(site);
+        for mailbox in &*self.mailboxes {
+            mailbox.post(Message::Swap(site.clone()));
+        }
+    }
+
+    /// Accepts nothing more, finishes what has begun, and ends after `grace` at the latest.
+    pub fn stop(&self, grace: Duration) {
+        for mailbox in &*self.mailboxes {
+            mailbox.post(Message::Stop { grace });
+        }
+    }
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").field("workers", &self.mailboxes.len()).finish()
+    }
+}
+
+impl Settings {
+    fn limits(&self) -> Limits {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Limits {
+            head_ms: ms(self.head_timeout),
+            idle_ms: ms(self.idle_timeout),
+            send_ms: ms(self.send_timeout),
+        }
+    }
+}
+
+/// What the limit on open files leaves for the connections of a worker, beside two sites and what every
+/// process has open. Beyond it clients wait in the backlog.
+fn connection_count_max(worker_count: usize, site: &Site) -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(CONNECTION_COUNT_MAX);
+    let others = 2 * site.descriptor_count() + 8 * worker_count + 32;
+    (limit.saturating_sub(others) / worker_count).max(1)
+}
+
+/// The cores this process may run on.
+fn allowed_cores() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
+}
+
+/// Binds the calling thread to a core.
+fn pin(core: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Connections of one process at most, wherever the limit on open files is larger: some 4 GiB of slots and
+/// socket structures.
+const CONNECTION_COUNT_MAX: usize = 1 << 20;

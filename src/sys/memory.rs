@@ -1,0 +1,75 @@
+//! Memory with a descriptor: an image is written once, sealed, and mapped.
+//!
+//! ```text
+//! memfd ──write──▶ seal ──▶ map: reads by path and head
+//!                    └────▶ descriptor: sendfile of larger stretches
+//! ```
+
+use bytes::Bytes;
+use rustix::{
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
+    mm::{MapFlags, ProtFlags, mmap, munmap},
+};
+use std::{ffi::c_void, fs::File, io, ptr};
+
+/// An empty file in memory, to be written and then [sealed](seal).
+pub(crate) fn file() -> io::Result<File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    Ok(File::from(memfd_create("tarpon-image", flags)?))
+}
+
+/// Seals a file of [`file`] against every change, and maps it.
+pub(crate) fn seal(file: &File) -> io::Result<Bytes> {
+    fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL)?;
+    let len = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    // SAFETY: a new mapping, at a place the kernel chooses, so no memory in use is touched. The file is sealed:
+    // no one can change or shrink what is mapped, so reading it as a slice is sound until it is unmapped.
+    // Private rather than shared: kernels before 6.7 refuse a shared mapping of a file sealed against writing.
+    let start = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::PRIVATE, file, 0)? };
+    Ok(Bytes::from_owner(Map { start, len }))
+}
+
+/// A mapping of a sealed file.
+struct Map {
+    /// Invariant: `len` bytes from here are mapped for reading until this is dropped.
+    start: *const c_void,
+    len: usize,
+}
+
+impl AsRef<[u8]> for Map {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: mapped, by the invariant, and never written, as the file is sealed.
+        unsafe { std::slice::from_raw_parts(self.start.cast(), self.len) }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: whoever borrowed the bytes borrowed `self`, or holds the `Bytes` that owns it; both are over.
+        // It fails only for a mapping that does not exist.
+        let _ = unsafe { munmap(self.start.cast_mut(), self.len) };
+    }
+}
+
+// SAFETY: the mapping belongs to no thread, and nobody writes it.
+unsafe impl Send for Map {}
+// SAFETY: as above; all access is by shared reads.
+unsafe impl Sync for Map {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_sealed_file_is_mapped_as_written_and_cannot_change() {
+        let mut file = file().unwrap();
+        file.write_all(b"tarpon").unwrap();
+        let bytes = seal(&file).unwrap();
+        assert_eq!(&bytes[..], b"tarpon");
+        assert!(file.write_all(b"!").is_err(), "sealed against writing");
+        assert!(file.set_len(0).is_err(), "sealed against shrinking");
+        drop(file);
+        assert_eq!(&bytes[..], b"tarpon", "the map outlives the descriptor");
+    }
+}

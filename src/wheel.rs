@@ -1,0 +1,202 @@
+//! Timers of one worker's connections: one each, re-armed lazily.
+//!
+//! ```text
+//! bucket   now+1   now+2   …   now+255
+//!            │       └─ 7 ⇄ 2             slots, doubly linked
+//!            └─ 4 ⇄ 9 ⇄ 1
+//! ```
+//!
+//! A connection's deadline moves with every request; its timer does not. A timer fires at or before its
+//! deadline, and whoever takes it looks at the deadline and arms it again. So a request costs one comparison.
+
+use tarpon_conn::Tick;
+
+/// Timers, by slot number.
+pub(crate) struct Wheel {
+    /// First timer of each bucket.
+    buckets: [u32; BUCKET_COUNT],
+    timers: Vec<Timer>,
+    /// The bucket time up to which all timers have been taken.
+    done: u64,
+    /// No timer is armed for an earlier bucket time than this. `u64::MAX`: none is armed.
+    next: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Timer {
+    /// Bucket time it is armed for; `UNARMED` if it is not.
+    at: u64,
+    /// Neighbours in the bucket, or `NONE`.
+    before: u32,
+    after: u32,
+}
+
+/// A power of two; with the width of a bucket, a horizon of 16 seconds. A timer beyond it is armed for the
+/// horizon, and again from there.
+const BUCKET_COUNT: usize = 256;
+/// Width of a bucket in milliseconds, as a power of two: 64 ms is fine enough for timeouts of seconds.
+const BUCKET_SHIFT: u32 = 6;
+const NONE: u32 = u32::MAX;
+const UNARMED: u64 = u64::MAX;
+
+impl Wheel {
+    pub(crate) fn new() -> Wheel {
+        Wheel { buckets: [NONE; BUCKET_COUNT], timers: Vec::new(), done: 0, next: UNARMED }
+    }
+
+    /// Arms the timer of a slot, which is not armed, to fire at a deadline or before it.
+    pub(crate) fn arm(&mut self, slot: u32, deadline: Tick) {
+        if self.timers.len() <= slot as usize {
+            self.timers.resize(slot as usize + 1, Timer { at: UNARMED, before: NONE, after: NONE });
+        }
+        let horizon = self.done + BUCKET_COUNT as u64 - 1;
+        // Rounded up: a timer that fires early costs another one.
+        let at = deadline.0.div_ceil(1 << BUCKET_SHIFT).clamp(self.done + 1, horizon);
+        let first = std::mem::replace(&mut self.buckets[bucket(at)], slot);
+        if first != NONE {
+            self.timers[first as usize].before = slot;
+        }
+        debug_assert_eq!(self.timers[slot as usize].at, UNARMED);
+        self.timers[slot as usize] = Timer { at, before: NONE, after: first };
+        self.next = self.next.min(at);
+    }
+
+    /// Moves the timer of a slot if its deadline has come nearer than the timer.
+    #[inline]
+    pub(crate) fn hasten(&mut self, slot: u32, deadline: Tick) {
+        let at = self.timers[slot as usize].at;
+        if deadline.0 < (at - 1) << BUCKET_SHIFT {
+            self.disarm(slot);
+            self.arm(slot, deadline);
+        }
+    }
+
+    /// The slot's timer will not fire.
+    pub(crate) fn disarm(&mut self, slot: u32) {
+        let Timer { at, before, after } = self.timers[slot as usize];
+        if at == UNARMED {
+            return;
+        }
+        match before {
+            NONE => self.buckets[bucket(at)] = after,
+            _ => self.timers[before as usize].after = after,
+        }
+        if after != NONE {
+            self.timers[after as usize].before = before;
+        }
+        self.timers[slot as usize].at = UNARMED;
+    }
+
+    /// Whether a timer may have fired.
+    #[inline]
+    pub(crate) fn is_due(&self, now: Tick) -> bool {
+        self.next <= now.0 >> BUCKET_SHIFT
+    }
+
+    /// Takes a timer that has fired, which is then no longer armed.
+    pub(crate) fn take(&mut self, now: Tick) -> Option<u32> {
+        let now = now.0 >> BUCKET_SHIFT;
+        while self.done < now {
+            // No timer lies beyond the horizon, so one turn around empties the wheel.
+            let at = (self.done + 1).max(now.saturating_sub(BUCKET_COUNT as u64));
+            let slot = self.buckets[bucket(at)];
+            if slot != NONE {
+                self.disarm(slot);
+                return Some(slot);
+            }
+            self.done = at;
+        }
+        let armed = (now + 1..now + BUCKET_COUNT as u64).find(|&at| self.buckets[bucket(at)] != NONE);
+        self.next = armed.unwrap_or(UNARMED);
+        None
+    }
+
+    /// Milliseconds until a timer may fire. `None`: none is armed.
+    #[inline]
+    pub(crate) fn wait_ms(&self, now: Tick) -> Option<u64> {
+        (self.next != UNARMED).then(|| (self.next << BUCKET_SHIFT).saturating_sub(now.0))
+    }
+}
+
+fn bucket(at: u64) -> usize {
+    at as usize % BUCKET_COUNT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All timers that have fired by `ms`, in slot order.
+    fn fired(wheel: &mut Wheel, ms: u64) -> Vec<u32> {
+        let mut slots: Vec<u32> = std::iter::from_fn(|| wheel.take(Tick(ms))).collect();
+        slots.sort_unstable();
+        slots
+    }
+
+    #[test]
+    fn a_timer_fires_within_a_bucket_of_its_deadline() {
+        let mut wheel = Wheel::new();
+        for (slot, ms) in [(0, 100), (1, 128), (2, 1_000), (3, 15_000)] {
+            wheel.arm(slot, Tick(ms));
+        }
+        #[rustfmt::skip]
+        let cases: &[(u64, &[u32])] = &[
+            (99, &[]), (127, &[]), (128, &[0, 1]), (128, &[]), (999, &[]), (1_024, &[2]), (20_000, &[3]), (90_000, &[]),
+        ];
+        for &(now, want) in cases {
+            assert_eq!(fired(&mut wheel, now), want, "at {now} ms");
+        }
+        assert_eq!(wheel.wait_ms(Tick(90_000)), None);
+    }
+
+    #[test]
+    fn a_timer_beyond_the_horizon_fires_at_the_horizon() {
+        let mut wheel = Wheel::new();
+        wheel.arm(0, Tick(75_000));
+        assert_eq!(fired(&mut wheel, 16_000), []);
+        assert_eq!(fired(&mut wheel, 16_400), [0]);
+    }
+
+    #[test]
+    fn a_disarmed_timer_does_not_fire_and_its_neighbours_do() {
+        let mut wheel = Wheel::new();
+        for slot in 0..5 {
+            wheel.arm(slot, Tick(640));
+        }
+        for slot in [0, 2, 4] {
+            wheel.disarm(slot);
+        }
+        assert_eq!(fired(&mut wheel, 10_000), [1, 3]);
+    }
+
+    #[test]
+    fn a_nearer_deadline_hastens_and_a_later_one_waits() {
+        let mut wheel = Wheel::new();
+        wheel.arm(0, Tick(10_000));
+        wheel.hasten(0, Tick(20_000));
+        wheel.hasten(0, Tick(2_000));
+        assert_eq!(fired(&mut wheel, 1_900), []);
+        assert_eq!(fired(&mut wheel, 2_048), [0]);
+    }
+
+    #[test]
+    fn the_wait_ends_when_the_first_timer_may_fire() {
+        let mut wheel = Wheel::new();
+        assert_eq!(wheel.wait_ms(Tick(0)), None);
+        wheel.arm(0, Tick(6_400));
+        wheel.arm(1, Tick(640));
+        assert_eq!(wheel.wait_ms(Tick(40)), Some(600));
+        assert!(!wheel.is_due(Tick(639)) && wheel.is_due(Tick(640)));
+        assert_eq!(fired(&mut wheel, 640), [1]);
+        assert_eq!(wheel.wait_ms(Tick(640)), Some(5_760));
+    }
+
+    #[test]
+    fn a_long_sleep_skips_no_timer() {
+        let mut wheel = Wheel::new();
+        for slot in 0..200 {
+            wheel.arm(slot, Tick(slot as u64 * 80));
+        }
+        assert_eq!(fired(&mut wheel, 10_000_000).len(), 200);
+    }
+}

@@ -1,0 +1,322 @@
+//! What every engine shares: slots for connections, their timers, the buffers, the images, the accept gate,
+//! and the way a worker ends.
+//!
+//! A worker is one thread. It waits in one place, never blocks elsewhere, and hears from the others only
+//! through its mailbox.
+
+use crate::{
+    mailbox::{Mailbox, Message},
+    site::Site,
+    wheel::Wheel,
+};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
+use tarpon_conn::{BufId, Connection, Cx, ImageId, Limits, Pool, Run, Sites, Starts, Tick};
+
+/// One worker, to be run by an engine.
+pub(crate) struct Worker {
+    /// Listening sockets, non-blocking. Empty once the worker stops.
+    pub(crate) listeners: Vec<OwnedFd>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) slots: Slots,
+    pub(crate) commons: Commons,
+    wheel: Wheel,
+    /// Set when the worker shall end.
+    stop_by: Option<Tick>,
+    /// Accept nothing before: the process was out of descriptors or memory.
+    gate: Option<Tick>,
+}
+
+/// What the connections of one worker share.
+pub(crate) struct Commons {
+    pub(crate) sites: Sites,
+    pub(crate) pool: Pool,
+    pub(crate) starts: Starts,
+    limits: Limits,
+    pub(crate) now: Tick,
+    /// Sites by image, for their descriptors.
+    served: Vec<Option<Arc<Site>>>,
+    /// What is received arrives here; a connection that leaves something of it takes the buffer over.
+    pub(crate) scratch: BufId,
+    /// Small sends are put together here.
+    pub(crate) copy: Box<[u8]>,
+    /// The monotonic clock when the worker began.
+    epoch: Timespec,
+}
+
+/// Buffers of a worker. A connection holds one only while it has sent a part of a head, asks for a redirect
+/// with a query, or is so slow that the start of a response is cut; complete heads need none. 64 MiB, touched
+/// only when used.
+const BUF_COUNT: u32 = 4096;
+
+/// Bytes that are put together for one send: see `engine/ready.rs`.
+pub(crate) const COPY_LEN_MAX: usize = 8 * 1024;
+
+/// How long the gate stays shut when the process is out of descriptors, unless a connection ends first.
+const GATE_MS: u64 = 1_000;
+
+impl Worker {
+    /// A worker that holds at most `connection_count_max` connections.
+    pub(crate) fn new(
+        listeners: Vec<OwnedFd>,
+        mailbox: Arc<Mailbox>,
+        site: Arc<Site>,
+        limits: Limits,
+        connection_count_max: usize,
+    ) -> Worker {
+        let mut pool = Pool::new(BUF_COUNT);
+        let scratch = pool.take().expect("a new pool has free buffers");
+        let commons = Commons {
+            sites: Sites::new(site.image().clone()),
+            pool,
+            starts: Starts::new(unix_s()),
+            limits,
+            now: Tick(0),
+            served: vec![Some(site)],
+            scratch,
+            copy: vec![0; COPY_LEN_MAX].into(),
+            epoch: clock_gettime(ClockId::MonotonicCoarse),
+        };
+        let slots = Slots::new(connection_count_max);
+        Worker { listeners, mailbox, slots, commons, wheel: Wheel::new(), stop_by: None, gate: None }
+    }
+
+    /// A connection was accepted. Returns its slot.
+    pub(crate) fn insert(&mut self, fd: OwnedFd) -> u32 {
+        let conn = Connection::new(&mut self.commons.cx());
+        let deadline = conn.deadline();
+        let index = self.slots.insert(Slot::new(fd, conn));
+        self.wheel.arm(index, deadline);
+        index
+    }
+
+    /// A connection is over: lets go of everything it held, its descriptor last.
+    pub(crate) fn remove(&mut self, index: u32) {
+        self.wheel.disarm(index);
+        let mut slot = self.slots.remove(index);
+        self.commons.empty_inbox(&mut slot);
+        slot.conn.abandon(&mut self.commons.cx());
+        self.gate = None;
+    }
+
+    /// After a turn: the timer must not fire later than the connection's deadline.
+    #[inline]
+    pub(crate) fn mind_deadline(&mut self, index: u32) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            self.wheel.hasten(index, slot.conn.deadline());
+        }
+    }
+
+    /// Reads the clocks, once for all connections of a batch.
+    #[inline]
+    pub(crate) fn tell_time(&mut self) {
+        let now = clock_gettime(ClockId::MonotonicCoarse);
+        let since_s = now.tv_sec - self.commons.epoch.tv_sec;
+        let since_ms = since_s * 1_000 + (now.tv_nsec - self.commons.epoch.tv_nsec) / 1_000_000;
+        self.commons.now = Tick(since_ms.max(0) as u64);
+        self.commons.starts.set_time(unix_s());
+        self.gate = self.gate.filter(|&by| by > self.commons.now);
+    }
+
+    /// A connection whose deadline has passed, told so. It wants a turn.
+    pub(crate) fn next_expired(&mut self) -> Option<u32> {
+        while self.wheel.is_due(self.commons.now) {
+            let index = self.wheel.take(self.commons.now)?;
+            let slot = self.slots.get_mut(index).expect("only slots in use have a timer");
+            let expired = slot.conn.deadline() <= self.commons.now;
+            if expired {
+                slot.conn.expired(&mut self.commons.cx());
+            }
+            self.wheel.arm(index, slot.conn.deadline());
+            if expired {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// How long to wait for the kernel, in milliseconds. `None`: until something happens.
+    #[inline]
+    pub(crate) fn wait_ms(&self) -> Option<u64> {
+        let until = |by: Tick| by.0.saturating_sub(self.commons.now.0);
+        let times = [self.wheel.wait_ms(self.commons.now), self.stop_by.map(until), self.gate.map(until)];
+        times.into_iter().flatten().min()
+    }
+
+    /// Reads the mailbox. Returns whether the worker was just told to stop.
+    pub(crate) fn read_mail(&mut self) -> bool {
+        let was_stopping = self.is_stopping();
+        for message in self.mailbox.take() {
+            match message {
+                Message::Swap(site) => self.commons.swap(site),
+                Message::Stop { grace } => {
+                    let by = self.commons.now.after(grace.as_millis().try_into().unwrap_or(u64::MAX));
+                    self.stop_by = Some(self.stop_by.map_or(by, |former| former.min(by)));
+                }
+            }
+        }
+        self.is_stopping() && !was_stopping
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop_by.is_some()
+    }
+
+    /// Whether the worker has stopped: nothing is left to finish, or the time for it is over.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.stop_by.is_some_and(|by| self.slots.is_empty() || by <= self.commons.now)
+    }
+
+    /// Whether another connection may be accepted.
+    #[inline]
+    pub(crate) fn may_accept(&self) -> bool {
+        !self.slots.is_full() && self.gate.is_none()
+    }
+
+    /// The process is out of descriptors or memory: accepts again when a connection ends, or a little later.
+    /// What waits in the backlog is not lost.
+    pub(crate) fn shut_gate(&mut self) {
+        self.gate = Some(self.commons.now.after(GATE_MS));
+    }
+}
+
+impl Commons {
+    /// What a connection may look at and use up.
+    #[inline]
+    pub(crate) fn cx(&mut self) -> Cx<'_> {
+        Cx {
+            sites: &mut self.sites,
+            pool: &mut self.pool,
+            starts: &self.starts,
+            limits: &self.limits,
+            now: self.now,
+        }
+    }
+
+    /// The site an image belongs to.
+    #[inline]
+    pub(crate) fn site(&self, image: ImageId) -> &Site {
+        self.served[image.index()].as_ref().expect("a site outlives the spans that name its image")
+    }
+
+    /// Forgets sites that no response under way needs any more.
+    #[inline]
+    pub(crate) fn retire(&mut self) {
+        if self.served.len() > 1 {
+            for image in self.sites.retire() {
+                self.served[image.index()] = None;
+            }
+        }
+    }
+
+    /// Lets go of what a connection has not used.
+    pub(crate) fn empty_inbox(&mut self, slot: &mut Slot) {
+        if let Some(run) = slot.inbox.take() {
+            self.pool.release(run.buf);
+        }
+    }
+
+    fn swap(&mut self, site: Arc<Site>) {
+        let index = self.sites.swap(site.image().clone()).index();
+        if self.served.len() <= index {
+            self.served.resize(index + 1, None);
+        }
+        self.served[index] = Some(site);
+    }
+}
+
+/// One connection and what its engine knows of it.
+pub(crate) struct Slot {
+    pub(crate) fd: OwnedFd,
+    pub(crate) conn: Connection,
+    /// Received, and not used yet.
+    pub(crate) inbox: Option<Run>,
+    /// The connection has not seen the inbox as it is now.
+    pub(crate) fresh: bool,
+    /// The socket may have bytes, or room, as far as is known.
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    /// The client has closed its side: the end of its bytes will be read.
+    pub(crate) hung: bool,
+    /// Our sending side is closed.
+    pub(crate) shut: bool,
+}
+
+impl Slot {
+    fn new(fd: OwnedFd, conn: Connection) -> Slot {
+        // A new socket has room; and very often the request has come with the connection.
+        Slot { fd, conn, inbox: None, fresh: false, readable: true, writable: true, hung: false, shut: false }
+    }
+}
+
+/// The connections of one worker.
+pub(crate) struct Slots {
+    slots: Vec<Option<Slot>>,
+    /// Counts the connections that a slot has seen, so that a late event is not taken for its successor's.
+    generations: Vec<u32>,
+    free: Vec<u32>,
+    count: usize,
+    count_max: usize,
+}
+
+impl Slots {
+    fn new(count_max: usize) -> Slots {
+        Slots { slots: Vec::new(), generations: Vec::new(), free: Vec::new(), count: 0, count_max }
+    }
+
+    fn insert(&mut self, slot: Slot) -> u32 {
+        self.count += 1;
+        if let Some(index) = self.free.pop() {
+            self.slots[index as usize] = Some(slot);
+            return index;
+        }
+        self.slots.push(Some(slot));
+        self.generations.push(0);
+        self.slots.len() as u32 - 1
+    }
+
+    fn remove(&mut self, index: u32) -> Slot {
+        self.count -= 1;
+        self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
+        self.free.push(index);
+        self.slots[index as usize].take().expect("a slot is removed once")
+    }
+
+    /// The connection in a slot.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Slot> {
+        self.slots[index as usize].as_mut()
+    }
+
+    /// Which of the connections that a slot sees is there now.
+    pub(crate) fn generation(&self, index: u32) -> u32 {
+        self.generations[index as usize]
+    }
+
+    /// The slots in use.
+    pub(crate) fn indices(&self) -> Vec<u32> {
+        (0..self.slots.len()).filter(|&index| self.slots[index].is_some()).map(|index| index as u32).collect()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn is_full(&self) -> bool {
+        self.count >= self.count_max
+    }
+}
+
+fn unix_s() -> u64 {
+    clock_gettime(ClockId::RealtimeCoarse).tv_sec.max(0) as u64
+}
+
+/// Never waits longer than this at once, in milliseconds: what `epoll_wait` can be told.
+pub(crate) const WAIT_MS_MAX: u64 = i32::MAX as u64;
+
+/// A wait as the kernel wants it.
+pub(crate) fn timespec(ms: u64) -> Timespec {
+    let wait = Duration::from_millis(ms.min(WAIT_MS_MAX));
+    Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() }
+}
