@@ -1,0 +1,34 @@
+//! HTTP-date: written and read back, and read as httpdate reads it.
+
+#![no_main]
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use libfuzzer_sys::fuzz_target;
+use tarpon_http::date::{UNIX_S_MAX, format, parse};
+
+// Eight bytes are a time; any number of bytes is a field value.
+fuzz_target!(|input: &[u8]| {
+    if let Some(bytes) = input.first_chunk() {
+        written_and_read_back(u64::from_le_bytes(*bytes) % (UNIX_S_MAX + 1));
+    }
+    let found = parse(input, NOW);
+    if let Some(unix_s) = found.filter(|&unix_s| unix_s <= UNIX_S_MAX) {
+        written_and_read_back(unix_s);
+    }
+    // httpdate takes other bytes for some of the spaces, and holds the name of the day against the date: where both
+    // accept, they agree.
+    let theirs = str::from_utf8(input).ok().and_then(|text| httpdate::parse_http_date(text).ok());
+    if let (Some(ours), Some(theirs)) = (found, theirs) {
+        assert_eq!(UNIX_EPOCH + Duration::from_secs(ours), theirs);
+    }
+});
+
+fn written_and_read_back(unix_s: u64) {
+    let date = format(unix_s);
+    assert_eq!(parse(&date, NOW), Some(unix_s));
+    assert_eq!(date, *httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(unix_s)).as_bytes());
+}
+
+/// The last second of 2019: two digits of a year then mean 1970 to 2069, which is what httpdate always takes them for.
+const NOW: u64 = 1_577_836_799;

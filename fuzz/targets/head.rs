@@ -1,0 +1,102 @@
+//! The head of a request: the verdict does not depend on how the bytes were cut, and another parser reads the same.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tarpon_http::head::{self, HEAD_LEN_MAX, Head, HeadError, Name, Version};
+use tarpon_http::{framing, persist, target};
+
+fuzz_target!(|input: &[u8]| {
+    let verdict = head::parse(input);
+    cuts_change_nothing(input, &verdict);
+    if let Ok(Some((head, len))) = &verdict {
+        assert!(*len <= input.len().min(HEAD_LEN_MAX));
+        fields_agree(head);
+        httparse_agrees(head, &input[..*len]);
+        let _ = (
+            head.host(),
+            framing::framing(head),
+            persist::persists(head),
+            target::parse(head.method, head.target),
+        );
+    }
+});
+
+type Verdict<'a> = Result<Option<(Head<'a>, usize)>, HeadError>;
+
+/// A verdict on the front of `input` is the verdict on all of it; and only a line end, the limit, or a first byte that
+/// cannot begin a request, brings one.
+fn cuts_change_nothing(input: &[u8], verdict: &Verdict<'_>) {
+    let step = 1 + input.len() / CUT_COUNT_MAX;
+    let mut before = 0;
+    for len in (0..=input.len()).step_by(step) {
+        let early = head::parse(&input[..len]);
+        if !matches!(early, Ok(None)) {
+            assert_eq!(summary(&early), summary(verdict), "after {len} bytes");
+            let news = &input[before..len];
+            let first = input[..len].iter().position(|byte| !b"\r\n".contains(byte));
+            let decisive =
+                news.contains(&b'\n') || len >= HEAD_LEN_MAX || first.is_some_and(|at| at >= before);
+            assert!(decisive, "{:?} brought {early:?}", news.escape_ascii().to_string());
+            return;
+        }
+        before = len;
+    }
+}
+
+/// What a verdict says, without where its bytes lie.
+fn summary<'a>(verdict: &Verdict<'a>) -> Result<Option<(&'a [u8], Vec<Vec<&'a [u8]>>, usize)>, HeadError> {
+    let values = |head: &Head<'a>| NAMES.map(|name| head.all(name).collect()).to_vec();
+    verdict.map(|found| found.map(|(head, len)| (head.target, values(&head), len)))
+}
+
+fn fields_agree(head: &Head<'_>) {
+    for name in NAMES {
+        let all: Vec<_> = head.all(name).collect();
+        assert_eq!(head.first(name), all.first().copied(), "{name:?}");
+        assert_eq!(head.has(name), !all.is_empty(), "{name:?}");
+        assert_eq!(head.is_repeated(name), all.len() > 1, "{name:?}");
+    }
+}
+
+/// What we accept, httparse accepts, and finds the same in it. Only a minor version that it does not know is let be.
+fn httparse_agrees(head: &Head<'_>, input: &[u8]) {
+    let mut fields = [httparse::EMPTY_HEADER; head::FIELD_COUNT_MAX];
+    let mut other = httparse::Request::new(&mut fields);
+    match other.parse(input) {
+        Ok(httparse::Status::Complete(len)) => assert_eq!(len, input.len()),
+        Err(httparse::Error::Version) if head.version == Version::Http11 => return,
+        refused => panic!("httparse: {refused:?}"),
+    }
+    assert_eq!(other.path.map(str::as_bytes), Some(head.target));
+    assert_eq!(other.version == Some(1), head.version == Version::Http11);
+    for name in NAMES {
+        let theirs = other.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(text(name)));
+        assert!(theirs.map(|field| field.value).eq(head.all(name)), "{name:?}");
+    }
+}
+
+fn text(name: Name) -> &'static str {
+    match name {
+        Name::Host => "Host",
+        Name::Connection => "Connection",
+        Name::ContentLength => "Content-Length",
+        Name::TransferEncoding => "Transfer-Encoding",
+        Name::Expect => "Expect",
+        Name::IfNoneMatch => "If-None-Match",
+        Name::IfModifiedSince => "If-Modified-Since",
+    }
+}
+
+/// Cuts tried for one input. A short one is cut everywhere; at every byte of a long one the fuzzer would crawl.
+const CUT_COUNT_MAX: usize = 256;
+
+const NAMES: [Name; 7] = [
+    Name::Host,
+    Name::Connection,
+    Name::ContentLength,
+    Name::TransferEncoding,
+    Name::Expect,
+    Name::IfNoneMatch,
+    Name::IfModifiedSince,
+];

@@ -1,0 +1,166 @@
+//! The site image: whatever its bytes say, a lookup ends, and what it hands out lies within.
+
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use tarpon_site::format::{HEADER_LEN, Header, Home, Kind, PageRow, RECORD_ALIGN, Record, hash};
+use tarpon_site::{Content, Entry, Image, PAGE_CODES, Place, index};
+
+// Taken for an image; and taken for what is to be changed in a good one, whose checksums are then made right again.
+fuzz_target!(|input: &[u8]| {
+    if let Ok(image) = Image::new(Bytes::copy_from_slice(input)) {
+        look_around(&image);
+    }
+    let mut bytes = good_image();
+    let image = Image::new(bytes.clone().into()).expect("nothing was changed yet");
+    assert!(PATHS.iter().all(|path| image.find(path).is_some()));
+    change(&mut bytes, input);
+    seal(&mut bytes);
+    if let Ok(image) = Image::new(bytes.into()) {
+        look_around(&image);
+    }
+});
+
+const PATHS: [&[u8]; 4] = [b"/", b"/style.css", b"/film.mp4", b"/guide"];
+
+/// Asks for everything an image can be asked for. That a place lies outside shows as a panic.
+fn look_around(image: &Image) {
+    for code in PAGE_CODES {
+        let page = image.page(code);
+        touch(image, &[page.fields, page.content]);
+    }
+    let found = image.entries().map(|(path, _)| path).collect::<Vec<_>>();
+    for path in PATHS.into_iter().chain(found).chain([b"/nowhere".as_slice(), b""]) {
+        match image.find(path) {
+            None => {}
+            Some(Entry::File(file)) => {
+                touch(image, &[file.fields, file.not_modified, file.etag]);
+                match file.content {
+                    Content::Image(place) => touch(image, &[place]),
+                    Content::File { number, .. } => assert!(u64::from(number) < image.file_count()),
+                }
+            }
+            Some(Entry::Redirect(redirect)) => {
+                touch(image, &[redirect.before_query, redirect.after_query, redirect.content]);
+            }
+        }
+    }
+}
+
+fn touch(image: &Image, places: &[Place]) {
+    for &place in places {
+        assert_eq!(image.bytes(place).len() as u64, place.len);
+    }
+}
+
+/// Each change is where (two bytes), how many bytes (one to eight, from one byte), and the bytes.
+fn change(bytes: &mut [u8], mut input: &[u8]) {
+    while let [low, high, count, rest @ ..] = input {
+        let at = usize::from(u16::from_le_bytes([*low, *high])) % bytes.len();
+        let count = (usize::from(*count) % 8 + 1).min(rest.len()).min(bytes.len() - at);
+        let (new, behind) = rest.split_at(count);
+        bytes[at..at + count].copy_from_slice(new);
+        input = behind;
+    }
+}
+
+/// Makes magic, version and checksums right, so that what lies behind them is looked at.
+fn seal(bytes: &mut [u8]) {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let pages_at = usize::try_from(word(48)).unwrap_or(usize::MAX);
+    let header = Header {
+        len: word(16),
+        index_at: word(24),
+        slot_count: word(32),
+        record_count: word(40),
+        pages_at: word(48),
+        page_count: word(56),
+        file_count: word(64),
+        tables_hash: bytes.get(pages_at..).map_or(0, hash),
+    };
+    bytes[..HEADER_LEN].copy_from_slice(&header.encode());
+}
+
+/// A small site with one of each: a file with its content behind it, one with it elsewhere, one beside the image, and a
+/// redirect.
+fn good_image() -> Vec<u8> {
+    const FIELDS_304: &[u8] = b"ETag: \"a\"\r\n\r\n";
+    const FIELDS_200: &[u8] = b"ETag: \"a\"\r\nContent-Length: 5\r\n\r\n";
+    const FIELDS_301: &[u8] = b"Location: /guide/\r\nContent-Length: 0\r\n\r\n";
+    let mut bytes = vec![0; HEADER_LEN];
+    let file = |run_at: usize, content_at: usize, home| Record {
+        path_len: 0,
+        kind: Kind::File,
+        before_query: 0,
+        last_modified: 784_111_777,
+        run_at: run_at as u64,
+        not_modified_len: FIELDS_304.len() as u32,
+        fields_len: FIELDS_200.len() as u32,
+        content_at: content_at as u64,
+        content_len: 5,
+        etag_at: 6,
+        etag_len: 3,
+        home,
+    };
+
+    let run_at = bytes.len();
+    bytes.extend_from_slice(&[FIELDS_304, FIELDS_200, b"hello"].concat());
+    let redirect_at = bytes.len();
+    bytes.extend_from_slice(FIELDS_301);
+    let elsewhere = bytes.len();
+    bytes.extend_from_slice(b"body{}");
+    let records = [
+        file(run_at, redirect_at - 5, Home::Image),
+        file(run_at, elsewhere, Home::Image),
+        file(run_at, 0, Home::File),
+        Record {
+            kind: Kind::Redirect,
+            before_query: b"Location: /guide/".len() as u32,
+            not_modified_len: 0,
+            fields_len: FIELDS_301.len() as u32,
+            content_len: 0,
+            etag_at: 0,
+            etag_len: 0,
+            ..file(redirect_at, redirect_at, Home::Image)
+        },
+    ];
+    let mut places = Vec::new();
+    for (path, record) in PATHS.into_iter().zip(records) {
+        pad(&mut bytes, RECORD_ALIGN);
+        places.push((hash(path), bytes.len() as u64));
+        bytes.extend_from_slice(&Record { path_len: path.len() as u16, ..record }.encode());
+        bytes.extend_from_slice(path);
+    }
+
+    pad(&mut bytes, RECORD_ALIGN);
+    let pages_at = bytes.len() as u64;
+    for code in PAGE_CODES {
+        let (fields_at, content_at) = (redirect_at as u64, elsewhere as u64);
+        let fields_len = FIELDS_301.len() as u32;
+        bytes
+            .extend_from_slice(&PageRow { code, fields_len, fields_at, content_at, content_len: 6 }.encode());
+    }
+    pad(&mut bytes, RECORD_ALIGN);
+    let index_at = bytes.len() as u64;
+    let slots = index(&places).expect("a small image");
+    bytes.extend_from_slice(slots.as_flattened());
+
+    let header = Header {
+        len: bytes.len() as u64,
+        index_at,
+        slot_count: slots.len() as u64,
+        record_count: PATHS.len() as u64,
+        pages_at,
+        page_count: PAGE_CODES.len() as u64,
+        file_count: 1,
+        tables_hash: 0,
+    };
+    bytes[..HEADER_LEN].copy_from_slice(&header.encode());
+    seal(&mut bytes);
+    bytes
+}
+
+fn pad(bytes: &mut Vec<u8>, align: u64) {
+    bytes.resize(bytes.len().next_multiple_of(align as usize), 0);
+}
