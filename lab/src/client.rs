@@ -1,0 +1,272 @@
+//! The lean client: one thread, some kept connections, one request outstanding on each.
+//!
+//! ```text
+//! connect: request ─▶ whole response, its length learnt
+//! run:     request ─▶ bytes counted ─▶ request ─▶ …      no head is read again
+//! ```
+//!
+//! It costs about as little as the null server it is measured against, so that what is left is the server's.
+//! That every response begins with status 200 and is as long as the first is still checked.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::time::Timespec;
+
+use crate::response::{Extent, OK, ResponseError};
+
+/// Kept connections to one server.
+pub(crate) struct Client {
+    epoll: OwnedFd,
+    events: Vec<epoll::Event>,
+    connections: Vec<Connection>,
+    request: Vec<u8>,
+    input: Box<[u8]>,
+    /// The first requests are out; from then on each response sends the next.
+    begun: bool,
+}
+
+struct Connection {
+    stream: TcpStream,
+    response_len: usize,
+    /// Bytes of the response still to come; `response_len` while none has.
+    missing: usize,
+}
+
+/// What one run did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// Responses received to their last byte.
+    pub(crate) requests: u64,
+    /// Time it took.
+    pub(crate) elapsed: Duration,
+}
+
+impl Client {
+    /// Opens `count` connections and asks for `path` once on each.
+    pub(crate) fn connect(server: SocketAddr, path: &str, count: usize) -> Result<Client, ClientError> {
+        let request = request(server, path);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mut connections = Vec::with_capacity(count);
+        for number in 0..count {
+            let connection = Connection::open(server, &request)?;
+            let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+            epoll::add(&epoll, &connection.stream, epoll::EventData::new_u64(number as u64), interest)?;
+            connections.push(connection);
+        }
+        let events = Vec::with_capacity(EVENT_COUNT_MAX);
+        let input = vec![0; INPUT_LEN].into_boxed_slice();
+        Ok(Client { epoll, events, connections, request, input, begun: false })
+    }
+
+    /// Asks again and again for about `time`. What is outstanding at the end belongs to the next run.
+    pub(crate) fn run(&mut self, time: Duration) -> Result<Run, ClientError> {
+        let start = Instant::now();
+        if !self.begun {
+            for connection in &self.connections {
+                ask(&connection.stream, &self.request)?;
+            }
+            self.begun = true;
+        }
+        let mut requests = 0;
+        loop {
+            self.events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&SILENCE_MAX)) {
+                Ok(0) => return Err(ClientError::Silence),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            for event in &self.events {
+                let connection = &mut self.connections[event.data.u64() as usize];
+                let flags = event.flags;
+                requests +=
+                    connection.ready(flags != epoll::EventFlags::IN, &mut self.input, &self.request)?;
+            }
+            let elapsed = start.elapsed();
+            if elapsed >= time {
+                return Ok(Run { requests, elapsed });
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Connects, asks once, and learns how long a response is.
+    fn open(server: SocketAddr, request: &[u8]) -> Result<Connection, ClientError> {
+        let mut stream = TcpStream::connect(server)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(SILENCE_MAX.tv_sec as u64)))?;
+        stream.write_all(request)?;
+        let mut wire = Vec::new();
+        let extent = read_response(&mut stream, &mut wire)?;
+        if wire.len() > extent.len() {
+            return Err(ClientError::Surplus);
+        }
+        stream.set_nonblocking(true)?;
+        Ok(Connection { stream, response_len: extent.len(), missing: extent.len() })
+    }
+
+    /// Takes what has arrived, to the very end if the connection is `ending`; returns the number of responses
+    /// completed.
+    fn ready(&mut self, ending: bool, input: &mut [u8], request: &[u8]) -> Result<u64, ClientError> {
+        let mut completed = 0;
+        loop {
+            let len = match recv(&self.stream, &mut *input, RecvFlags::empty()) {
+                Ok((0, _)) => return Err(ClientError::Closed),
+                Ok((len, _)) => len,
+                Err(Errno::AGAIN) => return Ok(completed),
+                Err(errno) => return Err(errno.into()),
+            };
+            let begins = len.min(OK.len());
+            if self.missing == self.response_len && input[..begins] != OK[..begins] {
+                return Err(ResponseError::Status.into());
+            }
+            self.missing = self.missing.checked_sub(len).ok_or(ClientError::Surplus)?;
+            if self.missing == 0 {
+                self.missing = self.response_len;
+                completed += 1;
+                ask(&self.stream, request)?;
+            }
+            // A receive that did not fill the buffer emptied the socket; what comes now is a new edge.
+            if len < input.len() && !ending {
+                return Ok(completed);
+            }
+        }
+    }
+}
+
+/// The request of a race: what wrk sends.
+pub(crate) fn request(server: SocketAddr, path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: {server}\r\n\r\n").into_bytes()
+}
+
+/// Reads one response, or more if more comes at once, to the end of `wire`.
+pub(crate) fn read_response(stream: &mut TcpStream, wire: &mut Vec<u8>) -> Result<Extent, ClientError> {
+    let mut input = [0; 4096];
+    loop {
+        match Extent::of(wire)? {
+            Some(extent) if wire.len() >= extent.len() => return Ok(extent),
+            _ => {}
+        }
+        match stream.read(&mut input)? {
+            0 => return Err(ClientError::Closed),
+            len => wire.extend_from_slice(&input[..len]),
+        }
+    }
+}
+
+fn ask(stream: &TcpStream, request: &[u8]) -> Result<(), ClientError> {
+    match send(stream, request, SendFlags::NOSIGNAL)? {
+        len if len == request.len() => Ok(()),
+        _ => Err(ClientError::Full),
+    }
+}
+
+/// How a server spoilt a run.
+#[derive(Debug)]
+pub(crate) enum ClientError {
+    /// It closed a connection that was to be kept.
+    Closed,
+    /// It answered nothing for [`SILENCE_MAX`].
+    Silence,
+    /// It sent more than was asked for, or a longer response than the first.
+    Surplus,
+    /// It left a request of a few bytes unread until the socket was full.
+    Full,
+    /// It sent a response that cannot be counted.
+    Response(ResponseError),
+    /// The connection failed.
+    Io(io::Error),
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::Closed => f.write_str("a connection that was to be kept was closed"),
+            ClientError::Silence => write!(f, "no answer for {} s", SILENCE_MAX.tv_sec),
+            ClientError::Surplus => f.write_str("more bytes came than the first response had"),
+            ClientError::Full => f.write_str("a request did not fit into the socket"),
+            ClientError::Response(error) => error.fmt(f),
+            ClientError::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+impl From<io::Error> for ClientError {
+    fn from(error: io::Error) -> ClientError {
+        ClientError::Io(error)
+    }
+}
+
+impl From<Errno> for ClientError {
+    fn from(errno: Errno) -> ClientError {
+        ClientError::Io(errno.into())
+    }
+}
+
+impl From<ResponseError> for ClientError {
+    fn from(error: ResponseError) -> ClientError {
+        ClientError::Response(error)
+    }
+}
+
+/// Events taken at once: one wait serves every connection that is ready, and the clock is read once.
+const EVENT_COUNT_MAX: usize = 256;
+
+/// Bytes taken at once: small responses fit whole, and it stays in the cache.
+const INPUT_LEN: usize = 64 << 10;
+
+/// Longest wait for any of the connections; a server this slow is broken.
+const SILENCE_MAX: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+
+    #[test]
+    fn a_server_that_spoils_a_run_is_named() {
+        const GOOD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+        #[rustfmt::skip]
+        let cases: &[(&str, &[u8], &str)] = &[
+            // what it shows     second response                                         said
+            ("closes",           b"",                                                    "a connection that was to be kept was closed"),
+            ("other status",     b"HTTP/1.1 404 OK\r\nContent-Length: 5\r\n\r\nhello",   "a response does not begin with HTTP/1.1 200"),
+            ("longer",           b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!",  "more bytes came than the first response had"),
+            ("in good order",    GOOD,                                                   "a connection that was to be kept was closed"),
+        ];
+        for (name, second, want) in cases {
+            let server = scripted(vec![GOOD, second]);
+            let mut client = Client::connect(server, "/", 1).expect(name);
+            let said = client.run(Duration::from_secs(1)).expect_err(name).to_string();
+            assert_eq!(said, *want, "{name}");
+        }
+    }
+
+    /// Sends each answer to one read on one connection, then closes it.
+    fn scripted(answers: Vec<&'static [u8]>) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            for answer in answers {
+                let _ = stream.read(&mut [0; 1024]).unwrap();
+                stream.write_all(answer).unwrap();
+            }
+            // A close with the next request unread would be a reset.
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            let _ = stream.read(&mut [0; 1024]);
+        });
+        address
+    }
+}

@@ -1,0 +1,184 @@
+//! Who used a core: the server, the client, or somebody else.
+//!
+//! ```text
+//! core's time = server + client + foreign + stolen + idle
+//!               schedstat  clock   └── /proc/stat ──┘
+//! ```
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::Trouble;
+
+/// What a core has done since the machine started, to a tick of the kernel (10 ms as a rule).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CoreTime {
+    /// Anything but idling, time stolen excluded.
+    pub(crate) busy: Duration,
+    /// Time the host gave to others while this core had work.
+    pub(crate) steal: Duration,
+}
+
+impl CoreTime {
+    /// Of one core, now.
+    pub(crate) fn read(core: usize) -> io::Result<CoreTime> {
+        let stat = fs::read_to_string("/proc/stat")?;
+        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
+        CoreTime::parse(&stat, core, tick_ns).ok_or_else(|| io::Error::other("/proc/stat: no such core"))
+    }
+
+    fn parse(stat: &str, core: usize, tick_ns: u64) -> Option<CoreTime> {
+        let name = format!("cpu{core}");
+        let line = stat.lines().find(|line| line.split(' ').next() == Some(&name))?;
+        let ticks: Vec<u64> =
+            line.split_ascii_whitespace().skip(1).map_while(|text| text.parse().ok()).collect();
+        let &[user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = ticks.as_slice() else {
+            return None;
+        };
+        let time = |ticks: u64| Duration::from_nanos(ticks * tick_ns);
+        Some(CoreTime { busy: time(user + nice + system + irq + softirq), steal: time(steal) })
+    }
+
+    /// What was done since `earlier`.
+    pub(crate) fn since(self, earlier: CoreTime) -> CoreTime {
+        CoreTime {
+            busy: self.busy.saturating_sub(earlier.busy),
+            steal: self.steal.saturating_sub(earlier.steal),
+        }
+    }
+}
+
+/// The threads of a server and of the processes it has started.
+pub(crate) struct Threads {
+    /// Directories of threads, `/proc/PID/task/TID`.
+    paths: Vec<String>,
+    ids: Vec<i32>,
+}
+
+impl Threads {
+    /// Of the process and its descendants, as they are now.
+    pub(crate) fn of(process: u32) -> io::Result<Threads> {
+        let mut processes = vec![process];
+        let parents = parents()?;
+        let mut at = 0;
+        while at < processes.len() {
+            let children =
+                parents.iter().filter(|(_, parent)| *parent == processes[at]).map(|(child, _)| *child);
+            processes.extend(children.collect::<Vec<_>>());
+            at += 1;
+        }
+        let mut threads = Threads { paths: Vec::new(), ids: Vec::new() };
+        for process in processes {
+            for task in fs::read_dir(format!("/proc/{process}/task"))? {
+                let id = task?.file_name().into_string().unwrap_or_default();
+                threads.paths.push(format!("/proc/{process}/task/{id}"));
+                threads.ids.push(id.parse().map_err(io::Error::other)?);
+            }
+        }
+        Ok(threads)
+    }
+
+    /// Their numbers.
+    pub(crate) fn ids(&self) -> &[i32] {
+        &self.ids
+    }
+
+    /// CPU time they have used. The first number in `schedstat` is in nanoseconds.
+    pub(crate) fn time(&self) -> io::Result<Duration> {
+        let mut total_ns = 0;
+        for path in &self.paths {
+            let schedstat = fs::read_to_string(format!("{path}/schedstat"))?;
+            let ran = schedstat.split(' ').next().and_then(|text| text.parse::<u64>().ok());
+            total_ns += ran.ok_or_else(|| io::Error::other("schedstat: no number"))?;
+        }
+        Ok(Duration::from_nanos(total_ns))
+    }
+
+    /// Fails if one of them may run elsewhere than on `core`: then nothing measured there holds.
+    pub(crate) fn expect_on(&self, core: usize) -> Result<(), Trouble> {
+        for id in &self.ids {
+            let set = sched_getaffinity(Pid::from_raw(*id))?;
+            if set.count() != 1 || !set.is_set(core) {
+                return Err(format!("it left core {core}, on which it was started").into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every process with its parent.
+fn parents() -> io::Result<Vec<(u32, u32)>> {
+    let mut parents = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(process) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        // A process may end while we look.
+        let Ok(stat) = fs::read_to_string(format!("/proc/{process}/stat")) else { continue };
+        // The name may contain anything; behind its last parenthesis come state and parent.
+        let parent =
+            stat.rsplit(')').next().and_then(|rest| rest.split_ascii_whitespace().nth(1)?.parse().ok());
+        parents.extend(parent.map(|parent| (process, parent)));
+    }
+    Ok(parents)
+}
+
+/// CPU time of the thread that asks.
+pub(crate) fn own_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Keeps this thread, and what it starts, on one core.
+pub(crate) fn pin(core: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// The core with the least to do just now, of those this process may use.
+pub(crate) fn least_busy(watch: Duration) -> io::Result<usize> {
+    let allowed = sched_getaffinity(None)?;
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+    let before = cores.iter().map(|core| CoreTime::read(*core)).collect::<io::Result<Vec<_>>>()?;
+    std::thread::sleep(watch);
+    let mut least = (Duration::MAX, 0);
+    for (core, before) in cores.into_iter().zip(before) {
+        let time = CoreTime::read(core)?.since(before);
+        // Of equals the last: interrupts tend to go to the first.
+        if time.busy + time.steal <= least.0 {
+            least = (time.busy + time.steal, core);
+        }
+    }
+    Ok(least.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_is_busy_with_all_but_idling_and_waiting() {
+        let stat =
+            "cpu  9 9 9 9 9 9 9 9 0 0\ncpu1 1 2 4 800 900 8 16 32 64 0\ncpu10 5 0 0 0 0 0 0 0 0 0\nintr 1\n";
+        let times =
+            |core| CoreTime::parse(stat, core, 10).map(|time| (time.busy.as_nanos(), time.steal.as_nanos()));
+        assert_eq!(times(1), Some((310, 320)));
+        assert_eq!(times(10), Some((50, 0)));
+        assert_eq!(times(2), None);
+    }
+
+    #[test]
+    fn time_spent_is_seen() {
+        let threads = Threads::of(std::process::id()).unwrap();
+        assert!(!threads.ids().is_empty());
+        let (before, own_before) = (threads.time().unwrap(), own_time());
+        while own_time() - own_before < Duration::from_millis(20) {}
+        std::thread::yield_now();
+        assert!(threads.time().unwrap() >= before + Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,77 @@
+//! What a result must tell about the machine it was made on.
+
+use std::fs;
+use std::thread::available_parallelism;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::namespace::congestion_control;
+
+/// The machine, and how it was set up for a race.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    /// Release of the kernel.
+    pub(crate) kernel: String,
+    /// Name of the processor.
+    pub(crate) processor: String,
+    /// Cores this process could use.
+    pub(crate) core_count: usize,
+    /// Congestion control of the connections.
+    pub(crate) congestion_control: Option<String>,
+    /// When the race began, as `2026-01-31T12:00:00Z`.
+    pub(crate) began: String,
+}
+
+impl Machine {
+    /// This one, now. To be asked before anything is pinned.
+    pub(crate) fn here() -> Machine {
+        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Machine {
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            processor: model.map_or("unknown", |(_, name)| name.trim()).to_owned(),
+            core_count: available_parallelism().map_or(0, usize::from),
+            congestion_control: congestion_control(),
+            began: moment(now.as_secs()),
+        }
+    }
+}
+
+/// A time in UTC, from seconds since 1970. Years of 400 form a cycle of 146,097 days; they begin in March here, so
+/// that the leap day is the last.
+fn moment(seconds: u64) -> String {
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    let second = seconds % 86_400;
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_become_a_date() {
+        #[rustfmt::skip]
+        let cases = [
+            (0,             "1970-01-01T00:00:00Z"),
+            (951_782_399,   "2000-02-28T23:59:59Z"),
+            (951_782_400,   "2000-02-29T00:00:00Z"),
+            (951_868_800,   "2000-03-01T00:00:00Z"),
+            (1_767_225_600, "2026-01-01T00:00:00Z"),
+            (4_107_542_399, "2100-02-28T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ];
+        for (seconds, want) in cases {
+            assert_eq!(moment(seconds), want);
+        }
+    }
+}

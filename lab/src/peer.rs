@@ -1,0 +1,255 @@
+//! How each server is started, at its best, and ended.
+//!
+//! All of them serve the same directory with one worker, on the core of the thread that starts them, each time on
+//! a new port.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+use crate::Trouble;
+use crate::check::check;
+use crate::cpu::Threads;
+use crate::limit;
+
+/// A server the lab can start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Server {
+    /// The limit on epoll.
+    NullEpoll,
+    /// The limit on io_uring.
+    NullUring,
+    /// The server in this repository.
+    Tarpon,
+    /// nginx, with its cache of open files.
+    Nginx,
+}
+
+impl Server {
+    /// Whether it answers anything with the same bytes.
+    pub(crate) fn is_null(self) -> bool {
+        matches!(self, Server::NullEpoll | Server::NullUring)
+    }
+}
+
+/// What servers need to run: a directory to serve, programs, a place for their files.
+pub(crate) struct Stage {
+    directory: TempDir,
+    content: Vec<u8>,
+    tarpon: PathBuf,
+}
+
+impl Stage {
+    /// Prepares a site with one page of `size` bytes.
+    pub(crate) fn set(size: usize, tarpon: Option<&Path>) -> Result<Stage, Trouble> {
+        let directory = tempfile::Builder::new().prefix("tarpon-lab-").tempdir()?;
+        let content = limit::content(size);
+        fs::create_dir(directory.path().join("site"))?;
+        fs::write(directory.path().join("site").join(PAGE), &content)?;
+        let tarpon = match tarpon {
+            Some(path) => path.to_owned(),
+            None => std::env::current_exe()?.with_file_name("tarpon"),
+        };
+        Ok(Stage { directory, content, tarpon })
+    }
+
+    /// What is asked of every server.
+    pub(crate) fn path(&self) -> String {
+        format!("/{PAGE}")
+    }
+
+    /// Name and version, as the program tells it. Fails where it is not installed.
+    pub(crate) fn version(&self, server: Server) -> Result<String, Trouble> {
+        match server {
+            Server::NullEpoll => Ok("null epoll".into()),
+            Server::NullUring => Ok("null io_uring".into()),
+            Server::Tarpon => {
+                let output = Command::new(&self.tarpon).arg("--version").output().map_err(|error| {
+                    let remedy = "build it with `cargo build --release`, or name it with --tarpon";
+                    format!("{}: {error}; {remedy}", self.tarpon.display())
+                })?;
+                Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+            }
+            Server::Nginx => {
+                let output = Command::new("nginx").arg("-v").output().map_err(|error| {
+                    format!("nginx: {error}; install it (Debian: nginx-light), or leave it out with --only")
+                })?;
+                let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                Ok(said.rsplit(": ").next().unwrap_or_default().replace('/', " "))
+            }
+        }
+    }
+
+    /// Starts a server, waits until it answers, and checks that it is worth timing.
+    pub(crate) fn start(&self, server: Server) -> Result<Running, Trouble> {
+        // In a network of our own nobody else takes it before the server does.
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let mut command = self.command(server, address)?;
+        let log = self.directory.path().join("server.log");
+        command
+            .stdin(Stdio::null())
+            .stdout(File::create(&log)?)
+            .stderr(File::options().append(true).open(&log)?);
+        let child = command.spawn()?;
+        let mut running = Running { child, address };
+        running
+            .await_answer()
+            .and_then(|()| check(address, &self.path(), &self.content, !server.is_null()))
+            .map_err(|error| format!("{error}\n{}", fs::read_to_string(&log).unwrap_or_default()))?;
+        Ok(running)
+    }
+
+    fn command(&self, server: Server, address: SocketAddr) -> Result<Command, Trouble> {
+        let site = self.directory.path().join("site");
+        let listen = format!("--listen={address}");
+        let null = |engine: &str| -> Result<Command, Trouble> {
+            let mut command = Command::new(std::env::current_exe()?);
+            let size = format!("--size={}", self.content.len());
+            command.args(["null", &listen, &size, &format!("--engine={engine}")]);
+            Ok(command)
+        };
+        match server {
+            Server::NullEpoll => null("epoll"),
+            Server::NullUring => null("uring"),
+            Server::Tarpon => {
+                let mut command = Command::new(&self.tarpon);
+                command.arg("serve").arg(site).args([&listen, "--workers=1"]);
+                Ok(command)
+            }
+            Server::Nginx => {
+                let prefix = self.directory.path();
+                let configuration = prefix.join("nginx.conf");
+                fs::write(&configuration, nginx_configuration(prefix, &site, address))?;
+                let mut command = Command::new("nginx");
+                command
+                    .arg("-p")
+                    .arg(prefix)
+                    .arg("-c")
+                    .arg(configuration)
+                    .arg("-e")
+                    .arg(prefix.join("nginx.log"));
+                Ok(command)
+            }
+        }
+    }
+}
+
+/// nginx at its best: open files cached, connections kept for ever, nothing logged. `tcp_nopush` would hold back
+/// the last part of what is pipelined.
+fn nginx_configuration(prefix: &Path, site: &Path, address: SocketAddr) -> String {
+    let (prefix, site) = (prefix.display(), site.display());
+    format!(
+        "daemon off;
+         user root root;
+         worker_processes 1;
+         worker_rlimit_nofile 65536;
+         pid {prefix}/nginx.pid;
+         error_log {prefix}/nginx.log;
+         events {{ worker_connections 32768; }}
+         http {{
+             access_log off;
+             sendfile on;
+             tcp_nopush off;
+             tcp_nodelay on;
+             keepalive_requests 1000000000;
+             keepalive_timeout 1h;
+             open_file_cache max=16384 inactive=1h;
+             open_file_cache_valid 1h;
+             open_file_cache_min_uses 1;
+             types {{ text/html html; }}
+             client_body_temp_path {prefix}/temp;
+             proxy_temp_path {prefix}/temp;
+             fastcgi_temp_path {prefix}/temp;
+             uwsgi_temp_path {prefix}/temp;
+             scgi_temp_path {prefix}/temp;
+             server {{ listen {address} backlog=65535; root {site}; }}
+         }}\n"
+    )
+}
+
+/// A server that answers; it ends with this value.
+pub(crate) struct Running {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Running {
+    /// Where it answers.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its threads, and those of its children.
+    pub(crate) fn threads(&self) -> Result<Threads, Trouble> {
+        Ok(Threads::of(self.child.id())?)
+    }
+
+    fn await_answer(&mut self) -> Result<(), Trouble> {
+        let start = Instant::now();
+        while TcpStream::connect(self.address).is_err() {
+            if let Some(status) = self.child.try_wait()? {
+                return Err(format!("it ended before it answered: {status}").into());
+            }
+            if start.elapsed() > START_TIME_MAX {
+                return Err(format!("no answer within {} s of its start", START_TIME_MAX.as_secs()).into());
+            }
+            sleep(POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// Waits up to `time` for the process to end.
+    fn ended_within(&mut self, time: Duration) -> bool {
+        let start = Instant::now();
+        loop {
+            match self.child.try_wait() {
+                Ok(None) if start.elapsed() < time => sleep(POLL_INTERVAL),
+                Ok(None) => return false,
+                _ => return true,
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    /// Asks it to end, insists if it does not, and waits until its port is free: what an io_uring listener still
+    /// accepts must not be in the next window.
+    fn drop(&mut self) {
+        let threads = Threads::of(self.child.id());
+        if let Some(process) =
+            Pid::from_raw(self.child.id() as i32).filter(|_| !self.ended_within(Duration::ZERO))
+        {
+            let _ = kill_process(process, Signal::TERM);
+        }
+        if !self.ended_within(END_TIME_MAX) {
+            for thread in threads.iter().flat_map(Threads::ids) {
+                let _ = Pid::from_raw(*thread).map(|thread| kill_process(thread, Signal::KILL));
+            }
+            let _ = self.child.wait();
+        }
+        let start = Instant::now();
+        while TcpStream::connect(self.address).is_ok() && start.elapsed() < END_TIME_MAX {
+            sleep(POLL_INTERVAL);
+        }
+    }
+}
+
+/// The page that is asked for.
+const PAGE: &str = "page.html";
+
+/// Longest wait for a server to answer after its start.
+const START_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Longest wait for a server to end when asked to.
+const END_TIME_MAX: Duration = Duration::from_secs(2);
+
+const POLL_INTERVAL: Duration = Duration::from_millis(5);

@@ -1,0 +1,272 @@
+//! The race: server and client share one core, and take turns on it.
+//!
+//! ```text
+//! round 1   epoll   uring   tarpon  nginx      each: a fresh process, checked, warmed up, timed
+//! round 2   uring   tarpon  nginx   epoll      one dirty window, and the round is run again
+//! …
+//! then      system calls of each, counted in windows of their own
+//! ```
+//!
+//! On one core placement and wake-ups cost everybody the same, and no client can be the bottleneck unseen: what it
+//! uses is measured too.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::Trouble;
+use crate::client::Client;
+use crate::count;
+use crate::cpu::{self, CoreTime};
+use crate::machine::Machine;
+use crate::namespace;
+use crate::peer::{Server, Stage};
+use crate::record::{Calls, Entrant, Race, Round, Setting, Window};
+use crate::report;
+
+/// How to race.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Clean rounds to run.
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Length of a timed window.
+    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    seconds: f64,
+    /// Kept connections, each with one request outstanding.
+    #[arg(long, value_name = "COUNT", default_value_t = 64)]
+    connections: usize,
+    /// Bytes of content in a response.
+    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
+    size: usize,
+    /// The program tarpon; by default the one beside this one.
+    #[arg(long, value_name = "PATH")]
+    tarpon: Option<PathBuf>,
+    /// Servers to race against.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "nginx")]
+    peers: Vec<Server>,
+    /// Of all servers, run only these.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "SERVERS")]
+    only: Vec<Server>,
+    /// The core for server and client; by default the one with the least to do.
+    #[arg(long, value_name = "NUMBER")]
+    core: Option<usize>,
+    /// Writes everything measured to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Race in the network that is here, for trying it out without root.
+    #[arg(long)]
+    here: bool,
+}
+
+/// Runs a race, prints its table, and keeps its record. Fails if too few rounds were clean.
+pub(crate) fn main(options: &Options) -> Result<(), Trouble> {
+    if !options.here {
+        namespace::enter()?;
+    }
+    let race = run(options)?;
+    print!("{}", report::plain(&race));
+    if let Some(path) = &options.out {
+        fs::write(path, serde_json::to_string_pretty(&race)? + "\n")
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    let clean = race.clean().count();
+    if clean < options.rounds as usize {
+        let run = race.rounds.len();
+        return Err(format!("of {run} rounds only {clean} were clean: this machine is too busy now").into());
+    }
+    Ok(())
+}
+
+fn run(options: &Options) -> Result<Race, Trouble> {
+    let machine = Machine::here();
+    let core = options.core.map_or_else(|| cpu::least_busy(WATCH_TIME), Ok)?;
+    cpu::pin(core).map_err(|error| format!("core {core}: {error}"))?;
+    allow_descriptors(options.connections)?;
+
+    let stage = Stage::set(options.size, options.tarpon.as_deref())?;
+    let mut entrants = Vec::new();
+    for server in options.servers() {
+        entrants.push(Entrant { server, name: stage.version(server)?, calls: None });
+    }
+    if entrants.is_empty() {
+        return Err("--only leaves no server".into());
+    }
+    let setting = Setting {
+        rounds: options.rounds,
+        rounds_max: options.rounds * ROUNDS_PER_CLEAN_MAX,
+        seconds: options.seconds,
+        warm_up_seconds: WARM_UP_TIME.as_secs_f64(),
+        connections: options.connections,
+        size: options.size,
+        core,
+        private_network: !options.here,
+        foreign_share_max: FOREIGN_SHARE_MAX,
+    };
+    let command = options.command();
+    let mut race = Race { command, machine, setting, entrants, rounds: Vec::new(), uncounted: None };
+
+    while race.clean().count() < options.rounds as usize
+        && race.rounds.len() < race.setting.rounds_max as usize
+    {
+        let round = round(&stage, &race)?;
+        race.rounds.push(round);
+    }
+    for at in 0..race.entrants.len() {
+        match calls(&stage, &race, race.entrants[at].server) {
+            Ok(calls) => race.entrants[at].calls = Some(calls),
+            Err(trouble) => race.uncounted = Some(trouble.to_string()),
+        }
+    }
+    Ok(race)
+}
+
+/// One window for each server, unless one is dirty. Each round begins with another server.
+fn round(stage: &Stage, race: &Race) -> Result<Round, Trouble> {
+    let count = race.entrants.len();
+    let mut round = Round { clean: true, windows: Vec::new() };
+    for turn in 0..count {
+        let entrant = &race.entrants[(race.rounds.len() + turn) % count];
+        let window =
+            window(stage, race, entrant.server).map_err(|trouble| format!("{}: {trouble}", entrant.name))?;
+        round.windows.push(window);
+        let share = window.foreign_share();
+        if share > FOREIGN_SHARE_MAX {
+            round.clean = false;
+            eprintln!(
+                "round {}: dirty, others had {:.0} % of the core",
+                race.rounds.len() + 1,
+                share * 100.0
+            );
+            return Ok(round);
+        }
+    }
+    eprintln!("round {}: clean", race.rounds.len() + 1);
+    Ok(round)
+}
+
+/// Times one server, from its start to its end.
+fn window(stage: &Stage, race: &Race, server: Server) -> Result<Window, Trouble> {
+    let setting = &race.setting;
+    let running = stage.start(server)?;
+    let mut client = Client::connect(running.address(), &stage.path(), setting.connections)?;
+    client.run(WARM_UP_TIME)?;
+    let threads = running.threads()?;
+    threads.expect_on(setting.core)?;
+
+    let (core, server_time, client_time) = (CoreTime::read(setting.core)?, threads.time()?, cpu::own_time());
+    let run = client.run(Duration::from_secs_f64(setting.seconds))?;
+    let client_time = cpu::own_time() - client_time;
+    let server_time = threads.time()? - server_time;
+    let core = CoreTime::read(setting.core)?.since(core);
+
+    Ok(Window {
+        server,
+        requests: run.requests,
+        elapsed_ns: run.elapsed.as_nanos() as u64,
+        server_ns: server_time.as_nanos() as u64,
+        client_ns: client_time.as_nanos() as u64,
+        busy_ns: core.busy.as_nanos() as u64,
+        steal_ns: core.steal.as_nanos() as u64,
+    })
+}
+
+/// Counts the system calls of one server.
+fn calls(stage: &Stage, race: &Race, server: Server) -> Result<Calls, Trouble> {
+    let running = stage.start(server)?;
+    let mut client = Client::connect(running.address(), &stage.path(), race.setting.connections)?;
+    client.run(WARM_UP_TIME)?;
+    let mut calls = count::Calls::of(&running.threads()?)?;
+    calls.start()?;
+    let run = client.run(COUNT_TIME)?;
+    Ok(Calls { requests: run.requests, calls: calls.stop()? })
+}
+
+/// Raises the limit on open files, here and for the servers, if the connections need it.
+fn allow_descriptors(connections: usize) -> Result<(), Trouble> {
+    let wanted = connections as u64 + DESCRIPTORS_BESIDE;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted) {
+        let maximum = limit.maximum.map(|maximum| maximum.max(wanted));
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })
+            .map_err(|error| format!("{wanted} open files are not allowed: {error}"))?;
+    }
+    Ok(())
+}
+
+impl Options {
+    /// The null servers, tarpon and its peers, as far as they are wanted.
+    fn servers(&self) -> Vec<Server> {
+        let mut servers = vec![Server::NullEpoll, Server::NullUring, Server::Tarpon];
+        servers.extend(self.peers.iter().filter(|peer| !matches!(peer, Server::Tarpon) && !peer.is_null()));
+        servers.retain(|server| self.only.is_empty() || self.only.contains(server));
+        servers
+    }
+
+    /// The command that makes such a race anywhere.
+    fn command(&self) -> String {
+        let Options { rounds, seconds, connections, size, .. } = self;
+        format!(
+            "cargo build --release --workspace && sudo target/release/tarpon-lab race \
+             --rounds {rounds} --seconds {seconds} --connections {connections} --size {size}"
+        )
+    }
+}
+
+/// The length of a window: long enough to hold a request, short enough to wait for.
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.01..=600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("not a number of seconds between 0.01 and 600".into()),
+    }
+}
+
+/// The rule, fixed before any race: a window in which others had more of the core than this is dirty, and so is its
+/// round. Ticks of 10 ms make up one percent of two seconds.
+const FOREIGN_SHARE_MAX: f64 = 0.03;
+
+/// Rounds run at most, for each clean one wanted.
+const ROUNDS_PER_CLEAN_MAX: u32 = 3;
+
+/// Enough for caches, congestion windows and buffers to settle.
+const WARM_UP_TIME: Duration = Duration::from_millis(300);
+
+/// A window with the tracepoint on.
+const COUNT_TIME: Duration = Duration::from_millis(500);
+
+/// How long cores are watched to find the least busy one.
+const WATCH_TIME: Duration = Duration::from_millis(300);
+
+/// Descriptors a server needs beside its connections.
+const DESCRIPTORS_BESIDE: u64 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn the_null_servers_race_first_and_only_the_wanted_race() {
+        use Server::*;
+        #[rustfmt::skip]
+        let cases: &[(&str, &[&str], &[Server])] = &[
+            // what it shows   arguments                                   servers
+            ("by default",     &[],                                        &[NullEpoll, NullUring, Tarpon, Nginx]),
+            ("some",           &["--only", "nginx,null-epoll"],            &[NullEpoll, Nginx]),
+            ("not twice",      &["--peers", "tarpon,null-uring"],          &[NullEpoll, NullUring, Tarpon]),
+        ];
+        for (name, arguments, want) in cases {
+            let options = Arguments::parse_from([&["race"], *arguments].concat()).options;
+            assert_eq!(options.servers(), *want, "{name}");
+        }
+    }
+
+    #[derive(Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        options: Options,
+    }
+}

@@ -1,0 +1,187 @@
+//! The record of a race: all that was measured, rejected rounds included. It is the result file.
+//!
+//! Numbers stay as they were read; what is made of them is made in `Standing`, and can be made again.
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
+use crate::peer::Server;
+use crate::stats::Spread;
+
+/// A race from beginning to end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Race {
+    /// The command that makes another one like it.
+    pub(crate) command: String,
+    pub(crate) machine: Machine,
+    pub(crate) setting: Setting,
+    pub(crate) entrants: Vec<Entrant>,
+    /// In the order they were run.
+    pub(crate) rounds: Vec<Round>,
+    /// Why system calls were not counted.
+    pub(crate) uncounted: Option<String>,
+}
+
+/// What was the same for all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Setting {
+    /// Clean rounds wanted.
+    pub(crate) rounds: u32,
+    /// Rounds run at most.
+    pub(crate) rounds_max: u32,
+    /// Length of a timed window.
+    pub(crate) seconds: f64,
+    /// Time before each window, not counted.
+    pub(crate) warm_up_seconds: f64,
+    /// Kept connections.
+    pub(crate) connections: usize,
+    /// Bytes of content in a response.
+    pub(crate) size: usize,
+    /// The core for server and client.
+    pub(crate) core: usize,
+    /// Whether the network was private to the race.
+    pub(crate) private_network: bool,
+    /// A window in which others had a larger share of the core makes its round dirty.
+    pub(crate) foreign_share_max: f64,
+}
+
+/// A server in the race.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Entrant {
+    pub(crate) server: Server,
+    /// Name and version.
+    pub(crate) name: String,
+    /// System calls, counted in a window of their own.
+    pub(crate) calls: Option<Calls>,
+}
+
+/// System calls in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Calls {
+    pub(crate) requests: u64,
+    pub(crate) calls: u64,
+}
+
+/// A window for each server, one behind the other. A dirty one ends its round, which counts for nobody.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Round {
+    pub(crate) clean: bool,
+    /// In the order they were run.
+    pub(crate) windows: Vec<Window>,
+}
+
+/// One server, timed once.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Window {
+    pub(crate) server: Server,
+    pub(crate) requests: u64,
+    pub(crate) elapsed_ns: u64,
+    /// CPU time of all threads of the server.
+    pub(crate) server_ns: u64,
+    /// CPU time of the client.
+    pub(crate) client_ns: u64,
+    /// Time the core was busy, with whatever it was.
+    pub(crate) busy_ns: u64,
+    /// Time the host took from the core.
+    pub(crate) steal_ns: u64,
+}
+
+impl Window {
+    /// The share of the window in which the core worked for neither server nor client, or was stolen.
+    pub(crate) fn foreign_share(&self) -> f64 {
+        let foreign_ns = self.busy_ns.saturating_sub(self.server_ns + self.client_ns);
+        (foreign_ns + self.steal_ns) as f64 / self.elapsed_ns as f64
+    }
+
+    fn rate(&self) -> f64 {
+        self.requests as f64 / (self.elapsed_ns as f64 / 1e9)
+    }
+
+    fn micros(&self, ns: u64) -> f64 {
+        ns as f64 / 1e3 / self.requests as f64
+    }
+}
+
+impl Race {
+    /// The rounds that count.
+    pub(crate) fn clean(&self) -> impl Iterator<Item = &Round> {
+        self.rounds.iter().filter(|round| round.clean)
+    }
+
+    /// What the clean rounds say of a server; `None` if there were none.
+    pub(crate) fn standing(&self, server: Server) -> Option<Standing> {
+        let windows = || self.clean().filter_map(|round| round.window(server));
+        let beside = |base| {
+            let pairs =
+                self.clean().filter_map(move |round| Some((round.window(server)?, round.window(base)?)));
+            Spread::of_ratios(pairs.map(|(window, base)| (window.rate(), base.rate())))
+        };
+        Some(Standing {
+            rate: Spread::of(windows().map(Window::rate))?,
+            of_epoll: beside(Server::NullEpoll),
+            of_uring: beside(Server::NullUring),
+            server_us: Spread::of(windows().map(|window| window.micros(window.server_ns)))?,
+            client_us: Spread::of(windows().map(|window| window.micros(window.client_ns)))?,
+        })
+    }
+}
+
+impl Round {
+    fn window(&self, server: Server) -> Option<&Window> {
+        self.windows.iter().find(|window| window.server == server)
+    }
+}
+
+impl Calls {
+    /// System calls per request.
+    pub(crate) fn per_request(self) -> f64 {
+        self.calls as f64 / self.requests as f64
+    }
+}
+
+/// What the clean rounds say of one server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Standing {
+    /// Requests a second.
+    pub(crate) rate: Spread,
+    /// Its rate as a share of that of the null server on epoll, each within a round.
+    pub(crate) of_epoll: Option<Spread>,
+    /// The same for io_uring.
+    pub(crate) of_uring: Option<Spread>,
+    /// CPU time of the server per request, in microseconds.
+    pub(crate) server_us: Spread,
+    /// CPU time of the client per request, in microseconds.
+    pub(crate) client_us: Spread,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_neither_server_nor_client_used_is_foreign() {
+        #[rustfmt::skip]
+        let cases = [
+            // what it shows          busy, steal, share
+            ("all ours",               900,   0,   0.0),
+            ("a tick too few",         890,   0,   0.0),
+            ("somebody else",          950,   0,   0.05),
+            ("stolen",                 900,  20,   0.02),
+            ("both",                   950,  20,   0.07),
+        ];
+        for (name, busy_ns, steal_ns, want) in cases {
+            let window = Window { busy_ns, steal_ns, ..WINDOW };
+            assert!((window.foreign_share() - want).abs() < 1e-9, "{name}");
+        }
+    }
+
+    const WINDOW: Window = Window {
+        server: Server::Tarpon,
+        requests: 1,
+        elapsed_ns: 1000,
+        server_ns: 500,
+        client_ns: 400,
+        busy_ns: 0,
+        steal_ns: 0,
+    };
+}

@@ -1,0 +1,307 @@
+//! A record as a table: for the terminal, and for a document that keeps it.
+//!
+//! ```text
+//! record ─▶ standings ─▶ table ─┬▶ plain
+//!                               └▶ Markdown ─▶ between the marks of a document
+//! ```
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::Trouble;
+use crate::record::Race;
+use crate::stats::Spread;
+
+/// What to report, and where.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The result file of a race.
+    file: PathBuf,
+    /// Replaces what is between `<!-- race:start -->` and `<!-- race:end -->` in this document.
+    #[arg(long, value_name = "DOCUMENT")]
+    into: Option<PathBuf>,
+    /// Changes nothing; fails if the document is not up to date.
+    #[arg(long, requires = "into")]
+    check: bool,
+}
+
+/// Prints the report, or keeps it in a document.
+pub(crate) fn main(options: &Options) -> Result<(), Trouble> {
+    let named = |path: &PathBuf, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let text = fs::read_to_string(&options.file).map_err(|error| named(&options.file, &error))?;
+    let race: Race = serde_json::from_str(&text).map_err(|error| named(&options.file, &error))?;
+    let report = markdown(&race);
+    let Some(path) = &options.into else {
+        print!("{report}");
+        return Ok(());
+    };
+    let document = fs::read_to_string(path).map_err(|error| named(path, &error))?;
+    let renewed =
+        renew(&document, &report).ok_or_else(|| named(path, &format!("no {START} with {END} behind it")))?;
+    if renewed == document {
+        return Ok(());
+    }
+    if options.check {
+        return Err(named(path, &format!("not up to date with {}", options.file.display())).into());
+    }
+    Ok(fs::write(path, renewed)?)
+}
+
+/// The table for a terminal of 80 columns.
+pub(crate) fn plain(race: &Race) -> String {
+    let rows = rows(race);
+    let mut lines = vec![COLUMNS.map(|(short, _)| short.to_owned())];
+    lines.extend(rows);
+    let widths: [usize; COLUMNS.len()] =
+        std::array::from_fn(|at| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0));
+    let mut text = String::new();
+    for line in lines {
+        let mut cells = line.iter().zip(widths);
+        let (name, width) = cells.next().expect("a table has columns");
+        text += &format!("{name:width$}");
+        for (cell, width) in cells {
+            text += &format!("  {cell:>width$}");
+        }
+        text += "\n";
+    }
+    text + "\n" + &caption(race) + "\n"
+}
+
+/// The table for a document, with what it stands on and the command that makes it.
+fn markdown(race: &Race) -> String {
+    let mut text = String::from("| ");
+    text += &COLUMNS.map(|(_, long)| long).join(" | ");
+    text += " |\n|---|";
+    text += &"--:|".repeat(COLUMNS.len() - 1);
+    text += "\n";
+    for row in rows(race) {
+        text += &format!("| {} |\n", row.join(" | "));
+    }
+    format!("{text}\n{}\n\n```sh\n{}\n```\n", caption(race), race.command)
+}
+
+/// What each column is called in a terminal and in a document.
+const COLUMNS: [(&str, &str); 8] = [
+    ("server", "server"),
+    ("req/s", "requests/s"),
+    ("of epoll", "of null epoll"),
+    ("of uring", "of null io_uring"),
+    ("server µs", "server CPU µs/request"),
+    ("client µs", "client CPU µs/request"),
+    ("calls", "system calls/request"),
+    ("range", "range of requests/s"),
+];
+
+fn rows(race: &Race) -> Vec<[String; COLUMNS.len()]> {
+    let mut rows = Vec::new();
+    for entrant in &race.entrants {
+        let name = entrant.name.clone();
+        let calls = entrant.calls.map_or(NONE.into(), |calls| format!("{:.2}", calls.per_request()));
+        rows.push(match race.standing(entrant.server) {
+            Some(standing) => [
+                name,
+                rate(standing.rate.median),
+                ratio(standing.of_epoll),
+                ratio(standing.of_uring),
+                format!("{:.2}", standing.server_us.median),
+                format!("{:.2}", standing.client_us.median),
+                calls,
+                format!("{}–{}", rate(standing.rate.min).trim_end_matches('k'), rate(standing.rate.max)),
+            ],
+            None => [&name, NONE, NONE, NONE, NONE, NONE, &calls, NONE].map(str::to_owned),
+        });
+    }
+    rows
+}
+
+/// In lines of at most 80 columns.
+fn caption(race: &Race) -> String {
+    let setting = &race.setting;
+    let clean = race.clean().count();
+    let network = match (setting.private_network, &race.machine.congestion_control) {
+        (true, Some(control)) => format!("a private network with {control}"),
+        (true, None) => "a private network".into(),
+        (false, _) => "THE MACHINE'S OWN NETWORK: for trying out only".into(),
+    };
+    let dirty_share = setting.foreign_share_max * 100.0;
+    let kernel = race.machine.kernel.split('-').next().unwrap_or_default();
+    let uncounted =
+        race.uncounted.as_ref().map_or(String::new(), |why| format!(" System calls uncounted: {why}."));
+    fold(&format!(
+        "Medians of {clean} clean round{} of {} s; {} rejected, in which others had more than {dirty_share}% of the \
+         core. Ratios are taken within each round. {} kept connections, {} bytes of content; server and client on \
+         one core; {network}. Linux {kernel}, {}, {}. Ratios carry over to other machines, absolute numbers do \
+         not.{uncounted}",
+        if clean == 1 { "" } else { "s" },
+        setting.seconds,
+        race.rounds.len() - clean,
+        setting.connections,
+        setting.size,
+        race.machine.processor,
+        race.machine.began.split('T').next().unwrap_or_default(),
+    ))
+}
+
+fn fold(text: &str) -> String {
+    let mut folded = String::new();
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        let len = word.chars().count();
+        if column > 0 && column + 1 + len > 80 {
+            folded += "\n";
+            column = 0;
+        } else if column > 0 {
+            folded += " ";
+            column += 1;
+        }
+        folded += word;
+        column += len;
+    }
+    folded
+}
+
+fn rate(per_second: f64) -> String {
+    match per_second {
+        10_000.0.. => format!("{:.0}k", per_second / 1e3),
+        1_000.0.. => format!("{:.1}k", per_second / 1e3),
+        _ => format!("{per_second:.0}"),
+    }
+}
+
+fn ratio(spread: Option<Spread>) -> String {
+    spread.map_or(NONE.into(), |spread| format!("{:.2}", spread.median))
+}
+
+/// The document with `report` between the marks; `None` without marks.
+fn renew(document: &str, report: &str) -> Option<String> {
+    let (before, rest) = document.split_once(START)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{START}\n{report}{END}{after}"))
+}
+
+/// In place of a number that was not measured.
+const NONE: &str = "–";
+
+const START: &str = "<!-- race:start -->";
+const END: &str = "<!-- race:end -->";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+    use crate::peer::Server;
+    use crate::record::{Calls, Entrant, Round, Setting, Window};
+
+    #[test]
+    fn a_table_is_plain_and_narrow_in_a_terminal() {
+        let text = plain(&race());
+        assert!(
+            text.starts_with(
+                "server        req/s  of epoll  of uring  server µs  client µs  calls     range\n\
+             null epoll     300k      1.00         –       1.50       1.50   2.20  100–400k\n\
+             nginx 1.22.1   100k      0.33         –       6.00       2.00      –   80–120k\n"
+            ),
+            "{text}"
+        );
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("Medians of 3 clean rounds of 2 s; 1 rejected"), "{text}");
+    }
+
+    #[test]
+    fn a_table_in_a_document_brings_its_command() {
+        let text = markdown(&race());
+        assert!(
+            text.contains("\n| nginx 1.22.1 | 100k | 0.33 | – | 6.00 | 2.00 | – | 80–120k |\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("\n```sh\ntarpon-lab race\n```\n"), "{text}");
+    }
+
+    #[test]
+    fn without_a_clean_round_there_is_no_number() {
+        let mut race = race();
+        race.rounds.retain(|round| !round.clean);
+        assert!(markdown(&race).contains("| null epoll | – | – | – | – | – | 2.20 | – |"));
+    }
+
+    #[test]
+    fn only_what_is_between_the_marks_is_renewed() {
+        let document = "a\n<!-- race:start -->\nold\n<!-- race:end -->\nb\n";
+        let renewed = renew(document, "new\n").unwrap();
+        assert_eq!(renewed, "a\n<!-- race:start -->\nnew\n<!-- race:end -->\nb\n");
+        assert_eq!(renew(&renewed, "new\n").as_deref(), Some(renewed.as_str()));
+        assert_eq!(renew("a\n<!-- race:end -->\n<!-- race:start -->\n", "new\n"), None);
+    }
+
+    #[test]
+    fn a_record_survives_its_file() {
+        let race = race();
+        let read: Race = serde_json::from_str(&serde_json::to_string(&race).unwrap()).unwrap();
+        assert_eq!(read, race);
+    }
+
+    #[test]
+    fn a_rate_is_told_to_three_digits() {
+        for (number, want) in [(306_120.4, "306k"), (62_000.0, "62k"), (3_849.0, "3.8k"), (47.2, "47")] {
+            assert_eq!(rate(number), want);
+        }
+    }
+
+    /// Three clean rounds and a dirty one, whose numbers count for nobody.
+    fn race() -> Race {
+        let window = |server, requests, server_ns, client_ns| Window {
+            server,
+            requests,
+            elapsed_ns: 2_000_000_000,
+            server_ns,
+            client_ns,
+            busy_ns: server_ns + client_ns,
+            steal_ns: 0,
+        };
+        let round = |clean, epoll, nginx| Round {
+            clean,
+            windows: vec![
+                window(Server::NullEpoll, epoll, epoll * 1500, epoll * 1500),
+                window(Server::Nginx, nginx, nginx * 6000, nginx * 2000),
+            ],
+        };
+        Race {
+            command: "tarpon-lab race".into(),
+            machine: Machine {
+                kernel: "6.18.1-generic".into(),
+                processor: "A Processor".into(),
+                core_count: 2,
+                congestion_control: Some("reno".into()),
+                began: "2026-01-01T00:00:00Z".into(),
+            },
+            setting: Setting {
+                rounds: 3,
+                rounds_max: 9,
+                seconds: 2.0,
+                warm_up_seconds: 0.3,
+                connections: 64,
+                size: 1024,
+                core: 1,
+                private_network: true,
+                foreign_share_max: 0.03,
+            },
+            entrants: vec![
+                Entrant {
+                    server: Server::NullEpoll,
+                    name: "null epoll".into(),
+                    calls: Some(Calls { requests: 100, calls: 220 }),
+                },
+                Entrant { server: Server::Nginx, name: "nginx 1.22.1".into(), calls: None },
+            ],
+            rounds: vec![
+                round(true, 600_000, 200_000),
+                round(false, 1, 1),
+                round(true, 200_000, 160_000),
+                round(true, 800_000, 240_000),
+            ],
+            uncounted: None,
+        }
+    }
+}
