@@ -20,10 +20,10 @@ impl Image {
         for probe in 0..slots.len() {
             let slot = Slot::decode(&slots[(hash as usize).wrapping_add(probe) & mask])?;
             if slot.tag == tag(hash)
-                && let Some((found, entry)) = self.record(slot.at())
+                && let Some((found, head)) = self.record(slot.at())
                 && found == path
             {
-                return entry;
+                return self.entry(head);
             }
         }
         None
@@ -32,16 +32,20 @@ impl Image {
     /// Every path with its entry, in the order of the index. For tests and for looking into an image.
     pub fn entries(&self) -> impl Iterator<Item = (&[u8], Entry)> {
         let records = self.slots().iter().filter_map(|slot| self.record(Slot::decode(slot)?.at()));
-        records.filter_map(|(path, entry)| Some((path, entry?)))
+        records.filter_map(|(path, head)| Some((path, self.entry(head)?)))
     }
 
-    /// The path of the record at `at`, and what the record says if it makes sense.
+    /// The path of the record at `at`, and the rest of it.
     #[inline]
-    fn record(&self, at: u64) -> Option<(&[u8], Option<Entry>)> {
-        let (head, rest) = self.all().get(at as usize..)?.split_first_chunk::<RECORD_LEN>()?;
-        let record = Record::decode(head)?;
-        let path = rest.get(..record.path_len.into())?;
-        Some((path, Entry::new(&record, self.len(), self.file_count())))
+    fn record(&self, at: u64) -> Option<(&[u8], &[u8; RECORD_LEN])> {
+        let (head, rest) = self.all().get(at as usize..)?.split_first_chunk()?;
+        Some((rest.get(..Record::path_len(head))?, head))
+    }
+
+    /// What a record says, if it makes sense.
+    #[inline]
+    fn entry(&self, head: &[u8; RECORD_LEN]) -> Option<Entry> {
+        Entry::new(&Record::decode(head)?, self.len(), self.file_count())
     }
 }
 

@@ -227,6 +227,12 @@ impl Record {
         to
     }
 
+    /// Bytes of the path behind a record: all that a search must know to tell whether it is the one.
+    #[inline]
+    pub fn path_len(from: &[u8; RECORD_LEN]) -> usize {
+        u16::from_le_bytes([from[0], from[1]]).into()
+    }
+
     /// Reads a record. None if it says something this version does not know.
     #[inline]
     pub fn decode(from: &[u8; RECORD_LEN]) -> Option<Record> {

@@ -1,0 +1,54 @@
+//! How long a site of many small files takes to pack, and a path to find in it.
+//!
+//! `cargo bench -p tarpon-pack --bench find`; under `cargo test` it runs once, small, and only checks.
+
+use bytes::Bytes;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+use std::{fs, io::Cursor};
+use tarpon_pack::{Memo, Options, pack_dir};
+use tarpon_site::{Entry, Image, format};
+
+fn main() {
+    let measured = std::env::args().any(|arg| arg == "--bench");
+    let (file_count, rounds) = if measured { (3_000, 20_000_000) } else { (30, 1_000) };
+
+    let dir = tempfile::tempdir().expect("a directory");
+    for number in 0..file_count {
+        let at = dir.path().join(format!("section{}", number % 60));
+        fs::create_dir_all(&at).expect("a directory");
+        fs::write(at.join(format!("page{number}.html")), "tarpon ".repeat(number * 7919 % 3_000))
+            .expect("a file");
+    }
+
+    let begin = Instant::now();
+    let mut out = Cursor::new(Vec::new());
+    let packed = pack_dir(dir.path(), &mut out, &Options::new(0), &mut Memo::default()).expect("packs");
+    let elapsed = begin.elapsed();
+    println!("pack: {} files, {} bytes in {elapsed:.1?}", packed.summary.files, packed.summary.bytes);
+
+    let image = Image::new(Bytes::from(out.into_inner())).expect("an image");
+    let paths: Vec<&[u8]> = image.entries().map(|(path, _)| path).collect();
+    assert_eq!(paths.len(), file_count);
+    for path_count in [1, 16, paths.len()] {
+        let paths = &paths[..path_count];
+        let hash = each(paths, rounds, |path| {
+            black_box(format::hash(path));
+        });
+        let find = each(paths, rounds, |path| {
+            let Some(Entry::File(variant)) = image.find(path) else { panic!("not found") };
+            black_box(variant.fields.at + variant.fields.len);
+        });
+        let ns = |elapsed: Duration| elapsed.as_nanos() as f64 / rounds as f64;
+        println!("find: {:.1} ns of {path_count} paths, of it {:.1} for the hash", ns(find), ns(hash));
+    }
+}
+
+/// Does `what` with path after path, `rounds` times in all.
+fn each(paths: &[&[u8]], rounds: usize, mut what: impl FnMut(&[u8])) -> Duration {
+    let begin = Instant::now();
+    for path in paths.iter().cycle().take(rounds) {
+        what(black_box(path));
+    }
+    begin.elapsed()
+}
