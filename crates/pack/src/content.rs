@@ -62,7 +62,8 @@ fn open(path: &Path) -> io::Result<Option<(File, Metadata)>> {
 
 fn content(file: File, meta: &Metadata, options: &Options, memo: &mut Memo) -> io::Result<Content> {
     let identity = Identity::of(meta);
-    let last_modified = identity.modified_s().clamp(0, options.now as i64) as u64;
+    // Before 1970 there is no date a u64 can tell.
+    let last_modified = u64::try_from(identity.modified_s()).unwrap_or(0).min(options.now);
     // No more than it had when opened: a log that grows as fast as we read would have no end.
     let mut bytes = (&file).take(meta.len());
     if meta.len() <= options.file_len_min {

@@ -80,7 +80,7 @@ pub struct Summary {
     pub bytes: u64,
 }
 
-/// Packs the directory `root` into an image, written from the start of `out`.
+/// Packs the directory `root` into an image, written from the start of `out`, which should be empty: an image ends where it ends.
 ///
 /// Serves regular files, and the directories that have an `index.html`. The same directory gives the same bytes.
 /// Holds at most one content in memory. A file that changes meanwhile gives a consistent answer, though

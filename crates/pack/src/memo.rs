@@ -78,7 +78,7 @@ impl Identity {
     /// Whether a change from now on would show. The clock of a file system ticks more slowly than files can be written, so
     /// of a file that was written just now there could be two states with the same times.
     pub(crate) fn is_settled(&self, now: u64) -> bool {
-        self.changed.0 < (now as i64).saturating_sub(SETTLED_S)
+        i64::try_from(now).is_ok_and(|now| self.changed.0 < now - SETTLED_S)
     }
 }
 
@@ -106,7 +106,9 @@ mod tests {
     #[test]
     fn a_file_written_just_now_is_not_settled() {
         let identity = Identity { dev: 1, ino: 1, len: 9, modified: (0, 0), changed: (1000, 0) };
-        for (now, settled) in [(0, false), (999, false), (1000, false), (1002, false), (1003, true)] {
+        for (now, settled) in
+            [(0, false), (999, false), (1000, false), (1002, false), (1003, true), (u64::MAX, false)]
+        {
             assert_eq!(identity.is_settled(now), settled, "{now}");
         }
     }

@@ -133,7 +133,8 @@ impl Walker<'_> {
     fn judge<T>(&mut self, at: &Path, path: &[u8], result: io::Result<T>) -> Result<Option<T>, PackError> {
         match result {
             Ok(value) => Ok(Some(value)),
-            Err(error) if is_gone(&error) => Ok(None),
+            // All but the root: a site that is being replaced must not become an empty one.
+            Err(error) if is_gone(&error) && path != b"/" => Ok(None),
             Err(error) if is(&error, Errno::NAMETOOLONG) => {
                 self.skip(Kind::PathTooLong, path);
                 Ok(None)
