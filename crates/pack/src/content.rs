@@ -1,4 +1,5 @@
-//! The content of one file: read once, so that its length, its hash and its bytes agree whatever happens to the file meanwhile.
+//! The content of one file: read once, so that its length, its hash and its bytes agree whatever happens to
+//! the file meanwhile.
 //!
 //! ```text
 //! open ─┬─ small ─▶ all of it, held
@@ -122,3 +123,43 @@ fn fill(from: &mut impl Read, block: &mut [u8]) -> io::Result<usize> {
 
 /// Bytes of a large file that are read at once, and by which its media type is judged.
 const BLOCK_LEN: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, FileType, mknodat};
+    use std::{fs, os::unix};
+
+    #[test]
+    fn what_was_put_in_the_place_of_a_file_is_not_served() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("file"), "x").expect("a file");
+        fs::create_dir(at("directory")).expect("a directory");
+        unix::fs::symlink(at("file"), at("link")).expect("a link");
+        mknodat(CWD, at("fifo"), FileType::Fifo, Mode::RUSR, 0).expect("a FIFO");
+        drop(unix::net::UnixListener::bind(at("socket")).expect("a socket"));
+        let cases = [
+            ("file", true),
+            ("file/below", false),
+            ("gone", false),
+            ("directory", false),
+            ("link", false),
+            ("fifo", false),
+            ("socket", false),
+        ];
+        for (name, served) in cases {
+            let content = read(&at(name), &Options::new(0), &mut Memo::default()).expect(name);
+            assert_eq!(content.is_some(), served, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_hash_in_blocks_is_the_hash_of_the_whole() {
+        for len in [0, 1, BLOCK_LEN - 1, BLOCK_LEN, BLOCK_LEN + 1, 3 * BLOCK_LEN, 3 * BLOCK_LEN + 7] {
+            let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            let known = hash(&mut &bytes[..]).expect("memory can be read");
+            assert_eq!((known.len, known.hash), (len as u64, xxh3_128(&bytes)), "{len}");
+        }
+    }
+}

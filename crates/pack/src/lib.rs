@@ -18,7 +18,8 @@
 //! | `skip.rs` | what was not served, for the one who asks why |
 //! | `error.rs` | why there is no image |
 //!
-//! Knows nothing of requests and sockets. The image itself is told in `tarpon-site` and in `docs/site-format.md`.
+//! Knows nothing of requests and sockets. The image itself is told in `tarpon-site` and in
+//! `docs/site-format.md`.
 
 #![forbid(unsafe_code)]
 
@@ -80,11 +81,12 @@ pub struct Summary {
     pub bytes: u64,
 }
 
-/// Packs the directory `root` into an image, written from the start of `out`, which should be empty: an image ends where it ends.
+/// Packs the directory `root` into an image, written from the start of `out`, which should be empty: an image
+/// ends where it ends.
 ///
-/// Serves regular files, and the directories that have an `index.html`. The same directory gives the same bytes.
-/// Holds at most one content in memory. A file that changes meanwhile gives a consistent answer, though
-/// perhaps of neither version; one that vanishes is left out.
+/// Serves regular files, and the directories that have an `index.html`. The same directory gives the same
+/// bytes. Holds at most one content in memory. A file that changes meanwhile gives a consistent answer,
+/// though perhaps of neither version; one that vanishes is left out.
 ///
 /// # Errors
 /// Something cannot be read, `out` cannot be written, or more files would stay open than granted.
@@ -121,7 +123,8 @@ pub fn pack_dir<W: Write + Seek>(
     Ok(Packed { files, summary, skipped: walk.skipped })
 }
 
-/// Serves the index of a directory, whose path ends in a slash, there too, and leads there from the path without.
+/// Serves the index of a directory, whose path ends in a slash, there too, and leads there from the path
+/// without.
 fn index<W: Write + Seek>(writer: &mut Writer<'_, W>, dir: &[u8], run: Run) -> Result<(), PackError> {
     writer.alias(dir, run)?;
     match dir.strip_suffix(b"/") {

@@ -6,8 +6,8 @@
 //!                        text ─▶ text/plain      content ─ magic number ─ application/octet-stream
 //! ```
 //!
-//! `charset=utf-8` goes with `text/*` that is UTF-8. Text in anything else leaves without one: browsers then look for
-//! what the page itself says, and a wrong charset would keep them from it.
+//! `charset=utf-8` goes with `text/*` that is UTF-8. Text in anything else leaves without one: browsers then
+//! look for what the page itself says, and a wrong charset would keep them from it.
 
 use std::borrow::Cow;
 

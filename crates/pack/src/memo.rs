@@ -1,7 +1,7 @@
 //! What was learned of large files, so that the next pack need not read them again.
 //!
-//! A file is known by device, inode, size, and both of its times to the nanosecond: whoever writes to it changes the last.
-//! Knows nothing of names, for a file that was moved is still the same file.
+//! A file is known by device, inode, size, and both of its times to the nanosecond: whoever writes to it
+//! changes the last. Knows nothing of names: a file with two of them is read once.
 
 use crate::media::Look;
 use std::collections::HashMap;
@@ -75,8 +75,8 @@ impl Identity {
         self.modified.0
     }
 
-    /// Whether a change from now on would show. The clock of a file system ticks more slowly than files can be written, so
-    /// of a file that was written just now there could be two states with the same times.
+    /// Whether a change from now on would show. The clock of a file system ticks more slowly than files can
+    /// be written, so of a file that was written just now there could be two states with the same times.
     pub(crate) fn is_settled(&self, now: u64) -> bool {
         i64::try_from(now).is_ok_and(|now| self.changed.0 < now - SETTLED_S)
     }

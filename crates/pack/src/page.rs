@@ -1,4 +1,5 @@
-//! The answers that are about no file: a small page for each status, whole in itself, for light screens and dark ones.
+//! The answers that are about no file: a small page for each status, whole in itself, for light screens and
+//! dark ones.
 
 /// The content of the page for `code`.
 pub(crate) fn content(code: u16) -> Option<String> {

@@ -7,8 +7,8 @@
 //!        └─ anything else ───────────────────▶ skipped, and counted
 //! ```
 //!
-//! Entries come in the order of their names, so that the same directory gives the same image. Names are bytes, UTF-8 or not,
-//! as the path of a request is once decoded.
+//! Entries come in the order of their names, so that the same directory gives the same image. Names are
+//! bytes, UTF-8 or not, as the path of a request is once decoded.
 
 use crate::error::PackError;
 use crate::skip::{Kind, Skipped, skip};
@@ -103,8 +103,8 @@ impl Walker<'_> {
         Ok(())
     }
 
-    /// Follows a symbolic link as far as it stays within the root. Names on its way may begin with a dot: who sets a link to
-    /// `.releases/7` means it.
+    /// Follows a symbolic link as far as it stays within the root. Names on its way may begin with a dot: who
+    /// sets a link to `.releases/7` means it.
     fn link(&mut self, at: &Path, path: Vec<u8>) -> Result<(), PackError> {
         let target = match fs::canonicalize(at) {
             Err(error) if is_gone(&error) => {

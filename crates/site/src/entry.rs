@@ -68,7 +68,8 @@ pub struct Page {
 }
 
 impl Entry {
-    /// The entry a record means, in an image of `len` bytes with `file_count` files beside it. None if any of it lies elsewhere.
+    /// The entry a record means, in an image of `len` bytes with `file_count` files beside it. None if any of
+    /// it lies elsewhere.
     #[inline]
     pub(crate) fn new(record: &Record, len: u64, file_count: u64) -> Option<Entry> {
         let split = u64::from(record.not_modified_len);

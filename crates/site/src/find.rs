@@ -16,7 +16,8 @@ impl Image {
         let hash = hash(path);
         let slots = self.slots();
         let mask = slots.len() - 1;
-        // At most once around: an index without an empty slot is nothing a packer writes, but an image may be hostile.
+        // At most once around: an index without an empty slot is nothing a packer writes, but an image may be
+        // hostile.
         for probe in 0..slots.len() {
             let slot = Slot::decode(&slots[(hash as usize).wrapping_add(probe) & mask])?;
             if slot.tag == tag(hash)
@@ -49,7 +50,8 @@ impl Image {
     }
 }
 
-/// The index for records given by the hash of their path and where they lie. None if one lies too far off for a slot.
+/// The index for records given by the hash of their path and where they lie. None if one lies too far off for
+/// a slot.
 pub fn index(records: &[(u64, u64)]) -> Option<Vec<[u8; SLOT_LEN]>> {
     let mut slots = vec![[0; SLOT_LEN]; (2 * records.len()).next_power_of_two().max(SLOT_COUNT_MIN)];
     let mask = slots.len() - 1;

@@ -8,8 +8,9 @@
 //!                   └── a record:  [ head and variant, 64 ][ path ]    starts on 64
 //! ```
 //!
-//! A struct here is what one stretch of the image says, `encode` and `decode` are its layout. Numbers are little-endian.
-//! Whether what they say makes sense together is for [`Image`](crate::Image) and `entry.rs` to judge.
+//! A struct here is what one stretch of the image says, `encode` and `decode` are its layout. Numbers are
+//! little-endian. Whether what they say makes sense together is for [`Image`](crate::Image) and `entry.rs` to
+//! judge.
 
 use crate::image::ImageError;
 use xxhash_rust::xxh3::xxh3_64;
@@ -36,7 +37,8 @@ pub const PAGE_LEN: usize = 32;
 pub const PAGES_ALIGN: u64 = 8;
 /// Largest content that lies right behind its fields, in bytes: one send of both beats two up to about here.
 pub const INLINE_LEN_MAX: u64 = 16 << 10;
-/// Bytes of the alignment of a content that does not lie behind its fields: a page, so that it can leave from the page cache.
+/// Bytes of the alignment of a content that does not lie behind its fields: a page, so that it can leave from
+/// the page cache.
 pub const CONTENT_ALIGN: u64 = 4096;
 /// Longest path of a record, in bytes: `PATH_MAX` of Linux, so no file is left out for it.
 pub const PATH_LEN_MAX: usize = 4096;
@@ -125,7 +127,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The slot for a record at `at`, on [`RECORD_ALIGN`], whose path has this hash. None if it lies too far off.
+    /// The slot for a record at `at`, on [`RECORD_ALIGN`], whose path has this hash. None if it lies too far
+    /// off.
     pub fn new(hash: u64, at: u64) -> Option<Slot> {
         debug_assert!(at > 0 && at.is_multiple_of(RECORD_ALIGN));
         Some(Slot { tag: tag(hash), unit: u32::try_from(at / RECORD_ALIGN).ok()? })
@@ -153,7 +156,8 @@ impl Slot {
     }
 }
 
-/// The part of a path's hash that its slot repeats, so that a search seldom looks at a record in vain. The lower half chose the slot.
+/// The part of a path's hash that its slot repeats, so that a search seldom looks at a record in vain. The
+/// lower half chose the slot.
 #[inline]
 pub fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32

@@ -43,7 +43,8 @@ pub enum ImageError {
 }
 
 impl Image {
-    /// Checks header, checksums, and bounds of the tables. The time this takes depends on the index, not on the contents.
+    /// Checks header, checksums, and bounds of the tables. The time this takes depends on the index, not on
+    /// the contents.
     pub fn new(bytes: Bytes) -> Result<Image, ImageError> {
         let header = Header::decode(bytes.first_chunk::<HEADER_LEN>().ok_or(ImageError::Magic)?)?;
         if header.len != bytes.len() as u64 {

@@ -15,7 +15,8 @@
 //! | `entry.rs` | what is known about one path |
 //! | `place.rs` | a stretch of an image |
 //!
-//! The same layout in prose: `docs/site-format.md`. Knows nothing of requests, of methods, or of where the bytes came from.
+//! The same layout in prose: `docs/site-format.md`. Knows nothing of requests, of methods, or of where the
+//! bytes came from.
 
 #![forbid(unsafe_code)]
 
