@@ -14,11 +14,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    pub(crate) fn new(
-        what: impl fmt::Display,
-        why: impl fmt::Display,
-        remedy: impl fmt::Display,
-    ) -> Trouble {
+    pub(crate) fn new(what: impl fmt::Display, why: impl fmt::Display, remedy: impl fmt::Display) -> Trouble {
         Trouble { what: what.to_string(), why: why.to_string(), remedy: remedy.to_string() }
     }
 }

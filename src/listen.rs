@@ -9,14 +9,13 @@ use crate::error::{Trouble, reason};
 use rustix::{
     io::Errno,
     net::{
-        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, listen, socket_with,
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, listen,
+        socket_with,
         sockopt::{set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay},
     },
 };
 use std::{
-    fmt,
-    fs,
-    io,
+    fmt, fs, io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     os::{fd::OwnedFd, unix::net::UnixListener},
     path::{Path, PathBuf},
@@ -180,8 +179,12 @@ fn bind_unix(path: &Path) -> io::Result<Bound> {
 
 fn trouble(address: &Address, error: io::Error) -> Trouble {
     let remedy = match Errno::from_io_error(&error) {
-        Some(Errno::ADDRINUSE) => "stop the server that listens there, or choose another with --listen ADDR:PORT",
-        Some(Errno::ADDRNOTAVAIL) => "name an address of this host, such as 127.0.0.1 or 0.0.0.0 for all of them",
+        Some(Errno::ADDRINUSE) => {
+            "stop the server that listens there, or choose another with --listen ADDR:PORT"
+        }
+        Some(Errno::ADDRNOTAVAIL) => {
+            "name an address of this host, such as 127.0.0.1 or 0.0.0.0 for all of them"
+        }
         Some(Errno::ACCESS | Errno::PERM) => {
             "choose a port from 1024 up and a directory you may write to, or start with the rights to use this one"
         }

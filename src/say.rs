@@ -58,7 +58,9 @@ pub(crate) fn unchanged(trouble: &Trouble) {
 }
 
 pub(crate) fn polling(reason: &str) {
-    eprintln!("{WARNING}warning{WARNING:#}: the kernel does not tell of changes ({reason}); looking every 2 s");
+    eprintln!(
+        "{WARNING}warning{WARNING:#}: the kernel does not tell of changes ({reason}); looking every 2 s"
+    );
 }
 
 pub(crate) fn stopping(grace: Duration) {

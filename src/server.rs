@@ -110,7 +110,8 @@ impl Server {
             paths: listeners.iter_mut().filter_map(Bound::take_path).collect(),
         };
         for number in 0..worker_count {
-            let sockets = listeners.iter().map(|bound| bound.socket_for(number)).collect::<io::Result<_>>()?;
+            let sockets =
+                listeners.iter().map(|bound| bound.socket_for(number)).collect::<io::Result<_>>()?;
             let mailbox = handle.mailboxes[number].clone();
             let (site, limits, engine) = (site.clone(), settings.limits(), settings.engine);
             let core = cores.as_ref().map(|cores| cores[number % cores.len()]);

@@ -72,7 +72,8 @@ impl Loop {
     }
 
     fn wait(&self, events: &mut [Event]) -> Result<usize, Errno> {
-        let wait = if self.again.is_empty() { self.worker.wait_ms().map(timespec) } else { Some(timespec(0)) };
+        let wait =
+            if self.again.is_empty() { self.worker.wait_ms().map(timespec) } else { Some(timespec(0)) };
         epoll::wait(&self.epoll, events, wait.as_ref())
     }
 

@@ -357,6 +357,8 @@ fn incoming(head: &Head<'_>) -> Result<Option<Incoming>, Status> {
         Framing::None | Framing::Length(0) => Ok(None),
         Framing::Length(len) if len > CONTENT_LEN_MAX => Err(Status::ContentTooLarge),
         Framing::Length(left) => Ok(Some(Incoming::Length { left })),
-        Framing::Chunked => Ok(Some(Incoming::Chunked { decoder: Chunked::default(), left: CONTENT_LEN_MAX })),
+        Framing::Chunked => {
+            Ok(Some(Incoming::Chunked { decoder: Chunked::default(), left: CONTENT_LEN_MAX }))
+        }
     }
 }

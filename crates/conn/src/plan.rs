@@ -60,7 +60,9 @@ pub(crate) fn plan(head: &Head<'_>, wire: &[u8], image: &Image, unix_s: u64) -> 
     };
     match find(image, path) {
         Ok(Entry::File(variant)) => file(head, variant, image, with_content, unix_s),
-        Ok(Entry::Redirect(to)) => redirect(to, query.map(|query| (offset(wire, query), query)), with_content),
+        Ok(Entry::Redirect(to)) => {
+            redirect(to, query.map(|query| (offset(wire, query), query)), with_content)
+        }
         Err(status) => page(image, status, with_content),
     }
 }

@@ -54,7 +54,8 @@ struct Row {
 impl Starts {
     /// Rendered for the given time, in seconds since 1970.
     pub fn new(unix_s: u64) -> Starts {
-        let mut starts = Starts { rows: Box::new([Row { len: 0, bytes: [0; ROW_LEN_MAX] }; ROW_COUNT]), unix_s };
+        let mut starts =
+            Starts { rows: Box::new([Row { len: 0, bytes: [0; ROW_LEN_MAX] }; ROW_COUNT]), unix_s };
         starts.render();
         starts
     }

@@ -1,0 +1,306 @@
+//! The engine in memory: a client, a kernel and a clock that do exactly what a test says, and a check of the
+//! laws after every fact.
+//!
+//! ```text
+//! client ──bytes──▶ socket ──at most `read` at once──▶ inbox ──▶ Connection ──at most `send` at once──▶ wire
+//! ```
+//!
+//! The laws it checks whatever the test is about:
+//!
+//! - *Bounds*: at most [`SPAN_COUNT_MAX`] spans owed and four buffers held; at a bound, the answer is `Pause`.
+//! - *Frozen front*: a span once shown leaves only through `sent`; new ones go behind.
+//! - *Quiet*: questions asked twice have the same answer.
+//! - *Idle is empty*: between requests no buffer is held and no image is named.
+//!
+//! That a connection keeps nothing the kernel would read is checked by moving it before every fact.
+
+use crate::{
+    BUF_LEN, Close, Connection, Cx, Input, Leg, Limits, Pool, Run, SPAN_COUNT_MAX, Sites, Span, Starts, Tick,
+};
+use tarpon_site::{Image, Place};
+
+/// One connection, and all that is around it.
+pub struct Sim {
+    /// `None` only while it is told a fact.
+    conn: Option<Connection>,
+    /// The images, for a test that swaps them.
+    pub sites: Sites,
+    pool: Pool,
+    starts: Starts,
+    limits: Limits,
+    now: Tick,
+    /// What the client has sent and nobody has read yet.
+    socket: Vec<u8>,
+    /// The client has closed its sending side.
+    client_ended: bool,
+    /// The end of the client's bytes has been told.
+    told_end: bool,
+    inbox: Option<Run>,
+    fresh: bool,
+    /// All that the client has received.
+    pub wire: Vec<u8>,
+    /// Contents of files beside the image, by number.
+    pub files: Vec<Vec<u8>>,
+    close: Close,
+}
+
+/// How much moves at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Cuts {
+    /// Bytes per read.
+    pub read: usize,
+    /// Bytes per send. 0: the client takes nothing.
+    pub send: usize,
+}
+
+impl Cuts {
+    /// Everything at once.
+    pub const NONE: Cuts = Cuts { read: BUF_LEN, send: usize::MAX };
+}
+
+/// The date in every response of a simulation: Sun, 06 Nov 1994 08:49:37 GMT.
+pub const UNIX_S: u64 = 784_111_777;
+
+/// Buffers that one connection may hold: its inbox, a query, a cut start, and the one being read into.
+const BUFS_HELD_MAX: usize = 4;
+
+impl Sim {
+    /// A client has just been accepted.
+    pub fn new(image: Image) -> Sim {
+        let (mut sites, mut pool) = (Sites::new(image), Pool::new(BUFS_HELD_MAX as u32));
+        let (starts, limits, now) = (Starts::new(UNIX_S), Limits::default(), Tick(0));
+        let mut cx =
+            Cx { sites: &mut sites, pool: &mut pool, starts: &starts, limits: &limits, now: Tick(0) };
+        let conn = Some(Connection::new(&mut cx));
+        Sim {
+            conn,
+            sites,
+            pool,
+            starts,
+            limits,
+            now,
+            socket: Vec::new(),
+            client_ended: false,
+            told_end: false,
+            inbox: None,
+            fresh: false,
+            wire: Vec::new(),
+            files: Vec::new(),
+            close: Close::No,
+        }
+    }
+
+    /// The client sends bytes. Nothing of the server runs.
+    pub fn client_sends(&mut self, bytes: &[u8]) {
+        self.socket.extend_from_slice(bytes);
+    }
+
+    /// The client closes its sending side.
+    pub fn client_ends(&mut self) {
+        self.client_ended = true;
+    }
+
+    /// Turns until nothing more happens.
+    pub fn run(&mut self, cuts: Cuts) {
+        while self.step(cuts) {}
+    }
+
+    /// One step of a turn, in the order engines take them. Returns whether anything happened.
+    pub fn step(&mut self, cuts: Cuts) -> bool {
+        if self.close == Close::Both {
+            return false;
+        }
+        if !self.outbox().is_empty() && cuts.send > 0 {
+            self.send(cuts.send);
+            self.check_idle();
+            return true;
+        }
+        let need = self.conn().need(Leg::Client);
+        self.close = need.close;
+        match need.input {
+            _ if need.close == Close::Both => {
+                self.abandon();
+                true
+            }
+            Input::Pause => false,
+            Input::Discard => self.discard(),
+            Input::Bytes { max } => match self.inbox {
+                Some(run) if self.fresh => self.offer(run),
+                _ => self.read(cuts.read, max as usize),
+            },
+        }
+    }
+
+    /// Time passes; the connection is told if that is past its deadline.
+    pub fn pass(&mut self, ms: u64) {
+        self.now = self.now.after(ms);
+        self.starts.set_time(UNIX_S + self.now.0 / 1_000);
+        if self.conn().deadline() <= self.now && self.close != Close::Both {
+            self.fact(|conn, cx| conn.expired(cx));
+        }
+    }
+
+    /// The server stops.
+    pub fn stop(&mut self) {
+        self.fact(|conn, cx| conn.stop(cx));
+    }
+
+    /// What the connection has asked to close.
+    pub fn close(&self) -> Close {
+        self.close
+    }
+
+    /// Milliseconds until the connection's deadline.
+    pub fn deadline_ms(&self) -> u64 {
+        self.conn().deadline().0.saturating_sub(self.now.0)
+    }
+
+    /// What is owed.
+    pub fn outbox(&self) -> &[Span] {
+        self.conn().outbox(Leg::Client)
+    }
+
+    /// What the connection would read.
+    pub fn input(&self) -> Input {
+        self.conn().need(Leg::Client).input
+    }
+
+    /// Buffers held, the inbox included.
+    pub fn bufs_held(&self) -> usize {
+        self.pool.held()
+    }
+
+    fn send(&mut self, max: usize) {
+        let mut left = max;
+        for &span in self.conn.as_ref().expect("one fact at a time").outbox(Leg::Client) {
+            let bytes = match span {
+                Span::Start(start) => self.starts.bytes(start),
+                Span::Site { image, at, len } => self.sites.image(image).bytes(Place { at, len }),
+                Span::Buf(run) => self.pool.bytes(run),
+                Span::File { number, at, len, .. } => {
+                    &self.files[number as usize][at as usize..][..len as usize]
+                }
+            };
+            let sent = bytes.len().min(left);
+            self.wire.extend_from_slice(&bytes[..sent]);
+            left -= sent;
+        }
+        let sent = (max - left) as u64;
+        self.fact(|conn, cx| conn.sent(cx, Leg::Client, sent));
+    }
+
+    fn read(&mut self, cut: usize, max: usize) -> bool {
+        if self.socket.is_empty() {
+            return self.end();
+        }
+        let run = match self.inbox.take() {
+            Some(run) => self.pool.copy(run, run.buf, 0),
+            None => Run { buf: self.pool.take().expect("a buffer for the inbox"), at: 0, len: 0 },
+        };
+        let len = self.socket.len().min(cut).min(max - run.len as usize);
+        assert!(len > 0, "a full inbox asks for more");
+        self.pool.buf_mut(run.buf)[run.len as usize..][..len].copy_from_slice(&self.socket[..len]);
+        self.socket.drain(..len);
+        let run = Run { len: run.len + len as u32, ..run };
+        self.inbox = Some(run);
+        self.offer(run)
+    }
+
+    fn offer(&mut self, run: Run) -> bool {
+        let used = self.fact(|conn, cx| conn.received(cx, Leg::Client, run));
+        self.fresh = used > 0;
+        if used == run.len as usize {
+            self.empty_inbox();
+            self.check_idle();
+        } else {
+            self.inbox = Some(run.skip(used));
+        }
+        true
+    }
+
+    fn discard(&mut self) -> bool {
+        self.empty_inbox();
+        if self.socket.is_empty() {
+            return self.end();
+        }
+        self.socket.clear();
+        true
+    }
+
+    fn end(&mut self) -> bool {
+        let end = self.client_ended && !self.told_end;
+        if end {
+            self.told_end = true;
+            self.empty_inbox();
+            self.fact(|conn, cx| conn.ended(cx, Leg::Client));
+        }
+        end
+    }
+
+    fn abandon(&mut self) {
+        self.empty_inbox();
+        self.fact(|conn, cx| conn.abandon(cx));
+        assert_eq!((self.pool.held(), self.sites.holders()), (0, 0), "an abandoned connection holds nothing");
+    }
+
+    fn empty_inbox(&mut self) {
+        if let Some(run) = self.inbox.take() {
+            self.pool.release(run.buf);
+        }
+    }
+
+    /// Tells the connection a fact, and checks the laws. The connection is moved on the way.
+    fn fact<T>(&mut self, tell: impl FnOnce(&mut Connection, &mut Cx<'_>) -> T) -> T {
+        let mut conn = self.conn.take().expect("one fact at a time");
+        let shown = conn.outbox(Leg::Client).to_vec();
+        let mut cx = Cx {
+            sites: &mut self.sites,
+            pool: &mut self.pool,
+            starts: &self.starts,
+            limits: &self.limits,
+            now: self.now,
+        };
+        let told = tell(&mut conn, &mut cx);
+        self.conn = Some(conn);
+        self.check_bounds();
+        self.check_quiet();
+        self.check_front(&shown);
+        told
+    }
+
+    fn check_bounds(&self) {
+        let owed = self.outbox().len();
+        assert!(owed <= SPAN_COUNT_MAX, "{owed} spans owed");
+        assert!(self.pool.held() <= BUFS_HELD_MAX, "{} buffers held", self.pool.held());
+        if owed == SPAN_COUNT_MAX {
+            assert_eq!(self.input(), Input::Pause, "full, and still asks for more");
+        }
+    }
+
+    fn check_quiet(&self) {
+        let answers = || (self.conn().need(Leg::Client), self.outbox().to_vec(), self.conn().deadline());
+        assert_eq!(answers(), answers());
+    }
+
+    /// What was shown before is still there, but for what has left at the front; its first span may be shorter.
+    fn check_front(&self, shown: &[Span]) {
+        let now = self.outbox();
+        let survives = (0..=shown.len()).any(|gone| {
+            let rest = &shown[gone..];
+            rest.len() <= now.len() && rest.iter().zip(now).skip(1).all(|(before, after)| before == after)
+        });
+        assert!(survives, "{shown:?} became {now:?}");
+    }
+
+    /// Between requests nothing is held: neither a buffer nor an image.
+    fn check_idle(&self) {
+        let waits = matches!(self.input(), Input::Bytes { .. }) && self.outbox().is_empty();
+        if waits && self.inbox.is_none() {
+            assert_eq!((self.pool.held(), self.sites.holders()), (0, 0), "idle, and not empty");
+        }
+    }
+
+    fn conn(&self) -> &Connection {
+        self.conn.as_ref().expect("one fact at a time")
+    }
+}

@@ -1,0 +1,280 @@
+//! The laws of the seam, as properties: whatever a client sends, however it is cut, whenever time passes.
+//! `Sim` checks bounds, frozen front, quiet and idle after every fact, and moves the connection before it.
+
+use bytes::Bytes;
+use proptest::{collection::vec, prelude::*, sample::select};
+use std::{fs, io::Cursor, sync::LazyLock};
+use tarpon_conn::{
+    Close, Input, SPAN_COUNT_MAX, Span,
+    sim::{Cuts, Sim},
+};
+use tarpon_pack::{Memo, Options, pack_dir};
+use tarpon_site::Image;
+
+/// Files beside the image are this long; the simulation makes their content up.
+const LARGE_LEN: usize = 100_000;
+
+/// A site with a small, a middle, an empty and a large file, and a directory.
+static IMAGE: LazyLock<Image> = LazyLock::new(|| site("hello"));
+
+fn site(greeting: &str) -> Image {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: &[u8]| fs::write(dir.path().join(name), content).unwrap();
+    fs::create_dir(dir.path().join("dir")).unwrap();
+    write("index.html", greeting.as_bytes());
+    write("dir/index.html", b"in here");
+    write("middle", &[b'm'; 20_000]);
+    write("empty", b"");
+    write("large", &[b'l'; LARGE_LEN]);
+    let mut out = Cursor::new(Vec::new());
+    pack_dir(dir.path(), &mut out, &Options::new(784_111_777), &mut Memo::default()).unwrap();
+    Image::new(Bytes::from(out.into_inner())).unwrap()
+}
+
+fn sim() -> Sim {
+    let mut sim = Sim::new(IMAGE.clone());
+    sim.files = vec![vec![b'l'; LARGE_LEN]];
+    sim
+}
+
+/// Requests, and things that are none, each complete or not.
+const PIECES: &[&[u8]] = &[
+    b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n",
+    b"HEAD /middle HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /middle HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /empty HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /dir?query=1 HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /d%69r/../nope HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    b"GET / HTTP/1.0\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30\r\n\r\nGET /none HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nT: u\r\n\r\n",
+    b"PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n",
+    b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET / HTTP/3.0\r\n\r\n",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"GET / HTTP/1.1\nHost: a\n\n",
+    b"\r\n",
+    b"GET / HTTP/1.1\r\nHost: a",
+    b"\x16\x03\x01",
+];
+
+fn requests() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        20 => select(PIECES).prop_map(<[u8]>::to_vec),
+        1 => vec(any::<u8>(), 0..40),
+        1 => (0usize..20_000).prop_map(|len| [b"GET / HTTP/1.1\r\nHost: a\r\nX: ", vec![b'x'; len].as_slice(), b"\r\n\r\n"].concat()),
+    ];
+    vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+}
+
+fn cuts() -> impl Strategy<Value = Cuts> {
+    let read = prop_oneof![1usize..40, Just(100), Just(1_460), Just(usize::MAX)];
+    let send = prop_oneof![1usize..40, Just(150), Just(1_460), Just(usize::MAX)];
+    (read, send).prop_map(|(read, send)| Cuts { read, send })
+}
+
+/// All that a client receives for `bytes`, and how the connection ends.
+fn answer(bytes: &[u8], cuts: &[Cuts]) -> (Vec<u8>, Close) {
+    let mut sim = sim();
+    sim.client_sends(bytes);
+    for &cuts in cuts {
+        sim.step(cuts);
+    }
+    sim.run(*cuts.last().unwrap_or(&Cuts::NONE));
+    (std::mem::take(&mut sim.wire), sim.close())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn how_bytes_are_cut_never_changes_what_is_sent(bytes in requests(), cuts in vec(cuts(), 1..60)) {
+        let (whole, _) = answer(&bytes, &[Cuts::NONE]);
+        let (cut, _) = answer(&bytes, &cuts);
+        prop_assert!(whole == cut, "{} and {}", whole.escape_ascii(), cut.escape_ascii());
+    }
+
+    #[test]
+    fn a_client_that_only_stops_sending_still_gets_everything(bytes in requests(), cuts in cuts()) {
+        let (whole, _) = answer(&bytes, &[Cuts::NONE]);
+        let mut sim = sim();
+        sim.client_sends(&bytes);
+        sim.client_ends();
+        sim.run(cuts);
+        prop_assert!(sim.wire == whole);
+        prop_assert_eq!(sim.close(), Close::Both, "and the connection ends");
+    }
+
+    /// Any order of bytes, time, sends, a stop and a swap: the laws hold, and in the end the connection ends.
+    #[test]
+    fn the_laws_hold_whatever_happens(
+        bytes in requests(),
+        acts in vec((0u8..6, 0usize..200, 0u64..40_000), 0..60),
+    ) {
+        let mut sim = sim();
+        let mut bytes = &bytes[..];
+        for (act, amount, ms) in acts {
+            match act {
+                0 | 1 => {
+                    let (now, later) = bytes.split_at(amount.min(bytes.len()));
+                    sim.client_sends(now);
+                    bytes = later;
+                }
+                2 => sim.run(Cuts { read: amount + 1, send: 0 }),
+                3 => { sim.step(Cuts { read: amount + 1, send: amount + 1 }); }
+                4 => sim.pass(ms),
+                _ if amount < 3 => sim.stop(),
+                _ if amount < 20 => { sim.sites.swap(site("changed")); }
+                _ => sim.run(Cuts { read: amount + 1, send: amount + 1 }),
+            }
+            sim.sites.retire().for_each(drop);
+        }
+        sim.client_ends();
+        sim.run(Cuts::NONE);
+        prop_assert_eq!(sim.close(), Close::Both);
+        prop_assert_eq!((sim.bufs_held(), sim.sites.holders()), (0, 0));
+    }
+
+    /// Nobody waits for ever: time alone ends every connection.
+    #[test]
+    fn time_ends_every_connection(bytes in requests(), cuts in cuts(), taking in any::<bool>()) {
+        let mut sim = sim();
+        sim.client_sends(&bytes);
+        sim.run(Cuts { send: if taking { cuts.send } else { 0 }, ..cuts });
+        for _ in 0..4 {
+            let ms = sim.deadline_ms();
+            sim.pass(ms);
+            sim.run(Cuts { send: if taking { cuts.send } else { 0 }, ..cuts });
+        }
+        prop_assert_eq!(sim.close(), Close::Both);
+    }
+}
+
+#[test]
+fn a_small_response_is_two_spans_and_copies_nothing() {
+    let mut sim = sim();
+    sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    sim.run(Cuts { read: usize::MAX, send: 0 });
+    assert!(matches!(sim.outbox(), [Span::Start(_), Span::Site { .. }]), "{:?}", sim.outbox());
+    assert_eq!(sim.bufs_held(), 0, "the receive buffer is free once the head is parsed");
+}
+
+#[test]
+fn a_large_file_is_named_whole() {
+    let mut sim = sim();
+    sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    sim.run(Cuts { read: usize::MAX, send: 0 });
+    let [Span::Start(_), Span::Site { .. }, Span::File { number: 0, at: 0, len, .. }] = *sim.outbox() else {
+        panic!("{:?}", sim.outbox());
+    };
+    assert_eq!(len, LARGE_LEN as u64);
+}
+
+#[test]
+fn a_burst_waits_in_the_kernel_while_nothing_is_taken() {
+    let mut sim = sim();
+    sim.client_sends(&b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100));
+    sim.run(Cuts { read: 100, send: 0 });
+    assert_eq!(sim.input(), Input::Pause);
+    assert!(sim.outbox().len() <= SPAN_COUNT_MAX);
+    sim.run(Cuts::NONE);
+    assert_eq!(sim.wire.windows(9).filter(|bytes| bytes == b"\r\n\r\nhello").count(), 100);
+}
+
+#[test]
+fn a_start_that_was_cut_keeps_the_date_it_began_with() {
+    let mut sim = sim();
+    sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    sim.run(Cuts { read: usize::MAX, send: 0 });
+    sim.step(Cuts { read: usize::MAX, send: 60 });
+    sim.pass(5_000);
+    sim.run(Cuts::NONE);
+    let text = String::from_utf8_lossy(&sim.wire);
+    assert!(text.contains("\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"), "{text}");
+}
+
+#[test]
+fn an_exchange_under_way_keeps_its_image_and_the_next_gets_the_new_one() {
+    let mut sim = sim();
+    sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    sim.run(Cuts { read: usize::MAX, send: 0 });
+    sim.sites.swap(site("changed"));
+    assert_eq!(sim.sites.retire().count(), 0, "the old image is still named");
+    sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    sim.run(Cuts { read: usize::MAX, send: 0 });
+    sim.run(Cuts::NONE);
+    let text = String::from_utf8_lossy(&sim.wire);
+    let (old, new) = (text.find("\r\n\r\nhello").unwrap(), text.find("\r\n\r\nchanged").unwrap());
+    assert!(old < new);
+    assert_eq!(sim.sites.retire().count(), 1, "and then no more");
+}
+
+/// What each state waits for, and what happens when it waited in vain.
+#[test]
+fn deadlines_follow_the_state() {
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    #[rustfmt::skip]
+    let cases: &[(&str, &[u8], usize, u64, &str)] = &[
+        // what it shows              bytes                                             send        deadline  then
+        ("the first head",            b"",                                              usize::MAX, 20_000,   ""),
+        ("a head that has begun",     b"GET / HT",                                      usize::MAX, 20_000,   "HTTP/1.1 408 "),
+        ("the next request",          REQUEST,                                          usize::MAX, 75_000,   ""),
+        ("a reader who takes nothing", REQUEST,                                         0,          30_000,   ""),
+        ("content",                   b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n", usize::MAX, 20_000, ""),
+        ("the client's close",        b"GET\r\n\r\n",                                   usize::MAX, 2_000,    ""),
+    ];
+    for &(name, bytes, send, deadline_ms, then) in cases {
+        let mut sim = sim();
+        sim.client_sends(bytes);
+        sim.run(Cuts { read: usize::MAX, send });
+        assert_eq!(sim.deadline_ms(), deadline_ms, "{name}");
+        let before = sim.wire.len();
+        sim.pass(deadline_ms);
+        sim.run(Cuts { read: usize::MAX, send });
+        let text = String::from_utf8_lossy(&sim.wire[before..]).into_owned();
+        assert!(text.starts_with(then) && (then.is_empty() == text.is_empty()), "{name}: {text}");
+        sim.client_ends();
+        sim.run(Cuts { read: usize::MAX, send });
+        assert_eq!(sim.close(), Close::Both, "{name}");
+    }
+}
+
+#[test]
+fn a_head_in_drops_does_not_put_its_deadline_off() {
+    let mut sim = sim();
+    for byte in b"GET / HTTP/1.1\r\nHost: a" {
+        sim.client_sends(&[*byte]);
+        sim.run(Cuts::NONE);
+        sim.pass(500);
+    }
+    assert!(sim.deadline_ms() <= 20_000 - 500 * 23, "{} ms left", sim.deadline_ms());
+}
+
+#[test]
+fn a_stop_finishes_what_has_begun() {
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    #[rustfmt::skip]
+    let cases: &[(&str, &[u8], &[u8], &str)] = &[
+        // what it shows                before       after          answered
+        ("nothing has begun",           b"",         b"",           ""),
+        ("idle between requests",       REQUEST,     b"",           ""),
+        ("a head has begun",            &REQUEST[..9], &REQUEST[9..], "\r\nConnection: close\r\n"),
+    ];
+    for &(name, before, after, answered) in cases {
+        let mut sim = sim();
+        sim.client_sends(before);
+        sim.run(Cuts::NONE);
+        let begun = sim.wire.len();
+        sim.stop();
+        sim.client_sends(after);
+        sim.client_ends();
+        sim.run(Cuts::NONE);
+        let text = String::from_utf8_lossy(&sim.wire[begun..]).into_owned();
+        assert!(text.contains(answered) && (answered.is_empty() == text.is_empty()), "{name}: {text}");
+        assert_eq!(sim.close(), Close::Both, "{name}");
+    }
+}
