@@ -73,7 +73,7 @@ fn attend(server: &Server, events: &Receiver<Event>, grace: Duration) -> io::Res
             Ok(Event::Change(change)) => match change {
                 Change::Site(site) => {
                     say::changed(&site);
-                    handle.swap(site);
+                    handle.swap(*site);
                 }
                 Change::Failed(trouble) => say::unchanged(&trouble),
                 Change::Polling(reason) => say::polling(&reason),

@@ -32,7 +32,7 @@ pub struct Watched {
 /// What became of a change.
 pub enum Change {
     /// The site as it is now.
-    Site(Site),
+    Site(Box<Site>),
     /// It cannot be built; what was served before still is.
     Failed(Trouble),
     /// The kernel does not tell of changes here, for this reason: the directory is read every two seconds.
@@ -85,7 +85,7 @@ impl Watched {
                 watch = Watch::new(&self.dir, &send);
             }
             let change = match self.builder.build(&self.dir) {
-                Ok(site) => Change::Site(site),
+                Ok(site) => Change::Site(Box::new(site)),
                 Err(error) => Change::Failed(error),
             };
             if !told(change) {

@@ -1,6 +1,8 @@
 //! The laws of the seam, as properties: whatever a client sends, however it is cut, whenever time passes.
 //! `Sim` checks bounds, frozen front, quiet and idle after every fact, and moves the connection before it.
 
+#![allow(clippy::disallowed_methods, reason = "the ban is for the core, not for those who test it")]
+
 use bytes::Bytes;
 use proptest::{collection::vec, prelude::*, sample::select};
 use std::{fs, io::Cursor, sync::LazyLock};
