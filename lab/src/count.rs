@@ -12,9 +12,6 @@ use rustix::mount::{MountFlags, mount};
 use crate::Trouble;
 use crate::cpu::Threads;
 
-/// Where tracefs is mounted by convention.
-const TRACEFS: &str = "/sys/kernel/tracing";
-
 /// Mounts tracefs if it is not there. Only for a mount namespace of our own.
 pub(crate) fn mount_tracefs() -> io::Result<()> {
     if fs::exists(format!("{TRACEFS}/events"))? {
@@ -54,3 +51,6 @@ impl Calls {
         self.counters.iter_mut().map(Counter::read).sum()
     }
 }
+
+/// Where tracefs is mounted by convention.
+const TRACEFS: &str = "/sys/kernel/tracing";

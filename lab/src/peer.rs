@@ -35,6 +35,11 @@ pub(crate) enum Server {
 }
 
 impl Server {
+    /// What it is called on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
+    }
+
     /// Whether it answers anything with the same bytes.
     pub(crate) fn is_null(self) -> bool {
         matches!(self, Server::NullEpoll | Server::NullUring)

@@ -10,8 +10,9 @@
 //! On one core placement and wake-ups cost everybody the same, and no client can be the bottleneck unseen: what it
 //! uses is measured too.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -67,18 +68,25 @@ pub(crate) fn main(options: &Options) -> Result<(), Trouble> {
     if !options.here {
         namespace::enter()?;
     }
+    // Before the race, so that a mistyped path does not cost its record.
+    let record = options.out.as_deref().map(create).transpose()?;
     let race = run(options)?;
     print!("{}", report::plain(&race));
-    if let Some(path) = &options.out {
-        fs::write(path, serde_json::to_string_pretty(&race)? + "\n")
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+    if let Some(mut record) = record {
+        serde_json::to_writer_pretty(&mut record, &race)?;
+        writeln!(record)?;
     }
     let clean = race.clean().count();
     if clean < options.rounds as usize {
         let run = race.rounds.len();
-        return Err(format!("of {run} rounds only {clean} were clean: this machine is too busy now").into());
+        return Err(format!("clean rounds: {clean} of {run}; this machine is too busy now").into());
     }
     Ok(())
+}
+
+fn create(path: &Path) -> Result<File, Trouble> {
+    let file = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| File::create(path));
+    Ok(file.map_err(|error| format!("{}: {error}", path.display()))?)
 }
 
 fn run(options: &Options) -> Result<Race, Trouble> {
@@ -209,10 +217,18 @@ impl Options {
     /// The command that makes such a race anywhere.
     fn command(&self) -> String {
         let Options { rounds, seconds, connections, size, .. } = self;
-        format!(
+        let names =
+            |servers: &[Server]| servers.iter().map(|server| server.name()).collect::<Vec<_>>().join(",");
+        let mut command = format!(
             "cargo build --release --workspace && sudo target/release/tarpon-lab race \
              --rounds {rounds} --seconds {seconds} --connections {connections} --size {size}"
-        )
+        );
+        for (option, servers) in [("peers", &self.peers), ("only", &self.only)] {
+            if !servers.is_empty() {
+                command += &format!(" --{option} {}", names(servers));
+            }
+        }
+        command
     }
 }
 

@@ -36,10 +36,12 @@ impl Spread {
 mod tests {
     use super::*;
 
+    type Told = Option<[f64; 3]>;
+
     #[test]
     fn a_median_stands_in_the_middle() {
         #[rustfmt::skip]
-        let cases: &[(&str, &[f64], Option<[f64; 3]>)] = &[
+        let cases: &[(&str, &[f64], Told)] = &[
             // what it shows  numbers                     median, least, greatest
             ("none",          &[],                        None),
             ("one",           &[7.0],                     Some([7.0, 7.0, 7.0])),
