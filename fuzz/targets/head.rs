@@ -44,10 +44,13 @@ fn cuts_change_nothing(input: &[u8], verdict: &Verdict<'_>) {
     }
 }
 
-/// What a verdict says, without where its bytes lie.
-fn summary<'a>(verdict: &Verdict<'a>) -> Result<Option<(&'a [u8], Vec<Vec<&'a [u8]>>, usize)>, HeadError> {
-    let values = |head: &Head<'a>| NAMES.map(|name| head.all(name).collect()).to_vec();
-    verdict.map(|found| found.map(|(head, len)| (head.target, values(&head), len)))
+/// What a verdict says, in a form that can be compared.
+fn summary(verdict: &Verdict<'_>) -> Result<Option<(String, usize)>, HeadError> {
+    let text = |head: Head<'_>| {
+        let values = NAMES.map(|name| head.all(name).collect::<Vec<_>>());
+        format!("{:?}", (head.method, head.target, head.version, values))
+    };
+    verdict.map(|found| found.map(|(head, len)| (text(head), len)))
 }
 
 fn fields_agree(head: &Head<'_>) {
