@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -156,6 +156,23 @@ pub(crate) fn least_busy(watch: Duration) -> io::Result<usize> {
     }
     Ok(least.1)
 }
+
+/// Waits until a core has less to do than `share` of its time, at most for `longest`.
+pub(crate) fn await_quiet(core: usize, share: f64, longest: Duration) -> io::Result<()> {
+    let start = Instant::now();
+    while start.elapsed() < longest {
+        let (before, watched) = (CoreTime::read(core)?, Instant::now());
+        std::thread::sleep(QUIET_TIME);
+        let time = CoreTime::read(core)?.since(before);
+        if (time.busy + time.steal).as_secs_f64() <= share * watched.elapsed().as_secs_f64() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// How long a core must have been quiet: long enough for a few percent to be a tick.
+const QUIET_TIME: Duration = Duration::from_millis(400);
 
 #[cfg(test)]
 mod tests {

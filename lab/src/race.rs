@@ -73,6 +73,7 @@ pub(crate) fn main(options: &Options) -> Result<(), Trouble> {
     let race = run(options)?;
     print!("{}", report::plain(&race));
     if let Some(mut record) = record {
+        record.set_len(0)?;
         serde_json::to_writer_pretty(&mut record, &race)?;
         writeln!(record)?;
     }
@@ -84,8 +85,12 @@ pub(crate) fn main(options: &Options) -> Result<(), Trouble> {
     Ok(())
 }
 
+/// Opens the file for the record; what it holds is kept until there is a new one.
 fn create(path: &Path) -> Result<File, Trouble> {
-    let file = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| File::create(path));
+    let file = path
+        .parent()
+        .map_or(Ok(()), fs::create_dir_all)
+        .and_then(|()| File::options().write(true).create(true).truncate(false).open(path));
     Ok(file.map_err(|error| format!("{}: {error}", path.display()))?)
 }
 
@@ -121,6 +126,9 @@ fn run(options: &Options) -> Result<Race, Trouble> {
         && race.rounds.len() < race.setting.rounds_max as usize
     {
         let round = round(&stage, &race)?;
+        if !round.clean {
+            cpu::await_quiet(core, FOREIGN_SHARE_MAX, QUIET_TIME_MAX)?;
+        }
         race.rounds.push(round);
     }
     for at in 0..race.entrants.len() {
@@ -145,7 +153,7 @@ fn round(stage: &Stage, race: &Race) -> Result<Round, Trouble> {
         if share > FOREIGN_SHARE_MAX {
             round.clean = false;
             eprintln!(
-                "round {}: dirty, others had {:.0} % of the core",
+                "round {}: dirty, others had {:.1}% of the core",
                 race.rounds.len() + 1,
                 share * 100.0
             );
@@ -252,6 +260,9 @@ const WARM_UP_TIME: Duration = Duration::from_millis(300);
 
 /// A window with the tracepoint on.
 const COUNT_TIME: Duration = Duration::from_millis(500);
+
+/// Longest wait, after a dirty round, for the core to fall quiet.
+const QUIET_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How long cores are watched to find the least busy one.
 const WATCH_TIME: Duration = Duration::from_millis(300);
