@@ -18,7 +18,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon::{Bound, Change, Server, Trouble, Watched, default_addresses};
+use tarpon::{Bound, Change, Handle, Server, Trouble, Watched, default_addresses};
 
 fn main() -> ExitCode {
     let Command { action } = Command::parse();
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the main thread hears of while the workers serve.
+/// What happens while the workers serve.
 enum Event {
     /// The user, or the system, wants the program to stop.
     Signal,
@@ -48,46 +48,37 @@ fn serve(options: &Serve) -> Result<(), Box<dyn Error>> {
     // Before anything else is looked at: a port in use is told at once, not after a long reading.
     let bound = listen(options, settings.worker_count.get())?;
     let (watched, site) = Watched::new(&options.dir)?;
-    let (send, events) = channel();
-    forward_signals(send.clone())?;
     say::warnings(&site);
     let banner = say::Banner::new(&options.dir, &site);
+    let (send, events) = channel();
+    forward_signals(send.clone())?;
     let server = Server::start(&settings, bound, site)?;
     banner.say(&server, &settings);
     watched.follow(move |change| send.send(Event::Change(change)).is_ok())?;
-    attend(&server, &events, options.grace)?;
+    let (handle, grace) = (server.handle(), options.grace);
+    thread::Builder::new().name("control".to_owned()).spawn(move || attend(&handle, &events, grace))?;
     Ok(server.join()?)
 }
 
-/// Swaps changed sites in until a signal comes; a second one ends the grace. Returns when a worker has ended.
-fn attend(server: &Server, events: &Receiver<Event>, grace: Duration) -> io::Result<()> {
-    let handle = server.handle();
+/// Swaps changed sites in, and stops the server when a signal comes; a second one ends the grace.
+fn attend(server: &Handle, events: &Receiver<Event>, grace: Duration) {
     let mut grace = Some(grace);
-    while !server.has_ended() {
-        match events.recv_timeout(Duration::from_millis(LOOK_MS)) {
-            Ok(Event::Signal) => {
+    for event in events {
+        match event {
+            Event::Signal => {
                 let grace = grace.take().unwrap_or_default();
                 say::stopping(grace);
-                handle.stop(grace);
+                server.stop(grace);
             }
-            Ok(Event::Change(change)) => match change {
-                Change::Site(site) => {
-                    say::changed(&site);
-                    handle.swap(*site);
-                }
-                Change::Failed(trouble) => say::unchanged(&trouble),
-                Change::Polling(reason) => say::polling(&reason),
-            },
-            Err(_) => {}
+            Event::Change(Change::Site(site)) => {
+                say::changed(&site);
+                server.swap(*site);
+            }
+            Event::Change(Change::Failed(trouble)) => say::unchanged(&trouble),
+            Event::Change(Change::Polling(reason)) => say::polling(&reason),
         }
     }
-    // The others must not serve on as a part of a server.
-    handle.stop(grace.unwrap_or_default());
-    Ok(())
 }
-
-/// How often the main thread looks whether a worker has ended, in milliseconds.
-const LOOK_MS: u64 = 50;
 
 fn listen(options: &Serve, worker_count: usize) -> Result<Vec<Bound>, Trouble> {
     if !options.listen.is_empty() {

@@ -115,15 +115,16 @@ impl Server {
             let mailbox = handle.mailboxes[number].clone();
             let (site, limits, engine) = (site.clone(), settings.limits(), settings.engine);
             let core = cores.as_ref().map(|cores| cores[number % cores.len()]);
+            let mut whole = Whole { handle: handle.clone(), ended_as_told: false };
             let run = move || {
                 if let Some(core) = core {
                     pin(core)?;
                 }
-                engine.run(Worker::new(sockets, mailbox, site, limits, connection_count_max))
+                engine.run(Worker::new(sockets, mailbox, site, limits, connection_count_max))?;
+                whole.ended_as_told = true;
+                Ok(())
             };
-            let worker = thread::Builder::new().name(format!("worker {number}")).spawn(run);
-            // Those that have begun must not serve half of a server.
-            server.workers.push(worker.inspect_err(|_| handle.stop(Duration::ZERO))?);
+            server.workers.push(thread::Builder::new().name(format!("worker {number}")).spawn(run)?);
         }
         Ok(server)
     }
@@ -138,12 +139,7 @@ impl Server {
         self.handle.clone()
     }
 
-    /// Whether a worker has ended: told to, or not.
-    pub fn has_ended(&self) -> bool {
-        self.workers.iter().any(JoinHandle::is_finished)
-    }
-
-    /// Waits until all workers have ended.
+    /// Waits until all workers have ended. One that fails ends the others too.
     ///
     /// # Errors
     /// The first error that ended a worker.
@@ -174,6 +170,21 @@ impl Handle {
     pub fn stop(&self, grace: Duration) {
         for mailbox in &*self.mailboxes {
             mailbox.post(Message::Stop { grace });
+        }
+    }
+}
+
+/// Held by a worker while it runs. Where it failed, or never began, the others must not go on as a part of a
+/// server.
+struct Whole {
+    handle: Handle,
+    ended_as_told: bool,
+}
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        if !self.ended_as_told {
+            self.handle.stop(Duration::ZERO);
         }
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 
 use crate::{
-    error::Trouble,
+    error::{Trouble, reason},
     site::{Builder, Site},
 };
 use notify::{
@@ -15,9 +15,9 @@ use notify::{
     event::{AccessKind, AccessMode},
 };
 use std::{
-    fs,
+    fs, io,
     os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
     time::{Duration, Instant},
@@ -25,8 +25,12 @@ use std::{
 
 /// A site that follows its directory.
 pub struct Watched {
+    /// Absolute, so that events, which carry whole paths, can be compared with it.
     dir: PathBuf,
     builder: Builder,
+    watch: Watch,
+    send: Sender<notify::Result<Event>>,
+    events: Receiver<notify::Result<Event>>,
 }
 
 /// What became of a change.
@@ -51,26 +55,32 @@ impl Watched {
     ///
     /// # Errors
     /// Those of [`Site::from_dir`].
-    pub fn new(dir: impl Into<PathBuf>) -> Result<(Watched, Site), Trouble> {
-        let mut watched = Watched { dir: dir.into(), builder: Builder::default() };
-        let site = watched.builder.build(&watched.dir)?;
-        Ok((watched, site))
+    pub fn new(dir: impl AsRef<Path>) -> Result<(Watched, Site), Trouble> {
+        let dir = path::absolute(&dir).map_err(|error| {
+            let what = format_args!("cannot serve {}", dir.as_ref().display());
+            Trouble::new(what, reason(&error), "name a directory that exists")
+        })?;
+        let (send, events) = channel();
+        // Watched first: what changes while the site is built is not missed.
+        let watch = Watch::new(&dir, &send);
+        let mut builder = Builder::default();
+        let site = builder.build(&dir)?;
+        Ok((Watched { dir, builder, watch, send, events }, site))
     }
 
     /// Tells of each change from now on, from a thread of its own, until it returns false.
     ///
     /// # Errors
     /// No thread can be had.
-    pub fn follow(self, told: impl FnMut(Change) -> bool + Send + 'static) -> std::io::Result<()> {
+    pub fn follow(self, told: impl FnMut(Change) -> bool + Send + 'static) -> io::Result<()> {
         thread::Builder::new().name("watch".to_owned()).spawn(move || self.run(told)).map(drop)
     }
 
     fn run(mut self, mut told: impl FnMut(Change) -> bool) {
-        let (send, receive) = channel();
-        let mut watch = Watch::new(&self.dir, &send);
         let mut said = None;
         loop {
-            if let Some(reason) = watch.polling.take()
+            let polling = self.watch.polling.take();
+            if let Some(reason) = polling
                 && said.as_ref() != Some(&reason)
             {
                 said = Some(reason.clone());
@@ -78,11 +88,11 @@ impl Watched {
                     return;
                 }
             }
-            if !watch.changed(&receive) {
+            if !self.has_changed() {
                 continue;
             }
-            if watch.is_elsewhere(&self.dir) {
-                watch = Watch::new(&self.dir, &send);
+            if self.watch.id.is_none() || self.watch.id != identity(&self.dir) {
+                self.watch = Watch::new(&self.dir, &self.send);
             }
             let change = match self.builder.build(&self.dir) {
                 Ok(site) => Change::Site(Box::new(site)),
@@ -93,12 +103,27 @@ impl Watched {
             }
         }
     }
+
+    /// Waits for a change, and for the burst it begins to end. False after a while without any.
+    fn has_changed(&self) -> bool {
+        match self.events.recv_timeout(POLL) {
+            Ok(event) if is_change(&event, &self.dir) => {}
+            Ok(_) => return false,
+            // A directory that is not there has no watch on it: only looking tells.
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                return self.watch.id.is_none() && identity(&self.dir).is_some();
+            }
+        }
+        let since = Instant::now();
+        while since.elapsed() < BURST_MAX && self.events.recv_timeout(QUIET).is_ok() {}
+        true
+    }
 }
 
 /// The directory as it is watched now.
 struct Watch {
-    /// Stops watching when dropped.
-    _watcher: Option<Box<dyn Watcher>>,
+    /// Watches until it is dropped.
+    _watcher: Option<Box<dyn Watcher + Send>>,
     /// Which directory it is, by device and inode: another one may come to have the same name.
     id: Option<(u64, u64)>,
     /// Why the kernel does not tell.
@@ -108,77 +133,87 @@ struct Watch {
 impl Watch {
     fn new(dir: &Path, send: &Sender<notify::Result<Event>>) -> Watch {
         let id = identity(dir);
-        match kernel_watcher(dir, send) {
-            Ok(watcher) => Watch { _watcher: Some(watcher), id, polling: None },
+        let (watcher, polling) = match kernel_watcher(dir, send) {
+            Ok(watcher) => (Some(watcher), None),
             // A directory that is not there is looked for until it is.
-            Err(_) if id.is_none() => Watch { _watcher: None, id, polling: None },
-            Err(error) => {
-                let watcher = poll_watcher(dir, send).ok();
-                Watch { _watcher: watcher, id, polling: Some(plain(error)) }
-            }
-        }
-    }
-
-    /// Whether it has changed; waits for a burst of changes to end. False after a while without any.
-    fn changed(&self, receive: &Receiver<notify::Result<Event>>) -> bool {
-        match receive.recv_timeout(POLL) {
-            Ok(event) if is_change(&event) => {}
-            Ok(_) => return false,
-            // Without a watch on it, only looking tells.
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return self.id.is_none(),
-        }
-        let since = Instant::now();
-        while since.elapsed() < BURST_MAX && receive.recv_timeout(QUIET).is_ok() {}
-        true
-    }
-
-    /// Whether the name means another directory than the one that is watched, or none.
-    fn is_elsewhere(&self, dir: &Path) -> bool {
-        self.id.is_none() || self.id != identity(dir)
+            Err(_) if id.is_none() => (None, None),
+            Err(error) => (poll_watcher(dir, send).ok(), Some(in_words(&error))),
+        };
+        Watch { _watcher: watcher, id, polling }
     }
 }
 
-fn kernel_watcher(dir: &Path, send: &Sender<notify::Result<Event>>) -> notify::Result<Box<dyn Watcher>> {
+fn kernel_watcher(
+    dir: &Path,
+    send: &Sender<notify::Result<Event>>,
+) -> notify::Result<Box<dyn Watcher + Send>> {
     let mut watcher = RecommendedWatcher::new(send.clone(), Config::default())?;
     watcher.watch(dir, RecursiveMode::Recursive)?;
     // Whoever replaces the directory itself, or the symbolic link to it, does so one level up.
-    if let Some(parent) = parent(dir) {
-        watcher.watch(&parent, RecursiveMode::NonRecursive)?;
+    if let Some(parent) = dir.parent() {
+        watcher.watch(parent, RecursiveMode::NonRecursive)?;
     }
     Ok(Box::new(watcher))
 }
 
-fn poll_watcher(dir: &Path, send: &Sender<notify::Result<Event>>) -> notify::Result<Box<dyn Watcher>> {
+fn poll_watcher(dir: &Path, send: &Sender<notify::Result<Event>>) -> notify::Result<Box<dyn Watcher + Send>> {
     let mut watcher = PollWatcher::new(send.clone(), Config::default().with_poll_interval(POLL))?;
     watcher.watch(dir, RecursiveMode::Recursive)?;
     Ok(Box::new(watcher))
-}
-
-/// The directory in which the name of `dir` stands.
-fn parent(dir: &Path) -> Option<PathBuf> {
-    let absolute = std::path::absolute(dir).ok()?;
-    absolute.parent().map(Path::to_owned)
 }
 
 fn identity(dir: &Path) -> Option<(u64, u64)> {
     fs::metadata(dir).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// Whether an event says that something may be served differently now. Reading, which we do too, does not.
-fn is_change(event: &notify::Result<Event>) -> bool {
-    match event {
-        Ok(Event { kind: EventKind::Access(AccessKind::Close(AccessMode::Write)), .. }) => true,
-        Ok(Event { kind: EventKind::Access(_), .. }) => false,
-        // Events were lost: anything may have changed.
-        Ok(_) | Err(_) => true,
+/// Whether an event says that something in `dir` may be served differently now. Reading, which we do too, does
+/// not; nor does what happens beside the directory.
+fn is_change(event: &notify::Result<Event>, dir: &Path) -> bool {
+    // An error, or events that were lost: anything may have changed.
+    let Ok(event) = event else { return true };
+    match event.kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => {}
+        EventKind::Access(_) => return false,
+        _ => {}
     }
+    event.need_rescan() || event.paths.is_empty() || event.paths.iter().any(|path| path.starts_with(dir))
 }
 
-fn plain(error: notify::Error) -> String {
-    match error.kind {
+fn in_words(error: &notify::Error) -> String {
+    match &error.kind {
         notify::ErrorKind::MaxFilesWatch => {
             "the limit on watches is reached, see sysctl fs.inotify.max_user_watches".to_owned()
         }
-        kind => format!("{kind:?}"),
+        notify::ErrorKind::Io(error) => reason(error),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use notify::event::{CreateKind, Flag, ModifyKind};
+
+    #[test]
+    fn only_what_may_be_served_differently_is_a_change() {
+        let event = |kind, path: &str| Ok(Event::new(kind).add_path(path.into()));
+        let create = EventKind::Create(CreateKind::File);
+        let modify = EventKind::Modify(ModifyKind::Any);
+        let written = EventKind::Access(AccessKind::Close(AccessMode::Write));
+        let read = EventKind::Access(AccessKind::Open(AccessMode::Read));
+        #[rustfmt::skip]
+        let cases = [
+            ("a new file",              event(create, "/site/new"),                        true),
+            ("a file written",          event(written, "/site/dir/file"),                  true),
+            ("the directory itself",    event(modify, "/site"),                            true),
+            ("a file read",             event(read, "/site/file"),                         false),
+            ("a neighbour",             event(create, "/other"),                           false),
+            ("a neighbour by name",     event(create, "/site2"),                           false),
+            ("events that were lost",   Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan)), true),
+            ("an error of the watcher", Err(notify::Error::generic("gone")),               true),
+        ];
+        for (name, event, want) in cases {
+            assert_eq!(is_change(&event, Path::new("/site")), want, "{name}");
+        }
     }
 }
