@@ -115,13 +115,13 @@ impl Server {
             let mailbox = handle.mailboxes[number].clone();
             let (site, limits, engine) = (site.clone(), settings.limits(), settings.engine);
             let core = cores.as_ref().map(|cores| cores[number % cores.len()]);
-            let mut whole = Whole { handle: handle.clone(), ended_as_told: false };
+            let whole = Whole { handle: handle.clone(), ended_as_told: false };
             let run = move || {
                 if let Some(core) = core {
                     pin(core)?;
                 }
                 engine.run(Worker::new(sockets, mailbox, site, limits, connection_count_max))?;
-                whole.ended_as_told = true;
+                whole.ended_as_told();
                 Ok(())
             };
             server.workers.push(thread::Builder::new().name(format!("worker {number}")).spawn(run)?);
@@ -179,6 +179,12 @@ impl Handle {
 struct Whole {
     handle: Handle,
     ended_as_told: bool,
+}
+
+impl Whole {
+    fn ended_as_told(mut self) {
+        self.ended_as_told = true;
+    }
 }
 
 impl Drop for Whole {
