@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::namespace::congestion_control;
+use crate::conditions::congestion_control;
 
 /// The machine, and how it was set up for a race.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

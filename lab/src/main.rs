@@ -1,7 +1,7 @@
 //! Measures tarpon beside its peers and beside servers that do nothing, in one run.
 //!
 //! ```text
-//! race ─┬─ namespace   a network of our own
+//! race ─┬─ conditions  the same for all
 //!       ├─ peer        starts a server        limit: the servers that do nothing
 //!       ├─ check       is it worth timing?
 //!       ├─ client      asks, counts
@@ -15,11 +15,11 @@
 
 mod check;
 mod client;
+mod conditions;
 mod count;
 mod cpu;
 mod limit;
 mod machine;
-mod namespace;
 mod peer;
 mod race;
 mod record;

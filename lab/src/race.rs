@@ -8,7 +8,7 @@
 //! ```
 //!
 //! On one core placement and wake-ups cost everybody the same, and no client can be the bottleneck unseen: what it
-//! uses is measured too.
+//! uses is measured too. A microsecond of CPU burnt in a server shows as one microsecond of the server's.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -20,10 +20,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::Trouble;
 use crate::client::Client;
+use crate::conditions;
 use crate::count;
 use crate::cpu::{self, CoreTime};
 use crate::machine::Machine;
-use crate::namespace;
 use crate::peer::{Server, Stage};
 use crate::record::{Calls, Entrant, Race, Round, Setting, Window};
 use crate::report;
@@ -58,7 +58,7 @@ pub(crate) struct Options {
     /// Writes everything measured to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Race in the network that is here, for trying it out without root.
+    /// Race under the conditions that are here, for trying it out without root.
     #[arg(long)]
     here: bool,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Options {
 /// Runs a race, prints its table, and keeps its record. Fails if too few rounds were clean.
 pub(crate) fn main(options: &Options) -> Result<(), Trouble> {
     if !options.here {
-        namespace::enter()?;
+        conditions::enter()?;
     }
     // Before the race, so that a mistyped path does not cost its record.
     let record = options.out.as_deref().map(create).transpose()?;
@@ -116,7 +116,7 @@ fn run(options: &Options) -> Result<Race, Trouble> {
         connections: options.connections,
         size: options.size,
         core,
-        private_network: !options.here,
+        made_conditions: !options.here,
         foreign_share_max: FOREIGN_SHARE_MAX,
     };
     let command = options.command();
@@ -152,11 +152,7 @@ fn round(stage: &Stage, race: &Race) -> Result<Round, Trouble> {
         let share = window.foreign_share();
         if share > FOREIGN_SHARE_MAX {
             round.clean = false;
-            eprintln!(
-                "round {}: dirty, others had {:.1}% of the core",
-                race.rounds.len() + 1,
-                share * 100.0
-            );
+            eprintln!("round {}: dirty, others had {:.1}% of the core", race.rounds.len() + 1, share * 100.0);
             return Ok(round);
         }
     }

@@ -39,8 +39,8 @@ pub(crate) struct Setting {
     pub(crate) size: usize,
     /// The core for server and client.
     pub(crate) core: usize,
-    /// Whether the network was private to the race.
-    pub(crate) private_network: bool,
+    /// Whether the race made its own conditions, or took those it found.
+    pub(crate) made_conditions: bool,
     /// A window in which others had a larger share of the core makes its round dirty.
     pub(crate) foreign_share_max: f64,
 }

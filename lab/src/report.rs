@@ -120,10 +120,10 @@ fn rows(race: &Race) -> Vec<[String; COLUMNS.len()]> {
 fn caption(race: &Race) -> String {
     let setting = &race.setting;
     let clean = race.clean().count();
-    let network = match (setting.private_network, &race.machine.congestion_control) {
-        (true, Some(control)) => format!("a private network with {control}"),
-        (true, None) => "a private network".into(),
-        (false, _) => "THE MACHINE'S OWN NETWORK: for trying out only".into(),
+    let control = race.machine.congestion_control.as_deref().unwrap_or("unknown congestion control");
+    let conditions = match setting.made_conditions {
+        true => format!("on one core as batch tasks, in a private network with {control}"),
+        false => "on one core, OTHERWISE UNDER CONDITIONS AS FOUND: for trying out only".into(),
     };
     let dirty_share = setting.foreign_share_max * 100.0;
     let kernel = race.machine.kernel.split('-').next().unwrap_or_default();
@@ -131,9 +131,8 @@ fn caption(race: &Race) -> String {
         race.uncounted.as_ref().map_or(String::new(), |why| format!(" System calls uncounted: {why}."));
     fold(&format!(
         "Medians of {clean} clean round{} of {} s; {} rejected, in which others had more than {dirty_share}% of the \
-         core. Ratios are taken within each round. {} kept connections, {} bytes of content; server and client on \
-         one core; {network}. Linux {kernel}, {}, {}. Ratios carry over to other machines, absolute numbers do \
-         not.{uncounted}",
+         core. Ratios are taken within each round. {} kept connections, {} bytes of content; server and client \
+         {conditions}. Linux {kernel}, {}, {}. Ratios carry over to other machines, absolute numbers do not.{uncounted}",
         if clean == 1 { "" } else { "s" },
         setting.seconds,
         race.rounds.len() - clean,
@@ -284,7 +283,7 @@ mod tests {
                 connections: 64,
                 size: 1024,
                 core: 1,
-                private_network: true,
+                made_conditions: true,
                 foreign_share_max: 0.03,
             },
             entrants: vec![

@@ -30,7 +30,7 @@ fn a_small_race_leaves_a_record_and_a_report() {
     let report = lab(&["report"]).arg(&record).output().unwrap();
     let report = String::from_utf8(report.stdout).unwrap();
     assert!(report.contains("| null epoll |"), "{report}");
-    assert!(report.contains("THE MACHINE'S OWN NETWORK"), "{report}");
+    assert!(report.contains("CONDITIONS AS FOUND"), "{report}");
 
     let document = directory.path().join("README.md");
     std::fs::write(&document, "<!-- race:start -->\n<!-- race:end -->\n").unwrap();
