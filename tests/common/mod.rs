@@ -1,0 +1,72 @@
+//! What the black-box tests share.
+//!
+//! | module | what |
+//! |---|---|
+//! | `client` | a client that says exactly what it is told, and reads responses |
+//! | `program` | the program `tarpon`, as a child process |
+//! | `served` | a server within the test's own process |
+
+#![allow(dead_code, reason = "no test needs all of it")]
+
+pub(crate) mod client;
+pub(crate) mod program;
+pub(crate) mod served;
+
+use std::{
+    fs, io,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+use tarpon::Engine;
+
+/// Every engine there is. A test that concerns engines runs for each of them.
+pub(crate) const ENGINES: &[Engine] = &[Engine::Epoll];
+
+/// Nothing a test waits for takes so long, however busy the machine is.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Looks again and again until there is an answer.
+///
+/// # Panics
+/// There is none within [`PATIENCE`].
+#[track_caller]
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let since = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(since.elapsed() < PATIENCE, "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Writes files, with the directories they are in. Their paths begin at `root`.
+pub(crate) fn write_files<C: AsRef<[u8]>>(root: &Path, files: &[(&str, C)]) {
+    for (path, content) in files {
+        let path = root.join(path);
+        let dir = path.parent().expect("a file is in a directory");
+        fs::create_dir_all(dir).and_then(|()| fs::write(&path, content)).expect("a file of the site");
+    }
+}
+
+/// A new directory with these files.
+pub(crate) fn site<C: AsRef<[u8]>>(files: &[(&str, C)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    write_files(dir.path(), files);
+    dir
+}
+
+/// Bytes in which no two places look alike, so that a stretch that is cut, doubled or moved is noticed.
+pub(crate) fn distinct_bytes(len: usize) -> Vec<u8> {
+    (0u64..).flat_map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).take(len).collect()
+}
+
+/// Whether an error says that the other side is gone.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted
+    )
+}

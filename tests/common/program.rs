@@ -1,0 +1,187 @@
+//! The program `tarpon`, as a child process. It ends with the value that stands for it, whatever happens.
+
+use super::wait_for;
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    ffi::OsStr,
+    fs,
+    io::Read,
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+/// A child process that is or was `tarpon`.
+pub(crate) struct Program {
+    child: Child,
+    out: Said,
+    err: Said,
+}
+
+/// How a program ended that was to end by itself.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// `tarpon serve`, on a free port of this host unless another address is given.
+pub(crate) fn serve(dir: &Path, options: &[&str]) -> Command {
+    let mut command = tarpon(["serve".as_ref(), dir.as_os_str()]);
+    if !options.contains(&"--listen") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
+    command.args(options);
+    command
+}
+
+/// The program with these arguments.
+pub(crate) fn tarpon<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tarpon"));
+    command.args(arguments);
+    command
+}
+
+/// The same command, begun by another program, which puts itself in its place: `prlimit`, `setpriv`.
+pub(crate) fn through(starter: &[&str], command: &Command) -> Command {
+    let mut through = Command::new(starter[0]);
+    through.args(&starter[1..]).arg(command.get_program()).args(command.get_args());
+    if let Some(dir) = command.get_current_dir() {
+        through.current_dir(dir);
+    }
+    through
+}
+
+impl Program {
+    /// Begins to run.
+    pub(crate) fn start(mut command: Command) -> Program {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let out = Said::listen(child.stdout.take().expect("a pipe"));
+        let err = Said::listen(child.stderr.take().expect("a pipe"));
+        Program { child, out, err }
+    }
+
+    /// Begins to run, and returns when the banner has been said.
+    pub(crate) fn started(command: Command) -> Program {
+        let mut program = Program::start(command);
+        wait_for("the banner", || {
+            let said = program.out.text();
+            if !said.contains("Ctrl-C")
+                && let Some(status) = program.child.try_wait().expect("a child")
+            {
+                panic!("ended, {status}: {} {}", program.out.text(), program.err.text());
+            }
+            said.contains("Ctrl-C").then_some(())
+        });
+        program
+    }
+
+    /// Runs to its end.
+    pub(crate) fn run(command: Command) -> Ended {
+        Program::start(command).ended()
+    }
+
+    /// The first TCP address of the banner.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.addresses()[0]
+    }
+
+    /// All TCP addresses of the banner.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let said = self.out.text();
+        let urls = said.lines().filter_map(|line| line.trim().strip_prefix("http://"));
+        urls.map(|url| url.trim_end_matches('/').parse().expect("an address and a port")).collect()
+    }
+
+    /// What it has said to standard output.
+    pub(crate) fn out(&self) -> String {
+        self.out.text()
+    }
+
+    /// What it has said to standard error.
+    pub(crate) fn err(&self) -> String {
+        self.err.text()
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Sends a signal. The child has not been waited for, so the number is still its own.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("a child that runs");
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_none()
+    }
+
+    /// Waits for its end, and for the last of what it says.
+    #[track_caller]
+    pub(crate) fn ended(mut self) -> Ended {
+        let status = wait_for("the program ends", || self.child.try_wait().expect("a child"));
+        Ended { status, out: self.out.all(), err: self.err.all() }
+    }
+
+    /// Processor time it has used, in clock ticks: hundredths of a second. proc(5), fields 14 and 15.
+    pub(crate) fn cpu_ticks(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("a child that runs");
+        let (_, behind) = stat.rsplit_once(')').expect("the name in parentheses");
+        let fields: Vec<&str> = behind.split_whitespace().collect();
+        [fields[11], fields[12]].iter().map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It has ended, or is ended now.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    /// The only line of standard error.
+    #[track_caller]
+    pub(crate) fn error_line(&self) -> &str {
+        let mut lines = self.err.lines();
+        let line = lines.next().expect("an error");
+        assert_eq!(lines.next(), None, "one line: {self:?}");
+        line
+    }
+}
+
+/// What comes out of a pipe, read as it comes.
+struct Said {
+    text: Arc<Mutex<Vec<u8>>>,
+    reader: thread::JoinHandle<()>,
+}
+
+impl Said {
+    fn listen(mut pipe: impl Read + Send + 'static) -> Said {
+        let text = Arc::new(Mutex::new(Vec::new()));
+        let to = text.clone();
+        let reader = thread::spawn(move || {
+            let mut block = [0; 4096];
+            while let Ok(len @ 1..) = pipe.read(&mut block) {
+                to.lock().expect("a reader").extend_from_slice(&block[..len]);
+            }
+        });
+        Said { text, reader }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.text.lock().expect("a reader").clone()).expect("what it says is UTF-8")
+    }
+
+    fn all(&mut self) -> String {
+        let reader = std::mem::replace(&mut self.reader, thread::spawn(|| ()));
+        reader.join().expect("a reader");
+        self.text()
+    }
+}

@@ -1,0 +1,50 @@
+//! A server within the test's own process.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    num::NonZeroUsize,
+    path::Path,
+    time::Duration,
+};
+use tarpon::{Address, Engine, Handle, Server, Settings, Site};
+
+/// A server that ends when the test does.
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
+    pub(crate) handle: Handle,
+    server: Option<Server>,
+}
+
+/// Settings with this engine and so many workers.
+pub(crate) fn settings(engine: Engine, worker_count: usize) -> Settings {
+    let worker_count = NonZeroUsize::new(worker_count).expect("a worker");
+    Settings { engine, worker_count, ..Settings::default() }
+}
+
+impl Served {
+    /// Serves a directory on a free port.
+    pub(crate) fn dir(settings: &Settings, dir: &Path) -> Served {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let bound = listener.try_into().expect("a listener for all workers");
+        let site = Site::from_dir(dir).expect("a site");
+        let server = Server::start(settings, vec![bound], site).expect("a server");
+        let [Address::Tcp(address)] = server.addresses() else { panic!("one TCP address") };
+        Served { address: *address, handle: server.handle(), server: Some(server) }
+    }
+
+    /// Stops it. What it ended with is `Ok` unless a worker failed.
+    pub(crate) fn end(mut self) -> std::io::Result<()> {
+        self.handle.stop(Duration::ZERO);
+        self.server.take().expect("it ends once").join()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.handle.stop(Duration::ZERO);
+        if let Some(server) = self.server.take() {
+            let joined = server.join();
+            assert!(std::thread::panicking() || joined.is_ok(), "{joined:?}");
+        }
+    }
+}
