@@ -154,7 +154,7 @@ impl Http1 {
     #[inline]
     pub(crate) fn need(&self, out: &Outbox) -> Need {
         let (input, close) = match self.phase {
-            Phase::Head if out.room() < SPANS_PER_EXCHANGE => (Input::Pause, Close::No),
+            Phase::Head if !out.has_room(SPANS_PER_EXCHANGE) => (Input::Pause, Close::No),
             Phase::Head | Phase::Content(_) => (Input::Bytes { max: BUF_LEN as u32 }, Close::No),
             Phase::Response { .. } => (Input::Pause, Close::No),
             Phase::Lingering => (Input::Discard, Close::Write),
@@ -172,7 +172,7 @@ impl Http1 {
     /// more of it, or for room.
     #[inline]
     fn head(&mut self, cx: &mut Cx<'_>, out: &mut Outbox, input: Run) -> usize {
-        if out.room() < SPANS_PER_EXCHANGE {
+        if !out.has_room(SPANS_PER_EXCHANGE) {
             return 0;
         }
         let wire = cx.pool.bytes(input);

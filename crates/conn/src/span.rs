@@ -68,7 +68,13 @@ pub const SPAN_COUNT_MAX: usize = 16;
 pub(crate) struct Outbox {
     spans: [Span; SPAN_COUNT_MAX],
     count: u8,
+    /// Spans in a buffer.
+    buf_count: u8,
 }
+
+/// Spans in a buffer that may be owed when an exchange begins and adds one. A third may come of a start that is cut;
+/// with the inbox, a connection holds four buffers at most.
+const BUF_COUNT_MAX: u8 = 2;
 
 /// No buffer was free to keep the rest of a start: the response cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +82,11 @@ pub(crate) struct Stuck;
 
 impl Outbox {
     pub(crate) fn new() -> Outbox {
-        Outbox { spans: [Span::Site { image: ImageId::default(), at: 0, len: 0 }; SPAN_COUNT_MAX], count: 0 }
+        Outbox {
+            spans: [Span::Site { image: ImageId::default(), at: 0, len: 0 }; SPAN_COUNT_MAX],
+            count: 0,
+            buf_count: 0,
+        }
     }
 
     #[inline]
@@ -89,10 +99,10 @@ impl Outbox {
         self.count == 0
     }
 
-    /// How many spans more it takes.
+    /// Whether it takes the spans of another exchange: `count` at most, of which one may be in a buffer.
     #[inline]
-    pub(crate) fn room(&self) -> usize {
-        SPAN_COUNT_MAX - self.count as usize
+    pub(crate) fn has_room(&self, count: usize) -> bool {
+        self.count as usize + count <= SPAN_COUNT_MAX && self.buf_count < BUF_COUNT_MAX
     }
 
     /// Adds a span behind the others and holds its home. A `Buf` comes with the hold of its maker. An empty
@@ -102,8 +112,10 @@ impl Outbox {
         if span.is_empty() {
             return;
         }
-        if let Span::Site { image, .. } | Span::File { image, .. } = span {
-            sites.hold(image);
+        match span {
+            Span::Start(_) => {}
+            Span::Site { image, .. } | Span::File { image, .. } => sites.hold(image),
+            Span::Buf(_) => self.buf_count += 1,
         }
         self.spans[self.count as usize] = span;
         self.count += 1;
@@ -127,7 +139,7 @@ impl Outbox {
                 break;
             }
             len -= span.len();
-            let_go(span, sites, pool);
+            self.let_go(span, sites, pool);
             gone += 1;
         }
         if gone < self.count as usize {
@@ -139,8 +151,8 @@ impl Outbox {
 
     /// Lets go of everything: nobody will send it.
     pub(crate) fn clear(&mut self, sites: &mut Sites, pool: &mut Pool) {
-        for &span in &self.spans[..self.count as usize] {
-            let_go(span, sites, pool);
+        for index in 0..self.count as usize {
+            self.let_go(self.spans[index], sites, pool);
         }
         self.count = 0;
     }
@@ -157,18 +169,22 @@ impl Outbox {
                 let rest = &starts.bytes(start)[by as usize..];
                 let buf = pool.take().ok_or(Stuck)?;
                 pool.buf_mut(buf)[..rest.len()].copy_from_slice(rest);
+                self.buf_count += 1;
                 Span::Buf(Run { buf, at: 0, len: rest.len() as u32 })
             }
         };
         Ok(())
     }
-}
 
-#[inline]
-fn let_go(span: Span, sites: &mut Sites, pool: &mut Pool) {
-    match span {
-        Span::Start(_) => {}
-        Span::Site { image, .. } | Span::File { image, .. } => sites.release(image),
-        Span::Buf(run) => pool.release(run.buf),
+    #[inline]
+    fn let_go(&mut self, span: Span, sites: &mut Sites, pool: &mut Pool) {
+        match span {
+            Span::Start(_) => {}
+            Span::Site { image, .. } | Span::File { image, .. } => sites.release(image),
+            Span::Buf(run) => {
+                self.buf_count -= 1;
+                pool.release(run.buf);
+            }
+        }
     }
 }

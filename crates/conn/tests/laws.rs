@@ -188,6 +188,16 @@ fn a_burst_waits_in_the_kernel_while_nothing_is_taken() {
 }
 
 #[test]
+fn a_burst_of_redirects_with_queries_holds_few_buffers() {
+    let mut sim = sim();
+    sim.client_sends(&b"GET /dir?query HTTP/1.1\r\nHost: a\r\n\r\n".repeat(20));
+    // Each response is cut in the middle of its start, when the next heads have been read.
+    while sim.step(Cuts { read: 100, send: 0 }) || sim.step(Cuts { read: 100, send: 60 }) {}
+    let locations = sim.wire.windows(24).filter(|bytes| bytes == b"\r\nLocation: /dir/?query\r");
+    assert_eq!(locations.count(), 20);
+}
+
+#[test]
 fn a_start_that_was_cut_keeps_the_date_it_began_with() {
     let mut sim = sim();
     sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -1,0 +1,127 @@
+//! A whole connection, driven by operations: bytes, cuts, time, a stop, a swap. `Sim` checks the laws after every fact;
+//! here it is checked besides that cuts change nothing, and that the connection ends and lets go of everything.
+
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::{arbitrary, arbitrary::Arbitrary, fuzz_target};
+use std::{fs, io::Cursor, sync::LazyLock};
+use tarpon_conn::{
+    Close,
+    sim::{Cuts, Sim},
+};
+use tarpon_pack::{Memo, Options, pack_dir};
+use tarpon_site::Image;
+
+fuzz_target!(|acts: Vec<Act<'_>>| {
+    let whole: Vec<u8> = acts.iter().flat_map(|act| act.bytes()).copied().collect();
+    cuts_change_nothing(&whole, &acts);
+    anything_may_happen(&acts);
+});
+
+#[derive(Arbitrary, Debug)]
+enum Act<'a> {
+    /// The client sends.
+    Bytes(&'a [u8]),
+    /// The client sends something that is understood.
+    Request(u8),
+    /// One step, at most so many bytes.
+    Step { read: u8, send: u8 },
+    /// Steps until nothing happens.
+    Run { read: u8, send: u8 },
+    /// Time passes.
+    Pass { ms: u16 },
+    /// Another image.
+    Swap,
+    /// The server stops.
+    Stop,
+    /// The client closes its sending side.
+    End,
+}
+
+impl<'a> Act<'a> {
+    fn bytes(&self) -> &'a [u8] {
+        match self {
+            Act::Bytes(bytes) => bytes,
+            Act::Request(number) => REQUESTS[*number as usize % REQUESTS.len()],
+            _ => b"",
+        }
+    }
+}
+
+const REQUESTS: [&[u8]; 6] = [
+    b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /dir?q HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /large HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    b"HEAD /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+];
+
+/// The same bytes, all at once and cut as the acts say, get the same answer.
+fn cuts_change_nothing(whole: &[u8], acts: &[Act<'_>]) {
+    let mut at_once = sim();
+    at_once.client_sends(whole);
+    at_once.run(Cuts::NONE);
+    let mut cut = sim();
+    cut.client_sends(whole);
+    for act in acts {
+        if let Act::Step { read, send } | Act::Run { read, send } = *act {
+            cut.step(cuts(read, send));
+        }
+    }
+    cut.run(Cuts::NONE);
+    assert!(at_once.wire == cut.wire, "{}\n{}", at_once.wire.escape_ascii(), cut.wire.escape_ascii());
+}
+
+/// Whatever happens, the laws hold; and when the client is gone, nothing is left.
+fn anything_may_happen(acts: &[Act<'_>]) {
+    let mut sim = sim();
+    for act in acts {
+        match *act {
+            Act::Bytes(_) | Act::Request(_) => sim.client_sends(act.bytes()),
+            Act::Step { read, send } => {
+                sim.step(cuts(read, send));
+            }
+            Act::Run { read, send } => sim.run(cuts(read, send)),
+            Act::Pass { ms } => sim.pass(ms.into()),
+            Act::Swap => {
+                sim.sites.swap(IMAGE.clone());
+                sim.sites.retire().for_each(drop);
+            }
+            Act::Stop => sim.stop(),
+            Act::End => sim.client_ends(),
+        }
+    }
+    sim.client_ends();
+    sim.run(Cuts::NONE);
+    assert_eq!(sim.close(), Close::Both);
+    assert_eq!((sim.bufs_held(), sim.sites.holders()), (0, 0));
+}
+
+/// At least a byte is read; 0 bytes sent means a client that takes nothing.
+fn cuts(read: u8, send: u8) -> Cuts {
+    Cuts { read: read as usize + 1, send: send as usize }
+}
+
+fn sim() -> Sim {
+    let mut sim = Sim::new(IMAGE.clone());
+    sim.files = vec![vec![b'l'; LARGE_LEN]];
+    sim
+}
+
+/// A file of this length, in bytes, stays beside the image.
+const LARGE_LEN: usize = 2_000;
+
+static IMAGE: LazyLock<Image> = LazyLock::new(|| {
+    let dir = std::env::temp_dir().join(format!("tarpon-fuzz-{}", std::process::id()));
+    fs::create_dir_all(dir.join("dir")).expect("a directory for the site");
+    for (name, content) in [("index.html", 5), ("dir/index.html", 300), ("large", LARGE_LEN)] {
+        fs::write(dir.join(name), vec![b'l'; content]).expect("a file of the site");
+    }
+    let mut out = Cursor::new(Vec::new());
+    let options = Options { file_len_min: 1_000, ..Options::new(0) };
+    pack_dir(&dir, &mut out, &options, &mut Memo::default()).expect("an image");
+    fs::remove_dir_all(&dir).expect("the site is no longer needed");
+    Image::new(Bytes::from(out.into_inner())).expect("an image in order")
+});
