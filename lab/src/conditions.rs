@@ -6,9 +6,9 @@
 //!
 //! *A private network*, so that no rule, queue or congestion control of the machine's has a part in it.
 //!
-//! *Batch scheduling* of server and client. Otherwise a client that is woken interrupts a server that has had more
-//! of the core than itself, and the switches make a slow server look slower: of two microseconds burnt in a null
-//! server three were seen. A batch task waits for its turn; two were seen.
+//! *Batch scheduling* of server and client. Otherwise a client that is woken interrupts a server that has had
+//! more of the core than itself, and the switches make a slow server look slower: of two microseconds burnt
+//! in a null server three were seen. A batch task waits for its turn; two were seen.
 
 use std::env;
 use std::fs;

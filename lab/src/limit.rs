@@ -1,8 +1,8 @@
 //! The limit: servers that answer the same bytes to anything and parse nothing.
 //!
-//! No web server on the same system calls can be faster, so a race is told as shares of these two. Each has the
-//! best shape known for its interface; what they send is as long as a real answer. They are run as processes of
-//! their own, like every other server of a race.
+//! No web server on the same system calls can be faster, so a race is told as shares of these two. Each has
+//! the best shape known for its interface; what they send is as long as a real answer. They are run as
+//! processes of their own, like every other server of a race.
 
 mod epoll;
 mod uring;

@@ -39,8 +39,8 @@ impl Machine {
     }
 }
 
-/// A time in UTC, from seconds since 1970. Years of 400 form a cycle of 146,097 days; they begin in March here, so
-/// that the leap day is the last.
+/// A time in UTC, from seconds since 1970. Years of 400 form a cycle of 146,097 days; they begin in March
+/// here, so that the leap day is the last.
 fn moment(seconds: u64) -> String {
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);

@@ -1,7 +1,7 @@
 //! How each server is started, at its best, and ended.
 //!
-//! All of them serve the same directory with one worker, on the core of the thread that starts them, each time on
-//! a new port.
+//! All of them serve the same directory with one worker, on the core of the thread that starts them, each
+//! time on a new port.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -148,8 +148,8 @@ impl Stage {
     }
 }
 
-/// nginx at its best: open files cached, connections kept for ever, nothing logged. `tcp_nopush` would hold back
-/// the last part of what is pipelined.
+/// nginx at its best: open files cached, connections kept for ever, nothing logged. `tcp_nopush` would hold
+/// back the last part of what is pipelined.
 fn nginx_configuration(prefix: &Path, site: &Path, address: SocketAddr) -> String {
     let (prefix, site) = (prefix.display(), site.display());
     format!(
@@ -226,8 +226,8 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Asks it to end, insists if it does not, and waits until its port is free: what an io_uring listener still
-    /// accepts must not be in the next window.
+    /// Asks it to end, insists if it does not, and waits until its port is free: what an io_uring listener
+    /// still accepts must not be in the next window.
     fn drop(&mut self) {
         let threads = Threads::of(self.child.id());
         if let Some(process) =

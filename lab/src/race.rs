@@ -7,8 +7,9 @@
 //! then      system calls of each, counted in windows of their own
 //! ```
 //!
-//! On one core placement and wake-ups cost everybody the same, and no client can be the bottleneck unseen: what it
-//! uses is measured too. A microsecond of CPU burnt in a server shows as one microsecond of the server's.
+//! On one core placement and wake-ups cost everybody the same, and no client can be the bottleneck unseen:
+//! what it uses is measured too. A microsecond of CPU burnt in a server shows as one microsecond of the
+//! server's.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -244,8 +245,9 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The rule, fixed before any race: a window in which others had more of the core than this is dirty, and so is its
-/// round. Ticks of 10 ms make up one percent of two seconds.
+/// The rule, fixed before any race: a window in which others had more of the core than this is dirty, and so
+/// is its round. What a core did is told in ticks of 10 ms: one at either end is
+/// one percent of two seconds.
 const FOREIGN_SHARE_MAX: f64 = 0.03;
 
 /// Rounds run at most, for each clean one wanted.

@@ -130,9 +130,10 @@ fn caption(race: &Race) -> String {
     let uncounted =
         race.uncounted.as_ref().map_or(String::new(), |why| format!(" System calls uncounted: {why}."));
     fold(&format!(
-        "Medians of {clean} clean round{} of {} s; {} rejected, in which others had more than {dirty_share}% of the \
-         core. Ratios are taken within each round. {} kept connections, {} bytes of content; server and client \
-         {conditions}. Linux {kernel}, {}, {}. Ratios carry over to other machines, absolute numbers do not.{uncounted}",
+        "Medians of {clean} clean round{} of {} s; {} rejected, in which others had more than \
+         {dirty_share}% of the core. Ratios are taken within each round. {} kept connections, {} bytes of \
+         content; server and client {conditions}. Linux {kernel}, {}, {}. Absolute numbers hold for that \
+         machine and day; the ratios are the result.{uncounted}",
         if clean == 1 { "" } else { "s" },
         setting.seconds,
         race.rounds.len() - clean,

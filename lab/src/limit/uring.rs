@@ -30,8 +30,7 @@ pub(super) fn serve(listener: &TcpListener, response: &'static [u8]) -> io::Resu
         .setup_cqsize(COMPLETION_COUNT)
         .build(SUBMISSION_COUNT)?;
     let mut buffers = Buffers::new();
-    // SAFETY: `buffers` is declared after `ring`, yet it leaks its memory: what the kernel was told stays valid
-    // for the life of the process.
+    // SAFETY: the ring of entries is as long as told, and `Buffers` never frees it: it outlives `ring`.
     unsafe {
         ring.submitter().register_buf_ring_with_flags(
             buffers.entries.as_ptr() as u64,
@@ -105,8 +104,8 @@ fn send(fd: RawFd, response: &'static [u8]) -> squeue::Entry {
 }
 
 fn push(submitter: &Submitter<'_>, queue: &mut SubmissionQueue<'_>, entry: &squeue::Entry) -> io::Result<()> {
-    // SAFETY: an entry names a descriptor by number, which at worst is closed; a send reads `response`, which is
-    // static; a receive writes into `Buffers`, which are leaked.
+    // SAFETY: an entry names a descriptor by number, which at worst is closed; a send reads `response`, which
+    // is static; a receive writes into `Buffers`, which are leaked.
     while unsafe { queue.push(entry) }.is_err() {
         queue.sync();
         submitter.submit()?;
@@ -148,9 +147,9 @@ impl Buffers {
     fn give(&mut self, buffer: u16) {
         assert!(buffer < BUFFER_COUNT);
         let at = usize::from(self.tail % BUFFER_COUNT);
-        // SAFETY: `at` lies within the entries and `buffer` within the bytes. The kernel reads entries before the
-        // published tail only. At most BUFFER_COUNT buffers are out, so that this entry is not one of those. The
-        // fields are set one by one: the first entry's spare field is the tail.
+        // SAFETY: `at` lies within the entries and `buffer` within the bytes. The kernel reads entries before
+        // the published tail only. At most BUFFER_COUNT buffers are out, so that this entry is not one of
+        // those. The fields are set one by one: the first entry's spare field is the tail.
         unsafe {
             let entry = &mut *self.entries.as_ptr().add(at);
             entry.set_addr(self.bytes.as_ptr().add(usize::from(buffer) * BUFFER_LEN) as u64);
@@ -162,7 +161,8 @@ impl Buffers {
 
     /// Lets the kernel see what was given.
     fn publish(&self) {
-        // SAFETY: the entries begin on a page. The tail is read by the kernel at the same time, hence an atomic.
+        // SAFETY: the entries begin on a page. The tail is read by the kernel at the same time, hence an
+        // atomic.
         unsafe { AtomicU16::from_ptr(BufRingEntry::tail(self.entries.as_ptr()).cast_mut()) }
             .store(self.tail, Ordering::Release);
     }
