@@ -246,8 +246,8 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// The rule, fixed before any race: a window in which others had more of the core than this is dirty, and so
-/// is its round. What a core did is told in ticks of 10 ms: one at either end is
-/// one percent of two seconds.
+/// is its round. What a core did is told in ticks of 10 ms: one at either end is one percent of
+/// two seconds.
 const FOREIGN_SHARE_MAX: f64 = 0.03;
 
 /// Rounds run at most, for each clean one wanted.
