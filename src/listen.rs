@@ -17,7 +17,10 @@ use rustix::{
 use std::{
     fmt, fs, io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
-    os::{fd::OwnedFd, unix::net::UnixListener},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::FileTypeExt, net::UnixListener},
+    },
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -166,7 +169,9 @@ fn bind_unix(path: &Path) -> io::Result<Bound> {
     let listener = socket()?;
     match bind(&listener, &address) {
         // What a server left behind that was killed: nobody answers there.
-        Err(Errno::ADDRINUSE) if connect(socket()?, &address) == Err(Errno::CONNREFUSED) => {
+        Err(Errno::ADDRINUSE)
+            if is_socket(path) && connect(socket()?, &address) == Err(Errno::CONNREFUSED) =>
+        {
             fs::remove_file(path)?;
             bind(&listener, &address)?;
         }
@@ -175,6 +180,11 @@ fn bind_unix(path: &Path) -> io::Result<Bound> {
     listen(&listener, BACKLOG)?;
     let (address, made) = (Address::Unix(path.to_owned()), Some(path.to_owned()));
     Ok(Bound { address, sockets: vec![listener], made })
+}
+
+/// Of a file that is no socket the kernel says, too, that nobody answers; but it is not ours to remove.
+fn is_socket(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
 }
 
 fn trouble(address: &Address, error: io::Error) -> Trouble {
