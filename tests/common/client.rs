@@ -103,6 +103,15 @@ impl Client {
         Ok(Response { status, head, content: Vec::new() })
     }
 
+    /// Reads `len` bytes.
+    #[track_caller]
+    pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
+        while self.received.len() < len {
+            self.receive().expect("more to come");
+        }
+        self.received.drain(..len).collect()
+    }
+
     /// Reads until the server closes. A reset is an error.
     pub(crate) fn try_rest(&mut self) -> io::Result<Vec<u8>> {
         loop {

@@ -7,6 +7,7 @@ use std::{
     fs,
     io::Read,
     net::SocketAddr,
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
@@ -53,6 +54,17 @@ pub(crate) fn through(starter: &[&str], command: &Command) -> Command {
         through.current_dir(dir);
     }
     through
+}
+
+/// The same command without the right to read what file modes forbid, which root has.
+pub(crate) fn unprivileged(command: &Command) -> Command {
+    let probe = tempfile::NamedTempFile::new().expect("a file");
+    fs::set_permissions(probe.path(), fs::Permissions::from_mode(0)).expect("the owner may");
+    let lacking = "-dac_override,-dac_read_search";
+    match fs::read(probe.path()) {
+        Ok(_) => through(&["setpriv", "--inh-caps", lacking, "--bounding-set", lacking], command),
+        Err(_) => through(&["env"], command),
+    }
 }
 
 impl Program {
@@ -126,6 +138,16 @@ impl Program {
     pub(crate) fn ended(mut self) -> Ended {
         let status = wait_for("the program ends", || self.child.try_wait().expect("a child"));
         Ended { status, out: self.out.all(), err: self.err.all() }
+    }
+
+    /// How many connections of its first address it has accepted and not closed. proc(5), /proc/net/tcp: a
+    /// socket that no process holds has no inode.
+    pub(crate) fn connection_count(&self) -> usize {
+        const LISTENS: &str = "0A";
+        let at = format!(":{:04X}", self.address().port());
+        let table = fs::read_to_string("/proc/net/tcp").expect("the table of the kernel");
+        let rows = table.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
+        rows.filter(|row| row[1].ends_with(&at) && row[3] != LISTENS && row[9] != "0").count()
     }
 
     /// Processor time it has used, in clock ticks: hundredths of a second. proc(5), fields 14 and 15.

@@ -1,0 +1,145 @@
+//! The program follows its directory: what changes there is served soon, also on connections that are open.
+
+use crate::common::{
+    client::{Client, Response},
+    program::{Program, serve, unprivileged},
+    site, wait_for, write_files,
+};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+};
+
+/// Asks on the same connection until the answer is so. A connection that is reset fails the test.
+#[track_caller]
+fn wait_until(client: &mut Client, target: &str, is_so: impl Fn(&Response) -> bool) {
+    wait_for(target, || is_so(&client.get(target)).then_some(()));
+}
+
+#[track_caller]
+fn wait_for_content(client: &mut Client, target: &str, content: &str) {
+    wait_until(client, target, |response| response.status == 200 && response.content == content.as_bytes());
+}
+
+#[test]
+fn a_file_that_comes_changes_and_goes_is_followed() {
+    let dir = site(&[("index.html", "old")]);
+    let program = Program::started(serve(dir.path(), &[]));
+    let mut client = Client::connect(program.address());
+    assert_eq!(client.get("/new").status, 404);
+    let tag = client.get("/").field("ETag").map(str::to_owned);
+
+    write_files(dir.path(), &[("new", "new")]);
+    wait_for_content(&mut client, "/new", "new");
+    write_files(dir.path(), &[("index.html", "changed")]);
+    wait_for_content(&mut client, "/", "changed");
+    assert_ne!(client.get("/").field("ETag").map(str::to_owned), tag);
+    write_files(dir.path(), &[("a/b/c.html", "deep")]);
+    wait_for_content(&mut client, "/a/b/c.html", "deep");
+    write_files(dir.path(), &[("a/b/c.html", "deeper")]);
+    wait_for_content(&mut client, "/a/b/c.html", "deeper");
+    fs::remove_file(dir.path().join("new")).unwrap();
+    wait_until(&mut client, "/new", |response| response.status == 404);
+    assert!(program.out().contains("\nchanged: 2 files, "), "{}", program.out());
+    assert_eq!(program.err(), "");
+}
+
+#[test]
+fn a_file_that_is_written_aside_and_renamed_is_followed() {
+    let dir = site(&[("index.html", "old")]);
+    let program = Program::started(serve(dir.path(), &[]));
+    let mut client = Client::connect(program.address());
+    write_files(dir.path(), &[(".index.html.tmp", "new")]);
+    fs::rename(dir.path().join(".index.html.tmp"), dir.path().join("index.html")).unwrap();
+    wait_for_content(&mut client, "/", "new");
+}
+
+#[test]
+fn a_large_file_that_changes_is_followed() {
+    let dir = site(&[("large", vec![b'x'; 100_000])]);
+    let program = Program::started(serve(dir.path(), &[]));
+    let mut client = Client::connect(program.address());
+    assert_eq!(client.get("/large").content, [b'x'; 100_000]);
+    write_files(dir.path(), &[(".large", vec![b'y'; 100_000])]);
+    fs::rename(dir.path().join(".large"), dir.path().join("large")).unwrap();
+    wait_until(&mut client, "/large", |response| response.content == [b'y'; 100_000]);
+}
+
+#[test]
+fn a_directory_that_takes_the_place_of_another_is_followed() {
+    let outer = site(&[("site/dir/page", "old"), ("new/page", "new")]);
+    let at = |name: &str| outer.path().join(name);
+    let program = Program::started(serve(&at("site"), &[]));
+    let mut client = Client::connect(program.address());
+    assert_eq!(client.get("/dir/page").content, b"old");
+    fs::rename(at("site/dir"), at("old")).unwrap();
+    fs::rename(at("new"), at("site/dir")).unwrap();
+    wait_for_content(&mut client, "/dir/page", "new");
+    // It is watched, too.
+    write_files(&at("site"), &[("dir/page", "newer")]);
+    wait_for_content(&mut client, "/dir/page", "newer");
+}
+
+#[test]
+fn a_site_that_takes_the_place_of_another_is_followed() {
+    let outer = site(&[("site/index.html", "old"), ("new/index.html", "new")]);
+    let at = |name: &str| outer.path().join(name);
+    let program = Program::started(serve(&at("site"), &[]));
+    let mut client = Client::connect(program.address());
+    fs::rename(at("site"), at("old")).unwrap();
+    fs::rename(at("new"), at("site")).unwrap();
+    wait_for_content(&mut client, "/", "new");
+    write_files(&at("site"), &[("index.html", "newer")]);
+    wait_for_content(&mut client, "/", "newer");
+}
+
+#[test]
+fn a_link_to_a_site_that_leads_elsewhere_is_followed() {
+    let outer = site(&[("1/index.html", "first"), ("2/index.html", "second")]);
+    let at = |name: &str| outer.path().join(name);
+    symlink("1", at("site")).unwrap();
+    let program = Program::started(serve(&at("site"), &[]));
+    let mut client = Client::connect(program.address());
+    assert_eq!(client.get("/").content, b"first");
+    symlink("2", at("next")).unwrap();
+    fs::rename(at("next"), at("site")).unwrap();
+    wait_for_content(&mut client, "/", "second");
+    write_files(outer.path(), &[("2/index.html", "changed")]);
+    wait_for_content(&mut client, "/", "changed");
+}
+
+#[test]
+fn a_site_that_vanishes_is_still_served_until_there_is_another() {
+    let outer = site(&[("site/index.html", "old"), ("new/index.html", "new")]);
+    let at = |name: &str| outer.path().join(name);
+    let program = Program::started(serve(&at("site"), &[]));
+    let mut client = Client::connect(program.address());
+    fs::remove_dir_all(at("site")).unwrap();
+    wait_for("a warning", || program.err().contains("; what was read before is still served").then_some(()));
+    assert_eq!(client.get("/").status, 200, "{}", program.err());
+    fs::rename(at("new"), at("site")).unwrap();
+    wait_for_content(&mut client, "/", "new");
+    write_files(&at("site"), &[("index.html", "newer")]);
+    wait_for_content(&mut client, "/", "newer");
+}
+
+#[test]
+fn a_site_that_becomes_unreadable_is_still_served_as_it_was() {
+    let dir = site(&[("index.html", "home"), ("page", "old")]);
+    let program = Program::started(unprivileged(&serve(dir.path(), &[])));
+    let mut client = Client::connect(program.address());
+    let set_mode =
+        |mode| fs::set_permissions(dir.path().join("page"), fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(0);
+    let want = format!(
+        "warning: cannot read {}/page: permission denied; make it readable, or move it out of the site; \
+         what was read before is still served\n",
+        dir.path().display()
+    );
+    wait_for("a warning", || program.err().ends_with(&want).then_some(()));
+    assert_eq!(client.get("/page").content, b"old");
+    assert_eq!(client.get("/").content, b"home");
+    set_mode(0o644);
+    write_files(dir.path(), &[("page", "new")]);
+    wait_for_content(&mut client, "/page", "new");
+}

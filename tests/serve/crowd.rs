@@ -1,0 +1,48 @@
+//! More clients than the program has descriptors for: those that do not fit wait in the backlog, and no
+//! processor time is spent on them.
+
+use crate::common::{
+    client::{Client, get},
+    program::{Program, serve, through},
+    site, wait_for,
+};
+use rustix::process::{Resource, Rlimit, prlimit};
+use std::{thread, time::Duration};
+
+const CLIENT_COUNT: usize = 80;
+
+#[test]
+fn clients_wait_their_turn_under_a_low_limit_on_open_files() {
+    let dir = site(&[("index.html", "home")]);
+    let command = through(&["prlimit", "--nofile=64:64"], &serve(dir.path(), &["--workers", "1"]));
+    crowd(&Program::started(command));
+}
+
+#[test]
+fn clients_wait_their_turn_when_accept_finds_no_descriptor() {
+    let dir = site(&[("index.html", "home")]);
+    let program = Program::started(serve(dir.path(), &["--workers", "1"]));
+    // It reckons with the limit of its start, so now it accepts until the kernel refuses.
+    let limit = Some(40);
+    prlimit(Some(program.pid()), Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
+    crowd(&program);
+}
+
+fn crowd(program: &Program) {
+    let mut clients: Vec<Client> = (0..CLIENT_COUNT).map(|_| Client::connect(program.address())).collect();
+    for client in &mut clients {
+        client.send(get("/"));
+    }
+    wait_for("some clients are accepted", || (program.connection_count() > 10).then_some(()));
+    let spent = program.cpu_ticks();
+    thread::sleep(Duration::from_secs(1));
+    let spent = program.cpu_ticks() - spent;
+    assert!(spent < 20, "{spent} hundredths of a second spent in one");
+    assert!(program.connection_count() < CLIENT_COUNT, "not all of them fit");
+    for mut client in clients {
+        // Those before it have gone.
+        assert_eq!(client.response().content, b"home");
+    }
+    wait_for("all clients have gone", || (program.connection_count() == 0).then_some(()));
+    assert_eq!(Client::connect(program.address()).get("/").content, b"home");
+}

@@ -1,0 +1,130 @@
+//! How the program ends.
+
+use crate::common::{
+    client::{Client, get},
+    distinct_bytes,
+    program::{Program, serve},
+    site, wait_for,
+};
+use rustix::process::Signal;
+use std::{
+    net::TcpStream,
+    process::ExitStatus,
+    time::{Duration, Instant},
+};
+
+/// More than the socket buffers of both sides hold.
+const LARGE_LEN: usize = 32 << 20;
+
+/// Far more than a test takes: who waits for it has waited in vain.
+const LONG: [&str; 2] = ["--grace", "3600"];
+
+#[test]
+fn an_idle_server_ends_at_once_when_it_is_told_to() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let dir = site(&[("index.html", "home")]);
+        let program = Program::started(serve(dir.path(), &LONG));
+        let mut clients: Vec<Client> = (0..5).map(|_| Client::connect(program.address())).collect();
+        for client in &mut clients[1..] {
+            assert_eq!(client.get("/").status, 200);
+        }
+        program.signal(signal);
+        let ended = program.ended();
+        assert_eq!(ended.status, ExitStatus::default(), "{signal:?}: {ended:?}");
+        assert!(
+            ended.out.ends_with("stopping, within 3600s at the latest; once more stops it now\n"),
+            "{ended:?}"
+        );
+        for mut client in clients {
+            assert_eq!(client.rest(), b"", "in order, without a reset");
+        }
+    }
+}
+
+#[test]
+fn a_download_under_way_is_finished_first() {
+    for workers in ["1", "3"] {
+        let content = distinct_bytes(LARGE_LEN);
+        let dir = site(&[("large", &content)]);
+        let mut program = Program::started(serve(dir.path(), &[&LONG[..], &["--workers", workers]].concat()));
+        let address = program.address();
+        let mut client = Client::connect(address);
+        client.send(get("/large"));
+        assert_eq!(client.try_head().unwrap().status, 200);
+        program.signal(Signal::TERM);
+        wait_for("no new client is taken", || TcpStream::connect(address).is_err().then_some(()));
+        assert!(program.is_running(), "{workers} workers");
+        assert!(client.rest() == content, "{workers} workers");
+        assert_eq!(program.ended().status, ExitStatus::default(), "{workers} workers");
+    }
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_waited_for_no_longer_than_the_grace() {
+    let dir = site(&[("large", vec![0; LARGE_LEN])]);
+    let program = Program::started(serve(dir.path(), &["--grace", "1", "--workers", "2"]));
+    let mut client = Client::connect(program.address());
+    client.send(get("/large"));
+    assert_eq!(client.try_head().unwrap().status, 200);
+    let since = Instant::now();
+    program.signal(Signal::TERM);
+    let ended = program.ended();
+    let took = since.elapsed();
+    assert_eq!(ended.status, ExitStatus::default(), "{ended:?}");
+    assert!(took >= Duration::from_millis(950), "{took:?}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn a_second_signal_ends_the_grace() {
+    for workers in ["1", "3"] {
+        let dir = site(&[("large", vec![0; LARGE_LEN])]);
+        let mut program = Program::started(serve(dir.path(), &[&LONG[..], &["--workers", workers]].concat()));
+        let address = program.address();
+        let mut client = Client::connect(address);
+        client.send(get("/large"));
+        assert_eq!(client.try_head().unwrap().status, 200);
+        program.signal(Signal::TERM);
+        wait_for("no new client is taken", || TcpStream::connect(address).is_err().then_some(()));
+        assert!(program.is_running(), "{workers} workers");
+        program.signal(Signal::TERM);
+        let ended = program.ended();
+        assert_eq!(ended.status, ExitStatus::default(), "{workers} workers: {ended:?}");
+        assert!(ended.out.ends_with("stopping now\n"), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_request_that_has_begun_is_answered_and_the_connection_closes() {
+    let dir = site(&[("index.html", "home")]);
+    let program = Program::started(serve(dir.path(), &[&LONG[..], &["--workers", "1"]].concat()));
+    let mut begun = Client::connect(program.address());
+    begun.send("GET / HTTP/1.1\r\nHo");
+    let mut idle = Client::connect(program.address());
+    assert_eq!(idle.get("/").status, 200);
+    program.signal(Signal::TERM);
+    // Connections are told in the order in which they came: the other one has been told before this one closes.
+    assert_eq!(idle.rest(), b"");
+    begun.send("st: localhost\r\n\r\n");
+    let response = begun.response();
+    assert_eq!((response.status, response.content.as_slice()), (200, &b"home"[..]));
+    assert!(response.closes(), "{response:?}");
+    assert_eq!(begun.rest(), b"");
+    assert_eq!(program.ended().status, ExitStatus::default());
+}
+
+#[test]
+fn clients_that_wait_to_be_accepted_are_answered_before_the_end() {
+    let dir = site(&[("index.html", "home")]);
+    let program = Program::started(serve(dir.path(), &LONG));
+    let mut clients: Vec<Client> = (0..50).map(|_| Client::connect(program.address())).collect();
+    for client in &mut clients {
+        client.send(get("/"));
+    }
+    program.signal(Signal::TERM);
+    for client in &mut clients {
+        assert_eq!(client.response().content, b"home");
+        assert_eq!(client.rest(), b"");
+    }
+    assert_eq!(program.ended().status, ExitStatus::default());
+}

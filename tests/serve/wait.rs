@@ -1,0 +1,102 @@
+//! How long the program waits for clients.
+
+use crate::common::{
+    client::{Client, get},
+    program::{Program, serve},
+    site, wait_for,
+};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+/// What is set below, in seconds; and what no other timeout is near.
+const SHORT: &str = "0.3";
+const SHORT_MS: u128 = 300;
+
+#[test]
+fn a_head_that_is_not_completed_is_answered_with_408() {
+    let dir = site(&[("index.html", "home")]);
+    let program = Program::started(serve(dir.path(), &["--head-timeout", SHORT]));
+    for behind_another in [false, true] {
+        let mut client = Client::connect(program.address());
+        if behind_another {
+            assert_eq!(client.get("/").status, 200);
+        }
+        let since = Instant::now();
+        client.send("GET / HTTP/1.1\r\nHost: local");
+        let response = client.response();
+        assert_eq!(response.status, 408);
+        assert!(response.closes(), "{response:?}");
+        assert_eq!(client.rest(), b"");
+        // From the accept on, if it is the first; that may have been a little earlier.
+        assert!(since.elapsed().as_millis() >= SHORT_MS - 50, "{:?}", since.elapsed());
+    }
+}
+
+#[test]
+fn a_head_in_drops_has_no_more_time_than_any_other() {
+    let dir = site(&[("index.html", "home")]);
+    let program = Program::started(serve(dir.path(), &["--head-timeout", SHORT]));
+    let mut client = Client::connect(program.address());
+    client.send("GET / HTTP/1.1\r\nX: ");
+    let mut drops = 0;
+    // Lingering ends within two seconds after the answer: the server takes the drops until then, at most.
+    while client.send("x") {
+        drops += 1;
+        assert!(drops < 400, "the server still takes drops after {} s", drops / 20);
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(drops >= 5, "cut off after {drops} drops");
+}
+
+#[test]
+fn a_client_that_says_nothing_is_left_without_a_word() {
+    let dir = site(&[("index.html", "home")]);
+    for (option, first_request) in [("--head-timeout", false), ("--idle-timeout", true)] {
+        let program = Program::started(serve(dir.path(), &[option, SHORT]));
+        let mut client = Client::connect(program.address());
+        if first_request {
+            assert_eq!(client.get("/").status, 200);
+        }
+        let since = Instant::now();
+        assert_eq!(client.rest(), b"", "{option}");
+        assert!(since.elapsed().as_millis() >= SHORT_MS - 50, "{option}: {:?}", since.elapsed());
+    }
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_cut_off() {
+    let len = 32 << 20;
+    let dir = site(&[("large", vec![0; len])]);
+    let program = Program::started(serve(dir.path(), &["--send-timeout", SHORT, "--workers", "1"]));
+    let mut client = Client::connect(program.address());
+    client.send(get("/large"));
+    assert_eq!(client.try_head().unwrap().status, 200);
+    assert_eq!(program.connection_count(), 1);
+    wait_for("the client is cut off", || (program.connection_count() == 0).then_some(()));
+    // What had been sent before is there, or is lost by a reset; all of it is not.
+    if let Ok(rest) = client.try_rest() {
+        assert!(rest.len() < len, "{}", rest.len());
+    }
+}
+
+#[test]
+fn a_client_that_is_slow_but_takes_something_is_served() {
+    let len = 24 << 20;
+    let dir = site(&[("large", vec![7; len])]);
+    let program = Program::started(serve(dir.path(), &["--send-timeout", "1", "--workers", "1"]));
+    let mut client = Client::connect(program.address());
+    client.send(get("/large"));
+    assert_eq!(client.try_head().unwrap().status, 200);
+    let (since, mut taken) = (Instant::now(), 0);
+    // Twelve times 2 MiB, over twice as long as it may take nothing at all.
+    while taken < len {
+        taken += client.take(2 << 20).len();
+        if taken < len {
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+    assert!(since.elapsed() > Duration::from_secs(2));
+    assert_eq!(client.get("/large").content.len(), len);
+}
