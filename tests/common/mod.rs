@@ -43,7 +43,7 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
 }
 
 /// Writes files, with the directories they are in. Their paths begin at `root`.
-pub(crate) fn write_files<C: AsRef<[u8]>>(root: &Path, files: &[(&str, C)]) {
+pub(crate) fn write_files<P: AsRef<Path>, C: AsRef<[u8]>>(root: &Path, files: &[(P, C)]) {
     for (path, content) in files {
         let path = root.join(path);
         let dir = path.parent().expect("a file is in a directory");
@@ -52,7 +52,7 @@ pub(crate) fn write_files<C: AsRef<[u8]>>(root: &Path, files: &[(&str, C)]) {
 }
 
 /// A new directory with these files.
-pub(crate) fn site<C: AsRef<[u8]>>(files: &[(&str, C)]) -> tempfile::TempDir {
+pub(crate) fn site<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     write_files(dir.path(), files);
     dir

@@ -59,7 +59,7 @@ pub(crate) fn through(starter: &[&str], command: &Command) -> Command {
 /// The same command without the right to read what file modes forbid, which root has.
 pub(crate) fn unprivileged(command: &Command) -> Command {
     let probe = tempfile::NamedTempFile::new().expect("a file");
-    fs::set_permissions(probe.path(), fs::Permissions::from_mode(0)).expect("the owner may");
+    fs::set_permissions(probe.path(), fs::Permissions::from_mode(0o000)).expect("the owner may");
     let lacking = "-dac_override,-dac_read_search";
     match fs::read(probe.path()) {
         Ok(_) => through(&["setpriv", "--inh-caps", lacking, "--bounding-set", lacking], command),

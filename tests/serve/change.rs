@@ -130,7 +130,7 @@ fn a_site_that_becomes_unreadable_is_still_served_as_it_was() {
     let mut client = Client::connect(program.address());
     let set_mode =
         |mode| fs::set_permissions(dir.path().join("page"), fs::Permissions::from_mode(mode)).unwrap();
-    set_mode(0);
+    set_mode(0o000);
     let want = format!(
         "warning: cannot read {}/page: permission denied; make it readable, or move it out of the site; \
          what was read before is still served\n",

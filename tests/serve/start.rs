@@ -55,7 +55,7 @@ fn without_a_directory_it_serves_where_it_is() {
 fn a_directory_it_cannot_serve_is_told_with_a_remedy() {
     let dir = site(&[("file", ""), ("site/index.html", ""), ("site/closed", "")]);
     let at = |name: &str| dir.path().join(name);
-    fs::set_permissions(at("site/closed"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(at("site/closed"), fs::Permissions::from_mode(0o000)).unwrap();
     #[rustfmt::skip]
     let cases = [
         ("missing", "cannot serve {}/missing: no such file or directory; name a directory that exists and may be read, as in tarpon serve DIR"),

@@ -1,0 +1,155 @@
+//! A client that everybody has: curl.
+
+mod common;
+
+use common::{
+    distinct_bytes,
+    program::{Program, serve},
+    site,
+};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+use tempfile::TempDir;
+
+#[test]
+fn curl_gets_what_is_there() {
+    let (dir, program) = served();
+    let url = url(&program);
+    #[rustfmt::skip]
+    let cases: &[(&str, &[&str], &str, &str)] = &[
+        // what it shows       options                        target   what curl says
+        ("GET",                &[],                           "/",     "home"),
+        ("HTTP/1.0",           &["-0"],                       "/",     "home"),
+        ("compressed",         &["--compressed"],             "/",     "home"),
+        ("no expectation",     &["-H", "Expect:"],            "/",     "home"),
+        ("a directory",        &["-L"],                       "/dir",  "in here"),
+        ("a directory's code", &["-w", " %{http_code}"],      "/dir/", "in here 200"),
+        ("a redirect",         &["-o", "/dev/null", "-w", "%{http_code} %{redirect_url}"], "/dir?q=1", "301 URL/dir/?q=1"),
+        ("a redirect's end",   &["-L", "-w", " %{url_effective} %{num_redirects}"],        "/dir?q=1", "in here URL/dir/?q=1 1"),
+        ("nothing",            &["-o", "/dev/null", "-w", "%{http_code}"],                 "/none",    "404"),
+        ("a path as it is",    &["--path-as-is", "-o", "/dev/null", "-w", "%{http_code}"], "/../etc/passwd", "404"),
+        ("OPTIONS *",          &["-X", "OPTIONS", "--request-target", "*", "-o", "/dev/null", "-w", "%{http_code}"], "/", "405"),
+        ("a date",             &["-z", "index.html", "-w", "%{http_code}"],                "/",        "304"),
+    ];
+    for (name, options, target, want) in cases {
+        let said = curl(dir.path(), &[options, &[&format!("{url}{target}")[..]][..]].concat());
+        assert_eq!(said, want.replace("URL", &url), "{name}");
+    }
+}
+
+#[test]
+fn curl_has_the_head_of_a_file_and_no_content() {
+    let (dir, program) = served();
+    let said = curl(dir.path(), &["-I", &url(&program)]);
+    assert!(said.starts_with("HTTP/1.1 200 OK\r\nServer: tarpon\r\nDate: "), "{said}");
+    assert!(said.contains("\r\nContent-Length: 4\r\n") && said.ends_with("\r\n\r\n"), "{said}");
+}
+
+#[test]
+fn curl_saves_a_large_file_byte_for_byte() {
+    let (dir, program) = served();
+    curl(dir.path(), &["-o", "saved", &format!("{}/large", url(&program))]);
+    assert!(fs::read(dir.path().join("saved")).unwrap() == distinct_bytes(LARGE_LEN));
+}
+
+#[test]
+fn curl_saves_many_files_at_once() {
+    let (dir, program) = served();
+    let url = url(&program);
+    curl(dir.path(), &["-Z", "--parallel-max", "20", &format!("{url}/many/[0-99]"), "-o", "saved-#1"]);
+    for number in 0..100 {
+        let saved = fs::read_to_string(dir.path().join(format!("saved-{number}"))).unwrap();
+        assert_eq!(saved, format!("number {number}"));
+    }
+}
+
+#[test]
+fn curl_uses_its_connection_again() {
+    let (dir, program) = served();
+    let url = url(&program);
+    let urls = [format!("{url}/"), format!("{url}/none"), format!("{url}/dir"), format!("{url}/large")];
+    let mut options = vec!["-w", "%{num_connects}"];
+    for url in &urls {
+        options.extend(["-o", "/dev/null", url]);
+    }
+    assert_eq!(curl(dir.path(), &options), "1000");
+    assert_eq!(curl(dir.path(), &[&["-0"], &options[..]].concat()), "1111");
+}
+
+#[test]
+fn curl_is_told_that_nothing_is_taken() {
+    let (dir, program) = served();
+    let url = url(&program);
+    let code = ["-o", "/dev/null", "-w", "%{http_code}"];
+    #[rustfmt::skip]
+    let cases: &[(&[&str], &str)] = &[
+        (&["-d", "@form"],                                   "405"),
+        (&["-d", "@large"],                                  "413"),
+        (&["-d", "@form", "-H", "Expect: 100-continue"],     "405"),
+        (&["-d", "@form", "-H", "Expect:"],                  "405"),
+        (&["-T", "form"],                                    "405"),
+        (&["-d", "@form", "-H", "Transfer-Encoding: chunked"], "405"),
+        (&["-X", "DELETE"],                                  "405"),
+        (&["-X", "BREW"],                                    "501"),
+    ];
+    fs::write(dir.path().join("form"), vec![b'f'; 100_000]).unwrap();
+    for (options, want) in cases {
+        assert_eq!(curl(dir.path(), &[options, &code[..], &[url.as_str()]].concat()), *want, "{options:?}");
+    }
+}
+
+#[test]
+fn curl_is_told_at_once_that_there_is_no_http_2() {
+    let (dir, program) = served();
+    let Output { status, stdout, .. } = run_curl(dir.path(), &["--http2-prior-knowledge", &url(&program)]);
+    assert!(!status.success() && stdout.is_empty(), "{status}");
+    // 28 is a timeout; what there is instead depends on its version.
+    assert_ne!(status.code(), Some(28));
+    // Upgrading from HTTP/1.1 may be asked for, and is passed over.
+    assert_eq!(curl(dir.path(), &["--http2", &url(&program)]), "home");
+}
+
+#[test]
+fn curl_asks_through_a_unix_socket() {
+    let dir = site(&[("index.html", "home")]);
+    let socket = dir.path().join("tarpon.sock");
+    let address = format!("unix:{}", socket.display());
+    let _program = Program::started(serve(dir.path(), &["--listen", &address]));
+    let said = curl(dir.path(), &["--unix-socket", socket.to_str().unwrap(), "http://localhost/"]);
+    assert_eq!(said, "home");
+}
+
+const LARGE_LEN: usize = 5_000_000;
+
+/// A site, which is curl's directory too, and the program that serves it.
+fn served() -> (TempDir, Program) {
+    let dir = site(&[("index.html", &b"home"[..]), ("dir/index.html", b"in here")]);
+    common::write_files(dir.path(), &[("large", distinct_bytes(LARGE_LEN))]);
+    let many: Vec<_> =
+        (0..100).map(|number| (format!("many/{number}"), format!("number {number}"))).collect();
+    common::write_files(dir.path(), &many);
+    let program = Program::started(serve(dir.path(), &[]));
+    (dir, program)
+}
+
+fn url(program: &Program) -> String {
+    format!("http://{}", program.address())
+}
+
+/// What curl says to standard output. It must succeed.
+#[track_caller]
+fn curl(dir: &Path, options: &[&str]) -> String {
+    let Output { status, stdout, stderr } = run_curl(dir, options);
+    assert!(status.success(), "curl {options:?}: {status}: {}", String::from_utf8_lossy(&stderr));
+    String::from_utf8(stdout).unwrap()
+}
+
+fn run_curl(dir: &Path, options: &[&str]) -> Output {
+    let mut command = Command::new("curl");
+    // `-q`: whatever the user's own .curlrc says.
+    command.args(["-q", "-sS", "--max-time", "20", "--noproxy", "*"]).args(options).current_dir(dir);
+    command.output().expect("curl is missing: run tests/setup")
+}

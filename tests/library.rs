@@ -1,0 +1,186 @@
+//! The library: a server within another program.
+
+mod common;
+
+use common::{
+    ENGINES,
+    client::{Client, get},
+    distinct_bytes,
+    served::{Served, settings},
+    site, wait_for,
+};
+use std::{
+    fs,
+    net::TcpListener,
+    os::unix::net::UnixListener,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    thread,
+    time::Duration,
+};
+use tarpon::{Address, Server, Site};
+
+#[test]
+fn a_server_runs_on_listeners_it_is_given_and_stops_when_any_thread_says_so() {
+    for &engine in ENGINES {
+        let dir = site(&[("index.html", "home")]);
+        let path = dir.path().join("socket");
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let unix = UnixListener::bind(&path).unwrap();
+        let address = tcp.local_addr().unwrap();
+        let listeners = vec![tcp.try_into().unwrap(), unix.try_into().unwrap()];
+        let server =
+            Server::start(&settings(engine, 2), listeners, Site::from_dir(dir.path()).unwrap()).unwrap();
+        assert_eq!(server.addresses(), [Address::Tcp(address), Address::Unix(path.clone())]);
+
+        let mut clients = [Client::connect(address), Client::connect_unix(&path)];
+        for client in &mut clients {
+            assert_eq!(client.get("/").content, b"home");
+        }
+        let handle = server.handle();
+        let stopper = thread::spawn(move || handle.stop(Duration::from_secs(3600)));
+        assert!(server.join().is_ok());
+        stopper.join().unwrap();
+        for client in &mut clients {
+            assert_eq!(client.rest(), b"");
+        }
+        assert!(path.exists(), "it was not made by the server");
+    }
+}
+
+#[test]
+fn a_swap_is_seen_by_all_and_mixed_by_none() {
+    const SWAP_COUNT: usize = 50;
+    const CLIENT_COUNT: usize = 6;
+    for &engine in ENGINES {
+        // Content in one stretch with its fields, apart from them, and beside the image.
+        let lens = [("small", 100), ("middle", 30_000), ("large", 200_000)];
+        let content =
+            |version: u8, len| distinct_bytes(len).iter().map(|byte| byte ^ version).collect::<Vec<_>>();
+        let versions = [1, 2].map(|version| site(&lens.map(|(name, len)| (name, content(version, len)))));
+        // What each version says of each file when it stands alone.
+        let alone = versions.each_ref().map(|dir| {
+            let served = Served::dir(&settings(engine, 1), dir.path());
+            let mut client = Client::connect(served.address);
+            lens.map(|(name, _)| without_date(client.get(&format!("/{name}"))))
+        });
+
+        let served = Served::dir(&settings(engine, 2), versions[0].path());
+        // How many responses of each version each client has seen.
+        let seen = [const { [const { AtomicUsize::new(0) }; 2] }; CLIENT_COUNT];
+        let over = AtomicBool::new(false);
+        let ask = |seen: &[AtomicUsize; 2]| {
+            let mut client = Client::connect(served.address);
+            for file in (0..lens.len()).cycle() {
+                let got = without_date(client.get(&format!("/{}", lens[file].0)));
+                let version = alone.iter().position(|version| version[file] == got);
+                let version =
+                    version.unwrap_or_else(|| panic!("neither the one nor the other: {}", got.head));
+                seen[version].fetch_add(1, Ordering::Relaxed);
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        };
+        thread::scope(|scope| {
+            let clients = seen.each_ref().map(|seen| scope.spawn(|| ask(seen)));
+            for swap in 1..=SWAP_COUNT {
+                let version = swap % 2;
+                served.handle.swap(Site::from_dir(versions[version].path()).unwrap());
+                for seen in &seen {
+                    let before = seen[version].load(Ordering::Relaxed);
+                    wait_for("each client sees the other site", || {
+                        let failed = clients.iter().any(|client| client.is_finished());
+                        (failed || seen[version].load(Ordering::Relaxed) > before).then_some(())
+                    });
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+#[test]
+fn images_that_nobody_needs_any_more_are_gone() {
+    for &engine in ENGINES {
+        // A size no other test has, by which the mappings of this server are told from those of others.
+        const LEN: usize = 7 << 20;
+        let versions = [1, 2].map(|version: u8| {
+            let file = |number: usize| (number.to_string(), vec![version; LEN / 112]);
+            site(&(0..112).map(file).collect::<Vec<_>>())
+        });
+        let served = Served::dir(&settings(engine, 2), versions[0].path());
+        let mut clients: Vec<Client> = (0..8).map(|_| Client::connect(served.address)).collect();
+        for swap in 1..=20 {
+            served.handle.swap(Site::from_dir(versions[swap % 2].path()).unwrap());
+            for client in &mut clients {
+                assert_eq!(client.get("/0").status, 200);
+            }
+        }
+        wait_for("one image is left", || (image_count(LEN) == 1).then_some(()));
+        drop(clients);
+        served.end().unwrap();
+        assert_eq!(image_count(LEN), 0);
+    }
+}
+
+#[test]
+fn a_response_under_way_ends_with_the_site_it_began_with() {
+    for &engine in ENGINES {
+        let len = 24 << 20;
+        let versions = [b'1', b'2'].map(|version| site(&[("large", vec![version; len])]));
+        let served = Served::dir(&settings(engine, 1), versions[0].path());
+        let mut client = Client::connect(served.address);
+        client.send(get("/large"));
+        assert_eq!(client.try_head().unwrap().status, 200);
+        served.handle.swap(Site::from_dir(versions[1].path()).unwrap());
+        let mut another = Client::connect(served.address);
+        wait_for("the other site", || (another.get("/large").content[0] == b'2').then_some(()));
+        assert!(client.take(len) == vec![b'1'; len]);
+        assert!(client.get("/large").content == vec![b'2'; len]);
+    }
+}
+
+#[test]
+fn two_servers_live_in_one_process() {
+    for &engine in ENGINES {
+        let dirs = ["one", "two"].map(|name| site(&[("index.html", name)]));
+        let [one, two] = dirs.each_ref().map(|dir| Served::dir(&settings(engine, 1), dir.path()));
+        let (mut to_one, mut to_two) = (Client::connect(one.address), Client::connect(two.address));
+        for _ in 0..3 {
+            assert_eq!(to_one.get("/").content, b"one");
+            assert_eq!(to_two.get("/").content, b"two");
+        }
+        one.end().unwrap();
+        assert_eq!(to_one.rest(), b"");
+        assert_eq!(to_two.get("/").content, b"two");
+        two.end().unwrap();
+    }
+}
+
+#[test]
+fn a_site_tells_what_it_contains() {
+    let dir = site(&[("index.html", "home"), ("dir/page", "page"), (".hidden", "x")]);
+    let site = Site::from_dir(dir.path()).unwrap();
+    assert_eq!((site.file_count(), site.content_len()), (2, 8));
+    let warnings: Vec<String> = site.warnings().map(|warning| warning.to_string()).collect();
+    assert_eq!(warnings, ["skipped 1 dotfile: .hidden"]);
+    let error = Site::from_dir(dir.path().join("missing")).unwrap_err().to_string();
+    assert!(error.contains("/missing: no such file or directory; name a directory"), "{error}");
+}
+
+/// The response without its date: all that a site determines.
+fn without_date(mut response: common::client::Response) -> common::client::Response {
+    response.head = response.head.lines().filter(|line| !line.starts_with("Date: ")).collect();
+    response
+}
+
+/// How many images this process has mapped that are at least so long, and not half as long again.
+fn image_count(len: usize) -> usize {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let images = maps.lines().filter(|line| line.contains("memfd:tarpon-image"));
+    let lens = images.map(|line| {
+        let (from, to) = line.split_whitespace().next().and_then(|range| range.split_once('-')).unwrap();
+        usize::from_str_radix(to, 16).unwrap() - usize::from_str_radix(from, 16).unwrap()
+    });
+    lens.filter(|found| (len..len * 3 / 2).contains(found)).count()
+}

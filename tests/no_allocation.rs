@@ -1,0 +1,114 @@
+//! A worker allocates nothing while it serves what is static: counted, not believed.
+//!
+//! Every allocation of this process is counted, but for those of the threads that are excused: the test's own.
+
+mod common;
+
+use common::{
+    ENGINES,
+    client::{Client, get},
+    served::{Served, settings},
+    site,
+};
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// The system's allocator, with a count.
+struct Counting;
+
+static COUNT: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Whether what this thread allocates is not counted.
+    static EXCUSED: Cell<bool> = const { Cell::new(false) };
+}
+
+fn count() {
+    // A thread that ends may have no such value any more; it is not one that serves.
+    if EXCUSED.try_with(|excused| !excused.get()).unwrap_or(false) {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every call is passed on to the system's allocator as it came; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps what `alloc` demands.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps what `alloc_zeroed` demands.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, len: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps what `realloc` demands.
+        unsafe { System.realloc(at, layout, len) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps what `dealloc` demands.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// One test only: another at the same time would be counted too.
+#[test]
+fn a_worker_allocates_nothing_for_static_files() {
+    EXCUSED.set(true);
+    let files =
+        [("index.html", vec![b'h'; 500]), ("middle", vec![b'm'; 20_000]), ("dir/index.html", vec![b'd'; 9])];
+    let dir = site(&files);
+    for &engine in ENGINES {
+        let before = COUNT.load(Ordering::Relaxed);
+        let served = Served::dir(&settings(engine, 1), dir.path());
+        let mut client = Client::connect(served.address);
+        mixed_requests(&mut client, 100);
+        assert!(COUNT.load(Ordering::Relaxed) > before, "the worker is counted: it allocates when it begins");
+        let before = COUNT.load(Ordering::Relaxed);
+        mixed_requests(&mut client, 2_000);
+        // A worker is through with a response before it reads the next request, so only the last may be open.
+        assert_eq!(client.get("/").status, 200);
+        assert_eq!(COUNT.load(Ordering::Relaxed) - before, 0, "allocations of {engine:?}");
+    }
+}
+
+/// So many requests on one connection at least, of every kind that a static site is asked for, and until the
+/// clock has moved on to another second.
+fn mixed_requests(client: &mut Client, count: usize) {
+    let first = client.get("/");
+    let tag = first.field("ETag").expect("an entity-tag");
+    let kinds = [
+        (get("/"), vec![200]),
+        (get("/nothing"), vec![404]),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: {tag}\r\n\r\n"), vec![304]),
+        (get("/dir"), vec![301]),
+        (get("/%64ir/../dir/"), vec![200]),
+        (get("/middle"), vec![200]),
+        (get("/").repeat(5), vec![200; 5]),
+        (get("/").replace("GET", "PUT"), vec![405]),
+    ];
+    let mut sent = 0;
+    while sent < count || client.get("/").field("Date") == first.field("Date") {
+        for (requests, statuses) in &kinds {
+            client.send(requests);
+            for status in statuses {
+                assert_eq!(client.response().status, *status, "{requests}");
+            }
+            sent += statuses.len();
+        }
+        client.send(get("/middle").replace("GET", "HEAD"));
+        assert_eq!(client.try_head().expect("a head").status, 200);
+        sent += 1;
+    }
+}

@@ -1,0 +1,107 @@
+//! A site that is nobody's fixture: the documentation of Python, as Debian packages it.
+
+mod common;
+
+use common::{
+    client::Client,
+    program::{Program, serve},
+};
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+};
+use tempfile::TempDir;
+
+#[test]
+fn every_file_of_the_python_documentation_comes_byte_for_byte() {
+    const CLIENT_COUNT: usize = 4;
+    let dir = documentation();
+    let mut files = Vec::new();
+    list(dir.path(), &mut files);
+    assert!(files.len() > 500, "{} files", files.len());
+    let program = Program::started(serve(dir.path(), &[]));
+    assert!(program.out().contains(&format!(": {} files, ", files.len())), "{}", program.out());
+    thread::scope(|scope| {
+        for part in files.chunks(files.len().div_ceil(CLIENT_COUNT)) {
+            let (root, address) = (dir.path(), program.address());
+            scope.spawn(move || compare(root, part, address));
+        }
+    });
+}
+
+#[test]
+fn a_page_of_the_python_documentation_is_whole_in_a_browser() {
+    let dir = documentation();
+    let program = Program::started(serve(dir.path(), &[]));
+    let page = format!("http://{}/library/functions.html", program.address());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser/page");
+    let output = Command::new(script).arg(&page).output().expect("python3 is missing: run tests/setup");
+    let (said, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}: {said}{errors}", output.status);
+    // One resource to a line.
+    let resources: Vec<&str> = said.lines().filter(|line| line.starts_with("  {")).collect();
+    for resource in &resources {
+        assert!(resource.contains(r#""status": 200"#) && resource.contains(r#""error": null"#), "{resource}");
+        assert!(resource.contains(&format!(r#""url": "http://{}/"#, program.address())), "{resource}");
+    }
+    let count = |part: &str| resources.iter().filter(|resource| resource.contains(part)).count();
+    assert_eq!(count(&format!(r#""url": "{page}""#)), 1, "{said}");
+    assert!(count(r#""mimeType": "text/css""#) >= 1, "{said}");
+    assert!(count(r#""mimeType": "text/javascript""#) >= 1, "{said}");
+    assert!(said.ends_with("\"errors\": []}\n"), "{said}");
+}
+
+/// Asks for each of the files on one connection.
+fn compare(root: &Path, files: &[PathBuf], address: SocketAddr) {
+    let mut client = Client::connect(address);
+    for file in files {
+        let path = file.strip_prefix(root).unwrap().to_str().expect("a name in UTF-8");
+        let content = fs::read(file).unwrap();
+        let response = client.get(&format!("/{}", escaped(path)));
+        assert_eq!(response.status, 200, "{path}");
+        assert_eq!(response.field("Content-Length"), Some(&*content.len().to_string()), "{path}");
+        assert!(response.content == content, "{path}");
+        if let Some(dir) = path.strip_suffix("index.html")
+            && (dir.is_empty() || dir.ends_with('/'))
+        {
+            assert!(client.get(&format!("/{}", escaped(dir))).content == content, "{dir}");
+        }
+    }
+}
+
+/// A path as it stands in a request.
+fn escaped(path: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(byte);
+    path.bytes()
+        .map(|byte| if plain(&byte) { (byte as char).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+/// A copy without symbolic links: some of the package's lead to other packages.
+fn documentation() -> TempDir {
+    let packages = fs::read_dir("/usr/share/doc").expect("a Debian system: run tests/setup");
+    let mut dirs: Vec<PathBuf> = packages.map(|entry| entry.unwrap().path().join("html")).collect();
+    dirs.retain(|dir| {
+        dir.to_string_lossy().contains("/python3") && dir.join("library/functions.html").is_file()
+    });
+    let from = dirs.first().expect("the package python3-doc is missing: run tests/setup");
+    let to = tempfile::tempdir().expect("a directory");
+    let status = Command::new("cp").arg("-rL").arg(from.join(".")).arg(to.path()).status().expect("cp");
+    assert!(status.success(), "cp: {status}");
+    to
+}
+
+/// The files that are served: all but dotfiles.
+fn list(dir: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        match () {
+            () if path.file_name().unwrap().to_string_lossy().starts_with('.') => {}
+            () if path.is_dir() => list(&path, files),
+            () => files.push(path),
+        }
+    }
+}
