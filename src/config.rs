@@ -16,16 +16,18 @@ pub(crate) struct Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
     /// Serve a directory
+    ///
+    /// All of it is read into one image before the first request, and again whenever it changes. Only regular files
+    /// are served; dotfiles (other than .well-known), special files and symbolic links that leave the directory are
+    /// not.
     Serve(Serve),
 }
 
-/// Serves a directory as it is now: all of it is read into one image before the first request, and again
-/// whenever it changes. Only regular files are served; dotfiles (other than .well-known), special files and
-/// symbolic links that leave the directory are not.
+/// What `tarpon serve` is told.
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
     /// The directory to serve
-    #[arg(default_value = ".", hide_default_value = false)]
+    #[arg(default_value = ".")]
     pub(crate) dir: PathBuf,
 
     /// Where to listen: ADDR:PORT, such as 127.0.0.1:8080, 0.0.0.0:80 or [::]:80, or unix:PATH. May be given
