@@ -33,41 +33,40 @@ use tempfile::TempDir;
 
 #[test]
 fn each_case_comes_out_the_same_at_every_cut_of_the_request() {
-    let failed = of_all_cases(|case| {
-        cuts_of(case.request.len()).find_map(|read| case.failure_in_memory(Cuts { read, ..Cuts::NONE }))
+    check(|case| {
+        let mut cuts = cuts_of(case.request.len()).map(|read| Cuts { read, ..Cuts::NONE });
+        cuts.find_map(|cuts| case.failure_in_memory(cuts, Stays))
     });
-    assert!(failed.is_empty(), "{}", failed.concat());
 }
 
 #[test]
 fn each_case_comes_out_the_same_at_any_cut_of_the_response() {
-    let failed = of_all_cases(|case| {
+    check(|case| {
         // A cut of a few bytes in a long response takes long, and shows what it shows in a short one.
         let least = case.want.len() / 2_000;
         let cuts = [1, 2, 3, 5, 17, 100, 124, 1_460, 16_384, 65_536].into_iter().filter(|&cut| cut > least);
-        cuts.into_iter().find_map(|send| case.failure_in_memory(Cuts { send, ..Cuts::NONE }))
+        let mut cuts = cuts.map(|send| Cuts { send, ..Cuts::NONE });
+        cuts.find_map(|cuts| case.failure_in_memory(cuts, Stays))
     });
-    assert!(failed.is_empty(), "{}", failed.concat());
 }
 
 #[test]
 fn each_case_comes_out_the_same_on_every_engine() {
-    for &engine in ENGINES {
-        let dir = fixture();
-        let served = Served::dir(&settings(engine, 2), dir.path());
-        let failed = of_all_cases(|case| case.failure_on(&served, case.request.len()));
-        assert!(failed.is_empty(), "{engine:?}: {}", failed.concat());
-    }
+    check_on_engines(|case, served| case.failure_on(served, case.request.len(), Stays));
 }
 
 #[test]
 fn each_short_case_comes_out_the_same_on_every_engine_byte_by_byte() {
-    for &engine in ENGINES {
-        let dir = fixture();
-        let served = Served::dir(&settings(engine, 2), dir.path());
-        let failed = of_all_cases(|case| (case.request.len() < 300).then(|| case.failure_on(&served, 1))?);
-        assert!(failed.is_empty(), "{engine:?}: {}", failed.concat());
-    }
+    check_on_engines(|case, served| {
+        let is_short = case.request.len() < 300;
+        is_short.then(|| case.failure_on(served, 1, Stays)).flatten()
+    });
+}
+
+#[test]
+fn each_case_comes_out_the_same_when_the_client_closes_its_side_behind_the_request() {
+    check(|case| case.failure_in_memory(Cuts { read: 100, send: 1_000 }, Leaves));
+    check_on_engines(|case, served| case.failure_on(served, case.request.len(), Leaves));
 }
 
 #[test]
@@ -102,15 +101,29 @@ enum End {
     Closes,
 }
 
+use Then::{Leaves, Stays};
+
+/// What a client does that has sent its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// It could send another.
+    Stays,
+    /// It closes its sending side.
+    Leaves,
+}
+
 impl Case {
     /// What is wrong in memory, if anything is.
-    fn failure_in_memory(&self, cuts: Cuts) -> Option<String> {
+    fn failure_in_memory(&self, cuts: Cuts, then: Then) -> Option<String> {
         let (image, files) = &*PACKED;
         let mut sim = Sim::new(image.clone());
         sim.files.clone_from(files);
         sim.client_sends(&self.request);
-        sim.run(cuts);
-        let end = if sim.close() == Close::No { End::Open } else { End::Closes };
+        let mut end = self.end;
+        if then == Stays {
+            sim.run(cuts);
+            end = if sim.close() == Close::No { End::Open } else { End::Closes };
+        }
         sim.client_ends();
         sim.run(cuts);
         let closed = sim.close() == Close::Both;
@@ -120,12 +133,14 @@ impl Case {
     }
 
     /// What is wrong on a real server, if anything is.
-    fn failure_on(&self, served: &Served, cut: usize) -> Option<String> {
+    fn failure_on(&self, served: &Served, cut: usize, then: Then) -> Option<String> {
         let mut client = Client::connect(served.address);
         // A server that has refused reads on, and what it does not read any more does not matter.
         self.request.chunks(cut.max(1)).all(|part| client.send(part));
         let mut want = self.want.clone();
-        if self.end == End::Open {
+        if then == Leaves {
+            client.end();
+        } else if self.end == End::Open {
             // It takes another request, and nothing else comes before the response to that.
             client.send("HEAD /empty.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
             want.extend(answer("empty.txt close head"));
@@ -143,16 +158,28 @@ impl Case {
     }
 }
 
-/// The failures of all cases, found in two threads.
-fn of_all_cases(failure: impl Fn(&Case) -> Option<String> + Sync) -> Vec<String> {
-    thread::scope(|scope| {
+/// Runs all cases, in two threads, and then tells what is wrong with each that fails.
+#[track_caller]
+fn check(failure: impl Fn(&Case) -> Option<String> + Sync) {
+    let failed: Vec<String> = thread::scope(|scope| {
         let half = |first| {
             let failure = &failure;
             scope.spawn(move || CASES.iter().skip(first).step_by(2).filter_map(failure).collect::<Vec<_>>())
         };
         let halves = [half(0), half(1)];
         halves.into_iter().flat_map(|half| half.join().expect("no panic")).collect()
-    })
+    });
+    assert!(failed.is_empty(), "{}", failed.concat());
+}
+
+/// Runs all cases on a server of each engine.
+#[track_caller]
+fn check_on_engines(failure: impl Fn(&Case, &Served) -> Option<String> + Sync) {
+    for &engine in ENGINES {
+        let dir = fixture();
+        let served = Served::dir(&settings(engine, 2), dir.path());
+        check(|case| failure(case, &served).map(|failure| format!("{engine:?}: {failure}")));
+    }
 }
 
 /// Every cut of a request. One of a megabyte is cut in a few places only.

@@ -85,6 +85,7 @@ fn an_address_it_cannot_have_is_told_with_a_remedy() {
         (another.address().to_string(),           "address already in use; stop the server that listens there, or choose another with --listen ADDR:PORT"),
         (format!("unix:{}", live.display()),      "address already in use; stop the server that listens there, or choose another with --listen ADDR:PORT"),
         ("192.0.2.1:0".to_owned(),                "cannot assign requested address; name an address of this host, such as 127.0.0.1 or 0.0.0.0 for all of them"),
+        (format!("unix:/{}", "x".repeat(200)),    "file name too long; choose another with --listen ADDR:PORT or --listen unix:PATH"),
         ("unix:/nowhere/at/all.sock".to_owned(),  "no such file or directory; make the directory of the socket first"),
     ];
     for (address, want) in cases {
@@ -145,11 +146,17 @@ fn it_listens_at_every_address_it_is_told() {
     let dir = site(&[("index.html", "home")]);
     let socket = dir.path().join("tarpon.sock");
     let unix = format!("unix:{}", socket.display());
-    let addresses =
-        ["--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--listen", "127.0.0.2:0", "--listen", &unix];
-    let program = Program::started(serve(dir.path(), &addresses));
-    let hosts: Vec<String> = program.addresses().iter().map(|address| address.ip().to_string()).collect();
-    assert_eq!(hosts, ["127.0.0.1", "::1", "127.0.0.2"]);
+    let mut hosts = vec!["127.0.0.1", "127.0.0.2"];
+    // Not every host has IPv6.
+    hosts.extend(TcpListener::bind("[::1]:0").is_ok().then_some("[::1]"));
+    let addresses: Vec<String> = hosts.iter().map(|host| format!("{host}:0")).chain([unix.clone()]).collect();
+    let options: Vec<&str> = addresses.iter().flat_map(|address| ["--listen", address]).collect();
+    let program = Program::started(serve(dir.path(), &options));
+    let told: Vec<String> = program.addresses().iter().map(SocketAddr::to_string).collect();
+    assert_eq!(told.len(), hosts.len());
+    for (told, host) in told.iter().zip(hosts) {
+        assert!(told.starts_with(host), "{told}");
+    }
     assert!(program.out().contains(&format!("\n  {unix}\n")), "{}", program.out());
     for address in program.addresses() {
         assert_eq!(Client::connect(address).get("/").content, b"home", "{address}");
