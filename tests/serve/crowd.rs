@@ -28,6 +28,34 @@ fn clients_wait_their_turn_when_accept_finds_no_descriptor() {
     crowd(&program);
 }
 
+#[test]
+fn clients_that_go_in_any_way_leave_nothing_behind() {
+    let dir = site(&[("index.html", vec![b'h'; 500]), ("large", vec![b'l'; 8 << 20])]);
+    let program = Program::started(serve(dir.path(), &["--workers", "2"]));
+    for round in 0..50 {
+        let mut clients: Vec<Client> = (0..8).map(|_| Client::connect(program.address())).collect();
+        let [silent, ended, half, unread, half_read, garbage, many, refused] = clients.as_mut_slice() else {
+            unreachable!("eight of them")
+        };
+        ended.end();
+        half.send("GET / HTTP/1.1\r\nHost: local");
+        unread.send(get("/large"));
+        half_read.send(get("/large"));
+        assert_eq!(half_read.try_head().unwrap().status, 200);
+        garbage.send(vec![round; 5_000]);
+        many.send(get("/").repeat(40));
+        refused.send("GET / HTTP/1.1\r\n\r\n".to_owned() + &get("/").repeat(500));
+        if round % 2 == 0 {
+            assert_eq!(refused.response().status, 400);
+            assert_eq!(ended.rest(), b"");
+            silent.send(get("/dir?query"));
+        }
+    }
+    wait_for("all clients have gone", || (program.connection_count() == 0).then_some(()));
+    assert_eq!(Client::connect(program.address()).get("/").status, 200);
+    assert_eq!(program.err(), "");
+}
+
 fn crowd(program: &Program) {
     let mut clients: Vec<Client> = (0..CLIENT_COUNT).map(|_| Client::connect(program.address())).collect();
     for client in &mut clients {
