@@ -46,19 +46,18 @@ const FILE_TURN_MAX: u64 = 1024 * 1024;
 #[inline]
 pub(super) fn turn(commons: &mut Commons, slot: &mut Slot) -> Result<After, Over> {
     for _ in 0..STEPS_MAX {
+        let need = slot.conn.need(Leg::Client);
+        // First of all: what a connection still owes when it gives up must not be sent.
+        if need.close == Close::Both {
+            return Err(Over);
+        }
         if slot.writable && !slot.conn.outbox(Leg::Client).is_empty() {
             send_front(commons, slot)?;
             continue;
         }
-        let need = slot.conn.need(Leg::Client);
-        match need.close {
-            Close::No => {}
-            Close::Write if slot.shut => {}
-            Close::Write => {
-                slot.shut = true;
-                shutdown(&slot.fd, Shutdown::Write).map_err(|_| Over)?;
-            }
-            Close::Both => return Err(Over),
+        if need.close == Close::Write && !slot.shut {
+            slot.shut = true;
+            shutdown(&slot.fd, Shutdown::Write).map_err(|_| Over)?;
         }
         let progress = match need.input {
             Input::Pause => false,

@@ -110,13 +110,13 @@ impl Sim {
         if self.close == Close::Both {
             return false;
         }
-        if !self.outbox().is_empty() && cuts.send > 0 {
+        let need = self.conn().need(Leg::Client);
+        self.close = need.close;
+        if need.close != Close::Both && !self.outbox().is_empty() && cuts.send > 0 {
             self.send(cuts.send);
             self.check_idle();
             return true;
         }
-        let need = self.conn().need(Leg::Client);
-        self.close = need.close;
         match need.input {
             _ if need.close == Close::Both => {
                 self.abandon();
