@@ -66,6 +66,11 @@ impl Client {
         Ok(Client { epoll, events, connections, request, input, begun: false })
     }
 
+    /// Bytes of a response, as the first connection learnt it.
+    pub(crate) fn response_len(&self) -> usize {
+        self.connections.first().map_or(0, |connection| connection.response_len)
+    }
+
     /// Asks again and again for about `time`. What is outstanding at the end belongs to the next run.
     pub(crate) fn run(&mut self, time: Duration) -> Result<Run, ClientError> {
         let start = Instant::now();

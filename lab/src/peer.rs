@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 use crate::Trouble;
 use crate::check::check;
+use crate::client::Client;
 use crate::cpu::Threads;
 use crate::limit;
 
@@ -51,6 +52,8 @@ pub(crate) struct Stage {
     directory: TempDir,
     content: Vec<u8>,
     tarpon: PathBuf,
+    /// Bytes of the head that the null servers send.
+    null_head_len: usize,
 }
 
 impl Stage {
@@ -64,7 +67,7 @@ impl Stage {
             Some(path) => path.to_owned(),
             None => std::env::current_exe()?.with_file_name("tarpon"),
         };
-        Ok(Stage { directory, content, tarpon })
+        Ok(Stage { directory, content, tarpon, null_head_len: limit::HEAD_LEN })
     }
 
     /// What is asked of every server.
@@ -94,6 +97,15 @@ impl Stage {
         }
     }
 
+    /// Lets the null servers answer with as many bytes as this server does. Fewer would cost less, and the limit
+    /// would be out of reach.
+    pub(crate) fn match_null(&mut self, server: Server) -> Result<(), Trouble> {
+        let running = self.start(server)?;
+        let response_len = Client::connect(running.address(), &self.path(), 1)?.response_len();
+        self.null_head_len = response_len - self.content.len();
+        Ok(())
+    }
+
     /// Starts a server, waits until it answers, and checks that it is worth timing.
     pub(crate) fn start(&self, server: Server) -> Result<Running, Trouble> {
         // In a network of our own nobody else takes it before the server does.
@@ -119,7 +131,8 @@ impl Stage {
         let null = |engine: &str| -> Result<Command, Trouble> {
             let mut command = Command::new(std::env::current_exe()?);
             let size = format!("--size={}", self.content.len());
-            command.args(["null", &listen, &size, &format!("--engine={engine}")]);
+            let head = format!("--head={}", self.null_head_len);
+            command.args(["null", &listen, &size, &head, &format!("--engine={engine}")]);
             Ok(command)
         };
         match server {

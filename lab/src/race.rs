@@ -101,13 +101,16 @@ fn run(options: &Options) -> Result<Race, Trouble> {
     cpu::pin(core).map_err(|error| format!("core {core}: {error}"))?;
     allow_descriptors(options.connections)?;
 
-    let stage = Stage::set(options.size, options.tarpon.as_deref())?;
+    let mut stage = Stage::set(options.size, options.tarpon.as_deref())?;
     let mut entrants = Vec::new();
     for server in options.servers() {
         entrants.push(Entrant { server, name: stage.version(server)?, calls: None });
     }
     if entrants.is_empty() {
         return Err("--only leaves no server".into());
+    }
+    if let Some(tarpon) = entrants.iter().find(|entrant| entrant.server == Server::Tarpon) {
+        stage.match_null(tarpon.server)?;
     }
     let setting = Setting {
         rounds: options.rounds,
@@ -179,6 +182,7 @@ fn window(stage: &Stage, race: &Race, server: Server) -> Result<Window, Trouble>
     Ok(Window {
         server,
         requests: run.requests,
+        response_len: client.response_len(),
         elapsed_ns: run.elapsed.as_nanos() as u64,
         server_ns: server_time.as_nanos() as u64,
         client_ns: client_time.as_nanos() as u64,

@@ -75,6 +75,8 @@ pub(crate) struct Round {
 pub(crate) struct Window {
     pub(crate) server: Server,
     pub(crate) requests: u64,
+    /// Bytes of a response.
+    pub(crate) response_len: usize,
     pub(crate) elapsed_ns: u64,
     /// CPU time of all threads of the server.
     pub(crate) server_ns: u64,
@@ -178,6 +180,7 @@ mod tests {
     const WINDOW: Window = Window {
         server: Server::Tarpon,
         requests: 1,
+        response_len: 1,
         elapsed_ns: 1000,
         server_ns: 500,
         client_ns: 400,

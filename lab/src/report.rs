@@ -254,6 +254,7 @@ mod tests {
         let window = |server, requests, server_ns, client_ns| Window {
             server,
             requests,
+            response_len: 1246,
             elapsed_ns: 2_000_000_000,
             server_ns,
             client_ns,
