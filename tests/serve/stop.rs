@@ -114,17 +114,24 @@ fn a_request_that_has_begun_is_answered_and_the_connection_closes() {
 }
 
 #[test]
-fn clients_that_wait_to_be_accepted_are_answered_before_the_end() {
+fn requests_that_have_arrived_are_answered_before_the_end() {
     let dir = site(&[("index.html", "home")]);
-    let program = Program::started(serve(dir.path(), &LONG));
-    let mut clients: Vec<Client> = (0..50).map(|_| Client::connect(program.address())).collect();
+    let program = Program::started(serve(dir.path(), &[&LONG[..], &["--workers", "1"]].concat()));
+    let mut clients: Vec<Client> = (0..20).map(|_| Client::connect(program.address())).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("/").status, 200);
+    }
+    // While it sleeps, the kernel takes connections and requests for it: more than are accepted in one go.
+    program.signal(Signal::STOP);
+    clients.extend((0..300).map(|_| Client::connect(program.address())));
     for client in &mut clients {
         client.send(get("/"));
     }
     program.signal(Signal::TERM);
-    for client in &mut clients {
-        assert_eq!(client.response().content, b"home");
-        assert_eq!(client.rest(), b"");
+    program.signal(Signal::CONT);
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.response().content, b"home", "client {number}");
+        assert_eq!(client.rest(), b"", "client {number}");
     }
     assert_eq!(program.ended().status, ExitStatus::default());
 }
