@@ -18,7 +18,7 @@ pub(crate) fn file() -> io::Result<File> {
     Ok(File::from(memfd_create("tarpon-image", flags)?))
 }
 
-/// Seals a file of [`file`] against every change, and maps it.
+/// Seals a file of [`file()`] against every change, and maps it.
 pub(crate) fn seal(file: &File) -> io::Result<Bytes> {
     fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL)?;
     let len = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
