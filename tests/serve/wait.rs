@@ -1,10 +1,12 @@
 //! How long the program waits for clients.
 
 use crate::common::{
+    PATIENCE,
     client::{Client, get},
     program::{Program, serve},
     site, wait_for,
 };
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 use std::{
     io::Write,
     net::TcpStream,
@@ -95,18 +97,22 @@ fn a_client_that_takes_nothing_is_cut_off() {
 fn a_client_that_is_slow_but_takes_something_is_served() {
     let len = 24 << 20;
     let dir = site(&[("large", vec![7; len])]);
-    let program = Program::started(serve(dir.path(), &["--send-timeout", "1", "--workers", "1"]));
-    let mut client = Client::connect(program.address());
+    let program = Program::started(serve(dir.path(), &["--send-timeout", "2", "--workers", "1"]));
+    let stream = TcpStream::connect(program.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // A large buffer would take it all at first, and the server would see nothing of the client's pauses.
+    set_socket_recv_buffer_size(&stream, 64 * 1024).unwrap();
+    let mut client = Client::new(stream);
     client.send(get("/large"));
     assert_eq!(client.try_head().unwrap().status, 200);
     let (since, mut taken) = (Instant::now(), 0);
-    // Twelve times 2 MiB, over twice as long as it may take nothing at all.
+    // Twelve times 2 MiB, in longer than it may take nothing at all.
     while taken < len {
         taken += client.take(2 << 20).len();
         if taken < len {
-            thread::sleep(Duration::from_millis(200));
+            thread::sleep(Duration::from_millis(300));
         }
     }
-    assert!(since.elapsed() > Duration::from_secs(2));
+    assert!(since.elapsed() > Duration::from_secs(3));
     assert_eq!(client.get("/large").content.len(), len);
 }
