@@ -31,6 +31,8 @@ pub(crate) enum Server {
     NullUring,
     /// The server in this repository.
     Tarpon,
+    /// An earlier build of it.
+    TarponBefore,
     /// nginx, with its cache of open files.
     Nginx,
 }
@@ -45,6 +47,16 @@ impl Server {
     pub(crate) fn is_null(self) -> bool {
         matches!(self, Server::NullEpoll | Server::NullUring)
     }
+
+    /// Whether it is a build of the server in this repository.
+    pub(crate) fn is_tarpon(self) -> bool {
+        matches!(self, Server::Tarpon | Server::TarponBefore)
+    }
+
+    /// Whether it comes from elsewhere.
+    pub(crate) fn is_peer(self) -> bool {
+        !self.is_null() && !self.is_tarpon()
+    }
 }
 
 /// What servers need to run: a directory to serve, programs, a place for their files.
@@ -52,13 +64,14 @@ pub(crate) struct Stage {
     directory: TempDir,
     content: Vec<u8>,
     tarpon: PathBuf,
+    before: Option<PathBuf>,
     /// Bytes of the head that the null servers send.
     null_head_len: usize,
 }
 
 impl Stage {
     /// Prepares a site with one page of `size` bytes.
-    pub(crate) fn set(size: usize, tarpon: Option<&Path>) -> Result<Stage, Trouble> {
+    pub(crate) fn set(size: usize, tarpon: Option<&Path>, before: Option<&Path>) -> Result<Stage, Trouble> {
         let directory = tempfile::Builder::new().prefix("tarpon-lab-").tempdir()?;
         let content = limit::content(size);
         fs::create_dir(directory.path().join("site"))?;
@@ -67,7 +80,8 @@ impl Stage {
             Some(path) => path.to_owned(),
             None => std::env::current_exe()?.with_file_name("tarpon"),
         };
-        Ok(Stage { directory, content, tarpon, null_head_len: limit::HEAD_LEN })
+        let before = before.map(Path::to_owned);
+        Ok(Stage { directory, content, tarpon, before, null_head_len: limit::HEAD_LEN })
     }
 
     /// What is asked of every server.
@@ -80,12 +94,10 @@ impl Stage {
         match server {
             Server::NullEpoll => Ok("null epoll".into()),
             Server::NullUring => Ok("null io_uring".into()),
-            Server::Tarpon => {
-                let output = Command::new(&self.tarpon).arg("--version").output().map_err(|error| {
-                    let remedy = "build it with `cargo build --release`, or name it with --tarpon";
-                    format!("{}: {error}; {remedy}", self.tarpon.display())
-                })?;
-                Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+            Server::Tarpon => tarpon_version(&self.tarpon),
+            Server::TarponBefore => {
+                let said = tarpon_version(self.before()?)?;
+                Ok(said.replacen("tarpon", "tarpon before", 1))
             }
             Server::Nginx => {
                 let output = Command::new("nginx").arg("-v").output().map_err(|error| {
@@ -138,8 +150,9 @@ impl Stage {
         match server {
             Server::NullEpoll => null("epoll"),
             Server::NullUring => null("uring"),
-            Server::Tarpon => {
-                let mut command = Command::new(&self.tarpon);
+            Server::Tarpon | Server::TarponBefore => {
+                let program = if server == Server::Tarpon { &self.tarpon } else { self.before()? };
+                let mut command = Command::new(program);
                 command.arg("serve").arg(site).args([&listen, "--workers=1"]);
                 Ok(command)
             }
@@ -159,6 +172,18 @@ impl Stage {
             }
         }
     }
+
+    fn before(&self) -> Result<&Path, Trouble> {
+        Ok(self.before.as_deref().ok_or("name the earlier build with --before")?)
+    }
+}
+
+fn tarpon_version(program: &Path) -> Result<String, Trouble> {
+    let output = Command::new(program).arg("--version").output().map_err(|error| {
+        let remedy = "build it with `cargo build --release`, or name it with --tarpon or --before";
+        format!("{}: {error}; {remedy}", program.display())
+    })?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// nginx at its best: open files cached, connections kept for ever, nothing logged. `tcp_nopush` would hold

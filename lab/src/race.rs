@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! round 1   epoll   uring   tarpon  nginx      each: a fresh process, checked, warmed up, timed
-//! round 2   uring   tarpon  nginx   epoll      one dirty window, and the round is run again
+//! round 2   uring   epoll   nginx   tarpon     one dirty window, and the round is run again
 //! …
 //! then      system calls of each, counted in windows of their own
 //! ```
@@ -47,6 +47,9 @@ pub(crate) struct Options {
     /// The program tarpon; by default the one beside this one.
     #[arg(long, value_name = "PATH")]
     tarpon: Option<PathBuf>,
+    /// An earlier build of tarpon, to take part in the same rounds and show what a change has changed.
+    #[arg(long, value_name = "PATH")]
+    before: Option<PathBuf>,
     /// Servers to race against.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "nginx")]
     peers: Vec<Server>,
@@ -101,7 +104,7 @@ fn run(options: &Options) -> Result<Race, Trouble> {
     cpu::pin(core).map_err(|error| format!("core {core}: {error}"))?;
     allow_descriptors(options.connections)?;
 
-    let mut stage = Stage::set(options.size, options.tarpon.as_deref())?;
+    let mut stage = Stage::set(options.size, options.tarpon.as_deref(), options.before.as_deref())?;
     let mut entrants = Vec::new();
     for server in options.servers() {
         entrants.push(Entrant { server, name: stage.version(server)?, calls: None });
@@ -109,7 +112,7 @@ fn run(options: &Options) -> Result<Race, Trouble> {
     if entrants.is_empty() {
         return Err("--only leaves no server".into());
     }
-    if let Some(tarpon) = entrants.iter().find(|entrant| entrant.server == Server::Tarpon) {
+    if let Some(tarpon) = entrants.iter().find(|entrant| entrant.server.is_tarpon()) {
         stage.match_null(tarpon.server)?;
     }
     let setting = Setting {
@@ -144,23 +147,26 @@ fn run(options: &Options) -> Result<Race, Trouble> {
     Ok(race)
 }
 
-/// One window for each server, unless one is dirty. Each round begins with another server.
+/// One window for each server, unless one is dirty. Each round begins with another server and goes round the
+/// other way: who stands behind whom evens out.
 fn round(stage: &Stage, race: &Race) -> Result<Round, Trouble> {
     let count = race.entrants.len();
     let mut round = Round { clean: true, windows: Vec::new() };
+    let number = race.rounds.len();
     for turn in 0..count {
-        let entrant = &race.entrants[(race.rounds.len() + turn) % count];
+        let step = if number.is_multiple_of(2) { turn } else { count - turn };
+        let entrant = &race.entrants[(number + step) % count];
         let window =
             window(stage, race, entrant.server).map_err(|trouble| format!("{}: {trouble}", entrant.name))?;
         round.windows.push(window);
         let share = window.foreign_share();
         if share > FOREIGN_SHARE_MAX {
             round.clean = false;
-            eprintln!("round {}: dirty, others had {:.1}% of the core", race.rounds.len() + 1, share * 100.0);
+            eprintln!("round {}: dirty, others had {:.1}% of the core", number + 1, share * 100.0);
             return Ok(round);
         }
     }
-    eprintln!("round {}: clean", race.rounds.len() + 1);
+    eprintln!("round {}: clean", number + 1);
     Ok(round)
 }
 
@@ -218,24 +224,35 @@ impl Options {
     /// The null servers, tarpon and its peers, as far as they are wanted.
     fn servers(&self) -> Vec<Server> {
         let mut servers = vec![Server::NullEpoll, Server::NullUring, Server::Tarpon];
-        servers.extend(self.peers.iter().filter(|peer| !matches!(peer, Server::Tarpon) && !peer.is_null()));
+        servers.extend(self.before.is_some().then_some(Server::TarponBefore));
+        servers.extend(self.peers.iter().filter(|peer| peer.is_peer()));
         servers.retain(|server| self.only.is_empty() || self.only.contains(server));
         servers
     }
 
-    /// The command that makes such a race anywhere.
+    /// The command that makes such a race anywhere: with its defaults, without places on this machine.
     fn command(&self) -> String {
         let Options { rounds, seconds, connections, size, .. } = self;
         let names =
             |servers: &[Server]| servers.iter().map(|server| server.name()).collect::<Vec<_>>().join(",");
+        let file = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut command = format!(
-            "cargo build --release --workspace && sudo target/release/tarpon-lab race \
-             --rounds {rounds} --seconds {seconds} --connections {connections} --size {size}"
+            "tarpon-lab race --rounds {rounds} --seconds {seconds} --connections {connections} --size {size}"
         );
-        for (option, servers) in [("peers", &self.peers), ("only", &self.only)] {
-            if !servers.is_empty() {
-                command += &format!(" --{option} {}", names(servers));
+        let options = [
+            ("peers", names(&self.peers)),
+            ("only", names(&self.only)),
+            ("tarpon", self.tarpon.as_deref().map_or_else(String::new, file)),
+            ("before", self.before.as_deref().map_or_else(String::new, file)),
+            ("core", self.core.map_or_else(String::new, |core| core.to_string())),
+        ];
+        for (option, value) in options {
+            if !value.is_empty() {
+                command += &format!(" --{option} {value}");
             }
+        }
+        if self.here {
+            command += " --here";
         }
         command
     }
@@ -286,10 +303,29 @@ mod tests {
             ("by default",     &[],                                        &[NullEpoll, NullUring, Tarpon, Nginx]),
             ("some",           &["--only", "nginx,null-epoll"],            &[NullEpoll, Nginx]),
             ("not twice",      &["--peers", "tarpon,null-uring"],          &[NullEpoll, NullUring, Tarpon]),
+            ("after, before",  &["--before", "old/tarpon"],                &[NullEpoll, NullUring, Tarpon, TarponBefore, Nginx]),
+            ("no before",      &["--only", "tarpon-before"],               &[]),
         ];
         for (name, arguments, want) in cases {
             let options = Arguments::parse_from([&["race"], *arguments].concat()).options;
             assert_eq!(options.servers(), *want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_command_names_programs_by_their_files_alone() {
+        #[rustfmt::skip]
+        let cases: &[(&str, &[&str], &str)] = &[
+            // what it shows   arguments                                              behind the numbers
+            ("by default",     &[],                                                   " --peers nginx"),
+            ("programs",       &["--tarpon", "/a/b/new", "--before=../c/old"],        " --peers nginx --tarpon new --before old"),
+            ("record",         &["--out", "/a/race.json"],                            " --peers nginx"),
+            ("other rules",    &["--only=null-epoll,tarpon", "--core=1", "--here"],   " --peers nginx --only null-epoll,tarpon --core 1 --here"),
+        ];
+        for (name, arguments, want) in cases {
+            let options = Arguments::parse_from([&["race"], *arguments].concat()).options;
+            let numbers = "tarpon-lab race --rounds 5 --seconds 2 --connections 64 --size 1024";
+            assert_eq!(options.command(), format!("{numbers}{want}"), "{name}");
         }
     }
 

@@ -99,8 +99,12 @@ impl Window {
         self.requests as f64 / (self.elapsed_ns as f64 / 1e9)
     }
 
-    fn micros(&self, ns: u64) -> f64 {
-        ns as f64 / 1e3 / self.requests as f64
+    fn server_us(&self) -> f64 {
+        self.server_ns as f64 / 1e3 / self.requests as f64
+    }
+
+    fn client_us(&self) -> f64 {
+        self.client_ns as f64 / 1e3 / self.requests as f64
     }
 }
 
@@ -113,18 +117,29 @@ impl Race {
     /// What the clean rounds say of a server; `None` if there were none.
     pub(crate) fn standing(&self, server: Server) -> Option<Standing> {
         let windows = || self.clean().filter_map(|round| round.window(server));
-        let beside = |base| {
-            let pairs =
-                self.clean().filter_map(move |round| Some((round.window(server)?, round.window(base)?)));
-            Spread::of_ratios(pairs.map(|(window, base)| (window.rate(), base.rate())))
-        };
         Some(Standing {
             rate: Spread::of(windows().map(Window::rate))?,
-            of_epoll: beside(Server::NullEpoll),
-            of_uring: beside(Server::NullUring),
-            server_us: Spread::of(windows().map(|window| window.micros(window.server_ns)))?,
-            client_us: Spread::of(windows().map(|window| window.micros(window.client_ns)))?,
+            of_epoll: self.beside(server, Server::NullEpoll, Window::rate),
+            of_uring: self.beside(server, Server::NullUring, Window::rate),
+            server_us: Spread::of(windows().map(Window::server_us))?,
+            client_us: Spread::of(windows().map(Window::client_us))?,
         })
+    }
+
+    /// What the clean rounds say of a change; `None` unless tarpon and an earlier build were in one.
+    pub(crate) fn change(&self) -> Option<Change> {
+        let beside = |number| self.beside(Server::Tarpon, Server::TarponBefore, number);
+        Some(Change {
+            rate: beside(Window::rate)?,
+            server_us: beside(Window::server_us)?,
+            client_us: beside(Window::client_us)?,
+        })
+    }
+
+    /// A number of a server as a share of that of another, each within a clean round.
+    fn beside(&self, server: Server, base: Server, number: fn(&Window) -> f64) -> Option<Spread> {
+        let pairs = self.clean().filter_map(|round| Some((round.window(server)?, round.window(base)?)));
+        Spread::of_ratios(pairs.map(|(window, base)| (number(window), number(base))))
     }
 }
 
@@ -153,6 +168,17 @@ pub(crate) struct Standing {
     /// CPU time of the server per request, in microseconds.
     pub(crate) server_us: Spread,
     /// CPU time of the client per request, in microseconds.
+    pub(crate) client_us: Spread,
+}
+
+/// Tarpon as a share of its earlier build, each number within a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Change {
+    /// Of requests a second: above one it has become faster.
+    pub(crate) rate: Spread,
+    /// Of CPU time of the server per request.
+    pub(crate) server_us: Spread,
+    /// Of CPU time of the client per request, which no change of a server should change.
     pub(crate) client_us: Spread,
 }
 

@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::Trouble;
-use crate::record::Race;
+use crate::peer::Server;
+use crate::record::{Change, Race};
 use crate::stats::Spread;
 
 /// What to report, and where.
@@ -49,11 +50,10 @@ pub(crate) fn main(options: &Options) -> Result<(), Trouble> {
     Ok(fs::write(path, renewed)?)
 }
 
-/// The table for a terminal of 80 columns.
+/// The table for a terminal.
 pub(crate) fn plain(race: &Race) -> String {
-    let rows = rows(race);
     let mut lines = vec![COLUMNS.map(|(short, _)| short.to_owned())];
-    lines.extend(rows);
+    lines.extend(rows(race));
     let widths: [usize; COLUMNS.len()] =
         std::array::from_fn(|at| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0));
     let mut text = String::new();
@@ -71,29 +71,36 @@ pub(crate) fn plain(race: &Race) -> String {
 
 /// The table for a document, with what it stands on and the command that makes it.
 fn markdown(race: &Race) -> String {
-    let mut text = String::from("| ");
-    text += &COLUMNS.map(|(_, long)| long).join(" | ");
-    text += " |\n|---|";
-    text += &"--:|".repeat(COLUMNS.len() - 1);
-    text += "\n";
+    let mut text = String::new();
+    let mut line = |cells: [&str; COLUMNS.len()]| {
+        for (cell, (_, long)) in cells.into_iter().zip(COLUMNS) {
+            if long.is_some() {
+                text += &format!("| {cell} ");
+            }
+        }
+        text += "|\n";
+    };
+    line(COLUMNS.map(|(_, long)| long.unwrap_or_default()));
+    line(std::array::from_fn(|at| if at == 0 { "---" } else { "--:" }));
     for row in rows(race) {
-        text += &format!("| {} |\n", row.join(" | "));
+        line(row.each_ref().map(String::as_str));
     }
     format!("{text}\n{}\n\n```sh\n{}\n```\n", caption(race), race.command)
 }
 
-/// What each column is called in a terminal and in a document.
-const COLUMNS: [(&str, &str); 8] = [
-    ("server", "server"),
-    ("req/s", "requests/s"),
-    ("of epoll", "of null epoll"),
-    ("of uring", "of null io_uring"),
-    ("server µs", "server CPU µs/request"),
-    ("client µs", "client CPU µs/request"),
-    ("calls", "system calls/request"),
-    ("range", "range of requests/s"),
+/// What each column is called in a terminal, and in a document if it stands there.
+const COLUMNS: [(&str, Option<&str>); 8] = [
+    ("server", Some("server")),
+    ("req/s", Some("requests/s")),
+    ("of epoll", Some("of null epoll")),
+    ("of uring", Some("of null io_uring")),
+    ("server µs", Some("server CPU µs/request")),
+    ("client µs", None),
+    ("calls", Some("system calls/request")),
+    ("range", Some("range of requests/s")),
 ];
 
+/// A row for each server, and below an earlier build of tarpon what has changed.
 fn rows(race: &Race) -> Vec<[String; COLUMNS.len()]> {
     let mut rows = Vec::new();
     for entrant in &race.entrants {
@@ -103,17 +110,33 @@ fn rows(race: &Race) -> Vec<[String; COLUMNS.len()]> {
             Some(standing) => [
                 name,
                 rate(standing.rate.median),
-                ratio(standing.of_epoll),
-                ratio(standing.of_uring),
+                percent(standing.of_epoll),
+                percent(standing.of_uring),
                 format!("{:.2}", standing.server_us.median),
                 format!("{:.2}", standing.client_us.median),
                 calls,
-                format!("{}–{}", rate(standing.rate.min).trim_end_matches('k'), rate(standing.rate.max)),
+                range(rate(standing.rate.min).trim_end_matches('k'), &rate(standing.rate.max)),
             ],
             None => [&name, NONE, NONE, NONE, NONE, NONE, &calls, NONE].map(str::to_owned),
         });
+        if entrant.server == Server::TarponBefore {
+            rows.extend(race.change().map(change));
+        }
     }
     rows
+}
+
+fn change(change: Change) -> [String; COLUMNS.len()] {
+    [
+        "after/before".into(),
+        factor(change.rate.median),
+        NONE.into(),
+        NONE.into(),
+        factor(change.server_us.median),
+        factor(change.client_us.median),
+        NONE.into(),
+        range(&factor(change.rate.min), factor(change.rate.max).trim_start_matches('×')),
+    ]
 }
 
 /// In lines of at most 80 columns.
@@ -132,14 +155,16 @@ fn caption(race: &Race) -> String {
     fold(&format!(
         "Medians of {clean} clean round{} of {} s; {} rejected, in which others had more than \
          {dirty_share}% of the core. Ratios are taken within each round. {} kept connections, {} bytes of \
-         content; server and client {conditions}. Linux {kernel}, {}, {}. Absolute numbers hold for that \
-         machine and day; the ratios are the result.{uncounted}",
+         content; server and client {conditions}. The null servers parse nothing and always answer the same \
+         bytes. Linux {kernel}, {}, {} cores, {}. Absolute numbers hold for that machine and day; the ratios \
+         are the result.{uncounted}",
         if clean == 1 { "" } else { "s" },
         setting.seconds,
         race.rounds.len() - clean,
         setting.connections,
         setting.size,
         race.machine.processor,
+        race.machine.core_count,
         race.machine.began.split('T').next().unwrap_or_default(),
     ))
 }
@@ -170,8 +195,16 @@ fn rate(per_second: f64) -> String {
     }
 }
 
-fn ratio(spread: Option<Spread>) -> String {
-    spread.map_or(NONE.into(), |spread| format!("{:.2}", spread.median))
+fn percent(share: Option<Spread>) -> String {
+    share.map_or(NONE.into(), |share| format!("{:.0}%", share.median * 100.0))
+}
+
+fn factor(ratio: f64) -> String {
+    format!("×{ratio:.3}")
+}
+
+fn range(min: &str, max: &str) -> String {
+    format!("{min}–{max}")
 }
 
 /// The document with `report` between the marks; `None` without marks.
@@ -191,7 +224,6 @@ const END: &str = "<!-- race:end -->";
 mod tests {
     use super::*;
     use crate::machine::Machine;
-    use crate::peer::Server;
     use crate::record::{Calls, Entrant, Round, Setting, Window};
 
     #[test]
@@ -200,8 +232,8 @@ mod tests {
         assert!(
             text.starts_with(
                 "server        req/s  of epoll  of uring  server µs  client µs  calls     range\n\
-             null epoll     300k      1.00         –       1.50       1.50   2.20  100–400k\n\
-             nginx 1.22.1   100k      0.33         –       6.00       2.00      –   80–120k\n"
+             null epoll     300k      100%         –       1.50       1.50   2.20  100–400k\n\
+             nginx 1.22.1   100k       33%         –       6.00       2.00      –   80–120k\n"
             ),
             "{text}"
         );
@@ -212,10 +244,14 @@ mod tests {
     #[test]
     fn a_table_in_a_document_brings_its_command() {
         let text = markdown(&race());
-        assert!(
-            text.contains("\n| nginx 1.22.1 | 100k | 0.33 | – | 6.00 | 2.00 | – | 80–120k |\n"),
-            "{text}"
-        );
+        let table = "\
+            | server | requests/s | of null epoll | of null io_uring | server CPU µs/request | \
+            system calls/request | range of requests/s |\n\
+            | --- | --: | --: | --: | --: | --: | --: |\n\
+            | null epoll | 300k | 100% | – | 1.50 | 2.20 | 100–400k |\n\
+            | nginx 1.22.1 | 100k | 33% | – | 6.00 | – | 80–120k |\n\n";
+        assert!(text.starts_with(table), "{text}");
+        assert!(text.contains("Linux 6.18.1, A Processor, 2 cores, 2026-01-01."), "{text}");
         assert!(text.ends_with("\n```sh\ntarpon-lab race\n```\n"), "{text}");
     }
 
@@ -223,7 +259,22 @@ mod tests {
     fn without_a_clean_round_there_is_no_number() {
         let mut race = race();
         race.rounds.retain(|round| !round.clean);
-        assert!(markdown(&race).contains("| null epoll | – | – | – | – | – | 2.20 | – |"));
+        assert!(markdown(&race).contains("| null epoll | – | – | – | – | 2.20 | – |"));
+    }
+
+    #[test]
+    fn a_change_is_told_within_each_round() {
+        let mut race = race();
+        for round in &mut race.rounds {
+            round.windows[0].server = Server::TarponBefore;
+            round.windows[1].server = Server::Tarpon;
+        }
+        race.entrants[0].server = Server::TarponBefore;
+        race.entrants[1].server = Server::Tarpon;
+        let text = plain(&race);
+        // 200/600, 160/200 and 240/800 thousand requests.
+        let row = "after/before  ×0.333         –         –     ×4.000     ×1.333      –  ×0.300–0.800\n";
+        assert!(text.contains(row), "{text}");
     }
 
     #[test]
