@@ -22,6 +22,8 @@ pub(crate) struct CoreTime {
     pub(crate) busy: Duration,
     /// Time the host gave to others while this core had work.
     pub(crate) steal: Duration,
+    /// Both, on all the other cores together.
+    pub(crate) elsewhere: Duration,
 }
 
 impl CoreTime {
@@ -33,15 +35,20 @@ impl CoreTime {
     }
 
     fn parse(stat: &str, core: usize, tick_ns: u64) -> Option<CoreTime> {
-        let name = format!("cpu{core}");
-        let line = stat.lines().find(|line| line.split(' ').next() == Some(&name))?;
-        let ticks: Vec<u64> =
-            line.split_ascii_whitespace().skip(1).map_while(|text| text.parse().ok()).collect();
-        let &[user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = ticks.as_slice() else {
-            return None;
+        let ticks = |name: &str| {
+            let line = stat.lines().find(|line| line.split(' ').next() == Some(name))?;
+            let ticks: Vec<u64> =
+                line.split_ascii_whitespace().skip(1).map_while(|text| text.parse().ok()).collect();
+            let &[user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = ticks.as_slice() else {
+                return None;
+            };
+            Some((user + nice + system + irq + softirq, steal))
         };
+        let (busy, steal) = ticks(&format!("cpu{core}"))?;
+        let (all_busy, all_steal) = ticks("cpu")?;
         let time = |ticks: u64| Duration::from_nanos(ticks * tick_ns);
-        Some(CoreTime { busy: time(user + nice + system + irq + softirq), steal: time(steal) })
+        let elsewhere = (all_busy + all_steal).saturating_sub(busy + steal);
+        Some(CoreTime { busy: time(busy), steal: time(steal), elsewhere: time(elsewhere) })
     }
 
     /// What was done since `earlier`.
@@ -49,6 +56,7 @@ impl CoreTime {
         CoreTime {
             busy: self.busy.saturating_sub(earlier.busy),
             steal: self.steal.saturating_sub(earlier.steal),
+            elsewhere: self.elsewhere.saturating_sub(earlier.elsewhere),
         }
     }
 }
@@ -157,18 +165,37 @@ pub(crate) fn least_busy(watch: Duration) -> io::Result<usize> {
     Ok(least.1)
 }
 
-/// Waits until a core has less to do than `share` of its time, at most for `longest`.
-pub(crate) fn await_quiet(core: usize, share: f64, longest: Duration) -> io::Result<()> {
-    let start = Instant::now();
-    while start.elapsed() < longest {
-        let (before, watched) = (CoreTime::read(core)?, Instant::now());
+/// What a machine had to do while nothing of ours ran.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// The share of its time in which the core was busy or stolen.
+    pub(crate) core: f64,
+    /// How many of the other cores were.
+    pub(crate) elsewhere: f64,
+}
+
+impl Load {
+    fn watch(core: usize) -> io::Result<Load> {
+        let (before, start) = (CoreTime::read(core)?, Instant::now());
         std::thread::sleep(QUIET_TIME);
-        let time = CoreTime::read(core)?.since(before);
-        if (time.busy + time.steal).as_secs_f64() <= share * watched.elapsed().as_secs_f64() {
-            break;
+        let (time, elapsed) = (CoreTime::read(core)?.since(before), start.elapsed());
+        Ok(Load {
+            core: (time.busy + time.steal).div_duration_f64(elapsed),
+            elsewhere: time.elsewhere.div_duration_f64(elapsed),
+        })
+    }
+}
+
+/// Waits until a core has no more to do than `share` of its time, at most for about `longest`. Returns what it
+/// had to do at last.
+pub(crate) fn await_quiet(core: usize, share: f64, longest: Duration) -> io::Result<Load> {
+    let start = Instant::now();
+    loop {
+        let load = Load::watch(core)?;
+        if load.core <= share || start.elapsed() >= longest {
+            return Ok(load);
         }
     }
-    Ok(())
 }
 
 /// How long a core must have been quiet: long enough for a few percent to be a tick.
@@ -180,12 +207,13 @@ mod tests {
 
     #[test]
     fn a_core_is_busy_with_all_but_idling_and_waiting() {
-        let stat =
-            "cpu  9 9 9 9 9 9 9 9 0 0\ncpu1 1 2 4 800 900 8 16 32 64 0\ncpu10 5 0 0 0 0 0 0 0 0 0\nintr 1\n";
-        let times =
-            |core| CoreTime::parse(stat, core, 10).map(|time| (time.busy.as_nanos(), time.steal.as_nanos()));
-        assert_eq!(times(1), Some((310, 320)));
-        assert_eq!(times(10), Some((50, 0)));
+        let stat = "cpu  100 100 100 9000 9000 100 100 200 0 0\ncpu1 1 2 4 800 900 8 16 32 64 0\ncpu10 5 0 0 0 0 0 0 0 0 0\nintr 1\n";
+        let times = |core| {
+            CoreTime::parse(stat, core, 10)
+                .map(|time| [time.busy, time.steal, time.elsewhere].map(|time| time.as_nanos()))
+        };
+        assert_eq!(times(1), Some([310, 320, 6370]));
+        assert_eq!(times(10), Some([50, 0, 6950]));
         assert_eq!(times(2), None);
     }
 

@@ -62,6 +62,9 @@ pub(crate) struct Options {
     /// Writes everything measured to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Longest wait for the core to fall quiet, before the first round and after a dirty one.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    quiet_wait: u32,
     /// Race under the conditions that are here, for trying it out without root.
     #[arg(long)]
     here: bool,
@@ -104,6 +107,8 @@ fn run(options: &Options) -> Result<Race, Trouble> {
     cpu::pin(core).map_err(|error| format!("core {core}: {error}"))?;
     allow_descriptors(options.connections)?;
 
+    let quiet_wait = Duration::from_secs(options.quiet_wait.into());
+    await_quiet(core, quiet_wait)?;
     let mut stage = Stage::set(options.size, options.tarpon.as_deref(), options.before.as_deref())?;
     let mut entrants = Vec::new();
     for server in options.servers() {
@@ -134,7 +139,7 @@ fn run(options: &Options) -> Result<Race, Trouble> {
     {
         let round = round(&stage, &race)?;
         if !round.clean {
-            cpu::await_quiet(core, FOREIGN_SHARE_MAX, QUIET_TIME_MAX)?;
+            await_quiet(core, quiet_wait)?;
         }
         race.rounds.push(round);
     }
@@ -145,6 +150,22 @@ fn run(options: &Options) -> Result<Race, Trouble> {
         }
     }
     Ok(race)
+}
+
+/// Waits for the core to fall quiet, and warns of what a race would suffer from.
+fn await_quiet(core: usize, longest: Duration) -> Result<(), Trouble> {
+    let load = cpu::await_quiet(core, FOREIGN_SHARE_MAX, longest)?;
+    if load.core > FOREIGN_SHARE_MAX {
+        let percent = load.core * 100.0;
+        eprintln!("warning: others have {percent:.0}% of core {core}; rounds will be dirty");
+    }
+    if load.elsewhere > ELSEWHERE_MAX {
+        let cores = load.elsewhere;
+        eprintln!(
+            "warning: other cores busy: {cores:.1}; what they share with core {core} makes rounds differ"
+        );
+    }
+    Ok(())
 }
 
 /// One window for each server, unless one is dirty. Each round begins with another server and goes round the
@@ -194,6 +215,7 @@ fn window(stage: &Stage, race: &Race, server: Server) -> Result<Window, Trouble>
         client_ns: client_time.as_nanos() as u64,
         busy_ns: core.busy.as_nanos() as u64,
         steal_ns: core.steal.as_nanos() as u64,
+        elsewhere_ns: core.elsewhere.as_nanos() as u64,
     })
 }
 
@@ -280,8 +302,9 @@ const WARM_UP_TIME: Duration = Duration::from_millis(300);
 /// A window with the tracepoint on.
 const COUNT_TIME: Duration = Duration::from_millis(500);
 
-/// Longest wait, after a dirty round, for the core to fall quiet.
-const QUIET_TIME_MAX: Duration = Duration::from_secs(10);
+/// Other cores that may be busy without a warning. They share caches and memory, and two of a machine may be
+/// halves of one; but what that costs is not seen from here, so it rejects nothing.
+const ELSEWHERE_MAX: f64 = 0.1;
 
 /// How long cores are watched to find the least busy one.
 const WATCH_TIME: Duration = Duration::from_millis(300);

@@ -86,6 +86,8 @@ pub(crate) struct Window {
     pub(crate) busy_ns: u64,
     /// Time the host took from the core.
     pub(crate) steal_ns: u64,
+    /// Time the other cores were busy or stolen, all together. No rule rejects it.
+    pub(crate) elsewhere_ns: u64,
 }
 
 impl Window {
@@ -112,6 +114,12 @@ impl Race {
     /// The rounds that count.
     pub(crate) fn clean(&self) -> impl Iterator<Item = &Round> {
         self.rounds.iter().filter(|round| round.clean)
+    }
+
+    /// How many other cores were busy in the clean rounds, in the middle of their windows.
+    pub(crate) fn elsewhere(&self) -> Option<f64> {
+        let windows = self.clean().flat_map(|round| &round.windows);
+        Some(Spread::of(windows.map(|window| window.elsewhere_ns as f64 / window.elapsed_ns as f64))?.median)
     }
 
     /// What the clean rounds say of a server; `None` if there were none.
@@ -212,5 +220,6 @@ mod tests {
         client_ns: 400,
         busy_ns: 0,
         steal_ns: 0,
+        elsewhere_ns: 0,
     };
 }

@@ -150,13 +150,15 @@ fn caption(race: &Race) -> String {
     };
     let dirty_share = setting.foreign_share_max * 100.0;
     let kernel = race.machine.kernel.split('-').next().unwrap_or_default();
+    let elsewhere =
+        race.elsewhere().map_or(String::new(), |cores| format!(" Other cores busy beside it: {cores:.1}."));
     let uncounted =
         race.uncounted.as_ref().map_or(String::new(), |why| format!(" System calls uncounted: {why}."));
     fold(&format!(
         "Medians of {clean} clean round{} of {} s; {} rejected, in which others had more than \
          {dirty_share}% of the core. Ratios are taken within each round. {} kept connections, {} bytes of \
          content; server and client {conditions}. The null servers parse nothing and always answer the same \
-         bytes. Linux {kernel}, {}, {} cores, {}. Absolute numbers hold for that machine and day; the ratios \
+         bytes. Linux {kernel}, {}, {} cores, {}.{elsewhere} Absolute numbers hold for that machine and day; the ratios \
          are the result.{uncounted}",
         if clean == 1 { "" } else { "s" },
         setting.seconds,
@@ -251,7 +253,7 @@ mod tests {
             | null epoll | 300k | 100% | – | 1.50 | 2.20 | 100–400k |\n\
             | nginx 1.22.1 | 100k | 33% | – | 6.00 | – | 80–120k |\n\n";
         assert!(text.starts_with(table), "{text}");
-        assert!(text.contains("Linux 6.18.1, A Processor, 2 cores, 2026-01-01."), "{text}");
+        assert!(text.contains("Linux 6.18.1, A Processor, 2 cores, 2026-01-01. Other cores busy"), "{text}");
         assert!(text.ends_with("\n```sh\ntarpon-lab race\n```\n"), "{text}");
     }
 
@@ -311,6 +313,7 @@ mod tests {
             client_ns,
             busy_ns: server_ns + client_ns,
             steal_ns: 0,
+            elsewhere_ns: 200_000_000,
         };
         let round = |clean, epoll, nginx| Round {
             clean,

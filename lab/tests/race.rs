@@ -11,6 +11,7 @@ fn a_small_race_leaves_a_record_and_a_report() {
         "--here",
         "--only=null-epoll",
         "--rounds=1",
+        "--quiet-wait=0",
         "--seconds=0.05",
         "--connections=4",
         "--out",
