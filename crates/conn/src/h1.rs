@@ -149,6 +149,7 @@ impl Http1 {
     /// Whatever is still owed cannot be sent.
     pub(crate) fn abort(&mut self) {
         self.phase = Phase::Closed;
+        self.deadline = Tick::NEVER;
     }
 
     #[inline]
@@ -258,7 +259,7 @@ impl Http1 {
         self.deadline = match self.phase {
             Phase::Head if self.stopping && self.seen == 0 => {
                 self.phase = Phase::Closed;
-                cx.now
+                Tick::NEVER
             }
             Phase::Head | Phase::Content(_) => self.receive_by.unwrap_or(cx.now.after(cx.limits.idle_ms)),
             Phase::Response { linger: true } => {
@@ -267,7 +268,7 @@ impl Http1 {
             }
             Phase::Response { linger: false } | Phase::Closed => {
                 self.phase = Phase::Closed;
-                cx.now
+                Tick::NEVER
             }
             Phase::Lingering => return,
         };

@@ -58,6 +58,9 @@ use span::Outbox;
 pub struct Tick(pub u64);
 
 impl Tick {
+    /// Of a connection that waits for nothing: its deadline never comes.
+    pub const NEVER: Tick = Tick(u64::MAX);
+
     /// This many milliseconds later.
     #[inline]
     #[must_use]

@@ -133,9 +133,12 @@ impl Sim {
 
     /// Time passes; the connection is told if that is past its deadline.
     pub fn pass(&mut self, ms: u64) {
+        if self.close == Close::Both {
+            return;
+        }
         self.now = self.now.after(ms);
         self.starts.set_time(UNIX_S + self.now.0 / 1_000);
-        if self.conn().deadline() <= self.now && self.close != Close::Both {
+        if self.conn().deadline() <= self.now {
             self.fact(|conn, cx| conn.expired(cx));
         }
     }
