@@ -107,8 +107,6 @@ fn run(options: &Options) -> Result<Race, Trouble> {
     cpu::pin(core).map_err(|error| format!("core {core}: {error}"))?;
     allow_descriptors(options.connections)?;
 
-    let quiet_wait = Duration::from_secs(options.quiet_wait.into());
-    await_quiet(core, quiet_wait)?;
     let mut stage = Stage::set(options.size, options.tarpon.as_deref(), options.before.as_deref())?;
     let mut entrants = Vec::new();
     for server in options.servers() {
@@ -120,6 +118,8 @@ fn run(options: &Options) -> Result<Race, Trouble> {
     if let Some(tarpon) = entrants.iter().find(|entrant| entrant.server.is_tarpon()) {
         stage.match_null(tarpon.server)?;
     }
+    let quiet_wait = Duration::from_secs(options.quiet_wait.into());
+    await_quiet(core, quiet_wait)?;
     let setting = Setting {
         rounds: options.rounds,
         rounds_max: options.rounds * ROUNDS_PER_CLEAN_MAX,
