@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
-use tarpon::{Address, Settings};
+use tarpon::{Address, Engine, Settings};
 
 /// A web server for static sites.
 #[derive(Debug, Parser)]
@@ -35,6 +35,10 @@ pub(crate) struct Serve {
     #[arg(short, long, value_name = "ADDR:PORT")]
     pub(crate) listen: Vec<Address>,
 
+    /// What drives the workers: io_uring (Linux 6.1 and newer), epoll, or auto, the best that this host offers
+    #[arg(short, long, value_name = "NAME", default_value_t)]
+    pub(crate) engine: Engine,
+
     /// Threads that serve, at most 1024 [default: one for each core]
     #[arg(short, long, value_name = "COUNT", value_parser = worker_count)]
     workers: Option<NonZeroUsize>,
@@ -62,15 +66,15 @@ pub(crate) struct Serve {
 
 impl Serve {
     /// What the server is told.
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self, engine: Engine) -> Settings {
         let default = Settings::default();
         Settings {
+            engine,
             worker_count: self.workers.unwrap_or(default.worker_count),
             pin: self.pin,
             head_timeout: self.head_timeout,
             idle_timeout: self.idle_timeout,
             send_timeout: self.send_timeout,
-            ..default
         }
     }
 }

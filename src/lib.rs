@@ -30,6 +30,7 @@
 
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
 mod engine;
 mod error;
 mod listen;
@@ -42,7 +43,7 @@ mod watch;
 mod wheel;
 mod worker;
 
-pub use engine::Engine;
+pub use engine::{Chosen, Engine};
 pub use error::Trouble;
 pub use listen::{Address, Bound, default_addresses};
 pub use server::{Handle, Server, Settings};

@@ -18,7 +18,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon::{Bound, Change, Handle, Server, Trouble, Watched, default_addresses};
+use tarpon::{Bound, Change, Chosen, Handle, Server, Trouble, Watched, default_addresses};
 
 fn main() -> ExitCode {
     let Command { action } = Command::parse();
@@ -44,11 +44,15 @@ enum Event {
 
 fn serve(options: &Serve) -> Result<(), Box<dyn Error>> {
     raise_file_limit();
-    let settings = options.settings();
+    let Chosen { engine, instead } = options.engine.choose()?;
+    let settings = options.settings(engine);
     // Before anything else is looked at: a port in use is told at once, not after a long reading.
     let bound = listen(options, settings.worker_count.get())?;
     let (watched, site) = Watched::new(&options.dir)?;
     say::warnings(&site);
+    if let Some(reason) = instead {
+        say::without_uring(&reason);
+    }
     let banner = say::Banner::new(&options.dir, &site);
     let (send, events) = channel();
     forward_signals(send.clone())?;

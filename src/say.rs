@@ -57,6 +57,10 @@ pub(crate) fn unchanged(trouble: &Trouble) {
     eprintln!("{WARNING}warning{WARNING:#}: {trouble}; what was read before is still served");
 }
 
+pub(crate) fn without_uring(reason: &str) {
+    eprintln!("{WARNING}warning{WARNING:#}: no io_uring ({reason}); using epoll");
+}
+
 pub(crate) fn polling(reason: &str) {
     eprintln!(
         "{WARNING}warning{WARNING:#}: the kernel does not tell of changes ({reason}); looking every 2 s"

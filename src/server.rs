@@ -11,7 +11,7 @@ use crate::{
     listen::{Address, Bound},
     mailbox::{Mailbox, Message},
     site::Site,
-    worker::Worker,
+    worker::Outfit,
 };
 use rustix::{
     process::{Resource, getrlimit},
@@ -96,6 +96,7 @@ impl Server {
     /// # Errors
     /// Threads, descriptors or cores are lacking.
     pub fn start(settings: &Settings, mut listeners: Vec<Bound>, site: Site) -> io::Result<Server> {
+        let engine = settings.engine.choose().map_err(io::Error::other)?.engine;
         let site = Arc::new(site);
         let worker_count = settings.worker_count.get();
         let mailboxes: Arc<[_]> =
@@ -113,14 +114,15 @@ impl Server {
             let sockets =
                 listeners.iter().map(|bound| bound.socket_for(number)).collect::<io::Result<_>>()?;
             let mailbox = handle.mailboxes[number].clone();
-            let (site, limits, engine) = (site.clone(), settings.limits(), settings.engine);
+            let (site, limits) = (site.clone(), settings.limits());
+            let outfit = Outfit { listeners: sockets, mailbox, site, limits, connection_count_max };
             let core = cores.as_ref().map(|cores| cores[number % cores.len()]);
             let whole = Whole { handle: handle.clone(), ended_as_told: false };
             let run = move || {
                 if let Some(core) = core {
                     pin(core)?;
                 }
-                engine.run(Worker::new(sockets, mailbox, site, limits, connection_count_max))?;
+                engine.run(outfit)?;
                 whole.ended_as_told();
                 Ok(())
             };

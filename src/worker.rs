@@ -11,14 +11,15 @@ use crate::{
 };
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
-use tarpon_conn::{BufId, Connection, Cx, ImageId, Limits, Pool, Run, Sites, Starts, Tick};
+use tarpon_conn::{BufId, Connection, Cx, ImageId, Leg, Limits, Pool, Run, Sites, Span, Starts, Tick};
+use tarpon_site::Place;
 
 /// One worker, to be run by an engine.
-pub(crate) struct Worker {
+pub(crate) struct Worker<S> {
     /// Listening sockets, non-blocking. Empty once the worker stops.
     pub(crate) listeners: Vec<OwnedFd>,
     pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) slots: Slots,
+    pub(crate) slots: Slots<S>,
     pub(crate) commons: Commons,
     wheel: Wheel,
     /// Set when the worker shall end.
@@ -26,6 +27,20 @@ pub(crate) struct Worker {
     /// Accept nothing before: the process was out of descriptors or memory.
     gate: Option<Tick>,
 }
+
+/// What a worker is given.
+pub(crate) struct Outfit {
+    /// Listening sockets, non-blocking.
+    pub(crate) listeners: Vec<OwnedFd>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) site: Arc<Site>,
+    pub(crate) limits: Limits,
+    /// Connections it holds at most.
+    pub(crate) connection_count_max: usize,
+}
+
+/// No buffer is free: a connection that needs one cannot go on.
+pub(crate) struct NoBuffer;
 
 /// What the connections of one worker share.
 pub(crate) struct Commons {
@@ -55,15 +70,9 @@ pub(crate) const COPY_LEN_MAX: usize = 8 * 1024;
 /// How long the gate stays shut when the process is out of descriptors, unless a connection ends first.
 const GATE_MS: u64 = 1_000;
 
-impl Worker {
-    /// A worker that holds at most `connection_count_max` connections.
-    pub(crate) fn new(
-        listeners: Vec<OwnedFd>,
-        mailbox: Arc<Mailbox>,
-        site: Arc<Site>,
-        limits: Limits,
-        connection_count_max: usize,
-    ) -> Worker {
+impl<S: Default> Worker<S> {
+    pub(crate) fn new(outfit: Outfit) -> Worker<S> {
+        let Outfit { listeners, mailbox, site, limits, connection_count_max } = outfit;
         let mut pool = Pool::new(BUF_COUNT);
         let scratch = pool.take().expect("a new pool has free buffers");
         let commons = Commons {
@@ -210,8 +219,42 @@ impl Commons {
         }
     }
 
+    /// The bytes of a span in memory, as of now.
+    #[inline]
+    pub(crate) fn bytes(&self, span: &Span) -> &[u8] {
+        match *span {
+            Span::Start(start) => self.starts.bytes(start),
+            Span::Site { image, at, len } => self.sites.image(image).bytes(Place { at, len }),
+            Span::Buf(run) => self.pool.bytes(run),
+            Span::File { .. } => unreachable!("a file is not in memory"),
+        }
+    }
+
+    /// Offers `run`, which is the inbox or lies in the scratch buffer; keeps what is not used.
+    #[inline]
+    pub(crate) fn offer<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), NoBuffer> {
+        let used = slot.conn.received(&mut self.cx(), Leg::Client, run);
+        let rest = run.skip(used);
+        match (slot.inbox, rest.len) {
+            (None, 0) => {}
+            (None, _) => self.keep(slot, rest)?,
+            (Some(_), 0) => self.empty_inbox(slot),
+            (Some(_), _) => slot.inbox = Some(rest),
+        }
+        slot.fresh = used > 0;
+        Ok(())
+    }
+
+    /// Makes a run of the scratch buffer the inbox: the connection keeps that buffer, another takes its place.
+    pub(crate) fn keep<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), NoBuffer> {
+        self.scratch = self.pool.take().ok_or(NoBuffer)?;
+        slot.inbox = Some(run);
+        slot.fresh = true;
+        Ok(())
+    }
+
     /// Lets go of what a connection has not used.
-    pub(crate) fn empty_inbox(&mut self, slot: &mut Slot) {
+    pub(crate) fn empty_inbox<S>(&mut self, slot: &mut Slot<S>) {
         if let Some(run) = slot.inbox.take() {
             self.pool.release(run.buf);
         }
@@ -226,33 +269,29 @@ impl Commons {
     }
 }
 
-/// One connection and what its engine knows of it.
-pub(crate) struct Slot {
+/// One connection and what its engine knows of it; `S` is what only that engine knows.
+pub(crate) struct Slot<S> {
     pub(crate) fd: OwnedFd,
     pub(crate) conn: Connection,
     /// Received, and not used yet.
     pub(crate) inbox: Option<Run>,
     /// The connection has not seen the inbox as it is now.
     pub(crate) fresh: bool,
-    /// The socket may have bytes, or room, as far as is known.
-    pub(crate) readable: bool,
-    pub(crate) writable: bool,
-    /// The client has closed its side: the end of its bytes will be read.
-    pub(crate) hung: bool,
     /// Our sending side is closed.
     pub(crate) shut: bool,
+    /// What its engine knows of the socket.
+    pub(crate) state: S,
 }
 
-impl Slot {
-    fn new(fd: OwnedFd, conn: Connection) -> Slot {
-        // A new socket has room; and very often the request has come with the connection.
-        Slot { fd, conn, inbox: None, fresh: false, readable: true, writable: true, hung: false, shut: false }
+impl<S: Default> Slot<S> {
+    fn new(fd: OwnedFd, conn: Connection) -> Slot<S> {
+        Slot { fd, conn, inbox: None, fresh: false, shut: false, state: S::default() }
     }
 }
 
 /// The connections of one worker.
-pub(crate) struct Slots {
-    slots: Vec<Option<Slot>>,
+pub(crate) struct Slots<S> {
+    slots: Vec<Option<Slot<S>>>,
     /// Counts the connections that a slot has seen, so that a late event is not taken for its successor's.
     generations: Vec<u32>,
     free: Vec<u32>,
@@ -260,12 +299,12 @@ pub(crate) struct Slots {
     count_max: usize,
 }
 
-impl Slots {
-    fn new(count_max: usize) -> Slots {
+impl<S> Slots<S> {
+    fn new(count_max: usize) -> Slots<S> {
         Slots { slots: Vec::new(), generations: Vec::new(), free: Vec::new(), count: 0, count_max }
     }
 
-    fn insert(&mut self, slot: Slot) -> u32 {
+    fn insert(&mut self, slot: Slot<S>) -> u32 {
         self.count += 1;
         if let Some(index) = self.free.pop() {
             self.slots[index as usize] = Some(slot);
@@ -276,7 +315,7 @@ impl Slots {
         self.slots.len() as u32 - 1
     }
 
-    fn remove(&mut self, index: u32) -> Slot {
+    fn remove(&mut self, index: u32) -> Slot<S> {
         self.count -= 1;
         self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
         self.free.push(index);
@@ -285,7 +324,7 @@ impl Slots {
 
     /// The connection in a slot.
     #[inline]
-    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Slot> {
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Slot<S>> {
         self.slots[index as usize].as_mut()
     }
 

@@ -4,8 +4,11 @@
 //! in its slot, and an event only adds to it. Listeners are level triggered, and unregistered while the accept
 //! gate is shut, so that a process out of descriptors does not spin.
 
-use super::ready::{self, After};
-use crate::worker::{Worker, timespec};
+use super::{
+    is_fatal,
+    ready::{self, After, Readiness},
+};
+use crate::worker::{Outfit, Worker, timespec};
 use rustix::{
     event::epoll::{self, CreateFlags, Event, EventData, EventFlags},
     io::Errno,
@@ -19,10 +22,10 @@ const BATCH_LEN: usize = 128;
 /// Connections accepted in one go, so that those already open are not kept waiting.
 const ACCEPT_MAX: usize = 64;
 
-pub(super) fn run(worker: Worker) -> io::Result<()> {
+pub(super) fn run(outfit: Outfit) -> io::Result<()> {
     let mut loop_ = Loop {
         epoll: epoll::create(CreateFlags::CLOEXEC)?,
-        worker,
+        worker: Worker::new(outfit),
         listening: false,
         again: VecDeque::new(),
     };
@@ -32,7 +35,7 @@ pub(super) fn run(worker: Worker) -> io::Result<()> {
 
 struct Loop {
     epoll: OwnedFd,
-    worker: Worker,
+    worker: Worker<Readiness>,
     /// The listeners are registered.
     listening: bool,
     /// Slots that have more to do although no event will tell.
@@ -86,9 +89,9 @@ impl Loop {
         let Some(slot) = self.worker.slots.get_mut(index) else { return };
         // What has failed is found by reading or writing.
         let failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
-        slot.hung |= flags.contains(EventFlags::RDHUP) | failed;
-        slot.readable |= flags.contains(EventFlags::IN) | slot.hung;
-        slot.writable |= flags.contains(EventFlags::OUT) | failed;
+        slot.state.hung |= flags.contains(EventFlags::RDHUP) | failed;
+        slot.state.readable |= flags.contains(EventFlags::IN) | slot.state.hung;
+        slot.state.writable |= flags.contains(EventFlags::OUT) | failed;
         self.turn(index);
     }
 
@@ -159,7 +162,7 @@ impl Loop {
     /// What has arrived by now has begun; nothing else will begin.
     fn stop(&mut self, index: u32) {
         if let Some(slot) = self.worker.slots.get_mut(index) {
-            slot.readable = true;
+            slot.state.readable = true;
         }
         self.turn(index);
         let Worker { slots, commons, .. } = &mut self.worker;
@@ -188,11 +191,6 @@ impl Loop {
         self.listening = open;
         Ok(())
     }
-}
-
-/// Whether an error of accept says that the listener itself is of no use.
-fn is_fatal(error: Errno) -> bool {
-    matches!(error, Errno::BADF | Errno::INVAL | Errno::NOTSOCK | Errno::FAULT)
 }
 
 /// Whom an event is about, in the 64 bits that the kernel keeps for it.

@@ -2,32 +2,108 @@
 //!
 //! An engine knows descriptors, readiness and bytes; it does not know methods, fields or status codes.
 
+#[deny(unsafe_code)]
 mod epoll;
+#[deny(unsafe_code)]
 mod ready;
+mod uring;
 
-use crate::worker::Worker;
-use std::io;
+use crate::{
+    error::{Trouble, reason},
+    worker::Outfit,
+};
+use rustix::io::Errno;
+use std::{fmt, io, str::FromStr};
 
-/// Which engine drives the workers.
+/// What drives the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// Readiness, edge triggered: Linux.
+    /// The best that the host offers: `IoUring`, else `Epoll`.
     #[default]
+    Auto,
+    /// Completions: Linux 6.1 and newer, where the host does not forbid it.
+    IoUring,
+    /// Readiness, edge triggered: Linux.
     Epoll,
 }
 
+/// An engine that was chosen, and why not a better one.
+#[derive(Debug)]
+pub struct Chosen {
+    /// Never `Auto`.
+    pub engine: Engine,
+    /// Why it is not io_uring, where that was wanted if possible.
+    pub instead: Option<String>,
+}
+
 impl Engine {
+    /// Every engine there is.
+    pub const ALL: [Engine; 2] = [Engine::IoUring, Engine::Epoll];
+
     /// The name that users know it by.
     pub fn name(self) -> &'static str {
         match self {
+            Engine::Auto => "auto",
+            Engine::IoUring => "io_uring",
             Engine::Epoll => "epoll",
         }
     }
 
+    /// Tries what this host offers.
+    ///
+    /// # Errors
+    /// It does not offer this engine.
+    pub fn choose(self) -> Result<Chosen, Trouble> {
+        let engine = match (self, uring::probe()) {
+            (Engine::Epoll, _) => Engine::Epoll,
+            (_, Ok(())) => Engine::IoUring,
+            (Engine::Auto, Err(error)) => {
+                return Ok(Chosen { engine: Engine::Epoll, instead: Some(refusal(&error)) });
+            }
+            (Engine::IoUring, Err(error)) => {
+                let remedy = "take --engine epoll, or auto, which does so by itself";
+                return Err(Trouble::new("cannot use io_uring", refusal(&error), remedy));
+            }
+        };
+        Ok(Chosen { engine, instead: None })
+    }
+
     /// Runs a worker until it is told to stop.
-    pub(crate) fn run(self, worker: Worker) -> io::Result<()> {
+    pub(crate) fn run(self, outfit: Outfit) -> io::Result<()> {
         match self {
-            Engine::Epoll => epoll::run(worker),
+            Engine::Auto => unreachable!("chosen before a worker runs"),
+            Engine::IoUring => uring::run(outfit),
+            Engine::Epoll => epoll::run(outfit),
         }
+    }
+}
+
+/// Why there is no ring.
+fn refusal(error: &io::Error) -> String {
+    match Errno::from_io_error(error) {
+        Some(Errno::PERM | Errno::ACCESS) => "this host forbids it".to_owned(),
+        Some(Errno::NOSYS) => "this kernel does not have it".to_owned(),
+        Some(Errno::INVAL) => "this kernel is older than Linux 6.1".to_owned(),
+        _ => reason(error),
+    }
+}
+
+/// Whether an error of accept says that the listener itself is of no use.
+fn is_fatal(error: Errno) -> bool {
+    matches!(error, Errno::BADF | Errno::INVAL | Errno::NOTSOCK | Errno::FAULT)
+}
+
+impl FromStr for Engine {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Engine, &'static str> {
+        let engines = [Engine::Auto, Engine::IoUring, Engine::Epoll];
+        engines.into_iter().find(|engine| engine.name() == text).ok_or("expected auto, io_uring or epoll")
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }

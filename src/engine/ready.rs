@@ -18,6 +18,23 @@ use std::{io::IoSlice, os::fd::AsFd};
 use tarpon_conn::{Close, Input, Leg, Run, SPAN_COUNT_MAX, Span};
 use tarpon_site::Place;
 
+/// What is known of a socket's readiness: events add to it, calls that come back empty take from it.
+pub(super) struct Readiness {
+    /// There may be bytes.
+    pub(super) readable: bool,
+    /// There may be room.
+    pub(super) writable: bool,
+    /// The client has closed its side: the end of its bytes will be read.
+    pub(super) hung: bool,
+}
+
+impl Default for Readiness {
+    /// A new socket has room; and very often the request has come with the connection.
+    fn default() -> Readiness {
+        Readiness { readable: true, writable: true, hung: false }
+    }
+}
+
 /// What comes after a turn.
 pub(super) enum After {
     /// The kernel will tell when there is more to do.
@@ -44,14 +61,14 @@ const FILE_TURN_MAX: u64 = 1024 * 1024;
 
 /// Takes one turn of a connection.
 #[inline]
-pub(super) fn turn(commons: &mut Commons, slot: &mut Slot) -> Result<After, Over> {
+pub(super) fn turn(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<After, Over> {
     for _ in 0..STEPS_MAX {
         let need = slot.conn.need(Leg::Client);
         // First of all: what a connection still owes when it gives up must not be sent.
         if need.close == Close::Both {
             return Err(Over);
         }
-        if slot.writable && !slot.conn.outbox(Leg::Client).is_empty() {
+        if slot.state.writable && !slot.conn.outbox(Leg::Client).is_empty() {
             send_front(commons, slot)?;
             continue;
         }
@@ -62,10 +79,13 @@ pub(super) fn turn(commons: &mut Commons, slot: &mut Slot) -> Result<After, Over
         let progress = match need.input {
             Input::Pause => false,
             Input::Bytes { max } => match slot.inbox {
-                Some(run) if slot.fresh => offer(commons, slot, run)?,
-                _ => slot.readable && read(commons, slot, max as usize)?,
+                Some(run) if slot.fresh => {
+                    commons.offer(slot, run).map_err(|_| Over)?;
+                    true
+                }
+                _ => slot.state.readable && read(commons, slot, max as usize)?,
             },
-            Input::Discard => slot.readable && discard(commons, slot)?,
+            Input::Discard => slot.state.readable && discard(commons, slot)?,
         };
         if !progress {
             return Ok(After::Wait);
@@ -76,7 +96,7 @@ pub(super) fn turn(commons: &mut Commons, slot: &mut Slot) -> Result<After, Over
 
 /// Reads once, behind what is in the inbox, and offers it. Returns whether there was anything.
 #[inline]
-fn read(commons: &mut Commons, slot: &mut Slot, max: usize) -> Result<bool, Over> {
+fn read(commons: &mut Commons, slot: &mut Slot<Readiness>, max: usize) -> Result<bool, Over> {
     let (buf, held) = match slot.inbox {
         None => (commons.scratch, 0),
         Some(run) => {
@@ -88,7 +108,11 @@ fn read(commons: &mut Commons, slot: &mut Slot, max: usize) -> Result<bool, Over
     let room = &mut commons.pool.buf_mut(buf)[held..max];
     assert!(!room.is_empty(), "a connection refuses what fills a buffer and is still incomplete");
     match receive(slot, room)? {
-        Received::Bytes(len) => offer(commons, slot, Run { buf, at: 0, len: (held + len) as u32 }),
+        Received::Bytes(len) => {
+            let run = Run { buf, at: 0, len: (held + len) as u32 };
+            commons.offer(slot, run).map_err(|_| Over)?;
+            Ok(true)
+        }
         Received::End => {
             commons.empty_inbox(slot);
             slot.conn.ended(&mut commons.cx(), Leg::Client);
@@ -99,7 +123,7 @@ fn read(commons: &mut Commons, slot: &mut Slot, max: usize) -> Result<bool, Over
 }
 
 /// Reads once and forgets. Returns whether there was anything.
-fn discard(commons: &mut Commons, slot: &mut Slot) -> Result<bool, Over> {
+fn discard(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<bool, Over> {
     commons.empty_inbox(slot);
     match receive(slot, commons.pool.buf_mut(commons.scratch))? {
         Received::Bytes(_) => Ok(true),
@@ -118,19 +142,19 @@ enum Received {
 }
 
 #[inline]
-fn receive(slot: &mut Slot, room: &mut [u8]) -> Result<Received, Over> {
+fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Over> {
     match recv(&slot.fd, &mut *room, RecvFlags::empty()) {
         Ok((0, _)) => {
-            (slot.readable, slot.hung) = (false, false);
+            (slot.state.readable, slot.state.hung) = (false, false);
             Ok(Received::End)
         }
         Ok((len, _)) => {
             // A short read has emptied the socket; only the end of the stream may still be there.
-            slot.readable = len == room.len() || slot.hung;
+            slot.state.readable = len == room.len() || slot.state.hung;
             Ok(Received::Bytes(len))
         }
         Err(Errno::AGAIN) => {
-            slot.readable = false;
+            slot.state.readable = false;
             Ok(Received::Nothing)
         }
         Err(Errno::INTR) => Ok(Received::Nothing),
@@ -138,28 +162,9 @@ fn receive(slot: &mut Slot, room: &mut [u8]) -> Result<Received, Over> {
     }
 }
 
-/// Offers `run`, which is the inbox or lies in the scratch buffer; keeps what is not used. Progress, always.
-#[inline]
-fn offer(commons: &mut Commons, slot: &mut Slot, run: Run) -> Result<bool, Over> {
-    let used = slot.conn.received(&mut commons.cx(), Leg::Client, run);
-    let rest = run.skip(used);
-    slot.fresh = used > 0;
-    match (slot.inbox, rest.len) {
-        (None, 0) => {}
-        (None, _) => {
-            // The connection keeps the buffer. If there is none to take its place, it cannot go on.
-            commons.scratch = commons.pool.take().ok_or(Over)?;
-            slot.inbox = Some(rest);
-        }
-        (Some(_), 0) => commons.empty_inbox(slot),
-        (Some(_), _) => slot.inbox = Some(rest),
-    }
-    Ok(true)
-}
-
 /// Sends the front of the outbox once.
 #[inline]
-fn send_front(commons: &mut Commons, slot: &mut Slot) -> Result<(), Over> {
+fn send_front(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<(), Over> {
     let spans = slot.conn.outbox(Leg::Client);
     let sent = match spans[0] {
         Span::File { image, number, at, len } => {
@@ -179,7 +184,7 @@ fn send_front(commons: &mut Commons, slot: &mut Slot) -> Result<(), Over> {
             Ok(())
         }
         Err(Errno::AGAIN) => {
-            slot.writable = false;
+            slot.state.writable = false;
             Ok(())
         }
         Err(Errno::INTR) => Ok(()),
@@ -187,16 +192,16 @@ fn send_front(commons: &mut Commons, slot: &mut Slot) -> Result<(), Over> {
     }
 }
 
-fn send_file(slot: &Slot, file: impl AsFd, at: u64, len: u64) -> Result<usize, Errno> {
+fn send_file(slot: &Slot<Readiness>, file: impl AsFd, at: u64, len: u64) -> Result<usize, Errno> {
     let mut at = at;
     sendfile(&slot.fd, file, Some(&mut at), len.min(FILE_TURN_MAX) as usize)
 }
 
 /// Sends the spans in memory that are at the front: copied together, or gathered.
 #[inline]
-fn send_memory(commons: &mut Commons, slot: &Slot) -> Result<usize, Errno> {
+fn send_memory(commons: &mut Commons, slot: &Slot<Readiness>) -> Result<usize, Errno> {
     let spans = slot.conn.outbox(Leg::Client);
-    let count = spans.iter().take_while(|span| is_small(span)).count();
+    let count = spans.iter().take_while(|span| span.is_in_memory(FILE_WORTH_MIN)).count();
     let (front, behind) = spans.split_at(count);
     // What follows by `sendfile` shares its first segment with what goes now.
     let flags = match behind {
@@ -224,14 +229,4 @@ fn send_memory(commons: &mut Commons, slot: &Slot) -> Result<usize, Errno> {
         *part = IoSlice::new(bytes);
     }
     sendmsg(&slot.fd, &parts[..count], &mut SendAncillaryBuffer::default(), flags)
-}
-
-/// Whether a span leaves from memory.
-#[inline]
-fn is_small(span: &Span) -> bool {
-    match span {
-        Span::Start(_) | Span::Buf(_) => true,
-        Span::Site { len, .. } => *len < FILE_WORTH_MIN,
-        Span::File { .. } => false,
-    }
 }

@@ -1,8 +1,9 @@
 //! The program follows its directory: what changes there is served soon, also on connections that are open.
 
+use super::serve;
 use crate::common::{
     client::{Client, Response},
-    program::{Program, serve, unprivileged},
+    program::{Program, unprivileged},
     site, wait_for, write_files,
 };
 use std::{

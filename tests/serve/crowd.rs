@@ -1,9 +1,10 @@
 //! More clients than the program has descriptors for: those that do not fit wait in the backlog, and no
 //! processor time is spent on them.
 
+use super::serve;
 use crate::common::{
     client::{Client, get},
-    program::{Program, serve, through},
+    program::{Program, through},
     site, wait_for,
 };
 use rustix::process::{Resource, Rlimit, prlimit};
@@ -21,9 +22,12 @@ fn clients_wait_their_turn_under_a_low_limit_on_open_files() {
 #[test]
 fn clients_wait_their_turn_when_accept_finds_no_descriptor() {
     let dir = site(&[("index.html", "home")]);
-    let program = Program::started(serve(dir.path(), &["--workers", "1"]));
-    // It reckons with the limit of its start, so now it accepts until the kernel refuses.
-    let limit = Some(40);
+    let command = through(&["prlimit", "--nofile=64:64"], &serve(dir.path(), &["--workers", "1"]));
+    let program = Program::started(command);
+    // It reckons with the limit of its start, and io_uring with that of the moment when it began to accept: after a
+    // first crowd, for which it stopped accepting, the kernel refuses before the worker does.
+    crowd(&program);
+    let limit = Some(30);
     prlimit(Some(program.pid()), Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
     crowd(&program);
 }

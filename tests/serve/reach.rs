@@ -1,8 +1,9 @@
 //! Which paths are not served, however they are spelt.
 
+use super::serve;
 use crate::common::{
     client::{Client, get},
-    program::{Program, serve},
+    program::Program,
     site,
 };
 use std::{fs, os::unix::fs::symlink};

@@ -1,8 +1,10 @@
 //! What the program says, where it listens, and why it refuses to begin.
 
+use super::serve;
+use crate::ENGINE;
 use crate::common::{
     client::Client,
-    program::{Program, serve, tarpon, unprivileged},
+    program::{Program, tarpon, unprivileged},
     site, write_files,
 };
 use rustix::{
@@ -24,7 +26,7 @@ fn the_banner_says_what_is_served_where_and_how() {
     let (address, version) = (program.address(), env!("CARGO_PKG_VERSION"));
     assert_ne!(address.port(), 0);
     let want = format!(
-        "tarpon {version} serves {}: 2 files, 1.5 KiB\n  http://{address}/\nepoll, 3 workers; Ctrl-C stops it\n",
+        "tarpon {version} serves {}: 2 files, 1.5 KiB\n  http://{address}/\n{ENGINE}, 3 workers; Ctrl-C stops it\n",
         dir.path().display()
     );
     // No colour: a pipe is no terminal.
@@ -38,7 +40,7 @@ fn the_banner_counts_in_the_singular_too() {
     let dir = site(&[("a", "x")]);
     let program = Program::started(serve(dir.path(), &["--workers", "1"]));
     assert!(program.out().contains(": 1 file, 1 byte\n"), "{}", program.out());
-    assert!(program.out().contains("epoll, 1 worker;"), "{}", program.out());
+    assert!(program.out().contains(&format!("{ENGINE}, 1 worker;")), "{}", program.out());
 }
 
 #[test]

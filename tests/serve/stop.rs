@@ -1,9 +1,10 @@
 //! How the program ends.
 
+use super::serve;
 use crate::common::{
     client::{Client, get},
     distinct_bytes,
-    program::{Program, serve},
+    program::Program,
     site, wait_for,
 };
 use rustix::process::Signal;

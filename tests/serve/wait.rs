@@ -1,9 +1,10 @@
 //! How long the program waits for clients.
 
+use super::serve;
 use crate::common::{
     PATIENCE,
     client::{Client, get},
-    program::{Program, serve},
+    program::Program,
     site, wait_for,
 };
 use rustix::net::sockopt::set_socket_recv_buffer_size;

@@ -104,6 +104,26 @@ impl Pool {
         Run { buf: to, at, len: from.len }
     }
 
+    /// Adds bytes behind a run, which moves to the front of its buffer if it must. Both must fit in it.
+    pub fn append(&mut self, run: Run, bytes: &[u8]) -> Run {
+        let run = self.with_room(run, bytes.len());
+        let end = (run.at + run.len) as usize;
+        self.buf_mut(run.buf)[end..][..bytes.len()].copy_from_slice(bytes);
+        Run { len: run.len + bytes.len() as u32, ..run }
+    }
+
+    /// Adds a run of another buffer behind a run, as [`append`](Pool::append) does.
+    pub fn join(&mut self, run: Run, behind: Run) -> Run {
+        let run = self.with_room(run, behind.len as usize);
+        self.copy(behind, run.buf, run.at + run.len);
+        Run { len: run.len + behind.len, ..run }
+    }
+
+    fn with_room(&mut self, run: Run, len: usize) -> Run {
+        let fits = (run.at + run.len) as usize + len <= BUF_LEN;
+        if fits { run } else { self.copy(run, run.buf, 0) }
+    }
+
     /// Buffers that have a holder.
     pub fn held(&self) -> usize {
         self.holders.len() - self.free.len()
@@ -143,6 +163,19 @@ mod tests {
         assert_eq!((pool.bytes(copied), copied.at), (&b"arp"[..], 10));
         let moved = pool.copy(Run { buf: a, at: 1, len: 4 }, a, 0);
         assert_eq!(pool.bytes(moved), b"arpo");
+    }
+
+    #[test]
+    fn a_run_grows_behind_itself_and_moves_to_the_front_when_it_must() {
+        let mut pool = Pool::new(2);
+        let (a, b) = (pool.take().unwrap(), pool.take().unwrap());
+        let at = BUF_LEN as u32 - 3;
+        pool.buf_mut(a)[at as usize..].copy_from_slice(b"abc");
+        let run = pool.append(Run { buf: a, at, len: 3 }, b"de");
+        assert_eq!((pool.bytes(run), run.at), (&b"abcde"[..], 0));
+        pool.buf_mut(b)[..2].copy_from_slice(b"fg");
+        let run = pool.join(run, Run { buf: b, at: 0, len: 2 });
+        assert_eq!(pool.bytes(run), b"abcdefg");
     }
 
     #[test]

@@ -1,0 +1,109 @@
+//! Provided buffers: memory that the kernel receives into, one buffer for each arrival.
+//!
+//! ```text
+//! give ──▶ [ring of entries] ──publish──▶ kernel ──arrival──▶ bytes() ──▶ give …
+//! ```
+//!
+//! They are few and small, so that each arrival lands in memory that is still in the cache. What arrives is copied
+//! out at once into a pool buffer: the kernel may write into any buffer that is not out, so no reference to this memory
+//! is ever held across a call.
+
+use io_uring::types::BufRingEntry;
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
+    ptr::NonNull,
+    sync::atomic::{AtomicU16, Ordering},
+};
+
+/// The provided buffers of one ring.
+pub(super) struct Buffers {
+    entries: NonNull<BufRingEntry>,
+    bytes: NonNull<u8>,
+    /// Entries ever offered, modulo 2^16. The kernel has seen it up to the last `publish`.
+    tail: u16,
+}
+
+impl Buffers {
+    /// A power of two.
+    pub(super) const COUNT: u16 = 256;
+
+    /// Bytes of one buffer: a browser's request fits.
+    pub(super) const LEN: usize = 2 * 1024;
+
+    pub(super) fn new() -> Buffers {
+        let mut buffers = Buffers { entries: allocate(entries()).cast(), bytes: allocate(memory()), tail: 0 };
+        (0..Buffers::COUNT).for_each(|buffer| buffers.give(buffer));
+        buffers.publish();
+        buffers
+    }
+
+    /// Where the ring of entries lies.
+    pub(super) fn address(&self) -> u64 {
+        self.entries.as_ptr() as u64
+    }
+
+    /// What has arrived in a buffer that is out: the first `len` bytes of it.
+    #[inline]
+    pub(super) fn bytes(&self, buffer: u16, len: usize) -> &[u8] {
+        assert!(buffer < Buffers::COUNT && len <= Buffers::LEN);
+        // SAFETY: within the allocation, by the assertion. The kernel has handed this buffer out and does not write it
+        // before it is given back, which takes `&mut self`.
+        unsafe {
+            std::slice::from_raw_parts(self.bytes.as_ptr().add(usize::from(buffer) * Buffers::LEN), len)
+        }
+    }
+
+    /// Offers a buffer to the kernel again, from the next `publish` on.
+    #[inline]
+    pub(super) fn give(&mut self, buffer: u16) {
+        assert!(buffer < Buffers::COUNT);
+        let at = usize::from(self.tail % Buffers::COUNT);
+        // SAFETY: `at` lies within the entries, `buffer` within the bytes. The kernel reads entries before the published
+        // tail only; and as at most COUNT buffers are out, this entry is not one of those. The fields are set one by
+        // one, because the spare field of the first entry is the tail.
+        unsafe {
+            let entry = &mut *self.entries.as_ptr().add(at);
+            entry.set_addr(self.bytes.as_ptr().add(usize::from(buffer) * Buffers::LEN) as u64);
+            entry.set_len(Buffers::LEN as u32);
+            entry.set_bid(buffer);
+        }
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    /// Lets the kernel see what was given.
+    #[inline]
+    pub(super) fn publish(&self) {
+        // SAFETY: the tail lies in the first entry; the kernel reads it at the same time, hence an atomic.
+        unsafe { AtomicU16::from_ptr(BufRingEntry::tail(self.entries.as_ptr()).cast_mut()) }
+            .store(self.tail, Ordering::Release);
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with these layouts. The ring, declared before its buffers, is closed by now, and
+        // `Ring::finish` has seen every receive complete.
+        unsafe {
+            dealloc(self.entries.as_ptr().cast(), entries());
+            dealloc(self.bytes.as_ptr(), memory());
+        }
+    }
+}
+
+fn entries() -> Layout {
+    page(usize::from(Buffers::COUNT) * size_of::<BufRingEntry>())
+}
+
+fn memory() -> Layout {
+    page(usize::from(Buffers::COUNT) * Buffers::LEN)
+}
+
+/// The kernel wants the entries on a page.
+fn page(len: usize) -> Layout {
+    Layout::from_size_align(len, 4096).expect("a few pages")
+}
+
+fn allocate(layout: Layout) -> NonNull<u8> {
+    // SAFETY: the length is not zero.
+    NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
+}

@@ -1,0 +1,525 @@
+//! Completions, with io_uring(7).
+//!
+//! ```text
+//! listener ─ accept, multishot ─▶ slot ─ receive, multishot ─▶ provided buffer ─ copy ─▶ inbox ─▶ Connection
+//!                                  ▲                                                                │ outbox
+//!                                  └──────────── sent ◀─ completion ◀─ send ◀─ letter ◀─────────────┘
+//! ```
+//!
+//! What is in flight for a connection is known here alone. A connection that is over is let go of when nothing is in
+//! flight any more, so that the kernel never touches what has been freed.
+//!
+//! Receiving goes on by itself while the connection wants bytes without a limit. When it asks to pause, the receive is
+//! cancelled; what arrives until that is done waits in pool buffers behind the inbox.
+//!
+//! A large stretch leaves by `sendfile`, called from here: the ring has no such operation. The socket, which is
+//! blocking for the ring's sake, is made non-blocking for the moment.
+
+mod buffers;
+mod letters;
+mod ring;
+
+use crate::worker::{Commons, Outfit, Slot, Worker};
+use letters::{Letter, Letters, Part};
+use ring::{Act, Done, Ring};
+use rustix::{
+    fs::sendfile,
+    io::{Errno, ioctl_fionbio},
+    net::{Shutdown, SocketFlags, accept_with, shutdown},
+};
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::{AsFd, FromRawFd, OwnedFd},
+    thread,
+};
+use tarpon_conn::{BUF_LEN, Close, Input, Leg, Run, Span};
+
+/// What is in flight for one connection.
+#[derive(Default)]
+pub(super) struct Flight {
+    receive: Receive,
+    send: Option<Send>,
+    /// The connection is over: nothing is begun any more, and when nothing is in flight it is let go of.
+    over: bool,
+    /// The client has closed its side.
+    ended: bool,
+    /// Arrived while the inbox was full, oldest first.
+    backlog: VecDeque<Run>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Receive {
+    #[default]
+    Idle,
+    Armed,
+    /// Cancelled, and not completed yet.
+    Ending,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Send {
+    /// A letter is on its way.
+    Letter(u32),
+    /// The socket is full; its room is waited for.
+    Room,
+}
+
+/// The connection is over: closed in order, reset, or failed.
+struct Over;
+
+impl From<io::Error> for Over {
+    fn from(_: io::Error) -> Over {
+        Over
+    }
+}
+
+/// Whether there is a ring to be had with all that the engine needs.
+///
+/// # Errors
+/// The kernel is older than 6.1, or the host forbids it.
+pub(super) fn probe() -> io::Result<()> {
+    // On a thread of its own: the kernel ends a ring later, and interrupts the system calls of the thread that had it.
+    let probe = thread::Builder::new().name("probe".to_owned()).spawn(|| Ring::new().map(drop))?;
+    probe.join().expect("making a ring does not panic")
+}
+
+pub(super) fn run(outfit: Outfit) -> io::Result<()> {
+    let worker = Worker::new(outfit);
+    for listener in &worker.listeners {
+        // A non-blocking listener would make the ring say so instead of waiting.
+        ioctl_fionbio(listener, false)?;
+    }
+    let mut engine = Engine {
+        accepting: vec![Receive::Idle; worker.listeners.len()],
+        worker,
+        letters: Letters::default(),
+        ring: Ring::new()?,
+        again: VecDeque::new(),
+    };
+    engine.ring.mail(&engine.worker.mailbox)?;
+    let done = engine.run();
+    // Whatever has happened, the kernel must be done with our memory before it is freed.
+    engine.ring.finish().and(done)
+}
+
+/// Dropped in this order: first the ring, then what its entries have named.
+struct Engine {
+    ring: Ring,
+    letters: Letters,
+    worker: Worker<Flight>,
+    /// For each listener.
+    accepting: Vec<Receive>,
+    /// Slots that have more to do although no completion will tell.
+    again: VecDeque<u32>,
+}
+
+/// Steps of one turn: enough for a burst of pipelined requests, and then others come first.
+const STEPS_MAX: usize = 16;
+
+/// Responses up to this length, in bytes, are copied: less than with readiness, as each send in flight needs memory of
+/// its own.
+const COPY_WORTH_MAX: u64 = 3 * 1024;
+const _: () = assert!(COPY_WORTH_MAX as usize <= Letter::LEN);
+
+/// Stretches from this length on, in bytes, leave by `sendfile`.
+const FILE_WORTH_MIN: u64 = 18 * 1024;
+
+/// The most that one `sendfile` is asked for, in bytes.
+const FILE_TURN_MAX: u64 = 1024 * 1024;
+
+impl Engine {
+    fn run(&mut self) -> io::Result<()> {
+        loop {
+            self.mind_gate()?;
+            let wait_ms = if self.again.is_empty() { self.worker.wait_ms() } else { Some(0) };
+            self.ring.wait(wait_ms)?;
+            self.worker.tell_time();
+            self.complete()?;
+            for _ in 0..self.again.len() {
+                let Some(index) = self.again.pop_front() else { break };
+                self.turn(index);
+            }
+            while let Some(index) = self.worker.next_expired() {
+                self.turn(index);
+            }
+            self.worker.commons.retire();
+            let accepts = self.accepting.iter().any(|&accepting| accepting != Receive::Idle);
+            if self.worker.is_over() && !accepts {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Acts on all completions there are.
+    fn complete(&mut self) -> io::Result<()> {
+        while let Some(done) = self.ring.next() {
+            match done.act {
+                Act::Receive(index) => self.received(index, &done),
+                Act::Send(index) | Act::Room(index) => self.sent(index, done.result),
+                Act::Accept(number) => self.accepted(number, &done)?,
+                Act::Mail => self.mail(&done)?,
+                Act::Cancel => {}
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn received(&mut self, index: u32, done: &Done) {
+        let Engine { worker: Worker { slots, commons, .. }, ring, .. } = self;
+        let slot = slots.get_mut(index).expect("a slot lives while something is in flight for it");
+        if !done.more {
+            slot.state.receive = Receive::Idle;
+        }
+        let kept = match (done.result, done.buffer) {
+            (Ok(len), Some(buffer)) => {
+                let kept = match slot.state.over {
+                    true => Ok(()),
+                    false => arrived(commons, slot, ring.buffers.bytes(buffer, len as usize)),
+                };
+                ring.buffers.give(buffer);
+                kept
+            }
+            (Ok(_), None) => {
+                slot.state.ended = true;
+                Ok(())
+            }
+            // Out of buffers, which will be given back by the end of this batch; or cancelled, as asked.
+            (Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN), _) => Ok(()),
+            (Err(_), _) => Err(Over),
+        };
+        match kept {
+            Ok(()) => self.turn(index),
+            Err(Over) => self.end(index),
+        }
+    }
+
+    #[inline]
+    fn sent(&mut self, index: u32, result: Result<u32, Errno>) {
+        let Engine { worker: Worker { slots, commons, .. }, letters, .. } = self;
+        let slot = slots.get_mut(index).expect("a slot lives while something is in flight for it");
+        let sent = match (slot.state.send.take(), result) {
+            (Some(Send::Letter(letter)), result) => {
+                letters.release(letter);
+                match result {
+                    Ok(len) => {
+                        if !slot.state.over {
+                            slot.conn.sent(&mut commons.cx(), Leg::Client, len.into());
+                        }
+                        Ok(())
+                    }
+                    Err(Errno::INTR | Errno::AGAIN) => Ok(()),
+                    Err(_) => Err(Over),
+                }
+            }
+            // Whether there is room, and whether the client is still there, the next send tells.
+            (Some(Send::Room) | None, _) => Ok(()),
+        };
+        match sent {
+            Ok(()) => self.turn(index),
+            Err(Over) => self.end(index),
+        }
+    }
+
+    fn turn(&mut self, index: u32) {
+        for _ in 0..STEPS_MAX {
+            match self.step(index) {
+                Ok(true) => {}
+                Ok(false) => return self.worker.mind_deadline(index),
+                Err(Over) => return self.end(index),
+            }
+        }
+        self.again.push_back(index);
+        self.worker.mind_deadline(index);
+    }
+
+    /// One step of a turn. Returns whether there may be another one now.
+    #[inline]
+    fn step(&mut self, index: u32) -> Result<bool, Over> {
+        let Engine { worker: Worker { slots, commons, .. }, ring, letters, .. } = self;
+        let Some(slot) = slots.get_mut(index) else { return Ok(false) };
+        if slot.state.over {
+            return Err(Over);
+        }
+        let need = slot.conn.need(Leg::Client);
+        // First of all: what a connection still owes when it gives up must not be sent.
+        if need.close == Close::Both {
+            return Err(Over);
+        }
+        if slot.state.send.is_none() && !slot.conn.outbox(Leg::Client).is_empty() {
+            return send_front(commons, slot, ring, letters, index).map(|()| true);
+        }
+        if need.close == Close::Write && !slot.shut {
+            slot.shut = true;
+            shutdown(&slot.fd, Shutdown::Write).map_err(|_| Over)?;
+        }
+        let flight = &mut slot.state;
+        match (need.input, slot.inbox) {
+            (Input::Pause, _) => {
+                if flight.receive == Receive::Armed {
+                    flight.receive = Receive::Ending;
+                    ring.cancel(Act::Receive(index))?;
+                }
+                Ok(false)
+            }
+            (Input::Bytes { .. }, Some(run)) if slot.fresh => {
+                commons.offer(slot, run).map_err(|_| Over)?;
+                refill(commons, slot);
+                Ok(true)
+            }
+            (input, _) => {
+                if input == Input::Discard {
+                    commons.empty_inbox(slot);
+                    empty_backlog(commons, slot);
+                }
+                if std::mem::take(&mut slot.state.ended) {
+                    commons.empty_inbox(slot);
+                    slot.conn.ended(&mut commons.cx(), Leg::Client);
+                    return Ok(true);
+                }
+                if slot.state.receive == Receive::Idle {
+                    slot.state.receive = Receive::Armed;
+                    ring.receive(index, &slot.fd)?;
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// The connection is over: ends what is in flight, and lets go of it when nothing is.
+    #[cold]
+    fn end(&mut self, index: u32) {
+        let Engine { worker: Worker { slots, commons, .. }, ring, .. } = self;
+        let Some(slot) = slots.get_mut(index) else { return };
+        let first = !std::mem::replace(&mut slot.state.over, true);
+        if slot.state.receive == Receive::Idle && slot.state.send.is_none() {
+            empty_backlog(commons, slot);
+            return self.worker.remove(index);
+        }
+        if !first {
+            return;
+        }
+        // What cannot be cancelled for lack of memory ends with the socket.
+        let mut cancelled = Ok(());
+        if slot.state.receive == Receive::Armed {
+            slot.state.receive = Receive::Ending;
+            cancelled = cancelled.and(ring.cancel(Act::Receive(index)));
+        }
+        cancelled = cancelled.and(match slot.state.send {
+            Some(Send::Letter(_)) => ring.cancel(Act::Send(index)),
+            Some(Send::Room) => ring.cancel(Act::Room(index)),
+            None => Ok(()),
+        });
+        if cancelled.is_err() {
+            let _ = shutdown(&slot.fd, Shutdown::Both);
+        }
+    }
+
+    fn accepted(&mut self, number: u32, done: &Done) -> io::Result<()> {
+        if !done.more {
+            self.accepting[number as usize] = Receive::Idle;
+        }
+        match done.result {
+            Ok(fd) => self.begin(accepted(fd)),
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => self.worker.shut_gate(),
+            Err(error) if crate::engine::is_fatal(error) => return Err(error.into()),
+            // The client has gone again; accept(2) reports an error of the network that is its own; or cancelled.
+            Err(_) => {}
+        }
+        self.drain()
+    }
+
+    fn begin(&mut self, fd: OwnedFd) {
+        let index = self.worker.insert(fd);
+        self.turn(index);
+    }
+
+    fn mail(&mut self, done: &Done) -> io::Result<()> {
+        if !done.more {
+            self.ring.mail(&self.worker.mailbox)?;
+        }
+        if self.worker.read_mail() {
+            for (number, accepting) in self.accepting.iter_mut().enumerate() {
+                if *accepting == Receive::Armed {
+                    *accepting = Receive::Ending;
+                    self.ring.cancel(Act::Accept(number as u32))?;
+                }
+            }
+            self.drain()?;
+        }
+        Ok(())
+    }
+
+    /// When the worker stops and no accept is in flight any more: who is in the backlog has begun, since closing the
+    /// listener would reset them; and what has arrived by now has begun; nothing else will begin.
+    fn drain(&mut self) -> io::Result<()> {
+        let accepts = self.accepting.iter().any(|&accepting| accepting != Receive::Idle);
+        if !self.worker.is_stopping() || accepts || self.accepting.is_empty() {
+            return Ok(());
+        }
+        self.accepting.clear();
+        for listener in std::mem::take(&mut self.worker.listeners) {
+            ioctl_fionbio(&listener, true)?;
+            while self.worker.may_accept() {
+                match accept_with(&listener, SocketFlags::CLOEXEC) {
+                    Ok(fd) => self.begin(fd),
+                    Err(Errno::INTR | Errno::CONNABORTED) => {}
+                    Err(_) => break,
+                }
+            }
+        }
+        // Receives begun just now, and those that have bytes, complete before anybody is told to stop.
+        self.ring.wait(Some(0))?;
+        self.complete()?;
+        for index in self.worker.slots.indices() {
+            let Worker { slots, commons, .. } = &mut self.worker;
+            if let Some(slot) = slots.get_mut(index) {
+                slot.conn.stop(&mut commons.cx());
+                self.turn(index);
+            }
+        }
+        Ok(())
+    }
+
+    /// Accepts while connections may be accepted, and only then.
+    #[inline]
+    fn mind_gate(&mut self) -> io::Result<()> {
+        let open = self.worker.may_accept() && !self.worker.is_stopping();
+        for (number, listener) in self.worker.listeners.iter().enumerate() {
+            let accepting = &mut self.accepting[number];
+            match (open, *accepting) {
+                (true, Receive::Idle) => {
+                    *accepting = Receive::Armed;
+                    self.ring.accept(number as u32, listener)?;
+                }
+                (false, Receive::Armed) => {
+                    *accepting = Receive::Ending;
+                    self.ring.cancel(Act::Accept(number as u32))?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A descriptor that a completion brought.
+fn accepted(fd: u32) -> OwnedFd {
+    // SAFETY: the kernel has just made this descriptor for us, and told nobody else.
+    unsafe { OwnedFd::from_raw_fd(fd as i32) }
+}
+
+/// Puts what has arrived into the inbox, or behind it.
+#[inline]
+fn arrived(commons: &mut Commons, slot: &mut Slot<Flight>, bytes: &[u8]) -> Result<(), Over> {
+    match slot.inbox {
+        None => {
+            commons.pool.buf_mut(commons.scratch)[..bytes.len()].copy_from_slice(bytes);
+            let run = Run { buf: commons.scratch, at: 0, len: bytes.len() as u32 };
+            match slot.conn.need(Leg::Client).input {
+                Input::Bytes { .. } => commons.offer(slot, run).map_err(|_| Over),
+                Input::Pause => commons.keep(slot, run).map_err(|_| Over),
+                Input::Discard => Ok(()),
+            }
+        }
+        Some(run) if slot.state.backlog.is_empty() && run.len as usize + bytes.len() <= BUF_LEN => {
+            slot.inbox = Some(commons.pool.append(run, bytes));
+            slot.fresh = true;
+            Ok(())
+        }
+        Some(_) => {
+            let buf = commons.pool.take().ok_or(Over)?;
+            commons.pool.buf_mut(buf)[..bytes.len()].copy_from_slice(bytes);
+            slot.state.backlog.push_back(Run { buf, at: 0, len: bytes.len() as u32 });
+            Ok(())
+        }
+    }
+}
+
+/// Moves what waits behind the inbox into it, as far as it fits.
+fn refill(commons: &mut Commons, slot: &mut Slot<Flight>) {
+    while let Some(&next) = slot.state.backlog.front() {
+        slot.inbox = Some(match slot.inbox {
+            None => next,
+            Some(run) if (run.len + next.len) as usize <= BUF_LEN => {
+                let joined = commons.pool.join(run, next);
+                commons.pool.release(next.buf);
+                joined
+            }
+            Some(_) => return,
+        });
+        slot.fresh = true;
+        slot.state.backlog.pop_front();
+    }
+}
+
+fn empty_backlog(commons: &mut Commons, slot: &mut Slot<Flight>) {
+    for run in slot.state.backlog.drain(..) {
+        commons.pool.release(run.buf);
+    }
+}
+
+/// Sends the front of the outbox once: begins to, or has done so when this returns.
+#[inline]
+fn send_front(
+    commons: &mut Commons,
+    slot: &mut Slot<Flight>,
+    ring: &mut Ring,
+    letters: &mut Letters,
+    index: u32,
+) -> Result<(), Over> {
+    let spans = slot.conn.outbox(Leg::Client);
+    let (file, at, len) = match spans[0] {
+        Span::File { image, number, at, len } => (commons.site(image).file(number), at, len),
+        Span::Site { image, at, len } if len >= FILE_WORTH_MIN => (commons.site(image).store(), at, len),
+        _ => {
+            let number = letters.take();
+            let more = write(letters.get(number), spans, commons);
+            slot.state.send = Some(Send::Letter(number));
+            return Ok(ring.send(index, &slot.fd, letters.get(number), more)?);
+        }
+    };
+    match send_file(&slot.fd, file, at, len) {
+        // A file that has become shorter than its Content-Length: the client must see that it is cut.
+        Ok(0) => Err(Over),
+        Ok(len) => {
+            slot.conn.sent(&mut commons.cx(), Leg::Client, len as u64);
+            Ok(())
+        }
+        Err(Errno::AGAIN) => {
+            slot.state.send = Some(Send::Room);
+            Ok(ring.room(index, &slot.fd)?)
+        }
+        Err(Errno::INTR) => Ok(()),
+        Err(_) => Err(Over),
+    }
+}
+
+/// Writes the spans in memory that are at the front into a letter. Returns whether more follows.
+#[inline]
+fn write(letter: &mut Letter, spans: &[Span], commons: &Commons) -> bool {
+    let count = spans.iter().take_while(|span| span.is_in_memory(FILE_WORTH_MIN)).count();
+    let (front, behind) = spans.split_at(count);
+    let len: u64 = front.iter().map(Span::len).sum();
+    if len <= COPY_WORTH_MAX {
+        for span in front {
+            letter.copy(commons.bytes(span));
+        }
+    } else {
+        letter.gather(front.iter().map(|span| match span {
+            // Rendered anew while the kernel may still read.
+            Span::Start(_) => Part::Copied(commons.bytes(span)),
+            _ => Part::Named(commons.bytes(span)),
+        }));
+    }
+    !behind.is_empty()
+}
+
+fn send_file(socket: &OwnedFd, file: impl AsFd, at: u64, len: u64) -> Result<usize, Errno> {
+    let mut at = at;
+    ioctl_fionbio(socket, true)?;
+    let sent = sendfile(socket, file, Some(&mut at), len.min(FILE_TURN_MAX) as usize);
+    ioctl_fionbio(socket, false)?;
+    sent
+}
