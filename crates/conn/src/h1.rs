@@ -38,6 +38,8 @@ pub(crate) struct Http1 {
     deadline: Tick,
     /// Begin no exchange beyond the one whose head has begun.
     stopping: bool,
+    /// Bytes wait in the inbox, not for more of them but for room in the outbox.
+    crowded: bool,
 }
 
 #[derive(Debug)]
@@ -67,7 +69,14 @@ const LINGER_MS: u64 = 2_000;
 impl Http1 {
     pub(crate) fn new(cx: &Cx<'_>) -> Http1 {
         let by = cx.now.after(cx.limits.head_ms);
-        Http1 { phase: Phase::Head, seen: 0, receive_by: Some(by), deadline: by, stopping: false }
+        Http1 {
+            phase: Phase::Head,
+            seen: 0,
+            receive_by: Some(by),
+            deadline: by,
+            stopping: false,
+            crowded: false,
+        }
     }
 
     pub(crate) fn received(&mut self, cx: &mut Cx<'_>, out: &mut Outbox, input: Run) -> usize {
@@ -90,7 +99,7 @@ impl Http1 {
                     }
                 },
                 Phase::Response { linger } => {
-                    // Closing over bytes that nobody read would reset the connection and lose the response.
+                    // More may follow, and would reset the connection if it came after the close.
                     *linger = true;
                     rest.len as usize
                 }
@@ -157,7 +166,8 @@ impl Http1 {
         let (input, close) = match self.phase {
             Phase::Head if !out.has_room(SPANS_PER_EXCHANGE) => (Input::Pause, Close::No),
             Phase::Head | Phase::Content(_) => (Input::Bytes { max: BUF_LEN as u32 }, Close::No),
-            Phase::Response { .. } => (Input::Pause, Close::No),
+            // Read, to be dropped: bytes that nobody has read when the connection closes would reset it.
+            Phase::Response { .. } => (Input::Bytes { max: BUF_LEN as u32 }, Close::No),
             Phase::Lingering => (Input::Discard, Close::Write),
             Phase::Closed => (Input::Pause, Close::Both),
         };
@@ -173,10 +183,16 @@ impl Http1 {
     /// more of it, or for room.
     #[inline]
     fn head(&mut self, cx: &mut Cx<'_>, out: &mut Outbox, input: Run) -> usize {
-        if !out.has_room(SPANS_PER_EXCHANGE) {
+        self.crowded = !out.has_room(SPANS_PER_EXCHANGE);
+        if self.crowded {
             return 0;
         }
         let wire = cx.pool.bytes(input);
+        // Empty lines before a request-line are nothing: RFC 9112, section 2.2.
+        if let empty @ 1.. = empty_lines(wire) {
+            self.seen = 0;
+            return empty;
+        }
         if self.is_stale(wire) {
             self.seen = input.len;
             return 0;
@@ -257,7 +273,7 @@ impl Http1 {
     #[inline]
     fn drained(&mut self, cx: &mut Cx<'_>) {
         self.deadline = match self.phase {
-            Phase::Head if self.stopping && self.seen == 0 => {
+            Phase::Head if self.stopping && self.seen == 0 && !self.crowded => {
                 self.phase = Phase::Closed;
                 Tick::NEVER
             }
@@ -313,6 +329,12 @@ fn keep_query(cx: &mut Cx<'_>, location: Location, head: Run) -> Option<Run> {
     let query = Run { buf: head.buf, at: head.at + location.query_at, len: location.query_len };
     let buf = cx.pool.take()?;
     Some(cx.pool.copy(query, buf, 0))
+}
+
+/// Length of the empty lines at the front of `wire`.
+#[inline]
+fn empty_lines(wire: &[u8]) -> usize {
+    wire.chunks_exact(2).take_while(|line| *line == b"\r\n").count() * 2
 }
 
 /// Content of a request to a static resource: dropped, never mistaken for the next request.

@@ -124,6 +124,12 @@ impl Pool {
         if fits { run } else { self.copy(run, run.buf, 0) }
     }
 
+    /// Buffers that have no holder.
+    #[inline]
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
     /// Buffers that have a holder.
     pub fn held(&self) -> usize {
         self.holders.len() - self.free.len()

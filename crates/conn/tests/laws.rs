@@ -225,6 +225,28 @@ fn an_exchange_under_way_keeps_its_image_and_the_next_gets_the_new_one() {
     assert_eq!(sim.sites.retire().count(), 1, "and then no more");
 }
 
+#[test]
+fn a_stop_answers_one_more_of_the_requests_that_had_arrived_and_says_that_it_closes() {
+    let mut sim = sim();
+    sim.client_sends(&b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(20));
+    sim.run(Cuts { read: usize::MAX, send: 0 });
+    sim.stop();
+    sim.client_ends();
+    sim.run(Cuts::NONE);
+    let text = String::from_utf8_lossy(&sim.wire);
+    let last = text.rfind("HTTP/1.1 200 OK").unwrap();
+    assert!(text[last..].contains("\r\nConnection: close\r\n"), "{text}");
+    assert_eq!(sim.close(), Close::Both);
+}
+
+#[test]
+fn an_empty_line_behind_a_request_begins_no_head() {
+    let mut sim = sim();
+    sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n\r\n");
+    sim.run(Cuts::NONE);
+    assert_eq!((sim.bufs_held(), sim.deadline_ms()), (0, 75_000));
+}
+
 /// What each state waits for, and what happens when it waited in vain.
 #[test]
 fn deadlines_follow_the_state() {
