@@ -48,4 +48,4 @@ pub use error::Trouble;
 pub use listen::{Address, Bound, default_addresses};
 pub use server::{Handle, Server, Settings};
 pub use site::Site;
-pub use watch::{Change, Watched};
+pub use watch::{Change, Following, Watched};

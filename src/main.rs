@@ -58,7 +58,10 @@ fn serve(options: &Serve) -> Result<(), Box<dyn Error>> {
     forward_signals(send.clone())?;
     let server = Server::start(&settings, bound, site)?;
     banner.say(&server, &settings);
-    watched.follow(move |change| send.send(Event::Change(change)).is_ok())?;
+    let _following = watched.follow(move |change| {
+        // Heard until the program ends.
+        let _ = send.send(Event::Change(change));
+    })?;
     let (handle, grace) = (server.handle(), options.grace);
     thread::Builder::new().name("control".to_owned()).spawn(move || attend(&handle, &events, grace))?;
     Ok(server.join()?)

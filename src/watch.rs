@@ -17,7 +17,7 @@ use notify::{
 use std::{
     fs, io,
     os::unix::fs::MetadataExt,
-    path::{self, Path, PathBuf},
+    path::{self, Component, Path, PathBuf},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
     time::{Duration, Instant},
@@ -29,25 +29,49 @@ pub struct Watched {
     dir: PathBuf,
     builder: Builder,
     watch: Watch,
-    send: Sender<notify::Result<Event>>,
-    events: Receiver<notify::Result<Event>>,
+    send: Sender<Heard>,
+    heard: Receiver<Heard>,
+}
+
+/// Following ends when this is dropped.
+pub struct Following {
+    send: Sender<Heard>,
 }
 
 /// What became of a change.
 pub enum Change {
     /// The site as it is now.
     Site(Box<Site>),
-    /// It cannot be built; what was served before still is.
+    /// It cannot be built; what was served before still is. It is tried again.
     Failed(Trouble),
     /// The kernel does not tell of changes here, for this reason: the directory is read every two seconds.
     Polling(String),
 }
 
+/// What the watching thread hears.
+enum Heard {
+    Event(notify::Result<Event>),
+    /// Nobody follows any more.
+    End,
+}
+
+/// What the watching thread has to do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Todo {
+    Nothing,
+    Build,
+    /// Watch anew, as what is watched is not all there is, or not the right directory; then build.
+    WatchAndBuild,
+    End,
+}
+
 /// A burst of changes is over when nothing has come for so long: editors and generators write many files.
 const QUIET: Duration = Duration::from_millis(50);
-/// A burst without an end is not waited for longer than this.
+/// A burst without an end is not waited for longer than this; but as long as the last build took, so that a file that
+/// is written all the time does not keep a core busy.
 const BURST_MAX: Duration = Duration::from_millis(1_000);
-/// How often a directory is looked at that the kernel does not watch, or that is not there.
+/// How often a directory is looked at that the kernel does not watch, or that is not there; and how often a build that
+/// failed is tried again.
 const POLL: Duration = Duration::from_secs(2);
 
 impl Watched {
@@ -56,72 +80,129 @@ impl Watched {
     /// # Errors
     /// Those of [`Site::from_dir`].
     pub fn new(dir: impl AsRef<Path>) -> Result<(Watched, Site), Trouble> {
-        let dir = path::absolute(&dir).map_err(|error| {
+        let dir = absolute(dir.as_ref()).map_err(|error| {
             let what = format_args!("cannot serve {}", dir.as_ref().display());
-            Trouble::new(what, reason(&error), "name a directory that exists")
+            Trouble::new(
+                what,
+                reason(&error),
+                "name a directory that exists and may be read, as in tarpon serve DIR",
+            )
         })?;
-        let (send, events) = channel();
+        let (send, heard) = channel();
         // Watched first: what changes while the site is built is not missed.
         let watch = Watch::new(&dir, &send);
         let mut builder = Builder::default();
         let site = builder.build(&dir)?;
-        Ok((Watched { dir, builder, watch, send, events }, site))
+        Ok((Watched { dir, builder, watch, send, heard }, site))
     }
 
-    /// Tells of each change from now on, from a thread of its own, until it returns false.
+    /// Tells of each change from now on, from a thread of its own, until what is returned is dropped.
     ///
     /// # Errors
     /// No thread can be had.
-    pub fn follow(self, told: impl FnMut(Change) -> bool + Send + 'static) -> io::Result<()> {
-        thread::Builder::new().name("watch".to_owned()).spawn(move || self.run(told)).map(drop)
+    pub fn follow(self, told: impl FnMut(Change) + Send + 'static) -> io::Result<Following> {
+        let following = Following { send: self.send.clone() };
+        thread::Builder::new().name("watch".to_owned()).spawn(move || self.run(told))?;
+        Ok(following)
     }
 
-    fn run(mut self, mut told: impl FnMut(Change) -> bool) {
+    fn run(mut self, mut told: impl FnMut(Change)) {
         let mut said = None;
+        let mut took = Duration::ZERO;
+        let mut failed: Option<String> = None;
         loop {
-            let polling = self.watch.polling.take();
-            if let Some(reason) = polling
+            if let Some(reason) = self.watch.polling.take()
                 && said.as_ref() != Some(&reason)
             {
                 said = Some(reason.clone());
-                if !told(Change::Polling(reason)) {
-                    return;
+                told(Change::Polling(reason));
+            }
+            match self.next(failed.is_some(), took) {
+                Todo::Nothing => continue,
+                Todo::Build => {}
+                Todo::WatchAndBuild => self.watch = Watch::new(&self.dir, &self.send),
+                Todo::End => return,
+            }
+            let begun = Instant::now();
+            let built = self.builder.build(&self.dir);
+            took = begun.elapsed();
+            let before = failed.take();
+            match built {
+                Ok(site) => told(Change::Site(Box::new(site))),
+                Err(trouble) => {
+                    let why = failed.insert(trouble.to_string());
+                    // What fails again for the same reason need not be said again.
+                    if before.as_ref() != Some(why) {
+                        told(Change::Failed(trouble));
+                    }
                 }
-            }
-            if !self.has_changed() {
-                continue;
-            }
-            if self.watch.id.is_none() || self.watch.id != identity(&self.dir) {
-                self.watch = Watch::new(&self.dir, &self.send);
-            }
-            let change = match self.builder.build(&self.dir) {
-                Ok(site) => Change::Site(Box::new(site)),
-                Err(error) => Change::Failed(error),
-            };
-            if !told(change) {
-                return;
             }
         }
     }
 
-    /// Waits for a change, and for the burst it begins to end. False after a while without any.
-    fn has_changed(&self) -> bool {
-        match self.events.recv_timeout(POLL) {
-            Ok(event) if is_change(&event, &self.dir) => {}
-            Ok(_) => return false,
-            // A directory that is not there has no watch on it: only looking tells.
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                return self.watch.id.is_none() && identity(&self.dir).is_some();
-            }
+    /// Waits for a change, and for the burst it begins to end; or for a while, to look without having been told.
+    fn next(&self, failed: bool, took: Duration) -> Todo {
+        let mut todo = match self.heard.recv_timeout(POLL) {
+            Ok(heard) => heard.todo(&[&self.dir, &self.watch.real]),
+            Err(RecvTimeoutError::Timeout) if failed => Todo::Build,
+            Err(RecvTimeoutError::Timeout) => Todo::Nothing,
+            Err(RecvTimeoutError::Disconnected) => return Todo::End,
+        };
+        // A directory, or a link above it, may have been replaced without a word to whoever watches the old one.
+        if todo == Todo::Nothing && self.watch.is_replaced(&self.dir) {
+            todo = Todo::WatchAndBuild;
         }
         let since = Instant::now();
-        while since.elapsed() < BURST_MAX && self.events.recv_timeout(QUIET).is_ok() {}
-        true
+        while !matches!(todo, Todo::Nothing | Todo::End) && since.elapsed() < BURST_MAX.max(took) {
+            match self.heard.recv_timeout(QUIET) {
+                Ok(heard) => match heard.todo(&[&self.dir, &self.watch.real]) {
+                    more @ (Todo::WatchAndBuild | Todo::End) => todo = more,
+                    Todo::Nothing | Todo::Build => {}
+                },
+                Err(_) => break,
+            }
+        }
+        match todo {
+            Todo::Build if self.watch.is_replaced(&self.dir) => Todo::WatchAndBuild,
+            todo => todo,
+        }
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        // A thread that has ended needs no telling.
+        let _ = self.send.send(Heard::End);
+    }
+}
+
+impl Heard {
+    /// What an event asks for. Reading, which we do too, changes nothing; nor does what happens beside `dirs`, the names
+    /// of the directory.
+    fn todo(&self, dirs: &[&Path]) -> Todo {
+        let event = match self {
+            Heard::Event(Ok(event)) => event,
+            // Events were lost, or a new directory cannot be watched.
+            Heard::Event(Err(_)) => return Todo::WatchAndBuild,
+            Heard::End => return Todo::End,
+        };
+        if event.need_rescan() {
+            return Todo::WatchAndBuild;
+        }
+        match event.kind {
+            EventKind::Access(AccessKind::Close(AccessMode::Write)) => {}
+            EventKind::Access(_) => return Todo::Nothing,
+            _ => {}
+        }
+        let is_here = |path: &PathBuf| dirs.iter().any(|dir| path.starts_with(dir));
+        if event.paths.is_empty() || event.paths.iter().any(is_here) { Todo::Build } else { Todo::Nothing }
     }
 }
 
 /// The directory as it is watched now.
 struct Watch {
+    /// Where it lies, without links.
+    real: PathBuf,
     /// Watches until it is dropped.
     _watcher: Option<Box<dyn Watcher + Send>>,
     /// Which directory it is, by device and inode: another one may come to have the same name.
@@ -131,24 +212,33 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(dir: &Path, send: &Sender<notify::Result<Event>>) -> Watch {
+    fn new(dir: &Path, send: &Sender<Heard>) -> Watch {
         let id = identity(dir);
-        let (watcher, polling) = match kernel_watcher(dir, send) {
+        let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+        let (watcher, polling) = match kernel_watcher(dir, &real, send) {
             Ok(watcher) => (Some(watcher), None),
             // A directory that is not there is looked for until it is.
             Err(_) if id.is_none() => (None, None),
-            Err(error) => (poll_watcher(dir, send).ok(), Some(in_words(&error))),
+            Err(error) => (poll_watcher(&real, send).ok(), Some(in_words(&error))),
         };
-        Watch { _watcher: watcher, id, polling }
+        Watch { real, _watcher: watcher, id, polling }
+    }
+
+    /// Whether the name means another directory by now.
+    fn is_replaced(&self, dir: &Path) -> bool {
+        identity(dir).is_some_and(|id| Some(id) != self.id)
     }
 }
 
-fn kernel_watcher(
-    dir: &Path,
-    send: &Sender<notify::Result<Event>>,
-) -> notify::Result<Box<dyn Watcher + Send>> {
-    let mut watcher = RecommendedWatcher::new(send.clone(), Config::default())?;
-    watcher.watch(dir, RecursiveMode::Recursive)?;
+/// The path from the root. One that goes upwards loses its links on the way, as only the kernel knows where they lead.
+fn absolute(dir: &Path) -> io::Result<PathBuf> {
+    let upwards = dir.components().any(|component| component == Component::ParentDir);
+    if upwards { dir.canonicalize() } else { path::absolute(dir) }
+}
+
+fn kernel_watcher(dir: &Path, real: &Path, send: &Sender<Heard>) -> notify::Result<Box<dyn Watcher + Send>> {
+    let mut watcher = RecommendedWatcher::new(hearer(send), config())?;
+    watcher.watch(real, RecursiveMode::Recursive)?;
     // Whoever replaces the directory itself, or the symbolic link to it, does so one level up.
     if let Some(parent) = dir.parent() {
         watcher.watch(parent, RecursiveMode::NonRecursive)?;
@@ -156,27 +246,28 @@ fn kernel_watcher(
     Ok(Box::new(watcher))
 }
 
-fn poll_watcher(dir: &Path, send: &Sender<notify::Result<Event>>) -> notify::Result<Box<dyn Watcher + Send>> {
-    let mut watcher = PollWatcher::new(send.clone(), Config::default().with_poll_interval(POLL))?;
-    watcher.watch(dir, RecursiveMode::Recursive)?;
+fn poll_watcher(real: &Path, send: &Sender<Heard>) -> notify::Result<Box<dyn Watcher + Send>> {
+    let mut watcher = PollWatcher::new(hearer(send), config().with_poll_interval(POLL))?;
+    watcher.watch(real, RecursiveMode::Recursive)?;
     Ok(Box::new(watcher))
+}
+
+fn hearer(send: &Sender<Heard>) -> impl Fn(notify::Result<Event>) + Send + 'static {
+    let send = send.clone();
+    move |event| {
+        // Nobody hears an event after the end.
+        let _ = send.send(Heard::Event(event));
+    }
+}
+
+/// A link that leaves the site is not served, so what it leads to is not watched; one that stays inside leads to what is
+/// watched anyway.
+fn config() -> Config {
+    Config::default().with_follow_symlinks(false)
 }
 
 fn identity(dir: &Path) -> Option<(u64, u64)> {
     fs::metadata(dir).ok().map(|meta| (meta.dev(), meta.ino()))
-}
-
-/// Whether an event says that something in `dir` may be served differently now. Reading, which we do too, does
-/// not; nor does what happens beside the directory.
-fn is_change(event: &notify::Result<Event>, dir: &Path) -> bool {
-    // An error, or events that were lost: anything may have changed.
-    let Ok(event) = event else { return true };
-    match event.kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => {}
-        EventKind::Access(_) => return false,
-        _ => {}
-    }
-    event.need_rescan() || event.paths.is_empty() || event.paths.iter().any(|path| path.starts_with(dir))
 }
 
 fn in_words(error: &notify::Error) -> String {
@@ -201,19 +292,24 @@ mod tests {
         let modify = EventKind::Modify(ModifyKind::Any);
         let written = EventKind::Access(AccessKind::Close(AccessMode::Write));
         let read = EventKind::Access(AccessKind::Open(AccessMode::Read));
+        let lost = Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan));
         #[rustfmt::skip]
         let cases = [
-            ("a new file",              event(create, "/site/new"),                        true),
-            ("a file written",          event(written, "/site/dir/file"),                  true),
-            ("the directory itself",    event(modify, "/site"),                            true),
-            ("a file read",             event(read, "/site/file"),                         false),
-            ("a neighbour",             event(create, "/other"),                           false),
-            ("a neighbour by name",     event(create, "/site2"),                           false),
-            ("events that were lost",   Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan)), true),
-            ("an error of the watcher", Err(notify::Error::generic("gone")),               true),
+            ("a new file",              event(create, "/site/new"),          Todo::Build),
+            ("a file written",          event(written, "/site/dir/file"),    Todo::Build),
+            ("the directory itself",    event(modify, "/site"),              Todo::Build),
+            ("behind a link",           event(modify, "/releases/7/file"),   Todo::Build),
+            ("a file read",             event(read, "/site/file"),           Todo::Nothing),
+            ("a neighbour",             event(create, "/other"),             Todo::Nothing),
+            ("a neighbour by name",     event(create, "/site2"),             Todo::Nothing),
+            ("events that were lost",   lost,                                Todo::WatchAndBuild),
+            ("an error of the watcher", Err(notify::Error::generic("gone")), Todo::WatchAndBuild),
         ];
         for (name, event, want) in cases {
-            assert_eq!(is_change(&event, Path::new("/site")), want, "{name}");
+            assert!(
+                Heard::Event(event).todo(&[Path::new("/site"), Path::new("/releases/7")]) == want,
+                "{name}"
+            );
         }
     }
 }
