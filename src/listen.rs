@@ -19,7 +19,10 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     os::{
         fd::OwnedFd,
-        unix::{fs::FileTypeExt, net::UnixListener},
+        unix::{
+            fs::{FileTypeExt, MetadataExt},
+            net::UnixListener,
+        },
     },
     path::{Path, PathBuf},
     str::FromStr,
@@ -40,12 +43,12 @@ pub struct Bound {
     address: Address,
     /// One for each worker, or one for all.
     sockets: Vec<OwnedFd>,
-    /// Made here, to be removed when the server has ended.
-    made: Option<PathBuf>,
+    /// Made here.
+    made: Option<SocketFile>,
 }
 
 /// Connections that may wait to be accepted, at most; the kernel lowers it to `net.core.somaxconn`.
-const BACKLOG: i32 = 4096;
+pub(crate) const BACKLOG: i32 = 4096;
 
 /// Where a server listens that was told nothing: this host only.
 pub fn default_addresses() -> [Address; 2] {
@@ -89,16 +92,31 @@ impl Bound {
     }
 
     /// What is to be removed when the server has ended.
-    pub(crate) fn take_path(&mut self) -> Option<PathBuf> {
+    pub(crate) fn take_file(&mut self) -> Option<SocketFile> {
         self.made.take()
     }
 }
 
-impl Drop for Bound {
-    /// A server that never began leaves no socket behind.
+/// A Unix socket's place in the file system. It is removed when this is dropped, unless another server has taken the
+/// place meanwhile.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode.
+    id: (u64, u64),
+}
+
+impl SocketFile {
+    fn new(path: &Path) -> io::Result<SocketFile> {
+        Ok(SocketFile { path: path.to_owned(), id: identity(path)? })
+    }
+}
+
+impl Drop for SocketFile {
     fn drop(&mut self) {
-        if let Some(path) = self.made.take() {
-            let _ = fs::remove_file(path);
+        if identity(&self.path).is_ok_and(|id| id == self.id) {
+            // Whoever removes it at this moment does what was to be done.
+            let _ = fs::remove_file(&self.path);
         }
     }
 }
@@ -178,8 +196,13 @@ fn bind_unix(path: &Path) -> io::Result<Bound> {
         bound => bound?,
     }
     listen(&listener, BACKLOG)?;
-    let (address, made) = (Address::Unix(path.to_owned()), Some(path.to_owned()));
-    Ok(Bound { address, sockets: vec![listener], made })
+    let made = Some(SocketFile::new(path)?);
+    Ok(Bound { address: Address::Unix(path.to_owned()), sockets: vec![listener], made })
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let meta = fs::symlink_metadata(path)?;
+    Ok((meta.dev(), meta.ino()))
 }
 
 /// Of a file that is no socket the kernel says, too, that nobody answers; but it is not ours to remove.

@@ -5,7 +5,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -19,7 +19,8 @@ pub(crate) enum Message {
 
 /// Messages to one worker.
 pub(crate) struct Mailbox {
-    messages: Mutex<Vec<Message>>,
+    /// `None`: the worker has ended.
+    messages: Mutex<Option<Vec<Message>>>,
     /// Readable when there are messages.
     wake: OwnedFd,
 }
@@ -27,11 +28,14 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     pub(crate) fn new() -> io::Result<Mailbox> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Mailbox { messages: Mutex::new(Vec::new()), wake })
+        Ok(Mailbox { messages: Mutex::new(Some(Vec::new())), wake })
     }
 
+    /// Leaves a message; for a worker that has ended, it is dropped.
     pub(crate) fn post(&self, message: Message) {
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+        if let Some(messages) = &mut *self.lock() {
+            messages.push(message);
+        }
         // It fails only when the counter is full, and then the worker is being woken anyway.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
@@ -40,7 +44,16 @@ impl Mailbox {
     pub(crate) fn take(&self) -> Vec<Message> {
         // In this order: a message posted in between wakes the worker again.
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-        std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner))
+        self.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The worker ends: what is here, and what comes, is for nobody.
+    pub(crate) fn close(&self) {
+        *self.lock() = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<Message>>> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

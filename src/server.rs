@@ -8,7 +8,7 @@
 
 use crate::{
     engine::Engine,
-    listen::{Address, Bound},
+    listen::{Address, Bound, SocketFile},
     mailbox::{Mailbox, Message},
     site::Site,
     worker::Outfit,
@@ -18,10 +18,9 @@ use rustix::{
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 use std::{
-    fs, io,
+    io,
     num::NonZeroUsize,
     panic::resume_unwind,
-    path::PathBuf,
     sync::Arc,
     thread::{self, JoinHandle},
     time::Duration,
@@ -65,8 +64,8 @@ pub struct Server {
     workers: Vec<JoinHandle<io::Result<()>>>,
     handle: Handle,
     addresses: Vec<Address>,
-    /// Unix sockets to remove at the end.
-    paths: Vec<PathBuf>,
+    /// Unix sockets, removed at the end.
+    files: Vec<SocketFile>,
 }
 
 /// Tells a running server what to do, from any thread.
@@ -76,7 +75,9 @@ pub struct Handle {
 }
 
 impl Server {
-    /// Serves a site on sockets that listen. Returns when the workers have begun to accept.
+    /// Serves a site on sockets that listen. Returns when the workers have begun.
+    ///
+    /// The process must ignore SIGPIPE, as Rust programs do: a client may go while a file is sent to it.
     ///
     /// ```no_run
     /// use std::{net::TcpListener, time::Duration};
@@ -104,18 +105,20 @@ impl Server {
         let handle = Handle { mailboxes };
         let cores = settings.pin.then(allowed_cores).transpose()?;
         let connection_count_max = connection_count_max(worker_count, &site);
-        let mut server = Server {
-            workers: Vec::new(),
-            handle: handle.clone(),
-            addresses: listeners.iter().map(|bound| bound.address().clone()).collect(),
-            paths: listeners.iter_mut().filter_map(Bound::take_path).collect(),
+        let outfit = |number: usize| {
+            let sockets = listeners.iter().map(|bound| bound.socket_for(number));
+            io::Result::Ok(Outfit {
+                listeners: sockets.collect::<io::Result<_>>()?,
+                mailbox: handle.mailboxes[number].clone(),
+                site: site.clone(),
+                limits: settings.limits(),
+                connection_count_max,
+            })
         };
-        for number in 0..worker_count {
-            let sockets =
-                listeners.iter().map(|bound| bound.socket_for(number)).collect::<io::Result<_>>()?;
-            let mailbox = handle.mailboxes[number].clone();
-            let (site, limits) = (site.clone(), settings.limits());
-            let outfit = Outfit { listeners: sockets, mailbox, site, limits, connection_count_max };
+        // All that a worker needs is there before the first one begins.
+        let outfits = (0..worker_count).map(outfit).collect::<io::Result<Vec<_>>>()?;
+        let mut workers = Vec::new();
+        for (number, outfit) in outfits.into_iter().enumerate() {
             let core = cores.as_ref().map(|cores| cores[number % cores.len()]);
             let whole = Whole { handle: handle.clone(), ended_as_told: false };
             let run = move || {
@@ -126,9 +129,11 @@ impl Server {
                 whole.ended_as_told();
                 Ok(())
             };
-            server.workers.push(thread::Builder::new().name(format!("worker {number}")).spawn(run)?);
+            workers.push(thread::Builder::new().name(format!("worker {number}")).spawn(run)?);
         }
-        Ok(server)
+        let addresses = listeners.iter().map(|bound| bound.address().clone()).collect();
+        let files = listeners.iter_mut().filter_map(Bound::take_file).collect();
+        Ok(Server { workers, handle, addresses, files })
     }
 
     /// Where it listens.
@@ -150,10 +155,7 @@ impl Server {
     /// If a worker did.
     pub fn join(self) -> io::Result<()> {
         let ends: Vec<_> = self.workers.into_iter().map(JoinHandle::join).collect();
-        for path in self.paths {
-            // Whoever removed it before has done what was to be done.
-            let _ = fs::remove_file(path);
-        }
+        drop(self.files);
         ends.into_iter().try_for_each(|end| end.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 }

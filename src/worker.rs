@@ -64,6 +64,9 @@ pub(crate) struct Commons {
 /// only when used.
 const BUF_COUNT: u32 = 4096;
 
+/// Below so many free buffers connections are shed: one batch may need as many.
+const BUF_RESERVE: usize = 256;
+
 /// Bytes that are put together for one send: see `engine/ready.rs`.
 pub(crate) const COPY_LEN_MAX: usize = 8 * 1024;
 
@@ -144,6 +147,20 @@ impl<S: Default> Worker<S> {
         None
     }
 
+    /// When buffers run low: the connection that has kept one for longest, told that its time is over. It wants a turn.
+    /// So clients that send a part of a head and then nothing can keep buffers only from each other.
+    #[inline]
+    pub(crate) fn next_shed(&mut self) -> Option<u32> {
+        if self.commons.pool.free() >= BUF_RESERVE {
+            return None;
+        }
+        let index = self.slots.first_to_expire_with_inbox()?;
+        let slot = self.slots.get_mut(index)?;
+        slot.conn.expired(&mut self.commons.cx());
+        self.commons.empty_inbox(slot);
+        Some(index)
+    }
+
     /// How long to wait for the kernel, in milliseconds. `None`: until something happens.
     #[inline]
     pub(crate) fn wait_ms(&self) -> Option<u64> {
@@ -167,6 +184,7 @@ impl<S: Default> Worker<S> {
         self.is_stopping() && !was_stopping
     }
 
+    #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop_by.is_some()
     }
@@ -187,6 +205,13 @@ impl<S: Default> Worker<S> {
     /// What waits in the backlog is not lost.
     pub(crate) fn shut_gate(&mut self) {
         self.gate = Some(self.commons.now.after(GATE_MS));
+    }
+}
+
+impl<S> Drop for Worker<S> {
+    /// Nobody reads its mail any more.
+    fn drop(&mut self) {
+        self.mailbox.close();
     }
 }
 
@@ -336,6 +361,15 @@ impl<S> Slots<S> {
     /// The slots in use.
     pub(crate) fn indices(&self) -> Vec<u32> {
         (0..self.slots.len()).filter(|&index| self.slots[index].is_some()).map(|index| index as u32).collect()
+    }
+
+    /// Of those that keep a buffer for what they have received, the one whose time is over first.
+    fn first_to_expire_with_inbox(&self) -> Option<u32> {
+        let kept = self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let slot = slot.as_ref().filter(|slot| slot.inbox.is_some())?;
+            Some((slot.conn.deadline(), index as u32))
+        });
+        kept.min().map(|(_, index)| index)
     }
 
     fn is_empty(&self) -> bool {

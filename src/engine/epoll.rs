@@ -8,7 +8,10 @@ use super::{
     is_fatal,
     ready::{self, After, Readiness},
 };
-use crate::worker::{Outfit, Worker, timespec};
+use crate::{
+    listen::BACKLOG,
+    worker::{Outfit, Worker, timespec},
+};
 use rustix::{
     event::epoll::{self, CreateFlags, Event, EventData, EventFlags},
     io::Errno,
@@ -62,9 +65,12 @@ impl Loop {
             }
             for _ in 0..self.again.len() {
                 let Some((index, generation)) = self.again.pop_front() else { break };
-                self.ready(index, generation, EventFlags::empty());
+                self.requeue(index, generation);
             }
             while let Some(index) = self.worker.next_expired() {
+                self.turn(index);
+            }
+            while let Some(index) = self.worker.next_shed() {
                 self.turn(index);
             }
             self.worker.commons.retire();
@@ -92,7 +98,20 @@ impl Loop {
         slot.state.hung |= flags.contains(EventFlags::RDHUP) | failed;
         slot.state.readable |= flags.contains(EventFlags::IN) | slot.state.hung;
         slot.state.writable |= flags.contains(EventFlags::OUT) | failed;
-        self.turn(index);
+        // One that has had its turn waits for the next round, however much its client sends.
+        if !slot.state.queued {
+            self.turn(index);
+        }
+    }
+
+    /// A turn without an event.
+    fn requeue(&mut self, index: u32, generation: u32) {
+        if self.worker.slots.generation(index) == generation
+            && let Some(slot) = self.worker.slots.get_mut(index)
+        {
+            slot.state.queued = false;
+            self.turn(index);
+        }
     }
 
     #[inline]
@@ -101,8 +120,10 @@ impl Loop {
         let Some(slot) = slots.get_mut(index) else { return };
         match ready::turn(commons, slot) {
             Ok(after) => {
-                if let After::Again = after {
-                    self.again.push_back((index, self.worker.slots.generation(index)));
+                if let After::Again = after
+                    && !std::mem::replace(&mut slot.state.queued, true)
+                {
+                    self.again.push_back((index, slots.generation(index)));
                 }
                 self.worker.mind_deadline(index);
             }
@@ -148,9 +169,14 @@ impl Loop {
         if self.worker.read_mail() {
             // Who is in the backlog has begun: closing the listener would reset them.
             for number in 0..self.worker.listeners.len() {
-                self.accept(number, usize::MAX)?;
+                self.accept(number, BACKLOG as usize)?;
             }
-            self.worker.listeners.clear();
+            // Whoever handed a listener over may have kept it, and with it its registration.
+            for listener in self.worker.listeners.drain(..) {
+                if self.listening {
+                    epoll::delete(&self.epoll, &listener)?;
+                }
+            }
             self.listening = false;
             for index in self.worker.slots.indices() {
                 self.stop(index);
@@ -183,7 +209,18 @@ impl Loop {
             if open {
                 // Exclusive: of several workers that share a listener, not all are woken for one client.
                 let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
-                epoll::add(&self.epoll, listener, Token::Listener(number).data(), flags)?;
+                match epoll::add(&self.epoll, listener, Token::Listener(number).data(), flags) {
+                    Ok(()) => {}
+                    // What is lacking now may be there later.
+                    Err(Errno::NOMEM | Errno::NOSPC) => {
+                        for added in &self.worker.listeners[..number] {
+                            epoll::delete(&self.epoll, added)?;
+                        }
+                        self.worker.shut_gate();
+                        return Ok(());
+                    }
+                    Err(error) => return Err(error.into()),
+                }
             } else {
                 epoll::delete(&self.epoll, listener)?;
             }

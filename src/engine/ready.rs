@@ -11,7 +11,7 @@
 use crate::worker::{COPY_LEN_MAX, Commons, Slot};
 use rustix::{
     fs::sendfile,
-    io::Errno,
+    io::{Errno, retry_on_intr},
     net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown},
 };
 use std::{io::IoSlice, os::fd::AsFd};
@@ -26,12 +26,14 @@ pub(super) struct Readiness {
     pub(super) writable: bool,
     /// The client has closed its side: the end of its bytes will be read.
     pub(super) hung: bool,
+    /// It will have a turn without an event.
+    pub(super) queued: bool,
 }
 
 impl Default for Readiness {
     /// A new socket has room; and very often the request has come with the connection.
     fn default() -> Readiness {
-        Readiness { readable: true, writable: true, hung: false }
+        Readiness { readable: true, writable: true, hung: false, queued: false }
     }
 }
 
@@ -143,7 +145,7 @@ enum Received {
 
 #[inline]
 fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Over> {
-    match recv(&slot.fd, &mut *room, RecvFlags::empty()) {
+    match retry_on_intr(|| recv(&slot.fd, &mut *room, RecvFlags::empty())) {
         Ok((0, _)) => {
             (slot.state.readable, slot.state.hung) = (false, false);
             Ok(Received::End)
@@ -157,7 +159,6 @@ fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Over
             slot.state.readable = false;
             Ok(Received::Nothing)
         }
-        Err(Errno::INTR) => Ok(Received::Nothing),
         Err(_) => Err(Over),
     }
 }

@@ -143,6 +143,9 @@ impl Engine {
             while let Some(index) = self.worker.next_expired() {
                 self.turn(index);
             }
+            while let Some(index) = self.worker.next_shed() {
+                self.turn(index);
+            }
             self.worker.commons.retire();
             let accepts = self.accepting.iter().any(|&accepting| accepting != Receive::Idle);
             if self.worker.is_over() && !accepts {
