@@ -16,6 +16,8 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::Trouble;
 
+pub(crate) use uring::probe;
+
 /// Which null server, where, and how much it sends.
 #[derive(Args)]
 pub(crate) struct Options {

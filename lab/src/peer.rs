@@ -19,7 +19,7 @@ use crate::Trouble;
 use crate::check::check;
 use crate::client::Client;
 use crate::cpu::Threads;
-use crate::limit;
+use crate::limit::{self, Engine};
 
 /// A server the lab can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -29,10 +29,14 @@ pub(crate) enum Server {
     NullEpoll,
     /// The limit on io_uring.
     NullUring,
-    /// The server in this repository.
-    Tarpon,
-    /// An earlier build of it.
-    TarponBefore,
+    /// The server in this repository, on io_uring.
+    TarponUring,
+    /// The same on epoll.
+    TarponEpoll,
+    /// An earlier build of it, on io_uring.
+    BeforeUring,
+    /// The same on epoll.
+    BeforeEpoll,
     /// nginx, with its cache of open files.
     Nginx,
 }
@@ -50,7 +54,25 @@ impl Server {
 
     /// Whether it is a build of the server in this repository.
     pub(crate) fn is_tarpon(self) -> bool {
-        matches!(self, Server::Tarpon | Server::TarponBefore)
+        matches!(self, Server::TarponUring | Server::TarponEpoll) || self.after().is_some()
+    }
+
+    /// What an earlier build is compared with: the one of now, on the same engine.
+    pub(crate) fn after(self) -> Option<Server> {
+        match self {
+            Server::BeforeUring => Some(Server::TarponUring),
+            Server::BeforeEpoll => Some(Server::TarponEpoll),
+            _ => None,
+        }
+    }
+
+    /// The engine of a null server or of tarpon.
+    pub(crate) fn engine(self) -> Option<Engine> {
+        match self {
+            Server::NullUring | Server::TarponUring | Server::BeforeUring => Some(Engine::Uring),
+            Server::NullEpoll | Server::TarponEpoll | Server::BeforeEpoll => Some(Engine::Epoll),
+            Server::Nginx => None,
+        }
     }
 
     /// Whether it comes from elsewhere.
@@ -94,11 +116,10 @@ impl Stage {
         match server {
             Server::NullEpoll => Ok("null epoll".into()),
             Server::NullUring => Ok("null io_uring".into()),
-            Server::Tarpon => tarpon_version(&self.tarpon),
-            Server::TarponBefore => {
-                let said = tarpon_version(self.before()?)?;
-                Ok(said.replacen("tarpon", "tarpon before", 1))
-            }
+            Server::TarponUring => Ok(format!("{}, io_uring", tarpon_version(&self.tarpon)?)),
+            Server::TarponEpoll => Ok(format!("{}, epoll", tarpon_version(&self.tarpon)?)),
+            Server::BeforeUring => Ok(format!("{}, io_uring", self.before_version()?)),
+            Server::BeforeEpoll => Ok(format!("{}, epoll", self.before_version()?)),
             Server::Nginx => {
                 let output = Command::new("nginx").arg("-v").output().map_err(|error| {
                     format!("nginx: {error}; install it (Debian: nginx-light), or leave it out with --only")
@@ -147,15 +168,19 @@ impl Stage {
             command.args(["null", &listen, &size, &head, &format!("--engine={engine}")]);
             Ok(command)
         };
+        let tarpon = |program: &Path, engine: &str| {
+            let mut command = Command::new(program);
+            command.arg("serve").arg(&site);
+            command.args([&listen, "--workers=1", &format!("--engine={engine}")]);
+            command
+        };
         match server {
             Server::NullEpoll => null("epoll"),
             Server::NullUring => null("uring"),
-            Server::Tarpon | Server::TarponBefore => {
-                let program = if server == Server::Tarpon { &self.tarpon } else { self.before()? };
-                let mut command = Command::new(program);
-                command.arg("serve").arg(site).args([&listen, "--workers=1"]);
-                Ok(command)
-            }
+            Server::TarponUring => Ok(tarpon(&self.tarpon, "io_uring")),
+            Server::TarponEpoll => Ok(tarpon(&self.tarpon, "epoll")),
+            Server::BeforeUring => Ok(tarpon(self.before()?, "io_uring")),
+            Server::BeforeEpoll => Ok(tarpon(self.before()?, "epoll")),
             Server::Nginx => {
                 let prefix = self.directory.path();
                 let configuration = prefix.join("nginx.conf");
@@ -171,6 +196,10 @@ impl Stage {
                 Ok(command)
             }
         }
+    }
+
+    fn before_version(&self) -> Result<String, Trouble> {
+        Ok(tarpon_version(self.before()?)?.replacen("tarpon", "tarpon before", 1))
     }
 
     fn before(&self) -> Result<&Path, Trouble> {

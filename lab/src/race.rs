@@ -24,9 +24,10 @@ use crate::client::Client;
 use crate::conditions;
 use crate::count;
 use crate::cpu::{self, CoreTime};
+use crate::limit::{self, Engine};
 use crate::machine::Machine;
 use crate::peer::{Server, Stage};
-use crate::record::{Calls, Entrant, Race, Round, Setting, Window};
+use crate::record::{Calls, Entrant, Heat, Race, Round, Setting, Window};
 use crate::report;
 
 /// How to race.
@@ -38,9 +39,9 @@ pub(crate) struct Options {
     /// Length of a timed window.
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
-    /// Kept connections, each with one request outstanding.
-    #[arg(long, value_name = "COUNT", default_value_t = 64)]
-    connections: usize,
+    /// Kept connections, each with one request outstanding; all rounds again for each number given.
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', default_value = "64", value_parser = count)]
+    connections: Vec<usize>,
     /// Bytes of content in a response.
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     size: usize,
@@ -84,10 +85,13 @@ pub(crate) fn main(options: &Options) -> Result<(), Trouble> {
         serde_json::to_writer_pretty(&mut record, &race)?;
         writeln!(record)?;
     }
-    let clean = race.clean().count();
-    if clean < options.rounds as usize {
-        let run = race.rounds.len();
-        return Err(format!("clean rounds: {clean} of {run}; this machine is too busy now").into());
+    for heat in &race.heats {
+        let (clean, run) = (heat.clean().count(), heat.rounds.len());
+        if clean < options.rounds as usize {
+            return Err(
+                format!("{heat}, clean rounds: {clean} of {run}; this machine is too busy now").into()
+            );
+        }
     }
     Ok(())
 }
@@ -105,51 +109,63 @@ fn run(options: &Options) -> Result<Race, Trouble> {
     let machine = Machine::here();
     let core = options.core.map_or_else(|| cpu::least_busy(WATCH_TIME), Ok)?;
     cpu::pin(core).map_err(|error| format!("core {core}: {error}"))?;
-    allow_descriptors(options.connections)?;
+    allow_descriptors(options.connections.iter().copied().max().unwrap_or_default())?;
 
     let mut stage = Stage::set(options.size, options.tarpon.as_deref(), options.before.as_deref())?;
+    let mut servers = options.servers();
+    if let Err(error) = limit::probe() {
+        eprintln!("left out: null io_uring, tarpon on io_uring; this host does not offer io_uring ({error})");
+        servers.retain(|server| server.engine() != Some(Engine::Uring));
+    }
     let mut entrants = Vec::new();
-    for server in options.servers() {
-        entrants.push(Entrant { server, name: stage.version(server)?, calls: None });
+    for server in servers {
+        entrants.push(Entrant { server, name: stage.version(server)? });
     }
     if entrants.is_empty() {
-        return Err("--only leaves no server".into());
+        return Err("no server is left to race; see --only".into());
     }
     if let Some(tarpon) = entrants.iter().find(|entrant| entrant.server.is_tarpon()) {
         stage.match_null(tarpon.server)?;
     }
     let quiet_wait = Duration::from_secs(options.quiet_wait.into());
-    await_quiet(core, quiet_wait)?;
     let setting = Setting {
         rounds: options.rounds,
         rounds_max: options.rounds * ROUNDS_PER_CLEAN_MAX,
         seconds: options.seconds,
         warm_up_seconds: WARM_UP_TIME.as_secs_f64(),
-        connections: options.connections,
         size: options.size,
         core,
         made_conditions: !options.here,
         foreign_share_max: FOREIGN_SHARE_MAX,
     };
     let command = options.command();
-    let mut race = Race { command, machine, setting, entrants, rounds: Vec::new(), uncounted: None };
-
-    while race.clean().count() < options.rounds as usize
-        && race.rounds.len() < race.setting.rounds_max as usize
-    {
-        let round = round(&stage, &race)?;
-        if !round.clean {
-            await_quiet(core, quiet_wait)?;
-        }
-        race.rounds.push(round);
+    let mut race = Race { command, machine, setting, entrants, heats: Vec::new(), uncounted: None };
+    for connections in &options.connections {
+        let heat = heat(&stage, &mut race, *connections, quiet_wait)?;
+        race.heats.push(heat);
     }
-    for at in 0..race.entrants.len() {
-        match calls(&stage, &race, race.entrants[at].server) {
-            Ok(calls) => race.entrants[at].calls = Some(calls),
+    Ok(race)
+}
+
+/// All rounds with this number of connections, and the system calls behind them.
+fn heat(stage: &Stage, race: &mut Race, connections: usize, quiet_wait: Duration) -> Result<Heat, Trouble> {
+    let setting = &race.setting;
+    let mut heat = Heat { connections, rounds: Vec::new(), calls: Vec::new() };
+    await_quiet(setting.core, quiet_wait)?;
+    while heat.clean().count() < setting.rounds as usize && heat.rounds.len() < setting.rounds_max as usize {
+        let round = round(stage, race, &heat)?;
+        if !round.clean {
+            await_quiet(setting.core, quiet_wait)?;
+        }
+        heat.rounds.push(round);
+    }
+    for entrant in &race.entrants {
+        match calls(stage, entrant.server, connections) {
+            Ok(calls) => heat.calls.push(calls),
             Err(trouble) => race.uncounted = Some(trouble.to_string()),
         }
     }
-    Ok(race)
+    Ok(heat)
 }
 
 /// Waits for the core to fall quiet, and warns of what a race would suffer from.
@@ -170,32 +186,32 @@ fn await_quiet(core: usize, longest: Duration) -> Result<(), Trouble> {
 
 /// One window for each server, unless one is dirty. Each round begins with another server and goes round the
 /// other way: who stands behind whom evens out.
-fn round(stage: &Stage, race: &Race) -> Result<Round, Trouble> {
+fn round(stage: &Stage, race: &Race, heat: &Heat) -> Result<Round, Trouble> {
     let count = race.entrants.len();
     let mut round = Round { clean: true, windows: Vec::new() };
-    let number = race.rounds.len();
+    let number = heat.rounds.len();
     for turn in 0..count {
         let step = if number.is_multiple_of(2) { turn } else { count - turn };
         let entrant = &race.entrants[(number + step) % count];
-        let window =
-            window(stage, race, entrant.server).map_err(|trouble| format!("{}: {trouble}", entrant.name))?;
+        let window = window(stage, &race.setting, entrant.server, heat.connections)
+            .map_err(|trouble| format!("{}: {trouble}", entrant.name))?;
         round.windows.push(window);
         let share = window.foreign_share();
         if share > FOREIGN_SHARE_MAX {
             round.clean = false;
-            eprintln!("round {}: dirty, others had {:.1}% of the core", number + 1, share * 100.0);
+            let percent = share * 100.0;
+            eprintln!("{heat}, round {}: dirty, others had {percent:.1}% of the core", number + 1);
             return Ok(round);
         }
     }
-    eprintln!("round {}: clean", number + 1);
+    eprintln!("{heat}, round {}: clean", number + 1);
     Ok(round)
 }
 
 /// Times one server, from its start to its end.
-fn window(stage: &Stage, race: &Race, server: Server) -> Result<Window, Trouble> {
-    let setting = &race.setting;
+fn window(stage: &Stage, setting: &Setting, server: Server, connections: usize) -> Result<Window, Trouble> {
     let running = stage.start(server)?;
-    let mut client = Client::connect(running.address(), &stage.path(), setting.connections)?;
+    let mut client = Client::connect(running.address(), &stage.path(), connections)?;
     client.run(WARM_UP_TIME)?;
     let threads = running.threads()?;
     threads.expect_on(setting.core)?;
@@ -220,14 +236,14 @@ fn window(stage: &Stage, race: &Race, server: Server) -> Result<Window, Trouble>
 }
 
 /// Counts the system calls of one server.
-fn calls(stage: &Stage, race: &Race, server: Server) -> Result<Calls, Trouble> {
+fn calls(stage: &Stage, server: Server, connections: usize) -> Result<Calls, Trouble> {
     let running = stage.start(server)?;
-    let mut client = Client::connect(running.address(), &stage.path(), race.setting.connections)?;
+    let mut client = Client::connect(running.address(), &stage.path(), connections)?;
     client.run(WARM_UP_TIME)?;
     let mut calls = count::Calls::of(&running.threads()?)?;
     calls.start()?;
     let run = client.run(COUNT_TIME)?;
-    Ok(Calls { requests: run.requests, calls: calls.stop()? })
+    Ok(Calls { server, requests: run.requests, calls: calls.stop()? })
 }
 
 /// Raises the limit on open files, here and for the servers, if the connections need it.
@@ -245,8 +261,11 @@ fn allow_descriptors(connections: usize) -> Result<(), Trouble> {
 impl Options {
     /// The null servers, tarpon and its peers, as far as they are wanted.
     fn servers(&self) -> Vec<Server> {
-        let mut servers = vec![Server::NullEpoll, Server::NullUring, Server::Tarpon];
-        servers.extend(self.before.is_some().then_some(Server::TarponBefore));
+        let mut servers =
+            vec![Server::NullEpoll, Server::NullUring, Server::TarponUring, Server::TarponEpoll];
+        if self.before.is_some() {
+            servers.extend([Server::BeforeUring, Server::BeforeEpoll]);
+        }
         servers.extend(self.peers.iter().filter(|peer| peer.is_peer()));
         servers.retain(|server| self.only.is_empty() || self.only.contains(server));
         servers
@@ -254,7 +273,8 @@ impl Options {
 
     /// The command that makes such a race anywhere: with its defaults, without places on this machine.
     fn command(&self) -> String {
-        let Options { rounds, seconds, connections, size, .. } = self;
+        let Options { rounds, seconds, size, .. } = self;
+        let connections = self.connections.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let names =
             |servers: &[Server]| servers.iter().map(|server| server.name()).collect::<Vec<_>>().join(",");
         let file = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -287,6 +307,17 @@ fn seconds(text: &str) -> Result<f64, String> {
         _ => Err("not a number of seconds between 0.01 and 600".into()),
     }
 }
+
+/// A number of connections: without one nothing is asked.
+fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if (1..=CONNECTIONS_MAX).contains(&count) => Ok(count),
+        _ => Err(format!("not a number of connections between 1 and {CONNECTIONS_MAX}")),
+    }
+}
+
+/// What every server is set up for: half of what loopback has ports for.
+const CONNECTIONS_MAX: usize = 14_000;
 
 /// The rule, fixed before any race: a window in which others had more of the core than this is dirty, and so
 /// is its round. What a core did is told in ticks of 10 ms: one at either end is one percent of
@@ -323,11 +354,12 @@ mod tests {
         #[rustfmt::skip]
         let cases: &[(&str, &[&str], &[Server])] = &[
             // what it shows   arguments                                   servers
-            ("by default",     &[],                                        &[NullEpoll, NullUring, Tarpon, Nginx]),
+            ("by default",     &[],                                        &[NullEpoll, NullUring, TarponUring, TarponEpoll, Nginx]),
             ("some",           &["--only", "nginx,null-epoll"],            &[NullEpoll, Nginx]),
-            ("not twice",      &["--peers", "tarpon,null-uring"],          &[NullEpoll, NullUring, Tarpon]),
-            ("after, before",  &["--before", "old/tarpon"],                &[NullEpoll, NullUring, Tarpon, TarponBefore, Nginx]),
-            ("no before",      &["--only", "tarpon-before"],               &[]),
+            ("not twice",      &["--peers", "tarpon-epoll,null-uring"],          &[NullEpoll, NullUring, TarponUring, TarponEpoll]),
+            ("after, before",  &["--before", "old/tarpon"],                &[NullEpoll, NullUring, TarponUring, TarponEpoll, BeforeUring, BeforeEpoll, Nginx]),
+            ("one engine",     &["--before=old", "--only=tarpon-epoll,before-epoll"], &[TarponEpoll, BeforeEpoll]),
+            ("no before",      &["--only", "before-uring"],               &[]),
         ];
         for (name, arguments, want) in cases {
             let options = Arguments::parse_from([&["race"], *arguments].concat()).options;
@@ -343,7 +375,7 @@ mod tests {
             ("by default",     &[],                                                   " --peers nginx"),
             ("programs",       &["--tarpon", "/a/b/new", "--before=../c/old"],        " --peers nginx --tarpon new --before old"),
             ("record",         &["--out", "/a/race.json"],                            " --peers nginx"),
-            ("other rules",    &["--only=null-epoll,tarpon", "--core=1", "--here"],   " --peers nginx --only null-epoll,tarpon --core 1 --here"),
+            ("other rules",    &["--only=null-epoll,tarpon-epoll", "--core=1", "--here"],   " --peers nginx --only null-epoll,tarpon-epoll --core 1 --here"),
         ];
         for (name, arguments, want) in cases {
             let options = Arguments::parse_from([&["race"], *arguments].concat()).options;

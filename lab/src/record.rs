@@ -2,6 +2,8 @@
 //!
 //! Numbers stay as they were read; what is made of them is made in `Standing`, and can be made again.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
@@ -16,8 +18,8 @@ pub(crate) struct Race {
     pub(crate) machine: Machine,
     pub(crate) setting: Setting,
     pub(crate) entrants: Vec<Entrant>,
-    /// In the order they were run.
-    pub(crate) rounds: Vec<Round>,
+    /// One for each number of connections, in the order they were run.
+    pub(crate) heats: Vec<Heat>,
     /// Why system calls were not counted.
     pub(crate) uncounted: Option<String>,
 }
@@ -33,8 +35,6 @@ pub(crate) struct Setting {
     pub(crate) seconds: f64,
     /// Time before each window, not counted.
     pub(crate) warm_up_seconds: f64,
-    /// Kept connections.
-    pub(crate) connections: usize,
     /// Bytes of content in a response.
     pub(crate) size: usize,
     /// The core for server and client.
@@ -51,13 +51,23 @@ pub(crate) struct Entrant {
     pub(crate) server: Server,
     /// Name and version.
     pub(crate) name: String,
-    /// System calls, counted in a window of their own.
-    pub(crate) calls: Option<Calls>,
 }
 
-/// System calls in a window.
+/// All rounds with the same number of connections.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Heat {
+    /// Kept connections.
+    pub(crate) connections: usize,
+    /// In the order they were run.
+    pub(crate) rounds: Vec<Round>,
+    /// System calls of each server, as far as they could be counted.
+    pub(crate) calls: Vec<Calls>,
+}
+
+/// System calls of one server, counted in a window of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Calls {
+    pub(crate) server: Server,
     pub(crate) requests: u64,
     pub(crate) calls: u64,
 }
@@ -111,15 +121,17 @@ impl Window {
 }
 
 impl Race {
+    /// How many other cores were busy in the clean rounds, in the middle of their windows.
+    pub(crate) fn elsewhere(&self) -> Option<f64> {
+        let windows = self.heats.iter().flat_map(Heat::clean).flat_map(|round| &round.windows);
+        Some(Spread::of(windows.map(|window| window.elsewhere_ns as f64 / window.elapsed_ns as f64))?.median)
+    }
+}
+
+impl Heat {
     /// The rounds that count.
     pub(crate) fn clean(&self) -> impl Iterator<Item = &Round> {
         self.rounds.iter().filter(|round| round.clean)
-    }
-
-    /// How many other cores were busy in the clean rounds, in the middle of their windows.
-    pub(crate) fn elsewhere(&self) -> Option<f64> {
-        let windows = self.clean().flat_map(|round| &round.windows);
-        Some(Spread::of(windows.map(|window| window.elsewhere_ns as f64 / window.elapsed_ns as f64))?.median)
     }
 
     /// What the clean rounds say of a server; `None` if there were none.
@@ -134,14 +146,22 @@ impl Race {
         })
     }
 
-    /// What the clean rounds say of a change; `None` unless tarpon and an earlier build were in one.
-    pub(crate) fn change(&self) -> Option<Change> {
-        let beside = |number| self.beside(Server::Tarpon, Server::TarponBefore, number);
+    /// What the clean rounds say of a change since the build `before`; `None` unless it and tarpon on the same
+    /// engine were in one.
+    pub(crate) fn change(&self, before: Server) -> Option<Change> {
+        let after = before.after()?;
+        let beside = |number| self.beside(after, before, number);
         Some(Change {
             rate: beside(Window::rate)?,
             server_us: beside(Window::server_us)?,
             client_us: beside(Window::client_us)?,
         })
+    }
+
+    /// System calls of a server per request, where they were counted.
+    pub(crate) fn calls_per_request(&self, server: Server) -> Option<f64> {
+        let calls = self.calls.iter().find(|calls| calls.server == server)?;
+        Some(calls.calls as f64 / calls.requests as f64)
     }
 
     /// A number of a server as a share of that of another, each within a clean round.
@@ -151,16 +171,24 @@ impl Race {
     }
 }
 
-impl Round {
-    fn window(&self, server: Server) -> Option<&Window> {
-        self.windows.iter().find(|window| window.server == server)
+impl fmt::Display for Heat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.connections == 1 { "" } else { "s" };
+        write!(f, "{} connection{plural}", thousands(self.connections))
     }
 }
 
-impl Calls {
-    /// System calls per request.
-    pub(crate) fn per_request(self) -> f64 {
-        self.calls as f64 / self.requests as f64
+/// A count with a comma before each three digits.
+fn thousands(count: usize) -> String {
+    match count {
+        0..1000 => count.to_string(),
+        _ => format!("{},{:03}", thousands(count / 1000), count % 1000),
+    }
+}
+
+impl Round {
+    fn window(&self, server: Server) -> Option<&Window> {
+        self.windows.iter().find(|window| window.server == server)
     }
 }
 
@@ -211,8 +239,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_heat_is_called_by_its_connections() {
+        for (connections, want) in [
+            (1, "1 connection"),
+            (64, "64 connections"),
+            (1000, "1,000 connections"),
+            (12_034, "12,034 connections"),
+        ] {
+            let heat = Heat { connections, rounds: Vec::new(), calls: Vec::new() };
+            assert_eq!(heat.to_string(), want);
+        }
+    }
+
     const WINDOW: Window = Window {
-        server: Server::Tarpon,
+        server: Server::TarponEpoll,
         requests: 1,
         response_len: 1,
         elapsed_ns: 1000,

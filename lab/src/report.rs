@@ -11,8 +11,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::Trouble;
-use crate::peer::Server;
-use crate::record::{Change, Race};
+use crate::record::{Change, Heat, Race};
 use crate::stats::Spread;
 
 /// What to report, and where.
@@ -50,10 +49,16 @@ pub(crate) fn main(options: &Options) -> Result<(), Trouble> {
     Ok(fs::write(path, renewed)?)
 }
 
-/// The table for a terminal.
+/// The tables for a terminal, one for each number of connections.
 pub(crate) fn plain(race: &Race) -> String {
+    let tables: String =
+        race.heats.iter().map(|heat| format!("{heat}\n\n{}\n", plain_table(race, heat))).collect();
+    tables + &caption(race) + "\n"
+}
+
+fn plain_table(race: &Race, heat: &Heat) -> String {
     let mut lines = vec![COLUMNS.map(|(short, _)| short.to_owned())];
-    lines.extend(rows(race));
+    lines.extend(rows(race, heat));
     let widths: [usize; COLUMNS.len()] =
         std::array::from_fn(|at| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0));
     let mut text = String::new();
@@ -66,11 +71,17 @@ pub(crate) fn plain(race: &Race) -> String {
         }
         text += "\n";
     }
-    text + "\n" + &caption(race) + "\n"
+    text
 }
 
-/// The table for a document, with what it stands on and the command that makes it.
+/// The tables for a document, with what they stand on and the command that makes them.
 fn markdown(race: &Race) -> String {
+    let tables: String =
+        race.heats.iter().map(|heat| format!("**{heat}**\n\n{}\n", markdown_table(race, heat))).collect();
+    format!("{tables}{}\n\n```sh\n{}\n```\n", caption(race), race.command)
+}
+
+fn markdown_table(race: &Race, heat: &Heat) -> String {
     let mut text = String::new();
     let mut line = |cells: [&str; COLUMNS.len()]| {
         for (cell, (_, long)) in cells.into_iter().zip(COLUMNS) {
@@ -82,10 +93,10 @@ fn markdown(race: &Race) -> String {
     };
     line(COLUMNS.map(|(_, long)| long.unwrap_or_default()));
     line(std::array::from_fn(|at| if at == 0 { "---" } else { "--:" }));
-    for row in rows(race) {
+    for row in rows(race, heat) {
         line(row.each_ref().map(String::as_str));
     }
-    format!("{text}\n{}\n\n```sh\n{}\n```\n", caption(race), race.command)
+    text
 }
 
 /// What each column is called in a terminal, and in a document if it stands there.
@@ -101,12 +112,13 @@ const COLUMNS: [(&str, Option<&str>); 8] = [
 ];
 
 /// A row for each server, and below an earlier build of tarpon what has changed.
-fn rows(race: &Race) -> Vec<[String; COLUMNS.len()]> {
+fn rows(race: &Race, heat: &Heat) -> Vec<[String; COLUMNS.len()]> {
     let mut rows = Vec::new();
     for entrant in &race.entrants {
         let name = entrant.name.clone();
-        let calls = entrant.calls.map_or(NONE.into(), |calls| format!("{:.2}", calls.per_request()));
-        rows.push(match race.standing(entrant.server) {
+        let calls = heat.calls_per_request(entrant.server);
+        let calls = calls.map_or(NONE.into(), |calls| format!("{calls:.2}"));
+        rows.push(match heat.standing(entrant.server) {
             Some(standing) => [
                 name,
                 rate(standing.rate.median),
@@ -119,9 +131,7 @@ fn rows(race: &Race) -> Vec<[String; COLUMNS.len()]> {
             ],
             None => [&name, NONE, NONE, NONE, NONE, NONE, &calls, NONE].map(str::to_owned),
         });
-        if entrant.server == Server::TarponBefore {
-            rows.extend(race.change().map(change));
-        }
+        rows.extend(heat.change(entrant.server).map(change));
     }
     rows
 }
@@ -142,7 +152,8 @@ fn change(change: Change) -> [String; COLUMNS.len()] {
 /// In lines of at most 80 columns.
 fn caption(race: &Race) -> String {
     let setting = &race.setting;
-    let clean = race.clean().count();
+    let clean = race.heats.iter().map(|heat| heat.clean().count()).sum::<usize>();
+    let run = race.heats.iter().map(|heat| heat.rounds.len()).sum::<usize>();
     let control = race.machine.congestion_control.as_deref().unwrap_or("unknown congestion control");
     let conditions = match setting.made_conditions {
         true => format!("on one core as batch tasks, in a private network with {control}"),
@@ -156,14 +167,12 @@ fn caption(race: &Race) -> String {
         race.uncounted.as_ref().map_or(String::new(), |why| format!(" System calls uncounted: {why}."));
     fold(&format!(
         "Medians of {clean} clean round{} of {} s; {} rejected, in which others had more than \
-         {dirty_share}% of the core. Ratios are taken within each round. {} kept connections, {} bytes of \
-         content; server and client {conditions}. The null servers parse nothing and always answer the same \
+         {dirty_share}% of the core. Ratios are taken within each round. Kept connections; {} bytes of content; server and client {conditions}. The null servers parse nothing and always answer the same \
          bytes. Linux {kernel}, {}, {} cores, {}.{elsewhere} Absolute numbers hold for that machine and day; the ratios \
          are the result.{uncounted}",
         if clean == 1 { "" } else { "s" },
         setting.seconds,
-        race.rounds.len() - clean,
-        setting.connections,
+        run - clean,
         setting.size,
         race.machine.processor,
         race.machine.core_count,
@@ -226,6 +235,7 @@ const END: &str = "<!-- race:end -->";
 mod tests {
     use super::*;
     use crate::machine::Machine;
+    use crate::peer::Server;
     use crate::record::{Calls, Entrant, Round, Setting, Window};
 
     #[test]
@@ -233,7 +243,8 @@ mod tests {
         let text = plain(&race());
         assert!(
             text.starts_with(
-                "server        req/s  of epoll  of uring  server µs  client µs  calls     range\n\
+                "64 connections\n\n\
+                 server        req/s  of epoll  of uring  server µs  client µs  calls     range\n\
              null epoll     300k      100%         –       1.50       1.50   2.20  100–400k\n\
              nginx 1.22.1   100k       33%         –       6.00       2.00      –   80–120k\n"
             ),
@@ -247,36 +258,54 @@ mod tests {
     fn a_table_in_a_document_brings_its_command() {
         let text = markdown(&race());
         let table = "\
+            **64 connections**\n\n\
             | server | requests/s | of null epoll | of null io_uring | server CPU µs/request | \
             system calls/request | range of requests/s |\n\
             | --- | --: | --: | --: | --: | --: | --: |\n\
             | null epoll | 300k | 100% | – | 1.50 | 2.20 | 100–400k |\n\
             | nginx 1.22.1 | 100k | 33% | – | 6.00 | – | 80–120k |\n\n";
         assert!(text.starts_with(table), "{text}");
-        assert!(text.contains("Linux 6.18.1, A Processor, 2 cores, 2026-01-01. Other cores busy"), "{text}");
+        assert!(
+            text.contains("6.18.1, A Processor, 2 cores, 2026-01-01. Other cores busy beside it: 0.1."),
+            "{text}"
+        );
         assert!(text.ends_with("\n```sh\ntarpon-lab race\n```\n"), "{text}");
     }
 
     #[test]
     fn without_a_clean_round_there_is_no_number() {
         let mut race = race();
-        race.rounds.retain(|round| !round.clean);
+        race.heats[0].rounds.retain(|round| !round.clean);
         assert!(markdown(&race).contains("| null epoll | – | – | – | – | 2.20 | – |"));
     }
 
     #[test]
     fn a_change_is_told_within_each_round() {
         let mut race = race();
-        for round in &mut race.rounds {
-            round.windows[0].server = Server::TarponBefore;
-            round.windows[1].server = Server::Tarpon;
+        for round in &mut race.heats[0].rounds {
+            round.windows[0].server = Server::BeforeEpoll;
+            round.windows[1].server = Server::TarponEpoll;
         }
-        race.entrants[0].server = Server::TarponBefore;
-        race.entrants[1].server = Server::Tarpon;
+        race.entrants[0].server = Server::BeforeEpoll;
+        race.entrants[1].server = Server::TarponEpoll;
         let text = plain(&race);
         // 200/600, 160/200 and 240/800 thousand requests.
         let row = "after/before  ×0.333         –         –     ×4.000     ×1.333      –  ×0.300–0.800\n";
         assert!(text.contains(row), "{text}");
+    }
+
+    #[test]
+    fn each_number_of_connections_has_a_table() {
+        let mut race = race();
+        let many =
+            Heat { connections: 1000, rounds: vec![race.heats[0].rounds[2].clone()], calls: Vec::new() };
+        race.heats.push(many);
+        let text = markdown(&race);
+        let (few, many) = text.split_once("**1,000 connections**\n\n| server |").unwrap();
+        assert!(few.contains("| null epoll | 300k | 100% | – | 1.50 | 2.20 | 100–400k |"), "{text}");
+        assert!(many.contains("| null epoll | 100k | 100% | – | 1.50 | – | 100–100k |"), "{text}");
+        assert_eq!(text.matches("Medians of 4 clean rounds").count(), 1, "{text}");
+        assert!(plain(&race).contains("\n\n1,000 connections\n\nserver "));
     }
 
     #[test]
@@ -336,26 +365,25 @@ mod tests {
                 rounds_max: 9,
                 seconds: 2.0,
                 warm_up_seconds: 0.3,
-                connections: 64,
                 size: 1024,
                 core: 1,
                 made_conditions: true,
                 foreign_share_max: 0.03,
             },
             entrants: vec![
-                Entrant {
-                    server: Server::NullEpoll,
-                    name: "null epoll".into(),
-                    calls: Some(Calls { requests: 100, calls: 220 }),
-                },
-                Entrant { server: Server::Nginx, name: "nginx 1.22.1".into(), calls: None },
+                Entrant { server: Server::NullEpoll, name: "null epoll".into() },
+                Entrant { server: Server::Nginx, name: "nginx 1.22.1".into() },
             ],
-            rounds: vec![
-                round(true, 600_000, 200_000),
-                round(false, 1, 1),
-                round(true, 200_000, 160_000),
-                round(true, 800_000, 240_000),
-            ],
+            heats: vec![Heat {
+                connections: 64,
+                rounds: vec![
+                    round(true, 600_000, 200_000),
+                    round(false, 1, 1),
+                    round(true, 200_000, 160_000),
+                    round(true, 800_000, 240_000),
+                ],
+                calls: vec![Calls { server: Server::NullEpoll, requests: 100, calls: 220 }],
+            }],
             uncounted: None,
         }
     }

@@ -13,7 +13,7 @@ fn a_small_race_leaves_a_record_and_a_report() {
         "--rounds=1",
         "--quiet-wait=0",
         "--seconds=0.05",
-        "--connections=4",
+        "--connections=4,9",
         "--out",
     ])
     .arg(&record)
@@ -24,13 +24,18 @@ fn a_small_race_leaves_a_record_and_a_report() {
     assert!(race.status.success() || said.contains("this machine is too busy now"), "{said}");
 
     let read: serde_json::Value = serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();
-    let windows = read["rounds"][0]["windows"].as_array().unwrap();
-    assert!(windows[0]["requests"].as_u64().unwrap() > 100, "{windows:?}");
-    assert!(windows[0]["server_ns"].as_u64().unwrap() > 0, "{windows:?}");
+    for (at, connections) in [4, 9].into_iter().enumerate() {
+        let heat = &read["heats"][at];
+        assert_eq!(heat["connections"], connections);
+        let window = &heat["rounds"][0]["windows"][0];
+        assert!(window["requests"].as_u64().unwrap() > 100, "{window:?}");
+        assert!(window["server_ns"].as_u64().unwrap() > 0, "{window:?}");
+    }
 
     let report = lab(&["report"]).arg(&record).output().unwrap();
     let report = String::from_utf8(report.stdout).unwrap();
-    assert!(report.contains("| null epoll |"), "{report}");
+    assert_eq!(report.matches("| null epoll |").count(), 2, "{report}");
+    assert!(report.contains("**9 connections**"), "{report}");
     // Folded, and where depends on the numbers.
     let words = report.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("CONDITIONS AS FOUND"), "{report}");
@@ -47,7 +52,8 @@ fn a_small_race_leaves_a_record_and_a_report() {
 
 #[test]
 fn a_race_with_a_missing_server_says_how_to_get_it() {
-    let race = lab(&["race", "--here", "--only=tarpon", "--tarpon=/nonexistent/tarpon"]).output().unwrap();
+    let race =
+        lab(&["race", "--here", "--only=tarpon-epoll", "--tarpon=/nonexistent/tarpon"]).output().unwrap();
     let said = String::from_utf8_lossy(&race.stderr);
     assert!(!race.status.success());
     assert!(said.contains("cargo build --release"), "{said}");

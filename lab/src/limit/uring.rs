@@ -16,6 +16,7 @@ use std::io;
 use std::net::TcpListener;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread;
 
 use io_uring::types::{BufRingEntry, Fd};
 use io_uring::{IoUring, SubmissionQueue, Submitter, cqueue, opcode, squeue};
@@ -24,11 +25,7 @@ use rustix::io::Errno;
 
 /// Answers `response` to anything that arrives on a connection of `listener`.
 pub(super) fn serve(listener: &TcpListener, response: &'static [u8]) -> io::Result<()> {
-    let mut ring: IoUring = IoUring::builder()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_cqsize(COMPLETION_COUNT)
-        .build(SUBMISSION_COUNT)?;
+    let mut ring = ring()?;
     let mut buffers = Buffers::new();
     // SAFETY: the ring of entries is as long as told, and `Buffers` never frees it: it outlives `ring`.
     unsafe {
@@ -86,6 +83,20 @@ pub(super) fn serve(listener: &TcpListener, response: &'static [u8]) -> io::Resu
         }
         buffers.publish();
     }
+}
+
+/// Whether this host offers such a ring.
+pub(crate) fn probe() -> io::Result<()> {
+    // On a thread of its own: the kernel ends a ring later, and interrupts the thread that made it.
+    thread::spawn(|| ring().map(drop)).join().expect("making a ring does not panic")
+}
+
+fn ring() -> io::Result<IoUring> {
+    IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_cqsize(COMPLETION_COUNT)
+        .build(SUBMISSION_COUNT)
 }
 
 fn accept(listener: &TcpListener) -> squeue::Entry {
