@@ -25,13 +25,18 @@ use ring::{Act, Done, Ring};
 use rustix::{
     fs::sendfile,
     io::{Errno, ioctl_fionbio},
-    net::{Shutdown, SocketFlags, accept_with, shutdown},
+    net::{
+        Shutdown, SocketFlags, accept_with, shutdown,
+        sockopt::{Timeout, set_socket_timeout},
+    },
 };
 use std::{
     collections::VecDeque,
-    io,
+    io, mem,
     os::fd::{AsFd, FromRawFd, OwnedFd},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     thread,
+    time::Duration,
 };
 use tarpon_conn::{BUF_LEN, Close, Input, Leg, Run, Span};
 
@@ -44,6 +49,8 @@ pub(super) struct Flight {
     over: bool,
     /// The client has closed its side.
     ended: bool,
+    /// It will have a turn although no completion tells.
+    queued: bool,
     /// Arrived while the inbox was full, oldest first.
     backlog: VecDeque<Run>,
 }
@@ -68,12 +75,6 @@ enum Send {
 /// The connection is over: closed in order, reset, or failed.
 struct Over;
 
-impl From<io::Error> for Over {
-    fn from(_: io::Error) -> Over {
-        Over
-    }
-}
-
 /// Whether there is a ring to be had with all that the engine needs.
 ///
 /// # Errors
@@ -97,10 +98,15 @@ pub(super) fn run(outfit: Outfit) -> io::Result<()> {
         ring: Ring::new()?,
         again: VecDeque::new(),
     };
-    engine.ring.mail(&engine.worker.mailbox)?;
-    let done = engine.run();
-    // Whatever has happened, the kernel must be done with our memory before it is freed.
-    engine.ring.finish().and(done)
+    engine.ring.mail(&engine.worker.mailbox);
+    let done = catch_unwind(AssertUnwindSafe(|| engine.run()));
+    // Whatever has happened, a panic too, the kernel must be done with our memory before it is freed. If that cannot
+    // be had, it is not freed.
+    if let Err(error) = engine.ring.finish() {
+        mem::forget(engine);
+        return Err(error);
+    }
+    done.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Dropped in this order: first the ring, then what its entries have named.
@@ -128,16 +134,22 @@ const FILE_WORTH_MIN: u64 = 18 * 1024;
 /// The most that one `sendfile` is asked for, in bytes.
 const FILE_TURN_MAX: u64 = 1024 * 1024;
 
+/// How long a listener that is about to be closed is waited for: as good as not at all.
+const DRAIN_WAIT: Duration = Duration::from_millis(1);
+
 impl Engine {
     fn run(&mut self) -> io::Result<()> {
         loop {
-            self.mind_gate()?;
+            self.mind_gate();
             let wait_ms = if self.again.is_empty() { self.worker.wait_ms() } else { Some(0) };
             self.ring.wait(wait_ms)?;
             self.worker.tell_time();
             self.complete()?;
             for _ in 0..self.again.len() {
                 let Some(index) = self.again.pop_front() else { break };
+                if let Some(slot) = self.worker.slots.get_mut(index) {
+                    slot.state.queued = false;
+                }
                 self.turn(index);
             }
             while let Some(index) = self.worker.next_expired() {
@@ -154,18 +166,21 @@ impl Engine {
         }
     }
 
-    /// Acts on all completions there are.
-    fn complete(&mut self) -> io::Result<()> {
+    /// Acts on all completions there are. Returns whether there was one.
+    fn complete(&mut self) -> io::Result<bool> {
+        let mut any = false;
         while let Some(done) = self.ring.next() {
+            any = true;
             match done.act {
                 Act::Receive(index) => self.received(index, &done),
-                Act::Send(index) | Act::Room(index) => self.sent(index, done.result),
+                Act::Send(index) => self.sent(index, done.result),
                 Act::Accept(number) => self.accepted(number, &done)?,
                 Act::Mail => self.mail(&done)?,
-                Act::Cancel => {}
+                act if done.result.is_err() => self.end_again(act),
+                _ => {}
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     #[inline]
@@ -176,22 +191,21 @@ impl Engine {
             slot.state.receive = Receive::Idle;
         }
         let kept = match (done.result, done.buffer) {
-            (Ok(len), Some(buffer)) => {
-                let kept = match slot.state.over {
-                    true => Ok(()),
-                    false => arrived(commons, slot, ring.buffers.bytes(buffer, len as usize)),
-                };
-                ring.buffers.give(buffer);
-                kept
-            }
-            (Ok(_), None) => {
+            (Ok(0), _) => {
                 slot.state.ended = true;
                 Ok(())
             }
-            // Out of buffers, which will be given back by the end of this batch; or cancelled, as asked.
+            (Ok(len), Some(buffer)) if !slot.state.over => {
+                arrived(commons, slot, ring.buffers.bytes(buffer, len as usize))
+            }
+            (Ok(_), _) => Ok(()),
+            // Out of buffers, which are all given back before the kernel is called again; or cancelled, as asked.
             (Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN), _) => Ok(()),
             (Err(_), _) => Err(Over),
         };
+        if let Some(buffer) = done.buffer {
+            ring.buffers.give(buffer);
+        }
         match kept {
             Ok(()) => self.turn(index),
             Err(Over) => self.end(index),
@@ -233,7 +247,11 @@ impl Engine {
                 Err(Over) => return self.end(index),
             }
         }
-        self.again.push_back(index);
+        if let Some(slot) = self.worker.slots.get_mut(index)
+            && !mem::replace(&mut slot.state.queued, true)
+        {
+            self.again.push_back(index);
+        }
         self.worker.mind_deadline(index);
     }
 
@@ -262,13 +280,15 @@ impl Engine {
             (Input::Pause, _) => {
                 if flight.receive == Receive::Armed {
                     flight.receive = Receive::Ending;
-                    ring.cancel(Act::Receive(index))?;
+                    ring.end_receive(index);
                 }
                 Ok(false)
             }
             (Input::Bytes { .. }, Some(run)) if slot.fresh => {
                 commons.offer(slot, run).map_err(|_| Over)?;
-                refill(commons, slot);
+                if !slot.fresh || slot.inbox.is_none() {
+                    refill(commons, slot);
+                }
                 Ok(true)
             }
             (input, _) => {
@@ -276,14 +296,14 @@ impl Engine {
                     commons.empty_inbox(slot);
                     empty_backlog(commons, slot);
                 }
-                if std::mem::take(&mut slot.state.ended) {
+                if mem::take(&mut slot.state.ended) {
                     commons.empty_inbox(slot);
                     slot.conn.ended(&mut commons.cx(), Leg::Client);
                     return Ok(true);
                 }
                 if slot.state.receive == Receive::Idle {
                     slot.state.receive = Receive::Armed;
-                    ring.receive(index, &slot.fd)?;
+                    ring.receive(index, &slot.fd);
                 }
                 Ok(false)
             }
@@ -295,7 +315,7 @@ impl Engine {
     fn end(&mut self, index: u32) {
         let Engine { worker: Worker { slots, commons, .. }, ring, .. } = self;
         let Some(slot) = slots.get_mut(index) else { return };
-        let first = !std::mem::replace(&mut slot.state.over, true);
+        let first = !mem::replace(&mut slot.state.over, true);
         if slot.state.receive == Receive::Idle && slot.state.send.is_none() {
             empty_backlog(commons, slot);
             return self.worker.remove(index);
@@ -303,19 +323,33 @@ impl Engine {
         if !first {
             return;
         }
-        // What cannot be cancelled for lack of memory ends with the socket.
-        let mut cancelled = Ok(());
         if slot.state.receive == Receive::Armed {
             slot.state.receive = Receive::Ending;
-            cancelled = cancelled.and(ring.cancel(Act::Receive(index)));
+            ring.end_receive(index);
         }
-        cancelled = cancelled.and(match slot.state.send {
-            Some(Send::Letter(_)) => ring.cancel(Act::Send(index)),
-            Some(Send::Room) => ring.cancel(Act::Room(index)),
-            None => Ok(()),
-        });
-        if cancelled.is_err() {
-            let _ = shutdown(&slot.fd, Shutdown::Both);
+        if slot.state.send.is_some() {
+            ring.end_send(index);
+        }
+    }
+
+    /// Something was to be ended, and was not found: it has completed, or must be looked for again.
+    #[cold]
+    fn end_again(&mut self, act: Act) {
+        let Engine { worker: Worker { slots, .. }, ring, accepting, .. } = self;
+        let mut is = |index, in_flight: fn(&Flight) -> bool| {
+            slots.get_mut(index).is_some_and(|slot| in_flight(&slot.state))
+        };
+        match act {
+            Act::EndAccept(number) if accepting.get(number as usize) == Some(&Receive::Ending) => {
+                ring.end_accept(number);
+            }
+            Act::EndReceive(index) if is(index, |flight| flight.receive == Receive::Ending) => {
+                ring.end_receive(index);
+            }
+            Act::EndSend(index) if is(index, |flight| flight.over && flight.send.is_some()) => {
+                ring.end_send(index);
+            }
+            _ => {}
         }
     }
 
@@ -340,13 +374,13 @@ impl Engine {
 
     fn mail(&mut self, done: &Done) -> io::Result<()> {
         if !done.more {
-            self.ring.mail(&self.worker.mailbox)?;
+            self.ring.mail(&self.worker.mailbox);
         }
         if self.worker.read_mail() {
             for (number, accepting) in self.accepting.iter_mut().enumerate() {
                 if *accepting == Receive::Armed {
                     *accepting = Receive::Ending;
-                    self.ring.cancel(Act::Accept(number as u32))?;
+                    self.ring.end_accept(number as u32);
                 }
             }
             self.drain()?;
@@ -362,8 +396,9 @@ impl Engine {
             return Ok(());
         }
         self.accepting.clear();
-        for listener in std::mem::take(&mut self.worker.listeners) {
-            ioctl_fionbio(&listener, true)?;
+        for listener in mem::take(&mut self.worker.listeners) {
+            // Not made non-blocking, which another worker that has the same listener and only just begins would undo.
+            set_socket_timeout(&listener, Timeout::Recv, Some(DRAIN_WAIT))?;
             while self.worker.may_accept() {
                 match accept_with(&listener, SocketFlags::CLOEXEC) {
                     Ok(fd) => self.begin(fd),
@@ -372,9 +407,14 @@ impl Engine {
                 }
             }
         }
-        // Receives begun just now, and those that have bytes, complete before anybody is told to stop.
-        self.ring.wait(Some(0))?;
-        self.complete()?;
+        // Receives begun just now, and those that have bytes, complete before anybody is told to stop. One call brings
+        // only some of them.
+        for _ in self.worker.slots.indices() {
+            self.ring.wait(Some(0))?;
+            if !self.complete()? {
+                break;
+            }
+        }
         for index in self.worker.slots.indices() {
             let Worker { slots, commons, .. } = &mut self.worker;
             if let Some(slot) = slots.get_mut(index) {
@@ -387,23 +427,22 @@ impl Engine {
 
     /// Accepts while connections may be accepted, and only then.
     #[inline]
-    fn mind_gate(&mut self) -> io::Result<()> {
+    fn mind_gate(&mut self) {
         let open = self.worker.may_accept() && !self.worker.is_stopping();
         for (number, listener) in self.worker.listeners.iter().enumerate() {
             let accepting = &mut self.accepting[number];
             match (open, *accepting) {
                 (true, Receive::Idle) => {
                     *accepting = Receive::Armed;
-                    self.ring.accept(number as u32, listener)?;
+                    self.ring.accept(number as u32, listener);
                 }
                 (false, Receive::Armed) => {
                     *accepting = Receive::Ending;
-                    self.ring.cancel(Act::Accept(number as u32))?;
+                    self.ring.end_accept(number as u32);
                 }
                 _ => {}
             }
         }
-        Ok(())
     }
 }
 
@@ -426,15 +465,16 @@ fn arrived(commons: &mut Commons, slot: &mut Slot<Flight>, bytes: &[u8]) -> Resu
                 Input::Discard => Ok(()),
             }
         }
-        Some(run) if slot.state.backlog.is_empty() && run.len as usize + bytes.len() <= BUF_LEN => {
-            slot.inbox = Some(commons.pool.append(run, bytes));
+        Some(ref mut inbox) => {
+            let last = slot.state.backlog.back_mut().unwrap_or(inbox);
+            let (front, rest) = bytes.split_at(bytes.len().min(BUF_LEN - last.len as usize));
+            *last = commons.pool.append(*last, front);
             slot.fresh = true;
-            Ok(())
-        }
-        Some(_) => {
-            let buf = commons.pool.take().ok_or(Over)?;
-            commons.pool.buf_mut(buf)[..bytes.len()].copy_from_slice(bytes);
-            slot.state.backlog.push_back(Run { buf, at: 0, len: bytes.len() as u32 });
+            if !rest.is_empty() {
+                let buf = commons.pool.take().ok_or(Over)?;
+                commons.pool.buf_mut(buf)[..rest.len()].copy_from_slice(rest);
+                slot.state.backlog.push_back(Run { buf, at: 0, len: rest.len() as u32 });
+            }
             Ok(())
         }
     }
@@ -442,18 +482,19 @@ fn arrived(commons: &mut Commons, slot: &mut Slot<Flight>, bytes: &[u8]) -> Resu
 
 /// Moves what waits behind the inbox into it, as far as it fits.
 fn refill(commons: &mut Commons, slot: &mut Slot<Flight>) {
-    while let Some(&next) = slot.state.backlog.front() {
-        slot.inbox = Some(match slot.inbox {
-            None => next,
-            Some(run) if (run.len + next.len) as usize <= BUF_LEN => {
-                let joined = commons.pool.join(run, next);
-                commons.pool.release(next.buf);
-                joined
-            }
-            Some(_) => return,
-        });
-        slot.fresh = true;
-        slot.state.backlog.pop_front();
+    while let Some(next) = slot.state.backlog.pop_front() {
+        let Some(run) = slot.inbox else {
+            (slot.inbox, slot.fresh) = (Some(next), true);
+            continue;
+        };
+        let len = next.len.min(BUF_LEN as u32 - run.len);
+        slot.fresh |= len > 0;
+        slot.inbox = Some(commons.pool.join(run, Run { len, ..next }));
+        let rest = next.skip(len as usize);
+        if rest.len > 0 {
+            return slot.state.backlog.push_front(rest);
+        }
+        commons.pool.release(rest.buf);
     }
 }
 
@@ -480,7 +521,8 @@ fn send_front(
             let number = letters.take();
             let more = write(letters.get(number), spans, commons);
             slot.state.send = Some(Send::Letter(number));
-            return Ok(ring.send(index, &slot.fd, letters.get(number), more)?);
+            ring.send(index, &slot.fd, letters.get(number), more);
+            return Ok(());
         }
     };
     match send_file(&slot.fd, file, at, len) {
@@ -492,7 +534,8 @@ fn send_front(
         }
         Err(Errno::AGAIN) => {
             slot.state.send = Some(Send::Room);
-            Ok(ring.room(index, &slot.fd)?)
+            ring.room(index, &slot.fd);
+            Ok(())
         }
         Err(Errno::INTR) => Ok(()),
         Err(_) => Err(Over),

@@ -7,12 +7,14 @@
 //! [`Letters`]: super::letters::Letters
 
 use super::{buffers::Buffers, letters::Letter};
+use crate::worker::WAIT_MS_MAX;
 use io_uring::{
     IoUring, cqueue, opcode, squeue,
     types::{self, CancelBuilder, Fd, SubmitArgs},
 };
 use rustix::io::Errno;
 use std::{
+    collections::VecDeque,
     io,
     os::fd::{AsFd, AsRawFd},
 };
@@ -22,7 +24,9 @@ pub(super) struct Ring {
     ring: IoUring,
     /// Memory that is received into.
     pub(super) buffers: Buffers,
-    /// Entries whose last completion has not been seen.
+    /// Entries that found no room among the submissions, in order.
+    late: VecDeque<squeue::Entry>,
+    /// Entries asked for whose last completion has not been seen.
     pending: usize,
 }
 
@@ -33,14 +37,16 @@ pub(super) enum Act {
     Accept(u32),
     /// Bytes have arrived for the slot of this number.
     Receive(u32),
-    /// Bytes of the slot have left.
+    /// Bytes of the slot have left, or its socket has room again.
     Send(u32),
-    /// The slot's socket has room.
-    Room(u32),
     /// There is mail.
     Mail,
-    /// Something was cancelled: its own completion tells.
-    Cancel,
+    /// An accept was to be ended. Whether it has, its own completion tells.
+    EndAccept(u32),
+    /// A receive was to be ended, likewise.
+    EndReceive(u32),
+    /// A send was to be ended, likewise.
+    EndSend(u32),
 }
 
 /// One completion.
@@ -69,27 +75,22 @@ impl Ring {
         unsafe {
             ring.submitter().register_buf_ring_with_flags(buffers.address(), Buffers::COUNT, GROUP, 0)?
         };
-        Ok(Ring { ring, buffers, pending: 0 })
+        Ok(Ring { ring, buffers, late: VecDeque::new(), pending: 0 })
     }
 
     /// Submits what was asked for and waits for a completion, at most `wait_ms`. `None`: for ever.
     pub(super) fn wait(&mut self, wait_ms: Option<u64>) -> io::Result<()> {
         self.buffers.publish();
-        let entered = match wait_ms {
+        self.submit_late()?;
+        // Whatever could not be submitted must not be waited for.
+        let wait_ms = if self.late.is_empty() { wait_ms } else { Some(0) };
+        unless_passing(match wait_ms.map(|ms| ms.min(WAIT_MS_MAX)) {
             None => self.ring.submit_and_wait(1),
             Some(ms) => {
                 let time = types::Timespec::new().sec(ms / 1_000).nsec((ms % 1_000) as u32 * 1_000_000);
                 self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
             }
-        };
-        match entered {
-            Ok(_) => Ok(()),
-            Err(error) => match Errno::from_io_error(&error) {
-                // The time is over; a signal; more completions than fit, which the next call brings.
-                Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
-                _ => Err(error),
-            },
-        }
+        })
     }
 
     /// The next completion, if there is one already.
@@ -107,27 +108,21 @@ impl Ring {
     }
 
     /// Accepts every client of a listener.
-    pub(super) fn accept(&mut self, number: u32, listener: impl AsFd) -> io::Result<()> {
+    pub(super) fn accept(&mut self, number: u32, listener: impl AsFd) {
         let fd = Fd(listener.as_fd().as_raw_fd());
-        self.push(opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build(), Act::Accept(number))
+        self.push(opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build(), Act::Accept(number));
     }
 
     /// Receives all that arrives, each time into a provided buffer.
-    pub(super) fn receive(&mut self, slot: u32, socket: impl AsFd) -> io::Result<()> {
+    pub(super) fn receive(&mut self, slot: u32, socket: impl AsFd) {
         let fd = Fd(socket.as_fd().as_raw_fd());
-        self.push(opcode::RecvMulti::new(fd, GROUP).build(), Act::Receive(slot))
+        self.push(opcode::RecvMulti::new(fd, GROUP).build(), Act::Receive(slot));
     }
 
     /// Sends a letter, once.
     ///
     /// The caller keeps it, and all that it names, until this has completed.
-    pub(super) fn send(
-        &mut self,
-        slot: u32,
-        socket: impl AsFd,
-        letter: &Letter,
-        more: bool,
-    ) -> io::Result<()> {
+    pub(super) fn send(&mut self, slot: u32, socket: impl AsFd, letter: &Letter, more: bool) {
         let fd = Fd(socket.as_fd().as_raw_fd());
         let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
         let entry = match letter.message() {
@@ -137,35 +132,47 @@ impl Ring {
             }
             Some(message) => opcode::SendMsg::new(fd, message).flags(flags as u32).build(),
         };
-        self.push(entry, Act::Send(slot))
+        self.push(entry, Act::Send(slot));
     }
 
-    /// Waits for room in a socket.
-    pub(super) fn room(&mut self, slot: u32, socket: impl AsFd) -> io::Result<()> {
+    /// Waits for room in a socket, instead of sending: a slot does one of them at a time.
+    pub(super) fn room(&mut self, slot: u32, socket: impl AsFd) {
         let fd = Fd(socket.as_fd().as_raw_fd());
-        self.push(opcode::PollAdd::new(fd, libc::POLLOUT as u32).build(), Act::Room(slot))
+        self.push(opcode::PollAdd::new(fd, libc::POLLOUT as u32).build(), Act::Send(slot));
     }
 
     /// Waits for mail, again and again.
-    pub(super) fn mail(&mut self, mailbox: impl AsFd) -> io::Result<()> {
+    pub(super) fn mail(&mut self, mailbox: impl AsFd) {
         let fd = Fd(mailbox.as_fd().as_raw_fd());
-        self.push(opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build(), Act::Mail)
+        self.push(opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build(), Act::Mail);
     }
 
     /// Ends what was begun and has not completed; it then completes, if it has not just done so.
-    pub(super) fn cancel(&mut self, act: Act) -> io::Result<()> {
-        self.push(opcode::AsyncCancel::new(act.into()).build(), Act::Cancel)
+    ///
+    /// The kernel may miss its target: one that is about to be tried again is in none of the lists it searches. Then
+    /// this fails, and is to be asked for once more.
+    pub(super) fn end_accept(&mut self, number: u32) {
+        self.cancel(Act::Accept(number), Act::EndAccept(number));
+    }
+
+    /// As [`end_accept`](Ring::end_accept).
+    pub(super) fn end_receive(&mut self, slot: u32) {
+        self.cancel(Act::Receive(slot), Act::EndReceive(slot));
+    }
+
+    /// As [`end_accept`](Ring::end_accept).
+    pub(super) fn end_send(&mut self, slot: u32) {
+        self.cancel(Act::Send(slot), Act::EndSend(slot));
     }
 
     /// Cancels everything, and sees each entry complete: the kernel then touches none of our memory.
     pub(super) fn finish(&mut self) -> io::Result<()> {
-        self.ring.submitter().submit()?;
-        match self.ring.submitter().register_sync_cancel(None, CancelBuilder::any()) {
-            Err(error) if Errno::from_io_error(&error) != Some(Errno::NOENT) => return Err(error),
-            _ => {}
-        }
+        // The kernel never sees these.
+        self.pending -= self.late.len();
+        self.late.clear();
+        let mut wait_ms = 0;
         while self.pending > 0 {
-            self.wait(None)?;
+            self.wait(Some(wait_ms))?;
             while let Some(done) = self.next() {
                 if let Some(buffer) = done.buffer {
                     self.buffers.give(buffer);
@@ -175,19 +182,54 @@ impl Ring {
                     drop(super::accepted(fd));
                 }
             }
+            // Each time: what it misses once, it finds later.
+            unless_passing(self.ring.submitter().register_sync_cancel(None, CancelBuilder::any()))?;
+            wait_ms = FINISH_WAIT_MS;
         }
         Ok(())
     }
 
-    fn push(&mut self, entry: squeue::Entry, act: Act) -> io::Result<()> {
+    fn cancel(&mut self, target: Act, act: Act) {
+        self.push(opcode::AsyncCancel::new(target.into()).build(), act);
+    }
+
+    /// Asks for something. The kernel sees it at the next `wait`, and in the order of asking: not before, as what
+    /// completes while a batch of completions is acted on could keep that from ever ending.
+    fn push(&mut self, entry: squeue::Entry, act: Act) {
         let entry = entry.user_data(act.into());
-        // SAFETY: what the entry names stays: see the module. A descriptor named by it is open, and if it is closed
-        // before the kernel looks, the entry fails or is about nothing of ours.
-        while unsafe { self.ring.submission().push(&entry) }.is_err() {
-            self.ring.submitter().submit()?;
-        }
         self.pending += 1;
+        // SAFETY: what the entry names stays: see the module. A descriptor named by it is open until the entry has
+        // completed: its slot, or its listener, is kept for as long.
+        if !self.late.is_empty() || unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.late.push_back(entry);
+        }
+    }
+
+    /// Submits until there is room for all.
+    fn submit_late(&mut self) -> io::Result<()> {
+        while let Some(entry) = self.late.front() {
+            // SAFETY: as in `push`.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+                self.late.pop_front();
+                continue;
+            }
+            unless_passing(self.ring.submit())?;
+            if self.ring.submission().is_full() {
+                break;
+            }
+        }
         Ok(())
+    }
+}
+
+/// Errors that do not concern the next call: the time is over; a signal; more completions than fit, or too little
+/// memory, for now; nothing to cancel, or just about to be.
+fn unless_passing<T>(called: io::Result<T>) -> io::Result<()> {
+    use Errno as E;
+    let Err(error) = called else { return Ok(()) };
+    match Errno::from_io_error(&error) {
+        Some(E::TIME | E::INTR | E::BUSY | E::AGAIN | E::NOENT | E::ALREADY) => Ok(()),
+        _ => Err(error),
     }
 }
 
@@ -197,9 +239,10 @@ impl From<Act> for u64 {
             Act::Accept(number) => (0, number),
             Act::Receive(slot) => (1, slot),
             Act::Send(slot) => (2, slot),
-            Act::Room(slot) => (3, slot),
-            Act::Mail => (4, 0),
-            Act::Cancel => (5, 0),
+            Act::Mail => (3, 0),
+            Act::EndAccept(number) => (4, number),
+            Act::EndReceive(slot) => (5, slot),
+            Act::EndSend(slot) => (6, slot),
         };
         kind << 32 | u64::from(number)
     }
@@ -213,18 +256,22 @@ impl From<u64> for Act {
             0 => Act::Accept(number),
             1 => Act::Receive(number),
             2 => Act::Send(number),
-            3 => Act::Room(number),
-            4 => Act::Mail,
-            _ => Act::Cancel,
+            3 => Act::Mail,
+            4 => Act::EndAccept(number),
+            5 => Act::EndReceive(number),
+            _ => Act::EndSend(number),
         }
     }
 }
 
-/// Submissions before the kernel must be called: more than one batch asks for.
+/// Submissions at once: more than one batch asks for, as a rule. More are [late](Ring::late).
 const SUBMISSION_COUNT: u32 = 1024;
 
 /// Completions that may wait in the ring; more wait in the kernel.
 const COMPLETION_COUNT: u32 = 16 * 1024;
+
+/// How long a completion is waited for at the end, in milliseconds, before all that is left is cancelled again.
+const FINISH_WAIT_MS: u64 = 10;
 
 /// The only group of provided buffers.
 const GROUP: u16 = 0;
@@ -232,13 +279,98 @@ const GROUP: u16 = 0;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{io::Write, net::TcpListener, os::unix::net::UnixStream};
 
     #[test]
     fn an_act_comes_back_as_it_was_asked() {
-        for act in
-            [Act::Accept(7), Act::Receive(0), Act::Send(u32::MAX), Act::Room(1 << 31), Act::Mail, Act::Cancel]
-        {
+        for act in [
+            Act::Accept(7),
+            Act::Receive(0),
+            Act::Send(u32::MAX),
+            Act::Mail,
+            Act::EndAccept(1 << 31),
+            Act::EndReceive(1),
+            Act::EndSend(2),
+        ] {
             assert_eq!(Act::from(u64::from(act)), act);
         }
+    }
+
+    #[test]
+    fn more_arrivals_than_submissions_and_buffers_come_all_and_soon() {
+        const COUNT: usize = 2 * SUBMISSION_COUNT as usize;
+        let mut ring = Ring::new().unwrap();
+        let pairs: Vec<_> = (0..COUNT).map(|_| UnixStream::pair().unwrap()).collect();
+        for (slot, (ours, theirs)) in pairs.iter().enumerate() {
+            (&*theirs).write_all(&[slot as u8]).unwrap();
+            ring.receive(slot as u32, ours);
+        }
+        let mut arrived = vec![false; COUNT];
+        // A few more than needed if each round fills all the buffers.
+        for _ in 0..4 * COUNT / usize::from(Buffers::COUNT) {
+            ring.wait(Some(0)).unwrap();
+            while let Some(done) = ring.next() {
+                let Act::Receive(slot) = done.act else { panic!("{:?} was not asked for", done.act) };
+                if let Some(buffer) = done.buffer {
+                    assert_eq!(ring.buffers.bytes(buffer, done.result.unwrap() as usize), [slot as u8]);
+                    ring.buffers.give(buffer);
+                    arrived[slot as usize] = true;
+                } else {
+                    assert_eq!(done.result, Err(Errno::NOBUFS));
+                    assert!(!done.more);
+                    ring.receive(slot, &pairs[slot as usize].0);
+                }
+            }
+        }
+        assert_eq!(arrived.iter().filter(|&&arrived| !arrived).count(), 0);
+        ring.finish().unwrap();
+    }
+
+    #[test]
+    fn nothing_is_in_flight_at_the_end() {
+        let mut ring = Ring::new().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        ring.accept(0, &listener);
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        while (&theirs).write(&[0; 4096]).is_ok() {}
+        ring.room(0, &theirs);
+        let mut letters = crate::engine::uring::letters::Letters::default();
+        let letter = letters.take();
+        letters.get(letter).copy(b"late");
+        theirs.set_nonblocking(false).unwrap();
+        ring.send(1, &theirs, letters.get(letter), false);
+        ring.wait(Some(1)).unwrap();
+        // And many that the kernel has not seen, with bytes there for some of them.
+        let pair = UnixStream::pair().unwrap();
+        for slot in 0..2 * SUBMISSION_COUNT {
+            ring.receive(slot, if slot % 2 == 0 { &pair.0 } else { &ours });
+        }
+        ring.finish().unwrap();
+        assert_eq!((ring.pending, ring.late.len()), (0, 0));
+        assert!(ring.next().is_none());
+    }
+
+    #[test]
+    fn what_was_ended_has_completed_once() {
+        let mut ring = Ring::new().unwrap();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        ring.end_receive(3);
+        ring.receive(3, &ours);
+        ring.end_receive(3);
+        let mut seen = Vec::new();
+        while seen.len() < 3 {
+            ring.wait(Some(1_000)).unwrap();
+            seen.extend(std::iter::from_fn(|| ring.next()).map(|done| (done.act, done.result)));
+        }
+        let ended = [
+            (Act::EndReceive(3), Err(Errno::NOENT)),
+            (Act::EndReceive(3), Ok(0)),
+            (Act::Receive(3), Err(Errno::CANCELED)),
+        ];
+        for want in ended {
+            assert!(seen.contains(&want), "{want:?} in {seen:?}");
+        }
+        assert_eq!(ring.pending, 0);
     }
 }
