@@ -7,6 +7,7 @@
 
 use crate::error::{Trouble, reason};
 use rustix::{
+    fs::{Mode, OFlags, Stat, fstat, lstat, open},
     io::Errno,
     net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, listen,
@@ -19,10 +20,7 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     os::{
         fd::OwnedFd,
-        unix::{
-            fs::{FileTypeExt, MetadataExt},
-            net::UnixListener,
-        },
+        unix::{fs::FileTypeExt, net::UnixListener},
     },
     path::{Path, PathBuf},
     str::FromStr,
@@ -102,19 +100,29 @@ impl Bound {
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and inode.
-    id: (u64, u64),
+    /// Not the listener but its name, held so that its inode is not given to the socket of a successor.
+    name: OwnedFd,
 }
 
 impl SocketFile {
     fn new(path: &Path) -> io::Result<SocketFile> {
-        Ok(SocketFile { path: path.to_owned(), id: identity(path)? })
+        let name = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(SocketFile { path: path.to_owned(), name })
+    }
+
+    /// Whether the path still leads to it.
+    fn is_in_place(&self) -> bool {
+        let id = |stat: Stat| (stat.st_dev, stat.st_ino);
+        match (fstat(&self.name), lstat(&self.path)) {
+            (Ok(made), Ok(found)) => id(made) == id(found),
+            _ => false,
+        }
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|id| id == self.id) {
+        if self.is_in_place() {
             // Whoever removes it at this moment does what was to be done.
             let _ = fs::remove_file(&self.path);
         }
@@ -198,11 +206,6 @@ fn bind_unix(path: &Path) -> io::Result<Bound> {
     listen(&listener, BACKLOG)?;
     let made = Some(SocketFile::new(path)?);
     Ok(Bound { address: Address::Unix(path.to_owned()), sockets: vec![listener], made })
-}
-
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    let meta = fs::symlink_metadata(path)?;
-    Ok((meta.dev(), meta.ino()))
 }
 
 /// Of a file that is no socket the kernel says, too, that nobody answers; but it is not ours to remove.

@@ -3,9 +3,9 @@
 use super::serve;
 use crate::ENGINE;
 use crate::common::{
-    client::Client,
+    client::{Client, get},
     program::{Program, tarpon, unprivileged},
-    site, write_files,
+    site, wait_for, write_files,
 };
 use rustix::{
     fs::{CWD, FileType, Mode, mknodat},
@@ -14,7 +14,10 @@ use rustix::{
 use std::{
     fs,
     net::{SocketAddr, TcpListener},
-    os::unix::{fs::PermissionsExt, net::UnixListener},
+    os::unix::{
+        fs::PermissionsExt,
+        net::{UnixListener, UnixStream},
+    },
     path::Path,
     process::ExitStatus,
 };
@@ -190,6 +193,35 @@ fn a_unix_socket_that_nobody_listens_to_is_taken_over_and_removed_at_the_end() {
     program.signal(Signal::TERM);
     assert_eq!(program.ended().status, ExitStatus::default());
     assert!(!socket.exists());
+}
+
+#[test]
+fn a_unix_socket_that_a_successor_has_taken_over_is_left_to_it() {
+    let dir = site(&[("index.html", "home")]);
+    let socket = dir.path().join("tarpon.sock");
+    let unix = format!("unix:{}", socket.display());
+    // A connection at the socket keeps its inode from being given to the next; one elsewhere does not.
+    for drains_at_socket in [true, false] {
+        let options = ["--listen", &unix, "--listen", "127.0.0.1:0", "--grace", "3600", "--workers", "1"];
+        let first = Program::started(serve(dir.path(), &options));
+        let mut client = match drains_at_socket {
+            true => Client::connect_unix(&socket),
+            false => Client::connect(first.address()),
+        };
+        let head = get("/");
+        let (begun, rest) = head.split_at(10);
+        client.send(begun);
+        first.signal(Signal::TERM);
+        wait_for("no new client is taken", || UnixStream::connect(&socket).is_err().then_some(()));
+        let second = Program::started(serve(dir.path(), &["--listen", &unix]));
+        client.send(rest);
+        assert_eq!(client.response().content, b"home");
+        assert_eq!(first.ended().status, ExitStatus::default());
+        assert_eq!(Client::connect_unix(&socket).get("/").content, b"home", "{drains_at_socket}");
+        second.signal(Signal::TERM);
+        assert_eq!(second.ended().status, ExitStatus::default());
+        assert!(!socket.exists(), "{drains_at_socket}");
+    }
 }
 
 #[test]
