@@ -6,9 +6,13 @@ use crate::common::{
     program::{Program, unprivileged},
     site, wait_for, write_files,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    thread,
+    time::Duration,
 };
 
 /// Asks on the same connection until the answer is so. A connection that is reset fails the test.
@@ -110,6 +114,58 @@ fn a_link_to_a_site_that_leads_elsewhere_is_followed() {
 }
 
 #[test]
+fn a_link_above_a_site_that_leads_elsewhere_is_followed() {
+    let releases = [("releases/1/public/index.html", "first"), ("releases/2/public/index.html", "second")];
+    let outer = site(&releases);
+    let at = |name: &str| outer.path().join(name);
+    symlink("releases/1", at("current")).unwrap();
+    let program = Program::started(serve(&at("current/public"), &[]));
+    let mut client = Client::connect(program.address());
+    assert_eq!(client.get("/").content, b"first");
+    symlink("releases/2", at("next")).unwrap();
+    fs::rename(at("next"), at("current")).unwrap();
+    wait_for_content(&mut client, "/", "second");
+    write_files(outer.path(), &[("releases/2/public/index.html", "changed")]);
+    wait_for_content(&mut client, "/", "changed");
+}
+
+#[test]
+fn a_site_that_is_named_by_the_way_upwards_is_followed() {
+    let dir = site(&[("index.html", "old"), ("css/style", "old")]);
+    let mut command = serve(Path::new(".."), &[]);
+    command.current_dir(dir.path().join("css"));
+    let program = Program::started(command);
+    let mut client = Client::connect(program.address());
+    // In the directory it was started from first: an event elsewhere would have that one read again, too.
+    for (file, target) in [("css/style", "/css/style"), ("index.html", "/")] {
+        assert_eq!(client.get(target).content, b"old");
+        write_files(dir.path(), &[(file, "new")]);
+        wait_for_content(&mut client, target, "new");
+    }
+}
+
+#[test]
+fn what_a_link_out_of_the_site_leads_to_is_not_watched() {
+    let outer = site(&[("site/index.html", "old"), ("out/file", "old")]);
+    for number in 0..50 {
+        fs::create_dir(outer.path().join(format!("out/{number}"))).unwrap();
+    }
+    symlink("../out", outer.path().join("site/out")).unwrap();
+    symlink("../out/file", outer.path().join("site/file")).unwrap();
+    let program = Program::started(serve(&outer.path().join("site"), &[]));
+    let mut client = Client::connect(program.address());
+    let count = watch_count(&program);
+    // The site, and what is above it.
+    assert!((1..10).contains(&count), "{count} watches");
+    write_files(outer.path(), &[("out/file", "new"), ("out/new", "new")]);
+    // Several times as long as a burst takes to end.
+    thread::sleep(Duration::from_millis(300));
+    assert!(!program.out().contains("changed"), "{}", program.out());
+    write_files(outer.path(), &[("site/index.html", "new")]);
+    wait_for_content(&mut client, "/", "new");
+}
+
+#[test]
 fn a_site_that_vanishes_is_still_served_until_there_is_another() {
     let outer = site(&[("site/index.html", "old"), ("new/index.html", "new")]);
     let at = |name: &str| outer.path().join(name);
@@ -143,4 +199,28 @@ fn a_site_that_becomes_unreadable_is_still_served_as_it_was() {
     set_mode(0o644);
     write_files(dir.path(), &[("page", "new")]);
     wait_for_content(&mut client, "/page", "new");
+}
+
+#[test]
+fn a_build_that_failed_is_tried_again_although_nothing_changes() {
+    let dir = site(&[("index.html", "old")]);
+    let program = Program::started(serve(dir.path(), &[]));
+    let mut client = Client::connect(program.address());
+    assert_eq!(client.get("/").content, b"old");
+    // Too few descriptors for anything new, and then as many as before.
+    let few = Rlimit { current: Some(3), ..getrlimit(Resource::Nofile) };
+    let enough = prlimit(Some(program.pid()), Resource::Nofile, few).unwrap();
+    write_files(dir.path(), &[("index.html", "new")]);
+    wait_for("a warning", || program.err().contains("; what was read before is still served").then_some(()));
+    assert_eq!(client.get("/").content, b"old");
+    prlimit(Some(program.pid()), Resource::Nofile, enough).unwrap();
+    wait_for_content(&mut client, "/", "new");
+}
+
+/// Directories and files that the kernel watches for a program. proc(5), /proc/pid/fdinfo.
+fn watch_count(program: &Program) -> usize {
+    let dir = format!("/proc/{}/fdinfo", program.pid().as_raw_nonzero());
+    let infos = fs::read_dir(dir).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()));
+    // A descriptor may be closed meanwhile.
+    infos.flatten().map(|info| info.matches("inotify wd:").count()).sum()
 }

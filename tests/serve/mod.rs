@@ -6,12 +6,16 @@
 //! | `reach` | which paths it does not serve |
 //! | `change` | that it follows its directory |
 //! | `wait` | how long it waits for clients |
+//! | `close` | that a close loses no response |
+//! | `share` | that no client takes it for itself |
 //! | `crowd` | more clients than it has descriptors for |
 //! | `stop` | how it ends |
 
 mod change;
+mod close;
 mod crowd;
 mod reach;
+mod share;
 mod start;
 mod stop;
 mod wait;

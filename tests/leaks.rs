@@ -1,0 +1,184 @@
+//! That the library leaves nothing behind in the process it is used by: no thread, no descriptor, no port, no work.
+//!
+//! Each test runs in a process of its own, where what is counted belongs to nobody else.
+
+mod common;
+
+use common::{ENGINES, client::Client, served::settings, site, wait_for};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::{
+    env, fs,
+    net::{SocketAddr, TcpListener, TcpStream},
+    process::Command,
+    sync::mpsc::channel,
+    thread,
+    time::Duration,
+};
+use tarpon::{Bound, Change, Server, Site, Watched};
+
+#[test]
+fn a_server_that_cannot_begin_leaves_no_thread_and_no_port() {
+    alone("a_server_that_cannot_begin_leaves_no_thread_and_no_port", || {
+        const WORKER_COUNT: usize = 3;
+        const LISTENER_COUNT: usize = 10;
+        let dir = site(&[("index.html", "home")]);
+        let limit = getrlimit(Resource::Nofile);
+        let before = Held::now();
+        for &engine in ENGINES {
+            // With one descriptor more each time, it fails one step later.
+            let mut spare = 0;
+            let mut failure_count = 0;
+            loop {
+                let site = Site::from_dir(dir.path()).unwrap();
+                let (addresses, listeners): (Vec<SocketAddr>, Vec<Bound>) =
+                    (0..LISTENER_COUNT).map(|_| listener()).unzip();
+                let current = Some((Held::now().descriptor_count + spare) as u64);
+                setrlimit(Resource::Nofile, Rlimit { current, ..limit }).unwrap();
+                let started = Server::start(&settings(engine, WORKER_COUNT), listeners, site);
+                let began = started.is_ok();
+                let ended = started.and_then(|server| {
+                    server.handle().stop(Duration::ZERO);
+                    server.join()
+                });
+                setrlimit(Resource::Nofile, limit).unwrap();
+                if !began {
+                    // At once: no thread had begun.
+                    assert_eq!(Held::now(), before, "{engine}, {spare} descriptors");
+                }
+                before.wait_for();
+                for address in addresses {
+                    assert!(TcpStream::connect(address).is_err(), "{engine}, {spare} descriptors");
+                }
+                if ended.is_ok() {
+                    break;
+                }
+                failure_count += 1;
+                spare += 1;
+            }
+            assert!(failure_count > WORKER_COUNT * LISTENER_COUNT, "{engine}: {failure_count} failures");
+        }
+    });
+}
+
+#[test]
+fn following_ends_when_it_is_dropped() {
+    alone("following_ends_when_it_is_dropped", || {
+        let dir = site(&[("index.html", "home")]);
+        let before = Held::now();
+        for round in 0..3 {
+            let (watched, _) = Watched::new(dir.path()).unwrap();
+            let (send, changes) = channel();
+            let following = watched.follow(move |change| send.send(change).unwrap()).unwrap();
+            fs::write(dir.path().join("index.html"), format!("round {round}")).unwrap();
+            let change = changes.recv_timeout(common::PATIENCE).unwrap();
+            assert!(matches!(change, Change::Site(_)));
+            drop((change, following));
+            // Whatever is told until then, the end comes.
+            while changes.recv_timeout(common::PATIENCE).is_ok() {}
+            before.wait_for();
+        }
+    });
+}
+
+#[test]
+fn a_site_that_is_swapped_in_after_the_end_is_not_kept() {
+    alone("a_site_that_is_swapped_in_after_the_end_is_not_kept", || {
+        // A large file has a descriptor.
+        let dir = site(&[("index.html", vec![b'x'; 100]), ("large", vec![b'x'; 1 << 20])]);
+        let site = || Site::from_dir(dir.path()).unwrap();
+        for &engine in ENGINES {
+            let before = Held::now();
+            let (_, bound) = listener();
+            let server = Server::start(&settings(engine, 2), vec![bound], site()).unwrap();
+            let handle = server.handle();
+            handle.stop(Duration::ZERO);
+            server.join().unwrap();
+            let ended = Held::now().descriptor_count;
+            for _ in 0..20 {
+                handle.swap(site());
+            }
+            assert_eq!(Held::now().descriptor_count, ended, "{engine}");
+            drop(handle);
+            before.wait_for();
+        }
+    });
+}
+
+#[test]
+fn a_listener_that_somebody_kept_makes_no_work_after_a_stop() {
+    alone("a_listener_that_somebody_kept_makes_no_work_after_a_stop", || {
+        let dir = site(&[("index.html", "home")]);
+        for &engine in ENGINES {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let kept = listener.try_clone().unwrap();
+            let address = kept.local_addr().unwrap();
+            let site = Site::from_dir(dir.path()).unwrap();
+            let server =
+                Server::start(&settings(engine, 1), vec![listener.try_into().unwrap()], site).unwrap();
+            // One that has begun keeps the worker from ending, and one that is idle sees it stop.
+            let mut begun = Client::connect(address);
+            begun.send("GET / HT");
+            let mut idle = Client::connect(address);
+            assert_eq!(idle.get("/").status, 200);
+            server.handle().stop(Duration::from_secs(3600));
+            assert_eq!(idle.rest(), b"");
+            let _next = TcpStream::connect(address).unwrap();
+            let spent = cpu_ticks();
+            thread::sleep(Duration::from_millis(500));
+            let spent = cpu_ticks() - spent;
+            assert!(spent < 15, "{engine}: {spent} hundredths of a second spent in fifty");
+            wait_for(&format!("{engine} leaves the next client to whoever kept the listener"), || {
+                kept.accept().ok()
+            });
+            server.handle().stop(Duration::ZERO);
+            server.join().unwrap();
+        }
+    });
+}
+
+/// Runs a test in a process of its own, and there without another thread.
+fn alone(test: &str, run: impl FnOnce()) {
+    const ALONE: &str = "TARPON_TEST_ALONE";
+    if env::var_os(ALONE).is_some() {
+        return run();
+    }
+    let mut command = Command::new(env::current_exe().unwrap());
+    let ran = command.args(["--exact", test, "--test-threads=1"]).env(ALONE, "").output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+}
+
+/// What this process has.
+#[derive(Debug, PartialEq, Eq)]
+struct Held {
+    thread_count: usize,
+    descriptor_count: usize,
+}
+
+impl Held {
+    fn now() -> Held {
+        let count = |dir| fs::read_dir(dir).unwrap().count();
+        // The directory that is read is one of the descriptors, each time.
+        Held { thread_count: count("/proc/self/task"), descriptor_count: count("/proc/self/fd") - 1 }
+    }
+
+    /// Waits until there is no more than this: the kernel counts a thread for a moment after it was joined.
+    #[track_caller]
+    fn wait_for(&self) {
+        wait_for(&format!("{self:?} and no more"), || (Held::now() == *self).then_some(()));
+    }
+}
+
+/// A port and what listens there.
+fn listener() -> (SocketAddr, Bound) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    (listener.local_addr().unwrap(), listener.try_into().unwrap())
+}
+
+/// Processor time this process has used, in hundredths of a second. proc(5), fields 14 and 15.
+fn cpu_ticks() -> u64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let (_, behind) = stat.rsplit_once(')').unwrap();
+    let fields: Vec<&str> = behind.split_whitespace().collect();
+    [fields[11], fields[12]].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
