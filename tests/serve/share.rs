@@ -16,7 +16,8 @@ use std::{
 
 #[test]
 fn a_client_that_floods_leaves_others_their_share() {
-    /// Within a second. Who must wait until a flood has a pause gets a handful.
+    /// Within a second. One that waits for each pause of the floods gets fewer, and on any machine it could have many
+    /// more.
     const RESPONSE_COUNT_MIN: usize = 100;
     let dir = site(&[("index.html", "home")]);
     let program = Program::started(serve(dir.path(), &["--workers", "1"]));
