@@ -49,6 +49,22 @@ fn curl_has_the_head_of_a_file_and_no_content() {
 }
 
 #[test]
+fn curl_decodes_what_was_compressed_beforehand() {
+    let (dir, program) = served();
+    let url = format!("{}/page.txt", url(&program));
+    let (page, coded_len) =
+        ("page ".repeat(100), fs::metadata(dir.path().join("page.txt.gz")).unwrap().len());
+    let said = curl(dir.path(), &["--compressed", "-w", " %{size_download}", &url]);
+    assert_eq!(said, format!("{page} {coded_len}"));
+    let said = curl(dir.path(), &["-w", " %{size_download}", &url]);
+    assert_eq!(said, format!("{page} {}", page.len()));
+    curl(dir.path(), &["-o", "saved.gz", &format!("{url}.gz")]);
+    assert!(
+        fs::read(dir.path().join("saved.gz")).unwrap() == fs::read(dir.path().join("page.txt.gz")).unwrap()
+    );
+}
+
+#[test]
 fn curl_saves_a_large_file_byte_for_byte() {
     let (dir, program) = served();
     curl(dir.path(), &["-o", "saved", &format!("{}/large", url(&program))]);
@@ -131,6 +147,9 @@ fn served() -> (TempDir, Program) {
     let many: Vec<_> =
         (0..100).map(|number| (format!("many/{number}"), format!("number {number}"))).collect();
     common::write_files(dir.path(), &many);
+    common::write_files(dir.path(), &[("page.txt", "page ".repeat(100))]);
+    let gzip = Command::new("gzip").args(["-k", "page.txt"]).current_dir(dir.path()).status();
+    assert!(gzip.expect("gzip is missing").success());
     let program = Program::started(serve(dir.path(), &[]));
     (dir, program)
 }

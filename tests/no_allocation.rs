@@ -66,8 +66,12 @@ static ALLOCATOR: Counting = Counting;
 #[test]
 fn a_worker_allocates_nothing_for_static_files() {
     EXCUSED.set(true);
-    let files =
-        [("index.html", vec![b'h'; 500]), ("middle", vec![b'm'; 20_000]), ("dir/index.html", vec![b'd'; 9])];
+    let files = [
+        ("index.html", vec![b'h'; 500]),
+        ("middle", vec![b'm'; 20_000]),
+        ("middle.gz", b"\x1f\x8b\x08 gzip".to_vec()),
+        ("dir/index.html", vec![b'd'; 9]),
+    ];
     let dir = site(&files);
     for &engine in ENGINES {
         let before = COUNT.load(Ordering::Relaxed);
@@ -95,6 +99,7 @@ fn mixed_requests(client: &mut Client, count: usize) {
         (get("/dir"), vec![301]),
         (get("/%64ir/../dir/"), vec![200]),
         (get("/middle"), vec![200]),
+        ("GET /middle HTTP/1.1\r\nHost: a\r\nAccept-Encoding: br;q=0.5, gzip\r\n\r\n".to_owned(), vec![200]),
         (get("/").repeat(5), vec![200; 5]),
         (get("/").replace("GET", "PUT"), vec![405]),
     ];

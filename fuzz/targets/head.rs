@@ -88,13 +88,14 @@ fn text(name: Name) -> &'static str {
         Name::Expect => "Expect",
         Name::IfNoneMatch => "If-None-Match",
         Name::IfModifiedSince => "If-Modified-Since",
+        Name::AcceptEncoding => "Accept-Encoding",
     }
 }
 
 /// Cuts tried for one input. A short one is cut everywhere; at every byte of a long one the fuzzer would crawl.
 const CUT_COUNT_MAX: usize = 256;
 
-const NAMES: [Name; 7] = [
+const NAMES: [Name; 8] = [
     Name::Host,
     Name::Connection,
     Name::ContentLength,
@@ -102,4 +103,5 @@ const NAMES: [Name; 7] = [
     Name::Expect,
     Name::IfNoneMatch,
     Name::IfModifiedSince,
+    Name::AcceptEncoding,
 ];

@@ -4,8 +4,10 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use tarpon_site::format::{HEADER_LEN, Header, Home, Kind, PageRow, RECORD_ALIGN, Record, hash};
-use tarpon_site::{Content, Entry, Image, PAGE_CODES, Place, index};
+use tarpon_site::format::{
+    HEADER_LEN, Header, Home, Kind, PageRow, RECORD_ALIGN, RECORD_LEN, Record, VARIANT_LEN, hash,
+};
+use tarpon_site::{Coding, Content, Entry, Image, PAGE_CODES, Place, index};
 
 // Taken for an image; and taken for what is to be changed in a good one, whose checksums are then made right again.
 fuzz_target!(|input: &[u8]| {
@@ -35,10 +37,13 @@ fn look_around(image: &Image) {
         match image.find(path) {
             None => {}
             Some(Entry::File(file)) => {
-                touch(image, &[file.fields, file.not_modified, file.etag]);
-                match file.content {
-                    Content::Image(place) => touch(image, &[place]),
-                    Content::File { number, .. } => assert!(u64::from(number) < image.file_count()),
+                assert!(!file.is_one() || image.coded(file).count() == 0);
+                for variant in image.coded(file).map(|(_, variant)| variant).chain([file.identity]) {
+                    touch(image, &[variant.fields, variant.not_modified, variant.etag]);
+                    match variant.content {
+                        Content::Image(place) => touch(image, &[place]),
+                        Content::File { number, .. } => assert!(u64::from(number) < image.file_count()),
+                    }
                 }
             }
             Some(Entry::Redirect(redirect)) => {
@@ -82,7 +87,7 @@ fn seal(bytes: &mut [u8]) {
     bytes[..HEADER_LEN].copy_from_slice(&header.encode());
 }
 
-/// A small site with one of each: a file with its content behind it, one with it elsewhere, one beside the image, and a
+/// A small site with one of each: a file with its content behind it and a coded variant, one with it elsewhere, one beside the image, and a
 /// redirect.
 fn good_image() -> Vec<u8> {
     const FIELDS_304: &[u8] = b"ETag: \"a\"\r\n\r\n";
@@ -92,6 +97,7 @@ fn good_image() -> Vec<u8> {
     let file = |run_at: usize, content_at: usize, home| Record {
         path_len: 0,
         kind: Kind::File,
+        variant_count: 1,
         before_query: 0,
         last_modified: 784_111_777,
         run_at: run_at as u64,
@@ -102,6 +108,7 @@ fn good_image() -> Vec<u8> {
         etag_at: 6,
         etag_len: 3,
         home,
+        coding: Coding::Identity,
     };
 
     let run_at = bytes.len();
@@ -111,7 +118,7 @@ fn good_image() -> Vec<u8> {
     let elsewhere = bytes.len();
     bytes.extend_from_slice(b"body{}");
     let records = [
-        file(run_at, redirect_at - 5, Home::Image),
+        Record { variant_count: 2, ..file(run_at, redirect_at - 5, Home::Image) },
         file(run_at, elsewhere, Home::Image),
         file(run_at, 0, Home::File),
         Record {
@@ -129,7 +136,13 @@ fn good_image() -> Vec<u8> {
     for (path, record) in PATHS.into_iter().zip(records) {
         pad(&mut bytes, RECORD_ALIGN);
         places.push((hash(path), bytes.len() as u64));
-        bytes.extend_from_slice(&Record { path_len: path.len() as u16, ..record }.encode());
+        let record = Record { path_len: path.len() as u16, ..record };
+        bytes.extend_from_slice(&record.encode());
+        // The first file is there in gzip too.
+        if record.variant_count == 2 {
+            let coded = Record { coding: Coding::Gzip, ..record }.encode();
+            bytes.extend_from_slice(&coded[RECORD_LEN - VARIANT_LEN..]);
+        }
         bytes.extend_from_slice(path);
     }
 

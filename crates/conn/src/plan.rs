@@ -1,20 +1,22 @@
 //! Which response a request gets: head and image in, [`Plan`] out. A pure function.
 //!
 //! ```text
-//! method ─▶ expectation ─▶ target ─▶ path ─find─▶ file ─▶ preconditions ─▶ 200 or 304
+//! method ─▶ expectation ─▶ target ─▶ path ─find─▶ file ─▶ variant ─▶ preconditions ─▶ 200 or 304
 //!   405, 501     417          400              └▶ redirect 301, or 404
 //! ```
 //!
 //! Knows nothing of connections, persistence or content that follows the head.
 
+use std::iter;
 use tarpon_http::{
     field,
     head::{Head, Method, Name},
+    negotiate::{Acceptable, Coding},
     precondition::{self, Outcome},
     status::Status,
     target::{self, Target},
 };
-use tarpon_site::{Content, Entry, Image, Place, Redirect, Variant};
+use tarpon_site::{Content, Entry, Image, Place, Redirect, Variant, Variants};
 
 /// What one exchange will send. Borrows nothing of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,10 @@ pub(crate) fn plan(head: &Head<'_>, wire: &[u8], image: &Image, unix_s: u64) -> 
         Err(error) => return page(image, error.status(), with_content),
     };
     match find(image, path) {
-        Ok(Entry::File(variant)) => file(head, variant, image, with_content, unix_s),
+        Ok(Entry::File(variants)) => {
+            let variant = if variants.is_one() { variants.identity } else { choose(head, variants, image) };
+            file(head, variant, image, with_content, unix_s)
+        }
         Ok(Entry::Redirect(to)) => {
             redirect(to, query.map(|query| (offset(wire, query), query)), with_content)
         }
@@ -77,6 +82,23 @@ pub(crate) fn page(image: &Image, status: Status, with_content: bool) -> Plan {
 /// Whether the client waits to be told to go on. RFC 9110, section 10.1.1.
 pub(crate) fn expects_continue(head: &Head<'_>) -> bool {
     field::has_token(head.all(Name::Expect), b"100-continue")
+}
+
+/// The variant the client likes best. If it takes none, the one without a coding: better than an error, which
+/// RFC 9110, section 12.5.3, does not ask for.
+fn choose(head: &Head<'_>, variants: Variants, image: &Image) -> Variant {
+    let coded = image.coded(variants).map(|(coding, variant)| {
+        let coding = match coding {
+            tarpon_site::Coding::Identity => Coding::Identity,
+            tarpon_site::Coding::Br => Coding::Br,
+            tarpon_site::Coding::Gzip => Coding::Gzip,
+            tarpon_site::Coding::Zstd => Coding::Zstd,
+        };
+        (coding, variant)
+    });
+    let offered = iter::once((Coding::Identity, variants.identity)).chain(coded);
+    let offered = offered.map(|(coding, variant)| (coding, variant.content.len(), variant));
+    Acceptable::of(head).choose(offered).unwrap_or(variants.identity)
 }
 
 #[inline]

@@ -12,8 +12,8 @@
 //! order, and each only once its LF is there. So after `Ok(None)` nothing changes until a new LF
 //! arrives or [`HEAD_LEN_MAX`] bytes are there; until then a caller need not ask again.
 //!
-//! Does not know what a method, target or field means; see `target`, `host`, `framing`, `persist`
-//! and `precondition`.
+//! Does not know what a method, target or field means; see `target`, `host`, `framing`, `persist`,
+//! `precondition` and `negotiate`.
 
 use core::ops::Range;
 
@@ -75,6 +75,7 @@ names! {
     Expect "Expect",
     IfNoneMatch "If-None-Match",
     IfModifiedSince "If-Modified-Since",
+    AcceptEncoding "Accept-Encoding",
 }
 
 /// A complete head. Borrows the bytes it was read from.
@@ -417,10 +418,12 @@ static BUCKETS: [u8; BUCKET_COUNT] = {
 
 const BUCKET_COUNT: usize = 64;
 
-/// By length and first letter, in either case. `name` is not empty.
+/// By length, first and last letter, in either case; so weighted that no field a browser sends falls where a
+/// name of ours lies, as `Accept-Language` easily does. `name` is not empty.
 #[inline(always)]
 const fn bucket(name: &[u8]) -> usize {
-    (name.len() * 9 + (name[0] | 0x20) as usize) % BUCKET_COUNT
+    let (first, last) = (name[0] | 0x20, name[name.len() - 1] | 0x20);
+    (name.len() * 2 + first as usize + last as usize * 7) % BUCKET_COUNT
 }
 
 #[cfg(test)]

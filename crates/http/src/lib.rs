@@ -11,6 +11,7 @@
 //! | [`chunked`] | chunked transfer coding | RFC 9112, section 7.1 |
 //! | [`persist`] | whether the connection stays open | RFC 9112, section 9.3 |
 //! | [`precondition`] | If-None-Match, If-Modified-Since | RFC 9110, section 13 |
+//! | [`negotiate`] | Accept-Encoding | RFC 9110, section 12.5.3 |
 //! | [`date`] | HTTP-date | RFC 9110, section 5.6.7 |
 //! | [`status`] | status codes | RFC 9110, section 15 |
 //!
@@ -27,6 +28,7 @@ pub mod field;
 pub mod framing;
 pub mod head;
 pub mod host;
+pub mod negotiate;
 pub mod persist;
 pub mod precondition;
 pub mod status;

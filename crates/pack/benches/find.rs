@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 use std::{fs, io::Cursor};
 use tarpon_pack::{Memo, Options, pack_dir};
-use tarpon_site::{Entry, Image, format};
+use tarpon_site::{Entry, Image, Variants, format};
 
 fn main() {
     let measured = std::env::args().any(|arg| arg == "--bench");
@@ -36,7 +36,9 @@ fn main() {
             black_box(format::hash(path));
         });
         let find = each(paths, rounds, |path| {
-            let Some(Entry::File(variant)) = image.find(path) else { panic!("not found") };
+            let Some(Entry::File(Variants { identity: variant, .. })) = image.find(path) else {
+                panic!("not found")
+            };
             black_box(variant.fields.at + variant.fields.len);
         });
         let ns = |elapsed: Duration| elapsed.as_nanos() as f64 / rounds as f64;

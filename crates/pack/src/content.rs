@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
+use tarpon_site::format::Home;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// A content, and what is to be said about it.
@@ -34,6 +35,8 @@ pub(crate) struct Content {
 pub(crate) enum Body {
     InMemory(Vec<u8>),
     OnDisk(File),
+    /// Placed before: where the image, or which of the files, has them.
+    Placed(Home, u64),
 }
 
 /// Reads a file. None if it is gone, or not a regular file any more.

@@ -1,8 +1,8 @@
 //! The fields of each answer, with the empty line behind them. RFC 9112, section 2.1.
 //!
 //! ```text
-//! 304:  ETag  Last-Modified                                        ┐ a file
-//! 200:  Content-Type  Content-Length  ETag  Last-Modified          ┘
+//! 304:  ETag  Last-Modified  [Vary]                                                       ┐ a file
+//! 200:  Content-Type  [Content-Encoding]  Content-Length  ETag  Last-Modified  [Vary]     ┘
 //! 301:  Location  Content-Type  Content-Length                       a directory
 //! page: Content-Type  Content-Length  [Allow]                        a status
 //! ```
@@ -11,6 +11,7 @@
 
 use std::fmt::Write;
 use tarpon_http::date;
+use tarpon_site::Coding;
 
 /// The fields of a file.
 pub(crate) struct File {
@@ -30,16 +31,36 @@ pub(crate) struct Redirect {
     pub(crate) content: Vec<u8>,
 }
 
-/// The fields of a file with this content. `last_modified` in seconds since 1970.
-pub(crate) fn file(media: &str, len: u64, hash: u128, last_modified: u64) -> File {
+/// What a file is sent as.
+#[derive(Clone, Copy)]
+pub(crate) struct Sent<'m> {
+    /// The value of Content-Type.
+    pub(crate) media: &'m str,
+    pub(crate) coding: Coding,
+    /// Whether a client could have got it in another coding: then caches must know (RFC 9110, section 12.5.5).
+    pub(crate) varies: bool,
+    /// Seconds since 1970.
+    pub(crate) last_modified: u64,
+}
+
+/// The fields of a file whose content, coded as it is sent, has this length and hash.
+pub(crate) fn file(sent: Sent<'_>, len: u64, hash: u128) -> File {
     let etag = format!("\"{hash:032x}\"");
-    let date = date::format(last_modified);
+    let date = date::format(sent.last_modified);
     let date = std::str::from_utf8(&date).expect("a date is ASCII");
-    let not_modified = format!("ETag: {etag}\r\nLast-Modified: {date}\r\n\r\n");
+    let vary = if sent.varies { "Vary: Accept-Encoding\r\n" } else { "" };
+    let encoding = match sent.coding {
+        Coding::Identity => "",
+        Coding::Br => "Content-Encoding: br\r\n",
+        Coding::Gzip => "Content-Encoding: gzip\r\n",
+        Coding::Zstd => "Content-Encoding: zstd\r\n",
+    };
+    let not_modified = format!("ETag: {etag}\r\nLast-Modified: {date}\r\n{vary}\r\n");
     File {
         etag_at: "ETag: ".len() as u32,
         etag_len: etag.len() as u32,
-        ok: format!("Content-Type: {media}\r\nContent-Length: {len}\r\n{not_modified}").into(),
+        ok: format!("Content-Type: {}\r\n{encoding}Content-Length: {len}\r\n{not_modified}", sent.media)
+            .into(),
         not_modified: not_modified.into(),
     }
 }
@@ -86,16 +107,25 @@ mod tests {
     use super::*;
 
     #[test]
+    #[rustfmt::skip]
     fn the_fields_of_a_file_end_with_an_empty_line() {
-        let fields = file("text/css", 12, 0xab, 784_111_777);
-        let tag = "\"000000000000000000000000000000ab\"";
-        let both = format!("ETag: {tag}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n");
-        assert_eq!(fields.not_modified, both.as_bytes());
-        assert_eq!(fields.ok, format!("Content-Type: text/css\r\nContent-Length: 12\r\n{both}").as_bytes());
-        assert_eq!(
-            &fields.not_modified[fields.etag_at as usize..][..fields.etag_len as usize],
-            tag.as_bytes()
-        );
+        let cases = [
+            (Coding::Identity, false, "", ""),
+            (Coding::Identity, true,  "", "Vary: Accept-Encoding\r\n"),
+            (Coding::Br,       true,  "Content-Encoding: br\r\n", "Vary: Accept-Encoding\r\n"),
+            (Coding::Gzip,     true,  "Content-Encoding: gzip\r\n", "Vary: Accept-Encoding\r\n"),
+            (Coding::Zstd,     true,  "Content-Encoding: zstd\r\n", "Vary: Accept-Encoding\r\n"),
+        ];
+        for (coding, varies, encoding, vary) in cases {
+            let sent = Sent { media: "text/css", coding, varies, last_modified: 784_111_777 };
+            let fields = file(sent, 12, 0xab);
+            let tag = "\"000000000000000000000000000000ab\"";
+            let not_modified = format!("ETag: {tag}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n{vary}\r\n");
+            let ok = format!("Content-Type: text/css\r\n{encoding}Content-Length: 12\r\n{not_modified}");
+            assert_eq!(fields.not_modified, not_modified.as_bytes());
+            assert_eq!(fields.ok, ok.as_bytes());
+            assert_eq!(&fields.not_modified[fields.etag_at as usize..][..fields.etag_len as usize], tag.as_bytes());
+        }
     }
 
     #[test]

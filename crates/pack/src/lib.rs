@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `walk.rs` | which files are served, at which paths |
 //! | `content.rs` | the content of one file: read once, so that length, hash and bytes agree |
+//! | `coded.rs` | which files are coded forms of another |
 //! | `media.rs` | Content-Type, by name and by content |
 //! | `fields.rs` | the fields of each answer |
 //! | `page.rs` | the answers that are about no file |
@@ -23,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+mod coded;
 mod content;
 mod error;
 mod fields;
@@ -37,11 +39,15 @@ pub use error::PackError;
 pub use memo::Memo;
 pub use skip::{Kind, Skipped};
 
+use coded::{Coded, Siblings};
 use content::{Body, Content};
+use fields::Sent;
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::path::Path;
-use write::{Run, Writer};
+use tarpon_site::Coding;
+use write::{Runs, Variant, Writer};
 
 /// What the caller decides.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +91,8 @@ pub struct Summary {
 /// ends where it ends.
 ///
 /// Serves regular files, and the directories that have an `index.html`. The same directory gives the same
-/// bytes. Holds at most one content in memory. A file that changes meanwhile gives a consistent answer,
+/// bytes. A file `page.html.br`, `.gz` or `.zst` beside `page.html` is offered as its coded form too. Holds at
+/// most one content in memory, in all its forms. A file that changes meanwhile gives a consistent answer,
 /// though perhaps of neither version; one that vanishes is left out.
 ///
 /// # Errors
@@ -97,45 +104,82 @@ pub fn pack_dir<W: Write + Seek>(
     memo: &mut Memo,
 ) -> Result<Packed, PackError> {
     let walk = walk::list(root)?;
+    let mut siblings = Siblings::of(&walk.found);
+    let mut skipped = walk.skipped;
     let mut writer = Writer::new(out)?;
     let mut files = Vec::new();
     let mut summary = Summary::default();
     let mut large_count = 0;
-    for found in &walk.found {
+    for (number, found) in walk.found.iter().enumerate() {
+        if siblings.is_taken(number) {
+            continue;
+        }
         let Some(content) = content::read(&found.file, options, memo)? else { continue };
-        summary.files += 1;
-        summary.bytes += content.len;
-        large_count += usize::from(matches!(content.body, Body::OnDisk(_)));
+        let coded =
+            siblings.take(number, &content, &mut skipped, |file| content::read(file, options, memo))?;
+        for content in coded.iter().map(|coded| &coded.content).chain([&content]) {
+            summary.files += 1;
+            summary.bytes += content.len;
+            large_count += usize::from(matches!(content.body, Body::OnDisk(_)));
+        }
         if large_count > options.file_count_max {
             // There will be no image, but the error shall tell how many files there are.
             continue;
         }
-        let run = writer.file(&found.path, &fields_of(&found.path, &content), content, &mut files)?;
-        if let Some(dir) = found.path.strip_suffix(b"index.html").filter(|dir| dir.ends_with(b"/")) {
-            index(&mut writer, dir, run)?;
-        }
+        write_file(&mut writer, &found.path, content, coded, &mut files)?;
     }
     if large_count > options.file_count_max {
         return Err(PackError::FileCount { count: large_count, max: options.file_count_max });
     }
     writer.finish(files.len() as u64)?;
     memo.forget_unused();
-    Ok(Packed { files, summary, skipped: walk.skipped })
+    Ok(Packed { files, summary, skipped })
+}
+
+/// Writes a file with its coded forms, and each of these at its own name too.
+fn write_file<W: Write + Seek>(
+    writer: &mut Writer<'_, W>,
+    path: &[u8],
+    content: Content,
+    coded: Vec<Coded<'_>>,
+    files: &mut Vec<File>,
+) -> Result<(), PackError> {
+    let (media, last_modified) = (media_of(path, &content), content.last_modified);
+    let varies = !coded.is_empty();
+    let variant =
+        |coding, content| Variant::new(Sent { media: &media, coding, varies, last_modified }, content);
+    let mut variants = vec![variant(Coding::Identity, content)];
+    let mut paths = Vec::new();
+    for Coded { path, coding, content } in coded {
+        variants.push(variant(coding, content));
+        paths.push(path);
+    }
+    let runs = writer.file(path, &mut variants, files)?;
+    if let Some(dir) = path.strip_suffix(b"index.html").filter(|dir| dir.ends_with(b"/")) {
+        index(writer, dir, &runs)?;
+    }
+    for (path, Variant { content, .. }) in paths.into_iter().zip(variants.drain(1..)) {
+        let media = media_of(path, &content);
+        let last_modified = content.last_modified;
+        let sent = Sent { media: &media, coding: Coding::Identity, varies: false, last_modified };
+        writer.file(path, &mut [Variant::new(sent, content)], files)?;
+    }
+    Ok(())
 }
 
 /// Serves the index of a directory, whose path ends in a slash, there too, and leads there from the path
 /// without.
-fn index<W: Write + Seek>(writer: &mut Writer<'_, W>, dir: &[u8], run: Run) -> Result<(), PackError> {
-    writer.alias(dir, run)?;
+fn index<W: Write + Seek>(writer: &mut Writer<'_, W>, dir: &[u8], runs: &Runs) -> Result<(), PackError> {
+    writer.alias(dir, runs)?;
     match dir.strip_suffix(b"/") {
         Some(b"") | None => Ok(()),
         Some(bare) => writer.redirect(bare, &fields::redirect(dir)),
     }
 }
 
-fn fields_of(path: &[u8], content: &Content) -> fields::File {
+fn media_of(path: &[u8], content: &Content) -> Cow<'static, str> {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-    fields::file(&media::content_type(name, &content.look), content.len, content.hash, content.last_modified)
+    media::content_type(name, &content.look)
 }
 
 /// See [`Options::new`]. Measured: up to here a copy out of memory is about as fast as sending from a file.

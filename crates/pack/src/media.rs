@@ -36,6 +36,11 @@ impl Look {
         Look::new(block, valid)
     }
 
+    /// Whether its first bytes tell this media type.
+    pub(crate) fn is(&self, media: &str) -> bool {
+        self.magic == Some(media)
+    }
+
     fn new(bytes: &[u8], valid: bool) -> Look {
         // The binary data bytes of the WHATWG's MIME Sniffing, section 3.
         let binary = |&byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Why something in the directory is not served.
+/// Why something in the directory is not served, or not as what it looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Its name begins with a dot, and it is not `.well-known` (RFC 8615).
@@ -18,6 +18,10 @@ pub enum Kind {
     LinkLoop,
     /// Its path is longer than a path can be.
     PathTooLong,
+    /// A coded form of the file it is named for, but older: served at its own name alone.
+    CodedStale,
+    /// Named as a coded form of a file, but not in that coding: served at its own name alone.
+    CodedOther,
 }
 
 /// All that was skipped for one reason. A directory counts once; what lies in it was not looked at.
@@ -40,6 +44,10 @@ impl fmt::Display for Skipped {
             Kind::LinkDangling => ("symbolic link to nothing", "symbolic links to nothing"),
             Kind::LinkLoop => ("symbolic link in a circle", "symbolic links in a circle"),
             Kind::PathTooLong => ("path that is too long", "paths that are too long"),
+            Kind::CodedStale => {
+                ("compressed form older than its file", "compressed forms older than their files")
+            }
+            Kind::CodedOther => ("compressed form that is none", "compressed forms that are none"),
         };
         let example = self.example.display();
         match self.count {
@@ -68,7 +76,13 @@ mod tests {
             skip(&mut rows, Kind::Dotfile, Path::new(name));
         }
         skip(&mut rows, Kind::Special, Path::new("log/pipe"));
+        skip(&mut rows, Kind::CodedStale, Path::new("a.css.br"));
         let lines: Vec<_> = rows.iter().map(Skipped::to_string).collect();
-        assert_eq!(lines, ["skipped 3 dotfiles, such as .git", "skipped 1 FIFO, socket or device: log/pipe"]);
+        let want = [
+            "skipped 3 dotfiles, such as .git",
+            "skipped 1 FIFO, socket or device: log/pipe",
+            "skipped 1 compressed form older than its file: a.css.br",
+        ];
+        assert_eq!(lines, want);
     }
 }

@@ -1,8 +1,8 @@
 //! Places everything in the image, in one pass; only the header is written last.
 //!
 //! ```text
-//! per file:   [ record ][ path ][ fields of 304 ][ fields of 200 ][ content ]
-//!             └ on 64                                             └ behind, or on 4096, or on disk
+//! per file:   [ record ][ path ] and per variant [ fields of 304 ][ fields of 200 ][ content ]
+//!             └ on 64                                                            └ behind, or on 4096, or on disk
 //! at the end: [ pages' texts ] [ pages ][ index ]   and back to 0: [ header ]
 //! ```
 //!
@@ -10,12 +10,13 @@
 
 use crate::content::{Body, Content};
 use crate::error::PackError;
+use crate::fields::Sent;
 use crate::{fields, page};
 use std::fs;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use tarpon_site::format::{
-    CONTENT_ALIGN, HEADER_LEN, Header, Home, INDEX_ALIGN, INLINE_LEN_MAX, Kind, PAGE_CODES, PAGES_ALIGN,
-    PageRow, RECORD_ALIGN, RECORD_LEN, Record, hash,
+    CONTENT_ALIGN, Coding, HEADER_LEN, Header, Home, INDEX_ALIGN, INLINE_LEN_MAX, Kind, PAGE_CODES,
+    PAGES_ALIGN, PageRow, RECORD_ALIGN, RECORD_LEN, Record, VARIANT_LEN, hash,
 };
 
 /// An image being written.
@@ -27,9 +28,22 @@ pub(crate) struct Writer<'w, W: Write + Seek> {
     records: Vec<(u64, u64)>,
 }
 
-/// What a record says of a run that was written: another path can lead there too.
-#[derive(Clone, Copy)]
-pub(crate) struct Run(Record);
+/// A file as it goes into the image: once, or once for each coding.
+pub(crate) struct Variant {
+    pub(crate) coding: Coding,
+    pub(crate) fields: fields::File,
+    pub(crate) content: Content,
+}
+
+impl Variant {
+    /// A content, sent with these fields.
+    pub(crate) fn new(sent: Sent<'_>, content: Content) -> Variant {
+        Variant { coding: sent.coding, fields: fields::file(sent, content.len, content.hash), content }
+    }
+}
+
+/// What a record says of the runs that were written, one for each variant: another path can lead there too.
+pub(crate) struct Runs(Vec<Record>);
 
 impl<'w, W: Write + Seek> Writer<'w, W> {
     /// Begins at the start of `out`.
@@ -42,60 +56,98 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         Ok(writer)
     }
 
-    /// A file at `path`. What stays on disk goes behind `files`.
+    /// A file at `path`, in all its variants: the first has no coding. What stays on disk goes behind `files`.
+    ///
+    /// A content that does not lie behind its fields is left as [`Body::Placed`], for a file that has the same.
     pub(crate) fn file(
         &mut self,
         path: &[u8],
-        fields: &fields::File,
-        content: Content,
+        variants: &mut [Variant],
         files: &mut Vec<fs::File>,
-    ) -> Result<Run, PackError> {
-        let at = self.record_at();
-        let run_at = at + (RECORD_LEN + path.len()) as u64;
-        let run_end = run_at + (fields.not_modified.len() + fields.ok.len()) as u64;
-        let (home, content_at) = match &content.body {
-            Body::OnDisk(_) => (Home::File, files.len() as u64),
-            Body::InMemory(_) if content.len <= INLINE_LEN_MAX => (Home::Image, run_end),
-            Body::InMemory(_) => (Home::Image, run_end.next_multiple_of(CONTENT_ALIGN)),
-        };
-        let record = Record {
-            path_len: 0,
-            kind: Kind::File,
-            before_query: 0,
-            last_modified: content.last_modified,
-            run_at,
-            not_modified_len: fields.not_modified.len() as u32,
-            fields_len: fields.ok.len() as u32,
-            content_at,
-            content_len: content.len,
-            etag_at: fields.etag_at,
-            etag_len: fields.etag_len,
-            home,
-        };
-        self.record(path, record)?;
-        self.put(&fields.not_modified)?;
-        self.put(&fields.ok)?;
-        match content.body {
-            Body::InMemory(bytes) => {
-                self.pad_to(content_at)?;
-                self.put(&bytes)?;
-            }
-            Body::OnDisk(file) => files.push(file),
+    ) -> Result<Runs, PackError> {
+        let mut at = self.record_at() + record_len(variants.len()) + path.len() as u64;
+        let mut file_count = files.len() as u64;
+        let mut records = Vec::with_capacity(variants.len());
+        for Variant { coding, fields, content } in &*variants {
+            let run_at = at;
+            at += (fields.not_modified.len() + fields.ok.len()) as u64;
+            let (home, content_at) = match &content.body {
+                Body::Placed(home, at) => (*home, *at),
+                Body::OnDisk(_) => {
+                    file_count += 1;
+                    (Home::File, file_count - 1)
+                }
+                Body::InMemory(bytes) => {
+                    if content.len > INLINE_LEN_MAX {
+                        at = at.next_multiple_of(CONTENT_ALIGN);
+                    }
+                    at += bytes.len() as u64;
+                    (Home::Image, at - bytes.len() as u64)
+                }
+            };
+            records.push(Record {
+                path_len: 0,
+                kind: Kind::File,
+                variant_count: variants.len() as u8,
+                before_query: 0,
+                last_modified: content.last_modified,
+                run_at,
+                not_modified_len: fields.not_modified.len() as u32,
+                fields_len: fields.ok.len() as u32,
+                content_at,
+                content_len: content.len,
+                etag_at: fields.etag_at,
+                etag_len: fields.etag_len,
+                home,
+                coding: *coding,
+            });
         }
-        Ok(Run(record))
+        self.record(path, &records)?;
+        for (Variant { fields, content, .. }, record) in variants.iter_mut().zip(&records) {
+            self.put(&fields.not_modified)?;
+            self.put(&fields.ok)?;
+            self.content(content, record, files)?;
+        }
+        Ok(Runs(records))
     }
 
-    /// The same run at another path.
-    pub(crate) fn alias(&mut self, path: &[u8], run: Run) -> Result<(), PackError> {
-        self.record(path, run.0)
+    /// The same runs at another path.
+    pub(crate) fn alias(&mut self, path: &[u8], runs: &Runs) -> Result<(), PackError> {
+        self.record(path, &runs.0)
+    }
+
+    /// A content, unless it is where the record says already.
+    fn content(
+        &mut self,
+        content: &mut Content,
+        record: &Record,
+        files: &mut Vec<fs::File>,
+    ) -> Result<(), PackError> {
+        let placed = Body::Placed(record.home, record.content_at);
+        match &content.body {
+            Body::InMemory(bytes) if content.len <= INLINE_LEN_MAX => return self.put(bytes),
+            Body::InMemory(bytes) => {
+                self.pad_to(record.content_at)?;
+                self.put(bytes)?;
+                content.body = placed;
+            }
+            Body::OnDisk(_) => {
+                if let Body::OnDisk(file) = std::mem::replace(&mut content.body, placed) {
+                    files.push(file);
+                }
+            }
+            Body::Placed(..) => {}
+        }
+        Ok(())
     }
 
     /// A redirect at `path`.
     pub(crate) fn redirect(&mut self, path: &[u8], redirect: &fields::Redirect) -> Result<(), PackError> {
-        let run_at = self.record_at() + (RECORD_LEN + path.len()) as u64;
+        let run_at = self.record_at() + record_len(1) + path.len() as u64;
         let record = Record {
             path_len: 0,
             kind: Kind::Redirect,
+            variant_count: 1,
             before_query: redirect.before_query,
             last_modified: 0,
             run_at,
@@ -106,8 +158,9 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
             etag_at: 0,
             etag_len: 0,
             home: Home::Image,
+            coding: Coding::Identity,
         };
-        self.record(path, record)?;
+        self.record(path, &[record])?;
         self.put(&redirect.fields)?;
         self.put(&redirect.content)
     }
@@ -163,12 +216,16 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         self.at.next_multiple_of(RECORD_ALIGN)
     }
 
-    /// Writes a record for `path`.
-    fn record(&mut self, path: &[u8], record: Record) -> Result<(), PackError> {
+    /// Writes a record for `path`, with these variants.
+    fn record(&mut self, path: &[u8], variants: &[Record]) -> Result<(), PackError> {
         self.pad_to(self.record_at())?;
         self.records.push((hash(path), self.at));
-        // The walk leaves out paths of more than PATH_LEN_MAX.
-        self.put(&Record { path_len: path.len() as u16, ..record }.encode())?;
+        for (number, variant) in variants.iter().enumerate() {
+            // The walk leaves out paths of more than PATH_LEN_MAX.
+            let bytes = Record { path_len: path.len() as u16, ..*variant }.encode();
+            let head_len = if number == 0 { 0 } else { RECORD_LEN - VARIANT_LEN };
+            self.put(&bytes[head_len..])?;
+        }
         self.put(path)
     }
 
@@ -182,6 +239,11 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         self.at += bytes.len() as u64;
         Ok(())
     }
+}
+
+/// Bytes of a record before its path.
+fn record_len(variant_count: usize) -> u64 {
+    (RECORD_LEN + (variant_count - 1) * VARIANT_LEN) as u64
 }
 
 /// Bytes written at once: most contents, and their heads.

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tarpon_pack::{Kind, Memo, Options, PackError, Packed, pack_dir};
-use tarpon_site::{Content, Entry, Image, PAGE_CODES, Place};
+use tarpon_site::{Coding, Content, Entry, Image, PAGE_CODES, Place, Variants};
 use tempfile::TempDir;
 
 /// What lies in a directory before it is packed.
@@ -139,7 +139,10 @@ fn what_is_found_is_what_was_packed() {
     let (image, packed) = site.pack();
     assert_eq!((packed.summary.files, packed.summary.bytes), (4, 8 + 3 + 20_000 + 200_000));
     for path in ["index.html", "a/caf.css", "middle.bin", "large.bin"] {
-        let Some(Entry::File(variant)) = image.find(format!("/{path}").as_bytes()) else { panic!("{path}") };
+        let Some(Entry::File(Variants { identity: variant, .. })) = image.find(format!("/{path}").as_bytes())
+        else {
+            panic!("{path}")
+        };
         let want = fs::read(site.root().join(path)).expect("read");
         assert_eq!(content(&image, &packed, variant.content), want, "{path}");
         let (fields, etag) = (text(&image, variant.fields), text(&image, variant.etag));
@@ -153,12 +156,111 @@ fn what_is_found_is_what_was_packed() {
         assert_eq!(etag, format!("\"{hash:032x}\""));
         assert!(fields.ends_with(text(&image, variant.not_modified)), "{fields}");
     }
-    let Some(Entry::File(root)) = image.find(b"/") else { panic!("no root") };
-    assert_eq!(image.find(b"/index.html"), Some(Entry::File(root)));
+    let Some(Entry::File(Variants { identity: root, .. })) = image.find(b"/") else { panic!("no root") };
+    let Some(Entry::File(by_name)) = image.find(b"/index.html") else { panic!("no index") };
+    assert_eq!(by_name.identity, root);
     assert_eq!(root.last_modified, 784_111_777);
     assert!(text(&image, root.fields).contains("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n"));
     for path in ["", "/a", "/a/", "//", "/index", "index.html", "/middle.bin/"] {
         assert_eq!(image.find(path.as_bytes()), None, "{path}");
+    }
+}
+
+#[test]
+#[rustfmt::skip]
+fn a_coded_form_beside_a_file_is_offered_where_it_is_of_use() {
+    const GZIP: &[u8] = b"\x1f\x8b\x08 gzip";
+    const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd zstd";
+    type Row<'a> = (&'a str, &'a [Lies<'a>], &'a str, &'a [Coding], &'a [(Kind, u64, &'a str)]);
+    let cases: &[Row<'_>] = &[
+        // what it shows, what lies there, a file, in which codings it is offered, what is said
+        ("none",               &[Zeros("a", 99)],                                    "/a",      &[], &[]),
+        ("all",                &[Zeros("a", 99), Text("a.br", b"br"), Text("a.gz", GZIP), Text("a.zst", ZSTD)],
+                                                                                     "/a",      &[Coding::Br, Coding::Gzip, Coding::Zstd], &[]),
+        ("others between",     &[Zeros("a", 99), Text("a-b", b""), Text("a.gz", GZIP), Text("a.b", b"")], "/a", &[Coding::Gzip], &[]),
+        ("a form by itself",   &[Zeros("a", 99), Text("a.gz", GZIP)],                "/a.gz",   &[], &[]),
+        ("a form of a form",   &[Zeros("a", 99), Zeros("a.br", 98), Text("a.br.gz", GZIP)], "/a.br", &[], &[]),
+        ("of another case",    &[Zeros("a", 99), Text("a.GZ", GZIP)],                "/a",      &[], &[]),
+        ("in a directory",     &[Zeros("d/index.html", 99), Text("d/index.html.br", b"br")], "/d/", &[Coding::Br], &[]),
+        ("of another",         &[Zeros("d/a", 99), Text("a.br", b"br")],             "/d/a",    &[], &[]),
+        ("as large",           &[Text("a", b"0123456"), Text("a.br", b"brotli!")],   "/a",      &[], &[]),
+        ("by a link",          &[Zeros("a", 99), Text("b", GZIP), Link("a.gz", "b")], "/a",     &[Coding::Gzip], &[]),
+        ("a directory",        &[Zeros("a", 99), Text("a.gz/b", GZIP)],              "/a",      &[], &[]),
+        ("no gzip",            &[Zeros("d/a", 99), Text("d/a.gz", b"text")],         "/d/a",    &[], &[(Kind::CodedOther, 1, "d/a.gz")]),
+        ("no zstd",            &[Zeros("a", 99), Text("a.zst", GZIP)],               "/a",      &[], &[(Kind::CodedOther, 1, "a.zst")]),
+        ("an empty form",      &[Zeros("a", 99), Text("a.br", b"")],                 "/a",      &[], &[(Kind::CodedOther, 1, "a.br")]),
+    ];
+    for (name, lies, path, want, skipped) in cases {
+        let site = Site::new(lies);
+        let (image, packed) = site.pack();
+        let Some(Entry::File(file)) = image.find(path.as_bytes()) else { panic!("{name}: no file") };
+        let codings: Vec<_> = image.coded(file).map(|(coding, _)| coding).collect();
+        assert_eq!(codings, *want, "{name}");
+        let vary = "\r\nVary: Accept-Encoding\r\n";
+        assert_eq!(text(&image, file.identity.fields).contains(vary), !want.is_empty(), "{name}");
+        let rows: Vec<_> = packed.skipped.iter().map(|row| (row.kind, row.count, row.example.to_str().expect("ASCII"))).collect();
+        assert_eq!(rows, *skipped, "{name}");
+        // Whatever it is a form of, a file is there by its own name.
+        for (path, entry) in image.entries().filter(|(path, _)| !path.ends_with(b"/")) {
+            site.line(&image, &packed, path, entry);
+        }
+    }
+}
+
+#[test]
+fn a_coded_form_is_a_variant_and_a_file() {
+    // One behind its fields, one on pages of its own, one on disk: the latter two are there once.
+    for len in [300, 20_000, 70_000] {
+        let form = [b"\x1f\x8b\x08", &vec![b'z'; len][..]].concat();
+        let site = Site::new(&[Zeros("dir/index.html", 100_000), Text("dir/index.html.gz", &form)]);
+        let (image, packed) = site.pack();
+        assert_eq!((packed.summary.files, packed.summary.bytes), (2, 100_003 + len as u64));
+        assert_eq!(packed.files.len(), if len == 70_000 { 2 } else { 1 });
+        let Some(Entry::File(by_name)) = image.find(b"/dir/index.html.gz") else { panic!("not by its name") };
+        let by_name = by_name.identity;
+        let shown = text(&image, by_name.fields);
+        assert!(shown.starts_with("Content-Type: application/gzip\r\nContent-Length: "), "{shown}");
+        assert!(!shown.contains("Vary"), "{shown}");
+        for path in [&b"/dir/"[..], b"/dir/index.html"] {
+            let Some(Entry::File(file)) = image.find(path) else { panic!("no file") };
+            let coded: Vec<_> = image.coded(file).collect();
+            let [(Coding::Gzip, variant)] = coded[..] else { panic!("{coded:?}") };
+            assert!(content(&image, &packed, variant.content) == form);
+            assert_eq!(variant.content == by_name.content, len > 16_384, "{len}");
+            assert_eq!(variant.last_modified, file.identity.last_modified);
+            let (fields, etag) = (text(&image, variant.fields), text(&image, variant.etag));
+            let rest = text(&image, variant.not_modified);
+            assert!(
+                rest.contains("\r\nLast-Modified: ") && rest.ends_with("\r\nVary: Accept-Encoding\r\n\r\n")
+            );
+            assert!(fields.starts_with("Content-Type: text/html"), "{fields}");
+            let coding = format!("\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n{rest}", form.len());
+            assert!(fields.ends_with(&coding), "{fields}");
+            assert_eq!(etag, text(&image, by_name.etag));
+            assert_ne!(etag, text(&image, file.identity.etag));
+        }
+    }
+}
+
+#[test]
+fn a_coded_form_older_than_its_file_is_not_offered() {
+    let site = Site::new(&[Zeros("a", 99), Text("a.br", b"br")]);
+    let base = UNIX_EPOCH + Duration::from_secs(784_111_777);
+    let set = |name, after_ms| {
+        let file = File::options().write(true).open(site.root().join(name)).expect("open");
+        file.set_modified(base + Duration::from_millis(after_ms)).expect("set");
+    };
+    for (file_ms, form_ms, offered) in
+        [(0, 0, true), (0, 5_000, true), (900, 100, true), (1_000, 999, false), (5_000, 0, false)]
+    {
+        set("a", file_ms);
+        set("a.br", form_ms);
+        let (image, packed) = site.pack();
+        let Some(Entry::File(file)) = image.find(b"/a") else { panic!("no file") };
+        assert_eq!(image.coded(file).count(), usize::from(offered), "{file_ms}, {form_ms}");
+        let kinds: Vec<_> = packed.skipped.iter().map(|row| row.kind).collect();
+        assert_eq!(kinds, if offered { vec![] } else { vec![Kind::CodedStale] }, "{file_ms}, {form_ms}");
+        assert!(image.find(b"/a.br").is_some());
     }
 }
 
@@ -199,7 +301,9 @@ fn no_date_is_later_than_now() {
     let options = Options::new(now());
     let (image, _) = site.pack_with(&options, &mut Memo::default()).expect("packs");
     for (path, want) in [("/later", options.now), ("/earlier", 0)] {
-        let Some(Entry::File(variant)) = image.find(path.as_bytes()) else { panic!("{path}") };
+        let Some(Entry::File(Variants { identity: variant, .. })) = image.find(path.as_bytes()) else {
+            panic!("{path}")
+        };
         assert_eq!(variant.last_modified, want, "{path}");
     }
 }
@@ -211,7 +315,9 @@ fn a_memo_spares_a_large_file_and_notices_a_change() {
     let mut memo = Memo::default();
     let etag = |memo: &mut Memo| {
         let (image, _) = site.pack_with(&later, memo).expect("packs");
-        let Some(Entry::File(variant)) = image.find(b"/large") else { panic!("not there") };
+        let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/large") else {
+            panic!("not there")
+        };
         text(&image, variant.etag).to_owned()
     };
     let first = etag(&mut memo);
@@ -249,12 +355,16 @@ fn a_file_that_changes_meanwhile_gives_a_consistent_answer() {
         });
         for _ in 0..200 {
             let (image, packed) = site.pack();
-            let Some(Entry::File(variant)) = image.find(b"/small") else { panic!("not there") };
+            let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/small") else {
+                panic!("not there")
+            };
             let bytes = content(&image, &packed, variant.content);
             let hash = xxhash_rust::xxh3::xxh3_128(&bytes);
             assert_eq!(text(&image, variant.etag), format!("\"{hash:032x}\""));
             assert!(text(&image, variant.fields).contains(&format!("Content-Length: {}\r\n", bytes.len())));
-            let Some(Entry::File(variant)) = image.find(b"/large") else { panic!("not there") };
+            let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/large") else {
+                panic!("not there")
+            };
             let Content::File { len, .. } = variant.content else { panic!("in the image") };
             assert!(text(&image, variant.fields).contains(&format!("Content-Length: {len}\r\n")));
         }
@@ -362,7 +472,7 @@ impl Site {
         let shown = String::from_utf8_lossy(path);
         assert_eq!(image.find(path), Some(entry), "{shown}");
         match entry {
-            Entry::File(variant) => {
+            Entry::File(Variants { identity: variant, .. }) => {
                 let mut file = path[1..].to_vec();
                 if path.ends_with(b"/") {
                     file.extend_from_slice(b"index.html");

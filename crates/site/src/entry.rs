@@ -6,16 +6,25 @@
 //!    └ etag ┘
 //! ```
 
-use crate::format::{Home, Kind, PageRow, Record};
+use crate::format::{Coding, Home, Kind, PageRow, RECORD_LEN, Record, VARIANT_LEN};
 use crate::place::Place;
 
 /// What lies at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A representation.
-    File(Variant),
+    /// A file.
+    File(Variants),
     /// Another path, to which the client is sent with 301.
     Redirect(Redirect),
+}
+
+/// The representations of a file, of which a client gets one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variants {
+    /// The one without a content coding.
+    pub identity: Variant,
+    /// Where the others lie, with the head of their record before.
+    coded: Place,
 }
 
 /// A representation: what answers a GET.
@@ -69,44 +78,101 @@ pub struct Page {
 
 impl Entry {
     /// The entry a record means, in an image of `len` bytes with `file_count` files beside it. None if any of
-    /// it lies elsewhere.
+    /// it lies elsewhere; but its coded variants are looked at only when they are asked for.
     #[inline]
-    pub(crate) fn new(record: &Record, len: u64, file_count: u64) -> Option<Entry> {
-        let split = u64::from(record.not_modified_len);
-        let run = Place { at: record.run_at, len: split + u64::from(record.fields_len) }.within(len)?;
-        let not_modified = Place { at: run.at, len: split };
-        let fields = Place { at: run.at + split, len: run.len - split };
-        let content = Place { at: record.content_at, len: record.content_len };
+    pub(crate) fn new(record: &Record, at: u64, len: u64, file_count: u64) -> Option<Entry> {
+        if record.coding != Coding::Identity {
+            return None;
+        }
         match record.kind {
             Kind::File => {
-                let etag = Place { at: record.etag_at.into(), len: record.etag_len.into() }.within(split)?;
-                let content = match record.home {
-                    Home::Image => Content::Image(content.within(len)?),
-                    Home::File if content.at < file_count => {
-                        Content::File { number: u32::try_from(content.at).ok()?, len: content.len }
-                    }
-                    Home::File => return None,
-                };
-                Some(Entry::File(Variant {
-                    fields,
-                    not_modified,
-                    etag: Place { at: run.at + etag.at, len: etag.len },
-                    last_modified: record.last_modified,
-                    content,
+                let coded_len = u64::from(record.variant_count - 1) * VARIANT_LEN as u64;
+                Some(Entry::File(Variants {
+                    identity: Variant::new(record, len, file_count)?,
+                    coded: Place { at: at + RECORD_LEN as u64, len: coded_len },
                 }))
             }
-            Kind::Redirect => {
-                let before = Place { at: 0, len: record.before_query.into() }.within(fields.len)?.len;
-                if record.home != Home::Image {
-                    return None;
-                }
-                Some(Entry::Redirect(Redirect {
-                    before_query: Place { at: fields.at, len: before },
-                    after_query: Place { at: fields.at + before, len: fields.len - before },
-                    content: content.within(len)?,
-                }))
-            }
+            Kind::Redirect if record.variant_count == 1 => Redirect::new(record, len).map(Entry::Redirect),
+            Kind::Redirect => None,
         }
+    }
+}
+
+impl Variants {
+    /// Whether there is no choice.
+    #[inline]
+    pub fn is_one(&self) -> bool {
+        self.coded.len == 0
+    }
+
+    /// The coded ones, as they lie in the image of these bytes. One that is damaged, or has a coding this
+    /// version does not know, is passed over.
+    #[inline]
+    pub(crate) fn coded(self, all: &[u8], file_count: u64) -> impl Iterator<Item = (Coding, Variant)> {
+        let rows = all[self.coded.range()].as_chunks::<VARIANT_LEN>().0;
+        let head = &all[(self.coded.at as usize - RECORD_LEN)..][..RECORD_LEN - VARIANT_LEN];
+        rows.iter().filter_map(move |row| {
+            let mut bytes = [0; RECORD_LEN];
+            bytes[..head.len()].copy_from_slice(head);
+            bytes[head.len()..].copy_from_slice(row);
+            let record = Record::decode(&bytes)?;
+            let variant = Variant::new(&record, all.len() as u64, file_count)?;
+            (record.coding != Coding::Identity).then_some((record.coding, variant))
+        })
+    }
+}
+
+impl Variant {
+    /// The variant a record of a file is given with.
+    #[inline]
+    fn new(record: &Record, len: u64, file_count: u64) -> Option<Variant> {
+        let (not_modified, fields) = run(record, len)?;
+        let etag =
+            Place { at: record.etag_at.into(), len: record.etag_len.into() }.within(not_modified.len)?;
+        let content = Place { at: record.content_at, len: record.content_len };
+        let content = match record.home {
+            Home::Image => Content::Image(content.within(len)?),
+            Home::File if content.at < file_count => {
+                Content::File { number: u32::try_from(content.at).ok()?, len: content.len }
+            }
+            Home::File => return None,
+        };
+        Some(Variant {
+            fields,
+            not_modified,
+            etag: Place { at: not_modified.at + etag.at, len: etag.len },
+            last_modified: record.last_modified,
+            content,
+        })
+    }
+}
+
+impl Content {
+    /// In bytes.
+    #[expect(clippy::len_without_is_empty, reason = "an empty content is one like any other")]
+    #[inline]
+    pub fn len(&self) -> u64 {
+        match *self {
+            Content::Image(place) => place.len,
+            Content::File { len, .. } => len,
+        }
+    }
+}
+
+impl Redirect {
+    /// The redirect a record means.
+    #[inline]
+    fn new(record: &Record, len: u64) -> Option<Redirect> {
+        let (_, fields) = run(record, len)?;
+        let before = Place { at: 0, len: record.before_query.into() }.within(fields.len)?.len;
+        if record.home != Home::Image {
+            return None;
+        }
+        Some(Redirect {
+            before_query: Place { at: fields.at, len: before },
+            after_query: Place { at: fields.at + before, len: fields.len - before },
+            content: Place { at: record.content_at, len: record.content_len }.within(len)?,
+        })
     }
 }
 
@@ -118,4 +184,14 @@ impl Page {
             content: Place { at: row.content_at, len: row.content_len }.within(len)?,
         })
     }
+}
+
+/// The fields of 304, and behind them those of 200 or 301.
+#[inline]
+fn run(record: &Record, len: u64) -> Option<(Place, Place)> {
+    let split = u64::from(record.not_modified_len);
+    let run = Place { at: record.run_at, len: split + u64::from(record.fields_len) }.within(len)?;
+    let not_modified = Place { at: run.at, len: split };
+    let fields = Place { at: run.at + split, len: run.len - split };
+    Some((not_modified, fields))
 }

@@ -5,8 +5,8 @@
 //!                              └ empty → nothing there
 //! ```
 
-use crate::entry::Entry;
-use crate::format::{RECORD_LEN, Record, SLOT_COUNT_MIN, SLOT_LEN, Slot, hash, tag};
+use crate::entry::{Entry, Variant, Variants};
+use crate::format::{Coding, RECORD_LEN, Record, SLOT_COUNT_MIN, SLOT_LEN, Slot, hash, tag};
 use crate::image::Image;
 
 impl Image {
@@ -24,7 +24,7 @@ impl Image {
                 && let Some((found, head)) = self.record(slot.at())
                 && found == path
             {
-                return self.entry(head);
+                return self.entry(slot.at(), head);
             }
         }
         None
@@ -32,21 +32,34 @@ impl Image {
 
     /// Every path with its entry, in the order of the index. For tests and for looking into an image.
     pub fn entries(&self) -> impl Iterator<Item = (&[u8], Entry)> {
-        let records = self.slots().iter().filter_map(|slot| self.record(Slot::decode(slot)?.at()));
-        records.filter_map(|(path, head)| Some((path, self.entry(head)?)))
+        self.slots().iter().filter_map(|slot| {
+            let at = Slot::decode(slot)?.at();
+            let (path, head) = self.record(at)?;
+            Some((path, self.entry(at, head)?))
+        })
     }
 
-    /// The path of the record at `at`, and the rest of it.
+    /// The representations of a file that have a content coding.
+    ///
+    /// # Panics
+    /// If the file is not one this image found, and lies outside.
+    #[inline]
+    pub fn coded(&self, file: Variants) -> impl Iterator<Item = (Coding, Variant)> {
+        file.coded(self.all(), self.file_count())
+    }
+
+    /// The path of the record at `at`, and the front of it.
     #[inline]
     fn record(&self, at: u64) -> Option<(&[u8], &[u8; RECORD_LEN])> {
-        let (head, rest) = self.all().get(at as usize..)?.split_first_chunk()?;
-        Some((rest.get(..Record::path_len(head))?, head))
+        let record = self.all().get(at as usize..)?;
+        let head = record.first_chunk()?;
+        Some((record.get(Record::path(head))?, head))
     }
 
-    /// What a record says, if it makes sense.
+    /// What the record at `at` says, if it makes sense.
     #[inline]
-    fn entry(&self, head: &[u8; RECORD_LEN]) -> Option<Entry> {
-        Entry::new(&Record::decode(head)?, self.len(), self.file_count())
+    fn entry(&self, at: u64, head: &[u8; RECORD_LEN]) -> Option<Entry> {
+        Entry::new(&Record::decode(head)?, at, self.len(), self.file_count())
     }
 }
 

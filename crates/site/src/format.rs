@@ -5,7 +5,7 @@
 //! ├── header ──┼── runs and records, as they were written ──┼── pages ── index ──┤
 //!                   │
 //!                   │   a run:     [ fields of 304 ][ fields of 200 ][ content, if small ]
-//!                   └── a record:  [ head and variant, 64 ][ path ]    starts on 64
+//!                   └── a record:  [ head and variant, 64 ][ coded variants, 48 each ][ path ]    on 64
 //! ```
 //!
 //! A struct here is what one stretch of the image says, `encode` and `decode` are its layout. Numbers are
@@ -13,6 +13,7 @@
 //! judge.
 
 use crate::image::ImageError;
+use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The first bytes of every image.
@@ -27,8 +28,12 @@ pub const SLOT_LEN: usize = 8;
 pub const INDEX_ALIGN: u64 = 64;
 /// The fewest slots an index has: one cache line.
 pub const SLOT_COUNT_MIN: usize = 8;
-/// Bytes of a record before its path: one cache line.
+/// Bytes of the head of a record and its first variant: one cache line. The path of most lies right behind.
 pub const RECORD_LEN: usize = 64;
+/// Bytes of each variant behind the first.
+pub const VARIANT_LEN: usize = 48;
+/// Most variants of a record: one for each [`Coding`].
+pub const VARIANT_COUNT_MAX: u8 = 4;
 /// Bytes of a record's alignment. A slot counts in these, so an image ends before 256 GiB.
 pub const RECORD_ALIGN: u64 = 64;
 /// Bytes of a row of the pages.
@@ -181,13 +186,29 @@ pub enum Home {
     File = 1,
 }
 
-/// A record without its path, which lies right behind: head (16 bytes) and variant (48).
+/// The content coding of a variant. RFC 9110, section 8.4.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coding {
+    /// None: what the first variant has, and no other.
+    Identity = 0,
+    /// Brotli, RFC 7932.
+    Br = 1,
+    /// RFC 1952.
+    Gzip = 2,
+    /// RFC 8878.
+    Zstd = 3,
+}
+
+/// A record with one of its variants: head (16 bytes) and variant (48). The first variant lies behind the head,
+/// then the others, then the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Bytes of the path.
     pub path_len: u16,
     /// What the record is about.
     pub kind: Kind,
+    /// Variants: 1 to [`VARIANT_COUNT_MAX`]. Redirect: 1.
+    pub variant_count: u8,
     /// Redirect: how many bytes of the fields come before the query. File: 0.
     pub before_query: u32,
     /// File: seconds since 1970. Redirect: 0.
@@ -208,15 +229,18 @@ pub struct Record {
     pub etag_len: u32,
     /// Where the content lies.
     pub home: Home,
+    /// How the content is coded.
+    pub coding: Coding,
 }
 
 impl Record {
-    /// The record as it lies in the image, before its path.
+    /// The record as it lies in the image, before its other variants and its path. Of a record with another
+    /// variant, the last [`VARIANT_LEN`] bytes are that variant.
     pub fn encode(&self) -> [u8; RECORD_LEN] {
         let mut to = [0; RECORD_LEN];
         put(&mut to, 0, self.path_len.to_le_bytes());
         put(&mut to, 2, [self.kind as u8]);
-        put(&mut to, 3, [VARIANT_COUNT]);
+        put(&mut to, 3, [self.variant_count]);
         put(&mut to, 4, self.before_query.to_le_bytes());
         put(&mut to, 8, self.last_modified.to_le_bytes());
         put(&mut to, 16, self.run_at.to_le_bytes());
@@ -227,27 +251,33 @@ impl Record {
         put(&mut to, 48, self.etag_at.to_le_bytes());
         put(&mut to, 52, self.etag_len.to_le_bytes());
         put(&mut to, 56, [self.home as u8]);
-        put(&mut to, 57, [CODING_IDENTITY]);
+        put(&mut to, 57, [self.coding as u8]);
         to
     }
 
-    /// Bytes of the path behind a record: all that a search must know to tell whether it is the one.
+    /// Where the path lies, from the record: all that a search must know to tell whether it is the one.
     #[inline]
-    pub fn path_len(from: &[u8; RECORD_LEN]) -> usize {
-        u16::from_le_bytes([from[0], from[1]]).into()
+    pub fn path(from: &[u8; RECORD_LEN]) -> Range<usize> {
+        // A branch that is nearly always taken the same way: the path is read without waiting for the count.
+        let at = match from[3] {
+            1 => RECORD_LEN,
+            count => RECORD_LEN + usize::from(count.saturating_sub(1)) * VARIANT_LEN,
+        };
+        at..at + usize::from(u16::from_le_bytes([from[0], from[1]]))
     }
 
     /// Reads a record. None if it says something this version does not know.
     #[inline]
     pub fn decode(from: &[u8; RECORD_LEN]) -> Option<Record> {
-        if from[3] != VARIANT_COUNT || from[57] != CODING_IDENTITY {
-            return None;
-        }
         Some(Record {
             path_len: u16::from_le_bytes([from[0], from[1]]),
             kind: match from[2] {
                 0 => Kind::File,
                 1 => Kind::Redirect,
+                _ => return None,
+            },
+            variant_count: match from[3] {
+                count @ 1..=VARIANT_COUNT_MAX => count,
                 _ => return None,
             },
             before_query: u32_at(from, 4),
@@ -262,6 +292,13 @@ impl Record {
             home: match from[56] {
                 0 => Home::Image,
                 1 => Home::File,
+                _ => return None,
+            },
+            coding: match from[57] {
+                0 => Coding::Identity,
+                1 => Coding::Br,
+                2 => Coding::Gzip,
+                3 => Coding::Zstd,
                 _ => return None,
             },
         })
@@ -309,10 +346,6 @@ impl PageRow {
 
 /// Where in the header the checksum of all before it lies.
 const HEADER_CHECK_AT: usize = 120;
-/// Variants of a record in this version.
-const VARIANT_COUNT: u8 = 1;
-/// The coding of a content in this version: none.
-const CODING_IDENTITY: u8 = 0;
 
 fn put<const N: usize>(to: &mut [u8], at: usize, value: [u8; N]) {
     to[at..at + N].copy_from_slice(&value);

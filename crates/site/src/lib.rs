@@ -26,8 +26,8 @@ pub mod format;
 mod image;
 mod place;
 
-pub use entry::{Content, Entry, Page, Redirect, Variant};
+pub use entry::{Content, Entry, Page, Redirect, Variant, Variants};
 pub use find::index;
-pub use format::PAGE_CODES;
+pub use format::{Coding, PAGE_CODES};
 pub use image::{Image, ImageError};
 pub use place::Place;

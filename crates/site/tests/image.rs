@@ -4,16 +4,18 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use tarpon_site::format::{
     HEADER_LEN, Header, Home, INDEX_ALIGN, Kind, PAGE_CODES, PAGES_ALIGN, PageRow, RECORD_ALIGN, RECORD_LEN,
-    Record, SLOT_LEN, Slot, hash,
+    Record, SLOT_LEN, Slot, VARIANT_LEN, hash,
 };
-use tarpon_site::{Content, Entry, Image, ImageError, Place, index};
+use tarpon_site::{Coding, Content, Entry, Image, ImageError, Place, Variants, index};
 
 #[test]
 fn a_file_is_found_with_all_that_is_said_about_it() {
     let mut draft = Draft::default();
     draft.file(b"/a", "hello");
     let image = draft.image();
-    let Some(Entry::File(variant)) = image.find(b"/a") else { panic!("not found") };
+    let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/a") else {
+        panic!("not found")
+    };
     assert_eq!(image.bytes(variant.not_modified), b"ETag: \"7\"\r\n\r\n");
     assert_eq!(image.bytes(variant.fields), b"Content-Length: 5\r\n\r\n");
     assert_eq!(image.bytes(variant.etag), b"\"7\"");
@@ -21,7 +23,45 @@ fn a_file_is_found_with_all_that_is_said_about_it() {
     let Content::Image(content) = variant.content else { panic!("elsewhere") };
     assert_eq!(image.bytes(content), b"hello");
     assert_eq!(variant.fields.at + variant.fields.len, content.at);
-    assert_eq!(image.entries().collect::<Vec<_>>(), [(&b"/a"[..], Entry::File(variant))]);
+    assert_eq!(image.entries().collect::<Vec<_>>(), [(&b"/a"[..], image.find(b"/a").expect("found"))]);
+}
+
+#[test]
+fn a_file_has_the_coded_variants_that_make_sense() {
+    type Damage = fn(&mut Record);
+    #[rustfmt::skip]
+    let cases: &[(&str, Damage, &[Coding])] = &[
+        // what it shows          what is done to the second of three  the coded variants that are left
+        ("nothing",               |_| (),                              &[Coding::Br, Coding::Zstd, Coding::Gzip]),
+        ("no coding",             |row| row.coding = Coding::Identity, &[Coding::Br, Coding::Gzip]),
+        ("run over the end",      |row| row.run_at = u64::MAX,         &[Coding::Br, Coding::Gzip]),
+        ("tag behind",            |row| row.etag_at = u32::MAX,        &[Coding::Br, Coding::Gzip]),
+        ("content over the end",  |row| row.content_len = u64::MAX,    &[Coding::Br, Coding::Gzip]),
+        ("no such file",          |row| row.home = Home::File,         &[Coding::Br, Coding::Gzip]),
+    ];
+    for (name, damage, want) in cases {
+        let mut draft = Draft::default();
+        draft.coded(b"/a", &["plain", "brot", "zst", "gz"], damage);
+        draft.file(b"/b", "other");
+        let image = draft.image();
+        let Some(Entry::File(file)) = image.find(b"/a") else { panic!("not found: {name}") };
+        assert_eq!(image.content(b"/a"), b"plain", "{name}");
+        let codings: Vec<_> = image.coded(file).map(|(coding, _)| coding).collect();
+        assert_eq!(&codings, want, "{name}");
+        for (coding, variant) in image.coded(file) {
+            let Content::Image(content) = variant.content else { panic!("elsewhere") };
+            let content = image.bytes(content);
+            assert_eq!(content, ["brot", "gz", "zst"][coding as usize - 1].as_bytes());
+            assert_eq!(
+                image.bytes(variant.fields),
+                format!("Content-Length: {}\r\n\r\n", content.len()).as_bytes()
+            );
+            assert_eq!(variant.last_modified, 784_111_777);
+        }
+        let Some(Entry::File(file)) = image.find(b"/b") else { panic!("not found: {name}") };
+        assert!(file.is_one() && image.coded(file).count() == 0);
+        visit(&image);
+    }
 }
 
 #[test]
@@ -131,9 +171,11 @@ fn a_record_that_leads_out_of_the_image_is_not_there() {
         ("content is all there is",    false, |record, _| record.content_len = u64::MAX),
         ("the file",                   true,  |record, _| (record.home, record.content_at) = (Home::File, 0)),
         ("no such file",               false, |record, _| (record.home, record.content_at) = (Home::File, 1)),
+        ("more variants",              false, |record, _| record.variant_count = 2),
         ("a redirect",                 true,  |record, _| record.kind = Kind::Redirect),
         ("split to the end",           true,  |record, _| (record.kind, record.before_query) = (Kind::Redirect, 21)),
         ("split behind",               false, |record, _| (record.kind, record.before_query) = (Kind::Redirect, 22)),
+        ("redirect, coded",            false, |record, _| (record.kind, record.variant_count) = (Kind::Redirect, 2)),
         ("redirect to a file",         false, |record, _| (record.kind, record.home, record.content_at) = (Kind::Redirect, Home::File, 0)),
     ];
     for (name, there, damage) in file {
@@ -149,7 +191,7 @@ fn a_record_that_leads_out_of_the_image_is_not_there() {
         assert_eq!(image.find(b"/a").is_some(), *there, "{name}");
         visit(&image);
     }
-    for (name, at, value) in [("kind", 2, 2), ("variants", 3, 2), ("no variant", 3, 0), ("home", 56, 2), ("coding", 57, 1)] {
+    for (name, at, value) in [("kind", 2, 2), ("variants", 3, 2), ("no variant", 3, 0), ("five variants", 3, 5), ("255 variants", 3, 255), ("home", 56, 2), ("coded", 57, 1), ("coding", 57, 4)] {
         let mut draft = Draft::default();
         draft.file(b"/a", "hello");
         let record = draft.records[0].1 as usize;
@@ -222,12 +264,13 @@ fn the_layout_is_the_one_of_version_1() {
     assert_eq!(Slot::decode(&[0; SLOT_LEN]), None);
 
     let record = Record {
-        path_len: 0x0201, kind: Kind::Redirect, before_query: 3, last_modified: 4, run_at: 5, not_modified_len: 6,
+        path_len: 0x0201, kind: Kind::Redirect, variant_count: 4, before_query: 3, last_modified: 4, run_at: 5, not_modified_len: 6,
         fields_len: 7, content_at: 8, content_len: 9, etag_at: 10, etag_len: 11, home: Home::File,
+        coding: Coding::Zstd,
     };
-    let want = b"\x01\x02\x01\x01\x03\0\0\0\x04\0\0\0\0\0\0\0\
+    let want = b"\x01\x02\x01\x04\x03\0\0\0\x04\0\0\0\0\0\0\0\
                  \x05\0\0\0\0\0\0\0\x06\0\0\0\x07\0\0\0\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\
-                 \x0a\0\0\0\x0b\0\0\0\x01\0\0\0\0\0\0\0";
+                 \x0a\0\0\0\x0b\0\0\0\x01\x03\0\0\0\0\0\0";
     assert_eq!(record.encode(), *want);
     assert_eq!(Record::decode(&record.encode()), Some(record));
 
@@ -308,11 +351,14 @@ fn visit(image: &Image) {
 fn look(image: &Image, entry: Entry) {
     let see = |place: Place| assert_eq!(image.bytes(place).len() as u64, place.len);
     match entry {
-        Entry::File(variant) => {
-            [variant.fields, variant.not_modified, variant.etag].into_iter().for_each(see);
-            match variant.content {
-                Content::Image(place) => see(place),
-                Content::File { number, .. } => assert!(u64::from(number) < image.file_count()),
+        Entry::File(file) => {
+            let coded = image.coded(file).map(|(_, variant)| variant);
+            for variant in coded.chain([file.identity]) {
+                [variant.fields, variant.not_modified, variant.etag].into_iter().for_each(see);
+                match variant.content {
+                    Content::Image(place) => see(place),
+                    Content::File { number, .. } => assert!(u64::from(number) < image.file_count()),
+                }
             }
         }
         Entry::Redirect(redirect) => {
@@ -324,7 +370,7 @@ fn look(image: &Image, entry: Entry) {
 fn sample() -> Draft {
     let mut draft = Draft { file_count: 3, ..Draft::default() };
     draft.file(b"/a", "hello");
-    draft.file(b"/b", "world");
+    draft.coded(b"/b", &["world", "wld"], &|_| ());
     draft.redirect(b"/c");
     draft
 }
@@ -346,23 +392,46 @@ impl Default for Draft {
 
 impl Draft {
     fn file(&mut self, path: &[u8], content: &str) {
-        let (not_modified, fields) =
-            ("ETag: \"7\"\r\n\r\n", format!("Content-Length: {}\r\n\r\n", content.len()));
-        let run = [not_modified, &fields, content].concat();
-        self.record(path, &run, |run_at| Record {
-            path_len: path.len() as u16,
-            kind: Kind::File,
-            before_query: 0,
-            last_modified: 784_111_777,
-            run_at,
-            not_modified_len: not_modified.len() as u32,
-            fields_len: fields.len() as u32,
-            content_at: run_at + (not_modified.len() + fields.len()) as u64,
-            content_len: content.len() as u64,
-            etag_at: 6,
-            etag_len: 3,
-            home: Home::Image,
-        });
+        self.coded(path, &[content], &|_| ());
+    }
+
+    /// A file whose contents are, in this order: as it is, Brotli, zstd, gzip. The third is damaged.
+    fn coded(&mut self, path: &[u8], contents: &[&str], damage: &dyn Fn(&mut Record)) {
+        const NOT_MODIFIED: &str = "ETag: \"7\"\r\n\r\n";
+        let codings = [Coding::Identity, Coding::Br, Coding::Zstd, Coding::Gzip];
+        self.align(RECORD_ALIGN);
+        let at = self.bytes.len();
+        self.records.push((hash(path), at as u64));
+        let (mut rows, mut runs) = (Vec::new(), Vec::new());
+        for (content, coding) in contents.iter().zip(codings) {
+            let run_at = at + RECORD_LEN + (contents.len() - 1) * VARIANT_LEN + path.len() + runs.len();
+            let fields = format!("Content-Length: {}\r\n\r\n", content.len());
+            let mut record = Record {
+                path_len: path.len() as u16,
+                kind: Kind::File,
+                variant_count: contents.len() as u8,
+                before_query: 0,
+                last_modified: 784_111_777,
+                run_at: run_at as u64,
+                not_modified_len: NOT_MODIFIED.len() as u32,
+                fields_len: fields.len() as u32,
+                content_at: (run_at + NOT_MODIFIED.len() + fields.len()) as u64,
+                content_len: content.len() as u64,
+                etag_at: 6,
+                etag_len: 3,
+                home: Home::Image,
+                coding,
+            };
+            if coding == Coding::Zstd {
+                damage(&mut record);
+            }
+            let repeated = if rows.is_empty() { 0 } else { RECORD_LEN - VARIANT_LEN };
+            rows.extend_from_slice(&record.encode()[repeated..]);
+            runs.extend_from_slice([NOT_MODIFIED, &fields, content].concat().as_bytes());
+        }
+        self.bytes.extend(rows);
+        self.bytes.extend(path);
+        self.bytes.extend(runs);
     }
 
     fn redirect(&mut self, path: &[u8]) {
@@ -370,6 +439,7 @@ impl Draft {
         self.record(path, &[fields, "moved"].concat(), |run_at| Record {
             path_len: path.len() as u16,
             kind: Kind::Redirect,
+            variant_count: 1,
             before_query: 13,
             last_modified: 0,
             run_at,
@@ -380,6 +450,7 @@ impl Draft {
             etag_at: 0,
             etag_len: 0,
             home: Home::Image,
+            coding: Coding::Identity,
         });
     }
 
@@ -447,7 +518,9 @@ trait ContentOf {
 
 impl ContentOf for Image {
     fn content(&self, path: &[u8]) -> &[u8] {
-        let Some(Entry::File(variant)) = self.find(path) else { panic!("no file at {path:?}") };
+        let Some(Entry::File(Variants { identity: variant, .. })) = self.find(path) else {
+            panic!("no file at {path:?}")
+        };
         let Content::Image(place) = variant.content else { panic!("elsewhere") };
         self.bytes(place)
     }

@@ -1,0 +1,221 @@
+//! Which content codings a client takes, and so which representation it gets. RFC 9110, section 12.5.3.
+//!
+//! ```text
+//! Accept-Encoding: gzip, br;q=0.5, *;q=0   ─▶  a weight for each coding  ─ choose ─▶  highest weight,
+//!                  └────────┘ member                                                  then fewest bytes
+//! ```
+//!
+//! Tolerant: a member that is malformed, or names a coding we do not know, counts as not there. Knows
+//! nothing of other codings, and not what a content is.
+
+use core::cmp::Reverse;
+
+use crate::field::{members, trim_ows};
+use crate::head::{Head, Name};
+
+/// A content coding. RFC 9110, section 8.4.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coding {
+    /// None.
+    Identity,
+    /// `br`: Brotli, RFC 7932.
+    Br,
+    /// `gzip`, once also called `x-gzip`: RFC 1952.
+    Gzip,
+    /// `zstd`: RFC 8878.
+    Zstd,
+}
+
+/// What a client said of each coding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acceptable {
+    identity: Option<Weight>,
+    br: Option<Weight>,
+    gzip: Option<Weight>,
+    zstd: Option<Weight>,
+    /// `*`: every coding that is not listed.
+    any: Option<Weight>,
+}
+
+impl Acceptable {
+    /// Reads all field lines Accept-Encoding. A coding listed twice has the weight it was given last.
+    ///
+    /// Without the field any coding would be acceptable, but who does not ask for one may not know it:
+    /// such a client is read as one that sent an empty field.
+    #[inline]
+    pub fn of(head: &Head<'_>) -> Acceptable {
+        let mut found = Acceptable::default();
+        for (name, weight) in head.all(Name::AcceptEncoding).flat_map(members).filter_map(member) {
+            if let Some(said) = found.about(name) {
+                *said = Some(weight);
+            }
+        }
+        found
+    }
+
+    /// The weight of a coding, in thousandths; none if it is not acceptable. Identity is acceptable
+    /// unless it is excluded, by itself or by `*`; where it is not listed, everything listed comes
+    /// before it.
+    #[inline]
+    pub fn weight(&self, coding: Coding) -> Option<u16> {
+        let (listed, else_weight) = match coding {
+            Coding::Identity => (self.identity, Some(0)),
+            Coding::Br => (self.br, None),
+            Coding::Gzip => (self.gzip, None),
+            Coding::Zstd => (self.zstd, None),
+        };
+        match listed.or(self.any) {
+            Some(Weight(0)) => None,
+            Some(Weight(weight)) => Some(weight),
+            None => else_weight,
+        }
+    }
+
+    /// Of what is offered (coding, bytes, and what stands for it), the one with the highest weight; of
+    /// equal weights, the shortest; then the first. None if nothing is acceptable: then the server is
+    /// free to send what it has, and a client that gets it is better off than with an error.
+    #[inline]
+    pub fn choose<T>(&self, offered: impl IntoIterator<Item = (Coding, u64, T)>) -> Option<T> {
+        let acceptable = offered.into_iter().filter_map(|(coding, len, what)| {
+            let weight = self.weight(coding)?;
+            Some(((Reverse(weight), len), what))
+        });
+        acceptable.min_by_key(|&(rank, _)| rank).map(|(_, what)| what)
+    }
+
+    /// Where the weight of this name is kept. Names are case-insensitive.
+    #[inline]
+    fn about(&mut self, name: &[u8]) -> Option<&mut Option<Weight>> {
+        // By length first: most names differ in it.
+        match name.len() {
+            1 if name == b"*" => Some(&mut self.any),
+            2 if name.eq_ignore_ascii_case(b"br") => Some(&mut self.br),
+            4 if name.eq_ignore_ascii_case(b"gzip") => Some(&mut self.gzip),
+            4 if name.eq_ignore_ascii_case(b"zstd") => Some(&mut self.zstd),
+            6 if name.eq_ignore_ascii_case(b"x-gzip") => Some(&mut self.gzip),
+            8 if name.eq_ignore_ascii_case(b"identity") => Some(&mut self.identity),
+            _ => None,
+        }
+    }
+}
+
+/// Thousandths, 0 to 1000; 0 is "not acceptable". RFC 9110, section 12.4.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Weight(u16);
+
+impl Weight {
+    const FULL: Weight = Weight(1000);
+
+    /// Reads a qvalue: `0` or `1`, and up to three decimals, which are zeros behind `1`.
+    fn parse(qvalue: &[u8]) -> Option<Weight> {
+        let (whole, decimals) = match qvalue {
+            [whole @ (b'0' | b'1')] => (whole, &[][..]),
+            [whole @ (b'0' | b'1'), b'.', decimals @ ..] if decimals.len() <= 3 => (whole, decimals),
+            _ => return None,
+        };
+        let mut weight = u16::from(whole - b'0') * 1000;
+        for (digit, place) in decimals.iter().zip([100, 10, 1]) {
+            if !digit.is_ascii_digit() {
+                return None;
+            }
+            weight += u16::from(digit - b'0') * place;
+        }
+        (weight <= Weight::FULL.0).then_some(Weight(weight))
+    }
+}
+
+/// Name and weight of a member: `name [ OWS ";" OWS "q=" qvalue ]`.
+#[inline]
+fn member(member: &[u8]) -> Option<(&[u8], Weight)> {
+    let Some(semicolon) = member.iter().position(|&byte| byte == b';') else {
+        return Some((member, Weight::FULL));
+    };
+    let [b'q' | b'Q', b'=', qvalue @ ..] = trim_ows(&member[semicolon + 1..]) else { return None };
+    Some((trim_ows(&member[..semicolon]), Weight::parse(qvalue)?))
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::format;
+    use std::string::String;
+
+    use super::Coding::*;
+    use super::*;
+    use crate::head::parse;
+
+    const ALL: [(Coding, u64); 4] = [(Identity, 1000), (Br, 300), (Gzip, 400), (Zstd, 350)];
+
+    #[test]
+    fn the_highest_weight_is_chosen_and_then_the_shortest() {
+        #[rustfmt::skip]
+        let cases: &[(&str, &[&str], Option<Coding>)] = &[
+            // what it shows                     field lines                              chosen
+            ("a browser",                        &["gzip, deflate, br, zstd"],            Some(Br)),
+            ("absent",                           &[],                                     Some(Identity)),
+            ("empty",                            &[""],                                   Some(Identity)),
+            ("only commas",                      &[" , ,"],                               Some(Identity)),
+            ("one",                              &["gzip"],                               Some(Gzip)),
+            ("in any case",                      &["GZip"],                               Some(Gzip)),
+            ("an old name",                      &["x-gzip"],                             Some(Gzip)),
+            ("weights come before length",       &["gzip, br;q=0.9"],                     Some(Gzip)),
+            ("a thousandth decides",             &["gzip;q=0.501, br;q=0.5"],             Some(Gzip)),
+            ("decimals are not integers",        &["gzip;q=0.9, br;q=0.10"],              Some(Gzip)),
+            ("space around a weight",            &["gzip;q=0.2 , zstd \t; \tq=0.3"],      Some(Zstd)),
+            ("Q",                                &["gzip, br;Q=0.1"],                     Some(Gzip)),
+            ("excluded",                         &["gzip, br;q=0"],                       Some(Gzip)),
+            ("excluded with decimals",           &["gzip, br;q=0.000"],                   Some(Gzip)),
+            ("all excluded, identity is left",   &["gzip;q=0, br;q=0, zstd;q=0"],         Some(Identity)),
+            ("unknown",                          &["deflate, compress"],                  Some(Identity)),
+            ("unlisted identity comes last",     &["gzip;q=0.001"],                       Some(Gzip)),
+            ("listed identity has its weight",   &["gzip;q=0.5, identity"],               Some(Identity)),
+            ("identity, as much as another",     &["gzip, identity"],                     Some(Gzip)),
+            ("identity excluded",                &["zstd, identity;q=0"],                 Some(Zstd)),
+            ("any",                              &["*"],                                  Some(Br)),
+            ("any but one",                      &["*, br;q=0"],                          Some(Zstd)),
+            ("any is not for what is listed",    &["*;q=0.5, br;q=0.1, gzip;q=0.7"],      Some(Gzip)),
+            ("any is for identity too",          &["*;q=0.5, br;q=0.1"],                  Some(Zstd)),
+            ("none but one",                     &["*;q=0, gzip"],                        Some(Gzip)),
+            ("none but identity",                &["*;q=0, identity"],                    Some(Identity)),
+            ("nothing at all",                   &["*;q=0"],                              None),
+            ("nothing we have",                  &["deflate, identity;q=0"],              None),
+            ("two lines",                        &["gzip;q=0.5", "zstd"],                 Some(Zstd)),
+            ("the last word counts",             &["br, gzip, br;q=0"],                   Some(Gzip)),
+            ("1 with decimals",                  &["gzip;q=0.999, br;q=1.000"],           Some(Br)),
+            ("a dot alone",                      &["gzip;q=1., br;q=0."],                 Some(Gzip)),
+        ];
+        for (name, lines, want) in cases {
+            assert_eq!(chosen(lines), *want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_member_is_not_there_and_the_others_are() {
+        #[rustfmt::skip]
+        let cases = [
+            "br;q=", "br;q=2", "br;q=1.001", "br;q=0.1234", "br;q=.5", "br;q=-1", "br;q=0.x", "br;q=00",
+            "br;q=\"1\"", "br;q = 1", "br;level=5", "br;q=1;q=1", "br;", "br q=1", "\"br\"", "br=1",
+            ";q=1", ";", "brr", "b r",
+        ];
+        for malformed in cases {
+            assert_eq!(chosen(&[&format!("{malformed}, gzip;q=0.1")]), Some(Gzip), "{malformed}");
+            assert_eq!(chosen(&[malformed]), Some(Identity), "{malformed}");
+        }
+    }
+
+    #[test]
+    fn of_equals_the_first_is_chosen_and_of_nothing_none() {
+        let head = "GET / HTTP/1.1\r\nAccept-Encoding: *\r\n\r\n";
+        let (head, _) = parse(head.as_bytes()).unwrap().unwrap();
+        let acceptable = Acceptable::of(&head);
+        assert_eq!(acceptable.choose([(Zstd, 7, 1), (Br, 7, 2)]), Some(1));
+        assert_eq!(acceptable.choose::<()>([]), None);
+    }
+
+    fn chosen(lines: &[&str]) -> Option<Coding> {
+        let lines: String = lines.iter().map(|line| format!("Accept-Encoding: {line}\r\n")).collect();
+        let wire = format!("GET / HTTP/1.1\r\n{lines}\r\n");
+        let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
+        Acceptable::of(&head).choose(ALL.map(|(coding, len)| (coding, len, coding)))
+    }
+}

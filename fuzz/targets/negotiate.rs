@@ -1,0 +1,78 @@
+//! Accept-Encoding: what is chosen is acceptable and nothing better was offered, and a plain reading agrees.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tarpon_http::head;
+use tarpon_http::negotiate::{Acceptable, Coding};
+
+// Each line is a field line Accept-Encoding.
+fuzz_target!(|input: &[u8]| {
+    let mut wire = b"GET / HTTP/1.1\r\n".to_vec();
+    let lines: Vec<_> = input.split(|&byte| byte == b'\n').collect();
+    for line in &lines {
+        wire.extend_from_slice(&[b"Accept-Encoding:", *line, b"\r\n"].concat());
+    }
+    wire.extend_from_slice(b"\r\n");
+    let Ok(Some((head, _))) = head::parse(&wire) else { return };
+    let acceptable = Acceptable::of(&head);
+    for (coding, names) in CODINGS {
+        assert_eq!(acceptable.weight(coding), plain(&lines, names), "{coding:?}");
+    }
+    let offered = CODINGS.map(|(coding, _)| coding).into_iter().zip([9, 3, 5, 3]);
+    match acceptable.choose(offered.clone().map(|(coding, len)| (coding, len, (coding, len)))) {
+        None => assert!(offered.clone().all(|(coding, _)| acceptable.weight(coding).is_none())),
+        Some((chosen, chosen_len)) => {
+            let weight = acceptable.weight(chosen).expect("acceptable");
+            for (coding, len) in offered {
+                let other = acceptable.weight(coding);
+                assert!(other < Some(weight) || other == Some(weight) && len >= chosen_len);
+            }
+        }
+    }
+});
+
+const CODINGS: [(Coding, &[&str]); 4] = [
+    (Coding::Identity, &["identity"]),
+    (Coding::Br, &["br"]),
+    (Coding::Gzip, &["gzip", "x-gzip"]),
+    (Coding::Zstd, &["zstd"]),
+];
+
+/// The weight of a coding, with strings and numbers of the standard library.
+fn plain(lines: &[&[u8]], names: &[&str]) -> Option<u16> {
+    let mut listed = None;
+    let mut any = None;
+    for member in lines.iter().flat_map(|line| tarpon_http::field::members(line)) {
+        let Ok(member) = std::str::from_utf8(member) else { continue };
+        let ows = [' ', '\t'];
+        let (name, weight) = match member.split_once(';') {
+            None => (member, Some(1000)),
+            Some((name, weight)) => {
+                let weight = weight.trim_matches(ows);
+                (
+                    name.trim_matches(ows),
+                    weight.strip_prefix("q=").or(weight.strip_prefix("Q=")).and_then(qvalue),
+                )
+            }
+        };
+        match weight {
+            Some(weight) if names.contains(&&*name.to_ascii_lowercase()) => listed = Some(weight),
+            Some(weight) if name == "*" => any = Some(weight),
+            _ => {}
+        }
+    }
+    let left = names.contains(&"identity").then_some(0);
+    listed.or(any).map_or(left, |weight| (weight > 0).then_some(weight))
+}
+
+fn qvalue(text: &str) -> Option<u16> {
+    let plain = text.starts_with(['0', '1'])
+        && text.len() <= 5
+        && text
+            .bytes()
+            .enumerate()
+            .all(|(at, byte)| if at == 1 { byte == b'.' } else { byte.is_ascii_digit() });
+    let value: f64 = text.parse().ok().filter(|_| plain)?;
+    (value <= 1.0).then_some((value * 1000.0).round() as u16)
+}
