@@ -316,8 +316,10 @@ impl Engine {
         let Engine { worker: Worker { slots, commons, .. }, ring, .. } = self;
         let Some(slot) = slots.get_mut(index) else { return };
         let first = !mem::replace(&mut slot.state.over, true);
+        // Copies, of which the kernel knows nothing: others may need their buffers at once.
+        commons.empty_inbox(slot);
+        empty_backlog(commons, slot);
         if slot.state.receive == Receive::Idle && slot.state.send.is_none() {
-            empty_backlog(commons, slot);
             return self.worker.remove(index);
         }
         if !first {
@@ -516,6 +518,7 @@ fn send_front(
     let spans = slot.conn.outbox(Leg::Client);
     let (file, at, len) = match spans[0] {
         Span::File { image, number, at, len } => (commons.site(image).file(number), at, len),
+        Span::Archive { image, at, len } => (commons.site(image).archive(), at, len),
         Span::Site { image, at, len } if len >= FILE_WORTH_MIN => (commons.site(image).store(), at, len),
         _ => {
             let number = letters.take();
