@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
-use tarpon::{Address, Engine, Settings};
+use tarpon::{Address, Engine, Settings, Source};
 
 /// A web server for static sites.
 #[derive(Debug, Parser)]
@@ -15,20 +15,24 @@ pub(crate) struct Command {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Serve a directory
+    /// Serve a directory or a tar archive
     ///
-    /// All of it is read into one image before the first request, and again whenever it changes. Only regular files
+    /// All of a directory is read into one image before the first request, and again whenever it changes. Only regular files
     /// are served; dotfiles (other than .well-known), special files and symbolic links that leave the directory are
-    /// not.
+    /// not. Of an archive only the headers are read; its contents are sent from where they lie.
     Serve(Serve),
 }
 
 /// What `tarpon serve` is told.
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
-    /// The directory to serve
+    /// The directory to serve, or a tar archive of it
     #[arg(default_value = ".")]
-    pub(crate) dir: PathBuf,
+    pub(crate) path: PathBuf,
+
+    /// Of an archive, serve only what lies in this directory
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
 
     /// Where to listen: ADDR:PORT, such as 127.0.0.1:8080, 0.0.0.0:80 or [::]:80, or unix:PATH. May be given
     /// more than once [default: 127.0.0.1:8080 and, where there is IPv6, [::1]:8080]
@@ -65,6 +69,11 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
+    /// What the site is made of.
+    pub(crate) fn source(&self) -> Source {
+        Source { path: self.path.clone(), prefix: self.prefix.clone().unwrap_or_default() }
+    }
+
     /// What the server is told.
     pub(crate) fn settings(&self, engine: Engine) -> Settings {
         let default = Settings::default();

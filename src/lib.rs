@@ -21,8 +21,9 @@
 //! |---|---|
 //! | `server` | starts the workers, and tells them what to do |
 //! | `site` | an image and its descriptors |
+//! | `archive` | a tar archive, unpacked if it is compressed |
 //! | `listen` | listening sockets |
-//! | `watch` | notices that a directory has changed |
+//! | `watch` | notices that a directory or archive has changed |
 //! | `worker`, `wheel`, `mailbox` | what all engines share |
 //! | `engine` | waits for the kernel and drives connections |
 //! | `sys` | memory with a descriptor |
@@ -30,6 +31,7 @@
 
 #![deny(unsafe_code)]
 
+mod archive;
 #[allow(unsafe_code)]
 mod engine;
 mod error;
@@ -47,5 +49,5 @@ pub use engine::{Chosen, Engine};
 pub use error::Trouble;
 pub use listen::{Address, Bound, default_addresses};
 pub use server::{Handle, Server, Settings};
-pub use site::Site;
+pub use site::{Site, Source};
 pub use watch::{Change, Following, Watched};

@@ -48,12 +48,12 @@ fn serve(options: &Serve) -> Result<(), Box<dyn Error>> {
     let settings = options.settings(engine);
     // Before anything else is looked at: a port in use is told at once, not after a long reading.
     let bound = listen(options, settings.worker_count.get())?;
-    let (watched, site) = Watched::new(&options.dir)?;
+    let (watched, site) = Watched::new(options.source())?;
     say::warnings(&site);
     if let Some(reason) = instead {
         say::without_uring(&reason);
     }
-    let banner = say::Banner::new(&options.dir, &site);
+    let banner = say::Banner::new(&options.path, &site);
     let (send, events) = channel();
     forward_signals(send.clone())?;
     let server = Server::start(&settings, bound, site)?;

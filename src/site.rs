@@ -1,6 +1,7 @@
 //! A site as it is served: its image, and the descriptors that go with it.
 
 use crate::{
+    archive,
     error::{Trouble, reason},
     sys::memory,
 };
@@ -9,10 +10,10 @@ use std::{
     fmt,
     fs::File,
     io::{self, BufWriter, Write},
-    path::Path,
+    path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
-use tarpon_pack::{Memo, Options, PackError, Packed, Skipped, pack_dir};
+use tarpon_pack::{Damage, Memo, Options, PackError, Packed, Skipped, pack_dir, pack_tar};
 use tarpon_site::Image;
 
 /// A site, ready to be served: an immutable image of all it contains.
@@ -25,6 +26,8 @@ pub struct Site {
     store: File,
     /// Files too large for the image.
     files: Vec<File>,
+    /// The archive its contents lie in.
+    archive: Option<File>,
     file_count: u64,
     len: u64,
     skipped: Vec<Skipped>,
@@ -37,7 +40,16 @@ impl Site {
     /// It is missing, something in it cannot be read, or more files are too large for the image than the limit
     /// on open files leaves room for.
     pub fn from_dir(dir: impl AsRef<Path>) -> Result<Site, Trouble> {
-        Builder::default().build(dir.as_ref())
+        Builder::default().dir(dir.as_ref())
+    }
+
+    /// Reads a tar archive, or the directory `prefix` of it if that is not empty. The contents are sent from the
+    /// archive itself: replace it by renaming another one over it, do not write to it.
+    ///
+    /// # Errors
+    /// It is missing, is no complete tar archive, has sparse members, or has no such directory.
+    pub fn from_archive(path: impl AsRef<Path>, prefix: impl AsRef<Path>) -> Result<Site, Trouble> {
+        from_archive(path.as_ref(), prefix.as_ref())
     }
 
     /// How many files it contains.
@@ -50,14 +62,14 @@ impl Site {
         self.len
     }
 
-    /// One line for each kind of thing in the directory that is not served.
+    /// One line for each kind of thing in the directory or archive that is not served.
     pub fn warnings(&self) -> impl Iterator<Item = impl fmt::Display + '_> {
         self.skipped.iter()
     }
 
     /// Descriptors it keeps open.
     pub(crate) fn descriptor_count(&self) -> usize {
-        self.files.len() + 1
+        self.files.len() + usize::from(self.archive.is_some()) + 1
     }
 
     #[inline]
@@ -74,6 +86,20 @@ impl Site {
     pub(crate) fn file(&self, number: u32) -> &File {
         &self.files[number as usize]
     }
+
+    #[inline]
+    pub(crate) fn archive(&self) -> &File {
+        self.archive.as_ref().expect("an image that names an archive came from one")
+    }
+}
+
+/// What a site is made of.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// A directory, or a tar archive.
+    pub path: PathBuf,
+    /// In an archive: the directory to serve; empty for all of it.
+    pub prefix: PathBuf,
 }
 
 /// Builds a site again and again, and does not read twice what has not changed.
@@ -83,28 +109,52 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    pub(crate) fn build(&mut self, dir: &Path) -> Result<Site, Trouble> {
-        let failed = |error: io::Error| trouble(PackError::Write(error));
-        let store = memory::file().map_err(failed)?;
-        let mut out = BufWriter::with_capacity(WRITE_LEN, store);
+    pub(crate) fn build(&mut self, source: &Source) -> Result<Site, Trouble> {
+        let Source { path, prefix } = source;
+        if path.is_file() {
+            from_archive(path, prefix)
+        } else if prefix.as_os_str().is_empty() {
+            self.dir(path)
+        } else {
+            Err(Trouble::new(
+                format_args!("cannot serve {} of {}", prefix.display(), path.display()),
+                "it is no archive",
+                format_args!("leave --prefix out, as in tarpon serve {}", path.join(prefix).display()),
+            ))
+        }
+    }
+
+    fn dir(&mut self, dir: &Path) -> Result<Site, Trouble> {
         let options = Options { file_count_max: file_count_max(), ..Options::new(unix_s()) };
-        let Packed { files, summary, skipped } =
-            pack_dir(dir, &mut out, &options, &mut self.memo).map_err(trouble)?;
-        out.flush().map_err(failed)?;
-        let store = out.into_inner().map_err(|error| failed(error.into_error()))?;
-        let bytes = memory::seal(&store).map_err(failed)?;
-        let image = Image::new(bytes).expect("a packed image is in order");
-        Ok(Site { image, store, files, file_count: summary.files, len: summary.bytes, skipped })
+        site(|out| pack_dir(dir, out, &options, &mut self.memo))
     }
 }
 
-/// What a user is told of a directory that cannot be packed.
+fn from_archive(path: &Path, prefix: &Path) -> Result<Site, Trouble> {
+    let file = archive::open(path)?;
+    let site = site(|out| pack_tar(&file, path, prefix, out, &Options::new(unix_s())))?;
+    Ok(Site { archive: Some(file), ..site })
+}
+
+/// The site whose image `pack` writes.
+fn site(pack: impl FnOnce(&mut BufWriter<File>) -> Result<Packed, PackError>) -> Result<Site, Trouble> {
+    let failed = |error: io::Error| trouble(PackError::Write(error));
+    let mut out = BufWriter::with_capacity(WRITE_LEN, memory::file().map_err(failed)?);
+    let Packed { files, summary, skipped } = pack(&mut out).map_err(trouble)?;
+    out.flush().map_err(failed)?;
+    let store = out.into_inner().map_err(|error| failed(error.into_error()))?;
+    let bytes = memory::seal(&store).map_err(failed)?;
+    let image = Image::new(bytes).expect("a packed image is in order");
+    Ok(Site { image, store, files, archive: None, file_count: summary.files, len: summary.bytes, skipped })
+}
+
+/// What a user is told of a directory or archive that cannot be packed.
 fn trouble(error: PackError) -> Trouble {
     match error {
         PackError::Root { path, error } => Trouble::new(
             format_args!("cannot serve {}", path.display()),
             reason(&error),
-            "name a directory that exists and may be read, as in tarpon serve DIR",
+            "name a directory or tar archive that exists and may be read, as in tarpon serve DIR",
         ),
         PackError::Read { path, error } => Trouble::new(
             format_args!("cannot read {}", path.display()),
@@ -115,6 +165,25 @@ fn trouble(error: PackError) -> Trouble {
             format_args!("cannot keep {count} large files open"),
             format_args!("the limit on open files leaves room for {max}"),
             format_args!("raise it, as with ulimit -n {}", (4 * count).next_power_of_two()),
+        ),
+        PackError::Archive { path, damage, at, member } => {
+            let remedy = match damage {
+                Damage::NotTar => "name a directory or a tar archive",
+                Damage::Truncated => "write it whole under another name, then rename it",
+                Damage::Header | Damage::Extension => "make it anew, as with tar -cf",
+                Damage::Sparse => "make it anew without --sparse",
+                Damage::TooMany => "leave out links to directories",
+            };
+            let place = match member.is_empty() {
+                true => format!("{damage}, at byte {at}"),
+                false => format!("{damage}, at byte {at}, {}", member.escape_ascii()),
+            };
+            Trouble::new(format_args!("cannot read {}", path.display()), place, remedy)
+        }
+        PackError::Prefix { path, prefix } => Trouble::new(
+            format_args!("cannot serve {} of {}", prefix.display(), path.display()),
+            "the archive has no such directory",
+            "see tar -tf for those it has",
         ),
         error @ PackError::TooLarge => {
             Trouble::new("cannot make the site's image", error, "serve its parts as several sites")

@@ -1,14 +1,14 @@
-//! Notices that a site's directory has changed, and builds the site anew, aside.
+//! Notices that a site's directory or archive has changed, and builds the site anew, aside.
 //!
 //! ```text
 //! kernel ─ event ─▶ wait until it is quiet ─▶ build ─▶ told
 //!              ▲                                 └ failed: told why, the site stays as it is
-//!              └─ the directory itself was replaced: watch the new one
+//!              └─ the directory or archive itself was replaced: watch the new one
 //! ```
 
 use crate::{
     error::{Trouble, reason},
-    site::{Builder, Site},
+    site::{Builder, Site, Source},
 };
 use notify::{
     Config, Event, EventKind, PollWatcher, RecommendedWatcher, RecursiveMode, Watcher,
@@ -23,10 +23,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A site that follows its directory.
+/// A site that follows its directory or archive.
 pub struct Watched {
-    /// Absolute, so that events, which carry whole paths, can be compared with it.
-    dir: PathBuf,
+    /// Its path is absolute, so that events, which carry whole paths, can be compared with it.
+    source: Source,
     builder: Builder,
     watch: Watch,
     send: Sender<Heard>,
@@ -44,7 +44,7 @@ pub enum Change {
     Site(Box<Site>),
     /// It cannot be built; what was served before still is. It is tried again.
     Failed(Trouble),
-    /// The kernel does not tell of changes here, for this reason: the directory is read every two seconds.
+    /// The kernel does not tell of changes here, for this reason: directory or archive is looked at every two seconds.
     Polling(String),
 }
 
@@ -60,7 +60,7 @@ enum Heard {
 enum Todo {
     Nothing,
     Build,
-    /// Watch anew, as what is watched is not all there is, or not the right directory; then build.
+    /// Watch anew, as what is watched is not all there is, or not the right directory or archive; then build.
     WatchAndBuild,
     End,
 }
@@ -70,30 +70,31 @@ const QUIET: Duration = Duration::from_millis(50);
 /// A burst without an end is not waited for longer than this; but as long as the last build took, so that a file that
 /// is written all the time does not keep a core busy.
 const BURST_MAX: Duration = Duration::from_millis(1_000);
-/// How often a directory is looked at that the kernel does not watch, or that is not there; and how often a build that
-/// failed is tried again.
+/// How often a directory or archive is looked at that the kernel does not watch, or that is not there; and how often a
+/// build that failed is tried again.
 const POLL: Duration = Duration::from_secs(2);
 
 impl Watched {
     /// Builds the site for the first time.
     ///
     /// # Errors
-    /// Those of [`Site::from_dir`].
-    pub fn new(dir: impl AsRef<Path>) -> Result<(Watched, Site), Trouble> {
-        let dir = absolute(dir.as_ref()).map_err(|error| {
-            let what = format_args!("cannot serve {}", dir.as_ref().display());
+    /// Those of [`Site::from_dir`] and [`Site::from_archive`].
+    pub fn new(source: Source) -> Result<(Watched, Site), Trouble> {
+        let path = absolute(&source.path).map_err(|error| {
+            let what = format_args!("cannot serve {}", source.path.display());
             Trouble::new(
                 what,
                 reason(&error),
-                "name a directory that exists and may be read, as in tarpon serve DIR",
+                "name a directory or tar archive that exists and may be read, as in tarpon serve DIR",
             )
         })?;
+        let source = Source { path, ..source };
         let (send, heard) = channel();
         // Watched first: what changes while the site is built is not missed.
-        let watch = Watch::new(&dir, &send);
+        let watch = Watch::new(&source.path, &send);
         let mut builder = Builder::default();
-        let site = builder.build(&dir)?;
-        Ok((Watched { dir, builder, watch, send, heard }, site))
+        let site = builder.build(&source)?;
+        Ok((Watched { source, builder, watch, send, heard }, site))
     }
 
     /// Tells of each change from now on, from a thread of its own, until what is returned is dropped.
@@ -120,11 +121,11 @@ impl Watched {
             match self.next(failed.is_some(), took) {
                 Todo::Nothing => continue,
                 Todo::Build => {}
-                Todo::WatchAndBuild => self.watch = Watch::new(&self.dir, &self.send),
+                Todo::WatchAndBuild => self.watch = Watch::new(&self.source.path, &self.send),
                 Todo::End => return,
             }
             let begun = Instant::now();
-            let built = self.builder.build(&self.dir);
+            let built = self.builder.build(&self.source);
             took = begun.elapsed();
             let before = failed.take();
             match built {
@@ -143,19 +144,19 @@ impl Watched {
     /// Waits for a change, and for the burst it begins to end; or for a while, to look without having been told.
     fn next(&self, failed: bool, took: Duration) -> Todo {
         let mut todo = match self.heard.recv_timeout(POLL) {
-            Ok(heard) => heard.todo(&[&self.dir, &self.watch.real]),
+            Ok(heard) => heard.todo(&[&self.source.path, &self.watch.real]),
             Err(RecvTimeoutError::Timeout) if failed => Todo::Build,
             Err(RecvTimeoutError::Timeout) => Todo::Nothing,
             Err(RecvTimeoutError::Disconnected) => return Todo::End,
         };
-        // A directory, or a link above it, may have been replaced without a word to whoever watches the old one.
-        if todo == Todo::Nothing && self.watch.is_replaced(&self.dir) {
+        // It, or a link above it, may have been replaced without a word to whoever watches the old one.
+        if todo == Todo::Nothing && self.watch.is_replaced(&self.source.path) {
             todo = Todo::WatchAndBuild;
         }
         let since = Instant::now();
         while !matches!(todo, Todo::Nothing | Todo::End) && since.elapsed() < BURST_MAX.max(took) {
             match self.heard.recv_timeout(QUIET) {
-                Ok(heard) => match heard.todo(&[&self.dir, &self.watch.real]) {
+                Ok(heard) => match heard.todo(&[&self.source.path, &self.watch.real]) {
                     more @ (Todo::WatchAndBuild | Todo::End) => todo = more,
                     Todo::Nothing | Todo::Build => {}
                 },
@@ -163,7 +164,7 @@ impl Watched {
             }
         }
         match todo {
-            Todo::Build if self.watch.is_replaced(&self.dir) => Todo::WatchAndBuild,
+            Todo::Build if self.watch.is_replaced(&self.source.path) => Todo::WatchAndBuild,
             todo => todo,
         }
     }
@@ -177,9 +178,9 @@ impl Drop for Following {
 }
 
 impl Heard {
-    /// What an event asks for. Reading, which we do too, changes nothing; nor does what happens beside `dirs`, the names
-    /// of the directory.
-    fn todo(&self, dirs: &[&Path]) -> Todo {
+    /// What an event asks for. Reading, which we do too, changes nothing; nor does what happens beside `names`, those
+    /// of the directory or archive.
+    fn todo(&self, names: &[&Path]) -> Todo {
         let event = match self {
             Heard::Event(Ok(event)) => event,
             // Events were lost, or a new directory cannot be watched.
@@ -194,53 +195,58 @@ impl Heard {
             EventKind::Access(_) => return Todo::Nothing,
             _ => {}
         }
-        let is_here = |path: &PathBuf| dirs.iter().any(|dir| path.starts_with(dir));
+        let is_here = |path: &PathBuf| names.iter().any(|name| path.starts_with(name));
         if event.paths.is_empty() || event.paths.iter().any(is_here) { Todo::Build } else { Todo::Nothing }
     }
 }
 
-/// The directory as it is watched now.
+/// The directory or archive as it is watched now.
 struct Watch {
     /// Where it lies, without links.
     real: PathBuf,
     /// Watches until it is dropped.
     _watcher: Option<Box<dyn Watcher + Send>>,
-    /// Which directory it is, by device and inode: another one may come to have the same name.
+    /// Which it is, by device and inode: another one may come to have the same name.
     id: Option<(u64, u64)>,
     /// Why the kernel does not tell.
     polling: Option<String>,
 }
 
 impl Watch {
-    fn new(dir: &Path, send: &Sender<Heard>) -> Watch {
-        let id = identity(dir);
-        let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-        let (watcher, polling) = match kernel_watcher(dir, &real, send) {
+    fn new(path: &Path, send: &Sender<Heard>) -> Watch {
+        let id = identity(path);
+        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let (watcher, polling) = match kernel_watcher(path, &real, send) {
             Ok(watcher) => (Some(watcher), None),
-            // A directory that is not there is looked for until it is.
+            // What is not there is looked for until it is.
             Err(_) if id.is_none() => (None, None),
             Err(error) => (poll_watcher(&real, send).ok(), Some(in_words(&error))),
         };
         Watch { real, _watcher: watcher, id, polling }
     }
 
-    /// Whether the name means another directory by now.
-    fn is_replaced(&self, dir: &Path) -> bool {
-        identity(dir).is_some_and(|id| Some(id) != self.id)
+    /// Whether the name means another one by now.
+    fn is_replaced(&self, path: &Path) -> bool {
+        identity(path).is_some_and(|id| Some(id) != self.id)
     }
 }
 
 /// The path from the root. One that goes upwards loses its links on the way, as only the kernel knows where they lead.
-fn absolute(dir: &Path) -> io::Result<PathBuf> {
-    let upwards = dir.components().any(|component| component == Component::ParentDir);
-    if upwards { dir.canonicalize() } else { path::absolute(dir) }
+fn absolute(path: &Path) -> io::Result<PathBuf> {
+    let upwards = path.components().any(|component| component == Component::ParentDir);
+    if upwards { path.canonicalize() } else { path::absolute(path) }
 }
 
-fn kernel_watcher(dir: &Path, real: &Path, send: &Sender<Heard>) -> notify::Result<Box<dyn Watcher + Send>> {
+fn kernel_watcher(path: &Path, real: &Path, send: &Sender<Heard>) -> notify::Result<Box<dyn Watcher + Send>> {
     let mut watcher = RecommendedWatcher::new(hearer(send), config())?;
-    watcher.watch(real, RecursiveMode::Recursive)?;
-    // Whoever replaces the directory itself, or the symbolic link to it, does so one level up.
-    if let Some(parent) = dir.parent() {
+    match real.parent() {
+        // The directory an archive lies in tells more than the archive: it is still there when another one is renamed
+        // over it.
+        Some(parent) if !real.is_dir() => watcher.watch(parent, RecursiveMode::NonRecursive)?,
+        _ => watcher.watch(real, RecursiveMode::Recursive)?,
+    }
+    // Whoever replaces the directory or archive itself, or the symbolic link to it, does so one level up.
+    if let Some(parent) = path.parent() {
         watcher.watch(parent, RecursiveMode::NonRecursive)?;
     }
     Ok(Box::new(watcher))
@@ -266,8 +272,8 @@ fn config() -> Config {
     Config::default().with_follow_symlinks(false)
 }
 
-fn identity(dir: &Path) -> Option<(u64, u64)> {
-    fs::metadata(dir).ok().map(|meta| (meta.dev(), meta.ino()))
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 fn in_words(error: &notify::Error) -> String {
@@ -299,17 +305,17 @@ mod tests {
             ("a file written",          event(written, "/site/dir/file"),    Todo::Build),
             ("the directory itself",    event(modify, "/site"),              Todo::Build),
             ("behind a link",           event(modify, "/releases/7/file"),   Todo::Build),
+            ("the archive itself",      event(written, "/site.tar"),         Todo::Build),
             ("a file read",             event(read, "/site/file"),           Todo::Nothing),
             ("a neighbour",             event(create, "/other"),             Todo::Nothing),
             ("a neighbour by name",     event(create, "/site2"),             Todo::Nothing),
+            ("beside the archive",      event(create, "/site.tar.part"),     Todo::Nothing),
             ("events that were lost",   lost,                                Todo::WatchAndBuild),
             ("an error of the watcher", Err(notify::Error::generic("gone")), Todo::WatchAndBuild),
         ];
         for (name, event, want) in cases {
-            assert!(
-                Heard::Event(event).todo(&[Path::new("/site"), Path::new("/releases/7")]) == want,
-                "{name}"
-            );
+            let names = ["/site", "/releases/7", "/site.tar"].map(Path::new);
+            assert!(Heard::Event(event).todo(&names) == want, "{name}");
         }
     }
 }

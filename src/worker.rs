@@ -251,7 +251,7 @@ impl Commons {
             Span::Start(start) => self.starts.bytes(start),
             Span::Site { image, at, len } => self.sites.image(image).bytes(Place { at, len }),
             Span::Buf(run) => self.pool.bytes(run),
-            Span::File { .. } => unreachable!("a file is not in memory"),
+            Span::File { .. } | Span::Archive { .. } => unreachable!("leaves from its descriptor"),
         }
     }
 

@@ -14,7 +14,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon::{Bound, Change, Server, Site, Watched};
+use tarpon::{Bound, Change, Server, Site, Source, Watched};
 
 #[test]
 fn a_server_that_cannot_begin_leaves_no_thread_and_no_port() {
@@ -66,7 +66,7 @@ fn following_ends_when_it_is_dropped() {
         let dir = site(&[("index.html", "home")]);
         let before = Held::now();
         for round in 0..3 {
-            let (watched, _) = Watched::new(dir.path()).unwrap();
+            let (watched, _) = Watched::new(Source { path: dir.path().into(), prefix: "".into() }).unwrap();
             let (send, changes) = channel();
             let following = watched.follow(move |change| send.send(change).unwrap()).unwrap();
             fs::write(dir.path().join("index.html"), format!("round {round}")).unwrap();

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{
+    ENGINES,
     client::Client,
     program::{Program, serve},
 };
@@ -22,14 +23,22 @@ fn every_file_of_the_python_documentation_comes_byte_for_byte() {
     let mut files = Vec::new();
     list(dir.path(), &mut files);
     assert!(files.len() > 500, "{} files", files.len());
-    let program = Program::started(serve(dir.path(), &[]));
-    assert!(program.out().contains(&format!(": {} files, ", files.len())), "{}", program.out());
-    thread::scope(|scope| {
-        for part in files.chunks(files.len().div_ceil(CLIENT_COUNT)) {
-            let (root, address) = (dir.path(), program.address());
-            scope.spawn(move || compare(root, part, address));
-        }
-    });
+    let archive = tempfile::NamedTempFile::new().expect("a file");
+    let tar = Command::new("tar").arg("-cf").arg(archive.path()).arg("-C").arg(dir.path()).arg(".").status();
+    assert!(tar.expect("tar").success());
+    for (source, engine) in [dir.path(), archive.path()]
+        .into_iter()
+        .flat_map(|source| ENGINES.iter().map(move |engine| (source, engine)))
+    {
+        let program = Program::started(serve(source, &["--engine", engine.name()]));
+        assert!(program.out().contains(&format!(": {} files, ", files.len())), "{}", program.out());
+        thread::scope(|scope| {
+            for part in files.chunks(files.len().div_ceil(CLIENT_COUNT)) {
+                let (root, address) = (dir.path(), program.address());
+                scope.spawn(move || compare(root, part, address));
+            }
+        });
+    }
 }
 
 #[test]

@@ -43,6 +43,7 @@ fn look_around(image: &Image) {
                     match variant.content {
                         Content::Image(place) => touch(image, &[place]),
                         Content::File { number, .. } => assert!(u64::from(number) < image.file_count()),
+                        Content::Archive(place) => assert!(place.at + place.len <= image.archive_len()),
                     }
                 }
             }
@@ -82,6 +83,7 @@ fn seal(bytes: &mut [u8]) {
         pages_at: word(48),
         page_count: word(56),
         file_count: word(64),
+        archive_len: word(80),
         tables_hash: bytes.get(pages_at..).map_or(0, hash),
     };
     bytes[..HEADER_LEN].copy_from_slice(&header.encode());
@@ -167,6 +169,7 @@ fn good_image() -> Vec<u8> {
         pages_at,
         page_count: PAGE_CODES.len() as u64,
         file_count: 1,
+        archive_len: 0,
         tables_hash: 0,
     };
     bytes[..HEADER_LEN].copy_from_slice(&header.encode());

@@ -172,6 +172,7 @@ fn send_front(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<(), O
             let file = commons.site(image).file(number);
             send_file(slot, file, at, len)
         }
+        Span::Archive { image, at, len } => send_file(slot, commons.site(image).archive(), at, len),
         Span::Site { image, at, len } if len >= FILE_WORTH_MIN => {
             send_file(slot, commons.site(image).store(), at, len)
         }
@@ -215,7 +216,7 @@ fn send_memory(commons: &mut Commons, slot: &Slot<Readiness>) -> Result<usize, E
         Span::Start(start) => starts.bytes(start),
         Span::Site { image, at, len } => sites.image(image).bytes(Place { at, len }),
         Span::Buf(run) => pool.bytes(run),
-        Span::File { .. } => unreachable!("a file is never small"),
+        Span::File { .. } | Span::Archive { .. } => unreachable!("leaves from its descriptor"),
     };
     if len <= COPY_WORTH_MAX {
         let mut end = 0;

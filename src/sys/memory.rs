@@ -18,9 +18,14 @@ pub(crate) fn file() -> io::Result<File> {
     Ok(File::from(memfd_create("tarpon-image", flags)?))
 }
 
+/// Seals a file of [`file()`] against every change.
+pub(crate) fn freeze(file: &File) -> io::Result<()> {
+    Ok(fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL)?)
+}
+
 /// Seals a file of [`file()`] against every change, and maps it.
 pub(crate) fn seal(file: &File) -> io::Result<Bytes> {
-    fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL)?;
+    freeze(file)?;
     let len = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
     // SAFETY: a new mapping, at a place the kernel chooses, so no memory in use is touched. The file is sealed:
     // no one can change or shrink what is mapped, so reading it as a slice is sound until it is unmapped.

@@ -63,8 +63,8 @@ fn a_directory_it_cannot_serve_is_told_with_a_remedy() {
     fs::set_permissions(at("site/closed"), fs::Permissions::from_mode(0o000)).unwrap();
     #[rustfmt::skip]
     let cases = [
-        ("missing", "cannot serve {}/missing: no such file or directory; name a directory that exists and may be read, as in tarpon serve DIR"),
-        ("file",    "cannot serve {}/file: not a directory; name a directory that exists and may be read, as in tarpon serve DIR"),
+        ("missing", "cannot serve {}/missing: no such file or directory; name a directory or tar archive that exists and may be read, as in tarpon serve DIR"),
+        ("file",    "cannot read {}/file: it is no tar archive, at byte 0; name a directory or a tar archive"),
         ("site",    "cannot read {}/site/closed: permission denied; make it readable, or move it out of the site"),
     ];
     for (name, want) in cases {

@@ -319,6 +319,10 @@ fn respond(cx: &mut Cx<'_>, out: &mut Outbox, plan: Plan, fate: Fate, location: 
                 out.push(cx.sites, Span::File { image, number, at: 0, len });
             }
         }
+        Some(Content::Archive(content)) => {
+            out.push(cx.sites, site(fields));
+            out.push(cx.sites, Span::Archive { image, at: content.at, len: content.len });
+        }
         None => out.push(cx.sites, site(fields)),
     }
 }

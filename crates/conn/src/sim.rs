@@ -41,6 +41,8 @@ pub struct Sim {
     pub wire: Vec<u8>,
     /// Contents of files beside the image, by number.
     pub files: Vec<Vec<u8>>,
+    /// The archive beside the image.
+    pub archive: Vec<u8>,
     close: Close,
 }
 
@@ -86,6 +88,7 @@ impl Sim {
             fresh: false,
             wire: Vec::new(),
             files: Vec::new(),
+            archive: Vec::new(),
             close: Close::No,
         }
     }
@@ -183,6 +186,7 @@ impl Sim {
                 Span::File { number, at, len, .. } => {
                     &self.files[number as usize][at as usize..][..len as usize]
                 }
+                Span::Archive { at, len, .. } => &self.archive[at as usize..][..len as usize],
             };
             let sent = bytes.len().min(left);
             self.wire.extend_from_slice(&bytes[..sent]);

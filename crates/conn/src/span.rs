@@ -14,7 +14,7 @@ use crate::{
     start::{Start, Starts},
 };
 
-/// Something to send, in one of four homes: the worker's start table, an image, the pool, or a file.
+/// Something to send, in one of four homes: the worker's start table, an image, the pool, or a file (an archive is one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
     /// A whole start of a response, resolved when it is sent. What a short send leaves of it becomes a `Buf`.
@@ -41,6 +41,15 @@ pub enum Span {
         /// Length in bytes.
         len: u64,
     },
+    /// In the archive beside its image.
+    Archive {
+        /// The image that goes with the archive.
+        image: ImageId,
+        /// Offset in the archive, in bytes.
+        at: u64,
+        /// Length in bytes.
+        len: u64,
+    },
 }
 
 impl Span {
@@ -49,7 +58,7 @@ impl Span {
     pub fn len(&self) -> u64 {
         match *self {
             Span::Start(start) => start.len() as u64,
-            Span::Site { len, .. } | Span::File { len, .. } => len,
+            Span::Site { len, .. } | Span::File { len, .. } | Span::Archive { len, .. } => len,
             Span::Buf(run) => run.len as u64,
         }
     }
@@ -60,7 +69,7 @@ impl Span {
         match self {
             Span::Start(_) | Span::Buf(_) => true,
             Span::Site { len, .. } => *len < file_len_min,
-            Span::File { .. } => false,
+            Span::File { .. } | Span::Archive { .. } => false,
         }
     }
 
@@ -124,7 +133,9 @@ impl Outbox {
         }
         match span {
             Span::Start(_) => {}
-            Span::Site { image, .. } | Span::File { image, .. } => sites.hold(image),
+            Span::Site { image, .. } | Span::File { image, .. } | Span::Archive { image, .. } => {
+                sites.hold(image)
+            }
             Span::Buf(_) => self.buf_count += 1,
         }
         self.spans[self.count as usize] = span;
@@ -173,6 +184,7 @@ impl Outbox {
         self.spans[index] = match self.spans[index] {
             Span::Site { image, at, len } => Span::Site { image, at: at + by, len: len - by },
             Span::File { image, number, at, len } => Span::File { image, number, at: at + by, len: len - by },
+            Span::Archive { image, at, len } => Span::Archive { image, at: at + by, len: len - by },
             Span::Buf(run) => Span::Buf(run.skip(by as usize)),
             // The date may change before the rest leaves, so the rest is kept as it was begun.
             Span::Start(start) => {
@@ -190,7 +202,9 @@ impl Outbox {
     fn let_go(&mut self, span: Span, sites: &mut Sites, pool: &mut Pool) {
         match span {
             Span::Start(_) => {}
-            Span::Site { image, .. } | Span::File { image, .. } => sites.release(image),
+            Span::Site { image, .. } | Span::File { image, .. } | Span::Archive { image, .. } => {
+                sites.release(image)
+            }
             Span::Buf(run) => {
                 self.buf_count -= 1;
                 pool.release(run.buf);

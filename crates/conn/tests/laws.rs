@@ -5,12 +5,16 @@
 
 use bytes::Bytes;
 use proptest::{collection::vec, prelude::*, sample::select};
-use std::{fs, io::Cursor, sync::LazyLock};
+use std::{
+    fs,
+    io::{Cursor, Write},
+    sync::LazyLock,
+};
 use tarpon_conn::{
     Close, Input, SPAN_COUNT_MAX, Span,
     sim::{Cuts, Sim},
 };
-use tarpon_pack::{Memo, Options, pack_dir};
+use tarpon_pack::{Memo, Options, pack_dir, pack_tar};
 use tarpon_site::Image;
 
 /// Files beside the image are this long; the simulation makes their content up.
@@ -174,6 +178,33 @@ fn a_large_file_is_named_whole() {
         panic!("{:?}", sim.outbox());
     };
     assert_eq!(len, LARGE_LEN as u64);
+}
+
+#[test]
+fn a_content_in_an_archive_is_named_whole_and_arrives_however_it_is_cut() {
+    let content = b"content ".repeat(100);
+    let mut header = tar::Header::new_gnu();
+    header.set_size(content.len() as u64);
+    let mut builder = tar::Builder::new(Vec::new());
+    builder.append_data(&mut header, "a", &content[..]).unwrap();
+    let archive = builder.into_inner().unwrap();
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&archive).unwrap();
+    let mut out = Cursor::new(Vec::new());
+    pack_tar(&file, "a.tar".as_ref(), "".as_ref(), &mut out, &Options::new(784_111_777)).unwrap();
+    let image = Image::new(Bytes::from(out.into_inner())).unwrap();
+    for send in [1, 7, 100, usize::MAX] {
+        let mut sim = Sim::new(image.clone());
+        sim.archive = archive.clone();
+        sim.client_sends(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+        sim.run(Cuts { read: usize::MAX, send: 0 });
+        assert!(matches!(
+            sim.outbox(),
+            [Span::Start(_), Span::Site { .. }, Span::Archive { at: 512, len: 800, .. }]
+        ));
+        sim.run(Cuts { send, ..Cuts::NONE });
+        assert!(sim.wire.ends_with(&content), "{send}");
+    }
 }
 
 #[test]

@@ -28,16 +28,16 @@ pub(crate) struct Coded<'f> {
 }
 
 /// The files whose names say that they may be coded forms.
-pub(crate) struct Siblings<'f> {
-    found: &'f [Found],
+pub(crate) struct Siblings<'f, F> {
+    found: &'f [Found<F>],
     /// Number in `found`.
     by_path: HashMap<&'f [u8], usize>,
     /// By number in `found`.
     taken: Vec<bool>,
 }
 
-impl<'f> Siblings<'f> {
-    pub(crate) fn of(found: &'f [Found]) -> Siblings<'f> {
+impl<'f, F> Siblings<'f, F> {
+    pub(crate) fn of(found: &'f [Found<F>]) -> Siblings<'f, F> {
         let by_path = found.iter().enumerate().filter_map(|(number, found)| {
             let path = &found.path[..];
             FORMS.iter().any(|form| path.ends_with(form.suffix)).then_some((path, number))
@@ -57,7 +57,7 @@ impl<'f> Siblings<'f> {
         number: usize,
         content: &Content,
         skipped: &mut Vec<Skipped>,
-        mut read: impl FnMut(&Path) -> Result<Option<Content>, PackError>,
+        mut read: impl FnMut(&F) -> Result<Option<Content>, PackError>,
     ) -> Result<Vec<Coded<'f>>, PackError> {
         let mut coded = Vec::new();
         for form in FORMS {

@@ -7,6 +7,7 @@
 //! ```
 
 use crate::Options;
+use crate::archive::Stretch;
 use crate::error::PackError;
 use crate::media::Look;
 use crate::memo::{Identity, Known, Memo};
@@ -15,6 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use tarpon_site::format::Home;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
@@ -35,7 +37,7 @@ pub(crate) struct Content {
 pub(crate) enum Body {
     InMemory(Vec<u8>),
     OnDisk(File),
-    /// Placed before: where the image, or which of the files, has them.
+    /// Placed before, or from the start: where the image or the archive has them, or which of the files.
     Placed(Home, u64),
 }
 
@@ -47,6 +49,39 @@ pub(crate) fn read(path: &Path, options: &Options, memo: &mut Memo) -> Result<Op
         Err(error) => Err(error),
     }
     .map_err(|error| PackError::Read { path: path.to_owned(), error })
+}
+
+/// Reads a stretch of an archive. Judged as a file is, so that both get the same fields.
+pub(crate) fn stretch(archive: &File, stretch: Stretch, options: &Options) -> io::Result<Content> {
+    let Stretch { at, len, modified_s } = stretch;
+    let mut bytes = Positioned { file: archive, at }.take(len);
+    let known = if len <= options.file_len_min {
+        let mut held = Vec::with_capacity(len as usize);
+        bytes.read_to_end(&mut held)?;
+        Known { len: held.len() as u64, hash: xxh3_128(&held), look: Look::at(&held) }
+    } else {
+        hash(&mut bytes)?
+    };
+    if known.len != len {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let last_modified = modified_s.min(options.now);
+    let body = Body::Placed(Home::Archive, at);
+    Ok(Content { body, len, hash: known.hash, look: known.look, last_modified })
+}
+
+/// Reads a file from a place on, and leaves its own position alone.
+struct Positioned<'f> {
+    file: &'f File,
+    at: u64,
+}
+
+impl Read for Positioned<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let len = self.file.read_at(to, self.at)?;
+        self.at += len as u64;
+        Ok(len)
+    }
 }
 
 /// Opens a regular file, and nothing that was put in its place: no link is followed, no FIFO waited for.

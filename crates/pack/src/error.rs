@@ -28,10 +28,58 @@ pub enum PackError {
         /// How many may be.
         max: usize,
     },
+    /// An archive cannot be understood.
+    Archive {
+        /// Its name.
+        path: PathBuf,
+        /// What is wrong.
+        damage: Damage,
+        /// Where, in bytes from the start of the archive.
+        at: u64,
+        /// The member it concerns; empty if none is known.
+        member: Vec<u8>,
+    },
+    /// There is no directory of this name in the archive.
+    Prefix {
+        /// The archive.
+        path: PathBuf,
+        /// The directory, as it was given.
+        prefix: PathBuf,
+    },
     /// The image would be larger than its index can tell.
     TooLarge,
     /// The image cannot be written.
     Write(io::Error),
+}
+
+/// What is wrong with an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// It does not begin as a tar archive does.
+    NotTar,
+    /// It ends before it is complete.
+    Truncated,
+    /// The header of a member is damaged.
+    Header,
+    /// The extended header (pax) of a member is damaged.
+    Extension,
+    /// A member is stored as a sparse file: its content is in pieces.
+    Sparse,
+    /// Its links lead to more paths than a site has.
+    TooMany,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Damage::NotTar => "it is no tar archive",
+            Damage::Truncated => "it is incomplete",
+            Damage::Header => "the header is damaged",
+            Damage::Extension => "the extended header is damaged",
+            Damage::Sparse => "a sparse member cannot be served as it lies",
+            Damage::TooMany => "its links lead to too many paths",
+        })
+    }
 }
 
 impl fmt::Display for PackError {
@@ -49,6 +97,16 @@ impl fmt::Display for PackError {
                 // Room for the connections and the rest, which now have what `max` leaves of the limit.
                 (2 * count).next_power_of_two().max(1024),
             ),
+            PackError::Archive { path, damage, at, member } => {
+                write!(f, "cannot read {}: {damage}, at byte {at}", path.display())?;
+                match &**member {
+                    [] => Ok(()),
+                    member => write!(f, " ({})", member.escape_ascii()),
+                }
+            }
+            PackError::Prefix { path, prefix } => {
+                write!(f, "there is no directory {} in {}", prefix.display(), path.display())
+            }
             PackError::TooLarge => {
                 f.write_str("the image would exceed 256 GiB; keep more of the files on disk")
             }
@@ -63,7 +121,10 @@ impl Error for PackError {
             PackError::Root { error, .. } | PackError::Read { error, .. } | PackError::Write(error) => {
                 Some(error)
             }
-            PackError::FileCount { .. } | PackError::TooLarge => None,
+            PackError::Archive { .. }
+            | PackError::Prefix { .. }
+            | PackError::FileCount { .. }
+            | PackError::TooLarge => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Turns a directory into a site image. Takes its time, so that a request need not.
+//! Turns a directory, or a tar archive, into a site image. Takes its time, so that a request need not.
 //!
 //! ```text
 //! directory ─ walk ─▶ path, file ─ content ─▶ bytes, hash, look ─ fields ─▶ run ─ write ─▶ image
@@ -9,6 +9,7 @@
 //! | file | what |
 //! |---|---|
 //! | `walk.rs` | which files are served, at which paths |
+//! | `archive.rs` | which members of an archive are served, at which paths |
 //! | `content.rs` | the content of one file: read once, so that length, hash and bytes agree |
 //! | `coded.rs` | which files are coded forms of another |
 //! | `media.rs` | Content-Type, by name and by content |
@@ -24,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+mod archive;
 mod coded;
 mod content;
 mod error;
@@ -35,18 +37,20 @@ mod skip;
 mod walk;
 mod write;
 
-pub use error::PackError;
+pub use error::{Damage, PackError};
 pub use memo::Memo;
 pub use skip::{Kind, Skipped};
 
+use archive::Member;
 use coded::{Coded, Siblings};
 use content::{Body, Content};
 use fields::Sent;
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{Seek, Write};
-use std::path::Path;
+use std::io::{ErrorKind, Seek, Write};
+use std::path::{Path, PathBuf};
 use tarpon_site::Coding;
+use walk::Found;
 use write::{Runs, Variant, Writer};
 
 /// What the caller decides.
@@ -104,19 +108,65 @@ pub fn pack_dir<W: Write + Seek>(
     memo: &mut Memo,
 ) -> Result<Packed, PackError> {
     let walk = walk::list(root)?;
-    let mut siblings = Siblings::of(&walk.found);
-    let mut skipped = walk.skipped;
+    let packed = write_site(&walk.found, walk.skipped, 0, out, options, |file: &PathBuf| {
+        content::read(file, options, memo)
+    })?;
+    memo.forget_unused();
+    Ok(packed)
+}
+
+/// Packs a tar archive into an image, written from the start of `out`, which should be empty. The contents stay
+/// where they lie in the archive. `path` is the name it has in errors; only what lies below `prefix` is served,
+/// all if that is empty.
+///
+/// The same files give the same answers as [`pack_dir`] gives them, coded forms included.
+///
+/// # Errors
+/// The archive is none, is incomplete or damaged, has sparse members, or has nothing below `prefix`.
+pub fn pack_tar<W: Write + Seek>(
+    archive: &File,
+    path: &Path,
+    prefix: &Path,
+    out: &mut W,
+    options: &Options,
+) -> Result<Packed, PackError> {
+    let walk = archive::list(archive, path, prefix)?;
+    write_site(&walk.found, walk.skipped, walk.len, out, options, |member: &Member| {
+        content::stretch(archive, member.stretch, options).map(Some).map_err(|error| {
+            let path = path.to_owned();
+            match error.kind() {
+                ErrorKind::UnexpectedEof => PackError::Archive {
+                    path,
+                    damage: Damage::Truncated,
+                    at: member.stretch.at,
+                    member: member.name.clone(),
+                },
+                _ => PackError::Read { path, error },
+            }
+        })
+    })
+}
+
+/// Writes the image of what was found; `read` reads a file, if it is still there.
+fn write_site<F, W: Write + Seek>(
+    found: &[Found<F>],
+    mut skipped: Vec<Skipped>,
+    archive_len: u64,
+    out: &mut W,
+    options: &Options,
+    mut read: impl FnMut(&F) -> Result<Option<Content>, PackError>,
+) -> Result<Packed, PackError> {
+    let mut siblings = Siblings::of(found);
     let mut writer = Writer::new(out)?;
     let mut files = Vec::new();
     let mut summary = Summary::default();
     let mut large_count = 0;
-    for (number, found) in walk.found.iter().enumerate() {
+    for (number, Found { path, file }) in found.iter().enumerate() {
         if siblings.is_taken(number) {
             continue;
         }
-        let Some(content) = content::read(&found.file, options, memo)? else { continue };
-        let coded =
-            siblings.take(number, &content, &mut skipped, |file| content::read(file, options, memo))?;
+        let Some(content) = read(file)? else { continue };
+        let coded = siblings.take(number, &content, &mut skipped, &mut read)?;
         for content in coded.iter().map(|coded| &coded.content).chain([&content]) {
             summary.files += 1;
             summary.bytes += content.len;
@@ -126,13 +176,12 @@ pub fn pack_dir<W: Write + Seek>(
             // There will be no image, but the error shall tell how many files there are.
             continue;
         }
-        write_file(&mut writer, &found.path, content, coded, &mut files)?;
+        write_file(&mut writer, path, content, coded, &mut files)?;
     }
     if large_count > options.file_count_max {
         return Err(PackError::FileCount { count: large_count, max: options.file_count_max });
     }
-    writer.finish(files.len() as u64)?;
-    memo.forget_unused();
+    writer.finish(files.len() as u64, archive_len)?;
     Ok(Packed { files, summary, skipped })
 }
 

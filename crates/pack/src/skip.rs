@@ -22,6 +22,12 @@ pub enum Kind {
     CodedStale,
     /// Named as a coded form of a file, but not in that coding: served at its own name alone.
     CodedOther,
+    /// In an archive: a name that begins with a slash.
+    NameAbsolute,
+    /// In an archive: a name that leads upwards.
+    NameUpwards,
+    /// In an archive: a name that is not UTF-8.
+    NameNotText,
 }
 
 /// All that was skipped for one reason. A directory counts once; what lies in it was not looked at.
@@ -48,6 +54,9 @@ impl fmt::Display for Skipped {
                 ("compressed form older than its file", "compressed forms older than their files")
             }
             Kind::CodedOther => ("compressed form that is none", "compressed forms that are none"),
+            Kind::NameAbsolute => ("member with an absolute name", "members with absolute names"),
+            Kind::NameUpwards => ("member whose name has ..", "members whose names have .."),
+            Kind::NameNotText => ("member whose name is not UTF-8", "members whose names are not UTF-8"),
         };
         let example = self.example.display();
         match self.count {

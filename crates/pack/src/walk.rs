@@ -23,16 +23,16 @@ use tarpon_site::format::PATH_LEN_MAX;
 
 /// What was found.
 pub(crate) struct Walk {
-    pub(crate) found: Vec<Found>,
+    pub(crate) found: Vec<Found<PathBuf>>,
     pub(crate) skipped: Vec<Skipped>,
 }
 
 /// A file to be served.
-pub(crate) struct Found {
+pub(crate) struct Found<F> {
     /// The path of a request, decoded: begins with one slash.
     pub(crate) path: Vec<u8>,
     /// Where the file lies, with no symbolic link on the way.
-    pub(crate) file: PathBuf,
+    pub(crate) file: F,
 }
 
 /// Lists the files of a site.
@@ -52,7 +52,7 @@ struct Walker<'r> {
     root: &'r Path,
     /// The directories we are in, by device and inode: a link to one of them would never end.
     above: Vec<(u64, u64)>,
-    found: Vec<Found>,
+    found: Vec<Found<PathBuf>>,
     skipped: Vec<Skipped>,
 }
 

@@ -165,8 +165,8 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         self.put(&redirect.content)
     }
 
-    /// Pages, index and header; `file_count` files lie beside.
-    pub(crate) fn finish(mut self, file_count: u64) -> Result<(), PackError> {
+    /// Pages, index and header; `file_count` files lie beside, and an archive of `archive_len` bytes.
+    pub(crate) fn finish(mut self, file_count: u64, archive_len: u64) -> Result<(), PackError> {
         let mut tables = self.pages()?;
         self.pad_to(self.at.next_multiple_of(PAGES_ALIGN))?;
         let pages_at = self.at;
@@ -184,6 +184,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
             page_count: PAGE_CODES.len() as u64,
             file_count,
             tables_hash: hash(&tables),
+            archive_len,
         };
         self.out.seek(SeekFrom::Start(0))?;
         self.out.write_all(&header.encode())?;

@@ -486,6 +486,7 @@ impl Site {
                     Content::Image(place) if place.at % 4096 == 0 => "page".into(),
                     Content::Image(place) => panic!("{place:?}"),
                     Content::File { number, .. } => format!("disk {number}"),
+                    Content::Archive(place) => panic!("{place:?}"),
                 };
                 format!("{shown} {} {place}", want.len())
             }
@@ -513,6 +514,7 @@ fn content(image: &Image, packed: &Packed, content: Content) -> Vec<u8> {
             packed.files[number as usize].read_exact_at(&mut bytes, 0).expect("the file");
             bytes
         }
+        Content::Archive(place) => panic!("{place:?}"),
     }
 }
 

@@ -54,6 +54,8 @@ pub enum Content {
         /// In bytes.
         len: u64,
     },
+    /// In the archive beside the image: a place there, within [`Image::archive_len`](crate::Image::archive_len).
+    Archive(Place),
 }
 
 /// The answer where a path means another one. RFC 9110, section 15.4.2.
@@ -76,11 +78,22 @@ pub struct Page {
     pub content: Place,
 }
 
+/// What an image has, and what lies beside it: all that a record can name.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Bytes of the image.
+    pub(crate) len: u64,
+    /// Files beside it.
+    pub(crate) file_count: u64,
+    /// Bytes of the archive beside it.
+    pub(crate) archive_len: u64,
+}
+
 impl Entry {
-    /// The entry a record means, in an image of `len` bytes with `file_count` files beside it. None if any of
-    /// it lies elsewhere; but its coded variants are looked at only when they are asked for.
+    /// The entry that the record at `at` means. None if any of it lies out of bounds; but its coded variants are
+    /// looked at only when they are asked for.
     #[inline]
-    pub(crate) fn new(record: &Record, at: u64, len: u64, file_count: u64) -> Option<Entry> {
+    pub(crate) fn new(record: &Record, at: u64, bounds: Bounds) -> Option<Entry> {
         if record.coding != Coding::Identity {
             return None;
         }
@@ -88,11 +101,13 @@ impl Entry {
             Kind::File => {
                 let coded_len = u64::from(record.variant_count - 1) * VARIANT_LEN as u64;
                 Some(Entry::File(Variants {
-                    identity: Variant::new(record, len, file_count)?,
+                    identity: Variant::new(record, bounds)?,
                     coded: Place { at: at + RECORD_LEN as u64, len: coded_len },
                 }))
             }
-            Kind::Redirect if record.variant_count == 1 => Redirect::new(record, len).map(Entry::Redirect),
+            Kind::Redirect if record.variant_count == 1 => {
+                Redirect::new(record, bounds.len).map(Entry::Redirect)
+            }
             Kind::Redirect => None,
         }
     }
@@ -108,7 +123,7 @@ impl Variants {
     /// The coded ones, as they lie in the image of these bytes. One that is damaged, or has a coding this
     /// version does not know, is passed over.
     #[inline]
-    pub(crate) fn coded(self, all: &[u8], file_count: u64) -> impl Iterator<Item = (Coding, Variant)> {
+    pub(crate) fn coded(self, all: &[u8], bounds: Bounds) -> impl Iterator<Item = (Coding, Variant)> {
         let rows = all[self.coded.range()].as_chunks::<VARIANT_LEN>().0;
         let head = &all[(self.coded.at as usize - RECORD_LEN)..][..RECORD_LEN - VARIANT_LEN];
         rows.iter().filter_map(move |row| {
@@ -116,7 +131,7 @@ impl Variants {
             bytes[..head.len()].copy_from_slice(head);
             bytes[head.len()..].copy_from_slice(row);
             let record = Record::decode(&bytes)?;
-            let variant = Variant::new(&record, all.len() as u64, file_count)?;
+            let variant = Variant::new(&record, bounds)?;
             (record.coding != Coding::Identity).then_some((record.coding, variant))
         })
     }
@@ -125,17 +140,18 @@ impl Variants {
 impl Variant {
     /// The variant a record of a file is given with.
     #[inline]
-    fn new(record: &Record, len: u64, file_count: u64) -> Option<Variant> {
-        let (not_modified, fields) = run(record, len)?;
+    fn new(record: &Record, bounds: Bounds) -> Option<Variant> {
+        let (not_modified, fields) = run(record, bounds.len)?;
         let etag =
             Place { at: record.etag_at.into(), len: record.etag_len.into() }.within(not_modified.len)?;
         let content = Place { at: record.content_at, len: record.content_len };
         let content = match record.home {
-            Home::Image => Content::Image(content.within(len)?),
-            Home::File if content.at < file_count => {
+            Home::Image => Content::Image(content.within(bounds.len)?),
+            Home::File if content.at < bounds.file_count => {
                 Content::File { number: u32::try_from(content.at).ok()?, len: content.len }
             }
             Home::File => return None,
+            Home::Archive => Content::Archive(content.within(bounds.archive_len)?),
         };
         Some(Variant {
             fields,
@@ -153,7 +169,7 @@ impl Content {
     #[inline]
     pub fn len(&self) -> u64 {
         match *self {
-            Content::Image(place) => place.len,
+            Content::Image(place) | Content::Archive(place) => place.len,
             Content::File { len, .. } => len,
         }
     }

@@ -45,7 +45,7 @@ impl Image {
     /// If the file is not one this image found, and lies outside.
     #[inline]
     pub fn coded(&self, file: Variants) -> impl Iterator<Item = (Coding, Variant)> {
-        file.coded(self.all(), self.file_count())
+        file.coded(self.all(), self.bounds())
     }
 
     /// The path of the record at `at`, and the front of it.
@@ -59,7 +59,7 @@ impl Image {
     /// What the record at `at` says, if it makes sense.
     #[inline]
     fn entry(&self, at: u64, head: &[u8; RECORD_LEN]) -> Option<Entry> {
-        Entry::new(&Record::decode(head)?, at, self.len(), self.file_count())
+        Entry::new(&Record::decode(head)?, at, self.bounds())
     }
 }
 

@@ -76,6 +76,8 @@ pub struct Header {
     pub file_count: u64,
     /// [`hash`] of the bytes from `pages_at` to the end of the image.
     pub tables_hash: u64,
+    /// Bytes of the archive beside the image; 0: there is none.
+    pub archive_len: u64,
 }
 
 impl Header {
@@ -93,6 +95,7 @@ impl Header {
         put(&mut to, 56, self.page_count.to_le_bytes());
         put(&mut to, 64, self.file_count.to_le_bytes());
         put(&mut to, 72, self.tables_hash.to_le_bytes());
+        put(&mut to, 80, self.archive_len.to_le_bytes());
         let check = hash(&to[..HEADER_CHECK_AT]);
         put(&mut to, HEADER_CHECK_AT, check.to_le_bytes());
         to
@@ -118,6 +121,7 @@ impl Header {
             page_count: u64_at(from, 56),
             file_count: u64_at(from, 64),
             tables_hash: u64_at(from, 72),
+            archive_len: u64_at(from, 80),
         })
     }
 }
@@ -184,6 +188,8 @@ pub enum Home {
     Image = 0,
     /// In a file beside the image.
     File = 1,
+    /// In the archive beside the image.
+    Archive = 2,
 }
 
 /// The content coding of a variant. RFC 9110, section 8.4.1.
@@ -219,7 +225,7 @@ pub struct Record {
     pub not_modified_len: u32,
     /// Bytes of the fields of 200 or 301, empty line included.
     pub fields_len: u32,
-    /// Where the content lies; or the number of the file it is in.
+    /// Where the content lies, in the image or the archive; or the number of the file it is in.
     pub content_at: u64,
     /// Bytes of the content.
     pub content_len: u64,
@@ -292,6 +298,7 @@ impl Record {
             home: match from[56] {
                 0 => Home::Image,
                 1 => Home::File,
+                2 => Home::Archive,
                 _ => return None,
             },
             coding: match from[57] {

@@ -1,6 +1,6 @@
 //! A checked view of the bytes of an image. Nothing is parsed after `new`, and nothing per record in it.
 
-use crate::entry::Page;
+use crate::entry::{Bounds, Page};
 use crate::format::{
     HEADER_LEN, Header, INDEX_ALIGN, PAGE_CODES, PAGE_LEN, PAGES_ALIGN, PageRow, SLOT_COUNT_MIN, SLOT_LEN,
     hash,
@@ -16,6 +16,7 @@ pub struct Image {
     /// Where the index begins. It ends with `bytes`, and its slots are a power of two.
     index_at: usize,
     file_count: u64,
+    archive_len: u64,
     record_count: u64,
     /// In the order of [`PAGE_CODES`].
     pages: [Page; PAGE_CODES.len()],
@@ -58,8 +59,8 @@ impl Image {
         }
         let rows = &bytes[pages_at..][..header.page_count as usize * PAGE_LEN];
         let pages = read_pages(rows, header.len)?;
-        let Header { file_count, record_count, .. } = header;
-        Ok(Image { bytes, index_at, file_count, record_count, pages })
+        let Header { file_count, archive_len, record_count, .. } = header;
+        Ok(Image { bytes, index_at, file_count, archive_len, record_count, pages })
     }
 
     /// The page for one of [`PAGE_CODES`].
@@ -92,6 +93,17 @@ impl Image {
     #[inline]
     pub fn file_count(&self) -> u64 {
         self.file_count
+    }
+
+    /// Bytes of the archive beside the image: as many as the caller must have at hand. 0: there is none.
+    #[inline]
+    pub fn archive_len(&self) -> u64 {
+        self.archive_len
+    }
+
+    #[inline]
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds { len: self.len(), file_count: self.file_count, archive_len: self.archive_len }
     }
 
     /// Records: paths that lead somewhere.

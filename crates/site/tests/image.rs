@@ -38,6 +38,7 @@ fn a_file_has_the_coded_variants_that_make_sense() {
         ("tag behind",            |row| row.etag_at = u32::MAX,        &[Coding::Br, Coding::Gzip]),
         ("content over the end",  |row| row.content_len = u64::MAX,    &[Coding::Br, Coding::Gzip]),
         ("no such file",          |row| row.home = Home::File,         &[Coding::Br, Coding::Gzip]),
+        ("beyond the archive",    |row| (row.home, row.content_at) = (Home::Archive, 100), &[Coding::Br, Coding::Gzip]),
     ];
     for (name, damage, want) in cases {
         let mut draft = Draft::default();
@@ -176,10 +177,13 @@ fn a_record_that_leads_out_of_the_image_is_not_there() {
         ("split to the end",           true,  |record, _| (record.kind, record.before_query) = (Kind::Redirect, 21)),
         ("split behind",               false, |record, _| (record.kind, record.before_query) = (Kind::Redirect, 22)),
         ("redirect, coded",            false, |record, _| (record.kind, record.variant_count) = (Kind::Redirect, 2)),
+        ("the whole archive",          true,  |record, _| (record.home, record.content_at, record.content_len) = (Home::Archive, 0, 100)),
+        ("beyond the archive",         false, |record, _| (record.home, record.content_at, record.content_len) = (Home::Archive, 1, 100)),
+        ("redirect to an archive",     false, |record, _| (record.kind, record.home, record.content_at) = (Kind::Redirect, Home::Archive, 0)),
         ("redirect to a file",         false, |record, _| (record.kind, record.home, record.content_at) = (Kind::Redirect, Home::File, 0)),
     ];
     for (name, there, damage) in file {
-        let mut draft = Draft { file_count: 1, ..Draft::default() };
+        let mut draft = Draft { file_count: 1, archive_len: 100, ..Draft::default() };
         draft.file(b"/a", "hello");
         let at = draft.records[0].1 as usize;
         let mut bytes = draft.bytes();
@@ -191,7 +195,7 @@ fn a_record_that_leads_out_of_the_image_is_not_there() {
         assert_eq!(image.find(b"/a").is_some(), *there, "{name}");
         visit(&image);
     }
-    for (name, at, value) in [("kind", 2, 2), ("variants", 3, 2), ("no variant", 3, 0), ("five variants", 3, 5), ("255 variants", 3, 255), ("home", 56, 2), ("coded", 57, 1), ("coding", 57, 4)] {
+    for (name, at, value) in [("kind", 2, 2), ("variants", 3, 2), ("no variant", 3, 0), ("five variants", 3, 5), ("255 variants", 3, 255), ("home", 56, 3), ("coded", 57, 1), ("coding", 57, 4)] {
         let mut draft = Draft::default();
         draft.file(b"/a", "hello");
         let record = draft.records[0].1 as usize;
@@ -248,9 +252,9 @@ fn a_page_that_lies_elsewhere_is_refused() {
 #[test]
 #[rustfmt::skip]
 fn the_layout_is_the_one_of_version_1() {
-    let header = Header { len: 1, index_at: 2, slot_count: 3, record_count: 4, pages_at: 5, page_count: 6, file_count: 7, tables_hash: 8 };
+    let header = Header { len: 1, index_at: 2, slot_count: 3, record_count: 4, pages_at: 5, page_count: 6, file_count: 7, tables_hash: 8, archive_len: 9 };
     let mut want = b"tarpon\0\x01\x01\0\0\0\x80\0\0\0".to_vec();
-    for value in 1..=8u64 {
+    for value in 1..=9u64 {
         want.extend(value.to_le_bytes());
     }
     want.resize(120, 0);
@@ -330,6 +334,7 @@ fn seal(bytes: &mut [u8]) {
         record_count: at(40),
         pages_at,
         page_count: at(56),
+        archive_len: at(80),
         file_count: at(64),
         tables_hash,
     };
@@ -358,6 +363,7 @@ fn look(image: &Image, entry: Entry) {
                 match variant.content {
                     Content::Image(place) => see(place),
                     Content::File { number, .. } => assert!(u64::from(number) < image.file_count()),
+                    Content::Archive(place) => assert!(place.at + place.len <= image.archive_len()),
                 }
             }
         }
@@ -380,13 +386,20 @@ struct Draft {
     bytes: Vec<u8>,
     records: Vec<(u64, u64)>,
     file_count: u64,
+    archive_len: u64,
     /// How far the pages' texts are from where their rows say.
     page_shift: u64,
 }
 
 impl Default for Draft {
     fn default() -> Draft {
-        Draft { bytes: vec![0; HEADER_LEN], records: Vec::new(), file_count: 0, page_shift: 0 }
+        Draft {
+            bytes: vec![0; HEADER_LEN],
+            records: Vec::new(),
+            file_count: 0,
+            archive_len: 0,
+            page_shift: 0,
+        }
     }
 }
 
@@ -500,6 +513,7 @@ impl Draft {
             pages_at: pages_at as u64,
             page_count: PAGE_CODES.len() as u64,
             file_count: self.file_count,
+            archive_len: self.archive_len,
             tables_hash: hash(&self.bytes[pages_at..]),
         };
         self.bytes[..HEADER_LEN].copy_from_slice(&header.encode());

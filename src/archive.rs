@@ -1,0 +1,118 @@
+//! An archive as a file that can be read at any place: the file itself, or, if it is compressed, what it unpacks to.
+//!
+//! ```text
+//! site.tar ────────────────────────────▶ its own descriptor
+//! site.tar.gz, site.tar.zst ─ unpack ──▶ a sealed memfd
+//! ```
+//!
+//! What it is, its first bytes tell, whatever its name. Knows nothing of members.
+
+use crate::{
+    error::{Trouble, reason},
+    sys::memory,
+};
+use flate2::bufread::MultiGzDecoder;
+use ruzstd::decoding::StreamingDecoder;
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    os::unix::fs::FileExt,
+    path::Path,
+};
+
+/// Opens an archive, and unpacks it into memory if it is compressed.
+pub(crate) fn open(path: &Path) -> Result<File, Trouble> {
+    let what = || format!("cannot serve {}", path.display());
+    let unreadable = |error| {
+        Trouble::new(what(), reason(&error), "name a directory or tar archive that exists and may be read")
+    };
+    let file = File::open(path).map_err(unreadable)?;
+    let mut start = [0; 4];
+    let len = file.read_at(&mut start, 0).map_err(unreadable)?;
+    let coding = match &start[..len] {
+        [0x1f, 0x8b, ..] => Coding::Gzip,
+        [0x28, 0xb5, 0x2f, 0xfd] => Coding::Zstd,
+        _ => return Ok(file),
+    };
+    let unpacked = unpack(coding, BufReader::with_capacity(READ_LEN, file), ARCHIVE_LEN_MAX);
+    unpacked.map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => {
+            let why = format_args!("it unpacks to more than {} GiB", ARCHIVE_LEN_MAX >> 30);
+            Trouble::new(what(), why, "unpack it on disk, and serve the archive or directory")
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::OutOfMemory => {
+            Trouble::new(what(), reason(&error), "free some memory")
+        }
+        _ => {
+            let why = "it is incomplete or damaged, and cannot be unpacked";
+            Trouble::new(what(), why, "write it whole under another name, then rename it")
+        }
+    })
+}
+
+/// How an archive is compressed.
+#[derive(Clone, Copy)]
+enum Coding {
+    /// RFC 1952.
+    Gzip,
+    /// RFC 8878.
+    Zstd,
+}
+
+/// Unpacks into memory: all members of a gzip file, all frames of a zstd file. At most `len_max` bytes.
+fn unpack(coding: Coding, mut from: impl BufRead, len_max: u64) -> io::Result<File> {
+    let mut to = memory::file()?;
+    // One byte more, to tell what ends there from what goes on.
+    let more = len_max + 1;
+    let mut len = 0;
+    match coding {
+        Coding::Gzip => len = io::copy(&mut MultiGzDecoder::new(from).take(more), &mut to)?,
+        Coding::Zstd => {
+            while len < more && !from.fill_buf()?.is_empty() {
+                let frame = StreamingDecoder::new(&mut from).map_err(io::Error::other)?;
+                len += io::copy(&mut frame.take(more - len), &mut to)?;
+            }
+        }
+    }
+    if len == more {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    memory::freeze(&to)?;
+    Ok(to)
+}
+
+/// What a compressed archive may unpack to, in bytes: far more than a site that is kept in memory, and less than
+/// a small file made to fill it would take.
+const ARCHIVE_LEN_MAX: u64 = 4 << 30;
+/// Bytes read at once.
+const READ_LEN: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::{Compression, write::GzEncoder};
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+    use std::io::{Seek, Write};
+
+    #[test]
+    fn all_parts_are_unpacked_up_to_a_limit() {
+        let gzip = |content: &[u8]| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            encoder.write_all(content).and_then(|()| encoder.finish()).expect("memory")
+        };
+        let zstd = |content: &[u8]| compress_to_vec(content, CompressionLevel::Fastest);
+        let cases = [
+            ("gzip", Coding::Gzip, [gzip(&[b'a'; 500]), gzip(&[b'b'; 500])].concat()),
+            ("zstd", Coding::Zstd, [zstd(&[b'a'; 500]), zstd(&[b'b'; 500])].concat()),
+        ];
+        for (name, coding, packed) in cases {
+            let mut file = unpack(coding, &packed[..], 1000).expect(name);
+            let mut content = Vec::new();
+            file.rewind().and_then(|()| file.read_to_end(&mut content)).expect(name);
+            assert_eq!(content, [[b'a'; 500], [b'b'; 500]].concat(), "{name}");
+            assert!(file.write_all(b"x").is_err(), "{name}: sealed");
+            let refused = unpack(coding, &packed[..], 999).expect_err(name);
+            assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge, "{name}");
+        }
+    }
+}

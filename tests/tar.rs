@@ -1,0 +1,270 @@
+//! A site in a tar archive: the same answers as from the directory, whoever wrote the archive.
+
+mod common;
+
+use common::{
+    ENGINES,
+    client::Client,
+    program::{Program, serve},
+    site, wait_for,
+};
+use std::{
+    fs::{self, File},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use tempfile::TempDir;
+
+/// Programs that write archives; `{tar}` and `{dir}` stand for what they write, and of what.
+const WRITERS: &[(&str, &[&str])] = &[
+    ("GNU tar", &["tar", "-cf", "{tar}", "-C", "{dir}", "."]),
+    ("GNU tar, pax", &["tar", "--format=posix", "-cf", "{tar}", "-C", "{dir}", "."]),
+    ("GNU tar, ustar", &["tar", "--format=ustar", "-cf", "{tar}", "-C", "{dir}", "."]),
+    ("GNU tar, v7", &["tar", "--format=v7", "-cf", "{tar}", "-C", "{dir}", "."]),
+    ("bsdtar", &["bsdtar", "-cf", "{tar}", "-C", "{dir}", "."]),
+    ("bsdtar, pax", &["bsdtar", "--format", "pax", "-cf", "{tar}", "-C", "{dir}", "."]),
+    ("bsdtar, GNU", &["bsdtar", "--format", "gnutar", "-cf", "{tar}", "-C", "{dir}", "."]),
+    ("GNU tar, gzip", &["tar", "-czf", "{tar}", "-C", "{dir}", "."]),
+    ("GNU tar, zstd", &["tar", "--zstd", "-cf", "{tar}", "-C", "{dir}", "."]),
+    ("tarfile, pax", &["python3", "-c", TARFILE, "{tar}", "{dir}", "1", "2"]),
+    ("tarfile, GNU", &["python3", "-c", TARFILE, "{tar}", "{dir}", "1"]),
+];
+
+/// `tarfile.USTAR_FORMAT` is 0, `GNU_FORMAT` 1, `PAX_FORMAT` 2: as many as there are arguments too many.
+const TARFILE: &str = "import sys, tarfile; to = tarfile.open(sys.argv[1], 'w', format=len(sys.argv) - 3); \
+    to.add(sys.argv[2], arcname='.'); to.close()";
+
+#[test]
+fn an_archive_answers_as_its_directory_does() {
+    let dir = small_site();
+    let temp = tempfile::tempdir().unwrap();
+    // The long name is more than these two formats can tell.
+    let short = |name: &str| name.ends_with("ustar") || name.ends_with("v7");
+    for engine in ENGINES {
+        let options = ["--engine", engine.name(), "--workers", "1"];
+        for (name, command) in WRITERS {
+            let long = dir.path().join("n".repeat(120));
+            let kept = short(name).then(|| fs::rename(&long, temp.path().join("kept")).unwrap());
+            let archive = temp.path().join("site.tar");
+            write_archive(command, &archive, dir.path());
+            let (from_dir, from_tar) =
+                (Program::started(serve(dir.path(), &options)), Program::started(serve(&archive, &options)));
+            let mut one = Client::connect(from_dir.address());
+            let mut other = Client::connect(from_tar.address());
+            for target in targets() {
+                let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
+                let [want, got] = [&mut one, &mut other].map(|client| {
+                    client.send(&request);
+                    client.response()
+                });
+                assert_eq!(without_date(&got.head), without_date(&want.head), "{name}: {target}");
+                assert!(got.content == want.content, "{name}: {target}");
+                let is_coded = got.head.contains("Content-Encoding: gzip");
+                assert_eq!(is_coded, ["/middle.txt", "/hard.txt"].contains(&&*target), "{name}: {target}");
+            }
+            drop((from_dir, from_tar));
+            if kept.is_some() {
+                fs::rename(temp.path().join("kept"), &long).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn an_archive_that_is_replaced_is_followed_and_one_that_is_incomplete_refused() {
+    let (old, new) = (site(&[("index.html", "old")]), site(&[("index.html", "new")]));
+    let temp = tempfile::tempdir().unwrap();
+    let (archive, next) = (temp.path().join("site.tar"), temp.path().join("next"));
+    write_archive(WRITERS[0].1, &archive, old.path());
+    let program = Program::started(serve(&archive, &[]));
+    let mut client = Client::connect(program.address());
+    assert_eq!(client.get("/").content, b"old");
+
+    write_archive(WRITERS[0].1, &next, new.path());
+    let whole = fs::read(&next).unwrap();
+    let half = temp.path().join("half");
+    fs::write(&half, &whole[..1024]).unwrap();
+    fs::rename(&half, &archive).unwrap();
+    wait_for("a warning", || program.err().contains("it is incomplete").then_some(()));
+    assert_eq!(client.get("/").content, b"old");
+
+    fs::rename(&next, &archive).unwrap();
+    wait_for("the new site", || (client.get("/").content == b"new").then_some(()));
+}
+
+#[test]
+fn an_archive_behind_a_link_is_followed_when_either_is_replaced() {
+    let [old, new, newest] = ["old", "new", "newest"].map(|content| site(&[("index.html", content)]));
+    let (temp, releases) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let release = |name: &str, dir: &TempDir| {
+        let (next, archive) = (releases.path().join("next"), releases.path().join(name));
+        write_archive(WRITERS[0].1, &next, dir.path());
+        fs::rename(next, &archive).unwrap();
+        archive
+    };
+    let link = temp.path().join("site.tar");
+    symlink(release("1.tar", &old), &link).unwrap();
+    let program = Program::started(serve(&link, &[]));
+    let mut client = Client::connect(program.address());
+    assert_eq!(client.get("/").content, b"old");
+
+    release("1.tar", &new);
+    wait_for("the new archive", || (client.get("/").content == b"new").then_some(()));
+
+    let next = temp.path().join("next");
+    symlink(release("2.tar", &newest), &next).unwrap();
+    fs::rename(next, link).unwrap();
+    wait_for("the new link", || (client.get("/").content == b"newest").then_some(()));
+}
+
+#[test]
+fn an_archive_that_is_truncated_cuts_what_it_owes_and_heals_when_replaced() {
+    let dir = site(&[("a.txt", "small".repeat(100)), ("large.bin", "large".repeat(1 << 20))]);
+    let temp = tempfile::tempdir().unwrap();
+    let (archive, next) = (temp.path().join("site.tar"), temp.path().join("next"));
+    for engine in ENGINES {
+        // Names are sorted, so that `a.txt` lies before the cut and `large.bin` across it.
+        let write = |to: &Path| {
+            let command = Command::new("tar")
+                .args(["--sort=name", "-cf"])
+                .arg(to)
+                .arg("-C")
+                .arg(dir.path())
+                .arg(".")
+                .status();
+            assert!(command.expect("tar").success());
+        };
+        write(&archive);
+        let program = Program::started(serve(&archive, &["--engine", engine.name()]));
+        let mut client = Client::connect(program.address());
+        assert_eq!(client.get("/large.bin").content.len(), 5 << 20);
+
+        let file = File::options().write(true).open(&archive).unwrap();
+        file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+        client.send("GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(client.try_response().is_err(), "{engine}: cut, and not padded");
+        wait_for("a warning", || program.err().contains("it is incomplete").then_some(()));
+        assert_eq!(Client::connect(program.address()).get("/a.txt").content, "small".repeat(100).as_bytes());
+
+        write(&next);
+        fs::rename(&next, &archive).unwrap();
+        wait_for("the new site", || {
+            let mut client = Client::connect(program.address());
+            client.send("GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+            client.try_response().is_ok_and(|response| response.content.len() == 5 << 20).then_some(())
+        });
+    }
+}
+
+#[test]
+fn what_cannot_be_served_is_told_with_its_remedy() {
+    let temp = site(&[("text.tar", "this is no archive"), ("dir/a", "x")]);
+    let at = |name: &str| temp.path().join(name);
+    write_archive(WRITERS[0].1, &at("site.tar"), &at("dir"));
+    File::create(at("dir/hole")).unwrap().set_len(1 << 20).unwrap();
+    let sparse = |name: &str, format: &str| {
+        let tar = Command::new("tar")
+            .args(["-S", format, "-cf"])
+            .arg(at(name))
+            .arg("-C")
+            .arg(at("dir"))
+            .arg(".")
+            .status();
+        assert!(tar.expect("tar").success());
+    };
+    sparse("sparse.tar", "--format=gnu");
+    sparse("sparse-pax.tar", "--format=posix");
+    for (name, command) in [("cut.tar.gz", WRITERS[7].1), ("cut.tar.zst", WRITERS[8].1)] {
+        write_archive(command, &at(name), &at("dir"));
+        let whole = fs::read(at(name)).unwrap();
+        fs::write(at(name), &whole[..whole.len() / 2]).unwrap();
+    }
+    #[rustfmt::skip]
+    let cases: &[(&str, &[&str], &str)] = &[
+        ("text.tar",       &[],                "it is no tar archive, at byte 0; name a directory or a tar archive"),
+        ("sparse.tar",     &[],                "./hole; make it anew without --sparse"),
+        ("sparse-pax.tar", &[],                "a sparse member cannot be served as it lies"),
+        ("cut.tar.gz",     &[],                "it is incomplete or damaged, and cannot be unpacked"),
+        ("cut.tar.zst",    &[],                "it is incomplete or damaged, and cannot be unpacked"),
+        ("site.tar",       &["--prefix", "b"], "the archive has no such directory; see tar -tf for those it has"),
+        ("dir",            &["--prefix", "b"], "it is no archive; leave --prefix out"),
+        ("missing.tar",    &[],                "no such file or directory; name a directory or tar archive"),
+    ];
+    for (name, options, want) in cases {
+        let ended = Program::run(serve(&at(name), options));
+        assert!(!ended.status.success() && ended.err.contains(want), "{name}: {}", ended.err);
+    }
+}
+
+/// What a site has: pages, a large file, an empty one, a coded form, links, a long name, another in letters that are not ASCII.
+fn small_site() -> TempDir {
+    let large = "0123456789".repeat(50_000);
+    let middle = "middle ".repeat(3_000);
+    let dir = site(&[
+        ("index.html", "<!doctype html><title>x</title>"),
+        ("guide/index.html", "guide"),
+        ("guide/style.css", "p{}"),
+        ("empty", ""),
+        ("largest.bin", &large),
+        ("middle.txt", &middle),
+        ("gr\u{fc}n.txt", "umlaut"),
+        (".env", "secret"),
+        (&long_name(), "long"),
+    ]);
+    symlink("guide", dir.path().join("link")).unwrap();
+    symlink("../empty", dir.path().join("guide/up")).unwrap();
+    symlink("/etc/passwd", dir.path().join("out")).unwrap();
+    fs::hard_link(dir.path().join("middle.txt"), dir.path().join("hard.txt")).unwrap();
+    fs::write(dir.path().join("middle.txt.gz"), b"\x1f\x8b\x08 in few bytes").unwrap();
+    symlink("middle.txt.gz", dir.path().join("hard.txt.gz")).unwrap();
+    dir
+}
+
+fn long_name() -> String {
+    format!("{0}/{0}/long.txt", "n".repeat(120))
+}
+
+fn targets() -> Vec<String> {
+    let mut targets: Vec<_> = [
+        "/",
+        "/index.html",
+        "/guide",
+        "/guide/",
+        "/guide/style.css",
+        "/empty",
+        "/largest.bin",
+        "/middle.txt",
+        "/gr%C3%BCn.txt",
+        "/.env",
+        "/link",
+        "/link/",
+        "/link/style.css",
+        "/guide/up",
+        "/out",
+        "/hard.txt",
+        "/middle.txt.gz",
+        "/missing",
+    ]
+    .map(str::to_owned)
+    .into();
+    targets.push(format!("/{}", long_name()));
+    targets
+}
+
+/// A head without its date, which may have moved on between two answers.
+fn without_date(head: &str) -> String {
+    head.lines().filter(|line| !line.starts_with("Date: ")).collect::<Vec<_>>().join("\n")
+}
+
+fn write_archive(command: &[&str], to: &Path, dir: &Path) {
+    let argument = |word: &&str| match *word {
+        "{tar}" => to.to_owned(),
+        "{dir}" => dir.to_owned(),
+        word => PathBuf::from(word),
+    };
+    let words: Vec<_> = command.iter().map(argument).collect();
+    let output =
+        Command::new(&words[0]).args(&words[1..]).output().expect("an archiver is missing: run tests/setup");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
