@@ -518,6 +518,7 @@ fn send_front(
     let spans = slot.conn.outbox(Leg::Client);
     let (file, at, len) = match spans[0] {
         Span::File { image, number, at, len } => (commons.site(image).file(number), at, len),
+        Span::Archive { image, at, len } => (commons.site(image).archive(), at, len),
         Span::Site { image, at, len } if len >= FILE_WORTH_MIN => (commons.site(image).store(), at, len),
         _ => {
             let number = letters.take();
