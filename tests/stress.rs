@@ -21,7 +21,7 @@ use rustix::net::{
 };
 use std::{
     collections::HashMap,
-    env, fs,
+    env, fs, io,
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -95,7 +95,7 @@ fn clients_that_ask_for_much_and_take_nothing_leave_memory_for_others() {
         let requests = get("/large").repeat(3_000);
         let greedy: Vec<TcpStream> = (0..GREEDY_COUNT)
             .map(|_| {
-                let mut stream = small_window(served.address, 4096);
+                let mut stream = small_window(served.address, 4096).unwrap();
                 stream.set_nonblocking(true).unwrap();
                 let _ = stream.write(requests.as_bytes());
                 stream
@@ -311,12 +311,16 @@ impl Visitor<'_> {
 
     /// Not, if the server has ended.
     fn stream(&mut self, window: usize) -> Option<TcpStream> {
-        if self.is_stopping() && TcpStream::connect(self.address).is_err() {
-            return None;
-        }
-        let stream = match window {
-            0 => TcpStream::connect(self.address).ok()?,
+        let connected = match window {
+            0 => TcpStream::connect(self.address),
             len => small_window(self.address, len),
+        };
+        let stream = match connected {
+            Ok(stream) => stream,
+            Err(error) => {
+                assert!(self.is_stopping(), "{error}");
+                return None;
+            }
         };
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -333,11 +337,11 @@ fn requests(names: &[&str]) -> String {
 }
 
 /// A connection that takes little at a time.
-fn small_window(address: SocketAddr, len: usize) -> TcpStream {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    set_socket_recv_buffer_size(&socket, len).unwrap();
-    connect(&socket, &address).unwrap();
-    socket.into()
+fn small_window(address: SocketAddr, len: usize) -> io::Result<TcpStream> {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    set_socket_recv_buffer_size(&socket, len)?;
+    connect(&socket, &address)?;
+    Ok(socket.into())
 }
 
 /// The tests of this file look at the whole process: one at a time.
