@@ -111,6 +111,7 @@ impl Watched {
         let mut said = None;
         let mut took = Duration::ZERO;
         let mut failed: Option<String> = None;
+        let mut retry_at = None;
         loop {
             if let Some(reason) = self.watch.polling.take()
                 && said.as_ref() != Some(&reason)
@@ -118,7 +119,7 @@ impl Watched {
                 said = Some(reason.clone());
                 told(Change::Polling(reason));
             }
-            match self.next(failed.is_some(), took) {
+            match self.next(retry_at, took) {
                 Todo::Nothing => continue,
                 Todo::Build => {}
                 Todo::WatchAndBuild => self.watch = Watch::new(&self.source.path, &self.send),
@@ -128,6 +129,7 @@ impl Watched {
             let built = self.builder.build(&self.source);
             took = begun.elapsed();
             let before = failed.take();
+            retry_at = built.is_err().then(|| Instant::now() + POLL);
             match built {
                 Ok(site) => told(Change::Site(Box::new(site))),
                 Err(trouble) => {
@@ -142,23 +144,29 @@ impl Watched {
     }
 
     /// Waits for a change, and for the burst it begins to end; or for a while, to look without having been told.
-    fn next(&self, failed: bool, took: Duration) -> Todo {
+    fn next(&self, retry_at: Option<Instant>, took: Duration) -> Todo {
         let mut todo = match self.heard.recv_timeout(POLL) {
             Ok(heard) => heard.todo(&[&self.source.path, &self.watch.real]),
-            Err(RecvTimeoutError::Timeout) if failed => Todo::Build,
             Err(RecvTimeoutError::Timeout) => Todo::Nothing,
             Err(RecvTimeoutError::Disconnected) => return Todo::End,
         };
-        // It, or a link above it, may have been replaced without a word to whoever watches the old one.
-        if todo == Todo::Nothing && self.watch.is_replaced(&self.source.path) {
-            todo = Todo::WatchAndBuild;
+        // What happens beside it may never pause, so these do not wait for a pause.
+        if todo == Todo::Nothing {
+            // It, or a link above it, may have been replaced without a word to whoever watches the old one.
+            if self.watch.is_replaced(&self.source.path) {
+                todo = Todo::WatchAndBuild;
+            } else if retry_at.is_some_and(|at| at <= Instant::now()) {
+                todo = Todo::Build;
+            }
         }
         let since = Instant::now();
+        let mut quiet_from = since;
         while !matches!(todo, Todo::Nothing | Todo::End) && since.elapsed() < BURST_MAX.max(took) {
-            match self.heard.recv_timeout(QUIET) {
+            match self.heard.recv_timeout(QUIET.saturating_sub(quiet_from.elapsed())) {
                 Ok(heard) => match heard.todo(&[&self.source.path, &self.watch.real]) {
-                    more @ (Todo::WatchAndBuild | Todo::End) => todo = more,
-                    Todo::Nothing | Todo::Build => {}
+                    Todo::Nothing => {}
+                    Todo::Build => quiet_from = Instant::now(),
+                    more @ (Todo::WatchAndBuild | Todo::End) => (todo, quiet_from) = (more, Instant::now()),
                 },
                 Err(_) => break,
             }
