@@ -40,6 +40,8 @@ pub(crate) struct Http1 {
     stopping: bool,
     /// Bytes wait in the inbox, not for more of them but for room in the outbox.
     crowded: bool,
+    /// The end of the client's bytes has been told: there is nothing to read any more.
+    ended: bool,
 }
 
 #[derive(Debug)]
@@ -76,6 +78,7 @@ impl Http1 {
             deadline: by,
             stopping: false,
             crowded: false,
+            ended: false,
         }
     }
 
@@ -120,6 +123,7 @@ impl Http1 {
     }
 
     pub(crate) fn ended(&mut self, cx: &mut Cx<'_>, out: &Outbox) {
+        self.ended = true;
         self.phase = match self.phase {
             // A client that only closed its sending side still gets what it asked for.
             Phase::Head | Phase::Content(_) | Phase::Response { .. } => Phase::Response { linger: false },
@@ -166,6 +170,7 @@ impl Http1 {
         let (input, close) = match self.phase {
             Phase::Head if !out.has_room(SPANS_PER_EXCHANGE) => (Input::Pause, Close::No),
             Phase::Head | Phase::Content(_) => (Input::Bytes { max: BUF_LEN as u32 }, Close::No),
+            Phase::Response { .. } if self.ended => (Input::Pause, Close::No),
             // Read, to be dropped: bytes that nobody has read when the connection closes would reset it.
             Phase::Response { .. } => (Input::Bytes { max: BUF_LEN as u32 }, Close::No),
             Phase::Lingering => (Input::Discard, Close::Write),

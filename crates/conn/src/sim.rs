@@ -93,9 +93,11 @@ impl Sim {
         }
     }
 
-    /// The client sends bytes. Nothing of the server runs.
+    /// The client sends bytes, unless it has closed its sending side. Nothing of the server runs.
     pub fn client_sends(&mut self, bytes: &[u8]) {
-        self.socket.extend_from_slice(bytes);
+        if !self.client_ended {
+            self.socket.extend_from_slice(bytes);
+        }
     }
 
     /// The client closes its sending side.

@@ -271,6 +271,21 @@ fn a_stop_answers_one_more_of_the_requests_that_had_arrived_and_says_that_it_clo
 }
 
 #[test]
+fn behind_the_end_nothing_is_read_while_a_response_leaves() {
+    let mut sim = sim();
+    sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    sim.client_ends();
+    sim.run(Cuts { read: usize::MAX, send: 0 });
+    assert_eq!(
+        sim.input(),
+        Input::Pause,
+        "an engine that asked again would be told of the end again and again"
+    );
+    sim.run(Cuts::NONE);
+    assert_eq!(sim.close(), Close::Both);
+}
+
+#[test]
 fn an_empty_line_behind_a_request_begins_no_head() {
     let mut sim = sim();
     sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n\r\n");
