@@ -47,14 +47,14 @@ fn cuts_change_nothing(input: &[u8], verdict: &Verdict<'_>) {
 /// What a verdict says, in a form that can be compared.
 fn summary(verdict: &Verdict<'_>) -> Result<Option<(String, usize)>, HeadError> {
     let text = |head: Head<'_>| {
-        let values = NAMES.map(|name| head.all(name).collect::<Vec<_>>());
+        let values = Name::ALL.map(|name| head.all(name).collect::<Vec<_>>());
         format!("{:?}", (head.method, head.target, head.version, values))
     };
     verdict.map(|found| found.map(|(head, len)| (text(head), len)))
 }
 
 fn fields_agree(head: &Head<'_>) {
-    for name in NAMES {
+    for name in Name::ALL {
         let all: Vec<_> = head.all(name).collect();
         assert_eq!(head.first(name), all.first().copied(), "{name:?}");
         assert_eq!(head.has(name), !all.is_empty(), "{name:?}");
@@ -73,35 +73,11 @@ fn httparse_agrees(head: &Head<'_>, input: &[u8]) {
     }
     assert_eq!(other.path.map(str::as_bytes), Some(head.target));
     assert_eq!(other.version == Some(1), head.version == Version::Http11);
-    for name in NAMES {
-        let theirs = other.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(text(name)));
+    for name in Name::ALL {
+        let theirs = other.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name.text()));
         assert!(theirs.map(|field| field.value).eq(head.all(name)), "{name:?}");
-    }
-}
-
-fn text(name: Name) -> &'static str {
-    match name {
-        Name::Host => "Host",
-        Name::Connection => "Connection",
-        Name::ContentLength => "Content-Length",
-        Name::TransferEncoding => "Transfer-Encoding",
-        Name::Expect => "Expect",
-        Name::IfNoneMatch => "If-None-Match",
-        Name::IfModifiedSince => "If-Modified-Since",
-        Name::AcceptEncoding => "Accept-Encoding",
     }
 }
 
 /// Cuts tried for one input. A short one is cut everywhere; at every byte of a long one the fuzzer would crawl.
 const CUT_COUNT_MAX: usize = 256;
-
-const NAMES: [Name; 8] = [
-    Name::Host,
-    Name::Connection,
-    Name::ContentLength,
-    Name::TransferEncoding,
-    Name::Expect,
-    Name::IfNoneMatch,
-    Name::IfModifiedSince,
-    Name::AcceptEncoding,
-];

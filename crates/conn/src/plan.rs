@@ -1,7 +1,7 @@
 //! Which response a request gets: head and image in, [`Plan`] out. A pure function.
 //!
 //! ```text
-//! method ─▶ expectation ─▶ target ─▶ path ─find─▶ file ─▶ variant ─▶ preconditions ─▶ 200 or 304
+//! method ─▶ expectation ─▶ target ─▶ path ─find─▶ file ─▶ variant ─▶ preconditions ─▶ 200, 304 or 412
 //!   405, 501     417          400              └▶ redirect 301, or 404
 //! ```
 //!
@@ -113,6 +113,7 @@ fn file(head: &Head<'_>, variant: Variant, image: &Image, with_content: bool, un
         Outcome::NotModified => {
             Plan { status: Status::NotModified, location: None, fields: variant.not_modified, content: None }
         }
+        Outcome::Failed => page(image, Status::PreconditionFailed, with_content),
     }
 }
 

@@ -63,6 +63,11 @@ macro_rules! names {
             $(#[doc = $text] $name,)*
         }
 
+        impl Name {
+            /// All of them.
+            pub const ALL: [Name; NAMES.len()] = [$(Name::$name),*];
+        }
+
         const NAMES: [(Name, &str); [$($text),*].len()] = [$((Name::$name, $text)),*];
     };
 }
@@ -75,6 +80,9 @@ names! {
     Expect "Expect",
     IfNoneMatch "If-None-Match",
     IfModifiedSince "If-Modified-Since",
+    IfMatch "If-Match",
+    IfUnmodifiedSince "If-Unmodified-Since",
+    IfRange "If-Range",
     AcceptEncoding "Accept-Encoding",
 }
 
@@ -226,6 +234,11 @@ impl Method {
 }
 
 impl Name {
+    /// The name, as it is usually written.
+    pub const fn text(self) -> &'static str {
+        NAMES[self as usize].1
+    }
+
     /// Field names are case-insensitive: RFC 9110, section 5.1.
     #[inline(always)]
     fn of(name: &[u8]) -> Option<Name> {
@@ -423,7 +436,7 @@ const BUCKET_COUNT: usize = 64;
 #[inline(always)]
 const fn bucket(name: &[u8]) -> usize {
     let (first, last) = (name[0] | 0x20, name[name.len() - 1] | 0x20);
-    (name.len() * 2 + first as usize + last as usize * 7) % BUCKET_COUNT
+    (name.len() * 8 + first as usize * 13 + last as usize * 19) % BUCKET_COUNT
 }
 
 #[cfg(test)]

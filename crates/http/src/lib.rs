@@ -10,7 +10,7 @@
 //! | [`framing`] | where content ends | RFC 9112, section 6 |
 //! | [`chunked`] | chunked transfer coding | RFC 9112, section 7.1 |
 //! | [`persist`] | whether the connection stays open | RFC 9112, section 9.3 |
-//! | [`precondition`] | If-None-Match, If-Modified-Since | RFC 9110, section 13 |
+//! | [`precondition`] | If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range | RFC 9110, section 13 |
 //! | [`negotiate`] | Accept-Encoding | RFC 9110, section 12.5.3 |
 //! | [`date`] | HTTP-date | RFC 9110, section 5.6.7 |
 //! | [`status`] | status codes | RFC 9110, section 15 |

@@ -1,7 +1,13 @@
-//! Whether a client already has what it asks for. RFC 9110, section 13.
+//! Whether a request holds for what the server has. RFC 9110, section 13.
 //!
-//! Knows the two preconditions that matter where nothing is ever changed by a request:
-//! If-None-Match and If-Modified-Since.
+//! ```text
+//! If-Match, else If-Unmodified-Since ──true──▶ If-None-Match, else If-Modified-Since ──true──▶ Proceed
+//!                 └─false─▶ Failed                               └─false─▶ NotModified
+//! ```
+//!
+//! If-Range is no part of this: it decides about a range, and only of a response that proceeds.
+//!
+//! Knows nothing of where validators come from, and of time only what it is told.
 
 use crate::date;
 use crate::head::{Head, Name};
@@ -14,35 +20,69 @@ pub enum Outcome {
     Proceed,
     /// Status 304: the client has it.
     NotModified,
+    /// Status 412: it is not the one the client means.
+    Failed,
 }
 
-/// Evaluates the preconditions of a GET or HEAD in the order of RFC 9110, section 13.2.2.
+/// Evaluates the preconditions of a GET or HEAD in the order of RFC 9110, section 13.2.2. To be asked
+/// only where the response would have status 200 without them: section 13.2.1.
 ///
 /// `etag` is the entity-tag of the representation that would be sent, with its quotes.
 /// `last_modified` and `now` are in seconds since 1970; `now` decides the century of a two-digit
 /// year.
 #[inline]
 pub fn evaluate(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> Outcome {
-    if !head.has(Name::IfNoneMatch) && !head.has(Name::IfModifiedSince) {
-        return Outcome::Proceed;
+    let is_conditional = head.has(Name::IfNoneMatch)
+        || head.has(Name::IfModifiedSince)
+        || head.has(Name::IfMatch)
+        || head.has(Name::IfUnmodifiedSince);
+    if is_conditional { in_order(head, etag, last_modified, now) } else { Outcome::Proceed }
+}
+
+/// Whether the Range field of a GET counts: without If-Range it does, and with one, only if that
+/// names the representation that would be sent. Section 13.1.5; parameters as for [`evaluate`].
+///
+/// A date says so only if it is a strong validator (section 8.8.2.2): as long as its second is not
+/// over, there may have been another representation, and may yet be, with the same date.
+#[inline]
+pub fn range_applies(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> bool {
+    let Some(validator) = head.first(Name::IfRange) else { return true };
+    if head.is_repeated(Name::IfRange) {
+        return false;
     }
-    // Section 13.1.3: If-Modified-Since is ignored where there is If-None-Match.
-    let has_it = if head.has(Name::IfNoneMatch) {
-        is_matched(head, etag)
+    match Tag::split(validator) {
+        Some((tag, [])) => tag.is_strongly(Tag::of(etag)),
+        _ => last_modified < now && date::parse(validator, now) == Some(last_modified),
+    }
+}
+
+fn in_order(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> Outcome {
+    let ours = Tag::of(etag);
+    // Sections 13.1.3 and 13.1.4: a date is ignored where there are entity-tags, however malformed.
+    let holds = if head.has(Name::IfMatch) {
+        is_listed(head, Name::IfMatch, |tag| tag.is_strongly(ours))
     } else {
-        is_unmodified(head, last_modified, now)
+        date_of(head, Name::IfUnmodifiedSince, now).is_none_or(|since| last_modified <= since)
+    };
+    if !holds {
+        return Outcome::Failed;
+    }
+    let has_it = if head.has(Name::IfNoneMatch) {
+        is_listed(head, Name::IfNoneMatch, |tag| tag.is_weakly(ours))
+    } else {
+        date_of(head, Name::IfModifiedSince, now).is_some_and(|since| last_modified <= since)
     };
     if has_it { Outcome::NotModified } else { Outcome::Proceed }
 }
 
-/// Section 13.1.2, with the weak comparison of section 8.8.3.2. A malformed member ends the list:
-/// what stands behind it cannot be told apart.
-fn is_matched(head: &Head<'_>, etag: &[u8]) -> bool {
-    if head.first(Name::IfNoneMatch) == Some(b"*") && !head.is_repeated(Name::IfNoneMatch) {
+/// Whether the field lines `name` are `*`, or list an entity-tag that `is_ours`. Sections 13.1.1 and
+/// 13.1.2. A malformed member ends the list: what stands behind it cannot be told apart. So does a
+/// `*` that is not alone.
+fn is_listed(head: &Head<'_>, name: Name, is_ours: impl Fn(Tag<'_>) -> bool) -> bool {
+    if head.first(name) == Some(b"*") && !head.is_repeated(name) {
         return true;
     }
-    let ours = etag.strip_prefix(b"W/").unwrap_or(etag);
-    for mut rest in head.all(Name::IfNoneMatch) {
+    for mut rest in head.all(name) {
         loop {
             while let [b' ' | b'\t' | b',', behind @ ..] = rest {
                 rest = behind;
@@ -50,8 +90,8 @@ fn is_matched(head: &Head<'_>, etag: &[u8]) -> bool {
             if rest.is_empty() {
                 break;
             }
-            let Some((opaque, behind)) = split_opaque_tag(rest) else { return false };
-            if opaque == ours {
+            let Some((tag, behind)) = Tag::split(rest) else { return false };
+            if is_ours(tag) {
                 return true;
             }
             rest = behind;
@@ -60,32 +100,60 @@ fn is_matched(head: &Head<'_>, etag: &[u8]) -> bool {
     false
 }
 
-/// Takes the first entity-tag off a list, and what must follow it: OWS, then a comma or the end.
-/// Returns its opaque-tag, with quotes. An opaque-tag may have commas, and `\` escapes nothing in it.
-fn split_opaque_tag(list: &[u8]) -> Option<(&[u8], &[u8])> {
-    let list = list.strip_prefix(b"W/").unwrap_or(list);
-    let inner = list.strip_prefix(b"\"")?;
-    let len = run(ETAG, inner);
-    let (opaque, mut behind) = list.split_at_checked(len + 2)?;
-    if inner[len] != b'"' {
-        return None;
-    }
-    while let [b' ' | b'\t', rest @ ..] = behind {
-        behind = rest;
-    }
-    matches!(behind, [] | [b',', ..]).then_some((opaque, behind))
+/// The date in the field `name`. None, and the field is ignored, if it is no valid date, or more than
+/// one. Sections 13.1.3 and 13.1.4.
+fn date_of(head: &Head<'_>, name: Name, now: u64) -> Option<u64> {
+    let value = head.first(name).filter(|_| !head.is_repeated(name))?;
+    date::parse(value, now)
 }
 
-/// Section 13.1.3: ignored if it is no valid date, or more than one.
-fn is_unmodified(head: &Head<'_>, last_modified: u64, now: u64) -> bool {
-    let since = head.first(Name::IfModifiedSince).and_then(|value| date::parse(value, now));
-    !head.is_repeated(Name::IfModifiedSince) && since.is_some_and(|since| last_modified <= since)
+/// An entity-tag. Section 8.8.3.
+#[derive(Clone, Copy)]
+struct Tag<'a> {
+    is_weak: bool,
+    /// With its quotes.
+    opaque: &'a [u8],
+}
+
+impl<'a> Tag<'a> {
+    /// Our own, which is well formed.
+    fn of(etag: &'a [u8]) -> Tag<'a> {
+        let opaque = etag.strip_prefix(b"W/");
+        Tag { is_weak: opaque.is_some(), opaque: opaque.unwrap_or(etag) }
+    }
+
+    /// Takes the first entity-tag off a list, and what must follow it: OWS, then a comma or the end.
+    /// An opaque-tag may have commas, and `\` escapes nothing in it.
+    fn split(list: &'a [u8]) -> Option<(Tag<'a>, &'a [u8])> {
+        let Tag { is_weak, opaque: list } = Tag::of(list);
+        let inner = list.strip_prefix(b"\"")?;
+        let len = run(ETAG, inner);
+        let (opaque, mut behind) = list.split_at_checked(len + 2)?;
+        if inner[len] != b'"' {
+            return None;
+        }
+        while let [b' ' | b'\t', rest @ ..] = behind {
+            behind = rest;
+        }
+        matches!(behind, [] | [b',', ..]).then_some((Tag { is_weak, opaque }, behind))
+    }
+
+    /// Weak comparison. Section 8.8.3.2.
+    fn is_weakly(self, other: Tag<'_>) -> bool {
+        self.opaque == other.opaque
+    }
+
+    /// Strong comparison. Section 8.8.3.2.
+    fn is_strongly(self, other: Tag<'_>) -> bool {
+        !self.is_weak && !other.is_weak && self.opaque == other.opaque
+    }
 }
 
 #[cfg(test)]
 mod tests {
     extern crate std;
     use std::format;
+    use std::string::String;
 
     use super::*;
     use crate::head::parse;
@@ -123,10 +191,15 @@ mod tests {
             ("space in a tag",          "If-None-Match: \"a, b\", \"a,b\"\r\n",                     Proceed),
             ("any in a list",           "If-None-Match: \"x\", *\r\n",                              Proceed),
             ("any in two lines",        "If-None-Match: *\r\nIf-None-Match: *\r\n",                 Proceed),
+            ("empty opaque-tag",        "If-None-Match: \"\", \"a,b\"\r\n",                         NotModified),
             ("same date",               "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n",     NotModified),
             ("later date",              "If-Modified-Since: Sun, 06 Nov 1994 08:49:38 GMT\r\n",     NotModified),
+            ("date to come",            "If-Modified-Since: Sun, 06 Nov 2044 08:49:37 GMT\r\n",     NotModified),
             ("earlier date",            "If-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT\r\n",     Proceed),
             ("date in old form",        "If-Modified-Since: Sunday, 06-Nov-94 08:49:37 GMT\r\n",    NotModified),
+            ("date of asctime",         "If-Modified-Since: Sun Nov  6 08:49:37 1994\r\n",          NotModified),
+            ("date without GMT",        "If-Modified-Since: Sun, 06 Nov 1994 08:49:37\r\n",         Proceed),
+            ("no such day",             "If-Modified-Since: Sun, 31 Nov 1994 08:49:37 GMT\r\n",     Proceed),
             ("no date",                 "If-Modified-Since: yesterday\r\n",                         Proceed),
             ("two dates",               "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n", Proceed),
             ("tag outranks date",       "If-None-Match: \"b\"\r\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n", Proceed),
@@ -134,11 +207,130 @@ mod tests {
             ("tag alone is enough",     "If-None-Match: \"a,b\"\r\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT\r\n", NotModified),
         ];
         for (name, fields, want) in cases {
-            let wire = format!("GET / HTTP/1.1\r\n{fields}\r\n");
-            let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
             for etag in ["\"a,b\"", "W/\"a,b\""] {
-                assert_eq!(evaluate(&head, etag.as_bytes(), MODIFIED, NOW), *want, "{name}, ours is {etag}");
+                assert_eq!(outcome(fields, etag.as_bytes()), *want, "{name}, ours is {etag}");
             }
         }
+    }
+
+    #[test]
+    fn a_client_that_means_another_representation_is_told_so() {
+        use Outcome::*;
+        #[rustfmt::skip]
+        let cases: &[(&str, &str, Outcome)] = &[
+            // what it shows            fields                                                      outcome
+            ("same tag",                "If-Match: \"a,b\"\r\n",                                    Proceed),
+            ("any",                     "If-Match: *\r\n",                                          Proceed),
+            ("in a list",               "If-Match: \"x\" ,, W/\"y\",\"a,b\"\r\n",                   Proceed),
+            ("in the second line",      "If-Match: \"x\"\r\nif-match: \"a,b\"\r\n",               Proceed),
+            ("weak before strong",      "If-Match: W/\"a,b\", \"a,b\"\r\n",                         Proceed),
+            ("another tag",             "If-Match: \"b\"\r\n",                                      Failed),
+            ("weak tag",                "If-Match: W/\"a,b\"\r\n",                                  Failed),
+            ("empty",                   "If-Match:\r\n",                                            Failed),
+            ("without quotes",          "If-Match: a,b\r\n",                                        Failed),
+            ("malformed before",        "If-Match: x, \"a,b\"\r\n",                                 Failed),
+            ("malformed behind",        "If-Match: \"a,b\", x\r\n",                                 Proceed),
+            ("any in a list",           "If-Match: *, \"x\"\r\n",                                   Failed),
+            ("any in two lines",        "If-Match: *\r\nIf-Match: *\r\n",                           Failed),
+            ("same date",               "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n",   Proceed),
+            ("later date",              "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:38 GMT\r\n",   Proceed),
+            ("earlier date",            "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT\r\n",   Failed),
+            ("earlier, of RFC 850",     "If-Unmodified-Since: Sunday, 06-Nov-94 08:49:36 GMT\r\n",  Failed),
+            ("earlier, of asctime",     "If-Unmodified-Since: Sun Nov  6 08:49:36 1994\r\n",        Failed),
+            ("no date",                 "If-Unmodified-Since: 0\r\n",                               Proceed),
+            ("two dates",               "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT\r\nIf-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT\r\n", Proceed),
+        ];
+        for (name, fields, want) in cases {
+            assert_eq!(outcome(fields, b"\"a,b\""), *want, "{name}");
+        }
+        // A weak tag of ours could stand for two representations: only `*` and dates can hold.
+        assert_eq!(outcome("If-Match: W/\"a,b\", \"a,b\"\r\n", b"W/\"a,b\""), Failed);
+    }
+
+    #[test]
+    fn preconditions_are_evaluated_in_the_order_of_the_section() {
+        use Outcome::*;
+        let [same, other] = ["\"a,b\"", "\"b\""];
+        let [before, at] = ["Sun, 06 Nov 1994 08:49:36 GMT", "Sun, 06 Nov 1994 08:49:37 GMT"];
+        #[rustfmt::skip]
+        let cases = [
+            // If-Match    If-Unmodified-Since  If-None-Match  If-Modified-Since  outcome
+            (Some(same),   None,                None,          None,              Proceed),
+            (Some(same),   Some(before),        None,          None,              Proceed),
+            (Some(same),   Some(before),        Some(same),    None,              NotModified),
+            (Some(same),   None,                Some(other),   Some(at),          Proceed),
+            (Some(same),   None,                None,          Some(at),          NotModified),
+            (Some(other),  Some(at),            None,          None,              Failed),
+            (Some(other),  None,                Some(same),    None,              Failed),
+            (Some(other),  None,                None,          Some(at),          Failed),
+            (Some(other),  Some(at),            Some(other),   Some(before),      Failed),
+            (Some("x"),    Some(at),            None,          None,              Failed),
+            (None,         Some(at),            Some(same),    None,              NotModified),
+            (None,         Some(at),            Some(other),   Some(at),          Proceed),
+            (None,         Some(at),            None,          Some(at),          NotModified),
+            (None,         Some(before),        Some(same),    None,              Failed),
+            (None,         Some(before),        None,          Some(at),          Failed),
+            (None,         Some("x"),           None,          Some(at),          NotModified),
+        ];
+        for case in cases {
+            let (if_match, unmodified, if_none_match, modified, want) = case;
+            let line = |name, value: Option<&str>| {
+                value.map_or(String::new(), |value| format!("{name}: {value}\r\n"))
+            };
+            let mut lines = [
+                line("If-Match", if_match),
+                line("If-Unmodified-Since", unmodified),
+                line("If-None-Match", if_none_match),
+                line("If-Modified-Since", modified),
+            ];
+            assert_eq!(outcome(&lines.concat(), b"\"a,b\""), want, "{case:?}");
+            lines.reverse();
+            assert_eq!(outcome(&lines.concat(), b"\"a,b\""), want, "{case:?}, in the other order");
+        }
+    }
+
+    #[test]
+    fn a_range_applies_only_to_the_representation_that_if_range_names() {
+        #[rustfmt::skip]
+        let cases: &[(&str, &str, bool)] = &[
+            // what it shows            fields                                                      applies
+            ("no If-Range",             "",                                                         true),
+            ("same tag",                "If-Range: \"a,b\"\r\n",                                    true),
+            ("same date",               "If-Range: Sun, 06 Nov 1994 08:49:37 GMT\r\n",              true),
+            ("date of RFC 850",         "If-Range: Sunday, 06-Nov-94 08:49:37 GMT\r\n",             true),
+            ("date of asctime",         "If-Range: Sun Nov  6 08:49:37 1994\r\n",                   true),
+            ("another tag",             "If-Range: \"b\"\r\n",                                      false),
+            ("weak tag",                "If-Range: W/\"a,b\"\r\n",                                  false),
+            ("a list",                  "If-Range: \"a,b\", \"b\"\r\n",                             false),
+            ("comma behind",            "If-Range: \"a,b\",\r\n",                                   false),
+            ("two lines",               "If-Range: \"a,b\"\r\nIf-Range: \"a,b\"\r\n",             false),
+            ("any",                     "If-Range: *\r\n",                                          false),
+            ("empty",                   "If-Range:\r\n",                                            false),
+            ("without quotes",          "If-Range: a,b\r\n",                                        false),
+            ("quote left open",         "If-Range: \"a,b\r\n",                                       false),
+            ("earlier date",            "If-Range: Sun, 06 Nov 1994 08:49:36 GMT\r\n",              false),
+            ("later date",              "If-Range: Sun, 06 Nov 1994 08:49:38 GMT\r\n",              false),
+            ("no date",                 "If-Range: yesterday\r\n",                                  false),
+        ];
+        let applies = |fields: &str, etag: &str, now| {
+            let wire = format!("GET / HTTP/1.1\r\n{fields}\r\n");
+            let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
+            range_applies(&head, etag.as_bytes(), MODIFIED, now)
+        };
+        for &(name, fields, want) in cases {
+            assert_eq!(applies(fields, "\"a,b\"", NOW), want, "{name}");
+        }
+        assert!(!applies("If-Range: W/\"a,b\"\r\n", "W/\"a,b\"", NOW), "both are weak");
+        assert!(!applies("If-Range: \"a,b\"\r\n", "W/\"a,b\"", NOW), "ours is weak");
+        for (now, want) in [(MODIFIED - 1, false), (MODIFIED, false), (MODIFIED + 1, true)] {
+            let date = "If-Range: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+            assert_eq!(applies(date, "\"a,b\"", now), want, "a date, {now} being now");
+        }
+    }
+
+    fn outcome(fields: &str, etag: &[u8]) -> Outcome {
+        let wire = format!("GET / HTTP/1.1\r\n{fields}\r\n");
+        let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
+        evaluate(&head, etag, MODIFIED, NOW)
     }
 }

@@ -26,6 +26,7 @@ statuses! {
     NotFound 404 "Not Found",
     MethodNotAllowed 405 "Method Not Allowed",
     RequestTimeout 408 "Request Timeout",
+    PreconditionFailed 412 "Precondition Failed",
     ContentTooLarge 413 "Content Too Large",
     UriTooLong 414 "URI Too Long",
     ExpectationFailed 417 "Expectation Failed",

@@ -20,11 +20,12 @@ pub(crate) fn content(code: u16) -> Option<String> {
 
 /// Status, reason (RFC 9110, section 15), and what happened, to somebody who reads it in a browser.
 #[rustfmt::skip]
-const TEXTS: [(u16, &str, &str); 12] = [
+const TEXTS: [(u16, &str, &str); 13] = [
     (400, "Bad Request",                     "This request is not as HTTP has it, so it was not carried out."),
     (404, "Not Found",                       "There is nothing at this address. It may have moved, or been mistyped."),
     (405, "Method Not Allowed",              "What is here can be read, and nothing else."),
     (408, "Request Timeout",                 "The request did not arrive in time. Please try again."),
+    (412, "Precondition Failed",             "What is here is not what the request was meant for. It may have changed."),
     (413, "Content Too Large",               "The request brought more content than is taken here."),
     (414, "URI Too Long",                    "The address is longer than is taken here."),
     (417, "Expectation Failed",              "The request expects something that this server does not offer."),

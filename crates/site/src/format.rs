@@ -49,7 +49,7 @@ pub const CONTENT_ALIGN: u64 = 4096;
 pub const PATH_LEN_MAX: usize = 4096;
 
 /// Every status that is answered by a page. An image has one for each, sorted.
-pub const PAGE_CODES: [u16; 12] = [400, 404, 405, 408, 413, 414, 417, 431, 500, 501, 503, 505];
+pub const PAGE_CODES: [u16; 13] = [400, 404, 405, 408, 412, 413, 414, 417, 431, 500, 501, 503, 505];
 
 /// The hash of a path (decoded, beginning with `/`), and of whatever else is checked: XXH3-64, seed 0.
 #[inline]
