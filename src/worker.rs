@@ -9,7 +9,10 @@ use crate::{
     site::Site,
     wheel::Wheel,
 };
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::{
+    net::sockopt::set_socket_linger,
+    time::{ClockId, Timespec, clock_gettime},
+};
 use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
 use tarpon_conn::{BufId, Connection, Cx, ImageId, Leg, Limits, Pool, Run, Sites, Span, Starts, Tick};
 use tarpon_site::Place;
@@ -103,9 +106,16 @@ impl<S: Default> Worker<S> {
     }
 
     /// A connection is over: lets go of everything it held, its descriptor last.
+    ///
+    /// One that is still owed something is reset. A close in order would leave it with the kernel, which keeps what it has
+    /// taken until the client reads it; and whoever reads nothing could have it keep megabytes for as long as it likes.
     pub(crate) fn remove(&mut self, index: u32) {
         self.wheel.disarm(index);
         let mut slot = self.slots.remove(index);
+        if !slot.conn.outbox(Leg::Client).is_empty() {
+            // Fails where the client has gone already.
+            let _ = set_socket_linger(&slot.fd, Some(Duration::ZERO));
+        }
         self.commons.empty_inbox(&mut slot);
         slot.conn.abandon(&mut self.commons.cx());
         self.gate = None;
