@@ -28,6 +28,7 @@ const PATHS: [&[u8]; 4] = [b"/", b"/style.css", b"/film.mp4", b"/guide"];
 
 /// Asks for everything an image can be asked for. That a place lies outside shows as a panic.
 fn look_around(image: &Image) {
+    image.sections().for_each(|(row, bytes)| assert_eq!(row.len, bytes.len() as u64));
     for code in PAGE_CODES {
         let page = image.page(code);
         touch(image, &[page.fields, page.content]);
@@ -84,6 +85,9 @@ fn seal(bytes: &mut [u8]) {
         page_count: word(56),
         file_count: word(64),
         archive_len: word(80),
+        sections_at: word(88),
+        section_count: word(96),
+        body_hash: word(104),
         tables_hash: bytes.get(pages_at..).map_or(0, hash),
     };
     bytes[..HEADER_LEN].copy_from_slice(&header.encode());
@@ -171,6 +175,7 @@ fn good_image() -> Vec<u8> {
         file_count: 1,
         archive_len: 0,
         tables_hash: 0,
+        ..Header::default()
     };
     bytes[..HEADER_LEN].copy_from_slice(&header.encode());
     seal(&mut bytes);

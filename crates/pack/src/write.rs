@@ -185,6 +185,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
             file_count,
             tables_hash: hash(&tables),
             archive_len,
+            ..Header::default()
         };
         self.out.seek(SeekFrom::Start(0))?;
         self.out.write_all(&header.encode())?;

@@ -40,6 +40,12 @@ pub const RECORD_ALIGN: u64 = 64;
 pub const PAGE_LEN: usize = 32;
 /// Bytes of the alignment of the pages.
 pub const PAGES_ALIGN: u64 = 8;
+/// Bytes of a row of the sections.
+pub const SECTION_LEN: usize = 32;
+/// Bytes of the alignment of sections and of their rows.
+pub const SECTION_ALIGN: u64 = 8;
+/// Bytes of a row of the stretches.
+pub const STRETCH_LEN: usize = 24;
 /// Largest content that lies right behind its fields, in bytes: one send of both beats two up to about here.
 pub const INLINE_LEN_MAX: u64 = 16 << 10;
 /// Bytes of the alignment of a content that does not lie behind its fields: a page, so that it can leave from
@@ -58,7 +64,7 @@ pub fn hash(bytes: &[u8]) -> u64 {
 }
 
 /// The header: where the tables lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Bytes of the image.
     pub len: u64,
@@ -78,6 +84,13 @@ pub struct Header {
     pub tables_hash: u64,
     /// Bytes of the archive beside the image; 0: there is none.
     pub archive_len: u64,
+    /// Where the rows of the sections lie; 0 if there are none.
+    pub sections_at: u64,
+    /// Rows of the sections.
+    pub section_count: u64,
+    /// [`hash`] of the bytes from the end of the header to `pages_at`; 0: nobody counted. Of no use for serving: it
+    /// tells whoever checks a packed site.
+    pub body_hash: u64,
 }
 
 impl Header {
@@ -96,6 +109,9 @@ impl Header {
         put(&mut to, 64, self.file_count.to_le_bytes());
         put(&mut to, 72, self.tables_hash.to_le_bytes());
         put(&mut to, 80, self.archive_len.to_le_bytes());
+        put(&mut to, 88, self.sections_at.to_le_bytes());
+        put(&mut to, 96, self.section_count.to_le_bytes());
+        put(&mut to, 104, self.body_hash.to_le_bytes());
         let check = hash(&to[..HEADER_CHECK_AT]);
         put(&mut to, HEADER_CHECK_AT, check.to_le_bytes());
         to
@@ -122,6 +138,9 @@ impl Header {
             file_count: u64_at(from, 64),
             tables_hash: u64_at(from, 72),
             archive_len: u64_at(from, 80),
+            sections_at: u64_at(from, 88),
+            section_count: u64_at(from, 96),
+            body_hash: u64_at(from, 104),
         })
     }
 }
@@ -348,6 +367,76 @@ impl PageRow {
             content_at: u64_at(from, 16),
             content_len: u64_at(from, 24),
         })
+    }
+}
+
+/// A row of the sections: what an image has beside its tables. Who does not know its kind passes it over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SectionRow {
+    /// What it is: see [`section`].
+    pub kind: u32,
+    /// Where it lies, on [`SECTION_ALIGN`].
+    pub at: u64,
+    /// In bytes.
+    pub len: u64,
+    /// [`hash`] of its bytes.
+    pub hash: u64,
+}
+
+impl SectionRow {
+    /// The row as it lies in the sections.
+    pub fn encode(&self) -> [u8; SECTION_LEN] {
+        let mut to = [0; SECTION_LEN];
+        put(&mut to, 0, self.kind.to_le_bytes());
+        put(&mut to, 8, self.at.to_le_bytes());
+        put(&mut to, 16, self.len.to_le_bytes());
+        put(&mut to, 24, self.hash.to_le_bytes());
+        to
+    }
+
+    /// Reads a row, which may say anything.
+    pub fn decode(from: &[u8; SECTION_LEN]) -> SectionRow {
+        SectionRow {
+            kind: u32_at(from, 0),
+            at: u64_at(from, 8),
+            len: u64_at(from, 16),
+            hash: u64_at(from, 24),
+        }
+    }
+}
+
+/// The kinds of sections.
+pub mod section {
+    /// Checksums of the archive around the image: rows of [`StretchRow`](super::StretchRow).
+    pub const STRETCHES: u32 = 1;
+    /// What coded the variants: a line of text, UTF-8.
+    pub const ENCODERS: u32 = 2;
+}
+
+/// A row of the stretches: a part of the archive with its checksum. Together they are all of it but the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StretchRow {
+    /// From the start of the archive, in bytes.
+    pub at: u64,
+    /// In bytes.
+    pub len: u64,
+    /// [`hash`] of its bytes.
+    pub hash: u64,
+}
+
+impl StretchRow {
+    /// The row as it lies in its section.
+    pub fn encode(&self) -> [u8; STRETCH_LEN] {
+        let mut to = [0; STRETCH_LEN];
+        put(&mut to, 0, self.at.to_le_bytes());
+        put(&mut to, 8, self.len.to_le_bytes());
+        put(&mut to, 16, self.hash.to_le_bytes());
+        to
+    }
+
+    /// Reads a row, which may say anything.
+    pub fn decode(from: &[u8; STRETCH_LEN]) -> StretchRow {
+        StretchRow { at: u64_at(from, 0), len: u64_at(from, 8), hash: u64_at(from, 16) }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::entry::{Bounds, Page};
 use crate::format::{
-    HEADER_LEN, Header, INDEX_ALIGN, PAGE_CODES, PAGE_LEN, PAGES_ALIGN, PageRow, SLOT_COUNT_MIN, SLOT_LEN,
-    hash,
+    HEADER_LEN, Header, INDEX_ALIGN, PAGE_CODES, PAGE_LEN, PAGES_ALIGN, PageRow, SECTION_LEN, SLOT_COUNT_MIN,
+    SLOT_LEN, SectionRow, hash,
 };
 use crate::place::Place;
 use bytes::Bytes;
@@ -18,6 +18,8 @@ pub struct Image {
     file_count: u64,
     archive_len: u64,
     record_count: u64,
+    /// The rows of the sections.
+    sections: Place,
     /// In the order of [`PAGE_CODES`].
     pages: [Page; PAGE_CODES.len()],
 }
@@ -41,6 +43,10 @@ pub enum ImageError {
     TablesHash,
     /// There is no page for one of [`PAGE_CODES`].
     PageMissing,
+    /// The rows of the sections lie elsewhere.
+    Sections,
+    /// The archive it is the first member of has another length than it had.
+    ArchiveLength,
 }
 
 impl Image {
@@ -59,8 +65,9 @@ impl Image {
         }
         let rows = &bytes[pages_at..][..header.page_count as usize * PAGE_LEN];
         let pages = read_pages(rows, header.len)?;
+        let sections = sections(&header).ok_or(ImageError::Sections)?;
         let Header { file_count, archive_len, record_count, .. } = header;
-        Ok(Image { bytes, index_at, file_count, archive_len, record_count, pages })
+        Ok(Image { bytes, index_at, file_count, archive_len, record_count, sections, pages })
     }
 
     /// The page for one of [`PAGE_CODES`].
@@ -111,6 +118,15 @@ impl Image {
         self.record_count
     }
 
+    /// The sections: what the image has beside what a request can need. One that is not where it can be is not there.
+    pub fn sections(&self) -> impl Iterator<Item = (SectionRow, &[u8])> {
+        let rows = self.bytes(self.sections).as_chunks::<SECTION_LEN>().0.iter().map(SectionRow::decode);
+        rows.filter_map(|row| {
+            let place = Place { at: row.at, len: row.len }.within(self.len())?;
+            Some((row, self.bytes(place)))
+        })
+    }
+
     /// All bytes: what a descriptor of the image would hold.
     #[inline]
     pub fn all(&self) -> &[u8] {
@@ -145,6 +161,8 @@ impl fmt::Display for ImageError {
             ImageError::Pages => "the pages are out of bounds",
             ImageError::TablesHash => "the index or the pages are damaged",
             ImageError::PageMissing => "a page is missing",
+            ImageError::Sections => "the sections are out of bounds",
+            ImageError::ArchiveLength => "the archive is cut short, or something was appended to it",
         })
     }
 }
@@ -169,6 +187,12 @@ fn check_pages(header: &Header) -> Option<()> {
         && header.pages_at.is_multiple_of(PAGES_ALIGN)
         && header.pages_at.checked_add(size)? <= header.index_at;
     good.then_some(())
+}
+
+/// The rows of the sections lie within the image.
+fn sections(header: &Header) -> Option<Place> {
+    let len = header.section_count.checked_mul(SECTION_LEN as u64)?;
+    Place { at: header.sections_at, len }.within(header.len)
 }
 
 /// The pages of [`PAGE_CODES`], of an image of `len` bytes.

@@ -14,6 +14,7 @@
 //! | `find.rs` | path to entry: filling the index, and searching it |
 //! | `entry.rs` | what is known about one path |
 //! | `place.rs` | a stretch of an image |
+//! | `packed.rs` | where the image lies in a packed site, which is a tar archive |
 //!
 //! The same layout in prose: `docs/site-format.md`. Knows nothing of requests, of methods, or of where the
 //! bytes came from.
@@ -24,6 +25,7 @@ mod entry;
 mod find;
 pub mod format;
 mod image;
+pub mod packed;
 mod place;
 
 pub use entry::{Content, Entry, Page, Redirect, Variant, Variants};

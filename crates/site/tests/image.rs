@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use tarpon_site::format::{
     HEADER_LEN, Header, Home, INDEX_ALIGN, Kind, PAGE_CODES, PAGES_ALIGN, PageRow, RECORD_ALIGN, RECORD_LEN,
-    Record, SLOT_LEN, Slot, VARIANT_LEN, hash,
+    Record, SLOT_LEN, SectionRow, Slot, StretchRow, VARIANT_LEN, hash,
 };
 use tarpon_site::{Coding, Content, Entry, Image, ImageError, Place, Variants, index};
 
@@ -226,6 +226,9 @@ fn what_is_no_image_is_refused() {
         ("pages beyond counting", |header| header.page_count = u64::MAX,          ImageError::Pages),
         ("another hash",          |header| header.tables_hash ^= 1,               ImageError::TablesHash),
         ("a page less",           |header| header.page_count -= 1,                ImageError::PageMissing),
+        ("sections over the end", |header| (header.sections_at, header.section_count) = (header.len - 31, 1), ImageError::Sections),
+        ("sections far off",      |header| (header.sections_at, header.section_count) = (u64::MAX, 1), ImageError::Sections),
+        ("sections beyond counting", |header| header.section_count = u64::MAX,    ImageError::Sections),
     ];
     for (name, change, want) in cases {
         let mut bytes = Draft::default().bytes();
@@ -243,6 +246,22 @@ fn what_is_no_image_is_refused() {
 }
 
 #[test]
+fn a_section_is_there_or_passed_over() {
+    let mut draft = Draft::default();
+    let at = draft.bytes.len() as u64;
+    draft.bytes.extend_from_slice(b"sections");
+    let row = |kind, at, len| SectionRow { kind, at, len, hash: 7 };
+    let rows = [row(9, at, 8), row(1, at, u64::MAX), row(2, u64::MAX, 1), row(3, at + 8, 0), row(9, at, 3)];
+    draft.sections_at = draft.bytes.len() as u64;
+    draft.section_count = rows.len() as u64;
+    rows.iter().for_each(|row| draft.bytes.extend(row.encode()));
+    let image = draft.image();
+    let want = [(rows[0], &b"sections"[..]), (rows[3], b""), (rows[4], b"sec")];
+    assert_eq!(image.sections().collect::<Vec<_>>(), want);
+    assert_eq!(Draft::default().image().sections().count(), 0);
+}
+
+#[test]
 fn a_page_that_lies_elsewhere_is_refused() {
     let draft = Draft { page_shift: 1 << 40, ..Draft::default() };
     assert_eq!(Image::new(draft.bytes().into()).expect_err("refused"), ImageError::Pages);
@@ -252,9 +271,9 @@ fn a_page_that_lies_elsewhere_is_refused() {
 #[test]
 #[rustfmt::skip]
 fn the_layout_is_the_one_of_version_1() {
-    let header = Header { len: 1, index_at: 2, slot_count: 3, record_count: 4, pages_at: 5, page_count: 6, file_count: 7, tables_hash: 8, archive_len: 9 };
+    let header = Header { len: 1, index_at: 2, slot_count: 3, record_count: 4, pages_at: 5, page_count: 6, file_count: 7, tables_hash: 8, archive_len: 9, sections_at: 10, section_count: 11, body_hash: 12 };
     let mut want = b"tarpon\0\x01\x01\0\0\0\x80\0\0\0".to_vec();
-    for value in 1..=9u64 {
+    for value in 1..=12u64 {
         want.extend(value.to_le_bytes());
     }
     want.resize(120, 0);
@@ -282,6 +301,14 @@ fn the_layout_is_the_one_of_version_1() {
     let want = b"\x02\x01\0\0\x03\0\0\0\x04\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0";
     assert_eq!(row.encode(), *want);
     assert_eq!(PageRow::decode(&row.encode()), Some(row));
+
+    let row = SectionRow { kind: 0x0102, at: 3, len: 4, hash: 5 };
+    assert_eq!(row.encode(), *b"\x02\x01\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0");
+    assert_eq!(SectionRow::decode(&row.encode()), row);
+
+    let row = StretchRow { at: 1, len: 2, hash: 3 };
+    assert_eq!(row.encode(), *b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0");
+    assert_eq!(StretchRow::decode(&row.encode()), row);
 }
 
 proptest! {
@@ -337,12 +364,16 @@ fn seal(bytes: &mut [u8]) {
         archive_len: at(80),
         file_count: at(64),
         tables_hash,
+        sections_at: at(88),
+        section_count: at(96),
+        body_hash: at(104),
     };
     bytes[..HEADER_LEN].copy_from_slice(&header.encode());
 }
 
 /// Looks at all there is to see.
 fn visit(image: &Image) {
+    image.sections().for_each(|(row, bytes)| assert_eq!(row.len, bytes.len() as u64));
     for path in [&b"/a"[..], b"/b", b"/c", b"/x", b"/missing"] {
         image.find(path).into_iter().for_each(|entry| look(image, entry));
     }
@@ -387,6 +418,8 @@ struct Draft {
     records: Vec<(u64, u64)>,
     file_count: u64,
     archive_len: u64,
+    sections_at: u64,
+    section_count: u64,
     /// How far the pages' texts are from where their rows say.
     page_shift: u64,
 }
@@ -398,6 +431,8 @@ impl Default for Draft {
             records: Vec::new(),
             file_count: 0,
             archive_len: 0,
+            sections_at: 0,
+            section_count: 0,
             page_shift: 0,
         }
     }
@@ -515,6 +550,9 @@ impl Draft {
             file_count: self.file_count,
             archive_len: self.archive_len,
             tables_hash: hash(&self.bytes[pages_at..]),
+            sections_at: self.sections_at,
+            section_count: self.section_count,
+            body_hash: 0,
         };
         self.bytes[..HEADER_LEN].copy_from_slice(&header.encode());
         self.bytes
