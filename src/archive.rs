@@ -1,15 +1,15 @@
 //! An archive as a file that can be read at any place: the file itself, or, if it is compressed, what it unpacks to.
 //!
 //! ```text
-//! site.tar ────────────────────────────▶ its own descriptor
-//! site.tar.gz, site.tar.zst ─ unpack ──▶ a sealed memfd
+//! site.tar ────────────────────────────▶ its own descriptor ─┬─ map ─▶ small contents
+//! site.tar.gz, site.tar.zst ─ unpack ──▶ a sealed memfd ─────┴───────▶ large contents
 //! ```
 //!
 //! What it is, its first bytes tell, whatever its name. Knows nothing of members.
 
 use crate::{
     error::{Trouble, reason},
-    sys::memory,
+    sys::{mapped::Mapped, memory},
 };
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::StreamingDecoder;
@@ -20,6 +20,13 @@ use std::{
     path::Path,
 };
 
+/// An archive that is served from.
+#[derive(Debug)]
+pub(crate) struct Archive {
+    pub(crate) file: File,
+    pub(crate) map: Mapped,
+}
+
 /// Opens an archive, and unpacks it into memory if it is compressed.
 pub(crate) fn open(path: &Path) -> Result<File, Trouble> {
     let what = || format!("cannot serve {}", path.display());
@@ -27,12 +34,15 @@ pub(crate) fn open(path: &Path) -> Result<File, Trouble> {
         Trouble::new(what(), reason(&error), "name a directory or tar archive that exists and may be read")
     };
     let file = File::open(path).map_err(unreadable)?;
-    let mut start = [0; 4];
+    let mut start = [0; START_LEN];
     let len = file.read_at(&mut start, 0).map_err(unreadable)?;
     let coding = match &start[..len] {
         [0x1f, 0x8b, ..] => Coding::Gzip,
-        [0x28, 0xb5, 0x2f, 0xfd] => Coding::Zstd,
-        _ => return Ok(file),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Coding::Zstd,
+        start => {
+            let other = OTHERS.iter().find(|(magic, ..)| start.starts_with(magic));
+            return other.map_or(Ok(file), |(_, why, remedy)| Err(Trouble::new(what(), why, remedy)));
+        }
     };
     let unpacked = unpack(coding, BufReader::with_capacity(READ_LEN, file), ARCHIVE_LEN_MAX);
     unpacked.map_err(|error| match error.kind() {
@@ -49,6 +59,22 @@ pub(crate) fn open(path: &Path) -> Result<File, Trouble> {
         }
     })
 }
+
+/// First bytes of what is often taken for an archive that can be served, what it is, and what to do.
+const OTHERS: &[(&[u8], &str, &str)] = &[
+    (b"Salted__", ENCRYPTED, DECRYPT),
+    (b"age-encryption.org/", ENCRYPTED, DECRYPT),
+    (b"-----BEGIN AGE ENCRYPTED FILE", ENCRYPTED, DECRYPT),
+    (b"-----BEGIN PGP MESSAGE", ENCRYPTED, DECRYPT),
+    (b"PK\x03\x04", "it is a zip archive", "unpack it and serve the directory"),
+    (b"7z\xbc\xaf\x27\x1c", "it is a 7z archive", "unpack it and serve the directory"),
+    (b"\xfd7zXZ\0", "it is compressed with xz", "compress it with gzip or zstd instead, or not at all"),
+    (b"BZh", "it is compressed with bzip2", "compress it with gzip or zstd instead, or not at all"),
+];
+const ENCRYPTED: &str = "it is encrypted";
+const DECRYPT: &str = "decrypt it, and serve the tar archive in it";
+/// As long as the longest of them.
+const START_LEN: usize = 29;
 
 /// How an archive is compressed.
 #[derive(Clone, Copy)]

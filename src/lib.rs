@@ -26,7 +26,7 @@
 //! | `watch` | notices that a directory or archive has changed |
 //! | `worker`, `wheel`, `mailbox` | what all engines share |
 //! | `engine` | waits for the kernel and drives connections |
-//! | `sys` | memory with a descriptor |
+//! | `sys` | memory with a descriptor, files mapped, and how their truncation is survived |
 //! | `error` | what a user is told |
 
 #![deny(unsafe_code)]

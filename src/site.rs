@@ -1,9 +1,9 @@
 //! A site as it is served: its image, and the descriptors that go with it.
 
 use crate::{
-    archive,
+    archive::{self, Archive},
     error::{Trouble, reason},
-    sys::memory,
+    sys::{mapped::Mapped, memory},
 };
 use rustix::process::{Resource, getrlimit};
 use std::{
@@ -27,7 +27,7 @@ pub struct Site {
     /// Files too large for the image.
     files: Vec<File>,
     /// The archive its contents lie in.
-    archive: Option<File>,
+    archive: Option<Archive>,
     file_count: u64,
     len: u64,
     skipped: Vec<Skipped>,
@@ -44,7 +44,8 @@ impl Site {
     }
 
     /// Reads a tar archive, or the directory `prefix` of it if that is not empty. The contents are sent from the
-    /// archive itself: replace it by renaming another one over it, do not write to it.
+    /// archive itself, which stays mapped: replace it by renaming another one over it, do not write to it. If it is
+    /// truncated all the same, that is survived by a handler of SIGBUS, which passes on what does not concern it.
     ///
     /// # Errors
     /// It is missing, is no complete tar archive, has sparse members, or has no such directory.
@@ -88,7 +89,7 @@ impl Site {
     }
 
     #[inline]
-    pub(crate) fn archive(&self) -> &File {
+    pub(crate) fn archive(&self) -> &Archive {
         self.archive.as_ref().expect("an image that names an archive came from one")
     }
 }
@@ -133,7 +134,15 @@ impl Builder {
 fn from_archive(path: &Path, prefix: &Path) -> Result<Site, Trouble> {
     let file = archive::open(path)?;
     let site = site(|out| pack_tar(&file, path, prefix, out, &Options::new(unix_s())))?;
-    Ok(Site { archive: Some(file), ..site })
+    let map = Mapped::new(&file).map_err(|error| {
+        let what = format_args!("cannot map {}", path.display());
+        Trouble::new(
+            what,
+            reason(&error),
+            "serve it from a local file system, unpack it, or serve fewer archives",
+        )
+    })?;
+    Ok(Site { archive: Some(Archive { file, map }), ..site })
 }
 
 /// The site whose image `pack` writes.

@@ -7,6 +7,7 @@
 use crate::{
     mailbox::{Mailbox, Message},
     site::Site,
+    sys::any_fault,
     wheel::Wheel,
 };
 use rustix::{
@@ -254,15 +255,52 @@ impl Commons {
         }
     }
 
-    /// The bytes of a span in memory, as of now.
+    /// Whether a span leaves from memory; stretches from `file_len_min` bytes on leave from their descriptor, and so do
+    /// files beside an image, and an archive whose map is damaged.
+    #[inline]
+    pub(crate) fn is_in_memory(&self, span: &Span, file_len_min: u64) -> bool {
+        match *span {
+            Span::Start(_) | Span::Buf(_) => true,
+            Span::Site { len, .. } => len < file_len_min,
+            Span::Archive { len, .. } => len < file_len_min && self.is_sound(span),
+            Span::File { .. } => false,
+        }
+    }
+
+    /// The bytes of a span in memory, as of now, to be copied at once; then [`is_sound`](Commons::is_sound) tells
+    /// whether they can be sent.
     #[inline]
     pub(crate) fn bytes(&self, span: &Span) -> &[u8] {
         match *span {
             Span::Start(start) => self.starts.bytes(start),
             Span::Site { image, at, len } => self.sites.image(image).bytes(Place { at, len }),
             Span::Buf(run) => self.pool.bytes(run),
-            Span::File { .. } | Span::Archive { .. } => unreachable!("leaves from its descriptor"),
+            Span::Archive { image, at, len } => {
+                self.site(image).archive().map.bytes(Place { at, len }).unwrap_or_default()
+            }
+            Span::File { .. } => unreachable!("leaves from its descriptor"),
         }
+    }
+
+    /// The bytes of a span in memory for the kernel to read, and only for it.
+    #[inline]
+    pub(crate) fn named(&self, span: &Span) -> &[u8] {
+        match *span {
+            Span::Archive { image, at, len } => {
+                self.site(image).archive().map.named(Place { at, len }).unwrap_or_default()
+            }
+            _ => self.bytes(span),
+        }
+    }
+
+    /// Whether the bytes of a span, when they were read, were those of its home: an archive may be truncated.
+    #[inline]
+    pub(crate) fn is_sound(&self, span: &Span) -> bool {
+        !any_fault()
+            || match *span {
+                Span::Archive { image, .. } => !self.site(image).archive().map.is_damaged(),
+                _ => true,
+            }
     }
 
     /// Offers `run`, which is the inbox or lies in the scratch buffer; keeps what is not used.

@@ -158,6 +158,45 @@ fn an_archive_that_is_truncated_cuts_what_it_owes_and_heals_when_replaced() {
 }
 
 #[test]
+fn an_archive_that_is_emptied_while_mapped_cuts_contents_of_every_size_and_the_server_lives() {
+    // Copied, gathered, and sent from the descriptor.
+    let contents = [("small.txt", 100), ("middle.txt", 8 << 10), ("large.txt", 64 << 10)];
+    let dir = tempfile::tempdir().unwrap();
+    for (name, len) in contents {
+        fs::write(dir.path().join(name), "x".repeat(len)).unwrap();
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let (archive, next) = (temp.path().join("site.tar"), temp.path().join("next"));
+    for engine in ENGINES {
+        // The first answer after the truncation is of another size each time.
+        for first in 0..contents.len() {
+            write_archive(WRITERS[0].1, &archive, dir.path());
+            let program = Program::started(serve(&archive, &["--engine", engine.name(), "--workers", "1"]));
+            let mut steady = Client::connect(program.address());
+            assert_eq!(steady.get("/missing").status, 404);
+            for (name, len) in contents {
+                assert_eq!(Client::connect(program.address()).get(&format!("/{name}")).content.len(), len);
+            }
+            File::options().write(true).open(&archive).unwrap().set_len(0).unwrap();
+            for (name, _) in contents.iter().cycle().skip(first).take(2 * contents.len()) {
+                let mut client = Client::connect(program.address());
+                client.send(&format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+                assert!(client.try_response().is_err(), "{engine}: {name}: cut, and not padded");
+            }
+            assert_eq!(steady.get("/missing").status, 404, "{engine}: the same connection as before");
+
+            write_archive(WRITERS[0].1, &next, dir.path());
+            fs::rename(&next, &archive).unwrap();
+            wait_for("the new site", || {
+                let mut client = Client::connect(program.address());
+                client.send("GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+                client.try_response().is_ok().then_some(())
+            });
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_served_is_told_with_its_remedy() {
     let temp = site(&[("text.tar", "this is no archive"), ("dir/a", "x")]);
     let at = |name: &str| temp.path().join(name);
@@ -180,8 +219,14 @@ fn what_cannot_be_served_is_told_with_its_remedy() {
         let whole = fs::read(at(name)).unwrap();
         fs::write(at(name), &whole[..whole.len() / 2]).unwrap();
     }
+    fs::write(at("openssl.tar"), b"Salted__\x01\x02\x03\x04").unwrap();
+    fs::write(at("age.tar"), b"age-encryption.org/v1\n-> X25519").unwrap();
+    fs::write(at("site.tar.xz"), b"\xfd7zXZ\0\0\x04").unwrap();
     #[rustfmt::skip]
     let cases: &[(&str, &[&str], &str)] = &[
+        ("openssl.tar",    &[],                "it is encrypted; decrypt it, and serve the tar archive in it"),
+        ("age.tar",        &[],                "it is encrypted; decrypt it, and serve the tar archive in it"),
+        ("site.tar.xz",    &[],                "it is compressed with xz; compress it with gzip or zstd instead"),
         ("text.tar",       &[],                "it is no tar archive, at byte 0; name a directory or a tar archive"),
         ("sparse.tar",     &[],                "./hole; make it anew without --sparse"),
         ("sparse-pax.tar", &[],                "a sparse member cannot be served as it lies"),

@@ -5,7 +5,7 @@
 //! ```text
 //!  up to 5 KiB     copied together, one send         the copy costs less than a second iovec
 //!  up to 18 KiB    gathered, one sendmsg
-//!  above           sendfile from the image or the file, behind its start (MSG_MORE)
+//!  above           sendfile from the image, file or archive, behind its start (MSG_MORE)
 //! ```
 
 use crate::worker::{COPY_LEN_MAX, Commons, Slot};
@@ -14,9 +14,8 @@ use rustix::{
     io::{Errno, retry_on_intr},
     net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown},
 };
-use std::{io::IoSlice, os::fd::AsFd};
+use std::{io::IoSlice, mem, os::fd::AsFd};
 use tarpon_conn::{Close, Input, Leg, Run, SPAN_COUNT_MAX, Span};
-use tarpon_site::Place;
 
 /// What is known of a socket's readiness: events add to it, calls that come back empty take from it.
 pub(super) struct Readiness {
@@ -172,14 +171,16 @@ fn send_front(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<(), O
             let file = commons.site(image).file(number);
             send_file(slot, file, at, len)
         }
-        Span::Archive { image, at, len } => send_file(slot, commons.site(image).archive(), at, len),
+        Span::Archive { image, at, len } if !commons.is_in_memory(&spans[0], FILE_WORTH_MIN) => {
+            send_file(slot, &commons.site(image).archive().file, at, len)
+        }
         Span::Site { image, at, len } if len >= FILE_WORTH_MIN => {
             send_file(slot, commons.site(image).store(), at, len)
         }
         _ => send_memory(commons, slot),
     };
     match sent {
-        // A file that has become shorter than its Content-Length: the client must see that it is cut.
+        // A file or archive that has become shorter than its Content-Length: the client must see that it is cut.
         Ok(0) => Err(Over),
         Ok(len) => {
             slot.conn.sent(&mut commons.cx(), Leg::Client, len as u64);
@@ -199,11 +200,11 @@ fn send_file(slot: &Slot<Readiness>, file: impl AsFd, at: u64, len: u64) -> Resu
     sendfile(&slot.fd, file, Some(&mut at), len.min(FILE_TURN_MAX) as usize)
 }
 
-/// Sends the spans in memory that are at the front: copied together, or gathered.
+/// Sends the spans in memory that are at the front: copied together, or gathered. Nothing if one of them is damaged.
 #[inline]
 fn send_memory(commons: &mut Commons, slot: &Slot<Readiness>) -> Result<usize, Errno> {
     let spans = slot.conn.outbox(Leg::Client);
-    let count = spans.iter().take_while(|span| span.is_in_memory(FILE_WORTH_MIN)).count();
+    let count = spans.iter().take_while(|span| commons.is_in_memory(span, FILE_WORTH_MIN)).count();
     let (front, behind) = spans.split_at(count);
     // What follows by `sendfile` shares its first segment with what goes now.
     let flags = match behind {
@@ -211,24 +212,21 @@ fn send_memory(commons: &mut Commons, slot: &Slot<Readiness>) -> Result<usize, E
         _ => SendFlags::NOSIGNAL | SendFlags::MORE,
     };
     let len: u64 = front.iter().map(Span::len).sum();
-    let Commons { sites, pool, starts, copy, .. } = commons;
-    let bytes = |span: &Span| match *span {
-        Span::Start(start) => starts.bytes(start),
-        Span::Site { image, at, len } => sites.image(image).bytes(Place { at, len }),
-        Span::Buf(run) => pool.bytes(run),
-        Span::File { .. } | Span::Archive { .. } => unreachable!("leaves from its descriptor"),
-    };
     if len <= COPY_WORTH_MAX {
+        let mut copy = mem::take(&mut commons.copy);
         let mut end = 0;
-        for bytes in front.iter().map(bytes) {
+        for bytes in front.iter().map(|span| commons.bytes(span)) {
             copy[end..][..bytes.len()].copy_from_slice(bytes);
             end += bytes.len();
         }
-        return send(&slot.fd, &copy[..end], flags);
+        let sound = end as u64 == len && front.iter().all(|span| commons.is_sound(span));
+        let sent = if sound { send(&slot.fd, &copy[..end], flags) } else { Ok(0) };
+        commons.copy = copy;
+        return sent;
     }
     let mut parts = [IoSlice::new(&[]); SPAN_COUNT_MAX];
-    for (part, bytes) in parts.iter_mut().zip(front.iter().map(bytes)) {
-        *part = IoSlice::new(bytes);
+    for (part, span) in parts.iter_mut().zip(front) {
+        *part = IoSlice::new(commons.named(span));
     }
     sendmsg(&slot.fd, &parts[..count], &mut SendAncillaryBuffer::default(), flags)
 }

@@ -9,8 +9,9 @@ use bytes::Bytes;
 use rustix::{
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
     mm::{MapFlags, ProtFlags, mmap, munmap},
+    param::page_size,
 };
-use std::{ffi::c_void, fs::File, io, ptr};
+use std::{ffi::c_void, fs::File, io, ops::Range, ptr};
 
 /// An empty file in memory, to be written and then [sealed](seal).
 pub(crate) fn file() -> io::Result<File> {
@@ -26,24 +27,38 @@ pub(crate) fn freeze(file: &File) -> io::Result<()> {
 /// Seals a file of [`file()`] against every change, and maps it.
 pub(crate) fn seal(file: &File) -> io::Result<Bytes> {
     freeze(file)?;
-    let len = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
-    // SAFETY: a new mapping, at a place the kernel chooses, so no memory in use is touched. The file is sealed:
-    // no one can change or shrink what is mapped, so reading it as a slice is sound until it is unmapped.
-    // Private rather than shared: kernels before 6.7 refuse a shared mapping of a file sealed against writing.
-    let start = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::PRIVATE, file, 0)? };
-    Ok(Bytes::from_owner(Map { start, len }))
+    Ok(Bytes::from_owner(Map::new(file)?))
 }
 
-/// A mapping of a sealed file.
-struct Map {
+/// A mapping of a whole file.
+#[derive(Debug)]
+pub(crate) struct Map {
     /// Invariant: `len` bytes from here are mapped for reading until this is dropped.
     start: *const c_void,
     len: usize,
 }
 
+impl Map {
+    /// Maps a file, as long as it is now. One that is not sealed may change while it is read, as memory shared with
+    /// another process may; who maps it takes care that nothing but bytes to send is made of it, and of SIGBUS.
+    pub(crate) fn new(file: &File) -> io::Result<Map> {
+        let len = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        // SAFETY: a new mapping, at a place the kernel chooses, so no memory in use is touched.
+        // Private rather than shared: kernels before 6.7 refuse a shared mapping of a file sealed against writing.
+        let start = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::PRIVATE, file, 0)? };
+        Ok(Map { start, len })
+    }
+
+    /// Its first byte, and the end of its last page.
+    pub(crate) fn pages(&self) -> Range<*const c_void> {
+        self.start..self.start.wrapping_byte_add(self.len.next_multiple_of(page_size()))
+    }
+}
+
 impl AsRef<[u8]> for Map {
+    #[inline]
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: mapped, by the invariant, and never written, as the file is sealed.
+        // SAFETY: mapped for reading, by the invariant. We never write it; who else may is said at `new`.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.len) }
     }
 }
@@ -56,7 +71,7 @@ impl Drop for Map {
     }
 }
 
-// SAFETY: the mapping belongs to no thread, and nobody writes it.
+// SAFETY: the mapping belongs to no thread, and we never write it.
 unsafe impl Send for Map {}
 // SAFETY: as above; all access is by shared reads.
 unsafe impl Sync for Map {}

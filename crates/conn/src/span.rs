@@ -63,16 +63,6 @@ impl Span {
         }
     }
 
-    /// Whether it leaves from memory, where stretches of an image from `file_len_min` bytes on leave from its descriptor.
-    #[inline]
-    pub fn is_in_memory(&self, file_len_min: u64) -> bool {
-        match self {
-            Span::Start(_) | Span::Buf(_) => true,
-            Span::Site { len, .. } => *len < file_len_min,
-            Span::File { .. } | Span::Archive { .. } => false,
-        }
-    }
-
     /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

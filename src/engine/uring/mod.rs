@@ -220,6 +220,8 @@ impl Engine {
             (Some(Send::Letter(letter)), result) => {
                 letters.release(letter);
                 match result {
+                    // Of an archive that has become shorter nothing is left to send.
+                    Ok(0) => Err(Over),
                     Ok(len) => {
                         if !slot.state.over {
                             slot.conn.sent(&mut commons.cx(), Leg::Client, len.into());
@@ -518,11 +520,13 @@ fn send_front(
     let spans = slot.conn.outbox(Leg::Client);
     let (file, at, len) = match spans[0] {
         Span::File { image, number, at, len } => (commons.site(image).file(number), at, len),
-        Span::Archive { image, at, len } => (commons.site(image).archive(), at, len),
+        Span::Archive { image, at, len } if !commons.is_in_memory(&spans[0], FILE_WORTH_MIN) => {
+            (&commons.site(image).archive().file, at, len)
+        }
         Span::Site { image, at, len } if len >= FILE_WORTH_MIN => (commons.site(image).store(), at, len),
         _ => {
             let number = letters.take();
-            let more = write(letters.get(number), spans, commons);
+            let more = write(letters.get(number), spans, commons).inspect_err(|_| letters.release(number))?;
             slot.state.send = Some(Send::Letter(number));
             ring.send(index, &slot.fd, letters.get(number), more);
             return Ok(());
@@ -547,22 +551,26 @@ fn send_front(
 
 /// Writes the spans in memory that are at the front into a letter. Returns whether more follows.
 #[inline]
-fn write(letter: &mut Letter, spans: &[Span], commons: &Commons) -> bool {
-    let count = spans.iter().take_while(|span| span.is_in_memory(FILE_WORTH_MIN)).count();
+fn write(letter: &mut Letter, spans: &[Span], commons: &Commons) -> Result<bool, Over> {
+    let count = spans.iter().take_while(|span| commons.is_in_memory(span, FILE_WORTH_MIN)).count();
     let (front, behind) = spans.split_at(count);
     let len: u64 = front.iter().map(Span::len).sum();
     if len <= COPY_WORTH_MAX {
         for span in front {
             letter.copy(commons.bytes(span));
         }
+        // An archive that has become shorter: the client must see that it is cut.
+        if letter.bytes().len() as u64 != len || !front.iter().all(|span| commons.is_sound(span)) {
+            return Err(Over);
+        }
     } else {
         letter.gather(front.iter().map(|span| match span {
             // Rendered anew while the kernel may still read.
             Span::Start(_) => Part::Copied(commons.bytes(span)),
-            _ => Part::Named(commons.bytes(span)),
+            _ => Part::Named(commons.named(span)),
         }));
     }
-    !behind.is_empty()
+    Ok(!behind.is_empty())
 }
 
 fn send_file(socket: &OwnedFd, file: impl AsFd, at: u64, len: u64) -> Result<usize, Errno> {

@@ -1,0 +1,182 @@
+//! Survives reads of a mapped file that has been truncated: without this, SIGBUS would end the process.
+//!
+//! ```text
+//! read ─▶ no page there ─▶ SIGBUS ─▶ in a watched range?  yes: mark it damaged, put zeros in its place, read on
+//!                                                         no:  who was asked before us
+//! ```
+//!
+//! Whoever reads a watched range looks [afterwards](Watch::is_damaged) whether what it got is the file. The kernel
+//! raises no signal for what it reads on our behalf: that system call fails with EFAULT. See sigaction(2), mmap(2).
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use std::{
+    ffi::{c_int, c_void},
+    io, mem,
+    ops::Range,
+    ptr,
+    sync::{
+        OnceLock,
+        atomic::{
+            AtomicBool, AtomicUsize,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+};
+
+/// A range of addresses in which faults are survived, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    row: &'static Row,
+}
+
+/// A row of the table that the handler reads. It may be rewritten only while nobody reads the range it had.
+#[derive(Debug)]
+struct Row {
+    /// Address of the first byte; `FREE` or `CLAIMED` if there is none.
+    start: AtomicUsize,
+    /// Address behind the last byte, a multiple of the page size.
+    end: AtomicUsize,
+    damaged: AtomicBool,
+}
+
+/// Ranges watched at once. Each is a mapped archive that is served, or that a response under way still needs.
+const WATCH_COUNT_MAX: usize = 1024;
+
+const FREE: usize = 0;
+/// No range begins here: the first page of an address space is never mapped for a process.
+const CLAIMED: usize = 1;
+
+static ROWS: [Row; WATCH_COUNT_MAX] = [const {
+    Row { start: AtomicUsize::new(FREE), end: AtomicUsize::new(0), damaged: AtomicBool::new(false) }
+}; WATCH_COUNT_MAX];
+
+/// Some range has been damaged since the process began.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// What was asked about SIGBUS before us, and what installing our handler came to.
+static BEFORE: OnceLock<Result<Action, c_int>> = OnceLock::new();
+
+struct Action(libc::sigaction);
+
+// SAFETY: plain numbers and addresses of functions, which every thread may read and call.
+unsafe impl Send for Action {}
+// SAFETY: as above; it is never written.
+unsafe impl Sync for Action {}
+
+/// Whether there may be a damaged range at all: usually not, and this costs next to nothing.
+#[inline]
+pub(crate) fn any() -> bool {
+    ANY.load(Relaxed)
+}
+
+impl Watch {
+    /// Survives faults in `range` from now on, whose ends are multiples of the page size.
+    ///
+    /// # Errors
+    /// The signal cannot be handled, or 1,024 ranges are watched already.
+    ///
+    /// # Safety
+    /// The range is a mapping of the caller for reading only. It must outlive the watch, and the caller must expect
+    /// zeros in it.
+    pub(crate) unsafe fn new(range: Range<*const c_void>) -> io::Result<Watch> {
+        BEFORE.get_or_init(install).as_ref().map_err(|&code| io::Error::from_raw_os_error(code))?;
+        let is_ours = |row: &&Row| row.start.compare_exchange(FREE, CLAIMED, Acquire, Relaxed).is_ok();
+        let row = ROWS.iter().find(is_ours).ok_or(io::ErrorKind::QuotaExceeded)?;
+        row.damaged.store(false, Relaxed);
+        row.end.store(range.end.addr(), Relaxed);
+        row.start.store(range.start.addr(), Release);
+        Ok(Watch { row })
+    }
+
+    /// Whether something read in the range so far may have been zeros that are not in the file.
+    #[inline]
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.row.damaged.load(Acquire)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.row.start.store(FREE, Release);
+    }
+}
+
+impl Row {
+    /// From the page of `at` to the end of the range, if `at` is in it.
+    fn rest(&self, at: usize, page_len: usize) -> Option<Range<usize>> {
+        let start = self.start.load(Acquire);
+        let end = self.end.load(Acquire);
+        // Another row than the one sought may be rewritten meanwhile: then its two ends may not belong together.
+        let steady = self.start.load(Relaxed) == start;
+        (steady && start > CLAIMED && (start..end).contains(&at)).then(|| at & !(page_len - 1)..end)
+    }
+
+    /// Puts zeros where the file has nothing any more. Only what a signal handler may do.
+    fn mend(&self, rest: Range<usize>) -> bool {
+        // First the mark: who reads zeros finds it.
+        self.damaged.store(true, Release);
+        ANY.store(true, Release);
+        let at = ptr::with_exposed_provenance_mut(rest.start);
+        // SAFETY: replaces pages of a mapping that, by the contract of `Watch::new`, its owner has for reading only and
+        // expects zeros in. A plain system call.
+        unsafe {
+            mmap_anonymous(at, rest.len(), ProtFlags::READ, MapFlags::PRIVATE | MapFlags::FIXED).is_ok()
+        }
+    }
+}
+
+fn install() -> Result<Action, c_int> {
+    // Asked now: a signal handler may not.
+    rustix::param::page_size();
+    // SAFETY: a sigaction of zeros is valid: the default action, no flags. Both structures live during the calls, and
+    // the handler only does what a signal handler may. On a stack of its own where the thread has one.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        let mut before = action;
+        action.sa_sigaction = on_fault as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigemptyset(&mut action.sa_mask);
+        match libc::sigaction(libc::SIGBUS, &action, &mut before) {
+            0 => Ok(Action(before)),
+            _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)),
+        }
+    }
+}
+
+/// The handler. Async-signal-safe: reads atomics, and makes system calls that leave `errno` alone.
+extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel calls with a valid siginfo; `si_addr` may be read of any, and means something for a fault.
+    let (code, at) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
+    // Above 0: from the kernel, not sent by a process.
+    if code > 0 {
+        let page_len = rustix::param::page_size();
+        let found = ROWS.iter().find_map(|row| Some((row, row.rest(at, page_len)?)));
+        if found.is_some_and(|(row, rest)| row.mend(rest)) {
+            return;
+        }
+    }
+    pass_on(signal, info, context);
+}
+
+/// It is not ours: does what would have been done without us.
+fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let before = BEFORE.get().and_then(|before| before.as_ref().ok());
+    let handler = before.map_or(libc::SIG_DFL, |action| action.0.sa_sigaction);
+    if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
+        // SAFETY: both may be called in a signal handler. A fault is not ignored by the kernel either: the process
+        // ends when this returns.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+    } else if before.is_some_and(|action| action.0.sa_flags & libc::SA_SIGINFO != 0) {
+        // SAFETY: the flag says that this function takes three arguments, and these are what the kernel gave.
+        let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
+            unsafe { mem::transmute(handler) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: without the flag, it takes the number of the signal.
+        let handler: extern "C" fn(c_int) = unsafe { mem::transmute(handler) };
+        handler(signal);
+    }
+}

@@ -1,0 +1,112 @@
+//! A file that others may change, mapped twice: once for us to read, once for the kernel to read on our behalf.
+//!
+//! ```text
+//! file ─┬─ map ─▶ read here         truncated: SIGBUS, survived; damaged from then on     see `fault`
+//!       └─ map ─▶ named in a send   truncated: the send fails with EFAULT, or ends short
+//! ```
+//!
+//! Two, because surviving a fault puts zeros into the first one, which the kernel must not send.
+
+use super::{fault::Watch, memory::Map};
+use std::{fs::File, io};
+use tarpon_site::Place;
+
+/// The maps of a file.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    /// Dropped before the map it watches.
+    watch: Watch,
+    read: Map,
+    named: Map,
+}
+
+impl Mapped {
+    /// Maps the whole file, as long as it is now.
+    ///
+    /// # Errors
+    /// The file system cannot map, or the address space is full.
+    pub(crate) fn new(file: &File) -> io::Result<Mapped> {
+        let (read, named) = (Map::new(file)?, Map::new(file)?);
+        // SAFETY: our mapping for reading only, which lives as long as the watch. `bytes` tells of the zeros.
+        let watch = unsafe { Watch::new(read.pages())? };
+        Ok(Mapped { watch, read, named })
+    }
+
+    /// Bytes of the file, to be copied at once. When that is done, [`is_damaged`](Mapped::is_damaged) tells whether
+    /// they are to be thrown away. `None`: there is no such place.
+    #[inline]
+    pub(crate) fn bytes(&self, place: Place) -> Option<&[u8]> {
+        within(&self.read, place)
+    }
+
+    /// The same for the kernel alone, which fails where there is nothing. Not to be read: that would be SIGBUS.
+    #[inline]
+    pub(crate) fn named(&self, place: Place) -> Option<&[u8]> {
+        within(&self.named, place)
+    }
+
+    /// The file has been found truncated: what was read since may be zeros.
+    #[inline]
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.watch.is_damaged()
+    }
+}
+
+#[inline]
+fn within(map: &Map, place: Place) -> Option<&[u8]> {
+    let (at, len) = (usize::try_from(place.at).ok()?, usize::try_from(place.len).ok()?);
+    map.as_ref().get(at..)?.get(..len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::fault;
+    use rustix::{io::Errno, net};
+    use std::{env, io::Write, os::unix::net::UnixStream, process::Command};
+
+    #[test]
+    fn a_truncated_file_reads_as_zeros_and_is_damaged_and_the_kernel_sends_none() {
+        let page_len = rustix::param::page_size();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![b'x'; 3 * page_len]).unwrap();
+        let (sound, mapped) = (Mapped::new(&file).unwrap(), Mapped::new(&file).unwrap());
+        let place = |page: usize| Place { at: (page * page_len) as u64, len: page_len as u64 };
+        assert!(mapped.bytes(place(2)).unwrap().iter().all(|&byte| byte == b'x'));
+        assert!(mapped.bytes(place(3)).is_none() && mapped.named(place(3)).is_none());
+
+        file.set_len(page_len as u64).unwrap();
+        assert!(!mapped.is_damaged());
+        assert!(mapped.bytes(place(1)).unwrap().iter().all(|&byte| byte == 0));
+        assert!(mapped.is_damaged() && fault::any());
+        assert!(!sound.is_damaged(), "only the map that was read");
+        assert!(mapped.bytes(place(0)).unwrap().iter().all(|&byte| byte == b'x'), "what is there stays");
+
+        let (socket, _peer) = UnixStream::pair().unwrap();
+        let sent = net::send(&socket, mapped.named(place(1)).unwrap(), net::SendFlags::empty());
+        assert_eq!(sent, Err(Errno::FAULT));
+    }
+
+    /// Runs itself again: that process ends.
+    #[test]
+    fn a_fault_elsewhere_ends_the_process_as_before() {
+        const AGAIN: &str = "TARPON_TEST_FAULT";
+        if env::var_os(AGAIN).is_some() {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(b"x").unwrap();
+            let (watched, other) = (Mapped::new(&file).unwrap(), Map::new(&file).unwrap());
+            file.set_len(0).unwrap();
+            assert_eq!(watched.bytes(Place { at: 0, len: 1 }), Some(&b"\0"[..]));
+            std::hint::black_box(other.as_ref().to_vec());
+            return;
+        }
+        let name = "sys::mapped::tests::a_fault_elsewhere_ends_the_process_as_before";
+        let ended = Command::new(env::current_exe().unwrap())
+            .args([name, "--exact"])
+            .env(AGAIN, "1")
+            .output()
+            .unwrap();
+        use std::os::unix::process::ExitStatusExt;
+        assert_eq!(ended.status.signal(), Some(libc::SIGBUS), "{ended:?}");
+    }
+}
