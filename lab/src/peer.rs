@@ -37,6 +37,10 @@ pub(crate) enum Server {
     BeforeUring,
     /// The same on epoll.
     BeforeEpoll,
+    /// The server in this repository, with the site in a tar archive, on io_uring.
+    TarponUringTar,
+    /// The same on epoll.
+    TarponEpollTar,
     /// nginx, with its cache of open files.
     Nginx,
 }
@@ -54,7 +58,8 @@ impl Server {
 
     /// Whether it is a build of the server in this repository.
     pub(crate) fn is_tarpon(self) -> bool {
-        matches!(self, Server::TarponUring | Server::TarponEpoll) || self.after().is_some()
+        use Server::*;
+        matches!(self, TarponUring | TarponEpoll | TarponUringTar | TarponEpollTar) || self.after().is_some()
     }
 
     /// What an earlier build is compared with: the one of now, on the same engine.
@@ -68,16 +73,17 @@ impl Server {
 
     /// The engine of a null server or of tarpon.
     pub(crate) fn engine(self) -> Option<Engine> {
+        use Server::*;
         match self {
-            Server::NullUring | Server::TarponUring | Server::BeforeUring => Some(Engine::Uring),
-            Server::NullEpoll | Server::TarponEpoll | Server::BeforeEpoll => Some(Engine::Epoll),
-            Server::Nginx => None,
+            NullUring | TarponUring | BeforeUring | TarponUringTar => Some(Engine::Uring),
+            NullEpoll | TarponEpoll | BeforeEpoll | TarponEpollTar => Some(Engine::Epoll),
+            Nginx => None,
         }
     }
 
-    /// Whether it comes from elsewhere.
+    /// Whether it races only when it is named.
     pub(crate) fn is_peer(self) -> bool {
-        !self.is_null() && !self.is_tarpon()
+        matches!(self, Server::TarponUringTar | Server::TarponEpollTar | Server::Nginx)
     }
 }
 
@@ -98,6 +104,14 @@ impl Stage {
         let content = limit::content(size);
         fs::create_dir(directory.path().join("site"))?;
         fs::write(directory.path().join("site").join(PAGE), &content)?;
+        let archived = Command::new("tar")
+            .current_dir(directory.path())
+            .args(["-cf", ARCHIVE, "-C", "site", "."])
+            .status()
+            .map_err(|error| format!("tar: {error}"))?;
+        if !archived.success() {
+            return Err(format!("tar: {archived}").into());
+        }
         let tarpon = match tarpon {
             Some(path) => path.to_owned(),
             None => std::env::current_exe()?.with_file_name("tarpon"),
@@ -120,6 +134,8 @@ impl Stage {
             Server::TarponEpoll => Ok(format!("{}, epoll", tarpon_version(&self.tarpon)?)),
             Server::BeforeUring => Ok(format!("{}, io_uring", self.before_version()?)),
             Server::BeforeEpoll => Ok(format!("{}, epoll", self.before_version()?)),
+            Server::TarponUringTar => Ok(format!("{}, tar, io_uring", tarpon_version(&self.tarpon)?)),
+            Server::TarponEpollTar => Ok(format!("{}, tar, epoll", tarpon_version(&self.tarpon)?)),
             Server::Nginx => {
                 let output = Command::new("nginx").arg("-v").output().map_err(|error| {
                     format!("nginx: {error}; install it (Debian: nginx-light), or leave it out with --only")
@@ -168,19 +184,22 @@ impl Stage {
             command.args(["null", &listen, &size, &head, &format!("--engine={engine}")]);
             Ok(command)
         };
-        let tarpon = |program: &Path, engine: &str| {
+        let archive = self.directory.path().join(ARCHIVE);
+        let tarpon = |program: &Path, site: &Path, engine: &str| {
             let mut command = Command::new(program);
-            command.arg("serve").arg(&site);
+            command.arg("serve").arg(site);
             command.args([&listen, "--workers=1", &format!("--engine={engine}")]);
             command
         };
         match server {
             Server::NullEpoll => null("epoll"),
             Server::NullUring => null("uring"),
-            Server::TarponUring => Ok(tarpon(&self.tarpon, "io_uring")),
-            Server::TarponEpoll => Ok(tarpon(&self.tarpon, "epoll")),
-            Server::BeforeUring => Ok(tarpon(self.before()?, "io_uring")),
-            Server::BeforeEpoll => Ok(tarpon(self.before()?, "epoll")),
+            Server::TarponUring => Ok(tarpon(&self.tarpon, &site, "io_uring")),
+            Server::TarponEpoll => Ok(tarpon(&self.tarpon, &site, "epoll")),
+            Server::BeforeUring => Ok(tarpon(self.before()?, &site, "io_uring")),
+            Server::BeforeEpoll => Ok(tarpon(self.before()?, &site, "epoll")),
+            Server::TarponUringTar => Ok(tarpon(&self.tarpon, &archive, "io_uring")),
+            Server::TarponEpollTar => Ok(tarpon(&self.tarpon, &archive, "epoll")),
             Server::Nginx => {
                 let prefix = self.directory.path();
                 let configuration = prefix.join("nginx.conf");
@@ -317,6 +336,9 @@ impl Drop for Running {
 
 /// The page that is asked for.
 const PAGE: &str = "page.html";
+
+/// The site again, in one file.
+const ARCHIVE: &str = "site.tar";
 
 /// Longest wait for a server to answer after its start.
 const START_TIME_MAX: Duration = Duration::from_secs(10);

@@ -359,6 +359,7 @@ mod tests {
             ("not twice",      &["--peers", "tarpon-epoll,null-uring"],          &[NullEpoll, NullUring, TarponUring, TarponEpoll]),
             ("after, before",  &["--before", "old/tarpon"],                &[NullEpoll, NullUring, TarponUring, TarponEpoll, BeforeUring, BeforeEpoll, Nginx]),
             ("one engine",     &["--before=old", "--only=tarpon-epoll,before-epoll"], &[TarponEpoll, BeforeEpoll]),
+            ("out of a tar",   &["--peers=tarpon-epoll-tar", "--only=tarpon-epoll,tarpon-epoll-tar"], &[TarponEpoll, TarponEpollTar]),
             ("no before",      &["--only", "before-uring"],               &[]),
         ];
         for (name, arguments, want) in cases {
