@@ -84,6 +84,7 @@ names! {
     IfUnmodifiedSince "If-Unmodified-Since",
     IfRange "If-Range",
     AcceptEncoding "Accept-Encoding",
+    Range "Range",
 }
 
 /// A complete head. Borrows the bytes it was read from.

@@ -12,6 +12,7 @@
 //! | [`persist`] | whether the connection stays open | RFC 9112, section 9.3 |
 //! | [`precondition`] | If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range | RFC 9110, section 13 |
 //! | [`negotiate`] | Accept-Encoding | RFC 9110, section 12.5.3 |
+//! | [`range`] | Range | RFC 9110, section 14 |
 //! | [`date`] | HTTP-date | RFC 9110, section 5.6.7 |
 //! | [`status`] | status codes | RFC 9110, section 15 |
 //!
@@ -31,6 +32,7 @@ pub mod host;
 pub mod negotiate;
 pub mod persist;
 pub mod precondition;
+pub mod range;
 pub mod status;
 pub mod target;
 mod token;

@@ -1,0 +1,307 @@
+//! Which parts of a representation a client asks for. RFC 9110, sections 14.1 and 14.2.
+//!
+//! ```text
+//! Range: bytes=0-99, 50-149, -10     of 1,000 bytes:     0 ▓▓▓▓▓▓▓▓▓▓▓▓▓░░░░░ … ░░░░▓▓ 1,000
+//!              └─┬─┘ └──┬─┘ └─┬─┘                          └ at 0, len 150 ┘       └ at 990, len 10
+//!             int-range     suffix-range
+//! ```
+//!
+//! What a server may ignore is ignored, and then the whole representation answers: other units, a field that is
+//! malformed or repeated, more than [`PART_COUNT_MAX`] parts. So is any range of an empty representation, none
+//! of whose bytes Content-Range could name; some clients ask for `bytes=0-` whatever there is.
+//!
+//! Knows nothing of responses, and not whether the field applies: that is If-Range's to say.
+
+use crate::field::members;
+use crate::head::{Head, Name};
+
+/// Parts of one response. A reader who seeks asks for one, one who looks for an index at either end for two or
+/// three; many small ones cost more than the whole.
+pub const PART_COUNT_MAX: usize = 6;
+
+/// What of a representation is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selected {
+    /// All of it: there is no Range, or it is ignored.
+    Whole,
+    /// Some of it: at least one part.
+    Parts(Parts),
+    /// Nothing that there is: status 416.
+    Nothing,
+}
+
+/// A part of a representation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// From the start of the representation, in bytes.
+    pub at: u64,
+    /// In bytes, at least 1.
+    pub len: u64,
+}
+
+/// Parts of a representation, in the order they were asked for. No two of them overlap or touch: those that did
+/// are one, in the place of the first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parts {
+    parts: [Part; PART_COUNT_MAX],
+    count: u8,
+}
+
+/// Reads the field Range of a GET for a representation of `len` bytes.
+///
+/// Numbers are clamped to 64 bits, which no representation exceeds. The parts are never more than
+/// [`PART_COUNT_MAX`], not even while those behind could still close the gaps between them.
+pub fn select(head: &Head<'_>, len: u64) -> Selected {
+    match head.first(Name::Range) {
+        Some(range) if !head.is_repeated(Name::Range) && len > 0 => {
+            read(range, len).unwrap_or(Selected::Whole)
+        }
+        _ => Selected::Whole,
+    }
+}
+
+impl Part {
+    /// Offset of the last byte.
+    #[inline]
+    pub fn last(self) -> u64 {
+        self.at + (self.len - 1)
+    }
+
+    /// Whether no byte lies between.
+    fn touches(self, other: Part) -> bool {
+        self.at <= other.last().saturating_add(1) && other.at <= self.last().saturating_add(1)
+    }
+
+    /// From the first byte of either to the last byte of either.
+    fn union(self, other: Part) -> Part {
+        let at = self.at.min(other.at);
+        Part { at, len: self.last().max(other.last()) - at + 1 }
+    }
+}
+
+impl Parts {
+    /// At least one.
+    #[inline]
+    pub fn as_slice(&self) -> &[Part] {
+        &self.parts[..self.count as usize]
+    }
+
+    /// Adds a part, joined with those it touches. `None`: it is one too many.
+    fn add(&mut self, part: Part) -> Option<()> {
+        // The others touch each other nowhere, so what touches the union of some of them touches `part` itself.
+        let joined =
+            self.as_slice().iter().filter(|other| other.touches(part)).fold(part, |a, &b| a.union(b));
+        let (mut kept, mut placed) = (0, false);
+        for at in 0..self.count as usize {
+            let other = self.parts[at];
+            if !other.touches(part) {
+                self.parts[kept] = other;
+            } else if placed {
+                continue;
+            } else {
+                self.parts[kept] = joined;
+                placed = true;
+            }
+            kept += 1;
+        }
+        if !placed {
+            *self.parts.get_mut(kept)? = joined;
+            kept += 1;
+        }
+        self.count = kept as u8;
+        Some(())
+    }
+}
+
+impl PartialEq for Parts {
+    fn eq(&self, other: &Parts) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for Parts {}
+
+/// A ranges-specifier: `bytes "=" 1#range-spec`. `None`: it is to be ignored.
+fn read(specifier: &[u8], len: u64) -> Option<Selected> {
+    let equals = specifier.iter().position(|&byte| byte == b'=')?;
+    let (unit, set) = (&specifier[..equals], &specifier[equals + 1..]);
+    if !unit.eq_ignore_ascii_case(b"bytes") {
+        return None;
+    }
+    let (mut parts, mut is_empty) = (Parts::default(), true);
+    for spec in members(set) {
+        is_empty = false;
+        if let Some(part) = Spec::parse(spec)?.part_of(len) {
+            parts.add(part)?;
+        }
+    }
+    match parts.count {
+        _ if is_empty => None,
+        0 => Some(Selected::Nothing),
+        _ => Some(Selected::Parts(parts)),
+    }
+}
+
+/// A range-spec.
+enum Spec {
+    /// `first "-" [ last ]`. An open one reaches to the end of the numbers. Invariant: `first <= last`.
+    Int { first: u64, last: u64 },
+    /// `"-" len`: the last bytes.
+    Suffix { len: u64 },
+}
+
+impl Spec {
+    /// `None`: it is malformed, or its last byte comes before its first.
+    fn parse(spec: &[u8]) -> Option<Spec> {
+        let dash = spec.iter().position(|&byte| byte == b'-')?;
+        match (&spec[..dash], &spec[dash + 1..]) {
+            ([], len) => Some(Spec::Suffix { len: number(len)? }),
+            (first, []) => Some(Spec::Int { first: number(first)?, last: u64::MAX }),
+            (first, last) => {
+                let (first, last) = (number(first)?, number(last)?);
+                (first <= last).then_some(Spec::Int { first, last })
+            }
+        }
+    }
+
+    /// What it means of a representation of `of` bytes, at least one. `None`: nothing that there is.
+    fn part_of(self, of: u64) -> Option<Part> {
+        match self {
+            Spec::Int { first, .. } if first >= of => None,
+            Spec::Int { first, last } => Some(Part { at: first, len: last.min(of - 1) - first + 1 }),
+            Spec::Suffix { len: 0 } => None,
+            Spec::Suffix { len } => Some(Part { at: of - len.min(of), len: len.min(of) }),
+        }
+    }
+}
+
+/// 1*DIGIT, clamped.
+fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let digits = digits.iter().map(|digit| u64::from(digit - b'0'));
+    Some(digits.fold(0, |number: u64, digit| number.saturating_mul(10).saturating_add(digit)))
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::format;
+    use std::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::head::parse;
+
+    /// What a representation of 100 bytes is asked for: the parts as (at, len); none is 416.
+    #[test]
+    fn a_range_selects_the_bytes_that_there_are() {
+        const WHOLE: Option<&[(u64, u64)]> = None;
+        const NOTHING: Option<&[(u64, u64)]> = Some(&[]);
+        #[rustfmt::skip]
+        let cases: &[(&str, &str, Option<&[(u64, u64)]>)] = &[
+            // what it shows            value                           parts
+            ("single",                  "bytes=10-19",                  Some(&[(10, 10)])),
+            ("one byte",                "bytes=0-0",                    Some(&[(0, 1)])),
+            ("the last byte",           "bytes=99-99",                  Some(&[(99, 1)])),
+            ("open",                    "bytes=90-",                    Some(&[(90, 10)])),
+            ("open from the start",     "bytes=0-",                     Some(&[(0, 100)])),
+            ("suffix",                  "bytes=-10",                    Some(&[(90, 10)])),
+            ("longer suffix",           "bytes=-1000",                  Some(&[(0, 100)])),
+            ("beyond the end",          "bytes=95-200",                 Some(&[(95, 5)])),
+            ("behind the end",          "bytes=100-",                   NOTHING),
+            ("empty suffix",            "bytes=-0",                     NOTHING),
+            ("none that there is",      "bytes=100-200, 300-, -0",      NOTHING),
+            ("one that there is",       "bytes=300-400, 7-8",           Some(&[(7, 2)])),
+            ("several",                 "bytes=0-4,10-14,-5",           Some(&[(0, 5), (10, 5), (95, 5)])),
+            ("as they were asked for",  "bytes=-5, 10-14, 0-4",         Some(&[(95, 5), (10, 5), (0, 5)])),
+            ("overlapping",             "bytes=0-9,5-14",               Some(&[(0, 15)])),
+            ("adjacent",                "bytes=0-9,10-14",              Some(&[(0, 15)])),
+            ("adjacent, backwards",     "bytes=10-14,0-9",              Some(&[(0, 15)])),
+            ("a gap of one byte",       "bytes=0-8,10-14",              Some(&[(0, 9), (10, 5)])),
+            ("within",                  "bytes=0-49,10-14",             Some(&[(0, 50)])),
+            ("the same twice",          "bytes=0-0,0-0",                Some(&[(0, 1)])),
+            ("all joined by the last",  "bytes=0-1,50-51,10-11,-100",   Some(&[(0, 100)])),
+            ("some joined by the last", "bytes=80-,20-29,0-9,5-24",     Some(&[(80, 20), (0, 30)])),
+            ("space and empty members", "bytes= 0-1\t,, 4-5 ,",         Some(&[(0, 2), (4, 2)])),
+            ("unit in capitals",        "Bytes=0-1",                    Some(&[(0, 2)])),
+            ("leading zeros",           "bytes=007-0008",               Some(&[(7, 2)])),
+            ("six parts",               "bytes=0-0,2-2,4-4,6-6,8-8,10-10", Some(&[(0, 1), (2, 1), (4, 1), (6, 1), (8, 1), (10, 1)])),
+            ("seven parts",             "bytes=0-0,2-2,4-4,6-6,8-8,10-10,12-12", WHOLE),
+            ("seven ranges, one part",  "bytes=0-0,1-1,2-2,3-3,4-4,5-5,6-6", Some(&[(0, 7)])),
+            ("six parts, and nothing",  "bytes=0-0,2-2,4-4,6-6,8-8,10-10,200-", Some(&[(0, 1), (2, 1), (4, 1), (6, 1), (8, 1), (10, 1)])),
+            ("2^64 - 1",                "bytes=0-18446744073709551615", Some(&[(0, 100)])),
+            ("2^64",                    "bytes=0-18446744073709551616", Some(&[(0, 100)])),
+            ("2^64 and 2 bytes",        "bytes=18446744073709551618-",  NOTHING),
+            ("longer than any number",  "bytes=5-99999999999999999999999999999999999999999", Some(&[(5, 95)])),
+            ("as long a suffix",        "bytes=-99999999999999999999999999999999999999999",  Some(&[(0, 100)])),
+            ("another unit",            "lines=0-1",                    WHOLE),
+            ("no unit",                 "=0-1",                         WHOLE),
+            ("a unit alone",            "bytes",                        WHOLE),
+            ("space before =",          "bytes =0-1",                   WHOLE),
+            ("no range",                "bytes=",                       WHOLE),
+            ("only commas",             "bytes=, ,",                    WHOLE),
+            ("nothing",                 "",                             WHOLE),
+            ("no dash",                 "bytes=5",                      WHOLE),
+            ("only a dash",             "bytes=-",                      WHOLE),
+            ("two dashes",              "bytes=0-1-2",                  WHOLE),
+            ("negative",                "bytes=--1",                    WHOLE),
+            ("a sign",                  "bytes=+1-2",                   WHOLE),
+            ("last before first",       "bytes=5-4",                    WHOLE),
+            ("hexadecimal",             "bytes=0x0-0x1",                WHOLE),
+            ("space within",            "bytes=0 - 1",                  WHOLE),
+            ("malformed behind",        "bytes=0-1, x",                 WHOLE),
+            ("malformed, out of reach", "bytes=200-100",                WHOLE),
+            ("quoted",                  "bytes=\"0-1\"",                WHOLE),
+            ("two lines",               "bytes=0-1\r\nRange: bytes=4-5", WHOLE),
+        ];
+        for &(name, value, want) in cases {
+            assert_eq!(selected(value, 100), want.map(<[_]>::to_vec), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_part_of_an_empty_representation_can_be_named() {
+        for value in ["bytes=0-", "bytes=0-0", "bytes=-1", "bytes=-0", "bytes=5-"] {
+            assert_eq!(selected(value, 0), None, "{value}");
+        }
+        let (head, _) = parse(b"GET / HTTP/1.1\r\n\r\n").unwrap().unwrap();
+        assert_eq!(select(&head, 100), Selected::Whole, "without the field");
+    }
+
+    proptest! {
+        /// Byte by byte: a byte is in some part if and only if some range names it.
+        #[test]
+        fn the_parts_hold_the_bytes_that_were_asked_for_and_no_others(
+            ranges in prop::collection::vec((0_u64..60, 0_u64..20), 1..9), len in 1_u64..50,
+        ) {
+            let value = ranges.iter().map(|(first, more)| format!("{first}-{}", first + more)).collect::<Vec<_>>();
+            let asked = |byte| ranges.iter().any(|(first, more)| (*first..=first + more).contains(&byte));
+            if let Some(parts) = selected(&format!("bytes={}", value.join(",")), len) {
+                for byte in 0..len {
+                    let count = parts.iter().filter(|(at, len)| (*at..at + len).contains(&byte)).count();
+                    prop_assert_eq!(count, usize::from(asked(byte)));
+                }
+                prop_assert!(parts.iter().all(|(at, len_of)| *len_of > 0 && at + len_of <= len));
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(value in "(bytes=)?[-0-9, =a]{0,60}", len: u64) {
+            selected(&value, len);
+        }
+    }
+
+    /// The parts, none for 416; `None` for the whole.
+    fn selected(value: &str, len: u64) -> Option<Vec<(u64, u64)>> {
+        let wire = format!("GET / HTTP/1.1\r\nRange: {value}\r\n\r\n");
+        let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
+        match select(&head, len) {
+            Selected::Whole => None,
+            Selected::Parts(parts) => Some(parts.as_slice().iter().map(|part| (part.at, part.len)).collect()),
+            Selected::Nothing => Some(Vec::new()),
+        }
+    }
+}

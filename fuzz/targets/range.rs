@@ -1,0 +1,94 @@
+//! Range: a plain reading, with strings, sorting and numbers of 128 bits, selects the same parts.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tarpon_http::head;
+use tarpon_http::range::{PART_COUNT_MAX, Selected, select};
+
+// Eight bytes are a length, in the first of them how much of it counts; the rest is the value of the field.
+fuzz_target!(|input: &[u8]| {
+    let Some((len, value)) = input.split_first_chunk() else { return };
+    let len = u64::from_le_bytes(*len) >> (len[0] % 64);
+    let wire = [b"GET / HTTP/1.1\r\nRange:", value, b"\r\n\r\n"].concat();
+    let Ok(Some((head, used))) = head::parse(&wire) else { return };
+    if used < wire.len() || value.contains(&b'\n') {
+        return;
+    }
+    let found = match select(&head, len) {
+        Selected::Whole => None,
+        Selected::Nothing => Some(Vec::new()),
+        Selected::Parts(parts) => {
+            let parts = parts.as_slice();
+            assert!((1..=PART_COUNT_MAX).contains(&parts.len()));
+            Some(
+                parts
+                    .iter()
+                    .map(|part| (part.at.into(), i128::from(part.at) + i128::from(part.len)))
+                    .collect(),
+            )
+        }
+    };
+    let asked = str::from_utf8(value).ok().and_then(|value| asked(value, len.into()));
+    assert_eq!(found, asked.and_then(|asked| parts(&asked)));
+});
+
+/// The ranges that there are, as (first byte, byte behind the last), or nothing if the field is to be ignored.
+fn asked(value: &str, len: i128) -> Option<Vec<(i128, i128)>> {
+    let (unit, set) = value.trim_matches(OWS).split_once('=')?;
+    let specs: Vec<&str> =
+        set.split(',').map(|spec| spec.trim_matches(OWS)).filter(|spec| !spec.is_empty()).collect();
+    if !unit.eq_ignore_ascii_case("bytes") || specs.is_empty() || len == 0 {
+        return None;
+    }
+    let mut ranges = Vec::new();
+    for spec in specs {
+        let (from, to) = match spec.split_once('-')? {
+            ("", suffix) => (len - number(suffix)?, len),
+            (first, "") => (number(first)?, len),
+            (first, last) if number(first)? > number(last)? => return None,
+            (first, last) => (number(first)?, number(last)? + 1),
+        };
+        ranges.push((from.max(0), to.min(len)));
+    }
+    ranges.retain(|(from, to)| from < to);
+    Some(ranges)
+}
+
+/// All that lies together is one part; the parts are in the order of their first ranges. Nothing, if at any
+/// range there were too many.
+fn parts(asked: &[(i128, i128)]) -> Option<Vec<(i128, i128)>> {
+    let mut ordered = Vec::new();
+    for count in 0..=asked.len() {
+        let mut sorted = asked[..count].to_vec();
+        sorted.sort_unstable();
+        ordered.clear();
+        for (from, to) in sorted {
+            match ordered.last_mut() {
+                Some((_, end)) if from <= *end => *end = to.max(*end),
+                _ => ordered.push((from, to)),
+            }
+        }
+        if ordered.len() > PART_COUNT_MAX {
+            return None;
+        }
+    }
+    ordered.sort_by_key(|(from, to)| asked.iter().position(|range| from <= &range.0 && range.1 <= *to));
+    Some(ordered)
+}
+
+/// Numbers beyond 64 bits all count as the last of those.
+fn number(text: &str) -> Option<i128> {
+    let digits = text.trim_start_matches('0');
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let last = i128::from(u64::MAX);
+    Some(if digits.len() > 20 {
+        last
+    } else {
+        format!("0{digits}").parse().map_or(last, |n: i128| n.min(last))
+    })
+}
+
+const OWS: [char; 2] = [' ', '\t'];
