@@ -18,13 +18,44 @@ use std::{
     io::{self, BufRead, BufReader, Read},
     os::unix::fs::FileExt,
     path::Path,
+    sync::Arc,
 };
+use tarpon_site::{Image, ImageError, Place, packed};
 
 /// An archive that is served from.
 #[derive(Debug)]
 pub(crate) struct Archive {
     pub(crate) file: File,
-    pub(crate) map: Mapped,
+    pub(crate) map: Arc<Mapped>,
+}
+
+impl Archive {
+    /// Maps what [`open`] has opened.
+    pub(crate) fn new(file: File, path: &Path) -> Result<Archive, Trouble> {
+        let map = Mapped::new(&file).map_err(|error| {
+            let what = format_args!("cannot map {}", path.display());
+            Trouble::new(
+                what,
+                reason(&error),
+                "serve it from a local file system, or serve fewer archives at once",
+            )
+        })?;
+        Ok(Archive { file, map: Arc::new(map) })
+    }
+
+    /// The image in it, if it is a packed site.
+    pub(crate) fn image(&self, path: &Path) -> Result<Option<Image>, Trouble> {
+        let damaged = |error: ImageError| {
+            let what = format_args!("cannot serve {}", path.display());
+            Trouble::new(what, error, "see what tarpon verify says, and pack the site anew")
+        };
+        let len = self.map.len();
+        let front = Place { at: 0, len: len.min(packed::FRONT_LEN as u64) };
+        let front = self.map.bytes(front).unwrap_or_default();
+        let Some(place) = packed::image_in(front, len).map_err(damaged)? else { return Ok(None) };
+        let bytes = self.map.image(place).ok_or(ImageError::Length).map_err(damaged)?;
+        Image::new(bytes).map(Some).map_err(damaged)
+    }
 }
 
 /// Opens an archive, and unpacks it into memory if it is compressed.

@@ -3,7 +3,7 @@
 use crate::{
     archive::{self, Archive},
     error::{Trouble, reason},
-    sys::{mapped::Mapped, memory},
+    sys::memory,
 };
 use rustix::process::{Resource, getrlimit};
 use std::{
@@ -14,7 +14,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 use tarpon_pack::{Damage, Memo, Options, PackError, Packed, Skipped, pack_dir, pack_tar};
-use tarpon_site::Image;
+use tarpon_site::{Image, Place, packed};
 
 /// A site, ready to be served: an immutable image of all it contains.
 ///
@@ -22,8 +22,8 @@ use tarpon_site::Image;
 #[derive(Debug)]
 pub struct Site {
     image: Image,
-    /// The image again, as a descriptor.
-    store: File,
+    /// The image again, as a descriptor. `None`: it lies in the archive.
+    store: Option<File>,
     /// Files too large for the image.
     files: Vec<File>,
     /// The archive its contents lie in.
@@ -78,9 +78,31 @@ impl Site {
         &self.image
     }
 
+    /// The descriptor that the image lies in, and where it begins there.
     #[inline]
-    pub(crate) fn store(&self) -> &File {
-        &self.store
+    pub(crate) fn store(&self) -> (&File, u64) {
+        match &self.store {
+            Some(store) => (store, 0),
+            None => (&self.archive().file, packed::IMAGE_AT),
+        }
+    }
+
+    /// A stretch of the image for the kernel to read, and only for it.
+    #[inline]
+    pub(crate) fn named(&self, place: Place) -> &[u8] {
+        match &self.store {
+            Some(_) => self.image.bytes(place),
+            None => {
+                let place = Place { at: place.at + packed::IMAGE_AT, ..place };
+                self.archive().map.named(place).unwrap_or_default()
+            }
+        }
+    }
+
+    /// Whether the image lies in an archive that was truncated: nothing it says is to be believed.
+    #[inline]
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.store.is_none() && self.archive().map.is_damaged()
     }
 
     #[inline]
@@ -132,17 +154,21 @@ impl Builder {
 }
 
 fn from_archive(path: &Path, prefix: &Path) -> Result<Site, Trouble> {
-    let file = archive::open(path)?;
-    let site = site(|out| pack_tar(&file, path, prefix, out, &Options::new(unix_s())))?;
-    let map = Mapped::new(&file).map_err(|error| {
-        let what = format_args!("cannot map {}", path.display());
-        Trouble::new(
-            what,
-            reason(&error),
-            "serve it from a local file system, unpack it, or serve fewer archives",
-        )
-    })?;
-    Ok(Site { archive: Some(Archive { file, map }), ..site })
+    let archive = Archive::new(archive::open(path)?, path)?;
+    let Some(image) = archive.image(path)? else {
+        let site = site(|out| pack_tar(&archive.file, path, prefix, out, &Options::new(unix_s())))?;
+        return Ok(Site { archive: Some(archive), ..site });
+    };
+    if !prefix.as_os_str().is_empty() {
+        return Err(Trouble::new(
+            format_args!("cannot serve {} of {}", prefix.display(), path.display()),
+            "it is a packed site, in which every path is settled",
+            "leave --prefix out, or pack that directory by itself",
+        ));
+    }
+    let (file_count, len) = (image.record_count(), archive.map.len());
+    let archive = Some(archive);
+    Ok(Site { image, store: None, files: Vec::new(), archive, file_count, len, skipped: Vec::new() })
 }
 
 /// The site whose image `pack` writes.
@@ -154,6 +180,7 @@ fn site(pack: impl FnOnce(&mut BufWriter<File>) -> Result<Packed, PackError>) ->
     let store = out.into_inner().map_err(|error| failed(error.into_error()))?;
     let bytes = memory::seal(&store).map_err(failed)?;
     let image = Image::new(bytes).expect("a packed image is in order");
+    let store = Some(store);
     Ok(Site { image, store, files, archive: None, file_count: summary.files, len: summary.bytes, skipped })
 }
 

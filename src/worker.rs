@@ -43,8 +43,8 @@ pub(crate) struct Outfit {
     pub(crate) connection_count_max: usize,
 }
 
-/// No buffer is free: a connection that needs one cannot go on.
-pub(crate) struct NoBuffer;
+/// A connection cannot go on: it needs a buffer and none is free, or what it was answered from has been truncated.
+pub(crate) struct Stuck;
 
 /// What the connections of one worker share.
 pub(crate) struct Commons {
@@ -289,6 +289,7 @@ impl Commons {
             Span::Archive { image, at, len } => {
                 self.site(image).archive().map.named(Place { at, len }).unwrap_or_default()
             }
+            Span::Site { image, at, len } => self.site(image).named(Place { at, len }),
             _ => self.bytes(span),
         }
     }
@@ -299,14 +300,18 @@ impl Commons {
         !any_fault()
             || match *span {
                 Span::Archive { image, .. } => !self.site(image).archive().map.is_damaged(),
+                Span::Site { image, .. } => !self.site(image).is_damaged(),
                 _ => true,
             }
     }
 
     /// Offers `run`, which is the inbox or lies in the scratch buffer; keeps what is not used.
     #[inline]
-    pub(crate) fn offer<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), NoBuffer> {
+    pub(crate) fn offer<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), Stuck> {
         let used = slot.conn.received(&mut self.cx(), Leg::Client, run);
+        if any_fault() && self.site(self.sites.current().0).is_damaged() {
+            return Err(Stuck);
+        }
         let rest = run.skip(used);
         match (slot.inbox, rest.len) {
             (None, 0) => {}
@@ -319,8 +324,8 @@ impl Commons {
     }
 
     /// Makes a run of the scratch buffer the inbox: the connection keeps that buffer, another takes its place.
-    pub(crate) fn keep<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), NoBuffer> {
-        self.scratch = self.pool.take().ok_or(NoBuffer)?;
+    pub(crate) fn keep<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), Stuck> {
+        self.scratch = self.pool.take().ok_or(Stuck)?;
         slot.inbox = Some(run);
         slot.fresh = true;
         Ok(())

@@ -180,7 +180,7 @@ fn an_archive_that_is_emptied_while_mapped_cuts_contents_of_every_size_and_the_s
             File::options().write(true).open(&archive).unwrap().set_len(0).unwrap();
             for (name, _) in contents.iter().cycle().skip(first).take(2 * contents.len()) {
                 let mut client = Client::connect(program.address());
-                client.send(&format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+                client.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
                 assert!(client.try_response().is_err(), "{engine}: {name}: cut, and not padded");
             }
             assert_eq!(steady.get("/missing").status, 404, "{engine}: the same connection as before");
@@ -219,11 +219,13 @@ fn what_cannot_be_served_is_told_with_its_remedy() {
         let whole = fs::read(at(name)).unwrap();
         fs::write(at(name), &whole[..whole.len() / 2]).unwrap();
     }
+    File::create(at("empty.tar")).unwrap();
     fs::write(at("openssl.tar"), b"Salted__\x01\x02\x03\x04").unwrap();
     fs::write(at("age.tar"), b"age-encryption.org/v1\n-> X25519").unwrap();
     fs::write(at("site.tar.xz"), b"\xfd7zXZ\0\0\x04").unwrap();
     #[rustfmt::skip]
     let cases: &[(&str, &[&str], &str)] = &[
+        ("empty.tar",      &[],                "it is no tar archive, at byte 0; name a directory or a tar archive"),
         ("openssl.tar",    &[],                "it is encrypted; decrypt it, and serve the tar archive in it"),
         ("age.tar",        &[],                "it is encrypted; decrypt it, and serve the tar archive in it"),
         ("site.tar.xz",    &[],                "it is compressed with xz; compress it with gzip or zstd instead"),

@@ -175,7 +175,8 @@ fn send_front(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<(), O
             send_file(slot, &commons.site(image).archive().file, at, len)
         }
         Span::Site { image, at, len } if len >= FILE_WORTH_MIN => {
-            send_file(slot, commons.site(image).store(), at, len)
+            let (store, begin) = commons.site(image).store();
+            send_file(slot, store, begin + at, len)
         }
         _ => send_memory(commons, slot),
     };

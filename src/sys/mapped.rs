@@ -8,7 +8,8 @@
 //! Two, because surviving a fault puts zeros into the first one, which the kernel must not send.
 
 use super::{fault::Watch, memory::Map};
-use std::{fs::File, io};
+use bytes::Bytes;
+use std::{fs::File, io, sync::Arc};
 use tarpon_site::Place;
 
 /// The maps of a file.
@@ -32,6 +33,15 @@ impl Mapped {
         Ok(Mapped { watch, read, named })
     }
 
+    /// A stretch of the file as an image's bytes. Of those too [`is_damaged`](Mapped::is_damaged) tells.
+    pub(crate) fn image(self: &Arc<Mapped>, place: Place) -> Option<Bytes> {
+        within(&self.read, place)?;
+        Some(
+            Bytes::from_owner(Read(Arc::clone(self)))
+                .slice(place.at as usize..(place.at + place.len) as usize),
+        )
+    }
+
     /// Bytes of the file, to be copied at once. When that is done, [`is_damaged`](Mapped::is_damaged) tells whether
     /// they are to be thrown away. `None`: there is no such place.
     #[inline]
@@ -45,10 +55,24 @@ impl Mapped {
         within(&self.named, place)
     }
 
+    /// How long the file was when it was mapped, in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.read.as_ref().len() as u64
+    }
+
     /// The file has been found truncated: what was read since may be zeros.
     #[inline]
     pub(crate) fn is_damaged(&self) -> bool {
         self.watch.is_damaged()
+    }
+}
+
+/// The map we read, kept for as long as its bytes are.
+struct Read(Arc<Mapped>);
+
+impl AsRef<[u8]> for Read {
+    fn as_ref(&self) -> &[u8] {
+        self.0.read.as_ref()
     }
 }
 

@@ -43,15 +43,16 @@ impl Map {
     /// another process may; who maps it takes care that nothing but bytes to send is made of it, and of SIGBUS.
     pub(crate) fn new(file: &File) -> io::Result<Map> {
         let len = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
-        // SAFETY: a new mapping, at a place the kernel chooses, so no memory in use is touched.
+        // SAFETY: a new mapping, at a place the kernel chooses, so no memory in use is touched. Whole pages.
         // Private rather than shared: kernels before 6.7 refuse a shared mapping of a file sealed against writing.
-        let start = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::PRIVATE, file, 0)? };
+        let start =
+            unsafe { mmap(ptr::null_mut(), pages(len), ProtFlags::READ, MapFlags::PRIVATE, file, 0)? };
         Ok(Map { start, len })
     }
 
     /// Its first byte, and the end of its last page.
     pub(crate) fn pages(&self) -> Range<*const c_void> {
-        self.start..self.start.wrapping_byte_add(self.len.next_multiple_of(page_size()))
+        self.start..self.start.wrapping_byte_add(pages(self.len))
     }
 }
 
@@ -67,8 +68,13 @@ impl Drop for Map {
     fn drop(&mut self) {
         // SAFETY: whoever borrowed the bytes borrowed `self`, or holds the `Bytes` that owns it; both are over.
         // It fails only for a mapping that does not exist.
-        let _ = unsafe { munmap(self.start.cast_mut(), self.len) };
+        let _ = unsafe { munmap(self.start.cast_mut(), pages(self.len)) };
     }
+}
+
+/// The whole pages that so many bytes are mapped as: one at least, for an empty file too.
+fn pages(len: usize) -> usize {
+    len.max(1).next_multiple_of(page_size())
 }
 
 // SAFETY: the mapping belongs to no thread, and we never write it.

@@ -523,7 +523,10 @@ fn send_front(
         Span::Archive { image, at, len } if !commons.is_in_memory(&spans[0], FILE_WORTH_MIN) => {
             (&commons.site(image).archive().file, at, len)
         }
-        Span::Site { image, at, len } if len >= FILE_WORTH_MIN => (commons.site(image).store(), at, len),
+        Span::Site { image, at, len } if len >= FILE_WORTH_MIN => {
+            let (store, begin) = commons.site(image).store();
+            (store, begin + at, len)
+        }
         _ => {
             let number = letters.take();
             let more = write(letters.get(number), spans, commons).inspect_err(|_| letters.release(number))?;
