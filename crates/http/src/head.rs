@@ -569,7 +569,7 @@ mod tests {
         let cases: &[(&str, &str, Result<Option<&str>, HeadError>)] = &[
             // what it shows       head                                                           host
             ("one",                "GET / HTTP/1.1\r\nHost: a:1\r\n\r\n",                         Ok(Some("a:1"))),
-            ("empty",              "GET / HTTP/1.1\r\nHost:\r\n\r\n",                             Ok(Some(""))),
+            ("empty",              "GET / HTTP/1.1\r\nHost:\r\n\r\n",                             Err(HeadError::Host)),
             ("none in 1.0",        "GET / HTTP/1.0\r\n\r\n",                                      Ok(None)),
             ("one in 1.0",         "GET / HTTP/1.0\r\nHost: a\r\n\r\n",                           Ok(Some("a"))),
             ("none",               "GET / HTTP/1.1\r\n\r\n",                                      Err(HeadError::Host)),

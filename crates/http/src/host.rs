@@ -6,18 +6,25 @@ use core::net::Ipv6Addr;
 
 use crate::token::{REG_NAME, is};
 
-/// Whether `value` is a valid value of the Host field. Empty is: a target may have no authority.
-/// Userinfo is not part of it.
+/// Whether `value` is a valid value of the Host field, and the authority of an http or https URI.
+///
+/// Stricter than its grammar in two ways. A host is not empty: a URI without one is invalid (RFC
+/// 9110, section 4.2.1), and each target of ours has one. And it has no comma, which reg-name allows
+/// and no name has: two Host fields that somebody joined (RFC 9110, section 5.3) are not one.
+/// Userinfo is no part of it.
 #[inline]
 pub fn is_valid(value: &[u8]) -> bool {
     if let [b'[', literal @ ..] = value {
         let Some(end) = literal.iter().position(|&byte| byte == b']') else { return false };
         return is_ip_literal(&literal[..end]) && is_port(&literal[end + 1..]);
     }
+    if let [] | [b':', ..] = value {
+        return false;
+    }
     // An IPv4 address is a reg-name, too.
     let mut at = 0;
     while let Some(&byte) = value.get(at) {
-        if is(REG_NAME, byte) {
+        if is(REG_NAME, byte) && byte != b',' {
             at += 1;
         } else if byte == b'%' && is_escape(&value[at..]) {
             at += 3;
@@ -69,13 +76,23 @@ mod tests {
             ("name",                     "example.org",               true),
             ("name and port",            "example.org:8080",          true),
             ("empty port",               "example.org:",              true),
-            ("empty",                    "",                          true),
             ("IPv4",                     "127.0.0.1:80",              true),
             ("escape",                   "ex%41mple",                 true),
-            ("all of reg-name",          "a-._~!$&'()*+,;=Z9",        true),
+            ("all of reg-name",          "a-._~!$&'()*+;=Z9",         true),
             ("IPv6",                     "[::1]",                     true),
             ("IPv6 with IPv4 and port",  "[::ffff:192.0.2.1]:80",     true),
             ("IPvFuture",                "[v1f.a:b]",                 true),
+            ("empty",                    "",                          false),
+            ("port alone",               ":80",                       false),
+            ("colon alone",              ":",                         false),
+            ("two hosts by comma",       "a,b",                       false),
+            ("sign in port",             "a:+80",                     false),
+            ("space before port",        "a: 80",                     false),
+            ("query",                    "a?b",                       false),
+            ("fragment",                 "a#b",                       false),
+            ("backslash",                "a\\b",                      false),
+            ("quotes",                   "\"a\"",                     false),
+            ("markup",                   "<a>",                       false),
             ("two ports",                "a:1:2",                     false),
             ("port not digits",          "a:8o",                      false),
             ("userinfo",                 "me@example.org",            false),
@@ -91,6 +108,7 @@ mod tests {
             ("IPv6 with zone",           "[fe80::1%25eth0]",          false),
             ("name in brackets",         "[example.org]",             false),
             ("junk behind brackets",     "[::1]a",                    false),
+            ("two brackets",             "[[::1]]",                   false),
             ("IPvFuture, no version",    "[v.a]",                     false),
             ("IPvFuture, no address",    "[v1.]",                     false),
         ];
