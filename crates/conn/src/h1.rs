@@ -210,7 +210,9 @@ impl Http1 {
                 return 0;
             }
             Err(error) => {
-                self.refuse(cx, out, error.status(), true);
+                // Even of a head that is refused the method may be known: RFC 9110, section 9.3.2.
+                let with_content = !wire.starts_with(b"HEAD ");
+                self.refuse(cx, out, error.status(), with_content);
                 return input.len as usize;
             }
         };
@@ -226,7 +228,8 @@ impl Http1 {
         let client_persists = persist::persists(&head);
         // A client that waits for 100 (Continue) and gets a final status may send its content or not: what
         // follows cannot be read with certainty. RFC 9110, section 10.1.1.
-        let unsure = content.is_some() && plan::expects_continue(&head);
+        // So is what follows CONNECT, unless it has been refused by then: it may be meant for the tunnel. RFC 9931.
+        let unsure = content.is_some() && plan::expects_continue(&head) || head.method == Method::Connect;
         let persists = client_persists && !self.stopping && !unsure && plan.status != Status::BadRequest;
         let fate = match (persists, head.version) {
             (false, _) => Fate::Close,

@@ -1,8 +1,8 @@
 //! Which response a request gets: head and image in, [`Plan`] out. A pure function.
 //!
 //! ```text
-//! method ─▶ expectation ─▶ target ─▶ path ─find─▶ file ─▶ variant ─▶ preconditions ─▶ 200, 304 or 412
-//!   405, 501     417          400              └▶ redirect 301, or 404
+//! expectation ─▶ target ─▶ method ─▶ path ─find─▶ file ─▶ variant ─▶ preconditions ─▶ 200, 304 or 412
+//!      417       400, 421  405, 501           └▶ redirect 301, or 404; for OPTIONS 204, or 404
 //! ```
 //!
 //! Knows nothing of connections, persistence or content that follows the head.
@@ -10,11 +10,11 @@
 use std::iter;
 use tarpon_http::{
     field,
-    head::{Head, Method, Name},
+    head::{Head, Method, Name, Version},
     negotiate::{Acceptable, Coding},
     precondition::{self, Outcome},
     status::Status,
-    target::{self, Target},
+    target::{self, Scheme, Target},
 };
 use tarpon_site::{Content, Entry, Image, Place, Redirect, Variant, Variants};
 
@@ -45,22 +45,30 @@ pub(crate) struct Location {
 /// What the request whose head lies in `wire` is answered with. `unix_s` is the time, in seconds since 1970.
 #[inline]
 pub(crate) fn plan(head: &Head<'_>, wire: &[u8], image: &Image, unix_s: u64) -> Plan {
-    let with_content = match head.method {
-        Method::Get => true,
-        Method::Head => false,
-        Method::Other => return page(image, Status::NotImplemented, true),
-        _ => return page(image, Status::MethodNotAllowed, true),
-    };
-    if head.has(Name::Expect) && !expects_continue(head) {
+    let with_content = head.method != Method::Head;
+    if head.has(Name::Expect) && !expects_nothing_else(head) {
         return page(image, Status::ExpectationFailed, with_content);
     }
     let (path, query) = match target::parse(head.method, head.target) {
-        Ok(Target::Origin { path, query } | Target::Absolute { path, query, .. }) => (path, query),
-        // GET and HEAD have no other forms; `parse` has refused them.
-        Ok(Target::Authority(_) | Target::Asterisk) => return page(image, Status::BadRequest, with_content),
+        Ok(Target::Origin { path, query }) => (path, query),
+        // No request comes in over TLS, and for what is to be asked for over TLS it must: RFC 9110, section 7.4.
+        Ok(Target::Absolute { scheme: Scheme::Https, .. }) => {
+            return page(image, Status::MisdirectedRequest, with_content);
+        }
+        Ok(Target::Absolute { path, query, .. }) => (path, query),
+        Ok(Target::Asterisk) => return options(image),
+        Ok(Target::Authority(_)) => return page(image, Status::MethodNotAllowed, true),
+        // What targets a method may have that nobody here knows, nobody here knows.
+        Err(_) if head.method == Method::Other => return page(image, Status::NotImplemented, true),
         Err(error) => return page(image, error.status(), with_content),
     };
+    match head.method {
+        Method::Get | Method::Head | Method::Options => {}
+        Method::Other => return page(image, Status::NotImplemented, true),
+        _ => return page(image, Status::MethodNotAllowed, true),
+    }
     match find(image, path) {
+        Ok(_) if head.method == Method::Options => options(image),
         Ok(Entry::File(variants)) => {
             let variant = if variants.is_one() { variants.identity } else { choose(head, variants, image) };
             file(head, variant, image, with_content, unix_s)
@@ -79,9 +87,21 @@ pub(crate) fn page(image: &Image, status: Status, with_content: bool) -> Plan {
     Plan { status, location: None, fields: page.fields, content }
 }
 
+/// Which methods there are, for any target: RFC 9110, section 9.3.7.
+fn options(image: &Image) -> Plan {
+    page(image, Status::NoContent, false)
+}
+
 /// Whether the client waits to be told to go on. RFC 9110, section 10.1.1.
 pub(crate) fn expects_continue(head: &Head<'_>) -> bool {
-    field::has_token(head.all(Name::Expect), b"100-continue")
+    // In HTTP/1.0 there is no such thing.
+    head.version == Version::Http11 && field::has_token(head.all(Name::Expect), b"100-continue")
+}
+
+/// Whether the client expects nothing but perhaps that.
+fn expects_nothing_else(head: &Head<'_>) -> bool {
+    let mut members = head.all(Name::Expect).flat_map(field::members);
+    members.all(|member| member.eq_ignore_ascii_case(b"100-continue"))
 }
 
 /// The variant the client likes best. If it takes none, the one without a coding: better than an error, which

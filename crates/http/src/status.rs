@@ -20,6 +20,7 @@ macro_rules! statuses {
 
 statuses! {
     Ok 200 "OK",
+    NoContent 204 "No Content",
     MovedPermanently 301 "Moved Permanently",
     NotModified 304 "Not Modified",
     BadRequest 400 "Bad Request",
@@ -30,6 +31,7 @@ statuses! {
     ContentTooLarge 413 "Content Too Large",
     UriTooLong 414 "URI Too Long",
     ExpectationFailed 417 "Expectation Failed",
+    MisdirectedRequest 421 "Misdirected Request",
     RequestHeaderFieldsTooLarge 431 "Request Header Fields Too Large",
     InternalServerError 500 "Internal Server Error",
     NotImplemented 501 "Not Implemented",

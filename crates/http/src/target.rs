@@ -29,6 +29,8 @@ pub enum Target<'a> {
     },
     /// `http://host/path?query`, or `https`.
     Absolute {
+        /// What the client would reach it by.
+        scheme: Scheme,
         /// Host and port, valid and not empty. Takes precedence over the Host field.
         authority: &'a [u8],
         /// `/` where the target has no path.
@@ -40,6 +42,14 @@ pub enum Target<'a> {
     Authority(&'a [u8]),
     /// `*`, of OPTIONS.
     Asterisk,
+}
+
+/// The scheme of a target. RFC 9110, sections 4.2.1 and 4.2.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // each is the scheme of that name
+pub enum Scheme {
+    Http,
+    Https,
 }
 
 /// Takes `target`, as a [`crate::head::Head`] has it, apart.
@@ -128,10 +138,10 @@ fn split_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
 #[cold]
 fn authority_form(authority: &[u8]) -> Result<Target<'_>, TargetError> {
     let colon = authority.iter().rposition(|&byte| byte == b':').ok_or(TargetError::Form)?;
-    let (host, port) = (&authority[..colon], &authority[colon + 1..]);
+    let port = &authority[colon + 1..];
     // Digits, lest the last colon be one within an IPv6 address.
     let has_port = !port.is_empty() && port.iter().all(u8::is_ascii_digit);
-    if host.is_empty() || !has_port || !host::is_valid(authority) {
+    if !has_port || !host::is_valid(authority) {
         return Err(TargetError::Form);
     }
     Ok(Target::Authority(authority))
@@ -141,21 +151,21 @@ fn authority_form(authority: &[u8]) -> Result<Target<'_>, TargetError> {
 /// is an error).
 #[cold]
 fn absolute_form(target: &[u8]) -> Result<Target<'_>, TargetError> {
-    let rest = [b"http://".as_slice(), b"https://"]
+    let (scheme, rest) = [(Scheme::Http, b"http://".as_slice()), (Scheme::Https, b"https://")]
         .into_iter()
-        .find_map(|scheme| {
-            let (start, rest) = target.split_at_checked(scheme.len())?;
-            start.eq_ignore_ascii_case(scheme).then_some(rest)
+        .find_map(|(scheme, text)| {
+            let (start, rest) = target.split_at_checked(text.len())?;
+            start.eq_ignore_ascii_case(text).then_some((scheme, rest))
         })
         .ok_or(TargetError::Form)?;
     let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
     let (authority, rest) = rest.split_at(end);
-    if matches!(authority, [] | [b':', ..]) || !host::is_valid(authority) {
+    if !host::is_valid(authority) {
         return Err(TargetError::Form);
     }
     let (path, query) = split_query(rest);
     let path = if path.is_empty() { b"/" } else { path };
-    Ok(Target::Absolute { authority, path, query })
+    Ok(Target::Absolute { scheme, authority, path, query })
 }
 
 #[cold]
@@ -222,9 +232,9 @@ mod tests {
         let origin = |path: &'static str, query: Option<&'static str>| {
             Ok(Target::Origin { path: path.as_bytes(), query: query.map(str::as_bytes) })
         };
-        let absolute = |authority: &'static str, path: &'static str, query: Option<&'static str>| {
+        let absolute = |scheme, authority: &'static str, path: &'static str, query: Option<&'static str>| {
             let (authority, path) = (authority.as_bytes(), path.as_bytes());
-            Ok(Target::Absolute { authority, path, query: query.map(str::as_bytes) })
+            Ok(Target::Absolute { scheme, authority, path, query: query.map(str::as_bytes) })
         };
         let refused = Err(TargetError::Form);
         #[rustfmt::skip]
@@ -236,11 +246,13 @@ mod tests {
             ("two slashes",            Get,     "//a/b",                    origin("//a/b", None)),
             ("not a URI's bytes",      Get,     "/{|}",                     origin("/{|}", None)),
             ("OPTIONS with a path",    Options, "/a",                       origin("/a", None)),
-            ("absolute",               Get,     "http://a:80/b?c",          absolute("a:80", "/b", Some("c"))),
-            ("scheme in any case",     Get,     "hTTpS://a/",               absolute("a", "/", None)),
-            ("no path",                Get,     "http://a",                 absolute("a", "/", None)),
-            ("no path but a query",    Get,     "http://a?b/c",             absolute("a", "/", Some("b/c"))),
-            ("IPv6",                   Get,     "http://[::1]:1/",          absolute("[::1]:1", "/", None)),
+            ("absolute for OPTIONS",   Options, "http://a",                 absolute(Scheme::Http, "a", "/", None)),
+            ("any method, a path",     Other,   "/a",                       origin("/a", None)),
+            ("absolute",               Get,     "http://a:80/b?c",          absolute(Scheme::Http, "a:80", "/b", Some("c"))),
+            ("scheme in any case",     Get,     "hTTpS://a/",               absolute(Scheme::Https, "a", "/", None)),
+            ("no path",                Get,     "http://a",                 absolute(Scheme::Http, "a", "/", None)),
+            ("no path but a query",    Get,     "http://a?b/c",             absolute(Scheme::Http, "a", "/", Some("b/c"))),
+            ("IPv6",                   Get,     "http://[::1]:1/",          absolute(Scheme::Http, "[::1]:1", "/", None)),
             ("asterisk",               Options, "*",                        Ok(Target::Asterisk)),
             ("authority",              Connect, "a:443",                    Ok(Target::Authority(b"a:443"))),
             ("authority, IPv6",        Connect, "[::1]:443",                Ok(Target::Authority(b"[::1]:443"))),
@@ -252,6 +264,9 @@ mod tests {
             ("CONNECT without host",   Connect, ":443",                     refused),
             ("CONNECT, IPv6 no port",  Connect, "[::1]",                    refused),
             ("CONNECT with a path",    Connect, "/",                        refused),
+            ("CONNECT, userinfo",      Connect, "me@a:443",                 refused),
+            ("CONNECT, two ports",     Connect, "a:1:2",                    refused),
+            ("CONNECT, asterisk",      Connect, "*",                        refused),
             ("CONNECT, absolute",      Connect, "http://a:1/",              refused),
             ("no leading slash",       Get,     "a/b",                      refused),
             ("query alone",            Get,     "?a",                       refused),
@@ -260,6 +275,11 @@ mod tests {
             ("no host",                Get,     "http:///a",                refused),
             ("port without host",      Get,     "http://:80/",              refused),
             ("userinfo",               Get,     "http://me@a/",             refused),
+            ("two hosts",              Get,     "http://a,b/",              refused),
+            ("IPv6 left open",         Get,     "http://[::1/",             refused),
+            ("port no number",         Get,     "http://a:x/",              refused),
+            ("backslash for a slash",  Get,     "http:\\\\a",                refused),
+            ("backslash in the host",  Get,     "http://a\\b/",             refused),
             ("host no host",           Get,     "http://a%zz/",             refused),
         ];
         for (name, method, target, want) in cases {

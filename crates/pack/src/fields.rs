@@ -4,7 +4,7 @@
 //! 304:  ETag  Last-Modified  [Vary]                                                       ┐ a file
 //! 200:  Content-Type  [Content-Encoding]  Content-Length  ETag  Last-Modified  [Vary]     ┘
 //! 301:  Location  Content-Type  Content-Length                       a directory
-//! page: Content-Type  Content-Length  [Allow]                        a status
+//! page: [Content-Type  Content-Length]  [Allow]                      a status
 //! ```
 //!
 //! Status line, Server, Date and Connection come before; they are the server's to write.
@@ -80,9 +80,15 @@ pub(crate) fn redirect(path: &[u8]) -> Redirect {
     Redirect { fields: fields.into(), before_query, content: content.into() }
 }
 
-/// The fields of a page. Allow with 405 (RFC 9110, section 15.5.6).
+/// The fields of a page. Allow with 405, and with 204, which answers OPTIONS and has no content (RFC 9110,
+/// sections 8.6, 9.3.7 and 15.5.6).
 pub(crate) fn page(code: u16, len: usize) -> Vec<u8> {
-    html(len, if code == 405 { "Allow: GET, HEAD\r\n" } else { "" }).into()
+    const ALLOW: &str = "Allow: GET, HEAD, OPTIONS\r\n";
+    match code {
+        204 => format!("{ALLOW}\r\n").into(),
+        405 => html(len, ALLOW).into(),
+        _ => html(len, "").into(),
+    }
 }
 
 fn html(len: usize, more: &str) -> String {

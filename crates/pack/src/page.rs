@@ -1,8 +1,11 @@
 //! The answers that are about no file: a small page for each status, whole in itself, for light screens and
 //! dark ones.
 
-/// The content of the page for `code`.
+/// The content of the page for `code`; of 204, none: RFC 9110, section 15.3.5.
 pub(crate) fn content(code: u16) -> Option<String> {
+    if code == 204 {
+        return Some(String::new());
+    }
     let (_, reason, sentence) = TEXTS.iter().find(|(known, ..)| *known == code)?;
     Some(format!(
         r#"<!doctype html>
@@ -20,7 +23,7 @@ pub(crate) fn content(code: u16) -> Option<String> {
 
 /// Status, reason (RFC 9110, section 15), and what happened, to somebody who reads it in a browser.
 #[rustfmt::skip]
-const TEXTS: [(u16, &str, &str); 13] = [
+const TEXTS: [(u16, &str, &str); 14] = [
     (400, "Bad Request",                     "This request is not as HTTP has it, so it was not carried out."),
     (404, "Not Found",                       "There is nothing at this address. It may have moved, or been mistyped."),
     (405, "Method Not Allowed",              "What is here can be read, and nothing else."),
@@ -29,6 +32,7 @@ const TEXTS: [(u16, &str, &str); 13] = [
     (413, "Content Too Large",               "The request brought more content than is taken here."),
     (414, "URI Too Long",                    "The address is longer than is taken here."),
     (417, "Expectation Failed",              "The request expects something that this server does not offer."),
+    (421, "Misdirected Request",             "This address begins with https, and the request came without encryption."),
     (431, "Request Header Fields Too Large", "The header of the request is larger than is taken here."),
     (500, "Internal Server Error",           "Something went wrong on this server. It is not your fault."),
     (501, "Not Implemented",                 "The request asks for something that this server cannot do."),
@@ -43,8 +47,10 @@ mod tests {
 
     #[test]
     fn every_status_has_a_small_page() {
-        assert_eq!(TEXTS.map(|(code, ..)| code), PAGE_CODES);
-        for code in PAGE_CODES {
+        assert_eq!(content(204).as_deref(), Some(""));
+        let texts = PAGE_CODES.into_iter().filter(|&code| code != 204);
+        assert!(texts.clone().eq(TEXTS.map(|(code, ..)| code)));
+        for code in texts {
             let page = content(code).expect("a page");
             assert!(page.contains(&format!("<h1>{code} ")), "{code}");
             assert!(page.len() < 600, "{code}: {}", page.len());
