@@ -10,9 +10,10 @@
 
 use core::ops::Range;
 
+use crate::field::quoted_string;
 use crate::head::field_line;
 use crate::status::Status;
-use crate::token::{VALUE, is};
+use crate::token::{TCHAR, run};
 
 /// The longest line, CRLF included: what a caller must be able to hold of the wire.
 pub const LINE_LEN_MAX: usize = 4096;
@@ -110,7 +111,7 @@ impl Chunked {
         self.state == State::Done
     }
 
-    /// chunk-size, which `chunk-ext = *( BWS ";" … )` may follow.
+    /// chunk-size, which extensions may follow.
     fn size(&mut self, line: &[u8]) -> Result<u64, ChunkError> {
         let len = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let (digits, extension) = line.split_at(len);
@@ -118,12 +119,10 @@ impl Chunked {
             return Err(ChunkError::Size);
         }
         if !extension.is_empty() {
-            if extension.trim_ascii_start().first() != Some(&b';') {
+            if without_bws(extension).first() != Some(&b';') {
                 return Err(ChunkError::Size);
             }
-            if !extension.iter().all(|&byte| is(VALUE, byte)) {
-                return Err(ChunkError::Extension);
-            }
+            check_extensions(extension)?;
             // Neither sum overflows: a line has at most LINE_LEN_MAX bytes.
             self.extensions += extension.len() as u16;
             if self.extensions as usize > EXTENSION_LEN_MAX {
@@ -153,7 +152,7 @@ pub enum ChunkError {
     Size,
     /// chunk-size does not fit in 64 bits.
     Overflow,
-    /// An extension has a control byte.
+    /// An extension is not a token, with or without a value.
     Extension,
     /// More than [`EXTENSION_LEN_MAX`] bytes of extensions.
     ExtensionsTooLarge,
@@ -181,6 +180,28 @@ impl ChunkError {
             | ChunkError::LineTooLong => Status::BadRequest,
         }
     }
+}
+
+/// `chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`, to the end of the line;
+/// a value is a token or a quoted-string. What we do not know is ignored, but only if it is an
+/// extension. RFC 9112, section 7.1.1.
+fn check_extensions(mut rest: &[u8]) -> Result<(), ChunkError> {
+    let token = |bytes| Some(run(TCHAR, bytes)).filter(|&len| len > 0);
+    while !rest.is_empty() {
+        rest = without_bws(rest).strip_prefix(b";").map(without_bws).ok_or(ChunkError::Extension)?;
+        rest = &rest[token(rest).ok_or(ChunkError::Extension)?..];
+        if let Some(value) = without_bws(rest).strip_prefix(b"=").map(without_bws) {
+            let len = quoted_string(value).or_else(|| token(value)).ok_or(ChunkError::Extension)?;
+            rest = &value[len..];
+        }
+    }
+    Ok(())
+}
+
+/// `bytes` without the bad whitespace at its front.
+fn without_bws(bytes: &[u8]) -> &[u8] {
+    let len = bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    &bytes[len..]
 }
 
 /// The first line with its CRLF, or `None` until it is complete. Bytes beyond LINE_LEN_MAX are not
@@ -220,6 +241,8 @@ mod tests {
             ("extension",               b"1;a=b\r\nx\r\n0;c\r\n\r\n",                 Ok(b"x")),
             ("quoted extension",        b"1;a=\"b;c\"\r\nx\r\n0\r\n\r\n",             Ok(b"x")),
             ("space before extension",  b"1 \t; a\r\nx\r\n0\r\n\r\n",                 Ok(b"x")),
+            ("two extensions",          b"1;a;b=c ; d = \"e;f\" \t;g\r\nx\r\n0\r\n\r\n", Ok(b"x")),
+            ("escape in an extension",  b"1;a=\"\\\"\\\\\"\r\nx\r\n0\r\n\r\n",         Ok(b"x")),
             ("trailers",                b"0\r\nDigest: q\r\nA:\r\n\r\n",              Ok(b"")),
             ("next request",            b"1\r\nx\r\n0\r\n\r\nGET / HTTP/1.1\r\n",     Ok(b"x")),
             ("largest size",            b"ffffffffffffffff\r\nx",                     Ok(b"x")),
@@ -231,11 +254,29 @@ mod tests {
             ("space before size",       b" 5\r\nhello",                               Err(Size)),
             ("space behind size",       b"5 \r\nhello",                               Err(Size)),
             ("size in two parts",       b"5 5\r\nhello",                              Err(Size)),
+            ("underscore",              b"1_0\r\nhello",                             Err(Size)),
+            ("negative",                b"-1\r\n",                                  Err(Size)),
+            ("vertical tab for space",  b"1\x0b;a\r\nx",                            Err(Size)),
+            ("comma for a semicolon",   b"1,a\r\nx",                                Err(Size)),
             ("size too large",          b"10000000000000000\r\n",                     Err(Overflow)),
             ("bare CR in extension",    b"1;a\rb\r\nx\r\n0\r\n\r\n",                  Err(Extension)),
+            ("no extension",            b"1;\r\nx\r\n0\r\n\r\n",                    Err(Extension)),
+            ("no extension, last",      b"0;\r\n\r\n",                              Err(Extension)),
+            ("none behind another",     b"1;a;\r\nx\r\n0\r\n\r\n",                  Err(Extension)),
+            ("space behind extension",  b"1;a \r\nx\r\n0\r\n\r\n",                  Err(Extension)),
+            ("no name",                 b"1;=a\r\nx\r\n0\r\n\r\n",                  Err(Extension)),
+            ("name no token",           b"1;[\r\nx\r\n0\r\n\r\n",                   Err(Extension)),
+            ("no value",                b"1;a=\r\nx\r\n0\r\n\r\n",                  Err(Extension)),
+            ("two values",              b"1;a=b=c\r\nx\r\n0\r\n\r\n",               Err(Extension)),
+            ("quote left open",         b"1;a=\"b\r\nx\r\n0\r\n\r\n",               Err(Extension)),
+            ("junk behind a quote",     b"1;a=\"b\"c\r\nx\r\n0\r\n\r\n",            Err(Extension)),
+            ("byte beyond ASCII",       b"1;\xff\r\nx\r\n0\r\n\r\n",               Err(Extension)),
             ("NUL in extension",        b"1;\0\r\nx\r\n0\r\n\r\n",                    Err(Extension)),
             ("bare LF behind size",     b"1\nx\r\n0\r\n\r\n",                         Err(LineEnd)),
             ("LF alone",                b"\n",                                        Err(LineEnd)),
+            ("bare LF in extension",    b"1;a\nx\r\n0\r\n\r\n",                    Err(LineEnd)),
+            ("bare LF in a quote",      b"1;a=\"\nx\"\r\n0\r\n\r\n",               Err(LineEnd)),
+            ("two CRs behind size",     b"1\r\r\nx\r\n0\r\n\r\n",                  Err(Size)),
             ("bare LF behind data",     b"1\r\nx\n0\r\n\r\n",                         Err(LineEnd)),
             ("bare CR behind data",     b"1\r\nx\r0\r\n\r\n",                         Err(LineEnd)),
             ("data too long",           b"1\r\nxy\r\n0\r\n\r\n",                      Err(LineEnd)),

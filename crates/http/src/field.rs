@@ -1,6 +1,8 @@
-//! Field values that are lists. RFC 9110, sections 5.3 and 5.6.1.
+//! Parts of field values: lists and quoted strings. RFC 9110, sections 5.3, 5.6.1 and 5.6.4.
 //!
 //! Knows neither the fields nor what their members mean.
+
+use crate::token::{VALUE, is};
 
 /// The members of a list, without the OWS around them. Empty ones are skipped; a comma within a
 /// quoted-string does not separate.
@@ -21,6 +23,24 @@ pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Whether `token`, in any case, is a member of the one list that the field lines `values` make.
 pub fn has_token<'a>(values: impl IntoIterator<Item = &'a [u8]>, token: &[u8]) -> bool {
     values.into_iter().flat_map(members).any(|member| member.eq_ignore_ascii_case(token))
+}
+
+/// Length of the quoted-string at the front of `bytes`, with its quotes. `None` if there is none, or not
+/// all of it.
+pub(crate) fn quoted_string(bytes: &[u8]) -> Option<usize> {
+    let inner = bytes.strip_prefix(b"\"")?;
+    let mut escaped = false;
+    for (at, &byte) in inner.iter().enumerate() {
+        match byte {
+            // What may be escaped, may stand in a value, too.
+            _ if !is(VALUE, byte) => return None,
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return Some(at + 2),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// `bytes` without SP and HTAB at either end.
@@ -74,6 +94,31 @@ mod tests {
         for (name, value, want) in cases {
             let found: Vec<_> = members(value.as_bytes()).collect();
             assert_eq!(found, want.iter().map(|member| member.as_bytes()).collect::<Vec<_>>(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_quoted_string_ends_at_the_first_quote_that_is_not_escaped() {
+        #[rustfmt::skip]
+        let cases: &[(&str, &str, Option<&str>)] = &[
+            // what it shows       bytes               quoted-string
+            ("one",                r#""a""#,           Some(r#""a""#)),
+            ("empty",              r#""""#,            Some(r#""""#)),
+            ("more behind",        r#""a"b""#,         Some(r#""a""#)),
+            ("escaped quote",      r#""a\"b"c"#,       Some(r#""a\"b""#)),
+            ("escaped backslash",  r#""a\\"b"#,        Some(r#""a\\""#)),
+            ("separators",         "\"a;=, \t\" ",      Some("\"a;=, \t\"")),
+            ("obs-text",           "\"\u{fc}\"",       Some("\"\u{fc}\"")),
+            ("left open",          r#""a"#,            None),
+            ("escape left open",   r#""a\""#,          None),
+            ("no quote before",    r#"a""#,            None),
+            ("nothing",            "",                 None),
+            ("control byte",       "\"a\x01\"",        None),
+            ("escaped NUL",        "\"\\\0\"",         None),
+            ("bare CR",            "\"\r\"",          None),
+        ];
+        for (name, bytes, want) in cases {
+            assert_eq!(quoted_string(bytes.as_bytes()), want.map(str::len), "{name}");
         }
     }
 
