@@ -38,6 +38,9 @@ pub fn framing(head: &Head<'_>) -> Result<Framing, FramingError> {
 pub enum FramingError {
     /// Content-Length is not 1*DIGIT, or a list of them.
     Length,
+    /// Content-Length begins with a zero and is not that. Its grammar allows it, but no sender writes
+    /// it, and a reader may take it for octal.
+    LengthZero,
     /// Content-Length does not fit in 64 bits. Well formed, so not a bad request but too large.
     LengthOverflow,
     /// Content-Lengths differ.
@@ -61,6 +64,7 @@ impl FramingError {
             FramingError::LengthOverflow => Status::ContentTooLarge,
             FramingError::CodingUnknown => Status::NotImplemented,
             FramingError::Length
+            | FramingError::LengthZero
             | FramingError::LengthConflict
             | FramingError::LengthAndCoding
             | FramingError::CodingInHttp10
@@ -89,6 +93,9 @@ fn length(head: &Head<'_>) -> Result<u64, FramingError> {
 fn digits(text: &[u8]) -> Result<u64, FramingError> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return Err(FramingError::Length);
+    }
+    if let [b'0', _, ..] = text {
+        return Err(FramingError::LengthZero);
     }
     text.iter()
         .try_fold(0_u64, |sum, digit| sum.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
@@ -151,6 +158,21 @@ mod tests {
             ("differ in lines",       "Content-Length: 42\r\nContent-Length: 43\r\n",             Err(LengthConflict)),
             ("third differs",         "Content-Length: 1\r\nContent-Length: 1\r\nContent-Length: 2\r\n", Err(LengthConflict)),
             ("second malformed",      "Content-Length: 42\r\nContent-Length: x\r\n",              Err(Length)),
+            ("space around",          "Content-Length: \t 42 \t\r\n",                           Ok(Framing::Length(42))),
+            ("zeros before",          "Content-Length: 042\r\n",                                 Err(LengthZero)),
+            ("two zeros",             "Content-Length: 00\r\n",                                  Err(LengthZero)),
+            ("zeros before, in 2nd",  "Content-Length: 42, 042\r\n",                             Err(LengthZero)),
+            ("zeros, then overflow",  "Content-Length: 00018446744073709551616\r\n",             Err(LengthZero)),
+            ("far more than most",    "Content-Length: 99999999999999999999999999999999999999\r\n", Err(LengthOverflow)),
+            ("overflow, then text",   "Content-Length: 18446744073709551616x\r\n",               Err(Length)),
+            ("octal, said so",        "Content-Length: 0o5\r\n",                                 Err(Length)),
+            ("underscore",            "Content-Length: 1_0\r\n",                                 Err(Length)),
+            ("fraction",              "Content-Length: 5.0\r\n",                                 Err(Length)),
+            ("exponent",              "Content-Length: 1e1\r\n",                                 Err(Length)),
+            ("negative zero",         "Content-Length: -0\r\n",                                  Err(Length)),
+            ("quoted",                "Content-Length: \"5\"\r\n",                               Err(Length)),
+            ("other digits",          "Content-Length: \u{ff15}\r\n",                           Err(Length)),
+            ("semicolon",             "Content-Length: 5;6\r\n",                                 Err(Length)),
             ("empty",                 "Content-Length:\r\n",                                      Err(Length)),
             ("empty member",          "Content-Length: 42,\r\n",                                  Err(Length)),
             ("sign",                  "Content-Length: +42\r\n",                                  Err(Length)),
@@ -169,6 +191,12 @@ mod tests {
             ("another alone",         "Transfer-Encoding: gzip\r\n",                              Err(NotChunkedLast)),
             ("identity",              "Transfer-Encoding: identity\r\n",                          Err(NotChunkedLast)),
             ("no coding",             "Transfer-Encoding:\r\n",                                   Err(NotChunkedLast)),
+            ("only commas",           "Transfer-Encoding: ,,\r\n",                               Err(NotChunkedLast)),
+            ("space, then another",   "Transfer-Encoding: chunked x\r\n",                        Err(Coding)),
+            ("parameter, no name",    "Transfer-Encoding: ;chunked\r\n",                         Err(Coding)),
+            ("identity before",       "Transfer-Encoding: identity, chunked\r\n",                Err(CodingUnknown)),
+            ("chunked, no parameter", "Transfer-Encoding: chunked;\r\n",                         Err(NotChunkedLast)),
+            ("chunked behind a quote","Transfer-Encoding: x;a=\"b, chunked\r\n",                 Err(NotChunkedLast)),
             ("chunked twice",         "Transfer-Encoding: chunked, chunked\r\n",                  Err(NotChunkedLast)),
             ("chunked in two lines",  "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", Err(NotChunkedLast)),
             ("parameter of chunked",  "Transfer-Encoding: chunked;a=b\r\n",                       Err(NotChunkedLast)),
@@ -179,6 +207,14 @@ mod tests {
         ];
         for (name, fields, want) in cases {
             assert_eq!(of("1.1", fields), *want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_length_beside_a_coding_is_refused_whatever_it_says() {
+        for length in ["0", "x", "+5", ""] {
+            let fields = format!("Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n");
+            assert_eq!(of("1.1", &fields), Err(FramingError::LengthAndCoding), "{length}");
         }
     }
 
