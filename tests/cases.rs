@@ -70,8 +70,16 @@ fn each_case_comes_out_the_same_when_the_client_closes_its_side_behind_the_reque
 }
 
 #[test]
+fn head_is_answered_as_get_is_but_for_the_content() {
+    let count = CASES.iter().filter_map(Case::with_head).count();
+    assert!(count > CASES.len() / 3, "{count} cases of {}", CASES.len());
+    check(|case| case.with_head()?.failure_in_memory(Cuts { read: 100, send: 1_000 }, Stays));
+}
+
+#[test]
 fn every_answer_is_used_and_no_name_stands_for_two_cases() {
-    let mut used: Vec<&str> = CASES.iter().flat_map(|case| &case.answers).map(String::as_str).collect();
+    let answers = CASES.iter().flat_map(|case| &case.answers);
+    let mut used: Vec<&str> = answers.map(|line| split_words(line).0).collect();
     used.sort_unstable();
     used.dedup();
     let mut known: Vec<&str> = ANSWERS.keys().map(String::as_str).collect();
@@ -88,7 +96,7 @@ fn every_answer_is_used_and_no_name_stands_for_two_cases() {
 struct Case {
     name: String,
     request: Vec<u8>,
-    /// The names of the responses.
+    /// The names of the responses, each with the words behind it.
     answers: Vec<String>,
     /// The bytes of the responses, with `*` for each date.
     want: Vec<u8>,
@@ -113,6 +121,37 @@ enum Then {
 }
 
 impl Case {
+    /// The same case with HEAD for every GET. `None` if that makes more of a difference: content follows, or there
+    /// is a Range, which means nothing to HEAD, or the head is refused before its method, or may not be longer.
+    fn with_head(&self) -> Option<Case> {
+        let text = self.request.to_ascii_lowercase();
+        let has = |field: &[u8]| text.windows(field.len()).any(|window| window == field);
+        if has(b"content-length") || has(b"transfer-encoding") || has(b"\nrange:") || text.len() > 10_000 {
+            return None;
+        }
+        let begins = |line: &[u8]| line.starts_with(b"GET ") || line.starts_with(b"HEAD ");
+        let mut request = self.request.as_slice();
+        while let Some(rest) = request.strip_prefix(b"\r\n") {
+            request = rest;
+        }
+        let lines: Vec<&[u8]> = request.split_inclusive(|&byte| byte == b'\n').collect();
+        let count = lines.iter().filter(|line| begins(line)).count();
+        if !begins(request) || count != self.answers.len() {
+            return None;
+        }
+        let heads = lines.iter().map(|line| match line.strip_prefix(b"GET ") {
+            Some(rest) => [b"HEAD ", rest].concat(),
+            None => line.to_vec(),
+        });
+        Some(Case {
+            name: self.name.clone(),
+            request: heads.collect::<Vec<_>>().concat(),
+            want: self.answers.iter().flat_map(|line| answer(&format!("{line} head"))).collect(),
+            answers: self.answers.clone(),
+            end: self.end,
+        })
+    }
+
     /// What is wrong in memory, if anything is.
     fn failure_in_memory(&self, cuts: Cuts, then: Then) -> Option<String> {
         let (image, files) = &*PACKED;
@@ -282,7 +321,7 @@ fn cases(text: &str) -> Vec<Case> {
         match (sign, line) {
             (">", _) => case.request.extend(line_bytes(rest, "\r\n")),
             ("<", _) => {
-                case.answers.push(split_words(rest).0.to_owned());
+                case.answers.push(rest.to_owned());
                 case.want.extend(answer(rest));
             }
             (_, "open" | "closes") => {
