@@ -25,6 +25,7 @@
 //! | `listen` | listening sockets |
 //! | `watch` | notices that a directory or archive has changed |
 //! | `worker`, `wheel`, `mailbox` | what all engines share |
+//! | `served`, `residency`, `loader` | what of a site is in memory, and reading what is not |
 //! | `engine` | waits for the kernel and drives connections |
 //! | `sys` | memory with a descriptor, files mapped, and how their truncation is survived |
 //! | `error` | what a user is told |
@@ -36,7 +37,10 @@ mod archive;
 mod engine;
 mod error;
 mod listen;
+mod loader;
 mod mailbox;
+mod residency;
+mod served;
 mod server;
 mod site;
 #[allow(unsafe_code)]

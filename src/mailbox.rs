@@ -1,6 +1,6 @@
 //! How the control plane speaks to a worker: it posts, and wakes the worker out of its wait.
 
-use crate::site::Site;
+use crate::{loader::Stretch, site::Site};
 use rustix::event::{EventfdFlags, eventfd};
 use std::{
     io,
@@ -15,6 +15,8 @@ pub(crate) enum Message {
     Swap(Arc<Site>),
     /// Accept nothing more, finish what has begun, and end after `grace` at the latest.
     Stop { grace: Duration },
+    /// What this connection waits for was read into memory, if it could be.
+    Loaded { site: Arc<Site>, stretch: Stretch, index: u32, generation: u32 },
 }
 
 /// Messages to one worker.

@@ -9,6 +9,7 @@
 use crate::{
     engine::Engine,
     listen::{Address, Bound, SocketFile},
+    loader::Loader,
     mailbox::{Mailbox, Message},
     site::Site,
     worker::Outfit,
@@ -62,6 +63,8 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct Server {
     workers: Vec<JoinHandle<io::Result<()>>>,
+    /// They end when the workers have.
+    loaders: Vec<JoinHandle<()>>,
     handle: Handle,
     addresses: Vec<Address>,
     /// Unix sockets, removed at the end.
@@ -104,6 +107,7 @@ impl Server {
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
         let handle = Handle { mailboxes };
         let cores = settings.pin.then(allowed_cores).transpose()?;
+        let (loader, crew) = Loader::new();
         let connection_count_max = connection_count_max(worker_count, &site);
         let outfit = |number: usize| {
             let sockets = listeners.iter().map(|bound| bound.socket_for(number));
@@ -111,12 +115,14 @@ impl Server {
                 listeners: sockets.collect::<io::Result<_>>()?,
                 mailbox: handle.mailboxes[number].clone(),
                 site: site.clone(),
+                loader: loader.clone(),
                 limits: settings.limits(),
                 connection_count_max,
             })
         };
         // All that a worker needs is there before the first one begins.
         let outfits = (0..worker_count).map(outfit).collect::<io::Result<Vec<_>>>()?;
+        let loaders = crew.start()?;
         let mut workers = Vec::new();
         for (number, outfit) in outfits.into_iter().enumerate() {
             let core = cores.as_ref().map(|cores| cores[number % cores.len()]);
@@ -133,7 +139,7 @@ impl Server {
         }
         let addresses = listeners.iter().map(|bound| bound.address().clone()).collect();
         let files = listeners.iter_mut().filter_map(Bound::take_file).collect();
-        Ok(Server { workers, handle, addresses, files })
+        Ok(Server { workers, loaders, handle, addresses, files })
     }
 
     /// Where it listens.
@@ -155,6 +161,9 @@ impl Server {
     /// If a worker did.
     pub fn join(self) -> io::Result<()> {
         let ends: Vec<_> = self.workers.into_iter().map(JoinHandle::join).collect();
+        self.loaders
+            .into_iter()
+            .for_each(|loader| loader.join().unwrap_or_else(|panic| resume_unwind(panic)));
         drop(self.files);
         ends.into_iter().try_for_each(|end| end.unwrap_or_else(|panic| resume_unwind(panic)))
     }

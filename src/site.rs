@@ -102,7 +102,7 @@ impl Site {
     /// Whether the image lies in an archive that was truncated: nothing it says is to be believed.
     #[inline]
     pub(crate) fn is_damaged(&self) -> bool {
-        self.store.is_none() && self.archive().map.is_damaged()
+        self.is_packed() && self.archive().map.is_damaged()
     }
 
     #[inline]
@@ -110,10 +110,36 @@ impl Site {
         &self.files[number as usize]
     }
 
+    /// How long the files beside its image were when they were opened, in bytes.
+    pub(crate) fn file_lens(&self) -> impl Iterator<Item = u64> {
+        self.files.iter().map(|file| file.metadata().map_or(0, |metadata| metadata.len()))
+    }
+
+    /// Whether its image lies in its archive.
+    pub(crate) fn is_packed(&self) -> bool {
+        self.store.is_none()
+    }
+
+    pub(crate) fn file_of(&self, store: Store) -> &File {
+        match store {
+            Store::Archive => &self.archive().file,
+            Store::File(number) => self.file(number),
+        }
+    }
+
     #[inline]
     pub(crate) fn archive(&self) -> &Archive {
         self.archive.as_ref().expect("an image that names an archive came from one")
     }
+}
+
+/// Where on a disk a part of a site lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    /// In its archive.
+    Archive,
+    /// In the file of this number.
+    File(u32),
 }
 
 /// What a site is made of.

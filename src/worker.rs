@@ -5,7 +5,9 @@
 //! through its mailbox.
 
 use crate::{
+    loader::{Job, Loader, Stretch},
     mailbox::{Mailbox, Message},
+    served::Served,
     site::Site,
     sys::any_fault,
     wheel::Wheel,
@@ -30,6 +32,9 @@ pub(crate) struct Worker<S> {
     stop_by: Option<Tick>,
     /// Accept nothing before: the process was out of descriptors or memory.
     gate: Option<Tick>,
+    loader: Loader,
+    /// Slots whose turn it is, as what they wait for was read.
+    loaded: Vec<u32>,
 }
 
 /// What a worker is given.
@@ -38,6 +43,7 @@ pub(crate) struct Outfit {
     pub(crate) listeners: Vec<OwnedFd>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) site: Arc<Site>,
+    pub(crate) loader: Loader,
     pub(crate) limits: Limits,
     /// Connections it holds at most.
     pub(crate) connection_count_max: usize,
@@ -45,6 +51,12 @@ pub(crate) struct Outfit {
 
 /// A connection cannot go on: it needs a buffer and none is free, or what it was answered from has been truncated.
 pub(crate) struct Stuck;
+
+/// What is not in memory, and of which image.
+pub(crate) struct Cold {
+    image: ImageId,
+    stretch: Stretch,
+}
 
 /// What the connections of one worker share.
 pub(crate) struct Commons {
@@ -54,7 +66,7 @@ pub(crate) struct Commons {
     limits: Limits,
     pub(crate) now: Tick,
     /// Sites by image, for their descriptors.
-    served: Vec<Option<Arc<Site>>>,
+    served: Vec<Option<Served>>,
     /// What is received arrives here; a connection that leaves something of it takes the buffer over.
     pub(crate) scratch: BufId,
     /// Small sends are put together here.
@@ -79,7 +91,7 @@ const GATE_MS: u64 = 1_000;
 
 impl<S: Default> Worker<S> {
     pub(crate) fn new(outfit: Outfit) -> Worker<S> {
-        let Outfit { listeners, mailbox, site, limits, connection_count_max } = outfit;
+        let Outfit { listeners, mailbox, site, loader, limits, connection_count_max } = outfit;
         let mut pool = Pool::new(BUF_COUNT);
         let scratch = pool.take().expect("a new pool has free buffers");
         let commons = Commons {
@@ -88,13 +100,14 @@ impl<S: Default> Worker<S> {
             starts: Starts::new(unix_s()),
             limits,
             now: Tick(0),
-            served: vec![Some(site)],
+            served: vec![Some(Served::new(site))],
             scratch,
             copy: vec![0; COPY_LEN_MAX].into(),
             epoch: clock_gettime(ClockId::MonotonicCoarse),
         };
         let slots = Slots::new(connection_count_max);
-        Worker { listeners, mailbox, slots, commons, wheel: Wheel::new(), stop_by: None, gate: None }
+        let (wheel, loaded) = (Wheel::new(), Vec::new());
+        Worker { listeners, mailbox, slots, commons, wheel, stop_by: None, gate: None, loader, loaded }
     }
 
     /// A connection was accepted. Returns its slot.
@@ -172,6 +185,22 @@ impl<S: Default> Worker<S> {
         Some(index)
     }
 
+    /// What a connection is to send next is not in memory: it sends nothing until that was read, and then wants a turn.
+    #[cold]
+    pub(crate) fn load(&mut self, index: u32, Cold { image, stretch }: Cold) {
+        let generation = self.slots.generation(index);
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        slot.loading = true;
+        let site = Arc::clone(&self.commons.served(image).site);
+        self.loader.load(Job { site, stretch, mailbox: Arc::clone(&self.mailbox), index, generation });
+    }
+
+    /// A connection whose wait for the disk is over. It wants a turn.
+    #[inline]
+    pub(crate) fn next_loaded(&mut self) -> Option<u32> {
+        self.loaded.pop()
+    }
+
     /// How long to wait for the kernel, in milliseconds. `None`: until something happens.
     #[inline]
     pub(crate) fn wait_ms(&self) -> Option<u64> {
@@ -189,6 +218,15 @@ impl<S: Default> Worker<S> {
                 Message::Stop { grace } => {
                     let by = self.commons.now.after(grace.as_millis().try_into().unwrap_or(u64::MAX));
                     self.stop_by = Some(self.stop_by.map_or(by, |former| former.min(by)));
+                }
+                Message::Loaded { site, stretch, index, generation } => {
+                    self.commons.learn(&site, stretch);
+                    if self.slots.generation(index) == generation
+                        && let Some(slot) = self.slots.get_mut(index)
+                    {
+                        slot.loading = false;
+                        self.loaded.push(index);
+                    }
                 }
             }
         }
@@ -242,7 +280,41 @@ impl Commons {
     /// The site an image belongs to.
     #[inline]
     pub(crate) fn site(&self, image: ImageId) -> &Site {
+        &self.served(image).site
+    }
+
+    #[inline]
+    fn served(&self, image: ImageId) -> &Served {
         self.served[image.index()].as_ref().expect("a site outlives the spans that name its image")
+    }
+
+    /// What has to be read before the front of an outbox can be sent: the spans in memory, or the first one, of which
+    /// at most `len_max` bytes leave now.
+    #[inline]
+    pub(crate) fn cold(&mut self, spans: &[Span], file_len_min: u64, len_max: u64) -> Option<Cold> {
+        for (place, span) in spans.iter().enumerate() {
+            if place > 0 && !self.is_in_memory(span, file_len_min) {
+                break;
+            }
+            let (Span::Site { image, .. } | Span::Archive { image, .. } | Span::File { image, .. }) = *span
+            else {
+                continue;
+            };
+            let served =
+                self.served[image.index()].as_mut().expect("a site outlives the spans that name its image");
+            if let Some(stretch) = served.cold(span, len_max, self.now) {
+                return Some(Cold { image, stretch });
+            }
+        }
+        None
+    }
+
+    /// A stretch of a site was read just now.
+    fn learn(&mut self, site: &Arc<Site>, stretch: Stretch) {
+        let mut served = self.served.iter_mut().flatten();
+        if let Some(served) = served.find(|served| Arc::ptr_eq(&served.site, site)) {
+            served.learn(stretch);
+        }
     }
 
     /// Forgets sites that no response under way needs any more.
@@ -341,9 +413,9 @@ impl Commons {
     fn swap(&mut self, site: Arc<Site>) {
         let index = self.sites.swap(site.image().clone()).index();
         if self.served.len() <= index {
-            self.served.resize(index + 1, None);
+            self.served.resize_with(index + 1, || None);
         }
-        self.served[index] = Some(site);
+        self.served[index] = Some(Served::new(site));
     }
 }
 
@@ -357,13 +429,15 @@ pub(crate) struct Slot<S> {
     pub(crate) fresh: bool,
     /// Our sending side is closed.
     pub(crate) shut: bool,
+    /// What is to be sent is being read into memory; until then nothing is sent.
+    pub(crate) loading: bool,
     /// What its engine knows of the socket.
     pub(crate) state: S,
 }
 
 impl<S: Default> Slot<S> {
     fn new(fd: OwnedFd, conn: Connection) -> Slot<S> {
-        Slot { fd, conn, inbox: None, fresh: false, shut: false, state: S::default() }
+        Slot { fd, conn, inbox: None, fresh: false, shut: false, loading: false, state: S::default() }
     }
 }
 

@@ -17,7 +17,7 @@ use rustix::{
     io::Errno,
     net::{SocketFlags, accept_with},
 };
-use std::{collections::VecDeque, io, os::fd::OwnedFd};
+use std::{collections::VecDeque, io, mem, os::fd::OwnedFd};
 
 /// Events taken at once. From 16 on the wait itself costs little; more keep the clock and the caches shared.
 const BATCH_LEN: usize = 128;
@@ -66,6 +66,9 @@ impl Loop {
             for _ in 0..self.again.len() {
                 let Some((index, generation)) = self.again.pop_front() else { break };
                 self.requeue(index, generation);
+            }
+            while let Some(index) = self.worker.next_loaded() {
+                self.turn(index);
             }
             while let Some(index) = self.worker.next_expired() {
                 self.turn(index);
@@ -120,10 +123,14 @@ impl Loop {
         let Some(slot) = slots.get_mut(index) else { return };
         match ready::turn(commons, slot) {
             Ok(after) => {
-                if let After::Again = after
-                    && !std::mem::replace(&mut slot.state.queued, true)
-                {
-                    self.again.push_back((index, slots.generation(index)));
+                match after {
+                    After::Wait => {}
+                    After::Again => {
+                        if !mem::replace(&mut slot.state.queued, true) {
+                            self.again.push_back((index, slots.generation(index)));
+                        }
+                    }
+                    After::Load(cold) => self.worker.load(index, cold),
                 }
                 self.worker.mind_deadline(index);
             }

@@ -8,7 +8,7 @@
 //!  above           sendfile from the image, file or archive, behind its start (MSG_MORE)
 //! ```
 
-use crate::worker::{COPY_LEN_MAX, Commons, Slot};
+use crate::worker::{COPY_LEN_MAX, Cold, Commons, Slot};
 use rustix::{
     fs::sendfile,
     io::{Errno, retry_on_intr},
@@ -42,6 +42,8 @@ pub(super) enum After {
     Wait,
     /// There is more to do now; but others come first.
     Again,
+    /// What is to be sent must be read into memory first.
+    Load(Cold),
 }
 
 /// The connection is over: closed in order, reset, or failed.
@@ -69,7 +71,10 @@ pub(super) fn turn(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<
         if need.close == Close::Both {
             return Err(Over);
         }
-        if slot.state.writable && !slot.conn.outbox(Leg::Client).is_empty() {
+        if slot.state.writable && !slot.loading && !slot.conn.outbox(Leg::Client).is_empty() {
+            if let Some(cold) = commons.cold(slot.conn.outbox(Leg::Client), FILE_WORTH_MIN, FILE_TURN_MAX) {
+                return Ok(After::Load(cold));
+            }
             send_front(commons, slot)?;
             continue;
         }

@@ -152,6 +152,9 @@ impl Engine {
                 }
                 self.turn(index);
             }
+            while let Some(index) = self.worker.next_loaded() {
+                self.turn(index);
+            }
             while let Some(index) = self.worker.next_expired() {
                 self.turn(index);
             }
@@ -270,7 +273,11 @@ impl Engine {
         if need.close == Close::Both {
             return Err(Over);
         }
-        if slot.state.send.is_none() && !slot.conn.outbox(Leg::Client).is_empty() {
+        if slot.state.send.is_none() && !slot.loading && !slot.conn.outbox(Leg::Client).is_empty() {
+            if let Some(cold) = commons.cold(slot.conn.outbox(Leg::Client), FILE_WORTH_MIN, FILE_TURN_MAX) {
+                self.worker.load(index, cold);
+                return Ok(true);
+            }
             return send_front(commons, slot, ring, letters, index).map(|()| true);
         }
         if need.close == Close::Write && !slot.shut {

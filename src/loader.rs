@@ -1,0 +1,99 @@
+//! Reads into memory what a worker is about to send, so that the worker need not wait for the disk.
+//!
+//! ```text
+//! worker ── job ──▶ loader threads ── read, forget the bytes ──▶ mailbox of the worker: loaded
+//! ```
+
+use crate::{
+    mailbox::{Mailbox, Message},
+    site::{Site, Store},
+};
+use std::{
+    io,
+    os::unix::fs::FileExt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::{self, JoinHandle},
+};
+use tarpon_site::Place;
+
+/// Takes jobs from any worker.
+#[derive(Clone)]
+pub(crate) struct Loader {
+    jobs: Sender<Job>,
+}
+
+/// A stretch that is to be in memory.
+pub(crate) struct Job {
+    pub(crate) site: Arc<Site>,
+    pub(crate) stretch: Stretch,
+    /// Who waits for it: the worker, and its connection.
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// A stretch of what lies on a disk of a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) store: Store,
+    pub(crate) place: Place,
+}
+
+/// Reads that are under way at once: enough to keep a disk busy with several clients' wishes.
+const THREAD_COUNT: usize = 4;
+
+/// Bytes read at once.
+const READ_LEN: usize = 64 * 1024;
+
+impl Loader {
+    /// With nobody who works yet.
+    pub(crate) fn new() -> (Loader, Crew) {
+        let (jobs, taken) = channel();
+        (Loader { jobs }, Crew(Arc::new(Mutex::new(taken))))
+    }
+
+    /// Returns at once. The worker will be told, whatever comes of it.
+    pub(crate) fn load(&self, job: Job) {
+        // The threads live as long as this does.
+        let _ = self.jobs.send(job);
+    }
+}
+
+/// Who does the jobs.
+pub(crate) struct Crew(Arc<Mutex<Receiver<Job>>>);
+
+impl Crew {
+    /// Starts its threads. They end when no [`Loader`] is left.
+    pub(crate) fn start(self) -> io::Result<Vec<JoinHandle<()>>> {
+        let start = |number| {
+            let jobs = Arc::clone(&self.0);
+            thread::Builder::new().name(format!("loader {number}")).spawn(move || work(&jobs))
+        };
+        (0..THREAD_COUNT).map(start).collect()
+    }
+}
+
+fn work(jobs: &Mutex<Receiver<Job>>) {
+    let mut bytes = vec![0; READ_LEN];
+    loop {
+        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(Job { site, stretch, mailbox, index, generation }) = job else { return };
+        let Stretch { store, place } = stretch;
+        let file = site.file_of(store);
+        let end = place.at + place.len;
+        let mut at = place.at;
+        while at < end {
+            let wanted = (end - at).min(READ_LEN as u64) as usize;
+            match file.read_at(&mut bytes[..wanted], at) {
+                Ok(len @ 1..) => at += len as u64,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The send will show it too.
+                Ok(0) | Err(_) => break,
+            }
+        }
+        mailbox.post(Message::Loaded { site, stretch, index, generation });
+    }
+}

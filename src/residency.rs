@@ -1,0 +1,125 @@
+//! What of a file is in memory, as far as one worker knows: a worker never waits for a disk.
+//!
+//! ```text
+//! about to send ─▶ known? ─ no ─▶ ask the kernel, page by page ─ missing ─▶ the loader reads it, the client waits
+//!                    └ yes ─▶ send ◀─ there, known from now on ┘                       └─▶ known, send
+//! ```
+//!
+//! What is known is believed for some seconds, as the kernel may drop pages that nobody has used. Knows nothing of
+//! connections.
+
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use std::{fs::File, io::IoSliceMut};
+use tarpon_conn::Tick;
+use tarpon_site::Place;
+
+/// What is known of one file.
+#[derive(Debug)]
+pub(crate) struct Residency {
+    /// A bit for each block that was found in memory as a whole.
+    known: Vec<u64>,
+    /// When the oldest of that was found out.
+    since: Tick,
+}
+
+/// The unit of what is known: large enough for a small table, small enough to be read at once from any disk.
+const BLOCK_LEN: u64 = 64 * 1024;
+
+/// A page, or a part of one where pages are larger.
+const PAGE_LEN: u64 = 4 * 1024;
+
+/// What is known is forgotten so often, in milliseconds: to ask again costs a few microseconds for a block.
+const TRUST_MS: u64 = 10_000;
+
+impl Residency {
+    /// Of a file of so many bytes, nothing is known.
+    pub(crate) fn new(len: u64) -> Residency {
+        let words = len.div_ceil(BLOCK_LEN).div_ceil(64);
+        Residency { known: vec![0; words as usize], since: Tick(0) }
+    }
+
+    /// Whether a stretch of the file can be sent without waiting for a disk. Asks the kernel where that is not known.
+    #[inline]
+    pub(crate) fn has(&mut self, file: &File, place: Place, now: Tick) -> bool {
+        if now > self.since.after(TRUST_MS) {
+            self.known.fill(0);
+            self.since = now;
+        }
+        blocks(place).all(|block| self.knows(block) || self.ask(file, block))
+    }
+
+    /// A stretch was read just now.
+    pub(crate) fn learn(&mut self, place: Place) {
+        blocks(place).for_each(|block| self.know(block));
+    }
+
+    /// What lies beyond the file is known: a send will tell that there is nothing.
+    #[inline]
+    fn knows(&self, block: u64) -> bool {
+        self.known.get(block as usize / 64).is_none_or(|word| word & (1 << (block % 64)) != 0)
+    }
+
+    fn know(&mut self, block: u64) {
+        if let Some(word) = self.known.get_mut(block as usize / 64) {
+            *word |= 1 << (block % 64);
+        }
+    }
+
+    #[cold]
+    fn ask(&mut self, file: &File, block: u64) -> bool {
+        let first = block * BLOCK_LEN;
+        let there = (first..first + BLOCK_LEN).step_by(PAGE_LEN as usize).all(|at| is_in_memory(file, at));
+        if there {
+            self.know(block);
+        }
+        there
+    }
+}
+
+/// Reads a byte, if it is there. Where a file system cannot tell, and for every other error, the send will show.
+fn is_in_memory(file: &File, at: u64) -> bool {
+    let mut byte = [0];
+    let read = preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
+    read != Err(Errno::AGAIN)
+}
+
+#[inline]
+fn blocks(place: Place) -> impl Iterator<Item = u64> {
+    let end = place.at + place.len;
+    place.at / BLOCK_LEN..end.div_ceil(BLOCK_LEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{Advice, fadvise};
+    use std::{env, io::Write, os::unix::fs::FileExt};
+
+    #[test]
+    fn what_the_kernel_has_dropped_is_missing_until_it_is_read() {
+        // Beside the program: where temporary files are, the file system may be memory itself.
+        let program = env::current_exe().unwrap();
+        let mut file = tempfile::tempfile_in(program.parent().unwrap()).unwrap();
+        file.write_all(&vec![b'x'; 3 * BLOCK_LEN as usize]).unwrap();
+        file.sync_all().unwrap();
+        let drop_all = || fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        let middle = Place { at: BLOCK_LEN + 10, len: 20 };
+        let across = Place { at: BLOCK_LEN + 10, len: BLOCK_LEN };
+        let beyond = Place { at: 3 * BLOCK_LEN, len: 10 * BLOCK_LEN };
+        let mut known = Residency::new(3 * BLOCK_LEN);
+        drop_all();
+        assert!(!known.has(&file, middle, Tick(1)));
+        assert!(known.has(&file, beyond, Tick(1)), "the send will tell");
+
+        file.read_exact_at(&mut vec![0; BLOCK_LEN as usize], BLOCK_LEN).unwrap();
+        assert!(known.has(&file, middle, Tick(1)));
+        drop_all();
+        assert!(known.has(&file, middle, Tick(1)), "believed");
+        assert!(!known.has(&file, across, Tick(1)), "the second block was never there");
+        assert!(!known.has(&file, middle, Tick(TRUST_MS + 1)), "not for ever");
+
+        known.learn(across);
+        assert!(known.has(&file, across, Tick(TRUST_MS + 1)));
+        assert!(!known.has(&file, Place { at: 0, len: 1 }, Tick(TRUST_MS + 1)));
+    }
+}

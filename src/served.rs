@@ -1,0 +1,63 @@
+//! A site as one worker serves it: the site, and what of it the worker knows to be in memory.
+//!
+//! The image of a directory is memory. What lies in files can be cold: large files, archives, and with a packed site
+//! the image too.
+
+use crate::{
+    loader::Stretch,
+    residency::Residency,
+    site::{Site, Store},
+};
+use std::sync::Arc;
+use tarpon_conn::{Span, Tick};
+use tarpon_site::{Place, packed};
+
+/// A site and what is known of its files.
+pub(crate) struct Served {
+    pub(crate) site: Arc<Site>,
+    archive: Residency,
+    files: Vec<Residency>,
+    /// Something of it lies in files.
+    may_be_cold: bool,
+    /// So does its image.
+    is_packed: bool,
+}
+
+impl Served {
+    pub(crate) fn new(site: Arc<Site>) -> Served {
+        let archive = Residency::new(site.image().archive_len());
+        let files: Vec<_> = site.file_lens().map(Residency::new).collect();
+        let is_packed = site.is_packed();
+        let may_be_cold = !files.is_empty() || site.image().archive_len() > 0;
+        Served { site, archive, files, may_be_cold, is_packed }
+    }
+
+    /// What has to be read before a span of this site can be sent, of which at most `len_max` bytes leave now. `None`:
+    /// it is all in memory.
+    #[inline]
+    pub(crate) fn cold(&mut self, span: &Span, len_max: u64, now: Tick) -> Option<Stretch> {
+        if !self.may_be_cold {
+            return None;
+        }
+        let (store, at, len) = match *span {
+            Span::Site { at, len, .. } if self.is_packed => (Store::Archive, packed::IMAGE_AT + at, len),
+            Span::Archive { at, len, .. } => (Store::Archive, at, len),
+            Span::File { number, at, len, .. } => (Store::File(number), at, len),
+            Span::Start(_) | Span::Buf(_) | Span::Site { .. } => return None,
+        };
+        let place = Place { at, len: len.min(len_max) };
+        let known = match store {
+            Store::Archive => &mut self.archive,
+            Store::File(number) => &mut self.files[number as usize],
+        };
+        (!known.has(self.site.file_of(store), place, now)).then_some(Stretch { store, place })
+    }
+
+    /// A stretch was read just now.
+    pub(crate) fn learn(&mut self, stretch: Stretch) {
+        match stretch.store {
+            Store::Archive => self.archive.learn(stretch.place),
+            Store::File(number) => self.files[number as usize].learn(stretch.place),
+        }
+    }
+}
