@@ -5,12 +5,14 @@
 //! | `client` | a client that says exactly what it is told, and reads responses |
 //! | `program` | the program `tarpon`, as a child process |
 //! | `served` | a server within the test's own process |
+//! | `web` | a site with a little of everything that clients ask for |
 
 #![allow(dead_code, reason = "no test needs all of it")]
 
 pub(crate) mod client;
 pub(crate) mod program;
 pub(crate) mod served;
+pub(crate) mod web;
 
 use std::{
     fs, io,

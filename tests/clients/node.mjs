@@ -1,0 +1,19 @@
+// Asks a server with Node's own fetch (undici). How it is told what to ask, and tells the answer: README.md.
+
+import diagnostics from "node:diagnostics_channel";
+import readline from "node:readline";
+
+let connections = 0;
+diagnostics.subscribe("undici:client:connected", () => connections++);
+
+const server = process.argv[2];
+for await (const line of readline.createInterface({ input: process.stdin })) {
+  const [method, target, ...fields] = line.split("\t");
+  const headers = fields.map((field) => field.split(/: (.*)/, 2));
+  const response = await fetch(`http://${server}${target}`, { method, headers });
+  const content = Buffer.from(await response.arrayBuffer());
+  const form = response.headers.has("content-encoding") ? "decoded" : "as-sent";
+  const head = [`${response.status} ${connections} ${form} ${content.length}`];
+  for (const [name, value] of response.headers) head.push(`${name}: ${value}`);
+  process.stdout.write(Buffer.concat([Buffer.from(head.join("\n") + "\n\n"), content]));
+}
