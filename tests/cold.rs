@@ -1,0 +1,87 @@
+//! What is not in memory is served all the same: large files, and an archive, that the kernel has dropped.
+
+mod common;
+
+use common::{
+    ENGINES,
+    client::Client,
+    program::{Program, serve},
+    wait_for,
+};
+use rustix::{
+    fs::{Advice, fadvise},
+    io::{Errno, ReadWriteFlags, preadv2},
+    process::Pid,
+};
+use std::{
+    fs::{self, File},
+    io::IoSliceMut,
+    path::Path,
+    process::Command,
+};
+
+#[test]
+fn what_was_dropped_from_memory_is_read_and_sent() {
+    // Beside the program: where temporary files are, the file system may be memory itself.
+    let temp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (dir, archive) = (temp.path().join("site"), temp.path().join("site.tar"));
+    fs::create_dir(&dir).unwrap();
+    let contents = [("small.txt", 100), ("middle.txt", 8 << 10), ("large.bin", 3 << 20)];
+    for (name, len) in contents {
+        let content: Vec<u8> = (0..len).map(|at: u32| (at / 7) as u8).collect();
+        fs::write(dir.join(name), content).unwrap();
+    }
+    let tar = Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&dir).arg(".").status();
+    assert!(tar.expect("tar").success());
+    let large = dir.join("large.bin");
+    for engine in ENGINES {
+        for site in [&dir, &archive] {
+            let program = Program::started(serve(site, &["--engine", engine.name(), "--workers", "1"]));
+            let mut client = Client::connect(program.address());
+            let mut pipelined = Client::connect(program.address());
+            for (name, _) in contents {
+                let want = fs::read(dir.join(name)).unwrap();
+                wait_for("the kernel to forget a file", || is_forgotten(&large).then_some(()));
+                // As far as nobody has it mapped.
+                is_forgotten(&archive);
+                assert!(client.get(&format!("/{name}")).content == want, "{engine}: {name}");
+            }
+            wait_for("the kernel to forget a file", || is_forgotten(&large).then_some(()));
+            is_forgotten(&archive);
+            for (name, _) in contents {
+                pipelined.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            }
+            for (name, len) in contents {
+                assert_eq!(pipelined.response().content.len(), len as usize, "{engine}: {name}");
+            }
+            if site == &dir {
+                // Three times: twice alone, once among others. No worker has waited for the disk.
+                assert!(read_by(program.pid(), "loader") >= 2 * (3 << 20), "{engine}");
+            }
+        }
+    }
+}
+
+/// Has the kernel drop a file from its memory. Returns whether it has.
+fn is_forgotten(path: &Path) -> bool {
+    let file = File::open(path).unwrap();
+    file.sync_all().unwrap();
+    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    let read = preadv2(&file, &mut [IoSliceMut::new(&mut [0])], 0, ReadWriteFlags::NOWAIT);
+    read == Err(Errno::AGAIN)
+}
+
+/// Bytes that the threads of a process whose names begin so have read. proc(5).
+fn read_by(process: Pid, thread: &str) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()))
+        .unwrap()
+        .map(|task| task.unwrap().path());
+    let named = tasks.filter(|task| fs::read_to_string(task.join("comm")).unwrap().starts_with(thread));
+    named
+        .map(|task| {
+            let io = fs::read_to_string(task.join("io")).unwrap();
+            let read = io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap();
+            read.parse::<u64>().unwrap()
+        })
+        .sum()
+}
