@@ -21,6 +21,7 @@ macro_rules! statuses {
 statuses! {
     Ok 200 "OK",
     NoContent 204 "No Content",
+    PartialContent 206 "Partial Content",
     MovedPermanently 301 "Moved Permanently",
     NotModified 304 "Not Modified",
     BadRequest 400 "Bad Request",
@@ -30,6 +31,7 @@ statuses! {
     PreconditionFailed 412 "Precondition Failed",
     ContentTooLarge 413 "Content Too Large",
     UriTooLong 414 "URI Too Long",
+    RangeNotSatisfiable 416 "Range Not Satisfiable",
     ExpectationFailed 417 "Expectation Failed",
     MisdirectedRequest 421 "Misdirected Request",
     RequestHeaderFieldsTooLarge 431 "Request Header Fields Too Large",

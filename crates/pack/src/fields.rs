@@ -1,13 +1,15 @@
 //! The fields of each answer, with the empty line behind them. RFC 9112, section 2.1.
 //!
 //! ```text
-//! 304:  ETag  Last-Modified  [Vary]                                                       ┐ a file
-//! 200:  Content-Type  [Content-Encoding]  Content-Length  ETag  Last-Modified  [Vary]     ┘
+//! 304:                                                                  ETag  Last-Modified  [Vary]  ┐ a file
+//! 200:  Content-Length  Content-Type  [Content-Encoding]  Accept-Ranges  ETag  Last-Modified  [Vary]  ┘
 //! 301:  Location  Content-Type  Content-Length                       a directory
 //! page: [Content-Type  Content-Length]  [Allow]                      a status
 //! ```
 //!
-//! Status line, Server, Date and Connection come before; they are the server's to write.
+//! Status line, Server, Date and Connection come before; they are the server's to write. A 206 has the fields
+//! of 200, but for Content-Length and, where it has several parts, Content-Type. These come first, so that the rest can
+//! be sent as it lies.
 
 use std::fmt::Write;
 use tarpon_http::date;
@@ -59,8 +61,11 @@ pub(crate) fn file(sent: Sent<'_>, len: u64, hash: u128) -> File {
     File {
         etag_at: "ETag: ".len() as u32,
         etag_len: etag.len() as u32,
-        ok: format!("Content-Type: {}\r\n{encoding}Content-Length: {len}\r\n{not_modified}", sent.media)
-            .into(),
+        ok: format!(
+            "Content-Length: {len}\r\nContent-Type: {}\r\n{encoding}Accept-Ranges: bytes\r\n{not_modified}",
+            sent.media
+        )
+        .into(),
         not_modified: not_modified.into(),
     }
 }
@@ -127,7 +132,7 @@ mod tests {
             let fields = file(sent, 12, 0xab);
             let tag = "\"000000000000000000000000000000ab\"";
             let not_modified = format!("ETag: {tag}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n{vary}\r\n");
-            let ok = format!("Content-Type: text/css\r\n{encoding}Content-Length: 12\r\n{not_modified}");
+            let ok = format!("Content-Length: 12\r\nContent-Type: text/css\r\n{encoding}Accept-Ranges: bytes\r\n{not_modified}");
             assert_eq!(fields.not_modified, not_modified.as_bytes());
             assert_eq!(fields.ok, ok.as_bytes());
             assert_eq!(&fields.not_modified[fields.etag_at as usize..][..fields.etag_len as usize], tag.as_bytes());

@@ -23,7 +23,7 @@ pub(crate) fn content(code: u16) -> Option<String> {
 
 /// Status, reason (RFC 9110, section 15), and what happened, to somebody who reads it in a browser.
 #[rustfmt::skip]
-const TEXTS: [(u16, &str, &str); 14] = [
+const TEXTS: [(u16, &str, &str); 15] = [
     (400, "Bad Request",                     "This request is not as HTTP has it, so it was not carried out."),
     (404, "Not Found",                       "There is nothing at this address. It may have moved, or been mistyped."),
     (405, "Method Not Allowed",              "What is here can be read, and nothing else."),
@@ -31,6 +31,7 @@ const TEXTS: [(u16, &str, &str); 14] = [
     (412, "Precondition Failed",             "What is here is not what the request was meant for. It may have changed."),
     (413, "Content Too Large",               "The request brought more content than is taken here."),
     (414, "URI Too Long",                    "The address is longer than is taken here."),
+    (416, "Range Not Satisfiable",           "What was asked for lies behind the end of what is here."),
     (417, "Expectation Failed",              "The request expects something that this server does not offer."),
     (421, "Misdirected Request",             "This address begins with https, and the request came without encryption."),
     (431, "Request Header Fields Too Large", "The header of the request is larger than is taken here."),
