@@ -17,7 +17,7 @@ use rustix::{
     time::{ClockId, Timespec, clock_gettime},
 };
 use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
-use tarpon_conn::{BufId, Connection, Cx, ImageId, Leg, Limits, Pool, Run, Sites, Span, Starts, Tick};
+use tarpon_conn::{BufId, Connection, Cx, ImageId, Input, Leg, Limits, Pool, Run, Sites, Span, Starts, Tick};
 use tarpon_site::Place;
 
 /// One worker, to be run by an engine.
@@ -391,7 +391,8 @@ impl Commons {
             (Some(_), 0) => self.empty_inbox(slot),
             (Some(_), _) => slot.inbox = Some(rest),
         }
-        slot.fresh = used > 0;
+        // What waits for room and not for more bytes is offered again as it is.
+        slot.fresh = used > 0 || slot.conn.need(Leg::Client).input == Input::Pause;
         Ok(())
     }
 

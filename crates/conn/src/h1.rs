@@ -12,9 +12,11 @@
 
 use crate::{
     Close, Cx, Input, Need, Tick,
-    plan::{self, Location, Plan},
-    pool::{BUF_LEN, Run},
-    span::{Outbox, Span},
+    partial::{self, Partial},
+    plan::{self, Location, Own, Plan},
+    pool::{BUF_LEN, BufId, Pool, Run},
+    sites::ImageId,
+    span::{Outbox, SPAN_COUNT_MAX, Span},
     start::Fate,
 };
 use tarpon_http::{
@@ -22,6 +24,7 @@ use tarpon_http::{
     framing::{self, Framing},
     head::{self, HEAD_LEN_MAX, Head, Method, Version},
     persist,
+    range::PART_COUNT_MAX,
     status::Status,
 };
 use tarpon_site::{Content, Place};
@@ -40,6 +43,8 @@ pub(crate) struct Http1 {
     stopping: bool,
     /// Bytes wait in the inbox, not for more of them but for room in the outbox.
     crowded: bool,
+    /// Spans the next exchange may push: the usual number, unless the head that waits in the inbox needs more.
+    room: usize,
     /// The end of the client's bytes has been told: there is nothing to read any more.
     ended: bool,
 }
@@ -62,8 +67,15 @@ enum Phase {
 /// less than reading.
 pub const CONTENT_LEN_MAX: u64 = 1024 * 1024;
 
-/// Spans one exchange may push: start, location, query, fields, content.
+/// Spans an exchange may push, as a rule: start, location, query, fields, content.
 const SPANS_PER_EXCHANGE: usize = 5;
+
+/// Spans that a response in so many parts pushes: start, two of fields; delimiter and part; the last delimiter.
+const fn spans_in_parts(count: usize) -> usize {
+    if count > 1 { 3 + 2 * count + 1 } else { 3 + count }
+}
+const _: () = assert!(spans_in_parts(1) <= SPANS_PER_EXCHANGE);
+const _: () = assert!(spans_in_parts(PART_COUNT_MAX) <= SPAN_COUNT_MAX);
 
 /// How long a closing connection waits for the client to close, in milliseconds: a round trip, generously.
 const LINGER_MS: u64 = 2_000;
@@ -78,6 +90,7 @@ impl Http1 {
             deadline: by,
             stopping: false,
             crowded: false,
+            room: SPANS_PER_EXCHANGE,
             ended: false,
         }
     }
@@ -168,7 +181,9 @@ impl Http1 {
     #[inline]
     pub(crate) fn need(&self, out: &Outbox) -> Need {
         let (input, close) = match self.phase {
-            Phase::Head if !out.has_room(SPANS_PER_EXCHANGE) => (Input::Pause, Close::No),
+            Phase::Head if !out.has_room(self.room) => (Input::Pause, Close::No),
+            // What would be dropped waits too: one law for all.
+            Phase::Content(_) | Phase::Response { .. } if out.is_full() => (Input::Pause, Close::No),
             Phase::Head | Phase::Content(_) => (Input::Bytes { max: BUF_LEN as u32 }, Close::No),
             Phase::Response { .. } if self.ended => (Input::Pause, Close::No),
             // Read, to be dropped: bytes that nobody has read when the connection closes would reset it.
@@ -188,7 +203,7 @@ impl Http1 {
     /// more of it, or for room.
     #[inline]
     fn head(&mut self, cx: &mut Cx<'_>, out: &mut Outbox, input: Run) -> usize {
-        self.crowded = !out.has_room(SPANS_PER_EXCHANGE);
+        self.crowded = !out.has_room(self.room);
         if self.crowded {
             return 0;
         }
@@ -224,7 +239,14 @@ impl Http1 {
                 return input.len as usize;
             }
         };
-        let plan = plan::plan(&head, wire, cx.sites.current().1, cx.starts.unix_s());
+        let with_ranges = cx.pool.is_plentiful();
+        let plan = plan::plan(&head, wire, cx.sites.current().1, cx.starts.unix_s(), with_ranges);
+        self.room = span_count(&plan);
+        self.crowded = !out.has_room(self.room);
+        if self.crowded {
+            return 0;
+        }
+        self.room = SPANS_PER_EXCHANGE;
         let client_persists = persist::persists(&head);
         // A client that waits for 100 (Continue) and gets a final status may send its content or not: what
         // follows cannot be read with certainty. RFC 9110, section 10.1.1.
@@ -246,12 +268,14 @@ impl Http1 {
             }
             None => {}
         }
-        match plan.location {
-            None => respond(cx, out, plan, fate, None),
-            Some(location) => match keep_query(cx, location, input) {
-                Some(query) => respond(cx, out, plan, fate, Some((location.target, query))),
+        match plan.own {
+            Own::Nothing => respond(cx, out, &plan, fate),
+            Own::Location(location) => match keep_query(cx, location, input) {
+                Some(query) => redirect(cx, out, &plan, fate, location.target, query),
                 None => self.refuse(cx, out, Status::ServiceUnavailable, plan.content.is_some()),
             },
+            Own::Parts(partial) => respond_in_parts(cx, out, &plan, fate, &partial),
+            Own::Unsatisfied { of } => respond_without_parts(cx, out, &plan, fate, of),
         }
         len
     }
@@ -274,7 +298,7 @@ impl Http1 {
     fn refuse(&mut self, cx: &mut Cx<'_>, out: &mut Outbox, status: Status, with_content: bool) {
         let plan = plan::page(cx.sites.current().1, status, with_content);
         self.phase = Phase::Response { linger: true };
-        respond(cx, out, plan, Fate::Close, None);
+        respond(cx, out, &plan, Fate::Close);
     }
 
     /// Nothing is owed: goes on to what comes after the last response, and says how long it waits.
@@ -299,40 +323,101 @@ impl Http1 {
     }
 }
 
-/// Queues a whole response. `location` is a redirect's target in the image, and its query in the pool.
+/// Spans that the response will push, at most.
 #[inline]
-fn respond(cx: &mut Cx<'_>, out: &mut Outbox, plan: Plan, fate: Fate, location: Option<(Place, Run)>) {
-    let (image, _) = cx.sites.current();
-    let site = |place: Place| Span::Site { image, at: place.at, len: place.len };
-    out.push(cx.sites, Span::Start(cx.starts.start(plan.status, fate)));
-    if let Some((target, query)) = location {
-        out.push(cx.sites, site(target));
-        out.push(cx.sites, Span::Buf(query));
+fn span_count(plan: &Plan) -> usize {
+    match &plan.own {
+        Own::Parts(partial) => spans_in_parts(partial.parts().len()),
+        Own::Nothing | Own::Location(_) | Own::Unsatisfied { .. } => SPANS_PER_EXCHANGE,
     }
+}
+
+/// Queues a whole response.
+#[inline]
+fn respond(cx: &mut Cx<'_>, out: &mut Outbox, plan: &Plan, fate: Fate) {
+    out.push(cx.sites, Span::Start(cx.starts.start(plan.status, fate)));
+    push_rest(cx, out, plan);
+}
+
+/// Queues a redirect that keeps its query: `target` lies in the image, and the query in the pool.
+#[cold]
+fn redirect(cx: &mut Cx<'_>, out: &mut Outbox, plan: &Plan, fate: Fate, target: Place, query: Run) {
+    let (image, _) = cx.sites.current();
+    out.push(cx.sites, Span::Start(cx.starts.start(plan.status, fate)));
+    out.push(cx.sites, site(image, target));
+    out.push(cx.sites, Span::Buf(query));
+    push_rest(cx, out, plan);
+}
+
+/// Queues status 206. All that is written for it lies in one buffer, which each of the spans there holds.
+#[cold]
+fn respond_in_parts(cx: &mut Cx<'_>, out: &mut Outbox, plan: &Plan, fate: Fate, partial: &Partial) {
+    let buf = take(cx.pool);
+    let (image, packed) = cx.sites.current();
+    let content = plan.content.expect("parts of a content");
+    let pieces = partial.write(packed, cx.pool.buf_mut(buf));
+    let mut pieces = pieces.ranges().map(|range| Run { buf, at: range.start, len: range.end - range.start });
+    let mut push_piece = |cx: &mut Cx<'_>, out: &mut Outbox| {
+        if let Some(piece) = pieces.next() {
+            cx.pool.hold(buf);
+            out.push(cx.sites, Span::Buf(piece));
+        }
+    };
+    out.push(cx.sites, Span::Start(cx.starts.start(plan.status, fate)));
+    push_piece(cx, out);
+    out.push(cx.sites, site(image, plan.fields));
+    for part in partial.parts() {
+        push_piece(cx, out);
+        out.push(cx.sites, span(image, content.part(part.at, part.len)));
+    }
+    push_piece(cx, out);
+    cx.pool.release(buf);
+}
+
+/// Queues status 416, for a representation of `of` bytes.
+#[cold]
+fn respond_without_parts(cx: &mut Cx<'_>, out: &mut Outbox, plan: &Plan, fate: Fate, of: u64) {
+    let buf = take(cx.pool);
+    let len = partial::write_unsatisfied(of, cx.pool.buf_mut(buf));
+    out.push(cx.sites, Span::Start(cx.starts.start(plan.status, fate)));
+    out.push(cx.sites, Span::Buf(Run { buf, at: 0, len: len as u32 }));
+    push_rest(cx, out, plan);
+}
+
+/// Fields and content.
+#[inline]
+fn push_rest(cx: &mut Cx<'_>, out: &mut Outbox, plan: &Plan) {
+    let (image, _) = cx.sites.current();
     let fields = plan.fields;
     match plan.content {
         // The usual case: content that lies behind its fields leaves with them, as one stretch.
         Some(Content::Image(content)) if content.at == fields.at + fields.len => {
-            out.push(cx.sites, site(Place { at: fields.at, len: fields.len + content.len }));
+            out.push(cx.sites, site(image, Place { at: fields.at, len: fields.len + content.len }));
         }
-        Some(Content::Image(content)) => {
-            out.push(cx.sites, site(fields));
-            if content.len > 0 {
-                out.push(cx.sites, site(content));
-            }
+        Some(content) => {
+            out.push(cx.sites, site(image, fields));
+            out.push(cx.sites, span(image, content));
         }
-        Some(Content::File { number, len }) => {
-            out.push(cx.sites, site(fields));
-            if len > 0 {
-                out.push(cx.sites, Span::File { image, number, at: 0, len });
-            }
-        }
-        Some(Content::Archive(content)) => {
-            out.push(cx.sites, site(fields));
-            out.push(cx.sites, Span::Archive { image, at: content.at, len: content.len });
-        }
-        None => out.push(cx.sites, site(fields)),
+        None => out.push(cx.sites, site(image, fields)),
     }
+}
+
+#[inline]
+fn site(image: ImageId, place: Place) -> Span {
+    Span::Site { image, at: place.at, len: place.len }
+}
+
+#[inline]
+fn span(image: ImageId, content: Content) -> Span {
+    match content {
+        Content::Image(place) => site(image, place),
+        Content::File { number, at, len } => Span::File { image, number, at, len },
+        Content::Archive(place) => Span::Archive { image, at: place.at, len: place.len },
+    }
+}
+
+fn take(pool: &mut Pool) -> BufId {
+    pool.take().expect("ranges are planned only while buffers are plentiful")
 }
 
 /// Copies a query out of the head, whose buffer will be read into again.

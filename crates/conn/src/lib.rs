@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 mod h1;
+mod partial;
 mod plan;
 mod pool;
 #[cfg(feature = "sim")]

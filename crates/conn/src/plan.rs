@@ -1,18 +1,20 @@
 //! Which response a request gets: head and image in, [`Plan`] out. A pure function.
 //!
 //! ```text
-//! expectation ─▶ target ─▶ method ─▶ path ─find─▶ file ─▶ variant ─▶ preconditions ─▶ 200, 304 or 412
-//!      417       400, 421  405, 501           └▶ redirect 301, or 404; for OPTIONS 204, or 404
+//! expectation ─▶ target ─▶ method ─▶ path ─find─▶ file ─▶ variant ─▶ preconditions ─▶ range ─▶ 200, 206 or 416
+//!      417       400, 421  405, 501           └▶ redirect 301, or 404; for OPTIONS 204, or 404  └▶ 304 or 412
 //! ```
 //!
 //! Knows nothing of connections, persistence or content that follows the head.
 
+use crate::partial::Partial;
 use std::iter;
 use tarpon_http::{
     field,
     head::{Head, Method, Name, Version},
     negotiate::{Acceptable, Coding},
     precondition::{self, Outcome},
+    range::{self, Selected},
     status::Status,
     target::{self, Scheme, Target},
 };
@@ -23,12 +25,29 @@ use tarpon_site::{Content, Entry, Image, Place, Redirect, Variant, Variants};
 pub(crate) struct Plan {
     /// Names the start of the response.
     pub(crate) status: Status,
-    /// Goes between start and `fields`: the target of a redirect that keeps its query.
-    pub(crate) location: Option<Location>,
+    /// Goes between start and `fields`.
+    pub(crate) own: Own,
     /// Fields, with the empty line that ends them.
     pub(crate) fields: Place,
-    /// `None`: the response has no content, whatever its fields say (HEAD, 304).
+    /// `None`: the response has no content, whatever its fields say (HEAD, 304). With status 206, the parts are parts
+    /// of it.
     pub(crate) content: Option<Content>,
+}
+
+/// What a response has for itself and no packer could write: it goes into a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    /// As most.
+    Nothing,
+    /// The target of a redirect that keeps its query.
+    Location(Location),
+    /// What is said of parts.
+    Parts(Partial),
+    /// That there are no such parts.
+    Unsatisfied {
+        /// Length of the representation, in bytes.
+        of: u64,
+    },
 }
 
 /// A `Location` field up to its query, and the query.
@@ -43,8 +62,10 @@ pub(crate) struct Location {
 }
 
 /// What the request whose head lies in `wire` is answered with. `unix_s` is the time, in seconds since 1970.
+/// `with_ranges`: whether there is a buffer for what a range needs; without one, Range is ignored, as it may be at any
+/// time (RFC 9110, section 14.2).
 #[inline]
-pub(crate) fn plan(head: &Head<'_>, wire: &[u8], image: &Image, unix_s: u64) -> Plan {
+pub(crate) fn plan(head: &Head<'_>, wire: &[u8], image: &Image, unix_s: u64, with_ranges: bool) -> Plan {
     let with_content = head.method != Method::Head;
     if head.has(Name::Expect) && !expects_nothing_else(head) {
         return page(image, Status::ExpectationFailed, with_content);
@@ -71,7 +92,7 @@ pub(crate) fn plan(head: &Head<'_>, wire: &[u8], image: &Image, unix_s: u64) -> 
         Ok(_) if head.method == Method::Options => options(image),
         Ok(Entry::File(variants)) => {
             let variant = if variants.is_one() { variants.identity } else { choose(head, variants, image) };
-            file(head, variant, image, with_content, unix_s)
+            file(head, variant, image, unix_s, with_content, with_ranges)
         }
         Ok(Entry::Redirect(to)) => {
             redirect(to, query.map(|query| (offset(wire, query), query)), with_content)
@@ -84,7 +105,7 @@ pub(crate) fn plan(head: &Head<'_>, wire: &[u8], image: &Image, unix_s: u64) -> 
 pub(crate) fn page(image: &Image, status: Status, with_content: bool) -> Plan {
     let page = image.page(status.code());
     let content = with_content.then_some(Content::Image(page.content));
-    Plan { status, location: None, fields: page.fields, content }
+    Plan { status, own: Own::Nothing, fields: page.fields, content }
 }
 
 /// Which methods there are, for any target: RFC 9110, section 9.3.7.
@@ -122,33 +143,72 @@ fn choose(head: &Head<'_>, variants: Variants, image: &Image) -> Variant {
 }
 
 #[inline]
-fn file(head: &Head<'_>, variant: Variant, image: &Image, with_content: bool, unix_s: u64) -> Plan {
+fn file(
+    head: &Head<'_>,
+    variant: Variant,
+    image: &Image,
+    unix_s: u64,
+    with_content: bool,
+    with_ranges: bool,
+) -> Plan {
     match precondition::evaluate(head, image.bytes(variant.etag), variant.last_modified, unix_s) {
-        Outcome::Proceed => Plan {
-            status: Status::Ok,
-            location: None,
-            fields: variant.fields,
-            content: with_content.then_some(variant.content),
-        },
-        Outcome::NotModified => {
-            Plan { status: Status::NotModified, location: None, fields: variant.not_modified, content: None }
+        Outcome::Proceed => {
+            let whole = Plan {
+                status: Status::Ok,
+                own: Own::Nothing,
+                fields: variant.fields,
+                content: with_content.then_some(variant.content),
+            };
+            // Range means nothing but with GET: RFC 9110, section 14.2.
+            if head.has(Name::Range) && with_content && with_ranges {
+                return ranged(head, &variant, image, unix_s).unwrap_or(whole);
+            }
+            whole
         }
+        Outcome::NotModified => Plan {
+            status: Status::NotModified,
+            own: Own::Nothing,
+            fields: variant.not_modified,
+            content: None,
+        },
         Outcome::Failed => page(image, Status::PreconditionFailed, with_content),
+    }
+}
+
+/// What a range of a file is answered with. `None`: with the whole file.
+#[cold]
+fn ranged(head: &Head<'_>, variant: &Variant, image: &Image, unix_s: u64) -> Option<Plan> {
+    if !precondition::range_applies(head, image.bytes(variant.etag), variant.last_modified, unix_s) {
+        return None;
+    }
+    let of = variant.content.len();
+    match range::select(head, of) {
+        Selected::Whole => None,
+        Selected::Parts(parts) => {
+            let (partial, fields) = Partial::new(parts, variant, image)?;
+            let content = Some(variant.content);
+            Some(Plan { status: Status::PartialContent, own: Own::Parts(partial), fields, content })
+        }
+        Selected::Nothing => {
+            let page = page(image, Status::RangeNotSatisfiable, true);
+            Some(Plan { own: Own::Unsatisfied { of }, ..page })
+        }
     }
 }
 
 /// The query of the request goes along: `/dir?q` leads to `/dir/?q`.
 fn redirect(to: Redirect, query: Option<(u32, &[u8])>, with_content: bool) -> Plan {
     let whole = Place { at: to.before_query.at, len: to.before_query.len + to.after_query.len };
-    let (location, fields) = match query {
-        None => (None, whole),
+    let (own, fields) = match query {
+        None => (Own::Nothing, whole),
         Some((at, query)) => {
             let query_len = query.len() as u32 + 1;
-            (Some(Location { target: to.before_query, query_at: at - 1, query_len }), to.after_query)
+            let location = Location { target: to.before_query, query_at: at - 1, query_len };
+            (Own::Location(location), to.after_query)
         }
     };
     let content = with_content.then_some(Content::Image(to.content));
-    Plan { status: Status::MovedPermanently, location, fields, content }
+    Plan { status: Status::MovedPermanently, own, fields, content }
 }
 
 #[inline]

@@ -130,6 +130,13 @@ impl Pool {
         self.free.len()
     }
 
+    /// Whether more than half of the buffers are free: then some may be used for what can as well be left. Others
+    /// cannot take their half from those who need one.
+    #[inline]
+    pub fn is_plentiful(&self) -> bool {
+        self.free.len() > self.holders.len() / 2
+    }
+
     /// Buffers that have a holder.
     pub fn held(&self) -> usize {
         self.holders.len() - self.free.len()

@@ -63,13 +63,16 @@ impl Cuts {
 /// The date in every response of a simulation: Sun, 06 Nov 1994 08:49:37 GMT.
 pub const UNIX_S: u64 = 784_111_777;
 
-/// Buffers that one connection may hold: its inbox, a query, a cut start, and the one being read into.
+/// Buffers that one connection may hold: its inbox, two with a query or what is said of parts, and a cut start.
 const BUFS_HELD_MAX: usize = 4;
+
+/// Buffers there are: so many that they are plentiful whenever an exchange begins.
+const POOL_COUNT: usize = 2 * BUFS_HELD_MAX;
 
 impl Sim {
     /// A client has just been accepted.
     pub fn new(image: Image) -> Sim {
-        let (mut sites, mut pool) = (Sites::new(image), Pool::new(BUFS_HELD_MAX as u32));
+        let (mut sites, mut pool) = (Sites::new(image), Pool::new(POOL_COUNT as u32));
         let (starts, limits, now) = (Starts::new(UNIX_S), Limits::default(), Tick(0));
         let mut cx =
             Cx { sites: &mut sites, pool: &mut pool, starts: &starts, limits: &limits, now: Tick(0) };
@@ -217,7 +220,8 @@ impl Sim {
 
     fn offer(&mut self, run: Run) -> bool {
         let used = self.fact(|conn, cx| conn.received(cx, Leg::Client, run));
-        self.fresh = used > 0;
+        // What waits for room and not for more bytes is offered again as it is.
+        self.fresh = used > 0 || self.input() == Input::Pause;
         if used == run.len as usize {
             self.empty_inbox();
             self.check_idle();

@@ -81,8 +81,8 @@ pub(crate) struct Outbox {
     buf_count: u8,
 }
 
-/// Spans in a buffer that may be owed when an exchange begins and adds one. A third may come of a start that is cut;
-/// with the inbox, a connection holds four buffers at most.
+/// With fewer spans in a buffer owed, an exchange may begin, which fills one buffer at most. So the spans lie in two
+/// buffers, a third may come of a start that is cut; with the inbox, a connection holds four at most.
 const BUF_COUNT_MAX: u8 = 2;
 
 /// No buffer was free to keep the rest of a start: the response cannot go on.
@@ -108,7 +108,12 @@ impl Outbox {
         self.count == 0
     }
 
-    /// Whether it takes the spans of another exchange: `count` at most, of which one may be in a buffer.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.count as usize == SPAN_COUNT_MAX
+    }
+
+    /// Whether it takes the spans of another exchange: `count` at most, and those in a buffer in one.
     #[inline]
     pub(crate) fn has_room(&self, count: usize) -> bool {
         self.count as usize + count <= SPAN_COUNT_MAX && self.buf_count < BUF_COUNT_MAX

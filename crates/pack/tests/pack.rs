@@ -509,7 +509,7 @@ impl Site {
 fn content(image: &Image, packed: &Packed, content: Content) -> Vec<u8> {
     match content {
         Content::Image(place) => image.bytes(place).to_vec(),
-        Content::File { number, len } => {
+        Content::File { number, len, .. } => {
             let mut bytes = vec![0; len as usize];
             packed.files[number as usize].read_exact_at(&mut bytes, 0).expect("the file");
             bytes

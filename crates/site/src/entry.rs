@@ -51,6 +51,8 @@ pub enum Content {
     File {
         /// Which of the files; less than [`Image::file_count`](crate::Image::file_count).
         number: u32,
+        /// From the start of the file, in bytes.
+        at: u64,
         /// In bytes.
         len: u64,
     },
@@ -148,7 +150,7 @@ impl Variant {
         let content = match record.home {
             Home::Image => Content::Image(content.within(bounds.len)?),
             Home::File if content.at < bounds.file_count => {
-                Content::File { number: u32::try_from(content.at).ok()?, len: content.len }
+                Content::File { number: u32::try_from(content.at).ok()?, at: 0, len: content.len }
             }
             Home::File => return None,
             Home::Archive => Content::Archive(content.within(bounds.archive_len)?),
@@ -171,6 +173,20 @@ impl Content {
         match *self {
             Content::Image(place) | Content::Archive(place) => place.len,
             Content::File { len, .. } => len,
+        }
+    }
+
+    /// The part of it that begins at `at` and has `len` bytes.
+    ///
+    /// # Panics
+    /// If there is no such part.
+    pub fn part(self, at: u64, len: u64) -> Content {
+        assert!(at <= self.len() && len <= self.len() - at, "a part lies within its content");
+        let within = |place: Place| Place { at: place.at + at, len };
+        match self {
+            Content::Image(place) => Content::Image(within(place)),
+            Content::File { number, at: from, .. } => Content::File { number, at: from + at, len },
+            Content::Archive(place) => Content::Archive(within(place)),
         }
     }
 }

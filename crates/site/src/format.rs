@@ -56,7 +56,8 @@ pub const PATH_LEN_MAX: usize = 4096;
 
 /// Every status that is answered by a page: the same fields and content, whatever was asked for. An image has one for
 /// each, sorted. The page for 204 has no content.
-pub const PAGE_CODES: [u16; 16] = [204, 400, 404, 405, 408, 412, 413, 414, 416, 417, 421, 431, 500, 501, 503, 505];
+pub const PAGE_CODES: [u16; 16] =
+    [204, 400, 404, 405, 408, 412, 413, 414, 416, 417, 421, 431, 500, 501, 503, 505];
 
 /// The hash of a path (decoded, beginning with `/`), and of whatever else is checked: XXH3-64, seed 0.
 #[inline]
