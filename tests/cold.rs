@@ -36,27 +36,23 @@ fn what_was_dropped_from_memory_is_read_and_sent() {
     let large = dir.join("large.bin");
     for engine in ENGINES {
         for site in [&dir, &archive] {
+            // A new one: of the old one pages may still be with sockets that nobody has ended yet.
+            fs::copy(&large, dir.join("new")).and_then(|_| fs::rename(dir.join("new"), &large)).unwrap();
             let program = Program::started(serve(site, &["--engine", engine.name(), "--workers", "1"]));
-            let mut client = Client::connect(program.address());
-            let mut pipelined = Client::connect(program.address());
-            for (name, _) in contents {
-                let want = fs::read(dir.join(name)).unwrap();
-                wait_for("the kernel to forget a file", || is_forgotten(&large).then_some(()));
-                // As far as nobody has it mapped.
-                is_forgotten(&archive);
-                assert!(client.get(&format!("/{name}")).content == want, "{engine}: {name}");
-            }
             wait_for("the kernel to forget a file", || is_forgotten(&large).then_some(()));
+            // As far as nobody has it mapped.
             is_forgotten(&archive);
+            let mut pipelined = Client::connect(program.address());
             for (name, _) in contents {
                 pipelined.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
             }
-            for (name, len) in contents {
-                assert_eq!(pipelined.response().content.len(), len as usize, "{engine}: {name}");
+            for (name, _) in contents {
+                let want = fs::read(dir.join(name)).unwrap();
+                assert!(pipelined.response().content == want, "{engine}: {name}");
             }
             if site == &dir {
-                // Three times: twice alone, once among others. No worker has waited for the disk.
-                assert!(read_by(program.pid(), "loader") >= 2 * (3 << 20), "{engine}");
+                // Not by the worker, which would have waited for the disk.
+                assert!(read_by(program.pid(), "loader") >= 1 << 20, "{engine}");
             }
         }
     }
