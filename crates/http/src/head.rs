@@ -435,14 +435,14 @@ static BUCKETS: [u8; BUCKET_COUNT] = {
     buckets
 };
 
-const BUCKET_COUNT: usize = 64;
+const BUCKET_COUNT: usize = 128;
 
 /// By length, first and last letter, in either case; so weighted that no field a browser sends falls where a
 /// name of ours lies, as `Accept-Language` easily does. `name` is not empty.
 #[inline(always)]
 const fn bucket(name: &[u8]) -> usize {
     let (first, last) = (name[0] | 0x20, name[name.len() - 1] | 0x20);
-    (name.len() * 8 + first as usize * 13 + last as usize * 19) % BUCKET_COUNT
+    (name.len() + first as usize * 4 + last as usize) % BUCKET_COUNT
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub fn is_valid(value: &[u8]) -> bool {
     // An IPv4 address is a reg-name, too.
     let mut at = 0;
     while let Some(&byte) = value.get(at) {
-        if is(REG_NAME, byte) && byte != b',' {
+        if is(REG_NAME, byte) {
             at += 1;
         } else if byte == b'%' && is_escape(&value[at..]) {
             at += 3;
