@@ -1,8 +1,9 @@
 //! What a user can say on the command line: each option with its name, its default and its words in one place.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
-use tarpon::{Address, Engine, Settings, Source};
+use tarpon::{Address, Effort, Engine, Packing, Settings, Source};
 
 /// A web server for static sites.
 #[derive(Debug, Parser)]
@@ -21,6 +22,54 @@ pub(crate) enum Action {
     /// are served; dotfiles (other than .well-known), special files and symbolic links that leave the directory are
     /// not. Of an archive only the headers are read; its contents are sent from where they lie.
     Serve(Serve),
+    /// Pack a site into one tar archive that is served as it is
+    ///
+    /// Everything is worked out beforehand: compressed forms, response fields and the table that finds them. The archive is
+    /// a tar archive like any other, which extracts to the site and a directory .tarpon that is no part of it. The same site
+    /// gives the same bytes; SOURCE_DATE_EPOCH is honoured.
+    Pack(Pack),
+}
+
+/// What `tarpon pack` is told.
+#[derive(Args, Debug)]
+pub(crate) struct Pack {
+    /// The directory to pack, or a tar archive of it
+    pub(crate) path: PathBuf,
+
+    /// The archive to write. It appears under its name when it is whole
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// Of an archive, pack only what lies in this directory
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
+
+    /// Whether to compress fast, to try something out, or as well as it gets
+    #[arg(long, value_name = "NAME", default_value = "best", value_parser = effort())]
+    effort: Effort,
+
+    /// An archive of this site packed before: what has not changed since is not compressed again
+    #[arg(long, value_name = "FILE")]
+    reuse: Option<PathBuf>,
+}
+
+impl Pack {
+    /// What the site is made of.
+    pub(crate) fn source(&self) -> Source {
+        Source { path: self.path.clone(), prefix: self.prefix.clone().unwrap_or_default() }
+    }
+
+    /// What it is packed into.
+    pub(crate) fn packing(&self) -> Packing {
+        Packing { target: self.output.clone(), effort: self.effort, reuse: self.reuse.clone() }
+    }
+}
+
+fn effort() -> impl TypedValueParser<Value = Effort> {
+    PossibleValuesParser::new(["fast", "best"]).map(|name| match &*name {
+        "fast" => Effort::Fast,
+        _ => Effort::Best,
+    })
 }
 
 /// What `tarpon serve` is told.

@@ -22,6 +22,7 @@
 //! | `server` | starts the workers, and tells them what to do |
 //! | `site` | an image and its descriptors |
 //! | `archive` | a tar archive, unpacked if it is compressed |
+//! | `pack` | a site packed into one archive |
 //! | `listen` | listening sockets |
 //! | `watch` | notices that a directory or archive has changed |
 //! | `worker`, `wheel`, `mailbox` | what all engines share |
@@ -39,6 +40,7 @@ mod error;
 mod listen;
 mod loader;
 mod mailbox;
+mod pack;
 mod residency;
 mod served;
 mod server;
@@ -52,6 +54,8 @@ mod worker;
 pub use engine::{Chosen, Engine};
 pub use error::Trouble;
 pub use listen::{Address, Bound, default_addresses};
+pub use pack::{Packing, pack};
 pub use server::{Handle, Server, Settings};
 pub use site::{Site, Source};
+pub use tarpon_pack::{CODINGS, Effort, Progress, Report, Saved, Step};
 pub use watch::{Change, Following, Watched};

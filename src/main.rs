@@ -1,10 +1,11 @@
 //! The program: says what it does, and does it until it is told to stop.
 
+mod bar;
 mod config;
 mod say;
 
 use clap::Parser;
-use config::{Action, Command, Serve};
+use config::{Action, Command, Pack, Serve};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
@@ -16,7 +17,7 @@ use std::{
     process::ExitCode,
     sync::mpsc::{Receiver, Sender, channel},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tarpon::{Bound, Change, Chosen, Handle, Server, Trouble, Watched, default_addresses};
 
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     let Command { action } = Command::parse();
     let done = match action {
         Action::Serve(options) => serve(&options),
+        Action::Pack(options) => pack(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -32,6 +34,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn pack(options: &Pack) -> Result<(), Box<dyn Error>> {
+    let (began, packing) = (Instant::now(), options.packing());
+    let report = bar::during(|progress| tarpon::pack(&options.source(), &packing, progress))?;
+    say::packed(&options.path, &packing.target, &report, began.elapsed());
+    Ok(())
 }
 
 /// What happens while the workers serve.

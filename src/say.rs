@@ -5,7 +5,7 @@
 use anstream::{eprintln, println};
 use anstyle::{AnsiColor, Style};
 use std::{fmt, path::Path, path::PathBuf, time::Duration};
-use tarpon::{Address, Server, Settings, Site, Trouble};
+use tarpon::{Address, CODINGS, Report, Saved, Server, Settings, Site, Trouble};
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -41,6 +41,26 @@ impl Banner {
 pub(crate) fn warnings(site: &Site) {
     for warning in site.warnings() {
         eprintln!("{WARNING}warning{WARNING:#}: {warning}");
+    }
+}
+
+/// What became of a site that was packed.
+pub(crate) fn packed(site: &Path, target: &Path, report: &Report, took: Duration) {
+    for skipped in &report.skipped {
+        eprintln!("{WARNING}warning{WARNING:#}: {skipped}");
+    }
+    let (site, target) = (site.display(), target.display());
+    let (files, bytes, len) = (Count(report.files, "file"), Bytes(report.bytes), Bytes(report.len));
+    println!(
+        "{BOLD}{target}{BOLD:#}: {len}, of {files}, {bytes}, in {site}; took {:.1} s",
+        took.as_secs_f64()
+    );
+    for (coding, saved) in CODINGS.iter().zip(&report.saved).filter(|(_, saved)| saved.files > 0) {
+        let Saved { files, taken, plain, coded } = *saved;
+        let (count, percent) = (Count(files, "file"), 100.0 * (1.0 - coded as f64 / plain as f64));
+        let taken = if taken > 0 { format!(", {taken} made before") } else { String::new() };
+        let name = coding.name();
+        println!("  {name:<4} {count}{taken}: {} become {}, {percent:.0}% less", Bytes(plain), Bytes(coded));
     }
 }
 
@@ -91,7 +111,7 @@ impl fmt::Display for Count {
 }
 
 /// A number of bytes, in the largest unit that leaves at least one.
-struct Bytes(u64);
+pub(crate) struct Bytes(pub(crate) u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -71,9 +71,9 @@ pub(crate) fn stretch(archive: &File, stretch: Stretch, options: &Options) -> io
 }
 
 /// Reads a file from a place on, and leaves its own position alone.
-struct Positioned<'f> {
-    file: &'f File,
-    at: u64,
+pub(crate) struct Positioned<'f> {
+    pub(crate) file: &'f File,
+    pub(crate) at: u64,
 }
 
 impl Read for Positioned<'_> {
@@ -85,7 +85,7 @@ impl Read for Positioned<'_> {
 }
 
 /// Opens a regular file, and nothing that was put in its place: no link is followed, no FIFO waited for.
-fn open(path: &Path) -> io::Result<Option<(File, Metadata)>> {
+pub(crate) fn open(path: &Path) -> io::Result<Option<(File, Metadata)>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from) {
         Ok(file) => File::from(file),
@@ -126,7 +126,7 @@ fn content(file: File, meta: &Metadata, options: &Options, memo: &mut Memo) -> i
 }
 
 /// Reads in blocks, for the hash alone.
-fn hash(from: &mut impl Read) -> io::Result<Known> {
+pub(crate) fn hash(from: &mut impl Read) -> io::Result<Known> {
     let mut block = vec![0; BLOCK_LEN];
     let mut hasher = Xxh3::new();
     let mut len = 0;

@@ -17,6 +17,7 @@
 //! | `page.rs` | the answers that are about no file |
 //! | `write.rs` | places everything in the image |
 //! | `memo.rs` | what was learned of large files, for the next time |
+//! | `packed/` | a packed site: the image with all variants, in one archive |
 //! | `skip.rs` | what was not served, for the one who asks why |
 //! | `error.rs` | why there is no image |
 //!
@@ -32,6 +33,7 @@ mod error;
 mod fields;
 mod media;
 mod memo;
+mod packed;
 mod page;
 mod skip;
 mod walk;
@@ -39,6 +41,9 @@ mod write;
 
 pub use error::{Damage, PackError};
 pub use memo::Memo;
+pub use packed::{
+    CODINGS, Effort, Input, OpenError, Progress, Report, Saved, SiteError, SiteOptions, Step, pack_site,
+};
 pub use skip::{Kind, Skipped};
 
 use archive::Member;
@@ -181,7 +186,7 @@ fn write_site<F, W: Write + Seek>(
     if large_count > options.file_count_max {
         return Err(PackError::FileCount { count: large_count, max: options.file_count_max });
     }
-    writer.finish(files.len() as u64, archive_len)?;
+    writer.finish(files.len() as u64, archive_len, &[])?;
     Ok(Packed { files, summary, skipped })
 }
 

@@ -22,6 +22,8 @@ pub enum Kind {
     CodedStale,
     /// Named as a coded form of a file, but not in that coding: served at its own name alone.
     CodedOther,
+    /// Named as a coded form of a file, but does not decode to it: served at its own name alone.
+    CodedWrong,
     /// In an archive: a name that begins with a slash.
     NameAbsolute,
     /// In an archive: a name that leads upwards.
@@ -54,6 +56,10 @@ impl fmt::Display for Skipped {
                 ("compressed form older than its file", "compressed forms older than their files")
             }
             Kind::CodedOther => ("compressed form that is none", "compressed forms that are none"),
+            Kind::CodedWrong => (
+                "compressed form that does not decompress to its file",
+                "compressed forms that do not decompress to their files",
+            ),
             Kind::NameAbsolute => ("member with an absolute name", "members with absolute names"),
             Kind::NameUpwards => ("member whose name has ..", "members whose names have .."),
             Kind::NameNotText => ("member whose name is not UTF-8", "members whose names are not UTF-8"),

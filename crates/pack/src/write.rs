@@ -16,14 +16,17 @@ use std::fs;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use tarpon_site::format::{
     CONTENT_ALIGN, Coding, HEADER_LEN, Header, Home, INDEX_ALIGN, INLINE_LEN_MAX, Kind, PAGE_CODES,
-    PAGES_ALIGN, PageRow, RECORD_ALIGN, RECORD_LEN, Record, VARIANT_LEN, hash,
+    PAGES_ALIGN, PageRow, RECORD_ALIGN, RECORD_LEN, Record, SECTION_ALIGN, SectionRow, VARIANT_LEN, hash,
 };
+use xxhash_rust::xxh3::Xxh3;
 
 /// An image being written.
 pub(crate) struct Writer<'w, W: Write + Seek> {
     out: BufWriter<&'w mut W>,
     /// Where the next byte goes.
     at: u64,
+    /// Of all that lies behind the header.
+    hasher: Xxh3,
     /// Hash of the path, and where it lies, of each record.
     records: Vec<(u64, u64)>,
 }
@@ -49,10 +52,15 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
     /// Begins at the start of `out`.
     pub(crate) fn new(out: &'w mut W) -> Result<Writer<'w, W>, PackError> {
         out.rewind()?;
-        let mut writer =
-            Writer { out: BufWriter::with_capacity(BUFFER_LEN, out), at: 0, records: Vec::new() };
+        let mut writer = Writer {
+            out: BufWriter::with_capacity(BUFFER_LEN, out),
+            at: 0,
+            hasher: Xxh3::new(),
+            records: Vec::new(),
+        };
         // Zeros until the image is whole: what is cut short is no image.
         writer.put(&[0; HEADER_LEN])?;
+        writer.hasher.reset();
         Ok(writer)
     }
 
@@ -165,11 +173,18 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         self.put(&redirect.content)
     }
 
-    /// Pages, index and header; `file_count` files lie beside, and an archive of `archive_len` bytes.
-    pub(crate) fn finish(mut self, file_count: u64, archive_len: u64) -> Result<(), PackError> {
+    /// Pages, sections, index and header; `file_count` files lie beside, and an archive of `archive_len` bytes. A section is
+    /// its kind and its bytes. Returns the length of the image.
+    pub(crate) fn finish(
+        mut self,
+        file_count: u64,
+        archive_len: u64,
+        sections: &[(u32, Vec<u8>)],
+    ) -> Result<u64, PackError> {
         let mut tables = self.pages()?;
+        let sections_at = self.sections(sections)?;
         self.pad_to(self.at.next_multiple_of(PAGES_ALIGN))?;
-        let pages_at = self.at;
+        let (pages_at, body_hash) = (self.at, self.hasher.digest());
         let index_at = (pages_at + tables.len() as u64).next_multiple_of(INDEX_ALIGN);
         let index = tarpon_site::index(&self.records).ok_or(PackError::TooLarge)?;
         tables.resize((index_at - pages_at) as usize, 0);
@@ -185,12 +200,29 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
             file_count,
             tables_hash: hash(&tables),
             archive_len,
-            ..Header::default()
+            sections_at,
+            section_count: sections.len() as u64,
+            body_hash,
         };
         self.out.seek(SeekFrom::Start(0))?;
         self.out.write_all(&header.encode())?;
         self.out.flush()?;
-        Ok(())
+        Ok(header.len)
+    }
+
+    /// The sections, and their rows behind them. Returns where the rows lie.
+    fn sections(&mut self, sections: &[(u32, Vec<u8>)]) -> Result<u64, PackError> {
+        let mut rows = Vec::new();
+        for (kind, bytes) in sections {
+            self.pad_to(self.at.next_multiple_of(SECTION_ALIGN))?;
+            let row = SectionRow { kind: *kind, at: self.at, len: bytes.len() as u64, hash: hash(bytes) };
+            rows.extend_from_slice(&row.encode());
+            self.put(bytes)?;
+        }
+        self.pad_to(self.at.next_multiple_of(SECTION_ALIGN))?;
+        let rows_at = self.at;
+        self.put(&rows)?;
+        Ok(rows_at)
     }
 
     /// The pages: writes their fields and contents, and returns their rows.
@@ -238,6 +270,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), PackError> {
         self.out.write_all(bytes)?;
+        self.hasher.update(bytes);
         self.at += bytes.len() as u64;
         Ok(())
     }

@@ -90,8 +90,8 @@ pub struct Header {
     pub sections_at: u64,
     /// Rows of the sections.
     pub section_count: u64,
-    /// [`hash`] of the bytes from the end of the header to `pages_at`; 0: nobody counted. Of no use for serving: it
-    /// tells whoever checks a packed site.
+    /// [`hash`] of the bytes from the end of the header to `pages_at`. Not looked at when an image is opened: it tells
+    /// whoever checks a packed site.
     pub body_hash: u64,
 }
 
@@ -224,6 +224,18 @@ pub enum Coding {
     Gzip = 2,
     /// RFC 8878.
     Zstd = 3,
+}
+
+impl Coding {
+    /// Its name in Accept-Encoding and Content-Encoding. RFC 9110, section 8.4.1.
+    pub fn name(self) -> &'static str {
+        match self {
+            Coding::Identity => "identity",
+            Coding::Br => "br",
+            Coding::Gzip => "gzip",
+            Coding::Zstd => "zstd",
+        }
+    }
 }
 
 /// A record with one of its variants: head (16 bytes) and variant (48). The first variant lies behind the head,

@@ -1,0 +1,213 @@
+//! Writes the archive: its members first, whose checksums the image has, then the image and what comes before it.
+
+use super::Piece;
+use super::decode::Print;
+use super::error::SiteError;
+use super::image::{self, Small};
+use super::layout::{Data, END_LEN, Layout, Placed};
+use super::member::{BLOCK_LEN, front};
+use super::plan::Plan;
+use super::progress::{Progress, Step};
+use super::spill::Reading;
+use super::variants::Stores;
+use crate::error::PackError;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use tarpon_site::format::{StretchRow, section};
+use tarpon_site::packed::IMAGE_AT;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+/// Writes the archive into an empty file. Returns its length.
+pub(crate) fn write(
+    plan: &Plan<'_>,
+    stores: &Stores,
+    encoders: String,
+    mut file: &File,
+    progress: &Progress,
+) -> Result<u64, SiteError> {
+    // The front, each member with what lies before it, and the end.
+    let stretch_count = 1 + Layout::count(plan) + 1;
+    let unknown = StretchRow { at: 0, len: 0, hash: 0 };
+    let sections = sections(&vec![unknown; stretch_count], encoders.clone());
+    let image_len = image::write(plan, &Layout::new(plan, 0), &sections, io::empty(), |_, len| {
+        Ok(vec![0; len as usize])
+    })?;
+    let layout = Layout::new(plan, image_len);
+    progress.begin(Step::Writing, layout.len);
+
+    let modified_s = plan.files.iter().map(|file| file.modified_s).max().unwrap_or(0);
+    let front = front(image_len, modified_s);
+    let mut stretches = vec![StretchRow { at: 0, len: front.len() as u64, hash: xxh3_64(&front) }];
+    file.seek(SeekFrom::Start(layout.image_end))?;
+    let mut out = Summing::new(file, layout.image_end);
+    for member in &layout.members {
+        out.pad_to(member.at)?;
+        out.write_all(&member.head)?;
+        data(plan, stores, member, &mut out)?;
+        out.pad_to(out.at.next_multiple_of(BLOCK_LEN))?;
+        progress.add(out.at - out.began);
+        stretches.push(out.stretch());
+    }
+    out.pad_to(layout.len - END_LEN)?;
+    out.pad_to(layout.len)?;
+    stretches.push(out.stretch());
+    out.to.flush()?;
+    drop(out);
+    assert_eq!(stretches.len(), stretch_count, "as many as there was room for");
+
+    let written = image::write(
+        plan,
+        &layout,
+        &self::sections(&stretches, encoders),
+        From { file, at: IMAGE_AT },
+        |small, len| read(plan, stores, small, len),
+    )?;
+    assert_eq!(written, image_len, "as long as it was measured");
+    file.rewind()?;
+    file.write_all(&front)?;
+    Ok(layout.len)
+}
+
+fn sections(stretches: &[StretchRow], encoders: String) -> Vec<(u32, Vec<u8>)> {
+    let rows = stretches.iter().flat_map(StretchRow::encode).collect();
+    vec![(section::STRETCHES, rows), (section::ENCODERS, encoders.into_bytes())]
+}
+
+/// The data of a member, if it is still what it was.
+fn data(plan: &Plan<'_>, stores: &Stores, member: &Placed, out: &mut impl Write) -> Result<(), SiteError> {
+    match member.data {
+        Data::Link => Ok(()),
+        Data::File(number) => {
+            let print = copy(plan.open(number)?.reader(), out).map_err(|failed| failed.or(plan, number))?;
+            same(plan, number, print)
+        }
+        Data::Coded(piece) => Ok(io::copy(&mut piece.reader(store(stores, piece)), out).map(drop)?),
+    }
+}
+
+/// A small content, if it is still what it was.
+fn read(plan: &Plan<'_>, stores: &Stores, small: Small, len: u64) -> Result<Vec<u8>, SiteError> {
+    let mut bytes = Vec::with_capacity(len as usize);
+    match small {
+        Small::Plain(number) => {
+            let plain = plan.open(number)?;
+            let print = copy(plain.reader(), &mut bytes).map_err(|failed| failed.or(plan, number))?;
+            same(plan, number, print)?;
+        }
+        Small::Coded(piece) => drop(piece.reader(store(stores, piece)).read_to_end(&mut bytes)?),
+    }
+    Ok(bytes)
+}
+
+fn same(plan: &Plan<'_>, number: usize, print: Print) -> Result<(), SiteError> {
+    if print == plan.content(&plan.files[number]).print { Ok(()) } else { Err(plan.changed(number)) }
+}
+
+fn store(stores: &Stores, piece: Piece) -> &File {
+    &stores[piece.store]
+}
+
+/// Which side of a copy failed.
+enum CopyError {
+    Read(io::Error),
+    Write(io::Error),
+}
+
+impl CopyError {
+    /// What that means where a file is copied.
+    fn or(self, plan: &Plan<'_>, number: usize) -> SiteError {
+        match self {
+            CopyError::Read(error) => {
+                PackError::Read { path: plan.input.name(&plan.files[number].lies), error }.into()
+            }
+            CopyError::Write(error) => error.into(),
+        }
+    }
+}
+
+fn copy(from: impl Read, to: &mut impl Write) -> Result<Print, CopyError> {
+    let mut from = Reading::new(from);
+    let mut block = vec![0; BUFFER_LEN];
+    loop {
+        match from.read(&mut block) {
+            Ok(0) => return Ok(from.print()),
+            Ok(len) => to.write_all(&block[..len]).map_err(CopyError::Write)?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(CopyError::Read(error)),
+        }
+    }
+}
+
+/// Writes on from a place, and sums up stretch by stretch.
+struct Summing<'f> {
+    to: BufWriter<&'f File>,
+    at: u64,
+    hasher: Xxh3,
+    /// Where the stretch began.
+    began: u64,
+}
+
+impl<'f> Summing<'f> {
+    fn new(file: &'f File, at: u64) -> Summing<'f> {
+        Summing { to: BufWriter::with_capacity(BUFFER_LEN, file), at, hasher: Xxh3::new(), began: at }
+    }
+
+    fn pad_to(&mut self, at: u64) -> io::Result<()> {
+        const ZEROS: [u8; BLOCK_LEN as usize] = [0; BLOCK_LEN as usize];
+        while self.at < at {
+            let len = (at - self.at).min(BLOCK_LEN);
+            self.write_all(&ZEROS[..len as usize])?;
+        }
+        Ok(())
+    }
+
+    /// Ends a stretch, and begins the next.
+    fn stretch(&mut self) -> StretchRow {
+        let row = StretchRow { at: self.began, len: self.at - self.began, hash: self.hasher.digest() };
+        self.began = self.at;
+        self.hasher.reset();
+        row
+    }
+}
+
+impl Write for Summing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let len = self.to.write(bytes)?;
+        self.hasher.update(&bytes[..len]);
+        self.at += len as u64;
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// A file from a place on, as if it began there.
+struct From<'f> {
+    file: &'f File,
+    at: u64,
+}
+
+impl Write for From<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Seek for From<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let to = match to {
+            SeekFrom::Start(at) => SeekFrom::Start(self.at + at),
+            relative => relative,
+        };
+        self.file.seek(to).map(|at| at.saturating_sub(self.at))
+    }
+}
+
+/// Bytes read or written at once.
+const BUFFER_LEN: usize = 256 << 10;

@@ -1,0 +1,147 @@
+//! Whether a coded content really is its file: decoded with bounds, and compared by length and hash.
+//!
+//! Other decoders than those of the encoders where there are some: zstd is decoded by `ruzstd`, Zopfli's DEFLATE by
+//! `miniz_oxide`. What only some clients would accept is refused: more than one member or frame, something behind the
+//! end, and a window larger than browsers grant.
+
+use super::code::ZSTD_WINDOW_LOG;
+use flate2::bufread::GzDecoder;
+use ruzstd::decoding::StreamingDecoder;
+use std::io::{self, BufRead, BufReader, Read};
+use tarpon_site::Coding;
+use xxhash_rust::xxh3::Xxh3;
+
+/// What a content is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Print {
+    /// In bytes.
+    pub(crate) len: u64,
+    /// XXH3-128.
+    pub(crate) hash: u128,
+}
+
+/// Whether `coded` decodes to the content `plain` is the print of. Decodes at most one byte more than that has.
+pub(crate) fn decodes_to(coding: Coding, coded: impl Read, plain: Print) -> bool {
+    let coded = BufReader::with_capacity(BLOCK_LEN, coded);
+    let decoded = match coding {
+        Coding::Identity => print_of(coded, plain.len),
+        Coding::Br => brotli(coded, plain.len),
+        Coding::Gzip => {
+            let mut decoder = GzDecoder::new(coded);
+            print_of(&mut decoder, plain.len).and_then(|print| at_end(decoder.into_inner(), print))
+        }
+        Coding::Zstd => StreamingDecoder::new_with_max_window_size(coded, 1 << ZSTD_WINDOW_LOG)
+            .map_err(io::Error::other)
+            .and_then(|mut decoder| {
+                let print = print_of(&mut decoder, plain.len)?;
+                at_end(decoder.into_inner(), print)
+            }),
+    };
+    decoded.is_ok_and(|print| print == plain)
+}
+
+/// The print of what is read, up to one byte more than `len_max`.
+pub(crate) fn print_of(from: impl Read, len_max: u64) -> io::Result<Print> {
+    let mut from = from.take(len_max.saturating_add(1));
+    let (mut hasher, mut len) = (Xxh3::new(), 0);
+    let mut block = vec![0; BLOCK_LEN];
+    loop {
+        match from.read(&mut block) {
+            Ok(0) => return Ok(Print { len, hash: hasher.digest128() }),
+            Ok(count) => {
+                hasher.update(&block[..count]);
+                len += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn brotli(coded: impl Read, len: u64) -> io::Result<Print> {
+    let mut decoder = brotli::Decompressor::new(coded, BLOCK_LEN);
+    let print = print_of(&mut decoder, len)?;
+    // Asked once more, it complains of what lies behind the end, as far as it has read it.
+    match decoder.read(&mut [0])? {
+        0 => at_end(BufReader::new(decoder.into_inner()), print),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// The print, if nothing is left to be read.
+fn at_end(mut rest: impl BufRead, print: Print) -> io::Result<Print> {
+    match rest.fill_buf()? {
+        [] => Ok(print),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Bytes read at once.
+const BLOCK_LEN: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::super::code::{Effort, encode};
+    use super::*;
+
+    const CODINGS: [Coding; 3] = [Coding::Br, Coding::Gzip, Coding::Zstd];
+
+    #[test]
+    fn what_was_coded_decodes_to_itself_and_to_nothing_else() {
+        let text: Vec<u8> = (0..40_000u32).flat_map(|at| (at * at / 7).to_string().into_bytes()).collect();
+        for plain in [&b""[..], b"a", &[0; 70_000], &text] {
+            for (coding, effort) in
+                CODINGS.into_iter().flat_map(|coding| [(coding, Effort::Fast), (coding, Effort::Best)])
+            {
+                let name = format!("{coding:?}, {effort:?}, {} bytes", plain.len());
+                let coded = coded(coding, effort, plain);
+                let print = print_of(plain, u64::MAX).expect("memory");
+                assert!(decodes_to(coding, &coded[..], print), "{name}");
+                assert!(
+                    !decodes_to(coding, &coded[..], Print { hash: print.hash ^ 1, ..print }),
+                    "{name}: other"
+                );
+                assert!(
+                    !decodes_to(coding, &coded[..], Print { len: print.len + 1, ..print }),
+                    "{name}: longer"
+                );
+                assert!(
+                    !decodes_to(coding, &[&coded[..], b"x"].concat()[..], print),
+                    "{name}: something behind"
+                );
+                assert!(!decodes_to(coding, &coded[..coded.len() - 1], print), "{name}: cut");
+                assert!(!decodes_to(coding, &[&coded[..], &coded[..]].concat()[..], print), "{name}: twice");
+                assert!(!decodes_to(coding, &b""[..], print), "{name}: nothing");
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_that_browsers_do_not_grant_is_refused() {
+        let plain = vec![7; 20 << 20];
+        let print = print_of(&plain[..], u64::MAX).expect("memory");
+        for (log, accepted) in [(23, true), (24, false)] {
+            let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).expect("an encoder");
+            encoder.window_log(log).expect("a window");
+            io::copy(&mut &plain[..], &mut encoder).expect("memory");
+            let coded = encoder.finish().expect("memory");
+            assert_eq!(decodes_to(Coding::Zstd, &coded[..], print), accepted, "{log}");
+        }
+    }
+
+    #[test]
+    fn a_bomb_is_not_unpacked_beyond_its_file() {
+        assert_eq!(print_of(io::repeat(0), 1000).expect("endless").len, 1001);
+        let bomb = vec![0; 64 << 20];
+        let small = print_of(&b"small"[..], u64::MAX).expect("memory");
+        for coding in CODINGS {
+            assert!(!decodes_to(coding, &coded(coding, Effort::Fast, &bomb)[..], small), "{coding:?}");
+        }
+    }
+
+    fn coded(coding: Coding, effort: Effort, plain: &[u8]) -> Vec<u8> {
+        let mut coded = Vec::new();
+        encode(coding, effort, plain, plain.len() as u64, &mut coded).expect("memory");
+        coded
+    }
+}

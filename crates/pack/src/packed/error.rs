@@ -1,0 +1,90 @@
+//! Why there is no packed site.
+
+use crate::PackError;
+use std::error::Error;
+use std::path::PathBuf;
+use std::{fmt, io};
+use tarpon_site::ImageError;
+
+/// Why a site could not be packed into an archive.
+#[derive(Debug)]
+pub enum SiteError {
+    /// What it is made of cannot be read.
+    Input(PackError),
+    /// A file changed while it was packed.
+    Changed {
+        /// Where it lies.
+        path: PathBuf,
+    },
+    /// The archive would lie in the directory it is packed from, and so be packed itself the next time.
+    Inside {
+        /// The archive.
+        path: PathBuf,
+    },
+    /// The archive, or a temporary file beside it, cannot be written.
+    Write {
+        /// The archive.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The earlier archive, whose variants were to be taken over, cannot be read.
+    Reuse {
+        /// The earlier archive.
+        path: PathBuf,
+        /// Why not.
+        error: OpenError,
+    },
+}
+
+/// Why an archive cannot be looked at as a packed site.
+#[derive(Debug)]
+pub enum OpenError {
+    /// It cannot be read.
+    Read(io::Error),
+    /// It is none.
+    NotPacked,
+    /// Its image is damaged.
+    Image(ImageError),
+}
+
+impl fmt::Display for SiteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SiteError::Input(error) => error.fmt(f),
+            SiteError::Changed { path } => write!(f, "{} changed while it was packed", path.display()),
+            SiteError::Inside { path } => write!(f, "{} would be a part of the site", path.display()),
+            SiteError::Write { path, error } => write!(f, "cannot write {}: {error}", path.display()),
+            SiteError::Reuse { path, error } => write!(f, "cannot reuse {}: {error}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Read(error) => error.fmt(f),
+            OpenError::NotPacked => f.write_str("it is no packed site"),
+            OpenError::Image(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for SiteError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            SiteError::Input(error) => error.source(),
+            SiteError::Write { error, .. } => Some(error),
+            SiteError::Reuse { error, .. } => Some(error),
+            SiteError::Changed { .. } | SiteError::Inside { .. } => None,
+        }
+    }
+}
+
+impl Error for OpenError {}
+
+impl From<PackError> for SiteError {
+    fn from(error: PackError) -> SiteError {
+        SiteError::Input(error)
+    }
+}

@@ -1,0 +1,98 @@
+//! The image of a packed site: small contents behind their fields, large ones where the archive has them.
+
+use super::error::SiteError;
+use super::layout::Layout;
+use super::plan::{File, Plan};
+use super::{CODINGS, Piece};
+use crate::content::{Body, Content};
+use crate::error::PackError;
+use crate::fields::Sent;
+use crate::media::content_type;
+use crate::write::{Variant, Writer};
+use std::io::{Seek, Write};
+use tarpon_site::Coding;
+use tarpon_site::format::{Home, INLINE_LEN_MAX};
+
+/// A small content that goes into the image.
+#[derive(Clone, Copy)]
+pub(crate) enum Small {
+    /// A file, as it is: number in [`Plan::files`].
+    Plain(usize),
+    /// A variant.
+    Coded(Piece),
+}
+
+/// Writes the image; `read` reads what lies in it. Returns its length, which does not depend on where the layout places
+/// what.
+pub(crate) fn write(
+    plan: &Plan<'_>,
+    layout: &Layout,
+    sections: &[(u32, Vec<u8>)],
+    mut out: impl Write + Seek,
+    mut read: impl FnMut(Small, u64) -> Result<Vec<u8>, SiteError>,
+) -> Result<u64, SiteError> {
+    let mut writer = Writer::new(&mut out)?;
+    for (number, file) in plan.files.iter().enumerate() {
+        let mut contents = vec![(Coding::Identity, plain(plan, layout, number, &mut read)?)];
+        for (coding, form) in file.beside.iter().enumerate() {
+            let content = match *form {
+                Some(form) => Some(plain(plan, layout, form, &mut read)?),
+                None if file.is_beside => None,
+                None => coded(plan, layout, file, coding, &mut read)?,
+            };
+            contents.extend(content.map(|content| (CODINGS[coding], content)));
+        }
+        let name = file.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&file.path);
+        let media = content_type(name, &plan.content(file).look);
+        let (varies, last_modified) = (contents.len() > 1, file.modified_s);
+        let variants = contents.into_iter().map(|(coding, content)| {
+            Variant::new(Sent { media: &media, coding, varies, last_modified }, content)
+        });
+        let runs = writer.file(&file.path, &mut variants.collect::<Vec<_>>(), &mut Vec::new())?;
+        if let Some(dir) = file.path.strip_suffix(b"index.html").filter(|dir| dir.ends_with(b"/")) {
+            crate::index(&mut writer, dir, &runs)?;
+        }
+    }
+    Ok(writer.finish(0, layout.len, sections)?)
+}
+
+fn plain(
+    plan: &Plan<'_>,
+    layout: &Layout,
+    number: usize,
+    read: &mut impl FnMut(Small, u64) -> Result<Vec<u8>, SiteError>,
+) -> Result<Content, SiteError> {
+    let file = &plan.files[number];
+    let content = plan.content(file);
+    let body = match layout.plain_at(file.content) {
+        Some(at) => Body::Placed(Home::Archive, at),
+        None => Body::InMemory(read(Small::Plain(number), content.print.len)?),
+    };
+    let (len, hash) = (content.print.len, content.print.hash);
+    Ok(Content { body, len, hash, look: content.look, last_modified: file.modified_s })
+}
+
+fn coded(
+    plan: &Plan<'_>,
+    layout: &Layout,
+    file: &File,
+    coding: usize,
+    read: &mut impl FnMut(Small, u64) -> Result<Vec<u8>, SiteError>,
+) -> Result<Option<Content>, SiteError> {
+    let content = plan.content(file);
+    let Some(piece) = content.variants[coding] else { return Ok(None) };
+    let (len, hash) = (piece.print.len, piece.print.hash);
+    let body = match layout.coded_at(file.content, coding) {
+        Some(at) => Body::Placed(Home::Archive, at),
+        None => Body::InMemory(read(Small::Coded(piece), len)?),
+    };
+    debug_assert!(len <= INLINE_LEN_MAX || matches!(body, Body::Placed(..)));
+    Ok(Some(Content { body, len, hash, look: content.look, last_modified: file.modified_s }))
+}
+
+impl From<std::io::Error> for SiteError {
+    /// Writing through the image's writer fails as a [`PackError`]; who calls it knows the name of the archive.
+    fn from(error: std::io::Error) -> SiteError {
+        SiteError::Input(PackError::Write(error))
+    }
+}

@@ -1,0 +1,139 @@
+//! What a packed site is made of: the files of a directory, or the members of another archive, opened alike.
+
+use crate::archive::{self, Stretch};
+use crate::content::{self, Positioned};
+use crate::error::PackError;
+use crate::skip::Skipped;
+use crate::walk::{self, Found};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// What a packed site is made of.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'i> {
+    /// A directory.
+    Dir(&'i Path),
+    /// A tar archive, not compressed.
+    Archive {
+        /// The archive.
+        file: &'i File,
+        /// Its name, for errors.
+        path: &'i Path,
+        /// The directory of it that is the site; empty: all of it.
+        prefix: &'i Path,
+    },
+}
+
+/// Where a file lies.
+#[derive(Debug)]
+pub(crate) enum Lies {
+    /// In a directory, with no symbolic link on the way.
+    File(PathBuf),
+    /// In the archive.
+    Member(Stretch),
+}
+
+/// A file, open for reading: at any place, by any number of readers.
+pub(crate) struct Plain<'i> {
+    file: Held<'i>,
+    at: u64,
+    /// In bytes, when it was opened.
+    pub(crate) len: u64,
+    /// Seconds since 1970; 0 before.
+    pub(crate) modified_s: u64,
+}
+
+enum Held<'i> {
+    Own(File),
+    Lent(&'i File),
+}
+
+impl<'i> Input<'i> {
+    /// Lists the files, in the order of their paths, and what is left out.
+    pub(crate) fn list(&self) -> Result<(Vec<Found<Lies>>, Vec<Skipped>), PackError> {
+        let (mut found, skipped): (Vec<_>, _) = match *self {
+            Input::Dir(root) => {
+                let walk = walk::list(root)?;
+                let found = walk.found.into_iter();
+                (
+                    found.map(|found| Found { path: found.path, file: Lies::File(found.file) }).collect(),
+                    walk.skipped,
+                )
+            }
+            Input::Archive { file, path, prefix } => {
+                let walk = archive::list(file, path, prefix)?;
+                let lies = |found: Found<archive::Member>| Lies::Member(found.file.stretch);
+                let found = walk.found.into_iter();
+                let found = found.map(|found| Found { path: found.path.clone(), file: lies(found) });
+                (found.collect(), walk.skipped)
+            }
+        };
+        found.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok((found, skipped))
+    }
+
+    /// Whether a file at `path` would be a part of it.
+    pub(crate) fn would_have(&self, path: &Path) -> bool {
+        let Input::Dir(root) = self else { return false };
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // Whatever cannot be found is told when it is opened.
+        let (Ok(root), Ok(dir)) = (root.canonicalize(), dir.canonicalize()) else { return false };
+        let Ok(below) = dir.strip_prefix(root) else { return false };
+        let is_hidden = |name: &OsStr| name.as_bytes().starts_with(b".") && name != ".well-known";
+        !below.iter().chain(path.file_name()).any(is_hidden)
+    }
+
+    /// Opens a file. None if it is gone, or not a regular file any more.
+    pub(crate) fn open(&self, lies: &Lies) -> Result<Option<Plain<'i>>, PackError> {
+        match (self, lies) {
+            (_, Lies::File(path)) => {
+                let opened = content::open(path);
+                let opened = opened.map_err(|error| PackError::Read { path: path.clone(), error })?;
+                Ok(opened.map(|(file, meta)| Plain {
+                    file: Held::Own(file),
+                    at: 0,
+                    len: meta.len(),
+                    modified_s: u64::try_from(meta.mtime()).unwrap_or(0),
+                }))
+            }
+            (&Input::Archive { file, .. }, &Lies::Member(Stretch { at, len, modified_s })) => {
+                Ok(Some(Plain { file: Held::Lent(file), at, len, modified_s }))
+            }
+            (Input::Dir(_), Lies::Member(_)) => unreachable!("a directory has no members"),
+        }
+    }
+
+    /// What a file is called in an error.
+    pub(crate) fn name(&self, lies: &Lies) -> PathBuf {
+        match (self, lies) {
+            (_, Lies::File(path)) => path.clone(),
+            (Input::Archive { path, .. } | Input::Dir(path), Lies::Member(_)) => (*path).to_owned(),
+        }
+    }
+}
+
+impl Plain<'_> {
+    /// Reads from the start; no more than the file had when it was opened.
+    pub(crate) fn reader(&self) -> impl Read {
+        Positioned { file: self.file(), at: self.at }.take(self.len)
+    }
+
+    /// Reads a block at a place within the file; less than asked for at its end.
+    pub(crate) fn block(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut block =
+            vec![0; usize::try_from(self.len.saturating_sub(at)).map_or(len, |rest| rest.min(len))];
+        self.file().read_exact_at(&mut block, self.at + at)?;
+        Ok(block)
+    }
+
+    fn file(&self) -> &File {
+        match &self.file {
+            Held::Own(file) => file,
+            Held::Lent(file) => file,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Where everything lies in the archive, worked out before a byte of it is written.
+//!
+//! ```text
+//! 0       4096    image_len                                                             len
+//! ├ front ┼ image ─┬ zeros ┬ a file ┬ a file ┬ … ┬ a coded variant ┬ … ┬ 1024 zeros ─────┤
+//! ```
+
+use super::member::{BLOCK_LEN, Member};
+use super::plan::Plan;
+use super::variants::SUFFIXES;
+use super::{CODINGS, Piece};
+use std::collections::HashMap;
+use tarpon_site::format::INLINE_LEN_MAX;
+use tarpon_site::packed::{IMAGE_AT, RESERVED};
+
+/// The members behind the image, and where they lie.
+pub(crate) struct Layout {
+    pub(crate) members: Vec<Placed>,
+    /// Where the image ends.
+    pub(crate) image_end: u64,
+    /// Bytes of the archive.
+    pub(crate) len: u64,
+    /// By content: where it lies as it is, if it is large, and then in each coding.
+    places: Vec<[Option<u64>; 1 + CODINGS.len()]>,
+}
+
+/// A member with its place.
+pub(crate) struct Placed {
+    pub(crate) head: Vec<u8>,
+    /// Where `head` begins.
+    pub(crate) at: u64,
+    pub(crate) data: Data,
+}
+
+/// What a member has behind its headers.
+#[derive(Clone, Copy)]
+pub(crate) enum Data {
+    /// The content of a file: number in [`Plan::files`].
+    File(usize),
+    /// None: it is a link.
+    Link,
+    /// A coded variant.
+    Coded(Piece),
+}
+
+impl Layout {
+    /// The members of an archive whose image has `image_len` bytes.
+    pub(crate) fn new(plan: &Plan<'_>, image_len: u64) -> Layout {
+        let image_end = IMAGE_AT + image_len;
+        let mut layout = Layout {
+            members: Vec::new(),
+            image_end,
+            len: image_end.next_multiple_of(BLOCK_LEN),
+            places: vec![[None; 4]; plan.contents.len()],
+        };
+        layout.files(plan);
+        layout.coded(plan);
+        layout.len += END_LEN;
+        layout
+    }
+
+    /// How many members there will be, whatever the length of the image.
+    pub(crate) fn count(plan: &Plan<'_>) -> usize {
+        Layout::new(plan, 0).members.len()
+    }
+
+    /// Where a content lies; none if it is small.
+    pub(crate) fn plain_at(&self, content: usize) -> Option<u64> {
+        self.places[content][0]
+    }
+
+    /// Where the variant of a content lies; none if it is small, or not there.
+    pub(crate) fn coded_at(&self, content: usize, coding: usize) -> Option<u64> {
+        self.places[content][1 + coding]
+    }
+
+    /// All files. A large one that is in all respects the same as one before is a hard link to that.
+    fn files(&mut self, plan: &Plan<'_>) {
+        let mut same = HashMap::new();
+        for (number, file) in plan.files.iter().enumerate() {
+            let len = plan.content(file).print.len;
+            let is_large = len > INLINE_LEN_MAX;
+            let name = &file.path[1..];
+            let member = Member { name, link: None, len, modified_s: file.modified_s, aligned: false };
+            match same.get(&(file.content, file.modified_s)) {
+                Some(&first) if is_large => {
+                    self.put(Member { link: Some(first), len: 0, ..member }, Data::Link);
+                }
+                _ => {
+                    let place = &mut self.places[file.content][0];
+                    let aligned = is_large && place.is_none();
+                    let at = self.put(Member { aligned, ..member }, Data::File(number));
+                    if aligned {
+                        self.places[file.content][0] = Some(at);
+                    }
+                    same.insert((file.content, file.modified_s), name);
+                }
+            }
+        }
+    }
+
+    /// The large variants, each once, under the name of the first file that has it.
+    fn coded(&mut self, plan: &Plan<'_>) {
+        for (number, content) in plan.contents.iter().enumerate() {
+            let file = &plan.files[content.file];
+            for (coding, piece) in content.variants.iter().enumerate() {
+                let Some(piece) = piece.filter(|piece| piece.print.len > INLINE_LEN_MAX) else { continue };
+                let name = [RESERVED.as_bytes(), b"/coded", &file.path, SUFFIXES[coding].as_bytes()].concat();
+                let member = Member {
+                    name: &name,
+                    link: None,
+                    len: piece.print.len,
+                    modified_s: file.modified_s,
+                    aligned: true,
+                };
+                let at = self.put(member, Data::Coded(piece));
+                self.places[number][1 + coding] = Some(at);
+            }
+        }
+    }
+
+    /// Places a member behind the others. Returns where its data begins.
+    fn put(&mut self, member: Member<'_>, data: Data) -> u64 {
+        let (at, head) = (self.len, member.head(self.len));
+        let data_at = at + head.len() as u64;
+        self.len = (data_at + member.len).next_multiple_of(BLOCK_LEN);
+        self.members.push(Placed { head, at, data });
+        data_at
+    }
+}
+
+/// The zeros that end an archive.
+pub(crate) const END_LEN: u64 = 2 * BLOCK_LEN;

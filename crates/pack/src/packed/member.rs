@@ -1,0 +1,198 @@
+//! A member of the archive as tar has it: its headers, and where its data begins. POSIX.1-2017, pax, "ustar
+//! Interchange Format" and "pax Extended Header".
+//!
+//! ```text
+//! [ header of 'x' ][ records, at times with a comment that pads ] [ header ][ data ][ zeros to 512 ]
+//!  └────────────── only where it is needed ───────────────────┘            └ on 4096, if that is asked for
+//! ```
+//!
+//! Owner and group are 0, without names; the mode is 0644: what a web server may read, everybody may. Nothing of the
+//! machine an archive was made on is in it.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use tar::{EntryType, Header};
+use tarpon_site::format::CONTENT_ALIGN;
+
+/// What a member's headers tell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member<'m> {
+    pub(crate) name: &'m [u8],
+    /// A hard link to this name, without data.
+    pub(crate) link: Option<&'m [u8]>,
+    /// Bytes of data.
+    pub(crate) len: u64,
+    /// Seconds since 1970.
+    pub(crate) modified_s: u64,
+    /// Whether the data begins on [`CONTENT_ALIGN`].
+    pub(crate) aligned: bool,
+}
+
+impl Member<'_> {
+    /// The headers of a member that lies at `at`: as many bytes as there are before its data.
+    pub(crate) fn head(&self, at: u64) -> Vec<u8> {
+        let mut header = Header::new_ustar();
+        let mut records = Vec::new();
+        if header.set_path(as_path(self.name)).is_err() {
+            record(&mut records, "path", self.name);
+            // Who does not know extended headers sees at least how it begins.
+            header.as_old_mut().name = first(self.name);
+        }
+        if let Some(link) = self.link
+            && header.set_link_name_literal(link).is_err()
+        {
+            record(&mut records, "linkpath", link);
+            header.as_old_mut().linkname = first(link);
+        }
+        if [Some(self.name), self.link].into_iter().flatten().any(|name| std::str::from_utf8(name).is_err())
+            && !records.is_empty()
+        {
+            let mut first = Vec::new();
+            record(&mut first, "hdrcharset", b"BINARY");
+            records = [first, records].concat();
+        }
+        if self.len > OCTAL_MAX {
+            record(&mut records, "size", self.len.to_string().as_bytes());
+        }
+        header.set_entry_type(if self.link.is_some() { EntryType::Link } else { EntryType::Regular });
+        common(&mut header, self.len.min(OCTAL_MAX), self.modified_s);
+        let shifted = self.aligned && !(at + BLOCK_LEN).is_multiple_of(CONTENT_ALIGN);
+        if shifted || !records.is_empty() {
+            // Where the data would begin, with no more than the records need.
+            let least = (records.len() as u64).next_multiple_of(BLOCK_LEN).max(BLOCK_LEN);
+            let data_at = at + 2 * BLOCK_LEN + least;
+            if self.aligned {
+                pad(&mut records, least + data_at.next_multiple_of(CONTENT_ALIGN) - data_at, "");
+            }
+            return extended(EXTENDED_NAME, records).into_iter().chain(*header.as_bytes()).collect();
+        }
+        header.as_bytes().to_vec()
+    }
+}
+
+/// The front of a packed site, up to its image of `len` bytes: [`IMAGE_AT`](tarpon_site::packed::IMAGE_AT) bytes.
+pub(crate) fn front(len: u64, modified_s: u64) -> Vec<u8> {
+    use tarpon_site::packed::{FRONT_NAME, IMAGE_AT, IMAGE_NAME};
+    let mut records = Vec::new();
+    if len > OCTAL_MAX {
+        record(&mut records, "size", len.to_string().as_bytes());
+    }
+    pad(&mut records, IMAGE_AT - 2 * BLOCK_LEN, FRONT_COMMENT);
+    let mut header = Header::new_ustar();
+    header.set_path(IMAGE_NAME).expect("a short name");
+    header.set_entry_type(EntryType::Regular);
+    common(&mut header, len.min(OCTAL_MAX), modified_s);
+    extended(FRONT_NAME, records).into_iter().chain(*header.as_bytes()).collect()
+}
+
+/// An extended header with its records, and zeros to the next block.
+fn extended(name: &str, mut records: Vec<u8>) -> Vec<u8> {
+    let mut header = Header::new_ustar();
+    header.set_path(name).expect("a short name");
+    header.set_entry_type(EntryType::XHeader);
+    common(&mut header, records.len() as u64, 0);
+    records.resize(records.len().next_multiple_of(BLOCK_LEN as usize), 0);
+    [header.as_bytes(), &records[..]].concat()
+}
+
+fn common(header: &mut Header, len: u64, modified_s: u64) {
+    header.set_size(len);
+    header.set_mode(0o644);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(modified_s.min(OCTAL_MAX));
+    header.set_cksum();
+}
+
+/// Adds a record: its own length, which counts itself, a key and a value.
+fn record(to: &mut Vec<u8>, key: &str, value: &[u8]) {
+    let rest = key.len() + value.len() + 3;
+    let mut len = rest + 1;
+    while len != rest + len.to_string().len() {
+        len = rest + len.to_string().len();
+    }
+    to.extend_from_slice(format!("{len} {key}=").as_bytes());
+    to.extend_from_slice(value);
+    to.push(b'\n');
+}
+
+/// Fills the records up to `len` bytes, with a comment that begins with `text`. What is too short for a comment is left
+/// to the zeros behind.
+fn pad(records: &mut Vec<u8>, len: u64, text: &str) {
+    let rest = len as usize - records.len();
+    let comment = format!("{rest} comment={text}");
+    if comment.len() < rest {
+        records.extend_from_slice(comment.as_bytes());
+        records.resize(len as usize - 1, b' ');
+        records.push(b'\n');
+    }
+}
+
+/// The beginning of a name that is too long.
+fn first(name: &[u8]) -> [u8; 100] {
+    let mut first = [0; 100];
+    let len = name.len().min(first.len());
+    first[..len].copy_from_slice(&name[..len]);
+    first
+}
+
+fn as_path(name: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(name))
+}
+
+/// Bytes of a header, and what data is padded to.
+pub(crate) const BLOCK_LEN: u64 = 512;
+/// The most that eleven octal digits can say.
+const OCTAL_MAX: u64 = (1 << 33) - 1;
+/// What extended headers are called; only a program that does not know them shows it.
+const EXTENDED_NAME: &str = ".tarpon/PaxHeaders/member";
+/// For those who look at the first bytes of the archive.
+const FRONT_COMMENT: &str = "A static site, packed by tarpon: `tarpon serve` serves this archive as it is, `tar -xf` \
+    extracts it. The directory .tarpon is no part of the site; what lies in it belongs to this archive and to no other.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn a_member_is_read_as_it_was_meant() {
+        let long = "n/".repeat(130) + "name";
+        let names: [&[u8]; 6] = [b"a", b"dir/a b", &[b'n'; 100], &[b'n'; 101], long.as_bytes(), b"caf\xe9"];
+        let links: [Option<&[u8]>; 4] = [None, Some(b"b"), Some(&[b'l'; 101]), Some(long.as_bytes())];
+        for (name, link) in names.iter().flat_map(|name| links.map(|link| (*name, link))) {
+            for (block, aligned) in (0..9).flat_map(|block| [(block, false), (block, true)]) {
+                let (at, len) = (block * BLOCK_LEN, if link.is_some() { 0 } else { 5 });
+                let member = Member { name, link, len, modified_s: 784_111_777, aligned };
+                let head = member.head(at);
+                let what = format!("{member:?} at {at}");
+                assert!(head.len() as u64 <= 2 * CONTENT_ALIGN, "{what}");
+                assert!(!aligned || (at + head.len() as u64).is_multiple_of(CONTENT_ALIGN), "{what}");
+                let archive = [&head[..], b"hello", &[0; 507 + 1024]].concat();
+                let mut archive = tar::Archive::new(&archive[..]);
+                let mut entry =
+                    archive.entries().expect("an archive").next().expect("a member").expect("a header");
+                assert_eq!(&*entry.path_bytes(), name, "{what}");
+                assert_eq!(entry.link_name_bytes().as_deref(), link, "{what}");
+                assert_eq!((entry.size(), entry.header().mtime().ok()), (len, Some(784_111_777)), "{what}");
+                let mut content = String::new();
+                entry.read_to_string(&mut content).expect("content");
+                assert_eq!(content, &"hello"[..len as usize], "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_octal_digits_cannot_say_is_said_in_a_record() {
+        for (len, said) in [(OCTAL_MAX, ""), (OCTAL_MAX + 1, "19 size=8589934592\n")] {
+            let name: &[u8] = b"large";
+            let head = Member { name, link: None, len, modified_s: 0, aligned: false }.head(0);
+            let records = if said.is_empty() { &[][..] } else { &head[512..][..said.len()] };
+            assert_eq!(records, said.as_bytes());
+            let front = front(len, 0);
+            assert_eq!(front.len() as u64, tarpon_site::packed::IMAGE_AT);
+            assert!(front[512..].starts_with(said.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A packed site: one tar archive that any tar program extracts, and that is served as it lies.
+//!
+//! ```text
+//! input ─ plan ─▶ files, contents ─ variants ─▶ pieces ─ layout ─▶ places ─ archive ─▶ target
+//!  read once       same content: one            coded, checked     members, image      named when whole
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `input.rs` | what it is made of |
+//! | `plan.rs` | every file read once; which have the same content |
+//! | `variants.rs` | the coded variants of all contents |
+//! | `code.rs`, `decode.rs` | codes a content; whether a coded content is its file |
+//! | `reuse.rs` | variants of an earlier archive |
+//! | `spill.rs` | variants on their way, in temporary files |
+//! | `layout.rs` | where everything lies in the archive |
+//! | `member.rs` | a member as tar has it |
+//! | `image.rs` | the image of a packed site |
+//! | `archive.rs` | writes the archive |
+//! | `target.rs` | nothing under a name until it is whole |
+//! | `open.rs` | a packed site, opened to be looked at |
+//! | `work.rs`, `progress.rs` | many jobs on all cores; how far they are |
+//! | `error.rs` | why there is no packed site |
+//!
+//! The same input gives the same bytes, on any machine. In prose: `docs/site-format.md`.
+
+mod archive;
+mod code;
+mod decode;
+mod error;
+mod image;
+mod input;
+mod layout;
+mod member;
+mod open;
+mod plan;
+mod progress;
+mod reuse;
+mod spill;
+mod target;
+mod variants;
+mod work;
+
+pub use code::Effort;
+pub use error::{OpenError, SiteError};
+pub use input::Input;
+pub use progress::{Progress, Step};
+
+use crate::error::PackError;
+use crate::skip::Skipped;
+use decode::Print;
+use plan::Plan;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use target::Target;
+use tarpon_site::Coding;
+
+/// The codings of variants, in the order that everything here has.
+pub const CODINGS: [Coding; 3] = [Coding::Br, Coding::Gzip, Coding::Zstd];
+
+/// What the caller decides.
+#[derive(Clone, Copy, Debug)]
+pub struct SiteOptions<'o> {
+    /// How much time coding may take.
+    pub effort: Effort,
+    /// Threads. They do not change the bytes.
+    pub workers: NonZeroUsize,
+    /// Seconds since 1970: what was modified later is said to have been modified then.
+    pub latest_s: u64,
+    /// An earlier archive, whose variants are taken over where they still fit.
+    pub reuse: Option<&'o Path>,
+}
+
+/// What was packed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Files.
+    pub files: u64,
+    /// Bytes of their contents.
+    pub bytes: u64,
+    /// Bytes of the archive.
+    pub len: u64,
+    /// By [`CODINGS`].
+    pub saved: [Saved; 3],
+    /// What was left out, a row for each kind.
+    pub skipped: Vec<Skipped>,
+}
+
+/// What a coding saves, over all files that have a variant in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Saved {
+    /// Files.
+    pub files: u64,
+    /// Of them, those whose variant was made before: it lay beside the file, or in the earlier archive.
+    pub taken: u64,
+    /// Bytes of their contents.
+    pub plain: u64,
+    /// Bytes of their variants.
+    pub coded: u64,
+}
+
+/// A coded variant, on its way in one of the temporary files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Which of the files.
+    store: usize,
+    /// Where it begins there.
+    at: u64,
+    print: Print,
+    /// Whether it comes from the earlier archive.
+    taken: bool,
+}
+
+/// Packs a site into one archive at `target`, with all its variants. Nothing is there until all of it is, and is on disk.
+///
+/// # Errors
+/// The input cannot be read, or changes meanwhile; the target cannot be written, or would be a part of
+/// the input; the earlier archive is none.
+pub fn pack_site(
+    input: Input<'_>,
+    target: &Path,
+    options: &SiteOptions<'_>,
+    progress: &Progress,
+) -> Result<Report, SiteError> {
+    if input.would_have(target) {
+        return Err(SiteError::Inside { path: target.to_owned() });
+    }
+    let write_failed = |error| SiteError::Write { path: target.to_owned(), error };
+    let target = Target::new(target).map_err(write_failed)?;
+    let mut plan = Plan::new(input, options, progress)?;
+    variants::beside(&mut plan, options)?;
+    let stores = variants::make(&mut plan, options, || target.scratch(), write_failed, progress)?;
+    let encoders = code::encoders(options.effort);
+    let len =
+        archive::write(&plan, &stores, encoders, &target.file, progress).map_err(|error| match error {
+            SiteError::Input(PackError::Write(error)) => write_failed(error),
+            error => error,
+        })?;
+    target.finish().map_err(write_failed)?;
+    Ok(report(plan, len))
+}
+
+fn report(plan: Plan<'_>, len: u64) -> Report {
+    let mut report = Report { files: 0, bytes: 0, len, saved: [Saved::default(); 3], skipped: Vec::new() };
+    for file in &plan.files {
+        let (content, plain) = (plan.content(file), plan.content(file).print.len);
+        report.files += 1;
+        report.bytes += plain;
+        for (coding, saved) in report.saved.iter_mut().enumerate().filter(|_| !file.is_beside) {
+            let (coded, taken) = match (file.beside[coding], content.variants[coding]) {
+                (Some(form), _) => (plan.content(&plan.files[form]).print.len, true),
+                (None, Some(piece)) => (piece.print.len, piece.taken),
+                (None, None) => continue,
+            };
+            saved.files += 1;
+            saved.taken += u64::from(taken);
+            saved.plain += plain;
+            saved.coded += coded;
+        }
+    }
+    Report { skipped: plan.skipped, ..report }
+}

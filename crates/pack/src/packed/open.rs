@@ -1,0 +1,47 @@
+//! A packed site, opened to be looked at.
+
+use super::error::OpenError;
+use bytes::Bytes;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use tarpon_site::packed::{FRONT_LEN, image_in};
+use tarpon_site::{Image, ImageError};
+
+/// A packed site.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) image: Image,
+    /// Where the image lies in the archive.
+    pub(crate) image_at: u64,
+}
+
+impl Opened {
+    /// Reads the image of an archive.
+    pub(crate) fn new(archive: &File) -> Result<Opened, OpenError> {
+        let len = archive.metadata().map_err(OpenError::Read)?.len();
+        let mut front = vec![0; len.min(FRONT_LEN as u64) as usize];
+        read(archive, &mut front, 0)?;
+        let place = image_in(&front, len).map_err(OpenError::Image)?.ok_or(OpenError::NotPacked)?;
+        // No longer than the archive, so a header that lies cannot ask for more than there is.
+        let mut bytes = vec![0; place.len as usize];
+        read(archive, &mut bytes, place.at)?;
+        let image = Image::new(Bytes::from(bytes)).map_err(OpenError::Image)?;
+        Ok(Opened { image, image_at: place.at })
+    }
+}
+
+fn read(archive: &File, to: &mut [u8], at: u64) -> Result<(), OpenError> {
+    archive.read_exact_at(to, at).map_err(|error| match error.kind() {
+        // It was longer a moment ago.
+        io::ErrorKind::UnexpectedEof => OpenError::Image(ImageError::ArchiveLength),
+        _ => OpenError::Read(error),
+    })
+}
+
+/// The hash that an entity-tag tells.
+pub(crate) fn tag(etag: &[u8]) -> Option<u128> {
+    let digits = etag.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.len() == 32)?;
+    u128::from_str_radix(digits, 16).ok()
+}

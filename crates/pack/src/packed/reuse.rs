@@ -1,0 +1,113 @@
+//! An earlier archive, for the variants in it whose files have not changed.
+//!
+//! It was made by the same encoders, so what they would make again lies there already; and what does not lie there was
+//! not worth it then, and is not now. Only a variant that lay beside its file says nothing: somebody else made it.
+
+use super::CODINGS;
+use super::decode::{Print, decodes_to};
+use super::error::OpenError;
+use super::open::{Opened, tag};
+use super::variants::SUFFIXES;
+use crate::content::Positioned;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use tarpon_site::format::section;
+use tarpon_site::{Content, Entry, Variant};
+
+/// An earlier archive.
+pub(crate) struct Earlier {
+    file: File,
+    /// By content: for each coding, whether it is known, and then where the variant is, if it was worth it.
+    known: HashMap<Print, [Option<Option<Lies>>; 3]>,
+}
+
+/// A variant of an earlier archive.
+pub(crate) struct Found<'e> {
+    file: &'e File,
+    at: u64,
+    pub(crate) print: Print,
+}
+
+/// Where a variant lies.
+#[derive(Clone, Copy)]
+struct Lies {
+    /// From the start of the archive.
+    at: u64,
+    print: Print,
+}
+
+impl Earlier {
+    /// Opens an archive. None if other encoders made it.
+    pub(crate) fn open(path: &Path, encoders: &str) -> Result<Option<Earlier>, OpenError> {
+        let file = File::open(path).map_err(OpenError::Read)?;
+        let opened = Opened::new(&file)?;
+        let made_by = opened.image.sections().find(|(row, _)| row.kind == section::ENCODERS);
+        if made_by.is_none_or(|(_, line)| line != encoders.as_bytes()) {
+            return Ok(None);
+        }
+        let mut known = HashMap::new();
+        for (path, entry) in opened.image.entries() {
+            let Entry::File(file) = entry else { continue };
+            let Some(print) = print(&opened, &file.identity) else { continue };
+            let coded: Vec<_> = opened.image.coded(file).collect();
+            let known: &mut [_; 3] = known.entry(print).or_default();
+            for (at, coding) in CODINGS.into_iter().enumerate() {
+                let variant = coded.iter().find(|(found, _)| *found == coding).map(|&(_, variant)| variant);
+                let outcome = match variant {
+                    Some(variant) if lay_beside(&opened, path, SUFFIXES[at], &variant) => continue,
+                    Some(variant) => match lies(&opened, &variant) {
+                        Some(lies) => Some(lies),
+                        None => continue,
+                    },
+                    // A form beside its file is never coded itself, and so says nothing of its content.
+                    None if coded.is_empty()
+                        && SUFFIXES.iter().any(|suffix| path.ends_with(suffix.as_bytes())) =>
+                    {
+                        continue;
+                    }
+                    None => None,
+                };
+                known[at] = Some(outcome);
+            }
+        }
+        Ok(Some(Earlier { file, known }))
+    }
+
+    /// What became of a content in a coding: None if that is not known.
+    pub(crate) fn variant(&self, content: Print, coding: usize) -> Option<Option<Found<'_>>> {
+        let Some(Lies { at, print }) = self.known.get(&content)?[coding]? else { return Some(None) };
+        let found = Found { file: &self.file, at, print };
+        // It may be damaged.
+        decodes_to(CODINGS[coding], found.reader(), content).then_some(Some(found))
+    }
+}
+
+impl Found<'_> {
+    pub(crate) fn reader(&self) -> impl Read {
+        Positioned { file: self.file, at: self.at }.take(self.print.len)
+    }
+}
+
+/// Whether a variant is the content of the file named for it.
+fn lay_beside(opened: &Opened, path: &[u8], suffix: &str, variant: &Variant) -> bool {
+    let form = opened.image.find(&[path, suffix.as_bytes()].concat());
+    match form {
+        Some(Entry::File(form)) => opened.image.bytes(form.identity.etag) == opened.image.bytes(variant.etag),
+        _ => false,
+    }
+}
+
+fn print(opened: &Opened, variant: &Variant) -> Option<Print> {
+    Some(Print { len: variant.content.len(), hash: tag(opened.image.bytes(variant.etag))? })
+}
+
+fn lies(opened: &Opened, variant: &Variant) -> Option<Lies> {
+    let at = match variant.content {
+        Content::Image(place) => opened.image_at + place.at,
+        Content::Archive(place) => place.at,
+        Content::File { .. } => return None,
+    };
+    Some(Lies { at, print: print(opened, variant)? })
+}

@@ -1,0 +1,84 @@
+//! Coded variants on their way into the archive: in temporary files, so that memory does not grow with the site.
+
+use super::decode::Print;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use xxhash_rust::xxh3::Xxh3;
+
+/// A temporary file of one worker, without a name.
+pub(crate) struct Spill {
+    /// Which of the [stores](super::Piece::store) it is.
+    pub(crate) store: usize,
+    pub(crate) file: File,
+    /// Where the next variant goes.
+    end: u64,
+}
+
+impl Spill {
+    pub(crate) fn new(store: usize, file: File) -> Spill {
+        Spill { store, file, end: 0 }
+    }
+
+    /// Writes a variant behind the others. It stays there only if it is kept.
+    pub(crate) fn write(
+        &mut self,
+        with: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<(u64, Print)> {
+        self.file.seek(SeekFrom::Start(self.end))?;
+        let mut out = Printed { to: BufWriter::new(&self.file), hasher: Xxh3::new(), len: 0 };
+        with(&mut out)?;
+        out.flush()?;
+        Ok((self.end, Print { len: out.len, hash: out.hasher.digest128() }))
+    }
+
+    /// Keeps what was written last.
+    pub(crate) fn keep(&mut self, len: u64) {
+        self.end += len;
+    }
+}
+
+/// Takes the print of what is written through it.
+struct Printed<W> {
+    to: W,
+    hasher: Xxh3,
+    len: u64,
+}
+
+impl<W: Write> Write for Printed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let len = self.to.write(bytes)?;
+        self.hasher.update(&bytes[..len]);
+        self.len += len as u64;
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// Takes the print of what is read through it.
+pub(crate) struct Reading<R> {
+    from: R,
+    hasher: Xxh3,
+    len: u64,
+}
+
+impl<R: Read> Reading<R> {
+    pub(crate) fn new(from: R) -> Reading<R> {
+        Reading { from, hasher: Xxh3::new(), len: 0 }
+    }
+
+    pub(crate) fn print(&self) -> Print {
+        Print { len: self.len, hash: self.hasher.digest128() }
+    }
+}
+
+impl<R: Read> Read for Reading<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let len = self.from.read(to)?;
+        self.hasher.update(&to[..len]);
+        self.len += len as u64;
+        Ok(len)
+    }
+}

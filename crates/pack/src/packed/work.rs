@@ -1,0 +1,69 @@
+//! Many jobs on all cores: each takes the next that nobody has taken yet.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Runs all jobs, on as many threads as there are workers, each of which keeps its own. Returns the results in the
+/// order of the jobs; after an error no further job is begun.
+pub(crate) fn each<J: Sync, W: Send, R: Send, E: Send>(
+    workers: &mut [W],
+    jobs: &[J],
+    run: impl Fn(&mut W, &J) -> Result<R, E> + Sync,
+) -> Result<Vec<R>, E> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(jobs.len()));
+    let failed = Mutex::new(None);
+    thread::scope(|scope| {
+        for worker in workers {
+            scope.spawn(|| {
+                while let Some((number, job)) = take(&next, jobs) {
+                    match run(worker, job) {
+                        Ok(result) => done.lock().expect("no worker panics here").push((number, result)),
+                        Err(error) => {
+                            next.store(jobs.len(), Ordering::Relaxed);
+                            failed.lock().expect("no worker panics here").get_or_insert(error);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    if let Some(error) = failed.into_inner().expect("no worker panics here") {
+        return Err(error);
+    }
+    let mut done = done.into_inner().expect("no worker panics here");
+    done.sort_unstable_by_key(|&(number, _)| number);
+    Ok(done.into_iter().map(|(_, result)| result).collect())
+}
+
+fn take<'j, J>(next: &AtomicUsize, jobs: &'j [J]) -> Option<(usize, &'j J)> {
+    let number = next.fetch_add(1, Ordering::Relaxed);
+    jobs.get(number).map(|job| (number, job))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_done_in_order_or_stops_at_an_error() {
+        let jobs: Vec<usize> = (0..1000).collect();
+        for count in [1, 3] {
+            let mut workers = vec![0; count];
+            let done = each(&mut workers, &jobs, |worker, job| {
+                *worker += 1;
+                Ok::<_, ()>(job * 2)
+            });
+            assert_eq!(done, Ok(jobs.iter().map(|job| job * 2).collect()));
+            assert_eq!(workers.iter().sum::<usize>(), jobs.len());
+            let mut workers = vec![0; count];
+            let failed = each(&mut workers, &jobs, |worker, &job| {
+                *worker += 1;
+                if job == 10 { Err("ten") } else { Ok(()) }
+            });
+            assert_eq!(failed, Err("ten"));
+            assert!(count > 1 || workers == [11], "{workers:?}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Packs a site into one archive: what a user can have, and what a user is told when it fails.
+
+use crate::{
+    archive,
+    error::{Trouble, reason},
+    site::Source,
+};
+use std::{
+    env,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    thread,
+    time::{SystemTime, UNIX_EPOCH},
+};
+use tarpon_pack::{
+    Damage, Effort, Input, OpenError, PackError, Progress, Report, SiteError, SiteOptions, pack_site,
+};
+
+/// What a site is packed into, and how.
+#[derive(Clone, Debug)]
+pub struct Packing {
+    /// The archive to be written. One that is there is replaced when the new one is whole.
+    pub target: PathBuf,
+    /// How much time compressing may take.
+    pub effort: Effort,
+    /// An earlier archive of the site: what has not changed since is not compressed again.
+    pub reuse: Option<PathBuf>,
+}
+
+/// Packs a site into one archive that can be served as it is, on all cores. Files modified after the time that
+/// `SOURCE_DATE_EPOCH` tells, or else after now, count as modified then.
+///
+/// # Errors
+/// The site cannot be read, or changes meanwhile; the archive cannot be written, or would lie within the site.
+pub fn pack(source: &Source, packing: &Packing, progress: &Progress) -> Result<Report, Trouble> {
+    let Source { path, prefix } = source;
+    let options = SiteOptions {
+        effort: packing.effort,
+        workers: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        latest_s: latest_s()?,
+        reuse: packing.reuse.as_deref(),
+    };
+    let pack =
+        |input| pack_site(input, &packing.target, &options, progress).map_err(|error| trouble(error, path));
+    if path.is_file() {
+        let file = archive::open(path)?;
+        pack(Input::Archive { file: &file, path, prefix })
+    } else if prefix.as_os_str().is_empty() {
+        pack(Input::Dir(path))
+    } else {
+        Err(Trouble::new(
+            format_args!("cannot pack {} of {}", prefix.display(), path.display()),
+            "it is no archive",
+            format_args!("leave --prefix out, as in tarpon pack {}", path.join(prefix).display()),
+        ))
+    }
+}
+
+/// <https://reproducible-builds.org/specs/source-date-epoch/>: builders that do not understand its value must fail.
+fn latest_s() -> Result<u64, Trouble> {
+    match env::var_os("SOURCE_DATE_EPOCH") {
+        None => Ok(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())),
+        Some(value) => value.to_str().and_then(|value| value.parse().ok()).ok_or_else(|| {
+            Trouble::new(
+                format_args!("cannot use SOURCE_DATE_EPOCH={}", value.display()),
+                "it is no number of seconds since 1970",
+                "set it as with SOURCE_DATE_EPOCH=$(git log -1 --format=%ct), or unset it",
+            )
+        }),
+    }
+}
+
+/// What a user is told of a site that cannot be packed.
+fn trouble(error: SiteError, site: &Path) -> Trouble {
+    match error {
+        SiteError::Input(error) => input_trouble(error, site),
+        SiteError::Changed { path } => Trouble::new(
+            format_args!("cannot pack {}", site.display()),
+            format_args!("{} changed meanwhile", path.display()),
+            "pack it when nobody writes to it",
+        ),
+        SiteError::Inside { path } => Trouble::new(
+            format_args!("cannot write {}", path.display()),
+            "it would be a part of the site it is packed from",
+            "write it beside the directory, as with -o ../site.tar",
+        ),
+        SiteError::Write { path, error } => Trouble::new(
+            format_args!("cannot write {}", path.display()),
+            reason(&error),
+            "name a file in a directory that exists, with room for the site and its compressed forms",
+        ),
+        SiteError::Reuse { path, error } => {
+            let why = match error {
+                OpenError::Read(error) => reason(&error),
+                error => error.to_string(),
+            };
+            let what = format_args!("cannot reuse {}", path.display()).to_string();
+            Trouble::new(what, why, "name an archive that tarpon pack has written, or leave --reuse out")
+        }
+    }
+}
+
+fn input_trouble(error: PackError, site: &Path) -> Trouble {
+    match error {
+        PackError::Root { path, error } => Trouble::new(
+            format_args!("cannot pack {}", path.display()),
+            reason(&error),
+            "name a directory or tar archive that exists and may be read, as in tarpon pack DIR -o FILE",
+        ),
+        PackError::Read { path, error } => Trouble::new(
+            format_args!("cannot read {}", path.display()),
+            reason(&error),
+            "make it readable, or move it out of the site",
+        ),
+        error @ PackError::Archive { .. } => {
+            let remedy = match error {
+                PackError::Archive { damage: Damage::NotTar, .. } => "name a directory or a tar archive",
+                _ => "make it anew, as with tar -cf, or name its directory",
+            };
+            Trouble::new(format_args!("cannot pack {}", site.display()), error, remedy)
+        }
+        error @ PackError::Prefix { .. } => Trouble::new(
+            format_args!("cannot pack {}", site.display()),
+            error,
+            "see tar -tf for those it has",
+        ),
+        error @ (PackError::TooLarge | PackError::FileCount { .. } | PackError::Write(_)) => Trouble::new(
+            format_args!("cannot pack {}", site.display()),
+            error,
+            "pack its parts as several sites",
+        ),
+    }
+}
