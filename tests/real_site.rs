@@ -5,6 +5,7 @@ mod common;
 use common::{
     ENGINES,
     client::Client,
+    page::Page,
     program::{Program, serve},
 };
 use std::{
@@ -23,14 +24,7 @@ fn every_file_of_the_python_documentation_comes_byte_for_byte() {
     let mut files = Vec::new();
     list(dir.path(), &mut files);
     assert!(files.len() > 500, "{} files", files.len());
-    let archive = tempfile::NamedTempFile::new().expect("a file");
-    let tar = Command::new("tar").arg("-cf").arg(archive.path()).arg("-C").arg(dir.path()).arg(".").status();
-    assert!(tar.expect("tar").success());
-    for (source, engine) in [dir.path(), archive.path()]
-        .into_iter()
-        .flat_map(|source| ENGINES.iter().map(move |engine| (source, engine)))
-    {
-        let program = Program::started(serve(source, &["--engine", engine.name()]));
+    for_each_source_and_engine(dir.path(), |program| {
         assert!(program.out().contains(&format!(": {} files, ", files.len())), "{}", program.out());
         thread::scope(|scope| {
             for part in files.chunks(files.len().div_ceil(CLIENT_COUNT)) {
@@ -38,29 +32,39 @@ fn every_file_of_the_python_documentation_comes_byte_for_byte() {
                 scope.spawn(move || compare(root, part, address));
             }
         });
-    }
+    });
 }
 
 #[test]
 fn a_page_of_the_python_documentation_is_whole_in_a_browser() {
     let dir = documentation();
-    let program = Program::started(serve(dir.path(), &[]));
-    let page = format!("http://{}/library/functions.html", program.address());
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser/page");
-    let output = Command::new(script).arg(&page).output().expect("python3 is missing: run tests/setup");
-    let (said, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{}: {said}{errors}", output.status);
-    // One resource to a line.
-    let resources: Vec<&str> = said.lines().filter(|line| line.starts_with("  {")).collect();
-    for resource in &resources {
-        assert!(resource.contains(r#""status": 200"#) && resource.contains(r#""error": null"#), "{resource}");
-        assert!(resource.contains(&format!(r#""url": "http://{}/"#, program.address())), "{resource}");
+    for_each_source_and_engine(dir.path(), |program| {
+        let url = format!("http://{}/library/functions.html", program.address());
+        let page = Page::load(&url, &[]);
+        for resource in &page.resources {
+            assert!(
+                resource.contains(r#""status": 200"#) && resource.contains(r#""error": null"#),
+                "{resource}"
+            );
+            assert!(resource.contains(&format!(r#""url": "http://{}/"#, program.address())), "{resource}");
+        }
+        assert_eq!(page.count(&format!(r#""url": "{url}""#)), 1, "{page:?}");
+        assert!(page.count(r#""mimeType": "text/css""#) >= 1, "{page:?}");
+        assert!(page.count(r#""mimeType": "text/javascript""#) >= 1, "{page:?}");
+        assert_eq!(page.errors, "[]");
+    });
+}
+
+/// Serves the directory, and a tar archive of it, on every engine.
+fn for_each_source_and_engine(dir: &Path, check: impl Fn(&Program)) {
+    let archive = tempfile::NamedTempFile::new().expect("a file");
+    let tar = Command::new("tar").arg("-cf").arg(archive.path()).arg("-C").arg(dir).arg(".").status();
+    assert!(tar.expect("tar").success());
+    for source in [dir, archive.path()] {
+        for engine in ENGINES {
+            check(&Program::started(serve(source, &["--engine", engine.name()])));
+        }
     }
-    let count = |part: &str| resources.iter().filter(|resource| resource.contains(part)).count();
-    assert_eq!(count(&format!(r#""url": "{page}""#)), 1, "{said}");
-    assert!(count(r#""mimeType": "text/css""#) >= 1, "{said}");
-    assert!(count(r#""mimeType": "text/javascript""#) >= 1, "{said}");
-    assert!(said.ends_with("\"errors\": []}\n"), "{said}");
 }
 
 /// Asks for each of the files on one connection.

@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | `client` | a client that says exactly what it is told, and reads responses |
+//! | `page` | a page in a browser |
 //! | `program` | the program `tarpon`, as a child process |
 //! | `served` | a server within the test's own process |
 //! | `web` | a site with a little of everything that clients ask for |
@@ -10,6 +11,7 @@
 #![allow(dead_code, reason = "no test needs all of it")]
 
 pub(crate) mod client;
+pub(crate) mod page;
 pub(crate) mod program;
 pub(crate) mod served;
 pub(crate) mod web;
