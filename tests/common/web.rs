@@ -30,12 +30,11 @@ pub(crate) const SOUND_S: usize = 60;
 
 /// Writes the site.
 pub(crate) fn web() -> TempDir {
-    let text = format!("<!doctype html><title>Text</title>{}\n", "<p>Many words. ".repeat(1_000));
+    let home = format!("<!doctype html><title>Home</title>{}\n", "<p>Welcome. ".repeat(10));
+    let words: String = (0..2_000).map(|number| format!("<p>Word {number}. ")).collect();
+    let text = format!("<!doctype html><title>Text</title>{words}\n");
     let dir = site(&[
-        (
-            "index.html",
-            "<!doctype html><html lang=en><title>Home</title><link rel=stylesheet href=style.css>\n",
-        ),
+        ("index.html", &home[..]),
         ("guide/text.html", &text),
         ("guide/index.html", "<!doctype html><title>Guide</title>\n"),
         ("style.css", "body { color: rgb(1, 2, 3) }\n"),
