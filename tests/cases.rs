@@ -273,6 +273,9 @@ static PACKED: LazyLock<(Image, Vec<Vec<u8>>)> = LazyLock::new(|| {
     (image, packed.files.into_iter().map(content).collect())
 });
 
+/// When every file was changed: Sun, 06 Nov 1994 08:49:37 GMT, in seconds since 1970. In memory that was yesterday.
+const CHANGED_S: u64 = UNIX_S - 24 * 60 * 60;
+
 const CASES_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases");
 
 fn read(name: impl AsRef<Path>) -> String {
@@ -282,7 +285,7 @@ fn read(name: impl AsRef<Path>) -> String {
 /// Makes the site that `site` describes.
 fn fixture() -> TempDir {
     let dir = tempfile::tempdir().expect("a directory");
-    let changed = UNIX_EPOCH + Duration::from_secs(UNIX_S);
+    let changed = UNIX_EPOCH + Duration::from_secs(CHANGED_S);
     for line in read("site").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         if let Some((name, target)) = line.split_once(" -> ") {
             symlink(target, dir.path().join(name.trim())).expect("a link");

@@ -60,8 +60,8 @@ impl Cuts {
     pub const NONE: Cuts = Cuts { read: BUF_LEN, send: usize::MAX };
 }
 
-/// The date in every response of a simulation: Sun, 06 Nov 1994 08:49:37 GMT.
-pub const UNIX_S: u64 = 784_111_777;
+/// The date in every response of a simulation: Mon, 07 Nov 1994 08:49:37 GMT.
+pub const UNIX_S: u64 = 784_198_177;
 
 /// Buffers that one connection may hold: its inbox, two with a query or what is said of parts, and a cut start.
 const BUFS_HELD_MAX: usize = 4;
