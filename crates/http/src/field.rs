@@ -7,16 +7,16 @@ use crate::token::{VALUE, is};
 /// The members of a list, without the OWS around them. Empty ones are skipped; a comma within a
 /// quoted-string does not separate.
 pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = value;
+    elements(value).filter(|element| !element.is_empty())
+}
+
+/// The same with the empty ones: what stands between the commas, so at least one.
+pub(crate) fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(value);
     core::iter::from_fn(move || {
-        while !rest.is_empty() {
-            let (member, behind) = split_member(rest);
-            rest = behind;
-            if !member.is_empty() {
-                return Some(member);
-            }
-        }
-        None
+        let (element, behind) = split_element(rest?);
+        rest = behind;
+        Some(element)
     })
 }
 
@@ -51,19 +51,19 @@ pub(crate) fn trim_ows(bytes: &[u8]) -> &[u8] {
     &bytes[from..to]
 }
 
-/// The first member, and what stands behind its comma.
-fn split_member(list: &[u8]) -> (&[u8], &[u8]) {
+/// The first element, and what stands behind its comma, if it has one.
+fn split_element(list: &[u8]) -> (&[u8], Option<&[u8]>) {
     let (mut quoted, mut escaped) = (false, false);
     for (at, &byte) in list.iter().enumerate() {
         match byte {
             _ if escaped => escaped = false,
             b'\\' if quoted => escaped = true,
             b'"' => quoted = !quoted,
-            b',' if !quoted => return (trim_ows(&list[..at]), &list[at + 1..]),
+            b',' if !quoted => return (trim_ows(&list[..at]), Some(&list[at + 1..])),
             _ => {}
         }
     }
-    (trim_ows(list), &[])
+    (trim_ows(list), None)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Strict wherever two readers could come to two answers: that is how requests are smuggled.
 
-use crate::field::{members, trim_ows};
+use crate::field::{elements, trim_ows};
 use crate::head::{Head, Name, Version};
 use crate::status::Status;
 use crate::token::{TCHAR, run};
@@ -49,7 +49,7 @@ pub enum FramingError {
     LengthAndCoding,
     /// Transfer-Encoding in HTTP/1.0.
     CodingInHttp10,
-    /// A transfer coding is not a token with parameters.
+    /// A transfer coding is not a token with parameters, or there is none where one should be.
     Coding,
     /// `chunked` is not the last transfer coding, or not there, or there twice, or has parameters.
     NotChunkedLast,
@@ -102,7 +102,8 @@ fn digits(text: &[u8]) -> Result<u64, FramingError> {
         .ok_or(FramingError::LengthOverflow)
 }
 
-/// RFC 9112, sections 6.1 and 7: chunked is the last coding, and applied once.
+/// RFC 9112, sections 6.1 and 7: chunked is the last coding, and applied once. Empty members of the list are
+/// not skipped here, either: others take `,chunked` for a coding they do not know, and read no content.
 #[cold]
 fn codings(head: &Head<'_>) -> Result<(), FramingError> {
     // RFC 9112, section 6.1: in HTTP/1.0 "treat the message as if the framing is faulty".
@@ -110,7 +111,7 @@ fn codings(head: &Head<'_>) -> Result<(), FramingError> {
         return Err(FramingError::CodingInHttp10);
     }
     let (mut chunked, mut others) = (false, false);
-    for coding in head.all(Name::TransferEncoding).flat_map(members) {
+    for coding in head.all(Name::TransferEncoding).flat_map(elements) {
         let name = &coding[..run(TCHAR, coding)];
         let behind = trim_ows(&coding[name.len()..]);
         if name.is_empty() || !matches!(behind.first(), None | Some(b';')) {
@@ -181,7 +182,9 @@ mod tests {
             ("space within",          "Content-Length: 4 2\r\n",                                  Err(Length)),
             ("chunked",               "Transfer-Encoding: chunked\r\n",                           Ok(Framing::Chunked)),
             ("chunked in any case",   "TRANSFER-ENCODING:CHUNKED\r\n",                            Ok(Framing::Chunked)),
-            ("empty members",         "Transfer-Encoding: , chunked,\r\n",                        Ok(Framing::Chunked)),
+            ("empty member before",   "Transfer-Encoding: ,chunked\r\n",                         Err(Coding)),
+            ("empty member behind",   "Transfer-Encoding: chunked,\r\n",                         Err(Coding)),
+            ("empty line before",     "Transfer-Encoding:\r\nTransfer-Encoding: chunked\r\n",    Err(Coding)),
             ("both",                  "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n",      Err(LengthAndCoding)),
             ("both, other order",     "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",      Err(LengthAndCoding)),
             ("another before",        "Transfer-Encoding: gzip, chunked\r\n",                     Err(CodingUnknown)),
@@ -190,8 +193,8 @@ mod tests {
             ("another line behind",   "Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n",   Err(NotChunkedLast)),
             ("another alone",         "Transfer-Encoding: gzip\r\n",                              Err(NotChunkedLast)),
             ("identity",              "Transfer-Encoding: identity\r\n",                          Err(NotChunkedLast)),
-            ("no coding",             "Transfer-Encoding:\r\n",                                   Err(NotChunkedLast)),
-            ("only commas",           "Transfer-Encoding: ,,\r\n",                               Err(NotChunkedLast)),
+            ("no coding",             "Transfer-Encoding:\r\n",                                   Err(Coding)),
+            ("only commas",           "Transfer-Encoding: ,,\r\n",                               Err(Coding)),
             ("space, then another",   "Transfer-Encoding: chunked x\r\n",                        Err(Coding)),
             ("parameter, no name",    "Transfer-Encoding: ;chunked\r\n",                         Err(Coding)),
             ("identity before",       "Transfer-Encoding: identity, chunked\r\n",                Err(CodingUnknown)),
