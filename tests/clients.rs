@@ -6,12 +6,13 @@ mod common;
 use common::{
     ENGINES,
     program::{Program, serve},
-    web::{CODED, CODINGS, PLAIN, on_disk, web},
+    web::{CODED, CODINGS, LARGE, PLAIN, on_disk, web},
 };
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::SocketAddr,
+    ops::Range,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
@@ -60,6 +61,8 @@ impl Kind {
             client.gets_files(site.path());
             client.gets_what_changed(site.path());
             client.gets_codings(self, site.path());
+            client.gets_ranges(site.path());
+            client.gets_what_it_was_interrupted_in(site.path());
             client.gets_what_is_not_there();
             assert_eq!(client.connections, 1, "{engine}: it has kept its connection");
             client.gets_heads(site.path());
@@ -129,6 +132,65 @@ impl Client {
             let again = self.get(CODED, &[&format!("Accept-Encoding: {coding}"), &condition]);
             assert_eq!((again.status, again.content.len()), (304, 0), "{coding}");
         }
+    }
+
+    fn gets_ranges(&mut self, site: &Path) {
+        for target in [LARGE, CODED, "/index.html"] {
+            let content = fs::read(on_disk(site, target)).unwrap();
+            let len = content.len();
+            let etag = self.get(target, &["Accept-Encoding: identity"]).field("ETag").to_owned();
+            #[rustfmt::skip]
+            let cases: &[(&[&str], Option<Range<usize>>)] = &[
+                // fields                                                              the part of the file, or all of it
+                (&["Range: bytes=0-0"],                                                Some(0..1)),
+                (&["Range: bytes=7-99"],                                               Some(7..100)),
+                (&["Range: bytes=-50"],                                                Some(len - 50..len)),
+                (&["Range: bytes=0-"],                                                 Some(0..len)),
+                (&[&format!("Range: bytes={}-", len - 1)],                             Some(len - 1..len)),
+                (&[&format!("Range: bytes=9-{len}")],                                  Some(9..len)),
+                (&["Range: bytes=7-99", &format!("If-Range: {etag}")],                 Some(7..100)),
+                (&["Range: bytes=7-99", "If-Range: \"other\""],                        None),
+                (&["Range: bytes=7-99", "If-Range: Sun, 06 Nov 1994 08:49:37 GMT"],    None),
+                (&["Range: lines=7-99"],                                               None),
+            ];
+            for (fields, part) in cases {
+                let got = self.get(target, fields);
+                let (status, content_range) = match part {
+                    Some(Range { start, end }) => (206, format!("bytes {start}-{}/{len}", end - 1)),
+                    None => (200, String::new()),
+                };
+                assert_eq!(
+                    (got.status, got.field("Content-Range")),
+                    (status, &*content_range),
+                    "{target}, {fields:?}"
+                );
+                assert_eq!(got.field("ETag"), etag, "{target}, {fields:?}");
+                assert!(got.content == content[part.clone().unwrap_or(0..len)], "{target}, {fields:?}");
+            }
+            let got = self.get(target, &[&format!("Range: bytes={len}-")]);
+            assert_eq!(
+                (got.status, got.field("Content-Range")),
+                (416, &*format!("bytes */{len}")),
+                "{target}"
+            );
+            let got = self.get(target, &["Range: bytes=7-99", &format!("If-None-Match: {etag}")]);
+            assert_eq!((got.status, got.content.len()), (304, 0), "{target}");
+        }
+    }
+
+    /// In pieces, each from where the last one ended, and only if it is still the same.
+    fn gets_what_it_was_interrupted_in(&mut self, site: &Path) {
+        let content = fs::read(on_disk(site, LARGE)).unwrap();
+        let first = self.get(LARGE, &["Range: bytes=0-99999"]);
+        let same = format!("If-Range: {}", first.field("ETag"));
+        let mut have = first.content;
+        while have.len() < content.len() {
+            let rest = format!("Range: bytes={}-{}", have.len(), have.len() + 3_000_000);
+            let got = self.get(LARGE, &[&rest, &same]);
+            assert_eq!(got.status, 206, "{rest}");
+            have.extend(got.content);
+        }
+        assert!(have == content);
     }
 
     fn gets_what_is_not_there(&mut self) {

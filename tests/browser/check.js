@@ -1,7 +1,8 @@
 // Asks for what is there in every way that a page can. The verdict: a line for each file, as sha256sum writes it, so that
 // it can be compared with the disk; or what was wrong.
 
-const PLAIN = ["index.html", "style.css", "script.js", "picture.png", "empty.txt", "sound.wav"];
+const LARGE = "sound.wav";
+const PLAIN = ["index.html", "style.css", "script.js", "picture.png", "empty.txt", LARGE];
 const CODED = "guide/text.html";
 
 const wrong = [];
@@ -55,6 +56,45 @@ async function conditions() {
   }
 }
 
+/** Parts of a file, and the file out of its parts. */
+async function ranges() {
+  const { content } = await ask(LARGE);
+  const length = content.byteLength;
+  const etag = (await ask(LARGE, { method: "HEAD" })).field("ETag");
+  const cases = [
+    ["bytes=100-199", etag, 206, `bytes 100-199/${length}`],
+    ["bytes=-5", etag, 206, `bytes ${length - 5}-${length - 1}/${length}`],
+    ["bytes=100-199", '"other"', 200, null],
+    [`bytes=${length}-`, etag, 416, `bytes */${length}`],
+  ];
+  for (const [range, validator, status, part] of cases) {
+    const got = await ask(LARGE, { headers: { Range: range, "If-Range": validator } });
+    check(`${range} if ${validator}`, `${got.status} ${got.field("Content-Range")}`, `${status} ${part}`);
+  }
+  const pieces = [];
+  for (let start = 0; start < length; start += 4e6) {
+    const end = Math.min(start + 4e6, length) - 1;
+    pieces.push(ask(LARGE, { headers: { Range: `bytes=${start}-${end}` } }));
+  }
+  const parts = (await Promise.all(pieces)).map((piece) => piece.content);
+  await sum(LARGE, await new Blob(parts).arrayBuffer());
+}
+
+/** A player asks for the parts that it needs, by itself. */
+async function player() {
+  const audio = new Audio(`${LARGE}?player`);
+  const happens = (name) => new Promise((resolve) => audio.addEventListener(name, resolve, { once: true }));
+  const begun = happens("loadedmetadata");
+  audio.preload = "metadata";
+  await begun;
+  check("the length of the sound", audio.duration, 60);
+  check("where it can be searched", audio.seekable.end(0), 60);
+  const found = happens("seeked");
+  audio.currentTime = 50;
+  await found;
+  check("what was searched", audio.currentTime, 50);
+}
+
 /** What is compressed on its way, and what is no file. */
 async function others() {
   const coded = await ask(CODED, { method: "HEAD" });
@@ -65,7 +105,7 @@ async function others() {
 }
 
 try {
-  for (const part of [subresources, files, conditions, others]) await part();
+  for (const part of [subresources, files, conditions, ranges, player, others]) await part();
 } catch (error) {
   wrong.push(`wrong: ${error.stack}`);
 }
