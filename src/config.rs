@@ -2,7 +2,11 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
-use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
+    time::Duration,
+};
 use tarpon::{Address, Effort, Engine, Packing, Settings, Source};
 
 /// A web server for static sites.
@@ -112,6 +116,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
     send_timeout: Duration,
 
+    /// Requests that are answered on one connection before it is closed (nginx: keepalive_requests)
+    #[arg(long, value_name = "COUNT", default_value = "100000")]
+    requests_max: NonZeroU32,
+
     /// How long responses under way may take to finish when the server is told to stop
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
     pub(crate) grace: Duration,
@@ -133,6 +141,7 @@ impl Serve {
             head_timeout: self.head_timeout,
             idle_timeout: self.idle_timeout,
             send_timeout: self.send_timeout,
+            requests_max: self.requests_max,
         }
     }
 }

@@ -20,7 +20,7 @@ use rustix::{
 };
 use std::{
     io,
-    num::NonZeroUsize,
+    num::{NonZeroU32, NonZeroUsize},
     panic::resume_unwind,
     sync::Arc,
     thread::{self, JoinHandle},
@@ -43,11 +43,13 @@ pub struct Settings {
     pub idle_timeout: Duration,
     /// For the client to take more of a response.
     pub send_timeout: Duration,
+    /// Requests on one connection.
+    pub requests_max: NonZeroU32,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        let Limits { head_ms, idle_ms, send_ms } = Limits::default();
+        let Limits { head_ms, idle_ms, send_ms, requests_max } = Limits::default();
         Settings {
             engine: Engine::default(),
             worker_count: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
@@ -55,6 +57,7 @@ impl Default for Settings {
             head_timeout: Duration::from_millis(head_ms),
             idle_timeout: Duration::from_millis(idle_ms),
             send_timeout: Duration::from_millis(send_ms),
+            requests_max,
         }
     }
 }
@@ -221,6 +224,7 @@ impl Settings {
             head_ms: ms(self.head_timeout),
             idle_ms: ms(self.idle_timeout),
             send_ms: ms(self.send_timeout),
+            requests_max: self.requests_max,
         }
     }
 }

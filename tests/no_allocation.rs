@@ -13,8 +13,10 @@ use common::{
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
+    num::NonZeroU32,
     sync::atomic::{AtomicU64, Ordering},
 };
+use tarpon::Settings;
 
 /// The system's allocator, with a count.
 struct Counting;
@@ -75,7 +77,8 @@ fn a_worker_allocates_nothing_for_static_files() {
     let dir = site(&files);
     for &engine in ENGINES {
         let before = COUNT.load(Ordering::Relaxed);
-        let served = Served::dir(&settings(engine, 1), dir.path());
+        let settings = Settings { requests_max: NonZeroU32::MAX, ..settings(engine, 1) };
+        let served = Served::dir(&settings, dir.path());
         let mut client = Client::connect(served.address);
         mixed_requests(&mut client, 100);
         assert!(COUNT.load(Ordering::Relaxed) > before, "the worker is counted: it allocates when it begins");

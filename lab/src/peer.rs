@@ -185,21 +185,24 @@ impl Stage {
             Ok(command)
         };
         let archive = self.directory.path().join(ARCHIVE);
-        let tarpon = |program: &Path, site: &Path, engine: &str| {
+        let tarpon = |program: &Path, site: &Path, engine: &str| -> Result<Command, Trouble> {
             let mut command = Command::new(program);
             command.arg("serve").arg(site);
             command.args([&listen, "--workers=1", &format!("--engine={engine}")]);
-            command
+            if offers(program, REQUESTS_MAX)? {
+                command.arg(format!("{REQUESTS_MAX}={}", u32::MAX));
+            }
+            Ok(command)
         };
         match server {
             Server::NullEpoll => null("epoll"),
             Server::NullUring => null("uring"),
-            Server::TarponUring => Ok(tarpon(&self.tarpon, &site, "io_uring")),
-            Server::TarponEpoll => Ok(tarpon(&self.tarpon, &site, "epoll")),
-            Server::BeforeUring => Ok(tarpon(self.before()?, &site, "io_uring")),
-            Server::BeforeEpoll => Ok(tarpon(self.before()?, &site, "epoll")),
-            Server::TarponUringTar => Ok(tarpon(&self.tarpon, &archive, "io_uring")),
-            Server::TarponEpollTar => Ok(tarpon(&self.tarpon, &archive, "epoll")),
+            Server::TarponUring => tarpon(&self.tarpon, &site, "io_uring"),
+            Server::TarponEpoll => tarpon(&self.tarpon, &site, "epoll"),
+            Server::BeforeUring => tarpon(self.before()?, &site, "io_uring"),
+            Server::BeforeEpoll => tarpon(self.before()?, &site, "epoll"),
+            Server::TarponUringTar => tarpon(&self.tarpon, &archive, "io_uring"),
+            Server::TarponEpollTar => tarpon(&self.tarpon, &archive, "epoll"),
             Server::Nginx => {
                 let prefix = self.directory.path();
                 let configuration = prefix.join("nginx.conf");
@@ -227,11 +230,20 @@ impl Stage {
 }
 
 fn tarpon_version(program: &Path) -> Result<String, Trouble> {
-    let output = Command::new(program).arg("--version").output().map_err(|error| {
+    Ok(said(program, &["--version"])?.trim().to_owned())
+}
+
+/// Whether a build of tarpon has an option. An earlier one may not, nor what it is about.
+fn offers(program: &Path, option: &str) -> Result<bool, Trouble> {
+    Ok(said(program, &["serve", "--help"])?.contains(option))
+}
+
+fn said(program: &Path, arguments: &[&str]) -> Result<String, Trouble> {
+    let output = Command::new(program).args(arguments).output().map_err(|error| {
         let remedy = "build it with `cargo build --release`, or name it with --tarpon or --before";
         format!("{}: {error}; {remedy}", program.display())
     })?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// nginx at its best: open files cached, connections kept for ever, nothing logged. `tcp_nopush` would hold
@@ -333,6 +345,9 @@ impl Drop for Running {
         }
     }
 }
+
+/// How tarpon is told to keep connections, as nginx is: what is measured is not how they are made.
+const REQUESTS_MAX: &str = "--requests-max";
 
 /// The page that is asked for.
 const PAGE: &str = "page.html";

@@ -31,3 +31,28 @@ fn what_a_client_sends_during_its_last_response_does_not_cut_it_off() {
         assert!(client.rest() == content, "{} stray bytes", stray.len());
     }
 }
+
+#[test]
+fn behind_the_last_request_that_a_connection_takes_nothing_is_answered() {
+    let content = distinct_bytes(1 << 20);
+    let dir = site(&[("index.html", &b"home"[..]), ("large", &content)]);
+    let program = Program::started(serve(dir.path(), &["--workers", "1", "--requests-max", "3"]));
+    // Pipelined: the third response has still to leave when all of the others have been read.
+    let mut client = Client::connect(program.address());
+    client.send(get("/") + &get("/") + &get("/large") + &get("/").repeat(1_000));
+    for last in [false, false, true] {
+        let response = client.response();
+        assert_eq!((response.status, response.closes()), (200, last));
+        assert!(response.content == if last { &content[..] } else { b"home" });
+    }
+    assert_eq!(client.rest(), b"");
+    // One by one; and each connection counts for itself.
+    for _ in 0..2 {
+        let mut client = Client::connect(program.address());
+        for last in [false, false, true] {
+            assert_eq!(client.get("/").closes(), last);
+        }
+        client.send(get("/"));
+        assert_eq!(client.rest(), b"");
+    }
+}

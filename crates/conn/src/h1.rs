@@ -39,6 +39,8 @@ pub(crate) struct Http1 {
     /// the first head.
     receive_by: Option<Tick>,
     deadline: Tick,
+    /// Requests whose heads have been read.
+    request_count: u32,
     /// Begin no exchange beyond the one whose head has begun.
     stopping: bool,
     /// Bytes wait in the inbox, not for more of them but for room in the outbox.
@@ -88,6 +90,7 @@ impl Http1 {
             seen: 0,
             receive_by: Some(by),
             deadline: by,
+            request_count: 0,
             stopping: false,
             crowded: false,
             room: SPANS_PER_EXCHANGE,
@@ -252,7 +255,9 @@ impl Http1 {
         // follows cannot be read with certainty. RFC 9110, section 10.1.1.
         // So is what follows CONNECT, unless it has been refused by then: it may be meant for the tunnel. RFC 9931.
         let unsure = content.is_some() && plan::expects_continue(&head) || head.method == Method::Connect;
-        let persists = client_persists && !self.stopping && !unsure && plan.status != Status::BadRequest;
+        self.request_count += 1;
+        let last = self.stopping || self.request_count >= cx.limits.requests_max.get();
+        let persists = client_persists && !last && !unsure && plan.status != Status::BadRequest;
         let fate = match (persists, head.version) {
             (false, _) => Fate::Close,
             (true, Version::Http10) => Fate::PersistSaid,

@@ -53,6 +53,7 @@ pub use start::{Fate, Start, Starts};
 
 use h1::Http1;
 use span::Outbox;
+use std::num::NonZeroU32;
 
 /// Milliseconds since the worker began: the only clock here, and the engine brings it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,7 +78,7 @@ pub enum Leg {
     Client,
 }
 
-/// How long a connection waits for its client, in milliseconds.
+/// What a connection grants its client. Times are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// For a whole head from its first byte (the first one, from the start of the connection), and for a
@@ -87,13 +88,17 @@ pub struct Limits {
     pub idle_ms: u64,
     /// For the client to take more of what it is owed.
     pub send_ms: u64,
+    /// Requests on one connection; behind the response to the last of them it closes.
+    pub requests_max: NonZeroU32,
 }
 
 impl Default for Limits {
     /// A head from a slow phone takes a few seconds; a browser keeps its connections for a minute or more; a
-    /// client that has taken nothing for half a minute is gone.
+    /// client that has taken nothing for half a minute is gone. A proxy that asks a thousand times a second connects
+    /// anew, and maybe to another worker, every other minute.
     fn default() -> Limits {
-        Limits { head_ms: 20_000, idle_ms: 75_000, send_ms: 30_000 }
+        let requests_max = const { NonZeroU32::new(100_000).unwrap() };
+        Limits { head_ms: 20_000, idle_ms: 75_000, send_ms: 30_000, requests_max }
     }
 }
 
@@ -105,7 +110,7 @@ pub struct Cx<'w> {
     pub pool: &'w mut Pool,
     /// How responses start, and the date.
     pub starts: &'w Starts,
-    /// How long to wait.
+    /// How long to wait, and how often.
     pub limits: &'w Limits,
     /// The engine's clock.
     pub now: Tick,

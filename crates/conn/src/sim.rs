@@ -27,7 +27,8 @@ pub struct Sim {
     pub sites: Sites,
     pool: Pool,
     starts: Starts,
-    limits: Limits,
+    /// What the connection grants its client, for a test that grants something else.
+    pub limits: Limits,
     now: Tick,
     /// What the client has sent and nobody has read yet.
     socket: Vec<u8>,

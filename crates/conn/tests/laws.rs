@@ -521,6 +521,47 @@ fn a_head_in_drops_does_not_put_its_deadline_off() {
 }
 
 #[test]
+fn behind_the_last_request_that_a_connection_takes_nothing_is_answered() {
+    const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    const OLD: &[u8] = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    const POST: &[u8] =
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 27\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    type Case<'a> = (&'a str, u32, &'a [&'a [u8]], &'a [&'a str]);
+    #[rustfmt::skip]
+    let cases: &[Case<'_>] = &[
+        // what it shows                     most  requests               responses, up to what tells them apart
+        ("one",                              1,    &[GET, GET],           &["200 close"]),
+        ("three of five",                    3,    &[GET; 5],             &["200", "200", "200 close"]),
+        ("three, and no more come",          3,    &[GET; 3],             &["200", "200", "200 close"]),
+        ("one less",                         3,    &[GET; 2],             &["200", "200"]),
+        ("content counts with its request",  2,    &[POST, GET, GET],     &["405", "200 close"]),
+        ("content of the last",              2,    &[GET, POST, GET],     &["200", "405 close"]),
+        ("HTTP/1.0",                         2,    &[OLD, OLD, OLD],      &["200 keep-alive", "200 close"]),
+        ("empty lines do not count",         2,    &[b"\r\n", GET, b"\r\n", GET, GET], &["200", "200 close"]),
+        ("more than fit into an outbox",     20,   &[GET; 30],            &[&["200"; 19][..], &["200 close"]].concat()),
+    ];
+    for &(name, most, requests, want) in cases {
+        for read in [1, 7, 100, usize::MAX] {
+            let mut sim = sim();
+            sim.limits.requests_max = most.try_into().unwrap();
+            sim.client_sends(&requests.concat());
+            sim.run(Cuts { read, ..Cuts::NONE });
+            let text = String::from_utf8_lossy(&sim.wire);
+            let heads = text.split("HTTP/1.1 ").skip(1).map(|response| {
+                let option =
+                    response.split_once("\r\nConnection: ").map(|(_, rest)| rest.lines().next().unwrap());
+                [Some(&response[..3]), option].into_iter().flatten().collect::<Vec<_>>().join(" ")
+            });
+            assert_eq!(heads.collect::<Vec<_>>(), want, "{name}, {read} bytes at a time");
+            // What comes behind the last is read, so that it resets nothing, and dropped.
+            let last = want.last().unwrap().ends_with("close");
+            let (input, close) = if last { (Input::Discard, Close::Write) } else { (sim.input(), Close::No) };
+            assert_eq!((sim.input(), sim.close()), (input, close), "{name}, {read} bytes at a time");
+        }
+    }
+}
+
+#[test]
 fn a_stop_finishes_what_has_begun() {
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     #[rustfmt::skip]
