@@ -108,13 +108,22 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "20")]
     head_timeout: Duration,
 
+    /// How long the content of a request may take to arrive
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
+    content_timeout: Duration,
+
     /// How long a connection may wait for its next request
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "75")]
     idle_timeout: Duration,
 
-    /// How long a client may take nothing of a response
+    /// How long a client may take less of a response than --send-rate-min
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
     send_timeout: Duration,
+
+    /// Bytes per second that a client takes of a response, on average over --send-timeout; 0 to cut off only who takes
+    /// nothing
+    #[arg(long, value_name = "BYTES", default_value = "500")]
+    send_rate_min: u32,
 
     /// Requests that are answered on one connection before it is closed (nginx: keepalive_requests)
     #[arg(long, value_name = "COUNT", default_value = "100000")]
@@ -139,8 +148,10 @@ impl Serve {
             worker_count: self.workers.unwrap_or(default.worker_count),
             pin: self.pin,
             head_timeout: self.head_timeout,
+            content_timeout: self.content_timeout,
             idle_timeout: self.idle_timeout,
             send_timeout: self.send_timeout,
+            send_rate_min: self.send_rate_min,
             requests_max: self.requests_max,
         }
     }

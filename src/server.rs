@@ -39,24 +39,30 @@ pub struct Settings {
     pub pin: bool,
     /// For a whole head to arrive.
     pub head_timeout: Duration,
+    /// For a request's whole content to arrive.
+    pub content_timeout: Duration,
     /// For the next request on a connection.
     pub idle_timeout: Duration,
-    /// For the client to take more of a response.
+    /// For the client to take a response, or so much of it that its rate is good enough.
     pub send_timeout: Duration,
+    /// Bytes per second that a client takes at least, on average over `send_timeout`. 0: any byte will do.
+    pub send_rate_min: u32,
     /// Requests on one connection.
     pub requests_max: NonZeroU32,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        let Limits { head_ms, idle_ms, send_ms, requests_max } = Limits::default();
+        let Limits { head_ms, content_ms, idle_ms, send_ms, send_rate_min, requests_max } = Limits::default();
         Settings {
             engine: Engine::default(),
             worker_count: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             pin: false,
             head_timeout: Duration::from_millis(head_ms),
+            content_timeout: Duration::from_millis(content_ms),
             idle_timeout: Duration::from_millis(idle_ms),
             send_timeout: Duration::from_millis(send_ms),
+            send_rate_min,
             requests_max,
         }
     }
@@ -222,8 +228,10 @@ impl Settings {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Limits {
             head_ms: ms(self.head_timeout),
+            content_ms: ms(self.content_timeout),
             idle_ms: ms(self.idle_timeout),
             send_ms: ms(self.send_timeout),
+            send_rate_min: self.send_rate_min,
             requests_max: self.requests_max,
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     mailbox::{Mailbox, Message},
     served::Served,
     site::Site,
-    sys::any_fault,
+    sys::{any_fault, socket},
     wheel::Wheel,
 };
 use rustix::{
@@ -161,7 +161,9 @@ impl<S: Default> Worker<S> {
             let slot = self.slots.get_mut(index).expect("only slots in use have a timer");
             let expired = slot.conn.deadline() <= self.commons.now;
             if expired {
-                slot.conn.expired(&mut self.commons.cx());
+                let owes = !slot.conn.outbox(Leg::Client).is_empty();
+                let unacked = if owes { socket::unacked(&slot.fd) } else { 0 };
+                slot.conn.expired(&mut self.commons.cx(), unacked);
             }
             self.wheel.arm(index, slot.conn.deadline());
             if expired {
@@ -180,7 +182,7 @@ impl<S: Default> Worker<S> {
         }
         let index = self.slots.first_to_expire_with_inbox()?;
         let slot = self.slots.get_mut(index)?;
-        slot.conn.expired(&mut self.commons.cx());
+        slot.conn.shed(&mut self.commons.cx());
         self.commons.empty_inbox(slot);
         Some(index)
     }

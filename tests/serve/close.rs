@@ -7,9 +7,9 @@ use crate::common::{
     client::{Client, get},
     distinct_bytes,
     program::Program,
-    site,
+    site, wait_for,
 };
-use rustix::net::sockopt::set_socket_recv_buffer_size;
+use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size};
 use std::{net::TcpStream, thread, time::Duration};
 
 #[test]
@@ -30,6 +30,20 @@ fn what_a_client_sends_during_its_last_response_does_not_cut_it_off() {
         thread::sleep(Duration::from_millis(50));
         assert!(client.rest() == content, "{} stray bytes", stray.len());
     }
+}
+
+#[test]
+fn a_client_that_closes_its_sending_side_still_gets_the_whole_response() {
+    let content = distinct_bytes(16 << 20);
+    let dir = site(&[("large", &content)]);
+    let program = Program::started(serve(dir.path(), &["--workers", "1"]));
+    let mut client = Client::connect(program.address());
+    client.send(get("/large").repeat(2));
+    client.end();
+    for _ in 0..2 {
+        assert!(client.response().content == content);
+    }
+    assert_eq!(client.rest(), b"");
 }
 
 #[test]
@@ -55,4 +69,55 @@ fn behind_the_last_request_that_a_connection_takes_nothing_is_answered() {
         client.send(get("/"));
         assert_eq!(client.rest(), b"");
     }
+}
+
+#[test]
+fn an_answer_to_too_much_content_is_not_lost() {
+    let dir = site(&[("index.html", "home")]);
+    let program = Program::started(serve(dir.path(), &["--workers", "1"]));
+    let len = 3 << 20;
+    let chunk = format!("{len:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(len));
+    for (framing, content, status) in [
+        (format!("Content-Length: {len}"), "x".repeat(len), 413),
+        // Answered before it turned out to be too long.
+        ("Transfer-Encoding: chunked".to_owned(), chunk, 200),
+    ] {
+        let mut client = Client::connect(program.address());
+        client.send(format!("GET / HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n"));
+        // It sends all of it before it looks for an answer.
+        client.send(content + &get("/"));
+        assert_eq!(client.response().status, status, "{framing}");
+        assert_eq!(client.rest(), b"", "{framing}");
+    }
+}
+
+#[test]
+fn a_reset_at_any_moment_ends_its_connection_alone() {
+    let dir = site(&[("index.html", vec![b'h'; 500]), ("large", vec![b'l'; 32 << 20])]);
+    let program = Program::started(serve(dir.path(), &["--workers", "1"]));
+    let mut beside = Client::connect(program.address());
+    let home = get("/");
+    #[rustfmt::skip]
+    let moments: &[(&str, &str, usize)] = &[
+        // what the server does       it has been sent                                                           responses
+        ("waits for the first head",  "",                                                                        0),
+        ("waits for more of a head",  "GET / HTTP/1.1\r\nHo",                                                    0),
+        ("waits for another head",    &home,                                                                     1),
+        ("waits for content",         "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx",      1),
+        ("lingers",                   "GET / HTTP/1.1\r\n\r\n",                                                  1),
+        ("sends",                     &get("/large"),                                                            0),
+    ];
+    for (moment, sent, responses) in moments {
+        let stream = TcpStream::connect(program.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+        let mut client = Client::new(stream);
+        client.send(sent);
+        (0..*responses).for_each(|_| drop(client.response()));
+        wait_for("it has been accepted", || (program.connection_count() == 2).then_some(()));
+        drop(client);
+        wait_for(moment, || (program.connection_count() == 1).then_some(()));
+        assert_eq!(beside.get("/").status, 200, "{moment}");
+    }
+    assert_eq!(program.err(), "");
 }

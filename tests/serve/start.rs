@@ -124,6 +124,8 @@ fn an_option_it_does_not_understand_is_told() {
         ("--head-timeout", "nan",         "expected seconds, from 0.001 to 86400"),
         ("--idle-timeout", "1e9",         "expected seconds, from 0.001 to 86400"),
         ("--send-timeout", "5s",          "expected seconds, from 0.001 to 86400"),
+        ("--content-timeout", "",         "expected seconds, from 0.001 to 86400"),
+        ("--send-rate-min", "1k",         "invalid digit found in string"),
         ("--requests-max", "0",           "number would be zero for non-zero type"),
         ("--grace",        "soon",        "expected seconds, from 0.001 to 86400"),
     ];
@@ -257,16 +259,9 @@ fn help_and_version_are_told() {
     let version = Program::run(tarpon(["--version".as_ref()]));
     assert_eq!(version.out, format!("tarpon {}\n", env!("CARGO_PKG_VERSION")));
     let help = Program::run(tarpon(["serve".as_ref(), "--help".as_ref()]));
-    for option in [
-        "--listen",
-        "--workers",
-        "--pin",
-        "--head-timeout",
-        "--idle-timeout",
-        "--send-timeout",
-        "--requests-max",
-        "--grace",
-    ] {
+    let options = "--listen --workers --pin --head-timeout --content-timeout --idle-timeout --send-timeout \
+        --send-rate-min --requests-max --grace";
+    for option in options.split(' ') {
         assert!(help.out.contains(option), "{option}");
     }
     let nothing = Program::run(tarpon([]));

@@ -9,7 +9,7 @@ use crate::common::{
 };
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use std::{
-    io::{ErrorKind::ConnectionReset, Write},
+    io::{ErrorKind::ConnectionReset, Read, Write},
     net::TcpStream,
     thread,
     time::{Duration, Instant},
@@ -64,6 +64,28 @@ fn a_head_in_drops_has_no_more_time_than_any_other() {
 }
 
 #[test]
+fn content_in_drops_has_no_more_time_than_any_other() {
+    let dir = site(&[("index.html", "home")]);
+    let program = Program::started(serve(dir.path(), &["--content-timeout", SHORT]));
+    let mut stream = TcpStream::connect(program.address()).unwrap();
+    let mut client = Client::new(stream.try_clone().unwrap());
+    let since = Instant::now();
+    stream.write_all(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n").unwrap();
+    // Twenty-five seconds of drops, if it took them.
+    let dropping = thread::spawn(move || {
+        let drops = (0..1000).take_while(|_| {
+            thread::sleep(Duration::from_millis(25));
+            stream.write_all(b"x").is_ok()
+        });
+        drops.count()
+    });
+    assert_eq!(client.response().status, 405);
+    assert_eq!(client.rest(), b"", "an end, and no reset");
+    assert!(since.elapsed().as_millis() >= SHORT_MS - 50, "{:?}", since.elapsed());
+    assert!(dropping.join().unwrap() < 500);
+}
+
+#[test]
 fn a_client_that_says_nothing_is_left_without_a_word() {
     let dir = site(&[("index.html", "home")]);
     for (option, first_request) in [("--head-timeout", false), ("--idle-timeout", true)] {
@@ -90,6 +112,33 @@ fn a_client_that_takes_nothing_is_cut_off() {
     wait_for("the client is cut off", || (program.connection_count() == 0).then_some(()));
     // By a reset: the kernel does not keep what it has taken either, for as long as the client likes.
     assert_eq!(client.try_rest().map(|rest| rest.len()).map_err(|error| error.kind()), Err(ConnectionReset));
+}
+
+/// It takes some 600 KB a second, so that it takes longer than the timeout until the server sees room for more: a
+/// socket whose buffer is full has none before a third of it is free.
+#[test]
+fn a_reader_is_served_at_the_least_rate_and_cut_off_below_it() {
+    let len = 6 << 20;
+    let dir = site(&[("large", vec![7; len])]);
+    for (rate_min, served) in [("20000", true), ("100000000", false)] {
+        let options = ["--send-timeout", "1", "--send-rate-min", rate_min, "--workers", "1"];
+        let program = Program::started(serve(dir.path(), &options));
+        let mut stream = TcpStream::connect(program.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        set_socket_recv_buffer_size(&stream, 64 * 1024).unwrap();
+        stream.write_all(b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut block = vec![0; 100_000];
+        let mut taken = stream.read(&mut block).unwrap();
+        while program.connection_count() > 0 {
+            thread::sleep(Duration::from_millis(150));
+            taken += stream.read(&mut block).unwrap_or(0);
+        }
+        // What the kernel still has for it, or nothing.
+        while let Ok(some @ 1..) = stream.read(&mut block) {
+            taken += some;
+        }
+        assert_eq!(taken > len, served, "{rate_min}: {taken} of {len} bytes and a head");
+    }
 }
 
 #[test]

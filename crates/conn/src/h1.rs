@@ -39,6 +39,10 @@ pub(crate) struct Http1 {
     /// the first head.
     receive_by: Option<Tick>,
     deadline: Tick,
+    /// Bytes that have left, of all responses.
+    sent_len: u64,
+    /// Those of them that had reached the client when the deadline of what it is owed last passed.
+    reached_len: u64,
     /// Requests whose heads have been read.
     request_count: u32,
     /// Begin no exchange beyond the one whose head has begun.
@@ -90,6 +94,8 @@ impl Http1 {
             seen: 0,
             receive_by: Some(by),
             deadline: by,
+            sent_len: 0,
+            reached_len: 0,
             request_count: 0,
             stopping: false,
             crowded: false,
@@ -100,6 +106,7 @@ impl Http1 {
 
     pub(crate) fn received(&mut self, cx: &mut Cx<'_>, out: &mut Outbox, input: Run) -> usize {
         let owed = !out.is_empty();
+        let idle = !owed && self.is_idle();
         let mut used = 0;
         while used < input.len as usize {
             let rest = input.skip(used);
@@ -131,6 +138,8 @@ impl Http1 {
         }
         match (owed, out.is_empty()) {
             (false, false) => self.deadline = cx.now.after(cx.limits.send_ms),
+            // Empty lines are nothing: they buy no time.
+            (_, true) if idle && self.is_idle() => {}
             (_, true) => self.drained(cx),
             // The client must take what it is owed, whatever it sends meanwhile.
             (true, false) => {}
@@ -151,20 +160,37 @@ impl Http1 {
     }
 
     #[inline]
-    pub(crate) fn sent(&mut self, cx: &mut Cx<'_>, out: &Outbox) {
+    pub(crate) fn sent(&mut self, cx: &mut Cx<'_>, out: &Outbox, len: u64) {
+        self.sent_len += len;
         if out.is_empty() {
             self.drained(cx);
-        } else {
-            self.deadline = cx.now.after(cx.limits.send_ms);
         }
     }
 
-    pub(crate) fn expired(&mut self, cx: &mut Cx<'_>, out: &mut Outbox) {
-        if matches!(self.phase, Phase::Head) && out.is_empty() && self.seen > 0 {
-            self.refuse(cx, out, Status::RequestTimeout, true);
-            self.deadline = cx.now.after(cx.limits.send_ms);
-        } else {
-            self.abort();
+    pub(crate) fn expired(&mut self, cx: &mut Cx<'_>, out: &mut Outbox, unacked: u64) {
+        let reached_len = self.sent_len.saturating_sub(unacked);
+        let taken = reached_len.saturating_sub(self.reached_len);
+        if out.is_empty() || taken < cx.limits.send_len_min() {
+            return self.give_up(cx, out);
+        }
+        self.reached_len = reached_len;
+        self.deadline = cx.now.after(cx.limits.send_ms);
+    }
+
+    /// Waits no longer for what the state awaits.
+    #[cold]
+    pub(crate) fn give_up(&mut self, cx: &mut Cx<'_>, out: &mut Outbox) {
+        match self.phase {
+            Phase::Head if out.is_empty() && self.seen > 0 => {
+                self.refuse(cx, out, Status::RequestTimeout, true);
+                self.deadline = cx.now.after(cx.limits.send_ms);
+            }
+            // The response has left, but a reset may still overtake it.
+            Phase::Content(_) if out.is_empty() => {
+                self.phase = Phase::Response { linger: true };
+                self.drained(cx);
+            }
+            _ => self.abort(),
         }
     }
 
@@ -268,7 +294,7 @@ impl Http1 {
         match content {
             _ if !persists => self.phase = Phase::Response { linger: client_persists || content.is_some() },
             Some(incoming) => {
-                self.receive_by = Some(cx.now.after(cx.limits.head_ms));
+                self.receive_by = Some(cx.now.after(cx.limits.content_ms));
                 self.phase = Phase::Content(incoming);
             }
             None => {}
@@ -291,6 +317,12 @@ impl Http1 {
     fn is_stale(&self, wire: &[u8]) -> bool {
         let seen = self.seen as usize;
         seen > 0 && wire.len() < HEAD_LEN_MAX && !wire[seen..].contains(&b'\n')
+    }
+
+    /// Whether the next request is awaited, and nothing of it has come.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Head) && self.receive_by.is_none() && !self.stopping
     }
 
     fn content_done(&mut self) {

@@ -6,7 +6,7 @@
 //! ```text
 //!            facts                                 questions
 //! engine ── received, ended, sent ──▶ Connection ── outbox, need, deadline ──▶ engine
-//!           expired, stop
+//!           expired, shed, stop
 //! ```
 //!
 //! After every fact an engine takes one turn: it sends the front of [`Connection::outbox`], offers what is in
@@ -81,24 +81,42 @@ pub enum Leg {
 /// What a connection grants its client. Times are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// For a whole head from its first byte (the first one, from the start of the connection), and for a
-    /// request's content.
+    /// For a whole head from its first byte; for the first one, from the start of the connection.
     pub head_ms: u64,
+    /// For a request's whole content from the end of its head. Not for each piece of it: a byte now and then would
+    /// hold the connection for as long as a client likes, and what it sends is dropped anyway.
+    pub content_ms: u64,
     /// For the next request.
     pub idle_ms: u64,
-    /// For the client to take more of what it is owed.
+    /// For what the client is owed: in each such time it takes all of it, or `send_rate_min`.
     pub send_ms: u64,
+    /// Bytes per second that a client takes at least, on average over `send_ms`. 0: any byte will do.
+    pub send_rate_min: u32,
     /// Requests on one connection; behind the response to the last of them it closes.
     pub requests_max: NonZeroU32,
 }
 
 impl Default for Limits {
-    /// A head from a slow phone takes a few seconds; a browser keeps its connections for a minute or more; a
-    /// client that has taken nothing for half a minute is gone. A proxy that asks a thousand times a second connects
-    /// anew, and maybe to another worker, every other minute.
+    /// A head from a slow phone takes a few seconds, and a megabyte of content half a minute; a browser keeps its
+    /// connections for a minute or more. The slowest network a phone finds itself in carries a few thousand bytes
+    /// a second. A proxy that asks a thousand times a second connects anew, and maybe to another worker, every
+    /// other minute.
     fn default() -> Limits {
-        let requests_max = const { NonZeroU32::new(100_000).unwrap() };
-        Limits { head_ms: 20_000, idle_ms: 75_000, send_ms: 30_000, requests_max }
+        Limits {
+            head_ms: 20_000,
+            content_ms: 30_000,
+            idle_ms: 75_000,
+            send_ms: 30_000,
+            send_rate_min: 500,
+            requests_max: const { NonZeroU32::new(100_000).unwrap() },
+        }
+    }
+}
+
+impl Limits {
+    /// Bytes that a client takes at least in `send_ms`.
+    fn send_len_min(&self) -> u64 {
+        (u64::from(self.send_rate_min).saturating_mul(self.send_ms) / 1_000).max(1)
     }
 }
 
@@ -182,14 +200,19 @@ impl Connection {
     pub fn sent(&mut self, cx: &mut Cx<'_>, leg: Leg, len: u64) {
         let Leg::Client = leg;
         match self.wire.sent(len, cx.sites, cx.pool, cx.starts) {
-            Ok(()) => self.protocol.sent(cx, &self.wire),
+            Ok(()) => self.protocol.sent(cx, &self.wire, len),
             Err(span::Stuck) => self.protocol.abort(),
         }
     }
 
-    /// The deadline has passed.
-    pub fn expired(&mut self, cx: &mut Cx<'_>) {
-        self.protocol.expired(cx, &mut self.wire);
+    /// The deadline has passed. Of what has left, the last `unacked` bytes have not reached the client yet.
+    pub fn expired(&mut self, cx: &mut Cx<'_>, unacked: u64) {
+        self.protocol.expired(cx, &mut self.wire, unacked);
+    }
+
+    /// Others need its buffers: its time is over, whatever the deadline says. What is in the inbox is lost.
+    pub fn shed(&mut self, cx: &mut Cx<'_>) {
+        self.protocol.give_up(cx, &mut self.wire);
     }
 
     /// The server stops: finish what has begun, begin nothing more.

@@ -38,8 +38,10 @@ pub struct Sim {
     told_end: bool,
     inbox: Option<Run>,
     fresh: bool,
-    /// All that the client has received.
+    /// All that the client has received, or will receive.
     pub wire: Vec<u8>,
+    /// Bytes at the end of `wire` that have not reached the client yet.
+    pub unacked: u64,
     /// Contents of files beside the image, by number.
     pub files: Vec<Vec<u8>>,
     /// The archive beside the image.
@@ -91,6 +93,7 @@ impl Sim {
             inbox: None,
             fresh: false,
             wire: Vec::new(),
+            unacked: 0,
             files: Vec::new(),
             archive: Vec::new(),
             close: Close::No,
@@ -148,7 +151,8 @@ impl Sim {
         self.now = self.now.after(ms);
         self.starts.set_time(UNIX_S + self.now.0 / 1_000);
         if self.conn().deadline() <= self.now {
-            self.fact(|conn, cx| conn.expired(cx));
+            let unacked = self.unacked;
+            self.fact(|conn, cx| conn.expired(cx, unacked));
         }
     }
 

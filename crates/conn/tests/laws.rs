@@ -4,7 +4,11 @@
 #![allow(clippy::disallowed_methods, reason = "the ban is for the core, not for those who test it")]
 
 use bytes::Bytes;
-use proptest::{collection::vec, prelude::*, sample::select};
+use proptest::{
+    collection::vec,
+    prelude::*,
+    sample::{Index, select},
+};
 use std::{
     fs,
     io::{Cursor, Write},
@@ -20,6 +24,9 @@ use tarpon_site::Image;
 
 /// The file beside the image is this long.
 const LARGE_LEN: usize = 100_000;
+
+/// No head of a response is longer: a redirect's, with a query of 8 KiB.
+const HEAD_LEN_MAX: usize = 10_000;
 
 /// A site with a small, a middle, an empty and a large file, and a directory.
 static IMAGE: LazyLock<Image> = LazyLock::new(|| site("hello"));
@@ -87,7 +94,56 @@ fn requests() -> impl Strategy<Value = Vec<u8>> {
         1 => vec(any::<u8>(), 0..40),
         1 => (0usize..20_000).prop_map(|len| [b"GET / HTTP/1.1\r\nHost: a\r\nX: ", vec![b'x'; len].as_slice(), b"\r\n\r\n"].concat()),
     ];
-    vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+    let whole = vec(piece, 0..12).prop_map(|pieces| pieces.concat());
+    let edits = prop_oneof![3 => Just(Vec::new()), 1 => vec(edit(), 1..6)];
+    (whole, edits).prop_map(|(mut bytes, edits)| {
+        edits.iter().for_each(|edit| edit.apply(&mut bytes));
+        bytes
+    })
+}
+
+/// What spoils a request, at some place in it.
+#[derive(Clone, Debug)]
+enum Edit {
+    Put(Index, u8),
+    Remove(Index),
+    Double(Index, usize),
+    End(Index),
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let at = any::<Index>;
+    let byte = prop_oneof![any::<u8>(), select(b"\r\n \t:,;/%.0fF".as_slice())];
+    prop_oneof![
+        4 => (at(), byte).prop_map(|(at, byte)| Edit::Put(at, byte)),
+        2 => at().prop_map(Edit::Remove),
+        2 => (at(), 1usize..60).prop_map(|(at, len)| Edit::Double(at, len)),
+        1 => at().prop_map(Edit::End),
+    ]
+}
+
+impl Edit {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        if bytes.is_empty() {
+            return;
+        }
+        let at = |at: &Index| at.index(bytes.len());
+        match self {
+            Edit::Put(place, byte) => {
+                let place = at(place);
+                bytes[place] = *byte;
+            }
+            Edit::Remove(place) => {
+                bytes.remove(at(place));
+            }
+            Edit::Double(place, len) => {
+                let place = at(place);
+                let copy = bytes[place..bytes.len().min(place + len)].to_vec();
+                bytes.splice(place..place, copy);
+            }
+            Edit::End(place) => bytes.truncate(at(place)),
+        }
+    }
 }
 
 fn cuts() -> impl Strategy<Value = Cuts> {
@@ -154,6 +210,25 @@ proptest! {
         }
         sim.client_ends();
         sim.run(Cuts::NONE);
+        prop_assert_eq!(sim.close(), Close::Both);
+        prop_assert_eq!((sim.bufs_held(), sim.sites.holders()), (0, 0));
+    }
+
+    /// A head is answered once, with the largest response at most; what is no head, once and never again. And it costs
+    /// no more steps than there are bytes.
+    #[test]
+    fn no_request_costs_more_than_the_largest_response(bytes in requests(), cuts in cuts()) {
+        let mut sim = sim();
+        sim.client_sends(&bytes);
+        sim.client_ends();
+        let heads = bytes.windows(4).filter(|end| end == b"\r\n\r\n").count();
+        // A step reads, sends or offers; an offer that nothing is taken of is followed by another of the former.
+        let reads = bytes.len().div_ceil(cuts.read);
+        let most = (heads + 1) * (LARGE_LEN + HEAD_LEN_MAX);
+        let sends = most.div_ceil(cuts.send);
+        let steps = (0..2 * (reads + heads + sends) + 9).take_while(|_| sim.step(cuts)).count();
+        prop_assert!(!sim.step(cuts), "after {steps} steps there is still something to do");
+        prop_assert!(sim.wire.len() <= most, "{} bytes for {heads} heads", sim.wire.len());
         prop_assert_eq!(sim.close(), Close::Both);
         prop_assert_eq!((sim.bufs_held(), sim.sites.holders()), (0, 0));
     }
@@ -490,7 +565,7 @@ fn deadlines_follow_the_state() {
         ("a head that has begun",     b"GET / HT",                                      usize::MAX, 20_000,   "HTTP/1.1 408 "),
         ("the next request",          REQUEST,                                          usize::MAX, 75_000,   ""),
         ("a reader who takes nothing", REQUEST,                                         0,          30_000,   ""),
-        ("content",                   b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n", usize::MAX, 20_000, ""),
+        ("content",                   b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n", usize::MAX, 30_000, ""),
         ("the client's close",        b"GET\r\n\r\n",                                   usize::MAX, 2_000,    ""),
     ];
     for &(name, bytes, send, deadline_ms, then) in cases {
@@ -518,6 +593,79 @@ fn a_head_in_drops_does_not_put_its_deadline_off() {
         sim.pass(500);
     }
     assert!(sim.deadline_ms() <= 20_000 - 500 * 23, "{} ms left", sim.deadline_ms());
+}
+
+#[test]
+fn content_in_drops_does_not_put_its_deadline_off() {
+    let mut sim = sim();
+    sim.client_sends(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n");
+    sim.run(Cuts::NONE);
+    let answered = sim.wire.len();
+    for left_ms in (1..=30).rev().map(|s| s * 1_000) {
+        assert_eq!((sim.deadline_ms(), sim.close()), (left_ms, Close::No));
+        sim.client_sends(b"x");
+        sim.run(Cuts::NONE);
+        sim.pass(1_000);
+    }
+    sim.run(Cuts::NONE);
+    assert_eq!(sim.close(), Close::Write, "what is still under way must not reset the response");
+    sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    sim.pass(2_000);
+    sim.run(Cuts::NONE);
+    assert_eq!((sim.wire.len(), sim.close()), (answered, Close::Both));
+}
+
+#[test]
+fn empty_lines_between_requests_do_not_put_the_deadline_off() {
+    let mut sim = sim();
+    sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    sim.run(Cuts::NONE);
+    for left_s in (1..=75).rev() {
+        assert_eq!(sim.deadline_ms(), left_s * 1_000);
+        sim.client_sends(b"\r\n");
+        sim.run(Cuts::NONE);
+        sim.pass(1_000);
+    }
+    sim.run(Cuts::NONE);
+    assert_eq!(sim.close(), Close::Both);
+}
+
+/// What a client takes of a long response in each window of 30 seconds, and whether it is served on.
+#[test]
+fn a_reader_is_served_on_at_the_least_rate_and_cut_off_below_it() {
+    type Case<'a> = (&'a str, u32, &'a [(usize, u64)], bool);
+    #[rustfmt::skip]
+    let cases: &[Case<'_>] = &[
+        // what it shows                             rate  sent, of that unacked    served on
+        ("the least rate",                            500, &[(15_000, 0); 4],          true),
+        ("a byte less",                               500, &[(15_000, 0), (14_999, 0)], false),
+        ("a byte now and then",                       500, &[(1, 0)],                  false),
+        ("nothing",                                   500, &[(0, 0)],                  false),
+        ("another rate",                            1_000, &[(29_999, 0)],             false),
+        ("any byte will do",                            0, &[(1, 0); 9],               true),
+        ("any byte, but there is none",                 0, &[(1, 0), (0, 0)],          false),
+        ("full buffers that the client empties",      500, &[(80_000, 60_000), (0, 45_000), (0, 30_000)], true),
+        ("full buffers that it leaves full",          500, &[(80_000, 60_000), (0, 60_000)], false),
+        ("full buffers that it empties too slowly",   500, &[(80_000, 60_000), (0, 45_001)], false),
+        ("filling buffers is not taking",             500, &[(80_000, 60_000), (15_000, 75_000)], false),
+    ];
+    for &(name, send_rate_min, windows, served_on) in cases {
+        let mut sim = sim();
+        sim.limits.send_rate_min = send_rate_min;
+        sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        sim.run(Cuts { read: usize::MAX, send: 0 });
+        for (number, &(send, unacked)) in windows.iter().enumerate() {
+            assert_eq!((sim.deadline_ms(), sim.close()), (30_000, Close::No), "{name}, window {number}");
+            // Some time into the window: it is not put off.
+            sim.pass(10_000);
+            sim.step(Cuts { read: usize::MAX, send });
+            sim.unacked = unacked;
+            assert_eq!(sim.deadline_ms(), 20_000, "{name}, window {number}");
+            sim.pass(20_000);
+            sim.run(Cuts { read: usize::MAX, send: 0 });
+        }
+        assert_eq!(sim.close() == Close::No, served_on, "{name}");
+    }
 }
 
 #[test]
