@@ -171,6 +171,7 @@ fn file(
             fields: variant.not_modified,
             content: None,
         },
+        // Without Vary and validators: no cache stores it (RFC 9110, section 15.1).
         Outcome::Failed => page(image, Status::PreconditionFailed, with_content),
     }
 }

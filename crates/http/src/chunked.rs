@@ -145,22 +145,23 @@ impl Chunked {
     }
 }
 
-/// Why a chunked message is refused. Its framing is lost, so the connection closes too.
+/// Why a chunked message is refused. Its framing is lost, so the connection closes too. Sections are
+/// of RFC 9112.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkError {
-    /// chunk-size is not 1*HEXDIG, or something other than an extension follows it.
+    /// chunk-size is not 1*HEXDIG, or something other than an extension follows it: section 7.1.
     Size,
-    /// chunk-size does not fit in 64 bits.
+    /// chunk-size does not fit in 64 bits: section 7.1.
     Overflow,
-    /// An extension is not a token, with or without a value.
+    /// An extension is not a token, with or without a value: section 7.1.1.
     Extension,
-    /// More than [`EXTENSION_LEN_MAX`] bytes of extensions.
+    /// More than [`EXTENSION_LEN_MAX`] bytes of extensions: section 7.1.1.
     ExtensionsTooLarge,
-    /// A trailer is not a field line.
+    /// A trailer is not a field line: section 7.1.2.
     Trailer,
     /// More than [`TRAILERS_LEN_MAX`] bytes of trailers.
     TrailersTooLarge,
-    /// A line, or the data of a chunk, does not end in CRLF.
+    /// A line, or the data of a chunk, does not end in CRLF: sections 2.2 and 7.1.
     LineEnd,
     /// A line has more than [`LINE_LEN_MAX`] bytes.
     LineTooLong,

@@ -36,24 +36,26 @@ pub fn framing(head: &Head<'_>) -> Result<Framing, FramingError> {
 /// Why the framing of a request is refused. Its end is unknown, so the connection closes too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FramingError {
-    /// Content-Length is not 1*DIGIT, or a list of them.
+    /// Content-Length is not 1*DIGIT, or a list of them: RFC 9110, section 8.6.
     Length,
     /// Content-Length begins with a zero and is not that. Its grammar allows it, but no sender writes
     /// it, and a reader may take it for octal.
     LengthZero,
     /// Content-Length does not fit in 64 bits. Well formed, so not a bad request but too large.
     LengthOverflow,
-    /// Content-Lengths differ.
+    /// Content-Lengths differ: RFC 9112, section 6.3.
     LengthConflict,
-    /// Transfer-Encoding beside Content-Length.
+    /// Transfer-Encoding beside Content-Length: RFC 9112, sections 6.1 and 6.3.
     LengthAndCoding,
-    /// Transfer-Encoding in HTTP/1.0.
+    /// Transfer-Encoding in HTTP/1.0: RFC 9112, section 6.1.
     CodingInHttp10,
-    /// A transfer coding is not a token with parameters, or there is none where one should be.
+    /// A transfer coding is not a token with parameters, or there is none where one should be: RFC 9112,
+    /// section 7.
     Coding,
-    /// `chunked` is not the last transfer coding, or not there, or there twice, or has parameters.
+    /// `chunked` is not the last transfer coding, or not there, or there twice, or has parameters: RFC
+    /// 9112, sections 6.3 and 7.1.
     NotChunkedLast,
-    /// A transfer coding besides chunked, which we do not have.
+    /// A transfer coding besides chunked, which we do not have: RFC 9112, section 6.1.
     CodingUnknown,
 }
 

@@ -108,9 +108,9 @@ pub fn normalize<'a>(path: &'a [u8], scratch: &'a mut [u8; PATH_LEN_MAX]) -> Res
 /// Why a target is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetError {
-    /// None of the forms the method may have, or an authority that is no host.
+    /// None of the forms the method may have, or an authority that is no host: RFC 9112, section 3.2.
     Form,
-    /// A `%` without two hexadecimal digits.
+    /// A `%` without two hexadecimal digits: RFC 3986, section 2.1.
     Escape,
     /// An escaped `/` or NUL, which no name contains and which must not become a separator or an
     /// end, or a path longer than [`PATH_LEN_MAX`], even if only before a dot segment shortens it.
