@@ -32,6 +32,30 @@ pub(crate) enum Action {
     /// a tar archive like any other, which extracts to the site and a directory .tarpon that is no part of it. The same site
     /// gives the same bytes; SOURCE_DATE_EPOCH is honoured.
     Pack(Pack),
+    /// Show what a packed site has: paths, types, sizes in each coding, entity-tags
+    Inspect(Inspect),
+    /// Check a packed site: every checksum, and that every compressed form is its file
+    ///
+    /// Says all that is wrong; the exit status tells whether anything is.
+    Verify(Verify),
+}
+
+/// What `tarpon inspect` is told.
+#[derive(Args, Debug)]
+pub(crate) struct Inspect {
+    /// The archive
+    pub(crate) path: PathBuf,
+
+    /// Show it as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `tarpon verify` is told.
+#[derive(Args, Debug)]
+pub(crate) struct Verify {
+    /// The archive
+    pub(crate) path: PathBuf,
 }
 
 /// What `tarpon pack` is told.

@@ -23,6 +23,7 @@
 //! | `site` | an image and its descriptors |
 //! | `archive` | a tar archive, unpacked if it is compressed |
 //! | `pack` | a site packed into one archive |
+//! | `inspect` | such an archive, looked into and checked |
 //! | `listen` | listening sockets |
 //! | `watch` | notices that a directory or archive has changed |
 //! | `worker`, `wheel`, `mailbox` | what all engines share |
@@ -37,6 +38,7 @@ mod archive;
 #[allow(unsafe_code)]
 mod engine;
 mod error;
+mod inspect;
 mod listen;
 mod loader;
 mod mailbox;
@@ -53,9 +55,12 @@ mod worker;
 
 pub use engine::{Chosen, Engine};
 pub use error::Trouble;
+pub use inspect::{inspect, verify};
 pub use listen::{Address, Bound, default_addresses};
 pub use pack::{Packing, pack};
 pub use server::{Handle, Server, Settings};
 pub use site::{Site, Source};
-pub use tarpon_pack::{CODINGS, Effort, Progress, Report, Saved, Step};
+pub use tarpon_pack::{
+    CODINGS, Effort, Finding, Form, Inspected, PathRow, Progress, Report, Saved, Step, Verified, What,
+};
 pub use watch::{Change, Following, Watched};

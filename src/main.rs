@@ -3,9 +3,10 @@
 mod bar;
 mod config;
 mod say;
+mod table;
 
 use clap::Parser;
-use config::{Action, Command, Pack, Serve};
+use config::{Action, Command, Inspect, Pack, Serve, Verify};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
@@ -26,6 +27,8 @@ fn main() -> ExitCode {
     let done = match action {
         Action::Serve(options) => serve(&options),
         Action::Pack(options) => pack(&options),
+        Action::Inspect(options) => inspect(&options),
+        Action::Verify(options) => verify(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -41,6 +44,27 @@ fn pack(options: &Pack) -> Result<(), Box<dyn Error>> {
     let report = bar::during(|progress| tarpon::pack(&options.source(), &packing, progress))?;
     say::packed(&options.path, &packing.target, &report, began.elapsed());
     Ok(())
+}
+
+fn inspect(options: &Inspect) -> Result<(), Box<dyn Error>> {
+    let site = tarpon::inspect(&options.path)?;
+    match options.json {
+        true => anstream::println!("{}", table::json(&site)),
+        false => table::print(&site),
+    }
+    Ok(())
+}
+
+fn verify(options: &Verify) -> Result<(), Box<dyn Error>> {
+    let verified = tarpon::verify(&options.path)?;
+    say::verified(&options.path, &verified);
+    match verified.damage.len() {
+        0 => Ok(()),
+        count => {
+            let archive = options.path.display();
+            Err(format!("{archive} is damaged in {count} ways; pack the site anew, or fetch it again").into())
+        }
+    }
 }
 
 /// What happens while the workers serve.

@@ -5,7 +5,7 @@
 use anstream::{eprintln, println};
 use anstyle::{AnsiColor, Style};
 use std::{fmt, path::Path, path::PathBuf, time::Duration};
-use tarpon::{Address, CODINGS, Report, Saved, Server, Settings, Site, Trouble};
+use tarpon::{Address, CODINGS, Report, Saved, Server, Settings, Site, Trouble, Verified};
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -61,6 +61,18 @@ pub(crate) fn packed(site: &Path, target: &Path, report: &Report, took: Duration
         let taken = if taken > 0 { format!(", {taken} made before") } else { String::new() };
         let name = coding.name();
         println!("  {name:<4} {count}{taken}: {} become {}, {percent:.0}% less", Bytes(plain), Bytes(coded));
+    }
+}
+
+/// What a check of a packed site found.
+pub(crate) fn verified(archive: &Path, verified: &Verified) {
+    let archive = archive.display();
+    for found in &verified.damage {
+        eprintln!("{WARNING}damaged{WARNING:#}: {archive}: {found}");
+    }
+    if verified.damage.is_empty() {
+        let (paths, contents) = (Count(verified.paths, "path"), Count(verified.contents, "content"));
+        println!("{BOLD}{archive}{BOLD:#} is in order: {paths}, {contents}, {}", Bytes(verified.len));
     }
 }
 

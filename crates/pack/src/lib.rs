@@ -42,7 +42,8 @@ mod write;
 pub use error::{Damage, PackError};
 pub use memo::Memo;
 pub use packed::{
-    CODINGS, Effort, Input, OpenError, Progress, Report, Saved, SiteError, SiteOptions, Step, pack_site,
+    CODINGS, Effort, Finding, Form, Input, Inspected, OpenError, PathRow, Progress, Report, Saved, SiteError,
+    SiteOptions, Step, Verified, What, inspect, pack_site, verify,
 };
 pub use skip::{Kind, Skipped};
 

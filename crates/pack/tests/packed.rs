@@ -2,13 +2,15 @@
 
 use bytes::Bytes;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, UNIX_EPOCH};
-use tarpon_pack::{Effort, Input, Progress, Report, SiteOptions, pack_site};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+use tarpon_pack::{
+    Effort, Input, Kind, OpenError, PackError, Progress, Report, SiteError, SiteOptions, pack_site,
+};
 use tarpon_site::packed::image_in;
 use tarpon_site::{Coding, Content, Entry, Image, Variant};
 use tempfile::TempDir;
@@ -129,6 +131,174 @@ fn an_archive_packed_gives_the_same_bytes_as_its_directory() {
     assert!(fs::read(&archive).expect("an archive") == fs::read(&again).expect("an archive"));
 }
 
+#[test]
+#[rustfmt::skip]
+fn a_coded_form_beside_its_file_is_taken_over_if_it_decodes_to_it() {
+    let text = "p { color: red }\n".repeat(40).into_bytes();
+    let other = "p { color: tan }\n".repeat(40).into_bytes();
+    let (coded, brotli) = (gzip(&text), brotli_of(&text));
+    let cut = &coded[..coded.len() - 1];
+    let twice = [&coded[..], &coded].concat();
+    let larger = gzip_stored(&text);
+    type Row<'a> = (&'a str, &'a str, &'a [u8], bool, &'a [Kind]);
+    let cases: &[Row<'_>] = &[
+        // what it shows      its name    its content             taken   what is told
+        ("gzip",              "a.css.gz", &coded,                 true,  &[]),
+        ("Brotli",            "a.css.br", &brotli,                true,  &[]),
+        ("of another file",   "a.css.gz", &gzip(&other),       false, &[Kind::CodedWrong]),
+        ("in another coding", "a.css.br", &coded,                 false, &[Kind::CodedWrong]),
+        ("cut short",         "a.css.gz", cut,                    false, &[Kind::CodedWrong]),
+        ("two members",       "a.css.gz", &twice,                 false, &[Kind::CodedWrong]),
+        ("text",              "a.css.gz", b"text",                false, &[Kind::CodedWrong]),
+        ("empty",             "a.css.br", b"",                    false, &[Kind::CodedWrong]),
+        ("not smaller",       "a.css.gz", &larger,                false, &[]),
+    ];
+    for &(name, beside, content, taken, told) in cases {
+        let temp = tempfile::tempdir().expect("a directory");
+        let dir = temp.path().join("site");
+        fs::create_dir(&dir).expect("a directory");
+        fs::write(dir.join("a.css"), &text).expect("a file");
+        fs::write(dir.join(beside), content).expect("a file");
+        // That a form is older says nothing: it is decoded.
+        let old = UNIX_EPOCH + Duration::from_secs(1);
+        File::options().append(true).open(dir.join(beside)).and_then(|file| file.set_modified(old)).expect("a file");
+        let archive = temp.path().join("site.tar");
+        let report = pack_site(Input::Dir(&dir), &archive, &options(Effort::Fast), &Progress::default()).expect(name);
+        let packed = Packed::new(&archive);
+        let Some(Entry::File(file)) = packed.image.find(b"/a.css") else { panic!("{name}") };
+        let forms: Vec<_> = packed.image.coded(file).map(|(coding, form)| (coding, packed.content(&form))).collect();
+        assert_eq!(forms.len(), 3, "{name}: what was not taken is made");
+        assert!(forms.iter().all(|(coding, form)| decoded(*coding, form) == text), "{name}");
+        assert_eq!(forms.iter().any(|(_, form)| form == content), taken, "{name}");
+        assert_eq!(report.saved.iter().map(|saved| saved.taken).sum::<u64>(), u64::from(taken), "{name}");
+        assert_eq!(report.skipped.iter().map(|row| row.kind).collect::<Vec<_>>(), told, "{name}");
+        let Some(Entry::File(by_name)) = packed.image.find(format!("/{beside}").as_bytes()) else { panic!("{name}") };
+        assert!(packed.content(&by_name.identity) == content, "{name}: and is there by its own name");
+    }
+}
+
+#[test]
+fn an_earlier_archive_saves_the_work_and_changes_nothing() {
+    let site = Site::new();
+    let (report, earlier) = site.pack("earlier.tar", Effort::Best);
+    let again = |name: &str, reuse: &Path, effort| {
+        let archive = site.root().join(name);
+        let options = SiteOptions { reuse: Some(reuse), ..options(effort) };
+        let began = Instant::now();
+        let report = pack_site(Input::Dir(&site.dir()), &archive, &options, &Progress::default());
+        (report.expect("packs"), archive, began.elapsed())
+    };
+    let same =
+        |one: &Path, other: &Path| fs::read(one).expect("an archive") == fs::read(other).expect("an archive");
+    let taken = |report: &Report| report.saved.map(|saved| saved.taken);
+    assert_eq!(taken(&report), [0; 3]);
+
+    let (_, fresh, cold) = {
+        let began = Instant::now();
+        let (report, archive) = site.pack("fresh.tar", Effort::Best);
+        (report, archive, began.elapsed())
+    };
+    let (report, reused, warm) = again("reused.tar", &earlier, Effort::Best);
+    assert!(same(&earlier, &fresh) && same(&earlier, &reused));
+    assert_eq!(taken(&report), report.saved.map(|saved| saved.files));
+    assert!(warm < cold / 2, "{warm:?} with it, {cold:?} without");
+
+    // What other encoders made is not taken; what changed neither.
+    assert_eq!(taken(&again("fast.tar", &earlier, Effort::Fast).0), [0; 3]);
+    fs::write(site.dir().join("index.html"), "<p>another page".repeat(100)).expect("a file");
+    let (report, changed, _) = again("changed.tar", &earlier, Effort::Best);
+    assert_eq!(taken(&report), report.saved.map(|saved| saved.files - 1));
+    let (_, fresh) = site.pack("fresh.tar", Effort::Best);
+    assert!(same(&changed, &fresh));
+
+    // One that is damaged is of no use, but does no harm.
+    let mut bytes = fs::read(&earlier).expect("an archive");
+    let place = image_in(&bytes, bytes.len() as u64).expect("a good one").expect("a packed site");
+    let large = bytes.len() - 10_000;
+    assert!(large as u64 > place.at + place.len);
+    bytes[large] ^= 1;
+    fs::write(&earlier, &bytes).expect("a file");
+    let (_, mended, _) = again("mended.tar", &earlier, Effort::Best);
+    assert!(same(&mended, &fresh));
+    bytes[4096 + 200] ^= 1;
+    fs::write(&earlier, &bytes).expect("a file");
+    let options = SiteOptions { reuse: Some(&earlier), ..options(Effort::Best) };
+    let error =
+        pack_site(Input::Dir(&site.dir()), &mended, &options, &Progress::default()).expect_err("damaged");
+    assert!(matches!(error, SiteError::Reuse { error: OpenError::Body, .. }), "{error:?}");
+}
+
+#[test]
+fn a_form_that_lay_beside_its_file_is_not_taken_for_one_that_was_made() {
+    let site = Site::new();
+    fs::write(site.dir().join("index.html.br"), brotli_of(&files()[0].1)).expect("a file");
+    let (_, earlier) = site.pack("earlier.tar", Effort::Fast);
+    fs::remove_file(site.dir().join("index.html.br")).expect("a file");
+    let (_, fresh) = site.pack("fresh.tar", Effort::Fast);
+    let reused = site.root().join("reused.tar");
+    let options = SiteOptions { reuse: Some(&earlier), ..options(Effort::Fast) };
+    pack_site(Input::Dir(&site.dir()), &reused, &options, &Progress::default()).expect("packs");
+    assert!(fs::read(&fresh).expect("an archive") == fs::read(&reused).expect("an archive"));
+}
+
+#[test]
+fn no_file_is_younger_than_it_may_be() {
+    let site = Site::new();
+    for (latest_s, want) in [(MODIFIED_S + 1, MODIFIED_S), (MODIFIED_S - 1, MODIFIED_S - 1), (0, 0)] {
+        let archive = site.root().join("site.tar");
+        let options = SiteOptions { latest_s, ..options(Effort::Fast) };
+        pack_site(Input::Dir(&site.dir()), &archive, &options, &Progress::default()).expect("packs");
+        let packed = Packed::new(&archive);
+        let Some(Entry::File(file)) = packed.image.find(b"/small.txt") else { panic!("not there") };
+        assert_eq!(file.identity.last_modified, want);
+        let mut members = tar::Archive::new(&packed.bytes[..]);
+        for member in members.entries().expect("an archive") {
+            let header = member.expect("a member").header().clone();
+            assert_eq!(header.mtime().expect("a time"), want);
+            assert_eq!(
+                (header.uid().ok(), header.gid().ok(), header.mode().ok()),
+                (Some(0), Some(0), Some(0o644))
+            );
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_packed_is_told_and_leaves_nothing() {
+    let site = Site::new();
+    let names = |dir: &Path| fs::read_dir(dir).expect("a directory").count();
+    let (before, inside) = (names(site.root()), names(&site.dir()));
+    type Want = fn(&SiteError) -> bool;
+    let missing = site.root().join("missing");
+    let cases: [(&str, PathBuf, PathBuf, Option<&Path>, Want); 5] = [
+        ("no site", missing.clone(), site.root().join("a.tar"), None, |error| {
+            matches!(error, SiteError::Input(PackError::Root { .. }))
+        }),
+        ("no directory for it", site.dir(), missing.join("a.tar"), None, |error| {
+            matches!(error, SiteError::Write { .. })
+        }),
+        ("a directory in its place", site.dir(), site.root().to_owned(), None, |error| {
+            matches!(error, SiteError::Write { .. })
+        }),
+        ("within the site", site.dir(), site.dir().join("guide/a.tar"), None, |error| {
+            matches!(error, SiteError::Inside { .. })
+        }),
+        ("nothing to reuse", site.dir(), site.root().join("a.tar"), Some(&missing), |error| {
+            matches!(error, SiteError::Reuse { .. })
+        }),
+    ];
+    for (name, dir, target, reuse, want) in cases {
+        let options = SiteOptions { reuse, ..options(Effort::Fast) };
+        let error = pack_site(Input::Dir(&dir), &target, &options, &Progress::default()).expect_err(name);
+        assert!(want(&error), "{name}: {error:?}");
+        assert_eq!((names(site.root()), names(&site.dir())), (before, inside), "{name}");
+    }
+    // What is hidden is no part of the site.
+    fs::create_dir(site.dir().join(".out")).expect("a directory");
+    let target = site.dir().join(".out/a.tar");
+    pack_site(Input::Dir(&site.dir()), &target, &options(Effort::Fast), &Progress::default()).expect("packs");
+}
+
 /// A small site of all there is, in a directory of its own.
 struct Site(TempDir);
 
@@ -190,7 +360,7 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
 
 /// Text that stays above 16 KiB whatever codes it.
 fn large_css() -> Vec<u8> {
-    noise(30_000).iter().flat_map(|byte| format!(".c{byte}{{}}\n").into_bytes()).collect()
+    noise(18_000).iter().flat_map(|byte| format!(".c{byte}{{}}\n").into_bytes()).collect()
 }
 
 /// Bytes that nothing can compress.
@@ -238,6 +408,28 @@ fn decoded(coding: Coding, coded: &[u8]) -> Vec<u8> {
     }
     .expect("coded");
     plain
+}
+
+/// One member, smaller than its file, and not what the packer would make.
+fn gzip(plain: &[u8]) -> Vec<u8> {
+    gzip_at(plain, flate2::Compression::new(3))
+}
+
+/// As long as its file, and the gzip header.
+fn gzip_stored(plain: &[u8]) -> Vec<u8> {
+    gzip_at(plain, flate2::Compression::none())
+}
+
+fn gzip_at(plain: &[u8], level: flate2::Compression) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
+    encoder.write_all(plain).and_then(|()| encoder.finish()).expect("memory")
+}
+
+fn brotli_of(plain: &[u8]) -> Vec<u8> {
+    let mut coded = Vec::new();
+    let params = brotli::enc::BrotliEncoderParams { quality: 2, ..Default::default() };
+    brotli::BrotliCompress(&mut &*plain, &mut coded, &params).expect("memory");
+    coded
 }
 
 /// The files of a directory with their contents, without what is reserved; sorted.

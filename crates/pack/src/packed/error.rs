@@ -44,8 +44,10 @@ pub enum OpenError {
     Read(io::Error),
     /// It is none.
     NotPacked,
-    /// Its image is damaged.
+    /// Its image is so damaged that nothing can be served of it.
     Image(ImageError),
+    /// Something in its image is damaged.
+    Body,
 }
 
 impl fmt::Display for SiteError {
@@ -66,6 +68,7 @@ impl fmt::Display for OpenError {
             OpenError::Read(error) => error.fmt(f),
             OpenError::NotPacked => f.write_str("it is no packed site"),
             OpenError::Image(error) => error.fmt(f),
+            OpenError::Body => f.write_str("its image is damaged"),
         }
     }
 }

@@ -18,7 +18,7 @@
 //! | `image.rs` | the image of a packed site |
 //! | `archive.rs` | writes the archive |
 //! | `target.rs` | nothing under a name until it is whole |
-//! | `open.rs` | a packed site, opened to be looked at |
+//! | `open.rs`, `inspect.rs`, `verify.rs` | a packed site opened, looked into, and checked |
 //! | `work.rs`, `progress.rs` | many jobs on all cores; how far they are |
 //! | `error.rs` | why there is no packed site |
 //!
@@ -30,6 +30,7 @@ mod decode;
 mod error;
 mod image;
 mod input;
+mod inspect;
 mod layout;
 mod member;
 mod open;
@@ -39,12 +40,15 @@ mod reuse;
 mod spill;
 mod target;
 mod variants;
+mod verify;
 mod work;
 
 pub use code::Effort;
 pub use error::{OpenError, SiteError};
 pub use input::Input;
+pub use inspect::{Form, Inspected, PathRow, What, inspect};
 pub use progress::{Progress, Step};
+pub use verify::{Finding, Verified, verify};
 
 use crate::error::PackError;
 use crate::skip::Skipped;

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::{FRONT_LEN, image_in};
 use tarpon_site::{Image, ImageError};
 
@@ -28,6 +29,18 @@ impl Opened {
         read(archive, &mut bytes, place.at)?;
         let image = Image::new(Bytes::from(bytes)).map_err(OpenError::Image)?;
         Ok(Opened { image, image_at: place.at })
+    }
+
+    /// The header of the image.
+    pub(crate) fn header(&self) -> Header {
+        let front = self.image.all().first_chunk().expect("an image has a header");
+        Header::decode(front).expect("it was decoded before")
+    }
+
+    /// Whether records, fields and small contents have the sum that the header tells.
+    pub(crate) fn is_body_good(&self) -> bool {
+        let Header { pages_at, body_hash, .. } = self.header();
+        hash(&self.image.all()[HEADER_LEN..pages_at as usize]) == body_hash
     }
 }
 

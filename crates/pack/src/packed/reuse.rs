@@ -43,13 +43,21 @@ impl Earlier {
     pub(crate) fn open(path: &Path, encoders: &str) -> Result<Option<Earlier>, OpenError> {
         let file = File::open(path).map_err(OpenError::Read)?;
         let opened = Opened::new(&file)?;
+        // A variant that damage hides would be taken for one that was not worth it.
+        if !opened.is_body_good() {
+            return Err(OpenError::Body);
+        }
         let made_by = opened.image.sections().find(|(row, _)| row.kind == section::ENCODERS);
         if made_by.is_none_or(|(_, line)| line != encoders.as_bytes()) {
             return Ok(None);
         }
         let mut known = HashMap::new();
         for (path, entry) in opened.image.entries() {
+            // What lies at a directory is its index, which is there by its own name too; forms lie beside that.
             let Entry::File(file) = entry else { continue };
+            if path.ends_with(b"/") {
+                continue;
+            }
             let Some(print) = print(&opened, &file.identity) else { continue };
             let coded: Vec<_> = opened.image.coded(file).collect();
             let known: &mut [_; 3] = known.entry(print).or_default();

@@ -26,33 +26,31 @@ pub(crate) struct Target {
 impl Target {
     /// Begins an archive that is to lie at `path`.
     pub(crate) fn new(path: &Path) -> io::Result<Target> {
-        // An open file is not found at its name any more once a directory has taken it.
+        // Told now, and not when all the work is done.
         if path.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let path = path.to_owned();
-        match unnamed(dir_of(&path)) {
-            Ok(file) => Ok(Target { file, path, beside: None }),
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
-                let beside = beside(&path)?;
-                let file = File::options().read(true).write(true).create_new(true).open(&beside)?;
-                Ok(Target { file, path, beside: Some(beside) })
-            }
-            Err(error) => Err(error.into()),
+        match unnamed(dir_of(path))? {
+            Some(file) => Ok(Target { file, path: path.to_owned(), beside: None }),
+            None => Target::named(path),
         }
+    }
+
+    /// The same with a name from the start.
+    fn named(path: &Path) -> io::Result<Target> {
+        let (file, beside) = create_beside(path)?;
+        Ok(Target { file, path: path.to_owned(), beside: Some(beside) })
     }
 
     /// A temporary file on the same file system, which has no name and so leaves nothing behind.
     pub(crate) fn scratch(&self) -> io::Result<File> {
-        match unnamed(dir_of(&self.path)) {
-            Ok(file) => Ok(file),
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
-                let beside = beside(&self.path)?;
-                let file = File::options().read(true).write(true).create_new(true).open(&beside)?;
+        match unnamed(dir_of(&self.path))? {
+            Some(file) => Ok(file),
+            None => {
+                let (file, beside) = create_beside(&self.path)?;
                 fs::remove_file(&beside)?;
                 Ok(file)
             }
-            Err(error) => Err(error.into()),
         }
     }
 
@@ -60,9 +58,7 @@ impl Target {
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         if self.beside.is_none() {
-            let beside = beside(&self.path)?;
-            let from = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-            rustix::fs::linkat(CWD, from, CWD, &beside, AtFlags::SYMLINK_FOLLOW)?;
+            let beside = link_beside(&self.file, &self.path)?;
             self.beside = Some(beside);
         }
         if let Some(beside) = &self.beside {
@@ -82,32 +78,98 @@ impl Drop for Target {
     }
 }
 
-fn unnamed(dir: &Path) -> Result<File, Errno> {
+/// A file without a name, if the file system has such and this system could give it one later.
+fn unnamed(dir: &Path) -> io::Result<Option<File>> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    rustix::fs::open(dir, flags, Mode::from_raw_mode(0o666)).map(File::from)
+    match rustix::fs::open(dir, flags, Mode::from_raw_mode(0o666)).map(File::from) {
+        Ok(file) => Ok(Some(file).filter(|file| fs::symlink_metadata(by_number(file)).is_ok())),
+        // From file systems that have none, and from kernels that have none.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
-/// A name beside the target that nothing has: two that write the same target do not meet.
-fn beside(path: &Path) -> io::Result<PathBuf> {
+/// Creates a file beside the target.
+fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
+    free_beside(path, |beside| File::options().read(true).write(true).create_new(true).open(beside))
+}
+
+/// Gives a file a name beside the target.
+fn link_beside(file: &File, path: &Path) -> io::Result<PathBuf> {
+    let link = |beside: &Path| rustix::fs::linkat(CWD, by_number(file), CWD, beside, AtFlags::SYMLINK_FOLLOW);
+    free_beside(path, |beside| Ok(link(beside)?)).map(|((), beside)| beside)
+}
+
+/// Tries names until one is free: two that write the same target do not meet.
+fn free_beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    for number in 0..u32::MAX {
+    let mut number = 0;
+    loop {
         let mut hidden = OsString::from(".");
         hidden.push(name);
         hidden.push(format!(".{}-{number}.tmp", std::process::id()));
         let beside = path.with_file_name(hidden);
-        if let Err(error) = fs::symlink_metadata(&beside) {
-            return match error.kind() {
-                io::ErrorKind::NotFound => Ok(beside),
-                _ => Err(error),
-            };
+        match make(&beside) {
+            Ok(made) => return Ok((made, beside)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(error),
         }
     }
-    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// The name by which the kernel knows an open file.
+fn by_number(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 fn dir_of(path: &Path) -> &Path {
     match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn nothing_has_a_name_until_it_is_whole() {
+        type Begin = fn(&Path) -> io::Result<Target>;
+        let begin: [(&str, Begin, usize); 2] =
+            [("without a name", Target::new, 0), ("with a name", Target::named, 1)];
+        for (name, begin, meanwhile) in begin {
+            let dir = tempfile::tempdir().expect("a directory");
+            let path = dir.path().join("site.tar");
+            let names = || {
+                let entries = fs::read_dir(dir.path()).expect("a directory");
+                entries.map(|entry| entry.expect("an entry").file_name()).collect::<Vec<_>>()
+            };
+            let target = begin(&path).expect(name);
+            let scratch = target.scratch().expect(name);
+            (&scratch).write_all(b"scratch").expect(name);
+            (&target.file).write_all(b"half").expect(name);
+            assert_eq!(names().len(), meanwhile, "{name}");
+            assert!(!path.exists(), "{name}");
+            drop(target);
+            assert_eq!(names().len(), 0, "{name}: nothing is left");
+
+            for content in ["one", "another in its place"] {
+                let target = begin(&path).expect(name);
+                (&target.file).write_all(content.as_bytes()).expect(name);
+                target.finish().expect(name);
+                assert_eq!(names(), ["site.tar"], "{name}");
+                assert_eq!(fs::read(&path).expect(name), content.as_bytes(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_told_at_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for path in [dir.path().to_owned(), dir.path().join("missing/site.tar"), PathBuf::from("/")] {
+            assert!(Target::new(&path).is_err(), "{path:?}");
+        }
     }
 }

@@ -1,0 +1,274 @@
+//! Checks a packed site: every checksum, every variant against its file, every member against what is served.
+//!
+//! ```text
+//! image ─┬─ header, tables ─ checked when it is opened
+//!        ├─ records, fields, small contents ─ one checksum
+//!        └─ sections ─ one each ─ stretches ─▶ all the rest of the archive
+//! each entry ─ content against its tag ─ variant decodes to it ─ member has the same
+//! ```
+//!
+//! Goes on after damage, to find all of it. Whatever an archive says, no more is decoded than its files have.
+
+use super::decode::{Print, decodes_to, print_of};
+use super::error::OpenError;
+use super::open::{Opened, tag};
+use super::work::each;
+use crate::archive;
+use crate::content::Positioned;
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use tarpon_site::format::{STRETCH_LEN, SectionRow, StretchRow, hash, section};
+use tarpon_site::{Coding, Content, Entry, Image, Variant};
+
+/// What a check looked at, and what is wrong.
+#[derive(Debug)]
+pub struct Verified {
+    /// Paths.
+    pub paths: u64,
+    /// Contents, in all their codings.
+    pub contents: u64,
+    /// Bytes of the archive.
+    pub len: u64,
+    /// In the order of where they are looked for.
+    pub damage: Vec<Finding>,
+}
+
+/// Something that is not as it was packed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// The records, fields or small contents of the image differ from their checksum.
+    Body,
+    /// A section of the image differs from its checksum.
+    Section {
+        /// Its kind.
+        kind: u32,
+    },
+    /// Records that cannot be found or make no sense.
+    Records {
+        /// How many.
+        count: u64,
+    },
+    /// Bytes around the image differ from their checksum.
+    Stretch {
+        /// Where they begin, in bytes.
+        at: u64,
+        /// How many.
+        len: u64,
+    },
+    /// From here on there is no checksum.
+    Unchecked {
+        /// In bytes.
+        at: u64,
+    },
+    /// A content differs from its entity-tag.
+    Content {
+        /// The path it is served at.
+        path: Vec<u8>,
+        /// In which coding.
+        coding: Coding,
+    },
+    /// A coded variant does not decode to its file.
+    Coded {
+        /// The path it is served at.
+        path: Vec<u8>,
+        /// Its coding.
+        coding: Coding,
+    },
+    /// The archive cannot be read as one.
+    Tar(String),
+    /// What a tar program extracts is not what is served.
+    Member {
+        /// The path.
+        path: Vec<u8>,
+    },
+}
+
+/// Checks a packed site, whose name is `path`.
+///
+/// # Errors
+/// It cannot be read, is no packed site, or its image is so damaged that nothing could be served.
+pub fn verify(archive: &File, path: &Path, workers: NonZeroUsize) -> Result<Verified, OpenError> {
+    let opened = Opened::new(archive)?;
+    let image = &opened.image;
+    let mut damage = Vec::new();
+    sums(&opened, archive, &mut damage);
+    let entries: BTreeMap<_, _> = image.entries().collect();
+    let lost = image.record_count().saturating_sub(entries.len() as u64);
+    if lost > 0 {
+        damage.push(Finding::Records { count: lost });
+    }
+    let contents = contents(&opened, archive, &entries, workers, &mut damage);
+    members(image, archive, path, &entries, &mut damage);
+    Ok(Verified { paths: entries.len() as u64, contents, len: image.archive_len(), damage })
+}
+
+/// Checks all sums that are about bytes, whatever these mean.
+fn sums(opened: &Opened, archive: &File, damage: &mut Vec<Finding>) {
+    let header = opened.header();
+    if !opened.is_body_good() {
+        damage.push(Finding::Body);
+    }
+    let mut rows: &[[u8; STRETCH_LEN]] = &[];
+    let mut section_count = 0;
+    for (SectionRow { kind, hash: sum, .. }, bytes) in opened.image.sections() {
+        section_count += 1;
+        if hash(bytes) != sum {
+            damage.push(Finding::Section { kind });
+        }
+        if kind == section::STRETCHES {
+            rows = bytes.as_chunks().0;
+        }
+    }
+    if section_count < header.section_count {
+        damage.push(Finding::Body);
+    }
+    let image_end = opened.image_at + header.len;
+    let mut at = 0;
+    for row in rows.iter().map(StretchRow::decode) {
+        let Some(end) = row.at.checked_add(row.len).filter(|&end| end <= header.archive_len) else { break };
+        if row.at != at {
+            break;
+        }
+        if sum(archive, row) != Some(row.hash) {
+            damage.push(Finding::Stretch { at: row.at, len: row.len });
+        }
+        at = if end == opened.image_at { image_end } else { end };
+    }
+    if at != header.archive_len {
+        damage.push(Finding::Unchecked { at });
+    }
+}
+
+fn sum(archive: &File, row: StretchRow) -> Option<u64> {
+    let mut bytes = Positioned { file: archive, at: row.at }.take(row.len);
+    let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+    let mut block = vec![0; BLOCK_LEN];
+    let mut len = 0;
+    while let count @ 1.. = bytes.read(&mut block).ok()? {
+        hasher.update(&block[..count]);
+        len += count as u64;
+    }
+    (len == row.len).then(|| hasher.digest())
+}
+
+/// Checks what is served: each content once, however many paths lead to it. Returns how many there are.
+fn contents(
+    opened: &Opened,
+    archive: &File,
+    entries: &BTreeMap<&[u8], Entry>,
+    workers: NonZeroUsize,
+    damage: &mut Vec<Finding>,
+) -> u64 {
+    let mut seen = BTreeSet::new();
+    let mut jobs = Vec::new();
+    for (&path, entry) in entries {
+        let Entry::File(file) = *entry else { continue };
+        if seen.insert((file.identity.fields.at, file.is_one())) {
+            jobs.push((path, file.identity, opened.image.coded(file).collect::<Vec<_>>()));
+        }
+    }
+    let mut workers = vec![(); workers.get()];
+    let checked = each(&mut workers, &jobs, |(), (path, identity, coded)| {
+        let mut damage = Vec::new();
+        let plain = print(&opened.image, identity);
+        if plain.is_none() || content(opened, archive, identity) != plain {
+            damage.push(Finding::Content { path: path.to_vec(), coding: Coding::Identity });
+        }
+        for &(coding, variant) in coded {
+            let path = path.to_vec();
+            let own = print(&opened.image, &variant);
+            let decodes = |plain| decodes_to(coding, reader(opened, archive, &variant), plain);
+            if own.is_none() || content(opened, archive, &variant) != own {
+                damage.push(Finding::Content { path, coding });
+            } else if !plain.is_some_and(decodes) {
+                damage.push(Finding::Coded { path, coding });
+            }
+        }
+        Ok::<_, Infallible>(damage)
+    });
+    let Ok(checked) = checked;
+    damage.extend(checked.into_iter().flatten());
+    jobs.iter().map(|(.., coded)| 1 + coded.len() as u64).sum()
+}
+
+/// Checks that the files a tar program extracts are those that are served.
+fn members(
+    image: &Image,
+    archive: &File,
+    path: &Path,
+    entries: &BTreeMap<&[u8], Entry>,
+    damage: &mut Vec<Finding>,
+) {
+    let walk = match archive::list(archive, path, Path::new("")) {
+        Ok(walk) => walk,
+        Err(error) => return damage.push(Finding::Tar(error.to_string())),
+    };
+    // What lies under the name of a directory is its index, which is a member by another name.
+    let mut missing: BTreeSet<_> = entries
+        .iter()
+        .filter(|(path, entry)| matches!(entry, Entry::File(_)) && !path.ends_with(b"/"))
+        .map(|(&path, _)| path)
+        .collect();
+    for found in &walk.found {
+        let stretch = found.file.stretch;
+        let member = Positioned { file: archive, at: stretch.at }.take(stretch.len);
+        let served = match entries.get(&found.path[..]) {
+            Some(Entry::File(file)) => print(image, &file.identity),
+            _ => None,
+        };
+        missing.remove(&found.path[..]);
+        if served.is_none() || print_of(member, u64::MAX).ok() != served {
+            damage.push(Finding::Member { path: found.path.clone() });
+        }
+    }
+    damage.extend(missing.into_iter().map(|path| Finding::Member { path: path.to_vec() }));
+}
+
+/// What a content is said to be.
+fn print(image: &Image, variant: &Variant) -> Option<Print> {
+    Some(Print { len: variant.content.len(), hash: tag(image.bytes(variant.etag))? })
+}
+
+/// What a content is.
+fn content(opened: &Opened, archive: &File, variant: &Variant) -> Option<Print> {
+    print_of(reader(opened, archive, variant), variant.content.len()).ok()
+}
+
+fn reader<'a>(opened: &'a Opened, archive: &'a File, variant: &Variant) -> Box<dyn Read + 'a> {
+    match variant.content {
+        Content::Image(place) => Box::new(opened.image.bytes(place)),
+        Content::Archive(place) => Box::new(Positioned { file: archive, at: place.at }.take(place.len)),
+        // A packed site has none, and an image that says so has nothing there.
+        Content::File { .. } => Box::new(std::io::empty()),
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::Body => f.write_str("the records, fields or small contents of the image are damaged"),
+            Finding::Section { kind } => write!(f, "section {kind} of the image is damaged"),
+            Finding::Records { count } => write!(f, "{count} paths are lost: their records make no sense"),
+            Finding::Stretch { at, len } => write!(f, "bytes {at} to {} are damaged", at + len),
+            Finding::Unchecked { at } => write!(f, "from byte {at} on there is no checksum"),
+            Finding::Content { path, coding } => {
+                write!(f, "{} ({}): the content is damaged", path.escape_ascii(), coding.name())
+            }
+            Finding::Coded { path, coding } => {
+                write!(f, "{} ({}): does not decompress to its file", path.escape_ascii(), coding.name())
+            }
+            Finding::Tar(error) => f.write_str(error),
+            Finding::Member { path } => {
+                write!(f, "{}: what is served is not what a tar program extracts", path.escape_ascii())
+            }
+        }
+    }
+}
+
+/// Bytes read at once.
+const BLOCK_LEN: usize = 64 << 10;

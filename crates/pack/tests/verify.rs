@@ -1,0 +1,170 @@
+//! Damage to a packed site: all of it is found, and nothing panics, wherever it is and however it is hidden.
+
+use bytes::Bytes;
+use std::fs::{self, File};
+use std::num::NonZeroUsize;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use tarpon_pack::{Effort, Finding, Input, OpenError, Progress, SiteOptions, inspect, pack_site, verify};
+use tarpon_site::format::{HEADER_LEN, Header, hash};
+use tarpon_site::packed::{IMAGE_AT, image_in};
+use tarpon_site::{Coding, Content, Entry, Image, ImageError, Variant};
+use tempfile::TempDir;
+use xxhash_rust::xxh3::xxh3_128;
+
+#[test]
+fn what_is_in_order_is_said_to_be() {
+    let site = Packed::new();
+    let verified = verify(&site.file, Path::new("site.tar"), WORKERS).expect("a packed site");
+    assert_eq!(verified.damage, []);
+    // Page and directory are one content in four codings; so is the style sheet; the name is too short.
+    assert_eq!((verified.paths, verified.contents, verified.len), (4, 9, site.len));
+}
+
+#[test]
+fn an_archive_cut_anywhere_is_refused() {
+    let site = Packed::new();
+    for len in (0..site.len).rev() {
+        site.file.set_len(len).expect("a file");
+        let refused = verify(&site.file, Path::new("site.tar"), WORKERS).expect_err("refused");
+        let is_told = matches!(refused, OpenError::NotPacked | OpenError::Image(ImageError::ArchiveLength));
+        assert!(is_told, "{len}: {refused:?}");
+        assert!(inspect(&site.file).is_err(), "{len}");
+    }
+}
+
+#[test]
+fn an_archive_appended_to_is_refused() {
+    let site = Packed::new();
+    site.file.set_len(site.len + 512).expect("a file");
+    let refused = verify(&site.file, Path::new("site.tar"), WORKERS).expect_err("refused");
+    assert!(matches!(refused, OpenError::Image(ImageError::ArchiveLength)), "{refused:?}");
+}
+
+#[test]
+fn a_bit_flipped_anywhere_is_found() {
+    let site = Packed::new();
+    let image_end = IMAGE_AT + site.image().len();
+    for at in 0..site.len {
+        // All bits of what leads to other things; of what is only sent, one of each byte.
+        let leads = at < IMAGE_AT + HEADER_LEN as u64 || (image_end - 512..image_end).contains(&at);
+        for bit in (0..8).filter(|bit| leads || *bit == at % 8) {
+            site.flip(at, bit);
+            let verified = verify(&site.file, Path::new("site.tar"), WORKERS);
+            assert!(
+                verified.is_err() || verified.is_ok_and(|verified| !verified.damage.is_empty()),
+                "{at}, {bit}"
+            );
+            let _ = inspect(&site.file);
+            site.flip(at, bit);
+        }
+    }
+}
+
+#[test]
+fn damage_is_told_by_what_it_is_about() {
+    type Hurt = fn(&Packed);
+    #[rustfmt::skip]
+    let cases: &[(&str, Hurt, &[Finding])] = &[
+        ("a small content", |site| {
+            let Content::Image(place) = site.variant(b"/a.css", Coding::Identity).content else { panic!("large") };
+            site.flip(IMAGE_AT + place.at, 0);
+        }, &[Finding::Body, Finding::Content { path: b"/a.css".to_vec(), coding: Coding::Identity }]),
+        ("a variant", |site| {
+            let Content::Image(place) = site.variant(b"/a.css", Coding::Gzip).content else { panic!("large") };
+            site.flip(IMAGE_AT + place.at + 20, 0);
+        }, &[Finding::Body, Finding::Content { path: b"/a.css".to_vec(), coding: Coding::Gzip }]),
+        ("a member's owner", |site| site.flip(site.len - 1024 - 512 - 512 + 108, 0),
+            &[Finding::Stretch { at: 0, len: 0 }, Finding::Tar(String::new())]),
+        ("a wrong variant, with all sums right", |site| site.forge(b"/a.css", Coding::Br),
+            &[Finding::Coded { path: b"/a.css".to_vec(), coding: Coding::Br }]),
+        ("another file, with all sums right", |site| site.forge(b"/name", Coding::Identity),
+            &[Finding::Member { path: b"/name".to_vec() }]),
+    ];
+    for (name, hurt, want) in cases {
+        let site = Packed::new();
+        hurt(&site);
+        let verified = verify(&site.file, Path::new("site.tar"), WORKERS).expect(name);
+        let plain = |finding: &Finding| match finding {
+            // Where exactly is the layout's affair, and the words are the reader's.
+            Finding::Stretch { .. } => Finding::Stretch { at: 0, len: 0 },
+            Finding::Tar(_) => Finding::Tar(String::new()),
+            other => other.clone(),
+        };
+        assert_eq!(verified.damage.iter().map(plain).collect::<Vec<_>>(), *want, "{name}");
+    }
+}
+
+#[test]
+fn another_archive_is_no_packed_site() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("a.tar");
+    for content in [&b""[..], b"x", &[0; 10_240]] {
+        fs::write(&path, content).expect("a file");
+        let file = File::open(&path).expect("a file");
+        assert!(matches!(verify(&file, &path, WORKERS), Err(OpenError::NotPacked)));
+        assert!(matches!(inspect(&file), Err(OpenError::NotPacked)));
+    }
+}
+
+/// A small packed site, to be damaged.
+struct Packed {
+    file: File,
+    len: u64,
+    _dir: TempDir,
+}
+
+impl Packed {
+    fn new() -> Packed {
+        let dir = tempfile::tempdir().expect("a directory");
+        let site = dir.path().join("site");
+        fs::create_dir(&site).expect("a directory");
+        fs::write(site.join("index.html"), "<p>hello, world ".repeat(30)).expect("a file");
+        fs::write(site.join("a.css"), "p { color: red }\n".repeat(30)).expect("a file");
+        fs::write(site.join("name"), "x").expect("a file");
+        let archive = dir.path().join("site.tar");
+        let options =
+            SiteOptions { effort: Effort::Fast, workers: WORKERS, latest_s: 1_000_000_000, reuse: None };
+        pack_site(Input::Dir(&site), &archive, &options, &Progress::default()).expect("packs");
+        let file = File::options().read(true).write(true).open(&archive).expect("an archive");
+        Packed { len: file.metadata().expect("a file").len(), file, _dir: dir }
+    }
+
+    fn image(&self) -> Image {
+        let mut bytes = vec![0; self.len as usize];
+        self.file.read_exact_at(&mut bytes, 0).expect("an archive");
+        let place = image_in(&bytes, self.len).expect("a good one").expect("a packed site");
+        let image = Bytes::from(bytes).slice(place.at as usize..(place.at + place.len) as usize);
+        Image::new(image).expect("an image")
+    }
+
+    fn variant(&self, path: &[u8], coding: Coding) -> Variant {
+        let image = self.image();
+        let Some(Entry::File(file)) = image.find(path) else { panic!("not there") };
+        let mut all = image.coded(file).chain([(Coding::Identity, file.identity)]);
+        all.find(|(found, _)| *found == coding).expect("a variant").1
+    }
+
+    fn flip(&self, at: u64, bit: u64) {
+        let mut byte = [0];
+        self.file.read_exact_at(&mut byte, at).expect("a byte");
+        self.file.write_all_at(&[byte[0] ^ (1 << bit)], at).expect("a byte");
+    }
+
+    /// Puts another content in the place of one, and makes its tag and all sums right again.
+    fn forge(&self, path: &[u8], coding: Coding) {
+        let variant = self.variant(path, coding);
+        let mut bytes = self.image().all().to_vec();
+        let Content::Image(content) = variant.content else { panic!("large") };
+        bytes[content.at as usize] ^= 1;
+        let tag = xxh3_128(&bytes[content.at as usize..][..content.len as usize]);
+        let tag = format!("\"{tag:032x}\"");
+        bytes[variant.etag.at as usize..][..tag.len()].copy_from_slice(tag.as_bytes());
+        let header = Header::decode(bytes.first_chunk().expect("a header")).expect("a header");
+        let body_hash = hash(&bytes[HEADER_LEN..header.pages_at as usize]);
+        bytes[..HEADER_LEN].copy_from_slice(&Header { body_hash, ..header }.encode());
+        self.file.write_all_at(&bytes, IMAGE_AT).expect("a file");
+    }
+}
+
+const WORKERS: NonZeroUsize = NonZeroUsize::MIN;

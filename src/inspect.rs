@@ -1,0 +1,37 @@
+//! Looks into a packed site, or checks it: what the library finds, for a user.
+
+use crate::{
+    archive,
+    error::{Trouble, reason},
+};
+use std::{num::NonZeroUsize, path::Path, thread};
+use tarpon_pack::{Inspected, OpenError, Verified};
+
+/// What a packed site has: its paths, and what is sent for each.
+///
+/// # Errors
+/// It cannot be read, is no packed site, or nothing could be served of it.
+pub fn inspect(path: &Path) -> Result<Inspected, Trouble> {
+    tarpon_pack::inspect(&archive::open(path)?).map_err(|error| trouble(path, error))
+}
+
+/// Checks a packed site: every checksum, every variant, every member. What is wrong with it is in the result.
+///
+/// # Errors
+/// It cannot be read, is no packed site, or nothing could be served of it.
+pub fn verify(path: &Path) -> Result<Verified, Trouble> {
+    let workers = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    tarpon_pack::verify(&archive::open(path)?, path, workers).map_err(|error| trouble(path, error))
+}
+
+/// What is told of an archive that was looked at in vain.
+fn trouble(path: &Path, error: OpenError) -> Trouble {
+    let what = format!("cannot look into {}", path.display());
+    match error {
+        OpenError::Read(error) => Trouble::new(what, reason(&error), "name an archive that may be read"),
+        error @ OpenError::NotPacked => Trouble::new(what, error, "pack it, as with tarpon pack DIR -o FILE"),
+        error @ (OpenError::Image(_) | OpenError::Body) => {
+            Trouble::new(what, error, "pack the site anew, or fetch the archive again")
+        }
+    }
+}

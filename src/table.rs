@@ -1,0 +1,151 @@
+//! A packed site as a table, for people, and as JSON, for programs.
+
+use anstream::println;
+use anstyle::Style;
+use std::fmt::Write;
+use tarpon::{Form, Inspected, PathRow, What};
+
+const DIM: Style = Style::new().dimmed();
+
+/// Prints a line for each path: what it is, its size as it is and in each coding, its tag.
+pub(crate) fn print(site: &Inspected) {
+    let rows: Vec<[String; 7]> = site.paths.iter().map(row).collect();
+    let heads = ["path", "type", "bytes", "br", "gzip", "zstd", "tag"].map(str::to_owned);
+    let all = || [&heads].into_iter().chain(&rows);
+    let widths: [usize; 7] =
+        std::array::from_fn(|at| all().map(|row| row[at].chars().count()).max().unwrap_or_default());
+    for (number, row) in all().enumerate() {
+        let mut line = String::new();
+        for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
+            // Numbers to the right, words to the left, the last one as long as it is.
+            let _ = match at {
+                2..=5 => write!(line, "{cell:>width$}  "),
+                6 => write!(line, "{cell}"),
+                _ => write!(line, "{cell:<width$}  "),
+            };
+        }
+        match number {
+            0 => println!("{DIM}{}{DIM:#}", line.trim_end()),
+            _ => println!("{}", line.trim_end()),
+        }
+    }
+    let encoders = site.encoders.as_deref().unwrap_or("unknown");
+    println!(
+        "{DIM}{} bytes, of them {} the image; compressed by {encoders}{DIM:#}",
+        site.len, site.image_len
+    );
+}
+
+fn row(PathRow { path, what }: &PathRow) -> [String; 7] {
+    let path = shown(path);
+    match what {
+        What::Redirect { to } => [
+            path,
+            format!("-> {}", shown(to.as_bytes())),
+            String::new(),
+            String::new(),
+            String::new(),
+            String::new(),
+            String::new(),
+        ],
+        What::File { media, forms, .. } => {
+            let len = |name: &str| {
+                let form = forms.iter().find(|form| form.coding.name() == name);
+                form.map(|form| form.len.to_string()).unwrap_or_default()
+            };
+            let tag = forms.first().map(|form| form.tag.clone()).unwrap_or_default();
+            [path, shown(media.as_bytes()), len("identity"), len("br"), len("gzip"), len("zstd"), tag]
+        }
+    }
+}
+
+/// Text as a terminal can have it: no control characters, whatever a name says.
+fn shown(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.chars()
+        .flat_map(|char| if char.is_control() { char.escape_default().collect() } else { vec![char] })
+        .collect()
+}
+
+/// The same as one JSON object. A path that is not UTF-8 is given with replacement characters.
+pub(crate) fn json(site: &Inspected) -> String {
+    let mut to = String::new();
+    let encoders = site.encoders.as_deref().map_or("null".to_owned(), string);
+    let _ = write!(
+        to,
+        "{{\"len\":{},\"image_len\":{},\"encoders\":{encoders},\"paths\":[",
+        site.len, site.image_len
+    );
+    for (number, PathRow { path, what }) in site.paths.iter().enumerate() {
+        to.push_str(if number > 0 { ",\n" } else { "\n" });
+        let path = string(&String::from_utf8_lossy(path));
+        let _ = match what {
+            What::Redirect { to: location } => {
+                write!(to, "{{\"path\":{path},\"location\":{}}}", string(location))
+            }
+            What::File { media, last_modified, forms } => {
+                let forms: Vec<_> = forms.iter().map(form).collect();
+                write!(
+                    to,
+                    "{{\"path\":{path},\"type\":{},\"last_modified\":{last_modified},\"forms\":[{}]}}",
+                    string(media),
+                    forms.join(",")
+                )
+            }
+        };
+    }
+    to.push_str("\n]}");
+    to
+}
+
+fn form(Form { coding, len, tag }: &Form) -> String {
+    format!("{{\"coding\":{},\"len\":{len},\"tag\":{}}}", string(coding.name()), string(tag))
+}
+
+/// RFC 8259, section 7.
+fn string(text: &str) -> String {
+    let mut to = String::from('"');
+    for char in text.chars() {
+        match char {
+            '"' | '\\' => to.extend(['\\', char]),
+            '\0'..='\x1f' => {
+                let _ = write!(to, "\\u{:04x}", u32::from(char));
+            }
+            _ => to.push(char),
+        }
+    }
+    to.push('"');
+    to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarpon::CODINGS;
+
+    #[test]
+    fn json_says_what_the_table_says() {
+        let forms = CODINGS.map(|coding| Form { coding, len: 5, tag: "\"t\"".to_owned() }).to_vec();
+        let file = What::File { media: "text/html".to_owned(), last_modified: 7, forms };
+        let site = Inspected {
+            len: 1,
+            image_len: 2,
+            encoders: None,
+            paths: vec![
+                PathRow { path: b"/a\"\\\n\xff".to_vec(), what: What::Redirect { to: "/b".to_owned() } },
+                PathRow { path: "/é".into(), what: file.clone() },
+            ],
+        };
+        let want = concat!(
+            "{\"len\":1,\"image_len\":2,\"encoders\":null,\"paths\":[\n",
+            "{\"path\":\"/a\\\"\\\\\\u000a\u{fffd}\",\"location\":\"/b\"},\n",
+            "{\"path\":\"/é\",\"type\":\"text/html\",\"last_modified\":7,\"forms\":[",
+            "{\"coding\":\"br\",\"len\":5,\"tag\":\"\\\"t\\\"\"},",
+            "{\"coding\":\"gzip\",\"len\":5,\"tag\":\"\\\"t\\\"\"},",
+            "{\"coding\":\"zstd\",\"len\":5,\"tag\":\"\\\"t\\\"\"}]}\n]}",
+        );
+        assert_eq!(json(&site), want);
+        assert_eq!(row(&site.paths[0])[0], "/a\"\\\\n\u{fffd}");
+        assert_eq!(row(&site.paths[1])[1..6], ["text/html", "", "5", "5", "5"]);
+    }
+}
