@@ -72,6 +72,50 @@ fn curl_saves_a_large_file_byte_for_byte() {
 }
 
 #[test]
+fn curl_gets_parts_of_a_file() {
+    let (dir, program) = served();
+    let url = url(&program);
+    #[rustfmt::skip]
+    let cases: &[(&str, &[&str], &str, &str)] = &[
+        // what it shows      options                                   target   what curl says
+        ("the first bytes",   &["-r", "0-1", "-w", " %{http_code}"],    "/",     "ho 206"),
+        ("from a byte on",    &["-r", "2-", "-w", " %{http_code}"],     "/",     "me 206"),
+        ("the last bytes",    &["-r", "-3", "-w", " %{http_code}"],     "/",     "ome 206"),
+        ("none that there is", &["-r", "4-", "-o", "/dev/null", "-w", "%{http_code}"], "/", "416"),
+        ("another unit",      &["-H", "Range: lines=1-2", "-w", " %{http_code}"], "/", "home 200"),
+        ("HEAD",              &["-I", "-r", "0-1", "-o", "/dev/null", "-w", "%{http_code}"], "/", "200"),
+        ("of a coded form",   &["-r", "0-1", "-H", "Accept-Encoding: gzip", "-o", "/dev/null", "-w", "%{size_download} %{http_code}"], "/page.txt", "2 206"),
+    ];
+    for (name, options, target, want) in cases {
+        let said = curl(dir.path(), &[options, &[&format!("{url}{target}")[..]][..]].concat());
+        assert_eq!(said, *want, "{name}");
+    }
+    curl(dir.path(), &["-r", "1000000-3999999", "-o", "part", &format!("{url}/large")]);
+    assert!(fs::read(dir.path().join("part")).unwrap() == distinct_bytes(LARGE_LEN)[1_000_000..4_000_000]);
+    let said = curl(
+        dir.path(),
+        &["-r", "0-9,100-109", "-w", " %{http_code} %{content_type}", &format!("{url}/page.txt")],
+    );
+    let [first, second] =
+        ["bytes 0-9/500\r\n\r\npage page \r\n--", "bytes 100-109/500\r\n\r\npage page \r\n--"];
+    assert!(said.contains(first) && said.contains(second), "{said}");
+    assert!(said.contains(" 206 multipart/byteranges; boundary="), "{said}");
+}
+
+#[test]
+fn curl_resumes_a_download() {
+    let (dir, program) = served();
+    let url = format!("{}/large", url(&program));
+    let saved = dir.path().join("saved");
+    for len in [1, 1_234_567, LARGE_LEN - 1] {
+        fs::write(&saved, &distinct_bytes(LARGE_LEN)[..len]).unwrap();
+        let said = curl(dir.path(), &["-C", "-", "-o", "saved", "-w", "%{http_code} %{size_download}", &url]);
+        assert_eq!(said, format!("206 {}", LARGE_LEN - len));
+        assert!(fs::read(&saved).unwrap() == distinct_bytes(LARGE_LEN), "{len}");
+    }
+}
+
+#[test]
 fn curl_saves_many_files_at_once() {
     let (dir, program) = served();
     let url = url(&program);

@@ -95,6 +95,8 @@ fn a_worker_allocates_nothing_for_static_files() {
 fn mixed_requests(client: &mut Client, count: usize) {
     let first = client.get("/");
     let tag = first.field("ETag").expect("an entity-tag");
+    let middle = client.get("/middle");
+    let middle = middle.field("ETag").expect("an entity-tag");
     let kinds = [
         (get("/"), vec![200]),
         (get("/nothing"), vec![404]),
@@ -104,6 +106,12 @@ fn mixed_requests(client: &mut Client, count: usize) {
         (get("/middle"), vec![200]),
         ("GET /middle HTTP/1.1\r\nHost: a\r\nAccept-Encoding: br;q=0.5, gzip\r\n\r\n".to_owned(), vec![200]),
         (get("/").repeat(5), vec![200; 5]),
+        (
+            format!("GET /middle HTTP/1.1\r\nHost: a\r\nRange: bytes=100-\r\nIf-Range: {middle}\r\n\r\n"),
+            vec![206],
+        ),
+        ("GET /middle HTTP/1.1\r\nHost: a\r\nRange: bytes=0-9,20-29,-1\r\n\r\n".to_owned(), vec![206]),
+        ("GET /middle HTTP/1.1\r\nHost: a\r\nRange: bytes=20000-\r\n\r\n".to_owned(), vec![416]),
         (get("/").replace("GET", "PUT"), vec![405]),
     ];
     let mut sent = 0;

@@ -49,13 +49,18 @@ impl<'a> Act<'a> {
     }
 }
 
-const REQUESTS: [&[u8]; 6] = [
+const REQUESTS: [&[u8]; 11] = [
     b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
     b"GET /dir?q HTTP/1.1\r\nHost: a\r\n\r\n",
     b"GET /large HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
     b"HEAD /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
     b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n",
     b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+    b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=-7\r\n\r\n",
+    b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=0-99,500-\r\n\r\n",
+    b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=9-9,7-7,5-5,3-3,1-1,-1\r\n\r\n",
+    b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\nRange: bytes=9-9,7-7,5-5,3-3,1-1,-1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=5-\r\n\r\n",
 ];
 
 /// The same bytes, all at once and cut as the acts say, get the same answer.

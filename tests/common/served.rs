@@ -24,7 +24,11 @@ pub(crate) fn settings(engine: Engine, worker_count: usize) -> Settings {
 impl Served {
     /// Serves a directory on a free port.
     pub(crate) fn dir(settings: &Settings, dir: &Path) -> Served {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Served::dir_on(TcpListener::bind("127.0.0.1:0").expect("a free port"), settings, dir)
+    }
+
+    /// Serves a directory on a listener.
+    pub(crate) fn dir_on(listener: TcpListener, settings: &Settings, dir: &Path) -> Served {
         let bound = listener.try_into().expect("a listener for all workers");
         let site = Site::from_dir(dir).expect("a site");
         let server = Server::start(settings, vec![bound], site).expect("a server");

@@ -159,6 +159,26 @@ mod tests {
     }
 
     #[test]
+    fn buffers_are_plentiful_while_more_than_half_are_free() {
+        #[rustfmt::skip]
+        let cases: &[(u32, u32, bool)] = &[
+            // all, held, plentiful
+            (4,     0,    true),
+            (4,     1,    true),
+            (4,     2,    false),
+            (5,     2,    true),
+            (5,     3,    false),
+            (1,     0,    true),
+            (0,     0,    false),
+        ];
+        for &(count, held, want) in cases {
+            let mut pool = Pool::new(count);
+            (0..held).for_each(|_| assert!(pool.take().is_some()));
+            assert_eq!(pool.is_plentiful(), want, "{held} of {count}");
+        }
+    }
+
+    #[test]
     fn the_last_buffer_returned_is_the_next_one_taken() {
         let mut pool = Pool::new(3);
         let (a, b) = (pool.take().unwrap(), pool.take().unwrap());
