@@ -1,0 +1,242 @@
+//! A packed site, by the program: packed, served, looked into, checked; and what is left when packing ends early.
+
+mod common;
+
+use common::{
+    ENGINES,
+    client::Client,
+    distinct_bytes,
+    program::{Ended, Program, serve, tarpon, through},
+    site, wait_for,
+};
+use rustix::process::Signal;
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{fs::symlink, process::ExitStatusExt},
+    path::Path,
+    process::Command,
+};
+use tempfile::TempDir;
+
+#[test]
+fn a_packed_site_is_served_as_its_directory_is() {
+    let (dir, out) = (small_site(), out());
+    let archive = out.path().join("site.tar");
+    let ended = Program::run(pack(dir.path(), &archive, &[]));
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(ended.out.contains("of 6 files"), "{ended:?}");
+    for engine in ENGINES {
+        let options = ["--engine", engine.name(), "--workers", "1"];
+        let from_dir = Program::started(serve(dir.path(), &options));
+        let from_archive = Program::started(serve(&archive, &options));
+        let mut clients = [&from_dir, &from_archive].map(|program| Client::connect(program.address()));
+        for target in
+            ["/", "/index.html", "/guide", "/guide/", "/large.css", "/link.css", "/picture.png", "/missing"]
+        {
+            let [want, got] = clients.each_mut().map(|client| client.get(target));
+            assert_eq!(got.head.lines().next(), want.head.lines().next(), "{target}");
+            assert!(got.content == want.content, "{target}");
+            let is_coded = ["/", "/index.html", "/guide/", "/large.css", "/link.css"].contains(&target);
+            for (coding, decoder) in [("gzip", ["gzip", "-dc"]), ("zstd", ["zstd", "-dc"])] {
+                let request =
+                    format!("GET {target} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\n\r\n");
+                clients[1].send(&request);
+                let got = clients[1].response();
+                let field = format!("Content-Encoding: {coding}\r\n");
+                assert_eq!(got.head.contains(&field), is_coded, "{target}: {}", got.head);
+                let plain = if is_coded { decoded(decoder, &got.content, out.path()) } else { got.content };
+                assert!(plain == want.content, "{target}, {coding}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_archive_can_be_packed_too() {
+    let (dir, out) = (small_site(), out());
+    let (plain, gzip, packed) =
+        (out.path().join("a.tar"), out.path().join("a.tar.gz"), out.path().join("site.tar"));
+    // The same files, one directory deeper.
+    for (archive, options) in [(&plain, "-cf"), (&gzip, "-czf")] {
+        let name = dir.path().file_name().expect("a name");
+        let parent = dir.path().parent().expect("a directory");
+        let ran = Command::new("tar").arg(options).arg(archive).arg("-C").arg(parent).arg(name).status();
+        assert!(ran.expect("tar").success());
+        let prefix = name.to_str().expect("ASCII");
+        let ended = Program::run(pack(archive, &packed, &["--prefix", prefix]));
+        assert!(ended.status.success() && ended.out.contains("of 6 files"), "{ended:?}");
+        let ended = Program::run(pack(archive, &packed, &["--prefix", "nowhere"]));
+        assert!(ended.error_line().contains("there is no directory nowhere"), "{ended:?}");
+    }
+}
+
+#[test]
+fn source_date_epoch_is_the_latest_time_there_is() {
+    let (dir, out) = (small_site(), out());
+    let archives = ["one.tar", "other.tar"].map(|name| out.path().join(name));
+    for archive in &archives {
+        let mut command = pack(dir.path(), archive, &[]);
+        command.env("SOURCE_DATE_EPOCH", "784111777");
+        assert!(Program::run(command).status.success());
+        // Younger than the epoch, whenever it was.
+        fs::write(dir.path().join("picture.png"), distinct_bytes(40_000)).expect("a file");
+    }
+    assert!(fs::read(&archives[0]).expect("an archive") == fs::read(&archives[1]).expect("an archive"));
+    let program = Program::started(serve(&archives[0], &[]));
+    let response = Client::connect(program.address()).get("/picture.png");
+    assert!(response.head.contains("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"), "{}", response.head);
+
+    for value in ["", "soon", "-1", "1.5"] {
+        let mut command = pack(dir.path(), &out.path().join("bad.tar"), &[]);
+        command.env("SOURCE_DATE_EPOCH", value);
+        let ended = Program::run(command);
+        assert!(
+            !ended.status.success() && ended.error_line().contains("SOURCE_DATE_EPOCH"),
+            "{value}: {ended:?}"
+        );
+    }
+    assert_eq!(fs::read_dir(out.path()).expect("a directory").count(), 2);
+}
+
+#[test]
+fn what_ends_early_leaves_nothing() {
+    let (dir, out) = (small_site(), out());
+    let archive = out.path().join("site.tar");
+    fs::write(&archive, "what was there before").expect("a file");
+    let intact = |name: &str| {
+        let names = fs::read_dir(out.path()).expect("a directory").count();
+        assert_eq!(names, 1, "{name}: something is left");
+        assert_eq!(fs::read(&archive).expect("a file"), b"what was there before", "{name}");
+    };
+
+    // Files may have 20 KiB: the first write beyond it fails; without the `trap`, it ends the program.
+    for trap in ["trap '' XFSZ;", ""] {
+        let script = format!("{trap} ulimit -f 20; exec \"$0\" \"$@\"");
+        let ended = Program::run(through(&["bash", "-c", &script], &pack(dir.path(), &archive, &[])));
+        assert!(!ended.status.success(), "{ended:?}");
+        match trap {
+            "" => assert_eq!(ended.status.signal(), Some(Signal::XFSZ.as_raw()), "{ended:?}"),
+            _ => assert!(last_line(&ended).contains("file too large"), "{ended:?}"),
+        }
+        intact("RLIMIT_FSIZE");
+    }
+
+    // So much text that it takes longer than we wait.
+    let text: Vec<u8> =
+        distinct_bytes(3 << 20).iter().flat_map(|byte| format!("{byte} ").into_bytes()).collect();
+    fs::write(dir.path().join("long.txt"), text).expect("a file");
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let command = pack(dir.path(), &archive, &["--effort", "best"]);
+        let program = Program::start(command);
+        wait_for("it compresses", || program.err().contains("compressing").then_some(()));
+        program.signal(signal);
+        assert!(!program.ended().status.success());
+        intact("a signal");
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_leaves_nothing() {
+    let (dir, out) = (small_site(), out());
+    let archive = out.path().join("site.tar");
+    let script = "mount -t tmpfs -o size=64k none \"$(dirname \"$OUT\")\" || exit 77; \"$0\" \"$@\"; code=$?; \
+        ls -A \"$(dirname \"$OUT\")\"; exit $code";
+    let mut command = through(&["unshare", "-rm", "bash", "-c", script], &pack(dir.path(), &archive, &[]));
+    command.env("OUT", &archive);
+    let ended = Program::run(command);
+    if ended.status.code() == Some(77) || ended.err.contains("unshare failed") {
+        eprintln!("not allowed to mount here: {}", ended.err);
+        return;
+    }
+    assert!(last_line(&ended).contains("no space left on device"), "{ended:?}");
+    assert_eq!((ended.status.code(), &*ended.out), (Some(1), ""), "{ended:?}");
+}
+
+#[test]
+fn a_packed_site_is_shown_and_checked() {
+    let (dir, out) = (small_site(), out());
+    let archive = out.path().join("site.tar");
+    assert!(Program::run(pack(dir.path(), &archive, &[])).status.success());
+
+    let shown = Program::run(of("inspect", &archive, &[]));
+    let row = shown.out.lines().find(|line| line.starts_with("/picture.png ")).expect("a row");
+    assert!(row.contains("image/png") && row.contains("40000"), "{row}");
+    assert!(shown.out.lines().any(|line| line.trim_end().ends_with("-> /guide/")), "{shown:?}");
+
+    let json = Program::run(of("inspect", &archive, &["--json"]));
+    let file = out.path().join("site.json");
+    fs::write(&file, &json.out).expect("a file");
+    let script = "import json, sys; site = json.load(open(sys.argv[1])); \
+        print(*[f['coding'] for p in site['paths'] if p['path'] == '/large.css' for f in p['forms']])";
+    let read = Command::new("python3").args(["-c", script]).arg(&file).output().expect("python3");
+    assert_eq!(String::from_utf8_lossy(&read.stdout).trim(), "identity br gzip zstd", "{read:?}");
+
+    let good = Program::run(of("verify", &archive, &[]));
+    assert!(good.status.success() && good.out.contains("is in order"), "{good:?}");
+    let mut bytes = fs::read(&archive).expect("an archive");
+    let at = bytes.windows(6).position(|window| window == b"hello,").expect("the page");
+    bytes[at] ^= 1;
+    fs::write(&archive, &bytes).expect("a file");
+    let bad = Program::run(of("verify", &archive, &[]));
+    assert!(!bad.status.success() && bad.err.contains("/ (identity): the content is damaged"), "{bad:?}");
+
+    bytes.pop();
+    fs::write(&archive, &bytes).expect("a file");
+    for command in ["verify", "inspect"] {
+        let cut = Program::run(of(command, &archive, &[]));
+        assert!(!cut.status.success() && cut.error_line().contains("cut short"), "{cut:?}");
+        let none = Program::run(of(command, dir.path(), &[]));
+        assert!(!none.status.success() && none.err.lines().count() == 1, "{none:?}");
+    }
+}
+
+/// A page, a page in a directory, a large text and a link to it, a picture, and what is too small to be compressed.
+fn small_site() -> TempDir {
+    let text: Vec<u8> =
+        distinct_bytes(20_000).iter().flat_map(|byte| format!(".c{byte}{{}}\n").into_bytes()).collect();
+    let dir = site::<&str, Vec<u8>>(&[
+        ("index.html", "<p>hello, world".repeat(50).into()),
+        ("guide/index.html", "<p>a guide".repeat(50).into()),
+        ("large.css", text),
+        ("picture.png", distinct_bytes(40_000)),
+        ("robots.txt", "User-agent: *\n".into()),
+    ]);
+    symlink("large.css", dir.path().join("link.css")).expect("a link");
+    dir
+}
+
+fn out() -> TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+/// `tarpon pack`, fast unless something else is asked for.
+fn pack(path: &Path, archive: &Path, options: &[&str]) -> Command {
+    let mut command = of("pack", path, options);
+    command.arg("-o").arg(archive).env_remove("SOURCE_DATE_EPOCH");
+    if !options.contains(&"--effort") {
+        command.args(["--effort", "fast"]);
+    }
+    command
+}
+
+fn of(action: &str, path: &Path, options: &[&str]) -> Command {
+    let mut command = tarpon([OsStr::new(action), path.as_os_str()]);
+    command.args(options);
+    command
+}
+
+/// The line that tells why it failed; those before tell how far it was.
+fn last_line(ended: &Ended) -> &str {
+    ended.err.lines().last().unwrap_or_default()
+}
+
+/// What another program makes of a coded content.
+fn decoded([program, option]: [&str; 2], coded: &[u8], dir: &Path) -> Vec<u8> {
+    let file = dir.join("coded");
+    fs::write(&file, coded).expect("a file");
+    let input = fs::File::open(&file).expect("a file");
+    let output = Command::new(program).arg(option).stdin(input).output().expect(program);
+    assert!(output.status.success(), "{program}: {output:?}");
+    output.stdout
+}
