@@ -38,9 +38,10 @@ fn responses_that_nobody_reads_are_cut() {
 }
 
 #[test]
-fn a_thousand_ranges_in_one_request_are_no_more_work_than_one() {
+fn a_thousand_ranges_in_one_request_do_no_harm() {
+    // Of 0-,5-0,5-1,...,5-1300 some end before they begin: as a whole it is invalid, and ignored. RFC 9110, section 14.1.1.
     let options = &["-t", "GET", "-a", "5", "-b", "1300"];
-    let attack = Attack { mode: "-R", options, target: "/large", held_min: 0 };
+    let attack = Attack { mode: "-R", options, target: "/middle", held_min: 0 };
     attack.is_survived();
 }
 
@@ -77,7 +78,11 @@ struct Second {
 impl Attack {
     /// On every engine, at the same time: most of it is waiting.
     fn is_survived(&self) {
-        let dir = site(&[("index.html", "home".into()), ("large", vec![7; 32 << 20])]);
+        let dir = site(&[
+            ("index.html", "home".into()),
+            ("middle", vec![7; 64 << 10]),
+            ("large", vec![7; 32 << 20]),
+        ]);
         thread::scope(|scope| {
             for &engine in ENGINES {
                 let dir = dir.path();
