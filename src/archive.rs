@@ -3,19 +3,21 @@
 //! ```text
 //! site.tar ────────────────────────────▶ its own descriptor ─┬─ map ─▶ small contents
 //! site.tar.gz, site.tar.zst ─ unpack ──▶ a sealed memfd ─────┴───────▶ large contents
+//! program that carries a site ─────────▶ a stretch of its descriptor, the same
 //! ```
 //!
 //! What it is, its first bytes tell, whatever its name. Knows nothing of members.
 
 use crate::{
     error::{Trouble, reason},
+    executable::Carried,
     sys::{mapped::Mapped, memory},
 };
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::StreamingDecoder;
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
     os::unix::fs::FileExt,
     path::Path,
     sync::Arc,
@@ -25,14 +27,25 @@ use tarpon_site::{Image, ImageError, Place, packed};
 /// An archive that is served from.
 #[derive(Debug)]
 pub(crate) struct Archive {
+    /// What it lies in.
     pub(crate) file: File,
+    /// Where it begins there.
+    pub(crate) at: u64,
     pub(crate) map: Arc<Mapped>,
 }
 
+/// An archive that was opened.
+pub(crate) struct Opened {
+    file: File,
+    /// Where it lies in the file.
+    place: Place,
+}
+
 impl Archive {
-    /// Maps what [`open`] has opened.
-    pub(crate) fn new(file: File, path: &Path) -> Result<Archive, Trouble> {
-        let map = Mapped::new(&file).map_err(|error| {
+    /// Opens an archive, unpacks it into memory if it is compressed, and maps it.
+    pub(crate) fn new(path: &Path) -> Result<Archive, Trouble> {
+        let Opened { file, place } = open(path)?;
+        let map = Mapped::new(&file, place).map_err(|error| {
             let what = format_args!("cannot map {}", path.display());
             Trouble::new(
                 what,
@@ -40,7 +53,7 @@ impl Archive {
                 "serve it from a local file system, or serve fewer archives at once",
             )
         })?;
-        Ok(Archive { file, map: Arc::new(map) })
+        Ok(Archive { file, at: place.at, map: Arc::new(map) })
     }
 
     /// The image in it, if it is a packed site.
@@ -58,8 +71,26 @@ impl Archive {
     }
 }
 
+/// Opens an archive as a file of its own: one that a program carries is copied into memory, as one that is unpacked is.
+pub(crate) fn alone(path: &Path) -> Result<File, Trouble> {
+    let Opened { mut file, place } = open(path)?;
+    if place.at == 0 {
+        return Ok(file);
+    }
+    let copy = || {
+        let mut copy = memory::file()?;
+        file.seek(SeekFrom::Start(place.at))?;
+        io::copy(&mut file.take(place.len), &mut copy)?;
+        memory::freeze(&copy)?;
+        Ok(copy)
+    };
+    copy().map_err(|error| {
+        Trouble::new(format_args!("cannot read {}", path.display()), reason(&error), "free some memory")
+    })
+}
+
 /// Opens an archive, and unpacks it into memory if it is compressed.
-pub(crate) fn open(path: &Path) -> Result<File, Trouble> {
+fn open(path: &Path) -> Result<Opened, Trouble> {
     let what = || format!("cannot serve {}", path.display());
     let unreadable = |error| {
         Trouble::new(what(), reason(&error), "name a directory or tar archive that exists and may be read")
@@ -71,11 +102,19 @@ pub(crate) fn open(path: &Path) -> Result<File, Trouble> {
         [0x1f, 0x8b, ..] => Coding::Gzip,
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Coding::Zstd,
         start => {
-            let other = OTHERS.iter().find(|(magic, ..)| start.starts_with(magic));
-            return other.map_or(Ok(file), |(_, why, remedy)| Err(Trouble::new(what(), why, remedy)));
+            if let Some((_, why, remedy)) = OTHERS.iter().find(|(magic, ..)| start.starts_with(magic)) {
+                return Err(Trouble::new(what(), why, remedy));
+            }
+            let carried = Carried::find(&file).map_err(unreadable)?.map(|carried| carried.place);
+            let place = match carried {
+                Some(place) => place,
+                None => whole(&file).map_err(unreadable)?,
+            };
+            return Ok(Opened { file, place });
         }
     };
-    let unpacked = unpack(coding, BufReader::with_capacity(READ_LEN, file), ARCHIVE_LEN_MAX);
+    let unpacked = unpack(coding, BufReader::with_capacity(READ_LEN, file), ARCHIVE_LEN_MAX)
+        .and_then(|file| Ok(Opened { place: whole(&file)?, file }));
     unpacked.map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => {
             let why = format_args!("it unpacks to more than {} GiB", ARCHIVE_LEN_MAX >> 30);
@@ -89,6 +128,10 @@ pub(crate) fn open(path: &Path) -> Result<File, Trouble> {
             Trouble::new(what(), why, "write it whole under another name, then rename it")
         }
     })
+}
+
+fn whole(file: &File) -> io::Result<Place> {
+    Ok(Place { at: 0, len: file.metadata()?.len() })
 }
 
 /// First bytes of what is often taken for an archive that can be served, what it is, and what to do.

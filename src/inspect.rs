@@ -12,7 +12,7 @@ use tarpon_pack::{Inspected, OpenError, Verified};
 /// # Errors
 /// It cannot be read, is no packed site, or nothing could be served of it.
 pub fn inspect(path: &Path) -> Result<Inspected, Trouble> {
-    tarpon_pack::inspect(&archive::open(path)?).map_err(|error| trouble(path, error))
+    tarpon_pack::inspect(&archive::alone(path)?).map_err(|error| trouble(path, error))
 }
 
 /// Checks a packed site: every checksum, every variant, every member. What is wrong with it is in the result.
@@ -21,7 +21,7 @@ pub fn inspect(path: &Path) -> Result<Inspected, Trouble> {
 /// It cannot be read, is no packed site, or nothing could be served of it.
 pub fn verify(path: &Path) -> Result<Verified, Trouble> {
     let workers = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    tarpon_pack::verify(&archive::open(path)?, path, workers).map_err(|error| trouble(path, error))
+    tarpon_pack::verify(&archive::alone(path)?, path, workers).map_err(|error| trouble(path, error))
 }
 
 /// What is told of an archive that was looked at in vain.

@@ -23,6 +23,7 @@
 //! | `site` | an image and its descriptors |
 //! | `archive` | a tar archive, unpacked if it is compressed |
 //! | `pack` | a site packed into one archive |
+//! | `executable` | a program that carries its site |
 //! | `inspect` | such an archive, looked into and checked |
 //! | `listen` | listening sockets |
 //! | `watch` | notices that a directory or archive has changed |
@@ -38,6 +39,7 @@ mod archive;
 #[allow(unsafe_code)]
 mod engine;
 mod error;
+mod executable;
 mod inspect;
 mod listen;
 mod loader;

@@ -39,6 +39,7 @@ pub(crate) struct Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
     pub(crate) store: Store,
+    /// In the store's file.
     pub(crate) place: Place,
 }
 
@@ -82,7 +83,7 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { site, stretch, mailbox, index, generation }) = job else { return };
         let Stretch { store, place } = stretch;
-        let file = site.file_of(store);
+        let (file, _) = site.file_of(store);
         let end = place.at + place.len;
         let mut at = place.at;
         while at < end {

@@ -43,7 +43,7 @@ pub fn pack(source: &Source, packing: &Packing, progress: &Progress) -> Result<R
     let pack =
         |input| pack_site(input, &packing.target, &options, progress).map_err(|error| trouble(error, path));
     if path.is_file() {
-        let file = archive::open(path)?;
+        let file = archive::alone(path)?;
         pack(Input::Archive { file: &file, path, prefix })
     } else if prefix.as_os_str().is_empty() {
         pack(Input::Dir(path))

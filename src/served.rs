@@ -25,10 +25,10 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn new(site: Arc<Site>) -> Served {
-        let archive = Residency::new(site.image().archive_len());
+        let archive = Residency::new(site.archive_end());
         let files: Vec<_> = site.file_lens().map(Residency::new).collect();
         let is_packed = site.is_packed();
-        let may_be_cold = !files.is_empty() || site.image().archive_len() > 0;
+        let may_be_cold = !files.is_empty() || site.archive_end() > 0;
         Served { site, archive, files, may_be_cold, is_packed }
     }
 
@@ -45,12 +45,13 @@ impl Served {
             Span::File { number, at, len, .. } => (Store::File(number), at, len),
             Span::Start(_) | Span::Buf(_) | Span::Site { .. } => return None,
         };
-        let place = Place { at, len: len.min(len_max) };
+        let (file, begin) = self.site.file_of(store);
+        let place = Place { at: begin + at, len: len.min(len_max) };
         let known = match store {
             Store::Archive => &mut self.archive,
             Store::File(number) => &mut self.files[number as usize],
         };
-        (!known.has(self.site.file_of(store), place, now)).then_some(Stretch { store, place })
+        (!known.has(file, place, now)).then_some(Stretch { store, place })
     }
 
     /// A stretch was read just now.

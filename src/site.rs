@@ -1,7 +1,7 @@
 //! A site as it is served: its image, and the descriptors that go with it.
 
 use crate::{
-    archive::{self, Archive},
+    archive::Archive,
     error::{Trouble, reason},
     sys::memory,
 };
@@ -83,7 +83,7 @@ impl Site {
     pub(crate) fn store(&self) -> (&File, u64) {
         match &self.store {
             Some(store) => (store, 0),
-            None => (&self.archive().file, packed::IMAGE_AT),
+            None => (&self.archive().file, self.archive().at + packed::IMAGE_AT),
         }
     }
 
@@ -115,15 +115,22 @@ impl Site {
         self.files.iter().map(|file| file.metadata().map_or(0, |metadata| metadata.len()))
     }
 
+    /// Where its archive ends in the file that it lies in; 0: there is none.
+    pub(crate) fn archive_end(&self) -> u64 {
+        self.archive.as_ref().map_or(0, |archive| archive.at + archive.map.len())
+    }
+
     /// Whether its image lies in its archive.
     pub(crate) fn is_packed(&self) -> bool {
         self.store.is_none()
     }
 
-    pub(crate) fn file_of(&self, store: Store) -> &File {
+    /// The descriptor of a store, and where it begins there.
+    #[inline]
+    pub(crate) fn file_of(&self, store: Store) -> (&File, u64) {
         match store {
-            Store::Archive => &self.archive().file,
-            Store::File(number) => self.file(number),
+            Store::Archive => (&self.archive().file, self.archive().at),
+            Store::File(number) => (self.file(number), 0),
         }
     }
 
@@ -180,8 +187,9 @@ impl Builder {
 }
 
 fn from_archive(path: &Path, prefix: &Path) -> Result<Site, Trouble> {
-    let archive = Archive::new(archive::open(path)?, path)?;
+    let archive = Archive::new(path)?;
     let Some(image) = archive.image(path)? else {
+        // What a program carries was packed, so that an archive without an image is a file of its own.
         let site = site(|out| pack_tar(&archive.file, path, prefix, out, &Options::new(unix_s())))?;
         return Ok(Site { archive: Some(archive), ..site });
     };

@@ -8,7 +8,10 @@
 //!  above           sendfile from the image, file or archive, behind its start (MSG_MORE)
 //! ```
 
-use crate::worker::{COPY_LEN_MAX, Cold, Commons, Slot};
+use crate::{
+    site::Store,
+    worker::{COPY_LEN_MAX, Cold, Commons, Slot},
+};
 use rustix::{
     fs::sendfile,
     io::{Errno, retry_on_intr},
@@ -177,7 +180,8 @@ fn send_front(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<(), O
             send_file(slot, file, at, len)
         }
         Span::Archive { image, at, len } if !commons.is_in_memory(&spans[0], FILE_WORTH_MIN) => {
-            send_file(slot, &commons.site(image).archive().file, at, len)
+            let (file, begin) = commons.site(image).file_of(Store::Archive);
+            send_file(slot, file, begin + at, len)
         }
         Span::Site { image, at, len } if len >= FILE_WORTH_MIN => {
             let (store, begin) = commons.site(image).store();

@@ -22,12 +22,12 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// Maps the whole file, as long as it is now.
+    /// Maps a stretch of a file, which begins on a page: to all below, it is the file.
     ///
     /// # Errors
     /// The file system cannot map, or the address space is full.
-    pub(crate) fn new(file: &File) -> io::Result<Mapped> {
-        let (read, named) = (Map::new(file)?, Map::new(file)?);
+    pub(crate) fn new(file: &File, place: Place) -> io::Result<Mapped> {
+        let (read, named) = (Map::new(file, place)?, Map::new(file, place)?);
         // SAFETY: our mapping for reading only, which lives as long as the watch. `bytes` tells of the zeros.
         let watch = unsafe { Watch::new(read.pages())? };
         Ok(Mapped { watch, read, named })
@@ -55,7 +55,7 @@ impl Mapped {
         within(&self.named, place)
     }
 
-    /// How long the file was when it was mapped, in bytes.
+    /// How long it is, in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.read.as_ref().len() as u64
     }
@@ -94,7 +94,8 @@ mod tests {
         let page_len = rustix::param::page_size();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![b'x'; 3 * page_len]).unwrap();
-        let (sound, mapped) = (Mapped::new(&file).unwrap(), Mapped::new(&file).unwrap());
+        let whole = Place { at: 0, len: 3 * page_len as u64 };
+        let (sound, mapped) = (Mapped::new(&file, whole).unwrap(), Mapped::new(&file, whole).unwrap());
         let place = |page: usize| Place { at: (page * page_len) as u64, len: page_len as u64 };
         assert!(mapped.bytes(place(2)).unwrap().iter().all(|&byte| byte == b'x'));
         assert!(mapped.bytes(place(3)).is_none() && mapped.named(place(3)).is_none());
@@ -118,9 +119,10 @@ mod tests {
         if env::var_os(AGAIN).is_some() {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(b"x").unwrap();
-            let (watched, other) = (Mapped::new(&file).unwrap(), Map::new(&file).unwrap());
+            let whole = Place { at: 0, len: 1 };
+            let (watched, other) = (Mapped::new(&file, whole).unwrap(), Map::new(&file, whole).unwrap());
             file.set_len(0).unwrap();
-            assert_eq!(watched.bytes(Place { at: 0, len: 1 }), Some(&b"\0"[..]));
+            assert_eq!(watched.bytes(whole), Some(&b"\0"[..]));
             std::hint::black_box(other.as_ref().to_vec());
             return;
         }

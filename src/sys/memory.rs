@@ -12,6 +12,7 @@ use rustix::{
     param::page_size,
 };
 use std::{ffi::c_void, fs::File, io, ops::Range, ptr};
+use tarpon_site::Place;
 
 /// An empty file in memory, to be written and then [sealed](seal).
 pub(crate) fn file() -> io::Result<File> {
@@ -27,10 +28,10 @@ pub(crate) fn freeze(file: &File) -> io::Result<()> {
 /// Seals a file of [`file()`] against every change, and maps it.
 pub(crate) fn seal(file: &File) -> io::Result<Bytes> {
     freeze(file)?;
-    Ok(Bytes::from_owner(Map::new(file)?))
+    Ok(Bytes::from_owner(Map::new(file, Place { at: 0, len: file.metadata()?.len() })?))
 }
 
-/// A mapping of a whole file.
+/// A mapping of a file, or of a stretch of it.
 #[derive(Debug)]
 pub(crate) struct Map {
     /// Invariant: `len` bytes from here are mapped for reading until this is dropped.
@@ -39,14 +40,15 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Maps a file, as long as it is now. One that is not sealed may change while it is read, as memory shared with
-    /// another process may; who maps it takes care that nothing but bytes to send is made of it, and of SIGBUS.
-    pub(crate) fn new(file: &File) -> io::Result<Map> {
-        let len = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    /// Maps a stretch of a file, which begins on a page. One that is not sealed may change while it is read, as memory
+    /// shared with another process may; who maps it takes care that nothing but bytes to send is made of it, and of
+    /// SIGBUS.
+    pub(crate) fn new(file: &File, place: Place) -> io::Result<Map> {
+        let len = usize::try_from(place.len).map_err(|_| io::ErrorKind::FileTooLarge)?;
         // SAFETY: a new mapping, at a place the kernel chooses, so no memory in use is touched. Whole pages.
         // Private rather than shared: kernels before 6.7 refuse a shared mapping of a file sealed against writing.
         let start =
-            unsafe { mmap(ptr::null_mut(), pages(len), ProtFlags::READ, MapFlags::PRIVATE, file, 0)? };
+            unsafe { mmap(ptr::null_mut(), pages(len), ProtFlags::READ, MapFlags::PRIVATE, file, place.at)? };
         Ok(Map { start, len })
     }
 

@@ -19,7 +19,10 @@ mod buffers;
 mod letters;
 mod ring;
 
-use crate::worker::{Commons, Outfit, Slot, Worker};
+use crate::{
+    site::Store,
+    worker::{Commons, Outfit, Slot, Worker},
+};
 use letters::{Letter, Letters, Part};
 use ring::{Act, Done, Ring};
 use rustix::{
@@ -528,7 +531,8 @@ fn send_front(
     let (file, at, len) = match spans[0] {
         Span::File { image, number, at, len } => (commons.site(image).file(number), at, len),
         Span::Archive { image, at, len } if !commons.is_in_memory(&spans[0], FILE_WORTH_MIN) => {
-            (&commons.site(image).archive().file, at, len)
+            let (file, begin) = commons.site(image).file_of(Store::Archive);
+            (file, begin + at, len)
         }
         Span::Site { image, at, len } if len >= FILE_WORTH_MIN => {
             let (store, begin) = commons.site(image).store();
