@@ -127,7 +127,8 @@ impl Attack {
 }
 
 fn attackable(dir: &Path, engine: Engine) -> Program {
-    let limits = ["--head-timeout", LIMIT_S, "--idle-timeout", LIMIT_S, "--send-timeout", LIMIT_S];
+    let timeouts = ["--head-timeout", "--content-timeout", "--idle-timeout", "--send-timeout"];
+    let limits: Vec<&str> = timeouts.iter().flat_map(|timeout| [*timeout, LIMIT_S]).collect();
     let options = [&["--engine", engine.name(), "--workers", "1"], &limits[..]].concat();
     Program::started(serve(dir, &options))
 }
