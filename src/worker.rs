@@ -76,8 +76,8 @@ pub(crate) struct Commons {
 }
 
 /// Buffers of a worker. A connection holds one only while it has sent a part of a head, asks for a redirect
-/// with a query, or is so slow that the start of a response is cut; complete heads need none. 64 MiB, touched
-/// only when used.
+/// with a query or for a range, or is so slow that the start of a response is cut; other complete heads need none.
+/// 64 MiB, touched only when used.
 const BUF_COUNT: u32 = 4096;
 
 /// Below so many free buffers connections are shed: one batch may need as many.
