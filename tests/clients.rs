@@ -244,7 +244,7 @@ impl Client {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(file);
         // Whatever happens to a client, it does not keep the test for ever.
         let mut command = Command::new("timeout");
-        command.arg("60");
+        command.arg("180");
         match *program {
             "go" => command.arg(built_by_go(&file)),
             program => command.arg(program).arg(file),

@@ -141,7 +141,7 @@ fn lint(address: SocketAddr, requests: &[String]) -> Vec<Said> {
     let python = Path::new(env!("CARGO_TARGET_TMPDIR")).join("redbot/bin/python");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/lint");
     let mut command = Command::new("timeout");
-    command.arg("60").arg(python).arg(script).arg(address.to_string());
+    command.arg("180").arg(python).arg(script).arg(address.to_string());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("timeout, of the coreutils");
     // Few enough to fit into the pipe.

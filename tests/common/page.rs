@@ -21,7 +21,7 @@ impl Page {
     #[track_caller]
     pub(crate) fn load(url: &str, options: &[&str]) -> Page {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser/page");
-        let output = Command::new(script).arg(url).args(options).output();
+        let output = Command::new(script).arg(url).args(["--timeout", "60"]).args(options).output();
         let output = output.expect("python3 is missing: run tests/setup");
         let (said, errors) =
             (String::from_utf8(output.stdout).expect("UTF-8"), String::from_utf8_lossy(&output.stderr));
