@@ -10,7 +10,6 @@
 
 use crate::{
     error::{Trouble, reason},
-    executable::Carried,
     sys::{mapped::Mapped, memory},
 };
 use flate2::bufread::MultiGzDecoder;
@@ -22,6 +21,7 @@ use std::{
     path::Path,
     sync::Arc,
 };
+use tarpon_pack::carried_by;
 use tarpon_site::{Image, ImageError, Place, packed};
 
 /// An archive that is served from.
@@ -42,9 +42,11 @@ pub(crate) struct Opened {
 }
 
 impl Archive {
-    /// Opens an archive, unpacks it into memory if it is compressed, and maps it.
-    pub(crate) fn new(path: &Path) -> Result<Archive, Trouble> {
-        let Opened { file, place } = open(path)?;
+    /// Opens an archive, unpacks it into memory if it is compressed, copies it there if it is to be preloaded, and maps
+    /// it.
+    pub(crate) fn new(path: &Path, preload: bool) -> Result<Archive, Trouble> {
+        let opened = open(path)?;
+        let Opened { file, place } = if preload { opened.copied(path)? } else { opened };
         let map = Mapped::new(&file, place).map_err(|error| {
             let what = format_args!("cannot map {}", path.display());
             Trouble::new(
@@ -71,22 +73,26 @@ impl Archive {
     }
 }
 
+impl Opened {
+    /// A copy in memory, in huge pages where the system allows.
+    fn copied(mut self, path: &Path) -> Result<Opened, Trouble> {
+        let mut copy = || {
+            let mut copy = memory::file()?;
+            self.file.seek(SeekFrom::Start(self.place.at))?;
+            io::copy(&mut (&self.file).take(self.place.len), &mut copy)?;
+            memory::freeze(&copy)?;
+            Ok(Opened { place: whole(&copy)?, file: copy })
+        };
+        copy().map_err(|error| {
+            Trouble::new(format_args!("cannot read {}", path.display()), reason(&error), "free some memory")
+        })
+    }
+}
+
 /// Opens an archive as a file of its own: one that a program carries is copied into memory, as one that is unpacked is.
 pub(crate) fn alone(path: &Path) -> Result<File, Trouble> {
-    let Opened { mut file, place } = open(path)?;
-    if place.at == 0 {
-        return Ok(file);
-    }
-    let copy = || {
-        let mut copy = memory::file()?;
-        file.seek(SeekFrom::Start(place.at))?;
-        io::copy(&mut file.take(place.len), &mut copy)?;
-        memory::freeze(&copy)?;
-        Ok(copy)
-    };
-    copy().map_err(|error| {
-        Trouble::new(format_args!("cannot read {}", path.display()), reason(&error), "free some memory")
-    })
+    let opened = open(path)?;
+    Ok(if opened.place.at == 0 { opened.file } else { opened.copied(path)?.file })
 }
 
 /// Opens an archive, and unpacks it into memory if it is compressed.
@@ -105,7 +111,7 @@ fn open(path: &Path) -> Result<Opened, Trouble> {
             if let Some((_, why, remedy)) = OTHERS.iter().find(|(magic, ..)| start.starts_with(magic)) {
                 return Err(Trouble::new(what(), why, remedy));
             }
-            let carried = Carried::find(&file).map_err(unreadable)?.map(|carried| carried.place);
+            let carried = carried_by(&file).map_err(unreadable)?.map(|carried| carried.place);
             let place = match carried {
                 Some(place) => place,
                 None => whole(&file).map_err(unreadable)?,

@@ -4,7 +4,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use std::{
     num::{NonZeroU32, NonZeroUsize},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 use tarpon::{Address, Effort, Engine, Packing, Settings, Source};
@@ -38,6 +38,34 @@ pub(crate) enum Action {
     ///
     /// Says all that is wrong; the exit status tells whether anything is.
     Verify(Verify),
+}
+
+/// Serves the site that this program carries.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, args_conflicts_with_subcommands = true)]
+pub(crate) struct Carrier {
+    #[command(subcommand)]
+    pub(crate) action: Option<CarrierAction>,
+
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+/// What else a program that carries its site can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CarrierAction {
+    /// Show what the site has: paths, types, sizes in each coding, entity-tags
+    Inspect {
+        /// Show it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check the site: every checksum, and that every compressed form is its file
+    ///
+    /// Says all that is wrong; the exit status tells whether anything is.
+    Verify,
+    /// Write the site to standard output, as the tar archive it is: extract | tar -x
+    Extract,
 }
 
 /// What `tarpon inspect` is told.
@@ -79,17 +107,23 @@ pub(crate) struct Pack {
     /// An archive of this site packed before: what has not changed since is not compressed again
     #[arg(long, value_name = "FILE")]
     reuse: Option<PathBuf>,
+
+    /// Write a program instead, which carries the site and serves it when it is started
+    #[arg(long)]
+    executable: bool,
 }
 
 impl Pack {
     /// What the site is made of.
     pub(crate) fn source(&self) -> Source {
-        Source { path: self.path.clone(), prefix: self.prefix.clone().unwrap_or_default() }
+        let prefix = self.prefix.clone().unwrap_or_default();
+        Source { path: self.path.clone(), prefix, preload: false }
     }
 
     /// What it is packed into.
     pub(crate) fn packing(&self) -> Packing {
-        Packing { target: self.output.clone(), effort: self.effort, reuse: self.reuse.clone() }
+        let Pack { output, effort, reuse, executable, .. } = self;
+        Packing { target: output.clone(), effort: *effort, reuse: reuse.clone(), executable: *executable }
     }
 }
 
@@ -110,6 +144,17 @@ pub(crate) struct Serve {
     /// Of an archive, serve only what lies in this directory
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+/// How a site is served, whatever it lies in.
+#[derive(Args, Debug)]
+pub(crate) struct How {
+    /// Read all of the site into memory first, in huge pages where the system allows
+    #[arg(long)]
+    preload: bool,
 
     /// Where to listen: ADDR:PORT, such as 127.0.0.1:8080, 0.0.0.0:80 or [::]:80, or unix:PATH. May be given
     /// more than once [default: 127.0.0.1:8080 and, where there is IPv6, [::1]:8080]
@@ -161,7 +206,14 @@ pub(crate) struct Serve {
 impl Serve {
     /// What the site is made of.
     pub(crate) fn source(&self) -> Source {
-        Source { path: self.path.clone(), prefix: self.prefix.clone().unwrap_or_default() }
+        Source { prefix: self.prefix.clone().unwrap_or_default(), ..self.how.source(&self.path) }
+    }
+}
+
+impl How {
+    /// What a whole site is made of.
+    pub(crate) fn source(&self, path: &Path) -> Source {
+        Source { path: path.to_owned(), prefix: PathBuf::new(), preload: self.preload }
     }
 
     /// What the server is told.

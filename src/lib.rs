@@ -23,7 +23,6 @@
 //! | `site` | an image and its descriptors |
 //! | `archive` | a tar archive, unpacked if it is compressed |
 //! | `pack` | a site packed into one archive |
-//! | `executable` | a program that carries its site |
 //! | `inspect` | such an archive, looked into and checked |
 //! | `listen` | listening sockets |
 //! | `watch` | notices that a directory or archive has changed |
@@ -39,7 +38,6 @@ mod archive;
 #[allow(unsafe_code)]
 mod engine;
 mod error;
-mod executable;
 mod inspect;
 mod listen;
 mod loader;
@@ -59,7 +57,7 @@ pub use engine::{Chosen, Engine};
 pub use error::Trouble;
 pub use inspect::{inspect, verify};
 pub use listen::{Address, Bound, default_addresses};
-pub use pack::{Packing, pack};
+pub use pack::{Packing, carried_archive, carries_site, pack};
 pub use server::{Handle, Server, Settings};
 pub use site::{Site, Source};
 pub use tarpon_pack::{

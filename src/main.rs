@@ -6,30 +6,26 @@ mod say;
 mod table;
 
 use clap::Parser;
-use config::{Action, Command, Inspect, Pack, Serve, Verify};
+use config::{Action, Carrier, CarrierAction, Command, How, Inspect, Pack, Verify};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     iterator::Signals,
 };
 use std::{
+    env,
     error::Error,
-    io,
+    io::{self, IsTerminal, Write},
+    path::Path,
     process::ExitCode,
     sync::mpsc::{Receiver, Sender, channel},
     thread,
     time::{Duration, Instant},
 };
-use tarpon::{Bound, Change, Chosen, Handle, Server, Trouble, Watched, default_addresses};
+use tarpon::{Address, Bound, Change, Chosen, Handle, Server, Source, Trouble, Watched, default_addresses};
 
 fn main() -> ExitCode {
-    let Command { action } = Command::parse();
-    let done = match action {
-        Action::Serve(options) => serve(&options),
-        Action::Pack(options) => pack(&options),
-        Action::Inspect(options) => inspect(&options),
-        Action::Verify(options) => verify(&options),
-    };
+    let done = if tarpon::carries_site() { own_site() } else { act(Command::parse().action) };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -39,6 +35,36 @@ fn main() -> ExitCode {
     }
 }
 
+fn act(action: Action) -> Result<(), Box<dyn Error>> {
+    match action {
+        Action::Serve(options) => serve(options.source(), &options.how),
+        Action::Pack(options) => pack(&options),
+        Action::Inspect(Inspect { path, json }) => inspect(&path, json),
+        Action::Verify(Verify { path }) => verify(&path),
+    }
+}
+
+/// Of a program that carries its site.
+fn own_site() -> Result<(), Box<dyn Error>> {
+    let Carrier { action, how } = Carrier::parse();
+    let path = env::current_exe()?;
+    match action {
+        None => serve(how.source(&path), &how),
+        Some(CarrierAction::Inspect { json }) => inspect(&path, json),
+        Some(CarrierAction::Verify) => verify(&path),
+        Some(CarrierAction::Extract) => extract(&path),
+    }
+}
+
+fn extract(path: &Path) -> Result<(), Box<dyn Error>> {
+    let mut out = io::stdout().lock();
+    if out.is_terminal() {
+        return Err("a tar archive is nothing for a terminal; take it on, as with extract | tar -x".into());
+    }
+    io::copy(&mut tarpon::carried_archive(path)?, &mut out)?;
+    Ok(out.flush()?)
+}
+
 fn pack(options: &Pack) -> Result<(), Box<dyn Error>> {
     let (began, packing) = (Instant::now(), options.packing());
     let report = bar::during(|progress| tarpon::pack(&options.source(), &packing, progress))?;
@@ -46,22 +72,22 @@ fn pack(options: &Pack) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn inspect(options: &Inspect) -> Result<(), Box<dyn Error>> {
-    let site = tarpon::inspect(&options.path)?;
-    match options.json {
+fn inspect(path: &Path, json: bool) -> Result<(), Box<dyn Error>> {
+    let site = tarpon::inspect(path)?;
+    match json {
         true => anstream::println!("{}", table::json(&site)),
         false => table::print(&site),
     }
     Ok(())
 }
 
-fn verify(options: &Verify) -> Result<(), Box<dyn Error>> {
-    let verified = tarpon::verify(&options.path)?;
-    say::verified(&options.path, &verified);
+fn verify(path: &Path) -> Result<(), Box<dyn Error>> {
+    let verified = tarpon::verify(path)?;
+    say::verified(path, &verified);
     match verified.damage.len() {
         0 => Ok(()),
         count => {
-            let archive = options.path.display();
+            let archive = path.display();
             Err(format!("{archive} is damaged in {count} ways; pack the site anew, or fetch it again").into())
         }
     }
@@ -75,18 +101,19 @@ enum Event {
     Change(Change),
 }
 
-fn serve(options: &Serve) -> Result<(), Box<dyn Error>> {
+fn serve(source: Source, how: &How) -> Result<(), Box<dyn Error>> {
     raise_file_limit();
-    let Chosen { engine, instead } = options.engine.choose()?;
-    let settings = options.settings(engine);
+    let Chosen { engine, instead } = how.engine.choose()?;
+    let settings = how.settings(engine);
     // Before anything else is looked at: a port in use is told at once, not after a long reading.
-    let bound = listen(options, settings.worker_count.get())?;
-    let (watched, site) = Watched::new(options.source())?;
+    let bound = listen(&how.listen, settings.worker_count.get())?;
+    let path = source.path.clone();
+    let (watched, site) = Watched::new(source)?;
     say::warnings(&site);
     if let Some(reason) = instead {
         say::without_uring(&reason);
     }
-    let banner = say::Banner::new(&options.path, &site);
+    let banner = say::Banner::new(&path, &site);
     let (send, events) = channel();
     forward_signals(send.clone())?;
     let server = Server::start(&settings, bound, site)?;
@@ -95,7 +122,7 @@ fn serve(options: &Serve) -> Result<(), Box<dyn Error>> {
         // Heard until the program ends.
         let _ = send.send(Event::Change(change));
     })?;
-    let (handle, grace) = (server.handle(), options.grace);
+    let (handle, grace) = (server.handle(), how.grace);
     thread::Builder::new().name("control".to_owned()).spawn(move || attend(&handle, &events, grace))?;
     Ok(server.join()?)
 }
@@ -120,9 +147,9 @@ fn attend(server: &Handle, events: &Receiver<Event>, grace: Duration) {
     }
 }
 
-fn listen(options: &Serve, worker_count: usize) -> Result<Vec<Bound>, Trouble> {
-    if !options.listen.is_empty() {
-        return options.listen.iter().map(|address| Bound::new(address, worker_count)).collect();
+fn listen(wanted: &[Address], worker_count: usize) -> Result<Vec<Bound>, Trouble> {
+    if !wanted.is_empty() {
+        return wanted.iter().map(|address| Bound::new(address, worker_count)).collect();
     }
     let addresses = default_addresses();
     let supported = addresses.iter().filter(|address| address.is_supported());

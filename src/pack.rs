@@ -7,13 +7,15 @@ use crate::{
 };
 use std::{
     env,
+    fs::File,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     thread,
     time::{SystemTime, UNIX_EPOCH},
 };
 use tarpon_pack::{
-    Damage, Effort, Input, OpenError, PackError, Progress, Report, SiteError, SiteOptions, pack_site,
+    Damage, Effort, Input, OpenError, PackError, Progress, Report, SiteError, SiteOptions, carried_by,
+    pack_site,
 };
 
 /// What a site is packed into, and how.
@@ -25,6 +27,8 @@ pub struct Packing {
     pub effort: Effort,
     /// An earlier archive of the site: what has not changed since is not compressed again.
     pub reuse: Option<PathBuf>,
+    /// The target becomes a program: this one, which carries the site and serves it when it is started.
+    pub executable: bool,
 }
 
 /// Packs a site into one archive that can be served as it is, on all cores. Files modified after the time that
@@ -33,12 +37,14 @@ pub struct Packing {
 /// # Errors
 /// The site cannot be read, or changes meanwhile; the archive cannot be written, or would lie within the site.
 pub fn pack(source: &Source, packing: &Packing, progress: &Progress) -> Result<Report, Trouble> {
-    let Source { path, prefix } = source;
+    let Source { path, prefix, .. } = source;
+    let program = packing.executable.then(this_program).transpose()?;
     let options = SiteOptions {
         effort: packing.effort,
         workers: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         latest_s: latest_s()?,
         reuse: packing.reuse.as_deref(),
+        program: program.as_ref(),
     };
     let pack =
         |input| pack_site(input, &packing.target, &options, progress).map_err(|error| trouble(error, path));
@@ -54,6 +60,27 @@ pub fn pack(source: &Source, packing: &Packing, progress: &Progress) -> Result<R
             format_args!("leave --prefix out, as in tarpon pack {}", path.join(prefix).display()),
         ))
     }
+}
+
+/// The program that runs, as a file: also if another one has taken its name.
+fn this_program() -> Result<File, Trouble> {
+    File::open("/proc/self/exe").map_err(|error| {
+        Trouble::new("cannot read this program", reason(&error), "pack without --executable, or mount /proc")
+    })
+}
+
+/// Whether this program carries a site: packed with `--executable`.
+pub fn carries_site() -> bool {
+    let carried = File::open("/proc/self/exe").and_then(|program| carried_by(&program));
+    carried.is_ok_and(|carried| carried.is_some())
+}
+
+/// The tar archive that a program carries, whatever else it is.
+///
+/// # Errors
+/// It cannot be read, or there is too little memory to copy it into.
+pub fn carried_archive(program: &Path) -> Result<File, Trouble> {
+    archive::alone(program)
 }
 
 /// <https://reproducible-builds.org/specs/source-date-epoch/>: builders that do not understand its value must fail.

@@ -40,7 +40,7 @@ impl Site {
     /// It is missing, something in it cannot be read, or more files are too large for the image than the limit
     /// on open files leaves room for.
     pub fn from_dir(dir: impl AsRef<Path>) -> Result<Site, Trouble> {
-        Builder::default().dir(dir.as_ref())
+        Builder::default().dir(dir.as_ref(), false)
     }
 
     /// Reads a tar archive, or the directory `prefix` of it if that is not empty. The contents are sent from the
@@ -50,7 +50,7 @@ impl Site {
     /// # Errors
     /// It is missing, is no complete tar archive, has sparse members, or has no such directory.
     pub fn from_archive(path: impl AsRef<Path>, prefix: impl AsRef<Path>) -> Result<Site, Trouble> {
-        from_archive(path.as_ref(), prefix.as_ref())
+        from_archive(path.as_ref(), prefix.as_ref(), false)
     }
 
     /// How many files it contains.
@@ -156,6 +156,8 @@ pub struct Source {
     pub path: PathBuf,
     /// In an archive: the directory to serve; empty for all of it.
     pub prefix: PathBuf,
+    /// Reads all contents into memory, however large: no request then waits for a disk.
+    pub preload: bool,
 }
 
 /// Builds a site again and again, and does not read twice what has not changed.
@@ -166,11 +168,11 @@ pub(crate) struct Builder {
 
 impl Builder {
     pub(crate) fn build(&mut self, source: &Source) -> Result<Site, Trouble> {
-        let Source { path, prefix } = source;
+        let &Source { ref path, ref prefix, preload } = source;
         if path.is_file() {
-            from_archive(path, prefix)
+            from_archive(path, prefix, preload)
         } else if prefix.as_os_str().is_empty() {
-            self.dir(path)
+            self.dir(path, preload)
         } else {
             Err(Trouble::new(
                 format_args!("cannot serve {} of {}", prefix.display(), path.display()),
@@ -180,14 +182,17 @@ impl Builder {
         }
     }
 
-    fn dir(&mut self, dir: &Path) -> Result<Site, Trouble> {
-        let options = Options { file_count_max: file_count_max(), ..Options::new(unix_s()) };
+    fn dir(&mut self, dir: &Path, preload: bool) -> Result<Site, Trouble> {
+        let mut options = Options { file_count_max: file_count_max(), ..Options::new(unix_s()) };
+        if preload {
+            options.file_len_min = u64::MAX;
+        }
         site(|out| pack_dir(dir, out, &options, &mut self.memo))
     }
 }
 
-fn from_archive(path: &Path, prefix: &Path) -> Result<Site, Trouble> {
-    let archive = Archive::new(path)?;
+fn from_archive(path: &Path, prefix: &Path, preload: bool) -> Result<Site, Trouble> {
+    let archive = Archive::new(path, preload)?;
     let Some(image) = archive.image(path)? else {
         // What a program carries was packed, so that an archive without an image is a file of its own.
         let site = site(|out| pack_tar(&archive.file, path, prefix, out, &Options::new(unix_s())))?;

@@ -43,7 +43,7 @@ pub use error::{Damage, PackError};
 pub use memo::Memo;
 pub use packed::{
     CODINGS, Effort, Finding, Form, Input, Inspected, OpenError, PathRow, Progress, Report, Saved, SiteError,
-    SiteOptions, Step, Verified, What, inspect, pack_site, verify,
+    SiteOptions, Step, Verified, What, carried_by, inspect, pack_site, verify,
 };
 pub use skip::{Kind, Skipped};
 

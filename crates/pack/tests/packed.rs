@@ -340,7 +340,7 @@ impl Site {
 
 fn options(effort: Effort) -> SiteOptions<'static> {
     let workers = NonZeroUsize::new(3).expect("three");
-    SiteOptions { effort, workers, latest_s: 2_000_000_000, reuse: None }
+    SiteOptions { effort, workers, latest_s: 2_000_000_000, reuse: None, program: None }
 }
 
 fn files() -> Vec<(&'static str, Vec<u8>)> {

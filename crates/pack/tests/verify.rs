@@ -123,8 +123,13 @@ impl Packed {
         fs::write(site.join("a.css"), "p { color: red }\n".repeat(30)).expect("a file");
         fs::write(site.join("name"), "x").expect("a file");
         let archive = dir.path().join("site.tar");
-        let options =
-            SiteOptions { effort: Effort::Fast, workers: WORKERS, latest_s: 1_000_000_000, reuse: None };
+        let options = SiteOptions {
+            effort: Effort::Fast,
+            workers: WORKERS,
+            latest_s: 1_000_000_000,
+            reuse: None,
+            program: None,
+        };
         pack_site(Input::Dir(&site), &archive, &options, &Progress::default()).expect("packs");
         let file = File::options().read(true).write(true).open(&archive).expect("an archive");
         Packed { len: file.metadata().expect("a file").len(), file, _dir: dir }

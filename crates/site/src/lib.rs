@@ -15,12 +15,14 @@
 //! | `entry.rs` | what is known about one path |
 //! | `place.rs` | a stretch of an image |
 //! | `packed.rs` | where the image lies in a packed site, which is a tar archive |
+//! | `carried.rs` | where a packed site lies in a program that carries it |
 //!
 //! The same layout in prose: `docs/site-format.md`. Knows nothing of requests, of methods, or of where the
 //! bytes came from.
 
 #![forbid(unsafe_code)]
 
+pub mod carried;
 mod entry;
 mod find;
 pub mod format;

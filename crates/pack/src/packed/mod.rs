@@ -17,6 +17,7 @@
 //! | `member.rs` | a member as tar has it |
 //! | `image.rs` | the image of a packed site |
 //! | `archive.rs` | writes the archive |
+//! | `program.rs` | a program that carries its site |
 //! | `target.rs` | nothing under a name until it is whole |
 //! | `open.rs`, `inspect.rs`, `verify.rs` | a packed site opened, looked into, and checked |
 //! | `work.rs`, `progress.rs` | many jobs on all cores; how far they are |
@@ -35,6 +36,7 @@ mod layout;
 mod member;
 mod open;
 mod plan;
+mod program;
 mod progress;
 mod reuse;
 mod spill;
@@ -47,6 +49,7 @@ pub use code::Effort;
 pub use error::{OpenError, SiteError};
 pub use input::Input;
 pub use inspect::{Form, Inspected, PathRow, What, inspect};
+pub use program::carried_by;
 pub use progress::{Progress, Step};
 pub use verify::{Finding, Verified, verify};
 
@@ -54,6 +57,7 @@ use crate::error::PackError;
 use crate::skip::Skipped;
 use decode::Print;
 use plan::Plan;
+use std::fs::File;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use target::Target;
@@ -73,6 +77,8 @@ pub struct SiteOptions<'o> {
     pub latest_s: u64,
     /// An earlier archive, whose variants are taken over where they still fit.
     pub reuse: Option<&'o Path>,
+    /// A program that is to carry the site: the target becomes such a one.
+    pub program: Option<&'o File>,
 }
 
 /// What was packed.
@@ -135,11 +141,20 @@ pub fn pack_site(
     variants::beside(&mut plan, options)?;
     let stores = variants::make(&mut plan, options, || target.scratch(), write_failed, progress)?;
     let encoders = code::encoders(options.effort);
-    let len =
-        archive::write(&plan, &stores, encoders, &target.file, progress).map_err(|error| match error {
+    let write = |to: &File| {
+        archive::write(&plan, &stores, encoders, to, progress).map_err(|error| match error {
             SiteError::Input(PackError::Write(error)) => write_failed(error),
             error => error,
-        })?;
+        })
+    };
+    let len = match options.program {
+        None => write(&target.file)?,
+        Some(program) => {
+            let site = target.scratch().map_err(write_failed)?;
+            write(&site)?;
+            program::write(program, &site, &target.file).map_err(write_failed)?
+        }
+    };
     target.finish().map_err(write_failed)?;
     Ok(report(plan, len))
 }
