@@ -47,7 +47,7 @@ impl Archive {
     pub(crate) fn new(path: &Path, preload: bool) -> Result<Archive, Trouble> {
         let opened = open(path)?;
         let Opened { file, place } = if preload { opened.copied(path)? } else { opened };
-        let map = Mapped::new(&file, place).map_err(|error| {
+        let map = Mapped::new(&file, place, preload).map_err(|error| {
             let what = format_args!("cannot map {}", path.display());
             Trouble::new(
                 what,

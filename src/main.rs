@@ -61,8 +61,11 @@ fn extract(path: &Path) -> Result<(), Box<dyn Error>> {
     if out.is_terminal() {
         return Err("a tar archive is nothing for a terminal; take it on, as with extract | tar -x".into());
     }
-    io::copy(&mut tarpon::carried_archive(path)?, &mut out)?;
-    Ok(out.flush()?)
+    match io::copy(&mut tarpon::carried_archive(path)?, &mut out).and_then(|_| out.flush()) {
+        // Who reads it has read enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => Ok(done?),
+    }
 }
 
 fn pack(options: &Pack) -> Result<(), Box<dyn Error>> {

@@ -8,6 +8,7 @@ use crate::{
 use std::{
     env,
     fs::File,
+    io::Seek,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     thread,
@@ -75,12 +76,14 @@ pub fn carries_site() -> bool {
     carried.is_ok_and(|carried| carried.is_some())
 }
 
-/// The tar archive that a program carries, whatever else it is.
+/// The tar archive that a program carries, read from its start.
 ///
 /// # Errors
 /// It cannot be read, or there is too little memory to copy it into.
 pub fn carried_archive(program: &Path) -> Result<File, Trouble> {
-    archive::alone(program)
+    let mut archive = archive::alone(program)?;
+    let rewound = archive.rewind().map(|()| archive);
+    rewound.map_err(|error| Trouble::new("cannot read this program", reason(&error), "pack it anew"))
 }
 
 /// <https://reproducible-builds.org/specs/source-date-epoch/>: builders that do not understand its value must fail.

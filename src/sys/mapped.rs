@@ -22,12 +22,14 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// Maps a stretch of a file, which begins on a page: to all below, it is the file.
+    /// Maps a stretch of a file, which begins on a page: to all below, it is the file. One that is in memory may be mapped in
+    /// huge pages.
     ///
     /// # Errors
     /// The file system cannot map, or the address space is full.
-    pub(crate) fn new(file: &File, place: Place) -> io::Result<Mapped> {
-        let (read, named) = (Map::new(file, place)?, Map::new(file, place)?);
+    pub(crate) fn new(file: &File, place: Place, huge: bool) -> io::Result<Mapped> {
+        let read = if huge { Map::huge(file, place)? } else { Map::new(file, place)? };
+        let named = Map::new(file, place)?;
         // SAFETY: our mapping for reading only, which lives as long as the watch. `bytes` tells of the zeros.
         let watch = unsafe { Watch::new(read.pages())? };
         Ok(Mapped { watch, read, named })
@@ -95,7 +97,8 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![b'x'; 3 * page_len]).unwrap();
         let whole = Place { at: 0, len: 3 * page_len as u64 };
-        let (sound, mapped) = (Mapped::new(&file, whole).unwrap(), Mapped::new(&file, whole).unwrap());
+        let (sound, mapped) =
+            (Mapped::new(&file, whole, false).unwrap(), Mapped::new(&file, whole, false).unwrap());
         let place = |page: usize| Place { at: (page * page_len) as u64, len: page_len as u64 };
         assert!(mapped.bytes(place(2)).unwrap().iter().all(|&byte| byte == b'x'));
         assert!(mapped.bytes(place(3)).is_none() && mapped.named(place(3)).is_none());
@@ -120,7 +123,8 @@ mod tests {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(b"x").unwrap();
             let whole = Place { at: 0, len: 1 };
-            let (watched, other) = (Mapped::new(&file, whole).unwrap(), Map::new(&file, whole).unwrap());
+            let (watched, other) =
+                (Mapped::new(&file, whole, false).unwrap(), Map::new(&file, whole).unwrap());
             file.set_len(0).unwrap();
             assert_eq!(watched.bytes(whole), Some(&b"\0"[..]));
             std::hint::black_box(other.as_ref().to_vec());

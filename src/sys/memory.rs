@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use rustix::{
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
-    mm::{MapFlags, ProtFlags, mmap, munmap},
+    mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap},
     param::page_size,
 };
 use std::{ffi::c_void, fs::File, io, ops::Range, ptr};
@@ -52,6 +52,20 @@ impl Map {
         Ok(Map { start, len })
     }
 
+    /// The same in huge pages, as far as the file is in memory and the system allows: fewer misses of the TLB. Nothing
+    /// is lost where it does not. Linux 6.1.
+    pub(crate) fn huge(file: &File, place: Place) -> io::Result<Map> {
+        let map = Map { start: aligned(pages(place.len as usize))?, len: place.len as usize };
+        // SAFETY: takes the place of address space that was reserved just now, and is unmapped with `map`. Then other pages
+        // are asked for, with the same contents.
+        unsafe {
+            let (start, len) = (map.start.cast_mut(), pages(map.len));
+            mmap(start, len, ProtFlags::READ, MapFlags::PRIVATE | MapFlags::FIXED, file, place.at)?;
+            libc::madvise(start, len, libc::MADV_COLLAPSE);
+        }
+        Ok(map)
+    }
+
     /// Its first byte, and the end of its last page.
     pub(crate) fn pages(&self) -> Range<*const c_void> {
         self.start..self.start.wrapping_byte_add(pages(self.len))
@@ -73,6 +87,26 @@ impl Drop for Map {
         let _ = unsafe { munmap(self.start.cast_mut(), pages(self.len)) };
     }
 }
+
+/// Reserves so many bytes of address space, which begin on a huge page.
+fn aligned(len: usize) -> io::Result<*const c_void> {
+    let reserved_len = len.checked_add(HUGE_LEN).ok_or(io::ErrorKind::FileTooLarge)?;
+    // SAFETY: a new mapping that nobody knows of, of which the ends are unmapped again.
+    unsafe {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let reserved = mmap_anonymous(ptr::null_mut(), reserved_len, ProtFlags::empty(), flags)?;
+        let before = reserved.addr().next_multiple_of(HUGE_LEN) - reserved.addr();
+        let start = reserved.wrapping_byte_add(before);
+        if before > 0 {
+            munmap(reserved, before)?;
+        }
+        munmap(start.wrapping_byte_add(len), reserved_len - before - len)?;
+        Ok(start)
+    }
+}
+
+/// A huge page, as large as processors of today have them most.
+const HUGE_LEN: usize = 2 << 20;
 
 /// The whole pages that so many bytes are mapped as: one at least, for an empty file too.
 fn pages(len: usize) -> usize {

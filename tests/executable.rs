@@ -1,0 +1,146 @@
+//! A program that carries its site, and packed sites under the hardships of a mapped file.
+
+mod common;
+
+use common::{
+    ENGINES,
+    client::Client,
+    program::{Program, serve, tarpon},
+    site, wait_for,
+};
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+use tempfile::TempDir;
+
+#[test]
+fn a_program_carries_its_site_and_shows_checks_and_extracts_it() {
+    let (dir, out) = (site(&contents()), tempfile::tempdir().unwrap());
+    let program = packed(&dir, &out, &["--executable"]);
+    for engine in ENGINES {
+        for preload in [&[][..], &["--preload"]] {
+            let mut command = Command::new(&program);
+            command.args(["--listen", "127.0.0.1:0", "--engine", engine.name()]).args(preload);
+            let running = Program::started(command);
+            assert_served(&running);
+        }
+    }
+    // It is an archive to the others.
+    assert_served(&Program::started(serve(&program, &[])));
+    for arguments in [&["inspect", "mysite"][..], &["verify", "mysite"]] {
+        let ended = Program::run(tarpon(arguments.iter().map(|word| match *word {
+            "mysite" => program.as_os_str(),
+            word => word.as_ref(),
+        })));
+        assert!(ended.status.success(), "{}", ended.err);
+    }
+    let of = |arguments: &[&str]| Program::run(command(&program, arguments));
+    assert!(of(&["inspect"]).out.contains("/middle.txt"));
+    assert!(of(&["verify"]).out.contains("is in order"));
+    assert!(of(&["serve"]).err.contains("unrecognized subcommand"));
+
+    let mut extract = command(&program, &["extract"]).stdout(Stdio::piped()).spawn().unwrap();
+    let tar = Command::new("tar")
+        .args(["-x", "-C"])
+        .arg(out.path())
+        .stdin(extract.stdout.take().unwrap())
+        .status()
+        .unwrap();
+    assert!(extract.wait().unwrap().success() && tar.success());
+    for (name, content) in contents() {
+        assert_eq!(fs::read_to_string(out.path().join(name)).unwrap(), content);
+    }
+}
+
+#[test]
+fn a_program_that_is_cut_or_damaged_carries_no_site() {
+    let (dir, out) = (site(&contents()), tempfile::tempdir().unwrap());
+    let program = packed(&dir, &out, &["--executable"]);
+    let whole = fs::metadata(&program).unwrap().len();
+    File::options().write(true).open(&program).unwrap().set_len(whole - 1).unwrap();
+    // It is the program alone again.
+    let ended = Program::run(command(&program, &["--version"]));
+    assert!(ended.out.starts_with("tarpon "), "{}", ended.out);
+    let ended = Program::run(serve(&program, &[]));
+    assert!(ended.err.contains("it is no tar archive"), "{}", ended.err);
+}
+
+#[test]
+fn a_directory_is_preloaded_too() {
+    let dir = site(&contents());
+    for engine in ENGINES {
+        let program = Program::started(serve(dir.path(), &["--preload", "--engine", engine.name()]));
+        // Also what would have stayed a file otherwise.
+        let large = File::options().write(true).open(dir.path().join("large.txt")).unwrap();
+        large.set_len(10).unwrap();
+        let large = Client::connect(program.address()).get("/large.txt").content.len();
+        assert!([10, 300_000].contains(&large), "{engine}: old or new, but whole");
+        fs::write(dir.path().join("large.txt"), "large ".repeat(50_000)).unwrap();
+    }
+}
+
+#[test]
+fn a_packed_site_that_is_emptied_while_mapped_cuts_every_answer_and_heals_when_replaced() {
+    let (dir, out) = (site(&contents()), tempfile::tempdir().unwrap());
+    for engine in ENGINES {
+        for first in ["/small.txt", "/middle.txt", "/large.txt", "/missing", "/"] {
+            let archive = packed(&dir, &out, &[]);
+            let program = Program::started(serve(&archive, &["--engine", engine.name(), "--workers", "1"]));
+            let mut steady = Client::connect(program.address());
+            assert_eq!(steady.get("/missing").status, 404);
+            File::options().write(true).open(&archive).unwrap().set_len(0).unwrap();
+            for target in [first, "/small.txt", "/missing"] {
+                let mut client = Client::connect(program.address());
+                client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+                assert!(client.try_response().is_err(), "{engine}: {target}: cut, and nothing made up");
+            }
+            // A whole one takes its place.
+            packed(&dir, &out, &[]);
+            wait_for("the new site", || {
+                let mut client = Client::connect(program.address());
+                client.send("GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+                client.try_response().is_ok_and(|response| response.status == 200).then_some(())
+            });
+            assert_served(&program);
+        }
+    }
+}
+
+#[track_caller]
+fn assert_served(program: &Program) {
+    let mut client = Client::connect(program.address());
+    for (name, content) in contents() {
+        assert!(client.get(&format!("/{name}")).content == content.as_bytes(), "{name}");
+    }
+    assert_eq!(client.get("/missing").status, 404);
+}
+
+/// Copied, gathered, and sent from the descriptor.
+fn contents() -> [(&'static str, String); 4] {
+    [
+        ("index.html", "<title>x</title>".to_owned()),
+        ("small.txt", "small ".repeat(20)),
+        ("middle.txt", "middle ".repeat(1_200)),
+        ("large.txt", "large ".repeat(50_000)),
+    ]
+}
+
+fn packed(dir: &TempDir, out: &TempDir, options: &[&str]) -> PathBuf {
+    let target = out.path().join("mysite");
+    let mut command =
+        tarpon(["pack".as_ref(), dir.path().as_os_str(), "--output".as_ref(), target.as_os_str()]);
+    let ended = Program::run({
+        command.args(["--effort", "fast"]).args(options);
+        command
+    });
+    assert!(ended.status.success(), "{}", ended.err);
+    target
+}
+
+fn command(program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command
+}
