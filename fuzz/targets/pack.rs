@@ -1,0 +1,92 @@
+//! Any site, packed: the archive is in order, and packed again it is the same, byte by byte.
+
+#![no_main]
+
+use libfuzzer_sys::{arbitrary, arbitrary::Arbitrary, fuzz_target};
+use std::{
+    fs::{self, File},
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
+use tar::{Builder, EntryType, Header};
+use tarpon_pack::{Effort, Input, Progress, SiteOptions, pack_site, verify};
+
+/// A member of the archive that is packed.
+#[derive(Arbitrary, Debug)]
+struct Member<'a> {
+    name: &'a [u8],
+    kind: Kind<'a>,
+    modified_s: u32,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Kind<'a> {
+    /// A content, so often repeated.
+    File(&'a [u8], u8),
+    /// As many bytes of noise, from this seed.
+    Noise(u16, u64),
+    Link(&'a [u8]),
+    Hard(&'a [u8]),
+}
+
+fuzz_target!(|members: Vec<Member<'_>>| {
+    let dir = dir();
+    fs::create_dir_all(&dir).expect("a directory");
+    let [plain, packed, again] = ["plain.tar", "packed.tar", "again.tar"].map(|name| dir.join(name));
+    fs::write(&plain, archive(&members)).expect("an archive");
+    if pack(&plain, &packed) {
+        let file = File::open(&packed).expect("an archive");
+        let verified = verify(&file, &packed, NonZeroUsize::MIN).expect("a packed site");
+        assert!(verified.damage.is_empty(), "{:?}", verified.damage);
+        assert!(pack(&packed, &again), "what was packed can be packed");
+        assert!(fs::read(&packed).expect("an archive") == fs::read(&again).expect("an archive"));
+    }
+});
+
+/// Whether it is an archive that can be packed.
+fn pack(from: &Path, to: &Path) -> bool {
+    let file = File::open(from).expect("an archive");
+    let input = Input::Archive { file: &file, path: from, prefix: Path::new("") };
+    let options =
+        SiteOptions { effort: Effort::Fast, workers: NonZeroUsize::MIN, latest_s: u64::MAX, reuse: None };
+    pack_site(input, to, &options, &Progress::default()).is_ok()
+}
+
+fn archive(members: &[Member<'_>]) -> Vec<u8> {
+    let mut builder = Builder::new(Vec::new());
+    for Member { name, kind, modified_s } in members.iter().take(16) {
+        let mut header = Header::new_ustar();
+        let name = &name[..name.len().min(100)];
+        header.as_old_mut().name[..name.len()].copy_from_slice(name);
+        header.set_mtime((*modified_s).into());
+        header.set_entry_type(EntryType::Regular);
+        let content = match kind {
+            Kind::File(content, count) => content.repeat((*count).into()),
+            Kind::Noise(len, seed) => noise(*len, *seed),
+            Kind::Link(to) | Kind::Hard(to) => {
+                let to = &to[..to.len().min(100)];
+                header.as_old_mut().linkname[..to.len()].copy_from_slice(to);
+                let is_hard = matches!(kind, Kind::Hard(_));
+                header.set_entry_type(if is_hard { EntryType::Link } else { EntryType::Symlink });
+                Vec::new()
+            }
+        };
+        header.set_size(content.len() as u64);
+        header.set_cksum();
+        builder.append(&header, &content[..]).expect("memory");
+    }
+    builder.into_inner().expect("memory")
+}
+
+fn noise(len: u16, seed: u64) -> Vec<u8> {
+    let words = (0..u64::from(len).div_ceil(8))
+        .map(|at| (seed ^ at).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
+    words.flat_map(|word| word.wrapping_mul(word | 1).to_le_bytes()).take(len.into()).collect()
+}
+
+/// In memory where there is such a place: each archive is brought to disk.
+fn dir() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let root = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    root.join(format!("tarpon-fuzz-pack-{}", std::process::id()))
+}

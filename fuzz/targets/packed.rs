@@ -1,0 +1,130 @@
+//! A packed site, whatever its bytes say: checking it ends, finds every change that is not covered up, and what it would
+//! serve lies within it.
+
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use std::{
+    fs::{self, File},
+    io::{Seek, Write},
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+use tarpon_pack::{Effort, Input, Progress, SiteOptions, inspect, pack_site, verify};
+use tarpon_site::format::{HEADER_LEN, Header, hash};
+use tarpon_site::packed::{IMAGE_AT, image_in};
+use tarpon_site::{Content, Entry, Image};
+
+// Taken for a packed site; and taken for changes to a good one: first whether its sums are made right again, then how
+// long it shall be, then each change as where (three bytes), how many bytes (one to eight, from one byte), and the bytes.
+fuzz_target!(|input: &[u8]| {
+    look_at(input);
+    let [sealed, cut, rest @ ..] = input else { return };
+    let mut bytes = good().to_vec();
+    change(&mut bytes, rest);
+    if sealed % 2 == 1 {
+        seal(&mut bytes);
+    }
+    if *cut > 0 {
+        bytes.truncate(bytes.len() * usize::from(*cut) / 256);
+    }
+    let is_found = look_at(&bytes);
+    assert!(sealed % 2 == 1 || is_found != (bytes == good()), "{} bytes", bytes.len());
+});
+
+/// Does with an archive what there is to do. Returns whether something was wrong with it.
+fn look_at(bytes: &[u8]) -> bool {
+    let file = scratch(bytes);
+    let verified = verify(&file, Path::new("site.tar"), NonZeroUsize::MIN);
+    let inspected = inspect(&file);
+    let len = bytes.len() as u64;
+    let image = image_in(bytes, len).ok().flatten().and_then(|place| {
+        let image = Bytes::copy_from_slice(&bytes[place.at as usize..(place.at + place.len) as usize]);
+        Image::new(image).ok()
+    });
+    assert_eq!(image.is_some(), inspected.is_ok());
+    assert_eq!(image.is_some(), verified.is_ok());
+    for (_, entry) in image.iter().flat_map(Image::entries) {
+        let Entry::File(file) = entry else { continue };
+        let coded = image.iter().flat_map(|image| image.coded(file)).map(|(_, variant)| variant);
+        for variant in coded.chain([file.identity]) {
+            if let Content::Archive(place) = variant.content {
+                assert!(place.at.checked_add(place.len).is_some_and(|end| end <= len), "{place:?} of {len}");
+            }
+        }
+    }
+    verified.map_or(true, |verified| !verified.damage.is_empty())
+}
+
+fn change(bytes: &mut [u8], mut input: &[u8]) {
+    while let [low, middle, high, count, rest @ ..] = input {
+        let at = u32::from_le_bytes([*low, *middle, *high, 0]) as usize % bytes.len();
+        let count = (usize::from(*count) % 8 + 1).min(rest.len()).min(bytes.len() - at);
+        let (new, behind) = rest.split_at(count);
+        bytes[at..at + count].copy_from_slice(new);
+        input = behind;
+    }
+}
+
+/// Makes the sums of the image right again, so that what lies behind them is looked at.
+fn seal(bytes: &mut [u8]) {
+    let image = &mut bytes[IMAGE_AT as usize..];
+    let word =
+        |image: &[u8], at: usize| u64::from_le_bytes(image[at..at + 8].try_into().expect("eight bytes"));
+    let len = usize::try_from(word(image, 16)).unwrap_or(usize::MAX).min(image.len());
+    let pages_at = usize::try_from(word(image, 48)).unwrap_or(usize::MAX);
+    let header = Header {
+        len: word(image, 16),
+        index_at: word(image, 24),
+        slot_count: word(image, 32),
+        record_count: word(image, 40),
+        pages_at: word(image, 48),
+        page_count: word(image, 56),
+        file_count: word(image, 64),
+        archive_len: word(image, 80),
+        sections_at: word(image, 88),
+        section_count: word(image, 96),
+        tables_hash: image.get(pages_at..len).map_or(0, hash),
+        body_hash: image.get(HEADER_LEN..pages_at).map_or(0, hash),
+    };
+    image[..HEADER_LEN].copy_from_slice(&header.encode());
+}
+
+/// A small packed site: a page, a large text whose variants are members too, and something small.
+fn good() -> &'static [u8] {
+    static GOOD: OnceLock<Vec<u8>> = OnceLock::new();
+    GOOD.get_or_init(|| {
+        let dir = dir();
+        let site = dir.join("site");
+        fs::create_dir_all(&site).expect("a directory");
+        let large = (0..20_000u32).map(|at| (at.wrapping_mul(at) >> 7) as u8 % 200).collect::<Vec<_>>();
+        for (name, content) in
+            [("index.html", "<p>hello".repeat(40).into_bytes()), ("large", large), ("x", b"x".to_vec())]
+        {
+            fs::write(site.join(name), content).expect("a file");
+        }
+        let archive = dir.join("site.tar");
+        let options =
+            SiteOptions { effort: Effort::Fast, workers: NonZeroUsize::MIN, latest_s: 0, reuse: None };
+        pack_site(Input::Dir(&site), &archive, &options, &Progress::default()).expect("packs");
+        let bytes = fs::read(&archive).expect("an archive");
+        fs::remove_dir_all(dir).expect("a directory");
+        bytes
+    })
+}
+
+fn dir() -> PathBuf {
+    std::env::temp_dir().join(format!("tarpon-fuzz-packed-{}", std::process::id()))
+}
+
+/// A file that has no name, so that nothing is left behind.
+fn scratch(bytes: &[u8]) -> File {
+    let path = std::env::temp_dir().join(format!("tarpon-fuzz-packed-{}.tar", std::process::id()));
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
+    let mut file = file.expect("a file for the archive");
+    fs::remove_file(&path).expect("its name is not needed");
+    file.write_all(bytes).and_then(|()| file.rewind()).expect("a file for the archive");
+    file
+}
