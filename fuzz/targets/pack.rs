@@ -56,16 +56,16 @@ fn archive(members: &[Member<'_>]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     for Member { name, kind, modified_s } in members.iter().take(16) {
         let mut header = Header::new_ustar();
-        let name = &name[..name.len().min(100)];
-        header.as_old_mut().name[..name.len()].copy_from_slice(name);
+        let name = path(name);
+        header.as_old_mut().name[..name.len()].copy_from_slice(&name);
         header.set_mtime((*modified_s).into());
         header.set_entry_type(EntryType::Regular);
         let content = match kind {
             Kind::File(content, count) => content.repeat((*count).into()),
             Kind::Noise(len, seed) => noise(*len, *seed),
             Kind::Link(to) | Kind::Hard(to) => {
-                let to = &to[..to.len().min(100)];
-                header.as_old_mut().linkname[..to.len()].copy_from_slice(to);
+                let to = path(to);
+                header.as_old_mut().linkname[..to.len()].copy_from_slice(&to);
                 let is_hard = matches!(kind, Kind::Hard(_));
                 header.set_entry_type(if is_hard { EntryType::Link } else { EntryType::Symlink });
                 Vec::new()
@@ -76,6 +76,31 @@ fn archive(members: &[Member<'_>]) -> Vec<u8> {
         builder.append(&header, &content[..]).expect("memory");
     }
     builder.into_inner().expect("memory")
+}
+
+/// A name of so few letters that names meet, with all that matters in one.
+fn path(bytes: &[u8]) -> Vec<u8> {
+    const WORDS: [&[u8]; 16] = [
+        b"a",
+        b"b",
+        b"/",
+        b"/",
+        b".",
+        b"..",
+        b"index.html",
+        b".br",
+        b".gz",
+        b".zst",
+        b" ",
+        b"\xe9",
+        b"\n",
+        b"\"",
+        b".well-known",
+        b".tarpon",
+    ];
+    let mut name: Vec<_> = bytes.iter().flat_map(|&byte| WORDS[usize::from(byte) % 16]).copied().collect();
+    name.truncate(100);
+    name
 }
 
 fn noise(len: u16, seed: u64) -> Vec<u8> {

@@ -59,7 +59,7 @@ pub(crate) fn write(
         plan,
         &layout,
         &self::sections(&stretches, encoders),
-        From { file, at: IMAGE_AT },
+        Behind { file, at: IMAGE_AT },
         |small, len| read(plan, stores, small, len),
     )?;
     assert_eq!(written, image_len, "as long as it was measured");
@@ -184,12 +184,12 @@ impl Write for Summing<'_> {
 }
 
 /// A file from a place on, as if it began there.
-struct From<'f> {
+struct Behind<'f> {
     file: &'f File,
     at: u64,
 }
 
-impl Write for From<'_> {
+impl Write for Behind<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write(bytes)
     }
@@ -199,7 +199,7 @@ impl Write for From<'_> {
     }
 }
 
-impl Seek for From<'_> {
+impl Seek for Behind<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let to = match to {
             SeekFrom::Start(at) => SeekFrom::Start(self.at + at),

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Runs all jobs, on as many threads as there are workers, each of which keeps its own. Returns the results in the
+/// Runs all jobs, on as many threads as there are workers, this one among them; each keeps its own. Returns the results in the
 /// order of the jobs; after an error no further job is begun.
 pub(crate) fn each<J: Sync, W: Send, R: Send, E: Send>(
     workers: &mut [W],
@@ -14,20 +14,23 @@ pub(crate) fn each<J: Sync, W: Send, R: Send, E: Send>(
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(jobs.len()));
     let failed = Mutex::new(None);
-    thread::scope(|scope| {
-        for worker in workers {
-            scope.spawn(|| {
-                while let Some((number, job)) = take(&next, jobs) {
-                    match run(worker, job) {
-                        Ok(result) => done.lock().expect("no worker panics here").push((number, result)),
-                        Err(error) => {
-                            next.store(jobs.len(), Ordering::Relaxed);
-                            failed.lock().expect("no worker panics here").get_or_insert(error);
-                        }
-                    }
+    let work = |worker: &mut W| {
+        while let Some((number, job)) = take(&next, jobs) {
+            match run(worker, job) {
+                Ok(result) => done.lock().expect("no worker panics here").push((number, result)),
+                Err(error) => {
+                    next.store(jobs.len(), Ordering::Relaxed);
+                    failed.lock().expect("no worker panics here").get_or_insert(error);
                 }
-            });
+            }
         }
+    };
+    let (mine, others) = workers.split_first_mut().expect("a worker at least");
+    thread::scope(|scope| {
+        for other in others {
+            scope.spawn(|| work(other));
+        }
+        work(mine);
     });
     if let Some(error) = failed.into_inner().expect("no worker panics here") {
         return Err(error);
