@@ -29,50 +29,53 @@ pub(crate) fn during<T>(work: impl FnOnce(&Progress) -> T) -> T {
     })
 }
 
-/// What was shown last.
-enum Shown {
-    Bar(ProgressBar),
-    Lines(Option<Step>),
+/// How it is shown, and the step that was shown last.
+struct Shown {
+    bar: Option<ProgressBar>,
+    last: Option<Step>,
 }
 
 impl Shown {
     fn new() -> Shown {
-        match stderr().is_terminal() {
-            true => Shown::Bar(ProgressBar::new(0)),
-            false => Shown::Lines(None),
-        }
+        Shown { bar: stderr().is_terminal().then(|| ProgressBar::new(0)), last: None }
     }
 
     fn show(&mut self, progress: &Progress) {
         let (step, done, total) = progress.now();
-        match self {
-            Shown::Bar(bar) => {
-                let template = match step {
-                    Step::Reading => "reading     {wide_bar} {pos} of {len} files",
-                    Step::Coding => "compressing {wide_bar} {bytes} of {total_bytes}, {eta} left",
-                    Step::Writing => "writing     {wide_bar} {bytes} of {total_bytes}",
-                };
-                bar.set_style(ProgressStyle::with_template(template).expect("a template that was tried"));
+        let is_new = self.last.replace(step) != Some(step);
+        match &self.bar {
+            Some(bar) => {
+                if is_new {
+                    bar.set_style(style(step));
+                    bar.reset();
+                }
                 bar.set_length(total);
                 bar.set_position(done);
             }
-            Shown::Lines(last) if *last == Some(step) => {}
-            Shown::Lines(last) => {
-                *last = Some(step);
-                match step {
-                    Step::Reading => eprintln!("reading"),
-                    Step::Coding => eprintln!("compressing {}", Bytes(total)),
-                    Step::Writing => eprintln!("writing {}", Bytes(total)),
-                }
-            }
+            None if is_new => match step {
+                Step::Reading => eprintln!("reading"),
+                Step::Coding => eprintln!("compressing {}", Bytes(total)),
+                Step::Writing => eprintln!("writing {}", Bytes(total)),
+            },
+            None => {}
         }
     }
 
     fn end(self) {
-        if let Shown::Bar(bar) = self {
+        if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }
     }
+}
+
+fn style(step: Step) -> ProgressStyle {
+    let template = match step {
+        Step::Reading => "reading     [{wide_bar}] {pos} of {len} files",
+        Step::Coding => "compressing [{wide_bar}] {bytes} of {total_bytes}, {eta} left",
+        Step::Writing => "writing     [{wide_bar}] {bytes} of {total_bytes}",
+    };
+    // Characters whose width no terminal doubts.
+    ProgressStyle::with_template(template).expect("a template that was tried").progress_chars("=> ")
 }
 
 /// Often enough to look alive.

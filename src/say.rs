@@ -49,6 +49,11 @@ pub(crate) fn packed(site: &Path, target: &Path, report: &Report, took: Duration
     for skipped in &report.skipped {
         eprintln!("{WARNING}warning{WARNING:#}: {skipped}");
     }
+    if report.is_reuse_vain {
+        eprintln!(
+            "{WARNING}warning{WARNING:#}: the earlier archive was compressed otherwise; nothing of it is reused"
+        );
+    }
     let (site, target) = (site.display(), target.display());
     let (files, bytes, len) = (Count(report.files, "file"), Bytes(report.bytes), Bytes(report.len));
     println!(

@@ -57,6 +57,7 @@ use crate::error::PackError;
 use crate::skip::Skipped;
 use decode::Print;
 use plan::Plan;
+use reuse::Earlier;
 use std::fs::File;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -82,7 +83,7 @@ pub struct SiteOptions<'o> {
 }
 
 /// What was packed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Files.
     pub files: u64,
@@ -92,6 +93,9 @@ pub struct Report {
     pub len: u64,
     /// By [`CODINGS`].
     pub saved: [Saved; 3],
+    /// Whether there was an earlier archive that was of no use, since other encoders made it, or the same with another
+    /// effort.
+    pub is_reuse_vain: bool,
     /// What was left out, a row for each kind.
     pub skipped: Vec<Skipped>,
 }
@@ -139,8 +143,15 @@ pub fn pack_site(
     let target = Target::new(target).map_err(write_failed)?;
     let mut plan = Plan::new(input, options, progress)?;
     variants::beside(&mut plan, options)?;
-    let stores = variants::make(&mut plan, options, || target.scratch(), write_failed, progress)?;
     let encoders = code::encoders(options.effort);
+    let earlier = match options.reuse {
+        Some(path) => Earlier::open(path, &encoders)
+            .map_err(|error| SiteError::Reuse { path: path.to_owned(), error })?,
+        None => None,
+    };
+    let is_reuse_vain = options.reuse.is_some() && earlier.is_none();
+    let scratch = || target.scratch();
+    let stores = variants::make(&mut plan, options, earlier.as_ref(), scratch, write_failed, progress)?;
     let write = |to: &File| {
         archive::write(&plan, &stores, encoders, to, progress).map_err(|error| match error {
             SiteError::Input(PackError::Write(error)) => write_failed(error),
@@ -156,11 +167,11 @@ pub fn pack_site(
         }
     };
     target.finish().map_err(write_failed)?;
-    Ok(report(plan, len))
+    Ok(Report { is_reuse_vain, ..report(plan, len) })
 }
 
 fn report(plan: Plan<'_>, len: u64) -> Report {
-    let mut report = Report { files: 0, bytes: 0, len, saved: [Saved::default(); 3], skipped: Vec::new() };
+    let mut report = Report { len, ..Report::default() };
     for file in &plan.files {
         let (content, plain) = (plan.content(file), plan.content(file).print.len);
         report.files += 1;

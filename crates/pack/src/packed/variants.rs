@@ -6,7 +6,7 @@
 //! made, worth it ──────────────────────────────────────── check┘
 //! ```
 
-use super::code::{encode, encoders};
+use super::code::encode;
 use super::decode::{decodes_to, print_of};
 use super::error::SiteError;
 use super::plan::Plan;
@@ -74,19 +74,16 @@ pub(crate) fn beside(plan: &mut Plan<'_>, options: &SiteOptions<'_>) -> Result<(
     Ok(())
 }
 
-/// Makes the variants that are missing, and returns where they lie. `scratch` makes temporary files.
+/// Takes the variants that are missing over from the earlier archive, or makes them, and returns where they lie. `scratch`
+/// makes temporary files.
 pub(crate) fn make(
     plan: &mut Plan<'_>,
     options: &SiteOptions<'_>,
+    earlier: Option<&Earlier>,
     scratch: impl Fn() -> io::Result<File>,
     write_failed: impl Fn(io::Error) -> SiteError + Sync,
     progress: &Progress,
 ) -> Result<Stores, SiteError> {
-    let earlier = match options.reuse {
-        Some(path) => Earlier::open(path, &encoders(options.effort))
-            .map_err(|error| SiteError::Reuse { path: path.to_owned(), error })?,
-        None => None,
-    };
     let mut jobs = jobs(plan);
     // The longest first, so that none of them is begun when all else is done.
     jobs.sort_by_key(|job| std::cmp::Reverse(plan.contents[job.content].print.len));
@@ -95,7 +92,7 @@ pub(crate) fn make(
     let mut spills = spills.collect::<Result<Vec<_>, _>>().map_err(&write_failed)?;
     let made = each(&mut spills, &jobs, |spill, job| {
         let print = plan.contents[job.content].print;
-        let known = earlier.as_ref().and_then(|earlier| earlier.variant(print, job.coding));
+        let known = earlier.and_then(|earlier| earlier.variant(print, job.coding));
         let taken = known.map(|known| known.map(|found| take(&found, spill)).transpose());
         let piece = match taken {
             Some(Ok(piece)) => piece,
