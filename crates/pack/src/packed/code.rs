@@ -135,3 +135,45 @@ const ZOPFLI_ROUNDS: u64 = 15;
 const ZOPFLI_LEN_MAX: u64 = 8 << 20;
 /// Bytes Zopfli looks at as a whole: its own choice where it reads by itself.
 const ZOPFLI_BLOCK_LEN: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xxhash_rust::xxh3::xxh3_64;
+
+    /// If this fails, bytes have changed: then the line of [`encoders`] has to change too, or archives that say they were made
+    /// alike were not.
+    #[test]
+    fn the_bytes_are_what_they_were() {
+        let plain: Vec<u8> =
+            (0..30_000u32).flat_map(|at| (at * at / 7 % 1000).to_string().into_bytes()).collect();
+        #[rustfmt::skip]
+        let cases = [
+            (Coding::Br,   Effort::Fast, 0xfb6a_de52_13bb_2527),
+            (Coding::Br,   Effort::Best, 0x22da_fa47_cd94_8849),
+            (Coding::Gzip, Effort::Fast, 0x5c4d_0d67_0ff0_6ae8),
+            (Coding::Gzip, Effort::Best, 0x72c7_460c_d9b1_e46b),
+            (Coding::Zstd, Effort::Fast, 0x8c3d_895b_a6fe_a084),
+            (Coding::Zstd, Effort::Best, 0x8b62_a5eb_5153_6491),
+        ];
+        let coded = cases.map(|(coding, effort, _)| {
+            let mut coded = Vec::new();
+            encode(coding, effort, &plain[..], plain.len() as u64, &mut coded).expect("memory");
+            (coding, effort, xxh3_64(&coded))
+        });
+        assert_eq!(coded, cases, "{coded:x?}");
+        assert_eq!(
+            encoders(Effort::Best),
+            "1; best; br: brotli 9.1.1 11; gzip: zopfli 0.8.4 15, miniz_oxide 0.9.1 9; zstd: 1.5.7 22"
+        );
+    }
+
+    #[test]
+    fn the_versions_are_those_of_the_manifest() {
+        let manifest = include_str!("../../Cargo.toml");
+        for (name, version) in [("brotli", BROTLI), ("zopfli", ZOPFLI), ("miniz_oxide", MINIZ)] {
+            let line = manifest.lines().find(|line| line.starts_with(&format!("{name} ="))).expect(name);
+            assert!(line.contains(&format!("\"={version}\"")), "{line}");
+        }
+    }
+}

@@ -48,6 +48,8 @@ impl Member<'_> {
         if [Some(self.name), self.link].into_iter().flatten().any(|name| std::str::from_utf8(name).is_err())
             && !records.is_empty()
         {
+            // POSIX has it for names that are no UTF-8. GNU tar does not know it, says so, and extracts them nevertheless;
+            // without it bsdtar does too, but counts them as errors.
             let mut first = Vec::new();
             record(&mut first, "hdrcharset", b"BINARY");
             records = [first, records].concat();

@@ -26,9 +26,13 @@ pub(crate) struct Target {
 impl Target {
     /// Begins an archive that is to lie at `path`.
     pub(crate) fn new(path: &Path) -> io::Result<Target> {
-        // Told now, and not when all the work is done.
-        if path.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
+        // Told now, and not when all the work is done; and a device would be replaced like a file.
+        match fs::metadata(path) {
+            Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(there) if !there.is_file() => {
+                return Err(io::Error::other("it is there, and no regular file"));
+            }
+            _ => {}
         }
         match unnamed(dir_of(path))? {
             Some(file) => Ok(Target { file, path: path.to_owned(), beside: None }),

@@ -208,10 +208,12 @@ fn members(
         Ok(walk) => walk,
         Err(error) => return damage.push(Finding::Tar(error.to_string())),
     };
-    // What lies under the name of a directory is its index, which is a member by another name.
+    // What lies under the name of a directory is its index, which is a member by another name. A name that is no text is
+    // one that a plain archive is not served with, so it is not listed.
     let mut missing: BTreeSet<_> = entries
         .iter()
         .filter(|(path, entry)| matches!(entry, Entry::File(_)) && !path.ends_with(b"/"))
+        .filter(|(path, _)| std::str::from_utf8(path).is_ok())
         .map(|(&path, _)| path)
         .collect();
     for found in &walk.found {
