@@ -183,6 +183,8 @@ pub(crate) enum ClientError {
     Silence,
     /// It sent more than was asked for, or a longer response than the first.
     Surplus,
+    /// It sent a content that is not as long as its file.
+    Length,
     /// It left a request of a few bytes unread until the socket was full.
     Full,
     /// It sent a response that cannot be counted.
@@ -197,6 +199,7 @@ impl fmt::Display for ClientError {
             ClientError::Closed => f.write_str("a connection that was to be kept was closed"),
             ClientError::Silence => write!(f, "no answer for {} s", SILENCE_MAX.tv_sec),
             ClientError::Surplus => f.write_str("more bytes came than the first response had"),
+            ClientError::Length => f.write_str("a content is not as long as its file"),
             ClientError::Full => f.write_str("a request did not fit into the socket"),
             ClientError::Response(error) => error.fmt(f),
             ClientError::Io(error) => error.fmt(f),

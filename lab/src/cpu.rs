@@ -71,17 +71,8 @@ pub(crate) struct Threads {
 impl Threads {
     /// Of the process and its descendants, as they are now.
     pub(crate) fn of(process: u32) -> io::Result<Threads> {
-        let mut processes = vec![process];
-        let parents = parents()?;
-        let mut at = 0;
-        while at < processes.len() {
-            let children =
-                parents.iter().filter(|(_, parent)| *parent == processes[at]).map(|(child, _)| *child);
-            processes.extend(children.collect::<Vec<_>>());
-            at += 1;
-        }
         let mut threads = Threads { paths: Vec::new(), ids: Vec::new() };
-        for process in processes {
+        for process in family(process)? {
             for task in fs::read_dir(format!("/proc/{process}/task"))? {
                 let id = task?.file_name().into_string().unwrap_or_default();
                 threads.paths.push(format!("/proc/{process}/task/{id}"));
@@ -119,6 +110,19 @@ impl Threads {
     }
 }
 
+/// The process and its descendants, as they are now.
+pub(crate) fn family(process: u32) -> io::Result<Vec<u32>> {
+    let mut processes = vec![process];
+    let parents = parents()?;
+    let mut at = 0;
+    while at < processes.len() {
+        let children = parents.iter().filter(|(_, parent)| *parent == processes[at]).map(|(child, _)| *child);
+        processes.extend(children.collect::<Vec<_>>());
+        at += 1;
+    }
+    Ok(processes)
+}
+
 /// Every process with its parent.
 fn parents() -> io::Result<Vec<(u32, u32)>> {
     let mut parents = Vec::new();
@@ -138,6 +142,12 @@ fn parents() -> io::Result<Vec<(u32, u32)>> {
 /// CPU time of the thread that asks.
 pub(crate) fn own_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// CPU time of all threads of this process.
+pub(crate) fn process_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 

@@ -1,5 +1,6 @@
 //! What a result must tell about the machine it was made on.
 
+use std::fmt;
 use std::fs;
 use std::thread::available_parallelism;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -36,6 +37,14 @@ impl Machine {
             congestion_control: congestion_control(),
             began: moment(now.as_secs()),
         }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kernel = self.kernel.split('-').next().unwrap_or_default();
+        let date = self.began.split('T').next().unwrap_or_default();
+        write!(f, "Linux {kernel}, {}, {} cores, {date}", self.processor, self.core_count)
     }
 }
 

@@ -1,12 +1,14 @@
 //! Measures tarpon beside its peers and beside servers that do nothing, in one run.
 //!
 //! ```text
-//! race ─┬─ conditions  the same for all
-//!       ├─ peer        starts a server        limit: the servers that do nothing
-//!       ├─ check       is it worth timing?
-//!       ├─ client      asks, counts
-//!       ├─ cpu         who used the core      count: system calls
-//!       └─▶ record ──▶ report ──▶ table       stats: medians, ratios
+//! race ──┐
+//! cold ──┼─ conditions  the same for all
+//! start ─┤  peer        starts a server        limit: the servers that do nothing
+//! pack ──┤  check       is it worth timing?
+//!        ├─ client      asks, counts           site: generated pages
+//!        ├─ cpu         who used the core      count: system calls
+//!        ├─ memory      what a server holds    throttle: a slow disk
+//!        └─▶ record ──▶ report ──▶ table       stats: medians, ratios
 //! ```
 //!
 //! Knows nothing of tarpon's code: a measure must not share code with what it measures.
@@ -15,17 +17,24 @@
 
 mod check;
 mod client;
+mod cold;
 mod conditions;
 mod count;
 mod cpu;
 mod limit;
 mod machine;
+mod memory;
+mod pack;
 mod peer;
 mod race;
 mod record;
 mod report;
 mod response;
+mod site;
+mod start;
 mod stats;
+mod table;
+mod throttle;
 
 use std::process::ExitCode;
 
@@ -40,6 +49,12 @@ type Trouble = Box<dyn std::error::Error>;
 enum Command {
     /// Server and client on one core: requests a second and CPU per request, beside the null servers.
     Race(race::Options),
+    /// A hot page beside reads from a slow disk: how long its clients wait.
+    Cold(cold::Options),
+    /// A site of many files: time from the start to the first answer, and memory.
+    Start(start::Options),
+    /// Packing a site: time and sizes, beside the reference encoders.
+    Pack(pack::Options),
     /// Prints the table of a result file as Markdown, or keeps it in a document.
     Report(report::Options),
     /// A server that answers the same bytes to anything: the limit.
@@ -49,6 +64,9 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Command::parse() {
         Command::Race(options) => race::main(&options),
+        Command::Cold(options) => cold::main(&options),
+        Command::Start(options) => start::main(&options),
+        Command::Pack(options) => pack::main(&options),
         Command::Report(options) => report::main(&options),
         Command::Null(options) => limit::main(&options),
     };

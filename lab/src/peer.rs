@@ -18,8 +18,9 @@ use tempfile::TempDir;
 use crate::Trouble;
 use crate::check::check;
 use crate::client::Client;
-use crate::cpu::Threads;
+use crate::cpu::{self, Threads};
 use crate::limit::{self, Engine};
+use crate::record::Entrant;
 
 /// A server the lab can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -41,8 +42,25 @@ pub(crate) enum Server {
     TarponUringTar,
     /// The same on epoll.
     TarponEpollTar,
+    /// The server in this repository, with the packed site, on io_uring.
+    TarponUringPacked,
+    /// The same on epoll.
+    TarponEpollPacked,
     /// nginx, with its cache of open files.
     Nginx,
+    /// nginx, and what it sends is read from the disk by a pool of threads.
+    NginxThreads,
+}
+
+/// What a server serves the site from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As it is.
+    Directory,
+    /// In a tar archive.
+    Tar,
+    /// In one that `tarpon pack` has made.
+    Packed,
 }
 
 impl Server {
@@ -58,8 +76,7 @@ impl Server {
 
     /// Whether it is a build of the server in this repository.
     pub(crate) fn is_tarpon(self) -> bool {
-        use Server::*;
-        matches!(self, TarponUring | TarponEpoll | TarponUringTar | TarponEpollTar) || self.after().is_some()
+        !self.is_null() && !matches!(self, Server::Nginx | Server::NginxThreads)
     }
 
     /// What an earlier build is compared with: the one of now, on the same engine.
@@ -75,21 +92,38 @@ impl Server {
     pub(crate) fn engine(self) -> Option<Engine> {
         use Server::*;
         match self {
-            NullUring | TarponUring | BeforeUring | TarponUringTar => Some(Engine::Uring),
-            NullEpoll | TarponEpoll | BeforeEpoll | TarponEpollTar => Some(Engine::Epoll),
-            Nginx => None,
+            NullUring | TarponUring | BeforeUring | TarponUringTar | TarponUringPacked => Some(Engine::Uring),
+            NullEpoll | TarponEpoll | BeforeEpoll | TarponEpollTar | TarponEpollPacked => Some(Engine::Epoll),
+            Nginx | NginxThreads => None,
+        }
+    }
+
+    /// What it serves the site from; a null server from nothing.
+    pub(crate) fn form(self) -> Form {
+        use Server::*;
+        match self {
+            TarponUringTar | TarponEpollTar => Form::Tar,
+            TarponUringPacked | TarponEpollPacked => Form::Packed,
+            _ => Form::Directory,
         }
     }
 
     /// Whether it races only when it is named.
     pub(crate) fn is_peer(self) -> bool {
-        matches!(self, Server::TarponUringTar | Server::TarponEpollTar | Server::Nginx)
+        self.form() != Form::Directory || matches!(self, Server::Nginx | Server::NginxThreads)
     }
+}
+
+/// Servers as on the command line.
+pub(crate) fn names(servers: &[Server]) -> String {
+    servers.iter().map(|server| server.name()).collect::<Vec<_>>().join(",")
 }
 
 /// What servers need to run: a directory to serve, programs, a place for their files.
 pub(crate) struct Stage {
     directory: TempDir,
+    /// The page that shows whether a server is worth timing.
+    page: &'static str,
     content: Vec<u8>,
     tarpon: PathBuf,
     before: Option<PathBuf>,
@@ -98,52 +132,104 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Prepares a site with one page of `size` bytes.
-    pub(crate) fn set(size: usize, tarpon: Option<&Path>, before: Option<&Path>) -> Result<Stage, Trouble> {
-        let directory = tempfile::Builder::new().prefix("tarpon-lab-").tempdir()?;
-        let content = limit::content(size);
-        fs::create_dir(directory.path().join("site"))?;
-        fs::write(directory.path().join("site").join(PAGE), &content)?;
-        let archived = Command::new("tar")
-            .current_dir(directory.path())
-            .args(["-cf", ARCHIVE, "-C", "site", "."])
-            .status()
-            .map_err(|error| format!("tar: {error}"))?;
-        if !archived.success() {
-            return Err(format!("tar: {archived}").into());
-        }
+    /// Prepares a site with one page, by its name and content, in a new directory in `place`.
+    pub(crate) fn set(
+        place: &Path,
+        (page, content): (&'static str, Vec<u8>),
+        tarpon: Option<&Path>,
+        before: Option<&Path>,
+    ) -> Result<Stage, Trouble> {
+        let directory = tempfile::Builder::new()
+            .prefix("tarpon-lab-")
+            .tempdir_in(place)
+            .map_err(|error| format!("{}: {error}", place.display()))?;
         let tarpon = match tarpon {
             Some(path) => path.to_owned(),
             None => std::env::current_exe()?.with_file_name("tarpon"),
         };
         let before = before.map(Path::to_owned);
-        Ok(Stage { directory, content, tarpon, before, null_head_len: limit::HEAD_LEN })
+        let stage = Stage { directory, page, content, tarpon, before, null_head_len: limit::HEAD_LEN };
+        fs::create_dir(stage.site())?;
+        fs::write(stage.site().join(page), &stage.content)?;
+        Ok(stage)
+    }
+
+    /// The directory that is served. More may be put into it before [`entrants`](Stage::entrants) is called.
+    pub(crate) fn site(&self) -> PathBuf {
+        self.directory.path().join("site")
+    }
+
+    /// Where the site lies in this form.
+    pub(crate) fn site_as(&self, form: Form) -> PathBuf {
+        match form {
+            Form::Directory => self.site(),
+            Form::Tar => self.directory.path().join("site.tar"),
+            Form::Packed => self.directory.path().join("packed.tar"),
+        }
+    }
+
+    /// The servers of these that this host can run, with their versions; and the site in the forms that they need.
+    pub(crate) fn entrants(&self, mut servers: Vec<Server>) -> Result<Vec<Entrant>, Trouble> {
+        if let Err(error) = limit::probe() {
+            eprintln!(
+                "left out: null io_uring, tarpon on io_uring; this host does not offer io_uring ({error})"
+            );
+            servers.retain(|server| server.engine() != Some(Engine::Uring));
+        }
+        if servers.is_empty() {
+            return Err("no server is left; see --only".into());
+        }
+        let mut entrants = Vec::new();
+        for server in servers {
+            entrants.push(Entrant { server, name: self.version(server)? });
+        }
+        let needs = |form| entrants.iter().any(|entrant| entrant.server.form() == form);
+        if needs(Form::Tar) {
+            let mut tar = Command::new("tar");
+            run(tar.arg("-cf").arg(self.site_as(Form::Tar)).arg("-C").arg(self.site()).arg("."))?;
+        }
+        if needs(Form::Packed) {
+            run(&mut self.pack(&self.site(), &self.site_as(Form::Packed), "fast"))?;
+        }
+        Ok(entrants)
+    }
+
+    /// The command that packs a directory. Without `best` effort only what is compressed is larger.
+    pub(crate) fn pack(&self, from: &Path, to: &Path, effort: &str) -> Command {
+        let mut command = Command::new(&self.tarpon);
+        command.arg("pack").arg(from).arg("--output").arg(to).arg(format!("--effort={effort}"));
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command
     }
 
     /// What is asked of every server.
     pub(crate) fn path(&self) -> String {
-        format!("/{PAGE}")
+        format!("/{}", self.page)
     }
 
     /// Name and version, as the program tells it. Fails where it is not installed.
-    pub(crate) fn version(&self, server: Server) -> Result<String, Trouble> {
-        match server {
-            Server::NullEpoll => Ok("null epoll".into()),
-            Server::NullUring => Ok("null io_uring".into()),
-            Server::TarponUring => Ok(format!("{}, io_uring", tarpon_version(&self.tarpon)?)),
-            Server::TarponEpoll => Ok(format!("{}, epoll", tarpon_version(&self.tarpon)?)),
-            Server::BeforeUring => Ok(format!("{}, io_uring", self.before_version()?)),
-            Server::BeforeEpoll => Ok(format!("{}, epoll", self.before_version()?)),
-            Server::TarponUringTar => Ok(format!("{}, tar, io_uring", tarpon_version(&self.tarpon)?)),
-            Server::TarponEpollTar => Ok(format!("{}, tar, epoll", tarpon_version(&self.tarpon)?)),
-            Server::Nginx => {
-                let output = Command::new("nginx").arg("-v").output().map_err(|error| {
-                    format!("nginx: {error}; install it (Debian: nginx-light), or leave it out with --only")
-                })?;
-                let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                Ok(said.rsplit(": ").next().unwrap_or_default().replace('/', " "))
-            }
+    fn version(&self, server: Server) -> Result<String, Trouble> {
+        let engine = match server.engine() {
+            Some(Engine::Uring) => "io_uring",
+            Some(Engine::Epoll) => "epoll",
+            None => return nginx_version().map(|name| name + nginx_variant(server)),
+        };
+        if server.is_null() {
+            return Ok(format!("null {engine}"));
         }
+        let form = match server.form() {
+            Form::Directory => "",
+            Form::Tar => ", tar",
+            Form::Packed => ", packed",
+        };
+        let version = program_version(self.program(server)?)?;
+        let name = if server.after().is_some() { "tarpon before" } else { "tarpon" };
+        Ok(format!("{}{form}, {engine}", version.replacen("tarpon", name, 1)))
+    }
+
+    /// Name and version of tarpon.
+    pub(crate) fn tarpon_version(&self) -> Result<String, Trouble> {
+        program_version(&self.tarpon)
     }
 
     /// Lets the null servers answer with as many bytes as this server does. Fewer would cost less, and the limit
@@ -157,79 +243,89 @@ impl Stage {
 
     /// Starts a server, waits until it answers, and checks that it is worth timing.
     pub(crate) fn start(&self, server: Server) -> Result<Running, Trouble> {
+        let mut running = self.spawn(server)?;
+        running
+            .connect()
+            .and_then(|_| check(running.address, &self.path(), &self.content, !server.is_null()))
+            .map_err(|error| format!("{error}\n{}", self.said()))?;
+        Ok(running)
+    }
+
+    /// Starts a server and returns at once.
+    pub(crate) fn spawn(&self, server: Server) -> Result<Running, Trouble> {
         // In a network of our own nobody else takes it before the server does.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let mut command = self.command(server, address)?;
-        let log = self.directory.path().join("server.log");
+        let log = self.log();
         command
             .stdin(Stdio::null())
             .stdout(File::create(&log)?)
             .stderr(File::options().append(true).open(&log)?);
-        let child = command.spawn()?;
-        let mut running = Running { child, address };
-        running
-            .await_answer()
-            .and_then(|()| check(address, &self.path(), &self.content, !server.is_null()))
-            .map_err(|error| format!("{error}\n{}", fs::read_to_string(&log).unwrap_or_default()))?;
-        Ok(running)
+        let began = Instant::now();
+        Ok(Running { child: command.spawn()?, address, began })
+    }
+
+    /// What the last server has said.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.path().join("server.log")
     }
 
     fn command(&self, server: Server, address: SocketAddr) -> Result<Command, Trouble> {
-        let site = self.directory.path().join("site");
         let listen = format!("--listen={address}");
-        let null = |engine: &str| -> Result<Command, Trouble> {
+        let Some(engine) = server.engine() else {
+            let prefix = self.directory.path();
+            let configuration = prefix.join("nginx.conf");
+            fs::write(&configuration, nginx_configuration(server, prefix, &self.site(), address))?;
+            let mut command = Command::new("nginx");
+            command
+                .arg("-p")
+                .arg(prefix)
+                .arg("-c")
+                .arg(configuration)
+                .arg("-e")
+                .arg(prefix.join("nginx.log"));
+            return Ok(command);
+        };
+        if server.is_null() {
             let mut command = Command::new(std::env::current_exe()?);
+            let engine = if engine == Engine::Uring { "uring" } else { "epoll" };
             let size = format!("--size={}", self.content.len());
             let head = format!("--head={}", self.null_head_len);
             command.args(["null", &listen, &size, &head, &format!("--engine={engine}")]);
-            Ok(command)
-        };
-        let archive = self.directory.path().join(ARCHIVE);
-        let tarpon = |program: &Path, site: &Path, engine: &str| -> Result<Command, Trouble> {
-            let mut command = Command::new(program);
-            command.arg("serve").arg(site);
-            command.args([&listen, "--workers=1", &format!("--engine={engine}")]);
-            if offers(program, REQUESTS_MAX)? {
-                command.arg(format!("{REQUESTS_MAX}={}", u32::MAX));
-            }
-            Ok(command)
-        };
-        match server {
-            Server::NullEpoll => null("epoll"),
-            Server::NullUring => null("uring"),
-            Server::TarponUring => tarpon(&self.tarpon, &site, "io_uring"),
-            Server::TarponEpoll => tarpon(&self.tarpon, &site, "epoll"),
-            Server::BeforeUring => tarpon(self.before()?, &site, "io_uring"),
-            Server::BeforeEpoll => tarpon(self.before()?, &site, "epoll"),
-            Server::TarponUringTar => tarpon(&self.tarpon, &archive, "io_uring"),
-            Server::TarponEpollTar => tarpon(&self.tarpon, &archive, "epoll"),
-            Server::Nginx => {
-                let prefix = self.directory.path();
-                let configuration = prefix.join("nginx.conf");
-                fs::write(&configuration, nginx_configuration(prefix, &site, address))?;
-                let mut command = Command::new("nginx");
-                command
-                    .arg("-p")
-                    .arg(prefix)
-                    .arg("-c")
-                    .arg(configuration)
-                    .arg("-e")
-                    .arg(prefix.join("nginx.log"));
-                Ok(command)
-            }
+            return Ok(command);
         }
+        let engine = if engine == Engine::Uring { "io_uring" } else { "epoll" };
+        let program = self.program(server)?;
+        let mut command = Command::new(program);
+        command.arg("serve").arg(self.site_as(server.form()));
+        command.args([&listen, "--workers=1", &format!("--engine={engine}")]);
+        if offers(program, REQUESTS_MAX)? {
+            command.arg(format!("{REQUESTS_MAX}={}", u32::MAX));
+        }
+        Ok(command)
     }
 
-    fn before_version(&self) -> Result<String, Trouble> {
-        Ok(tarpon_version(self.before()?)?.replacen("tarpon", "tarpon before", 1))
-    }
-
-    fn before(&self) -> Result<&Path, Trouble> {
-        Ok(self.before.as_deref().ok_or("name the earlier build with --before")?)
+    /// The build of tarpon that a server is.
+    fn program(&self, server: Server) -> Result<&Path, Trouble> {
+        match server.after() {
+            None => Ok(&self.tarpon),
+            Some(_) => Ok(self.before.as_deref().ok_or("name the earlier build with --before")?),
+        }
     }
 }
 
-fn tarpon_version(program: &Path) -> Result<String, Trouble> {
+/// Runs a command to its end, which has to be a good one.
+pub(crate) fn run(command: &mut Command) -> Result<(), Trouble> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().map_err(|error| format!("{program}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{program}: {status}").into()) }
+}
+
+fn program_version(program: &Path) -> Result<String, Trouble> {
     Ok(said(program, &["--version"])?.trim().to_owned())
 }
 
@@ -246,10 +342,23 @@ fn said(program: &Path, arguments: &[&str]) -> Result<String, Trouble> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+fn nginx_version() -> Result<String, Trouble> {
+    let output = Command::new("nginx").arg("-v").output().map_err(|error| {
+        format!("nginx: {error}; install it (Debian: nginx-light), or leave it out with --only")
+    })?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Ok(said.rsplit(": ").next().unwrap_or_default().replace('/', " "))
+}
+
+fn nginx_variant(server: Server) -> &'static str {
+    if server == Server::NginxThreads { ", aio threads" } else { "" }
+}
+
 /// nginx at its best: open files cached, connections kept for ever, nothing logged. `tcp_nopush` would hold
 /// back the last part of what is pipelined.
-fn nginx_configuration(prefix: &Path, site: &Path, address: SocketAddr) -> String {
+fn nginx_configuration(server: Server, prefix: &Path, site: &Path, address: SocketAddr) -> String {
     let (prefix, site) = (prefix.display(), site.display());
+    let aio = if server == Server::NginxThreads { "threads" } else { "off" };
     format!(
         "daemon off;
          user root root;
@@ -261,6 +370,7 @@ fn nginx_configuration(prefix: &Path, site: &Path, address: SocketAddr) -> Strin
          http {{
              access_log off;
              sendfile on;
+             aio {aio};
              tcp_nopush off;
              tcp_nodelay on;
              keepalive_requests 1000000000;
@@ -283,6 +393,7 @@ fn nginx_configuration(prefix: &Path, site: &Path, address: SocketAddr) -> Strin
 pub(crate) struct Running {
     child: Child,
     address: SocketAddr,
+    began: Instant,
 }
 
 impl Running {
@@ -291,23 +402,36 @@ impl Running {
         self.address
     }
 
+    /// Just before its process was made.
+    pub(crate) fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// It, and its children.
+    pub(crate) fn processes(&self) -> Result<Vec<u32>, Trouble> {
+        Ok(cpu::family(self.child.id())?)
+    }
+
     /// Its threads, and those of its children.
     pub(crate) fn threads(&self) -> Result<Threads, Trouble> {
         Ok(Threads::of(self.child.id())?)
     }
 
-    fn await_answer(&mut self) -> Result<(), Trouble> {
+    /// Connects as soon as it listens.
+    pub(crate) fn connect(&mut self) -> Result<TcpStream, Trouble> {
         let start = Instant::now();
-        while TcpStream::connect(self.address).is_err() {
+        loop {
+            if let Ok(stream) = TcpStream::connect(self.address) {
+                return Ok(stream);
+            }
             if let Some(status) = self.child.try_wait()? {
                 return Err(format!("it ended before it answered: {status}").into());
             }
             if start.elapsed() > START_TIME_MAX {
                 return Err(format!("no answer within {} s of its start", START_TIME_MAX.as_secs()).into());
             }
-            sleep(POLL_INTERVAL);
+            sleep(CONNECT_INTERVAL);
         }
-        Ok(())
     }
 
     /// Waits up to `time` for the process to end.
@@ -349,16 +473,13 @@ impl Drop for Running {
 /// How tarpon is told to keep connections, as nginx is: what is measured is not how they are made.
 const REQUESTS_MAX: &str = "--requests-max";
 
-/// The page that is asked for.
-const PAGE: &str = "page.html";
-
-/// The site again, in one file.
-const ARCHIVE: &str = "site.tar";
-
 /// Longest wait for a server to answer after its start.
 const START_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Longest wait for a server to end when asked to.
 const END_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// How often a server that is starting is tried: what is timed with it takes milliseconds.
+const CONNECT_INTERVAL: Duration = Duration::from_micros(100);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

@@ -11,9 +11,8 @@
 //! what it uses is measured too. A microsecond of CPU burnt in a server shows as one microsecond of the
 //! server's.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::env;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -24,11 +23,10 @@ use crate::client::Client;
 use crate::conditions;
 use crate::count;
 use crate::cpu::{self, CoreTime};
-use crate::limit::{self, Engine};
+use crate::limit;
 use crate::machine::Machine;
-use crate::peer::{Server, Stage};
-use crate::record::{Calls, Entrant, Heat, Race, Round, Setting, Window};
-use crate::report;
+use crate::peer::{Server, Stage, names};
+use crate::record::{self, Calls, Entrant, Heat, Keeper, Race, Record, Round, Setting, Window, file_name};
 
 /// How to race.
 #[derive(Args)]
@@ -76,33 +74,15 @@ pub(crate) fn main(options: &Options) -> Result<(), Trouble> {
     if !options.here {
         conditions::enter()?;
     }
-    // Before the race, so that a mistyped path does not cost its record.
-    let record = options.out.as_deref().map(create).transpose()?;
+    let keeper = Keeper::open(options.out.as_deref())?;
     let race = run(options)?;
-    print!("{}", report::plain(&race));
-    if let Some(mut record) = record {
-        record.set_len(0)?;
-        serde_json::to_writer_pretty(&mut record, &race)?;
-        writeln!(record)?;
-    }
-    for heat in &race.heats {
+    let short = race.heats.iter().find_map(|heat| {
         let (clean, run) = (heat.clean().count(), heat.rounds.len());
-        if clean < options.rounds as usize {
-            return Err(
-                format!("{heat}, clean rounds: {clean} of {run}; this machine is too busy now").into()
-            );
-        }
-    }
-    Ok(())
-}
-
-/// Opens the file for the record; what it holds is kept until there is a new one.
-fn create(path: &Path) -> Result<File, Trouble> {
-    let file = path
-        .parent()
-        .map_or(Ok(()), fs::create_dir_all)
-        .and_then(|()| File::options().write(true).create(true).truncate(false).open(path));
-    Ok(file.map_err(|error| format!("{}: {error}", path.display()))?)
+        let busy = || format!("{heat}, clean rounds: {clean} of {run}; this machine is too busy now");
+        (clean < options.rounds as usize).then(busy)
+    });
+    keeper.keep(&Record::Race(race))?;
+    short.map_or(Ok(()), |short| Err(short.into()))
 }
 
 fn run(options: &Options) -> Result<Race, Trouble> {
@@ -111,19 +91,9 @@ fn run(options: &Options) -> Result<Race, Trouble> {
     cpu::pin(core).map_err(|error| format!("core {core}: {error}"))?;
     allow_descriptors(options.connections.iter().copied().max().unwrap_or_default())?;
 
-    let mut stage = Stage::set(options.size, options.tarpon.as_deref(), options.before.as_deref())?;
-    let mut servers = options.servers();
-    if let Err(error) = limit::probe() {
-        eprintln!("left out: null io_uring, tarpon on io_uring; this host does not offer io_uring ({error})");
-        servers.retain(|server| server.engine() != Some(Engine::Uring));
-    }
-    let mut entrants = Vec::new();
-    for server in servers {
-        entrants.push(Entrant { server, name: stage.version(server)? });
-    }
-    if entrants.is_empty() {
-        return Err("no server is left to race; see --only".into());
-    }
+    let page = (PAGE, limit::content(options.size));
+    let mut stage = Stage::set(&env::temp_dir(), page, options.tarpon.as_deref(), options.before.as_deref())?;
+    let entrants = stage.entrants(options.servers())?;
     if let Some(tarpon) = entrants.iter().find(|entrant| entrant.server.is_tarpon()) {
         stage.match_null(tarpon.server)?;
     }
@@ -169,7 +139,7 @@ fn heat(stage: &Stage, race: &mut Race, connections: usize, quiet_wait: Duration
 }
 
 /// Waits for the core to fall quiet, and warns of what a race would suffer from.
-fn await_quiet(core: usize, longest: Duration) -> Result<(), Trouble> {
+pub(crate) fn await_quiet(core: usize, longest: Duration) -> Result<(), Trouble> {
     let load = cpu::await_quiet(core, FOREIGN_SHARE_MAX, longest)?;
     if load.core > FOREIGN_SHARE_MAX {
         let percent = load.core * 100.0;
@@ -184,15 +154,11 @@ fn await_quiet(core: usize, longest: Duration) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// One window for each server, unless one is dirty. Each round begins with another server and goes round the
-/// other way: who stands behind whom evens out.
+/// One window for each server, unless one is dirty.
 fn round(stage: &Stage, race: &Race, heat: &Heat) -> Result<Round, Trouble> {
-    let count = race.entrants.len();
     let mut round = Round { clean: true, windows: Vec::new() };
     let number = heat.rounds.len();
-    for turn in 0..count {
-        let step = if number.is_multiple_of(2) { turn } else { count - turn };
-        let entrant = &race.entrants[(number + step) % count];
+    for entrant in order(&race.entrants, number) {
         let window = window(stage, &race.setting, entrant.server, heat.connections)
             .map_err(|trouble| format!("{}: {trouble}", entrant.name))?;
         round.windows.push(window);
@@ -206,6 +172,16 @@ fn round(stage: &Stage, race: &Race, heat: &Heat) -> Result<Round, Trouble> {
     }
     eprintln!("{heat}, round {}: clean", number + 1);
     Ok(round)
+}
+
+/// In which order the entrants of a round have their turns. Each round begins with another one, and goes round the
+/// other way: who stands behind whom evens out.
+pub(crate) fn order(entrants: &[Entrant], round: usize) -> impl Iterator<Item = &Entrant> {
+    let count = entrants.len();
+    (0..count).map(move |turn| {
+        let step = if round.is_multiple_of(2) { turn } else { count - turn };
+        &entrants[(round + step) % count]
+    })
 }
 
 /// Times one server, from its start to its end.
@@ -273,35 +249,27 @@ impl Options {
 
     /// The command that makes such a race anywhere: with its defaults, without places on this machine.
     fn command(&self) -> String {
-        let Options { rounds, seconds, size, .. } = self;
         let connections = self.connections.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-        let names =
-            |servers: &[Server]| servers.iter().map(|server| server.name()).collect::<Vec<_>>().join(",");
-        let file = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut command = format!(
-            "tarpon-lab race --rounds {rounds} --seconds {seconds} --connections {connections} --size {size}"
+        let command = record::command(
+            "race",
+            &[
+                ("rounds", self.rounds.to_string()),
+                ("seconds", self.seconds.to_string()),
+                ("connections", connections),
+                ("size", self.size.to_string()),
+                ("peers", names(&self.peers)),
+                ("only", names(&self.only)),
+                ("tarpon", file_name(self.tarpon.as_deref())),
+                ("before", file_name(self.before.as_deref())),
+                ("core", self.core.map_or_else(String::new, |core| core.to_string())),
+            ],
         );
-        let options = [
-            ("peers", names(&self.peers)),
-            ("only", names(&self.only)),
-            ("tarpon", self.tarpon.as_deref().map_or_else(String::new, file)),
-            ("before", self.before.as_deref().map_or_else(String::new, file)),
-            ("core", self.core.map_or_else(String::new, |core| core.to_string())),
-        ];
-        for (option, value) in options {
-            if !value.is_empty() {
-                command += &format!(" --{option} {value}");
-            }
-        }
-        if self.here {
-            command += " --here";
-        }
-        command
+        if self.here { command + " --here" } else { command }
     }
 }
 
 /// The length of a window: long enough to hold a request, short enough to wait for.
-fn seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.01..=600.0).contains(&seconds) => Ok(seconds),
         _ => Err("not a number of seconds between 0.01 and 600".into()),
@@ -316,19 +284,22 @@ fn count(text: &str) -> Result<usize, String> {
     }
 }
 
+/// The page that is asked for.
+const PAGE: &str = "page.html";
+
 /// What every server is set up for: half of what loopback has ports for.
 const CONNECTIONS_MAX: usize = 14_000;
 
 /// The rule, fixed before any race: a window in which others had more of the core than this is dirty, and so
 /// is its round. What a core did is told in ticks of 10 ms: one at either end is one percent of
 /// two seconds.
-const FOREIGN_SHARE_MAX: f64 = 0.03;
+pub(crate) const FOREIGN_SHARE_MAX: f64 = 0.03;
 
 /// Rounds run at most, for each clean one wanted.
-const ROUNDS_PER_CLEAN_MAX: u32 = 3;
+pub(crate) const ROUNDS_PER_CLEAN_MAX: u32 = 3;
 
 /// Enough for caches, congestion windows and buffers to settle.
-const WARM_UP_TIME: Duration = Duration::from_millis(300);
+pub(crate) const WARM_UP_TIME: Duration = Duration::from_millis(300);
 
 /// A window with the tracepoint on.
 const COUNT_TIME: Duration = Duration::from_millis(500);
@@ -338,7 +309,7 @@ const COUNT_TIME: Duration = Duration::from_millis(500);
 const ELSEWHERE_MAX: f64 = 0.1;
 
 /// How long cores are watched to find the least busy one.
-const WATCH_TIME: Duration = Duration::from_millis(300);
+pub(crate) const WATCH_TIME: Duration = Duration::from_millis(300);
 
 /// Descriptors a server needs beside its connections.
 const DESCRIPTORS_BESIDE: u64 = 1024;

@@ -1,14 +1,87 @@
-//! The record of a race: all that was measured, rejected rounds included. It is the result file.
+//! The record of a measurement: all that was measured, rejected rounds included. It is the result file.
 //!
-//! Numbers stay as they were read; what is made of them is made in `Standing`, and can be made again.
+//! Numbers stay as they were read; what is made of them is made for the report, as in `Standing`, and can be made again.
 
 use std::fmt;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Trouble;
+use crate::cold::Cold;
 use crate::machine::Machine;
+use crate::pack::Pack;
 use crate::peer::Server;
+use crate::report::report;
+use crate::start::Start;
 use crate::stats::Spread;
+use crate::table::thousands;
+
+/// What a result file holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "measurement", rename_all = "kebab-case")]
+pub(crate) enum Record {
+    Race(Race),
+    Cold(Cold),
+    Start(Start),
+    Pack(Pack),
+}
+
+impl Record {
+    /// What was measured, as on the command line.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Record::Race(_) => "race",
+            Record::Cold(_) => "cold",
+            Record::Start(_) => "start",
+            Record::Pack(_) => "pack",
+        }
+    }
+}
+
+/// Where a record is kept, if anywhere.
+pub(crate) struct Keeper(Option<File>);
+
+impl Keeper {
+    /// Opens the file, before anything is measured: a mistyped path shall not cost the record. What it holds is kept
+    /// until there is a new one.
+    pub(crate) fn open(path: Option<&Path>) -> Result<Keeper, Trouble> {
+        let create = |path: &Path| {
+            path.parent()
+                .map_or(Ok(()), fs::create_dir_all)
+                .and_then(|()| File::options().write(true).create(true).truncate(false).open(path))
+                .map_err(|error| format!("{}: {error}", path.display()))
+        };
+        Ok(Keeper(path.map(create).transpose()?))
+    }
+
+    /// Prints what the record says, and keeps it.
+    pub(crate) fn keep(self, record: &Record) -> Result<(), Trouble> {
+        print!("{}", report(record).plain());
+        if let Some(mut file) = self.0 {
+            file.set_len(0)?;
+            serde_json::to_writer_pretty(&mut file, record)?;
+            writeln!(file)?;
+        }
+        Ok(())
+    }
+}
+
+/// The command that makes such a measurement anywhere: with its defaults, without places on this machine. Options
+/// without a value are left out.
+pub(crate) fn command(name: &str, options: &[(&str, String)]) -> String {
+    let given = options.iter().filter(|(_, value)| !value.is_empty());
+    given.fold(format!("tarpon-lab {name}"), |command, (option, value)| {
+        format!("{command} --{option} {value}")
+    })
+}
+
+/// A program on a command line, without its place on this machine.
+pub(crate) fn file_name(path: Option<&Path>) -> String {
+    path.and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned()
+}
 
 /// A race from beginning to end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,8 +176,7 @@ pub(crate) struct Window {
 impl Window {
     /// The share of the window in which the core worked for neither server nor client, or was stolen.
     pub(crate) fn foreign_share(&self) -> f64 {
-        let foreign_ns = self.busy_ns.saturating_sub(self.server_ns + self.client_ns);
-        (foreign_ns + self.steal_ns) as f64 / self.elapsed_ns as f64
+        foreign_share(self.elapsed_ns, self.busy_ns, self.server_ns + self.client_ns, self.steal_ns)
     }
 
     fn rate(&self) -> f64 {
@@ -118,6 +190,11 @@ impl Window {
     fn client_us(&self) -> f64 {
         self.client_ns as f64 / 1e3 / self.requests as f64
     }
+}
+
+/// The share of a time in which a core was stolen, or busy with anything but what is `own`; all in nanoseconds.
+pub(crate) fn foreign_share(elapsed_ns: u64, busy_ns: u64, own_ns: u64, steal_ns: u64) -> f64 {
+    (busy_ns.saturating_sub(own_ns) + steal_ns) as f64 / elapsed_ns as f64
 }
 
 impl Race {
@@ -175,14 +252,6 @@ impl fmt::Display for Heat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.connections == 1 { "" } else { "s" };
         write!(f, "{} connection{plural}", thousands(self.connections))
-    }
-}
-
-/// A count with a comma before each three digits.
-fn thousands(count: usize) -> String {
-    match count {
-        0..1000 => count.to_string(),
-        _ => format!("{},{:03}", thousands(count / 1000), count % 1000),
     }
 }
 

@@ -32,6 +32,12 @@ impl Spread {
     }
 }
 
+/// The number that a share of all numbers does not exceed; they come in order, and there is one at least.
+pub(crate) fn quantile(sorted: &[u64], share: f64) -> u64 {
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,5 +67,14 @@ mod tests {
         // The second round ran at half speed: the ratio of the medians would be 0.4.
         let rounds = [(40.0, 100.0), (25.0, 50.0), (60.0, 100.0)];
         assert_eq!(Spread::of_ratios(rounds), Some(Spread { median: 0.5, min: 0.4, max: 0.6 }));
+    }
+
+    #[test]
+    fn a_quantile_is_one_of_the_numbers() {
+        let hundred: Vec<u64> = (1..=100).collect();
+        for (share, want) in [(0.0, 1), (0.5, 50), (0.99, 99), (0.991, 100), (1.0, 100)] {
+            assert_eq!(quantile(&hundred, share), want, "{share}");
+        }
+        assert_eq!(quantile(&[7], 0.99), 7);
     }
 }

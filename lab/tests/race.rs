@@ -1,6 +1,8 @@
 //! A race runs from its start to its record, small, without root and without a network of its own.
 
-use std::process::Command;
+mod common;
+
+use common::lab;
 
 #[test]
 fn a_small_race_leaves_a_record_and_a_report() {
@@ -57,10 +59,4 @@ fn a_race_with_a_missing_server_says_how_to_get_it() {
     let said = String::from_utf8_lossy(&race.stderr);
     assert!(!race.status.success());
     assert!(said.contains("cargo build --release"), "{said}");
-}
-
-fn lab(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tarpon-lab"));
-    command.args(arguments);
-    command
 }
