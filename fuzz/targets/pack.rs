@@ -47,8 +47,13 @@ fuzz_target!(|members: Vec<Member<'_>>| {
 fn pack(from: &Path, to: &Path) -> bool {
     let file = File::open(from).expect("an archive");
     let input = Input::Archive { file: &file, path: from, prefix: Path::new("") };
-    let options =
-        SiteOptions { effort: Effort::Fast, workers: NonZeroUsize::MIN, latest_s: u64::MAX, reuse: None };
+    let options = SiteOptions {
+        effort: Effort::Fast,
+        workers: NonZeroUsize::MIN,
+        latest_s: u64::MAX,
+        reuse: None,
+        program: None,
+    };
     pack_site(input, to, &options, &Progress::default()).is_ok()
 }
 

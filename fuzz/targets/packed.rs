@@ -106,8 +106,13 @@ fn good() -> &'static [u8] {
             fs::write(site.join(name), content).expect("a file");
         }
         let archive = dir.join("site.tar");
-        let options =
-            SiteOptions { effort: Effort::Fast, workers: NonZeroUsize::MIN, latest_s: 0, reuse: None };
+        let options = SiteOptions {
+            effort: Effort::Fast,
+            workers: NonZeroUsize::MIN,
+            latest_s: 0,
+            reuse: None,
+            program: None,
+        };
         pack_site(Input::Dir(&site), &archive, &options, &Progress::default()).expect("packs");
         let bytes = fs::read(&archive).expect("an archive");
         fs::remove_dir_all(dir).expect("a directory");

@@ -8,9 +8,11 @@ use std::num::NonZeroUsize;
 use std::os::unix::{ffi::OsStrExt, fs::symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tarpon_pack::{
-    Effort, Input, Kind, OpenError, PackError, Progress, Report, SiteError, SiteOptions, pack_site, verify,
+    Effort, Input, Kind, OpenError, PackError, Progress, Report, SiteError, SiteOptions, Step, pack_site,
+    verify,
 };
 use tarpon_site::packed::image_in;
 use tarpon_site::{Coding, Content, Entry, Image, Variant};
@@ -305,6 +307,35 @@ fn what_cannot_be_packed_is_told_and_leaves_nothing() {
     fs::create_dir(site.dir().join(".out")).expect("a directory");
     let target = site.dir().join(".out/a.tar");
     pack_site(Input::Dir(&site.dir()), &target, &options(Effort::Fast), &Progress::default()).expect("packs");
+}
+
+#[test]
+fn a_file_that_changes_meanwhile_ends_it() {
+    type Change = fn(&Path);
+    let changes: [(&str, Change); 3] = [
+        ("written", |path| fs::write(path, "other").expect("a file")),
+        ("longer", |path| fs::write(path, "small, but larger").expect("a file")),
+        ("gone", |path| fs::remove_file(path).expect("a file")),
+    ];
+    for (name, change) in changes {
+        let site = Site::new();
+        // So much that compressing it takes longer than to notice that it has begun.
+        let long = noise(24 << 10).iter().flat_map(|byte| byte.to_string().into_bytes()).collect::<Vec<_>>();
+        fs::write(site.dir().join("long.txt"), long).expect("a file");
+        let (archive, progress) = (site.root().join("site.tar"), Progress::default());
+        let error = thread::scope(|scope| {
+            let packing = scope
+                .spawn(|| pack_site(Input::Dir(&site.dir()), &archive, &options(Effort::Best), &progress));
+            while progress.now().0 == Step::Reading && !packing.is_finished() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            change(&site.dir().join("small.txt"));
+            packing.join().expect("no panic").expect_err(name)
+        });
+        let is_told = matches!(&error, SiteError::Changed { path } if path.ends_with("small.txt"));
+        assert!(is_told, "{name}: {error:?}");
+        assert_eq!(fs::read_dir(site.root()).expect("a directory").count(), 1, "{name}: nothing is left");
+    }
 }
 
 #[test]
