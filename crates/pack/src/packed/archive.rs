@@ -8,7 +8,6 @@ use super::layout::{Data, END_LEN, Layout, Placed};
 use super::member::{BLOCK_LEN, front};
 use super::plan::Plan;
 use super::progress::{Progress, Step};
-use super::spill::Reading;
 use super::variants::Stores;
 use crate::error::PackError;
 use std::fs::File;
@@ -125,13 +124,18 @@ impl CopyError {
     }
 }
 
-fn copy(from: impl Read, to: &mut impl Write) -> Result<Print, CopyError> {
-    let mut from = Reading::new(from);
+/// Copies, and takes the print of what was copied.
+fn copy(mut from: impl Read, to: &mut impl Write) -> Result<Print, CopyError> {
+    let (mut hasher, mut len) = (Xxh3::new(), 0);
     let mut block = vec![0; BUFFER_LEN];
     loop {
         match from.read(&mut block) {
-            Ok(0) => return Ok(from.print()),
-            Ok(len) => to.write_all(&block[..len]).map_err(CopyError::Write)?,
+            Ok(0) => return Ok(Print { len, hash: hasher.digest128() }),
+            Ok(count) => {
+                hasher.update(&block[..count]);
+                len += count as u64;
+                to.write_all(&block[..count]).map_err(CopyError::Write)?;
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(CopyError::Read(error)),
         }

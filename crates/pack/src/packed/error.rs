@@ -91,3 +91,10 @@ impl From<PackError> for SiteError {
         SiteError::Input(error)
     }
 }
+
+impl From<io::Error> for SiteError {
+    /// What fails without a path of its own is the writing of the archive, whose name [`pack_site`](crate::pack_site) adds.
+    fn from(error: io::Error) -> SiteError {
+        SiteError::Input(PackError::Write(error))
+    }
+}

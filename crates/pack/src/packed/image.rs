@@ -5,7 +5,6 @@ use super::layout::Layout;
 use super::plan::{File, Plan};
 use super::{CODINGS, Piece};
 use crate::content::{Body, Content};
-use crate::error::PackError;
 use crate::fields::Sent;
 use crate::media::content_type;
 use crate::write::{Variant, Writer};
@@ -88,11 +87,4 @@ fn coded(
     };
     debug_assert!(len <= INLINE_LEN_MAX || matches!(body, Body::Placed(..)));
     Ok(Some(Content { body, len, hash, look: content.look, last_modified: file.modified_s }))
-}
-
-impl From<std::io::Error> for SiteError {
-    /// Writing through the image's writer fails as a [`PackError`]; who calls it knows the name of the archive.
-    fn from(error: std::io::Error) -> SiteError {
-        SiteError::Input(PackError::Write(error))
-    }
 }

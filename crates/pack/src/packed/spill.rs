@@ -2,7 +2,7 @@
 
 use super::decode::Print;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use xxhash_rust::xxh3::Xxh3;
 
 /// A temporary file of one worker, without a name.
@@ -54,31 +54,5 @@ impl<W: Write> Write for Printed<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
-    }
-}
-
-/// Takes the print of what is read through it.
-pub(crate) struct Reading<R> {
-    from: R,
-    hasher: Xxh3,
-    len: u64,
-}
-
-impl<R: Read> Reading<R> {
-    pub(crate) fn new(from: R) -> Reading<R> {
-        Reading { from, hasher: Xxh3::new(), len: 0 }
-    }
-
-    pub(crate) fn print(&self) -> Print {
-        Print { len: self.len, hash: self.hasher.digest128() }
-    }
-}
-
-impl<R: Read> Read for Reading<R> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let len = self.from.read(to)?;
-        self.hasher.update(&to[..len]);
-        self.len += len as u64;
-        Ok(len)
     }
 }
