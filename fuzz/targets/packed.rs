@@ -50,8 +50,12 @@ fn look_at(bytes: &[u8]) -> bool {
         let Entry::File(file) = entry else { continue };
         let coded = image.iter().flat_map(|image| image.coded(file)).map(|(_, variant)| variant);
         for variant in coded.chain([file.identity]) {
-            if let Content::Archive(place) = variant.content {
-                assert!(place.at.checked_add(place.len).is_some_and(|end| end <= len), "{place:?} of {len}");
+            match variant.content {
+                Content::Archive(place) => {
+                    assert!(place.at.checked_add(place.len).is_some_and(|end| end <= len), "{place:?} of {len}");
+                }
+                Content::File { .. } => panic!("there is none beside it"),
+                Content::Image(_) => {}
             }
         }
     }

@@ -47,6 +47,8 @@ pub enum ImageError {
     Sections,
     /// The archive it is the first member of has another length than it had.
     ArchiveLength,
+    /// It wants files beside it, which a packed site does not have.
+    Files,
 }
 
 impl Image {
@@ -163,6 +165,7 @@ impl fmt::Display for ImageError {
             ImageError::PageMissing => "a page is missing",
             ImageError::Sections => "the sections are out of bounds",
             ImageError::ArchiveLength => "the archive is cut short, or something was appended to it",
+            ImageError::Files => "it wants files beside the archive",
         })
     }
 }

@@ -28,7 +28,8 @@ pub const FRONT_NAME: &str = ".tarpon/PaxHeaders/image";
 /// if it has so many. None: it is no packed site, but perhaps another tar archive.
 ///
 /// # Errors
-/// It is a packed site, but cut short, longer than it was, of another version, or its header is damaged.
+/// It is a packed site, but cut short, longer than it was, of another version, its header is damaged, or its image wants
+/// files beside it.
 pub fn image_in(front: &[u8], archive_len: u64) -> Result<Option<Place>, ImageError> {
     if !is_packed(front) {
         return Ok(None);
@@ -37,6 +38,10 @@ pub fn image_in(front: &[u8], archive_len: u64) -> Result<Option<Place>, ImageEr
     let header = Header::decode(header.ok_or(ImageError::ArchiveLength)?)?;
     if header.archive_len != archive_len {
         return Err(ImageError::ArchiveLength);
+    }
+    // All that is served lies in the archive.
+    if header.file_count != 0 {
+        return Err(ImageError::Files);
     }
     let place = Place { at: IMAGE_AT, len: header.len }.within(archive_len);
     place.map(Some).ok_or(ImageError::Length)
@@ -100,6 +105,7 @@ mod tests {
             ("appended to",             |_| (),                                5512, Err(ImageError::ArchiveLength)),
             ("another content",         |front| front[4096] = b'x',            5000, Err(ImageError::Magic)),
             ("damaged",                 |front| front[4200] = 1,               5000, Err(ImageError::HeaderHash)),
+            ("files beside it",         |front| front.splice(4096.., filed()).for_each(drop), 5000, Err(ImageError::Files)),
             ("longer than the archive", |front| front.splice(4096.., header(905, 5000)).for_each(drop), 5000, Err(ImageError::Length)),
             ("wraps around",            |front| front.splice(4096.., header(u64::MAX, 5000)).for_each(drop), 5000, Err(ImageError::Length)),
         ];
@@ -120,6 +126,10 @@ mod tests {
         front.resize(IMAGE_AT as usize, 0);
         front.extend(header(900, 5000));
         front
+    }
+
+    fn filed() -> [u8; HEADER_LEN] {
+        Header { len: 900, archive_len: 5000, file_count: 1, ..Header::default() }.encode()
     }
 
     fn header(len: u64, archive_len: u64) -> [u8; HEADER_LEN] {
