@@ -9,13 +9,14 @@ use crate::{
     site::{Site, Store},
 };
 use std::{
+    fs::File,
     io,
     os::unix::fs::FileExt,
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{Receiver, Sender, channel},
     },
-    thread::{self, JoinHandle},
+    thread,
 };
 use tarpon_site::Place;
 
@@ -67,13 +68,14 @@ impl Loader {
 pub(crate) struct Crew(Arc<Mutex<Receiver<Job>>>);
 
 impl Crew {
-    /// Starts its threads. They end when no [`Loader`] is left.
-    pub(crate) fn start(self) -> io::Result<Vec<JoinHandle<()>>> {
+    /// Starts its threads. They end when no [`Loader`] is left, and what they read then has come; nobody waits for them,
+    /// as a disk may never answer.
+    pub(crate) fn start(self) -> io::Result<()> {
         let start = |number| {
             let jobs = Arc::clone(&self.0);
-            thread::Builder::new().name(format!("loader {number}")).spawn(move || work(&jobs))
+            thread::Builder::new().name(format!("loader {number}")).spawn(move || work(&jobs)).map(drop)
         };
-        (0..THREAD_COUNT).map(start).collect()
+        (0..THREAD_COUNT).try_for_each(start)
     }
 }
 
@@ -84,17 +86,52 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
         let Ok(Job { site, stretch, mailbox, index, generation }) = job else { return };
         let Stretch { store, place } = stretch;
         let (file, _) = site.file_of(store);
-        let end = place.at + place.len;
-        let mut at = place.at;
-        while at < end {
-            let wanted = (end - at).min(READ_LEN as u64) as usize;
-            match file.read_at(&mut bytes[..wanted], at) {
-                Ok(len @ 1..) => at += len as u64,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The send will show it too.
-                Ok(0) | Err(_) => break,
-            }
-        }
+        // A worker that has ended may leave many jobs behind: the server must not wait for them.
+        read(file, place, &mut bytes, || mailbox.is_open());
         mailbox.post(Message::Loaded { site, stretch, index, generation });
+    }
+}
+
+/// Reads a stretch, as long as somebody wants it.
+fn read(file: &File, place: Place, into: &mut [u8], mut is_wanted: impl FnMut() -> bool) {
+    let end = place.at + place.len;
+    let mut at = place.at;
+    while at < end && is_wanted() {
+        let len = (end - at).min(into.len() as u64) as usize;
+        match file.read_at(&mut into[..len], at) {
+            Ok(len @ 1..) => at += len as u64,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // The send will show it too.
+            Ok(0) | Err(_) => break,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_is_read_to_its_end_or_as_long_as_it_is_wanted() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(10).unwrap();
+        #[rustfmt::skip]
+        let cases = [
+            // what it shows    at  len  wanted   reads, of 3 bytes
+            ("all",             0,  10,  9,       4),
+            ("a stretch",       2,   6,  9,       2),
+            ("beyond the end",  8,   6,  9,       2),
+            ("nobody waits",    0,  10,  2,       2),
+            ("nobody ever did", 0,  10,  0,       0),
+        ];
+        for (name, at, len, wanted, want) in cases {
+            let mut read_count = 0;
+            read(&file, Place { at, len }, &mut [0; 3], || {
+                let goes_on = read_count < wanted;
+                read_count += u32::from(goes_on);
+                goes_on
+            });
+            assert_eq!(read_count, want, "{name}");
+        }
     }
 }

@@ -49,6 +49,11 @@ impl Mailbox {
         self.lock().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Whether there is a worker to read it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.lock().is_some()
+    }
+
     /// The worker ends: what is here, and what comes, is for nobody.
     pub(crate) fn close(&self) {
         *self.lock() = None;

@@ -72,8 +72,6 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct Server {
     workers: Vec<JoinHandle<io::Result<()>>>,
-    /// They end when the workers have.
-    loaders: Vec<JoinHandle<()>>,
     handle: Handle,
     addresses: Vec<Address>,
     /// Unix sockets, removed at the end.
@@ -131,7 +129,7 @@ impl Server {
         };
         // All that a worker needs is there before the first one begins.
         let outfits = (0..worker_count).map(outfit).collect::<io::Result<Vec<_>>>()?;
-        let loaders = crew.start()?;
+        crew.start()?;
         let mut workers = Vec::new();
         for (number, outfit) in outfits.into_iter().enumerate() {
             let core = cores.as_ref().map(|cores| cores[number % cores.len()]);
@@ -148,7 +146,7 @@ impl Server {
         }
         let addresses = listeners.iter().map(|bound| bound.address().clone()).collect();
         let files = listeners.iter_mut().filter_map(Bound::take_file).collect();
-        Ok(Server { workers, loaders, handle, addresses, files })
+        Ok(Server { workers, handle, addresses, files })
     }
 
     /// Where it listens.
@@ -170,9 +168,6 @@ impl Server {
     /// If a worker did.
     pub fn join(self) -> io::Result<()> {
         let ends: Vec<_> = self.workers.into_iter().map(JoinHandle::join).collect();
-        self.loaders
-            .into_iter()
-            .for_each(|loader| loader.join().unwrap_or_else(|panic| resume_unwind(panic)));
         drop(self.files);
         ends.into_iter().try_for_each(|end| end.unwrap_or_else(|panic| resume_unwind(panic)))
     }
