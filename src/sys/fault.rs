@@ -83,7 +83,8 @@ impl Watch {
         let is_ours = |row: &&Row| row.start.compare_exchange(FREE, CLAIMED, Acquire, Relaxed).is_ok();
         let row = ROWS.iter().find(is_ours).ok_or(io::ErrorKind::QuotaExceeded)?;
         row.damaged.store(false, Relaxed);
-        row.end.store(range.end.addr(), Relaxed);
+        // Who sees this end does not see the start that the row had before.
+        row.end.store(range.end.addr(), Release);
         row.start.store(range.start.addr(), Release);
         Ok(Watch { row })
     }
