@@ -17,7 +17,7 @@ use ruzstd::decoding::StreamingDecoder;
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::Path,
     sync::Arc,
 };
@@ -97,11 +97,12 @@ pub(crate) fn alone(path: &Path) -> Result<File, Trouble> {
 
 /// Opens an archive, and unpacks it into memory if it is compressed.
 fn open(path: &Path) -> Result<Opened, Trouble> {
-    let what = || format!("cannot serve {}", path.display());
+    let what = || format!("cannot open {}", path.display());
     let unreadable = |error| {
         Trouble::new(what(), reason(&error), "name a directory or tar archive that exists and may be read")
     };
-    let file = File::open(path).map_err(unreadable)?;
+    // A FIFO is not waited for.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(unreadable)?;
     let mut start = [0; START_LEN];
     let len = file.read_at(&mut start, 0).map_err(unreadable)?;
     let coding = match &start[..len] {

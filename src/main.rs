@@ -15,7 +15,7 @@ use signal_hook::{
 use std::{
     env,
     error::Error,
-    io::{self, IsTerminal, Write},
+    io::{self, BufWriter, IsTerminal, Write},
     path::Path,
     process::ExitCode,
     sync::mpsc::{Receiver, Sender, channel},
@@ -61,10 +61,15 @@ fn extract(path: &Path) -> Result<(), Box<dyn Error>> {
     if out.is_terminal() {
         return Err("a tar archive is nothing for a terminal; take it on, as with extract | tar -x".into());
     }
-    match io::copy(&mut tarpon::carried_archive(path)?, &mut out).and_then(|_| out.flush()) {
+    written(io::copy(&mut tarpon::carried_archive(path)?, &mut out).and_then(|_| out.flush()))
+}
+
+/// What came of writing to standard output.
+fn written(done: io::Result<()>) -> Result<(), Box<dyn Error>> {
+    match done {
         // Who reads it has read enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        done => Ok(done?),
+        done => done.map_err(|error| format!("cannot write to standard output: {error}").into()),
     }
 }
 
@@ -77,11 +82,12 @@ fn pack(options: &Pack) -> Result<(), Box<dyn Error>> {
 
 fn inspect(path: &Path, json: bool) -> Result<(), Box<dyn Error>> {
     let site = tarpon::inspect(path)?;
-    match json {
-        true => anstream::println!("{}", table::json(&site)),
-        false => table::print(&site),
-    }
-    Ok(())
+    let mut out = BufWriter::new(anstream::stdout().lock());
+    let done = match json {
+        true => writeln!(out, "{}", table::json(&site)),
+        false => table::write(&site, &mut out),
+    };
+    written(done.and_then(|()| out.flush()))
 }
 
 fn verify(path: &Path) -> Result<(), Box<dyn Error>> {
@@ -90,8 +96,8 @@ fn verify(path: &Path) -> Result<(), Box<dyn Error>> {
     match verified.damage.len() {
         0 => Ok(()),
         count => {
-            let archive = path.display();
-            Err(format!("{archive} is damaged in {count} ways; pack the site anew, or fetch it again").into())
+            let (archive, ways) = (path.display(), if count == 1 { "one way" } else { "several ways" });
+            Err(format!("{archive} is damaged in {ways}; pack the site anew, or fetch it again").into())
         }
     }
 }

@@ -1,19 +1,25 @@
 //! A packed site as a table, for people, and as JSON, for programs.
 
-use anstream::println;
 use anstyle::Style;
-use std::fmt::Write;
+use std::{
+    fmt::Write as _,
+    io::{self, Write},
+};
 use tarpon::{Form, Inspected, PathRow, What};
 
 const DIM: Style = Style::new().dimmed();
 
-/// Prints a line for each path: what it is, its size as it is and in each coding, its tag.
-pub(crate) fn print(site: &Inspected) {
+/// A path that is longer pushes its own line to the right, and no other.
+const PATH_WIDTH_MAX: usize = 60;
+
+/// Writes a line for each path: what it is, its size as it is and in each coding, its tag.
+pub(crate) fn write(site: &Inspected, to: &mut impl Write) -> io::Result<()> {
     let rows: Vec<[String; 7]> = site.paths.iter().map(row).collect();
     let heads = ["path", "type", "bytes", "br", "gzip", "zstd", "tag"].map(str::to_owned);
     let all = || [&heads].into_iter().chain(&rows);
-    let widths: [usize; 7] =
+    let mut widths: [usize; 7] =
         std::array::from_fn(|at| all().map(|row| row[at].chars().count()).max().unwrap_or_default());
+    widths[0] = widths[0].min(PATH_WIDTH_MAX);
     for (number, row) in all().enumerate() {
         let mut line = String::new();
         for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
@@ -25,15 +31,16 @@ pub(crate) fn print(site: &Inspected) {
             };
         }
         match number {
-            0 => println!("{DIM}{}{DIM:#}", line.trim_end()),
-            _ => println!("{}", line.trim_end()),
+            0 => writeln!(to, "{DIM}{}{DIM:#}", line.trim_end())?,
+            _ => writeln!(to, "{}", line.trim_end())?,
         }
     }
     let encoders = site.encoders.as_deref().unwrap_or("unknown");
-    println!(
+    writeln!(
+        to,
         "{DIM}{} bytes, of them {} the image; compressed by {encoders}{DIM:#}",
         site.len, site.image_len
-    );
+    )
 }
 
 fn row(PathRow { path, what }: &PathRow) -> [String; 7] {

@@ -9,7 +9,10 @@ use common::{
     program::{Ended, Program, serve, tarpon, through},
     site, wait_for,
 };
-use rustix::process::Signal;
+use rustix::{
+    fs::{CWD, FileType, Mode, mknodat},
+    process::Signal,
+};
 use std::{
     ffi::OsStr,
     fs,
@@ -165,6 +168,20 @@ fn a_packed_site_is_shown_and_checked() {
     assert!(row.contains("image/png") && row.contains("40000"), "{row}");
     assert!(shown.out.lines().any(|line| line.trim_end().ends_with("-> /guide/")), "{shown:?}");
 
+    // A reader who has seen enough is no error; a full disk is one.
+    for (script, want) in
+        [("\"$0\" \"$@\" | true", ""), ("\"$0\" \"$@\" > /dev/full", "cannot write to standard output")]
+    {
+        let script = format!("set -o pipefail; {script}");
+        let ended = Program::run(through(&["bash", "-c", &script], &of("inspect", &archive, &[])));
+        assert_eq!(
+            (ended.status.code(), ended.err.lines().count()),
+            (Some(i32::from(!want.is_empty())), usize::from(!want.is_empty())),
+            "{ended:?}"
+        );
+        assert!(ended.err.contains(want), "{ended:?}");
+    }
+
     let json = Program::run(of("inspect", &archive, &["--json"]));
     let file = out.path().join("site.json");
     fs::write(&file, &json.out).expect("a file");
@@ -184,11 +201,15 @@ fn a_packed_site_is_shown_and_checked() {
 
     bytes.pop();
     fs::write(&archive, &bytes).expect("a file");
+    let fifo = out.path().join("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).expect("a FIFO");
     for command in ["verify", "inspect"] {
         let cut = Program::run(of(command, &archive, &[]));
         assert!(!cut.status.success() && cut.error_line().contains("cut short"), "{cut:?}");
-        let none = Program::run(of(command, dir.path(), &[]));
-        assert!(!none.status.success() && none.err.lines().count() == 1, "{none:?}");
+        for other in [dir.path(), &fifo] {
+            let none = Program::run(of(command, other, &[]));
+            assert!(!none.status.success() && none.error_line().contains("cannot open"), "{none:?}");
+        }
     }
 }
 
