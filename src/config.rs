@@ -38,6 +38,43 @@ pub(crate) enum Action {
     ///
     /// Says all that is wrong; the exit status tells whether anything is.
     Verify(Verify),
+    /// Manage a directory of packed releases, of which one is current
+    ///
+    /// DIR holds packed sites (*.tar) and a symbolic link `current` to one of them, to be served with tarpon serve
+    /// DIR/current. To deploy, copy another archive into DIR and activate it: the link is replaced from one moment to
+    /// the next, and whoever serves it follows.
+    #[command(subcommand)]
+    Release(ReleaseAction),
+}
+
+/// What to do with releases.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReleaseAction {
+    /// Show the releases, the youngest first: which is current, and which was before
+    List {
+        /// The directory of releases
+        dir: PathBuf,
+    },
+    /// Make a release the current one, if it is in order
+    ///
+    /// Checks the tables of the archive, as serving it does; an archive that is cut short or damaged there is refused.
+    /// While another process changes the directory, says which, and waits.
+    Activate {
+        /// The directory of releases
+        dir: PathBuf,
+
+        /// The name of the archive in it
+        name: String,
+
+        /// Check all of the archive first, as tarpon verify does
+        #[arg(long)]
+        verify: bool,
+    },
+    /// Make the release current again that was so before; once more goes further back
+    Rollback {
+        /// The directory of releases
+        dir: PathBuf,
+    },
 }
 
 /// Serves the site that this program carries.

@@ -24,6 +24,7 @@
 //! | `archive` | a tar archive, unpacked if it is compressed |
 //! | `pack` | a site packed into one archive |
 //! | `inspect` | such an archive, looked into and checked |
+//! | `release` | a directory of packed sites, of which one is current |
 //! | `listen` | listening sockets |
 //! | `watch` | notices that a directory or archive has changed |
 //! | `worker`, `wheel`, `mailbox` | what all engines share |
@@ -43,6 +44,7 @@ mod listen;
 mod loader;
 mod mailbox;
 mod pack;
+mod release;
 mod residency;
 mod served;
 mod server;
@@ -58,6 +60,7 @@ pub use error::Trouble;
 pub use inspect::{inspect, verify};
 pub use listen::{Address, Bound, default_addresses};
 pub use pack::{Packing, carried_archive, carries_site, pack};
+pub use release::{Release, Releases, Switched, Turn};
 pub use server::{Handle, Server, Settings};
 pub use site::{Site, Source};
 pub use tarpon_pack::{

@@ -6,7 +6,7 @@ mod say;
 mod table;
 
 use clap::Parser;
-use config::{Action, Carrier, CarrierAction, Command, How, Inspect, Pack, Verify};
+use config::{Action, Carrier, CarrierAction, Command, How, Inspect, Pack, ReleaseAction, Verify};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
@@ -22,7 +22,9 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use tarpon::{Address, Bound, Change, Chosen, Handle, Server, Source, Trouble, Watched, default_addresses};
+use tarpon::{
+    Address, Bound, Change, Chosen, Handle, Releases, Server, Source, Trouble, Watched, default_addresses,
+};
 
 fn main() -> ExitCode {
     let done = if tarpon::carries_site() { own_site() } else { act(Command::parse().action) };
@@ -41,6 +43,7 @@ fn act(action: Action) -> Result<(), Box<dyn Error>> {
         Action::Pack(options) => pack(&options),
         Action::Inspect(Inspect { path, json }) => inspect(&path, json),
         Action::Verify(Verify { path }) => verify(&path),
+        Action::Release(action) => release(action),
     }
 }
 
@@ -100,6 +103,20 @@ fn verify(path: &Path) -> Result<(), Box<dyn Error>> {
             Err(format!("{archive} is damaged in {ways}; pack the site anew, or fetch it again").into())
         }
     }
+}
+
+fn release(action: ReleaseAction) -> Result<(), Box<dyn Error>> {
+    match action {
+        ReleaseAction::List { dir } => {
+            let releases = Releases::new(dir)?.list()?;
+            written(say::releases(&releases, &mut anstream::stdout().lock()))?;
+        }
+        ReleaseAction::Activate { dir, name, verify } => {
+            say::switched(&Releases::new(dir)?.activate(&name, verify, say::waiting)?);
+        }
+        ReleaseAction::Rollback { dir } => say::switched(&Releases::new(dir)?.rollback(say::waiting)?),
+    }
+    Ok(())
 }
 
 /// What happens while the workers serve.

@@ -2,10 +2,19 @@
 //!
 //! Colour is for a terminal that wants it; in a pipe, or with `NO_COLOR`, the same words come plain.
 
+use crate::table;
 use anstream::{eprintln, println};
 use anstyle::{AnsiColor, Style};
-use std::{fmt, path::Path, path::PathBuf, time::Duration};
-use tarpon::{Address, CODINGS, Report, Saved, Server, Settings, Site, Trouble, Verified};
+use std::{
+    fmt,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tarpon::{
+    Address, CODINGS, Release, Report, Saved, Server, Settings, Site, Switched, Trouble, Turn, Verified,
+};
+use tarpon_http::date;
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -79,6 +88,43 @@ pub(crate) fn verified(archive: &Path, verified: &Verified) {
         let (paths, contents) = (Count(verified.paths, "path"), Count(verified.contents, "content"));
         println!("{BOLD}{archive}{BOLD:#} is in order: {paths}, {contents}, {}", Bytes(verified.len));
     }
+}
+
+/// The releases of a directory, and which of them matter.
+pub(crate) fn releases(releases: &[Release], to: &mut impl Write) -> io::Result<()> {
+    let row = |release: &Release| {
+        let date = date::format(release.modified_s);
+        // Without the name of the day, and with the zone in the head of the table.
+        let date = String::from_utf8_lossy(&date[5..25]).into_owned();
+        let (paths, trouble) = match &release.paths {
+            Ok(paths) => (paths.to_string(), None),
+            Err(trouble) => (String::new(), Some(trouble.to_string())),
+        };
+        let turn = match release.turn {
+            Some(Turn::Current) => Some("current".to_owned()),
+            Some(Turn::Before) => Some("before".to_owned()),
+            None => None,
+        };
+        let remarks: Vec<_> = turn.into_iter().chain(trouble).collect();
+        [release.name.clone(), date, Bytes(release.len).to_string(), paths, remarks.join("; ")]
+    };
+    let rows: Vec<_> = releases.iter().map(row).collect();
+    table::columns(["release", "modified (UTC)", "size", "paths", ""], &rows, 2..=3, to)
+}
+
+/// What became of the link to the current release.
+pub(crate) fn switched(Switched { to, from }: &Switched) {
+    match from {
+        Some(from) if from == to => println!("{BOLD}{to}{BOLD:#} is current already"),
+        Some(from) => println!("{BOLD}{to}{BOLD:#} is current, {from} was before"),
+        None => println!("{BOLD}{to}{BOLD:#} is current"),
+    }
+}
+
+/// Another process changes the releases.
+pub(crate) fn waiting(holder: Option<u32>) {
+    let holder = holder.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+    eprintln!("waiting for {holder}, which changes the releases too");
 }
 
 pub(crate) fn error(error: &dyn std::error::Error) {

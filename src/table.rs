@@ -4,29 +4,46 @@ use anstyle::Style;
 use std::{
     fmt::Write as _,
     io::{self, Write},
+    ops::RangeInclusive,
 };
 use tarpon::{Form, Inspected, PathRow, What};
 
 const DIM: Style = Style::new().dimmed();
 
-/// A path that is longer pushes its own line to the right, and no other.
-const PATH_WIDTH_MAX: usize = 60;
+/// A name in the first column that is longer pushes its own line to the right, and no other.
+const NAME_WIDTH_MAX: usize = 60;
 
 /// Writes a line for each path: what it is, its size as it is and in each coding, its tag.
 pub(crate) fn write(site: &Inspected, to: &mut impl Write) -> io::Result<()> {
     let rows: Vec<[String; 7]> = site.paths.iter().map(row).collect();
-    let heads = ["path", "type", "bytes", "br", "gzip", "zstd", "tag"].map(str::to_owned);
-    let all = || [&heads].into_iter().chain(&rows);
-    let mut widths: [usize; 7] =
+    columns(["path", "type", "bytes", "br", "gzip", "zstd", "tag"], &rows, 2..=5, to)?;
+    let encoders = site.encoders.as_deref().unwrap_or("unknown");
+    writeln!(
+        to,
+        "{DIM}{} bytes, of them {} the image; compressed by {encoders}{DIM:#}",
+        site.len, site.image_len
+    )
+}
+
+/// Writes rows in columns as wide as they must be: those of numbers to the right, words to the left.
+pub(crate) fn columns<const COUNT: usize>(
+    heads: [&str; COUNT],
+    rows: &[[String; COUNT]],
+    numbers: RangeInclusive<usize>,
+    to: &mut impl Write,
+) -> io::Result<()> {
+    let heads = heads.map(str::to_owned);
+    let all = || [&heads].into_iter().chain(rows);
+    let mut widths: [usize; COUNT] =
         std::array::from_fn(|at| all().map(|row| row[at].chars().count()).max().unwrap_or_default());
-    widths[0] = widths[0].min(PATH_WIDTH_MAX);
+    widths[0] = widths[0].min(NAME_WIDTH_MAX);
     for (number, row) in all().enumerate() {
         let mut line = String::new();
         for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
-            // Numbers to the right, words to the left, the last one as long as it is.
+            // The last one is as long as it is.
             let _ = match at {
-                2..=5 => write!(line, "{cell:>width$}  "),
-                6 => write!(line, "{cell}"),
+                _ if numbers.contains(&at) => write!(line, "{cell:>width$}  "),
+                _ if at + 1 == COUNT => write!(line, "{cell}"),
                 _ => write!(line, "{cell:<width$}  "),
             };
         }
@@ -35,12 +52,7 @@ pub(crate) fn write(site: &Inspected, to: &mut impl Write) -> io::Result<()> {
             _ => writeln!(to, "{}", line.trim_end())?,
         }
     }
-    let encoders = site.encoders.as_deref().unwrap_or("unknown");
-    writeln!(
-        to,
-        "{DIM}{} bytes, of them {} the image; compressed by {encoders}{DIM:#}",
-        site.len, site.image_len
-    )
+    Ok(())
 }
 
 fn row(PathRow { path, what }: &PathRow) -> [String; 7] {

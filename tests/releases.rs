@@ -6,18 +6,17 @@ use common::{
     ENGINES,
     client::{Client, Response, get},
     program::{Program, serve},
-    site, wait_for, write_files,
+    releases::{current, pack, point},
+    wait_for, write_files,
 };
 use std::{
     fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
+    path::Path,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::Duration,
 };
-use tarpon::{Effort, Engine, Packing, Progress, Source};
-use tempfile::TempDir;
+use tarpon::Engine;
 
 #[test]
 fn a_hundred_packed_releases_follow_each_other_under_load() {
@@ -184,24 +183,6 @@ fn directory_switch(releases: &Path, number: usize) {
             }
         }
     }
-}
-
-/// Has the link `current` lead to `name`, from one moment to the next.
-fn point(releases: &Path, name: &str) {
-    symlink(name, releases.join("link")).unwrap();
-    fs::rename(releases.join("link"), releases.join("current")).unwrap();
-}
-
-/// Where the link `current` leads to.
-fn current(releases: &Path) -> PathBuf {
-    releases.join("current").canonicalize().unwrap()
-}
-
-fn pack<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], target: &Path) {
-    let dir: TempDir = site(files);
-    let source = Source { path: dir.path().into(), prefix: "".into(), preload: false };
-    let packing = Packing { target: target.into(), effort: Effort::Fast, reuse: None, executable: false };
-    tarpon::pack(&source, &packing, &Progress::default()).unwrap();
 }
 
 /// What a program holds of sites: maps, and descriptors of all kinds. proc(5), /proc/pid/maps.

@@ -5,6 +5,7 @@
 //! | `client` | a client that says exactly what it is told, and reads responses |
 //! | `page` | a page in a browser |
 //! | `program` | the program `tarpon`, as a child process |
+//! | `releases` | releases of a site |
 //! | `served` | a server within the test's own process |
 //! | `web` | a site with a little of everything that clients ask for |
 
@@ -13,6 +14,7 @@
 pub(crate) mod client;
 pub(crate) mod page;
 pub(crate) mod program;
+pub(crate) mod releases;
 pub(crate) mod served;
 pub(crate) mod web;
 

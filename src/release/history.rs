@@ -1,0 +1,197 @@
+//! Which releases were active, one after the other: a file with a line for each change, the latest one last.
+//!
+//! ```text
+//! activate 1795244400 2026-11-20.tar
+//! activate 1795330800 2026-11-21.tar
+//! rollback 1795331100 2026-11-20.tar
+//! ```
+//!
+//! A rollback takes back the activation before it, so that the next one goes further back. The link `current` is what
+//! counts: where it was changed by other means, the history is brought in line with it. Knows nothing of files.
+
+use std::fmt::Write;
+
+/// The changes that are remembered.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct History {
+    changes: Vec<Change>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Change {
+    how: How,
+    /// Seconds since 1970.
+    at_s: u64,
+    /// The release that is current from then on.
+    name: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Activate,
+    Rollback,
+}
+
+/// A line that no history has; the first one is 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Damaged {
+    pub(super) line: usize,
+}
+
+/// Changes that are remembered: nobody goes back further, and the file stays small.
+const CHANGE_COUNT_MAX: usize = 1_000;
+
+impl History {
+    pub(super) fn parse(text: &str) -> Result<History, Damaged> {
+        let rows = text.lines().zip(1..).map(|(row, line)| Change::parse(row).ok_or(Damaged { line }));
+        rows.collect::<Result<_, _>>().map(|changes| History { changes })
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        for Change { how, at_s, name } in &self.changes[self.changes.len().saturating_sub(CHANGE_COUNT_MAX)..]
+        {
+            writeln!(text, "{} {at_s} {name}", how.word()).expect("a String takes all");
+        }
+        text
+    }
+
+    /// What the link leads to now. Where somebody else has changed it, that counts as if it had been done here.
+    pub(super) fn found(&mut self, current: Option<&str>, at_s: u64) {
+        let Some(current) = current else { return };
+        match *self.active() {
+            [.., last] if last == current => {}
+            [.., before, _] if before == current => self.push(How::Rollback, at_s, current.to_owned()),
+            _ => self.activated(current, at_s),
+        }
+    }
+
+    pub(super) fn activated(&mut self, name: &str, at_s: u64) {
+        self.push(How::Activate, at_s, name.to_owned());
+    }
+
+    /// The release before the current one is current again. `None`: there is none.
+    pub(super) fn rolled_back(&mut self, at_s: u64) -> Option<String> {
+        let name = self.before()?.to_owned();
+        self.push(How::Rollback, at_s, name.clone());
+        Some(name)
+    }
+
+    /// The release that a rollback leads to.
+    pub(super) fn before(&self) -> Option<&str> {
+        match *self.active() {
+            [.., before, _] => Some(before),
+            _ => None,
+        }
+    }
+
+    /// Every release that was active, each once, the latest one first.
+    pub(super) fn latest(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        for Change { name, .. } in self.changes.iter().rev() {
+            if !names.contains(&&**name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// The activations that were not taken back, oldest first: the last one is of the current release.
+    fn active(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for Change { how, name, .. } in &self.changes {
+            if *how == How::Rollback {
+                names.pop();
+            }
+            // After a rollback it is there, unless its activation is no longer remembered.
+            if names.last() != Some(&&**name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    fn push(&mut self, how: How, at_s: u64, name: String) {
+        self.changes.push(Change { how, at_s, name });
+    }
+}
+
+impl Change {
+    fn parse(row: &str) -> Option<Change> {
+        let (word, rest) = row.split_once(' ')?;
+        let (at_s, name) = rest.split_once(' ')?;
+        let how = [How::Activate, How::Rollback].into_iter().find(|how| how.word() == word)?;
+        let is_name = !name.is_empty();
+        is_name.then_some(Change { how, at_s: at_s.parse().ok()?, name: name.to_owned() })
+    }
+}
+
+impl How {
+    fn word(self) -> &'static str {
+        match self {
+            How::Activate => "activate",
+            How::Rollback => "rollback",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Case<'c> = (&'c str, &'c [&'c str], Option<&'c str>, &'c [&'c str]);
+
+    #[test]
+    fn a_rollback_leads_to_what_was_active_before() {
+        #[rustfmt::skip]
+        let cases: &[Case] = &[
+            // what it shows                  steps                          before     latest
+            ("nothing was active",            &[],                           None,      &[]),
+            ("the first",                     &["+a"],                       None,      &["a"]),
+            ("the second",                    &["+a", "+b"],                 Some("a"), &["b", "a"]),
+            ("the same again",                &["+a", "+b", "+b"],           Some("a"), &["b", "a"]),
+            ("back",                          &["+a", "+b", "+c", "-"],      Some("a"), &["b", "c", "a"]),
+            ("back twice",                    &["+a", "+b", "+c", "-", "-"], None,      &["a", "b", "c"]),
+            ("back, and on",                  &["+a", "+b", "-", "+c"],      Some("a"), &["c", "a", "b"]),
+            ("an earlier one, activated",     &["+a", "+b", "+a"],           Some("b"), &["a", "b"]),
+            ("the link, as it was left",      &["+a", "+b", "=b"],           Some("a"), &["b", "a"]),
+            ("the link, changed by others",   &["+a", "=c"],                 Some("a"), &["c", "a"]),
+            ("the link, set back by others",  &["+a", "+b", "+c", "=b"],     Some("a"), &["b", "c", "a"]),
+            ("a link, and no history",        &["=a", "+b"],                 Some("a"), &["b", "a"]),
+            ("back, with nothing before",     &["+a", "-"],                  None,      &["a"]),
+        ];
+        for (name, steps, before, latest) in cases {
+            let mut history = History::default();
+            for (step, at_s) in steps.iter().zip(100..) {
+                match step.split_at(1) {
+                    ("+", name) => history.activated(name, at_s),
+                    ("=", name) => history.found(Some(name), at_s),
+                    _ => drop(history.rolled_back(at_s)),
+                }
+                history = History::parse(&history.text()).expect(name);
+            }
+            assert_eq!((history.before(), &*history.latest()), (*before, *latest), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_history_is_told_by_its_line() {
+        let good = "activate 5 a b.tar\n";
+        for bad in ["activate", "activate 5", "activate 5 ", "activate x a", "remove 5 a", ""] {
+            let text = format!("{good}{bad}\n{good}");
+            assert_eq!(History::parse(&text), Err(Damaged { line: 2 }), "{bad:?}");
+        }
+        assert_eq!(History::parse(good).map(|history| history.text()), Ok(good.to_owned()));
+    }
+
+    #[test]
+    fn it_does_not_grow_without_end() {
+        let mut history = History::default();
+        for number in 0..2 * CHANGE_COUNT_MAX {
+            history.activated(&number.to_string(), 0);
+        }
+        let again = History::parse(&history.text()).expect("a history");
+        assert_eq!(again.latest().len(), CHANGE_COUNT_MAX);
+        assert_eq!(again.before(), history.before());
+    }
+}
