@@ -41,6 +41,7 @@ fuzz_target!(|members: Vec<Member<'_>>| {
         assert!(pack(&packed, &again), "what was packed can be packed");
         assert!(fs::read(&packed).expect("an archive") == fs::read(&again).expect("an archive"));
     }
+    fs::remove_dir_all(dir).expect("a directory");
 });
 
 /// Whether it is an archive that can be packed.

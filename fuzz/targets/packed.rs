@@ -52,7 +52,10 @@ fn look_at(bytes: &[u8]) -> bool {
         for variant in coded.chain([file.identity]) {
             match variant.content {
                 Content::Archive(place) => {
-                    assert!(place.at.checked_add(place.len).is_some_and(|end| end <= len), "{place:?} of {len}");
+                    assert!(
+                        place.at.checked_add(place.len).is_some_and(|end| end <= len),
+                        "{place:?} of {len}"
+                    );
                 }
                 Content::File { .. } => panic!("there is none beside it"),
                 Content::Image(_) => {}
