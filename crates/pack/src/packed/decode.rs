@@ -58,7 +58,10 @@ pub(crate) fn print_of(from: impl Read, len_max: u64) -> io::Result<Print> {
     }
 }
 
-fn brotli(coded: impl Read, len: u64) -> io::Result<Print> {
+fn brotli(mut coded: impl BufRead, len: u64) -> io::Result<Print> {
+    if coded.fill_buf()?.first().is_some_and(|first| first & 0x7f == BROTLI_LARGE) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
     let mut decoder = brotli::Decompressor::new(coded, BLOCK_LEN);
     let print = print_of(&mut decoder, len)?;
     // Asked once more, it complains of what lies behind the end, as far as it has read it.
@@ -76,6 +79,9 @@ fn at_end(mut rest: impl BufRead, print: Print) -> io::Result<Print> {
     }
 }
 
+/// How a stream begins whose window may be larger than 16 MiB: invalid by RFC 7932, section 9.1, but the decoder, which
+/// knows it, would reserve as much as a GiB.
+const BROTLI_LARGE: u8 = 0b001_0001;
 /// Bytes read at once.
 const BLOCK_LEN: usize = 64 << 10;
 
@@ -126,6 +132,17 @@ mod tests {
             io::copy(&mut &plain[..], &mut encoder).expect("memory");
             let coded = encoder.finish().expect("memory");
             assert_eq!(decodes_to(Coding::Zstd, &coded[..], print), accepted, "{log}");
+        }
+        for (log, accepted) in [(24, true), (25, false)] {
+            let params = brotli::enc::BrotliEncoderParams {
+                quality: 1,
+                large_window: !accepted,
+                lgwin: log,
+                ..Default::default()
+            };
+            let mut coded = Vec::new();
+            brotli::BrotliCompress(&mut &plain[..], &mut coded, &params).expect("memory");
+            assert_eq!(decodes_to(Coding::Br, &coded[..], print), accepted, "{log}");
         }
     }
 
