@@ -9,32 +9,30 @@
 //! from there. A client that waits for an answer before it looks at the clock asks less while a server stalls, and
 //! does not see what everybody else would have seen.
 
+mod clients;
+mod forget;
+
 use std::env;
-use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rustix::fs::{Advice, fadvise};
 use rustix::thread::set_current_timer_slack;
 use serde::{Deserialize, Serialize};
 
+use self::clients::{Hot, Reads};
+use self::forget::forget;
 use crate::Trouble;
-use crate::client::{ClientError, read_response, request};
+use crate::client::ClientError;
 use crate::conditions;
 use crate::cpu::{self, CoreTime, Threads};
 use crate::limit;
 use crate::machine::Machine;
-use crate::peer::{Form, Server, Stage, names};
+use crate::peer::{Server, Stage, names};
 use crate::race::{self, FOREIGN_SHARE_MAX, ROUNDS_PER_CLEAN_MAX, WARM_UP_TIME, WATCH_TIME};
 use crate::record::{self, Entrant, Keeper, Record, file_name, foreign_share};
-use crate::response::{Extent, OK, ResponseError};
 use crate::site::noise;
 use crate::stats::{Spread, quantile};
 use crate::table::{Column, NONE, Report, Table, mib, ms, range, thousands};
@@ -258,15 +256,7 @@ fn window(stage: &Stage, setting: &Setting, server: Server, cold_count: usize) -
 
     forget(stage, server.form(), setting.large, cold_count)?;
     let from_disk = || processes.iter().map(|process| read_from_disk(*process)).sum::<Result<u64, _>>();
-    let reads = Reads {
-        address,
-        setting,
-        cold_count,
-        next: AtomicUsize::new(0),
-        completed: AtomicUsize::new(0),
-        bytes: AtomicU64::new(0),
-        end: Instant::now() + time,
-    };
+    let reads = Reads::new(address, setting, cold_count, time);
     let disk_before = from_disk()?;
     let (beside, spoilt) = thread::scope(|scope| {
         let readers: Vec<_> = (0..setting.cold).map(|_| scope.spawn(|| reads.ask())).collect();
@@ -278,13 +268,9 @@ fn window(stage: &Stage, setting: &Setting, server: Server, cold_count: usize) -
     if let Some(spoilt) = spoilt {
         return Err(spoilt.into());
     }
-    if reads.next.load(Ordering::Relaxed) > cold_count {
-        return Err("all cold files were read too soon: they were in memory".into());
-    }
     let disk_bytes = from_disk()? - disk_before;
     throttle.lift()?;
-    let (cold_requests, cold_bytes) =
-        (reads.completed.load(Ordering::Relaxed), reads.bytes.load(Ordering::Relaxed));
+    let (cold_requests, cold_bytes) = reads.received()?;
     let window = Window { server, alone, beside, cold_requests, cold_bytes, disk_bytes };
     window.expect_cold(setting)?;
     Ok(window)
@@ -334,172 +320,6 @@ fn part(
         busy_ns: core_time.busy.as_nanos() as u64,
         steal_ns: core_time.steal.as_nanos() as u64,
     })
-}
-
-/// Who asks for the hot page, on connections that were made before anything was cold.
-struct Hot<'s> {
-    setting: &'s Setting,
-    request: Vec<u8>,
-    connections: Vec<Connection>,
-}
-
-struct Connection {
-    stream: TcpStream,
-    /// As long as a response.
-    response: Vec<u8>,
-}
-
-impl Hot<'_> {
-    /// Connects, and asks once on each connection.
-    fn connect<'s>(address: SocketAddr, path: &str, setting: &'s Setting) -> Result<Hot<'s>, ClientError> {
-        let request = request(address, path);
-        let open = |_| {
-            let mut stream = connect(address, ANSWER_TIME_MAX)?;
-            stream.write_all(&request)?;
-            let extent = read_response(&mut stream, &mut Vec::new())?;
-            Ok(Connection { stream, response: vec![0; extent.len()] })
-        };
-        let connections = (0..setting.hot).map(open).collect::<Result<_, ClientError>>()?;
-        Ok(Hot { setting, request, connections })
-    }
-
-    /// Asks at fixed moments for `time`, on all connections in turn. Returns how long each answer took, in nanoseconds.
-    fn ask(&mut self, time: Duration) -> Result<Vec<u64>, ClientError> {
-        let (count, request) = (self.setting.hot, &self.request);
-        let interval = Duration::from_secs(1) * count / self.setting.rate;
-        let start = Instant::now();
-        thread::scope(|scope| {
-            let connections = (0..).zip(&mut self.connections);
-            let asking = connections.map(|(number, connection)| {
-                let first = start + interval * number / count;
-                scope.spawn(move || connection.ask(request, first, interval, start + time))
-            });
-            let asking: Vec<_> = asking.collect();
-            let times = asking.into_iter().map(|asking| asking.join().expect("a client does not panic"));
-            Ok(times.collect::<Result<Vec<_>, _>>()?.concat())
-        })
-    }
-}
-
-impl Connection {
-    fn ask(
-        &mut self,
-        request: &[u8],
-        first: Instant,
-        interval: Duration,
-        end: Instant,
-    ) -> Result<Vec<u64>, ClientError> {
-        let mut times = Vec::new();
-        let mut due = first;
-        while due < end {
-            thread::sleep(due.saturating_duration_since(Instant::now()));
-            self.stream.write_all(request)?;
-            self.stream.read_exact(&mut self.response)?;
-            times.push(due.elapsed().as_nanos() as u64);
-            if !self.response.starts_with(OK) {
-                return Err(ResponseError::Status.into());
-            }
-            due += interval;
-        }
-        Ok(times)
-    }
-}
-
-/// Who asks for cold files, each of which is asked for once.
-struct Reads<'s> {
-    address: SocketAddr,
-    setting: &'s Setting,
-    cold_count: usize,
-    next: AtomicUsize,
-    completed: AtomicUsize,
-    bytes: AtomicU64,
-    end: Instant,
-}
-
-impl Reads<'_> {
-    /// Asks for one after the other on one connection, until its time is over or there are no more.
-    fn ask(&self) -> Result<(), ClientError> {
-        let mut stream = connect(self.address, LOOK_INTERVAL)?;
-        let mut input = vec![0; 64 << 10];
-        loop {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            if number >= self.cold_count {
-                return Ok(());
-            }
-            stream.write_all(&request(self.address, &format!("/{}", cold_name(number))))?;
-            let mut head = Vec::new();
-            let (mut received, mut response_len) = (0, None);
-            while response_len.is_none_or(|len| received < len) {
-                match stream.read(&mut input) {
-                    Ok(0) => return Err(ClientError::Closed),
-                    Ok(len) => {
-                        received += len;
-                        self.bytes.fetch_add(len as u64, Ordering::Relaxed);
-                        if response_len.is_none() {
-                            head.extend_from_slice(&input[..len]);
-                            let extent = Extent::of(&head)?;
-                            if extent.is_some_and(|extent| extent.content_len as u64 != self.setting.large) {
-                                return Err(ClientError::Length);
-                            }
-                            response_len = extent.map(Extent::len);
-                        }
-                    }
-                    Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                    Err(error) => return Err(error.into()),
-                }
-                if Instant::now() >= self.end {
-                    return Ok(());
-                }
-            }
-            self.completed.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-fn connect(address: SocketAddr, time_max: Duration) -> Result<TcpStream, ClientError> {
-    let stream = TcpStream::connect(address)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(time_max))?;
-    Ok(stream)
-}
-
-/// Has the kernel drop the cold files from memory, in the form that is served, and nothing beside them.
-fn forget(stage: &Stage, form: Form, large: u64, cold_count: usize) -> Result<(), Trouble> {
-    if form == Form::Directory {
-        for number in 0..cold_count {
-            drop_from_memory(&File::open(stage.site().join(cold_name(number)))?, 0, large)?;
-        }
-        return Ok(());
-    }
-    let archive = stage.site_as(form);
-    let members = members(&archive)?;
-    let file = File::open(&archive)?;
-    for number in 0..cold_count {
-        let name = cold_name(number);
-        let lies = members.iter().find(|(_, member)| member.trim_start_matches("./") == name);
-        let (at, _) = lies.ok_or_else(|| format!("{}: no {name}", archive.display()))?;
-        drop_from_memory(&file, *at, large)?;
-    }
-    Ok(())
-}
-
-fn drop_from_memory(file: &File, at: u64, len: u64) -> Result<(), Trouble> {
-    // What is not on the disk yet cannot be dropped.
-    file.sync_data()?;
-    Ok(fadvise(file, at, NonZeroU64::new(len), Advice::DontNeed)?)
-}
-
-/// Where the members of a tar archive begin, and their names.
-fn members(archive: &Path) -> Result<Vec<(u64, String)>, Trouble> {
-    let listed = Command::new("tar").args(["--list", "--block-number", "--file"]).arg(archive).output()?;
-    if !listed.status.success() {
-        return Err(format!("tar: {}", String::from_utf8_lossy(&listed.stderr)).into());
-    }
-    let member = |line: &str| {
-        let (block, name) = line.strip_prefix("block ")?.split_once(": ")?;
-        Some((block.parse::<u64>().ok()? * TAR_BLOCK_LEN, name.to_owned()))
-    };
-    Ok(String::from_utf8_lossy(&listed.stdout).lines().filter_map(member).collect())
 }
 
 fn cold_name(number: usize) -> String {
@@ -622,17 +442,8 @@ const SERVERS: [Server; 6] = [
 /// The page that is hot.
 const PAGE: &str = "page.html";
 
-/// Longest wait for an answer: that of a stalled server too is measured.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
-
-/// How often a client that waits for a cold file looks whether the part is over.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-
 /// What a slowed disk may give at once when nobody has read from it for a while.
 const BURST_SECONDS: f64 = 1.0;
-
-/// POSIX, pax, ustar Interchange Format: all begins at a multiple of it.
-const TAR_BLOCK_LEN: u64 = 512;
 
 #[cfg(test)]
 mod tests {
@@ -654,23 +465,6 @@ mod tests {
             let window = Window { cold_bytes, disk_bytes, ..window(1) };
             assert_eq!(window.expect_cold(&setting()).is_ok(), want, "{name}");
         }
-    }
-
-    #[test]
-    fn a_member_lies_behind_the_block_that_is_told() {
-        let directory = tempfile::tempdir().unwrap();
-        let (archive, content) = (directory.path().join("site.tar"), noise(1, 5000));
-        std::fs::write(directory.path().join("first"), "first").unwrap();
-        std::fs::write(directory.path().join(cold_name(0)), &content).unwrap();
-        let mut tar = Command::new("tar");
-        tar.current_dir(&directory).args(["-cf", "site.tar", "./first"]).arg(format!("./{}", cold_name(0)));
-        crate::peer::run(&mut tar).unwrap();
-        let members = members(&archive).unwrap();
-        // Behind them it names the end.
-        let names: Vec<_> = members.iter().map(|(_, name)| &**name).take(2).collect();
-        assert_eq!(names, ["./first", "./cold-0000.mp4"]);
-        let at = (members[1].0 + TAR_BLOCK_LEN) as usize;
-        assert_eq!(std::fs::read(&archive).unwrap()[at..at + content.len()], content);
     }
 
     #[test]
