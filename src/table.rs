@@ -13,10 +13,10 @@ const DIM: Style = Style::new().dimmed();
 /// A name in the first column that is longer pushes its own line to the right, and no other.
 const NAME_WIDTH_MAX: usize = 60;
 
-/// Writes a line for each path: what it is, its size as it is and in each coding, its tag.
+/// Writes a line for each path: what it is, its size as it is and in each coding, how caches keep it, its tag.
 pub(crate) fn write(site: &Inspected, to: &mut impl Write) -> io::Result<()> {
-    let rows: Vec<[String; 7]> = site.paths.iter().map(row).collect();
-    columns(["path", "type", "bytes", "br", "gzip", "zstd", "tag"], &rows, 2..=5, to)?;
+    let rows: Vec<[String; 8]> = site.paths.iter().map(row).collect();
+    columns(["path", "type", "bytes", "br", "gzip", "zstd", "cache", "tag"], &rows, 2..=5, to)?;
     let encoders = site.encoders.as_deref().unwrap_or("unknown");
     writeln!(
         to,
@@ -55,7 +55,7 @@ pub(crate) fn columns<const COUNT: usize>(
     Ok(())
 }
 
-fn row(PathRow { path, what }: &PathRow) -> [String; 7] {
+fn row(PathRow { path, what }: &PathRow) -> [String; 8] {
     let path = shown(path);
     match what {
         What::Redirect { to } => [
@@ -66,15 +66,25 @@ fn row(PathRow { path, what }: &PathRow) -> [String; 7] {
             String::new(),
             String::new(),
             String::new(),
+            String::new(),
         ],
-        What::File { media, forms, .. } => {
+        What::File { media, cache, forms, .. } => {
             let len = |name: &str| {
                 let form = forms.iter().find(|form| form.coding.name() == name);
                 form.map(|form| form.len.to_string()).unwrap_or_default()
             };
             let tag = forms.first().map(|form| form.tag.clone()).unwrap_or_default();
-            [path, shown(media.as_bytes()), len("identity"), len("br"), len("gzip"), len("zstd"), tag]
+            let media = shown(media.as_bytes());
+            [path, media, len("identity"), len("br"), len("gzip"), len("zstd"), kept(cache), tag]
         }
+    }
+}
+
+/// A value of Cache-Control; of what is immutable, that alone.
+fn kept(cache: &str) -> String {
+    match cache.split(',').any(|directive| directive.trim() == "immutable") {
+        true => "immutable".to_owned(),
+        false => shown(cache.as_bytes()),
     }
 }
 
@@ -102,12 +112,13 @@ pub(crate) fn json(site: &Inspected) -> String {
             What::Redirect { to: location } => {
                 write!(to, "{{\"path\":{path},\"location\":{}}}", string(location))
             }
-            What::File { media, last_modified, forms } => {
+            What::File { media, last_modified, cache, forms } => {
                 let forms: Vec<_> = forms.iter().map(form).collect();
                 write!(
                     to,
-                    "{{\"path\":{path},\"type\":{},\"last_modified\":{last_modified},\"forms\":[{}]}}",
+                    "{{\"path\":{path},\"type\":{},\"last_modified\":{last_modified},\"cache_control\":{},\"forms\":[{}]}}",
                     string(media),
+                    string(cache),
                     forms.join(",")
                 )
             }
@@ -145,7 +156,8 @@ mod tests {
     #[test]
     fn json_says_what_the_table_says() {
         let forms = CODINGS.map(|coding| Form { coding, len: 5, tag: "\"t\"".to_owned() }).to_vec();
-        let file = What::File { media: "text/html".to_owned(), last_modified: 7, forms };
+        let cache = "public, immutable".to_owned();
+        let file = What::File { media: "text/html".to_owned(), last_modified: 7, cache, forms };
         let site = Inspected {
             len: 1,
             image_len: 2,
@@ -158,13 +170,14 @@ mod tests {
         let want = concat!(
             "{\"len\":1,\"image_len\":2,\"encoders\":null,\"paths\":[\n",
             "{\"path\":\"/a\\\"\\\\\\u000a\u{fffd}\",\"location\":\"/b\"},\n",
-            "{\"path\":\"/é\",\"type\":\"text/html\",\"last_modified\":7,\"forms\":[",
+            "{\"path\":\"/é\",\"type\":\"text/html\",\"last_modified\":7,\"cache_control\":\"public, immutable\",\"forms\":[",
             "{\"coding\":\"br\",\"len\":5,\"tag\":\"\\\"t\\\"\"},",
             "{\"coding\":\"gzip\",\"len\":5,\"tag\":\"\\\"t\\\"\"},",
             "{\"coding\":\"zstd\",\"len\":5,\"tag\":\"\\\"t\\\"\"}]}\n]}",
         );
         assert_eq!(json(&site), want);
         assert_eq!(row(&site.paths[0])[0], "/a\"\\\\n\u{fffd}");
-        assert_eq!(row(&site.paths[1])[1..6], ["text/html", "", "5", "5", "5"]);
+        assert_eq!(row(&site.paths[1])[1..7], ["text/html", "", "5", "5", "5", "immutable"]);
+        assert_eq!([kept("no-cache"), kept("max-age=9")], ["no-cache", "max-age=9"]);
     }
 }

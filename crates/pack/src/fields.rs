@@ -1,16 +1,17 @@
 //! The fields of each answer, with the empty line behind them. RFC 9112, section 2.1.
 //!
 //! ```text
-//! 304:                                                                  ETag  Last-Modified  [Vary]  ┐ a file
-//! 200:  Content-Length  Content-Type  [Content-Encoding]  Accept-Ranges  ETag  Last-Modified  [Vary]  ┘
-//! 301:  Location  Content-Type  Content-Length                       a directory
-//! page: [Content-Type  Content-Length]  [Allow]                      a status
+//! 304:                                                                  ETag  Last-Modified  Cache-Control  [Vary]  ┐ a file
+//! 200:  Content-Length  Content-Type  [Content-Encoding]  Accept-Ranges  ETag  Last-Modified  Cache-Control  [Vary]  ┘
+//! 301:  Location  Content-Type  Content-Length  Cache-Control         a directory
+//! page: [Content-Type  Content-Length  Cache-Control]  [Allow]        a status
 //! ```
 //!
 //! Status line, Server, Date and Connection come before; they are the server's to write. A 206 has the fields
 //! of 200, but for Content-Length and, where it has several parts, Content-Type. These come first, so that the rest can
 //! be sent as it lies.
 
+use crate::cache;
 use std::fmt::Write;
 use tarpon_http::date;
 use tarpon_site::Coding;
@@ -43,6 +44,8 @@ pub(crate) struct Sent<'m> {
     pub(crate) varies: bool,
     /// Seconds since 1970.
     pub(crate) last_modified: u64,
+    /// The value of Cache-Control.
+    pub(crate) cache: &'m str,
 }
 
 /// The fields of a file whose content, coded as it is sent, has this length and hash.
@@ -57,7 +60,9 @@ pub(crate) fn file(sent: Sent<'_>, len: u64, hash: u128) -> File {
         Coding::Gzip => "Content-Encoding: gzip\r\n",
         Coding::Zstd => "Content-Encoding: zstd\r\n",
     };
-    let not_modified = format!("ETag: {etag}\r\nLast-Modified: {date}\r\n{vary}\r\n");
+    let cache = sent.cache;
+    let not_modified =
+        format!("ETag: {etag}\r\nLast-Modified: {date}\r\nCache-Control: {cache}\r\n{vary}\r\n");
     File {
         etag_at: "ETag: ".len() as u32,
         etag_len: etag.len() as u32,
@@ -81,7 +86,7 @@ pub(crate) fn redirect(path: &[u8]) -> Redirect {
     let content =
         format!("<!doctype html><title>Moved</title><p>This is at <a href=\"{shown}\">{shown}</a>.\n");
     fields.push_str("\r\n");
-    fields.push_str(&html(content.len(), ""));
+    fields.push_str(&html(content.len(), cache::REVALIDATE, ""));
     Redirect { fields: fields.into(), before_query, content: content.into() }
 }
 
@@ -91,13 +96,14 @@ pub(crate) fn page(code: u16, len: usize) -> Vec<u8> {
     const ALLOW: &str = "Allow: GET, HEAD, OPTIONS\r\n";
     match code {
         204 => format!("{ALLOW}\r\n").into(),
-        405 => html(len, ALLOW).into(),
-        _ => html(len, "").into(),
+        405 => html(len, cache::NEVER, ALLOW).into(),
+        _ => html(len, cache::NEVER, "").into(),
     }
 }
 
-fn html(len: usize, more: &str) -> String {
-    format!("Content-Type: text/html; charset=utf-8\r\nContent-Length: {len}\r\n{more}\r\n")
+fn html(len: usize, cache: &str, more: &str) -> String {
+    let media = "text/html; charset=utf-8";
+    format!("Content-Type: {media}\r\nContent-Length: {len}\r\nCache-Control: {cache}\r\n{more}\r\n")
 }
 
 /// A path as it stands in a URI: what is not a pchar or a slash is percent-encoded. RFC 3986, section 3.3.
@@ -128,10 +134,10 @@ mod tests {
             (Coding::Zstd,     true,  "Content-Encoding: zstd\r\n", "Vary: Accept-Encoding\r\n"),
         ];
         for (coding, varies, encoding, vary) in cases {
-            let sent = Sent { media: "text/css", coding, varies, last_modified: 784_111_777 };
+            let sent = Sent { media: "text/css", coding, varies, last_modified: 784_111_777, cache: "no-cache" };
             let fields = file(sent, 12, 0xab);
             let tag = "\"000000000000000000000000000000ab\"";
-            let not_modified = format!("ETag: {tag}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n{vary}\r\n");
+            let not_modified = format!("ETag: {tag}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nCache-Control: no-cache\r\n{vary}\r\n");
             let ok = format!("Content-Length: 12\r\nContent-Type: text/css\r\n{encoding}Accept-Ranges: bytes\r\n{not_modified}");
             assert_eq!(fields.not_modified, not_modified.as_bytes());
             assert_eq!(fields.ok, ok.as_bytes());
@@ -159,7 +165,7 @@ mod tests {
             let (before, after) = redirect.fields.split_at(redirect.before_query as usize);
             assert_eq!(before, format!("Location: {want}").as_bytes(), "{name}");
             let rest = format!(
-                "\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n\r\n",
+                "\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nCache-Control: no-cache\r\n\r\n",
                 redirect.content.len()
             );
             assert_eq!(after, rest.as_bytes(), "{name}");

@@ -14,6 +14,7 @@
 //! | `coded.rs` | which files are coded forms of another |
 //! | `media.rs` | Content-Type, by name and by content |
 //! | `fields.rs` | the fields of each answer |
+//! | `cache.rs` | how long a cache may keep it |
 //! | `page.rs` | the answers that are about no file |
 //! | `write.rs` | places everything in the image |
 //! | `memo.rs` | what was learned of large files, for the next time |
@@ -27,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+mod cache;
 mod coded;
 mod content;
 mod error;
@@ -200,9 +202,9 @@ fn write_file<W: Write + Seek>(
     files: &mut Vec<File>,
 ) -> Result<(), PackError> {
     let (media, last_modified) = (media_of(path, &content), content.last_modified);
-    let varies = !coded.is_empty();
+    let (varies, cache) = (!coded.is_empty(), cache::of_file(path));
     let variant =
-        |coding, content| Variant::new(Sent { media: &media, coding, varies, last_modified }, content);
+        |coding, content| Variant::new(Sent { media: &media, coding, varies, last_modified, cache }, content);
     let mut variants = vec![variant(Coding::Identity, content)];
     let mut paths = Vec::new();
     for Coded { path, coding, content } in coded {
@@ -215,8 +217,8 @@ fn write_file<W: Write + Seek>(
     }
     for (path, Variant { content, .. }) in paths.into_iter().zip(variants.drain(1..)) {
         let media = media_of(path, &content);
-        let last_modified = content.last_modified;
-        let sent = Sent { media: &media, coding: Coding::Identity, varies: false, last_modified };
+        let (last_modified, cache) = (content.last_modified, cache::of_file(path));
+        let sent = Sent { media: &media, coding: Coding::Identity, varies: false, last_modified, cache };
         writer.file(path, &mut [Variant::new(sent, content)], files)?;
     }
     Ok(())

@@ -147,7 +147,10 @@ fn what_is_found_is_what_was_packed() {
         assert_eq!(content(&image, &packed, variant.content), want, "{path}");
         let (fields, etag) = (text(&image, variant.fields), text(&image, variant.etag));
         let first = format!("Content-Length: {}\r\nContent-Type: ", want.len());
-        assert!(fields.starts_with(&first) && fields.ends_with(" GMT\r\n\r\n"), "{fields}");
+        assert!(
+            fields.starts_with(&first) && fields.ends_with(" GMT\r\nCache-Control: no-cache\r\n\r\n"),
+            "{fields}"
+        );
         let rest = format!("\r\nAccept-Ranges: bytes\r\nETag: {etag}\r\nLast-Modified: ");
         assert!(fields.contains(&rest), "{fields}");
         let hash = xxhash_rust::xxh3::xxh3_128(&want);
@@ -271,7 +274,9 @@ fn every_status_has_its_page() {
         let (fields, content) = (text(&image, page.fields), text(&image, page.content));
         let allow = if [204, 405].contains(&code) { "Allow: GET, HEAD, OPTIONS\r\n" } else { "" };
         let len = content.len();
-        let html = format!("Content-Type: text/html; charset=utf-8\r\nContent-Length: {len}\r\n");
+        let html = format!(
+            "Content-Type: text/html; charset=utf-8\r\nContent-Length: {len}\r\nCache-Control: no-store\r\n"
+        );
         let html = if code == 204 { "" } else { &html };
         assert_eq!(fields, format!("{html}{allow}\r\n"));
         assert_eq!(content.contains(&code.to_string()), code != 204);
@@ -496,10 +501,9 @@ impl Site {
                     .expect("a Location")
                     .to_owned();
                 assert!(text(image, redirect.content).contains(&target.replace('&', "&amp;")), "{shown}");
-                assert!(
-                    text(image, redirect.after_query)
-                        .ends_with(&format!("Content-Length: {}\r\n\r\n", redirect.content.len))
-                );
+                let rest =
+                    format!("Content-Length: {}\r\nCache-Control: no-cache\r\n\r\n", redirect.content.len);
+                assert!(text(image, redirect.after_query).ends_with(&rest));
                 format!("{shown} -> {target}")
             }
         }

@@ -44,8 +44,9 @@ pub(crate) fn write(
         let name = file.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&file.path);
         let media = content_type(name, &plan.content(file).look);
         let (varies, last_modified) = (contents.len() > 1, file.modified_s);
+        let cache = crate::cache::of_file(&file.path);
         let variants = contents.into_iter().map(|(coding, content)| {
-            Variant::new(Sent { media: &media, coding, varies, last_modified }, content)
+            Variant::new(Sent { media: &media, coding, varies, last_modified, cache }, content)
         });
         let runs = writer.file(&file.path, &mut variants.collect::<Vec<_>>(), &mut Vec::new())?;
         if let Some(dir) = file.path.strip_suffix(b"index.html").filter(|dir| dir.ends_with(b"/")) {

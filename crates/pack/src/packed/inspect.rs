@@ -37,6 +37,8 @@ pub enum What {
         media: String,
         /// Seconds since 1970.
         last_modified: u64,
+        /// The value of Cache-Control.
+        cache: String,
         /// The first is the file as it is.
         forms: Vec<Form>,
     },
@@ -86,9 +88,11 @@ fn what(image: &Image, entry: Entry) -> What {
                 len: variant.content.len(),
                 tag: text(image.bytes(variant.etag)),
             };
+            let fields = image.bytes(file.identity.fields);
             What::File {
-                media: field(image.bytes(file.identity.fields), "Content-Type: "),
+                media: field(fields, "Content-Type: "),
                 last_modified: file.identity.last_modified,
+                cache: field(fields, "Cache-Control: "),
                 forms: [(Coding::Identity, file.identity)]
                     .into_iter()
                     .chain(image.coded(file))

@@ -1,0 +1,221 @@
+//! How long a cache may keep an answer without asking: Cache-Control. RFC 9111, section 5.2.2; RFC 8246.
+//!
+//! ```text
+//! a file ─┬─ its name has a hash of its content ─▶ a year, and never asked about again
+//!         └─ any other ──────────────────────────▶ kept, and asked about before each use: mostly a 304
+//! a redirect ────────────────────────────────────▶ as a file
+//! an error ──────────────────────────────────────▶ not kept
+//! ```
+//!
+//! Who takes a name wrongly for one with a hash keeps visitors from a change for a year; who misses one costs them a 304.
+//! So only the patterns of known bundlers count, of files that bundlers write, and only where the hash looks like
+//! chance. Names that people choose (`photo-IMG_1234.jpg`, `report-20240101.js`, `notes.05feb2024.png`) do not.
+
+/// Of what is named for its content.
+pub(crate) const IMMUTABLE: &str = "public, max-age=31536000, immutable";
+/// Of any other file, and of redirects: a 301 without it is kept for ever by some.
+pub(crate) const REVALIDATE: &str = "no-cache";
+/// Of errors: what is missing now may be there with the next site.
+pub(crate) const NEVER: &str = "no-store";
+
+/// The value for the file at a path.
+pub(crate) fn of_file(path: &[u8]) -> &'static str {
+    if is_immutable(path) { IMMUTABLE } else { REVALIDATE }
+}
+
+/// Whether the path changes with the content.
+fn is_immutable(path: &[u8]) -> bool {
+    let name_at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+    let (dir, name) = path.split_at(name_at);
+    // A source map is named for what it maps.
+    let Some((stem, extension)) = cut(name.strip_suffix(b".map").unwrap_or(name), b'.') else { return false };
+    let is_code = CODE.contains(&extension);
+    if !is_code && !MEDIA.contains(&extension) {
+        return false;
+    }
+    // webpack, for parts that are loaded later.
+    let stem = stem.strip_suffix(b".chunk").unwrap_or(stem);
+    let lies_in = |part: &[u8]| dir.windows(part.len()).any(|window| window == part);
+    let is_chance = |hash: &[u8]| is_chance(hash, is_code);
+    // Vite, Rollup, esbuild, Parcel and webpack, each with some name before.
+    if [b'-', b'.'].into_iter().any(|separator| behind(stem, separator).any(is_chance)) {
+        return true;
+    }
+    if lies_in(b"/_app/immutable/") {
+        // SvelteKit: all of it.
+        true
+    } else if lies_in(b"/_nuxt/") {
+        is_chance(stem)
+    } else if lies_in(b"/_next/static/") {
+        // Next.js: named for the content; or what lies in a directory named for the build.
+        is_chance(stem) || name.starts_with(b"_") && dir.split(|&byte| byte == b'/').any(is_build)
+    } else if lies_in(b"/_astro/") {
+        // Astro: a picture, `name.hash_options`.
+        let (picture, options) = cut(stem, b'_').unwrap_or((stem, b""));
+        options.iter().all(u8::is_ascii_alphanumeric) && behind(picture, b'.').any(is_chance)
+    } else {
+        false
+    }
+}
+
+/// What comes before the last `separator`, and what behind. None if either is empty.
+fn cut(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().rposition(|&byte| byte == separator)?;
+    (at > 0 && at + 1 < text.len()).then(|| (&text[..at], &text[at + 1..]))
+}
+
+/// What stands behind the last separator, and at the end as long as a hash of base64url, which may have one itself.
+fn behind(stem: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    let last = cut(stem, separator).map(|(_, tail)| tail);
+    // The last part of a UUID is not the hash of anything.
+    let last = last.filter(|tail| separator == b'.' || tail.len() != 12);
+    let eight = stem.split_last_chunk::<8>();
+    let eight = eight.filter(|(name, _)| name.len() > 1 && name.ends_with(&[separator]));
+    last.into_iter().chain(eight.map(|(_, tail)| &tail[..]))
+}
+
+/// Whether a text has the letters of a hash, and as many turns between digits, capital and small letters as chance makes,
+/// and people do not: `Section1` has two, `2023dec5` too.
+fn is_chance(text: &[u8], is_code: bool) -> bool {
+    let all = |is_of: fn(&u8) -> bool| text.iter().all(is_of);
+    let any = |is_of: fn(&u8) -> bool| text.iter().any(is_of);
+    if !any(u8::is_ascii_digit) {
+        return false;
+    }
+    let kind = |byte: u8| (byte.is_ascii_digit(), byte.is_ascii_uppercase(), byte.is_ascii_lowercase());
+    let turns = text.windows(2).filter(|pair| kind(pair[0]) != kind(pair[1])).count();
+    // People name pictures more often than scripts.
+    let more = usize::from(!is_code);
+    match text.len() {
+        8..=20 | 32 | 40 | 64 if all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) => turns >= 3,
+        8 if all(|byte| matches!(byte, b'A'..=b'Z' | b'2'..=b'7')) => turns >= 2 + more,
+        8 if all(is_base64url) => {
+            any(u8::is_ascii_uppercase) && any(u8::is_ascii_lowercase) && turns >= 3 + more
+        }
+        _ => false,
+    }
+}
+
+/// Whether a directory of Next.js is named by chance, as builds are unless somebody says otherwise.
+fn is_build(name: &[u8]) -> bool {
+    let kinds: [fn(&u8) -> bool; 3] = [u8::is_ascii_digit, u8::is_ascii_uppercase, u8::is_ascii_lowercase];
+    name.len() == 21 && name.iter().all(is_base64url) && kinds.iter().all(|&kind| name.iter().any(kind))
+}
+
+/// RFC 4648, section 5.
+fn is_base64url(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
+}
+
+/// Extensions of what bundlers write themselves.
+const CODE: &[&[u8]] = &[b"cjs", b"css", b"js", b"mjs", b"wasm"];
+/// Extensions of what they copy under a name with a hash.
+#[rustfmt::skip]
+const MEDIA: &[&[u8]] = &[
+    b"aac", b"avif", b"eot", b"flac", b"gif", b"ico", b"jpeg", b"jpg", b"jxl", b"m4a", b"mp3", b"mp4", b"ogg", b"opus",
+    b"otf", b"png", b"svg", b"ttf", b"wav", b"webm", b"webp", b"woff", b"woff2",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn only_what_a_bundler_has_named_for_its_content_is_kept_for_a_year() {
+        let cases: &[(&str, &str, bool)] = &[
+            // whose pattern        path                                                    immutable
+            ("Vite",                "/assets/index-B4qfzvDp.js",                            true),
+            ("Vite, a style",       "/assets/index-DiwrgTda1.css",                          false),
+            ("Vite, hyphens",       "/assets/my-page-x-3F_g9Q.js",                          true),
+            ("Vite, a picture",     "/assets/logo-Bk7xQ2dZ.svg",                            true),
+            ("Vite, a map",         "/assets/index-B4qfzvDp.js.map",                        true),
+            ("Vite 4",              "/assets/index-4f3a9b1c.js",                            true),
+            ("VitePress",           "/assets/app.Bk7xQ2dZ.js",                              true),
+            ("webpack",             "/main.1f2e3d4c5b6a79880011.js",                        true),
+            ("webpack, a part",     "/static/js/453.2a77899f.chunk.js",                     true),
+            ("Parcel",              "/index.8a0c1f3e.css",                                  true),
+            ("Django",              "/static/base.27e20196a850.js",                         true),
+            ("Hugo",                "/main.min.1b4f0e9851971998e732078544c96b36c3d01cedf7caa332359d6f1d83567014.css", true),
+            ("Gatsby",              "/app-0c8d3b2a1f4e5d6c7b8a.js",                         true),
+            ("esbuild",             "/chunk-5TTFLM4Y.js",                                   true),
+            ("Angular",             "/media/logo-K3QZ4B5X.png",                             true),
+            ("Next.js",             "/_next/static/chunks/framework-64ad27b21261a9ce.js",   true),
+            ("Next.js, bare",       "/_next/static/css/6e6a2b4c5d6e7f80.css",               true),
+            ("Next.js, a build",    "/_next/static/vY3aBq0X9dKfLmN2pQrS1/_buildManifest.js", true),
+            ("Next.js, below",      "/docs/_next/static/chunks/main-1d2c3b4a5f6e7d8c.js",   true),
+            ("Nuxt",                "/_nuxt/Bk7xQ2dZ.js",                                   true),
+            ("SvelteKit",           "/_app/immutable/entry/start.js",                       true),
+            ("Astro",               "/_astro/index.B4qfzvDp.css",                           true),
+            ("Astro, a picture",    "/_astro/photo.Bk7xQ2dZ_1aBcD2.webp",                   true),
+
+            ("Next.js, a name",     "/_next/static/chunks/main.js",                         false),
+            ("a build by name",     "/_next/static/release-2024-11-21abc/_buildManifest.js", false),
+            ("Nuxt's news",         "/_nuxt/builds/latest.json",                            false),
+            ("SvelteKit's version", "/_app/version.json",                                   false),
+            ("bare, anywhere",      "/assets/6e6a2b4c5d6e7f80.css",                         false),
+            ("a page",              "/notes-B4qfzvDp.html",                                 false),
+            ("a download",          "/tool-1a2b3c4d.zip",                                   false),
+            ("a document",          "/sales-Q3REPORT.pdf",                                  false),
+            ("no extension",        "/index-B4qfzvDp",                                      false),
+            ("coded beside",        "/assets/index-B4qfzvDp.js.br",                         false),
+            ("a word",              "/my-document.js",                                      false),
+            ("a word, capital",     "/app-MyModule.js",                                     false),
+            ("a number behind",     "/lesson-Chapter2.js",                                  false),
+            ("a section",           "/intro-Section1.png",                                  false),
+            ("a product",           "/case-iPhone14.png",                                   false),
+            ("a camera",            "/photo-IMG_1234.jpg",                                  false),
+            ("a quarter",           "/slides-Q4REPORT.png",                                 false),
+            ("a year",              "/party-SUMMER24.js",                                   false),
+            ("a date",              "/report-20240101.js",                                  false),
+            ("a date and letter",   "/report.20240101a.js",                                 false),
+            ("a date in hex",       "/party-2023dec5.jpg",                                  false),
+            ("another",             "/party.05feb2024.jpg",                                 false),
+            ("a word in hex",       "/logo.deadbeef.svg",                                   false),
+            ("a counter",           "/scan.00000001.png",                                   false),
+            ("a UUID",              "/550e8400-e29b-41d4-a716-4466554a00f0.jpg",            false),
+            ("a version",           "/jquery-3.7.1.min.js",                                 false),
+            ("a version, long",     "/lib.1.22.333-beta4.js",                               false),
+            ("a size",              "/icon-1024x768.png",                                   false),
+            ("a dot file",          "/.B4qfzvDp.js",                                        false),
+            ("nothing before",      "/-B4qfzvDp.js",                                        false),
+            ("a directory",         "/a.8a0c1f3e/index.js",                                 false),
+            ("the root",            "/",                                                    false),
+        ];
+        for &(name, path, want) in cases {
+            assert_eq!(is_immutable(path.as_bytes()), want, "{name}: {path}");
+            assert_eq!(of_file(path.as_bytes()) == IMMUTABLE, want, "{name}");
+        }
+    }
+
+    /// Chance does not always look like it. What is missed costs a 304; but most should be found.
+    #[test]
+    #[rustfmt::skip]
+    fn most_hashes_are_found() {
+        const HEX: &[u8] = b"0123456789abcdef";
+        const BASE32: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+        const BASE64: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        type Row<'a> = (&'a str, &'a [u8], usize, &'a str, &'a str, usize);
+        let cases: &[Row<'_>] = &[
+            // whose      letters  length  before            behind   of 1000 at least
+            ("Vite",      BASE64,  8,      "/assets/a-",     ".js",   550),
+            ("webpack",   HEX,     20,     "/a.",            ".js",   990),
+            ("Parcel",    HEX,     8,      "/a.",            ".css",  600),
+            ("Next.js",   HEX,     16,     "/_next/static/", ".js",   950),
+            ("esbuild",   BASE32,  8,      "/a-",            ".js",   550),
+        ];
+        for &(name, letters, len, before, behind, least) in cases {
+            let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+            let mut letter = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                letters[(state >> 33) as usize % letters.len()]
+            };
+            let found = (0..1000).filter(|_| {
+                let hash: Vec<u8> = (0..len).map(|_| letter()).collect();
+                is_immutable(&[before.as_bytes(), &hash, behind.as_bytes()].concat())
+            });
+            let found = found.count();
+            assert!(found >= least, "{name}: {found}");
+        }
+    }
+}
