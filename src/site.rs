@@ -205,7 +205,11 @@ fn from_archive(path: &Path, prefix: &Path, preload: bool) -> Result<Site, Troub
             "leave --prefix out, or pack that directory by itself",
         ));
     }
-    let (file_count, len) = (image.record_count(), archive.map.len());
+    // An image that does not say has paths, and a length.
+    let (file_count, len) = match image.totals() {
+        Some(totals) => (totals.files, totals.bytes),
+        None => (image.record_count(), archive.map.len()),
+    };
     let archive = Some(archive);
     Ok(Site { image, store: None, files: Vec::new(), archive, file_count, len, skipped: Vec::new() })
 }

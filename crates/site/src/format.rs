@@ -44,6 +44,8 @@ pub const PAGES_ALIGN: u64 = 8;
 pub const SECTION_LEN: usize = 32;
 /// Bytes of the alignment of sections and of their rows.
 pub const SECTION_ALIGN: u64 = 8;
+/// Bytes of the totals.
+pub const TOTALS_LEN: usize = 16;
 /// Bytes of a row of the stretches.
 pub const STRETCH_LEN: usize = 24;
 /// Largest content that lies right behind its fields, in bytes: one send of both beats two up to about here.
@@ -425,6 +427,32 @@ pub mod section {
     pub const STRETCHES: u32 = 1;
     /// What coded the variants: a line of text, UTF-8.
     pub const ENCODERS: u32 = 2;
+    /// How large the site is: [`Totals`](super::Totals).
+    pub const TOTALS: u32 = 3;
+}
+
+/// How large a site is, to tell people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// Files.
+    pub files: u64,
+    /// Bytes of their contents, without a coding.
+    pub bytes: u64,
+}
+
+impl Totals {
+    /// The totals as they lie in their section.
+    pub fn encode(&self) -> [u8; TOTALS_LEN] {
+        let mut to = [0; TOTALS_LEN];
+        put(&mut to, 0, self.files.to_le_bytes());
+        put(&mut to, 8, self.bytes.to_le_bytes());
+        to
+    }
+
+    /// Reads them; they may say anything.
+    pub fn decode(from: &[u8; TOTALS_LEN]) -> Totals {
+        Totals { files: u64_at(from, 0), bytes: u64_at(from, 8) }
+    }
 }
 
 /// A row of the stretches: a part of the archive with its checksum. Together they are all of it but the image.

@@ -3,7 +3,7 @@
 use crate::entry::{Bounds, Page};
 use crate::format::{
     HEADER_LEN, Header, INDEX_ALIGN, PAGE_CODES, PAGE_LEN, PAGES_ALIGN, PageRow, SECTION_LEN, SLOT_COUNT_MIN,
-    SLOT_LEN, SectionRow, hash,
+    SLOT_LEN, SectionRow, Totals, hash, section,
 };
 use crate::place::Place;
 use bytes::Bytes;
@@ -127,6 +127,12 @@ impl Image {
             let place = Place { at: row.at, len: row.len }.within(self.len())?;
             Some((row, self.bytes(place)))
         })
+    }
+
+    /// How large the site is. `None`: whoever wrote the image did not say.
+    pub fn totals(&self) -> Option<Totals> {
+        let totals = self.sections().find(|(row, _)| row.kind == section::TOTALS);
+        totals.and_then(|(_, bytes)| bytes.first_chunk()).map(Totals::decode)
     }
 
     /// All bytes: what a descriptor of the image would hold.

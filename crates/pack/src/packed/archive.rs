@@ -12,7 +12,7 @@ use super::variants::Stores;
 use crate::error::PackError;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
-use tarpon_site::format::{StretchRow, section};
+use tarpon_site::format::{StretchRow, Totals, section};
 use tarpon_site::packed::IMAGE_AT;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -27,7 +27,7 @@ pub(crate) fn write(
     // The front, each member with what lies before it, and the end.
     let stretch_count = 1 + Layout::count(plan) + 1;
     let unknown = StretchRow { at: 0, len: 0, hash: 0 };
-    let sections = sections(&vec![unknown; stretch_count], encoders.clone());
+    let sections = sections(plan, &vec![unknown; stretch_count], encoders.clone());
     let image_len = image::write(plan, &Layout::new(plan, 0), &sections, io::empty(), |_, len| {
         Ok(vec![0; len as usize])
     })?;
@@ -57,7 +57,7 @@ pub(crate) fn write(
     let written = image::write(
         plan,
         &layout,
-        &self::sections(&stretches, encoders),
+        &self::sections(plan, &stretches, encoders),
         Behind { file, at: IMAGE_AT },
         |small, len| read(plan, stores, small, len),
     )?;
@@ -67,9 +67,12 @@ pub(crate) fn write(
     Ok(layout.len)
 }
 
-fn sections(stretches: &[StretchRow], encoders: String) -> Vec<(u32, Vec<u8>)> {
+fn sections(plan: &Plan<'_>, stretches: &[StretchRow], encoders: String) -> Vec<(u32, Vec<u8>)> {
     let rows = stretches.iter().flat_map(StretchRow::encode).collect();
-    vec![(section::STRETCHES, rows), (section::ENCODERS, encoders.into_bytes())]
+    let bytes = plan.files.iter().map(|file| plan.content(file).print.len).sum();
+    let totals = Totals { files: plan.files.len() as u64, bytes };
+    let (encoders, totals) = (encoders.into_bytes(), totals.encode().to_vec());
+    vec![(section::STRETCHES, rows), (section::ENCODERS, encoders), (section::TOTALS, totals)]
 }
 
 /// The data of a member, if it is still what it was.
