@@ -9,7 +9,7 @@ use crate::{
     mailbox::{Mailbox, Message},
     served::Served,
     site::Site,
-    sys::{any_fault, socket},
+    sys::socket,
     wheel::Wheel,
 };
 use rustix::{
@@ -371,19 +371,18 @@ impl Commons {
     /// Whether the bytes of a span, when they were read, were those of its home: an archive may be truncated.
     #[inline]
     pub(crate) fn is_sound(&self, span: &Span) -> bool {
-        !any_fault()
-            || match *span {
-                Span::Archive { image, .. } => !self.site(image).archive().map.is_damaged(),
-                Span::Site { image, .. } => !self.site(image).is_damaged(),
-                _ => true,
-            }
+        match *span {
+            Span::Archive { image, .. } => !self.site(image).archive().map.is_damaged(),
+            Span::Site { image, .. } => !self.site(image).is_damaged(),
+            _ => true,
+        }
     }
 
     /// Offers `run`, which is the inbox or lies in the scratch buffer; keeps what is not used.
     #[inline]
     pub(crate) fn offer<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), Stuck> {
         let used = slot.conn.received(&mut self.cx(), Leg::Client, run);
-        if any_fault() && self.site(self.sites.current().0).is_damaged() {
+        if self.site(self.sites.current().0).is_damaged() {
             return Err(Stuck);
         }
         let rest = run.skip(used);

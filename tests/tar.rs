@@ -201,6 +201,26 @@ fn an_archive_that_is_emptied_while_mapped_cuts_contents_of_every_size_and_the_s
 }
 
 #[test]
+fn an_archive_that_is_truncated_within_a_content_sends_no_zeros() {
+    let dir = tempfile::tempdir().unwrap();
+    // Copied, and gathered.
+    let temp = site(&[("site/small.txt", "x".repeat(2_000)), ("site/then.txt", "y".repeat(8 << 10))]);
+    let archive = dir.path().join("site.tar");
+    for engine in ENGINES {
+        for (name, byte) in [("small.txt", b'x'), ("then.txt", b'y')] {
+            write_archive(WRITERS[0].1, &archive, &temp.path().join("site"));
+            let program = Program::started(serve(&archive, &["--engine", engine.name(), "--workers", "1"]));
+            let at =
+                fs::read(&archive).unwrap().windows(100).position(|window| window == [byte; 100]).unwrap();
+            File::options().write(true).open(&archive).unwrap().set_len(at as u64 + 100).unwrap();
+            let mut client = Client::connect(program.address());
+            client.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            assert!(client.try_response().is_err(), "{engine}: {name}: cut, and not padded");
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_served_is_told_with_its_remedy() {
     let temp = site(&[("text.tar", "this is no archive"), ("dir/a", "x")]);
     let at = |name: &str| temp.path().join(name);

@@ -50,9 +50,6 @@ static ROWS: [Row; WATCH_COUNT_MAX] = [const {
     Row { start: AtomicUsize::new(FREE), end: AtomicUsize::new(0), damaged: AtomicBool::new(false) }
 }; WATCH_COUNT_MAX];
 
-/// Some range has been damaged since the process began.
-static ANY: AtomicBool = AtomicBool::new(false);
-
 /// What was asked about SIGBUS before us, and what installing our handler came to.
 static BEFORE: OnceLock<Result<Action, c_int>> = OnceLock::new();
 
@@ -62,12 +59,6 @@ struct Action(libc::sigaction);
 unsafe impl Send for Action {}
 // SAFETY: as above; it is never written.
 unsafe impl Sync for Action {}
-
-/// Whether there may be a damaged range at all: usually not, and this costs next to nothing.
-#[inline]
-pub(crate) fn any() -> bool {
-    ANY.load(Relaxed)
-}
 
 impl Watch {
     /// Survives faults in `range` from now on, whose ends are multiples of the page size.
@@ -116,7 +107,6 @@ impl Row {
     fn mend(&self, rest: Range<usize>) -> bool {
         // First the mark: who reads zeros finds it.
         self.damaged.store(true, Release);
-        ANY.store(true, Release);
         let at = ptr::with_exposed_provenance_mut(rest.start);
         // SAFETY: replaces pages of a mapping that, by the contract of `Watch::new`, its owner has for reading only and
         // expects zeros in. A plain system call.

@@ -6,6 +6,9 @@
 //! ```
 //!
 //! Two, because surviving a fault puts zeros into the first one, which the kernel must not send.
+//!
+//! A file that is truncated keeps zeros to the end of its new last page, which read without a fault. So whoever asks whether
+//! there was one has the page that was the last touched too.
 
 use super::{fault::Watch, memory::Map};
 use bytes::Bytes;
@@ -32,7 +35,10 @@ impl Mapped {
         let named = Map::new(file, place)?;
         // SAFETY: our mapping for reading only, which lives as long as the watch. `bytes` tells of the zeros.
         let watch = unsafe { Watch::new(read.pages())? };
-        Ok(Mapped { watch, read, named })
+        let mapped = Mapped { watch, read, named };
+        // The first time here, where the disk may be waited for.
+        mapped.is_damaged();
+        Ok(mapped)
     }
 
     /// A stretch of the file as an image's bytes. Of those too [`is_damaged`](Mapped::is_damaged) tells.
@@ -62,9 +68,10 @@ impl Mapped {
         self.read.as_ref().len() as u64
     }
 
-    /// The file has been found truncated: what was read since may be zeros.
+    /// The file is truncated by a page or more: what was read of it may be zeros.
     #[inline]
     pub(crate) fn is_damaged(&self) -> bool {
+        self.read.touch_end();
         self.watch.is_damaged()
     }
 }
@@ -87,7 +94,6 @@ fn within(map: &Map, place: Place) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::fault;
     use rustix::{io::Errno, net};
     use std::{env, io::Write, os::unix::net::UnixStream, process::Command};
 
@@ -97,22 +103,32 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![b'x'; 3 * page_len]).unwrap();
         let whole = Place { at: 0, len: 3 * page_len as u64 };
-        let (sound, mapped) =
-            (Mapped::new(&file, whole, false).unwrap(), Mapped::new(&file, whole, false).unwrap());
+        let mapped = Mapped::new(&file, whole, false).unwrap();
         let place = |page: usize| Place { at: (page * page_len) as u64, len: page_len as u64 };
         assert!(mapped.bytes(place(2)).unwrap().iter().all(|&byte| byte == b'x'));
         assert!(mapped.bytes(place(3)).is_none() && mapped.named(place(3)).is_none());
 
         file.set_len(page_len as u64).unwrap();
-        assert!(!mapped.is_damaged());
         assert!(mapped.bytes(place(1)).unwrap().iter().all(|&byte| byte == 0));
-        assert!(mapped.is_damaged() && fault::any());
-        assert!(!sound.is_damaged(), "only the map that was read");
+        assert!(mapped.is_damaged());
         assert!(mapped.bytes(place(0)).unwrap().iter().all(|&byte| byte == b'x'), "what is there stays");
 
         let (socket, _peer) = UnixStream::pair().unwrap();
         let sent = net::send(&socket, mapped.named(place(1)).unwrap(), net::SendFlags::empty());
         assert_eq!(sent, Err(Errno::FAULT));
+    }
+
+    #[test]
+    fn a_file_truncated_within_a_page_is_damaged_without_a_fault_there() {
+        let page_len = rustix::param::page_size();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![b'x'; 2 * page_len]).unwrap();
+        let whole = Place { at: 0, len: 2 * page_len as u64 };
+        let mapped = Mapped::new(&file, whole, false).unwrap();
+        assert!(!mapped.is_damaged());
+        file.set_len(10).unwrap();
+        assert_eq!(mapped.bytes(Place { at: 8, len: 4 }), Some(&b"xx\0\0"[..]));
+        assert!(mapped.is_damaged());
     }
 
     /// Runs itself again: that process ends.

@@ -66,6 +66,15 @@ impl Map {
         Ok(map)
     }
 
+    /// Reads its last byte: a fault shows that the file ends before that page.
+    #[inline]
+    pub(crate) fn touch_end(&self) {
+        if let Some(last) = self.as_ref().last() {
+            // SAFETY: a byte of the map, read whatever the compiler believes to know of it.
+            unsafe { ptr::read_volatile(last) };
+        }
+    }
+
     /// Its first byte, and the end of its last page.
     pub(crate) fn pages(&self) -> Range<*const c_void> {
         self.start..self.start.wrapping_byte_add(pages(self.len))

@@ -4,5 +4,3 @@ mod fault;
 pub(crate) mod mapped;
 pub(crate) mod memory;
 pub(crate) mod socket;
-
-pub(crate) use fault::any as any_fault;
