@@ -92,13 +92,14 @@ pub(crate) fn main(options: &Options) -> Result<(), Trouble> {
         conditions::enter()?;
     }
     let keeper = Keeper::open(options.out.as_deref())?;
-    keeper.keep(&Record::Start(run(options)?))
-}
-
-fn run(options: &Options) -> Result<Start, Trouble> {
-    let machine = Machine::here();
     let place = options.place.clone().unwrap_or_else(env::temp_dir);
     let stage = Stage::set(&place, (PAGE, limit::content(PAGE_LEN)), options.tarpon.as_deref(), None)?;
+    // Kept while the stage stands: to remove so many files takes a while.
+    keeper.keep(&Record::Start(run(options, &stage)?))
+}
+
+fn run(options: &Options, stage: &Stage) -> Result<Start, Trouble> {
+    let machine = Machine::here();
     eprintln!("writing {} files", thousands(options.files as usize));
     let bytes = site::write(&stage.site(), options.files as usize)?;
     let entrants = stage.entrants(options.servers.clone())?;
@@ -107,7 +108,7 @@ fn run(options: &Options) -> Result<Start, Trouble> {
     for round in 0..=options.rounds {
         let mut windows = Vec::new();
         for entrant in race::order(&entrants, round as usize) {
-            let window = window(&stage, entrant.server, options)
+            let window = window(stage, entrant.server, options)
                 .map_err(|trouble| format!("{}: {trouble}\n{}", entrant.name, stage.said()))?;
             windows.push(window);
         }
