@@ -3,7 +3,6 @@
 //! Colour is for a terminal that wants it; in a pipe, or with `NO_COLOR`, the same words come plain.
 
 use crate::table;
-use anstream::{eprintln, println};
 use anstyle::{AnsiColor, Style};
 use std::{
     fmt,
@@ -15,6 +14,16 @@ use tarpon::{
     Address, CODINGS, Release, Report, Saved, Server, Settings, Site, Switched, Trouble, Turn, Verified,
 };
 use tarpon_http::date;
+
+/// Like that of `std`; but what cannot be said is no reason to end. The disk of a log may be full: the server goes on.
+macro_rules! println {
+    ($($words:tt)*) => { drop(writeln!(anstream::stdout(), $($words)*)) };
+}
+
+/// The same to standard error.
+macro_rules! eprintln {
+    ($($words:tt)*) => { drop(writeln!(anstream::stderr(), $($words)*)) };
+}
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();

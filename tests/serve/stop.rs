@@ -4,12 +4,14 @@ use super::serve;
 use crate::common::{
     client::{Client, get},
     distinct_bytes,
-    program::Program,
+    program::{Program, through},
     site, wait_for,
 };
 use rustix::process::Signal;
 use std::{
+    fs,
     net::TcpStream,
+    os::unix::net::UnixStream,
     process::ExitStatus,
     time::{Duration, Instant},
 };
@@ -93,6 +95,20 @@ fn a_second_signal_ends_the_grace() {
         assert_eq!(ended.status, ExitStatus::default(), "{workers} workers: {ended:?}");
         assert!(ended.out.ends_with("stopping now\n"), "{ended:?}");
     }
+}
+
+#[test]
+fn a_program_that_cannot_say_anything_serves_and_stops_all_the_same() {
+    let (dir, temp) = (site(&[("index.html", "home")]), tempfile::tempdir().unwrap());
+    let socket = temp.path().join("socket");
+    let command = serve(dir.path(), &["--listen", &format!("unix:{}", socket.display())]);
+    let program =
+        Program::start(through(&["sh", "-c", "exec \"$0\" \"$@\" > /dev/full 2> /dev/full"], &command));
+    wait_for("it listens", || UnixStream::connect(&socket).is_ok().then_some(()));
+    fs::write(dir.path().join("index.html"), "new").unwrap();
+    wait_for("the change", || (Client::connect_unix(&socket).get("/").content == b"new").then_some(()));
+    program.signal(Signal::TERM);
+    assert_eq!(program.ended().status, ExitStatus::default());
 }
 
 #[test]
