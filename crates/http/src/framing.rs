@@ -38,9 +38,6 @@ pub fn framing(head: &Head<'_>) -> Result<Framing, FramingError> {
 pub enum FramingError {
     /// Content-Length is not 1*DIGIT, or a list of them: RFC 9110, section 8.6.
     Length,
-    /// Content-Length begins with a zero and is not that. Its grammar allows it, but no sender writes
-    /// it, and a reader may take it for octal.
-    LengthZero,
     /// Content-Length does not fit in 64 bits. Well formed, so not a bad request but too large.
     LengthOverflow,
     /// Content-Lengths differ: RFC 9112, section 6.3.
@@ -66,7 +63,6 @@ impl FramingError {
             FramingError::LengthOverflow => Status::ContentTooLarge,
             FramingError::CodingUnknown => Status::NotImplemented,
             FramingError::Length
-            | FramingError::LengthZero
             | FramingError::LengthConflict
             | FramingError::LengthAndCoding
             | FramingError::CodingInHttp10
@@ -92,12 +88,10 @@ fn length(head: &Head<'_>) -> Result<u64, FramingError> {
     Ok(first)
 }
 
+/// RFC 9110, section 8.6: "a decimal non-negative integer", so zeros before it change nothing.
 fn digits(text: &[u8]) -> Result<u64, FramingError> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return Err(FramingError::Length);
-    }
-    if let [b'0', _, ..] = text {
-        return Err(FramingError::LengthZero);
     }
     text.iter()
         .try_fold(0_u64, |sum, digit| sum.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
@@ -162,10 +156,12 @@ mod tests {
             ("third differs",         "Content-Length: 1\r\nContent-Length: 1\r\nContent-Length: 2\r\n", Err(LengthConflict)),
             ("second malformed",      "Content-Length: 42\r\nContent-Length: x\r\n",              Err(Length)),
             ("space around",          "Content-Length: \t 42 \t\r\n",                           Ok(Framing::Length(42))),
-            ("zeros before",          "Content-Length: 042\r\n",                                 Err(LengthZero)),
-            ("two zeros",             "Content-Length: 00\r\n",                                  Err(LengthZero)),
-            ("zeros before, in 2nd",  "Content-Length: 42, 042\r\n",                             Err(LengthZero)),
-            ("zeros, then overflow",  "Content-Length: 00018446744073709551616\r\n",             Err(LengthZero)),
+            ("zeros before",          "Content-Length: 042\r\n",                                   Ok(Framing::Length(42))),
+            ("two zeros",             "Content-Length: 00\r\n",                                    Ok(Framing::Length(0))),
+            ("zeros before, in 2nd",  "Content-Length: 42, 042\r\n",                               Ok(Framing::Length(42))),
+            ("zeros, more than 20",   "Content-Length: 000000000000000000000000000042\r\n",        Ok(Framing::Length(42))),
+            ("zeros, others differ",  "Content-Length: 010, 8\r\n",                                Err(LengthConflict)),
+            ("zeros, then overflow",  "Content-Length: 00018446744073709551616\r\n",               Err(LengthOverflow)),
             ("far more than most",    "Content-Length: 99999999999999999999999999999999999999\r\n", Err(LengthOverflow)),
             ("overflow, then text",   "Content-Length: 18446744073709551616x\r\n",               Err(Length)),
             ("octal, said so",        "Content-Length: 0o5\r\n",                                 Err(Length)),
