@@ -161,8 +161,7 @@ impl<S: Default> Worker<S> {
             let slot = self.slots.get_mut(index).expect("only slots in use have a timer");
             let expired = slot.conn.deadline() <= self.commons.now;
             if expired {
-                let owes = !slot.conn.outbox(Leg::Client).is_empty();
-                let unacked = if owes { socket::unacked(&slot.fd) } else { 0 };
+                let unacked = socket::unacked(&slot.fd);
                 slot.conn.expired(&mut self.commons.cx(), unacked);
             }
             self.wheel.arm(index, slot.conn.deadline());

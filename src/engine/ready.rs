@@ -94,7 +94,6 @@ pub(super) fn turn(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<
                 }
                 _ => slot.state.readable && read(commons, slot, max as usize)?,
             },
-            Input::Discard => slot.state.readable && discard(commons, slot)?,
         };
         if !progress {
             return Ok(After::Wait);
@@ -124,19 +123,6 @@ fn read(commons: &mut Commons, slot: &mut Slot<Readiness>, max: usize) -> Result
         }
         Received::End => {
             commons.empty_inbox(slot);
-            slot.conn.ended(&mut commons.cx(), Leg::Client);
-            Ok(true)
-        }
-        Received::Nothing => Ok(false),
-    }
-}
-
-/// Reads once and forgets. Returns whether there was anything.
-fn discard(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<bool, Over> {
-    commons.empty_inbox(slot);
-    match receive(slot, commons.pool.buf_mut(commons.scratch))? {
-        Received::Bytes(_) => Ok(true),
-        Received::End => {
             slot.conn.ended(&mut commons.cx(), Leg::Client);
             Ok(true)
         }

@@ -92,6 +92,38 @@ fn an_answer_to_too_much_content_is_not_lost() {
 }
 
 #[test]
+fn a_client_that_takes_its_time_with_the_last_response_gets_it_whole_whatever_it_sends() {
+    let content = distinct_bytes(1 << 20);
+    let dir = site(&[("large", &content)]);
+    let program = Program::started(serve(dir.path(), &["--workers", "1", "--requests-max", "1"]));
+    let stream = TcpStream::connect(program.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // The rest has left and waits in the server's kernel.
+    set_socket_recv_buffer_size(&stream, 64 * 1024).unwrap();
+    let mut client = Client::new(stream);
+    client.send(get("/large"));
+    assert!(client.try_head().unwrap().closes());
+    thread::sleep(LINGERED);
+    client.send(get("/large"));
+    thread::sleep(Duration::from_millis(50));
+    assert!(client.rest() == content);
+}
+
+#[test]
+fn a_client_that_is_slow_to_send_what_is_refused_still_reads_the_answer() {
+    let dir = site(&[("index.html", "home")]);
+    let program = Program::started(serve(dir.path(), &["--workers", "1"]));
+    let mut client = Client::connect(program.address());
+    client.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n");
+    for _ in 0..25 {
+        assert!(client.send("x".repeat(1_000)));
+        thread::sleep(LINGERED / 25);
+    }
+    assert_eq!(client.response().status, 413);
+    assert_eq!(client.rest(), b"");
+}
+
+#[test]
 fn a_reset_at_any_moment_ends_its_connection_alone() {
     let dir = site(&[("index.html", vec![b'h'; 500]), ("large", vec![b'l'; 32 << 20])]);
     let program = Program::started(serve(dir.path(), &["--workers", "1"]));
@@ -121,3 +153,6 @@ fn a_reset_at_any_moment_ends_its_connection_alone() {
     }
     assert_eq!(program.err(), "");
 }
+
+/// Longer than a client is waited for that has everything and sends nothing.
+const LINGERED: Duration = Duration::from_millis(2_500);

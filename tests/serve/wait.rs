@@ -44,7 +44,9 @@ fn a_head_in_drops_has_no_more_time_than_any_other() {
     /// Ten seconds.
     const DROP_COUNT_MAX: usize = 400;
     let dir = site(&[("index.html", "home")]);
-    let program = Program::started(serve(dir.path(), &["--head-timeout", SHORT]));
+    // What comes behind the answer is content to be dropped.
+    let limits = ["--head-timeout", SHORT, "--content-timeout", SHORT];
+    let program = Program::started(serve(dir.path(), &limits));
     // Within a line, and line by line: a hundred lines would be too many, but not before five seconds.
     for drops in [["x", "y"], ["X: ", "y\r\n"]] {
         let mut stream = TcpStream::connect(program.address()).unwrap();

@@ -19,6 +19,7 @@ use crate::{
     span::{Outbox, SPAN_COUNT_MAX, Span},
     start::Fate,
 };
+use std::mem;
 use tarpon_http::{
     chunked::Chunked,
     framing::{self, Framing},
@@ -64,7 +65,10 @@ enum Phase {
     /// That the last response has left. Nothing more is read as a request.
     Response { linger: bool },
     /// That the client closes too: what it still sends is dropped. RFC 9112, section 9.6.
-    Lingering,
+    Lingering {
+        /// However much it sends, not longer than until then.
+        by: Tick,
+    },
     /// Nothing.
     Closed,
 }
@@ -83,7 +87,8 @@ const fn spans_in_parts(count: usize) -> usize {
 const _: () = assert!(spans_in_parts(1) <= SPANS_PER_EXCHANGE);
 const _: () = assert!(spans_in_parts(PART_COUNT_MAX) <= SPAN_COUNT_MAX);
 
-/// How long a closing connection waits for the client to close, in milliseconds: a round trip, generously.
+/// How long a closing connection waits for a client that sends nothing to close, in milliseconds: a round trip,
+/// generously. One that sends on, as it has not seen the response yet, is waited for as long as content may take.
 const LINGER_MS: u64 = 2_000;
 
 impl Http1 {
@@ -129,7 +134,7 @@ impl Http1 {
                     *linger = true;
                     rest.len as usize
                 }
-                Phase::Lingering | Phase::Closed => rest.len as usize,
+                Phase::Lingering { .. } | Phase::Closed => rest.len as usize,
             };
             used += step;
             if step == 0 {
@@ -152,7 +157,7 @@ impl Http1 {
         self.phase = match self.phase {
             // A client that only closed its sending side still gets what it asked for.
             Phase::Head | Phase::Content(_) | Phase::Response { .. } => Phase::Response { linger: false },
-            Phase::Lingering | Phase::Closed => Phase::Closed,
+            Phase::Lingering { .. } | Phase::Closed => Phase::Closed,
         };
         if out.is_empty() {
             self.drained(cx);
@@ -169,8 +174,14 @@ impl Http1 {
 
     pub(crate) fn expired(&mut self, cx: &mut Cx<'_>, out: &mut Outbox, unacked: u64) {
         let reached_len = self.sent_len.saturating_sub(unacked);
-        let taken = reached_len.saturating_sub(self.reached_len);
-        if out.is_empty() || taken < cx.limits.send_len_min() {
+        let taken = reached_len.saturating_sub(self.reached_len) >= cx.limits.send_len_min();
+        let serves_on = match &mut self.phase {
+            // Closing would reset what has not reached the client, if that sends anything more. The first window began
+            // when the response had left, and says nothing yet.
+            Phase::Lingering { by } if unacked > 0 => mem::replace(by, cx.now) > cx.now || taken,
+            _ => !out.is_empty() && taken,
+        };
+        if !serves_on {
             return self.give_up(cx, out);
         }
         self.reached_len = reached_len;
@@ -217,7 +228,7 @@ impl Http1 {
             Phase::Response { .. } if self.ended => (Input::Pause, Close::No),
             // Read, to be dropped: bytes that nobody has read when the connection closes would reset it.
             Phase::Response { .. } => (Input::Bytes { max: BUF_LEN as u32 }, Close::No),
-            Phase::Lingering => (Input::Discard, Close::Write),
+            Phase::Lingering { .. } => (Input::Bytes { max: BUF_LEN as u32 }, Close::Write),
             Phase::Closed => (Input::Pause, Close::Both),
         };
         Need { input, close }
@@ -348,14 +359,15 @@ impl Http1 {
             }
             Phase::Head | Phase::Content(_) => self.receive_by.unwrap_or(cx.now.after(cx.limits.idle_ms)),
             Phase::Response { linger: true } => {
-                self.phase = Phase::Lingering;
-                cx.now.after(LINGER_MS)
+                let by = cx.now.after(cx.limits.content_ms.max(LINGER_MS));
+                self.phase = Phase::Lingering { by };
+                by.min(cx.now.after(LINGER_MS))
             }
             Phase::Response { linger: false } | Phase::Closed => {
                 self.phase = Phase::Closed;
                 Tick::NEVER
             }
-            Phase::Lingering => return,
+            Phase::Lingering { by } => self.deadline.max(by.min(cx.now.after(LINGER_MS))),
         };
     }
 }

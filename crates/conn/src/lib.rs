@@ -84,7 +84,8 @@ pub struct Limits {
     /// For a whole head from its first byte; for the first one, from the start of the connection.
     pub head_ms: u64,
     /// For a request's whole content from the end of its head. Not for each piece of it: a byte now and then would
-    /// hold the connection for as long as a client likes, and what it sends is dropped anyway.
+    /// hold the connection for as long as a client likes, and what it sends is dropped anyway. So is what it sends behind
+    /// the last response, and it has as long for that.
     pub content_ms: u64,
     /// For the next request.
     pub idle_ms: u64,
@@ -153,8 +154,6 @@ pub enum Input {
         /// In bytes.
         max: u32,
     },
-    /// Read and forget, the inbox too: the lingering close of RFC 9112, section 9.6.
-    Discard,
 }
 
 /// What to close.

@@ -135,7 +135,6 @@ impl Sim {
                 true
             }
             Input::Pause => false,
-            Input::Discard => self.discard(),
             Input::Bytes { max } => match self.inbox {
                 Some(run) if self.fresh => self.offer(run),
                 _ => self.read(cuts.read, max as usize),
@@ -233,15 +232,6 @@ impl Sim {
         } else {
             self.inbox = Some(run.skip(used));
         }
-        true
-    }
-
-    fn discard(&mut self) -> bool {
-        self.empty_inbox();
-        if self.socket.is_empty() {
-            return self.end();
-        }
-        self.socket.clear();
         true
     }
 

@@ -16,7 +16,7 @@ use std::{
     sync::LazyLock,
 };
 use tarpon_conn::{
-    Close, Input, SPAN_COUNT_MAX, Span,
+    BUF_LEN, Close, Input, SPAN_COUNT_MAX, Span,
     sim::{Cuts, Sim},
 };
 use tarpon_pack::{Memo, Options, pack_dir, pack_tar};
@@ -616,6 +616,50 @@ fn content_in_drops_does_not_put_its_deadline_off() {
 }
 
 #[test]
+fn a_refused_client_that_sends_on_is_waited_for_as_long_as_content_is() {
+    let mut sim = sim();
+    sim.client_sends(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n");
+    sim.run(Cuts::NONE);
+    let answered = sim.wire.len();
+    for left_s in (1..=30).rev() {
+        assert_eq!((sim.deadline_ms(), sim.close()), (2_000.min(left_s * 1_000), Close::Write));
+        sim.pass(1_000);
+        sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        sim.run(Cuts::NONE);
+    }
+    assert_eq!((sim.wire.len(), sim.close()), (answered, Close::Both));
+}
+
+/// When the last response has left, and its end not reached the client: closing would lose that if the client sends on.
+#[test]
+fn a_slow_reader_of_the_last_response_is_waited_for_at_the_least_rate() {
+    type Case<'a> = (&'a str, &'a [(u64, u64)], bool);
+    #[rustfmt::skip]
+    let cases: &[Case<'_>] = &[
+        // what it shows                       windows, each with what is not acknowledged   waited for
+        ("all has arrived",                    &[(2_000, 0)],                                false),
+        ("not all has",                        &[(2_000, 60_000)],                           true),
+        ("then nothing more",                  &[(2_000, 60_000), (30_000, 60_000)],         false),
+        ("then at the least rate",             &[(2_000, 60_000), (30_000, 45_000), (30_000, 30_000)], true),
+        ("then below it",                      &[(2_000, 60_000), (30_000, 45_000), (30_000, 30_001)], false),
+        ("then the rest",                      &[(2_000, 60_000), (30_000, 0)],              false),
+    ];
+    for &(name, windows, waited_for) in cases {
+        let mut sim = sim();
+        sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nmore");
+        sim.run(Cuts::NONE);
+        for &(window_ms, unacked) in windows {
+            assert_eq!((sim.deadline_ms(), sim.close()), (window_ms, Close::Write), "{name}");
+            sim.unacked = unacked;
+            sim.client_sends(b"and more");
+            sim.pass(window_ms);
+            sim.run(Cuts::NONE);
+        }
+        assert_eq!(sim.close() == Close::Write, waited_for, "{name}");
+    }
+}
+
+#[test]
 fn empty_lines_between_requests_do_not_put_the_deadline_off() {
     let mut sim = sim();
     sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -702,8 +746,8 @@ fn behind_the_last_request_that_a_connection_takes_nothing_is_answered() {
             });
             assert_eq!(heads.collect::<Vec<_>>(), want, "{name}, {read} bytes at a time");
             // What comes behind the last is read, so that it resets nothing, and dropped.
-            let last = want.last().unwrap().ends_with("close");
-            let (input, close) = if last { (Input::Discard, Close::Write) } else { (sim.input(), Close::No) };
+            let close = if want.last().unwrap().ends_with("close") { Close::Write } else { Close::No };
+            let input = Input::Bytes { max: BUF_LEN as u32 };
             assert_eq!((sim.input(), sim.close()), (input, close), "{name}, {read} bytes at a time");
         }
     }

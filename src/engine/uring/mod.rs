@@ -303,11 +303,7 @@ impl Engine {
                 }
                 Ok(true)
             }
-            (input, _) => {
-                if input == Input::Discard {
-                    commons.empty_inbox(slot);
-                    empty_backlog(commons, slot);
-                }
+            (Input::Bytes { .. }, _) => {
                 if mem::take(&mut slot.state.ended) {
                     commons.empty_inbox(slot);
                     slot.conn.ended(&mut commons.cx(), Leg::Client);
@@ -476,7 +472,6 @@ fn arrived(commons: &mut Commons, slot: &mut Slot<Flight>, bytes: &[u8]) -> Resu
             match slot.conn.need(Leg::Client).input {
                 Input::Bytes { .. } => commons.offer(slot, run).map_err(|_| Over),
                 Input::Pause => commons.keep(slot, run).map_err(|_| Over),
-                Input::Discard => Ok(()),
             }
         }
         Some(ref mut inbox) => {
