@@ -1,11 +1,11 @@
-//! What is not in memory is served all the same: large files, and an archive, that the kernel has dropped.
+//! What is not in memory is served all the same: large files, and archives, that the kernel has dropped.
 
 mod common;
 
 use common::{
     ENGINES,
     client::Client,
-    program::{Program, serve},
+    program::{Program, serve, tarpon},
     wait_for,
 };
 use rustix::{
@@ -14,6 +14,7 @@ use rustix::{
     process::Pid,
 };
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io::IoSliceMut,
     path::Path,
@@ -33,15 +34,20 @@ fn what_was_dropped_from_memory_is_read_and_sent() {
     }
     let tar = Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&dir).arg(".").status();
     assert!(tar.expect("tar").success());
+    let packed = temp.path().join("packed.tar");
+    let pack =
+        [OsStr::new("pack"), dir.as_os_str(), "--effort=fast".as_ref(), "-o".as_ref(), packed.as_os_str()];
+    assert!(Program::run(tarpon(pack)).status.success());
     let large = dir.join("large.bin");
     for engine in ENGINES {
-        for site in [&dir, &archive] {
+        for site in [&dir, &archive, &packed] {
             // A new one: of the old one pages may still be with sockets that nobody has ended yet.
             fs::copy(&large, dir.join("new")).and_then(|_| fs::rename(dir.join("new"), &large)).unwrap();
             let program = Program::started(serve(site, &["--engine", engine.name(), "--workers", "1"]));
             wait_for("the kernel to forget a file", || is_forgotten(&large).then_some(()));
             // As far as nobody has it mapped.
             is_forgotten(&archive);
+            is_forgotten(&packed);
             let mut pipelined = Client::connect(program.address());
             for (name, _) in contents {
                 pipelined.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
