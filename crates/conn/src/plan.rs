@@ -3,6 +3,7 @@
 //! ```text
 //! expectation ─▶ target ─▶ method ─▶ path ─find─▶ file ─▶ variant ─▶ preconditions ─▶ range ─▶ 200, 206 or 416
 //!      417       400, 421  405, 501           └▶ redirect 301, or 404; for OPTIONS 204, or 404  └▶ 304 or 412
+//!                                                             └ the shell, or the nearest page, that the site has
 //! ```
 //!
 //! Knows nothing of connections, persistence or content that follows the head.
@@ -18,7 +19,7 @@ use tarpon_http::{
     status::Status,
     target::{self, Scheme, Target},
 };
-use tarpon_site::{Content, Entry, Image, Place, Redirect, Variant, Variants};
+use tarpon_site::{Content, Entry, Image, Missing, Place, Redirect, Variant, Variants};
 
 /// What one exchange will send. Borrows nothing of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,8 +98,17 @@ pub(crate) fn plan(head: &Head<'_>, wire: &[u8], image: &Image, unix_s: u64, wit
         Ok(Entry::Redirect(to)) => {
             redirect(to, query.map(|query| (offset(wire, query), query)), with_content)
         }
-        Err(status) => page(image, status, with_content),
+        Err(Failed::Missing(variants)) => missing(head, variants, image, with_content),
+        Err(Failed::Status(status)) => page(image, status, with_content),
     }
+}
+
+/// Why there is nothing at a path.
+enum Failed {
+    /// Nobody put anything there, and the site has a page that says so.
+    Missing(Variants),
+    /// As the page for the status says.
+    Status(Status),
 }
 
 /// What stands for a status that is not about one file.
@@ -106,6 +116,15 @@ pub(crate) fn page(image: &Image, status: Status, with_content: bool) -> Plan {
     let page = image.page(status.code());
     let content = with_content.then_some(Content::Image(page.content));
     Plan { status, own: Own::Nothing, fields: page.fields, content }
+}
+
+/// The page of the site for what is missing. It is no representation of that, so neither preconditions nor ranges are about
+/// it: RFC 9110, sections 13.2.1 and 14.2.
+#[cold]
+fn missing(head: &Head<'_>, variants: Variants, image: &Image, with_content: bool) -> Plan {
+    let Variant { fields, content, .. } = choose(head, variants, image);
+    let content = with_content.then_some(content);
+    Plan { status: Status::NotFound, own: Own::Nothing, fields, content }
 }
 
 /// Which methods there are, for any target: RFC 9110, section 9.3.7.
@@ -213,13 +232,25 @@ fn redirect(to: Redirect, query: Option<(u32, &[u8])>, with_content: bool) -> Pl
 }
 
 #[inline]
-fn find(image: &Image, path: &[u8]) -> Result<Entry, Status> {
+fn find(image: &Image, path: &[u8]) -> Result<Entry, Failed> {
     if target::is_plain(path) {
-        return image.find(path).ok_or(Status::NotFound);
+        return image.find(path).map_or_else(|| instead(image, path), Ok);
     }
     let mut scratch = [0; target::PATH_LEN_MAX];
-    let path = target::normalize(path, &mut scratch).map_err(|error| error.status())?;
-    image.find(path).ok_or(Status::NotFound)
+    match target::normalize(path, &mut scratch) {
+        Ok(path) => image.find(path).map_or_else(|| instead(image, path), Ok),
+        Err(error) => Err(Failed::Status(error.status())),
+    }
+}
+
+/// What answers where there is nothing.
+#[cold]
+fn instead(image: &Image, path: &[u8]) -> Result<Entry, Failed> {
+    match image.missing(path) {
+        Missing::Shell(variants) => Ok(Entry::File(variants)),
+        Missing::Page(variants) => Err(Failed::Missing(variants)),
+        Missing::Nothing => Err(Failed::Status(Status::NotFound)),
+    }
 }
 
 /// Where `part`, a piece of `whole`, begins in it.

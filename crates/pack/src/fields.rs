@@ -4,6 +4,7 @@
 //! 304:                                                                  ETag  Last-Modified  Cache-Control  [Vary]  ┐ a file
 //! 200:  Content-Length  Content-Type  [Content-Encoding]  Accept-Ranges  ETag  Last-Modified  Cache-Control  [Vary]  ┘
 //! 301:  Location  Content-Type  Content-Length  Cache-Control         a directory
+//! 404:  Content-Length  Content-Type  [Content-Encoding]  Cache-Control  [Vary]    a file 404.html, for what is missing
 //! page: [Content-Type  Content-Length  Cache-Control]  [Allow]        a status
 //! ```
 //!
@@ -53,14 +54,7 @@ pub(crate) fn file(sent: Sent<'_>, len: u64, hash: u128) -> File {
     let etag = format!("\"{hash:032x}\"");
     let date = date::format(sent.last_modified);
     let date = std::str::from_utf8(&date).expect("a date is ASCII");
-    let vary = if sent.varies { "Vary: Accept-Encoding\r\n" } else { "" };
-    let encoding = match sent.coding {
-        Coding::Identity => "",
-        Coding::Br => "Content-Encoding: br\r\n",
-        Coding::Gzip => "Content-Encoding: gzip\r\n",
-        Coding::Zstd => "Content-Encoding: zstd\r\n",
-    };
-    let cache = sent.cache;
+    let (vary, encoding, cache) = (vary(sent), encoding(sent.coding), sent.cache);
     let not_modified =
         format!("ETag: {etag}\r\nLast-Modified: {date}\r\nCache-Control: {cache}\r\n{vary}\r\n");
     File {
@@ -72,6 +66,30 @@ pub(crate) fn file(sent: Sent<'_>, len: u64, hash: u128) -> File {
         )
         .into(),
         not_modified: not_modified.into(),
+    }
+}
+
+/// The fields of a file of this length that is sent for what is missing. It is no representation of that: without
+/// validators, and not in parts.
+pub(crate) fn missing(sent: Sent<'_>, len: u64) -> File {
+    let (vary, encoding, cache) = (vary(sent), encoding(sent.coding), cache::NEVER);
+    let ok = format!(
+        "Content-Length: {len}\r\nContent-Type: {}\r\n{encoding}Cache-Control: {cache}\r\n{vary}\r\n",
+        sent.media
+    );
+    File { not_modified: Vec::new(), etag_at: 0, etag_len: 0, ok: ok.into() }
+}
+
+fn vary(sent: Sent<'_>) -> &'static str {
+    if sent.varies { "Vary: Accept-Encoding\r\n" } else { "" }
+}
+
+fn encoding(coding: Coding) -> &'static str {
+    match coding {
+        Coding::Identity => "",
+        Coding::Br => "Content-Encoding: br\r\n",
+        Coding::Gzip => "Content-Encoding: gzip\r\n",
+        Coding::Zstd => "Content-Encoding: zstd\r\n",
     }
 }
 

@@ -57,7 +57,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
-use tarpon_site::Coding;
+use tarpon_site::{Coding, page_name};
 use walk::Found;
 use write::{Runs, Variant, Writer};
 
@@ -201,27 +201,57 @@ fn write_file<W: Write + Seek>(
     coded: Vec<Coded<'_>>,
     files: &mut Vec<File>,
 ) -> Result<(), PackError> {
-    let (media, last_modified) = (media_of(path, &content), content.last_modified);
-    let (varies, cache) = (!coded.is_empty(), cache::of_file(path));
-    let variant =
-        |coding, content| Variant::new(Sent { media: &media, coding, varies, last_modified, cache }, content);
-    let mut variants = vec![variant(Coding::Identity, content)];
+    let media = media_of(path, &content);
+    let mut contents = vec![(Coding::Identity, content)];
     let mut paths = Vec::new();
     for Coded { path, coding, content } in coded {
-        variants.push(variant(coding, content));
+        contents.push((coding, content));
         paths.push(path);
     }
-    let runs = writer.file(path, &mut variants, files)?;
-    if let Some(dir) = path.strip_suffix(b"index.html").filter(|dir| dir.ends_with(b"/")) {
-        index(writer, dir, &runs)?;
-    }
-    for (path, Variant { content, .. }) in paths.into_iter().zip(variants.drain(1..)) {
+    let contents = write_variants(writer, path, &media, contents, files)?;
+    for (path, (_, content)) in paths.into_iter().zip(contents.into_iter().skip(1)) {
         let media = media_of(path, &content);
-        let (last_modified, cache) = (content.last_modified, cache::of_file(path));
-        let sent = Sent { media: &media, coding: Coding::Identity, varies: false, last_modified, cache };
-        writer.file(path, &mut [Variant::new(sent, content)], files)?;
+        write_variants(writer, path, &media, vec![(Coding::Identity, content)], files)?;
     }
     Ok(())
+}
+
+/// Writes a file in all its codings, wherever it answers. Returns the contents, placed as far as another file could have
+/// them.
+fn write_variants<W: Write + Seek>(
+    writer: &mut Writer<'_, W>,
+    path: &[u8],
+    media: &str,
+    contents: Vec<(Coding, Content)>,
+    files: &mut Vec<File>,
+) -> Result<Vec<(Coding, Content)>, PackError> {
+    let (varies, cache) = (contents.len() > 1, cache::of_file(path));
+    let sent = |coding, content: &Content| Sent {
+        media,
+        coding,
+        varies,
+        last_modified: content.last_modified,
+        cache,
+    };
+    let variants =
+        contents.into_iter().map(|(coding, content)| Variant::new(sent(coding, &content), content));
+    let mut variants: Vec<_> = variants.collect();
+    let runs = writer.file(path, &mut variants, files)?;
+    if let Some(dir) = directory_of(path, b"index.html") {
+        index(writer, dir, &runs)?;
+    }
+    if let Some(name) = directory_of(path, b"404.html").and_then(page_name) {
+        for variant in &mut variants {
+            variant.fields = fields::missing(sent(variant.coding, &variant.content), variant.content.len);
+        }
+        writer.file(name, &mut variants, files)?;
+    }
+    Ok(variants.into_iter().map(|variant| (variant.coding, variant.content)).collect())
+}
+
+/// The directory, with the slash behind, of the file at a path, if that has this name.
+fn directory_of<'p>(path: &'p [u8], name: &[u8]) -> Option<&'p [u8]> {
+    path.strip_suffix(name).filter(|dir| dir.ends_with(b"/"))
 }
 
 /// Serves the index of a directory, whose path ends in a slash, there too, and leads there from the path

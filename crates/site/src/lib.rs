@@ -12,6 +12,8 @@
 //! | `format.rs` | the image byte by byte, for its reader and its writer |
 //! | `image.rs` | a checked view of the bytes of an image |
 //! | `find.rs` | path to entry: filling the index, and searching it |
+//! | `missing.rs` | what answers for a path that leads nowhere |
+//! | `asset.rs` | which paths are those of assets |
 //! | `entry.rs` | what is known about one path |
 //! | `place.rs` | a stretch of an image |
 //! | `packed.rs` | where the image lies in a packed site, which is a tar archive |
@@ -22,11 +24,13 @@
 
 #![forbid(unsafe_code)]
 
+mod asset;
 pub mod carried;
 mod entry;
 mod find;
 pub mod format;
 mod image;
+mod missing;
 pub mod packed;
 mod place;
 
@@ -34,4 +38,5 @@ pub use entry::{Content, Entry, Page, Redirect, Variant, Variants};
 pub use find::index;
 pub use format::{Coding, PAGE_CODES};
 pub use image::{Image, ImageError};
+pub use missing::{Missing, PAGE_DEPTH_MAX, SHELL, page_name};
 pub use place::Place;

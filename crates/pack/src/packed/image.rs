@@ -5,9 +5,8 @@ use super::layout::Layout;
 use super::plan::{File, Plan};
 use super::{CODINGS, Piece};
 use crate::content::{Body, Content};
-use crate::fields::Sent;
 use crate::media::content_type;
-use crate::write::{Variant, Writer};
+use crate::write::Writer;
 use std::io::{Seek, Write};
 use tarpon_site::Coding;
 use tarpon_site::format::{Home, INLINE_LEN_MAX};
@@ -43,15 +42,7 @@ pub(crate) fn write(
         }
         let name = file.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&file.path);
         let media = content_type(name, &plan.content(file).look);
-        let (varies, last_modified) = (contents.len() > 1, file.modified_s);
-        let cache = crate::cache::of_file(&file.path);
-        let variants = contents.into_iter().map(|(coding, content)| {
-            Variant::new(Sent { media: &media, coding, varies, last_modified, cache }, content)
-        });
-        let runs = writer.file(&file.path, &mut variants.collect::<Vec<_>>(), &mut Vec::new())?;
-        if let Some(dir) = file.path.strip_suffix(b"index.html").filter(|dir| dir.ends_with(b"/")) {
-            crate::index(&mut writer, dir, &runs)?;
-        }
+        crate::write_variants(&mut writer, &file.path, &media, contents, &mut Vec::new())?;
     }
     Ok(writer.finish(0, layout.len, sections)?)
 }

@@ -67,8 +67,10 @@ pub struct Form {
 pub fn inspect(archive: &File) -> Result<Inspected, OpenError> {
     let Opened { image, .. } = Opened::new(archive)?;
     let encoders = image.sections().find(|(row, _)| row.kind == section::ENCODERS);
+    // What answers for what is missing is there by its own name too.
     let mut paths: Vec<_> = image
         .entries()
+        .filter(|(path, _)| path.starts_with(b"/"))
         .map(|(path, entry)| PathRow { path: path.to_vec(), what: what(&image, entry) })
         .collect();
     paths.sort_by(|one, other| one.path.cmp(&other.path));

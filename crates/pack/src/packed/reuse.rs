@@ -55,7 +55,7 @@ impl Earlier {
         for (path, entry) in opened.image.entries() {
             // What lies at a directory is its index, which is there by its own name too; forms lie beside that.
             let Entry::File(file) = entry else { continue };
-            if path.ends_with(b"/") {
+            if path.ends_with(b"/") || !path.starts_with(b"/") {
                 continue;
             }
             let Some(print) = print(&opened, &file.identity) else { continue };

@@ -1,0 +1,84 @@
+//! Which page answers for what is missing: the nearest 404.html upwards.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use std::{collections::BTreeSet, fs, io::Cursor, path::Path};
+use tarpon_pack::{Memo, Options, pack_dir};
+use tarpon_site::{Content, Image, Missing, PAGE_DEPTH_MAX};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn the_nearest_page_is_the_one_a_naive_search_finds(
+        dirs in prop::collection::vec(prop::collection::vec("[ab]", 0..5), 0..6),
+        missing in prop::collection::vec("[ab]{0,2}|404.html", 1..7),
+    ) {
+        let dirs: BTreeSet<String> = dirs.iter().map(|dir| dir.iter().map(|name| format!("{name}/")).collect()).collect();
+        let image = packed(&dirs);
+        let path = format!("/{}", missing.join("/"));
+        prop_assume!(image.find(path.as_bytes()).is_none());
+        prop_assert_eq!(page(&image, &path), naive(&dirs, &path));
+    }
+}
+
+#[test]
+fn a_page_too_deep_for_the_search_is_a_file_alone() {
+    for depth in [PAGE_DEPTH_MAX - 1, PAGE_DEPTH_MAX, PAGE_DEPTH_MAX + 1] {
+        let dir = "a/".repeat(depth);
+        let image = packed(&BTreeSet::from([dir.clone()]));
+        assert!(image.find(format!("/{dir}404.html").as_bytes()).is_some());
+        for below in ["x", "b/x", "b/b/b/x"] {
+            let want = (depth <= PAGE_DEPTH_MAX).then(|| dir.clone());
+            assert_eq!(page(&image, &format!("/{dir}{below}")), want, "{depth}");
+        }
+        assert_eq!(page(&image, "/x"), None, "{depth}");
+    }
+    let image = packed(&BTreeSet::from([String::new()]));
+    assert_eq!(page(&image, &"/".repeat(4096)), Some(String::new()));
+}
+
+#[test]
+fn a_page_that_is_missing_has_no_validators_and_is_not_kept() {
+    let image = packed(&BTreeSet::from([String::new()]));
+    let Missing::Page(page) = image.missing(b"/x") else { panic!("no page") };
+    let fields = std::str::from_utf8(image.bytes(page.identity.fields)).expect("ASCII");
+    let want =
+        "Content-Length: 0\r\nContent-Type: text/html; charset=utf-8\r\nCache-Control: no-store\r\n\r\n";
+    assert_eq!(fields, want);
+}
+
+/// A site with a page in each of these directories, which says where it lies.
+fn packed(dirs: &BTreeSet<String>) -> Image {
+    let root = tempfile::tempdir().expect("a directory");
+    fs::write(root.path().join("index.html"), "home").expect("a page");
+    for dir in dirs {
+        let at = root.path().join(dir);
+        fs::create_dir_all(&at).and_then(|()| fs::write(at.join("404.html"), dir)).expect("a page");
+    }
+    image(root.path())
+}
+
+fn image(root: &Path) -> Image {
+    let mut out = Cursor::new(Vec::new());
+    pack_dir(root, &mut out, &Options::new(1_000_000_000), &mut Memo::default()).expect("packs");
+    Image::new(Bytes::from(out.into_inner())).expect("an image")
+}
+
+/// Where the page lies that answers for a path.
+fn page(image: &Image, path: &str) -> Option<String> {
+    match image.missing(path.as_bytes()) {
+        Missing::Page(page) => {
+            let Content::Image(place) = page.identity.content else { panic!("elsewhere") };
+            Some(String::from_utf8(image.bytes(place).to_vec()).expect("ASCII"))
+        }
+        Missing::Shell(_) => panic!("there is none"),
+        Missing::Nothing => None,
+    }
+}
+
+/// The same, by looking for each page that it could be.
+fn naive(dirs: &BTreeSet<String>, path: &str) -> Option<String> {
+    let ends = path.match_indices('/').map(|(at, _)| at + 1).rev();
+    ends.map(|end| path[1..end].to_owned()).find(|dir| dirs.contains(dir))
+}
