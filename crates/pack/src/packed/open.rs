@@ -1,5 +1,6 @@
 //! A packed site, opened to be looked at.
 
+use super::decode::Print;
 use super::error::OpenError;
 use bytes::Bytes;
 use std::fs::File;
@@ -7,7 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::{FRONT_LEN, image_in};
-use tarpon_site::{Image, ImageError};
+use tarpon_site::{Image, ImageError, Variant};
 
 /// A packed site.
 #[derive(Debug)]
@@ -52,8 +53,13 @@ fn read(archive: &File, to: &mut [u8], at: u64) -> Result<(), OpenError> {
     })
 }
 
+/// What a content is said to be.
+pub(crate) fn print(image: &Image, variant: &Variant) -> Option<Print> {
+    Some(Print { len: variant.content.len(), hash: tag(image.bytes(variant.etag))? })
+}
+
 /// The hash that an entity-tag tells.
-pub(crate) fn tag(etag: &[u8]) -> Option<u128> {
+fn tag(etag: &[u8]) -> Option<u128> {
     let digits = etag.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.len() == 32)?;
     u128::from_str_radix(digits, 16).ok()

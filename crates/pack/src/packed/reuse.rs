@@ -6,7 +6,7 @@
 use super::CODINGS;
 use super::decode::{Print, decodes_to};
 use super::error::OpenError;
-use super::open::{Opened, tag};
+use super::open::{Opened, print};
 use super::variants::SUFFIXES;
 use crate::content::Positioned;
 use std::collections::HashMap;
@@ -58,7 +58,7 @@ impl Earlier {
             if path.ends_with(b"/") || !path.starts_with(b"/") {
                 continue;
             }
-            let Some(print) = print(&opened, &file.identity) else { continue };
+            let Some(print) = print(&opened.image, &file.identity) else { continue };
             let coded: Vec<_> = opened.image.coded(file).collect();
             let known: &mut [_; 3] = known.entry(print).or_default();
             for (at, coding) in CODINGS.into_iter().enumerate() {
@@ -107,15 +107,11 @@ fn lay_beside(opened: &Opened, path: &[u8], suffix: &str, variant: &Variant) -> 
     }
 }
 
-fn print(opened: &Opened, variant: &Variant) -> Option<Print> {
-    Some(Print { len: variant.content.len(), hash: tag(opened.image.bytes(variant.etag))? })
-}
-
 fn lies(opened: &Opened, variant: &Variant) -> Option<Lies> {
     let at = match variant.content {
         Content::Image(place) => opened.image_at + place.at,
         Content::Archive(place) => place.at,
         Content::File { .. } => return None,
     };
-    Some(Lies { at, print: print(opened, variant)? })
+    Some(Lies { at, print: print(&opened.image, variant)? })
 }

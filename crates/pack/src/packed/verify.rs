@@ -11,7 +11,7 @@
 
 use super::decode::{Print, decodes_to, print_of};
 use super::error::OpenError;
-use super::open::{Opened, tag};
+use super::open::{Opened, print};
 use super::work::each;
 use crate::archive;
 use crate::content::Positioned;
@@ -231,11 +231,6 @@ fn members(
         }
     }
     damage.extend(missing.into_iter().map(|path| Finding::Member { path: path.to_vec() }));
-}
-
-/// What a content is said to be.
-fn print(image: &Image, variant: &Variant) -> Option<Print> {
-    Some(Print { len: variant.content.len(), hash: tag(image.bytes(variant.etag))? })
 }
 
 /// What a content is.
