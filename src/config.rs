@@ -1,7 +1,7 @@
 //! What a user can say on the command line: each option with its name, its default and its words in one place.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, value_parser};
 use std::{
     num::{NonZeroU32, NonZeroUsize},
     path::{Path, PathBuf},
@@ -235,6 +235,11 @@ pub(crate) struct How {
     #[arg(long, value_name = "COUNT", default_value = "100000")]
     requests_max: NonZeroU32,
 
+    /// Earlier releases of which scripts, styles and pictures stay, for pages that were loaded before a change: what has a
+    /// hash in its name, unless the current release has something else there
+    #[arg(long, value_name = "COUNT", value_parser = value_parser!(u8).range(..=100), default_value = "0")]
+    keep_releases: u8,
+
     /// How long responses under way may take to finish when the server is told to stop
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
     pub(crate) grace: Duration,
@@ -253,6 +258,11 @@ impl How {
         Source { path: path.to_owned(), prefix: PathBuf::new(), preload: self.preload }
     }
 
+    /// Earlier releases that are kept.
+    pub(crate) fn keep_releases(&self) -> usize {
+        self.keep_releases.into()
+    }
+
     /// What the server is told.
     pub(crate) fn settings(&self, engine: Engine) -> Settings {
         let default = Settings::default();
@@ -266,6 +276,7 @@ impl How {
             send_timeout: self.send_timeout,
             send_rate_min: self.send_rate_min,
             requests_max: self.requests_max,
+            keep_releases: self.keep_releases(),
         }
     }
 }

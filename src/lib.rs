@@ -24,6 +24,7 @@
 //! | `archive` | a tar archive, unpacked if it is compressed |
 //! | `pack` | a site packed into one archive |
 //! | `inspect` | such an archive, looked into and checked |
+//! | `recent` | the site that is served, and earlier ones that are kept |
 //! | `release` | a directory of packed sites, of which one is current |
 //! | `listen` | listening sockets |
 //! | `watch` | notices that a directory or archive has changed |
@@ -44,6 +45,7 @@ mod listen;
 mod loader;
 mod mailbox;
 mod pack;
+mod recent;
 mod release;
 mod residency;
 mod served;

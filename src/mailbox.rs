@@ -1,6 +1,6 @@
 //! How the control plane speaks to a worker: it posts, and wakes the worker out of its wait.
 
-use crate::{loader::Stretch, site::Site};
+use crate::{loader::Stretch, recent::Lineup, site::Site};
 use rustix::event::{EventfdFlags, eventfd};
 use std::{
     io,
@@ -11,8 +11,8 @@ use std::{
 
 /// What a worker is told. It acts on it between two turns.
 pub(crate) enum Message {
-    /// Plan new exchanges from this site.
-    Swap(Arc<Site>),
+    /// Plan new exchanges from these.
+    Swap(Lineup),
     /// Accept nothing more, finish what has begun, and end after `grace` at the latest.
     Stop { grace: Duration },
     /// What this connection waits for was read into memory, if it could be.

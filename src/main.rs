@@ -16,14 +16,15 @@ use std::{
     env,
     error::Error,
     io::{self, BufWriter, IsTerminal, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::mpsc::{Receiver, Sender, channel},
     thread,
     time::{Duration, Instant},
 };
 use tarpon::{
-    Address, Bound, Change, Chosen, Handle, Releases, Server, Source, Trouble, Watched, default_addresses,
+    Address, Bound, Change, Chosen, Handle, Releases, Server, Site, Source, Trouble, Watched,
+    default_addresses,
 };
 
 fn main() -> ExitCode {
@@ -142,7 +143,7 @@ fn serve(source: Source, how: &How) -> Result<(), Box<dyn Error>> {
     let banner = say::Banner::new(&path, &site);
     let (send, events) = channel();
     forward_signals(send.clone())?;
-    let server = Server::start(&settings, bound, site)?;
+    let server = Server::start_after(&settings, bound, site, earlier(&path, how.keep_releases()))?;
     banner.say(&server, &settings);
     let _following = watched.follow(move |change| {
         // Heard until the program ends.
@@ -151,6 +152,19 @@ fn serve(source: Source, how: &How) -> Result<(), Box<dyn Error>> {
     let (handle, grace) = (server.handle(), how.grace);
     thread::Builder::new().name("control".to_owned()).spawn(move || attend(&handle, &events, grace))?;
     Ok(server.join()?)
+}
+
+/// So many releases that were current before what a path leads to, the latest first.
+fn earlier(path: &Path, count: usize) -> Vec<Site> {
+    let archives = Releases::before(path);
+    let open = |archive: &PathBuf| match Site::from_archive(archive, "") {
+        Ok(site) => Some(site),
+        Err(trouble) => {
+            say::not_kept(&trouble);
+            None
+        }
+    };
+    archives.iter().take(count).filter_map(open).collect()
 }
 
 /// Swaps changed sites in, and stops the server when a signal comes; a second one ends the grace.

@@ -105,8 +105,8 @@ pub(crate) fn releases(releases: &[Release], to: &mut impl Write) -> io::Result<
         let date = date::format(release.modified_s);
         // Without the name of the day, and with the zone in the head of the table.
         let date = String::from_utf8_lossy(&date[5..25]).into_owned();
-        let (paths, trouble) = match &release.paths {
-            Ok(paths) => (paths.to_string(), None),
+        let (files, trouble) = match &release.files {
+            Ok(files) => (files.to_string(), None),
             Err(trouble) => (String::new(), Some(trouble.to_string())),
         };
         let turn = match release.turn {
@@ -115,10 +115,10 @@ pub(crate) fn releases(releases: &[Release], to: &mut impl Write) -> io::Result<
             None => None,
         };
         let remarks: Vec<_> = turn.into_iter().chain(trouble).collect();
-        [release.name.clone(), date, Bytes(release.len).to_string(), paths, remarks.join("; ")]
+        [release.name.clone(), date, Bytes(release.len).to_string(), files, remarks.join("; ")]
     };
     let rows: Vec<_> = releases.iter().map(row).collect();
-    table::columns(["release", "modified (UTC)", "size", "paths", ""], &rows, 2..=3, to)
+    table::columns(["release", "modified (UTC)", "size", "files", ""], &rows, 2..=3, to)
 }
 
 /// What became of the link to the current release.
@@ -147,6 +147,10 @@ pub(crate) fn changed(site: &Site) {
 
 pub(crate) fn unchanged(trouble: &Trouble) {
     eprintln!("{WARNING}warning{WARNING:#}: {trouble}; what was read before is still served");
+}
+
+pub(crate) fn not_kept(trouble: &Trouble) {
+    eprintln!("{WARNING}warning{WARNING:#}: {trouble}; nothing of this earlier release is kept");
 }
 
 pub(crate) fn without_uring(reason: &str) {

@@ -11,6 +11,7 @@ use crate::{
     listen::{Address, Bound, SocketFile},
     loader::Loader,
     mailbox::{Mailbox, Message},
+    recent::Recent,
     site::Site,
     worker::Outfit,
 };
@@ -22,7 +23,7 @@ use std::{
     io,
     num::{NonZeroU32, NonZeroUsize},
     panic::resume_unwind,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -49,6 +50,9 @@ pub struct Settings {
     pub send_rate_min: u32,
     /// Requests on one connection.
     pub requests_max: NonZeroU32,
+    /// Earlier sites of which files stay that were declared immutable, for pages that were loaded before a swap. At most
+    /// so many, and as many as a quarter of the limit on open files has room for.
+    pub keep_releases: usize,
 }
 
 impl Default for Settings {
@@ -64,6 +68,7 @@ impl Default for Settings {
             send_timeout: Duration::from_millis(send_ms),
             send_rate_min,
             requests_max,
+            keep_releases: 0,
         }
     }
 }
@@ -82,6 +87,7 @@ pub struct Server {
 #[derive(Clone)]
 pub struct Handle {
     mailboxes: Arc<[Arc<Mailbox>]>,
+    recent: Arc<Mutex<Recent>>,
 }
 
 impl Server {
@@ -106,22 +112,39 @@ impl Server {
     ///
     /// # Errors
     /// Threads, descriptors or cores are lacking.
-    pub fn start(settings: &Settings, mut listeners: Vec<Bound>, site: Site) -> io::Result<Server> {
+    pub fn start(settings: &Settings, listeners: Vec<Bound>, site: Site) -> io::Result<Server> {
+        Server::start_after(settings, listeners, site, Vec::new())
+    }
+
+    /// The same as if these earlier sites, the latest first, had been served before: see [`Settings::keep_releases`].
+    ///
+    /// # Errors
+    /// Threads, descriptors or cores are lacking.
+    pub fn start_after(
+        settings: &Settings,
+        mut listeners: Vec<Bound>,
+        site: Site,
+        earlier: Vec<Site>,
+    ) -> io::Result<Server> {
         let engine = settings.engine.choose().map_err(io::Error::other)?.engine;
-        let site = Arc::new(site);
         let worker_count = settings.worker_count.get();
+        let kept_max = settings.keep_releases;
+        let connection_count_max = connection_count_max(worker_count, &site, kept_max);
+        let mut recent = Recent::new(kept_max, kept_descriptors_max());
+        // Held until the last one has taken over what of the others is kept.
+        let lineups: Vec<_> = earlier.into_iter().rev().chain([site]).map(|site| recent.next(site)).collect();
+        let lineup = lineups.last().expect("a site");
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
-        let handle = Handle { mailboxes };
+        let handle = Handle { mailboxes, recent: Arc::new(Mutex::new(recent)) };
         let cores = settings.pin.then(allowed_cores).transpose()?;
         let (loader, crew) = Loader::new();
-        let connection_count_max = connection_count_max(worker_count, &site);
         let outfit = |number: usize| {
             let sockets = listeners.iter().map(|bound| bound.socket_for(number));
             io::Result::Ok(Outfit {
                 listeners: sockets.collect::<io::Result<_>>()?,
                 mailbox: handle.mailboxes[number].clone(),
-                site: site.clone(),
+                lineup: lineup.clone(),
                 loader: loader.clone(),
                 limits: settings.limits(),
                 connection_count_max,
@@ -175,11 +198,13 @@ impl Server {
 
 impl Handle {
     /// From now on new exchanges are served from `site`. Responses under way end as they began, and no
-    /// connection is closed.
+    /// connection is closed. What of earlier sites is kept: [`Settings::keep_releases`].
     pub fn swap(&self, site: Site) {
-        let site = Arc::new(site);
+        // Until all have been told: two swaps at once come to every worker in the same order.
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let lineup = recent.next(site);
         for mailbox in &*self.mailboxes {
-            mailbox.post(Message::Swap(site.clone()));
+            mailbox.post(Message::Swap(lineup.clone()));
         }
     }
 
@@ -232,13 +257,20 @@ impl Settings {
     }
 }
 
-/// What the limit on open files leaves for the connections of a worker, beside two sites and what every
-/// process has open. Beyond it clients wait in the backlog.
-fn connection_count_max(worker_count: usize, site: &Site) -> usize {
+/// What the limit on open files leaves for the connections of a worker, beside two sites, those that are kept and what
+/// every process has open. Beyond it clients wait in the backlog.
+fn connection_count_max(worker_count: usize, site: &Site, kept_max: usize) -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(CONNECTION_COUNT_MAX);
-    let others = 2 * site.descriptor_count() + 8 * worker_count + 32;
+    let kept = kept_max.saturating_mul(site.descriptor_count()).min(kept_descriptors_max());
+    let others = 2 * site.descriptor_count() + kept + 8 * worker_count + 32;
     (limit.saturating_sub(others) / worker_count).max(1)
+}
+
+/// A quarter of the limit on open files, as for the site that is served and for the one that takes its place.
+fn kept_descriptors_max() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit / 4).unwrap_or(usize::MAX)
 }
 
 /// The cores this process may run on.

@@ -68,6 +68,12 @@ impl Site {
         self.skipped.iter()
     }
 
+    /// Whether another one has the same content, under the same names and with the same fields: an image has a hash of
+    /// whatever lies beside it.
+    pub(crate) fn is_same(&self, other: &Site) -> bool {
+        self.image.all() == other.image.all()
+    }
+
     /// Descriptors it keeps open.
     pub(crate) fn descriptor_count(&self) -> usize {
         self.files.len() + usize::from(self.archive.is_some()) + 1

@@ -7,6 +7,7 @@
 use crate::{
     loader::{Job, Loader, Stretch},
     mailbox::{Mailbox, Message},
+    recent::Lineup,
     served::Served,
     site::Site,
     sys::socket,
@@ -42,7 +43,7 @@ pub(crate) struct Outfit {
     /// Listening sockets, non-blocking.
     pub(crate) listeners: Vec<OwnedFd>,
     pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) site: Arc<Site>,
+    pub(crate) lineup: Lineup,
     pub(crate) loader: Loader,
     pub(crate) limits: Limits,
     /// Connections it holds at most.
@@ -91,20 +92,21 @@ const GATE_MS: u64 = 1_000;
 
 impl<S: Default> Worker<S> {
     pub(crate) fn new(outfit: Outfit) -> Worker<S> {
-        let Outfit { listeners, mailbox, site, loader, limits, connection_count_max } = outfit;
+        let Outfit { listeners, mailbox, lineup, loader, limits, connection_count_max } = outfit;
         let mut pool = Pool::new(BUF_COUNT);
         let scratch = pool.take().expect("a new pool has free buffers");
-        let commons = Commons {
-            sites: Sites::new(site.image().clone()),
+        let mut commons = Commons {
+            sites: Sites::new(lineup.current.image().clone()),
             pool,
             starts: Starts::new(unix_s()),
             limits,
             now: Tick(0),
-            served: vec![Some(Served::new(site))],
+            served: vec![Some(Served::new(lineup.current.clone()))],
             scratch,
             copy: vec![0; COPY_LEN_MAX].into(),
             epoch: clock_gettime(ClockId::MonotonicCoarse),
         };
+        commons.swap(lineup);
         let slots = Slots::new(connection_count_max);
         let (wheel, loaded) = (Wheel::new(), Vec::new());
         Worker { listeners, mailbox, slots, commons, wheel, stop_by: None, gate: None, loader, loaded }
@@ -215,7 +217,7 @@ impl<S: Default> Worker<S> {
         let was_stopping = self.is_stopping();
         for message in self.mailbox.take() {
             match message {
-                Message::Swap(site) => self.commons.swap(site),
+                Message::Swap(lineup) => self.commons.swap(lineup),
                 Message::Stop { grace } => {
                     let by = self.commons.now.after(grace.as_millis().try_into().unwrap_or(u64::MAX));
                     self.stop_by = Some(self.stop_by.map_or(by, |former| former.min(by)));
@@ -381,7 +383,7 @@ impl Commons {
     #[inline]
     pub(crate) fn offer<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), Stuck> {
         let used = slot.conn.received(&mut self.cx(), Leg::Client, run);
-        if self.site(self.sites.current().0).is_damaged() {
+        if self.is_doubtful() {
             return Err(Stuck);
         }
         let rest = run.skip(used);
@@ -411,12 +413,46 @@ impl Commons {
         }
     }
 
-    fn swap(&mut self, site: Arc<Site>) {
-        let index = self.sites.swap(site.image().clone()).index();
-        if self.served.len() <= index {
-            self.served.resize_with(index + 1, || None);
+    /// Whether an image that the last answers may have come from has been found truncated.
+    #[inline]
+    fn is_doubtful(&mut self) -> bool {
+        let (current, _) = self.sites.current();
+        self.site(current).is_damaged() || self.sites.were_earlier_asked() && self.forget_damaged()
+    }
+
+    /// Answers no longer from earlier images that were truncated. Returns whether there were any.
+    #[cold]
+    fn forget_damaged(&mut self) -> bool {
+        let (current, _) = self.sites.current();
+        let (damaged, sound): (Vec<_>, Vec<_>) =
+            self.sites.earlier().iter().partition(|&&image| self.site(image).is_damaged());
+        if damaged.is_empty() {
+            return false;
         }
-        self.served[index] = Some(Served::new(site));
+        self.sites.serve(current, sound);
+        true
+    }
+
+    /// From now on these are served.
+    fn swap(&mut self, Lineup { current, earlier }: Lineup) {
+        let current = self.image_of(current);
+        let earlier = earlier.iter().map(|site| self.image_of(Arc::clone(site))).collect();
+        self.sites.serve(current, earlier);
+    }
+
+    /// The image of a site, which is served already or shall be.
+    fn image_of(&mut self, site: Arc<Site>) -> ImageId {
+        let (current, _) = self.sites.current();
+        let mut served = [current].into_iter().chain(self.sites.earlier().iter().copied());
+        let known = served.find(|&image| Arc::ptr_eq(&self.served(image).site, &site));
+        known.unwrap_or_else(|| {
+            let image = self.sites.add(site.image().clone());
+            if self.served.len() <= image.index() {
+                self.served.resize_with(image.index() + 1, || None);
+            }
+            self.served[image.index()] = Some(Served::new(site));
+            image
+        })
     }
 }
 

@@ -73,7 +73,7 @@ fn a_list_shows_which_is_current_which_was_before_and_which_is_broken() {
     for (row, begin, end) in [
         (1, "c.tar    05 Jan 1970 00:00:00", "  before"),
         (2, "a.tar    04 Jan 1970 00:00:00", "  current"),
-        (3, "b.tar    03 Jan 1970 00:00:00", "  2"),
+        (3, "b.tar    03 Jan 1970 00:00:00", "  1"),
         (
             4,
             "d.tar    02 Jan 1970 00:00:00",

@@ -52,8 +52,8 @@ pub struct Release {
     pub modified_s: u64,
     /// Bytes of the archive.
     pub len: u64,
-    /// Paths that lead somewhere; or why it cannot be served.
-    pub paths: Result<u64, Trouble>,
+    /// How many files it has; or why it cannot be served.
+    pub files: Result<u64, Trouble>,
     /// Whether it is current, or a rollback leads to it.
     pub turn: Option<Turn>,
 }
@@ -125,8 +125,8 @@ impl Releases {
             };
             let modified = found.modified().unwrap_or(UNIX_EPOCH);
             let (modified_s, len) = (unix_s(modified), found.len());
-            let paths = open(&entry.path()).map(|site| site.file_count());
-            releases.push(Release { name, modified_s, len, paths, turn });
+            let files = open(&entry.path()).map(|site| site.file_count());
+            releases.push(Release { name, modified_s, len, files, turn });
         }
         releases.sort_by(|one, other| {
             (Reverse(one.modified_s), &one.name).cmp(&(Reverse(other.modified_s), &other.name))

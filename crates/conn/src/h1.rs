@@ -11,7 +11,7 @@
 //! in order while earlier responses leave. Knows nothing of descriptors, and of time only what it is told.
 
 use crate::{
-    Close, Cx, Input, Need, Tick,
+    Close, Cx, Input, Need, Tick, kept,
     partial::{self, Partial},
     plan::{self, Location, Own, Plan},
     pool::{BUF_LEN, BufId, Pool, Run},
@@ -280,7 +280,14 @@ impl Http1 {
             }
         };
         let with_ranges = cx.pool.is_plentiful();
-        let plan = plan::plan(&head, wire, cx.sites.current().1, cx.starts.unix_s(), with_ranges);
+        let (mut image, current) = cx.sites.current();
+        let mut plan = plan::plan(&head, wire, current, cx.starts.unix_s(), with_ranges);
+        if plan.is_miss()
+            && cx.sites.ask_earlier()
+            && let Some(kept) = kept::plan(&head, cx.sites, cx.starts.unix_s(), with_ranges)
+        {
+            (image, plan) = kept;
+        }
         self.room = span_count(&plan);
         self.crowded = !out.has_room(self.room);
         if self.crowded {
@@ -311,13 +318,13 @@ impl Http1 {
             None => {}
         }
         match plan.own {
-            Own::Nothing => respond(cx, out, &plan, fate),
+            Own::Nothing => respond(cx, out, image, &plan, fate),
             Own::Location(location) => match keep_query(cx, location, input) {
                 Some(query) => redirect(cx, out, &plan, fate, location.target, query),
                 None => self.refuse(cx, out, Status::ServiceUnavailable, plan.content.is_some()),
             },
-            Own::Parts(partial) => respond_in_parts(cx, out, &plan, fate, &partial),
-            Own::Unsatisfied { of } => respond_without_parts(cx, out, &plan, fate, of),
+            Own::Parts(partial) => respond_in_parts(cx, out, image, &plan, fate, &partial),
+            Own::Unsatisfied { of } => respond_without_parts(cx, out, image, &plan, fate, of),
         }
         len
     }
@@ -344,9 +351,10 @@ impl Http1 {
     /// Answers what cannot be understood or served, and reads nothing more as a request.
     #[cold]
     fn refuse(&mut self, cx: &mut Cx<'_>, out: &mut Outbox, status: Status, with_content: bool) {
-        let plan = plan::page(cx.sites.current().1, status, with_content);
+        let (image, current) = cx.sites.current();
+        let plan = plan::page(current, status, with_content);
         self.phase = Phase::Response { linger: true };
-        respond(cx, out, &plan, Fate::Close);
+        respond(cx, out, image, &plan, Fate::Close);
     }
 
     /// Nothing is owed: goes on to what comes after the last response, and says how long it waits.
@@ -383,9 +391,9 @@ fn span_count(plan: &Plan) -> usize {
 
 /// Queues a whole response.
 #[inline]
-fn respond(cx: &mut Cx<'_>, out: &mut Outbox, plan: &Plan, fate: Fate) {
+fn respond(cx: &mut Cx<'_>, out: &mut Outbox, image: ImageId, plan: &Plan, fate: Fate) {
     out.push(cx.sites, Span::Start(cx.starts.start(plan.status, fate)));
-    push_rest(cx, out, plan);
+    push_rest(cx, out, image, plan);
 }
 
 /// Queues a redirect that keeps its query: `target` lies in the image, and the query in the pool.
@@ -395,14 +403,21 @@ fn redirect(cx: &mut Cx<'_>, out: &mut Outbox, plan: &Plan, fate: Fate, target: 
     out.push(cx.sites, Span::Start(cx.starts.start(plan.status, fate)));
     out.push(cx.sites, site(image, target));
     out.push(cx.sites, Span::Buf(query));
-    push_rest(cx, out, plan);
+    push_rest(cx, out, image, plan);
 }
 
 /// Queues status 206. All that is written for it lies in one buffer, which each of the spans there holds.
 #[cold]
-fn respond_in_parts(cx: &mut Cx<'_>, out: &mut Outbox, plan: &Plan, fate: Fate, partial: &Partial) {
+fn respond_in_parts(
+    cx: &mut Cx<'_>,
+    out: &mut Outbox,
+    image: ImageId,
+    plan: &Plan,
+    fate: Fate,
+    partial: &Partial,
+) {
     let buf = take(cx.pool);
-    let (image, packed) = cx.sites.current();
+    let packed = cx.sites.image(image);
     let content = plan.content.expect("parts of a content");
     let pieces = partial.write(packed, cx.pool.buf_mut(buf));
     let mut pieces = pieces.ranges().map(|range| Run { buf, at: range.start, len: range.end - range.start });
@@ -425,18 +440,24 @@ fn respond_in_parts(cx: &mut Cx<'_>, out: &mut Outbox, plan: &Plan, fate: Fate, 
 
 /// Queues status 416, for a representation of `of` bytes.
 #[cold]
-fn respond_without_parts(cx: &mut Cx<'_>, out: &mut Outbox, plan: &Plan, fate: Fate, of: u64) {
+fn respond_without_parts(
+    cx: &mut Cx<'_>,
+    out: &mut Outbox,
+    image: ImageId,
+    plan: &Plan,
+    fate: Fate,
+    of: u64,
+) {
     let buf = take(cx.pool);
     let len = partial::write_unsatisfied(of, cx.pool.buf_mut(buf));
     out.push(cx.sites, Span::Start(cx.starts.start(plan.status, fate)));
     out.push(cx.sites, Span::Buf(Run { buf, at: 0, len: len as u32 }));
-    push_rest(cx, out, plan);
+    push_rest(cx, out, image, plan);
 }
 
 /// Fields and content.
 #[inline]
-fn push_rest(cx: &mut Cx<'_>, out: &mut Outbox, plan: &Plan) {
-    let (image, _) = cx.sites.current();
+fn push_rest(cx: &mut Cx<'_>, out: &mut Outbox, image: ImageId, plan: &Plan) {
     let fields = plan.fields;
     match plan.content {
         // The usual case: content that lies behind its fields leaves with them, as one stretch.

@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 mod h1;
+mod kept;
 mod partial;
 mod plan;
 mod pool;

@@ -62,6 +62,14 @@ pub(crate) struct Location {
     pub(crate) query_len: u32,
 }
 
+impl Plan {
+    /// Whether the path leads nowhere in the image.
+    #[inline]
+    pub(crate) fn is_miss(&self) -> bool {
+        self.status == Status::NotFound
+    }
+}
+
 /// What the request whose head lies in `wire` is answered with. `unix_s` is the time, in seconds since 1970.
 /// `with_ranges`: whether there is a buffer for what a range needs; without one, Range is ignored, as it may be at any
 /// time (RFC 9110, section 14.2).
@@ -146,7 +154,7 @@ fn expects_nothing_else(head: &Head<'_>) -> bool {
 
 /// The variant the client likes best. If it takes none, the one without a coding: better than an error, which
 /// RFC 9110, section 12.5.3, does not ask for.
-fn choose(head: &Head<'_>, variants: Variants, image: &Image) -> Variant {
+pub(crate) fn choose(head: &Head<'_>, variants: Variants, image: &Image) -> Variant {
     let coded = image.coded(variants).map(|(coding, variant)| {
         let coding = match coding {
             tarpon_site::Coding::Identity => Coding::Identity,
@@ -162,7 +170,7 @@ fn choose(head: &Head<'_>, variants: Variants, image: &Image) -> Variant {
 }
 
 #[inline]
-fn file(
+pub(crate) fn file(
     head: &Head<'_>,
     variant: Variant,
     image: &Image,

@@ -1,12 +1,14 @@
 //! The images a worker serves from, and who still needs them.
 //!
 //! ```text
-//! swap ──▶ current ──swap──▶ held by exchanges ──last release──▶ retired ──▶ the worker unmaps it
+//! add ──▶ serve: current ──serve──▶ earlier, if kept ──serve──▶ held by exchanges ──last release──▶ retired
 //! ```
 //!
-//! A new exchange is planned from the current image; one under way keeps the image it began with.
+//! A new exchange is planned from the current image, and where that has nothing perhaps from an earlier one that is
+//! kept (`kept.rs`); one under way keeps the image it began with. Who has retired, the worker unmaps.
 //! Knows nothing of descriptors or maps.
 
+use std::mem;
 use tarpon_site::Image;
 
 /// Names an image of this worker.
@@ -25,6 +27,10 @@ impl ImageId {
 pub struct Sites {
     slots: Vec<Slot>,
     current: ImageId,
+    /// Earlier ones, the latest first.
+    earlier: Vec<ImageId>,
+    /// What is there was looked at.
+    asked: bool,
 }
 
 struct Slot {
@@ -36,31 +42,46 @@ struct Slot {
 impl Sites {
     /// Serves one image.
     pub fn new(image: Image) -> Sites {
-        Sites { slots: vec![Slot { image: Some(image), holders: 0 }], current: ImageId(0) }
+        let slots = vec![Slot { image: Some(image), holders: 0 }];
+        Sites { slots, current: ImageId(0), earlier: Vec::new(), asked: false }
     }
 
-    /// From now on exchanges are planned from `image`. Returns its name. The former one is [retired]
-    /// when no span names it any more.
-    ///
-    /// [retired]: Sites::retire
+    /// From now on exchanges are planned from `image` alone. Returns its name.
     pub fn swap(&mut self, image: Image) -> ImageId {
+        let id = self.add(image);
+        self.serve(id, Vec::new());
+        id
+    }
+
+    /// Gives an image a name, to be [served](Sites::serve).
+    pub fn add(&mut self, image: Image) -> ImageId {
         let free = self.slots.iter().position(|slot| slot.image.is_none());
         let index = free.unwrap_or_else(|| {
             self.slots.push(Slot { image: None, holders: 0 });
             self.slots.len() - 1
         });
         self.slots[index].image = Some(image);
-        // Each image beyond the first two is kept by a response under way; those are far fewer than 2^16.
-        self.current = ImageId(u16::try_from(index).expect("fewer images than responses under way"));
-        self.current
+        // Each image beyond the first two is kept on purpose, or by a response under way; those are far fewer than 2^16.
+        ImageId(u16::try_from(index).expect("fewer images than responses under way"))
     }
 
-    /// Forgets the images that are neither current nor named by a span, and tells which.
+    /// From now on exchanges are planned from `current`; and where that has nothing, from what of the `earlier` ones is
+    /// kept for pages that were loaded before, the latest first. Any other image is [retired] when no span names it any
+    /// more.
+    ///
+    /// [retired]: Sites::retire
+    pub fn serve(&mut self, current: ImageId, earlier: Vec<ImageId>) {
+        self.current = current;
+        self.earlier = earlier;
+    }
+
+    /// Forgets the images that are neither served nor named by a span, and tells which.
     pub fn retire(&mut self) -> impl Iterator<Item = ImageId> + '_ {
-        let current = self.current.index();
-        self.slots.iter_mut().enumerate().filter_map(move |(index, slot)| {
-            let over = index != current && slot.holders == 0;
-            over.then(|| slot.image.take()).flatten().map(|_| ImageId(index as u16))
+        let Sites { slots, current, earlier, .. } = self;
+        slots.iter_mut().enumerate().filter_map(move |(index, slot)| {
+            let id = ImageId(index as u16);
+            let over = slot.holders == 0 && id != *current && !earlier.contains(&id);
+            over.then(|| slot.image.take()).flatten().map(|_| id)
         })
     }
 
@@ -70,7 +91,26 @@ impl Sites {
         (self.current, self.image(self.current))
     }
 
-    /// An image that is current or named by a span.
+    /// Images of earlier releases, the latest first.
+    #[inline]
+    pub fn earlier(&self) -> &[ImageId] {
+        &self.earlier
+    }
+
+    /// Whether an answer may have come from an earlier image, since this was asked before.
+    #[inline]
+    pub fn were_earlier_asked(&mut self) -> bool {
+        mem::take(&mut self.asked)
+    }
+
+    /// Somebody is about to ask them. Returns whether there are any.
+    #[inline]
+    pub(crate) fn ask_earlier(&mut self) -> bool {
+        self.asked |= !self.earlier.is_empty();
+        !self.earlier.is_empty()
+    }
+
+    /// An image that is served or named by a span.
     #[inline]
     pub fn image(&self, id: ImageId) -> &Image {
         self.slots[id.index()].image.as_ref().expect("an image outlives the spans that name it")

@@ -46,6 +46,18 @@ fn site(greeting: &str) -> Image {
     Image::new(Bytes::from(out.into_inner())).unwrap()
 }
 
+/// A site of these files, at these paths.
+fn site_of(files: &[(&str, &[u8])]) -> Image {
+    let dir = tempfile::tempdir().unwrap();
+    for (path, content) in files {
+        let path = dir.path().join(path.trim_start_matches('/'));
+        fs::create_dir_all(path.parent().unwrap()).and_then(|()| fs::write(&path, content)).unwrap();
+    }
+    let mut out = Cursor::new(Vec::new());
+    pack_dir(dir.path(), &mut out, &Options::new(784_111_777), &mut Memo::default()).unwrap();
+    Image::new(Bytes::from(out.into_inner())).unwrap()
+}
+
 fn sim() -> Sim {
     let mut sim = Sim::new(IMAGE.clone());
     sim.files = vec![distinct_bytes(LARGE_LEN)];
@@ -515,6 +527,60 @@ fn an_exchange_under_way_keeps_its_image_and_the_next_gets_the_new_one() {
     let (old, new) = (text.find("\r\n\r\nhello").unwrap(), text.find("\r\n\r\nchanged").unwrap());
     assert!(old < new);
     assert_eq!(sim.sites.retire().count(), 1, "and then no more");
+}
+
+#[test]
+fn what_an_earlier_image_has_under_a_name_with_a_hash_is_served_until_it_is_dropped() {
+    const OLD: &str = "/assets/app-B4qfzvDp.js";
+    const BOTH: &str = "/assets/both-1f2e3d4c.js";
+    let release = |number: &str| {
+        let content = number.as_bytes();
+        site_of(&[(OLD, content), (BOTH, content), ("/page-B4qfzvDp.html", content), ("/plain.js", content)])
+    };
+    let mut sim = Sim::new(release("1"));
+    let (first, _) = sim.sites.current();
+    let second = sim.sites.add(release("2"));
+    let third = sim.sites.add(site_of(&[(BOTH, b"3"), ("/other.js", b"3")]));
+    sim.sites.serve(third, vec![second, first]);
+    let ask = |sim: &mut Sim, request: &str| {
+        let from = sim.wire.len();
+        sim.client_sends(format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        sim.run(Cuts::NONE);
+        let text = String::from_utf8_lossy(&sim.wire[from..]).into_owned();
+        let (head, content) = text.split_once("\r\n\r\n").unwrap();
+        format!("{} {content}", &head["HTTP/1.1 ".len()..][..3])
+    };
+    let missing = ask(&mut sim, "GET /nothing");
+    assert!(missing.starts_with("404 "), "{missing}");
+    let of_name = format!("GET {OLD}?query");
+    #[rustfmt::skip]
+    let cases = [
+        ("the latest of them",    of_name.clone(),                              "200 2"),
+        ("normalized",            format!("GET /x/..{OLD}"),                    "200 2"),
+        ("absolute",              format!("GET http://a{OLD}"),                 "200 2"),
+        ("HEAD",                  format!("HEAD {OLD}"),                        "200 "),
+        ("in the current one",    format!("GET {BOTH}"),                        "200 3"),
+        ("a page",                "GET /page-B4qfzvDp.html".to_owned(),         &*missing),
+        ("a name without a hash", "GET /plain.js".to_owned(),                   &*missing),
+        ("only in the current",   "GET /other.js".to_owned(),                   "200 3"),
+        ("another method",        format!("DELETE {OLD}"),                      "405"),
+    ];
+    for (name, request, want) in cases {
+        let got = ask(&mut sim, &request);
+        assert!(got.starts_with(want) && (want.len() < 5 || got == want), "{name}: {got}");
+    }
+    // What is being sent is kept until it has left.
+    sim.client_sends(format!("{of_name} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+    sim.run(Cuts { read: usize::MAX, send: 0 });
+    sim.sites.serve(third, vec![first]);
+    assert_eq!(sim.sites.retire().count(), 0, "it is still named");
+    sim.run(Cuts::NONE);
+    assert!(sim.wire.ends_with(b"\r\n\r\n2"));
+    assert_eq!(sim.sites.retire().collect::<Vec<_>>(), [second]);
+    assert_eq!(ask(&mut sim, &of_name), "200 1");
+    sim.sites.serve(third, Vec::new());
+    assert_eq!(sim.sites.retire().collect::<Vec<_>>(), [first]);
+    assert_eq!(ask(&mut sim, &of_name), missing);
 }
 
 #[test]
