@@ -47,8 +47,8 @@ pub(crate) struct Stretch {
 /// Reads that are under way at once: enough to keep a disk busy with several clients' wishes.
 const THREAD_COUNT: usize = 4;
 
-/// Bytes read at once.
-const READ_LEN: usize = 64 * 1024;
+/// Bytes read at once: what is read of a file that is not read ahead is one wish to the disk.
+const READ_LEN: usize = 256 * 1024;
 
 impl Loader {
     /// With nobody who works yet.

@@ -8,8 +8,9 @@
 //! What is known is believed for some seconds, as the kernel may drop pages that nobody has used. Knows nothing of
 //! connections.
 
+use crate::sys::cached::has_pages;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use std::{fs::File, io::IoSliceMut};
+use std::{fs::File, io::IoSliceMut, ops::Range};
 use tarpon_conn::Tick;
 use tarpon_site::Place;
 
@@ -18,6 +19,8 @@ use tarpon_site::Place;
 pub(crate) struct Residency {
     /// A bit for each block that was found in memory as a whole.
     known: Vec<u64>,
+    /// Of the file, in bytes.
+    len: u64,
     /// When the oldest of that was found out.
     since: Tick,
 }
@@ -35,17 +38,20 @@ impl Residency {
     /// Of a file of so many bytes, nothing is known.
     pub(crate) fn new(len: u64) -> Residency {
         let words = len.div_ceil(BLOCK_LEN).div_ceil(64);
-        Residency { known: vec![0; words as usize], since: Tick(0) }
+        Residency { known: vec![0; words as usize], len, since: Tick(0) }
     }
 
-    /// Whether a stretch of the file can be sent without waiting for a disk. Asks the kernel where that is not known.
+    /// What has to be read before a stretch of the file can be sent without waiting for a disk: whole blocks. `None`: it is
+    /// all there. Asks the kernel where that is not known.
     #[inline]
-    pub(crate) fn has(&mut self, file: &File, place: Place, now: Tick) -> bool {
+    pub(crate) fn missing(&mut self, file: &File, place: Place, now: Tick) -> Option<Place> {
         if now > self.since.after(TRUST_MS) {
             self.known.fill(0);
             self.since = now;
         }
-        blocks(place).all(|block| self.knows(block) || self.ask(file, block))
+        let mut blocks = blocks(place);
+        let first = blocks.find(|&block| !self.knows(block) && !self.ask(file, block))?;
+        Some(Place { at: first * BLOCK_LEN, len: (blocks.end - first) * BLOCK_LEN })
     }
 
     /// A stretch was read just now.
@@ -67,8 +73,12 @@ impl Residency {
 
     #[cold]
     fn ask(&mut self, file: &File, block: u64) -> bool {
-        let first = block * BLOCK_LEN;
-        let there = (first..first + BLOCK_LEN).step_by(PAGE_LEN as usize).all(|at| is_in_memory(file, at));
+        let at = block * BLOCK_LEN;
+        let len = BLOCK_LEN.min(self.len - at);
+        // Where nothing is, nothing is begun: to ask by reading would begin to read, here, and may wait for where on the
+        // disk the page lies. But what is there may still be on its way.
+        let there = has_pages(file, at, len).unwrap_or(true)
+            && (at..at + len).step_by(PAGE_LEN as usize).all(|at| is_in_memory(file, at));
         if there {
             self.know(block);
         }
@@ -84,7 +94,7 @@ fn is_in_memory(file: &File, at: u64) -> bool {
 }
 
 #[inline]
-fn blocks(place: Place) -> impl Iterator<Item = u64> {
+fn blocks(place: Place) -> Range<u64> {
     let end = place.at + place.len;
     place.at / BLOCK_LEN..end.div_ceil(BLOCK_LEN)
 }
@@ -108,18 +118,18 @@ mod tests {
         let beyond = Place { at: 3 * BLOCK_LEN, len: 10 * BLOCK_LEN };
         let mut known = Residency::new(3 * BLOCK_LEN);
         drop_all();
-        assert!(!known.has(&file, middle, Tick(1)));
-        assert!(known.has(&file, beyond, Tick(1)), "the send will tell");
+        assert!(known.missing(&file, middle, Tick(1)).is_some());
+        assert!(known.missing(&file, beyond, Tick(1)).is_none(), "the send will tell");
 
         file.read_exact_at(&mut vec![0; BLOCK_LEN as usize], BLOCK_LEN).unwrap();
-        assert!(known.has(&file, middle, Tick(1)));
+        assert!(known.missing(&file, middle, Tick(1)).is_none());
         drop_all();
-        assert!(known.has(&file, middle, Tick(1)), "believed");
-        assert!(!known.has(&file, across, Tick(1)), "the second block was never there");
-        assert!(!known.has(&file, middle, Tick(TRUST_MS + 1)), "not for ever");
+        assert!(known.missing(&file, middle, Tick(1)).is_none(), "believed");
+        assert!(known.missing(&file, across, Tick(1)).is_some(), "the second block was never there");
+        assert!(known.missing(&file, middle, Tick(TRUST_MS + 1)).is_some(), "not for ever");
 
         known.learn(across);
-        assert!(known.has(&file, across, Tick(TRUST_MS + 1)));
-        assert!(!known.has(&file, Place { at: 0, len: 1 }, Tick(TRUST_MS + 1)));
+        assert!(known.missing(&file, across, Tick(TRUST_MS + 1)).is_none());
+        assert!(known.missing(&file, Place { at: 0, len: 1 }, Tick(TRUST_MS + 1)).is_some());
     }
 }

@@ -51,7 +51,7 @@ impl Served {
             Store::Archive => &mut self.archive,
             Store::File(number) => &mut self.files[number as usize],
         };
-        (!known.has(file, place, now)).then_some(Stretch { store, place })
+        known.missing(file, place, now).map(|place| Stretch { store, place })
     }
 
     /// A stretch was read just now.

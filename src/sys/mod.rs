@@ -1,5 +1,6 @@
 //! The kernel structures that need an argument for their safety.
 
+pub(crate) mod cached;
 mod fault;
 pub(crate) mod mapped;
 pub(crate) mod memory;
