@@ -27,6 +27,7 @@ use tarpon_http::{
     persist,
     range::PART_COUNT_MAX,
     status::Status,
+    target,
 };
 use tarpon_site::{Content, Place};
 
@@ -320,8 +321,8 @@ impl Http1 {
         match plan.own {
             Own::Nothing => respond(cx, out, image, &plan, fate),
             Own::Location(location) => match keep_query(cx, location, input) {
-                Some(query) => redirect(cx, out, &plan, fate, location.target, query),
-                None => self.refuse(cx, out, Status::ServiceUnavailable, plan.content.is_some()),
+                Ok(query) => redirect(cx, out, &plan, fate, location.target, query),
+                Err(status) => self.refuse(cx, out, status, plan.content.is_some()),
             },
             Own::Parts(partial) => respond_in_parts(cx, out, image, &plan, fate, &partial),
             Own::Unsatisfied { of } => respond_without_parts(cx, out, image, &plan, fate, of),
@@ -490,12 +491,26 @@ fn take(pool: &mut Pool) -> BufId {
     pool.take().expect("ranges are planned only while buffers are plentiful")
 }
 
-/// Copies a query out of the head, whose buffer will be read into again.
+/// Copies a query out of the head, whose buffer will be read into again, and escapes what a Location may not have. Where
+/// that does not fit, or there is no buffer, the redirect is refused with this status.
 #[cold]
-fn keep_query(cx: &mut Cx<'_>, location: Location, head: Run) -> Option<Run> {
+fn keep_query(cx: &mut Cx<'_>, location: Location, head: Run) -> Result<Run, Status> {
     let query = Run { buf: head.buf, at: head.at + location.query_at, len: location.query_len };
-    let buf = cx.pool.take()?;
-    Some(cx.pool.copy(query, buf, 0))
+    let buf = cx.pool.take().ok_or(Status::ServiceUnavailable)?;
+    let mut len = 0;
+    for at in 0..query.len as usize {
+        let byte = cx.pool.bytes(query)[at];
+        let hex = |digit: u8| b"0123456789ABCDEF"[digit as usize];
+        let escape = [b'%', hex(byte >> 4), hex(byte & 15)];
+        let bytes = if target::is_query(byte) { &[byte][..] } else { &escape };
+        let Some(room) = cx.pool.buf_mut(buf).get_mut(len..len + bytes.len()) else {
+            cx.pool.release(buf);
+            return Err(Status::UriTooLong);
+        };
+        room.copy_from_slice(bytes);
+        len += bytes.len();
+    }
+    Ok(Run { buf, at: 0, len: len as u32 })
 }
 
 /// Length of the empty lines at the front of `wire`.

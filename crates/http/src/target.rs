@@ -73,6 +73,12 @@ pub fn parse(method: Method, target: &[u8]) -> Result<Target<'_>, TargetError> {
     }
 }
 
+/// Whether a byte stands for itself in a query, or begins an escape. Others may be received, but must not be sent.
+/// RFC 3986, section 3.4.
+pub fn is_query(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte)
+}
+
 /// Whether `path` needs no normalizing: no escape, no segment that begins with a dot. (Such a
 /// segment is rarely anything but a dot segment; [`normalize`] looks closer.)
 #[inline]
