@@ -62,7 +62,8 @@ impl Residency {
     /// What lies beyond the file is known: a send will tell that there is nothing.
     #[inline]
     fn knows(&self, block: u64) -> bool {
-        self.known.get(block as usize / 64).is_none_or(|word| word & (1 << (block % 64)) != 0)
+        let is_beyond = block * BLOCK_LEN >= self.len;
+        is_beyond || self.known[block as usize / 64] & (1 << (block % 64)) != 0
     }
 
     fn know(&mut self, block: u64) {

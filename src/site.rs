@@ -5,11 +5,15 @@ use crate::{
     error::{Trouble, reason},
     sys::memory,
 };
-use rustix::process::{Resource, getrlimit};
+use rustix::{
+    fs::{Advice, fadvise},
+    process::{Resource, getrlimit},
+};
 use std::{
     fmt,
     fs::File,
     io::{self, BufWriter, Write},
+    num::NonZeroU64,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -116,6 +120,14 @@ impl Site {
         &self.files[number as usize]
     }
 
+    /// What a worker sends it has asked for before, so the kernel need not read ahead in its time. Nothing depends on it.
+    fn advised(self) -> Site {
+        for file in self.files.iter().chain(self.archive.as_ref().map(|archive| &archive.file)) {
+            let _ = fadvise(file, 0, None, Advice::Random);
+        }
+        self
+    }
+
     /// How long the files beside its image were when they were opened, in bytes.
     pub(crate) fn file_lens(&self) -> impl Iterator<Item = u64> {
         self.files.iter().map(|file| file.metadata().map_or(0, |metadata| metadata.len()))
@@ -202,7 +214,7 @@ fn from_archive(path: &Path, prefix: &Path, preload: bool) -> Result<Site, Troub
     let Some(image) = archive.image(path)? else {
         // What a program carries was packed, so that an archive without an image is a file of its own.
         let site = site(|out| pack_tar(&archive.file, path, prefix, out, &Options::new(unix_s())))?;
-        return Ok(Site { archive: Some(archive), ..site });
+        return Ok(Site { archive: Some(archive), ..site }.advised());
     };
     if !prefix.as_os_str().is_empty() {
         return Err(Trouble::new(
@@ -211,13 +223,18 @@ fn from_archive(path: &Path, prefix: &Path, preload: bool) -> Result<Site, Troub
             "leave --prefix out, or pack that directory by itself",
         ));
     }
+    // A lookup reads where the image lies, and nobody can ask before what it will need: begun to be read now, it is in
+    // memory when the first clients come, or soon after.
+    let image_at = archive.at + packed::IMAGE_AT;
+    let _ = fadvise(&archive.file, image_at, NonZeroU64::new(image.len()), Advice::WillNeed);
     // An image that does not say has paths, and a length.
     let (file_count, len) = match image.totals() {
         Some(totals) => (totals.files, totals.bytes),
         None => (image.record_count(), archive.map.len()),
     };
     let archive = Some(archive);
-    Ok(Site { image, store: None, files: Vec::new(), archive, file_count, len, skipped: Vec::new() })
+    let (files, skipped) = (Vec::new(), Vec::new());
+    Ok(Site { image, store: None, files, archive, file_count, len, skipped }.advised())
 }
 
 /// The site whose image `pack` writes.
@@ -230,7 +247,8 @@ fn site(pack: impl FnOnce(&mut BufWriter<File>) -> Result<Packed, PackError>) ->
     let bytes = memory::seal(&store).map_err(failed)?;
     let image = Image::new(bytes).expect("a packed image is in order");
     let store = Some(store);
-    Ok(Site { image, store, files, archive: None, file_count: summary.files, len: summary.bytes, skipped })
+    let (file_count, len) = (summary.files, summary.bytes);
+    Ok(Site { image, store, files, archive: None, file_count, len, skipped }.advised())
 }
 
 /// What a user is told of a directory or archive that cannot be packed.
