@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use tarpon::{Address, Effort, Engine, Packing, Settings, Source};
+use tarpon::{Address, Dialect, Effort, Engine, Packing, Settings, Source};
 
 /// A web server for static sites.
 #[derive(Debug, Parser)]
@@ -137,6 +137,11 @@ pub(crate) struct Pack {
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
 
+    /// Whose form the files _headers and _redirects at the root of the site have: netlify, cloudflare, or off to ignore
+    /// them
+    #[arg(long, value_name = "NAME", default_value = "netlify", value_parser = dialect())]
+    rules: Dialect,
+
     /// Whether to compress fast, to try something out, or as well as it gets
     #[arg(long, value_name = "NAME", default_value = "best", value_parser = effort())]
     effort: Effort,
@@ -154,7 +159,7 @@ impl Pack {
     /// What the site is made of.
     pub(crate) fn source(&self) -> Source {
         let prefix = self.prefix.clone().unwrap_or_default();
-        Source { path: self.path.clone(), prefix, preload: false }
+        Source { path: self.path.clone(), prefix, preload: false, dialect: self.rules }
     }
 
     /// What it is packed into.
@@ -171,6 +176,14 @@ fn effort() -> impl TypedValueParser<Value = Effort> {
     })
 }
 
+fn dialect() -> impl TypedValueParser<Value = Dialect> {
+    PossibleValuesParser::new(["netlify", "cloudflare", "off"]).map(|name| match &*name {
+        "netlify" => Dialect::Netlify,
+        "cloudflare" => Dialect::Cloudflare,
+        _ => Dialect::Off,
+    })
+}
+
 /// What `tarpon serve` is told.
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
@@ -181,6 +194,11 @@ pub(crate) struct Serve {
     /// Of an archive, serve only what lies in this directory
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
+
+    /// Whose form the files _headers and _redirects at the root of the site have: netlify, cloudflare, or off to ignore
+    /// them. A packed site is as it was packed
+    #[arg(long, value_name = "NAME", default_value = "netlify", value_parser = dialect())]
+    rules: Dialect,
 
     #[command(flatten)]
     pub(crate) how: How,
@@ -248,14 +266,20 @@ pub(crate) struct How {
 impl Serve {
     /// What the site is made of.
     pub(crate) fn source(&self) -> Source {
-        Source { prefix: self.prefix.clone().unwrap_or_default(), ..self.how.source(&self.path) }
+        let prefix = self.prefix.clone().unwrap_or_default();
+        Source { prefix, dialect: self.rules, ..self.how.source(&self.path) }
     }
 }
 
 impl How {
     /// What a whole site is made of.
     pub(crate) fn source(&self, path: &Path) -> Source {
-        Source { path: path.to_owned(), prefix: PathBuf::new(), preload: self.preload }
+        Source {
+            path: path.to_owned(),
+            prefix: PathBuf::new(),
+            preload: self.preload,
+            dialect: Dialect::default(),
+        }
     }
 
     /// Earlier releases that are kept.

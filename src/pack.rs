@@ -46,6 +46,7 @@ pub fn pack(source: &Source, packing: &Packing, progress: &Progress) -> Result<R
         latest_s: latest_s()?,
         reuse: packing.reuse.as_deref(),
         program: program.as_ref(),
+        dialect: source.dialect,
     };
     let pack =
         |input| pack_site(input, &packing.target, &options, progress).map_err(|error| trouble(error, path));
@@ -154,6 +155,9 @@ fn input_trouble(error: PackError, site: &Path) -> Trouble {
             error,
             "see tar -tf for those it has",
         ),
+        PackError::Rules { file, line, column, error } => {
+            Trouble::new(format_args!("{}:{line}:{column}", file.name()), error, error.remedy())
+        }
         error @ (PackError::TooLarge | PackError::FileCount { .. } | PackError::Write(_)) => Trouble::new(
             format_args!("cannot pack {}", site.display()),
             error,

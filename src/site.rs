@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
-use tarpon_pack::{Damage, Memo, Options, PackError, Packed, Skipped, pack_dir, pack_tar};
+use tarpon_pack::{Damage, Dialect, Memo, Options, PackError, Packed, Skipped, pack_dir, pack_tar};
 use tarpon_site::{Image, Place, packed};
 
 /// A site, ready to be served: an immutable image of all it contains.
@@ -44,7 +44,7 @@ impl Site {
     /// It is missing, something in it cannot be read, or more files are too large for the image than the limit
     /// on open files leaves room for.
     pub fn from_dir(dir: impl AsRef<Path>) -> Result<Site, Trouble> {
-        Builder::default().dir(dir.as_ref(), false)
+        Builder::default().dir(dir.as_ref(), false, Dialect::default())
     }
 
     /// Reads a tar archive, or the directory `prefix` of it if that is not empty. The contents are sent from the
@@ -54,7 +54,7 @@ impl Site {
     /// # Errors
     /// It is missing, is no complete tar archive, has sparse members, or has no such directory.
     pub fn from_archive(path: impl AsRef<Path>, prefix: impl AsRef<Path>) -> Result<Site, Trouble> {
-        from_archive(path.as_ref(), prefix.as_ref(), false)
+        from_archive(path.as_ref(), prefix.as_ref(), false, Dialect::default())
     }
 
     /// How many files it contains.
@@ -176,6 +176,8 @@ pub struct Source {
     pub prefix: PathBuf,
     /// Reads all contents into memory, however large: no request then waits for a disk.
     pub preload: bool,
+    /// How `_headers` and `_redirects` at the root of the site are read. A packed site is as it was packed.
+    pub dialect: Dialect,
 }
 
 /// Builds a site again and again, and does not read twice what has not changed.
@@ -186,11 +188,11 @@ pub(crate) struct Builder {
 
 impl Builder {
     pub(crate) fn build(&mut self, source: &Source) -> Result<Site, Trouble> {
-        let &Source { ref path, ref prefix, preload } = source;
+        let &Source { ref path, ref prefix, preload, dialect } = source;
         if path.is_file() {
-            from_archive(path, prefix, preload)
+            from_archive(path, prefix, preload, dialect)
         } else if prefix.as_os_str().is_empty() {
-            self.dir(path, preload)
+            self.dir(path, preload, dialect)
         } else {
             Err(Trouble::new(
                 format_args!("cannot serve {} of {}", prefix.display(), path.display()),
@@ -200,8 +202,8 @@ impl Builder {
         }
     }
 
-    fn dir(&mut self, dir: &Path, preload: bool) -> Result<Site, Trouble> {
-        let mut options = Options { file_count_max: file_count_max(), ..Options::new(unix_s()) };
+    fn dir(&mut self, dir: &Path, preload: bool, dialect: Dialect) -> Result<Site, Trouble> {
+        let mut options = Options { file_count_max: file_count_max(), dialect, ..Options::new(unix_s()) };
         if preload {
             options.file_len_min = u64::MAX;
         }
@@ -209,11 +211,12 @@ impl Builder {
     }
 }
 
-fn from_archive(path: &Path, prefix: &Path, preload: bool) -> Result<Site, Trouble> {
+fn from_archive(path: &Path, prefix: &Path, preload: bool, dialect: Dialect) -> Result<Site, Trouble> {
     let archive = Archive::new(path, preload)?;
     let Some(image) = archive.image(path)? else {
         // What a program carries was packed, so that an archive without an image is a file of its own.
-        let site = site(|out| pack_tar(&archive.file, path, prefix, out, &Options::new(unix_s())))?;
+        let options = Options { dialect, ..Options::new(unix_s()) };
+        let site = site(|out| pack_tar(&archive.file, path, prefix, out, &options))?;
         return Ok(Site { archive: Some(archive), ..site }.advised());
     };
     if !prefix.as_os_str().is_empty() {
@@ -288,6 +291,9 @@ fn trouble(error: PackError) -> Trouble {
             "the archive has no such directory",
             "see tar -tf for those it has",
         ),
+        PackError::Rules { file, line, column, error } => {
+            Trouble::new(format_args!("{}:{line}:{column}", file.name()), error, error.remedy())
+        }
         error @ PackError::TooLarge => {
             Trouble::new("cannot make the site's image", error, "serve its parts as several sites")
         }

@@ -115,6 +115,8 @@ fn good_image() -> Vec<u8> {
         etag_len: 3,
         home,
         coding: Coding::Identity,
+        status: 0,
+        asks: false,
     };
 
     let run_at = bytes.len();

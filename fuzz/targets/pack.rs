@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tar::{Builder, EntryType, Header};
-use tarpon_pack::{Effort, Input, Progress, SiteOptions, pack_site, verify};
+use tarpon_pack::{Dialect, Effort, Input, Progress, SiteOptions, pack_site, verify};
 
 /// A member of the archive that is packed.
 #[derive(Arbitrary, Debug)]
@@ -54,6 +54,7 @@ fn pack(from: &Path, to: &Path) -> bool {
         latest_s: u64::MAX,
         reuse: None,
         program: None,
+        dialect: Dialect::Netlify,
     };
     pack_site(input, to, &options, &Progress::default()).is_ok()
 }

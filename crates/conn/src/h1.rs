@@ -15,6 +15,7 @@ use crate::{
     partial::{self, Partial},
     plan::{self, Location, Own, Plan},
     pool::{BUF_LEN, BufId, Pool, Run},
+    ruled::Leads,
     sites::ImageId,
     span::{Outbox, SPAN_COUNT_MAX, Span},
     start::Fate,
@@ -324,6 +325,10 @@ impl Http1 {
                 Ok(query) => redirect(cx, out, &plan, fate, location.target, query),
                 Err(status) => self.refuse(cx, out, status, plan.content.is_some()),
             },
+            Own::Leads(leads) => match write_location(cx, &leads, input) {
+                Ok(location) => respond_behind(cx, out, image, &plan, fate, location),
+                Err(status) => self.refuse(cx, out, status, plan.content.is_some()),
+            },
             Own::Parts(partial) => respond_in_parts(cx, out, image, &plan, fate, &partial),
             Own::Unsatisfied { of } => respond_without_parts(cx, out, image, &plan, fate, of),
         }
@@ -386,7 +391,7 @@ impl Http1 {
 fn span_count(plan: &Plan) -> usize {
     match &plan.own {
         Own::Parts(partial) => spans_in_parts(partial.parts().len()),
-        Own::Nothing | Own::Location(_) | Own::Unsatisfied { .. } => SPANS_PER_EXCHANGE,
+        Own::Nothing | Own::Location(_) | Own::Leads(_) | Own::Unsatisfied { .. } => SPANS_PER_EXCHANGE,
     }
 }
 
@@ -451,8 +456,14 @@ fn respond_without_parts(
 ) {
     let buf = take(cx.pool);
     let len = partial::write_unsatisfied(of, cx.pool.buf_mut(buf));
+    respond_behind(cx, out, image, plan, fate, Run { buf, at: 0, len: len as u32 });
+}
+
+/// Queues a response whose first fields were written for it.
+#[cold]
+fn respond_behind(cx: &mut Cx<'_>, out: &mut Outbox, image: ImageId, plan: &Plan, fate: Fate, fields: Run) {
     out.push(cx.sites, Span::Start(cx.starts.start(plan.status, fate)));
-    out.push(cx.sites, Span::Buf(Run { buf, at: 0, len: len as u32 }));
+    out.push(cx.sites, Span::Buf(fields));
     push_rest(cx, out, image, plan);
 }
 
@@ -511,6 +522,22 @@ fn keep_query(cx: &mut Cx<'_>, location: Location, head: Run) -> Result<Run, Sta
         len += bytes.len();
     }
     Ok(Run { buf, at: 0, len: len as u32 })
+}
+
+/// Writes where a rule leads, or says why that cannot be.
+#[cold]
+fn write_location(cx: &mut Cx<'_>, leads: &Leads, head: Run) -> Result<Run, Status> {
+    let (_, image) = cx.sites.current();
+    let rules = image.rules().expect("a rule leads there");
+    let buf = cx.pool.take().ok_or(Status::ServiceUnavailable)?;
+    let (wire, to) = cx.pool.pair(head, buf);
+    match leads.write(rules, wire, to) {
+        Some(len) => Ok(Run { buf, at: 0, len: len as u32 }),
+        None => {
+            cx.pool.release(buf);
+            Err(Status::UriTooLong)
+        }
+    }
 }
 
 /// Length of the empty lines at the front of `wire`.

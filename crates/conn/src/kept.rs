@@ -52,6 +52,10 @@ pub(crate) fn plan(
 /// What an image has at a path, if it is to be kept.
 fn find(image: &Image, path: &[u8]) -> Option<Variants> {
     let Entry::File(variants) = image.find(path)? else { return None };
+    // What a rule sent there then is the rule's affair, not the path's.
+    if variants.ruled.is_some() {
+        return None;
+    }
     let fields = image.bytes(variants.identity.fields);
     let is_of = |media: &[&[u8]]| {
         values(fields, b"Content-Type").any(|value| media.iter().any(|media| value.starts_with(media)))

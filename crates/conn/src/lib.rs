@@ -40,6 +40,7 @@ mod kept;
 mod partial;
 mod plan;
 mod pool;
+mod ruled;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod sites;

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! expectation ─▶ target ─▶ method ─▶ path ─find─▶ file ─▶ variant ─▶ preconditions ─▶ range ─▶ 200, 206 or 416
-//!      417       400, 421  405, 501           └▶ redirect 301, or 404; for OPTIONS 204, or 404  └▶ 304 or 412
-//!                                                             └ the shell, or the nearest page, that the site has
+//!      417       400, 421  405, 501           └▶ redirect, or 404; for OPTIONS 204, or 404   └▶ 304 or 412
+//!                                                │         └ the shell, or the nearest page, that the site has
+//!                                                └ where rules may come first, they are asked: ruled.rs
 //! ```
 //!
 //! Knows nothing of connections, persistence or content that follows the head.
 
 use crate::partial::Partial;
+use crate::ruled::{self, Found, Leads, Wanted, offset};
 use std::iter;
 use tarpon_http::{
     field,
@@ -42,6 +44,8 @@ pub(crate) enum Own {
     Nothing,
     /// The target of a redirect that keeps its query.
     Location(Location),
+    /// Where a rule leads.
+    Leads(Leads),
     /// What is said of parts.
     Parts(Partial),
     /// That there are no such parts.
@@ -97,15 +101,19 @@ pub(crate) fn plan(head: &Head<'_>, wire: &[u8], image: &Image, unix_s: u64, wit
         Method::Other => return page(image, Status::NotImplemented, true),
         _ => return page(image, Status::MethodNotAllowed, true),
     }
-    match find(image, path) {
+    match find(image, Wanted { wire, path, query }) {
         Ok(_) if head.method == Method::Options => options(image),
-        Ok(Entry::File(variants)) => {
+        Ok(Found::Entry(Entry::File(variants))) => {
             let variant = if variants.is_one() { variants.identity } else { choose(head, variants, image) };
-            file(head, variant, image, unix_s, with_content, with_ranges)
+            match variants.ruled {
+                None | Some(200) => file(head, variant, image, unix_s, with_content, with_ranges),
+                Some(code) => error_file(code, variant, with_content),
+            }
         }
-        Ok(Entry::Redirect(to)) => {
+        Ok(Found::Entry(Entry::Redirect(to))) => {
             redirect(to, query.map(|query| (offset(wire, query), query)), with_content)
         }
+        Ok(Found::Leads(status, leads)) => lead(status, leads, image, with_content),
         Err(Failed::Missing(variants)) => missing(head, variants, image, with_content),
         Err(Failed::Status(status)) => page(image, status, with_content),
     }
@@ -224,10 +232,26 @@ fn ranged(head: &Head<'_>, variant: &Variant, image: &Image, unix_s: u64) -> Opt
     }
 }
 
-/// The query of the request goes along: `/dir?q` leads to `/dir/?q`.
+/// A file that stands for an error: neither preconditions nor ranges are about it (RFC 9110, sections 13.2.1 and 14.2).
+#[cold]
+fn error_file(code: u16, variant: Variant, with_content: bool) -> Plan {
+    let status = Status::of(code).unwrap_or(Status::NotFound);
+    let content = with_content.then_some(variant.content);
+    Plan { status, own: Own::Nothing, fields: variant.fields, content }
+}
+
+/// Where a rule leads.
+#[cold]
+fn lead(status: Status, leads: Leads, image: &Image, with_content: bool) -> Plan {
+    let rules = image.rules().expect("a rule leads there");
+    let content = with_content.then_some(Content::Image(rules.content()));
+    Plan { status, own: Own::Leads(leads), fields: rules.fields(), content }
+}
+
+/// The query of the request goes along: `/dir?q` leads to `/dir/?q`. Unless a rule says what is in it.
 fn redirect(to: Redirect, query: Option<(u32, &[u8])>, with_content: bool) -> Plan {
     let whole = Place { at: to.before_query.at, len: to.before_query.len + to.after_query.len };
-    let (own, fields) = match query {
+    let (own, fields) = match query.filter(|_| to.before_query.len > 0) {
         None => (Own::Nothing, whole),
         Some((at, query)) => {
             let query_len = query.len() as u32 + 1;
@@ -236,32 +260,45 @@ fn redirect(to: Redirect, query: Option<(u32, &[u8])>, with_content: bool) -> Pl
         }
     };
     let content = with_content.then_some(Content::Image(to.content));
-    Plan { status: Status::MovedPermanently, own, fields, content }
+    let status = to.ruled.and_then(Status::of).unwrap_or(Status::MovedPermanently);
+    Plan { status, own, fields, content }
 }
 
 #[inline]
-fn find(image: &Image, path: &[u8]) -> Result<Entry, Failed> {
-    if target::is_plain(path) {
-        return image.find(path).map_or_else(|| instead(image, path), Ok);
+fn find(image: &Image, wanted: Wanted<'_>) -> Result<Found, Failed> {
+    if target::is_plain(wanted.path) {
+        return look(image, wanted, wanted.path);
     }
     let mut scratch = [0; target::PATH_LEN_MAX];
-    match target::normalize(path, &mut scratch) {
-        Ok(path) => image.find(path).map_or_else(|| instead(image, path), Ok),
+    match target::normalize(wanted.path, &mut scratch) {
+        Ok(path) => look(image, wanted, path),
         Err(error) => Err(Failed::Status(error.status())),
     }
 }
 
-/// What answers where there is nothing.
-#[cold]
-fn instead(image: &Image, path: &[u8]) -> Result<Entry, Failed> {
-    match image.missing(path) {
-        Missing::Shell(variants) => Ok(Entry::File(variants)),
-        Missing::Page(variants) => Err(Failed::Missing(variants)),
-        Missing::Nothing => Err(Failed::Status(Status::NotFound)),
+/// What lies at a path, or where a rule leads from there.
+#[inline]
+fn look(image: &Image, wanted: Wanted<'_>, path: &[u8]) -> Result<Found, Failed> {
+    let entry = image.find(path);
+    match entry {
+        Some(entry) if !entry.asks() => Ok(Found::Entry(entry)),
+        _ => instead(image, wanted, path, entry),
     }
 }
 
-/// Where `part`, a piece of `whole`, begins in it.
-fn offset(whole: &[u8], part: &[u8]) -> u32 {
-    (part.as_ptr() as usize - whole.as_ptr() as usize) as u32
+/// What answers where there is nothing, or where a rule may come first.
+#[cold]
+fn instead(image: &Image, wanted: Wanted<'_>, path: &[u8], entry: Option<Entry>) -> Result<Found, Failed> {
+    let ruled =
+        image.rules().map_or(Ok(None), |rules| ruled::ask(rules, image, wanted, path, entry.is_some()));
+    match (ruled, entry) {
+        (Ok(Some(found)), _) => return Ok(found),
+        (Ok(None), Some(entry)) => return Ok(Found::Entry(entry)),
+        (Ok(None), None) | (Err(ruled::Nowhere), _) => {}
+    }
+    match image.missing(path) {
+        Missing::Shell(variants) => Ok(Found::Entry(Entry::File(variants))),
+        Missing::Page(variants) => Err(Failed::Missing(variants)),
+        Missing::Nothing => Err(Failed::Status(Status::NotFound)),
+    }
 }

@@ -96,6 +96,21 @@ impl Pool {
         &mut self.bytes[from..from + BUF_LEN]
     }
 
+    /// The bytes of a run, and another whole buffer, to be written.
+    ///
+    /// # Panics
+    /// If the run lies in that buffer.
+    pub fn pair(&mut self, from: Run, to: BufId) -> (&[u8], &mut [u8]) {
+        assert_ne!(from.buf, to, "another buffer");
+        let (low, high) = self.bytes.split_at_mut(from.buf.0.max(to.0) as usize * BUF_LEN);
+        let run = from.at as usize..(from.at + from.len) as usize;
+        if from.buf.0 < to.0 {
+            (&low[from.buf.0 as usize * BUF_LEN..][run], &mut high[..BUF_LEN])
+        } else {
+            (&high[run], &mut low[to.0 as usize * BUF_LEN..][..BUF_LEN])
+        }
+    }
+
     /// Copies a run to another place of the pool. Both may lie in the same buffer.
     pub fn copy(&mut self, from: Run, to: BufId, at: u32) -> Run {
         assert!((at + from.len) as usize <= BUF_LEN, "the copy must fit behind `at`");

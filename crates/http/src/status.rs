@@ -23,11 +23,17 @@ statuses! {
     NoContent 204 "No Content",
     PartialContent 206 "Partial Content",
     MovedPermanently 301 "Moved Permanently",
+    Found 302 "Found",
+    SeeOther 303 "See Other",
     NotModified 304 "Not Modified",
+    TemporaryRedirect 307 "Temporary Redirect",
+    PermanentRedirect 308 "Permanent Redirect",
     BadRequest 400 "Bad Request",
+    Forbidden 403 "Forbidden",
     NotFound 404 "Not Found",
     MethodNotAllowed 405 "Method Not Allowed",
     RequestTimeout 408 "Request Timeout",
+    Gone 410 "Gone",
     PreconditionFailed 412 "Precondition Failed",
     ContentTooLarge 413 "Content Too Large",
     UriTooLong 414 "URI Too Long",
@@ -35,6 +41,7 @@ statuses! {
     ExpectationFailed 417 "Expectation Failed",
     MisdirectedRequest 421 "Misdirected Request",
     RequestHeaderFieldsTooLarge 431 "Request Header Fields Too Large",
+    UnavailableForLegalReasons 451 "Unavailable For Legal Reasons",
     InternalServerError 500 "Internal Server Error",
     NotImplemented 501 "Not Implemented",
     ServiceUnavailable 503 "Service Unavailable",
@@ -45,6 +52,11 @@ impl Status {
     /// The three digits of the status-line.
     pub const fn code(self) -> u16 {
         TABLE[self.index()].0
+    }
+
+    /// The status of a code, if it is one of those.
+    pub fn of(code: u16) -> Option<Status> {
+        Status::ALL.into_iter().find(|status| status.code() == code)
     }
 
     /// The reason phrase registered for the code.

@@ -51,6 +51,16 @@ pub(crate) fn read(path: &Path, options: &Options, memo: &mut Memo) -> Result<Op
     .map_err(|error| PackError::Read { path: path.to_owned(), error })
 }
 
+/// Reads the first `len` bytes of a file. None if it is gone, or not a regular file any more.
+pub(crate) fn start_of(path: &Path, len: u64) -> Result<Option<Vec<u8>>, PackError> {
+    let read = |(file, _): (File, Metadata)| {
+        let mut text = Vec::new();
+        file.take(len).read_to_end(&mut text).map(|_| text)
+    };
+    let text = open(path).and_then(|opened| opened.map(read).transpose());
+    text.map_err(|error| PackError::Read { path: path.to_owned(), error })
+}
+
 /// Reads a stretch of an archive. Judged as a file is, so that both get the same fields.
 pub(crate) fn stretch(archive: &File, stretch: Stretch, options: &Options) -> io::Result<Content> {
     let Stretch { at, len, modified_s } = stretch;

@@ -1,5 +1,6 @@
 //! Why there is no image: each message names the file and, where there is one, the remedy.
 
+use crate::rules::{RuleError, RuleFile};
 use std::error::Error;
 use std::path::PathBuf;
 use std::{fmt, io};
@@ -45,6 +46,17 @@ pub enum PackError {
         path: PathBuf,
         /// The directory, as it was given.
         prefix: PathBuf,
+    },
+    /// A file of rules says what cannot be done.
+    Rules {
+        /// Which.
+        file: RuleFile,
+        /// From 1.
+        line: u32,
+        /// In bytes, from 1.
+        column: u32,
+        /// What is wrong.
+        error: RuleError,
     },
     /// The image would be larger than its index can tell.
     TooLarge,
@@ -107,6 +119,9 @@ impl fmt::Display for PackError {
             PackError::Prefix { path, prefix } => {
                 write!(f, "there is no directory {} in {}", prefix.display(), path.display())
             }
+            PackError::Rules { file, line, column, error } => {
+                write!(f, "{}:{line}:{column}: {error}; {}", file.name(), error.remedy())
+            }
             PackError::TooLarge => {
                 f.write_str("the image would exceed 256 GiB; keep more of the files on disk")
             }
@@ -124,6 +139,7 @@ impl Error for PackError {
             PackError::Archive { .. }
             | PackError::Prefix { .. }
             | PackError::FileCount { .. }
+            | PackError::Rules { .. }
             | PackError::TooLarge => None,
         }
     }

@@ -13,7 +13,7 @@
 //! be sent as it lies.
 
 use crate::cache;
-use std::fmt::Write;
+use crate::rules::Fields;
 use tarpon_http::date;
 use tarpon_site::Coding;
 
@@ -47,6 +47,8 @@ pub(crate) struct Sent<'m> {
     pub(crate) last_modified: u64,
     /// The value of Cache-Control.
     pub(crate) cache: &'m str,
+    /// What rules add, or say otherwise.
+    pub(crate) more: &'m Fields,
 }
 
 /// The fields of a file whose content, coded as it is sent, has this length and hash.
@@ -54,15 +56,14 @@ pub(crate) fn file(sent: Sent<'_>, len: u64, hash: u128) -> File {
     let etag = format!("\"{hash:032x}\"");
     let date = date::format(sent.last_modified);
     let date = std::str::from_utf8(&date).expect("a date is ASCII");
-    let (vary, encoding, cache) = (vary(sent), encoding(sent.coding), sent.cache);
+    let Said { media, encoding, cache, vary, more } = Said::of(sent);
     let not_modified =
-        format!("ETag: {etag}\r\nLast-Modified: {date}\r\nCache-Control: {cache}\r\n{vary}\r\n");
+        format!("ETag: {etag}\r\nLast-Modified: {date}\r\nCache-Control: {cache}\r\n{vary}{more}\r\n");
     File {
         etag_at: "ETag: ".len() as u32,
         etag_len: etag.len() as u32,
         ok: format!(
-            "Content-Length: {len}\r\nContent-Type: {}\r\n{encoding}Accept-Ranges: bytes\r\n{not_modified}",
-            sent.media
+            "Content-Length: {len}\r\nContent-Type: {media}\r\n{encoding}Accept-Ranges: bytes\r\n{not_modified}"
         )
         .into(),
         not_modified: not_modified.into(),
@@ -72,16 +73,42 @@ pub(crate) fn file(sent: Sent<'_>, len: u64, hash: u128) -> File {
 /// The fields of a file of this length that is sent for what is missing. It is no representation of that: without
 /// validators, and not in parts.
 pub(crate) fn missing(sent: Sent<'_>, len: u64) -> File {
-    let (vary, encoding, cache) = (vary(sent), encoding(sent.coding), cache::NEVER);
+    let (Said { media, encoding, vary, more, .. }, cache) = (Said::of(sent), cache::NEVER);
     let ok = format!(
-        "Content-Length: {len}\r\nContent-Type: {}\r\n{encoding}Cache-Control: {cache}\r\n{vary}\r\n",
-        sent.media
+        "Content-Length: {len}\r\nContent-Type: {media}\r\n{encoding}Cache-Control: {cache}\r\n{vary}{more}\r\n"
     );
     File { not_modified: Vec::new(), etag_at: 0, etag_len: 0, ok: ok.into() }
 }
 
-fn vary(sent: Sent<'_>) -> &'static str {
-    if sent.varies { "Vary: Accept-Encoding\r\n" } else { "" }
+/// What is said of a file by us and by rules.
+struct Said {
+    media: String,
+    /// Vary and Content-Encoding are lines, or nothing.
+    encoding: &'static str,
+    cache: String,
+    vary: String,
+    /// Lines.
+    more: String,
+}
+
+impl Said {
+    fn of(sent: Sent<'_>) -> Said {
+        let (media, more) = sent.more.clone().split_off("Content-Type");
+        let (cache, more) = more.split_off("Cache-Control");
+        let (vary, more) = more.split_off("Vary");
+        Said {
+            media: media.unwrap_or(sent.media.to_owned()),
+            encoding: encoding(sent.coding),
+            cache: cache.unwrap_or(sent.cache.to_owned()),
+            vary: match (sent.varies, vary) {
+                (true, Some(vary)) => format!("Vary: Accept-Encoding, {vary}\r\n"),
+                (true, None) => "Vary: Accept-Encoding\r\n".to_owned(),
+                (false, Some(vary)) => format!("Vary: {vary}\r\n"),
+                (false, None) => String::new(),
+            },
+            more: more.text(),
+        }
+    }
 }
 
 fn encoding(coding: Coding) -> &'static str {
@@ -97,24 +124,44 @@ fn encoding(coding: Coding) -> &'static str {
 pub(crate) fn redirect(path: &[u8]) -> Redirect {
     // `//host/` would lead to another host (RFC 3986, section 4.2).
     assert!(path.starts_with(b"/") && !path.starts_with(b"//"), "a path of the walk");
-    let target = encode(path);
+    redirect_to(&encode(path), Some(""))
+}
+
+/// The fields and content that lead to a URI. `fragment`: what comes behind the query of the request, which goes along;
+/// none if it does not.
+pub(crate) fn redirect_to(target: &str, fragment: Option<&str>) -> Redirect {
     let mut fields = format!("Location: {target}");
-    let before_query = fields.len() as u32;
-    let shown = target.replace('&', "&amp;");
+    let before_query = if fragment.is_some() { fields.len() as u32 } else { 0 };
+    let fragment = fragment.unwrap_or("");
+    let shown =
+        format!("{target}{fragment}").replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
     let content =
         format!("<!doctype html><title>Moved</title><p>This is at <a href=\"{shown}\">{shown}</a>.\n");
+    fields.push_str(fragment);
     fields.push_str("\r\n");
     fields.push_str(&html(content.len(), cache::REVALIDATE, ""));
     Redirect { fields: fields.into(), before_query, content: content.into() }
 }
 
+/// What comes behind Location, and the content, where the target is not known beforehand.
+pub(crate) fn redirect_anywhere() -> (Vec<u8>, &'static [u8]) {
+    const CONTENT: &str = "<!doctype html><title>Moved</title><p>This is somewhere else now.\n";
+    (html(CONTENT.len(), cache::REVALIDATE, "").into(), CONTENT.as_bytes())
+}
+
 /// The fields of a page. Allow with 405, and with 204, which answers OPTIONS and has no content (RFC 9110,
 /// sections 8.6, 9.3.7 and 15.5.6).
-pub(crate) fn page(code: u16, len: usize) -> Vec<u8> {
+pub(crate) fn page(code: u16, len: usize, more: &Fields) -> Vec<u8> {
     const ALLOW: &str = "Allow: GET, HEAD, OPTIONS\r\n";
     match code {
         204 => format!("{ALLOW}\r\n").into(),
         405 => html(len, cache::NEVER, ALLOW).into(),
+        404 => {
+            let (_, more) = more.clone().split_off("Content-Type");
+            // What is missing now may be there with the next site.
+            let (_, more) = more.split_off("Cache-Control");
+            html(len, cache::NEVER, &more.text()).into()
+        }
         _ => html(len, cache::NEVER, "").into(),
     }
 }
@@ -125,16 +172,21 @@ fn html(len: usize, cache: &str, more: &str) -> String {
 }
 
 /// A path as it stands in a URI: what is not a pchar or a slash is percent-encoded. RFC 3986, section 3.3.
-fn encode(path: &[u8]) -> String {
-    let mut to = String::with_capacity(path.len());
+pub(crate) fn encode(path: &[u8]) -> String {
+    let mut to = Vec::with_capacity(path.len());
     for &byte in path {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' => to.push(byte.into()),
-            _ if b"-._~!$&'()*+,;=:@".contains(&byte) => to.push(byte.into()),
-            _ => write!(to, "%{byte:02X}").expect("a String takes all"),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' => to.push(byte),
+            _ if b"-._~!$&'()*+,;=:@".contains(&byte) => to.push(byte),
+            _ => escape(byte, &mut to),
         }
     }
-    to
+    String::from_utf8(to).expect("all of it is ASCII")
+}
+
+/// Percent-encodes a byte.
+pub(crate) fn escape(byte: u8, to: &mut Vec<u8>) {
+    to.extend(format!("%{byte:02X}").bytes());
 }
 
 #[cfg(test)]
@@ -152,7 +204,9 @@ mod tests {
             (Coding::Zstd,     true,  "Content-Encoding: zstd\r\n", "Vary: Accept-Encoding\r\n"),
         ];
         for (coding, varies, encoding, vary) in cases {
-            let sent = Sent { media: "text/css", coding, varies, last_modified: 784_111_777, cache: "no-cache" };
+            let more = &Fields::default();
+            let sent =
+                Sent { media: "text/css", coding, varies, last_modified: 784_111_777, cache: "no-cache", more };
             let fields = file(sent, 12, 0xab);
             let tag = "\"000000000000000000000000000000ab\"";
             let not_modified = format!("ETag: {tag}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nCache-Control: no-cache\r\n{vary}\r\n");

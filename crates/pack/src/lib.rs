@@ -17,6 +17,8 @@
 //! | `cache.rs` | how long a cache may keep it |
 //! | `page.rs` | the answers that are about no file |
 //! | `write.rs` | places everything in the image |
+//! | `rules/` | `_headers` and `_redirects`, the rules that travel with a site |
+//! | `ruled.rs` | a site written by its rules |
 //! | `memo.rs` | what was learned of large files, for the next time |
 //! | `packed/` | a packed site: the image with all variants, in one archive |
 //! | `skip.rs` | what was not served, for the one who asks why |
@@ -37,6 +39,8 @@ mod media;
 mod memo;
 mod packed;
 mod page;
+mod ruled;
+mod rules;
 mod skip;
 mod walk;
 mod write;
@@ -47,19 +51,22 @@ pub use packed::{
     CODINGS, Effort, Finding, Form, Input, Inspected, OpenError, PathRow, Progress, Report, Saved, SiteError,
     SiteOptions, Step, Verified, What, carried_by, inspect, pack_site, verify,
 };
+pub use rules::{Dialect, RuleError, RuleFile, check as check_rules};
 pub use skip::{Kind, Skipped};
 
-use archive::Member;
+use archive::{Member, Stretch};
 use coded::{Coded, Siblings};
-use content::{Body, Content};
+use content::{Body, Content, Positioned};
 use fields::Sent;
+use ruled::Ruled;
+use rules::{Rules, is_hidden};
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{ErrorKind, Seek, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use tarpon_site::{Coding, page_name};
 use walk::Found;
-use write::{Runs, Variant, Writer};
+use write::{Variant, Writer};
 
 /// What the caller decides.
 #[derive(Clone, Copy, Debug)]
@@ -70,12 +77,16 @@ pub struct Options {
     pub file_count_max: usize,
     /// Seconds since 1970. No Last-Modified is later (RFC 9110, section 8.8.2.1).
     pub now: u64,
+    /// How `_headers` and `_redirects` at the root of the site are read. They are not served.
+    pub dialect: Dialect,
 }
 
 impl Options {
-    /// The usual options, at this time: contents above 64 KiB stay on disk, at most 512 of them.
+    /// The usual options, at this time: contents above 64 KiB stay on disk, at most 512 of them; rules as Netlify has
+    /// them.
     pub fn new(now: u64) -> Options {
-        Options { file_len_min: FILE_LEN_MIN, file_count_max: FILE_COUNT_MAX, now }
+        let (file_len_min, file_count_max) = (FILE_LEN_MIN, FILE_COUNT_MAX);
+        Options { file_len_min, file_count_max, now, dialect: Dialect::Netlify }
     }
 }
 
@@ -108,15 +119,18 @@ pub struct Summary {
 /// though perhaps of neither version; one that vanishes is left out.
 ///
 /// # Errors
-/// Something cannot be read, `out` cannot be written, or more files would stay open than granted.
+/// Something cannot be read, `out` cannot be written, more files would stay open than granted, or the rules of the site say
+/// what cannot be done.
 pub fn pack_dir<W: Write + Seek>(
     root: &Path,
     out: &mut W,
     options: &Options,
     memo: &mut Memo,
 ) -> Result<Packed, PackError> {
-    let walk = walk::list(root)?;
-    let packed = write_site(&walk.found, walk.skipped, 0, out, options, |file: &PathBuf| {
+    let mut walk = walk::list(root)?;
+    let rules = Rules::read(&walk.found, options.dialect, |file, len| content::start_of(file, len))?;
+    walk.found.retain(|found| !is_hidden(&found.path));
+    let packed = write_site(&walk.found, &rules, walk.skipped, 0, out, options, |file: &PathBuf| {
         content::read(file, options, memo)
     })?;
     memo.forget_unused();
@@ -130,7 +144,8 @@ pub fn pack_dir<W: Write + Seek>(
 /// The same files give the same answers as [`pack_dir`] gives them, coded forms included.
 ///
 /// # Errors
-/// The archive is none, is incomplete or damaged, has sparse members, or has nothing below `prefix`.
+/// The archive is none, is incomplete or damaged, has sparse members, or has nothing below `prefix`; or the rules of the
+/// site say what cannot be done.
 pub fn pack_tar<W: Write + Seek>(
     archive: &File,
     path: &Path,
@@ -138,26 +153,36 @@ pub fn pack_tar<W: Write + Seek>(
     out: &mut W,
     options: &Options,
 ) -> Result<Packed, PackError> {
-    let walk = archive::list(archive, path, prefix)?;
-    write_site(&walk.found, walk.skipped, walk.len, out, options, |member: &Member| {
-        content::stretch(archive, member.stretch, options).map(Some).map_err(|error| {
-            let path = path.to_owned();
-            match error.kind() {
-                ErrorKind::UnexpectedEof => PackError::Archive {
-                    path,
-                    damage: Damage::Truncated,
-                    at: member.stretch.at,
-                    member: member.name.clone(),
-                },
-                _ => PackError::Read { path, error },
-            }
-        })
+    let mut walk = archive::list(archive, path, prefix)?;
+    let failed = |member: &Member, error: io::Error| {
+        let path = path.to_owned();
+        match error.kind() {
+            ErrorKind::UnexpectedEof => PackError::Archive {
+                path,
+                damage: Damage::Truncated,
+                at: member.stretch.at,
+                member: member.name.clone(),
+            },
+            _ => PackError::Read { path, error },
+        }
+    };
+    let rules = Rules::read(&walk.found, options.dialect, |member: &Member, len| {
+        let Stretch { at, len: member_len, .. } = member.stretch;
+        let mut text = Vec::new();
+        let mut from = Positioned { file: archive, at }.take(member_len.min(len));
+        from.read_to_end(&mut text).map_err(|error| failed(member, error))?;
+        Ok(Some(text))
+    })?;
+    walk.found.retain(|found| !is_hidden(&found.path));
+    write_site(&walk.found, &rules, walk.skipped, walk.len, out, options, |member: &Member| {
+        content::stretch(archive, member.stretch, options).map(Some).map_err(|error| failed(member, error))
     })
 }
 
 /// Writes the image of what was found; `read` reads a file, if it is still there.
 fn write_site<F, W: Write + Seek>(
     found: &[Found<F>],
+    rules: &Rules,
     mut skipped: Vec<Skipped>,
     archive_len: u64,
     out: &mut W,
@@ -165,6 +190,7 @@ fn write_site<F, W: Write + Seek>(
     mut read: impl FnMut(&F) -> Result<Option<Content>, PackError>,
 ) -> Result<Packed, PackError> {
     let mut siblings = Siblings::of(found);
+    let mut ruled = Ruled::new(rules, found.iter().map(|found| &found.path[..]))?;
     let mut writer = Writer::new(out)?;
     let mut files = Vec::new();
     let mut summary = Summary::default();
@@ -184,18 +210,20 @@ fn write_site<F, W: Write + Seek>(
             // There will be no image, but the error shall tell how many files there are.
             continue;
         }
-        write_file(&mut writer, path, content, coded, &mut files)?;
+        write_file(&mut writer, &mut ruled, path, content, coded, &mut files)?;
     }
     if large_count > options.file_count_max {
         return Err(PackError::FileCount { count: large_count, max: options.file_count_max });
     }
-    writer.finish(files.len() as u64, archive_len, &[])?;
+    let section = ruled.finish(&mut writer)?;
+    writer.finish(files.len() as u64, archive_len, section.as_slice())?;
     Ok(Packed { files, summary, skipped })
 }
 
 /// Writes a file with its coded forms, and each of these at its own name too.
 fn write_file<W: Write + Seek>(
     writer: &mut Writer<'_, W>,
+    ruled: &mut Ruled<'_>,
     path: &[u8],
     content: Content,
     coded: Vec<Coded<'_>>,
@@ -208,43 +236,55 @@ fn write_file<W: Write + Seek>(
         contents.push((coding, content));
         paths.push(path);
     }
-    let contents = write_variants(writer, path, &media, contents, files)?;
+    let contents = write_variants(writer, ruled, path, &media, contents, files)?;
     for (path, (_, content)) in paths.into_iter().zip(contents.into_iter().skip(1)) {
         let media = media_of(path, &content);
-        write_variants(writer, path, &media, vec![(Coding::Identity, content)], files)?;
+        write_variants(writer, ruled, path, &media, vec![(Coding::Identity, content)], files)?;
     }
     Ok(())
 }
 
-/// Writes a file in all its codings, wherever it answers. Returns the contents, placed as far as another file could have
-/// them.
+/// Writes a file in all its codings, wherever it answers: the index of a directory, whose path ends in a slash, there too,
+/// with what leads there from the path without. Returns the contents, placed as far as another file could have them.
 fn write_variants<W: Write + Seek>(
     writer: &mut Writer<'_, W>,
+    ruled: &mut Ruled<'_>,
     path: &[u8],
     media: &str,
     contents: Vec<(Coding, Content)>,
     files: &mut Vec<File>,
 ) -> Result<Vec<(Coding, Content)>, PackError> {
     let (varies, cache) = (contents.len() > 1, cache::of_file(path));
-    let sent = |coding, content: &Content| Sent {
-        media,
-        coding,
-        varies,
-        last_modified: content.last_modified,
-        cache,
+    let Some(last_modified) = contents.first().map(|(_, content)| content.last_modified) else {
+        return Ok(contents);
     };
-    let variants =
-        contents.into_iter().map(|(coding, content)| Variant::new(sent(coding, &content), content));
+    let index = directory_of(path, b"index.html").map(|dir| (dir, ruled.fields(dir)));
+    let more = ruled.fields(path);
+    let sent = |coding, more| Sent { media, coding, varies, last_modified, cache, more };
+    let variants = contents.into_iter().map(|(coding, content)| Variant::new(sent(coding, &more), content));
     let mut variants: Vec<_> = variants.collect();
-    let runs = writer.file(path, &mut variants, files)?;
-    if let Some(dir) = directory_of(path, b"index.html") {
-        index(writer, dir, &runs)?;
+    let runs = writer.file(path, &mut variants, ruled.asks(path), files)?;
+    ruled.wrote(path, &runs);
+    if let Some((dir, more_there)) = &index {
+        let runs = if *more_there == more {
+            writer.alias(dir, &runs, ruled.asks(dir))?;
+            runs
+        } else {
+            for variant in &mut variants {
+                variant.set_fields(sent(variant.coding, more_there));
+            }
+            writer.file(dir, &mut variants, ruled.asks(dir), files)?
+        };
+        ruled.wrote(dir, &runs);
+        if let Some(bare @ [_, ..]) = dir.strip_suffix(b"/") {
+            writer.redirect(bare, &fields::redirect(dir), None, ruled.asks(bare))?;
+        }
     }
     if let Some(name) = directory_of(path, b"404.html").and_then(page_name) {
         for variant in &mut variants {
-            variant.fields = fields::missing(sent(variant.coding, &variant.content), variant.content.len);
+            variant.fields = fields::missing(sent(variant.coding, &more), variant.content.len);
         }
-        writer.file(name, &mut variants, files)?;
+        writer.file(name, &mut variants, false, files)?;
     }
     Ok(variants.into_iter().map(|variant| (variant.coding, variant.content)).collect())
 }
@@ -252,16 +292,6 @@ fn write_variants<W: Write + Seek>(
 /// The directory, with the slash behind, of the file at a path, if that has this name.
 fn directory_of<'p>(path: &'p [u8], name: &[u8]) -> Option<&'p [u8]> {
     path.strip_suffix(name).filter(|dir| dir.ends_with(b"/"))
-}
-
-/// Serves the index of a directory, whose path ends in a slash, there too, and leads there from the path
-/// without.
-fn index<W: Write + Seek>(writer: &mut Writer<'_, W>, dir: &[u8], runs: &Runs) -> Result<(), PackError> {
-    writer.alias(dir, runs)?;
-    match dir.strip_suffix(b"/") {
-        Some(b"") | None => Ok(()),
-        Some(bare) => writer.redirect(bare, &fields::redirect(dir)),
-    }
 }
 
 fn media_of(path: &[u8], content: &Content) -> Cow<'static, str> {

@@ -11,6 +11,7 @@
 use crate::content::{Body, Content};
 use crate::error::PackError;
 use crate::fields::Sent;
+use crate::rules::Fields;
 use crate::{fields, page};
 use std::fs;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
@@ -29,6 +30,8 @@ pub(crate) struct Writer<'w, W: Write + Seek> {
     hasher: Xxh3,
     /// Hash of the path, and where it lies, of each record.
     records: Vec<(u64, u64)>,
+    /// The fields that rules give to the answer that nothing is there.
+    fields_of_nothing: Fields,
 }
 
 /// A file as it goes into the image: once, or once for each coding.
@@ -43,9 +46,15 @@ impl Variant {
     pub(crate) fn new(sent: Sent<'_>, content: Content) -> Variant {
         Variant { coding: sent.coding, fields: fields::file(sent, content.len, content.hash), content }
     }
+
+    /// The same content, sent with other fields.
+    pub(crate) fn set_fields(&mut self, sent: Sent<'_>) {
+        self.fields = fields::file(sent, self.content.len, self.content.hash);
+    }
 }
 
 /// What a record says of the runs that were written, one for each variant: another path can lead there too.
+#[derive(Clone)]
 pub(crate) struct Runs(Vec<Record>);
 
 impl<'w, W: Write + Seek> Writer<'w, W> {
@@ -57,6 +66,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
             at: 0,
             hasher: Xxh3::new(),
             records: Vec::new(),
+            fields_of_nothing: Fields::default(),
         };
         // Zeros until the image is whole: what is cut short is no image.
         writer.put(&[0; HEADER_LEN])?;
@@ -71,6 +81,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         &mut self,
         path: &[u8],
         variants: &mut [Variant],
+        asks: bool,
         files: &mut Vec<fs::File>,
     ) -> Result<Runs, PackError> {
         let mut at = self.record_at() + record_len(variants.len()) + path.len() as u64;
@@ -108,6 +119,8 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
                 etag_len: fields.etag_len,
                 home,
                 coding: *coding,
+                status: 0,
+                asks,
             });
         }
         self.record(path, &records)?;
@@ -120,8 +133,15 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
     }
 
     /// The same runs at another path.
-    pub(crate) fn alias(&mut self, path: &[u8], runs: &Runs) -> Result<(), PackError> {
-        self.record(path, &runs.0)
+    pub(crate) fn alias(&mut self, path: &[u8], runs: &Runs, asks: bool) -> Result<(), PackError> {
+        let records: Vec<_> = runs.0.iter().map(|record| Record { asks, ..*record }).collect();
+        self.record(path, &records)
+    }
+
+    /// The same runs at another path, by a rule, with this status.
+    pub(crate) fn ruled_alias(&mut self, path: &[u8], runs: &Runs, status: u16) -> Result<(), PackError> {
+        let ruled = |record: &Record| Record { kind: Kind::RuledFile, status, asks: false, ..*record };
+        self.record(path, &runs.0.iter().map(ruled).collect::<Vec<_>>())
     }
 
     /// A content, unless it is where the record says already.
@@ -149,12 +169,18 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         Ok(())
     }
 
-    /// A redirect at `path`.
-    pub(crate) fn redirect(&mut self, path: &[u8], redirect: &fields::Redirect) -> Result<(), PackError> {
+    /// A redirect at `path`. `ruled`: the status, if it is by a rule.
+    pub(crate) fn redirect(
+        &mut self,
+        path: &[u8],
+        redirect: &fields::Redirect,
+        ruled: Option<u16>,
+        asks: bool,
+    ) -> Result<(), PackError> {
         let run_at = self.record_at() + record_len(1) + path.len() as u64;
         let record = Record {
             path_len: 0,
-            kind: Kind::Redirect,
+            kind: if ruled.is_some() { Kind::RuledRedirect } else { Kind::Redirect },
             variant_count: 1,
             before_query: redirect.before_query,
             last_modified: 0,
@@ -167,10 +193,17 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
             etag_len: 0,
             home: Home::Image,
             coding: Coding::Identity,
+            status: ruled.unwrap_or(0),
+            asks,
         };
         self.record(path, &[record])?;
         self.put(&redirect.fields)?;
         self.put(&redirect.content)
+    }
+
+    /// What rules add to the answer that nothing is there.
+    pub(crate) fn fields_of_nothing(&mut self, fields: Fields) {
+        self.fields_of_nothing = fields;
     }
 
     /// Pages, sections, index and header; `file_count` files lie beside, and an archive of `archive_len` bytes. A section is
@@ -230,7 +263,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         let mut rows = Vec::new();
         for code in PAGE_CODES {
             let content = page::content(code).expect("a text for every status: a test compares them");
-            let fields = fields::page(code, content.len());
+            let fields = fields::page(code, content.len(), &self.fields_of_nothing);
             let row = PageRow {
                 code,
                 fields_len: fields.len() as u32,

@@ -11,8 +11,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tarpon_pack::{
-    Effort, Input, Kind, OpenError, PackError, Progress, Report, SiteError, SiteOptions, Step, pack_site,
-    verify,
+    Dialect, Effort, Input, Kind, OpenError, PackError, Progress, Report, SiteError, SiteOptions, Step,
+    pack_site, verify,
 };
 use tarpon_site::packed::image_in;
 use tarpon_site::{Coding, Content, Entry, Image, Variant};
@@ -412,7 +412,14 @@ impl Site {
 
 fn options(effort: Effort) -> SiteOptions<'static> {
     let workers = NonZeroUsize::new(3).expect("three");
-    SiteOptions { effort, workers, latest_s: 2_000_000_000, reuse: None, program: None }
+    SiteOptions {
+        effort,
+        workers,
+        latest_s: 2_000_000_000,
+        reuse: None,
+        program: None,
+        dialect: Dialect::Netlify,
+    }
 }
 
 fn files() -> Vec<(&'static str, Vec<u8>)> {

@@ -5,7 +5,9 @@ use std::fs::{self, File};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use tarpon_pack::{Effort, Finding, Input, OpenError, Progress, SiteOptions, inspect, pack_site, verify};
+use tarpon_pack::{
+    Dialect, Effort, Finding, Input, OpenError, Progress, SiteOptions, inspect, pack_site, verify,
+};
 use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::{IMAGE_AT, image_in};
 use tarpon_site::{Coding, Content, Entry, Image, ImageError, Variant};
@@ -129,6 +131,7 @@ impl Packed {
             latest_s: 1_000_000_000,
             reuse: None,
             program: None,
+            dialect: Dialect::Netlify,
         };
         pack_site(Input::Dir(&site), &archive, &options, &Progress::default()).expect("packs");
         let file = File::options().read(true).write(true).open(&archive).expect("an archive");

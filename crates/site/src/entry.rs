@@ -25,6 +25,10 @@ pub struct Variants {
     pub identity: Variant,
     /// Where the others lie, with the head of their record before.
     coded: Place,
+    /// The status a rule sends it with. None: it is what lies at the path, without a rule.
+    pub ruled: Option<u16>,
+    /// Whether a rule may come first.
+    pub asks: bool,
 }
 
 /// A representation: what answers a GET.
@@ -60,10 +64,14 @@ pub enum Content {
     Archive(Place),
 }
 
-/// The answer where a path means another one. RFC 9110, section 15.4.2.
+/// The answer where a path means another one. RFC 9110, section 15.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// Fields up to the end of the target of Location; the query of the request goes in behind.
+    /// The status, if a rule tells one; otherwise it is 301.
+    pub ruled: Option<u16>,
+    /// Whether another rule may come first.
+    pub asks: bool,
+    /// Fields up to the end of the target of Location; the query of the request goes in behind. Empty: it does not.
     pub before_query: Place,
     /// The rest of the fields, with the empty line.
     pub after_query: Place,
@@ -99,18 +107,32 @@ impl Entry {
         if record.coding != Coding::Identity {
             return None;
         }
+        let ruled = matches!(record.kind, Kind::RuledFile | Kind::RuledRedirect).then_some(record.status);
+        let asks = record.asks;
         match record.kind {
-            Kind::File => {
+            Kind::File | Kind::RuledFile => {
                 let coded_len = u64::from(record.variant_count - 1) * VARIANT_LEN as u64;
                 Some(Entry::File(Variants {
                     identity: Variant::new(record, bounds)?,
                     coded: Place { at: at + RECORD_LEN as u64, len: coded_len },
+                    ruled,
+                    asks,
                 }))
             }
-            Kind::Redirect if record.variant_count == 1 => {
-                Redirect::new(record, bounds.len).map(Entry::Redirect)
+            Kind::Redirect | Kind::RuledRedirect if record.variant_count == 1 => {
+                let redirect = Redirect::new(record, bounds.len)?;
+                Some(Entry::Redirect(Redirect { ruled, asks, ..redirect }))
             }
-            Kind::Redirect => None,
+            Kind::Redirect | Kind::RuledRedirect => None,
+        }
+    }
+
+    /// Whether a rule may come before what is here.
+    #[inline]
+    pub fn asks(&self) -> bool {
+        match self {
+            Entry::File(variants) => variants.asks,
+            Entry::Redirect(redirect) => redirect.asks,
         }
     }
 }
@@ -201,6 +223,8 @@ impl Redirect {
             return None;
         }
         Some(Redirect {
+            ruled: None,
+            asks: false,
             before_query: Place { at: fields.at, len: before },
             after_query: Place { at: fields.at + before, len: fields.len - before },
             content: Place { at: record.content_at, len: record.content_len }.within(len)?,

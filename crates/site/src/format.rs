@@ -202,6 +202,10 @@ pub enum Kind {
     File = 0,
     /// Another path.
     Redirect = 1,
+    /// A representation that a rule sends for this path, with the status in the record.
+    RuledFile = 2,
+    /// Another place, to which a rule sends, with the status in the record.
+    RuledRedirect = 3,
 }
 
 /// Where a content lies.
@@ -272,6 +276,10 @@ pub struct Record {
     pub home: Home,
     /// How the content is coded.
     pub coding: Coding,
+    /// Ruled: the status. Otherwise 0.
+    pub status: u16,
+    /// Whether a rule may come before what is here.
+    pub asks: bool,
 }
 
 impl Record {
@@ -293,6 +301,8 @@ impl Record {
         put(&mut to, 52, self.etag_len.to_le_bytes());
         put(&mut to, 56, [self.home as u8]);
         put(&mut to, 57, [self.coding as u8]);
+        put(&mut to, 58, self.status.to_le_bytes());
+        put(&mut to, 60, [u8::from(self.asks)]);
         to
     }
 
@@ -315,6 +325,8 @@ impl Record {
             kind: match from[2] {
                 0 => Kind::File,
                 1 => Kind::Redirect,
+                2 => Kind::RuledFile,
+                3 => Kind::RuledRedirect,
                 _ => return None,
             },
             variant_count: match from[3] {
@@ -343,6 +355,8 @@ impl Record {
                 3 => Coding::Zstd,
                 _ => return None,
             },
+            status: u16::from_le_bytes([from[58], from[59]]),
+            asks: from[60] != 0,
         })
     }
 }
@@ -429,6 +443,8 @@ pub mod section {
     pub const ENCODERS: u32 = 2;
     /// How large the site is: [`Totals`](super::Totals).
     pub const TOTALS: u32 = 3;
+    /// Rules that the path alone does not settle: see [`rules`](crate::rules).
+    pub const RULES: u32 = 4;
 }
 
 /// How large a site is, to tell people.

@@ -6,6 +6,7 @@ use crate::format::{
     SLOT_LEN, SectionRow, Totals, hash, section,
 };
 use crate::place::Place;
+use crate::rules::{Parts, Rules};
 use bytes::Bytes;
 use std::fmt;
 
@@ -20,6 +21,8 @@ pub struct Image {
     record_count: u64,
     /// The rows of the sections.
     sections: Place,
+    /// Where the rules lie, if there are any.
+    rules: Option<Parts>,
     /// In the order of [`PAGE_CODES`].
     pages: [Page; PAGE_CODES.len()],
 }
@@ -45,6 +48,8 @@ pub enum ImageError {
     PageMissing,
     /// The rows of the sections lie elsewhere.
     Sections,
+    /// The rules lie elsewhere, or their checksum is wrong.
+    Rules,
     /// The archive it is the first member of has another length than it had.
     ArchiveLength,
     /// It wants files beside it, which a packed site does not have.
@@ -69,7 +74,16 @@ impl Image {
         let pages = read_pages(rows, header.len)?;
         let sections = sections(&header).ok_or(ImageError::Sections)?;
         let Header { file_count, archive_len, record_count, .. } = header;
-        Ok(Image { bytes, index_at, file_count, archive_len, record_count, sections, pages })
+        let mut image =
+            Image { bytes, index_at, file_count, archive_len, record_count, sections, rules: None, pages };
+        image.rules = image.find_rules()?;
+        Ok(image)
+    }
+
+    /// The rules that the path alone does not settle, if there are any.
+    #[inline]
+    pub fn rules(&self) -> Option<Rules<'_>> {
+        self.rules.map(|parts| Rules::new(parts, &self.bytes))
     }
 
     /// The page for one of [`PAGE_CODES`].
@@ -135,6 +149,16 @@ impl Image {
         totals.and_then(|(_, bytes)| bytes.first_chunk()).map(Totals::decode)
     }
 
+    /// Checked when an image is opened: to serve a site without its rules would be worse than not to serve it.
+    fn find_rules(&self) -> Result<Option<Parts>, ImageError> {
+        let mut rows = self.bytes(self.sections).as_chunks::<SECTION_LEN>().0.iter().map(SectionRow::decode);
+        let Some(row) = rows.find(|row| row.kind == section::RULES) else { return Ok(None) };
+        let place = Place { at: row.at, len: row.len }.within(self.len()).ok_or(ImageError::Rules)?;
+        let bytes = self.bytes(place);
+        let parts = Parts::new(bytes, place.at).filter(|_| hash(bytes) == row.hash);
+        parts.map(Some).ok_or(ImageError::Rules)
+    }
+
     /// All bytes: what a descriptor of the image would hold.
     #[inline]
     pub fn all(&self) -> &[u8] {
@@ -170,6 +194,7 @@ impl fmt::Display for ImageError {
             ImageError::TablesHash => "the index or the pages are damaged",
             ImageError::PageMissing => "a page is missing",
             ImageError::Sections => "the sections are out of bounds",
+            ImageError::Rules => "the rules are damaged",
             ImageError::ArchiveLength => "the archive is cut short, or something was appended to it",
             ImageError::Files => "it wants files beside the archive",
         })

@@ -16,6 +16,7 @@
 //! | `asset.rs` | which paths are those of assets |
 //! | `entry.rs` | what is known about one path |
 //! | `place.rs` | a stretch of an image |
+//! | `rules.rs` | the rules that the path alone does not settle |
 //! | `packed.rs` | where the image lies in a packed site, which is a tar archive |
 //! | `carried.rs` | where a packed site lies in a program that carries it |
 //!
@@ -33,6 +34,7 @@ mod image;
 mod missing;
 pub mod packed;
 mod place;
+pub mod rules;
 
 pub use entry::{Content, Entry, Page, Redirect, Variant, Variants};
 pub use find::index;

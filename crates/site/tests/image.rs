@@ -195,7 +195,7 @@ fn a_record_that_leads_out_of_the_image_is_not_there() {
         assert_eq!(image.find(b"/a").is_some(), *there, "{name}");
         visit(&image);
     }
-    for (name, at, value) in [("kind", 2, 2), ("variants", 3, 2), ("no variant", 3, 0), ("five variants", 3, 5), ("255 variants", 3, 255), ("home", 56, 3), ("coded", 57, 1), ("coding", 57, 4)] {
+    for (name, at, value) in [("kind", 2, 4), ("variants", 3, 2), ("no variant", 3, 0), ("five variants", 3, 5), ("255 variants", 3, 255), ("home", 56, 3), ("coded", 57, 1), ("coding", 57, 4)] {
         let mut draft = Draft::default();
         draft.file(b"/a", "hello");
         let record = draft.records[0].1 as usize;
@@ -289,11 +289,11 @@ fn the_layout_is_the_one_of_version_1() {
     let record = Record {
         path_len: 0x0201, kind: Kind::Redirect, variant_count: 4, before_query: 3, last_modified: 4, run_at: 5, not_modified_len: 6,
         fields_len: 7, content_at: 8, content_len: 9, etag_at: 10, etag_len: 11, home: Home::File,
-        coding: Coding::Zstd,
+        coding: Coding::Zstd, status: 0x0d0c, asks: true,
     };
     let want = b"\x01\x02\x01\x04\x03\0\0\0\x04\0\0\0\0\0\0\0\
                  \x05\0\0\0\0\0\0\0\x06\0\0\0\x07\0\0\0\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\
-                 \x0a\0\0\0\x0b\0\0\0\x01\x03\0\0\0\0\0\0";
+                 \x0a\0\0\0\x0b\0\0\0\x01\x03\x0c\x0d\x01\0\0\0";
     assert_eq!(record.encode(), *want);
     assert_eq!(Record::decode(&record.encode()), Some(record));
 
@@ -469,6 +469,8 @@ impl Draft {
                 etag_len: 3,
                 home: Home::Image,
                 coding,
+                status: 0,
+                asks: false,
             };
             if coding == Coding::Zstd {
                 damage(&mut record);
@@ -499,6 +501,8 @@ impl Draft {
             etag_len: 0,
             home: Home::Image,
             coding: Coding::Identity,
+            status: 0,
+            asks: false,
         });
     }
 

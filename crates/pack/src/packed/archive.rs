@@ -10,6 +10,7 @@ use super::plan::Plan;
 use super::progress::{Progress, Step};
 use super::variants::Stores;
 use crate::error::PackError;
+use crate::rules::is_hidden;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use tarpon_site::format::{StretchRow, Totals, section};
@@ -69,8 +70,9 @@ pub(crate) fn write(
 
 fn sections(plan: &Plan<'_>, stretches: &[StretchRow], encoders: String) -> Vec<(u32, Vec<u8>)> {
     let rows = stretches.iter().flat_map(StretchRow::encode).collect();
-    let bytes = plan.files.iter().map(|file| plan.content(file).print.len).sum();
-    let totals = Totals { files: plan.files.len() as u64, bytes };
+    let served = || plan.files.iter().filter(|file| !is_hidden(&file.path));
+    let bytes = served().map(|file| plan.content(file).print.len).sum();
+    let totals = Totals { files: served().count() as u64, bytes };
     let (encoders, totals) = (encoders.into_bytes(), totals.encode().to_vec());
     vec![(section::STRETCHES, rows), (section::ENCODERS, encoders), (section::TOTALS, totals)]
 }

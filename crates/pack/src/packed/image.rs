@@ -6,6 +6,8 @@ use super::plan::{File, Plan};
 use super::{CODINGS, Piece};
 use crate::content::{Body, Content};
 use crate::media::content_type;
+use crate::ruled::Ruled;
+use crate::rules::is_hidden;
 use crate::write::Writer;
 use std::io::{Seek, Write};
 use tarpon_site::Coding;
@@ -30,7 +32,9 @@ pub(crate) fn write(
     mut read: impl FnMut(Small, u64) -> Result<Vec<u8>, SiteError>,
 ) -> Result<u64, SiteError> {
     let mut writer = Writer::new(&mut out)?;
-    for (number, file) in plan.files.iter().enumerate() {
+    let served = || plan.files.iter().enumerate().filter(|(_, file)| !is_hidden(&file.path));
+    let mut ruled = Ruled::new(&plan.rules, served().map(|(_, file)| &file.path[..]))?;
+    for (number, file) in served() {
         let mut contents = vec![(Coding::Identity, plain(plan, layout, number, &mut read)?)];
         for (coding, form) in file.beside.iter().enumerate() {
             let content = match *form {
@@ -42,9 +46,11 @@ pub(crate) fn write(
         }
         let name = file.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&file.path);
         let media = content_type(name, &plan.content(file).look);
-        crate::write_variants(&mut writer, &file.path, &media, contents, &mut Vec::new())?;
+        crate::write_variants(&mut writer, &mut ruled, &file.path, &media, contents, &mut Vec::new())?;
     }
-    Ok(writer.finish(0, layout.len, sections)?)
+    let section = ruled.finish(&mut writer)?;
+    let sections = [sections, section.as_slice()].concat();
+    Ok(writer.finish(0, layout.len, &sections)?)
 }
 
 fn plain(

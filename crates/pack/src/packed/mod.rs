@@ -54,6 +54,7 @@ pub use progress::{Progress, Step};
 pub use verify::{Finding, Verified, verify};
 
 use crate::error::PackError;
+use crate::rules::Dialect;
 use crate::skip::Skipped;
 use decode::Print;
 use plan::Plan;
@@ -80,6 +81,8 @@ pub struct SiteOptions<'o> {
     pub reuse: Option<&'o Path>,
     /// A program that is to carry the site: the target becomes such a one.
     pub program: Option<&'o File>,
+    /// How `_headers` and `_redirects` at the root of the site are read.
+    pub dialect: Dialect,
 }
 
 /// What was packed.

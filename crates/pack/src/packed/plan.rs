@@ -9,9 +9,10 @@ use super::{Piece, SiteOptions};
 use crate::content::hash;
 use crate::error::PackError;
 use crate::media::Look;
+use crate::rules::{Rules, is_hidden};
 use crate::skip::Skipped;
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Read as _};
 
 /// The files of a site, and their contents.
 pub(crate) struct Plan<'i> {
@@ -20,6 +21,8 @@ pub(crate) struct Plan<'i> {
     pub(crate) files: Vec<File>,
     pub(crate) contents: Vec<Content>,
     pub(crate) skipped: Vec<Skipped>,
+    /// Their files are members of the archive, and not served.
+    pub(crate) rules: Rules,
 }
 
 /// A path of the site.
@@ -67,13 +70,21 @@ impl<'i> Plan<'i> {
             progress.add(1);
             Ok::<_, SiteError>(Some(read))
         })?;
-        let mut plan = Plan { input, files: Vec::new(), contents: Vec::new(), skipped };
+        let rules = Rules::read(&found, options.dialect, |lies, len| {
+            let Some(plain) = input.open(lies)? else { return Ok(None) };
+            let mut text = Vec::new();
+            let read = plain.reader().take(len).read_to_end(&mut text);
+            read.map_err(|error| PackError::Read { path: input.name(lies), error })?;
+            Ok::<_, PackError>(Some(text))
+        })?;
+        let mut plan = Plan { input, files: Vec::new(), contents: Vec::new(), skipped, rules };
         let mut known = HashMap::new();
         for (found, read) in found.into_iter().zip(read) {
             // What has gone meanwhile is left out.
             let Some(Read { print, look, compressible, modified_s }) = read else { continue };
             let content = *known.entry(print).or_insert_with(|| {
                 let file = plan.files.len();
+                let compressible = compressible && !is_hidden(&found.path);
                 plan.contents.push(Content { print, look, compressible, file, variants: [None; 3] });
                 plan.contents.len() - 1
             });

@@ -15,6 +15,7 @@ use super::open::{Opened, print};
 use super::work::each;
 use crate::archive;
 use crate::content::Positioned;
+use crate::rules::is_hidden;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fmt;
@@ -214,11 +215,13 @@ fn members(
     // one that a plain archive is not served with, so it is not listed.
     let mut missing: BTreeSet<_> = entries
         .iter()
-        .filter(|(path, entry)| matches!(entry, Entry::File(_)) && !path.ends_with(b"/"))
+        .filter(|(path, entry)| {
+            matches!(entry, Entry::File(file) if file.ruled.is_none()) && !path.ends_with(b"/")
+        })
         .filter(|(path, _)| std::str::from_utf8(path).is_ok())
         .map(|(&path, _)| path)
         .collect();
-    for found in &walk.found {
+    for found in walk.found.iter().filter(|found| !is_hidden(&found.path)) {
         let stretch = found.file.stretch;
         let member = Positioned { file: archive, at: stretch.at }.take(stretch.len);
         let served = match entries.get(&found.path[..]) {

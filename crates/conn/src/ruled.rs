@@ -1,0 +1,125 @@
+//! What the rules of a site say to a request that its path alone does not settle.
+//!
+//! ```text
+//! path, query ─ first rule ─┬─ sends a file ─▶ its entry, with the rule's status
+//!                           └─ redirects ────▶ Leads ─ write ─▶ Location, in a buffer
+//! ```
+//!
+//! A plan borrows nothing of the request, so a redirect is matched again where it is written: one rule, that applied a
+//! moment ago. Knows nothing of connections.
+
+use tarpon_http::{
+    status::Status,
+    target::{self, PATH_LEN_MAX},
+};
+use tarpon_site::{
+    Entry, Image,
+    rules::{Asked, FILE_SUFFIXES, Rules},
+};
+
+/// A rule that leads elsewhere, and where in the bytes of the head that lies which its placeholders hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Leads {
+    /// The rule, among the rules of the image.
+    rule: u32,
+    exists: bool,
+    path: Part,
+    query: Option<Part>,
+}
+
+/// A part of the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    at: u32,
+    len: u32,
+}
+
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// What the site has.
+    Entry(Entry),
+    /// Where a rule leads.
+    Leads(Status, Leads),
+}
+
+/// What a target asks for, as it lies in the head.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'w> {
+    /// The head.
+    pub(crate) wire: &'w [u8],
+    /// The path, as received.
+    pub(crate) path: &'w [u8],
+    /// The query, as received, without its `?`.
+    pub(crate) query: Option<&'w [u8]>,
+}
+
+/// A rule applies, and sends a file that is not there.
+pub(crate) struct Nowhere;
+
+/// What the rules make of a path; `exists`: the site has something there. None: no rule applies.
+pub(crate) fn ask(
+    rules: Rules<'_>,
+    image: &Image,
+    wanted: Wanted<'_>,
+    path: &[u8],
+    exists: bool,
+) -> Result<Option<Found>, Nowhere> {
+    let asked = Asked { path, query: wanted.query, exists };
+    let Some(found) = rules.first(asked) else { return Ok(None) };
+    let status = Status::of(found.status()).ok_or(Nowhere)?;
+    if !is_redirect(status) {
+        let mut scratch = [0; PATH_LEN_MAX];
+        let len = found.path(&mut scratch).ok_or(Nowhere)?;
+        let entry = file(image, &mut scratch, len, found.status()).ok_or(Nowhere)?;
+        return Ok(Some(Found::Entry(entry)));
+    }
+    let part = |part: &[u8]| Part { at: offset(wanted.wire, part), len: part.len() as u32 };
+    let (path, query) = (part(wanted.path), wanted.query.map(part));
+    Ok(Some(Found::Leads(status, Leads { rule: found.at, exists, path, query })))
+}
+
+impl Leads {
+    /// Writes the field Location to the front of `to`; `wire` is the head. Returns its length. None: it would be too long.
+    pub(crate) fn write(&self, rules: Rules<'_>, wire: &[u8], to: &mut [u8]) -> Option<usize> {
+        const NAME: &[u8] = b"Location: ";
+        let part = |part: Part| wire.get(part.at as usize..)?.get(..part.len as usize);
+        let mut scratch = [0; PATH_LEN_MAX];
+        let path = target::normalize(part(self.path)?, &mut scratch).ok()?;
+        let asked = Asked { path, query: self.query.and_then(part), exists: self.exists };
+        let found = rules.again(self.rule, asked)?;
+        let (name, rest) = to.split_at_mut_checked(NAME.len())?;
+        name.copy_from_slice(NAME);
+        let room = rest.len().saturating_sub(2).min(LOCATION_LEN_MAX);
+        let len = found.location(&mut rest[..room])?;
+        rest[len..len + 2].copy_from_slice(b"\r\n");
+        Some(NAME.len() + len + 2)
+    }
+}
+
+/// The file that a rewrite leads to; its path are the first `len` bytes of `path`. What a rule leads to is no file: rules
+/// are asked once.
+fn file(image: &Image, path: &mut [u8; PATH_LEN_MAX], len: usize, status: u16) -> Option<Entry> {
+    FILE_SUFFIXES.into_iter().find_map(|suffix| {
+        path.get_mut(len..len + suffix.len())?.copy_from_slice(suffix);
+        match image.find(&path[..len + suffix.len()])? {
+            Entry::File(mut variants) if variants.ruled.is_none() => {
+                variants.ruled = Some(status);
+                Some(Entry::File(variants))
+            }
+            _ => None,
+        }
+    })
+}
+
+/// Where `part`, a piece of `whole`, begins in it.
+pub(crate) fn offset(whole: &[u8], part: &[u8]) -> u32 {
+    (part.as_ptr() as usize - whole.as_ptr() as usize) as u32
+}
+
+fn is_redirect(status: Status) -> bool {
+    (300..400).contains(&status.code())
+}
+
+/// The longest target of a redirect by a rule, in bytes: what browsers and proxies are known to take.
+const LOCATION_LEN_MAX: usize = 8 << 10;

@@ -1,0 +1,649 @@
+//! Rules that travel with the site, as those who write them see it: `_headers` and `_redirects` beside the files of a site,
+//! and what a client gets. The platforms' own examples are rows, each with the page it stands on.
+//!
+//! ```text
+//! files, _headers, _redirects ─┬─ directory ─┐            ┌─ in memory, at several cuts ─┐
+//!                              ├─ archive ───┼─▶ image ───┤                              ├─▶ what the row says
+//!                              └─ packed ────┘            └─ a server of each engine ────┘
+//! ```
+
+mod common;
+
+use bytes::Bytes;
+use common::{ENGINES, client::Client, program, served::settings};
+use std::{
+    fs::{self, File},
+    io::{Cursor, Write},
+    net::TcpListener,
+    num::NonZeroUsize,
+    path::Path,
+    process::Command,
+    time::Duration,
+};
+use tarpon::{Address, Bound, Dialect, Server, Source, Watched};
+use tarpon_conn::sim::{Cuts, Sim, UNIX_S};
+use tarpon_pack::{
+    Effort, Input, Memo, Options, Progress, SiteOptions, pack_dir, pack_site, pack_tar, verify,
+};
+use tarpon_site::{Image, packed};
+
+/// A site with rules, and what is got from it.
+struct Case {
+    name: &'static str,
+    dialect: Dialect,
+    /// Each contains its own path.
+    files: &'static [&'static str],
+    redirects: &'static str,
+    headers: &'static str,
+    /// Target of a request, and the answer as [`told`] tells it.
+    asks: &'static [(&'static str, &'static str)],
+}
+
+use Dialect::{Cloudflare, Netlify, Off};
+
+const NOTHING: Case =
+    Case { name: "", dialect: Netlify, files: &["index.html"], redirects: "", headers: "", asks: &[] };
+
+/// <https://docs.netlify.com/routing/redirects/>, <https://docs.netlify.com/routing/redirects/redirect-options/>.
+#[rustfmt::skip]
+const OF_NETLIFY: &[Case] = &[
+    Case {
+        name: "Syntax for the _redirects file",
+        redirects: "\
+            # Redirects from what the browser requests to what we serve\n\
+            /home              /\n\
+            /blog/my-post.php  /blog/my-post\n\
+            /news              /blog\n\
+            /cuties            https://www.petsofnetlify.com\n\
+            /authors/c%C3%A9line  /authors/about-c%C3%A9line\n",
+        asks: &[
+            ("/home",                    "301 /"),
+            ("/home/",                   "301 /"),
+            ("/home?a=b&c",              "301 /?a=b&c"),
+            ("/blog/my-post.php",        "301 /blog/my-post"),
+            ("/cuties",                  "301 https://www.petsofnetlify.com"),
+            ("/cuties?q",                "301 https://www.petsofnetlify.com?q"),
+            ("/authors/c%c3%a9line",     "301 /authors/about-c%C3%A9line"),
+            ("/_redirects",              "404"),
+            ("/other",                   "404"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "HTTP status codes",
+        files: &["index.html", "store-closed.html"],
+        redirects: "\
+            /home         /              301\n\
+            /my-redirect  /              302\n\
+            /ecommerce    /store-closed  404\n\
+            /pass-through /index.html    200\n",
+        asks: &[
+            ("/home",         "301 /"),
+            ("/my-redirect",  "302 /"),
+            ("/ecommerce",    "404 /store-closed.html"),
+            ("/pass-through", "200 /index.html"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "Custom 404 page handling",
+        files: &["index.html", "en/404.html", "de/404.html", "en/here.html"],
+        redirects: "/en/* /en/404.html 404\n/de/* /de/404.html 404\n",
+        asks: &[
+            ("/en/not/there", "404 /en/404.html"),
+            ("/de/a",         "404 /de/404.html"),
+            ("/en/here.html", "200 /en/here.html"),
+            ("/fr/a",         "404"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "Splats",
+        redirects: "/news/*  /blog/:splat\n",
+        asks: &[
+            ("/news/2004/01/10/my-story", "301 /blog/2004/01/10/my-story"),
+            ("/news/",                    "301 /blog/"),
+            ("/news",                     "301 /blog/"),
+            ("/news/a?b=|&c=%7C",         "301 /blog/a?b=%7C&c=%7C"),
+            ("/newspaper",                "404"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "Placeholders",
+        redirects: "/news/:month/:date/:year/:slug  /blog/:year/:month/:date/:slug\n",
+        asks: &[
+            ("/news/02/12/2004/my-story",  "301 /blog/2004/02/12/my-story"),
+            ("/news/02/12/2004/my-story/", "301 /blog/2004/02/12/my-story"),
+            ("/news/02/12/2004",           "404"),
+            ("/news/02/12/2004/a/b",       "404"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "Query parameters",
+        redirects: "\
+            /store id=:id  /blog/:id  301\n\
+            /articles id=:id tag=:tag /posts/:tag/:id 301\n\
+            /path/* param1=:value1 param2=:value2 /otherpath/:value1/:value2/:splat 301\n\
+            /path/* param1=:value1 /otherpath/:value1/:splat 301\n\
+            /path/* /otherpath/:splat 301\n",
+        asks: &[
+            ("/store?id=my-blog-post-ID",       "301 /blog/my-blog-post-ID"),
+            ("/store?a=1&id=x",                 "301 /blog/x"),
+            ("/store?identity=x",               "404"),
+            ("/store?id=",                      "404"),
+            ("/store?id",                       "404"),
+            ("/store",                          "404"),
+            ("/articles?tag=t&id=7",            "301 /posts/t/7"),
+            ("/articles?id=7",                  "404"),
+            ("/path/x?param2=b&param1=a",       "301 /otherpath/a/b/x"),
+            ("/path/x?param1=a",                "301 /otherpath/a/x"),
+            ("/path/x?param2=b",                "301 /otherpath/x?param2=b"),
+            ("/path/x",                         "301 /otherpath/x"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "Shadowing: a file comes before a rule",
+        files: &["index.html", "about.html", "app/index.html"],
+        redirects: "/about.html /other\n/app /elsewhere\n/*  /index.html  200\n",
+        asks: &[
+            ("/about.html", "200 /about.html"),
+            ("/app/",       "200 /app/index.html"),
+            ("/app",        "301 /app/"),
+            ("/any/thing",  "200 /index.html"),
+            ("/",           "200 /index.html"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "Shadowing: ! comes before a file",
+        files: &["index.html", "app/index.html", "best-pets/dogs.html", "best-pets/cats.html"],
+        redirects: "/best-pets/dogs.html /best-pets/cats.html 200!\n/app/* /new/:splat 302!\n",
+        asks: &[
+            ("/best-pets/dogs.html", "200 /best-pets/cats.html"),
+            ("/best-pets/cats.html", "200 /best-pets/cats.html"),
+            ("/app/",                "302 /new/"),
+            ("/app/index.html?a",    "302 /new/index.html?a"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "Rule processing order",
+        files: &["index.html"],
+        redirects: "/blog/new /a\n/blog/* /b/:splat\n/blog/old /c\n/blog/new /d\n",
+        asks: &[("/blog/new", "301 /a"), ("/blog/old", "301 /b/old"), ("/blog/x", "301 /b/x")],
+        ..NOTHING
+    },
+];
+
+/// <https://developers.cloudflare.com/pages/configuration/redirects/>.
+#[rustfmt::skip]
+const OF_CLOUDFLARE: &[Case] = &[
+    Case {
+        name: "Per file: a complete example",
+        dialect: Cloudflare,
+        redirects: "\
+            /home301 / 301\n\
+            /home302 / 302\n\
+            /querystrings /?query=string 301\n\
+            /twitch https://twitch.tv\n\
+            /trailing /trailing/ 301\n\
+            /notrailing/ /nottrailing 301\n\
+            /page/ /page2/#fragment 301\n\
+            /blog/* https://blog.my.domain/:splat\n\
+            /products/:code/:name /products?code=:code&name=:name\n",
+        asks: &[
+            ("/home301",             "301 /"),
+            ("/home301/",            "404"),
+            ("/home302",             "302 /"),
+            ("/querystrings?a=b",    "301 /?query=string"),
+            ("/twitch",              "302 https://twitch.tv"),
+            ("/trailing",            "301 /trailing/"),
+            ("/trailing/",           "404"),
+            ("/notrailing/",         "301 /nottrailing"),
+            ("/page/",               "301 /page2/#fragment"),
+            ("/page/?q",             "301 /page2/?q#fragment"),
+            ("/blog/a/b",            "302 https://blog.my.domain/a/b"),
+            ("/blog/",               "302 https://blog.my.domain/"),
+            ("/blog",                "404"),
+            ("/products/7/a%26b",    "302 /products?code=7&name=a%26b"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "Redirects are always followed, regardless of whether or not an asset matches",
+        dialect: Cloudflare,
+        files: &["index.html", "here.html"],
+        redirects: "/here.html /there 301\n",
+        asks: &[("/here.html", "301 /there"), ("/", "200 /index.html")],
+        ..NOTHING
+    },
+    Case {
+        name: "Placeholders",
+        dialect: Cloudflare,
+        redirects: "/movies/:title /media/:title\n",
+        asks: &[("/movies/alien", "302 /media/alien"), ("/movies/a/b", "404"), ("/movies/", "404")],
+        ..NOTHING
+    },
+    Case {
+        name: "Proxying: only the first redirect applies",
+        dialect: Cloudflare,
+        files: &["b.html", "c.html"],
+        redirects: "/a /b 200\n/b /c 200\n",
+        asks: &[("/a", "200 /b.html"), ("/b", "200 /c.html")],
+        ..NOTHING
+    },
+    Case {
+        name: "a splat in the middle",
+        dialect: Cloudflare,
+        redirects: "/blog/*.html /posts/:splat\n",
+        asks: &[("/blog/a/b.html", "302 /posts/a/b"), ("/blog/a.htm", "404")],
+        ..NOTHING
+    },
+];
+
+/// What neither page says so plainly.
+#[rustfmt::skip]
+const OURS: &[Case] = &[
+    Case {
+        name: "all statuses that lead elsewhere, and those that send a page",
+        files: &["page.html"],
+        redirects: "\
+            /301 /x 301\n/302 /x 302\n/303 /x 303\n/307 /x 307\n/308 /x 308\n\
+            /200 /page.html 200\n/403 /page.html 403\n/404 /page.html 404\n/410 /page.html 410\n\
+            /451 /page.html 451\n/500 /page.html 500\n/503 /page.html 503\n\
+            /p/:a/301 /x 301\n/p/:a/308 /x 308\n/p/:a/410 /page.html 410\n",
+        asks: &[
+            ("/301", "301 /x"), ("/302", "302 /x"), ("/303", "303 /x"), ("/307", "307 /x"), ("/308", "308 /x"),
+            ("/200", "200 /page.html"), ("/403", "403 /page.html"), ("/404", "404 /page.html"),
+            ("/410", "410 /page.html"), ("/451", "451 /page.html"), ("/500", "500 /page.html"),
+            ("/503", "503 /page.html"),
+            ("/p/1/301", "301 /x"), ("/p/1/308", "308 /x"), ("/p/1/410", "410 /page.html"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "no request makes a redirect lead to another host",
+        redirects: "/a/* /:splat\n/q to=:to /:to\n",
+        asks: &[
+            ("/a//evil.example/b",       "301 /evil.example/b"),
+            ("/a////evil.example",       "301 /evil.example"),
+            ("/a/%5Cevil.example",       "301 /%5Cevil.example"),
+            ("/a/\\evil.example",        "301 /%5Cevil.example"),
+            ("/a/x%0d%0aSet-Cookie:%20a", "301 /x%0D%0ASet-Cookie:%20a"),
+            ("/q?to=/evil.example",      "301 /%2Fevil.example"),
+            ("/q?to=%0d%0a",             "301 /%0d%0a"),
+            ("/q?to=a+b%zz",             "301 /a%20b%25zz"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "what is held is decoded once, and encoded for its place",
+        files: &["f/a b.html"],
+        redirects: "/x/:a /y/:a?q=:a\n/w/* /f/:splat 200\n/v n=:n /f/:n 200\n",
+        asks: &[
+            ("/x/a%20b",     "301 /y/a%20b?q=a%20b"),
+            ("/x/a%2520b",   "301 /y/a%2520b?q=a%2520b"),
+            ("/x/a&b",       "301 /y/a&b?q=a%26b"),
+            ("/x/caf%C3%A9", "301 /y/caf%C3%A9?q=caf%C3%A9"),
+            ("/w/a%20b",     "200 /f/a b.html"),
+            ("/v?n=a+b",     "200 /f/a b.html"),
+            ("/v?n=a%20b",   "200 /f/a b.html"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "a rewrite finds the index of a directory and a page without its extension",
+        files: &["docs/index.html", "about.html"],
+        redirects: "/d /docs 200\n/a /about 200\n/r/* /:splat 200\n",
+        asks: &[
+            ("/d",            "200 /docs/index.html"),
+            ("/a",            "200 /about.html"),
+            ("/r/docs",       "200 /docs/index.html"),
+            ("/r/docs/",      "200 /docs/index.html"),
+            ("/r/about",      "200 /about.html"),
+            ("/r/nothing",    "404"),
+            ("/r/../a",       "200 /about.html"),
+            ("/r/%2e%2e/a",   "200 /about.html"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "a parameter decides before the plain rule behind it",
+        files: &["file.html"],
+        redirects: "/p a=1 /one\n/p a=:a /any/:a\n/p /none\n/file.html a=1 /forced 302!\n/file.html b=1 /not\n",
+        asks: &[
+            ("/p?a=1",         "301 /one"),
+            ("/p?a=2",         "301 /any/2"),
+            ("/p",             "301 /none"),
+            ("/p/?b",          "301 /none?b"),
+            ("/file.html",     "200 /file.html"),
+            ("/file.html?a=1", "302 /forced"),
+            ("/file.html?b=1", "200 /file.html"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "what is compressed of the files is not served either, nor are they where they mean nothing",
+        dialect: Off,
+        files: &["index.html", "_headers.br", "_redirects.gz", "sub/_redirects"],
+        redirects: "/a /b\n",
+        headers: "/*\n  X-A: b\n",
+        asks: &[
+            ("/a",              "404"),
+            ("/",               "200 /index.html"),
+            ("/_headers",       "404"),
+            ("/_redirects",     "404"),
+            ("/_headers.br",    "404"),
+            ("/_redirects.gz",  "404"),
+            ("/sub/_redirects", "200 /sub/_redirects"),
+        ],
+    },
+];
+
+/// <https://docs.netlify.com/routing/headers/>, <https://developers.cloudflare.com/pages/configuration/headers/>.
+#[rustfmt::skip]
+const HEADERS: &[Case] = &[
+    Case {
+        name: "Netlify: syntax for the _headers file",
+        files: &["templates/index.html", "templates/index2.html"],
+        headers: "\
+            # a path:\n/templates/index.html\n  # headers for that path:\n  X-Frame-Options: DENY\n\
+            # another path:\n/templates/index2.html\n  # headers for that path:\n  X-Frame-Options: SAMEORIGIN\n",
+        asks: &[
+            ("/templates/index.html",  "200 /templates/index.html | X-Frame-Options: DENY"),
+            ("/templates/index2.html", "200 /templates/index2.html | X-Frame-Options: SAMEORIGIN"),
+            ("/templates/",            "200 /templates/index.html"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "Netlify: multi-value headers",
+        headers: "/*\n  cache-control: max-age=0\n  cache-control: no-cache\n  cache-control: no-store\n  \
+            cache-control: must-revalidate\n",
+        asks: &[
+            ("/",     "200 /index.html | Cache-Control: max-age=0, no-cache, no-store, must-revalidate"),
+            ("/none", "404"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "Netlify: wildcards and placeholders in paths",
+        files: &["templates/a/b.html", "css/main.css.txt", "x.html"],
+        headers: "/templates/*\n  X-A: 1\n/templates/:name/b.html\n  X-B: 2\n/css/*.txt\n  X-C: 3\n",
+        asks: &[
+            ("/templates/a/b.html", "200 /templates/a/b.html | X-A: 1; X-B: 2"),
+            ("/css/main.css.txt",   "200 /css/main.css.txt | X-C: 3"),
+            ("/x.html",             "200 /x.html"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "Netlify: of two rules the later one gives the value",
+        files: &["a.html", "b.html"],
+        headers: "/*\n  X-A: 1\n  X-B: 1\n/a.html\n  X-A: 2\n",
+        asks: &[("/a.html", "200 /a.html | X-B: 1; X-A: 2"), ("/b.html", "200 /b.html | X-A: 1; X-B: 1")],
+        ..NOTHING
+    },
+    Case {
+        name: "Cloudflare: attach a header",
+        dialect: Cloudflare,
+        files: &["secure/page", "static/image.jpg", "static/styles.css", "home"],
+        headers: "\
+            # This is a comment\n/secure/page\n  X-Frame-Options: DENY\n  X-Content-Type-Options: nosniff\n  \
+            Referrer-Policy: no-referrer\n\n/static/*\n  Access-Control-Allow-Origin: *\n  X-Robots-Tag: nosnippet\n\n\
+            /static/styles.css\n  X-Robots-Tag: noindex\n",
+        asks: &[
+            ("/secure/page", "200 /secure/page | X-Frame-Options: DENY; X-Content-Type-Options: nosniff; Referrer-Policy: no-referrer"),
+            ("/static/styles.css", "200 /static/styles.css | Content-Type: text/css; charset=utf-8; Access-Control-Allow-Origin: *; X-Robots-Tag: nosnippet, noindex"),
+            ("/home", "200 /home"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "Cloudflare: detach a header",
+        dialect: Cloudflare,
+        files: &["a.html", "a.txt"],
+        headers: "/*\n  Content-Security-Policy: default-src 'self';\n\n/*.txt\n  ! Content-Security-Policy\n",
+        asks: &[
+            ("/a.html", "200 /a.html | Content-Security-Policy: default-src 'self';"),
+            ("/a.txt",  "200 /a.txt"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "Cloudflare: placeholders in values",
+        dialect: Cloudflare,
+        files: &["movies/alien", "a/b/c"],
+        headers: "/movies/:title\n  x-movie-name: You are watching \":title\"\n/a/*\n  X-Rest: :splat at 12:30\n",
+        asks: &[
+            ("/movies/alien", "200 /movies/alien | x-movie-name: You are watching \"alien\""),
+            ("/a/b/c",        "200 /a/b/c | X-Rest: b/c at 12:30"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "a type, cookies, and a Vary of one's own",
+        files: &["a.html", "dir/index.html"],
+        headers: "/a.html\n  Content-Type: text/x-own\n  Set-Cookie: a=b\n  Set-Cookie: c=d\n  Vary: Origin\n/dir/\n  X-Dir: yes\n",
+        asks: &[
+            ("/a.html",         "200 /a.html | Content-Type: text/x-own; Vary: Origin; Set-Cookie: a=b; Set-Cookie: c=d"),
+            ("/dir/",           "200 /dir/index.html | X-Dir: yes"),
+            ("/dir/index.html", "200 /dir/index.html"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "a redirect has no fields of rules, and a page sent in place of a path has its own",
+        files: &["page.html"],
+        redirects: "/old /new\n/sent /page.html 200\n",
+        headers: "/*\n  X-A: 1\n/page.html\n  X-B: 2\n/sent\n  X-C: 3\n",
+        asks: &[("/old", "301 /new"), ("/sent", "200 /page.html | X-A: 1; X-B: 2")],
+        ..NOTHING
+    },
+];
+
+#[test]
+fn each_rule_does_what_it_says_in_memory_at_any_cut() {
+    for case in cases() {
+        let (image, archive) = case.image();
+        for cuts in [Cuts::NONE, Cuts { read: 1, send: usize::MAX }, Cuts { read: 7, send: 1 }] {
+            case.check(|request| in_memory(&image, &archive, request, cuts), &format!("{cuts:?}"));
+        }
+    }
+}
+
+#[test]
+fn an_archive_and_a_packed_site_have_the_rules_of_their_directory() {
+    for case in cases() {
+        let (dir, temp) = (case.dir(), tempfile::tempdir().expect("a directory"));
+        let path = temp.path().join("site.tar");
+        let tar = Command::new("tar").arg("-cf").arg(&path).arg("-C").arg(dir.path()).arg(".").status();
+        assert!(tar.expect("tar").success());
+        let mut out = Cursor::new(Vec::new());
+        let file = File::open(&path).expect("an archive");
+        let options = Options { dialect: case.dialect, ..Options::new(UNIX_S) };
+        pack_tar(&file, &path, Path::new(""), &mut out, &options).expect(case.name);
+        let (image, archive) = (image_of(out.into_inner()), fs::read(&path).expect("an archive"));
+        case.check(|request| in_memory(&image, &archive, request, Cuts::NONE), "archive");
+
+        let inputs = [
+            ("directory", Input::Dir(dir.path())),
+            ("archive", Input::Archive { file: &file, path: &path, prefix: Path::new("") }),
+        ];
+        for (name, input) in inputs {
+            let target = temp.path().join("packed.tar");
+            let options = SiteOptions {
+                effort: Effort::Fast,
+                workers: NonZeroUsize::MIN,
+                latest_s: UNIX_S,
+                reuse: None,
+                program: None,
+                dialect: case.dialect,
+            };
+            pack_site(input, &target, &options, &Progress::default()).expect(case.name);
+            let bytes = fs::read(&target).expect("an archive");
+            let place = packed::image_in(&bytes, bytes.len() as u64).expect("sound").expect("packed");
+            let image = image_of(bytes[place.at as usize..][..place.len as usize].to_vec());
+            case.check(|request| in_memory(&image, &bytes, request, Cuts::NONE), &format!("packed {name}"));
+            let file = File::open(&target).expect("an archive");
+            let verified = verify(&file, &target, NonZeroUsize::MIN).expect("packed");
+            assert_eq!(verified.damage, [], "{}", case.name);
+        }
+    }
+}
+
+#[test]
+fn each_rule_does_what_it_says_on_every_engine() {
+    for &engine in ENGINES {
+        for case in cases() {
+            let dir = case.dir();
+            let source =
+                Source { path: dir.path().into(), prefix: "".into(), preload: false, dialect: case.dialect };
+            let (_, site) = Watched::new(source).expect(case.name);
+            let bound: Bound = TcpListener::bind("127.0.0.1:0").expect("a port").try_into().expect("bound");
+            let server = Server::start(&settings(engine, 1), vec![bound], site).expect("a server");
+            let &[Address::Tcp(address)] = server.addresses() else { panic!("one TCP address") };
+            let mut client = Client::connect(address);
+            let get = |request: &str| {
+                client.send(request);
+                let response = client.response();
+                format!("{}\r\n\r\n{}", response.head, String::from_utf8_lossy(&response.content))
+            };
+            case.check(get, engine.name());
+            server.handle().stop(Duration::ZERO);
+            server.join().expect("no worker failed");
+        }
+    }
+}
+
+#[test]
+fn a_rule_that_changes_takes_effect_and_one_that_is_wrong_does_not() {
+    let dir = common::site(&[("index.html", "hello"), ("_redirects", "/a /b\n")]);
+    let program = program::Program::started(program::serve(dir.path(), &["--workers", "1"]));
+    let mut client = Client::connect(program.address());
+    let mut location = |want: &str| {
+        common::wait_for(want, || {
+            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+            let response = client.response();
+            response.head.contains(want).then_some(())
+        });
+    };
+    location("Location: /b\r\n");
+    fs::write(dir.path().join("_redirects"), "/a /c 302\n").expect("a file");
+    location("Location: /c\r\n");
+    fs::write(dir.path().join("_redirects"), "/a /d 302 Country=au\n").expect("a file");
+    common::wait_for("a warning", || {
+        program.err().contains("_redirects:1:11: rules for countries need their platform").then_some(())
+    });
+    location("Location: /c\r\n");
+    fs::write(dir.path().join("_headers"), "/*\n  X-A: b\n").expect("a file");
+    fs::remove_file(dir.path().join("_redirects")).expect("a file");
+    location("HTTP/1.1 404 ");
+    location("X-A: b");
+}
+
+#[test]
+fn a_site_whose_rules_are_wrong_is_not_served() {
+    let dir = common::site(&[("index.html", "hello"), ("_headers", "/*\n  Content-Length: 7\n")]);
+    let output = program::serve(dir.path(), &[]).output().expect("a program");
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("_headers:2:3: this field says how the message is sent"), "{said}");
+    assert!(said.contains("leave it out"), "{said}");
+}
+
+#[test]
+fn a_location_that_would_be_too_long_is_refused() {
+    let case = Case { redirects: "/a/* https://example.net/:splat\n", ..NOTHING };
+    let (image, archive) = case.image();
+    // Each `{` becomes three bytes, of 8 KiB that there are.
+    for (len, want) in [(100, "301"), (2_700, "301"), (2_800, "414")] {
+        let request = format!("GET /a/{} HTTP/1.1\r\nHost: a\r\n\r\n", "{".repeat(len));
+        let response = in_memory(&image, &archive, &request, Cuts::NONE);
+        assert!(told(&response).starts_with(want), "{len}: {}", &response[..60]);
+    }
+}
+
+fn cases() -> impl Iterator<Item = &'static Case> {
+    [OF_NETLIFY, OF_CLOUDFLARE, OURS, HEADERS].into_iter().flatten()
+}
+
+impl Case {
+    fn dir(&self) -> tempfile::TempDir {
+        let content = |path: &&'static str| (*path, format!("/{path}"));
+        let dir = common::site(&self.files.iter().map(content).collect::<Vec<_>>());
+        for (name, text) in [("_redirects", self.redirects), ("_headers", self.headers)] {
+            File::create(dir.path().join(name))
+                .and_then(|mut file| file.write_all(text.as_bytes()))
+                .expect(name);
+        }
+        dir
+    }
+
+    /// The image of its directory, and no archive.
+    fn image(&self) -> (Image, Vec<u8>) {
+        let mut out = Cursor::new(Vec::new());
+        let options = Options { dialect: self.dialect, ..Options::new(UNIX_S) };
+        pack_dir(self.dir().path(), &mut out, &options, &mut Memo::default()).expect(self.name);
+        (image_of(out.into_inner()), Vec::new())
+    }
+
+    #[track_caller]
+    fn check(&self, mut get: impl FnMut(&str) -> String, how: &str) {
+        for (target, want) in self.asks {
+            let response = get(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            assert_eq!(told(&response), *want, "{}: {target} ({how})\n{response}", self.name);
+        }
+    }
+}
+
+fn image_of(bytes: Vec<u8>) -> Image {
+    Image::new(Bytes::from(bytes)).expect("an image")
+}
+
+fn in_memory(image: &Image, archive: &[u8], request: &str, cuts: Cuts) -> String {
+    let mut sim = Sim::new(image.clone());
+    sim.archive = archive.to_vec();
+    sim.client_sends(request.as_bytes());
+    sim.run(cuts);
+    String::from_utf8_lossy(&sim.wire).into_owned()
+}
+
+/// Status, then where it leads or which file it is, then the fields that rules gave.
+fn told(response: &str) -> String {
+    let (head, content) = response.split_once("\r\n\r\n").expect("a response");
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).expect("a status");
+    let mut told = status.to_owned();
+    let fields: Vec<&str> = lines.collect();
+    if let Some(location) = fields.iter().find_map(|field| field.strip_prefix("Location: ")) {
+        told = format!("{told} {location}");
+    } else if content.starts_with('/') {
+        told = format!("{told} {content}");
+    }
+    let given = fields.iter().filter(|field| !USUAL.iter().any(|usual| field.starts_with(usual)));
+    let given: Vec<&str> = given.copied().collect();
+    if !given.is_empty() {
+        told = format!("{told} | {}", given.join("; "));
+    }
+    told
+}
+
+/// What responses have anyway.
+const USUAL: &[&str] = &[
+    "Server: ",
+    "Date: ",
+    "Connection: close",
+    "Location: ",
+    "Content-Length: ",
+    "Content-Type: text/html; charset=utf-8",
+    "Content-Type: text/plain; charset=utf-8",
+    "Accept-Ranges: ",
+    "ETag: ",
+    "Last-Modified: ",
+    "Cache-Control: no-cache",
+    "Cache-Control: no-store",
+];
