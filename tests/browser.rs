@@ -5,16 +5,21 @@ mod common;
 
 use common::{
     ENGINES,
+    client::Client,
     page::Page,
     program::{Program, serve},
-    web::{CODED, PLAIN, web},
+    releases::{pack, point},
+    wait_for,
+    web::{CODED, PICTURE, PLAIN, web},
     write_files,
 };
 use std::{
     collections::HashSet,
-    io::Write,
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener},
     path::Path,
     process::{Command, Stdio},
+    thread,
 };
 
 #[test]
@@ -57,6 +62,68 @@ fn a_page_that_asks_for_everything_gets_it_in_a_browser() {
         );
         assert_eq!(program.err(), "", "{engine}");
     }
+}
+
+#[test]
+fn a_page_that_was_loaded_in_a_browser_before_a_switch_gets_the_rest_of_its_release() {
+    // What it imports, of which release; whether the next one is there; its picture; what has no hash in its name.
+    for (keep, want) in
+        [("1", "release 1, 200, 1, 404"), ("0", "TypeError: Failed to fetch dynamically imported")]
+    {
+        for engine in ENGINES {
+            let (releases, loaded) = (
+                tempfile::tempdir().expect("a directory"),
+                TcpListener::bind("127.0.0.1:0").expect("a port"),
+            );
+            let port = loaded.local_addr().expect("an address").port();
+            pack(&release(1, "B4qfzvDp", "CxT9_qWe", port), &releases.path().join("1.tar"));
+            pack(&release(2, "CxT9_qWe", "B4qfzvDp", port), &releases.path().join("2.tar"));
+            point(releases.path(), "1.tar");
+            let options = ["--engine", engine.name(), "--keep-releases", keep];
+            let program = Program::started(serve(&releases.path().join("current"), &options));
+            let address = program.address();
+            let page = thread::scope(|scope| {
+                scope.spawn(|| switch_when_loaded(&loaded, releases.path(), address));
+                Page::load(&format!("http://{address}/"), &["--verdict", "#verdict"])
+            });
+            assert!(page.verdict.starts_with(want), "{engine}, {keep}: {page:?}");
+            assert_eq!(program.err(), "", "{engine}");
+        }
+    }
+}
+
+/// A page with what it loads at once, and what it asks for later. The second release lacks what has no hash in its name.
+fn release(number: usize, hash: &str, other: &str, port: u16) -> Vec<(String, Vec<u8>)> {
+    let filled = |text: &str| {
+        let text =
+            text.replace("{hash}", hash).replace("{other}", other).replace("{port}", &port.to_string());
+        text.into_bytes()
+    };
+    let mut files = vec![
+        ("index.html".to_owned(), filled(include_str!("browser/release.html"))),
+        (format!("assets/page-{hash}.js"), filled(include_str!("browser/release.js"))),
+        (
+            format!("assets/part-{hash}.js"),
+            format!("export const release = 'release {number}';").into_bytes(),
+        ),
+        (format!("assets/style-{hash}.css"), b"body { margin: 0 }".into()),
+        (format!("assets/picture-{hash}.png"), PICTURE.into()),
+    ];
+    if number == 1 {
+        files.push(("plain.js".to_owned(), b"0;".into()));
+    }
+    files
+}
+
+/// Waits for the word of the page, and answers when the second release is served.
+fn switch_when_loaded(loaded: &TcpListener, releases: &Path, address: SocketAddr) {
+    let (mut page, _) = loaded.accept().expect("the page, loaded");
+    point(releases, "2.tar");
+    let mut client = Client::connect(address);
+    wait_for("the second release", || (client.get("/plain.js").status == 404).then_some(()));
+    let mut block = [0; 4096];
+    let _ = page.read(&mut block).expect("a request");
+    page.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").expect("a client that listens");
 }
 
 /// Compares files with what `sha256sum` would write of them.
