@@ -284,7 +284,7 @@ impl Http1 {
         let with_ranges = cx.pool.is_plentiful();
         let (mut image, current) = cx.sites.current();
         let mut plan = plan::plan(&head, wire, current, cx.starts.unix_s(), with_ranges);
-        if plan.is_miss()
+        if plan.missed
             && cx.sites.ask_earlier()
             && let Some(kept) = kept::plan(&head, cx.sites, cx.starts.unix_s(), with_ranges)
         {

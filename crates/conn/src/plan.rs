@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) status: Status,
     /// Goes between start and `fields`.
     pub(crate) own: Own,
+    /// The site has nothing at the path: a page or a rule says so, or something stands for it.
+    pub(crate) missed: bool,
     /// Fields, with the empty line that ends them.
     pub(crate) fields: Place,
     /// `None`: the response has no content, whatever its fields say (HEAD, 304). With status 206, the parts are parts
@@ -66,14 +68,6 @@ pub(crate) struct Location {
     pub(crate) query_len: u32,
 }
 
-impl Plan {
-    /// Whether the path leads nowhere in the image.
-    #[inline]
-    pub(crate) fn is_miss(&self) -> bool {
-        self.status == Status::NotFound
-    }
-}
-
 /// What the request whose head lies in `wire` is answered with. `unix_s` is the time, in seconds since 1970.
 /// `with_ranges`: whether there is a buffer for what a range needs; without one, Range is ignored, as it may be at any
 /// time (RFC 9110, section 14.2).
@@ -101,22 +95,29 @@ pub(crate) fn plan(head: &Head<'_>, wire: &[u8], image: &Image, unix_s: u64, wit
         Method::Other => return page(image, Status::NotImplemented, true),
         _ => return page(image, Status::MethodNotAllowed, true),
     }
-    match find(image, Wanted { wire, path, query }) {
+    let found = find(image, Wanted { wire, path, query });
+    let missed = match &found {
+        Ok(Found::Entry(_)) => false,
+        Ok(Found::Instead(_)) | Err(_) => true,
+        Ok(Found::Leads(_, leads)) => !leads.exists(),
+    };
+    let plan = match found {
         Ok(_) if head.method == Method::Options => options(image),
-        Ok(Found::Entry(Entry::File(variants))) => {
+        Ok(Found::Entry(Entry::File(variants)) | Found::Instead(Entry::File(variants))) => {
             let variant = if variants.is_one() { variants.identity } else { choose(head, variants, image) };
             match variants.ruled {
                 None | Some(200) => file(head, variant, image, unix_s, with_content, with_ranges),
                 Some(code) => error_file(code, variant, with_content),
             }
         }
-        Ok(Found::Entry(Entry::Redirect(to))) => {
+        Ok(Found::Entry(Entry::Redirect(to)) | Found::Instead(Entry::Redirect(to))) => {
             redirect(to, query.map(|query| (offset(wire, query), query)), with_content)
         }
         Ok(Found::Leads(status, leads)) => lead(status, leads, image, with_content),
         Err(Failed::Missing(variants)) => missing(head, variants, image, with_content),
         Err(Failed::Status(status)) => page(image, status, with_content),
-    }
+    };
+    Plan { missed, ..plan }
 }
 
 /// Why there is nothing at a path.
@@ -131,7 +132,7 @@ enum Failed {
 pub(crate) fn page(image: &Image, status: Status, with_content: bool) -> Plan {
     let page = image.page(status.code());
     let content = with_content.then_some(Content::Image(page.content));
-    Plan { status, own: Own::Nothing, fields: page.fields, content }
+    Plan { status, own: Own::Nothing, missed: false, fields: page.fields, content }
 }
 
 /// The page of the site for what is missing. It is no representation of that, so neither preconditions nor ranges are about
@@ -140,7 +141,7 @@ pub(crate) fn page(image: &Image, status: Status, with_content: bool) -> Plan {
 fn missing(head: &Head<'_>, variants: Variants, image: &Image, with_content: bool) -> Plan {
     let Variant { fields, content, .. } = choose(head, variants, image);
     let content = with_content.then_some(content);
-    Plan { status: Status::NotFound, own: Own::Nothing, fields, content }
+    Plan { status: Status::NotFound, own: Own::Nothing, missed: false, fields, content }
 }
 
 /// Which methods there are, for any target: RFC 9110, section 9.3.7.
@@ -191,6 +192,7 @@ pub(crate) fn file(
             let whole = Plan {
                 status: Status::Ok,
                 own: Own::Nothing,
+                missed: false,
                 fields: variant.fields,
                 content: with_content.then_some(variant.content),
             };
@@ -203,6 +205,7 @@ pub(crate) fn file(
         Outcome::NotModified => Plan {
             status: Status::NotModified,
             own: Own::Nothing,
+            missed: false,
             fields: variant.not_modified,
             content: None,
         },
@@ -223,7 +226,8 @@ fn ranged(head: &Head<'_>, variant: &Variant, image: &Image, unix_s: u64) -> Opt
         Selected::Parts(parts) => {
             let (partial, fields) = Partial::new(parts, variant, image)?;
             let content = Some(variant.content);
-            Some(Plan { status: Status::PartialContent, own: Own::Parts(partial), fields, content })
+            let (status, own) = (Status::PartialContent, Own::Parts(partial));
+            Some(Plan { status, own, missed: false, fields, content })
         }
         Selected::Nothing => {
             let page = page(image, Status::RangeNotSatisfiable, true);
@@ -237,7 +241,7 @@ fn ranged(head: &Head<'_>, variant: &Variant, image: &Image, unix_s: u64) -> Opt
 fn error_file(code: u16, variant: Variant, with_content: bool) -> Plan {
     let status = Status::of(code).unwrap_or(Status::NotFound);
     let content = with_content.then_some(variant.content);
-    Plan { status, own: Own::Nothing, fields: variant.fields, content }
+    Plan { status, own: Own::Nothing, missed: false, fields: variant.fields, content }
 }
 
 /// Where a rule leads.
@@ -245,7 +249,7 @@ fn error_file(code: u16, variant: Variant, with_content: bool) -> Plan {
 fn lead(status: Status, leads: Leads, image: &Image, with_content: bool) -> Plan {
     let rules = image.rules().expect("a rule leads there");
     let content = with_content.then_some(Content::Image(rules.content()));
-    Plan { status, own: Own::Leads(leads), fields: rules.fields(), content }
+    Plan { status, own: Own::Leads(leads), missed: false, fields: rules.fields(), content }
 }
 
 /// The query of the request goes along: `/dir?q` leads to `/dir/?q`. Unless a rule says what is in it.
@@ -261,7 +265,7 @@ fn redirect(to: Redirect, query: Option<(u32, &[u8])>, with_content: bool) -> Pl
     };
     let content = with_content.then_some(Content::Image(to.content));
     let status = to.ruled.and_then(Status::of).unwrap_or(Status::MovedPermanently);
-    Plan { status, own, fields, content }
+    Plan { status, own, missed: false, fields, content }
 }
 
 #[inline]
@@ -292,12 +296,13 @@ fn instead(image: &Image, wanted: Wanted<'_>, path: &[u8], entry: Option<Entry>)
     let ruled =
         image.rules().map_or(Ok(None), |rules| ruled::ask(rules, image, wanted, path, entry.is_some()));
     match (ruled, entry) {
+        (Ok(Some(Found::Entry(file))), None) => return Ok(Found::Instead(file)),
         (Ok(Some(found)), _) => return Ok(found),
         (Ok(None), Some(entry)) => return Ok(Found::Entry(entry)),
         (Ok(None), None) | (Err(ruled::Nowhere), _) => {}
     }
     match image.missing(path) {
-        Missing::Shell(variants) => Ok(Found::Entry(Entry::File(variants))),
+        Missing::Shell(variants) => Ok(Found::Instead(Entry::File(variants))),
         Missing::Page(variants) => Err(Failed::Missing(variants)),
         Missing::Nothing => Err(Failed::Status(Status::NotFound)),
     }

@@ -39,6 +39,8 @@ struct Part {
 pub(crate) enum Found {
     /// What the site has.
     Entry(Entry),
+    /// What the site has elsewhere, and nothing here.
+    Instead(Entry),
     /// Where a rule leads.
     Leads(Status, Leads),
 }
@@ -80,6 +82,11 @@ pub(crate) fn ask(
 }
 
 impl Leads {
+    /// Whether the site has something at the path.
+    pub(crate) fn exists(&self) -> bool {
+        self.exists
+    }
+
     /// Writes the field Location to the front of `to`; `wire` is the head. Returns its length. None: it would be too long.
     pub(crate) fn write(&self, rules: Rules<'_>, wire: &[u8], to: &mut [u8]) -> Option<usize> {
         const NAME: &[u8] = b"Location: ";

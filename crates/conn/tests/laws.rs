@@ -584,6 +584,30 @@ fn what_an_earlier_image_has_under_a_name_with_a_hash_is_served_until_it_is_drop
 }
 
 #[test]
+fn a_rule_for_all_that_is_missing_stands_back_behind_an_earlier_image() {
+    const OLD: &str = "/app-B4qfzvDp.js";
+    let cases = [
+        ("/* /index.html 200", "HTTP/1.1 200 OK\r\n"),
+        ("/* https://elsewhere.example/:splat 302", "HTTP/1.1 302 Found\r\n"),
+        ("/* /index.html 404", "HTTP/1.1 404 Not Found\r\n"),
+    ];
+    for (rule, otherwise) in cases {
+        let mut sim = Sim::new(site_of(&[(OLD, b"the old one")]));
+        let (old, _) = sim.sites.current();
+        let new = sim.sites.add(site_of(&[("/index.html", b"home"), ("/_redirects", rule.as_bytes())]));
+        for (earlier, want) in [(vec![old], "HTTP/1.1 200 OK\r\n"), (vec![], otherwise)] {
+            sim.sites.serve(new, earlier.clone());
+            let from = sim.wire.len();
+            sim.client_sends(format!("GET {OLD} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+            sim.run(Cuts::NONE);
+            let got = String::from_utf8_lossy(&sim.wire[from..]);
+            assert!(got.starts_with(want), "{rule}: {got}");
+            assert_eq!(got.ends_with("\r\n\r\nthe old one"), !earlier.is_empty(), "{rule}: {got}");
+        }
+    }
+}
+
+#[test]
 fn a_stop_answers_one_more_of_the_requests_that_had_arrived_and_says_that_it_closes() {
     let mut sim = sim();
     sim.client_sends(&b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(20));
