@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use tarpon::{Address, Dialect, Effort, Engine, Packing, Settings, Source};
+use tarpon::{Address, Dialect, Effort, Engine, Packing, Policy, Settings, Source, TrailingSlash};
 
 /// A web server for static sites.
 #[derive(Debug, Parser)]
@@ -153,13 +153,17 @@ pub(crate) struct Pack {
     /// Write a program instead, which carries the site and serves it when it is started
     #[arg(long)]
     executable: bool,
+
+    #[command(flatten)]
+    answers: Answers,
 }
 
 impl Pack {
     /// What the site is made of.
     pub(crate) fn source(&self) -> Source {
         let prefix = self.prefix.clone().unwrap_or_default();
-        Source { path: self.path.clone(), prefix, preload: false, dialect: self.rules }
+        let (dialect, policy) = (self.rules, self.answers.policy());
+        Source { path: self.path.clone(), prefix, preload: false, dialect, policy }
     }
 
     /// What it is packed into.
@@ -201,11 +205,48 @@ pub(crate) struct Serve {
     rules: Dialect,
 
     #[command(flatten)]
+    answers: Answers,
+
+    #[command(flatten)]
     pub(crate) how: How,
+}
+
+/// How a site answers, as far as its files do not say. A packed site answers as it was packed.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Pages (a packed site answers as it was packed)")]
+struct Answers {
+    /// Answer what is not there, and is not named as an asset, with /index.html
+    #[arg(long)]
+    spa: bool,
+
+    /// Show about.html at /about, and dir/index.html at /dir/; their names lead there
+    #[arg(long)]
+    clean_urls: bool,
+
+    /// Whether addresses of pages end in a slash: auto, of directories only; always; or never. The other form leads to
+    /// the one that counts
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = trailing_slash())]
+    trailing_slash: TrailingSlash,
+}
+
+impl Answers {
+    fn policy(&self) -> Policy {
+        let &Answers { spa, clean_urls, trailing_slash } = self;
+        Policy { spa, clean_urls, trailing_slash }
+    }
+}
+
+fn trailing_slash() -> impl TypedValueParser<Value = TrailingSlash> {
+    PossibleValuesParser::new(["auto", "always", "never"]).map(|name| match &*name {
+        "always" => TrailingSlash::Always,
+        "never" => TrailingSlash::Never,
+        _ => TrailingSlash::Auto,
+    })
 }
 
 /// How a site is served, whatever it lies in.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Server")]
 pub(crate) struct How {
     /// Read all of the site into memory first, in huge pages where the system allows
     #[arg(long)]
@@ -267,19 +308,15 @@ impl Serve {
     /// What the site is made of.
     pub(crate) fn source(&self) -> Source {
         let prefix = self.prefix.clone().unwrap_or_default();
-        Source { prefix, dialect: self.rules, ..self.how.source(&self.path) }
+        let (dialect, policy) = (self.rules, self.answers.policy());
+        Source { prefix, dialect, policy, ..self.how.source(&self.path) }
     }
 }
 
 impl How {
     /// What a whole site is made of.
     pub(crate) fn source(&self, path: &Path) -> Source {
-        Source {
-            path: path.to_owned(),
-            prefix: PathBuf::new(),
-            preload: self.preload,
-            dialect: Dialect::default(),
-        }
+        Source { path: path.to_owned(), preload: self.preload, ..Source::default() }
     }
 
     /// Earlier releases that are kept.

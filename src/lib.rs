@@ -66,7 +66,7 @@ pub use release::{Release, Releases, Switched, Turn};
 pub use server::{Handle, Server, Settings};
 pub use site::{Site, Source};
 pub use tarpon_pack::{
-    CODINGS, Dialect, Effort, Finding, Form, Inspected, PathRow, Progress, Report, Saved, Step, Verified,
-    What,
+    CODINGS, Dialect, Effort, Finding, Form, Inspected, PathRow, Policy, Progress, Report, Saved, Step,
+    TrailingSlash, Verified, What,
 };
 pub use watch::{Change, Following, Watched};

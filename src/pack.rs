@@ -47,6 +47,7 @@ pub fn pack(source: &Source, packing: &Packing, progress: &Progress) -> Result<R
         reuse: packing.reuse.as_deref(),
         program: program.as_ref(),
         dialect: source.dialect,
+        policy: &source.policy,
     };
     let pack =
         |input| pack_site(input, &packing.target, &options, progress).map_err(|error| trouble(error, path));
@@ -158,6 +159,11 @@ fn input_trouble(error: PackError, site: &Path) -> Trouble {
         PackError::Rules { file, line, column, error } => {
             Trouble::new(format_args!("{}:{line}:{column}", file.name()), error, error.remedy())
         }
+        error @ PackError::NoShell => Trouble::new(
+            format_args!("cannot pack {} with --spa", site.display()),
+            error,
+            "put it at the root of the site, or leave --spa out",
+        ),
         error @ (PackError::TooLarge | PackError::FileCount { .. } | PackError::Write(_)) => Trouble::new(
             format_args!("cannot pack {}", site.display()),
             error,

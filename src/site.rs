@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
-use tarpon_pack::{Damage, Dialect, Memo, Options, PackError, Packed, Skipped, pack_dir, pack_tar};
+use tarpon_pack::{Damage, Dialect, Memo, Options, PackError, Packed, Policy, Skipped, pack_dir, pack_tar};
 use tarpon_site::{Image, Place, packed};
 
 /// A site, ready to be served: an immutable image of all it contains.
@@ -44,7 +44,7 @@ impl Site {
     /// It is missing, something in it cannot be read, or more files are too large for the image than the limit
     /// on open files leaves room for.
     pub fn from_dir(dir: impl AsRef<Path>) -> Result<Site, Trouble> {
-        Builder::default().dir(dir.as_ref(), false, Dialect::default())
+        Builder::default().dir(&Source { path: dir.as_ref().to_owned(), ..Source::default() })
     }
 
     /// Reads a tar archive, or the directory `prefix` of it if that is not empty. The contents are sent from the
@@ -54,7 +54,8 @@ impl Site {
     /// # Errors
     /// It is missing, is no complete tar archive, has sparse members, or has no such directory.
     pub fn from_archive(path: impl AsRef<Path>, prefix: impl AsRef<Path>) -> Result<Site, Trouble> {
-        from_archive(path.as_ref(), prefix.as_ref(), false, Dialect::default())
+        let (path, prefix) = (path.as_ref().to_owned(), prefix.as_ref().to_owned());
+        from_archive(&Source { path, prefix, ..Source::default() })
     }
 
     /// How many files it contains.
@@ -168,7 +169,7 @@ pub(crate) enum Store {
 }
 
 /// What a site is made of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Source {
     /// A directory, or a tar archive.
     pub path: PathBuf,
@@ -178,6 +179,8 @@ pub struct Source {
     pub preload: bool,
     /// How `_headers` and `_redirects` at the root of the site are read. A packed site is as it was packed.
     pub dialect: Dialect,
+    /// How the site answers. A packed site answers as it was packed.
+    pub policy: Policy,
 }
 
 /// Builds a site again and again, and does not read twice what has not changed.
@@ -188,11 +191,11 @@ pub(crate) struct Builder {
 
 impl Builder {
     pub(crate) fn build(&mut self, source: &Source) -> Result<Site, Trouble> {
-        let &Source { ref path, ref prefix, preload, dialect } = source;
+        let Source { path, prefix, .. } = source;
         if path.is_file() {
-            from_archive(path, prefix, preload, dialect)
+            from_archive(source)
         } else if prefix.as_os_str().is_empty() {
-            self.dir(path, preload, dialect)
+            self.dir(source)
         } else {
             Err(Trouble::new(
                 format_args!("cannot serve {} of {}", prefix.display(), path.display()),
@@ -202,20 +205,25 @@ impl Builder {
         }
     }
 
-    fn dir(&mut self, dir: &Path, preload: bool, dialect: Dialect) -> Result<Site, Trouble> {
-        let mut options = Options { file_count_max: file_count_max(), dialect, ..Options::new(unix_s()) };
-        if preload {
+    fn dir(&mut self, source: &Source) -> Result<Site, Trouble> {
+        let mut options = Options { file_count_max: file_count_max(), ..options(source) };
+        if source.preload {
             options.file_len_min = u64::MAX;
         }
-        site(|out| pack_dir(dir, out, &options, &mut self.memo))
+        site(|out| pack_dir(&source.path, out, &options, &mut self.memo))
     }
 }
 
-fn from_archive(path: &Path, prefix: &Path, preload: bool, dialect: Dialect) -> Result<Site, Trouble> {
-    let archive = Archive::new(path, preload)?;
+fn options(source: &Source) -> Options {
+    Options { dialect: source.dialect, policy: source.policy.clone(), ..Options::new(unix_s()) }
+}
+
+fn from_archive(source: &Source) -> Result<Site, Trouble> {
+    let Source { path, prefix, preload, policy, .. } = source;
+    let archive = Archive::new(path, *preload)?;
     let Some(image) = archive.image(path)? else {
         // What a program carries was packed, so that an archive without an image is a file of its own.
-        let options = Options { dialect, ..Options::new(unix_s()) };
+        let options = options(source);
         let site = site(|out| pack_tar(&archive.file, path, prefix, out, &options))?;
         return Ok(Site { archive: Some(archive), ..site }.advised());
     };
@@ -224,6 +232,13 @@ fn from_archive(path: &Path, prefix: &Path, preload: bool, dialect: Dialect) -> 
             format_args!("cannot serve {} of {}", prefix.display(), path.display()),
             "it is a packed site, in which every path is settled",
             "leave --prefix out, or pack that directory by itself",
+        ));
+    }
+    if *policy != Policy::default() {
+        return Err(Trouble::new(
+            format_args!("cannot serve {} with these options", path.display()),
+            "it is a packed site, which answers as it was packed",
+            "give --spa, --clean-urls and the like to tarpon pack, and leave them out here",
         ));
     }
     // A lookup reads where the image lies, and nobody can ask before what it will need: begun to be read now, it is in
@@ -294,6 +309,11 @@ fn trouble(error: PackError) -> Trouble {
         PackError::Rules { file, line, column, error } => {
             Trouble::new(format_args!("{}:{line}:{column}", file.name()), error, error.remedy())
         }
+        error @ PackError::NoShell => Trouble::new(
+            "cannot serve the site with --spa",
+            error,
+            "put it at the root of the site, or leave --spa out",
+        ),
         error @ PackError::TooLarge => {
             Trouble::new("cannot make the site's image", error, "serve its parts as several sites")
         }

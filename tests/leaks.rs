@@ -66,13 +66,7 @@ fn following_ends_when_it_is_dropped() {
         let dir = site(&[("index.html", "home")]);
         let before = Held::now();
         for round in 0..3 {
-            let (watched, _) = Watched::new(Source {
-                path: dir.path().into(),
-                prefix: "".into(),
-                preload: false,
-                dialect: Default::default(),
-            })
-            .unwrap();
+            let (watched, _) = Watched::new(Source { path: dir.path().into(), ..Source::default() }).unwrap();
             let (send, changes) = channel();
             let following = watched.follow(move |change| send.send(change).unwrap()).unwrap();
             fs::write(dir.path().join("index.html"), format!("round {round}")).unwrap();

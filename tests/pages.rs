@@ -46,6 +46,89 @@ fn the_nearest_404_answers_for_what_is_missing() {
     made.check(&[], cases);
 }
 
+#[test]
+fn an_application_answers_for_its_routes_and_not_for_assets() {
+    let made = Made::of(&[
+        ("index.html", "the shell"),
+        ("404.html", "not here"),
+        ("app.js", "1"),
+        ("a/404.html", "nor here"),
+    ]);
+    #[rustfmt::skip]
+    let cases: &[Case<'_>] = &[
+        // what it shows            request                                           answer                                              content
+        ("a route",                 "GET /users/7",                                   &["200", "no-cache", "text/html; charset=utf-8"],   "the shell"),
+        ("with a dot",              "GET /users/j.doe",                               &["200", "no-cache"],                               "the shell"),
+        ("with a slash",            "GET /users/",                                    &["200", "no-cache"],                               "the shell"),
+        ("with a query",            "GET /users?q=a.js",                              &["200", "no-cache"],                               "the shell"),
+        ("below a 404.html",        "GET /a/b",                                       &["200", "no-cache"],                               "the shell"),
+        ("HEAD",                    "HEAD /users/7",                                  &["200", "no-cache"],                               ""),
+        ("a validator",             "GET /users/7\r\nIf-None-Match: *",               &["304", "no-cache"],                               ""),
+        ("a range",                 "GET /users/7\r\nRange: bytes=0-2",               &["206", "no-cache"],                               "the"),
+        ("a missing script",        "GET /assets/app-B4qfzvDp.js",                    &["404", "no-store"],                               "not here"),
+        ("below a 404.html",        "GET /a/b.css",                                   &["404", "no-store"],                               "nor here"),
+        ("as a browser asks",       "GET /logo.PNG\r\nAccept: text/html",             &["404", "no-store"],                               "not here"),
+        ("what is there",           "GET /app.js",                                    &["200", "no-cache"],                               "1"),
+    ];
+    made.check(&["--spa"], cases);
+}
+
+#[test]
+fn a_page_has_one_address() {
+    let made = Made::of(&[
+        ("index.html", "home"),
+        ("about.html", "about"),
+        ("guide/index.html", "guide"),
+        ("guide/a&b.html", "a b"),
+    ]);
+    #[rustfmt::skip]
+    let cases: &[Case<'_>] = &[
+        // what it shows            request                                           answer                                              content
+        ("the root",                "GET /",                                          &["200", "no-cache"],                               "home"),
+        ("by its name",             "GET /index.html",                                &["301", "no-cache", "/"],                          "at"),
+        ("a page",                  "GET /about",                                     &["200", "no-cache", "text/html; charset=utf-8"],   "about"),
+        ("by its name",             "GET /about.html",                                &["301", "no-cache", "/about"],                     "/about"),
+        ("with a slash",            "GET /about/",                                    &["301", "no-cache", "/about"],                     "/about"),
+        ("keeps the query",         "GET /about.html?a=/b&c",                         &["301", "no-cache", "/about?a=/b&c"],              "/about"),
+        ("HEAD",                    "HEAD /about/?q",                                 &["301", "no-cache", "/about?q"],                   ""),
+        ("escaped",                 "GET /guide/a%26b.html",                          &["301", "no-cache", "/guide/a&b"],                 "a&amp;b"),
+        ("a directory",             "GET /guide/",                                    &["200", "no-cache"],                               "guide"),
+        ("without its slash",       "GET /guide?q",                                   &["301", "no-cache", "/guide/?q"],                  "/guide/"),
+        ("by its name",             "GET /guide/index.html",                          &["301", "no-cache", "/guide/"],                    "/guide/"),
+        ("not there",               "GET /abou",                                      &["404", "no-store"],                               "nothing"),
+    ];
+    made.check(&["--clean-urls"], cases);
+    #[rustfmt::skip]
+    let cases: &[Case<'_>] = &[
+        // what it shows            request                                           answer                                              content
+        ("a page",                  "GET /about/",                                    &["200", "no-cache"],                               "about"),
+        ("without",                 "GET /about?q",                                   &["301", "no-cache", "/about/?q"],                  "/about/"),
+        ("by its name",             "GET /about.html",                                &["301", "no-cache", "/about/"],                    "/about/"),
+    ];
+    made.check(&["--clean-urls", "--trailing-slash", "always"], cases);
+    #[rustfmt::skip]
+    let cases: &[Case<'_>] = &[
+        // what it shows            request                                           answer                                              content
+        ("the root",                "GET /",                                          &["200", "no-cache"],                               "home"),
+        ("a directory",             "GET /guide",                                     &["200", "no-cache"],                               "guide"),
+        ("with a slash",            "GET /guide/?q",                                  &["301", "no-cache", "/guide?q"],                   "/guide"),
+        ("by its name",             "GET /guide/index.html",                          &["200", "no-cache"],                               "guide"),
+        ("a page",                  "GET /about.html",                                &["200", "no-cache"],                               "about"),
+    ];
+    made.check(&["--trailing-slash", "never"], cases);
+}
+
+#[test]
+fn what_cannot_be_as_it_is_wished_is_told() {
+    let made = Made::of(&[("about.html", "about"), ("about/index.html", "about too")]);
+    let ended = Program::run(serve(made.dir.path(), &["--spa"]));
+    assert!(!ended.status.success() && ended.error_line().contains("index.html"), "{ended:?}");
+    let ended = Program::run(serve(&made.packed(&["--clean-urls"]), &["--clean-urls"]));
+    assert!(!ended.status.success() && ended.error_line().contains("as it was packed"), "{ended:?}");
+    let program = Program::started(serve(made.dir.path(), &["--clean-urls"]));
+    assert!(program.err().contains("1 clean URL that another file has: about.html"), "{}", program.err());
+}
+
 /// What it shows; the request; the status, the value of Cache-Control, and values of other fields; what is in the content.
 type Case<'c> = (&'c str, &'c str, &'c [&'c str], &'c str);
 

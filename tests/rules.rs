@@ -482,6 +482,7 @@ fn an_archive_and_a_packed_site_have_the_rules_of_their_directory() {
                 reuse: None,
                 program: None,
                 dialect: case.dialect,
+                policy: &tarpon::Policy::default(),
             };
             pack_site(input, &target, &options, &Progress::default()).expect(case.name);
             let bytes = fs::read(&target).expect("an archive");
@@ -500,8 +501,7 @@ fn each_rule_does_what_it_says_on_every_engine() {
     for &engine in ENGINES {
         for case in cases() {
             let dir = case.dir();
-            let source =
-                Source { path: dir.path().into(), prefix: "".into(), preload: false, dialect: case.dialect };
+            let source = Source { path: dir.path().into(), dialect: case.dialect, ..Source::default() };
             let (_, site) = Watched::new(source).expect(case.name);
             let bound: Bound = TcpListener::bind("127.0.0.1:0").expect("a port").try_into().expect("bound");
             let server = Server::start(&settings(engine, 1), vec![bound], site).expect("a server");

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
     sync::OnceLock,
 };
-use tarpon_pack::{Dialect, Effort, Input, Progress, SiteOptions, inspect, pack_site, verify};
+use tarpon_pack::{Dialect, Effort, Input, Policy, Progress, SiteOptions, inspect, pack_site, verify};
 use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::{IMAGE_AT, image_in};
 use tarpon_site::{Content, Entry, Image};
@@ -120,6 +120,7 @@ fn good() -> &'static [u8] {
             reuse: None,
             program: None,
             dialect: Dialect::Netlify,
+            policy: &Policy::default(),
         };
         pack_site(Input::Dir(&site), &archive, &options, &Progress::default()).expect("packs");
         let bytes = fs::read(&archive).expect("an archive");

@@ -11,8 +11,7 @@ use tarpon::{Effort, Packing, Progress, Source};
 /// Packs a site of these files.
 pub(crate) fn pack<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], target: &Path) {
     let dir = site(files);
-    let source =
-        Source { path: dir.path().into(), prefix: "".into(), preload: false, dialect: Default::default() };
+    let source = Source { path: dir.path().into(), ..Source::default() };
     let packing = Packing { target: target.into(), effort: Effort::Fast, reuse: None, executable: false };
     tarpon::pack(&source, &packing, &Progress::default()).expect("a packed site");
 }

@@ -58,6 +58,8 @@ pub enum PackError {
         /// What is wrong.
         error: RuleError,
     },
+    /// The page of an application, `/index.html`, is not there.
+    NoShell,
     /// The image would be larger than its index can tell.
     TooLarge,
     /// The image cannot be written.
@@ -122,6 +124,7 @@ impl fmt::Display for PackError {
             PackError::Rules { file, line, column, error } => {
                 write!(f, "{}:{line}:{column}: {error}; {}", file.name(), error.remedy())
             }
+            PackError::NoShell => f.write_str("there is no index.html to answer for other paths"),
             PackError::TooLarge => {
                 f.write_str("the image would exceed 256 GiB; keep more of the files on disk")
             }
@@ -140,6 +143,7 @@ impl Error for PackError {
             | PackError::Prefix { .. }
             | PackError::FileCount { .. }
             | PackError::Rules { .. }
+            | PackError::NoShell
             | PackError::TooLarge => None,
         }
     }

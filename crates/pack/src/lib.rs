@@ -14,6 +14,8 @@
 //! | `coded.rs` | which files are coded forms of another |
 //! | `media.rs` | Content-Type, by name and by content |
 //! | `fields.rs` | the fields of each answer |
+//! | `policy.rs` | what the caller decides of how a site answers |
+//! | `address.rs` | at which paths a page answers, and which lead there |
 //! | `cache.rs` | how long a cache may keep it |
 //! | `page.rs` | the answers that are about no file |
 //! | `write.rs` | places everything in the image |
@@ -29,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod archive;
 mod cache;
 mod coded;
@@ -39,6 +42,7 @@ mod media;
 mod memo;
 mod packed;
 mod page;
+mod policy;
 mod ruled;
 mod rules;
 mod skip;
@@ -51,9 +55,11 @@ pub use packed::{
     CODINGS, Effort, Finding, Form, Input, Inspected, OpenError, PathRow, Progress, Report, Saved, SiteError,
     SiteOptions, Step, Verified, What, carried_by, inspect, pack_site, verify,
 };
+pub use policy::{Policy, TrailingSlash};
 pub use rules::{Dialect, RuleError, RuleFile, check as check_rules};
 pub use skip::{Kind, Skipped};
 
+use address::{Address, Addresses};
 use archive::{Member, Stretch};
 use coded::{Coded, Siblings};
 use content::{Body, Content, Positioned};
@@ -64,12 +70,12 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use tarpon_site::{Coding, page_name};
+use tarpon_site::{Coding, SHELL, page_name};
 use walk::Found;
 use write::{Variant, Writer};
 
 /// What the caller decides.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// A content of more bytes than this stays on disk, as an open file.
     pub file_len_min: u64,
@@ -79,6 +85,8 @@ pub struct Options {
     pub now: u64,
     /// How `_headers` and `_redirects` at the root of the site are read. They are not served.
     pub dialect: Dialect,
+    /// How the site answers.
+    pub policy: Policy,
 }
 
 impl Options {
@@ -86,7 +94,8 @@ impl Options {
     /// them.
     pub fn new(now: u64) -> Options {
         let (file_len_min, file_count_max) = (FILE_LEN_MIN, FILE_COUNT_MAX);
-        Options { file_len_min, file_count_max, now, dialect: Dialect::Netlify }
+        let (dialect, policy) = (Dialect::Netlify, Policy::default());
+        Options { file_len_min, file_count_max, now, dialect, policy }
     }
 }
 
@@ -190,7 +199,9 @@ fn write_site<F, W: Write + Seek>(
     mut read: impl FnMut(&F) -> Result<Option<Content>, PackError>,
 ) -> Result<Packed, PackError> {
     let mut siblings = Siblings::of(found);
-    let mut ruled = Ruled::new(rules, found.iter().map(|found| &found.path[..]))?;
+    let addresses = Addresses::new(found.iter().map(|found| &found.path[..]), &options.policy)?;
+    addresses.tell(&mut skipped);
+    let mut ruled = Ruled::new(rules, &addresses)?;
     let mut writer = Writer::new(out)?;
     let mut files = Vec::new();
     let mut summary = Summary::default();
@@ -244,8 +255,8 @@ fn write_file<W: Write + Seek>(
     Ok(())
 }
 
-/// Writes a file in all its codings, wherever it answers: the index of a directory, whose path ends in a slash, there too,
-/// with what leads there from the path without. Returns the contents, placed as far as another file could have them.
+/// Writes a file in all its codings, wherever it answers, and what leads there. Returns the contents, placed as far as
+/// another file could have them.
 fn write_variants<W: Write + Seek>(
     writer: &mut Writer<'_, W>,
     ruled: &mut Ruled<'_>,
@@ -258,31 +269,37 @@ fn write_variants<W: Write + Seek>(
     let Some(last_modified) = contents.first().map(|(_, content)| content.last_modified) else {
         return Ok(contents);
     };
-    let index = directory_of(path, b"index.html").map(|dir| (dir, ruled.fields(dir)));
-    let more = ruled.fields(path);
+    let Address { at, from } = ruled.addresses.of(path);
+    let mores: Vec<_> = at.iter().map(|path| ruled.fields(path)).collect();
     let sent = |coding, more| Sent { media, coding, varies, last_modified, cache, more };
-    let variants = contents.into_iter().map(|(coding, content)| Variant::new(sent(coding, &more), content));
+    let variants =
+        contents.into_iter().map(|(coding, content)| Variant::new(sent(coding, &mores[0]), content));
     let mut variants: Vec<_> = variants.collect();
-    let runs = writer.file(path, &mut variants, ruled.asks(path), files)?;
-    ruled.wrote(path, &runs);
-    if let Some((dir, more_there)) = &index {
-        let runs = if *more_there == more {
-            writer.alias(dir, &runs, ruled.asks(dir))?;
-            runs
-        } else {
-            for variant in &mut variants {
-                variant.set_fields(sent(variant.coding, more_there));
+    let [first, rest @ ..] = &at[..] else { unreachable!("a file is somewhere") };
+    let mut runs = writer.file(first, &mut variants, ruled.asks(first), files)?;
+    ruled.wrote(first, &runs);
+    for (path, more) in rest.iter().zip(mores.windows(2)) {
+        match more[0] == more[1] {
+            true => writer.alias(path, &runs, ruled.asks(path))?,
+            false => {
+                for variant in &mut variants {
+                    variant.set_fields(sent(variant.coding, &more[1]));
+                }
+                runs = writer.file(path, &mut variants, ruled.asks(path), files)?;
             }
-            writer.file(dir, &mut variants, ruled.asks(dir), files)?
-        };
-        ruled.wrote(dir, &runs);
-        if let Some(bare @ [_, ..]) = dir.strip_suffix(b"/") {
-            writer.redirect(bare, &fields::redirect(dir), None, ruled.asks(bare))?;
         }
+        ruled.wrote(path, &runs);
+    }
+    let canonical = rest.last().unwrap_or(first);
+    for path in &from {
+        writer.redirect(path, &fields::redirect(canonical), None, ruled.asks(path))?;
+    }
+    if ruled.addresses.is_shell(path) {
+        writer.alias(SHELL, &runs, false)?;
     }
     if let Some(name) = directory_of(path, b"404.html").and_then(page_name) {
         for variant in &mut variants {
-            variant.fields = fields::missing(sent(variant.coding, &more), variant.content.len);
+            variant.fields = fields::missing(sent(variant.coding, &mores[0]), variant.content.len);
         }
         writer.file(name, &mut variants, false, files)?;
     }

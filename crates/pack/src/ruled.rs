@@ -1,16 +1,18 @@
 //! A site written by its rules: what they change of each record, and the records they add.
 
+use crate::address::Addresses;
 use crate::error::PackError;
 use crate::fields;
 use crate::rules::{Compiled, Destination, Fields, Rules};
 use crate::write::{Runs, Writer};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::io::{Seek, Write};
 use tarpon_site::format::{PATH_LEN_MAX, section};
 
 /// The rules of a site, while it is written.
 pub(crate) struct Ruled<'r> {
     rules: &'r Rules,
+    pub(crate) addresses: &'r Addresses,
     compiled: Compiled<'r>,
     /// Files to which a rule leads from a path of its own.
     wanted: BTreeSet<Vec<u8>>,
@@ -19,21 +21,14 @@ pub(crate) struct Ruled<'r> {
 }
 
 impl<'r> Ruled<'r> {
-    /// For a site with files at these paths.
-    pub(crate) fn new<'p>(
-        rules: &'r Rules,
-        paths: impl Iterator<Item = &'p [u8]>,
-    ) -> Result<Ruled<'r>, PackError> {
-        let paths: HashSet<&[u8]> = paths.collect();
-        let has = |parts: [&[u8]; 2]| paths.contains(&parts.concat()[..]);
-        let is_file = |path: &[u8]| has([path, b""]) || path.ends_with(b"/") && has([path, b"index.html"]);
-        let exists = |path: &[u8]| is_file(path) || has([path, b"/index.html"]);
-        let compiled = rules.compile(is_file, exists)?;
+    /// For a site whose files are at these addresses.
+    pub(crate) fn new(rules: &'r Rules, addresses: &'r Addresses) -> Result<Ruled<'r>, PackError> {
+        let compiled = rules.compile(|path| addresses.has_file(path), |path| addresses.has(path))?;
         let wanted = compiled.records.values().filter_map(|destination| match destination {
             Destination::File { path, .. } => Some(path.clone()),
             Destination::Place { .. } => None,
         });
-        Ok(Ruled { rules, wanted: wanted.collect(), compiled, runs: HashMap::new() })
+        Ok(Ruled { rules, addresses, wanted: wanted.collect(), compiled, runs: HashMap::new() })
     }
 
     /// The fields of what lies at a path.

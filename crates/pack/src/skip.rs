@@ -24,6 +24,8 @@ pub enum Kind {
     CodedOther,
     /// Named as a coded form of a file, but does not decode to it: served at its own name alone.
     CodedWrong,
+    /// A page whose address, with a slash or without, another file has: see `docs/pages-and-caching.md`.
+    AddressTaken,
     /// In an archive: a name that begins with a slash.
     NameAbsolute,
     /// In an archive: a name that leads upwards.
@@ -60,6 +62,7 @@ impl fmt::Display for Skipped {
                 "compressed form that does not decompress to its file",
                 "compressed forms that do not decompress to their files",
             ),
+            Kind::AddressTaken => ("clean URL that another file has", "clean URLs that other files have"),
             Kind::NameAbsolute => ("member with an absolute name", "members with absolute names"),
             Kind::NameUpwards => ("member whose name has ..", "members whose names have .."),
             Kind::NameNotText => ("member whose name is not UTF-8", "members whose names are not UTF-8"),

@@ -8,11 +8,12 @@ use std::num::NonZeroUsize;
 use std::os::unix::{ffi::OsStrExt, fs::symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tarpon_pack::{
-    Dialect, Effort, Input, Kind, OpenError, PackError, Progress, Report, SiteError, SiteOptions, Step,
-    pack_site, verify,
+    Dialect, Effort, Input, Kind, OpenError, PackError, Policy, Progress, Report, SiteError, SiteOptions,
+    Step, pack_site, verify,
 };
 use tarpon_site::packed::image_in;
 use tarpon_site::{Coding, Content, Entry, Image, Variant};
@@ -410,6 +411,9 @@ impl Site {
     }
 }
 
+/// Nothing decided.
+static POLICY: LazyLock<Policy> = LazyLock::new(Policy::default);
+
 fn options(effort: Effort) -> SiteOptions<'static> {
     let workers = NonZeroUsize::new(3).expect("three");
     SiteOptions {
@@ -419,6 +423,7 @@ fn options(effort: Effort) -> SiteOptions<'static> {
         reuse: None,
         program: None,
         dialect: Dialect::Netlify,
+        policy: &POLICY,
     }
 }
 

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use tarpon_pack::{
-    Dialect, Effort, Finding, Input, OpenError, Progress, SiteOptions, inspect, pack_site, verify,
+    Dialect, Effort, Finding, Input, OpenError, Policy, Progress, SiteOptions, inspect, pack_site, verify,
 };
 use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::{IMAGE_AT, image_in};
@@ -132,6 +132,7 @@ impl Packed {
             reuse: None,
             program: None,
             dialect: Dialect::Netlify,
+            policy: &Policy::default(),
         };
         pack_site(Input::Dir(&site), &archive, &options, &Progress::default()).expect("packs");
         let file = File::options().read(true).write(true).open(&archive).expect("an archive");

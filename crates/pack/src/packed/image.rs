@@ -33,7 +33,7 @@ pub(crate) fn write(
 ) -> Result<u64, SiteError> {
     let mut writer = Writer::new(&mut out)?;
     let served = || plan.files.iter().enumerate().filter(|(_, file)| !is_hidden(&file.path));
-    let mut ruled = Ruled::new(&plan.rules, served().map(|(_, file)| &file.path[..]))?;
+    let mut ruled = Ruled::new(&plan.rules, &plan.addresses)?;
     for (number, file) in served() {
         let mut contents = vec![(Coding::Identity, plain(plan, layout, number, &mut read)?)];
         for (coding, form) in file.beside.iter().enumerate() {

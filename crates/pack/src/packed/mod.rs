@@ -54,6 +54,7 @@ pub use progress::{Progress, Step};
 pub use verify::{Finding, Verified, verify};
 
 use crate::error::PackError;
+use crate::policy::Policy;
 use crate::rules::Dialect;
 use crate::skip::Skipped;
 use decode::Print;
@@ -83,6 +84,8 @@ pub struct SiteOptions<'o> {
     pub program: Option<&'o File>,
     /// How `_headers` and `_redirects` at the root of the site are read.
     pub dialect: Dialect,
+    /// How the site answers.
+    pub policy: &'o Policy,
 }
 
 /// What was packed.

@@ -6,6 +6,7 @@ use super::input::{Input, Lies, Plain};
 use super::progress::{Progress, Step};
 use super::work::each;
 use super::{Piece, SiteOptions};
+use crate::address::Addresses;
 use crate::content::hash;
 use crate::error::PackError;
 use crate::media::Look;
@@ -23,6 +24,7 @@ pub(crate) struct Plan<'i> {
     pub(crate) skipped: Vec<Skipped>,
     /// Their files are members of the archive, and not served.
     pub(crate) rules: Rules,
+    pub(crate) addresses: Addresses,
 }
 
 /// A path of the site.
@@ -77,7 +79,10 @@ impl<'i> Plan<'i> {
             read.map_err(|error| PackError::Read { path: input.name(lies), error })?;
             Ok::<_, PackError>(Some(text))
         })?;
-        let mut plan = Plan { input, files: Vec::new(), contents: Vec::new(), skipped, rules };
+        let served = found.iter().map(|found| &found.path[..]).filter(|path| !is_hidden(path));
+        let addresses = Addresses::new(served, options.policy)?;
+        let mut plan = Plan { input, files: Vec::new(), contents: Vec::new(), skipped, rules, addresses };
+        plan.addresses.tell(&mut plan.skipped);
         let mut known = HashMap::new();
         for (found, read) in found.into_iter().zip(read) {
             // What has gone meanwhile is left out.

@@ -1,0 +1,200 @@
+//! At which paths a page answers, and which paths lead there.
+//!
+//! ```text
+//!                       answers at           leads there            with clean URLs
+//! /about.html           /about.html                                 /about    ◀─ /about.html, /about/
+//! /guide/index.html     /guide/index.html                           /guide/   ◀─ /guide/index.html, /guide
+//!                       /guide/              ◀─ /guide
+//! ```
+//!
+//! A path that two could have goes to the file of that name, then to `about.html`, then to `about/index.html`, and last to
+//! what leads elsewhere. A page that does not get its address is at its name.
+
+use crate::error::PackError;
+use crate::policy::{Policy, TrailingSlash};
+use crate::skip::{Kind, Skipped, skip};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The addresses of all pages of a site.
+pub(crate) struct Addresses {
+    /// By the path of the file; not of those that are at their names alone.
+    pages: HashMap<Vec<u8>, Address>,
+    /// Pages whose address, with a slash or without, another file has; sorted.
+    lost: Vec<Vec<u8>>,
+    /// All paths at which there is something, and whether that is a file.
+    taken: HashMap<Vec<u8>, bool>,
+    spa: bool,
+}
+
+/// The page of an application.
+const SHELL: &[u8] = b"/index.html";
+
+/// Where a page is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    /// Where it answers. The last one is where others lead.
+    pub(crate) at: Vec<Vec<u8>>,
+    /// What leads there.
+    pub(crate) from: Vec<Vec<u8>>,
+}
+
+/// What a page could be called: with a slash, and without.
+struct Names {
+    canonical: Vec<u8>,
+    other: Option<Vec<u8>>,
+    is_index: bool,
+}
+
+impl Addresses {
+    /// For files at these paths.
+    pub(crate) fn new<'p>(
+        paths: impl Iterator<Item = &'p [u8]>,
+        policy: &Policy,
+    ) -> Result<Addresses, PackError> {
+        let mut taken: HashMap<Vec<u8>, bool> = HashMap::new();
+        let mut pages = Vec::new();
+        for path in paths {
+            taken.insert(path.to_vec(), true);
+            pages.extend(Names::of(path, policy).map(|names| (path, names)));
+        }
+        pages.sort_by_key(|&(path, Names { is_index, .. })| (is_index, path));
+        let mut lost = Vec::new();
+        pages.retain(|(path, names)| {
+            let is_free = !taken.contains_key(&names.canonical);
+            taken.insert(names.canonical.clone(), true);
+            lost.extend((!is_free).then(|| path.to_vec()));
+            is_free
+        });
+        let mut addresses = HashMap::new();
+        for (path, Names { canonical, other, is_index }) in pages {
+            let had = other.is_some();
+            let other = other.filter(|other| !taken.contains_key(other));
+            if had && other.is_none() && !is_index {
+                lost.push(path.to_vec());
+            }
+            let path = path.to_vec();
+            let (at, from) = match policy.clean_urls {
+                true => (vec![canonical], [path.clone()].into_iter().chain(other).collect::<Vec<_>>()),
+                false => (vec![path.clone(), canonical], other.into_iter().collect()),
+            };
+            taken.extend(from.iter().map(|path| (path.clone(), false)));
+            addresses.insert(path, Address { at, from });
+        }
+        lost.sort();
+        match policy.spa && !taken.contains_key(SHELL) {
+            true => Err(PackError::NoShell),
+            false => Ok(Addresses { pages: addresses, lost, taken, spa: policy.spa }),
+        }
+    }
+
+    /// Whether there is something at a path: a file, or what leads to one.
+    pub(crate) fn has(&self, path: &[u8]) -> bool {
+        self.taken.contains_key(path)
+    }
+
+    /// Whether a file answers at a path.
+    pub(crate) fn has_file(&self, path: &[u8]) -> bool {
+        self.taken.get(path).is_some_and(|&is_file| is_file)
+    }
+
+    /// Whether the file at a path answers for what is not there.
+    pub(crate) fn is_shell(&self, path: &[u8]) -> bool {
+        self.spa && path == SHELL
+    }
+
+    /// Tells of pages that have no address of their own.
+    pub(crate) fn tell(&self, skipped: &mut Vec<Skipped>) {
+        for path in &self.lost {
+            let relative = path.strip_prefix(b"/").unwrap_or(path);
+            skip(skipped, Kind::AddressTaken, Path::new(OsStr::from_bytes(relative)));
+        }
+    }
+
+    /// Where the file at a path is.
+    pub(crate) fn of(&self, path: &[u8]) -> Address {
+        let at_its_name = || Address { at: vec![path.to_vec()], from: Vec::new() };
+        self.pages.get(path).cloned().unwrap_or_else(at_its_name)
+    }
+}
+
+impl Names {
+    /// None: the file is at its name, and nowhere else.
+    fn of(path: &[u8], policy: &Policy) -> Option<Names> {
+        let (bare, is_index) = match super::directory_of(path, b"index.html") {
+            Some(dir) => (dir.strip_suffix(b"/").unwrap_or(dir), true),
+            // The page for what is missing is nobody's destination.
+            None if !policy.clean_urls || path.ends_with(b"/404.html") => return None,
+            None => (path.strip_suffix(b".html").filter(|bare| !bare.ends_with(b"/"))?, false),
+        };
+        let slashed = [bare, b"/"].concat();
+        let ends_in_slash = match policy.trailing_slash {
+            TrailingSlash::Auto => is_index,
+            TrailingSlash::Always => true,
+            TrailingSlash::Never => false,
+        };
+        let (canonical, other) = match ends_in_slash {
+            // The root.
+            _ if bare.is_empty() => (slashed, None),
+            true => (slashed, Some(bare.to_vec())),
+            false => (bare.to_vec(), Some(slashed)),
+        };
+        Some(Names { canonical, other, is_index })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use TrailingSlash::{Always, Auto, Never};
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_page_has_one_address_and_everything_else_leads_there() {
+        type Row<'a> = (&'a str, bool, TrailingSlash, &'a [&'a str], &'a str, &'a [&'a str]);
+        const BOTH: &[&str] = &["/about.html", "/about/index.html"];
+        let cases: &[Row<'_>] = &[
+            // what it shows       clean  slash   files               where each answers, and what leads there                                          without an address
+            ("as they are",        false, Auto,   BOTH,               "/about.html; /about/index.html /about/ < /about",                                  &[]),
+            ("the root",           false, Auto,   &["/index.html"],   "/index.html /",                                                                    &[]),
+            ("always",             false, Always, BOTH,               "/about.html; /about/index.html /about/ < /about",                                  &[]),
+            ("never",              false, Never,  BOTH,               "/about.html; /about/index.html /about < /about/",                                  &[]),
+            ("never, the root",    false, Never,  &["/index.html"],   "/index.html /",                                                                    &[]),
+            ("clean",              true,  Auto,   &["/about.html"],   "/about < /about.html /about/",                                                     &[]),
+            ("clean, below",       true,  Auto,   &["/a/b.html"],     "/a/b < /a/b.html /a/b/",                                                           &[]),
+            ("clean, directory",   true,  Auto,   &["/a/index.html"], "/a/ < /a/index.html /a",                                                           &[]),
+            ("clean, the root",    true,  Auto,   &["/index.html"],   "/ < /index.html",                                                                  &[]),
+            ("clean, always",      true,  Always, &["/about.html"],   "/about/ < /about.html /about",                                                     &[]),
+            ("clean, never",       true,  Never,  &["/a/index.html"], "/a < /a/index.html /a/",                                                           &[]),
+            ("both",               true,  Auto,   BOTH,               "/about < /about.html; /about/ < /about/index.html",                                &["/about.html"]),
+            ("both, always",       true,  Always, BOTH,               "/about/ < /about.html /about; /about/index.html",                                  &["/about/index.html"]),
+            ("both, never",        true,  Never,  BOTH,               "/about < /about.html /about/; /about/index.html",                                  &["/about/index.html"]),
+            ("a file of the name", true,  Auto,   &["/about", "/about.html"], "/about; /about.html",                                                      &["/about.html"]),
+            ("and a directory",    false, Auto,   &["/a", "/a/index.html"], "/a; /a/index.html /a/",                                                      &[]),
+            ("no page",            true,  Auto,   &["/a.css", "/a.html.gz", "/a.htm"], "/a.css; /a.html.gz; /a.htm",                                      &[]),
+            ("what is missing",    true,  Auto,   &["/404.html", "/a/404.html"], "/404.html; /a/404.html",                                                &[]),
+            ("nothing before",     true,  Auto,   &["/.well-known/.html"], "/.well-known/.html",                                                          &[]),
+        ];
+        for &(name, clean_urls, trailing_slash, files, want, lost) in cases {
+            let policy = Policy { clean_urls, trailing_slash, ..Policy::default() };
+            let addresses = Addresses::new(files.iter().map(|path| path.as_bytes()), &policy).expect("a site");
+            let shown = |paths: &[Vec<u8>]| paths.iter().map(|path| String::from_utf8_lossy(path)).collect::<Vec<_>>().join(" ");
+            let all = files.iter().map(|path| {
+                let Address { at, from } = addresses.of(path.as_bytes());
+                if from.is_empty() { shown(&at) } else { format!("{} < {}", shown(&at), shown(&from)) }
+            });
+            assert_eq!(all.collect::<Vec<_>>().join("; "), want, "{name}");
+            assert_eq!(shown(&addresses.lost), lost.join(" "), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_application_has_a_page() {
+        let policy = Policy { spa: true, ..Policy::default() };
+        let of = |path: &'static [u8]| Addresses::new([path].into_iter(), &policy);
+        assert!(of(b"/index.html").is_ok_and(|site| site.is_shell(b"/index.html") && !site.is_shell(b"/")));
+        assert!(matches!(of(b"/a/index.html"), Err(PackError::NoShell)));
+    }
+}
