@@ -73,6 +73,11 @@ fn a_worker_allocates_nothing_for_static_files() {
         ("middle", vec![b'm'; 20_000]),
         ("middle.gz", b"\x1f\x8b\x08 gzip".to_vec()),
         ("dir/index.html", vec![b'd'; 9]),
+        (
+            "_redirects",
+            b"/old /new\n/r/:a/* https://example.net/:splat?a=:a\n/q b=:b /c/:b\n/w/* /:splat 200\n".to_vec(),
+        ),
+        ("_headers", b"/dir/*\n  X-A: b\n".to_vec()),
     ];
     let dir = site(&files);
     for &engine in ENGINES {
@@ -103,6 +108,10 @@ fn mixed_requests(client: &mut Client, count: usize) {
         (format!("GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: {tag}\r\n\r\n"), vec![304]),
         (get("/dir"), vec![301]),
         (get("/%64ir/../dir/"), vec![200]),
+        (get("/old?a"), vec![301]),
+        (get("/r/1/%41/b"), vec![301]),
+        (get("/q?a=1&b=2"), vec![301]),
+        (get("/w/middle"), vec![200]),
         (get("/middle"), vec![200]),
         ("GET /middle HTTP/1.1\r\nHost: a\r\nAccept-Encoding: br;q=0.5, gzip\r\n\r\n".to_owned(), vec![200]),
         (get("/").repeat(5), vec![200; 5]),

@@ -214,6 +214,18 @@ mod tests {
     }
 
     #[test]
+    fn a_run_is_read_while_another_buffer_is_written() {
+        let mut pool = Pool::new(2);
+        let (a, b) = (pool.take().unwrap(), pool.take().unwrap());
+        for (from, to) in [(a, b), (b, a)] {
+            pool.buf_mut(from)[1..4].copy_from_slice(b"abc");
+            let (bytes, other) = pool.pair(Run { buf: from, at: 1, len: 3 }, to);
+            other[..3].copy_from_slice(bytes);
+            assert_eq!((other.len(), &pool.buf_mut(to)[..3]), (BUF_LEN, &b"abc"[..]));
+        }
+    }
+
+    #[test]
     fn a_run_grows_behind_itself_and_moves_to_the_front_when_it_must() {
         let mut pool = Pool::new(2);
         let (a, b) = (pool.take().unwrap(), pool.take().unwrap());

@@ -153,7 +153,7 @@ fn act(line: Word<'_>, pattern: &Pattern, dialect: Dialect) -> Result<Act, Wrong
     let name = field_name(line.to(colon))?;
     let word = line.from(colon + 1).trim();
     if word.text.is_empty() {
-        return Err(line.wrong(RuleError::FieldValue));
+        return Err(word.wrong(RuleError::FieldValue));
     }
     Ok(Act::Give(name, parts(word, pattern, dialect)))
 }

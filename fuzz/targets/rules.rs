@@ -1,0 +1,35 @@
+//! Rules that travel with a site: whatever the files say, they are taken, or refused at a place within them; and whatever a
+//! compiled rule says, it matches or not, and writes no more than there is room for.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tarpon_pack::{Dialect, PackError, RuleFile, check_rules};
+use tarpon_site::rules::{Asked, RuleRow};
+
+// A byte for whose form the files have; then `_headers` and `_redirects`, with 0xff between, or a compiled rule.
+fuzz_target!(|input: &[u8]| {
+    let Some((&first, rest)) = input.split_first() else { return };
+    let dialect = [Dialect::Netlify, Dialect::Cloudflare, Dialect::Off][usize::from(first % 3)];
+    let (headers, redirects) = match rest.iter().position(|&byte| byte == 0xff) {
+        Some(at) => (&rest[..at], &rest[at + 1..]),
+        None => (&b""[..], rest),
+    };
+    match check_rules(headers, redirects, dialect, &[b"/index.html", b"/a/b.html"]) {
+        Ok(()) => {}
+        Err(PackError::Rules { file, line, column, .. }) => {
+            let text = if file == RuleFile::Headers { headers } else { redirects };
+            let line = text.split(|&byte| byte == b'\n').nth(line as usize - 1).expect("a line of the file");
+            assert!(column as usize <= line.len() + 1);
+        }
+        Err(error) => panic!("{error}"),
+    }
+
+    for (path, query) in [(&b"/"[..], None), (b"/a/b", Some(&b"a=b&c=%zz+"[..])), (b"/a//b/", Some(b""))] {
+        if let Some(found) = RuleRow::matched(rest, Asked { path, query, exists: first >= 128 }) {
+            let mut to = [0; 100];
+            assert!(found.location(&mut to).is_none_or(|len| len <= to.len()));
+            assert!(found.path(&mut to).is_none_or(|len| len <= to.len()));
+        }
+    }
+});
