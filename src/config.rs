@@ -227,13 +227,27 @@ struct Answers {
     /// the one that counts
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = trailing_slash())]
     trailing_slash: TrailingSlash,
+
+    /// Send X-Content-Type-Options, Referrer-Policy, X-Frame-Options and Cross-Origin-Opener-Policy, with values that
+    /// break no ordinary site
+    #[arg(long)]
+    secure_headers: bool,
+
+    /// Let scripts of every origin read the files at this path and below it (Access-Control-Allow-Origin: *). May be
+    /// given more than once
+    #[arg(long, value_name = "PATH", value_parser = open_path)]
+    cors: Vec<String>,
 }
 
 impl Answers {
     fn policy(&self) -> Policy {
-        let &Answers { spa, clean_urls, trailing_slash } = self;
-        Policy { spa, clean_urls, trailing_slash }
+        let &Answers { spa, clean_urls, trailing_slash, secure_headers, ref cors } = self;
+        Policy { spa, clean_urls, trailing_slash, secure_headers, cors: cors.clone() }
     }
+}
+
+fn open_path(path: &str) -> Result<String, &'static str> {
+    if path.starts_with('/') { Ok(path.to_owned()) } else { Err("expected a path that begins with /") }
 }
 
 fn trailing_slash() -> impl TypedValueParser<Value = TrailingSlash> {

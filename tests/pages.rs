@@ -119,12 +119,35 @@ fn a_page_has_one_address() {
 }
 
 #[test]
+fn fields_for_all_of_a_site_are_sent_unless_a_rule_says_otherwise() {
+    let made = Made::of(&[
+        ("index.html", "home"),
+        ("fonts/a.woff2", "font"),
+        ("framed/index.html", "framed"),
+        ("_headers", "/framed/*\n  X-Frame-Options: ALLOWALL\n/fonts/*\n  Cache-Control: max-age=9\n"),
+    ]);
+    #[rustfmt::skip]
+    let cases: &[Case<'_>] = &[
+        // what it shows            request                                           answer                                                                                                   content
+        ("a page",                  "GET /",                                          &["200", "no-cache", "nosniff", "SAMEORIGIN", "strict-origin-when-cross-origin", "same-origin-allow-popups"], "home"),
+        ("known",                   "GET /\r\nIf-None-Match: *",                      &["304", "no-cache", "nosniff"],                                                                         ""),
+        ("what is missing",         "GET /missing",                                   &["404", "no-store", "nosniff", "SAMEORIGIN"],                                                           "nothing"),
+        ("a rule",                  "GET /framed/",                                   &["200", "no-cache", "nosniff", "ALLOWALL"],                                                             "framed"),
+        ("open",                    "GET /fonts/a.woff2\r\nOrigin: http://b",         &["200", "max-age=9", "nosniff", "*"],                                                                   "font"),
+        ("open, in parts",          "GET /fonts/a.woff2\r\nRange: bytes=0-1",         &["206", "max-age=9", "nosniff", "*"],                                                                   "fo"),
+    ];
+    made.check(&["--secure-headers", "--cors", "/fonts"], cases);
+}
+
+#[test]
 fn what_cannot_be_as_it_is_wished_is_told() {
     let made = Made::of(&[("about.html", "about"), ("about/index.html", "about too")]);
     let ended = Program::run(serve(made.dir.path(), &["--spa"]));
     assert!(!ended.status.success() && ended.error_line().contains("index.html"), "{ended:?}");
     let ended = Program::run(serve(&made.packed(&["--clean-urls"]), &["--clean-urls"]));
     assert!(!ended.status.success() && ended.error_line().contains("as it was packed"), "{ended:?}");
+    let ended = Program::run(serve(made.dir.path(), &["--cors", "fonts"]));
+    assert!(!ended.status.success() && ended.err.contains("a path that begins with /"), "{ended:?}");
     let program = Program::started(serve(made.dir.path(), &["--clean-urls"]));
     assert!(program.err().contains("1 clean URL that another file has: about.html"), "{}", program.err());
 }

@@ -26,7 +26,7 @@ pub(crate) struct Addresses {
     lost: Vec<Vec<u8>>,
     /// All paths at which there is something, and whether that is a file.
     taken: HashMap<Vec<u8>, bool>,
-    spa: bool,
+    pub(crate) policy: Policy,
 }
 
 /// The page of an application.
@@ -86,7 +86,7 @@ impl Addresses {
         lost.sort();
         match policy.spa && !taken.contains_key(SHELL) {
             true => Err(PackError::NoShell),
-            false => Ok(Addresses { pages: addresses, lost, taken, spa: policy.spa }),
+            false => Ok(Addresses { pages: addresses, lost, taken, policy: policy.clone() }),
         }
     }
 
@@ -102,7 +102,7 @@ impl Addresses {
 
     /// Whether the file at a path answers for what is not there.
     pub(crate) fn is_shell(&self, path: &[u8]) -> bool {
-        self.spa && path == SHELL
+        self.policy.spa && path == SHELL
     }
 
     /// Tells of pages that have no address of their own.

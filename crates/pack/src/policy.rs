@@ -9,7 +9,34 @@ pub struct Policy {
     pub clean_urls: bool,
     /// Whether the addresses of pages end in a slash.
     pub trailing_slash: TrailingSlash,
+    /// Files and the page for what is missing have fields that let browsers do less with them, and break no ordinary site.
+    pub secure_headers: bool,
+    /// Files at these paths, and below them, may be read by scripts of every origin. Each begins with a slash.
+    pub cors: Vec<String>,
 }
+
+impl Policy {
+    /// The fields of what lies at a path, where no rule says otherwise.
+    pub(crate) fn fields(&self, path: &[u8]) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let secure = if self.secure_headers { SECURE } else { &[] };
+        let is_open = self.cors.iter().any(|at| {
+            let behind = path.strip_prefix(at.trim_end_matches('/').as_bytes());
+            behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(b"/"))
+        });
+        secure.iter().copied().chain(is_open.then_some(("Access-Control-Allow-Origin", "*")))
+    }
+}
+
+/// What no ordinary site does without: types are what they are said to be; other sites learn the origin of a visitor and
+/// not the page; no other site shows these pages as a part of its own; a page of another origin that opened one of these
+/// has no hold of it, while those that these open answer.
+#[rustfmt::skip]
+const SECURE: &[(&str, &str)] = &[
+    ("X-Content-Type-Options",     "nosniff"),
+    ("Referrer-Policy",            "strict-origin-when-cross-origin"),
+    ("X-Frame-Options",            "SAMEORIGIN"),
+    ("Cross-Origin-Opener-Policy", "same-origin-allow-popups"),
+];
 
 /// Whether the address of a page ends in a slash. The other one leads there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,4 +48,32 @@ pub enum TrailingSlash {
     Always,
     /// None does, but the root.
     Never,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_path_is_open_with_all_below_it() {
+        let cases: &[(&str, &str, &str, bool)] = &[
+            // what it shows    open         path              open
+            ("itself",          "/fonts",    "/fonts",         true),
+            ("below",           "/fonts",    "/fonts/a.woff2", true),
+            ("with a slash",    "/fonts/",   "/fonts/a.woff2", true),
+            ("a file",          "/a.json",   "/a.json",        true),
+            ("all",             "/",         "/a/b",           true),
+            ("another",         "/fonts",    "/fontsize.css",  false),
+            ("above",           "/a/b",      "/a",             false),
+        ];
+        for &(name, open, path, want) in cases {
+            let policy = Policy { cors: vec![open.to_owned()], ..Policy::default() };
+            let fields: Vec<_> = policy.fields(path.as_bytes()).collect();
+            assert_eq!(fields, if want { vec![("Access-Control-Allow-Origin", "*")] } else { vec![] }, "{name}");
+        }
+        let policy = Policy { secure_headers: true, ..Policy::default() };
+        assert!(policy.fields(b"/").eq(SECURE.iter().copied()));
+        assert_eq!(Policy::default().fields(b"/").count(), 0);
+    }
 }

@@ -33,7 +33,7 @@ impl<'r> Ruled<'r> {
 
     /// The fields of what lies at a path.
     pub(crate) fn fields(&self, path: &[u8]) -> Fields {
-        self.rules.fields(path)
+        self.rules.fields(path, Fields::of(self.addresses.policy.fields(path)))
     }
 
     /// Whether a rule may come before what lies at a path.
@@ -53,7 +53,8 @@ impl<'r> Ruled<'r> {
         self,
         writer: &mut Writer<'_, W>,
     ) -> Result<Option<(u32, Vec<u8>)>, PackError> {
-        writer.fields_of_nothing(self.rules.fields_of_nothing());
+        let nothing = Fields::of(self.addresses.policy.fields(b""));
+        writer.fields_of_nothing(self.rules.fields_of_nothing(nothing));
         let records = self.compiled.records.iter().filter(|(path, _)| path.len() <= PATH_LEN_MAX);
         for (path, destination) in records {
             match destination {

@@ -67,27 +67,36 @@ impl Headers {
         Ok(Headers { rules, dialect })
     }
 
-    /// The fields of a path, in the order they are given.
-    pub(crate) fn of(&self, path: &[u8]) -> Fields {
-        self.fields(self.rules.iter().filter_map(|rule| Some((rule, rule.pattern.held(path)?))))
+    /// The fields of a path, in the order they are given, behind those of `else_fields` that no rule names.
+    pub(crate) fn of(&self, path: &[u8], else_fields: Fields) -> Fields {
+        self.fields(else_fields, self.rules.iter().filter_map(|rule| Some((rule, rule.pattern.held(path)?))))
     }
 
     /// The fields that all paths have.
-    pub(crate) fn of_all(&self) -> Fields {
-        self.fields(self.rules.iter().filter(|rule| rule.pattern.is_all()).map(|rule| (rule, vec![&b""[..]])))
+    pub(crate) fn of_all(&self, else_fields: Fields) -> Fields {
+        let rules = self.rules.iter().filter(|rule| rule.pattern.is_all());
+        self.fields(else_fields, rules.map(|rule| (rule, vec![&b""[..]])))
     }
 
-    fn fields<'h, 'p>(&self, rules: impl Iterator<Item = (&'h Rule, Vec<&'p [u8]>)>) -> Fields {
+    fn fields<'h, 'p>(
+        &self,
+        mut else_fields: Fields,
+        rules: impl Iterator<Item = (&'h Rule, Vec<&'p [u8]>)>,
+    ) -> Fields {
         let mut fields = Fields::default();
         for (rule, held) in rules {
             let mut given = Fields::default();
             for act in &rule.acts {
                 match act {
                     Act::Give(name, parts) => given.join(name, &value(parts, &held)),
-                    Act::Take(name) => fields.remove(name),
+                    Act::Take(name) => {
+                        fields.remove(name);
+                        else_fields.remove(name);
+                    }
                 }
             }
             for (name, _) in &given.lines {
+                else_fields.remove(name);
                 // What two rules give: the later one's, or both.
                 if self.dialect == Dialect::Netlify {
                     fields.remove(name);
@@ -97,11 +106,17 @@ impl Headers {
                 fields.join(&name, &value);
             }
         }
-        fields
+        else_fields.lines.append(&mut fields.lines);
+        else_fields
     }
 }
 
 impl Fields {
+    /// These fields.
+    pub(crate) fn of(fields: impl Iterator<Item = (&'static str, &'static str)>) -> Fields {
+        Fields { lines: fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect() }
+    }
+
     /// The value of a field, and the others.
     pub(crate) fn split_off(mut self, name: &str) -> (Option<String>, Fields) {
         let at = self.lines.iter().position(|(known, _)| known.eq_ignore_ascii_case(name));

@@ -85,14 +85,14 @@ impl Rules {
         })
     }
 
-    /// The fields of what lies at a path.
-    pub(crate) fn fields(&self, path: &[u8]) -> Fields {
-        self.headers.of(path)
+    /// The fields of what lies at a path. Those of `else_fields` that the rules do not name are there too.
+    pub(crate) fn fields(&self, path: &[u8], else_fields: Fields) -> Fields {
+        self.headers.of(path, else_fields)
     }
 
     /// The fields of the answer that nothing is at a path.
-    pub(crate) fn fields_of_nothing(&self) -> Fields {
-        self.headers.of_all()
+    pub(crate) fn fields_of_nothing(&self, else_fields: Fields) -> Fields {
+        self.headers.of_all(else_fields)
     }
 
     /// Settles what can be settled; `is_file` tells whether the site has a file at a path.
@@ -123,7 +123,7 @@ const FILE_LEN_MAX: u64 = 1 << 20;
 pub fn check(headers: &[u8], redirects: &[u8], dialect: Dialect, files: &[&[u8]]) -> Result<(), PackError> {
     let rules = Rules::parse(headers, redirects, dialect)?;
     for path in files {
-        drop(rules.fields(path));
+        drop(rules.fields(path, Fields::default()));
     }
     let has = |path: &[u8]| files.contains(&path);
     rules.compile(has, has).map(drop)
