@@ -13,7 +13,7 @@ use tarpon_http::{
     target::{self, PATH_LEN_MAX},
 };
 use tarpon_site::{
-    Entry, Image,
+    Entry, Image, Variants,
     rules::{Asked, FILE_SUFFIXES, Rules},
 };
 
@@ -39,8 +39,8 @@ struct Part {
 pub(crate) enum Found {
     /// What the site has.
     Entry(Entry),
-    /// What the site has elsewhere, and nothing here.
-    Instead(Entry),
+    /// A file that the site has elsewhere, and nothing here.
+    Instead(Variants),
     /// Where a rule leads.
     Leads(Status, Leads),
 }
