@@ -181,6 +181,8 @@ impl Made {
         command.args(["--effort", "fast", "-o"]).arg(&packed).args(options);
         let ended = Program::run(command);
         assert!(ended.status.success(), "{ended:?}");
+        let checked = Program::run(tarpon([OsStr::new("verify"), packed.as_os_str()]));
+        assert!(checked.status.success(), "{options:?}: {checked:?}");
         packed
     }
 

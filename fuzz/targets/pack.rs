@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tar::{Builder, EntryType, Header};
-use tarpon_pack::{Dialect, Effort, Input, Progress, SiteOptions, pack_site, verify};
+use tarpon_pack::{Dialect, Effort, Input, Policy, Progress, SiteOptions, pack_site, verify};
 
 /// A member of the archive that is packed.
 #[derive(Arbitrary, Debug)]
@@ -55,6 +55,7 @@ fn pack(from: &Path, to: &Path) -> bool {
         reuse: None,
         program: None,
         dialect: Dialect::Netlify,
+        policy: &Policy::default(),
     };
     pack_site(input, to, &options, &Progress::default()).is_ok()
 }

@@ -23,8 +23,9 @@ use std::fs::File;
 use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use tarpon_http::target::{PATH_LEN_MAX, normalize};
 use tarpon_site::format::{STRETCH_LEN, SectionRow, StretchRow, hash, section};
-use tarpon_site::{Coding, Content, Entry, Image, Variant};
+use tarpon_site::{Coding, Content, Entry, Image, Redirect, Variant};
 
 /// What a check looked at, and what is wrong.
 #[derive(Debug)]
@@ -211,29 +212,43 @@ fn members(
         Ok(walk) => walk,
         Err(error) => return damage.push(Finding::Tar(error.to_string())),
     };
-    // What lies under the name of a directory is its index, which is a member by another name. A name that is no text is
-    // one that a plain archive is not served with, so it is not listed.
+    // A page may be a member by another name. A name that is no text is one that a plain archive is not served with, so it
+    // is not listed.
     let mut missing: BTreeSet<_> = entries
         .iter()
-        .filter(|(path, entry)| {
-            matches!(entry, Entry::File(file) if file.ruled.is_none()) && !path.ends_with(b"/")
-        })
+        .filter(|(_, entry)| matches!(entry, Entry::File(file) if file.ruled.is_none()))
         .filter(|(path, _)| std::str::from_utf8(path).is_ok())
         .map(|(&path, _)| path)
         .collect();
     for found in walk.found.iter().filter(|found| !is_hidden(&found.path)) {
         let stretch = found.file.stretch;
         let member = Positioned { file: archive, at: stretch.at }.take(stretch.len);
+        let mut scratch = [0; PATH_LEN_MAX];
         let served = match entries.get(&found.path[..]) {
             Some(Entry::File(file)) => print(image, &file.identity),
-            _ => None,
+            // The name of a page, which has an address without it.
+            Some(Entry::Redirect(to)) => match entries.get(target(image, to, &mut scratch)) {
+                Some(Entry::File(file)) => print(image, &file.identity),
+                _ => None,
+            },
+            None => None,
         };
-        missing.remove(&found.path[..]);
+        for suffix in [&b""[..], b".html", b"index.html", b"/index.html"] {
+            let Some(address) = found.path.strip_suffix(suffix) else { continue };
+            missing.remove(address);
+            missing.remove(&[address, b"/"].concat()[..]);
+        }
         if served.is_none() || print_of(member, u64::MAX).ok() != served {
             damage.push(Finding::Member { path: found.path.clone() });
         }
     }
     damage.extend(missing.into_iter().map(|path| Finding::Member { path: path.to_vec() }));
+}
+
+/// The path that a redirect leads to.
+fn target<'s>(image: &'s Image, to: &Redirect, scratch: &'s mut [u8; PATH_LEN_MAX]) -> &'s [u8] {
+    let uri = image.bytes(to.before_query).strip_prefix(b"Location: ").unwrap_or_default();
+    normalize(uri, scratch).unwrap_or_default()
 }
 
 /// What a content is.
