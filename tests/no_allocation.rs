@@ -73,6 +73,7 @@ fn a_worker_allocates_nothing_for_static_files() {
         ("middle", vec![b'm'; 20_000]),
         ("middle.gz", b"\x1f\x8b\x08 gzip".to_vec()),
         ("dir/index.html", vec![b'd'; 9]),
+        ("dir/404.html", vec![b'n'; 9]),
         (
             "_redirects",
             b"/old /new\n/r/:a/* https://example.net/:splat?a=:a\n/q b=:b /c/:b\n/w/* /:splat 200\n".to_vec(),
@@ -105,6 +106,7 @@ fn mixed_requests(client: &mut Client, count: usize) {
     let kinds = [
         (get("/"), vec![200]),
         (get("/nothing"), vec![404]),
+        (get("/dir/not/at/all"), vec![404]),
         (format!("GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: {tag}\r\n\r\n"), vec![304]),
         (get("/dir"), vec![301]),
         (get("/%64ir/../dir/"), vec![200]),
