@@ -8,10 +8,10 @@ use crate::{
     mailbox::{Mailbox, Message},
     site::{Site, Store},
 };
+use rustix::{fs::sendfile, io::Errno};
 use std::{
     fs::File,
     io,
-    os::unix::fs::FileExt,
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{Receiver, Sender, channel},
@@ -47,8 +47,8 @@ pub(crate) struct Stretch {
 /// Reads that are under way at once: enough to keep a disk busy with several clients' wishes.
 const THREAD_COUNT: usize = 4;
 
-/// Bytes read at once: what is read of a file that is not read ahead is one wish to the disk.
-const READ_LEN: usize = 256 * 1024;
+/// Bytes read at once.
+const READ_LEN: u64 = 256 * 1024;
 
 impl Loader {
     /// With nobody who works yet.
@@ -72,35 +72,37 @@ impl Crew {
     /// as a disk may never answer.
     pub(crate) fn start(self) -> io::Result<()> {
         let start = |number| {
-            let jobs = Arc::clone(&self.0);
-            thread::Builder::new().name(format!("loader {number}")).spawn(move || work(&jobs)).map(drop)
+            let (jobs, nowhere) = (Arc::clone(&self.0), File::options().write(true).open("/dev/null")?);
+            thread::Builder::new()
+                .name(format!("loader {number}"))
+                .spawn(move || work(&jobs, &nowhere))
+                .map(drop)
         };
         (0..THREAD_COUNT).try_for_each(start)
     }
 }
 
-fn work(jobs: &Mutex<Receiver<Job>>) {
-    let mut bytes = vec![0; READ_LEN];
+fn work(jobs: &Mutex<Receiver<Job>>, nowhere: &File) {
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { site, stretch, mailbox, index, generation }) = job else { return };
         let Stretch { store, place } = stretch;
         let (file, _) = site.file_of(store);
         // A worker that has ended may leave many jobs behind: the server must not wait for them.
-        read(file, place, &mut bytes, || mailbox.is_open());
+        read(file, place, nowhere, || mailbox.is_open());
         mailbox.post(Message::Loaded { site, stretch, index, generation });
     }
 }
 
-/// Reads a stretch, as long as somebody wants it.
-fn read(file: &File, place: Place, into: &mut [u8], mut is_wanted: impl FnMut() -> bool) {
+/// Reads a stretch, as long as somebody wants it: by sending it nowhere, which needs all of each page, as sending it to a client
+/// will. A read can do with the part of a page that has come.
+fn read(file: &File, place: Place, nowhere: &File, mut is_wanted: impl FnMut() -> bool) {
     let end = place.at + place.len;
     let mut at = place.at;
     while at < end && is_wanted() {
-        let len = (end - at).min(into.len() as u64) as usize;
-        match file.read_at(&mut into[..len], at) {
-            Ok(len @ 1..) => at += len as u64,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        let len = (end - at).min(READ_LEN) as usize;
+        match sendfile(nowhere, file, Some(&mut at), len) {
+            Ok(1..) | Err(Errno::INTR) => {}
             // The send will show it too.
             Ok(0) | Err(_) => break,
         }
@@ -114,19 +116,20 @@ mod tests {
     #[test]
     fn a_stretch_is_read_to_its_end_or_as_long_as_it_is_wanted() {
         let file = tempfile::tempfile().unwrap();
-        file.set_len(10).unwrap();
+        file.set_len(10 * READ_LEN).unwrap();
+        let nowhere = File::options().write(true).open("/dev/null").unwrap();
         #[rustfmt::skip]
         let cases = [
-            // what it shows    at  len  wanted   reads, of 3 bytes
-            ("all",             0,  10,  9,       4),
-            ("a stretch",       2,   6,  9,       2),
-            ("beyond the end",  8,   6,  9,       2),
-            ("nobody waits",    0,  10,  2,       2),
-            ("nobody ever did", 0,  10,  0,       0),
+            // what it shows    at  len  wanted  reads
+            ("all",             0,  10,  99,     10),
+            ("a stretch",       2,   6,  99,      6),
+            ("beyond the end",  8,   6,  99,      3),
+            ("nobody waits",    0,  10,   2,      2),
+            ("nobody ever did", 0,  10,   0,      0),
         ];
         for (name, at, len, wanted, want) in cases {
             let mut read_count = 0;
-            read(&file, Place { at, len }, &mut [0; 3], || {
+            read(&file, Place { at: at * READ_LEN, len: len * READ_LEN }, &nowhere, || {
                 let goes_on = read_count < wanted;
                 read_count += u32::from(goes_on);
                 goes_on

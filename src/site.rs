@@ -121,14 +121,6 @@ impl Site {
         &self.files[number as usize]
     }
 
-    /// What a worker sends it has asked for before, so the kernel need not read ahead in its time. Nothing depends on it.
-    fn advised(self) -> Site {
-        for file in self.files.iter().chain(self.archive.as_ref().map(|archive| &archive.file)) {
-            let _ = fadvise(file, 0, None, Advice::Random);
-        }
-        self
-    }
-
     /// How long the files beside its image were when they were opened, in bytes.
     pub(crate) fn file_lens(&self) -> impl Iterator<Item = u64> {
         self.files.iter().map(|file| file.metadata().map_or(0, |metadata| metadata.len()))
@@ -225,7 +217,7 @@ fn from_archive(source: &Source) -> Result<Site, Trouble> {
         // What a program carries was packed, so that an archive without an image is a file of its own.
         let options = options(source);
         let site = site(|out| pack_tar(&archive.file, path, prefix, out, &options))?;
-        return Ok(Site { archive: Some(archive), ..site }.advised());
+        return Ok(Site { archive: Some(archive), ..site });
     };
     if !prefix.as_os_str().is_empty() {
         return Err(Trouble::new(
@@ -252,7 +244,7 @@ fn from_archive(source: &Source) -> Result<Site, Trouble> {
     };
     let archive = Some(archive);
     let (files, skipped) = (Vec::new(), Vec::new());
-    Ok(Site { image, store: None, files, archive, file_count, len, skipped }.advised())
+    Ok(Site { image, store: None, files, archive, file_count, len, skipped })
 }
 
 /// The site whose image `pack` writes.
@@ -266,7 +258,7 @@ fn site(pack: impl FnOnce(&mut BufWriter<File>) -> Result<Packed, PackError>) ->
     let image = Image::new(bytes).expect("a packed image is in order");
     let store = Some(store);
     let (file_count, len) = (summary.files, summary.bytes);
-    Ok(Site { image, store, files, archive: None, file_count, len, skipped }.advised())
+    Ok(Site { image, store, files, archive: None, file_count, len, skipped })
 }
 
 /// What a user is told of a directory or archive that cannot be packed.
