@@ -52,9 +52,13 @@ const READ_LEN: u64 = 256 * 1024;
 
 impl Loader {
     /// With nobody who works yet.
-    pub(crate) fn new() -> (Loader, Crew) {
+    ///
+    /// # Errors
+    /// Descriptors are lacking.
+    pub(crate) fn new() -> io::Result<(Loader, Crew)> {
         let (jobs, taken) = channel();
-        (Loader { jobs }, Crew(Arc::new(Mutex::new(taken))))
+        let nowhere = File::options().write(true).open("/dev/null")?;
+        Ok((Loader { jobs }, Crew { jobs: Arc::new(Mutex::new(taken)), nowhere: Arc::new(nowhere) }))
     }
 
     /// Returns at once. The worker will be told, whatever comes of it.
@@ -65,14 +69,17 @@ impl Loader {
 }
 
 /// Who does the jobs.
-pub(crate) struct Crew(Arc<Mutex<Receiver<Job>>>);
+pub(crate) struct Crew {
+    jobs: Arc<Mutex<Receiver<Job>>>,
+    nowhere: Arc<File>,
+}
 
 impl Crew {
     /// Starts its threads. They end when no [`Loader`] is left, and what they read then has come; nobody waits for them,
     /// as a disk may never answer.
     pub(crate) fn start(self) -> io::Result<()> {
         let start = |number| {
-            let (jobs, nowhere) = (Arc::clone(&self.0), File::options().write(true).open("/dev/null")?);
+            let (jobs, nowhere) = (Arc::clone(&self.jobs), Arc::clone(&self.nowhere));
             thread::Builder::new()
                 .name(format!("loader {number}"))
                 .spawn(move || work(&jobs, &nowhere))

@@ -138,7 +138,7 @@ impl Server {
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
         let handle = Handle { mailboxes, recent: Arc::new(Mutex::new(recent)) };
         let cores = settings.pin.then(allowed_cores).transpose()?;
-        let (loader, crew) = Loader::new();
+        let (loader, crew) = Loader::new()?;
         let outfit = |number: usize| {
             let sockets = listeners.iter().map(|bound| bound.socket_for(number));
             io::Result::Ok(Outfit {
