@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! about to send ─▶ known? ─ no ─▶ ask the kernel, page by page ─ missing ─▶ the loader reads it, the client waits
-//!                    └ yes ─▶ send ◀─ there, known from now on ┘                       └─▶ known, send
+//!                    └ yes ─▶ send ◀─ there, known from now on ┘ ◀────────────── ask again ┘
 //! ```
 //!
 //! What is known is believed for some seconds, as the kernel may drop pages that nobody has used. Knows nothing of
@@ -19,6 +19,8 @@ use tarpon_site::Place;
 pub(crate) struct Residency {
     /// A bit for each block that was found in memory as a whole.
     known: Vec<u64>,
+    /// A bit for each block that was missing again when it had just been read.
+    fleeting: Vec<u64>,
     /// Of the file, in bytes.
     len: u64,
     /// When the oldest of that was found out.
@@ -37,8 +39,8 @@ const TRUST_MS: u64 = 10_000;
 impl Residency {
     /// Of a file of so many bytes, nothing is known.
     pub(crate) fn new(len: u64) -> Residency {
-        let words = len.div_ceil(BLOCK_LEN).div_ceil(64);
-        Residency { known: vec![0; words as usize], len, since: Tick(0) }
+        let words = len.div_ceil(BLOCK_LEN).div_ceil(64) as usize;
+        Residency { known: vec![0; words], fleeting: vec![0; words], len, since: Tick(0) }
     }
 
     /// What has to be read before a stretch of the file can be sent without waiting for a disk: whole blocks. `None`: it is
@@ -47,6 +49,7 @@ impl Residency {
     pub(crate) fn missing(&mut self, file: &File, place: Place, now: Tick) -> Option<Place> {
         if now > self.since.after(TRUST_MS) {
             self.known.fill(0);
+            self.fleeting.fill(0);
             self.since = now;
         }
         let mut blocks = blocks(place);
@@ -54,22 +57,24 @@ impl Residency {
         Some(Place { at: first * BLOCK_LEN, len: (blocks.end - first) * BLOCK_LEN })
     }
 
-    /// A stretch was read just now.
-    pub(crate) fn learn(&mut self, place: Place) {
-        blocks(place).for_each(|block| self.know(block));
+    /// A stretch was read just now. From a slow disk that took a while, in which the kernel may have dropped where it begins: what
+    /// is gone again will be missing once more. Only once: who waits shall not wait for ever.
+    pub(crate) fn learn(&mut self, file: &File, place: Place) {
+        for block in blocks(place) {
+            if !self.knows(block) && !self.ask(file, block) {
+                match has(&self.fleeting, block) {
+                    true => set(&mut self.known, block),
+                    false => set(&mut self.fleeting, block),
+                }
+            }
+        }
     }
 
     /// What lies beyond the file is known: a send will tell that there is nothing.
     #[inline]
     fn knows(&self, block: u64) -> bool {
         let is_beyond = block * BLOCK_LEN >= self.len;
-        is_beyond || self.known[block as usize / 64] & (1 << (block % 64)) != 0
-    }
-
-    fn know(&mut self, block: u64) {
-        if let Some(word) = self.known.get_mut(block as usize / 64) {
-            *word |= 1 << (block % 64);
-        }
+        is_beyond || has(&self.known, block)
     }
 
     #[cold]
@@ -81,7 +86,7 @@ impl Residency {
         let there = has_pages(file, at, len).unwrap_or(true)
             && (at..at + len).step_by(PAGE_LEN as usize).all(|at| is_in_memory(file, at));
         if there {
-            self.know(block);
+            set(&mut self.known, block);
         }
         there
     }
@@ -92,6 +97,15 @@ fn is_in_memory(file: &File, at: u64) -> bool {
     let mut byte = [0];
     let read = preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
     read != Err(Errno::AGAIN)
+}
+
+#[inline]
+fn has(bits: &[u64], block: u64) -> bool {
+    bits[block as usize / 64] & (1 << (block % 64)) != 0
+}
+
+fn set(bits: &mut [u64], block: u64) {
+    bits[block as usize / 64] |= 1 << (block % 64);
 }
 
 #[inline]
@@ -129,8 +143,16 @@ mod tests {
         assert!(known.missing(&file, across, Tick(1)).is_some(), "the second block was never there");
         assert!(known.missing(&file, middle, Tick(TRUST_MS + 1)).is_some(), "not for ever");
 
-        known.learn(across);
-        assert!(known.missing(&file, across, Tick(TRUST_MS + 1)).is_none());
+        known.learn(&file, across);
+        assert!(
+            known.missing(&file, across, Tick(TRUST_MS + 1)).is_some(),
+            "it was dropped while it was read"
+        );
+        known.learn(&file, across);
+        assert!(
+            known.missing(&file, across, Tick(TRUST_MS + 1)).is_none(),
+            "that it comes and goes is borne"
+        );
         assert!(known.missing(&file, Place { at: 0, len: 1 }, Tick(TRUST_MS + 1)).is_some());
     }
 }

@@ -56,9 +56,10 @@ impl Served {
 
     /// A stretch was read just now.
     pub(crate) fn learn(&mut self, stretch: Stretch) {
+        let (file, _) = self.site.file_of(stretch.store);
         match stretch.store {
-            Store::Archive => self.archive.learn(stretch.place),
-            Store::File(number) => self.files[number as usize].learn(stretch.place),
+            Store::Archive => self.archive.learn(file, stretch.place),
+            Store::File(number) => self.files[number as usize].learn(file, stretch.place),
         }
     }
 }
