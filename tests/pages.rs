@@ -123,20 +123,76 @@ fn fields_for_all_of_a_site_are_sent_unless_a_rule_says_otherwise() {
     let made = Made::of(&[
         ("index.html", "home"),
         ("fonts/a.woff2", "font"),
+        ("fonts/index.html", "fonts"),
         ("framed/index.html", "framed"),
-        ("_headers", "/framed/*\n  X-Frame-Options: ALLOWALL\n/fonts/*\n  Cache-Control: max-age=9\n"),
+        (
+            "_headers",
+            "/framed/*\n  X-Frame-Options: ALLOWALL\n/fonts/*\n  Cache-Control: max-age=9, immutable\n/*\n  X-A: 1\n",
+        ),
+        ("_redirects", "/old /new\n/fonts/old/* /fonts/:splat\n/sent/* /fonts/a.woff2 410\n"),
+    ]);
+    const SECURE: [&str; 4] =
+        ["nosniff", "SAMEORIGIN", "strict-origin-when-cross-origin", "same-origin-allow-popups"];
+    #[rustfmt::skip]
+    let cases: &[(&str, &str, &[&str], &str)] = &[
+        // what it shows            request                                           answer                                  content
+        ("a page",                  "GET /",                                          &["200", "no-cache", ""],               "home"),
+        ("known",                   "GET /\r\nIf-None-Match: *",                      &["304", "no-cache", ""],               ""),
+        ("open",                    "GET /fonts/a.woff2\r\nOrigin: http://b",         &["200", "max-age=9, immutable", "*"],  "font"),
+        ("open, in parts",          "GET /fonts/a.woff2\r\nRange: bytes=0-1",         &["206", "max-age=9, immutable", "*"],  "fo"),
+        ("what is missing",         "GET /missing",                                   &["404", "no-store", ""],               "nothing"),
+        ("missing, and open",       "GET /fonts/missing",                             &["404", "no-store", "*"],              "nothing"),
+        ("an error by a rule",      "GET /sent/a",                                    &["410", "no-store", "*"],              "font"),
+        ("a directory's redirect",    "GET /fonts?q",                                   &["301", "no-cache", "*"],              "/fonts/"),
+        ("a plain rule",            "GET /old",                                       &["301", "no-cache", ""],               "/new"),
+        ("a rule with a splat",     "GET /fonts/old/a",                               &["301", "no-cache", "*"],              "somewhere"),
+        ("another method",          "POST /",                                         &["405", "no-store", ""],               "read"),
+        ("no method at all",        "BREW /",                                         &["501", "no-store", ""],               "501"),
+        ("a condition",             "GET /\r\nIf-Match: \"a\"",                       &["412", "no-store", ""],               "412"),
+        ("no such part",            "GET /\r\nRange: bytes=99-",                      &["416", "no-store", ""],               "416"),
+        ("an expectation",          "GET /\r\nExpect: a",                             &["417", "no-store", ""],               "417"),
+        ("a target of no form",     "GET a",                                          &["400", "no-store", ""],               "400"),
+        ("a long one",              &format!("GET /{}", "a".repeat(20_000)),           &["414", "no-store", ""],               "414"),
+        ("a field too many",        &format!("GET /\r\nA: {}", "a".repeat(20_000)),   &["431", "no-store", ""],               "431"),
+        ("content too long",        "GET /\r\nContent-Length: 99999999",              &["413", "no-store", ""],               "413"),
+    ];
+    let with_all = |fields: &[&'static str]| {
+        let [status, cache, cors] = fields else { panic!("three") };
+        let cors = (!cors.is_empty()).then_some(*cors);
+        [*status, *cache, "1"].into_iter().chain(SECURE).chain(cors).collect::<Vec<_>>()
+    };
+    let answers: Vec<_> = cases.iter().map(|(.., fields, _)| with_all(fields)).collect();
+    let cases: Vec<Case<'_>> = cases
+        .iter()
+        .zip(&answers)
+        .map(|(&(name, request, _, content), answer)| (name, request, &answer[..], content))
+        .collect();
+    let options = ["--secure-headers", "--cors", "/fonts"];
+    made.check(&options, &cases);
+    #[rustfmt::skip]
+    let framed: &[Case<'_>] = &[
+        ("a rule",                  "GET /framed/",                                   &["200", "no-cache", "nosniff", "ALLOWALL"],   "framed"),
+        ("what leads there",        "GET /framed",                                    &["301", "no-cache", "nosniff", "ALLOWALL"],   "/framed/"),
+        ("what is missing there",   "GET /framed/x",                                  &["404", "no-store", "nosniff", "ALLOWALL"],   "nothing"),
+    ];
+    made.check(&options, framed);
+}
+
+#[test]
+fn an_application_has_the_fields_of_the_path_asked_for() {
+    let made = Made::of(&[
+        ("index.html", "shell"),
+        ("_headers", "/app/*\n  X-App: app\n/index.html\n  X-Shell: shell\n/*\n  X-All: all\n"),
     ]);
     #[rustfmt::skip]
     let cases: &[Case<'_>] = &[
-        // what it shows            request                                           answer                                                                                                   content
-        ("a page",                  "GET /",                                          &["200", "no-cache", "nosniff", "SAMEORIGIN", "strict-origin-when-cross-origin", "same-origin-allow-popups"], "home"),
-        ("known",                   "GET /\r\nIf-None-Match: *",                      &["304", "no-cache", "nosniff"],                                                                         ""),
-        ("what is missing",         "GET /missing",                                   &["404", "no-store", "nosniff", "SAMEORIGIN"],                                                           "nothing"),
-        ("a rule",                  "GET /framed/",                                   &["200", "no-cache", "nosniff", "ALLOWALL"],                                                             "framed"),
-        ("open",                    "GET /fonts/a.woff2\r\nOrigin: http://b",         &["200", "max-age=9", "nosniff", "*"],                                                                   "font"),
-        ("open, in parts",          "GET /fonts/a.woff2\r\nRange: bytes=0-1",         &["206", "max-age=9", "nosniff", "*"],                                                                   "fo"),
+        // what it shows            request                     answer                                          content
+        ("a route",                 "GET /users/7",             &["200", "no-cache", "shell", "all"],           "shell"),
+        ("below a directory",       "GET /app/users/7",         &["200", "no-cache", "shell", "app", "all"],    "shell"),
+        ("open",                    "GET /open/7",              &["200", "no-cache", "shell", "*"],             "shell"),
+        ("a missing asset there",   "GET /app/users.js",        &["404", "no-store", "app", "all"],             "nothing"),
     ];
-    made.check(&["--secure-headers", "--cors", "/fonts"], cases);
+    made.check(&["--spa", "--cors", "/open"], cases);
 }
 
 #[test]

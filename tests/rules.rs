@@ -436,11 +436,74 @@ const HEADERS: &[Case] = &[
         ..NOTHING
     },
     Case {
-        name: "a redirect has no fields of rules, and a page sent in place of a path has its own",
-        files: &["page.html"],
-        redirects: "/old /new\n/sent /page.html 200\n",
-        headers: "/*\n  X-A: 1\n/page.html\n  X-B: 2\n/sent\n  X-C: 3\n",
-        asks: &[("/old", "301 /new"), ("/sent", "200 /page.html | X-A: 1; X-B: 2")],
+        name: "Cloudflare: a rewrite has the fields of the path asked for",
+        dialect: Cloudflare,
+        files: &["about/faqs.html"],
+        redirects: "/about/faq/* /about/faqs 200\n",
+        headers: "/about/faq/*\n  Link: </about/faqs>; rel=\"canonical\"\n",
+        asks: &[
+            ("/about/faq/a/b",   "200 /about/faqs.html | Link: </about/faqs>; rel=\"canonical\""),
+            ("/about/faqs.html", "200 /about/faqs.html"),
+        ],
+    },
+    Case {
+        name: "what leads elsewhere has the fields of the path asked for, and is kept no longer than it may",
+        files: &["dir/index.html"],
+        redirects: "/old /new\n/x/* /y/:splat\n/z/* /y/:splat\n/:a/q /r 302\n",
+        headers: "/*\n  X-All: 1\n/old\n  X-Old: 2\n/x/*\n  X-X: 3\n/x/a\n  X-Never: 4\n/dir\n  X-Dir: 5\n\
+            /:a/q\n  X-Q: 6\n/*\n  Cache-Control: public, immutable\n  Content-Type: text/plain\n",
+        asks: &[
+            ("/old",  "301 /new | X-All: 1; X-Old: 2"),
+            ("/x/a",  "301 /y/a | X-All: 1; X-X: 3"),
+            ("/z/a",  "301 /y/a | X-All: 1"),
+            ("/s/q",  "302 /r | X-All: 1; X-Q: 6"),
+            ("/dir",  "301 /dir/ | X-All: 1; X-Dir: 5"),
+            ("/dir/", "200 /dir/index.html | Content-Type: text/plain; Cache-Control: public, immutable; X-All: 1; X-Dir: 5"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "what is sent in place of a path has its own fields and those of the path",
+        files: &["page.html", "app-B4qfzvDp.js"],
+        redirects: "/sent /page.html 200\n/in/* /page.html 200\n/by/:a/* /:a.html 200\n/app.js /app-B4qfzvDp.js 200\n",
+        headers: "/*\n  X-A: 1\n/page.html\n  X-B: 2\n/sent\n  X-C: 3\n/in/*\n  X-D: 4\n/by/*\n  X-E: 5\n",
+        asks: &[
+            ("/sent",      "200 /page.html | X-A: 1; X-B: 2; X-C: 3"),
+            ("/in/a",      "200 /page.html | X-A: 1; X-B: 2; X-D: 4"),
+            ("/by/page/x", "200 /page.html | X-A: 1; X-B: 2"),
+            ("/app.js",    "200 /app-B4qfzvDp.js | Content-Type: text/javascript; charset=utf-8; X-A: 1"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "errors have the fields of the path, and are never kept",
+        files: &["index.html", "gone.html", "de/404.html", "de/here.html"],
+        redirects: "/gone /gone.html 410\n/in/* /gone.html 451\n/:lang/old/* /:lang/404.html 404\n",
+        headers: "/*\n  X-A: 1\n  Cache-Control: max-age=9, immutable\n/gone\n  X-B: 2\n/in/*\n  X-C: 3\n/de/*\n  X-D: 4\n\
+            /only/this\n  X-E: 5\n",
+        asks: &[
+            ("/gone",       "410 /gone.html | X-A: 1; X-B: 2"),
+            ("/in/a",       "451 /gone.html | X-A: 1; X-C: 3"),
+            ("/de/old/a",   "404 /de/404.html | X-A: 1; X-D: 4"),
+            ("/de/a/b",     "404 /de/404.html | X-A: 1; X-D: 4"),
+            ("/fr/old/a",   "404 | X-A: 1"),
+            ("/in",         "451 /gone.html | X-A: 1; X-C: 3"),
+            ("/only/this",  "404 | X-A: 1"),
+            ("/de/here.html", "200 /de/here.html | Cache-Control: max-age=9, immutable; X-A: 1; X-D: 4"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "below a directory with fields of its own, what is missing has them, with a page or without",
+        files: &["index.html", "404.html", "a/404.html"],
+        headers: "/a/b/*\n  X-B: 1\n/c/*\n  X-C: 2\n/c/:x/d\n  X-D: 3\n/404.html\n  X-P: 4\n/a/404.html\n  X-Q: 5\n",
+        asks: &[
+            ("/x",     "404 /404.html | X-P: 4"),
+            ("/a/x",   "404 /a/404.html | X-Q: 5"),
+            ("/a/b/x", "404 /a/404.html | X-B: 1; X-Q: 5"),
+            ("/c/x",   "404 /404.html | X-C: 2; X-P: 4"),
+            ("/c/x/d", "404 /404.html | X-C: 2; X-P: 4"),
+        ],
         ..NOTHING
     },
 ];

@@ -269,8 +269,9 @@ fn error_file(code: u16, variant: Variant, with_content: bool) -> Plan {
 #[cold]
 fn lead(status: Status, leads: Leads, image: &Image, with_content: bool) -> Plan {
     let rules = image.rules().expect("a rule leads there");
-    let content = with_content.then_some(Content::Image(rules.content()));
-    Plan { status, own: Own::Leads(leads), missed: !leads.exists(), fields: rules.fields(), content }
+    let (fields, content) = leads.rest(rules, image);
+    let content = with_content.then_some(Content::Image(content));
+    Plan { status, own: Own::Leads(leads), missed: !leads.exists(), fields, content }
 }
 
 /// The query of the request goes along: `/dir?q` leads to `/dir/?q`. Unless a rule says what is in it.

@@ -13,8 +13,8 @@ use tarpon_http::{
     target::{self, PATH_LEN_MAX},
 };
 use tarpon_site::{
-    Entry, Image, Variants,
-    rules::{Asked, FILE_SUFFIXES, Rules},
+    Entry, Image, Place, Variants,
+    rules::{Asked, FILE_SUFFIXES, Match, RULE_NAME_LEN, Rules, rule_name},
 };
 
 /// A rule that leads elsewhere, and where in the bytes of the head that lies which its placeholders hold.
@@ -71,10 +71,9 @@ pub(crate) fn ask(
     let Some(found) = rules.first(asked) else { return Ok(None) };
     let status = Status::of(found.status()).ok_or(Nowhere)?;
     if !is_redirect(status) {
-        let mut scratch = [0; PATH_LEN_MAX];
-        let len = found.path(&mut scratch).ok_or(Nowhere)?;
-        let entry = file(image, &mut scratch, len, found.status()).ok_or(Nowhere)?;
-        return Ok(Some(Found::Entry(entry)));
+        let mut file = own(image, found.at).and_then(file_of).map_or_else(|| elsewhere(image, &found), Ok)?;
+        file.ruled = Some(found.status());
+        return Ok(Some(Found::Entry(Entry::File(file))));
     }
     let part = |part: &[u8]| Part { at: offset(wanted.wire, part), len: part.len() as u32 };
     let (path, query) = (part(wanted.path), wanted.query.map(part));
@@ -82,6 +81,14 @@ pub(crate) fn ask(
 }
 
 impl Leads {
+    /// The fields that come behind Location, and the content.
+    pub(crate) fn rest(&self, rules: Rules<'_>, image: &Image) -> (Place, Place) {
+        match own(image, self.rule) {
+            Some(Entry::Redirect(redirect)) => (redirect.after_query, redirect.content),
+            _ => (rules.fields(), rules.content()),
+        }
+    }
+
     /// Whether the site has something at the path.
     pub(crate) fn exists(&self) -> bool {
         self.exists
@@ -104,19 +111,32 @@ impl Leads {
     }
 }
 
-/// The file that a rewrite leads to; its path are the first `len` bytes of `path`. What a rule leads to is no file: rules
-/// are asked once.
-fn file(image: &Image, path: &mut [u8; PATH_LEN_MAX], len: usize, status: u16) -> Option<Entry> {
-    FILE_SUFFIXES.into_iter().find_map(|suffix| {
+/// What the image has for a rule alone.
+fn own(image: &Image, rule: u32) -> Option<Entry> {
+    image.find(rule_name(rule, &mut [0; RULE_NAME_LEN]))
+}
+
+/// The file that a rewrite leads to from this path. What another rule leads to is no file: rules are asked once.
+fn elsewhere(image: &Image, found: &Match<'_, '_>) -> Result<Variants, Nowhere> {
+    let mut path = [0; PATH_LEN_MAX];
+    let len = found.path(&mut path).ok_or(Nowhere)?;
+    let find = |path: &[u8]| match found.status() {
+        200 => image.find(path).and_then(file_of).filter(|file| file.ruled.is_none()),
+        _ => image.error(path),
+    };
+    let mut suffixes = FILE_SUFFIXES.into_iter();
+    let file = suffixes.find_map(|suffix| {
         path.get_mut(len..len + suffix.len())?.copy_from_slice(suffix);
-        match image.find(&path[..len + suffix.len()])? {
-            Entry::File(mut variants) if variants.ruled.is_none() => {
-                variants.ruled = Some(status);
-                Some(Entry::File(variants))
-            }
-            _ => None,
-        }
-    })
+        find(&path[..len + suffix.len()])
+    });
+    file.ok_or(Nowhere)
+}
+
+fn file_of(entry: Entry) -> Option<Variants> {
+    match entry {
+        Entry::File(file) => Some(file),
+        Entry::Redirect(_) => None,
+    }
 }
 
 /// Where `part`, a piece of `whole`, begins in it.

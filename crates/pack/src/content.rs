@@ -41,6 +41,19 @@ pub(crate) enum Body {
     Placed(Home, u64),
 }
 
+impl Content {
+    /// A text of the server's own.
+    pub(crate) fn of_text(text: String) -> Content {
+        let (len, hash, look) = (text.len() as u64, xxh3_128(text.as_bytes()), Look::at(text.as_bytes()));
+        Content { body: Body::InMemory(text.into()), len, hash, look, last_modified: 0 }
+    }
+
+    /// The same, which lies at a place already.
+    pub(crate) fn at(&self, home: Home, at: u64) -> Content {
+        Content { body: Body::Placed(home, at), ..*self }
+    }
+}
+
 /// Reads a file. None if it is gone, or not a regular file any more.
 pub(crate) fn read(path: &Path, options: &Options, memo: &mut Memo) -> Result<Option<Content>, PackError> {
     match open(path) {

@@ -4,11 +4,11 @@
 //! 304:                                                                  ETag  Last-Modified  Cache-Control  [Vary]  ┐ a file
 //! 200:  Content-Length  Content-Type  [Content-Encoding]  Accept-Ranges  ETag  Last-Modified  Cache-Control  [Vary]  ┘
 //! 301:  Location  Content-Type  Content-Length  Cache-Control         a directory
-//! 404:  Content-Length  Content-Type  [Content-Encoding]  Cache-Control  [Vary]    a file 404.html, for what is missing
+//! 404:  Content-Length  Content-Type  [Content-Encoding]  Cache-Control  [Vary]    a file that stands for an error
 //! page: [Content-Type  Content-Length  Cache-Control]  [Allow]        a status
 //! ```
 //!
-//! Status line, Server, Date and Connection come before; they are the server's to write. A 206 has the fields
+//! Behind them come those that rules and the policy add, wherever there is content. Status line, Server, Date and Connection come before; they are the server's to write. A 206 has the fields
 //! of 200, but for Content-Length and, where it has several parts, Content-Type. These come first, so that the rest can
 //! be sent as it lies.
 
@@ -18,6 +18,7 @@ use tarpon_http::date;
 use tarpon_site::Coding;
 
 /// The fields of a file.
+#[derive(Default)]
 pub(crate) struct File {
     pub(crate) not_modified: Vec<u8>,
     /// From the start of `not_modified` to the entity-tag.
@@ -70,14 +71,14 @@ pub(crate) fn file(sent: Sent<'_>, len: u64, hash: u128) -> File {
     }
 }
 
-/// The fields of a file of this length that is sent for what is missing. It is no representation of that: without
-/// validators, and not in parts.
-pub(crate) fn missing(sent: Sent<'_>, len: u64) -> File {
+/// The fields of a file of this length that stands for an error, as that nothing is there. It is no representation of what
+/// was asked for: without validators, not in parts, and not kept.
+pub(crate) fn error(sent: Sent<'_>, len: u64) -> File {
     let (Said { media, encoding, vary, more, .. }, cache) = (Said::of(sent), cache::NEVER);
     let ok = format!(
         "Content-Length: {len}\r\nContent-Type: {media}\r\n{encoding}Cache-Control: {cache}\r\n{vary}{more}\r\n"
     );
-    File { not_modified: Vec::new(), etag_at: 0, etag_len: 0, ok: ok.into() }
+    File { ok: ok.into(), ..File::default() }
 }
 
 /// What is said of a file by us and by rules.
@@ -121,15 +122,15 @@ fn encoding(coding: Coding) -> &'static str {
 }
 
 /// The fields and content that lead to `path`: decoded, beginning with a single slash.
-pub(crate) fn redirect(path: &[u8]) -> Redirect {
+pub(crate) fn redirect(path: &[u8], more: &Fields) -> Redirect {
     // `//host/` would lead to another host (RFC 3986, section 4.2).
     assert!(path.starts_with(b"/") && !path.starts_with(b"//"), "a path of the walk");
-    redirect_to(&encode(path), Some(""))
+    redirect_to(&encode(path), Some(""), more)
 }
 
 /// The fields and content that lead to a URI. `fragment`: what comes behind the query of the request, which goes along;
 /// none if it does not.
-pub(crate) fn redirect_to(target: &str, fragment: Option<&str>) -> Redirect {
+pub(crate) fn redirect_to(target: &str, fragment: Option<&str>, more: &Fields) -> Redirect {
     let mut fields = format!("Location: {target}");
     let before_query = if fragment.is_some() { fields.len() as u32 } else { 0 };
     let fragment = fragment.unwrap_or("");
@@ -139,14 +140,14 @@ pub(crate) fn redirect_to(target: &str, fragment: Option<&str>) -> Redirect {
         format!("<!doctype html><title>Moved</title><p>This is at <a href=\"{shown}\">{shown}</a>.\n");
     fields.push_str(fragment);
     fields.push_str("\r\n");
-    fields.push_str(&html(content.len(), cache::REVALIDATE, ""));
+    fields.push_str(&html(content.len(), cache::REVALIDATE, &more.beside_ours()));
     Redirect { fields: fields.into(), before_query, content: content.into() }
 }
 
 /// What comes behind Location, and the content, where the target is not known beforehand.
-pub(crate) fn redirect_anywhere() -> (Vec<u8>, &'static [u8]) {
+pub(crate) fn redirect_anywhere(more: &Fields) -> (Vec<u8>, &'static [u8]) {
     const CONTENT: &str = "<!doctype html><title>Moved</title><p>This is somewhere else now.\n";
-    (html(CONTENT.len(), cache::REVALIDATE, "").into(), CONTENT.as_bytes())
+    (html(CONTENT.len(), cache::REVALIDATE, &more.beside_ours()).into(), CONTENT.as_bytes())
 }
 
 /// The fields of a page. Allow with 405, and with 204, which answers OPTIONS and has no content (RFC 9110,
@@ -155,14 +156,8 @@ pub(crate) fn page(code: u16, len: usize, more: &Fields) -> Vec<u8> {
     const ALLOW: &str = "Allow: GET, HEAD, OPTIONS\r\n";
     match code {
         204 => format!("{ALLOW}\r\n").into(),
-        405 => html(len, cache::NEVER, ALLOW).into(),
-        404 => {
-            let (_, more) = more.clone().split_off("Content-Type");
-            // What is missing now may be there with the next site.
-            let (_, more) = more.split_off("Cache-Control");
-            html(len, cache::NEVER, &more.text()).into()
-        }
-        _ => html(len, cache::NEVER, "").into(),
+        405 => html(len, cache::NEVER, &format!("{ALLOW}{}", more.beside_ours())).into(),
+        _ => html(len, cache::NEVER, &more.beside_ours()).into(),
     }
 }
 
@@ -233,7 +228,7 @@ mod tests {
             ("markup",          b"/<b>\"/",             "/%3Cb%3E%22/"),
         ];
         for &(name, path, want) in cases {
-            let redirect = redirect(path);
+            let redirect = redirect(path, &Fields::default());
             let (before, after) = redirect.fields.split_at(redirect.before_query as usize);
             assert_eq!(before, format!("Location: {want}").as_bytes(), "{name}");
             let rest = format!(

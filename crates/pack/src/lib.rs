@@ -70,7 +70,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use tarpon_site::{Coding, SHELL, page_name};
+use tarpon_site::Coding;
 use walk::Found;
 use write::{Variant, Writer};
 
@@ -276,32 +276,24 @@ fn write_variants<W: Write + Seek>(
         contents.into_iter().map(|(coding, content)| Variant::new(sent(coding, &mores[0]), content));
     let mut variants: Vec<_> = variants.collect();
     let [first, rest @ ..] = &at[..] else { unreachable!("a file is somewhere") };
-    let mut runs = writer.file(first, &mut variants, ruled.asks(first), files)?;
-    ruled.wrote(first, &runs);
-    for (path, more) in rest.iter().zip(mores.windows(2)) {
+    let mut runs = writer.file(first, &mut variants, ruled.manner(first), files)?;
+    ruled.wrote(path, first, media, &variants, &runs);
+    for (address, more) in rest.iter().zip(mores.windows(2)) {
         match more[0] == more[1] {
-            true => writer.alias(path, &runs, ruled.asks(path))?,
+            true => writer.alias(address, &runs, ruled.asks(address))?,
             false => {
                 for variant in &mut variants {
                     variant.set_fields(sent(variant.coding, &more[1]));
                 }
-                runs = writer.file(path, &mut variants, ruled.asks(path), files)?;
+                runs = writer.file(address, &mut variants, ruled.manner(address), files)?;
             }
         }
-        ruled.wrote(path, &runs);
+        ruled.wrote(path, address, media, &variants, &runs);
     }
     let canonical = rest.last().unwrap_or(first);
     for path in &from {
-        writer.redirect(path, &fields::redirect(canonical), None, ruled.asks(path))?;
-    }
-    if ruled.addresses.is_shell(path) {
-        writer.alias(SHELL, &runs, false)?;
-    }
-    if let Some(name) = directory_of(path, b"404.html").and_then(page_name) {
-        for variant in &mut variants {
-            variant.fields = fields::missing(sent(variant.coding, &mores[0]), variant.content.len);
-        }
-        writer.file(name, &mut variants, false, files)?;
+        let redirect = fields::redirect(canonical, &ruled.fields(path));
+        writer.redirect(path, &redirect, None, ruled.asks(path))?;
     }
     Ok(variants.into_iter().map(|variant| (variant.coding, variant.content)).collect())
 }

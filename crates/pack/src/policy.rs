@@ -9,21 +9,26 @@ pub struct Policy {
     pub clean_urls: bool,
     /// Whether the addresses of pages end in a slash.
     pub trailing_slash: TrailingSlash,
-    /// Files and the page for what is missing have fields that let browsers do less with them, and break no ordinary site.
+    /// Whatever has content has fields that let browsers do less with it, and break no ordinary site.
     pub secure_headers: bool,
-    /// Files at these paths, and below them, may be read by scripts of every origin. Each begins with a slash.
+    /// What is sent for these paths, and below them, may be read by scripts of every origin. Each begins with a slash.
     pub cors: Vec<String>,
 }
 
 impl Policy {
-    /// The fields of what lies at a path, where no rule says otherwise.
+    /// The fields of what is sent for a path, where no rule says otherwise.
     pub(crate) fn fields(&self, path: &[u8]) -> impl Iterator<Item = (&'static str, &'static str)> {
         let secure = if self.secure_headers { SECURE } else { &[] };
-        let is_open = self.cors.iter().any(|at| {
-            let behind = path.strip_prefix(at.trim_end_matches('/').as_bytes());
+        let is_open = self.open().any(|at| {
+            let behind = path.strip_prefix(at);
             behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(b"/"))
         });
         secure.iter().copied().chain(is_open.then_some(("Access-Control-Allow-Origin", "*")))
+    }
+
+    /// The paths that scripts of every origin may read, with all below them; without a slash behind.
+    pub(crate) fn open(&self) -> impl Iterator<Item = &[u8]> {
+        self.cors.iter().map(|at| at.trim_end_matches('/').as_bytes())
     }
 }
 

@@ -30,8 +30,8 @@ pub(crate) struct Writer<'w, W: Write + Seek> {
     hasher: Xxh3,
     /// Hash of the path, and where it lies, of each record.
     records: Vec<(u64, u64)>,
-    /// The fields that rules give to the answer that nothing is there.
-    fields_of_nothing: Fields,
+    /// What pages have beside their own fields.
+    more: Fields,
 }
 
 /// A file as it goes into the image: once, or once for each coding.
@@ -39,6 +39,21 @@ pub(crate) struct Variant {
     pub(crate) coding: Coding,
     pub(crate) fields: fields::File,
     pub(crate) content: Content,
+}
+
+/// How a file answers.
+#[derive(Clone, Copy)]
+pub(crate) enum Manner {
+    /// As what lies at its path.
+    File {
+        /// Whether a rule may come first.
+        asks: bool,
+    },
+    /// As what a rule sends.
+    Ruled {
+        /// With this status.
+        status: u16,
+    },
 }
 
 impl Variant {
@@ -54,8 +69,14 @@ impl Variant {
 }
 
 /// What a record says of the runs that were written, one for each variant: another path can lead there too.
-#[derive(Clone)]
 pub(crate) struct Runs(Vec<Record>);
+
+impl Runs {
+    /// Where the content of each variant lies.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (Home, u64)> {
+        self.0.iter().map(|record| (record.home, record.content_at))
+    }
+}
 
 impl<'w, W: Write + Seek> Writer<'w, W> {
     /// Begins at the start of `out`.
@@ -66,7 +87,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
             at: 0,
             hasher: Xxh3::new(),
             records: Vec::new(),
-            fields_of_nothing: Fields::default(),
+            more: Fields::default(),
         };
         // Zeros until the image is whole: what is cut short is no image.
         writer.put(&[0; HEADER_LEN])?;
@@ -81,9 +102,13 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         &mut self,
         path: &[u8],
         variants: &mut [Variant],
-        asks: bool,
+        manner: Manner,
         files: &mut Vec<fs::File>,
     ) -> Result<Runs, PackError> {
+        let (kind, status, asks) = match manner {
+            Manner::File { asks } => (Kind::File, 0, asks),
+            Manner::Ruled { status } => (Kind::RuledFile, status, false),
+        };
         let mut at = self.record_at() + record_len(variants.len()) + path.len() as u64;
         let mut file_count = files.len() as u64;
         let mut records = Vec::with_capacity(variants.len());
@@ -106,7 +131,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
             };
             records.push(Record {
                 path_len: 0,
-                kind: Kind::File,
+                kind,
                 variant_count: variants.len() as u8,
                 before_query: 0,
                 last_modified: content.last_modified,
@@ -119,7 +144,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
                 etag_len: fields.etag_len,
                 home,
                 coding: *coding,
-                status: 0,
+                status,
                 asks,
             });
         }
@@ -136,12 +161,6 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
     pub(crate) fn alias(&mut self, path: &[u8], runs: &Runs, asks: bool) -> Result<(), PackError> {
         let records: Vec<_> = runs.0.iter().map(|record| Record { asks, ..*record }).collect();
         self.record(path, &records)
-    }
-
-    /// The same runs at another path, by a rule, with this status.
-    pub(crate) fn ruled_alias(&mut self, path: &[u8], runs: &Runs, status: u16) -> Result<(), PackError> {
-        let ruled = |record: &Record| Record { kind: Kind::RuledFile, status, asks: false, ..*record };
-        self.record(path, &runs.0.iter().map(ruled).collect::<Vec<_>>())
     }
 
     /// A content, unless it is where the record says already.
@@ -201,9 +220,9 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         self.put(&redirect.content)
     }
 
-    /// What rules add to the answer that nothing is there.
-    pub(crate) fn fields_of_nothing(&mut self, fields: Fields) {
-        self.fields_of_nothing = fields;
+    /// The fields that all pages have.
+    pub(crate) fn pages_have(&mut self, more: Fields) {
+        self.more = more;
     }
 
     /// Pages, sections, index and header; `file_count` files lie beside, and an archive of `archive_len` bytes. A section is
@@ -263,7 +282,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         let mut rows = Vec::new();
         for code in PAGE_CODES {
             let content = page::content(code).expect("a text for every status: a test compares them");
-            let fields = fields::page(code, content.len(), &self.fields_of_nothing);
+            let fields = fields::page(code, content.len(), &self.more);
             let row = PageRow {
                 code,
                 fields_len: fields.len() as u32,

@@ -12,7 +12,7 @@
 //! | `format.rs` | the image byte by byte, for its reader and its writer |
 //! | `image.rs` | a checked view of the bytes of an image |
 //! | `find.rs` | path to entry: filling the index, and searching it |
-//! | `missing.rs` | what answers for a path that leads nowhere |
+//! | `missing.rs` | what answers for a path that leads nowhere, or for an error |
 //! | `asset.rs` | which paths are those of assets |
 //! | `entry.rs` | what is known about one path |
 //! | `place.rs` | a stretch of an image |
@@ -40,5 +40,5 @@ pub use entry::{Content, Entry, Page, Redirect, Variant, Variants};
 pub use find::index;
 pub use format::{Coding, PAGE_CODES};
 pub use image::{Image, ImageError};
-pub use missing::{Missing, PAGE_DEPTH_MAX, SHELL, page_name};
+pub use missing::{ERROR, Missing, PAGE_DEPTH_MAX, SHELL, page_name};
 pub use place::Place;

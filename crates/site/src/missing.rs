@@ -1,19 +1,26 @@
-//! What answers for a path that leads nowhere: the nearest page 404.html upwards, or the shell of an application.
+//! What answers for a path that leads nowhere: the nearest page 404.html upwards, or the shell of an application; and the
+//! form that a file has where it stands for an error.
 //!
 //! ```text
-//! /a/b/missing      ─▶ "a/b/", "a/", ""     the page of /a/b/, of /a/, of /
-//! any, but an asset ─▶ "shell"
+//! /a/b/missing      ─▶ "a/b/", "a/", ""                  the page of /a/b/, of /a/, of /
+//! any, but an asset ─▶ "a/b/shell", "a/shell", "shell"
+//! /de/404.html      ─▶ "de/404.html error"               where a rule sends it with such a status
 //! ```
 //!
 //! These are records like others, under names that no path is: a path begins with a slash. They are looked for only
-//! where nothing else was found, so what exists pays nothing.
+//! where nothing else was found, so what exists pays nothing. Directories have their own where their fields differ.
 
 use crate::asset::is_asset;
 use crate::entry::{Entry, Variants};
+use crate::format::PATH_LEN_MAX;
 use crate::image::Image;
 
-/// The name of the page that is sent, with 200, for whatever path of an application.
+/// The name of the page that is sent, with 200, for whatever path of an application; behind the name of a directory, for
+/// those below it.
 pub const SHELL: &[u8] = b"shell";
+
+/// Behind the path of a file, without its slash: the file where it stands for an error.
+pub const ERROR: &[u8] = b" error";
 
 /// How many directories deep a page can be that answers for its directory. A bound on what a path of nothing but slashes
 /// costs; no site is so deep.
@@ -41,23 +48,46 @@ impl Image {
     /// What answers for a path at which there is nothing.
     #[cold]
     pub fn missing(&self, path: &[u8]) -> Missing {
-        if let Some(Entry::File(shell)) = self.find(SHELL)
+        let is_application = self.find(SHELL).is_some();
+        if is_application
             && !is_asset(path)
+            && let Some(shell) = self.nearest(path, SHELL)
         {
             return Missing::Shell(shell);
         }
+        self.nearest(path, b"").map_or(Missing::Nothing, Missing::Page)
+    }
+
+    /// The file that stands for an error, of a path that begins with a slash.
+    #[cold]
+    pub fn error(&self, path: &[u8]) -> Option<Variants> {
+        self.named(path.strip_prefix(b"/")?, ERROR)
+    }
+
+    /// What the nearest directory upwards has under its name with `behind` behind it.
+    fn nearest(&self, path: &[u8], behind: &[u8]) -> Option<Variants> {
         let mut slashes = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
         let mut end = slashes.nth(PAGE_DEPTH_MAX).map_or(path.len(), |at| at + 1);
         while let Some(at) = path[..end].iter().rposition(|&byte| byte == b'/') {
-            let name = &path[1..at + 1];
-            // Behind an empty segment it would be a path.
-            if !name.starts_with(b"/")
-                && let Some(Entry::File(page)) = self.find(name)
-            {
-                return Missing::Page(page);
+            if let Some(found) = self.named(&path[1..at + 1], behind) {
+                return Some(found);
             }
             end = at;
         }
-        Missing::Nothing
+        None
+    }
+
+    /// The file of this name, which is no path.
+    fn named(&self, name: &[u8], behind: &[u8]) -> Option<Variants> {
+        let mut whole = [0; PATH_LEN_MAX + 8];
+        let whole = whole.get_mut(..name.len() + behind.len())?;
+        let (front, back) = whole.split_at_mut(name.len());
+        front.copy_from_slice(name);
+        back.copy_from_slice(behind);
+        match self.find(whole)? {
+            // Behind an empty segment it would be a path.
+            Entry::File(file) if !name.starts_with(b"/") => Some(file),
+            _ => None,
+        }
     }
 }

@@ -9,6 +9,9 @@
 //! └── pattern ┘  └params    └── target ──────────────┘
 //! ```
 //!
+//! What is sent by one rule alone is a record, whose name tells where the rule lies: a file that it always sends, with the
+//! fields it has there; the fields of a redirect, where they are not those of all.
+//!
 //! A pattern is matched without going back: what a placeholder holds ends with its segment, and behind `*` there is
 //! nothing but text. So a rule costs no more than the path is long. Bytes that make no sense match nothing.
 //!
@@ -28,6 +31,10 @@ pub const FILE_SUFFIXES: [&[u8]; 3] = [b"", b"/", b".html"];
 pub const RULES_HEAD_LEN: usize = 16;
 /// Bytes of the head of a rule.
 pub const RULE_HEAD_LEN: usize = 12;
+/// Bytes of the longest name of a record of a rule.
+pub const RULE_NAME_LEN: usize = RULE_NAME.len() + 10;
+
+const RULE_NAME: &[u8] = b"rule ";
 
 /// One step of a pattern, of parameters, or of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +113,23 @@ pub fn encode_head(fields: &[u8], content: &[u8]) -> Vec<u8> {
     to
 }
 
+/// The name of the record of what the rule at [`Match::at`] sends: no path, as it does not begin with a slash.
+pub fn rule_name(at: u32, to: &mut [u8; RULE_NAME_LEN]) -> &[u8] {
+    let mut from = RULE_NAME_LEN;
+    let mut rest = at;
+    loop {
+        from -= 1;
+        to[from] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    from -= RULE_NAME.len();
+    to[from..][..RULE_NAME.len()].copy_from_slice(RULE_NAME);
+    &to[from..]
+}
+
 /// Where the parts of a section lie in the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
@@ -173,7 +197,7 @@ impl<'i> Rules<'i> {
         Rules { parts, bytes: &image[parts.rules.range()] }
     }
 
-    /// The fields of a redirect that come behind Location, with the empty line.
+    /// The fields of a redirect that come behind Location, with the empty line, unless its rule has its own.
     pub fn fields(&self) -> Place {
         self.parts.fields
     }

@@ -172,6 +172,10 @@ fn contents(
     let mut jobs = Vec::new();
     for (&path, entry) in entries {
         let Entry::File(file) = *entry else { continue };
+        // What stands for an error has no tag. It is the content of another path.
+        if file.ruled.is_some_and(|status| status != 200) {
+            continue;
+        }
         if seen.insert((file.identity.fields.at, file.is_one())) {
             jobs.push((path, file.identity, opened.image.coded(file).collect::<Vec<_>>()));
         }

@@ -20,7 +20,8 @@ pub(crate) struct Compiled<'r> {
     order: Order<'r>,
     /// Paths that the site does not have, and where a rule leads from each.
     pub(crate) records: BTreeMap<Vec<u8>, Destination>,
-    table: Vec<&'r Redirect>,
+    /// The others, each with where it lies among them.
+    pub(crate) table: Vec<(u32, &'r Redirect)>,
 }
 
 /// Where a rule leads from one path.
@@ -73,11 +74,15 @@ impl<'r> Compiled<'r> {
                 }
             }
         }
-        let table: Vec<_> = unsettled.into_iter().map(|number| &rules[number]).collect();
-        match table.get(RULE_COUNT_MAX) {
-            Some(rule) => Err(rule.wrong(RuleError::TooManyRules)),
-            None => Ok(Compiled { order, records, table }),
+        let (mut table, mut at) = (Vec::new(), 0);
+        for rule in unsettled.into_iter().map(|number| &rules[number]) {
+            if table.len() == RULE_COUNT_MAX {
+                return Err(rule.wrong(RuleError::TooManyRules));
+            }
+            table.push((at, rule));
+            at += rule.encode()?.len() as u32;
         }
+        Ok(Compiled { order, records, table })
     }
 
     /// Whether a rule may come before what the site has at a path.
@@ -91,7 +96,7 @@ impl<'r> Compiled<'r> {
             return Ok(None);
         }
         let mut section = encode_head(fields, content);
-        for rule in &self.table {
+        for (_, rule) in &self.table {
             section.extend(rule.encode()?);
         }
         Ok(Some(section))
@@ -223,7 +228,7 @@ fn destination(
 }
 
 /// The file that a path means: itself, the index of a directory, or a page without its extension.
-fn file_at(path: &[u8], is_file: &impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+pub(crate) fn file_at(path: &[u8], is_file: &impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
     let tries = tarpon_site::rules::FILE_SUFFIXES.map(|suffix| [path, suffix].concat());
     tries.into_iter().find(|path| is_file(path))
 }

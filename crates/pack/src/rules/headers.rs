@@ -9,7 +9,7 @@
 use super::Dialect;
 use super::error::{RuleError, Wrong};
 use super::line::{Line, Word, lines};
-use super::pattern::{self, Of, Pattern};
+use super::pattern::{self, Of, Paths, Pattern};
 
 /// What `_headers` says.
 #[derive(Debug)]
@@ -67,28 +67,21 @@ impl Headers {
         Ok(Headers { rules, dialect })
     }
 
-    /// The fields of a path, in the order they are given, behind those of `else_fields` that no rule names.
-    pub(crate) fn of(&self, path: &[u8], else_fields: Fields) -> Fields {
-        self.fields(else_fields, self.rules.iter().filter_map(|rule| Some((rule, rule.pattern.held(path)?))))
-    }
-
-    /// The fields that all paths have.
-    pub(crate) fn of_all(&self, else_fields: Fields) -> Fields {
-        let rules = self.rules.iter().filter(|rule| rule.pattern.is_all());
-        self.fields(else_fields, rules.map(|rule| (rule, vec![&b""[..]])))
-    }
-
-    fn fields<'h, 'p>(
-        &self,
-        mut else_fields: Fields,
-        rules: impl Iterator<Item = (&'h Rule, Vec<&'p [u8]>)>,
-    ) -> Fields {
+    /// The fields that rules give to one of these, or to all of one of these, in the order they are given, behind those of
+    /// `else_fields` that no rule names.
+    pub(crate) fn of(&self, asked: &[Paths], mut else_fields: Fields) -> Fields {
         let mut fields = Fields::default();
-        for (rule, held) in rules {
+        for rule in &self.rules {
+            let Some(paths) = asked.iter().find(|paths| rule.pattern.is_about(paths)) else { continue };
+            let held = paths.single().and_then(|path| rule.pattern.held(path));
             let mut given = Fields::default();
             for act in &rule.acts {
                 match act {
-                    Act::Give(name, parts) => given.join(name, &value(parts, &held)),
+                    Act::Give(name, parts) => {
+                        if let Some(value) = value(parts, held.as_deref()) {
+                            given.join(name, &value);
+                        }
+                    }
                     Act::Take(name) => {
                         fields.remove(name);
                         else_fields.remove(name);
@@ -109,6 +102,11 @@ impl Headers {
         else_fields.lines.append(&mut fields.lines);
         else_fields
     }
+
+    /// The directories that a rule is about with all that lies below them.
+    pub(crate) fn dirs(&self) -> impl Iterator<Item = &[u8]> {
+        self.rules.iter().filter_map(|rule| rule.pattern.dir())
+    }
 }
 
 impl Fields {
@@ -122,6 +120,13 @@ impl Fields {
         let at = self.lines.iter().position(|(known, _)| known.eq_ignore_ascii_case(name));
         let value = at.map(|at| self.lines.remove(at).1);
         (value, self)
+    }
+
+    /// What of them goes with an answer that the server writes itself: it knows its type, and how long that can be kept.
+    pub(crate) fn beside_ours(&self) -> String {
+        let (_, more) = self.clone().split_off("Content-Type");
+        let (_, more) = more.split_off("Cache-Control");
+        more.text()
     }
 
     /// As they stand in a message.
@@ -206,12 +211,13 @@ fn parts(word: Word<'_>, pattern: &Pattern, dialect: Dialect) -> Vec<Part> {
     parts
 }
 
-/// What is held is percent-encoded, as in the path it is of: it can end no line.
-fn value(parts: &[Part], held: &[&[u8]]) -> String {
+/// What is held is percent-encoded, as in the path it is of: it can end no line. `None`: it is not known what is held.
+fn value(parts: &[Part], held: Option<&[&[u8]]>) -> Option<String> {
     let part = |part: &Part| match part {
-        Part::Text(text) => text.clone(),
+        Part::Text(text) => Some(text.clone()),
         &Part::Held(number) => {
-            crate::fields::encode(held.get(usize::from(number)).copied().unwrap_or_default())
+            let held = held?.get(usize::from(number)).copied().unwrap_or_default();
+            Some(crate::fields::encode(held))
         }
     };
     parts.iter().map(part).collect()

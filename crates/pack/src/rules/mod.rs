@@ -28,8 +28,9 @@ mod target;
 
 pub use error::{RuleError, RuleFile};
 
-pub(crate) use compile::{Compiled, Destination};
+pub(crate) use compile::{Compiled, Destination, file_at};
 pub(crate) use headers::Fields;
+pub(crate) use pattern::Paths;
 
 use crate::error::PackError;
 use crate::walk::Found;
@@ -85,14 +86,15 @@ impl Rules {
         })
     }
 
-    /// The fields of what lies at a path. Those of `else_fields` that the rules do not name are there too.
-    pub(crate) fn fields(&self, path: &[u8], else_fields: Fields) -> Fields {
-        self.headers.of(path, else_fields)
+    /// The fields of what is sent for these, or of what all of one of these have. Those of `else_fields` that the rules do
+    /// not name are there too.
+    pub(crate) fn fields(&self, asked: &[Paths], else_fields: Fields) -> Fields {
+        self.headers.of(asked, else_fields)
     }
 
-    /// The fields of the answer that nothing is at a path.
-    pub(crate) fn fields_of_nothing(&self, else_fields: Fields) -> Fields {
-        self.headers.of_all(else_fields)
+    /// The directories below which all has fields of its own.
+    pub(crate) fn dirs(&self) -> impl Iterator<Item = &[u8]> {
+        self.headers.dirs()
     }
 
     /// Settles what can be settled; `is_file` tells whether the site has a file at a path.
@@ -123,7 +125,7 @@ const FILE_LEN_MAX: u64 = 1 << 20;
 pub fn check(headers: &[u8], redirects: &[u8], dialect: Dialect, files: &[&[u8]]) -> Result<(), PackError> {
     let rules = Rules::parse(headers, redirects, dialect)?;
     for path in files {
-        drop(rules.fields(path, Fields::default()));
+        drop(rules.fields(&[Paths::one(path)], Fields::default()));
     }
     let has = |path: &[u8]| files.contains(&path);
     rules.compile(has, has).map(drop)

@@ -27,6 +27,36 @@ enum Owned {
     HoldRest,
 }
 
+/// One path, or all that are of one form.
+#[derive(Clone, Debug)]
+pub(crate) struct Paths {
+    example: Vec<u8>,
+    are_many: bool,
+    /// However long.
+    are_any: bool,
+}
+
+impl Paths {
+    pub(crate) fn one(path: &[u8]) -> Paths {
+        Paths { example: path.to_vec(), are_many: false, are_any: false }
+    }
+
+    /// All below a directory, which ends in a slash.
+    pub(crate) fn below(dir: &[u8]) -> Paths {
+        Paths { example: [dir, EXAMPLE].concat(), are_many: true, are_any: true }
+    }
+
+    /// The path, if there is one alone.
+    pub(crate) fn single(&self) -> Option<&[u8]> {
+        (!self.are_many).then_some(&self.example[..])
+    }
+
+    /// One of them; if there are several, one that no site has.
+    pub(crate) fn example(&self) -> &[u8] {
+        &self.example
+    }
+}
+
 /// Where a pattern stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
@@ -102,15 +132,28 @@ impl Pattern {
         }
     }
 
-    /// Whether it is every path.
-    pub(crate) fn is_all(&self) -> bool {
-        matches!(&self.steps[..], [Owned::Text(text), Owned::HoldRest] if text == b"/")
+    /// The directory, with the slash behind, if it is all that lies below one.
+    pub(crate) fn dir(&self) -> Option<&[u8]> {
+        match &self.steps[..] {
+            [Owned::Text(text), Owned::HoldRest] if text.ends_with(b"/") => Some(text),
+            _ => None,
+        }
+    }
+
+    /// All paths it matches.
+    pub(crate) fn paths(&self) -> Paths {
+        Paths { example: self.example(), are_many: self.plain().is_none(), are_any: self.has_rest() }
     }
 
     /// What is held of a path, if it is one of these.
     pub(crate) fn held<'p>(&self, path: &'p [u8]) -> Option<Vec<&'p [u8]>> {
         let mut held = Holds::default();
         matches(&self.encoded, self.loose, path, &mut held).then(|| held.values().to_vec())
+    }
+
+    /// Whether it matches all of these.
+    pub(crate) fn is_about(&self, paths: &Paths) -> bool {
+        self.held(&paths.example).is_some() && (self.has_rest() || !paths.are_any)
     }
 
     pub(crate) fn steps(&self) -> Vec<Step<'_>> {

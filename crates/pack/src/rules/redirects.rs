@@ -69,7 +69,7 @@ fn rule<'t>(mut words: impl Iterator<Item = Word<'t>>, dialect: Dialect) -> Resu
     };
     if dialect == Dialect::Cloudflare
         && !rule.is_redirect()
-        && rule.pattern.is_all()
+        && rule.pattern.dir() == Some(b"/")
         && rule.target.text().is_some()
     {
         return Err(source.wrong(RuleError::Everything));

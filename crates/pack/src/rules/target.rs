@@ -9,7 +9,7 @@ use super::error::{RuleError, Wrong};
 use super::line::Word;
 use super::pattern::{Pattern, name, unescape};
 use crate::fields::escape;
-use tarpon_site::rules::Step;
+use tarpon_site::rules::{FILE_SUFFIXES, Step};
 
 /// Where a rule leads.
 #[derive(Debug)]
@@ -139,6 +139,20 @@ impl Target {
             [Owned::Text(text)] => Some(text),
             _ => None,
         }
+    }
+}
+
+impl Target {
+    /// Whether the file at an address may be what a rewrite leads to, and others too.
+    pub(crate) fn may_be(&self, address: &[u8]) -> bool {
+        let text = |step: Option<&Owned>| match step {
+            Some(Owned::Text(text)) => text.clone(),
+            _ => Vec::new(),
+        };
+        let (front, back) = (text(self.steps.first()), text(self.steps.last()));
+        let fits = |path: &[u8]| path.starts_with(&front) && path.ends_with(&back);
+        self.text().is_none()
+            && FILE_SUFFIXES.iter().filter_map(|suffix| address.strip_suffix(*suffix)).any(fits)
     }
 }
 
