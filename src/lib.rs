@@ -19,6 +19,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`config`] | what a user can say, from flags and from a file |
 //! | `server` | starts the workers, and tells them what to do |
 //! | `site` | an image and its descriptors |
 //! | `archive` | a tar archive, unpacked if it is compressed |
@@ -37,6 +38,7 @@
 #![deny(unsafe_code)]
 
 mod archive;
+pub mod config;
 #[allow(unsafe_code)]
 mod engine;
 mod error;

@@ -12,6 +12,7 @@ use std::{
 };
 use tarpon::{
     Address, CODINGS, Release, Report, Saved, Server, Settings, Site, Switched, Trouble, Turn, Verified,
+    config::{Config, Settled},
 };
 use tarpon_http::date;
 
@@ -138,6 +139,15 @@ pub(crate) fn waiting(holder: Option<u32>) {
 
 pub(crate) fn error(error: &dyn std::error::Error) {
     eprintln!("{ERROR}tarpon{ERROR:#}: {error}");
+}
+
+/// A configuration can be used.
+pub(crate) fn in_order(settled: &Settled) {
+    let path = settled.file.as_ref().map_or("".into(), |file| file.path.to_string_lossy());
+    let Config { sites, listeners, .. } = &settled.config;
+    let (sites, listeners) = (Count(sites.len() as u64, "site"), listeners.len().max(1));
+    let listeners = Count(listeners as u64, "listener");
+    println!("{BOLD}{path}{BOLD:#} is in order: {sites}, {listeners}");
 }
 
 pub(crate) fn changed(site: &Site) {

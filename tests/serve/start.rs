@@ -113,21 +113,24 @@ fn an_option_it_does_not_understand_is_told() {
     let dir = site(&[("index.html", "")]);
     #[rustfmt::skip]
     let cases = [
-        ("--listen",       "localhost",   "expected an address and a port, such as 127.0.0.1:8080"),
-        ("--listen",       "8080",        "expected an address and a port, such as 127.0.0.1:8080"),
-        ("--listen",       "unix:",       "a path must follow unix:"),
+        ("--listen",       "localhost",   "expected an address and a port, or unix:PATH, such as 127.0.0.1:8080"),
+        ("--listen",       "8080",        "expected an address and a port, or unix:PATH, such as 127.0.0.1:8080"),
+        ("--listen",       "unix:",       "expected an address and a port, or unix:PATH"),
         ("--workers",      "0",           "expected a number from 1 to 1024"),
         ("--workers",      "1025",        "expected a number from 1 to 1024"),
         ("--workers",      "many",        "expected a number from 1 to 1024"),
-        ("--head-timeout", "0",           "expected seconds, from 0.001 to 86400"),
+        ("--head-timeout", "0",           "expected a time from 1ms to 1d, such as 1m30s"),
         ("--head-timeout", "-1",          "unexpected argument '-1' found"),
-        ("--head-timeout", "nan",         "expected seconds, from 0.001 to 86400"),
-        ("--idle-timeout", "1e9",         "expected seconds, from 0.001 to 86400"),
-        ("--send-timeout", "5s",          "expected seconds, from 0.001 to 86400"),
-        ("--content-timeout", "",         "expected seconds, from 0.001 to 86400"),
-        ("--send-rate-min", "1k",         "invalid digit found in string"),
-        ("--requests-max", "0",           "number would be zero for non-zero type"),
-        ("--grace",        "soon",        "expected seconds, from 0.001 to 86400"),
+        ("--head-timeout", "nan",         "expected a time from 1ms to 1d"),
+        ("--idle-timeout", "1e9",         "expected a time from 1ms to 1d"),
+        ("--send-timeout", "5 parsecs",   "expected a time from 1ms to 1d"),
+        ("--content-timeout", "",         "expected a time from 1ms to 1d"),
+        ("--send-rate-min", "1k",         "expected a size from 0 to 1GiB, such as 4KiB"),
+        ("--requests-max", "0",           "expected a number from 1 to 4294967295, such as 1000"),
+        ("--keep-releases", "101",        "expected a number from 0 to 100, such as 3"),
+        ("--cors",         "fonts",       "expected a path that begins with /, such as /fonts"),
+        ("--engine",       "kqueue",      "[possible values: auto, io_uring, epoll]"),
+        ("--grace",        "soon",        "expected a time from 1ms to 1d"),
     ];
     for (option, value, want) in cases {
         let ended = Program::run(serve(dir.path(), &[option, value]));

@@ -1,0 +1,85 @@
+//! The command line: what the program can be told to do, each in a file of its own.
+//!
+//! | module | what |
+//! |---|---|
+//! | `serve` | serves until it is told to stop |
+//! | `pack`, `inspect`, `verify`, `release` | packed sites |
+//! | `config` | the configuration, checked and shown |
+//! | `flags`, `read` | the flags of the options that a configuration has; what they say together with a file |
+//! | `carrier` | a program that carries its site |
+
+mod carrier;
+mod config;
+mod flags;
+mod inspect;
+mod pack;
+mod read;
+mod release;
+mod serve;
+mod verify;
+
+pub(crate) use carrier::run as run_carrier;
+use clap::{ArgMatches, Command, CommandFactory};
+use std::{error::Error, io};
+
+/// What became of it.
+type Done = Result<(), Box<dyn Error>>;
+
+/// Something the program can be told to do.
+struct Action {
+    /// How it is said.
+    command: fn() -> Command,
+    /// Does it.
+    run: fn(&ArgMatches) -> Done,
+}
+
+/// In the order of the help.
+const ACTIONS: [Action; 6] = [
+    Action { command: serve::command, run: serve::run },
+    Action { command: pack::command, run: pack::run },
+    Action { command: inspect::Inspect::command, run: inspect::run },
+    Action { command: verify::Verify::command, run: verify::run },
+    Action { command: release::Release::command, run: release::run },
+    Action { command: config::command, run: config::run },
+];
+
+/// All of the command line.
+fn command() -> Command {
+    base("tarpon")
+        .about("A web server for static sites")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(ACTIONS.iter().map(|action| (action.command)()))
+}
+
+/// Does what the command line says.
+pub(crate) fn run() -> Done {
+    let matches = command().get_matches();
+    let (name, matches) = matches.subcommand().expect("clap asks for one");
+    let action = ACTIONS.iter().find(|action| (action.command)().get_name() == name);
+    (action.expect("clap knows no other").run)(matches)
+}
+
+/// What every program of ours has.
+fn base(name: &'static str) -> Command {
+    Command::new(name).version(env!("CARGO_PKG_VERSION")).max_term_width(100)
+}
+
+/// What came of writing to standard output.
+fn written(done: io::Result<()>) -> Done {
+    match done {
+        // Who reads it has read enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done.map_err(|error| format!("cannot write to standard output: {error}").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        command().debug_assert();
+    }
+}

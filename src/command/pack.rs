@@ -1,0 +1,64 @@
+//! `tarpon pack`: packs a site into one archive, or into a program that carries it.
+
+use super::{Done, flags};
+use crate::{bar, say};
+use clap::{
+    ArgMatches, CommandFactory, FromArgMatches, Parser,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use std::{path::PathBuf, time::Instant};
+use tarpon::{
+    Effort, Packing, Source,
+    config::{self, Program},
+};
+
+/// Pack a site into one tar archive that is served as it is
+///
+/// Everything is worked out beforehand: compressed forms, response fields and the table that finds them. The archive is
+/// a tar archive like any other, which extracts to the site and a directory .tarpon that is no part of it. The same site
+/// gives the same bytes; SOURCE_DATE_EPOCH is honoured.
+#[derive(Debug, Parser)]
+#[command(name = "pack")]
+struct Pack {
+    /// The directory to pack, or a tar archive of it
+    path: PathBuf,
+
+    /// The archive to write. It appears under its name when it is whole
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// Whether to compress fast, to try something out, or as well as it gets
+    #[arg(long, value_name = "NAME", default_value = "best", value_parser = effort())]
+    effort: Effort,
+
+    /// An archive of this site packed before: what has not changed since is not compressed again
+    #[arg(long, value_name = "FILE")]
+    reuse: Option<PathBuf>,
+
+    /// Write a program instead, which carries the site and serves it when it is started
+    #[arg(long)]
+    executable: bool,
+}
+
+pub(super) fn command() -> clap::Command {
+    Pack::command().args(flags::args(Program::Pack))
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Done {
+    let Pack { path, output, effort, reuse, executable } = Pack::from_arg_matches(matches)?;
+    let mut settled = config::read(None, &flags::said(matches, Program::Pack), Program::Pack)?;
+    let site = settled.config.sites.swap_remove(0);
+    let source = Source { path, ..site.source };
+    let packing = Packing { target: output, effort, reuse, executable };
+    let began = Instant::now();
+    let report = bar::during(|progress| tarpon::pack(&source, &packing, progress))?;
+    say::packed(&source.path, &packing.target, &report, began.elapsed());
+    Ok(())
+}
+
+fn effort() -> impl TypedValueParser<Value = Effort> {
+    PossibleValuesParser::new(["fast", "best"]).map(|name| match &*name {
+        "fast" => Effort::Fast,
+        _ => Effort::Best,
+    })
+}

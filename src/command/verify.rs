@@ -1,0 +1,33 @@
+//! `tarpon verify`: checks a packed site.
+
+use super::Done;
+use crate::say;
+use clap::{ArgMatches, FromArgMatches, Parser};
+use std::path::{Path, PathBuf};
+
+/// Check a packed site: every checksum, and that every compressed form is its file
+///
+/// Says all that is wrong; the exit status tells whether anything is.
+#[derive(Debug, Parser)]
+#[command(name = "verify")]
+pub(super) struct Verify {
+    /// The archive
+    path: PathBuf,
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Done {
+    let Verify { path } = Verify::from_arg_matches(matches)?;
+    verify(&path)
+}
+
+pub(super) fn verify(path: &Path) -> Done {
+    let verified = tarpon::verify(path)?;
+    say::verified(path, &verified);
+    match verified.damage.len() {
+        0 => Ok(()),
+        count => {
+            let (archive, ways) = (path.display(), if count == 1 { "one way" } else { "several ways" });
+            Err(format!("{archive} is damaged in {ways}; pack the site anew, or fetch it again").into())
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What is wrong with a configuration, where, and what to do: as compilers say it.
+//!
+//! ```text
+//! error: unknown option `clean-url`
+//!  --> tarpon.toml:7:1
+//!   |
+//! 7 | clean-url = true
+//!   | ^^^^^^^^^ expected an option of [[site]]
+//!   = did you mean `clean-urls`?
+//! ```
+
+use super::File;
+use anstyle::{AnsiColor, Style};
+use std::{error::Error, fmt, ops::Range, path::PathBuf};
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The bytes of the file that it is about. `None`: a flag, or no place at all.
+    at: Option<Range<usize>>,
+    /// What was found.
+    found: String,
+    /// What was expected in its place.
+    expected: String,
+    /// What to do about it.
+    remedy: String,
+}
+
+/// All that is wrong, in the order of the file.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    file: Option<File>,
+    list: Vec<Fault>,
+}
+
+impl Fault {
+    pub(super) fn at(
+        at: Range<usize>,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Fault {
+        Fault { at: Some(at), ..Fault::nowhere(found, expected, remedy) }
+    }
+
+    pub(super) fn nowhere(
+        found: impl Into<String>,
+        expected: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Fault {
+        Fault { at: None, found: found.into(), expected: expected.into(), remedy: remedy.into() }
+    }
+
+    /// The byte of the file where it begins.
+    pub(super) fn start(&self) -> Option<usize> {
+        self.at.as_ref().map(|at| at.start)
+    }
+}
+
+impl Faults {
+    pub(super) fn new(file: Option<&File>, mut list: Vec<Fault>) -> Faults {
+        list.sort_by_key(Fault::start);
+        Faults { file: file.cloned(), list }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The file they are in.
+    pub fn path(&self) -> Option<&PathBuf> {
+        self.file.as_ref().map(|file| &file.path)
+    }
+
+    /// Line and column of each, the first ones being 1; columns count characters.
+    pub fn places(&self) -> impl Iterator<Item = Option<(usize, usize)>> {
+        self.list.iter().map(|fault| {
+            let (file, at) = self.file.as_ref().zip(fault.start())?;
+            let line = Line::of(file, at);
+            Some((line.number, line.column))
+        })
+    }
+
+    /// The same text with colours.
+    pub fn coloured(&self) -> impl fmt::Display {
+        Shown { faults: self, styles: COLOURED }
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Shown { faults: self, styles: PLAIN }.fmt(f)
+    }
+}
+
+impl Error for Faults {}
+
+/// The line of a file that a byte is in.
+struct Line<'a> {
+    number: usize,
+    column: usize,
+    /// Where it begins.
+    start: usize,
+    text: &'a str,
+}
+
+impl Line<'_> {
+    fn of(file: &File, at: usize) -> Line<'_> {
+        // A fault may lie behind the last byte.
+        let at = at.min(file.text.len());
+        let start = file.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+        let text = file.text[start..].lines().next().unwrap_or_default();
+        let column = file.text[start..at].chars().count() + 1;
+        Line { number: file.line(at), column, start, text }
+    }
+}
+
+struct Shown<'a> {
+    faults: &'a Faults,
+    styles: Styles,
+}
+
+#[derive(Clone, Copy)]
+struct Styles {
+    error: Style,
+    strong: Style,
+    frame: Style,
+}
+
+const PLAIN: Styles = Styles { error: Style::new(), strong: Style::new(), frame: Style::new() };
+
+const COLOURED: Styles = Styles {
+    error: AnsiColor::Red.on_default().bold(),
+    strong: Style::new().bold(),
+    frame: AnsiColor::Cyan.on_default(),
+};
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, fault) in self.faults.list.iter().enumerate() {
+            if number > 0 {
+                writeln!(f)?;
+            }
+            self.fault(fault, f)?;
+        }
+        Ok(())
+    }
+}
+
+impl Shown<'_> {
+    fn fault(&self, fault: &Fault, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fault { at, found, expected, remedy } = fault;
+        let Styles { error, strong, frame } = self.styles;
+        writeln!(f, "{error}error{error:#}{strong}: {found}{strong:#}")?;
+        let Some((file, at)) = self.faults.file.as_ref().zip(at.as_ref()) else {
+            return writeln!(f, "  {frame}={frame:#} {expected}: {remedy}");
+        };
+        let Line { number, column, start, text } = Line::of(file, at.start);
+        let margin = " ".repeat(number.to_string().len());
+        // To the end of the line at most, and something in any case.
+        let end = at.end.min(start + text.len());
+        let width = file.text.get(at.start..end).map_or(0, |marked| marked.chars().count()).max(1);
+        let (indent, carets) = (" ".repeat(column - 1), "^".repeat(width));
+        writeln!(f, "{margin}{frame}-->{frame:#} {}:{number}:{column}", file.path.display())?;
+        writeln!(f, "{margin} {frame}|{frame:#}")?;
+        writeln!(f, "{frame}{number} |{frame:#} {}", shown(text))?;
+        writeln!(f, "{margin} {frame}|{frame:#} {indent}{error}{carets} {expected}{error:#}")?;
+        writeln!(f, "{margin} {frame}={frame:#} {remedy}")
+    }
+}
+
+/// A line as a terminal can have it: each character as wide as the next, and none that controls it.
+fn shown(line: &str) -> String {
+    line.chars()
+        .map(|char| if char.is_control() { ' ' } else { char })
+        .collect::<String>()
+        .trim_end()
+        .to_owned()
+}

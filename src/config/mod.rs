@@ -1,0 +1,59 @@
+//! Configuration: what a user can say, from flags and from a file, as one checked value.
+//!
+//! ```text
+//! flags ────────────────────────────┐
+//!                                    ▼
+//! tarpon.toml ─ file ─▶ tables ─ read, by the options of each section ─▶ Config
+//!                          └─ faults, with their places ─┘
+//! ```
+//!
+//! Everything there is to say is a row of a table: [`SECTIONS`] has the sections, each section its options, and each
+//! option its name, default, range, words and what it sets. Command line, file, manual page, completions and reference
+//! are made from these rows, so that a new option is one row.
+//!
+//! | module | what |
+//! |---|---|
+//! | `option` | what an option is, and what its value may be |
+//! | `site`, `listener`, `server` | the sections: what they set, and their rows |
+//! | `time`, `size` | how durations and sizes are written |
+//! | `file` | what a file says, by sections and options |
+//! | `read` | defaults, file and flags become a `Config` |
+//! | `conflict` | what no value shows by itself |
+//! | `fault` | what is wrong, where, and what to do |
+//! | `show` | what holds in the end, and where it came from |
+//!
+//! Knows nothing of the command line but its words, and asks the system nothing.
+
+mod conflict;
+mod fault;
+mod file;
+mod listener;
+mod option;
+mod read;
+mod server;
+mod show;
+mod site;
+mod size;
+mod time;
+
+pub use fault::{Fault, Faults};
+pub use file::File;
+pub use listener::ListenerConfig;
+pub use option::{Flag, Kind, Opt, Program, Section, Unsaid, Words};
+pub use read::{Flags, Origin, Said, Settled, read};
+pub use server::ServerConfig;
+pub use site::SiteConfig;
+
+/// What a server is told. Values are within their ranges and do not contradict each other.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The sites, at least one.
+    pub sites: Vec<SiteConfig>,
+    /// Where to listen; empty: at those of the [default addresses](crate::default_addresses) that the host has.
+    pub listeners: Vec<ListenerConfig>,
+    /// What concerns all of them.
+    pub server: ServerConfig,
+}
+
+/// Every section there is, in the order in which users read of them.
+pub const SECTIONS: [&Section; 3] = [&site::SECTION, &listener::SECTION, &server::SECTION];

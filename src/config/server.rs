@@ -1,0 +1,133 @@
+//! `[server]`: what concerns all sites and listeners.
+
+use super::{Flag, Kind, Opt, Program, Section, Unsaid, option::OPT};
+use crate::{Engine, Settings};
+use Program::{Carrier, Serve};
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    ops::RangeInclusive,
+    time::Duration,
+};
+
+/// What is said of the server.
+#[derive(Clone, Debug, Default)]
+pub struct ServerConfig {
+    /// How it runs. The engine may be `Auto`; what a site says is not here.
+    pub settings: Settings,
+    /// How long responses under way may take to finish when it is told to stop.
+    pub grace: Duration,
+}
+
+pub(super) const SECTION: Section = Section {
+    name: "server",
+    count: 1..=1,
+    help: "What concerns all sites and listeners",
+    key: None,
+    options: OPTIONS,
+    begin: |_| (),
+};
+
+/// Up to a day: whoever wants to wait longer wants to wait for ever, and that is not offered.
+const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86_400);
+
+/// More workers than this are a mistake: no machine has so many cores to give.
+const WORKER_COUNT_MAX: u32 = 1024;
+
+/// What every option here has in common.
+const SERVER: Opt = Opt { on: &[Serve, Carrier], heading: "Server", ..OPT };
+
+/// What every time here has in common.
+const TIME: Opt = Opt { value_name: "TIME", example: "1m30s", ..SERVER };
+
+const OPTIONS: &[Opt] = &[
+    Opt {
+        name: "engine",
+        flag: Flag::Short('e'),
+        value_name: "NAME",
+        kind: Kind::Word(&[
+            ("auto", |config| config.server.settings.engine = Engine::Auto),
+            ("io_uring", |config| config.server.settings.engine = Engine::IoUring),
+            ("epoll", |config| config.server.settings.engine = Engine::Epoll),
+        ]),
+        default: Unsaid::Value("auto"),
+        help: "What drives the workers: io_uring (Linux 6.1 and newer), epoll, or auto, the best that this host offers",
+        ..SERVER
+    },
+    Opt {
+        name: "workers",
+        flag: Flag::Short('w'),
+        value_name: "COUNT",
+        kind: Kind::Count(1..=WORKER_COUNT_MAX, "threads", |config, count| {
+            config.server.settings.worker_count = NonZeroUsize::new(count as usize).expect("one at least");
+        }),
+        default: Unsaid::Words("one for each core"),
+        example: "4",
+        help: "Threads that serve, at most 1024",
+        ..SERVER
+    },
+    Opt {
+        name: "pin",
+        kind: Kind::Flag(|config, on| config.server.settings.pin = on),
+        help: "Bind each worker to a core of its own",
+        ..SERVER
+    },
+    Opt {
+        name: "head-timeout",
+        kind: Kind::Time(TIMES, |config, time| config.server.settings.head_timeout = time),
+        default: Unsaid::Value("20s"),
+        help: "How long the head of a request may take to arrive",
+        ..TIME
+    },
+    Opt {
+        name: "content-timeout",
+        kind: Kind::Time(TIMES, |config, time| config.server.settings.content_timeout = time),
+        default: Unsaid::Value("30s"),
+        help: "How long the content of a request may take to arrive",
+        ..TIME
+    },
+    Opt {
+        name: "idle-timeout",
+        kind: Kind::Time(TIMES, |config, time| config.server.settings.idle_timeout = time),
+        default: Unsaid::Value("1m15s"),
+        help: "How long a connection may wait for its next request",
+        ..TIME
+    },
+    Opt {
+        name: "send-timeout",
+        kind: Kind::Time(TIMES, |config, time| config.server.settings.send_timeout = time),
+        default: Unsaid::Value("30s"),
+        help: "How long a client may take less of a response than --send-rate-min",
+        ..TIME
+    },
+    Opt {
+        name: "send-rate-min",
+        value_name: "BYTES",
+        // A client that takes a gibibyte in each second is nobody to wait for more from.
+        kind: Kind::Size(0..=1 << 30, "a second", |config, len| {
+            config.server.settings.send_rate_min = len.try_into().expect("one gibibyte at most");
+        }),
+        default: Unsaid::Value("500"),
+        example: "4KiB",
+        help: "Bytes per second that a client takes of a response, on average over --send-timeout; 0 to cut off only who \
+               takes nothing",
+        ..SERVER
+    },
+    Opt {
+        name: "requests-max",
+        value_name: "COUNT",
+        kind: Kind::Count(1..=u32::MAX, "requests", |config, count| {
+            config.server.settings.requests_max = NonZeroU32::new(count).expect("one at least");
+        }),
+        default: Unsaid::Value("100000"),
+        example: "1000",
+        help: "Requests that are answered on one connection before it is closed (nginx: keepalive_requests)",
+        ..SERVER
+    },
+    Opt {
+        name: "grace",
+        kind: Kind::Time(TIMES, |config, time| config.server.grace = time),
+        default: Unsaid::Value("30s"),
+        help: "How long responses under way may take to finish when the server is told to stop",
+        ..TIME
+    },
+];

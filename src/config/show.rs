@@ -1,0 +1,72 @@
+//! What holds in the end, as a file that says the same.
+
+use super::{Kind, Origin, Said, Settled, Unsaid, file::written};
+use crate::Address;
+use std::path::absolute;
+
+impl Settled {
+    /// A configuration file that says all of it, defaults included, wherever it lies. Who said it stands beside it.
+    pub fn toml(&self) -> String {
+        let mut text = String::new();
+        for (number, said) in self.said.iter().enumerate() {
+            let before = number.checked_sub(1).map(|before| &self.said[before]);
+            if before
+                .is_none_or(|before| before.section.name != said.section.name || before.number != said.number)
+            {
+                let (gap, remark) =
+                    (if text.is_empty() { "" } else { "\n" }, if said.number.is_none() { "# " } else { "" });
+                text += &format!("{gap}{remark}{}\n", said.section.head());
+            }
+            text += &format!("{}  # {}\n", line(said), self.from(said));
+        }
+        text
+    }
+
+    /// Who said it: the default, a line of the file, or a flag.
+    pub fn from(&self, said: &Said) -> String {
+        match (said.from, &self.file) {
+            (Origin::File(line), Some(file)) => format!("{}:{line}", file.path.display()),
+            (Origin::Flag, _) => said.option.flag_words(),
+            _ => "default".to_owned(),
+        }
+    }
+}
+
+impl Said {
+    /// What holds, in words.
+    pub fn words(&self) -> String {
+        match (&self.values[..], &self.option.default, &self.option.kind) {
+            ([], Unsaid::Words(words), _) => (*words).to_owned(),
+            ([], _, Kind::Flag(_)) => "false".to_owned(),
+            ([], ..) if !self.option.many => "not set".to_owned(),
+            (values, ..) => values.join(", "),
+        }
+    }
+}
+
+/// An option as it stands in a file; one that has no value as a remark.
+fn line(said: &Said) -> String {
+    let name = said.option.name;
+    let values: Vec<_> =
+        said.values.iter().map(|value| written(said.option, &anywhere(said, value))).collect();
+    match (&values[..], &said.option.kind) {
+        _ if said.number.is_none() => format!("# {name}: {}", said.words()),
+        (values, _) if said.option.many => format!("{name} = [{}]", values.join(", ")),
+        ([value, ..], _) => format!("{name} = {value}"),
+        ([], Kind::Flag(_)) => format!("{name} = false"),
+        ([], _) => format!("# {name}: {}", said.words()),
+    }
+}
+
+/// A value that means the same wherever the file lies that says it.
+fn anywhere(said: &Said, value: &str) -> String {
+    let whole = |path: &str| absolute(path).map_or(path.to_owned(), |path| path.display().to_string());
+    match said.option.kind {
+        Kind::Path(_) => whole(value),
+        Kind::Address(_) => match value.parse() {
+            Ok(Address::Unix(path)) => format!("unix:{}", whole(&path.display().to_string())),
+            _ => value.to_owned(),
+        },
+        _ => value.to_owned(),
+    }
+}

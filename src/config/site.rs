@@ -1,0 +1,217 @@
+//! `[[site]]`: what is served, and how it answers.
+
+use super::{Config, Flag, Kind, Opt, Program, Section, Unsaid, option::OPT};
+use crate::{Dialect, Source, TrailingSlash};
+use Program::{Carrier, Pack, Serve};
+
+/// What is said of a site.
+#[derive(Clone, Debug, Default)]
+pub struct SiteConfig {
+    /// What it is made of.
+    pub source: Source,
+    /// Names of hosts that it answers to, in lower case; `*.` at the beginning stands for any labels.
+    pub hosts: Vec<String>,
+    /// Names of hosts that lead to the first of `hosts`.
+    pub aliases: Vec<String>,
+    /// Whether it answers to names that no site has.
+    pub is_default: bool,
+    /// Earlier releases that are kept.
+    pub keep_releases: usize,
+}
+
+pub(super) const SECTION: Section = Section {
+    name: "site",
+    count: 1..=usize::MAX,
+    help: "A site: what is served, to whom, and how it answers",
+    key: None,
+    options: OPTIONS,
+    begin: |config| config.sites.push(SiteConfig::default()),
+};
+
+const PAGES: &str = "Pages (a packed site answers as it was packed)";
+
+const OPTIONS: &[Opt] = &[
+    Opt {
+        name: "path",
+        flag: Flag::Place,
+        on: &[Serve],
+        value_name: "PATH",
+        kind: Kind::Path(|config, path| config.site().source.path = path),
+        required: true,
+        default: Unsaid::Value("."),
+        example: "public",
+        help: "The directory to serve, or a tar archive of it",
+        ..OPT
+    },
+    Opt {
+        name: "prefix",
+        on: &[Serve, Pack],
+        value_name: "DIR",
+        kind: Kind::Inner(|config, dir| config.site().source.prefix = dir),
+        example: "site-1.0/public",
+        help: "Of an archive, take only what lies in this directory",
+        ..OPT
+    },
+    Opt {
+        name: "rules",
+        on: &[Serve, Pack],
+        value_name: "NAME",
+        kind: Kind::Word(&[
+            ("netlify", |config| config.site().source.dialect = Dialect::Netlify),
+            ("cloudflare", |config| config.site().source.dialect = Dialect::Cloudflare),
+            ("off", |config| config.site().source.dialect = Dialect::Off),
+        ]),
+        default: Unsaid::Value("netlify"),
+        help: "Whose form the files _headers and _redirects at the root of the site have: netlify, cloudflare, or off to \
+               ignore them. A packed site is as it was packed",
+        ..OPT
+    },
+    Opt {
+        name: "hosts",
+        value_name: "NAME",
+        kind: Kind::Text(host, |config, name| config.site().hosts.push(name)),
+        many: true,
+        example: "example.org",
+        refused: NO_HOSTS,
+        help: "Names of hosts that the site answers to: example.org, or *.example.org for all names that end so",
+        ..OPT
+    },
+    Opt {
+        name: "aliases",
+        value_name: "NAME",
+        kind: Kind::Text(host, |config, name| config.site().aliases.push(name)),
+        many: true,
+        example: "www.example.org",
+        refused: NO_HOSTS,
+        help: "Names of hosts that lead to the same address at the first of hosts",
+        ..OPT
+    },
+    Opt {
+        name: "default",
+        kind: Kind::Flag(|config, on| config.site().is_default = on),
+        help: "Answer to all names that no site has",
+        ..OPT
+    },
+    Opt {
+        name: "spa",
+        on: &[Serve, Pack],
+        heading: PAGES,
+        kind: Kind::Flag(|config, on| config.site().source.policy.spa = on),
+        help: "Answer what is not there, and is not named as an asset, with /index.html",
+        ..OPT
+    },
+    Opt {
+        name: "clean-urls",
+        on: &[Serve, Pack],
+        heading: PAGES,
+        kind: Kind::Flag(|config, on| config.site().source.policy.clean_urls = on),
+        help: "Show about.html at /about, and dir/index.html at /dir/; their names lead there",
+        ..OPT
+    },
+    Opt {
+        name: "trailing-slash",
+        on: &[Serve, Pack],
+        heading: PAGES,
+        value_name: "WHEN",
+        kind: Kind::Word(&[
+            ("auto", |config| config.site().source.policy.trailing_slash = TrailingSlash::Auto),
+            ("always", |config| config.site().source.policy.trailing_slash = TrailingSlash::Always),
+            ("never", |config| config.site().source.policy.trailing_slash = TrailingSlash::Never),
+        ]),
+        default: Unsaid::Value("auto"),
+        help: "Whether addresses of pages end in a slash: auto, of directories only; always; or never. The other form leads \
+               to the one that counts",
+        ..OPT
+    },
+    Opt {
+        name: "secure-headers",
+        on: &[Serve, Pack],
+        heading: PAGES,
+        kind: Kind::Flag(|config, on| config.site().source.policy.secure_headers = on),
+        help: "Send X-Content-Type-Options, Referrer-Policy, X-Frame-Options and Cross-Origin-Opener-Policy, with values \
+               that break no ordinary site",
+        ..OPT
+    },
+    Opt {
+        name: "cors",
+        on: &[Serve, Pack],
+        heading: PAGES,
+        value_name: "PATH",
+        kind: Kind::Text(open_path, |config, path| config.site().source.policy.cors.push(path)),
+        many: true,
+        example: "/fonts",
+        refused: &["", "fonts", "https://example.org/"],
+        help: "Let scripts of every origin read the files at this path and below it (Access-Control-Allow-Origin: *)",
+        ..OPT
+    },
+    Opt {
+        name: "preload",
+        on: &[Serve, Carrier],
+        heading: "Server",
+        kind: Kind::Flag(|config, on| config.site().source.preload = on),
+        help: "Read all of the site into memory first, in huge pages where the system allows",
+        ..OPT
+    },
+    Opt {
+        name: "keep-releases",
+        on: &[Serve, Carrier],
+        heading: "Server",
+        value_name: "COUNT",
+        kind: Kind::Count(0..=100, "releases", |config, count| config.site().keep_releases = count as usize),
+        default: Unsaid::Value("0"),
+        example: "3",
+        help: "Earlier releases of which scripts, styles and pictures stay, for pages that were loaded before a change: what \
+               has a hash in its name, unless the current release has something else there",
+        ..OPT
+    },
+];
+
+impl Config {
+    /// The one that was begun last.
+    pub(super) fn site(&mut self) -> &mut SiteConfig {
+        self.sites.last_mut().expect("a site that was begun")
+    }
+}
+
+/// A path of a site.
+fn open_path(path: &str) -> Result<String, &'static str> {
+    if path.starts_with('/') { Ok(path.to_owned()) } else { Err("expected a path that begins with /") }
+}
+
+/// A name of a host, in lower case. RFC 1123, section 2.1.
+fn host(name: &str) -> Result<String, &'static str> {
+    let labels = name.strip_prefix("*.").unwrap_or(name);
+    let is_label = |label: &str| {
+        let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        (1..=LABEL_LEN_MAX).contains(&label.len())
+            && label.bytes().all(inner)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    if !name.is_ascii() {
+        Err("expected a name in the form of DNS, which for names beyond ASCII begins with xn--")
+    } else if labels.len() <= NAME_LEN_MAX && labels.split('.').all(is_label) {
+        Ok(name.to_ascii_lowercase())
+    } else {
+        Err("expected the name of a host, without scheme, port or path")
+    }
+}
+
+/// RFC 1035, section 2.3.4.
+const LABEL_LEN_MAX: usize = 63;
+
+/// RFC 1035, section 2.3.4, without the length of the first label and the root.
+const NAME_LEN_MAX: usize = 253;
+
+const NO_HOSTS: &[&str] = &[
+    "",
+    "*",
+    "https://example.org",
+    "example.org:80",
+    "example.org/",
+    "a..b",
+    "-a.org",
+    "*.",
+    "a.*.org",
+    "bücher.de",
+];
