@@ -23,7 +23,8 @@ pub(crate) struct Leads {
     /// The rule, among the rules of the image.
     rule: u32,
     exists: bool,
-    path: Part,
+    /// None: the root.
+    path: Option<Part>,
     query: Option<Part>,
 }
 
@@ -76,7 +77,9 @@ pub(crate) fn ask(
         return Ok(Some(Found::Entry(Entry::File(file))));
     }
     let part = |part: &[u8]| Part { at: offset(wanted.wire, part), len: part.len() as u32 };
-    let (path, query) = (part(wanted.path), wanted.query.map(part));
+    // A target may go without the path of the root: then it lies nowhere in the head.
+    let path = (wanted.path != b"/").then(|| part(wanted.path));
+    let query = wanted.query.map(part);
     Ok(Some(Found::Leads(status, Leads { rule: found.at, exists, path, query })))
 }
 
@@ -99,7 +102,8 @@ impl Leads {
         const NAME: &[u8] = b"Location: ";
         let part = |part: Part| wire.get(part.at as usize..)?.get(..part.len as usize);
         let mut scratch = [0; PATH_LEN_MAX];
-        let path = target::normalize(part(self.path)?, &mut scratch).ok()?;
+        let path = self.path.map_or(Some(&b"/"[..]), part)?;
+        let path = target::normalize(path, &mut scratch).ok()?;
         let asked = Asked { path, query: self.query.and_then(part), exists: self.exists };
         let found = rules.again(self.rule, asked)?;
         let (name, rest) = to.split_at_mut_checked(NAME.len())?;

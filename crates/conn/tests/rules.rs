@@ -28,6 +28,7 @@ proptest! {
         files in prop::sample::subsequence(vec!["a/b", "b", "c/index.html"], 0..=3),
         requests in prop::collection::vec(request(), 1..12),
         netlify in any::<bool>(),
+        absolute: bool,
     ) {
         let dialect = if netlify { Dialect::Netlify } else { Dialect::Cloudflare };
         let rules: Vec<_> = rules.into_iter().filter(|rule| netlify || rule.parameter.is_none()).collect();
@@ -45,6 +46,12 @@ proptest! {
         let image = Image::new(Bytes::from(out.into_inner())).expect("an image");
         for (path, query) in requests {
             let target = query.map_or(path.clone(), |query| format!("{path}?{query}"));
+            let target = match (absolute, target.strip_prefix('/').filter(|_| path == "/")) {
+                (false, _) => target,
+                // The path of the root may be missing.
+                (true, Some(rest)) => format!("http://a{rest}"),
+                (true, None) => format!("http://a{target}"),
+            };
             let mut sim = Sim::new(image.clone());
             sim.client_sends(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
             sim.run(Cuts::NONE);
