@@ -22,6 +22,7 @@
 //! | [`config`] | what a user can say, from flags and from a file |
 //! | `server` | starts the workers, and tells them what to do |
 //! | `site` | an image and its descriptors |
+//! | `hosts` | several sites, told apart by host |
 //! | `archive` | a tar archive, unpacked if it is compressed |
 //! | `pack` | a site packed into one archive |
 //! | `inspect` | such an archive, looked into and checked |
@@ -42,6 +43,7 @@ pub mod config;
 #[allow(unsafe_code)]
 mod engine;
 mod error;
+mod hosts;
 mod inspect;
 mod listen;
 mod loader;
@@ -61,12 +63,14 @@ mod worker;
 
 pub use engine::{Chosen, Engine};
 pub use error::Trouble;
+pub use hosts::{SiteLimits, Unknown, VirtualHost, VirtualHosts, check_names};
 pub use inspect::{inspect, verify};
 pub use listen::{Address, Bound, default_addresses};
 pub use pack::{Packing, carried_archive, carries_site, pack};
 pub use release::{Release, Releases, Switched, Turn};
 pub use server::{Handle, Server, Settings};
 pub use site::{Site, Source};
+pub use tarpon_conn::{HostName, HostNameError};
 pub use tarpon_pack::{
     CODINGS, Dialect, Effort, Finding, Form, Inspected, PathRow, Policy, Progress, Report, Saved, Step,
     TrailingSlash, Verified, What,

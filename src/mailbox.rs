@@ -8,11 +8,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use tarpon_conn::SiteId;
 
 /// What a worker is told. It acts on it between two turns.
 pub(crate) enum Message {
-    /// Plan new exchanges from these.
-    Swap(Lineup),
+    /// Plan new exchanges of this site from these.
+    Swap(SiteId, Lineup),
     /// Accept nothing more, finish what has begun, and end after `grace` at the latest.
     Stop { grace: Duration },
     /// What this connection waits for was read into memory, if it could be.

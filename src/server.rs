@@ -8,6 +8,7 @@
 
 use crate::{
     engine::Engine,
+    hosts::{VirtualHost, VirtualHosts},
     listen::{Address, Bound, SocketFile},
     loader::Loader,
     mailbox::{Mailbox, Message},
@@ -27,7 +28,7 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use tarpon_conn::Limits;
+use tarpon_conn::{Limits, SiteId};
 
 /// How a server runs. The default is what `tarpon serve` does when it is told nothing.
 #[derive(Clone, Debug)]
@@ -87,7 +88,8 @@ pub struct Server {
 #[derive(Clone)]
 pub struct Handle {
     mailboxes: Arc<[Arc<Mailbox>]>,
-    recent: Arc<Mutex<Recent>>,
+    /// By the number of the site.
+    recents: Arc<[Mutex<Recent>]>,
 }
 
 impl Server {
@@ -110,33 +112,37 @@ impl Server {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// # Errors
-    /// Threads, descriptors or cores are lacking.
-    pub fn start(settings: &Settings, listeners: Vec<Bound>, site: Site) -> io::Result<Server> {
-        Server::start_after(settings, listeners, site, Vec::new())
-    }
-
-    /// The same as if these earlier sites, the latest first, had been served before: see [`Settings::keep_releases`].
+    /// Several sites are told apart by host: see [`VirtualHosts`].
     ///
     /// # Errors
     /// Threads, descriptors or cores are lacking.
-    pub fn start_after(
+    pub fn start(
         settings: &Settings,
         mut listeners: Vec<Bound>,
-        site: Site,
-        earlier: Vec<Site>,
+        sites: impl Into<VirtualHosts>,
     ) -> io::Result<Server> {
+        let VirtualHosts { sites, hosts } = sites.into();
         let engine = settings.engine.choose().map_err(io::Error::other)?.engine;
         let worker_count = settings.worker_count.get();
-        let kept_max = settings.keep_releases;
-        let connection_count_max = connection_count_max(worker_count, &site, kept_max);
-        let mut recent = Recent::new(kept_max, kept_descriptors_max());
-        // Held until the last one has taken over what of the others is kept.
-        let lineups: Vec<_> = earlier.into_iter().rev().chain([site]).map(|site| recent.next(site)).collect();
-        let lineup = lineups.last().expect("a site");
+        let kept_max = |site: &VirtualHost| site.keep_releases.unwrap_or(settings.keep_releases);
+        let descriptor_count: usize =
+            sites.iter().map(|site| descriptor_count(&site.site, kept_max(site), sites.len())).sum();
+        let connection_count_max = connection_count_max(worker_count, descriptor_count);
+        let kept_descriptors_max = kept_descriptors_max() / sites.len();
+        let (mut recents, mut lineups, mut held) = (Vec::new(), Vec::new(), Vec::new());
+        for host in sites {
+            let mut recent = Recent::new(kept_max(&host), kept_descriptors_max);
+            let VirtualHost { site, earlier, limits, .. } = host;
+            // Held until the last one has taken over what of the others is kept.
+            held.extend(earlier.into_iter().rev().map(|earlier| recent.next(earlier)));
+            lineups.push((recent.next(site), limits.of(settings)));
+            recents.push(Mutex::new(recent));
+        }
+        drop(held);
+        let sites: Arc<[_]> = lineups.into();
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
-        let handle = Handle { mailboxes, recent: Arc::new(Mutex::new(recent)) };
+        let handle = Handle { mailboxes, recents: recents.into() };
         let cores = settings.pin.then(allowed_cores).transpose()?;
         let (loader, crew) = Loader::new()?;
         let outfit = |number: usize| {
@@ -144,9 +150,9 @@ impl Server {
             io::Result::Ok(Outfit {
                 listeners: sockets.collect::<io::Result<_>>()?,
                 mailbox: handle.mailboxes[number].clone(),
-                lineup: lineup.clone(),
+                sites: sites.clone(),
+                hosts: hosts.clone(),
                 loader: loader.clone(),
-                limits: settings.limits(),
                 connection_count_max,
             })
         };
@@ -199,12 +205,22 @@ impl Server {
 impl Handle {
     /// From now on new exchanges are served from `site`. Responses under way end as they began, and no
     /// connection is closed. What of earlier sites is kept: [`Settings::keep_releases`].
+    ///
+    /// Of several sites, the first is meant.
     pub fn swap(&self, site: Site) {
+        self.swap_at(0, site);
+    }
+
+    /// The same for the site of this number, counted from 0 in the order they were given. The others stay as they are.
+    ///
+    /// # Panics
+    /// If there is no such site.
+    pub fn swap_at(&self, number: usize, site: Site) {
         // Until all have been told: two swaps at once come to every worker in the same order.
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recents[number].lock().unwrap_or_else(PoisonError::into_inner);
         let lineup = recent.next(site);
         for mailbox in &*self.mailboxes {
-            mailbox.post(Message::Swap(lineup.clone()));
+            mailbox.post(Message::Swap(SiteId::new(number), lineup.clone()));
         }
     }
 
@@ -243,28 +259,19 @@ impl std::fmt::Debug for Handle {
     }
 }
 
-impl Settings {
-    fn limits(&self) -> Limits {
-        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Limits {
-            head_ms: ms(self.head_timeout),
-            content_ms: ms(self.content_timeout),
-            idle_ms: ms(self.idle_timeout),
-            send_ms: ms(self.send_timeout),
-            send_rate_min: self.send_rate_min,
-            requests_max: self.requests_max,
-        }
-    }
-}
-
-/// What the limit on open files leaves for the connections of a worker, beside two sites, those that are kept and what
-/// every process has open. Beyond it clients wait in the backlog.
-fn connection_count_max(worker_count: usize, site: &Site, kept_max: usize) -> usize {
+/// What the limit on open files leaves for the connections of a worker, beside the sites and what every process has open.
+/// Beyond it clients wait in the backlog.
+fn connection_count_max(worker_count: usize, descriptor_count: usize) -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(CONNECTION_COUNT_MAX);
-    let kept = kept_max.saturating_mul(site.descriptor_count()).min(kept_descriptors_max());
-    let others = 2 * site.descriptor_count() + kept + 8 * worker_count + 32;
+    let others = descriptor_count + 8 * worker_count + 32;
     (limit.saturating_sub(others) / worker_count).max(1)
+}
+
+/// What a site, one of so many, may have open: itself, what takes its place, and those that are kept.
+fn descriptor_count(site: &Site, kept_max: usize, site_count: usize) -> usize {
+    let kept = kept_max.saturating_mul(site.descriptor_count()).min(kept_descriptors_max() / site_count);
+    2 * site.descriptor_count() + kept
 }
 
 /// A quarter of the limit on open files, as for the site that is served and for the one that takes its place.

@@ -18,7 +18,9 @@ use rustix::{
     time::{ClockId, Timespec, clock_gettime},
 };
 use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
-use tarpon_conn::{BufId, Connection, Cx, ImageId, Input, Leg, Limits, Pool, Run, Sites, Span, Starts, Tick};
+use tarpon_conn::{
+    BufId, Connection, Cx, Hosts, ImageId, Input, Leg, Limits, Pool, Run, SiteId, Sites, Span, Starts, Tick,
+};
 use tarpon_site::Place;
 
 /// One worker, to be run by an engine.
@@ -43,9 +45,10 @@ pub(crate) struct Outfit {
     /// Listening sockets, non-blocking.
     pub(crate) listeners: Vec<OwnedFd>,
     pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) lineup: Lineup,
+    /// By number.
+    pub(crate) sites: Arc<[(Lineup, Limits)]>,
+    pub(crate) hosts: Arc<Hosts>,
     pub(crate) loader: Loader,
-    pub(crate) limits: Limits,
     /// Connections it holds at most.
     pub(crate) connection_count_max: usize,
 }
@@ -64,7 +67,6 @@ pub(crate) struct Commons {
     pub(crate) sites: Sites,
     pub(crate) pool: Pool,
     pub(crate) starts: Starts,
-    limits: Limits,
     pub(crate) now: Tick,
     /// Sites by image, for their descriptors.
     served: Vec<Option<Served>>,
@@ -92,21 +94,24 @@ const GATE_MS: u64 = 1_000;
 
 impl<S: Default> Worker<S> {
     pub(crate) fn new(outfit: Outfit) -> Worker<S> {
-        let Outfit { listeners, mailbox, lineup, loader, limits, connection_count_max } = outfit;
+        let Outfit { listeners, mailbox, sites, hosts, loader, connection_count_max } = outfit;
         let mut pool = Pool::new(BUF_COUNT);
         let scratch = pool.take().expect("a new pool has free buffers");
+        let images = sites.iter().map(|(lineup, limits)| (lineup.current.image().clone(), *limits));
+        let served = sites.iter().map(|(lineup, _)| Some(Served::new(lineup.current.clone())));
         let mut commons = Commons {
-            sites: Sites::new(lineup.current.image().clone()),
+            sites: Sites::by_host(images, hosts),
             pool,
             starts: Starts::new(unix_s()),
-            limits,
             now: Tick(0),
-            served: vec![Some(Served::new(lineup.current.clone()))],
+            served: served.collect(),
             scratch,
             copy: vec![0; COPY_LEN_MAX].into(),
             epoch: clock_gettime(ClockId::MonotonicCoarse),
         };
-        commons.swap(lineup);
+        for (number, (lineup, _)) in sites.iter().enumerate() {
+            commons.swap(SiteId::new(number), lineup.clone());
+        }
         let slots = Slots::new(connection_count_max);
         let (wheel, loaded) = (Wheel::new(), Vec::new());
         Worker { listeners, mailbox, slots, commons, wheel, stop_by: None, gate: None, loader, loaded }
@@ -217,7 +222,7 @@ impl<S: Default> Worker<S> {
         let was_stopping = self.is_stopping();
         for message in self.mailbox.take() {
             match message {
-                Message::Swap(lineup) => self.commons.swap(lineup),
+                Message::Swap(site, lineup) => self.commons.swap(site, lineup),
                 Message::Stop { grace } => {
                     let by = self.commons.now.after(grace.as_millis().try_into().unwrap_or(u64::MAX));
                     self.stop_by = Some(self.stop_by.map_or(by, |former| former.min(by)));
@@ -271,13 +276,7 @@ impl Commons {
     /// What a connection may look at and use up.
     #[inline]
     pub(crate) fn cx(&mut self) -> Cx<'_> {
-        Cx {
-            sites: &mut self.sites,
-            pool: &mut self.pool,
-            starts: &self.starts,
-            limits: &self.limits,
-            now: self.now,
-        }
+        Cx { sites: &mut self.sites, pool: &mut self.pool, starts: &self.starts, now: self.now }
     }
 
     /// The site an image belongs to.
@@ -323,10 +322,8 @@ impl Commons {
     /// Forgets sites that no response under way needs any more.
     #[inline]
     pub(crate) fn retire(&mut self) {
-        if self.served.len() > 1 {
-            for image in self.sites.retire() {
-                self.served[image.index()] = None;
-            }
+        for image in self.sites.retire() {
+            self.served[image.index()] = None;
         }
     }
 
@@ -416,41 +413,44 @@ impl Commons {
     /// Whether an image that the last answers may have come from has been found truncated.
     #[inline]
     fn is_doubtful(&mut self) -> bool {
-        let (current, _) = self.sites.current();
-        self.site(current).is_damaged() || self.sites.were_earlier_asked() && self.forget_damaged()
+        let asked_earlier = self.sites.were_earlier_asked();
+        self.sites.chosen().any(|site| {
+            let (current, _) = self.sites.current(site);
+            self.site(current).is_damaged() || asked_earlier && self.forget_damaged(site)
+        })
     }
 
     /// Answers no longer from earlier images that were truncated. Returns whether there were any.
     #[cold]
-    fn forget_damaged(&mut self) -> bool {
-        let (current, _) = self.sites.current();
+    fn forget_damaged(&mut self, site: SiteId) -> bool {
+        let (current, _) = self.sites.current(site);
         let (damaged, sound): (Vec<_>, Vec<_>) =
-            self.sites.earlier().iter().partition(|&&image| self.site(image).is_damaged());
+            self.sites.earlier(site).iter().partition(|&&image| self.site(image).is_damaged());
         if damaged.is_empty() {
             return false;
         }
-        self.sites.serve(current, sound);
+        self.sites.serve(site, current, sound);
         true
     }
 
     /// From now on these are served.
-    fn swap(&mut self, Lineup { current, earlier }: Lineup) {
-        let current = self.image_of(current);
-        let earlier = earlier.iter().map(|site| self.image_of(Arc::clone(site))).collect();
-        self.sites.serve(current, earlier);
+    fn swap(&mut self, site: SiteId, Lineup { current, earlier }: Lineup) {
+        let current = self.image_of(site, current);
+        let earlier = earlier.iter().map(|earlier| self.image_of(site, Arc::clone(earlier))).collect();
+        self.sites.serve(site, current, earlier);
     }
 
-    /// The image of a site, which is served already or shall be.
-    fn image_of(&mut self, site: Arc<Site>) -> ImageId {
-        let (current, _) = self.sites.current();
-        let mut served = [current].into_iter().chain(self.sites.earlier().iter().copied());
-        let known = served.find(|&image| Arc::ptr_eq(&self.served(image).site, &site));
+    /// The image of what a site is served from already, or shall be.
+    fn image_of(&mut self, site: SiteId, wanted: Arc<Site>) -> ImageId {
+        let (current, _) = self.sites.current(site);
+        let mut served = [current].into_iter().chain(self.sites.earlier(site).iter().copied());
+        let known = served.find(|&image| Arc::ptr_eq(&self.served(image).site, &wanted));
         known.unwrap_or_else(|| {
-            let image = self.sites.add(site.image().clone());
+            let image = self.sites.add(wanted.image().clone());
             if self.served.len() <= image.index() {
                 self.served.resize_with(image.index() + 1, || None);
             }
-            self.served[image.index()] = Some(Served::new(site));
+            self.served[image.index()] = Some(Served::new(wanted));
             image
         })
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use libfuzzer_sys::{arbitrary, arbitrary::Arbitrary, fuzz_target};
 use std::{fs, io::Cursor, sync::LazyLock};
 use tarpon_conn::{
-    Close,
+    Close, Hosts, Limits, SiteId, Sites,
     sim::{Cuts, Sim},
 };
 use tarpon_pack::{Memo, Options, pack_dir};
@@ -15,8 +15,10 @@ use tarpon_site::Image;
 
 fuzz_target!(|acts: Vec<Act<'_>>| {
     let whole: Vec<u8> = acts.iter().flat_map(|act| act.bytes()).copied().collect();
-    cuts_change_nothing(&whole, &acts);
-    anything_may_happen(&acts);
+    for sim in [sim, sim_of_several] {
+        cuts_change_nothing(sim, &whole, &acts);
+        anything_may_happen(sim(), &acts);
+    }
 });
 
 #[derive(Arbitrary, Debug)]
@@ -49,7 +51,7 @@ impl<'a> Act<'a> {
     }
 }
 
-const REQUESTS: [&[u8]; 11] = [
+const REQUESTS: [&[u8]; 15] = [
     b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
     b"GET /dir?q HTTP/1.1\r\nHost: a\r\n\r\n",
     b"GET /large HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
@@ -61,10 +63,14 @@ const REQUESTS: [&[u8]; 11] = [
     b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=9-9,7-7,5-5,3-3,1-1,-1\r\n\r\n",
     b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\nRange: bytes=9-9,7-7,5-5,3-3,1-1,-1\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=5-\r\n\r\n",
+    b"GET /dir?q HTTP/1.1\r\nHost: c.b:80\r\n\r\n",
+    b"GET http://x.c.b/dir?q HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /|?q HTTP/1.1\r\nHost: WWW.b.:8080\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: nobody\r\nContent-Length: 2\r\n\r\nab",
 ];
 
 /// The same bytes, all at once and cut as the acts say, get the same answer.
-fn cuts_change_nothing(whole: &[u8], acts: &[Act<'_>]) {
+fn cuts_change_nothing(sim: fn() -> Sim, whole: &[u8], acts: &[Act<'_>]) {
     let mut at_once = sim();
     at_once.client_sends(whole);
     at_once.run(Cuts::NONE);
@@ -80,8 +86,7 @@ fn cuts_change_nothing(whole: &[u8], acts: &[Act<'_>]) {
 }
 
 /// Whatever happens, the laws hold; and when the client is gone, nothing is left.
-fn anything_may_happen(acts: &[Act<'_>]) {
-    let mut sim = sim();
+fn anything_may_happen(mut sim: Sim, acts: &[Act<'_>]) {
     for act in acts {
         match *act {
             Act::Bytes(_) | Act::Request(_) => sim.client_sends(act.bytes()),
@@ -91,7 +96,7 @@ fn anything_may_happen(acts: &[Act<'_>]) {
             Act::Run { read, send } => sim.run(cuts(read, send)),
             Act::Pass { ms } => sim.pass(ms.into()),
             Act::Swap => {
-                sim.sites.swap(IMAGE.clone());
+                sim.sites.swap(SiteId::FIRST, IMAGE.clone());
                 sim.sites.retire().for_each(drop);
             }
             Act::Stop => sim.stop(),
@@ -111,6 +116,20 @@ fn cuts(read: u8, send: u8) -> Cuts {
 
 fn sim() -> Sim {
     let mut sim = Sim::new(IMAGE.clone());
+    sim.files = vec![vec![b'l'; LARGE_LEN]];
+    sim
+}
+
+/// Several sites, none of which is meant by a name nobody knows, and an alias.
+fn sim_of_several() -> Sim {
+    let [first, second] = [0, 1].map(SiteId::new);
+    let mut hosts = Hosts::new(None);
+    for (name, site) in [("a", first), ("*.b", second), ("b", second)] {
+        hosts.add(name.parse().expect("a name"), site).expect("a name of its own");
+    }
+    hosts.add_alias("www.b".parse().expect("a name"), second).expect("it leads to b");
+    let images = [IMAGE.clone(), IMAGE.clone()].map(|image| (image, Limits::default()));
+    let mut sim = Sim::by_host(Sites::by_host(images, hosts.into()));
     sim.files = vec![vec![b'l'; LARGE_LEN]];
     sim
 }

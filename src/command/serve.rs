@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 use tarpon::{
-    Bound, Change, Chosen, Handle, Releases, Server, Settings, Site, Trouble, Watched,
+    Bound, Change, Chosen, Handle, Releases, Server, Settings, Site, Trouble, Unknown, VirtualHost, VirtualHosts, Watched,
     config::{Config, ListenerConfig, Program, ServerConfig, SiteConfig},
     default_addresses,
 };
@@ -74,7 +74,8 @@ pub(super) fn serve(config: Config) -> Done {
     let banner = say::Banner::new(&path, &site);
     let (send, events) = channel();
     forward_signals(send.clone())?;
-    let server = Server::start_after(&settings, bound, site, earlier(&path, keep_releases))?;
+    let sites = vec![VirtualHost { earlier: earlier(&path, keep_releases), ..site.into() }];
+    let server = Server::start(&settings, bound, VirtualHosts::new(sites, Unknown::Site(0))?)?;
     banner.say(&server, &settings);
     let _following = watched.follow(move |change| {
         // Heard until the program ends.

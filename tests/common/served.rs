@@ -6,7 +6,7 @@ use std::{
     path::Path,
     time::Duration,
 };
-use tarpon::{Address, Engine, Handle, Server, Settings, Site};
+use tarpon::{Address, Engine, Handle, Server, Settings, Site, VirtualHosts};
 
 /// A server that ends when the test does.
 pub(crate) struct Served {
@@ -29,9 +29,17 @@ impl Served {
 
     /// Serves a directory on a listener.
     pub(crate) fn dir_on(listener: TcpListener, settings: &Settings, dir: &Path) -> Served {
+        Served::sites_on(listener, settings, Site::from_dir(dir).expect("a site"))
+    }
+
+    /// Serves sites on a free port.
+    pub(crate) fn sites(settings: &Settings, sites: impl Into<VirtualHosts>) -> Served {
+        Served::sites_on(TcpListener::bind("127.0.0.1:0").expect("a free port"), settings, sites)
+    }
+
+    fn sites_on(listener: TcpListener, settings: &Settings, sites: impl Into<VirtualHosts>) -> Served {
         let bound = listener.try_into().expect("a listener for all workers");
-        let site = Site::from_dir(dir).expect("a site");
-        let server = Server::start(settings, vec![bound], site).expect("a server");
+        let server = Server::start(settings, vec![bound], sites).expect("a server");
         let [Address::Tcp(address)] = server.addresses() else { panic!("one TCP address") };
         Served { address: *address, handle: server.handle(), server: Some(server) }
     }

@@ -11,12 +11,14 @@
 //! in order while earlier responses leave. Knows nothing of descriptors, and of time only what it is told.
 
 use crate::{
-    Close, Cx, Input, Need, Tick, kept,
+    Close, Cx, Input, Limits, Need, Tick, kept,
+    moved::Moved,
     partial::{self, Partial},
     plan::{self, Location, Own, Plan},
     pool::{BUF_LEN, BufId, Pool, Run},
+    room::Room,
     ruled::Leads,
-    sites::ImageId,
+    sites::{Chosen, ImageId, SiteId},
     span::{Outbox, SPAN_COUNT_MAX, Span},
     start::Fate,
 };
@@ -28,7 +30,6 @@ use tarpon_http::{
     persist,
     range::PART_COUNT_MAX,
     status::Status,
-    target,
 };
 use tarpon_site::{Content, Place};
 
@@ -48,6 +49,8 @@ pub(crate) struct Http1 {
     reached_len: u64,
     /// Requests whose heads have been read.
     request_count: u32,
+    /// Whose limits hold: the site of the last request.
+    site: SiteId,
     /// Begin no exchange beyond the one whose head has begun.
     stopping: bool,
     /// Bytes wait in the inbox, not for more of them but for room in the outbox.
@@ -95,7 +98,8 @@ const LINGER_MS: u64 = 2_000;
 
 impl Http1 {
     pub(crate) fn new(cx: &Cx<'_>) -> Http1 {
-        let by = cx.now.after(cx.limits.head_ms);
+        let site = cx.sites.fallback();
+        let by = cx.now.after(cx.sites.limits(site).head_ms);
         Http1 {
             phase: Phase::Head,
             seen: 0,
@@ -104,6 +108,7 @@ impl Http1 {
             sent_len: 0,
             reached_len: 0,
             request_count: 0,
+            site,
             stopping: false,
             crowded: false,
             room: SPANS_PER_EXCHANGE,
@@ -144,7 +149,7 @@ impl Http1 {
             }
         }
         match (owed, out.is_empty()) {
-            (false, false) => self.deadline = cx.now.after(cx.limits.send_ms),
+            (false, false) => self.deadline = cx.now.after(self.limits(cx).send_ms),
             // Empty lines are nothing: they buy no time.
             (_, true) if idle && self.is_idle() => {}
             (_, true) => self.drained(cx),
@@ -176,7 +181,7 @@ impl Http1 {
 
     pub(crate) fn expired(&mut self, cx: &mut Cx<'_>, out: &mut Outbox, unacked: u64) {
         let reached_len = self.sent_len.saturating_sub(unacked);
-        let taken = reached_len.saturating_sub(self.reached_len) >= cx.limits.send_len_min();
+        let taken = reached_len.saturating_sub(self.reached_len) >= self.limits(cx).send_len_min();
         let serves_on = match &mut self.phase {
             // Closing would reset what has not reached the client, if that sends anything more. The first window began
             // when the response had left, and says nothing yet.
@@ -187,7 +192,7 @@ impl Http1 {
             return self.give_up(cx, out);
         }
         self.reached_len = reached_len;
-        self.deadline = cx.now.after(cx.limits.send_ms);
+        self.deadline = cx.now.after(self.limits(cx).send_ms);
     }
 
     /// Waits no longer for what the state awaits.
@@ -195,8 +200,8 @@ impl Http1 {
     pub(crate) fn give_up(&mut self, cx: &mut Cx<'_>, out: &mut Outbox) {
         match self.phase {
             Phase::Head if out.is_empty() && self.seen > 0 => {
-                self.refuse(cx, out, Status::RequestTimeout, true);
-                self.deadline = cx.now.after(cx.limits.send_ms);
+                self.refuse(cx, out, cx.sites.fallback(), Status::RequestTimeout, true);
+                self.deadline = cx.now.after(self.limits(cx).send_ms);
             }
             // The response has left, but a reset may still overtake it.
             Phase::Content(_) if out.is_empty() => {
@@ -263,30 +268,46 @@ impl Http1 {
             Ok(Some(parsed)) => parsed,
             Ok(None) => {
                 self.seen = input.len;
-                self.receive_by.get_or_insert(cx.now.after(cx.limits.head_ms));
+                self.receive_by.get_or_insert(cx.now.after(self.limits(cx).head_ms));
                 return 0;
             }
             Err(error) => {
                 // Even of a head that is refused the method may be known: RFC 9110, section 9.3.2.
                 let with_content = !wire.starts_with(b"HEAD ");
-                self.refuse(cx, out, error.status(), with_content);
+                self.refuse(cx, out, cx.sites.fallback(), error.status(), with_content);
                 return input.len as usize;
             }
         };
+        let with_content = head.method != Method::Head;
+        let host = match head.host() {
+            Ok(host) => host,
+            Err(error) => {
+                self.refuse(cx, out, cx.sites.fallback(), error.status(), with_content);
+                return input.len as usize;
+            }
+        };
+        let chosen = cx.sites.choose(&head, host);
+        let site = chosen.site();
         let content = match incoming(&head) {
             Ok(content) => content,
             Err(status) => {
-                let with_content = head.method != Method::Head;
-                self.refuse(cx, out, status, with_content);
+                self.refuse(cx, out, site, status, with_content);
                 return input.len as usize;
             }
         };
         let with_ranges = cx.pool.is_plentiful();
-        let (mut image, current) = cx.sites.current();
-        let mut plan = plan::plan(&head, wire, current, cx.starts.unix_s(), with_ranges);
+        let (mut image, current) = cx.sites.current(site);
+        let elsewhere = match chosen {
+            Chosen::Site(_) => None,
+            _ => plan::elsewhere(&head, wire, current, host, chosen),
+        };
+        let mut plan = match elsewhere {
+            None => plan::plan(&head, wire, current, cx.starts.unix_s(), with_ranges),
+            Some(plan) => plan,
+        };
         if plan.missed
-            && cx.sites.ask_earlier()
-            && let Some(kept) = kept::plan(&head, cx.sites, cx.starts.unix_s(), with_ranges)
+            && cx.sites.ask_earlier(site)
+            && let Some(kept) = kept::plan(&head, cx.sites, site, cx.starts.unix_s(), with_ranges)
         {
             (image, plan) = kept;
         }
@@ -301,8 +322,9 @@ impl Http1 {
         // follows cannot be read with certainty. RFC 9110, section 10.1.1.
         // So is what follows CONNECT, unless it has been refused by then: it may be meant for the tunnel. RFC 9931.
         let unsure = content.is_some() && plan::expects_continue(&head) || head.method == Method::Connect;
+        self.site = site;
         self.request_count += 1;
-        let last = self.stopping || self.request_count >= cx.limits.requests_max.get();
+        let last = self.stopping || self.request_count >= self.limits(cx).requests_max.get();
         let persists = client_persists && !last && !unsure && plan.status != Status::BadRequest;
         let fate = match (persists, head.version) {
             (false, _) => Fate::Close,
@@ -314,7 +336,7 @@ impl Http1 {
         match content {
             _ if !persists => self.phase = Phase::Response { linger: client_persists || content.is_some() },
             Some(incoming) => {
-                self.receive_by = Some(cx.now.after(cx.limits.content_ms));
+                self.receive_by = Some(cx.now.after(self.limits(cx).content_ms));
                 self.phase = Phase::Content(incoming);
             }
             None => {}
@@ -322,17 +344,27 @@ impl Http1 {
         match plan.own {
             Own::Nothing => respond(cx, out, image, &plan, fate),
             Own::Location(location) => match keep_query(cx, location, input) {
-                Ok(query) => redirect(cx, out, &plan, fate, location.target, query),
-                Err(status) => self.refuse(cx, out, status, plan.content.is_some()),
+                Ok(query) => redirect(cx, out, image, &plan, fate, location.target, query),
+                Err(status) => self.refuse(cx, out, site, status, plan.content.is_some()),
             },
-            Own::Leads(leads) => match write_location(cx, &leads, input) {
+            Own::Leads(leads) => match write_location(cx, image, &leads, input) {
                 Ok(location) => respond_behind(cx, out, image, &plan, fate, location),
-                Err(status) => self.refuse(cx, out, status, plan.content.is_some()),
+                Err(status) => self.refuse(cx, out, site, status, plan.content.is_some()),
+            },
+            Own::Moved(moved) => match write_moved(cx, moved, input) {
+                Ok(fields) => respond_behind(cx, out, image, &plan, fate, fields),
+                Err(status) => self.refuse(cx, out, site, status, with_content),
             },
             Own::Parts(partial) => respond_in_parts(cx, out, image, &plan, fate, &partial),
             Own::Unsatisfied { of } => respond_without_parts(cx, out, image, &plan, fate, of),
         }
         len
+    }
+
+    /// What the client is granted.
+    #[inline]
+    fn limits<'c>(&self, cx: &'c Cx<'_>) -> &'c Limits {
+        cx.sites.limits(self.site)
     }
 
     /// Whether `wire` ends no line more than when it was parsed before: then the verdict of that time stands.
@@ -356,8 +388,15 @@ impl Http1 {
 
     /// Answers what cannot be understood or served, and reads nothing more as a request.
     #[cold]
-    fn refuse(&mut self, cx: &mut Cx<'_>, out: &mut Outbox, status: Status, with_content: bool) {
-        let (image, current) = cx.sites.current();
+    fn refuse(
+        &mut self,
+        cx: &mut Cx<'_>,
+        out: &mut Outbox,
+        site: SiteId,
+        status: Status,
+        with_content: bool,
+    ) {
+        let (image, current) = cx.sites.current(site);
         let plan = plan::page(current, status, with_content);
         self.phase = Phase::Response { linger: true };
         respond(cx, out, image, &plan, Fate::Close);
@@ -371,9 +410,11 @@ impl Http1 {
                 self.phase = Phase::Closed;
                 Tick::NEVER
             }
-            Phase::Head | Phase::Content(_) => self.receive_by.unwrap_or(cx.now.after(cx.limits.idle_ms)),
+            Phase::Head | Phase::Content(_) => {
+                self.receive_by.unwrap_or(cx.now.after(self.limits(cx).idle_ms))
+            }
             Phase::Response { linger: true } => {
-                let by = cx.now.after(cx.limits.content_ms.max(LINGER_MS));
+                let by = cx.now.after(self.limits(cx).content_ms.max(LINGER_MS));
                 self.phase = Phase::Lingering { by };
                 by.min(cx.now.after(LINGER_MS))
             }
@@ -391,7 +432,7 @@ impl Http1 {
 fn span_count(plan: &Plan) -> usize {
     match &plan.own {
         Own::Parts(partial) => spans_in_parts(partial.parts().len()),
-        Own::Nothing | Own::Location(_) | Own::Leads(_) | Own::Unsatisfied { .. } => SPANS_PER_EXCHANGE,
+        _ => SPANS_PER_EXCHANGE,
     }
 }
 
@@ -404,8 +445,15 @@ fn respond(cx: &mut Cx<'_>, out: &mut Outbox, image: ImageId, plan: &Plan, fate:
 
 /// Queues a redirect that keeps its query: `target` lies in the image, and the query in the pool.
 #[cold]
-fn redirect(cx: &mut Cx<'_>, out: &mut Outbox, plan: &Plan, fate: Fate, target: Place, query: Run) {
-    let (image, _) = cx.sites.current();
+fn redirect(
+    cx: &mut Cx<'_>,
+    out: &mut Outbox,
+    image: ImageId,
+    plan: &Plan,
+    fate: Fate,
+    target: Place,
+    query: Run,
+) {
     out.push(cx.sites, Span::Start(cx.starts.start(plan.status, fate)));
     out.push(cx.sites, site(image, target));
     out.push(cx.sites, Span::Buf(query));
@@ -502,39 +550,45 @@ fn take(pool: &mut Pool) -> BufId {
     pool.take().expect("ranges are planned only while buffers are plentiful")
 }
 
-/// Copies a query out of the head, whose buffer will be read into again, and escapes what a Location may not have. Where
-/// that does not fit, or there is no buffer, the redirect is refused with this status.
+/// Copies a query out of the head, whose buffer will be read into again, and escapes what a Location may not have; or says
+/// why that cannot be.
 #[cold]
 fn keep_query(cx: &mut Cx<'_>, location: Location, head: Run) -> Result<Run, Status> {
     let query = Run { buf: head.buf, at: head.at + location.query_at, len: location.query_len };
-    let buf = cx.pool.take().ok_or(Status::ServiceUnavailable)?;
-    let mut len = 0;
-    for at in 0..query.len as usize {
-        let byte = cx.pool.bytes(query)[at];
-        let hex = |digit: u8| b"0123456789ABCDEF"[digit as usize];
-        let escape = [b'%', hex(byte >> 4), hex(byte & 15)];
-        let bytes = if target::is_query(byte) { &[byte][..] } else { &escape };
-        let Some(room) = cx.pool.buf_mut(buf).get_mut(len..len + bytes.len()) else {
-            cx.pool.release(buf);
-            return Err(Status::UriTooLong);
-        };
-        room.copy_from_slice(bytes);
-        len += bytes.len();
-    }
-    Ok(Run { buf, at: 0, len: len as u32 })
+    written(cx.pool, query, |query, to| {
+        let mut room = Room::new(to);
+        room.put_escaped(query)?;
+        Some(room.len())
+    })
 }
 
 /// Writes where a rule leads, or says why that cannot be.
 #[cold]
-fn write_location(cx: &mut Cx<'_>, leads: &Leads, head: Run) -> Result<Run, Status> {
-    let (_, image) = cx.sites.current();
-    let rules = image.rules().expect("a rule leads there");
-    let buf = cx.pool.take().ok_or(Status::ServiceUnavailable)?;
-    let (wire, to) = cx.pool.pair(head, buf);
-    match leads.write(rules, wire, to) {
+fn write_location(cx: &mut Cx<'_>, image: ImageId, leads: &Leads, head: Run) -> Result<Run, Status> {
+    let rules = cx.sites.image(image).rules().expect("a rule leads there");
+    written(cx.pool, head, |wire, to| leads.write(rules, wire, to))
+}
+
+/// Writes where an alias leads, or says why that cannot be.
+#[cold]
+fn write_moved(cx: &mut Cx<'_>, moved: Moved, head: Run) -> Result<Run, Status> {
+    let canonical = cx.sites.canonical(moved.site());
+    written(cx.pool, head, |wire, to| moved.write(canonical, wire, to))
+}
+
+/// What is made of a run, in another buffer. Where it does not fit, or there is no buffer, the redirect is refused with this
+/// status.
+fn written(
+    pool: &mut Pool,
+    from: Run,
+    write: impl FnOnce(&[u8], &mut [u8]) -> Option<usize>,
+) -> Result<Run, Status> {
+    let buf = pool.take().ok_or(Status::ServiceUnavailable)?;
+    let (wire, to) = pool.pair(from, buf);
+    match write(wire, to) {
         Some(len) => Ok(Run { buf, at: 0, len: len as u32 }),
         None => {
-            cx.pool.release(buf);
+            pool.release(buf);
             Err(Status::UriTooLong)
         }
     }
@@ -581,10 +635,9 @@ impl Incoming {
     }
 }
 
-/// What content follows the head, if the head is in order. RFC 9112, sections 3.2 and 6.3.
+/// What content follows the head, if the head is in order. RFC 9112, section 6.3.
 #[inline]
 fn incoming(head: &Head<'_>) -> Result<Option<Incoming>, Status> {
-    head.host().map_err(|error| error.status())?;
     match framing::framing(head).map_err(|error| error.status())? {
         Framing::None | Framing::Length(0) => Ok(None),
         Framing::Length(len) if len > CONTENT_LEN_MAX => Err(Status::ContentTooLarge),

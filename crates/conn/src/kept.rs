@@ -11,7 +11,7 @@
 
 use crate::{
     plan::{self, Plan},
-    sites::{ImageId, Sites},
+    sites::{ImageId, SiteId, Sites},
 };
 use tarpon_http::{
     field,
@@ -26,6 +26,7 @@ use tarpon_site::{Entry, Image, Variants};
 pub(crate) fn plan(
     head: &Head<'_>,
     sites: &Sites,
+    site: SiteId,
     unix_s: u64,
     with_ranges: bool,
 ) -> Option<(ImageId, Plan)> {
@@ -41,7 +42,7 @@ pub(crate) fn plan(
     };
     let mut scratch = [0; target::PATH_LEN_MAX];
     let path = if target::is_plain(path) { path } else { target::normalize(path, &mut scratch).ok()? };
-    sites.earlier().iter().find_map(|&id| {
+    sites.earlier(site).iter().find_map(|&id| {
         let image = sites.image(id);
         let variants = find(image, path)?;
         let variant = if variants.is_one() { variants.identity } else { plan::choose(head, variants, image) };

@@ -21,9 +21,9 @@
 //! # let mut out = Cursor::new(Vec::new());
 //! # tarpon_pack::pack_dir(dir.path(), &mut out, &tarpon_pack::Options::new(784_111_777), &mut Default::default()).unwrap();
 //! # let image = tarpon_site::Image::new(out.into_inner().into()).unwrap();
-//! let (mut sites, mut pool, starts) = (Sites::new(image), Pool::new(4), Starts::new(784_111_777));
-//! let limits = Limits::default();
-//! let mut cx = Cx { sites: &mut sites, pool: &mut pool, starts: &starts, limits: &limits, now: Tick(0) };
+//! let (mut sites, mut pool) = (Sites::new(image, Limits::default()), Pool::new(4));
+//! let starts = Starts::new(784_111_777);
+//! let mut cx = Cx { sites: &mut sites, pool: &mut pool, starts: &starts, now: Tick(0) };
 //! let mut conn = Connection::new(&mut cx);
 //!
 //! let buf = cx.pool.take().unwrap();
@@ -36,10 +36,13 @@
 #![forbid(unsafe_code)]
 
 mod h1;
+mod hosts;
 mod kept;
+mod moved;
 mod partial;
 mod plan;
 mod pool;
+mod room;
 mod ruled;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -48,8 +51,9 @@ mod span;
 mod start;
 
 pub use h1::CONTENT_LEN_MAX;
+pub use hosts::{HostName, HostNameError, Hosts, HostsError};
 pub use pool::{BUF_LEN, BufId, Pool, Run};
-pub use sites::{ImageId, Sites};
+pub use sites::{ImageId, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
 pub use start::{Fate, Start, Starts};
 
@@ -80,7 +84,8 @@ pub enum Leg {
     Client,
 }
 
-/// What a connection grants its client. Times are in milliseconds.
+/// What a connection grants its client. Times are in milliseconds. Where a worker has several sites, those of the site whose
+/// request was the last; the default site's, or the first one's, before there was any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// For a whole head from its first byte; for the first one, from the start of the connection.
@@ -125,14 +130,12 @@ impl Limits {
 
 /// What a connection may look at, and use up, during one call.
 pub struct Cx<'w> {
-    /// The images.
+    /// The sites, with their images and what they grant.
     pub sites: &'w mut Sites,
     /// The buffers.
     pub pool: &'w mut Pool,
     /// How responses start, and the date.
     pub starts: &'w Starts,
-    /// How long to wait, and how often.
-    pub limits: &'w Limits,
     /// The engine's clock.
     pub now: Tick,
 }

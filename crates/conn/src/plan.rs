@@ -9,8 +9,10 @@
 //!
 //! Knows nothing of connections, persistence or content that follows the head.
 
+use crate::moved::Moved;
 use crate::partial::Partial;
 use crate::ruled::{self, Found, Leads, Wanted, offset};
+use crate::sites::Chosen;
 use std::iter;
 use tarpon_http::{
     field,
@@ -48,6 +50,8 @@ pub(crate) enum Own {
     Location(Location),
     /// Where a rule leads.
     Leads(Leads),
+    /// All fields of the redirect to another host. There is no content.
+    Moved(Moved),
     /// What is said of parts.
     Parts(Partial),
     /// That there are no such parts.
@@ -108,6 +112,24 @@ pub(crate) fn plan(head: &Head<'_>, wire: &[u8], image: &Image, unix_s: u64, wit
         Err(Failed::Missing(variants)) => missing(head, variants, image, with_content),
         Err(Failed::Status(status)) => Plan { missed: true, ..page(image, status, with_content) },
     }
+}
+
+/// What is answered where `host`, the value of the Host field, is no site's own name. None: the same as under any other, as it is
+/// about the server, or not in order.
+#[cold]
+pub(crate) fn elsewhere(
+    head: &Head<'_>,
+    wire: &[u8],
+    image: &Image,
+    host: Option<&[u8]>,
+    chosen: Chosen,
+) -> Option<Plan> {
+    let Chosen::Alias(site) = chosen else {
+        return Some(page(image, Status::MisdirectedRequest, head.method != Method::Head));
+    };
+    let (status, moved) = Moved::new(head, wire, host, site)?;
+    let fields = Place { at: 0, len: 0 };
+    Some(Plan { status, own: Own::Moved(moved), missed: false, fields, content: None })
 }
 
 /// Why there is nothing at a path.

@@ -23,12 +23,10 @@ use tarpon_site::{Image, Place};
 pub struct Sim {
     /// `None` only while it is told a fact.
     conn: Option<Connection>,
-    /// The images, for a test that swaps them.
+    /// The sites, for a test that swaps their images, or has them grant something else.
     pub sites: Sites,
     pool: Pool,
     starts: Starts,
-    /// What the connection grants its client, for a test that grants something else.
-    pub limits: Limits,
     now: Tick,
     /// What the client has sent and nobody has read yet.
     socket: Vec<u8>,
@@ -73,19 +71,22 @@ const BUFS_HELD_MAX: usize = 4;
 const POOL_COUNT: usize = 2 * BUFS_HELD_MAX;
 
 impl Sim {
-    /// A client has just been accepted.
+    /// A client has just been accepted, by a worker with one site.
     pub fn new(image: Image) -> Sim {
-        let (mut sites, mut pool) = (Sites::new(image), Pool::new(POOL_COUNT as u32));
-        let (starts, limits, now) = (Starts::new(UNIX_S), Limits::default(), Tick(0));
-        let mut cx =
-            Cx { sites: &mut sites, pool: &mut pool, starts: &starts, limits: &limits, now: Tick(0) };
+        Sim::by_host(Sites::new(image, Limits::default()))
+    }
+
+    /// The same with whatever sites.
+    pub fn by_host(mut sites: Sites) -> Sim {
+        let mut pool = Pool::new(POOL_COUNT as u32);
+        let (starts, now) = (Starts::new(UNIX_S), Tick(0));
+        let mut cx = Cx { sites: &mut sites, pool: &mut pool, starts: &starts, now };
         let conn = Some(Connection::new(&mut cx));
         Sim {
             conn,
             sites,
             pool,
             starts,
-            limits,
             now,
             socket: Vec::new(),
             client_ended: false,
@@ -261,13 +262,7 @@ impl Sim {
     fn fact<T>(&mut self, tell: impl FnOnce(&mut Connection, &mut Cx<'_>) -> T) -> T {
         let mut conn = self.conn.take().expect("one fact at a time");
         let shown = conn.outbox(Leg::Client).to_vec();
-        let mut cx = Cx {
-            sites: &mut self.sites,
-            pool: &mut self.pool,
-            starts: &self.starts,
-            limits: &self.limits,
-            now: self.now,
-        };
+        let mut cx = Cx { sites: &mut self.sites, pool: &mut self.pool, starts: &self.starts, now: self.now };
         let told = tell(&mut conn, &mut cx);
         self.conn = Some(conn);
         self.check_bounds();

@@ -1,14 +1,24 @@
-//! The images a worker serves from, and who still needs them.
+//! The sites of a worker: the images they are served from, and who still needs these.
 //!
 //! ```text
-//! add ──▶ serve: current ──serve──▶ earlier, if kept ──serve──▶ held by exchanges ──last release──▶ retired
+//! head ─ choose ─▶ site ─┬─ limits
+//!                        ├─ current image ◀─ serve ─ add ◀── an image
+//!                        └─ earlier ones, if kept       └─ held by exchanges ─ last release ─▶ retired
 //! ```
 //!
-//! A new exchange is planned from the current image, and where that has nothing perhaps from an earlier one that is
-//! kept (`kept.rs`); one under way keeps the image it began with. Who has retired, the worker unmaps.
+//! A new exchange is planned from the current image of its site, and where that has nothing perhaps from an earlier one that
+//! is kept (`kept.rs`); one under way keeps the image it began with. Who has retired, the worker unmaps.
 //! Knows nothing of descriptors or maps.
 
-use std::mem;
+use crate::{
+    Limits,
+    hosts::{Hosts, Meaning},
+};
+use std::{iter, mem, ops::Range, sync::Arc};
+use tarpon_http::{
+    head::Head,
+    target::{self, Target},
+};
 use tarpon_site::Image;
 
 /// Names an image of this worker.
@@ -23,14 +33,57 @@ impl ImageId {
     }
 }
 
-/// The images of one worker.
+/// Names a site, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SiteId(u16);
+
+impl SiteId {
+    /// Sites there can be: the limits on open files and mapped archives come first.
+    pub const COUNT_MAX: usize = 1 << 15;
+
+    /// Of a worker with one site, that.
+    pub const FIRST: SiteId = SiteId(0);
+
+    /// The site of this number, counted from 0.
+    ///
+    /// # Panics
+    /// If there cannot be so many.
+    pub fn new(number: usize) -> SiteId {
+        assert!(number < SiteId::COUNT_MAX, "more sites than there can be");
+        SiteId(number as u16)
+    }
+
+    /// Its number.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The sites of one worker.
 pub struct Sites {
+    /// By number. Never empty.
+    rows: Vec<Row>,
+    /// `None`: whatever the host, the first site is meant.
+    hosts: Option<Arc<Hosts>>,
+    /// What answers where no site is known: the default one, or the first.
+    fallback: SiteId,
+    /// Images.
     slots: Vec<Slot>,
+    /// Images that no site is served from any more. Spans may still name them.
+    leaving: Vec<ImageId>,
+    /// Those among which are all that were chosen since somebody asked for them.
+    chosen: Range<u16>,
+    /// Earlier images may have been looked at since somebody asked.
+    asked_earlier: bool,
+}
+
+/// A site.
+struct Row {
     current: ImageId,
     /// Earlier ones, the latest first.
     earlier: Vec<ImageId>,
-    /// What is there was looked at.
-    asked: bool,
+    limits: Limits,
 }
 
 struct Slot {
@@ -39,17 +92,46 @@ struct Slot {
     holders: u32,
 }
 
+/// Who answers a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chosen {
+    /// A site.
+    Site(SiteId),
+    /// The canonical name of a site, which has another by which it was asked.
+    Alias(SiteId),
+    /// Nobody. The site is the one that says so.
+    Nobody(SiteId),
+}
+
 impl Sites {
-    /// Serves one image.
-    pub fn new(image: Image) -> Sites {
-        let slots = vec![Slot { image: Some(image), holders: 0 }];
-        Sites { slots, current: ImageId(0), earlier: Vec::new(), asked: false }
+    /// Serves one image, whatever the host.
+    pub fn new(image: Image, limits: Limits) -> Sites {
+        Sites::by_host([(image, limits)], Arc::new(Hosts::new(Some(SiteId::FIRST))))
     }
 
-    /// From now on exchanges are planned from `image` alone. Returns its name.
-    pub fn swap(&mut self, image: Image) -> ImageId {
+    /// Serves several images, by host. Each is the image of that index.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn by_host(images: impl IntoIterator<Item = (Image, Limits)>, hosts: Arc<Hosts>) -> Sites {
+        let (mut rows, mut slots) = (Vec::new(), Vec::new());
+        for (image, limits) in images {
+            let current = ImageId(SiteId::new(slots.len()).0);
+            slots.push(Slot { image: Some(image), holders: 0 });
+            rows.push(Row { current, earlier: Vec::new(), limits });
+        }
+        assert!(!rows.is_empty(), "at least one site");
+        let fallback = hosts.default().unwrap_or(SiteId::FIRST);
+        let hosts = (!hosts.are_needless()).then_some(hosts);
+        // Where there is no choice, nobody notes one.
+        let chosen = if hosts.is_none() { 0..1 } else { 0..0 };
+        Sites { rows, hosts, fallback, slots, leaving: Vec::new(), chosen, asked_earlier: false }
+    }
+
+    /// From now on exchanges of a site are planned from `image` alone. Returns its name.
+    pub fn swap(&mut self, site: SiteId, image: Image) -> ImageId {
         let id = self.add(image);
-        self.serve(id, Vec::new());
+        self.serve(site, id, Vec::new());
         id
     }
 
@@ -61,53 +143,125 @@ impl Sites {
             self.slots.len() - 1
         });
         self.slots[index].image = Some(image);
-        // Each image beyond the first two is kept on purpose, or by a response under way; those are far fewer than 2^16.
+        // Each image beyond two for each site is kept on purpose, or by a response under way; those are far fewer than 2^16.
         ImageId(u16::try_from(index).expect("fewer images than responses under way"))
     }
 
-    /// From now on exchanges are planned from `current`; and where that has nothing, from what of the `earlier` ones is
-    /// kept for pages that were loaded before, the latest first. Any other image is [retired] when no span names it any
-    /// more.
+    /// From now on exchanges of a site are planned from `current`; and where that has nothing, from what of the `earlier`
+    /// ones is kept for pages that were loaded before, the latest first. Its other images [retire] when no span names them
+    /// any more.
     ///
-    /// [retired]: Sites::retire
-    pub fn serve(&mut self, current: ImageId, earlier: Vec<ImageId>) {
-        self.current = current;
-        self.earlier = earlier;
+    /// [retire]: Sites::retire
+    pub fn serve(&mut self, site: SiteId, current: ImageId, earlier: Vec<ImageId>) {
+        let row = &mut self.rows[site.index()];
+        let before = mem::replace(&mut row.current, current);
+        let earlier_before = mem::replace(&mut row.earlier, earlier);
+        let served = |id: &ImageId| *id == row.current || row.earlier.contains(id);
+        self.leaving.extend([before].into_iter().chain(earlier_before));
+        self.leaving.retain(|id| !served(id));
     }
 
     /// Forgets the images that are neither served nor named by a span, and tells which.
+    #[inline]
     pub fn retire(&mut self) -> impl Iterator<Item = ImageId> + '_ {
-        let Sites { slots, current, earlier, .. } = self;
-        slots.iter_mut().enumerate().filter_map(move |(index, slot)| {
-            let id = ImageId(index as u16);
-            let over = slot.holders == 0 && id != *current && !earlier.contains(&id);
-            over.then(|| slot.image.take()).flatten().map(|_| id)
+        iter::from_fn(|| {
+            let is_over = |id: &ImageId| self.slots[id.index()].holders == 0;
+            let id = self.leaving.iter().position(is_over).map(|place| self.leaving.swap_remove(place))?;
+            self.slots[id.index()].image = None;
+            Some(id)
         })
     }
 
-    /// The image that new exchanges are planned from.
+    /// Who answers the request of this head, whose Host field is `host`.
     #[inline]
-    pub fn current(&self) -> (ImageId, &Image) {
-        (self.current, self.image(self.current))
+    pub(crate) fn choose(&mut self, head: &Head<'_>, host: Option<&[u8]>) -> Chosen {
+        match &self.hosts {
+            None => Chosen::Site(SiteId::FIRST),
+            Some(_) => self.choose_by_host(head, host),
+        }
     }
 
-    /// Images of earlier releases, the latest first.
+    #[inline(never)]
+    fn choose_by_host(&mut self, head: &Head<'_>, host: Option<&[u8]>) -> Chosen {
+        let hosts = self.hosts.as_ref().expect("there is a choice");
+        // A target that names a host comes first: RFC 9112, section 3.2.2.
+        let host = match head.target {
+            [b'/', ..] => host,
+            target => match target::parse(head.method, target) {
+                Ok(Target::Absolute { authority, .. } | Target::Authority(authority)) => Some(authority),
+                _ => host,
+            },
+        };
+        let chosen = match (host.and_then(|host| hosts.find(host)), hosts.default()) {
+            (Some(Meaning::Site(site)), _) | (None, Some(site)) => Chosen::Site(site),
+            (Some(Meaning::Alias(site)), _) => Chosen::Alias(site),
+            (None, None) => Chosen::Nobody(self.fallback),
+        };
+        let SiteId(number) = chosen.site();
+        self.chosen = match self.chosen.is_empty() {
+            true => number..number + 1,
+            false => self.chosen.start.min(number)..self.chosen.end.max(number + 1),
+        };
+        chosen
+    }
+
+    /// The sites that requests were for since this was asked before, and perhaps some more. Of a worker with one site, that.
     #[inline]
-    pub fn earlier(&self) -> &[ImageId] {
-        &self.earlier
+    pub fn chosen(&mut self) -> impl Iterator<Item = SiteId> + use<> {
+        let chosen = self.chosen.clone();
+        if self.hosts.is_some() {
+            self.chosen = 0..0;
+        }
+        chosen.map(SiteId)
+    }
+
+    /// What answers where no site is known yet.
+    #[inline]
+    pub(crate) fn fallback(&self) -> SiteId {
+        self.fallback
+    }
+
+    /// Where the aliases of a site lead.
+    pub(crate) fn canonical(&self, site: SiteId) -> &[u8] {
+        self.hosts.as_ref().and_then(|hosts| hosts.canonical(site)).expect("an alias leads to a name")
+    }
+
+    /// The image that new exchanges of a site are planned from.
+    #[inline]
+    pub fn current(&self, site: SiteId) -> (ImageId, &Image) {
+        let current = self.rows[site.index()].current;
+        (current, self.image(current))
+    }
+
+    /// What a site grants its clients.
+    #[inline]
+    pub fn limits(&self, site: SiteId) -> &Limits {
+        &self.rows[site.index()].limits
+    }
+
+    /// The same, to be changed.
+    pub fn limits_mut(&mut self, site: SiteId) -> &mut Limits {
+        &mut self.rows[site.index()].limits
+    }
+
+    /// Images of earlier releases of a site, the latest first.
+    #[inline]
+    pub fn earlier(&self, site: SiteId) -> &[ImageId] {
+        &self.rows[site.index()].earlier
     }
 
     /// Whether an answer may have come from an earlier image, since this was asked before.
     #[inline]
     pub fn were_earlier_asked(&mut self) -> bool {
-        mem::take(&mut self.asked)
+        mem::take(&mut self.asked_earlier)
     }
 
-    /// Somebody is about to ask them. Returns whether there are any.
+    /// Somebody is about to ask those of a site. Returns whether there are any.
     #[inline]
-    pub(crate) fn ask_earlier(&mut self) -> bool {
-        self.asked |= !self.earlier.is_empty();
-        !self.earlier.is_empty()
+    pub(crate) fn ask_earlier(&mut self, site: SiteId) -> bool {
+        let any = !self.earlier(site).is_empty();
+        self.asked_earlier |= any;
+        any
     }
 
     /// An image that is served or named by a span.
@@ -131,5 +285,14 @@ impl Sites {
         let holders = &mut self.slots[id.index()].holders;
         assert!(*holders > 0, "released once too often");
         *holders -= 1;
+    }
+}
+
+impl Chosen {
+    /// The site it is about.
+    #[inline]
+    pub(crate) fn site(self) -> SiteId {
+        let (Chosen::Site(site) | Chosen::Alias(site) | Chosen::Nobody(site)) = self;
+        site
     }
 }

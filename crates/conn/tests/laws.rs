@@ -16,7 +16,7 @@ use std::{
     sync::LazyLock,
 };
 use tarpon_conn::{
-    BUF_LEN, Close, Input, SPAN_COUNT_MAX, Span,
+    BUF_LEN, Close, Hosts, Input, Limits, SPAN_COUNT_MAX, SiteId, Sites, Span,
     sim::{Cuts, Sim},
 };
 use tarpon_pack::{Memo, Options, pack_dir, pack_tar};
@@ -30,6 +30,7 @@ const HEAD_LEN_MAX: usize = 10_000;
 
 /// A site with a small, a middle, an empty and a large file, and a directory.
 static IMAGE: LazyLock<Image> = LazyLock::new(|| site("hello"));
+static OTHER: LazyLock<Image> = LazyLock::new(|| site_of(&[("/index.html", b"the other one")]));
 
 fn site(greeting: &str) -> Image {
     let dir = tempfile::tempdir().unwrap();
@@ -64,6 +65,24 @@ fn sim() -> Sim {
     sim
 }
 
+/// The same site under one name, another under the rest of them, and an alias.
+fn sim_of_several() -> Sim {
+    let [first, second] = [0, 1].map(SiteId::new);
+    let mut hosts = Hosts::new(None);
+    for (name, site) in [("a", first), ("b", second), ("*.b", second)] {
+        hosts.add(name.parse().unwrap(), site).unwrap();
+    }
+    hosts.add_alias("www.b".parse().unwrap(), second).unwrap();
+    let images = [IMAGE.clone(), OTHER.clone()].map(|image| (image, Limits::default()));
+    let mut sim = Sim::by_host(Sites::by_host(images, hosts.into()));
+    sim.files = vec![distinct_bytes(LARGE_LEN)];
+    sim
+}
+
+fn sim_of(several: bool) -> Sim {
+    if several { sim_of_several() } else { sim() }
+}
+
 /// Bytes of which no stretch looks like the one beside it.
 fn distinct_bytes(len: usize) -> Vec<u8> {
     (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
@@ -92,6 +111,11 @@ const PIECES: &[&[u8]] = &[
     b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nT: u\r\n\r\n",
     b"PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n",
     b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x.b:80\r\n\r\n",
+    b"GET http://a/small HTTP/1.1\r\nHost: b\r\n\r\n",
+    b"GET /small|?q HTTP/1.1\r\nHost: WWW.b.\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: www.b:8080\r\nContent-Length: 3\r\n\r\nabc",
+    b"HEAD / HTTP/1.1\r\nHost: nobody\r\n\r\n",
     b"GET / HTTP/3.0\r\n\r\n",
     b"GET / HTTP/1.1\r\n\r\n",
     b"GET / HTTP/1.1\nHost: a\n\n",
@@ -165,8 +189,7 @@ fn cuts() -> impl Strategy<Value = Cuts> {
 }
 
 /// All that a client receives for `bytes`, and how the connection ends.
-fn answer(bytes: &[u8], cuts: &[Cuts]) -> (Vec<u8>, Close) {
-    let mut sim = sim();
+fn answer(mut sim: Sim, bytes: &[u8], cuts: &[Cuts]) -> (Vec<u8>, Close) {
     sim.client_sends(bytes);
     for &cuts in cuts {
         sim.step(cuts);
@@ -179,16 +202,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn how_bytes_are_cut_never_changes_what_is_sent(bytes in requests(), cuts in vec(cuts(), 1..60)) {
-        let (whole, _) = answer(&bytes, &[Cuts::NONE]);
-        let (cut, _) = answer(&bytes, &cuts);
+    fn how_bytes_are_cut_never_changes_what_is_sent(bytes in requests(), cuts in vec(cuts(), 1..60), several: bool) {
+        let (whole, _) = answer(sim_of(several), &bytes, &[Cuts::NONE]);
+        let (cut, _) = answer(sim_of(several), &bytes, &cuts);
         prop_assert!(whole == cut, "{} and {}", whole.escape_ascii(), cut.escape_ascii());
     }
 
     #[test]
-    fn a_client_that_only_stops_sending_still_gets_everything(bytes in requests(), cuts in cuts()) {
-        let (whole, _) = answer(&bytes, &[Cuts::NONE]);
-        let mut sim = sim();
+    fn a_client_that_only_stops_sending_still_gets_everything(bytes in requests(), cuts in cuts(), several: bool) {
+        let (whole, _) = answer(sim_of(several), &bytes, &[Cuts::NONE]);
+        let mut sim = sim_of(several);
         sim.client_sends(&bytes);
         sim.client_ends();
         sim.run(cuts);
@@ -201,8 +224,9 @@ proptest! {
     fn the_laws_hold_whatever_happens(
         bytes in requests(),
         acts in vec((0u8..6, 0usize..200, 0u64..40_000), 0..60),
+        several: bool,
     ) {
-        let mut sim = sim();
+        let mut sim = sim_of(several);
         let mut bytes = &bytes[..];
         for (act, amount, ms) in acts {
             match act {
@@ -215,7 +239,7 @@ proptest! {
                 3 => { sim.step(Cuts { read: amount + 1, send: amount + 1 }); }
                 4 => sim.pass(ms),
                 _ if amount < 3 => sim.stop(),
-                _ if amount < 20 => { sim.sites.swap(site("changed")); }
+                _ if amount < 20 => { sim.sites.swap(SiteId::FIRST, site("changed")); }
                 _ => sim.run(Cuts { read: amount + 1, send: amount + 1 }),
             }
             sim.sites.retire().for_each(drop);
@@ -229,8 +253,8 @@ proptest! {
     /// A head is answered once, with the largest response at most; what is no head, once and never again. And it costs
     /// no more steps than there are bytes.
     #[test]
-    fn no_request_costs_more_than_the_largest_response(bytes in requests(), cuts in cuts()) {
-        let mut sim = sim();
+    fn no_request_costs_more_than_the_largest_response(bytes in requests(), cuts in cuts(), several: bool) {
+        let mut sim = sim_of(several);
         sim.client_sends(&bytes);
         sim.client_ends();
         let heads = bytes.windows(4).filter(|end| end == b"\r\n\r\n").count();
@@ -247,8 +271,8 @@ proptest! {
 
     /// Nobody waits for ever: time alone ends every connection.
     #[test]
-    fn time_ends_every_connection(bytes in requests(), cuts in cuts(), taking in any::<bool>()) {
-        let mut sim = sim();
+    fn time_ends_every_connection(bytes in requests(), cuts in cuts(), taking: bool, several: bool) {
+        let mut sim = sim_of(several);
         sim.client_sends(&bytes);
         sim.run(Cuts { send: if taking { cuts.send } else { 0 }, ..cuts });
         for _ in 0..4 {
@@ -518,7 +542,7 @@ fn an_exchange_under_way_keeps_its_image_and_the_next_gets_the_new_one() {
     let mut sim = sim();
     sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     sim.run(Cuts { read: usize::MAX, send: 0 });
-    sim.sites.swap(site("changed"));
+    sim.sites.swap(SiteId::FIRST, site("changed"));
     assert_eq!(sim.sites.retire().count(), 0, "the old image is still named");
     sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     sim.run(Cuts { read: usize::MAX, send: 0 });
@@ -538,10 +562,10 @@ fn what_an_earlier_image_has_under_a_name_with_a_hash_is_served_until_it_is_drop
         site_of(&[(OLD, content), (BOTH, content), ("/page-B4qfzvDp.html", content), ("/plain.js", content)])
     };
     let mut sim = Sim::new(release("1"));
-    let (first, _) = sim.sites.current();
+    let (first, _) = sim.sites.current(SiteId::FIRST);
     let second = sim.sites.add(release("2"));
     let third = sim.sites.add(site_of(&[(BOTH, b"3"), ("/other.js", b"3")]));
-    sim.sites.serve(third, vec![second, first]);
+    sim.sites.serve(SiteId::FIRST, third, vec![second, first]);
     let ask = |sim: &mut Sim, request: &str| {
         let from = sim.wire.len();
         sim.client_sends(format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
@@ -572,13 +596,13 @@ fn what_an_earlier_image_has_under_a_name_with_a_hash_is_served_until_it_is_drop
     // What is being sent is kept until it has left.
     sim.client_sends(format!("{of_name} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
     sim.run(Cuts { read: usize::MAX, send: 0 });
-    sim.sites.serve(third, vec![first]);
+    sim.sites.serve(SiteId::FIRST, third, vec![first]);
     assert_eq!(sim.sites.retire().count(), 0, "it is still named");
     sim.run(Cuts::NONE);
     assert!(sim.wire.ends_with(b"\r\n\r\n2"));
     assert_eq!(sim.sites.retire().collect::<Vec<_>>(), [second]);
     assert_eq!(ask(&mut sim, &of_name), "200 1");
-    sim.sites.serve(third, Vec::new());
+    sim.sites.serve(SiteId::FIRST, third, Vec::new());
     assert_eq!(sim.sites.retire().collect::<Vec<_>>(), [first]);
     assert_eq!(ask(&mut sim, &of_name), missing);
 }
@@ -593,10 +617,10 @@ fn a_rule_for_all_that_is_missing_stands_back_behind_an_earlier_image() {
     ];
     for (rule, otherwise) in cases {
         let mut sim = Sim::new(site_of(&[(OLD, b"the old one")]));
-        let (old, _) = sim.sites.current();
+        let (old, _) = sim.sites.current(SiteId::FIRST);
         let new = sim.sites.add(site_of(&[("/index.html", b"home"), ("/_redirects", rule.as_bytes())]));
         for (earlier, want) in [(vec![old], "HTTP/1.1 200 OK\r\n"), (vec![], otherwise)] {
-            sim.sites.serve(new, earlier.clone());
+            sim.sites.serve(SiteId::FIRST, new, earlier.clone());
             let from = sim.wire.len();
             sim.client_sends(format!("GET {OLD} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
             sim.run(Cuts::NONE);
@@ -785,7 +809,7 @@ fn a_reader_is_served_on_at_the_least_rate_and_cut_off_below_it() {
     ];
     for &(name, send_rate_min, windows, served_on) in cases {
         let mut sim = sim();
-        sim.limits.send_rate_min = send_rate_min;
+        sim.sites.limits_mut(SiteId::FIRST).send_rate_min = send_rate_min;
         sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         sim.run(Cuts { read: usize::MAX, send: 0 });
         for (number, &(send, unacked)) in windows.iter().enumerate() {
@@ -825,7 +849,7 @@ fn behind_the_last_request_that_a_connection_takes_nothing_is_answered() {
     for &(name, most, requests, want) in cases {
         for read in [1, 7, 100, usize::MAX] {
             let mut sim = sim();
-            sim.limits.requests_max = most.try_into().unwrap();
+            sim.sites.limits_mut(SiteId::FIRST).requests_max = most.try_into().unwrap();
             sim.client_sends(&requests.concat());
             sim.run(Cuts { read, ..Cuts::NONE });
             let text = String::from_utf8_lossy(&sim.wire);

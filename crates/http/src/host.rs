@@ -35,6 +35,18 @@ pub fn is_valid(value: &[u8]) -> bool {
     true
 }
 
+/// The host without its port, and the port with its colon, of a value that [`is_valid`]. The port may be missing, or be a
+/// colon alone.
+#[inline]
+pub fn split(value: &[u8]) -> (&[u8], &[u8]) {
+    let digits = value.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    match value[..value.len() - digits] {
+        // In brackets there are digits behind a colon, too; but a bracket comes last.
+        [.., b':'] => value.split_at(value.len() - digits - 1),
+        _ => value.split_at(value.len()),
+    }
+}
+
 /// Nothing, or `:` and digits; RFC 3986, section 3.2.3 lets the digits be missing.
 fn is_port(rest: &[u8]) -> bool {
     match rest {
@@ -114,6 +126,26 @@ mod tests {
         ];
         for (name, value, valid) in cases {
             assert_eq!(is_valid(value.as_bytes()), *valid, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_told_from_its_port() {
+        #[rustfmt::skip]
+        let cases = [
+            // what it shows     value              host           port
+            ("no port",          "example.org",     "example.org", ""),
+            ("port",             "example.org:80",  "example.org", ":80"),
+            ("colon alone",      "example.org:",    "example.org", ":"),
+            ("IPv4",             "192.0.2.7:8080",  "192.0.2.7",   ":8080"),
+            ("IPv4 without",     "192.0.2.7",       "192.0.2.7",   ""),
+            ("IPv6",             "[2001:db8::7]:1", "[2001:db8::7]", ":1"),
+            ("IPv6 without",     "[2001:db8::7]",   "[2001:db8::7]", ""),
+            ("nothing but digits", "7",             "7",           ""),
+        ];
+        for (name, value, host, port) in cases {
+            assert!(is_valid(value.as_bytes()), "{name}: {value}");
+            assert_eq!(split(value.as_bytes()), (host.as_bytes(), port.as_bytes()), "{name}: {value}");
         }
     }
 }

@@ -33,7 +33,7 @@ const TEXTS: [(u16, &str, &str); 15] = [
     (414, "URI Too Long",                    "The address is longer than is taken here."),
     (416, "Range Not Satisfiable",           "What was asked for lies behind the end of what is here."),
     (417, "Expectation Failed",              "The request expects something that this server does not offer."),
-    (421, "Misdirected Request",             "This address begins with https, and the request came without encryption."),
+    (421, "Misdirected Request",             "This server does not answer for this address: not for its host, or not without encryption."),
     (431, "Request Header Fields Too Large", "The header of the request is larger than is taken here."),
     (500, "Internal Server Error",           "Something went wrong on this server. It is not your fault."),
     (501, "Not Implemented",                 "The request asks for something that this server cannot do."),

@@ -1,0 +1,164 @@
+//! The sites of a server, and which of them a host means.
+//!
+//! ```text
+//! VirtualHost  example.org, *.example.org ─┐
+//!              alias www.example.org ──────┼─ VirtualHosts ─▶ the table that requests are looked up in
+//! VirtualHost  example.net ────────────────┤
+//! Unknown      what any other host means ──┘
+//! ```
+//!
+//! How names are compared is told in `tarpon-conn`.
+
+use crate::{error::Trouble, server::Settings, site::Site};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use tarpon_conn::{HostName, Hosts, HostsError, Limits, SiteId};
+
+/// A site, and the names it has. A number of it is counted from 0, in the order they are given.
+#[derive(Debug)]
+pub struct VirtualHost {
+    /// The site.
+    pub site: Site,
+    /// What was served before, the latest first: see [`Settings::keep_releases`].
+    pub earlier: Vec<Site>,
+    /// The hosts it is served for. The first that is no wildcard is its canonical name.
+    pub names: Vec<HostName>,
+    /// Hosts that lead to its canonical name.
+    pub aliases: Vec<HostName>,
+    /// What it grants its clients.
+    pub limits: SiteLimits,
+    /// Instead of [`Settings::keep_releases`].
+    pub keep_releases: Option<usize>,
+}
+
+/// What a site grants its clients where that differs from what its server grants: see [`Settings`]. A connection has the limits
+/// of the site that was asked last; until one is known, those of the default site, or of the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // each is the setting of that name
+pub struct SiteLimits {
+    pub content_timeout: Option<Duration>,
+    pub idle_timeout: Option<Duration>,
+    pub send_timeout: Option<Duration>,
+    pub send_rate_min: Option<u32>,
+    pub requests_max: Option<NonZeroU32>,
+}
+
+/// What a host means that no site has among its names, and a request without a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// The site of this number.
+    Site(usize),
+    /// None: the answer is 421 (Misdirected Request), with the page of the first site.
+    Refused,
+}
+
+/// Sites of which no two have a name in common.
+#[derive(Debug)]
+pub struct VirtualHosts {
+    pub(crate) sites: Vec<VirtualHost>,
+    pub(crate) hosts: Arc<Hosts>,
+}
+
+impl VirtualHosts {
+    /// All the sites of a server.
+    ///
+    /// # Errors
+    /// There are none, or too many; a name is given twice; aliases lead nowhere, as their site has no name that is no wildcard.
+    pub fn new(sites: Vec<VirtualHost>, unknown: Unknown) -> Result<VirtualHosts, Trouble> {
+        let hosts = hosts(sites.iter().map(|site| (&site.names[..], &site.aliases[..])), unknown)?;
+        Ok(VirtualHosts { sites, hosts: Arc::new(hosts) })
+    }
+}
+
+/// Checks the names and aliases of sites before there are any.
+///
+/// # Errors
+/// Those of [`VirtualHosts::new`].
+pub fn check_names<'n>(
+    sites: impl IntoIterator<Item = (&'n [HostName], &'n [HostName])>,
+    unknown: Unknown,
+) -> Result<(), Trouble> {
+    hosts(sites, unknown).map(drop)
+}
+
+/// The table for the names and aliases of each site.
+fn hosts<'n>(
+    sites: impl IntoIterator<Item = (&'n [HostName], &'n [HostName])>,
+    unknown: Unknown,
+) -> Result<Hosts, Trouble> {
+    let sites: Vec<_> = sites.into_iter().collect();
+    let count = sites.len();
+    let default = match unknown {
+        Unknown::Refused => None,
+        Unknown::Site(number) => Some(number),
+    };
+    if count == 0 || count > SiteId::COUNT_MAX || default.is_some_and(|number| number >= count) {
+        return Err(Trouble::new(
+            "cannot serve these sites",
+            format_args!(
+                "there are {count}, of {} at most, and the default is one of them",
+                SiteId::COUNT_MAX
+            ),
+            "name at least one site, and one of them as the default",
+        ));
+    }
+    let mut hosts = Hosts::new(default.map(SiteId::new));
+    for (number, (names, _)) in sites.iter().enumerate() {
+        let add = |name: &HostName| {
+            hosts.add(name.clone(), SiteId::new(number)).map_err(|error| trouble(name, error))
+        };
+        names.iter().try_for_each(add)?;
+    }
+    for (number, (_, aliases)) in sites.iter().enumerate() {
+        let add = |name: &HostName| {
+            hosts.add_alias(name.clone(), SiteId::new(number)).map_err(|error| trouble(name, error))
+        };
+        aliases.iter().try_for_each(add)?;
+    }
+    Ok(hosts)
+}
+
+fn trouble(name: &HostName, error: HostsError) -> Trouble {
+    let what = format_args!("cannot serve the host {name}");
+    match error {
+        HostsError::Taken(site) => Trouble::new(
+            what,
+            format_args!("it is named twice, first for site number {}", site.index() + 1),
+            "name each host once, for one site or as one alias",
+        ),
+        HostsError::LeadsNowhere => Trouble::new(
+            what,
+            "it is an alias of a site that has no name of its own to lead to",
+            "give the site a name that is no wildcard, as in www.example.org",
+        ),
+    }
+}
+
+impl From<Site> for VirtualHost {
+    /// Without names.
+    fn from(site: Site) -> VirtualHost {
+        let (earlier, names, aliases) = (Vec::new(), Vec::new(), Vec::new());
+        VirtualHost { site, earlier, names, aliases, limits: SiteLimits::default(), keep_releases: None }
+    }
+}
+
+impl From<Site> for VirtualHosts {
+    /// One site, whatever the host.
+    fn from(site: Site) -> VirtualHosts {
+        VirtualHosts::new(vec![site.into()], Unknown::Site(0)).expect("one site without names")
+    }
+}
+
+impl SiteLimits {
+    /// The limits of this site of a server that grants these.
+    pub(crate) fn of(&self, settings: &Settings) -> Limits {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Limits {
+            head_ms: ms(settings.head_timeout),
+            content_ms: ms(self.content_timeout.unwrap_or(settings.content_timeout)),
+            idle_ms: ms(self.idle_timeout.unwrap_or(settings.idle_timeout)),
+            send_ms: ms(self.send_timeout.unwrap_or(settings.send_timeout)),
+            send_rate_min: self.send_rate_min.unwrap_or(settings.send_rate_min),
+            requests_max: self.requests_max.unwrap_or(settings.requests_max),
+        }
+    }
+}

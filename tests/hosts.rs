@@ -1,0 +1,303 @@
+//! Several sites in one server, told apart by host.
+
+mod common;
+
+use common::{
+    ENGINES,
+    client::{Client, Response},
+    distinct_bytes,
+    served::{Served, settings},
+    site, wait_for,
+};
+use std::{fs, net::SocketAddr, process::Command, time::Duration};
+use tarpon::{
+    Effort, HostName, Packing, Progress, Settings, Site, SiteLimits, Source, Unknown, VirtualHost,
+    VirtualHosts, check_names, pack,
+};
+use tempfile::TempDir;
+
+/// A site that says its name, with rules and an error page of its own.
+fn dir(name: &str) -> TempDir {
+    site(&[
+        ("index.html", name.to_owned()),
+        ("dir/index.html", format!("dir of {name}")),
+        ("404.html", format!("missing in {name}")),
+        ("_redirects", format!("/old/:page /{name}/:page\n")),
+        ("_headers", format!("/*\n  X-Site: {name}\n")),
+    ])
+}
+
+fn host(dir: &TempDir, names: &[&str], aliases: &[&str]) -> VirtualHost {
+    let site = Site::from_dir(dir.path()).expect("a site");
+    VirtualHost { names: parsed(names), aliases: parsed(aliases), ..site.into() }
+}
+
+fn parsed(names: &[&str]) -> Vec<HostName> {
+    names.iter().map(|name| name.parse().expect("a name")).collect()
+}
+
+/// `one.example`; `two.example` with aliases; and what ends in `.two.example`.
+fn three(unknown: Unknown, settings: &Settings) -> Served {
+    let dirs = ["one", "two", "wild"].map(dir);
+    let sites = vec![
+        host(&dirs[0], &["one.example"], &[]),
+        host(&dirs[1], &["two.example", "deux.example"], &["www.two.example", "*.zwei.example"]),
+        host(&dirs[2], &["*.two.example"], &[]),
+    ];
+    Served::sites(settings, VirtualHosts::new(sites, unknown).expect("names of their own"))
+}
+
+fn ask(client: &mut Client, host: &str, target: &str) -> Response {
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    client.response()
+}
+
+fn told(response: &Response) -> String {
+    let content = String::from_utf8_lossy(&response.content);
+    let content = content.lines().next().unwrap_or_default();
+    format!("{} {}", response.status, response.field("Location").unwrap_or(content))
+}
+
+#[test]
+fn each_request_is_answered_by_the_site_of_its_host() {
+    #[rustfmt::skip]
+    let cases = [
+        // host                  target    answer
+        ("one.example",          "/",      "200 one"),
+        ("two.example",          "/",      "200 two"),
+        ("deux.example",         "/",      "200 two"),
+        ("TWO.example.:8080",    "/",      "200 two"),
+        ("a.b.two.example",      "/",      "200 wild"),
+        ("www.two.example:81",   "/a|?q",  "301 //two.example:81/a%7C?q"),
+        ("a.zwei.example",       "/",      "301 //two.example/"),
+        ("one.example",          "/dir?q", "301 /dir/?q"),
+        ("two.example",          "/old/a", "301 /two/a"),
+        ("one.example",          "/none",  "404 missing in one"),
+        ("a.two.example",        "/none",  "404 missing in wild"),
+        ("three.example",        "/",      "421 <!doctype html>"),
+        ("one.example",          "http://two.example/", "200 two"),
+    ];
+    for &engine in ENGINES {
+        let served = three(Unknown::Refused, &settings(engine, 1));
+        // One connection for all: it changes its host between requests.
+        let mut client = Client::connect(served.address);
+        for (host, target, want) in cases {
+            let response = ask(&mut client, host, target);
+            assert_eq!(told(&response), want, "{engine:?}: {host} {target}");
+        }
+        // All at once.
+        let requests =
+            cases.map(|(host, target, _)| format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        client.send(requests.concat());
+        for (host, target, want) in cases {
+            assert_eq!(told(&client.response()), want, "{engine:?}, pipelined: {host} {target}");
+        }
+        assert_eq!(ask(&mut client, "one.example", "/").field("X-Site"), Some("one"), "its own fields");
+    }
+}
+
+#[test]
+fn whom_nobody_serves_gets_the_default_site() {
+    for &engine in ENGINES {
+        let served = three(Unknown::Site(1), &settings(engine, 1));
+        let mut client = Client::connect(served.address);
+        assert_eq!(told(&ask(&mut client, "three.example", "/")), "200 two");
+        assert_eq!(told(&ask(&mut client, "127.0.0.1:8080", "/")), "200 two");
+        client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+        assert_eq!(told(&client.response()), "200 two", "no host at all");
+        client.send("GET / HTTP/1.1\r\n\r\n");
+        assert_eq!(client.response().status, 400, "HTTP/1.1 has one");
+    }
+}
+
+/// curl follows an alias with path, query and port, as it believes that both names are here.
+#[test]
+fn curl_follows_an_alias() {
+    for &engine in ENGINES {
+        let served = three(Unknown::Refused, &settings(engine, 1));
+        let port = served.address.port();
+        for (from, to) in [("www.two.example", "two.example"), ("x.zwei.example", "two.example")] {
+            let resolve = [from, to].map(|name| format!("{name}:{port}:127.0.0.1"));
+            let out = Command::new("curl")
+                .args(["--silent", "--location", "--write-out", "\n%{http_code} %{url_effective}"])
+                .args(["--resolve", &resolve[0], "--resolve", &resolve[1]])
+                .arg(format!("http://{from}:{port}/dir/?q=1"))
+                .output()
+                .expect("curl");
+            let want = format!("dir of two\n200 http://{to}:{port}/dir/?q=1");
+            assert_eq!(String::from_utf8_lossy(&out.stdout), want, "{engine:?}: {from}");
+        }
+    }
+}
+
+#[test]
+fn one_site_is_swapped_and_the_others_stay() {
+    for &engine in ENGINES {
+        let settings = Settings { keep_releases: 1, ..settings(engine, 2) };
+        let served = three(Unknown::Refused, &settings);
+        let mut clients: Vec<_> = (0..4).map(|_| Client::connect(served.address)).collect();
+        let new = site(&[("index.html", "new")]);
+        served.handle.swap_at(1, Site::from_dir(new.path()).expect("a site"));
+        for client in &mut clients {
+            wait_for("the new one", || (told(&ask(client, "two.example", "/")) == "200 new").then_some(()));
+            assert_eq!(told(&ask(client, "one.example", "/")), "200 one");
+            assert_eq!(told(&ask(client, "x.two.example", "/")), "200 wild");
+        }
+        served.handle.swap(Site::from_dir(new.path()).expect("a site"));
+        for client in &mut clients {
+            wait_for("the first", || (told(&ask(client, "one.example", "/")) == "200 new").then_some(()));
+            assert_eq!(told(&ask(client, "x.two.example", "/")), "200 wild");
+        }
+    }
+}
+
+#[test]
+fn each_site_keeps_its_own_earlier_releases() {
+    const SCRIPT: &str = "app-B4qfzvDp.js";
+    for &engine in ENGINES {
+        let before = site(&[(SCRIPT, "old")]);
+        let now = site(&[("index.html", "new")]);
+        let both = [before, now].map(|dir| (Site::from_dir(dir.path()).expect("a site"), dir));
+        let [(earlier, _before), (current, now)] = both;
+        let kept = VirtualHost {
+            earlier: vec![earlier],
+            keep_releases: Some(1),
+            names: parsed(&["kept.example"]),
+            ..current.into()
+        };
+        let sites = vec![host(&now, &["other.example"], &[]), kept];
+        let served = Served::sites(
+            &settings(engine, 1),
+            VirtualHosts::new(sites, Unknown::Site(0)).expect("names of their own"),
+        );
+        let mut client = Client::connect(served.address);
+        let target = format!("/{SCRIPT}");
+        assert_eq!(told(&ask(&mut client, "kept.example", &target)), "200 old");
+        assert_eq!(ask(&mut client, "other.example", &target).status, 404);
+        // Another site in its place, and the second before goes.
+        served.handle.swap_at(1, Site::from_dir(now.path()).expect("a site"));
+        assert_eq!(told(&ask(&mut client, "kept.example", &target)), "200 old", "the same again");
+    }
+}
+
+#[test]
+fn each_site_has_limits_of_its_own() {
+    for &engine in ENGINES {
+        let [short, long] = ["short", "long"].map(dir);
+        let limits = SiteLimits {
+            idle_timeout: Some(Duration::from_millis(100)),
+            requests_max: 2.try_into().ok(),
+            ..SiteLimits::default()
+        };
+        let short = VirtualHost { limits, ..host(&short, &["short.example"], &[]) };
+        let sites = vec![host(&long, &["long.example"], &[]), short];
+        let served = Served::sites(
+            &settings(engine, 1),
+            VirtualHosts::new(sites, Unknown::Site(0)).expect("names of their own"),
+        );
+        let mut clients = ["short.example", "long.example"].map(|host| {
+            let mut client = Client::connect(served.address);
+            assert_eq!(ask(&mut client, host, "/").status, 200);
+            client
+        });
+        assert_eq!(clients[0].rest(), b"", "its time is over");
+        assert_eq!(ask(&mut clients[1], "long.example", "/").status, 200, "and that one's is not");
+
+        let mut client = Client::connect(served.address);
+        for host in ["long.example", "long.example", "long.example"] {
+            assert_eq!(ask(&mut client, host, "/").field("Connection"), None);
+        }
+        assert_eq!(ask(&mut client, "short.example", "/").field("Connection"), Some("close"));
+    }
+}
+
+/// Of two packed sites one is truncated while it is served: that one's connections are closed, the other is served on.
+#[test]
+fn an_archive_that_is_truncated_concerns_its_own_site_alone() {
+    for &engine in ENGINES {
+        let dirs = ["one", "two"].map(|name| {
+            let files = (0..50).map(|number| (format!("{number}"), distinct_bytes(9_000 + number)));
+            let dir = site(&files.collect::<Vec<_>>());
+            fs::write(dir.path().join("index.html"), name).expect("a page");
+            dir
+        });
+        let archives = tempfile::tempdir().expect("a directory");
+        let paths = ["one.tar", "two.tar"].map(|name| archives.path().join(name));
+        for (dir, path) in dirs.iter().zip(&paths) {
+            let source = Source { path: dir.path().to_owned(), ..Source::default() };
+            let packing =
+                Packing { target: path.clone(), effort: Effort::Fast, reuse: None, executable: false };
+            pack(&source, &packing, &Progress::default()).expect("an archive");
+        }
+        let names = [["one.example"], ["two.example"]];
+        let sites = paths.iter().zip(names).map(|(path, names)| {
+            let site = Site::from_archive(path, "").expect("a site");
+            VirtualHost { names: parsed(&names), ..site.into() }
+        });
+        let served = Served::sites(
+            &settings(engine, 1),
+            VirtualHosts::new(sites.collect(), Unknown::Refused).expect("names of their own"),
+        );
+        let mut client = Client::connect(served.address);
+        assert_eq!(told(&ask(&mut client, "one.example", "/")), "200 one");
+        fs::File::options().write(true).open(&paths[0]).and_then(|file| file.set_len(0)).expect("truncated");
+        client.send("GET / HTTP/1.1\r\nHost: one.example\r\n\r\n");
+        assert!(client.try_response().is_err(), "{engine:?}: nothing it says is to be believed");
+        let mut client = Client::connect(served.address);
+        for _ in 0..3 {
+            assert_eq!(told(&ask(&mut client, "two.example", "/")), "200 two", "{engine:?}");
+        }
+    }
+}
+
+#[test]
+fn names_that_make_no_sense_are_refused_with_a_remedy() {
+    let sites = |sites: &[(&[&str], &[&str])], unknown| {
+        let sites: Vec<_> = sites.iter().map(|(names, aliases)| (parsed(names), parsed(aliases))).collect();
+        let checked = check_names(sites.iter().map(|(names, aliases)| (&names[..], &aliases[..])), unknown);
+        checked.err().map(|trouble| trouble.to_string()).unwrap_or_default()
+    };
+    #[rustfmt::skip]
+    let cases = [
+        ("in order",      sites(&[(&["a.org", "*.a.org"], &["b.org"]), (&["c.org"], &[])], Unknown::Refused), ""),
+        ("no names",      sites(&[(&[], &[])], Unknown::Site(0)),                                             ""),
+        ("twice",         sites(&[(&["a.org"], &[]), (&["A.org."], &[])], Unknown::Site(0)),
+            "cannot serve the host a.org: it is named twice, first for site number 1; name each host once, for one site or as one alias"),
+        ("name and alias", sites(&[(&["a.org"], &["b.org"]), (&["b.org"], &[])], Unknown::Site(0)),
+            "cannot serve the host b.org: it is named twice, first for site number 2; name each host once, for one site or as one alias"),
+        ("leads nowhere", sites(&[(&["*.a.org"], &["b.org"])], Unknown::Site(0)),
+            "cannot serve the host b.org: it is an alias of a site that has no name of its own to lead to; give the site a name that is no wildcard, as in www.example.org"),
+        ("no such site",  sites(&[(&["a.org"], &[])], Unknown::Site(1)),
+            "cannot serve these sites: there are 1, of 32768 at most, and the default is one of them; name at least one site, and one of them as the default"),
+        ("none at all",   sites(&[], Unknown::Refused),
+            "cannot serve these sites: there are 0, of 32768 at most, and the default is one of them; name at least one site, and one of them as the default"),
+    ];
+    for (name, got, want) in cases {
+        assert_eq!(got, want, "{name}");
+    }
+}
+
+/// However many sites there are, each is found; and what each takes is little.
+#[test]
+fn a_thousand_sites_are_served() {
+    const COUNT: usize = 1_000;
+    for &engine in ENGINES {
+        let sites = (0..COUNT).map(|number| {
+            let dir = site(&[("index.html", number.to_string())]);
+            host(&dir, &[&format!("site-{number}.example")], &[&format!("www.site-{number}.example")])
+        });
+        let sites = VirtualHosts::new(sites.collect(), Unknown::Refused).expect("names of their own");
+        let served = Served::sites(&settings(engine, 1), sites);
+        let mut client = Client::connect(served.address);
+        for number in (0..COUNT).step_by(37) {
+            let (own, www) = (format!("site-{number}.example"), format!("www.site-{number}.example"));
+            assert_eq!(told(&ask(&mut client, &own, "/")), format!("200 {number}"), "{engine:?}");
+            assert_eq!(told(&ask(&mut client, &www, "/")), format!("301 //{own}/"), "{engine:?}");
+        }
+        still_there(served.address);
+    }
+}
+
+fn still_there(address: SocketAddr) {
+    assert_eq!(told(&ask(&mut Client::connect(address), "site-0.example", "/")), "200 0");
+}
