@@ -14,9 +14,10 @@ use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
     num::NonZeroU32,
+    path::Path,
     sync::atomic::{AtomicU64, Ordering},
 };
-use tarpon::Settings;
+use tarpon::{HostName, Settings, Site, Unknown, VirtualHost, VirtualHosts};
 
 /// The system's allocator, with a count.
 struct Counting;
@@ -81,24 +82,38 @@ fn a_worker_allocates_nothing_for_static_files() {
         ("_headers", b"/dir/*\n  X-A: b\n".to_vec()),
     ];
     let dir = site(&files);
-    for &engine in ENGINES {
+    for (&engine, several) in ENGINES.iter().flat_map(|engine| [(engine, false), (engine, true)]) {
         let before = COUNT.load(Ordering::Relaxed);
         let settings = Settings { requests_max: NonZeroU32::MAX, ..settings(engine, 1) };
-        let served = Served::dir(&settings, dir.path());
+        let served = Served::sites(&settings, if several { three_of(dir.path()) } else { one(dir.path()) });
         let mut client = Client::connect(served.address);
-        mixed_requests(&mut client, 100);
+        mixed_requests(&mut client, several, 100);
         assert!(COUNT.load(Ordering::Relaxed) > before, "the worker is counted: it allocates when it begins");
         let before = COUNT.load(Ordering::Relaxed);
-        mixed_requests(&mut client, 2_000);
+        mixed_requests(&mut client, several, 2_000);
         // A worker is through with a response before it reads the next request, so only the last may be open.
         assert_eq!(client.get("/").status, 200);
-        assert_eq!(COUNT.load(Ordering::Relaxed) - before, 0, "allocations of {engine:?}");
+        assert_eq!(COUNT.load(Ordering::Relaxed) - before, 0, "{engine:?}, several sites: {several}");
     }
+}
+
+fn one(dir: &Path) -> VirtualHosts {
+    Site::from_dir(dir).expect("a site").into()
+}
+
+/// The site under a name, under what ends in it, and under any other; with an alias.
+fn three_of(dir: &Path) -> VirtualHosts {
+    let name = |name: &str| -> HostName { name.parse().expect("a name") };
+    let sites = [vec![], vec![name("a"), name("b")], vec![name("*.b")]].map(|names| {
+        let aliases = if names.len() == 2 { vec![name("www.b")] } else { vec![] };
+        VirtualHost { names, aliases, ..Site::from_dir(dir).expect("a site").into() }
+    });
+    VirtualHosts::new(sites.into(), Unknown::Site(0)).expect("names of their own")
 }
 
 /// So many requests on one connection at least, of every kind that a static site is asked for, and until the
 /// clock has moved on to another second.
-fn mixed_requests(client: &mut Client, count: usize) {
+fn mixed_requests(client: &mut Client, several: bool, count: usize) {
     let first = client.get("/");
     let tag = first.field("ETag").expect("an entity-tag");
     let middle = client.get("/middle");
@@ -124,6 +139,11 @@ fn mixed_requests(client: &mut Client, count: usize) {
         ("GET /middle HTTP/1.1\r\nHost: a\r\nRange: bytes=0-9,20-29,-1\r\n\r\n".to_owned(), vec![206]),
         ("GET /middle HTTP/1.1\r\nHost: a\r\nRange: bytes=20000-\r\n\r\n".to_owned(), vec![416]),
         (get("/").replace("GET", "PUT"), vec![405]),
+        (get("/").replace("Host: localhost", "Host: b:80"), vec![200]),
+        (get("/").replace("Host: localhost", "Host: x.y.B."), vec![200]),
+        (get("/").replace("Host: localhost", "Host: [::1]:8080"), vec![200]),
+        // With one site all names are its own.
+        (get("/|").replace("Host: localhost", "Host: www.b"), vec![if several { 301 } else { 404 }]),
     ];
     let mut sent = 0;
     while sent < count || client.get("/").field("Date") == first.field("Date") {
