@@ -16,7 +16,8 @@ use std::{
     time::Duration,
 };
 use tarpon::{
-    Bound, Change, Chosen, Handle, Releases, Server, Settings, Site, Trouble, Unknown, VirtualHost, VirtualHosts, Watched,
+    Bound, Change, Chosen, Handle, Releases, Server, Settings, Site, Trouble, Unknown, VirtualHost,
+    VirtualHosts, Watched,
     config::{Config, ListenerConfig, Program, ServerConfig, SiteConfig},
     default_addresses,
 };
