@@ -72,7 +72,7 @@ pub use server::{Handle, Server, Settings};
 pub use site::{Site, Source};
 pub use tarpon_conn::{HostName, HostNameError};
 pub use tarpon_pack::{
-    CODINGS, Dialect, Effort, Finding, Form, Inspected, PathRow, Policy, Progress, Report, Saved, Step,
+    CODINGS, Dialect, Effort, Finding, Form, Inspected, PathRow, Policy, Progress, Report, Rule, Saved, Step,
     TrailingSlash, Verified, What,
 };
 pub use watch::{Change, Following, Watched};

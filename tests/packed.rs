@@ -158,6 +158,38 @@ fn a_full_disk_is_told_and_leaves_nothing() {
 }
 
 #[test]
+fn what_rules_do_is_shown() {
+    let dir = site(&[
+        ("index.html", "home"),
+        ("guide/index.html", "guide"),
+        (
+            "_redirects",
+            "/old /new?a=b#c 308\n/gone /index.html 410\n/news/:year/* id=:id /b/:id/:year/:splat#d 302!\n/p n=7 /q\n",
+        ),
+    ]);
+    let out = out();
+    let archive = out.path().join("site.tar");
+    assert!(Program::run(pack(dir.path(), &archive, &[])).status.success());
+    let (shown, json) =
+        (Program::run(of("inspect", &archive, &[])), Program::run(of("inspect", &archive, &["--json"])));
+    #[rustfmt::skip]
+    let cases: &[(&[&str], &str)] = &[
+        (&["/guide", "301", "->", "/guide/"],           r#""path":"/guide","status":301,"location":"/guide/""#),
+        (&["/old", "308", "->", "/new?a=b#c"],          r#""path":"/old","status":308,"location":"/new?a=b#c""#),
+        (&["/gone", "410", "text/html;"],               r#""path":"/gone","status":410,"type":"text/html"#),
+        (&["/news/:1/*", "id=:3", "302!", "/b/:3/:1/:splat#d"], r#""from":"/news/:1/* id=:3","status":302,"forced":true,"to":"/b/:3/:1/:splat#d""#),
+        (&["/p", "n=7", "301", "/q"],                   r#""from":"/p n=7","status":301,"forced":false,"to":"/q""#),
+    ];
+    for &(words, want) in cases {
+        let is_row = |line: &str| {
+            line.split_whitespace().zip(words).filter(|(one, other)| one == *other).count() == words.len()
+        };
+        assert!(shown.out.lines().any(is_row), "{words:?}: {}", shown.out);
+        assert!(json.out.contains(want), "{want}: {}", json.out);
+    }
+}
+
+#[test]
 fn a_packed_site_is_shown_and_checked() {
     let (dir, out) = (small_site(), out());
     let archive = out.path().join("site.tar");
@@ -167,6 +199,19 @@ fn a_packed_site_is_shown_and_checked() {
     let row = shown.out.lines().find(|line| line.starts_with("/picture.png ")).expect("a row");
     assert!(row.contains("image/png") && row.contains("40000"), "{row}");
     assert!(shown.out.lines().any(|line| line.trim_end().ends_with("-> /guide/")), "{shown:?}");
+
+    // On a terminal no line wraps.
+    let script = "import fcntl, os, pty, struct, sys, termios\n\
+        master, slave = pty.openpty()\n\
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))\n\
+        if os.fork() == 0:\n    os.dup2(slave, 1)\n    os.execv(sys.argv[1], sys.argv[1:])\n\
+        os.close(slave)\n\
+        try:\n    while chunk := os.read(master, 4096): os.write(1, chunk)\n\
+        except OSError: pass";
+    let ended = Program::run(through(&["python3", "-c", script], &of("inspect", &archive, &[])));
+    let shown = anstream::adapter::strip_str(&ended.out).to_string();
+    assert!(shown.lines().count() > 4 && shown.contains("/picture.png"), "{ended:?}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
 
     // A reader who has seen enough is no error; a full disk is one.
     for (script, want) in

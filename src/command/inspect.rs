@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Show what a packed site has: paths, types, sizes in each coding, entity-tags
+/// Show what a packed site has: paths, types, sizes in each coding, entity-tags, where redirects lead, rules
 #[derive(Debug, Parser)]
 #[command(name = "inspect")]
 pub(super) struct Inspect {
@@ -30,7 +30,13 @@ pub(super) fn inspect(path: &Path, json: bool) -> Done {
     let mut out = BufWriter::new(anstream::stdout().lock());
     let done = match json {
         true => writeln!(out, "{}", table::json(&site)),
-        false => table::write(&site, &mut out),
+        false => table::write(&site, terminal_width(), &mut out),
     };
     written(done.and_then(|()| out.flush()))
+}
+
+/// The columns of the terminal that is written to, if it is one.
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|&width| width > 0)
 }

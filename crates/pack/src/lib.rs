@@ -52,8 +52,8 @@ mod write;
 pub use error::{Damage, PackError};
 pub use memo::Memo;
 pub use packed::{
-    CODINGS, Effort, Finding, Form, Input, Inspected, OpenError, PathRow, Progress, Report, Saved, SiteError,
-    SiteOptions, Step, Verified, What, carried_by, inspect, pack_site, verify,
+    CODINGS, Effort, Finding, Form, Input, Inspected, OpenError, PathRow, Progress, Report, Rule, Saved,
+    SiteError, SiteOptions, Step, Verified, What, carried_by, inspect, pack_site, verify,
 };
 pub use policy::{Policy, TrailingSlash};
 pub use rules::{Dialect, RuleError, RuleFile, check as check_rules};

@@ -181,6 +181,23 @@ pub struct Match<'i, 'r> {
     pub at: u32,
 }
 
+/// A rule of an image, to be shown. See [`RuleRow`].
+#[derive(Clone, Debug)]
+pub struct Written<'i> {
+    /// The status it answers with.
+    pub status: u16,
+    /// Applies where the site has something at the path as well.
+    pub forced: bool,
+    /// What the path is.
+    pub pattern: Steps<'i>,
+    /// What the query has.
+    pub parameters: Steps<'i>,
+    /// Where it leads.
+    pub target: Steps<'i>,
+    /// Comes behind the target and the query.
+    pub fragment: &'i [u8],
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Rule<'i> {
     status: u16,
@@ -205,6 +222,24 @@ impl<'i> Rules<'i> {
     /// The content of a redirect.
     pub fn content(&self) -> Place {
         self.parts.content
+    }
+
+    /// All rules, in the order they are tried.
+    pub fn all(&self) -> impl Iterator<Item = Written<'i>> + use<'i> {
+        let mut rest = self.bytes;
+        std::iter::from_fn(move || {
+            let (rule, len) = Rule::read(rest)?;
+            rest = rest.get(len..)?;
+            Some(Written {
+                status: rule.status,
+                forced: rule.flags & FORCED != 0,
+                pattern: Steps(rule.pattern),
+                parameters: Steps(rule.parameters),
+                target: Steps(rule.target),
+                fragment: rule.fragment,
+            })
+        })
+        .take(RULE_COUNT_MAX)
     }
 
     /// The first rule that applies.
@@ -417,7 +452,8 @@ pub fn encode(steps: &[Step<'_>]) -> Option<Vec<u8>> {
 }
 
 /// Steps as they lie in a rule; what makes no sense ends them.
-struct Steps<'s>(&'s [u8]);
+#[derive(Clone, Debug)]
+pub struct Steps<'s>(&'s [u8]);
 
 impl<'s> Iterator for Steps<'s> {
     type Item = Step<'s>;

@@ -4,7 +4,8 @@ use super::error::OpenError;
 use super::open::Opened;
 use std::fs::File;
 use tarpon_site::format::section;
-use tarpon_site::{Coding, Entry, Image, Variant};
+use tarpon_site::rules::{Step, Written};
+use tarpon_site::{Coding, Entry, Image, Place, Redirect, Variant};
 
 /// What a packed site has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,21 @@ pub struct Inspected {
     pub encoders: Option<String>,
     /// In the order of their paths.
     pub paths: Vec<PathRow>,
+    /// Rules that no path above settles, in the order they are tried.
+    pub rules: Vec<Rule>,
+}
+
+/// A rule of `_redirects`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Which paths it is about, and which parameters of the query. Placeholders have numbers for names.
+    pub from: String,
+    /// The status it answers with.
+    pub status: u16,
+    /// Whether it comes before what lies at the path.
+    pub forced: bool,
+    /// Where it leads, or the file it sends.
+    pub to: String,
 }
 
 /// What lies at a path.
@@ -33,6 +49,8 @@ pub struct PathRow {
 pub enum What {
     /// A file.
     File {
+        /// 200, unless a rule says otherwise.
+        status: u16,
         /// The value of Content-Type.
         media: String,
         /// Seconds since 1970.
@@ -44,6 +62,8 @@ pub enum What {
     },
     /// Another path.
     Redirect {
+        /// 301, unless a rule says otherwise.
+        status: u16,
         /// The value of Location.
         to: String,
     },
@@ -79,6 +99,7 @@ pub fn inspect(archive: &File) -> Result<Inspected, OpenError> {
         image_len: image.len(),
         encoders: encoders.map(|(_, line)| text(line)),
         paths,
+        rules: image.rules().map(|rules| rules.all().map(rule).collect()).unwrap_or_default(),
     })
 }
 
@@ -92,6 +113,7 @@ fn what(image: &Image, entry: Entry) -> What {
             };
             let fields = image.bytes(file.identity.fields);
             What::File {
+                status: file.ruled.unwrap_or(200),
                 media: field(fields, "Content-Type: "),
                 last_modified: file.identity.last_modified,
                 cache: field(fields, "Cache-Control: "),
@@ -102,10 +124,41 @@ fn what(image: &Image, entry: Entry) -> What {
                     .collect(),
             }
         }
-        Entry::Redirect(redirect) => {
-            What::Redirect { to: field(image.bytes(redirect.before_query), "Location: ") }
+        Entry::Redirect(Redirect { ruled, before_query, after_query, .. }) => {
+            let fields = Place { at: before_query.at, len: before_query.len + after_query.len };
+            What::Redirect { status: ruled.unwrap_or(301), to: field(image.bytes(fields), "Location: ") }
         }
     }
+}
+
+/// A rule as it was written, but for the names of placeholders, which an image does not have: they are numbered.
+fn rule(rule: Written<'_>) -> Rule {
+    let (mut from, mut to, mut names) = (String::new(), String::new(), Vec::new());
+    for step in rule.pattern.chain(rule.parameters) {
+        match step {
+            Step::Text(bytes) => from.push_str(&text(bytes)),
+            Step::Name(name) => from.extend([" ", &text(name), "="]),
+            Step::HoldRest => {
+                from.push('*');
+                names.push(":splat".to_owned());
+            }
+            _ => {
+                names.push(format!(":{}", names.len() + 1));
+                from.push_str(&names[names.len() - 1]);
+            }
+        }
+    }
+    for step in rule.target {
+        match step {
+            Step::Text(bytes) => to.push_str(&text(bytes)),
+            Step::Held(number) | Step::HeldInQuery(number) | Step::HeldParameter(number) => {
+                to.push_str(names.get(usize::from(number)).map_or(":", String::as_str));
+            }
+            _ => {}
+        }
+    }
+    to.push_str(&text(rule.fragment));
+    Rule { from, status: rule.status, forced: rule.forced, to }
 }
 
 /// The value of a field; nothing if it is not there.

@@ -48,7 +48,7 @@ mod work;
 pub use code::Effort;
 pub use error::{OpenError, SiteError};
 pub use input::Input;
-pub use inspect::{Form, Inspected, PathRow, What, inspect};
+pub use inspect::{Form, Inspected, PathRow, Rule, What, inspect};
 pub use program::carried_by;
 pub use progress::{Progress, Step};
 pub use verify::{Finding, Verified, verify};
