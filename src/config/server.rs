@@ -50,7 +50,7 @@ const OPTIONS: &[Opt] = &[
             ("epoll", |config| config.server.settings.engine = Engine::Epoll),
         ]),
         default: Unsaid::Value("auto"),
-        help: "What drives the workers: io_uring (Linux 6.1 and newer), epoll, or auto, the best that this host offers",
+        help: "What drives the workers: io_uring (Linux 6.1 and newer), epoll, poll, or auto, the best that this host offers",
         ..SERVER
     },
     Opt {

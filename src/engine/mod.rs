@@ -5,7 +5,11 @@
 #[deny(unsafe_code)]
 mod epoll;
 #[deny(unsafe_code)]
+mod poll;
+#[deny(unsafe_code)]
 mod ready;
+#[deny(unsafe_code)]
+mod round;
 mod uring;
 
 use crate::{
@@ -25,6 +29,8 @@ pub enum Engine {
     IoUring,
     /// Readiness, edge triggered: Linux.
     Epoll,
+    /// Readiness, level triggered: any Unix. What it costs grows with the connections that are open.
+    Poll,
 }
 
 /// An engine that was chosen, and why not a better one.
@@ -38,7 +44,7 @@ pub struct Chosen {
 
 impl Engine {
     /// Every engine there is.
-    pub const ALL: [Engine; 2] = [Engine::IoUring, Engine::Epoll];
+    pub const ALL: [Engine; 3] = [Engine::IoUring, Engine::Epoll, Engine::Poll];
 
     /// The name that users know it by.
     pub fn name(self) -> &'static str {
@@ -46,6 +52,7 @@ impl Engine {
             Engine::Auto => "auto",
             Engine::IoUring => "io_uring",
             Engine::Epoll => "epoll",
+            Engine::Poll => "poll",
         }
     }
 
@@ -55,7 +62,7 @@ impl Engine {
     /// It does not offer this engine.
     pub fn choose(self) -> Result<Chosen, Trouble> {
         let engine = match (self, uring::probe()) {
-            (Engine::Epoll, _) => Engine::Epoll,
+            (Engine::Epoll | Engine::Poll, _) => self,
             (_, Ok(())) => Engine::IoUring,
             (Engine::Auto, Err(error)) => {
                 return Ok(Chosen { engine: Engine::Epoll, instead: Some(refusal(&error)) });
@@ -73,7 +80,8 @@ impl Engine {
         match self {
             Engine::Auto => unreachable!("chosen before a worker runs"),
             Engine::IoUring => uring::run(outfit),
-            Engine::Epoll => epoll::run(outfit),
+            Engine::Epoll => round::run::<epoll::Epoll>(outfit),
+            Engine::Poll => round::run::<poll::Poll>(outfit),
         }
     }
 }
@@ -97,8 +105,8 @@ impl FromStr for Engine {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Engine, &'static str> {
-        let engines = [Engine::Auto, Engine::IoUring, Engine::Epoll];
-        engines.into_iter().find(|engine| engine.name() == text).ok_or("expected auto, io_uring or epoll")
+        let mut engines = [Engine::Auto].into_iter().chain(Engine::ALL);
+        engines.find(|engine| engine.name() == text).ok_or("expected auto, io_uring, epoll or poll")
     }
 }
 

@@ -4,4 +4,5 @@ pub(crate) mod cached;
 mod fault;
 pub(crate) mod mapped;
 pub(crate) mod memory;
+pub(crate) mod poll;
 pub(crate) mod socket;

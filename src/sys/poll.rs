@@ -1,0 +1,72 @@
+//! poll(2) over a list that is kept from one wait to the next. A descriptor in it is a number, as in the kernel's own list: one
+//! that was closed meanwhile is told of as failed, or is somebody else's, who is then told something untrue.
+
+use rustix::io::Errno;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// One descriptor to be looked at.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Entry(libc::pollfd);
+
+/// What is asked of a descriptor, or told of it: `POLLIN`, `POLLOUT` and so on.
+pub(crate) type Flags = libc::c_short;
+
+impl Entry {
+    pub(crate) fn new(descriptor: BorrowedFd<'_>, asked: Flags) -> Entry {
+        let mut entry = Entry(libc::pollfd { fd: descriptor.as_raw_fd(), events: 0, revents: 0 });
+        entry.ask(asked);
+        entry
+    }
+
+    /// From now on this is asked. Of a descriptor that nothing is asked about nothing is told, not even that it has failed.
+    pub(crate) fn ask(&mut self, asked: Flags) {
+        let libc::pollfd { fd, events, .. } = &mut self.0;
+        let is_out = *fd < 0;
+        if is_out != (asked == 0) {
+            // The kernel passes over what is negative.
+            *fd = !*fd;
+        }
+        *events = asked;
+    }
+
+    /// What the last wait has told.
+    pub(crate) fn told(&self) -> Flags {
+        self.0.revents
+    }
+}
+
+/// Waits until there is something to tell, for so many milliseconds at most; `None`: for as long as it takes. Returns of how
+/// many there is.
+pub(crate) fn poll(entries: &mut [Entry], wait_ms: Option<u64>) -> Result<usize, Errno> {
+    let wait = wait_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
+    // SAFETY: `Entry` is a `pollfd` by its representation, the slice is exclusively ours during the call, and its length is given.
+    let told = unsafe { libc::poll(entries.as_mut_ptr().cast(), entries.len() as libc::nfds_t, wait) };
+    usize::try_from(told)
+        .map_err(|_| Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{io::Write, os::fd::AsFd, os::unix::net::UnixStream};
+
+    #[test]
+    fn only_what_was_asked_is_told_and_of_one_that_nothing_is_asked_nothing() {
+        let (mut near, far) = UnixStream::pair().unwrap();
+        let mut entries = [Entry::new(far.as_fd(), libc::POLLIN)];
+        assert_eq!(poll(&mut entries, Some(0)), Ok(0));
+        near.write_all(b"x").unwrap();
+        assert_eq!(poll(&mut entries, None), Ok(1));
+        assert_eq!(entries[0].told(), libc::POLLIN);
+
+        drop(near);
+        entries[0].ask(libc::POLLOUT);
+        assert_eq!(poll(&mut entries, None), Ok(1));
+        assert_ne!(entries[0].told() & libc::POLLHUP, 0, "that it has failed is told unasked");
+        entries[0].ask(0);
+        assert_eq!(poll(&mut entries, Some(0)), Ok(0));
+        entries[0].ask(libc::POLLIN);
+        assert_eq!(poll(&mut entries, Some(0)), Ok(1), "and back");
+    }
+}
