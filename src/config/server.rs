@@ -48,6 +48,7 @@ const OPTIONS: &[Opt] = &[
             ("auto", |config| config.server.settings.engine = Engine::Auto),
             ("io_uring", |config| config.server.settings.engine = Engine::IoUring),
             ("epoll", |config| config.server.settings.engine = Engine::Epoll),
+            ("poll", |config| config.server.settings.engine = Engine::Poll),
         ]),
         default: Unsaid::Value("auto"),
         help: "What drives the workers: io_uring (Linux 6.1 and newer), epoll, poll, or auto, the best that this host offers",
