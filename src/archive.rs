@@ -32,6 +32,8 @@ pub(crate) struct Archive {
     /// Where it begins there.
     pub(crate) at: u64,
     pub(crate) map: Arc<Mapped>,
+    /// It lies in memory, and in huge pages where the system allows.
+    pub(crate) is_preloaded: bool,
 }
 
 /// An archive that was opened.
@@ -47,29 +49,29 @@ impl Archive {
     pub(crate) fn new(path: &Path, preload: bool) -> Result<Archive, Trouble> {
         let opened = open(path)?;
         let Opened { file, place } = if preload { opened.copied(path)? } else { opened };
-        let map = Mapped::new(&file, place, preload).map_err(|error| {
+        Archive::over(file, place, preload).map_err(|error| {
             let what = format_args!("cannot map {}", path.display());
             Trouble::new(
                 what,
                 reason(&error),
                 "serve it from a local file system, or serve fewer archives at once",
             )
-        })?;
-        Ok(Archive { file, at: place.at, map: Arc::new(map) })
+        })
+    }
+
+    /// Maps an archive that lies at this place of a file.
+    pub(crate) fn over(file: File, place: Place, is_preloaded: bool) -> io::Result<Archive> {
+        let map = Mapped::new(&file, place, is_preloaded)?;
+        Ok(Archive { file, at: place.at, map: Arc::new(map), is_preloaded })
     }
 
     /// The image in it, if it is a packed site.
-    pub(crate) fn image(&self, path: &Path) -> Result<Option<Image>, Trouble> {
-        let damaged = |error: ImageError| {
-            let what = format_args!("cannot serve {}", path.display());
-            Trouble::new(what, error, "see what tarpon verify says, and pack the site anew")
-        };
+    pub(crate) fn image(&self) -> Result<Option<Image>, ImageError> {
         let len = self.map.len();
         let front = Place { at: 0, len: len.min(packed::FRONT_LEN as u64) };
         let front = self.map.bytes(front).unwrap_or_default();
-        let Some(place) = packed::image_in(front, len).map_err(damaged)? else { return Ok(None) };
-        let bytes = self.map.image(place).ok_or(ImageError::Length).map_err(damaged)?;
-        Image::new(bytes).map(Some).map_err(damaged)
+        let Some(place) = packed::image_in(front, len)? else { return Ok(None) };
+        Image::new(self.map.image(place).ok_or(ImageError::Length)?).map(Some)
     }
 }
 

@@ -33,6 +33,7 @@
 //! | `worker`, `wheel`, `mailbox` | what all engines share |
 //! | `served`, `residency`, `loader` | what of a site is in memory, and reading what is not |
 //! | `engine` | waits for the kernel and drives connections |
+//! | `supervisor` | the processes of the program, and what they say to each other |
 //! | `sys` | memory with a descriptor, files mapped, and how their truncation is survived |
 //! | `error` | what a user is told |
 
@@ -55,6 +56,7 @@ mod residency;
 mod served;
 mod server;
 mod site;
+mod supervisor;
 #[allow(unsafe_code)]
 mod sys;
 mod watch;
@@ -70,6 +72,7 @@ pub use pack::{Packing, carried_archive, carries_site, pack};
 pub use release::{Release, Releases, Switched, Turn};
 pub use server::{Handle, Server, Settings};
 pub use site::{Site, Source};
+pub use supervisor::{Role, Served, Service, Told, supervise};
 pub use tarpon_conn::{HostName, HostNameError};
 pub use tarpon_pack::{
     CODINGS, Dialect, Effort, Finding, Form, Inspected, PathRow, Policy, Progress, Report, Rule, Saved, Step,

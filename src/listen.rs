@@ -89,6 +89,11 @@ impl Bound {
         self.sockets[worker % self.sockets.len()].try_clone()
     }
 
+    /// All of its sockets.
+    pub(crate) fn sockets(&self) -> &[OwnedFd] {
+        &self.sockets
+    }
+
     /// What is to be removed when the server has ended.
     pub(crate) fn take_file(&mut self) -> Option<SocketFile> {
         self.made.take()

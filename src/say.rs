@@ -7,11 +7,11 @@ use anstyle::{AnsiColor, Style};
 use std::{
     fmt,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 use tarpon::{
-    Address, CODINGS, Release, Report, Saved, Server, Settings, Site, Switched, Trouble, Turn, Verified,
+    Address, CODINGS, Release, Report, Saved, Served, Site, Switched, Told, Turn, Verified,
     config::{Config, Settled},
 };
 use tarpon_http::date;
@@ -26,52 +26,77 @@ macro_rules! eprintln {
     ($($words:tt)*) => { drop(writeln!(anstream::stderr(), $($words)*)) };
 }
 
+/// A warning, to standard error.
+macro_rules! warn {
+    ($($words:tt)*) => { eprintln!("{WARNING}warning{WARNING:#}: {}", format_args!($($words)*)) };
+}
+
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 const LINK: Style = AnsiColor::Cyan.on_default().underline();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 
-/// What is told of a site once it is served.
-pub(crate) struct Banner {
-    dir: PathBuf,
-    size: String,
-}
-
-impl Banner {
-    pub(crate) fn new(dir: &Path, site: &Site) -> Banner {
-        Banner { dir: dir.to_owned(), size: size(site) }
-    }
-
-    pub(crate) fn say(&self, server: &Server, settings: &Settings) {
-        let Banner { dir, size } = self;
-        println!("{BOLD}tarpon{BOLD:#} {} serves {BOLD}{}{BOLD:#}: {size}", VERSION, dir.display());
-        for address in server.addresses() {
-            match address {
-                Address::Tcp(socket) => println!("  {LINK}http://{socket}/{LINK:#}"),
-                Address::Unix(_) => println!("  {LINK}{address}{LINK:#}"),
-            }
+/// What happens while a site is served.
+pub(crate) fn told(told: Told<'_>) {
+    match told {
+        Told::Read(site) => warnings(site),
+        Told::Changed(site) => {
+            println!("{DIM}changed{DIM:#}: {}", size(site.file_count(), site.content_len()));
+            warnings(site);
         }
-        let workers = Count(settings.worker_count.get() as u64, "worker");
-        println!("{DIM}{}, {workers}; Ctrl-C stops it{DIM:#}", settings.engine.name());
+        Told::Unchanged(trouble) => warn!("{trouble}; what was read before is still served"),
+        Told::Unfit(why) => warn!("{why}; what was read before is still served"),
+        Told::NotKept(trouble) => warn!("{trouble}; nothing of this earlier release is kept"),
+        Told::Polling(reason) => {
+            warn!("the kernel does not tell of changes ({reason}); looking every 2 s");
+        }
+        Told::Serving(served) => serving(served),
+        Told::Stopping(Duration::ZERO) => println!("{DIM}stopping now{DIM:#}"),
+        Told::Stopping(grace) => {
+            println!("{DIM}stopping, within {grace:?} at the latest; once more stops it now{DIM:#}");
+        }
+        Told::Ended { role, how, again_after: Duration::ZERO } => {
+            warn!("the {role} process {how}; starting another");
+        }
+        Told::Ended { role, how, again_after } => {
+            warn!("the {role} process {how}; starting another in {again_after:?}");
+        }
     }
 }
 
-pub(crate) fn warnings(site: &Site) {
+fn serving(served: &Served<'_>) {
+    let Served { sites, addresses, settings, instead } = served;
+    if let Some(reason) = instead {
+        warn!("no io_uring ({reason}); using epoll");
+    }
+    for &(path, file_count, len) in sites {
+        let size = size(file_count, len);
+        println!("{BOLD}tarpon{BOLD:#} {} serves {BOLD}{}{BOLD:#}: {size}", VERSION, path.display());
+    }
+    for address in addresses {
+        match address {
+            Address::Tcp(socket) => println!("  {LINK}http://{socket}/{LINK:#}"),
+            Address::Unix(_) => println!("  {LINK}{address}{LINK:#}"),
+        }
+    }
+    let workers = Count(settings.worker_count.get() as u64, "worker");
+    println!("{DIM}{}, {workers}; Ctrl-C stops it{DIM:#}", settings.engine.name());
+}
+
+fn warnings(site: &Site) {
     for warning in site.warnings() {
-        eprintln!("{WARNING}warning{WARNING:#}: {warning}");
+        warn!("{warning}");
     }
 }
 
 /// What became of a site that was packed.
 pub(crate) fn packed(site: &Path, target: &Path, report: &Report, took: Duration) {
     for skipped in &report.skipped {
-        eprintln!("{WARNING}warning{WARNING:#}: {skipped}");
+        warn!("{skipped}");
     }
     if report.is_reuse_vain {
-        eprintln!(
-            "{WARNING}warning{WARNING:#}: the earlier archive was compressed otherwise; nothing of it is reused"
-        );
+        warn!("the earlier archive was compressed otherwise; nothing of it is reused");
     }
     let (site, target) = (site.display(), target.display());
     let (files, bytes, len) = (Count(report.files, "file"), Bytes(report.bytes), Bytes(report.len));
@@ -150,40 +175,10 @@ pub(crate) fn in_order(settled: &Settled) {
     println!("{BOLD}{path}{BOLD:#} is in order: {sites}, {listeners}");
 }
 
-pub(crate) fn changed(site: &Site) {
-    println!("{DIM}changed{DIM:#}: {}", size(site));
-    warnings(site);
-}
-
-pub(crate) fn unchanged(trouble: &Trouble) {
-    eprintln!("{WARNING}warning{WARNING:#}: {trouble}; what was read before is still served");
-}
-
-pub(crate) fn not_kept(trouble: &Trouble) {
-    eprintln!("{WARNING}warning{WARNING:#}: {trouble}; nothing of this earlier release is kept");
-}
-
-pub(crate) fn without_uring(reason: &str) {
-    eprintln!("{WARNING}warning{WARNING:#}: no io_uring ({reason}); using epoll");
-}
-
-pub(crate) fn polling(reason: &str) {
-    eprintln!(
-        "{WARNING}warning{WARNING:#}: the kernel does not tell of changes ({reason}); looking every 2 s"
-    );
-}
-
-pub(crate) fn stopping(grace: Duration) {
-    match grace {
-        Duration::ZERO => println!("{DIM}stopping now{DIM:#}"),
-        grace => println!("{DIM}stopping, within {grace:?} at the latest; once more stops it now{DIM:#}"),
-    }
-}
-
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-fn size(site: &Site) -> String {
-    format!("{}, {}", Count(site.file_count(), "file"), Bytes(site.content_len()))
+fn size(file_count: u64, len: u64) -> String {
+    format!("{}, {}", Count(file_count, "file"), Bytes(len))
 }
 
 /// A count with its noun.

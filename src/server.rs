@@ -275,7 +275,7 @@ fn descriptor_count(site: &Site, kept_max: usize, site_count: usize) -> usize {
 }
 
 /// A quarter of the limit on open files, as for the site that is served and for the one that takes its place.
-fn kept_descriptors_max() -> usize {
+pub(crate) fn kept_descriptors_max() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(limit / 4).unwrap_or(usize::MAX)
 }

@@ -1,5 +1,7 @@
 //! A site as it is served: its image, and the descriptors that go with it.
 
+pub(crate) mod parcel;
+
 use crate::{
     archive::Archive,
     error::{Trouble, reason},
@@ -18,7 +20,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 use tarpon_pack::{Damage, Dialect, Memo, Options, PackError, Packed, Policy, Skipped, pack_dir, pack_tar};
-use tarpon_site::{Image, Place, packed};
+use tarpon_site::{Image, ImageError, Place, packed};
 
 /// A site, ready to be served: an immutable image of all it contains.
 ///
@@ -213,7 +215,11 @@ fn options(source: &Source) -> Options {
 fn from_archive(source: &Source) -> Result<Site, Trouble> {
     let Source { path, prefix, preload, policy, .. } = source;
     let archive = Archive::new(path, *preload)?;
-    let Some(image) = archive.image(path)? else {
+    let damaged = |error: ImageError| {
+        let what = format_args!("cannot serve {}", path.display());
+        Trouble::new(what, error, "see what tarpon verify says, and pack the site anew")
+    };
+    let Some(image) = archive.image().map_err(damaged)? else {
         // What a program carries was packed, so that an archive without an image is a file of its own.
         let options = options(source);
         let site = site(|out| pack_tar(&archive.file, path, prefix, out, &options))?;

@@ -15,7 +15,7 @@ use notify::{
     event::{AccessKind, AccessMode},
 };
 use std::{
-    fs, io,
+    fs, io, mem,
     os::unix::fs::MetadataExt,
     path::{self, Component, Path, PathBuf},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
@@ -31,6 +31,8 @@ pub struct Watched {
     watch: Watch,
     send: Sender<Heard>,
     heard: Receiver<Heard>,
+    /// It has been built once.
+    is_built: bool,
 }
 
 /// Following ends when this is dropped.
@@ -80,6 +82,14 @@ impl Watched {
     /// # Errors
     /// Those of [`Site::from_dir`] and [`Site::from_archive`].
     pub fn new(source: Source) -> Result<(Watched, Site), Trouble> {
+        let mut watched = Watched::unbuilt(source)?;
+        let site = watched.builder.build(&watched.source)?;
+        watched.is_built = true;
+        Ok((watched, site))
+    }
+
+    /// To be built as soon as it is followed; whatever comes of that is told as of a change.
+    pub(crate) fn unbuilt(source: Source) -> Result<Watched, Trouble> {
         let path = absolute(&source.path).map_err(|error| {
             let what = format_args!("cannot serve {}", source.path.display());
             Trouble::new(
@@ -92,9 +102,8 @@ impl Watched {
         let (send, heard) = channel();
         // Watched first: what changes while the site is built is not missed.
         let watch = Watch::new(&source.path, &send);
-        let mut builder = Builder::default();
-        let site = builder.build(&source)?;
-        Ok((Watched { source, builder, watch, send, heard }, site))
+        let builder = Builder::default();
+        Ok(Watched { source, builder, watch, send, heard, is_built: false })
     }
 
     /// Tells of each change from now on, from a thread of its own, until what is returned is dropped.
@@ -119,7 +128,9 @@ impl Watched {
                 said = Some(reason.clone());
                 told(Change::Polling(reason));
             }
-            match self.next(retry_at, took) {
+            let todo =
+                if mem::replace(&mut self.is_built, true) { self.next(retry_at, took) } else { Todo::Build };
+            match todo {
                 Todo::Nothing => continue,
                 Todo::Build => {}
                 Todo::WatchAndBuild => self.watch = Watch::new(&self.source.path, &self.send),

@@ -153,7 +153,7 @@ mod tests {
     fn a_timer_beyond_the_horizon_fires_at_the_horizon() {
         let mut wheel = Wheel::new();
         wheel.arm(0, Tick(75_000));
-        assert_eq!(fired(&mut wheel, 16_000), []);
+        assert_eq!(fired(&mut wheel, 16_000), [0; 0]);
         assert_eq!(fired(&mut wheel, 16_400), [0]);
     }
 
@@ -175,7 +175,7 @@ mod tests {
         wheel.arm(0, Tick(10_000));
         wheel.hasten(0, Tick(20_000));
         wheel.hasten(0, Tick(2_000));
-        assert_eq!(fired(&mut wheel, 1_900), []);
+        assert_eq!(fired(&mut wheel, 1_900), [0; 0]);
         assert_eq!(fired(&mut wheel, 2_048), [0]);
     }
 

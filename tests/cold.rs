@@ -58,7 +58,7 @@ fn what_was_dropped_from_memory_is_read_and_sent() {
             }
             if site == &dir {
                 // Not by the worker, which would have waited for the disk.
-                assert!(read_by(program.pid(), "loader") >= 1 << 20, "{engine}");
+                assert!(read_by(program.server(), "loader") >= 1 << 20, "{engine}");
             }
         }
     }

@@ -321,7 +321,7 @@ impl Held {
 }
 
 fn held(program: &Program) -> Held {
-    let of = |what: &str| format!("/proc/{}/{what}", program.pid().as_raw_nonzero());
+    let of = |what: &str| format!("/proc/{}/{what}", program.server().as_raw_nonzero());
     let maps = fs::read_to_string(of("maps")).unwrap();
     let is_site = |line: &&str| line.contains("/memfd:") || line.contains(".tar") || line.contains("/next");
     let descriptors = fs::read_dir(of("fd")).unwrap();

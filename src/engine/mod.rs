@@ -17,10 +17,11 @@ use crate::{
     worker::Outfit,
 };
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use std::{fmt, io, str::FromStr};
 
 /// What drives the workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Engine {
     /// The best that the host offers: `IoUring`, else `Epoll`.
     #[default]

@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use rustix::{
-    fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create},
     mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap},
     param::page_size,
 };
@@ -22,12 +22,27 @@ pub(crate) fn file() -> io::Result<File> {
 
 /// Seals a file of [`file()`] against every change.
 pub(crate) fn freeze(file: &File) -> io::Result<()> {
-    Ok(fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL)?)
+    Ok(fcntl_add_seals(file, SEALS)?)
 }
+
+/// Neither length nor contents may change, nor the seals.
+const SEALS: SealFlags =
+    SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::WRITE).union(SealFlags::SEAL);
 
 /// Seals a file of [`file()`] against every change, and maps it.
 pub(crate) fn seal(file: &File) -> io::Result<Bytes> {
     freeze(file)?;
+    map_sealed(file)
+}
+
+/// Maps a file that somebody else has sealed against every change.
+///
+/// # Errors
+/// It is not.
+pub(crate) fn map_sealed(file: &File) -> io::Result<Bytes> {
+    if !fcntl_get_seals(file)?.contains(SEALS) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory of the image is not sealed"));
+    }
     Ok(Bytes::from_owner(Map::new(file, Place { at: 0, len: file.metadata()?.len() })?))
 }
 

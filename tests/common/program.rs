@@ -119,8 +119,32 @@ impl Program {
         self.err.text()
     }
 
+    /// The process that was started: the supervisor, where the program serves.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
+    }
+
+    /// The process that serves.
+    pub(crate) fn server(&self) -> Pid {
+        self.part("tarpon-server")
+    }
+
+    /// The process that watches and builds the site.
+    pub(crate) fn keeper(&self) -> Pid {
+        self.part("tarpon-keeper")
+    }
+
+    /// The child with this name: there is one, or soon will be.
+    fn part(&self, name: &str) -> Pid {
+        wait_for(name, || self.parts().into_iter().find(|&pid| name_of(pid).as_deref() == Some(name)))
+    }
+
+    /// The processes that it has started and that have not ended. proc(5), /proc/pid/task/tid/children.
+    fn parts(&self) -> Vec<Pid> {
+        let id = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        let ids = children.split_whitespace().map(|id| id.parse().expect("a number"));
+        ids.filter_map(Pid::from_raw).collect()
     }
 
     /// Sends a signal. The child has not been waited for, so the number is still its own.
@@ -150,20 +174,45 @@ impl Program {
         rows.filter(|row| row[1].ends_with(&at) && row[3] != LISTENS && row[9] != "0").count()
     }
 
-    /// Processor time it has used, in clock ticks: hundredths of a second. proc(5), fields 14 and 15.
+    /// Processor time it has used, with the processes it has started, in clock ticks: hundredths of a second. proc(5),
+    /// fields 14 and 15.
     pub(crate) fn cpu_ticks(&self) -> u64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("a child that runs");
-        let (_, behind) = stat.rsplit_once(')').expect("the name in parentheses");
-        let fields: Vec<&str> = behind.split_whitespace().collect();
-        [fields[11], fields[12]].iter().map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
+        let ticks = |pid: Pid| {
+            let stat =
+                fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).expect("one that runs");
+            let (_, behind) = stat.rsplit_once(')').expect("the name in parentheses");
+            let fields: Vec<&str> = behind.split_whitespace().collect();
+            [fields[11], fields[12]].iter().map(|ticks| ticks.parse::<u64>().expect("a number")).sum::<u64>()
+        };
+        self.parts().into_iter().chain([self.pid()]).map(ticks).sum()
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It has ended, or is ended now.
+        // It has ended, or is ended now, and with it what it has started.
+        let parts = self.parts();
         let _ = self.child.kill();
         let _ = self.child.wait();
+        for part in parts {
+            wait_for("the end of what it has started", || has_ended(part).then_some(()));
+        }
+    }
+}
+
+/// What a process is called. proc(5), /proc/pid/comm.
+fn name_of(pid: Pid) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).ok()?;
+    Some(name.trim_end().to_owned())
+}
+
+/// Whether a process is no more, or nothing of it is left but its exit status. proc(5), /proc/pid/stat.
+pub(crate) fn has_ended(pid: Pid) -> bool {
+    match fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())) {
+        Ok(stat) => {
+            stat.rsplit_once(')').is_some_and(|(_, behind)| behind.trim_start().starts_with(['Z', 'X']))
+        }
+        Err(_) => true,
     }
 }
 

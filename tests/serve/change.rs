@@ -209,11 +209,11 @@ fn a_build_that_failed_is_tried_again_although_nothing_changes() {
     assert_eq!(client.get("/").content, b"old");
     // Too few descriptors for anything new, and then as many as before.
     let few = Rlimit { current: Some(3), ..getrlimit(Resource::Nofile) };
-    let enough = prlimit(Some(program.pid()), Resource::Nofile, few).unwrap();
+    let enough = prlimit(Some(program.keeper()), Resource::Nofile, few).unwrap();
     write_files(dir.path(), &[("index.html", "new")]);
     wait_for("a warning", || program.err().contains("; what was read before is still served").then_some(()));
     assert_eq!(client.get("/").content, b"old");
-    prlimit(Some(program.pid()), Resource::Nofile, enough).unwrap();
+    prlimit(Some(program.keeper()), Resource::Nofile, enough).unwrap();
     // What goes on beside the site, without a pause, does not put it off.
     let beside = tempfile::NamedTempFile::new_in(dir.path().parent().unwrap()).unwrap();
     wait_for("the new content", || {
@@ -224,7 +224,7 @@ fn a_build_that_failed_is_tried_again_although_nothing_changes() {
 
 /// Directories and files that the kernel watches for a program. proc(5), /proc/pid/fdinfo.
 fn watch_count(program: &Program) -> usize {
-    let dir = format!("/proc/{}/fdinfo", program.pid().as_raw_nonzero());
+    let dir = format!("/proc/{}/fdinfo", program.keeper().as_raw_nonzero());
     let infos = fs::read_dir(dir).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()));
     // A descriptor may be closed meanwhile.
     infos.flatten().map(|info| info.matches("inotify wd:").count()).sum()

@@ -28,7 +28,7 @@ fn clients_wait_their_turn_when_accept_finds_no_descriptor() {
     // first crowd, for which it stopped accepting, the kernel refuses before the worker does.
     crowd(&program);
     let limit = Some(30);
-    prlimit(Some(program.pid()), Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
+    prlimit(Some(program.server()), Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
     crowd(&program);
 }
 

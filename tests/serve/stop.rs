@@ -7,7 +7,7 @@ use crate::common::{
     program::{Program, through},
     site, wait_for,
 };
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 use std::{
     fs,
     net::TcpStream,
@@ -139,13 +139,14 @@ fn requests_that_have_arrived_are_answered_before_the_end() {
         assert_eq!(client.get("/").status, 200);
     }
     // While it sleeps, the kernel takes connections and requests for it: more than are accepted in one go.
-    program.signal(Signal::STOP);
+    let server = program.server();
+    kill_process(server, Signal::STOP).unwrap();
     clients.extend((0..300).map(|_| Client::connect(program.address())));
     for client in &mut clients {
         client.send(get("/"));
     }
     program.signal(Signal::TERM);
-    program.signal(Signal::CONT);
+    kill_process(server, Signal::CONT).unwrap();
     for (number, client) in clients.iter_mut().enumerate() {
         assert_eq!(client.response().content, b"home", "client {number}");
         assert_eq!(client.rest(), b"", "client {number}");

@@ -1,0 +1,161 @@
+//! One process: a channel to it, and how it ended.
+
+use super::{Role, channel::Channel};
+use crate::sys::process;
+use rustix::{
+    event::{PollFd, PollFlags},
+    process::{PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid},
+    thread::set_name,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{
+    fmt, io,
+    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// A process that runs. It ends with this value.
+#[derive(Debug)]
+pub(super) struct Child {
+    channel: Channel,
+    /// Readable when it has ended.
+    pid: OwnedFd,
+    /// Its end of the channel is closed: nothing more will be heard.
+    is_silent: bool,
+    since: Instant,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    how: How,
+    pub(super) lived: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Exited(i32),
+    Killed(i32),
+}
+
+impl Child {
+    /// Starts a process, which has descriptors with these numbers too, and ends with the status that `main` returns.
+    pub(super) fn start(role: Role, keep: &[RawFd], main: impl FnOnce(Channel) -> i32) -> io::Result<Child> {
+        let (channel, theirs) = Channel::pair()?;
+        let keep = [keep, &[theirs.as_fd().as_raw_fd()]].concat();
+        let name = match role {
+            Role::Keeper => c"tarpon-keeper",
+            Role::Server => c"tarpon-server",
+        };
+        let pid = process::spawn(&keep, || {
+            // Only `ps` and `top` show it.
+            let _ = set_name(name);
+            main(theirs)
+        })?;
+        let pid = pidfd_open(pid, PidfdFlags::empty())?;
+        Ok(Child { channel, pid, is_silent: false, since: Instant::now() })
+    }
+
+    /// What to wait for.
+    pub(super) fn polled(&self) -> Vec<PollFd<'_>> {
+        let mut polled = vec![PollFd::new(&self.pid, PollFlags::IN)];
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::IN, !self.is_silent);
+        flags.set(PollFlags::OUT, self.channel.sender.is_waiting());
+        if !flags.is_empty() {
+            polled.push(PollFd::new(&self.channel, flags));
+        }
+        polled
+    }
+
+    /// Says something, now or when there is room. Who has ended does not hear it.
+    pub(super) fn say(&mut self, message: &impl Serialize) {
+        let _ = self.channel.sender.say(message);
+    }
+
+    /// The same, with descriptors.
+    pub(super) fn send(&mut self, message: &impl Serialize, descriptors: &Arc<[OwnedFd]>) {
+        let _ = self.channel.sender.send(message, descriptors);
+    }
+
+    /// What it has said, with descriptors; and sends on what it had no room for.
+    ///
+    /// # Errors
+    /// What it said is no message.
+    pub(super) fn hear<M: DeserializeOwned>(&mut self) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
+        let _ = self.channel.sender.flush();
+        if self.is_silent {
+            return Ok(None);
+        }
+        match self.channel.receiver.receive() {
+            Ok(Some(heard)) => Ok(Some(heard)),
+            Ok(None) => {
+                self.is_silent = true;
+                Ok(None)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How it has ended, if it has.
+    pub(super) fn ended(&self) -> io::Result<Option<End>> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let Some(status) = waitid(WaitId::PidFd(self.pid.as_fd()), options)? else { return Ok(None) };
+        let how = match (status.exit_status(), status.terminating_signal()) {
+            (Some(status), _) => How::Exited(status),
+            (None, signal) => How::Killed(signal.unwrap_or_default()),
+        };
+        Ok(Some(End { how, lived: self.since.elapsed() }))
+    }
+
+    pub(super) fn kill(&self) {
+        // It may have ended already.
+        let _ = pidfd_send_signal(&self.pid, Signal::KILL);
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.kill();
+        // Fails where that has been asked before.
+        let _ = waitid(WaitId::PidFd(self.pid.as_fd()), WaitIdOptions::EXITED);
+    }
+}
+
+impl End {
+    /// Whether it ended as it was told to.
+    pub(super) fn is_good(&self) -> bool {
+        self.how == How::Exited(0)
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.how {
+            How::Exited(status) => write!(f, "ended with status {status}"),
+            How::Killed(signal) => {
+                let name = NAMES.iter().find(|(known, _)| known.as_raw() == signal);
+                match name {
+                    Some((_, name)) => write!(f, "was killed by {name}"),
+                    None => write!(f, "was killed by signal {signal}"),
+                }
+            }
+        }
+    }
+}
+
+/// Signals that processes are killed by.
+const NAMES: [(Signal, &str); 10] = [
+    (Signal::ABORT, "SIGABRT"),
+    (Signal::BUS, "SIGBUS"),
+    (Signal::FPE, "SIGFPE"),
+    (Signal::HUP, "SIGHUP"),
+    (Signal::ILL, "SIGILL"),
+    (Signal::KILL, "SIGKILL"),
+    (Signal::QUIT, "SIGQUIT"),
+    (Signal::SEGV, "SIGSEGV"),
+    (Signal::SYS, "SIGSYS: it made a system call that its sandbox forbids"),
+    (Signal::TRAP, "SIGTRAP"),
+];

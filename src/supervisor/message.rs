@@ -1,0 +1,34 @@
+//! What supervisor, keeper and server say to each other.
+
+use crate::{engine::Engine, site::parcel::Record};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The keeper to the supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum FromKeeper {
+    /// A site as it is now, or an earlier release of it; of these the oldest comes first. With all its descriptors.
+    Site { site: usize, record: Record, is_earlier: bool },
+    /// It cannot begin.
+    Refused { why: String },
+}
+
+/// The supervisor to a server.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ToServer {
+    /// As from the keeper.
+    Site { site: usize, record: Record, is_earlier: bool },
+    /// Accept nothing more, finish what has begun, and end after `grace` at the latest.
+    Stop { grace: Duration },
+}
+
+/// A server to the supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum FromServer {
+    /// The workers have begun, with this engine; and why it is not io_uring, where that was wanted if possible.
+    Serving { engine: Engine, instead: Option<String> },
+    /// A site is not in order; the one before is still served.
+    Unfit { why: String },
+    /// It cannot begin, or not go on.
+    Refused { why: String },
+}

@@ -1,0 +1,128 @@
+//! The server process: workers, and a thread that hears the supervisor.
+
+use super::{
+    channel::{Channel, Receiver, Sender},
+    message::{FromServer, ToServer},
+};
+use crate::{
+    config::SiteConfig,
+    engine::Chosen,
+    hosts::{Unknown, VirtualHost, VirtualHosts},
+    listen::Bound,
+    server::{Handle, Server, Settings},
+    site::{Site, parcel::Record},
+};
+use std::{
+    io,
+    os::fd::OwnedFd,
+    process::exit,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+use tarpon_conn::HostNameError;
+
+/// Runs until it is told to stop. Returns an exit status.
+pub(super) fn run(settings: &Settings, listeners: Vec<Bound>, sites: &[SiteConfig], channel: Channel) -> i32 {
+    let Channel { sender, mut receiver } = channel;
+    let sender = Arc::new(Mutex::new(sender));
+    let (server, chosen) = match begin(settings, listeners, sites, &mut receiver) {
+        Ok(Some(begun)) => begun,
+        // It was told to stop before it had anything to serve.
+        Ok(None) => return 0,
+        Err(why) => {
+            say(&sender, &FromServer::Refused { why });
+            return 1;
+        }
+    };
+    let Chosen { engine, instead } = chosen;
+    say(&sender, &FromServer::Serving { engine, instead });
+    let (handle, heard) = (server.handle(), Arc::clone(&sender));
+    let control = move || hear(&handle, &mut receiver, &heard);
+    let done = thread::Builder::new().name("control".to_owned()).spawn(control).and_then(|_| server.join());
+    match done {
+        Ok(()) => 0,
+        Err(error) => {
+            say(&sender, &FromServer::Refused { why: error.to_string() });
+            1
+        }
+    }
+}
+
+/// Waits for the sites, and starts the server. `None`: there is to be none.
+fn begin(
+    settings: &Settings,
+    listeners: Vec<Bound>,
+    sites: &[SiteConfig],
+    receiver: &mut Receiver,
+) -> Result<Option<(Server, Chosen)>, String> {
+    // While the keeper reads.
+    let chosen = settings.engine.choose().map_err(|trouble| trouble.to_string())?;
+    let settings = Settings { engine: chosen.engine, ..settings.clone() };
+    let mut arrived: Vec<_> = sites.iter().map(|_| (None, Vec::new())).collect();
+    while arrived.iter().any(|(site, _)| site.is_none()) {
+        match receiver.receive().map_err(|error| error.to_string())? {
+            Some((ToServer::Site { site, record, is_earlier }, descriptors)) => {
+                let (current, earlier) = arrived.get_mut(site).ok_or("there is no site of this number")?;
+                let site = take_over(&record, descriptors)?;
+                match is_earlier {
+                    true => earlier.insert(0, site),
+                    false => *current = Some(site),
+                }
+            }
+            Some((ToServer::Stop { .. }, _)) | None => return Ok(None),
+        }
+    }
+    let hosts = sites.iter().zip(arrived).map(|(config, (site, earlier))| {
+        host(config, site.expect("waited for"), earlier).map_err(|error| error.to_string())
+    });
+    let hosts = VirtualHosts::new(hosts.collect::<Result<_, _>>()?, unknown(sites))
+        .map_err(|trouble| trouble.to_string())?;
+    let server = Server::start(&settings, listeners, hosts).map_err(|error| error.to_string())?;
+    Ok(Some((server, chosen)))
+}
+
+/// A site with its names.
+fn host(config: &SiteConfig, site: Site, earlier: Vec<Site>) -> Result<VirtualHost, HostNameError> {
+    let names = |texts: &[String]| texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>();
+    let (names, aliases) = (names(&config.hosts)?, names(&config.aliases)?);
+    Ok(VirtualHost { earlier, names, aliases, keep_releases: Some(config.keep_releases), ..site.into() })
+}
+
+/// What hosts mean that no site has among its names. To a site alone that has no names, they are all the same.
+fn unknown(sites: &[SiteConfig]) -> Unknown {
+    let default = sites.iter().position(|site| site.is_default);
+    match (default, sites) {
+        (Some(number), _) => Unknown::Site(number),
+        (None, [alone]) if alone.hosts.is_empty() => Unknown::Site(0),
+        _ => Unknown::Refused,
+    }
+}
+
+/// Does what the supervisor says, for as long as there is one.
+fn hear(server: &Handle, receiver: &mut Receiver, sender: &Mutex<Sender>) {
+    loop {
+        match receiver.receive() {
+            // An earlier one is here already, or comes too late.
+            Ok(Some((ToServer::Site { is_earlier: true, .. }, _))) => {}
+            Ok(Some((ToServer::Site { site, record, .. }, descriptors))) => {
+                match take_over(&record, descriptors) {
+                    Ok(built) => server.swap_at(site, built),
+                    Err(why) => say(sender, &FromServer::Unfit { why }),
+                }
+            }
+            Ok(Some((ToServer::Stop { grace }, _))) => server.stop(grace),
+            // Without it nobody could stop us.
+            Ok(None) | Err(_) => exit(1),
+        }
+    }
+}
+
+fn take_over(record: &Record, descriptors: Vec<OwnedFd>) -> Result<Site, String> {
+    let unfit = |error: io::Error| format!("cannot take over the site: {error}");
+    Site::from_parcel(record, descriptors).map_err(unfit)
+}
+
+fn say(sender: &Mutex<Sender>, message: &FromServer) {
+    // Where nobody hears it the supervisor has ended, and that is noticed elsewhere.
+    let _ = sender.lock().unwrap_or_else(PoisonError::into_inner).say(message);
+}

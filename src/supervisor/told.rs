@@ -1,0 +1,64 @@
+//! What is told of a service while it runs.
+
+use crate::{error::Trouble, listen::Address, server::Settings, site::Site};
+use std::{fmt, path::Path, time::Duration};
+
+/// Something that a user may want to know.
+pub enum Told<'a> {
+    /// A site was read that will be served.
+    Read(&'a Site),
+    /// A site has changed, and will be served as it is now.
+    Changed(&'a Site),
+    /// It has changed, and cannot be served as it is now: what was read before still is.
+    Unchanged(&'a Trouble),
+    /// An earlier release cannot be kept.
+    NotKept(&'a Trouble),
+    /// The kernel does not tell of changes, for this reason: they are looked for.
+    Polling(&'a str),
+    /// The server could not take over a site, for this reason: what was read before is still served.
+    Unfit(&'a str),
+    /// From now on clients are served.
+    Serving(&'a Served<'a>),
+    /// Nobody new will be served; responses under way have so much time.
+    Stopping(Duration),
+    /// A process has ended that should not have. Another one takes its place, after so much time.
+    Ended {
+        /// Which.
+        role: Role,
+        /// In words, as "was killed by SIGKILL".
+        how: &'a str,
+        /// Until there is another.
+        again_after: Duration,
+    },
+}
+
+/// What is served from now on.
+#[derive(Debug)]
+pub struct Served<'a> {
+    /// Where each site lies, how many files it has, and how many bytes these.
+    pub sites: Vec<(&'a Path, u64, u64)>,
+    /// Where the server listens.
+    pub addresses: Vec<&'a Address>,
+    /// How it runs; the engine is the one that was chosen.
+    pub settings: &'a Settings,
+    /// Why that is not io_uring, where that was wanted if possible.
+    pub instead: Option<&'a str>,
+}
+
+/// What a process is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It watches and builds the sites.
+    Keeper,
+    /// It serves them.
+    Server,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::Keeper => "keeper",
+            Role::Server => "server",
+        })
+    }
+}

@@ -1,0 +1,74 @@
+//! Child processes that go on with the memory of their parent: fork(2), without exec.
+
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+use std::{
+    fs, io,
+    os::fd::RawFd,
+    panic::{AssertUnwindSafe, catch_unwind},
+    process::exit,
+};
+
+/// Starts a child, which runs `main` and ends with the status that this returns. All that the parent has in memory, the child
+/// has too; of its descriptors those named here, and standard input, output and error.
+///
+/// The child does not outlive its parent.
+///
+/// # Errors
+/// This process has other threads: of what they were doing a child would see one half. Or there is no room for another
+/// process.
+pub(crate) fn spawn(keep: &[RawFd], main: impl FnOnce() -> i32) -> io::Result<Pid> {
+    if fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other("a process with several threads cannot be divided"));
+    }
+    let parent = getpid();
+    // SAFETY: no other thread was in the middle of anything, neither of ours nor of the C library's: the child may do all
+    // that the parent may. It never returns from here, so that nothing of the parent's is done twice.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => exit(catch_unwind(AssertUnwindSafe(|| begin(parent, keep, main))).unwrap_or(PANICKED)),
+        // SAFETY: fork returns the number of the child, which is above 0.
+        child => Ok(unsafe { Pid::from_raw_unchecked(child) }),
+    }
+}
+
+/// What every child does first.
+fn begin(parent: Pid, keep: &[RawFd], main: impl FnOnce() -> i32) -> i32 {
+    let begun = follow_into_death(parent).and_then(|()| close_all_but(keep));
+    match begun {
+        Ok(()) => main(),
+        Err(error) => {
+            eprintln!("tarpon: a child process cannot begin: {error}");
+            1
+        }
+    }
+}
+
+/// From now on this process is killed when its parent ends. To be repeated when it has become another user: the kernel forgets
+/// it then. prctl(2), PR_SET_PDEATHSIG.
+pub(crate) fn follow_into_death(parent: Pid) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    match getppid() == Some(parent) {
+        true => Ok(()),
+        false => Err(io::Error::other("its parent has ended")),
+    }
+}
+
+/// Closes what the parent had open and the child is not to have.
+fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
+    let mut kept: Vec<_> = keep.iter().map(|&number| number as libc::c_uint).collect();
+    kept.sort_unstable();
+    // Behind standard error.
+    let mut next = 3;
+    for last in kept.into_iter().map(Some).chain([None]) {
+        let end = last.map_or(libc::c_uint::MAX, |kept| kept.wrapping_sub(1));
+        // SAFETY: whoever owns these descriptors is in frames of the parent, to which this process does not return.
+        if next <= end && unsafe { libc::syscall(libc::SYS_close_range, next, end, 0) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        next = last.map_or(next, |kept| next.max(kept + 1));
+    }
+    Ok(())
+}
+
+/// The exit status of a Rust program that has panicked.
+const PANICKED: i32 = 101;

@@ -1,0 +1,215 @@
+//! The processes of `tarpon serve`: any of them may end in any way, and clients are served all the same.
+
+mod common;
+
+use common::{
+    ENGINES,
+    client::{Client, get},
+    program::{Program, has_ended, serve, through},
+    site, wait_for, write_files,
+};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use std::{
+    fs,
+    net::TcpStream,
+    os::unix::{net::UnixStream, process::CommandExt},
+    path::Path,
+    process::ExitStatus,
+    thread,
+    time::{Duration, Instant},
+};
+
+#[test]
+fn a_server_process_that_is_killed_is_replaced_and_clients_wait_for_the_next() {
+    let (dir, temp) = (site(&[("index.html", "home")]), tempfile::tempdir().unwrap());
+    for &engine in ENGINES {
+        let socket = temp.path().join("socket");
+        let unix = format!("unix:{}", socket.display());
+        let options = ["--engine", engine.name(), "--listen", "127.0.0.1:0", "--listen", &unix];
+        let program = Program::started(serve(dir.path(), &options));
+        let first = program.server();
+        // So that there is a time without a server, in which clients come.
+        kill_process(program.pid(), Signal::STOP).unwrap();
+        end(first);
+        let mut clients: Vec<_> = (0..20)
+            .flat_map(|_| [Client::connect(program.address()), Client::connect_unix(&socket)])
+            .collect();
+        for client in &mut clients {
+            client.send(get("/"));
+        }
+        kill_process(program.pid(), Signal::CONT).unwrap();
+        for client in &mut clients {
+            assert_eq!(client.response().content, b"home", "{engine}");
+        }
+        let warning = "warning: the server process was killed by SIGKILL; starting another\n";
+        assert_eq!(program.err(), warning, "{engine}");
+        // It follows changes as the first one did.
+        write_files(dir.path(), &[("index.html", "new")]);
+        wait_for("the change", || (clients[0].get("/").content == b"new").then_some(()));
+        write_files(dir.path(), &[("index.html", "home")]);
+        program.signal(Signal::TERM);
+        assert_eq!(program.ended().status, ExitStatus::default(), "{engine}");
+        assert!(!socket.exists(), "{engine}");
+    }
+}
+
+#[test]
+fn a_keeper_process_that_is_killed_is_replaced_and_no_client_notices() {
+    let dir = site(&[("index.html", "home")]);
+    let program = Program::started(serve(dir.path(), &[]));
+    let mut client = Client::connect(program.address());
+    assert_eq!(client.get("/").content, b"home");
+    let (keeper, server) = (program.keeper(), program.server());
+    kill_process(keeper, Signal::KILL).unwrap();
+    for content in ["second", "third"] {
+        write_files(dir.path(), &[("index.html", content)]);
+        wait_for(content, || (client.get("/").content == content.as_bytes()).then_some(()));
+    }
+    assert_eq!(program.err(), "warning: the keeper process was killed by SIGKILL; starting another\n");
+    assert_ne!(program.keeper(), keeper);
+    assert_eq!(program.server(), server);
+}
+
+#[test]
+fn what_was_kept_of_earlier_releases_outlives_a_server_process() {
+    let dir = site(&[("index.html", "1"), ("assets/app-1a2b3c4d.js", "first")]);
+    let program = Program::started(serve(dir.path(), &["--keep-releases", "3"]));
+    let mut client = Client::connect(program.address());
+    assert_eq!(client.get("/").content, b"1");
+    fs::remove_file(dir.path().join("assets/app-1a2b3c4d.js")).unwrap();
+    write_files(dir.path(), &[("index.html", "2")]);
+    wait_for("the next release", || (client.get("/").content == b"2").then_some(()));
+    end(program.server());
+    let mut client = Client::connect(program.address());
+    assert_eq!(client.get("/").content, b"2");
+    assert_eq!(client.get("/assets/app-1a2b3c4d.js").content, b"first");
+}
+
+#[test]
+fn more_large_files_than_go_into_one_message_arrive() {
+    const COUNT: usize = 600;
+    let files: Vec<_> =
+        (0..COUNT).map(|number| (format!("{number}"), number.to_string().repeat(40_000))).collect();
+    let dir = site(&files);
+    let command = through(&["prlimit", "--nofile=8192:8192"], &serve(dir.path(), &[]));
+    let program = Program::started(command);
+    for killed in [false, true] {
+        if killed {
+            end(program.server());
+        }
+        let mut client = Client::connect(program.address());
+        for (name, content) in files.iter().step_by(37).chain(files.last()) {
+            assert!(client.get(&format!("/{name}")).content == content.as_bytes(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_server_process_that_ends_again_and_again_is_replaced_less_and_less_often() {
+    let dir = site(&[("index.html", "home")]);
+    let program = Program::started(serve(dir.path(), &[]));
+    let mut last = None;
+    let since = Instant::now();
+    for _ in 0..4 {
+        let server =
+            wait_for("another one", || Some(program.server()).filter(|&server| Some(server) != last));
+        kill_process(server, Signal::KILL).unwrap();
+        last = Some(server);
+    }
+    thread::sleep(LATE);
+    assert_eq!(Client::connect(program.address()).get("/").content, b"home");
+    let waits = ["", " in 100ms", " in 200ms", " in 400ms"];
+    let want: String = waits
+        .map(|wait| format!("warning: the server process was killed by SIGKILL; starting another{wait}\n"))
+        .concat();
+    assert_eq!(program.err(), want);
+    assert!(since.elapsed() >= Duration::from_millis(700), "{:?}", since.elapsed());
+}
+
+#[test]
+fn when_the_supervisor_is_killed_nothing_is_left() {
+    let dir = site(&[("index.html", "home")]);
+    let program = Program::started(serve(dir.path(), &[]));
+    let (address, parts) = (program.address(), [program.keeper(), program.server()]);
+    let mut client = Client::connect(address);
+    assert_eq!(client.get("/").content, b"home");
+    program.signal(Signal::KILL);
+    for part in parts {
+        wait_for("its end", || has_ended(part).then_some(()));
+    }
+    wait_for("the port to be free", || TcpStream::connect(address).is_err().then_some(()));
+}
+
+#[test]
+fn a_signal_to_all_of_them_stops_them_in_order() {
+    let dir = site(&[("index.html", "home"), ("large", &"large ".repeat(8 << 20))]);
+    // As Ctrl-C does, and as systemd does with a whole unit.
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut command = serve(dir.path(), &["--grace", "3600"]);
+        command.process_group(0);
+        let program = Program::started(command);
+        let mut client = Client::connect(program.address());
+        client.send(get("/large"));
+        assert_eq!(client.try_head().unwrap().status, 200);
+        kill_process_group(program.pid(), signal).unwrap();
+        wait_for("no new client", || TcpStream::connect(program.address()).is_err().then_some(()));
+        thread::sleep(Duration::from_millis(100));
+        assert_eq!(client.rest().len(), 48 << 20, "a download under way is finished");
+        let ended = program.ended();
+        assert_eq!((ended.status, &*ended.err), (ExitStatus::default(), ""));
+    }
+}
+
+#[test]
+fn a_signal_before_anything_is_served_ends_it_at_once() {
+    let (dir, temp) = (site(&[("index.html", "home")]), tempfile::tempdir().unwrap());
+    let socket = temp.path().join("socket");
+    // A site that takes its time.
+    let content = "long ".repeat(1 << 20);
+    for number in 0..40 {
+        write_files(dir.path(), &[(format!("{number}"), &content[number..])]);
+    }
+    let program =
+        Program::start(serve(dir.path(), &["--preload", "--listen", &format!("unix:{}", socket.display())]));
+    wait_for("it listens", || UnixStream::connect(&socket).is_ok().then_some(()));
+    let parts: Vec<Pid> = vec![program.keeper()];
+    program.signal(Signal::TERM);
+    let ended = program.ended();
+    assert_eq!(ended.out, "");
+    for part in parts {
+        wait_for("its end", || has_ended(part).then_some(()));
+    }
+}
+
+/// Each process has what it needs, and nothing of what the others have. proc(5), /proc/pid/fd.
+#[test]
+fn no_process_has_descriptors_that_are_another_s() {
+    let dir = site(&[("index.html", "home"), ("large", &"large ".repeat(50_000))]);
+    let program = Program::started(serve(dir.path(), &["--engine", "epoll", "--workers", "1"]));
+    let open = |pid: Pid| -> Vec<String> {
+        let entries = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap();
+        let paths = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        paths.map(|path| path.to_string_lossy().into_owned()).collect()
+    };
+    let count = |pid: Pid, what: &str| open(pid).iter().filter(|of| of.starts_with(what)).count();
+    let large = |pid: Pid| open(pid).iter().filter(|of| Path::new(of).ends_with("large")).count();
+    let (supervisor, keeper, server) = (program.pid(), program.keeper(), program.server());
+    // A channel; and the listener.
+    assert_eq!([keeper, server].map(|pid| count(pid, "socket:")), [1, 2]);
+    // Two channels, and the listener.
+    assert_eq!(count(supervisor, "socket:"), 3);
+    assert_eq!([keeper, server].map(|pid| count(pid, "anon_inode:inotify")), [1, 0]);
+    // What was sent the keeper has no more.
+    assert_eq!([supervisor, keeper, server].map(|pid| count(pid, "/memfd:")), [1, 0, 1]);
+    assert_eq!([supervisor, keeper, server].map(large), [1, 0, 1]);
+}
+
+/// Kills a server process, and waits until it accepts nothing more.
+fn end(server: Pid) {
+    kill_process(server, Signal::KILL).unwrap();
+    wait_for("its end", || has_ended(server).then_some(()));
+    thread::sleep(LATE);
+}
+
+/// How long the kernel may go on accepting for a ring whose process was killed, only to reset whom it has accepted.
+const LATE: Duration = Duration::from_millis(100);
