@@ -5,15 +5,20 @@
 //! | `serve` | serves until it is told to stop |
 //! | `pack`, `inspect`, `verify`, `release` | packed sites |
 //! | `config` | the configuration, checked and shown |
+//! | `manual`, `reference` | pages for man, made of all these words; the one of the configuration file, as Markdown too |
+//! | `completions` | the same for shells |
 //! | `flags`, `read` | the flags of the options that a configuration has; what they say together with a file |
 //! | `carrier` | a program that carries its site |
 
 mod carrier;
+mod completions;
 mod config;
 mod flags;
 mod inspect;
+mod manual;
 mod pack;
 mod read;
+mod reference;
 mod release;
 mod serve;
 mod verify;
@@ -34,13 +39,15 @@ struct Action {
 }
 
 /// In the order of the help.
-const ACTIONS: [Action; 6] = [
+const ACTIONS: [Action; 8] = [
     Action { command: serve::command, run: serve::run },
     Action { command: pack::command, run: pack::run },
     Action { command: inspect::Inspect::command, run: inspect::run },
     Action { command: verify::Verify::command, run: verify::run },
     Action { command: release::Release::command, run: release::run },
     Action { command: config::command, run: config::run },
+    Action { command: manual::command, run: manual::run },
+    Action { command: completions::command, run: completions::run },
 ];
 
 /// All of the command line.

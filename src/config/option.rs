@@ -116,7 +116,7 @@ pub enum Kind {
     Time(RangeInclusive<Duration>, fn(&mut Config, Duration)),
     /// So many of what is named, within a range.
     Count(RangeInclusive<u32>, &'static str, fn(&mut Config, u32)),
-    /// So many bytes of what is named, within a range.
+    /// So many bytes within a range, and what they are counted by, as in `a second`, or nothing.
     Size(RangeInclusive<u64>, &'static str, fn(&mut Config, u64)),
     /// One of a few words.
     Word(Words),
@@ -249,25 +249,32 @@ impl Kind {
         Ok(value.to_owned())
     }
 
-    /// What values there are, in words.
+    /// What was expected of a value that is refused.
     pub fn expected(&self) -> String {
+        match (self, self.range()) {
+            (Kind::Word(_), _) => format!("expected one of {}", self.words()),
+            (Kind::Time(..), Some((min, max))) => format!("expected a time from {min} to {max}"),
+            (Kind::Size(..), Some((min, max))) => format!("expected a size from {min} to {max}"),
+            (_, Some((min, max))) => format!("expected a number from {min} to {max}"),
+            (_, None) => format!("expected {}", self.words()),
+        }
+    }
+
+    /// What values there are.
+    pub fn words(&self) -> String {
         match self {
-            Kind::Flag(_) => "expected true or false".to_owned(),
-            Kind::Word(words) => {
-                let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-                format!("expected one of {}", words.join(", "))
-            }
-            Kind::Path(_) | Kind::Inner(_) => "expected a path".to_owned(),
-            Kind::Address(_) => "expected an address and a port, or unix:PATH".to_owned(),
-            Kind::Text(..) => "expected text".to_owned(),
+            Kind::Flag(_) => "true or false".to_owned(),
+            Kind::Word(words) => words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", "),
+            Kind::Path(_) | Kind::Inner(_) => "a path".to_owned(),
+            Kind::Address(_) => "an address and a port, or unix:PATH".to_owned(),
+            Kind::Text(..) => "text".to_owned(),
             Kind::Time(..) | Kind::Count(..) | Kind::Size(..) => {
-                let noun = match self {
-                    Kind::Time(..) => "a time",
-                    Kind::Size(..) => "a size",
-                    _ => "a number",
-                };
                 let (min, max) = self.range().expect("of a kind that has one");
-                format!("expected {noun} from {min} to {max}")
+                match self {
+                    Kind::Count(_, unit, _) => format!("{min} to {max} {unit}"),
+                    Kind::Size(_, unit, _) => format!("{min} to {max} {unit}").trim_end().to_owned(),
+                    _ => format!("{min} to {max}"),
+                }
             }
         }
     }
