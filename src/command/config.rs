@@ -4,7 +4,7 @@ use super::{Done, flags, read, written};
 use crate::{say, table};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::io::{self, BufWriter, Write};
-use tarpon::config::{Program, Said, Settled};
+use tarpon::config::{self, Program, Said, Settled};
 
 pub(super) fn command() -> Command {
     Command::new("config")
@@ -50,6 +50,7 @@ fn show(matches: &ArgMatches) -> Done {
 
 fn check(matches: &ArgMatches) -> Done {
     let settled = read::of_file(matches)?;
+    config::look(&settled).map_err(read::Refused)?;
     say::in_order(&settled);
     Ok(())
 }

@@ -19,10 +19,11 @@
 //! | `file` | what a file says, by sections and options |
 //! | `read` | defaults, file and flags become a `Config` |
 //! | `conflict` | what no value shows by itself |
+//! | `system` | what this system does not have |
 //! | `fault` | what is wrong, where, and what to do |
 //! | `show` | what holds in the end, and where it came from |
 //!
-//! Knows nothing of the command line but its words, and asks the system nothing.
+//! Knows nothing of the command line but its words, and asks the system nothing but in `system`.
 
 mod conflict;
 mod fault;
@@ -34,6 +35,7 @@ mod server;
 mod show;
 mod site;
 mod size;
+mod system;
 mod time;
 
 pub use fault::{Fault, Faults};
@@ -43,6 +45,7 @@ pub use option::{Flag, Kind, Opt, Program, Section, Unsaid, Words};
 pub use read::{Flags, Origin, Said, Settled, read};
 pub use server::ServerConfig;
 pub use site::SiteConfig;
+pub use system::look;
 
 /// What a server is told. Values are within their ranges and do not contradict each other.
 #[derive(Clone, Debug, Default)]

@@ -49,6 +49,22 @@ pub enum Origin {
     Flag,
 }
 
+impl Said {
+    /// What is wrong with the value of this number.
+    pub(super) fn fault(
+        &self,
+        at: usize,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Fault {
+        match self.places.get(at) {
+            Some(place) => Fault::at(place.clone(), found, expected, remedy),
+            None => Fault::nowhere(found, expected, remedy),
+        }
+    }
+}
+
 /// Makes a configuration of a file and flags, of which the flags win.
 ///
 /// # Errors

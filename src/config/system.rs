@@ -1,0 +1,68 @@
+//! What is wrong with a configuration though it contradicts itself nowhere: what only the system knows, and tells at once.
+//!
+//! Starts nothing, and reads no site: what a server finds when it begins, it tells by itself.
+
+use super::{Faults, Kind, Said, Settled};
+use crate::{Address, Engine};
+use std::path::Path;
+
+/// Asks the system about paths, addresses and engines that a configuration names.
+///
+/// # Errors
+/// All that this system does not have.
+pub fn look(settled: &Settled) -> Result<(), Faults> {
+    let mut faults = Vec::new();
+    let mut missing = |said: &Said, at, found: String, expected: &str, remedy: &str| {
+        faults.push(said.fault(at, found, expected, remedy));
+    };
+    for said in settled.said.iter().filter(|said| said.number.is_some()) {
+        for (at, value) in said.values.iter().enumerate() {
+            match said.option.kind {
+                Kind::Path(_) if !Path::new(value).exists() => {
+                    let found = format!("there is no {value}");
+                    missing(
+                        said,
+                        at,
+                        found,
+                        "expected a path that exists",
+                        "name one; it begins where the file is",
+                    );
+                }
+                Kind::Address(_) => match value.parse() {
+                    Ok(Address::Unix(path)) if !dir(&path).is_dir() => {
+                        let found = format!("there is no directory {}", dir(&path).display());
+                        missing(
+                            said,
+                            at,
+                            found,
+                            "expected a socket in a directory that exists",
+                            "make it first",
+                        );
+                    }
+                    Ok(address) if !address.is_supported() => {
+                        let found = format!("{value} is no address of this host");
+                        let remedy = "name one, such as 127.0.0.1, or 0.0.0.0 for all of them";
+                        missing(said, at, found, "expected an address that this host has", remedy);
+                    }
+                    _ => {}
+                },
+                _ => {}
+            }
+        }
+    }
+    if settled.config.server.settings.engine == Engine::IoUring
+        && let Err(trouble) = Engine::IoUring.choose()
+        && let Some(said) = settled.said.iter().find(|said| said.option.name == "engine")
+    {
+        missing(said, 0, trouble.to_string(), "expected an engine that this host offers", "leave it to auto");
+    }
+    if faults.is_empty() { Ok(()) } else { Err(Faults::new(settled.file.as_ref(), faults)) }
+}
+
+/// The directory that a path is in.
+fn dir(path: &Path) -> &Path {
+    match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    }
+}
