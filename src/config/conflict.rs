@@ -18,9 +18,9 @@ pub(super) fn find(said: &[Said], faults: &mut Vec<Fault>) {
             let found = "nobody can reach this site: it has no hosts, and is not the default";
             faults.push(path.fault(0, found, "expected `hosts` beside it", "add them, or default = true"));
         }
-        if !aliases.values.is_empty() && hosts.values.first().is_none_or(|host| host.starts_with("*.")) {
-            let expected = "expected the first of `hosts` to be a name";
-            let remedy = "add hosts, of which the first has no *";
+        if !aliases.values.is_empty() && hosts.values.iter().all(|host| host.starts_with("*.")) {
+            let expected = "expected one of `hosts` without a *";
+            let remedy = "add the name they lead to, as in hosts = [\"example.org\"]";
             faults.push(aliases.fault(0, "these aliases lead nowhere", expected, remedy));
         }
     }

@@ -127,7 +127,7 @@ pub enum Kind {
     /// An address to listen at.
     Address(fn(&mut Config, Address)),
     /// Text of a form: the first function writes it at its best, or says what was expected.
-    Text(fn(&str) -> Result<String, &'static str>, fn(&mut Config, String)),
+    Text(fn(&str) -> Result<String, String>, fn(&mut Config, String)),
 }
 
 /// Words, and what each of them sets.

@@ -1,7 +1,7 @@
 //! `[[site]]`: what is served, and how it answers.
 
 use super::{Config, Flag, Kind, Opt, Program, Section, Unsaid, option::OPT};
-use crate::{Dialect, Source, TrailingSlash};
+use crate::{Dialect, HostName, Source, TrailingSlash};
 use Program::{Carrier, Pack, Serve};
 
 /// What is said of a site.
@@ -9,10 +9,10 @@ use Program::{Carrier, Pack, Serve};
 pub struct SiteConfig {
     /// What it is made of.
     pub source: Source,
-    /// Names of hosts that it answers to, in lower case; `*.` at the beginning stands for any labels.
-    pub hosts: Vec<String>,
-    /// Names of hosts that lead to the first of `hosts`.
-    pub aliases: Vec<String>,
+    /// The hosts it is served for. The first that is no wildcard is its canonical name.
+    pub hosts: Vec<HostName>,
+    /// Hosts that lead to its canonical name.
+    pub aliases: Vec<HostName>,
     /// Whether it answers to names that no site has.
     pub is_default: bool,
     /// Earlier releases that are kept.
@@ -69,7 +69,7 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "hosts",
         value_name: "NAME",
-        kind: Kind::Text(host, |config, name| config.site().hosts.push(name)),
+        kind: Kind::Text(host, |config, name| config.site().hosts.push(named(&name))),
         many: true,
         example: "example.org",
         refused: NO_HOSTS,
@@ -79,11 +79,11 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "aliases",
         value_name: "NAME",
-        kind: Kind::Text(host, |config, name| config.site().aliases.push(name)),
+        kind: Kind::Text(host, |config, name| config.site().aliases.push(named(&name))),
         many: true,
         example: "www.example.org",
         refused: NO_HOSTS,
-        help: "Names of hosts that lead to the same address at the first of hosts",
+        help: "Names of hosts that lead to the same address at the first of hosts that is no wildcard",
         ..OPT
     },
     Opt {
@@ -174,35 +174,25 @@ impl Config {
 }
 
 /// A path of a site.
-fn open_path(path: &str) -> Result<String, &'static str> {
-    if path.starts_with('/') { Ok(path.to_owned()) } else { Err("expected a path that begins with /") }
-}
-
-/// A name of a host, in lower case. RFC 1123, section 2.1.
-fn host(name: &str) -> Result<String, &'static str> {
-    let labels = name.strip_prefix("*.").unwrap_or(name);
-    let is_label = |label: &str| {
-        let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        (1..=LABEL_LEN_MAX).contains(&label.len())
-            && label.bytes().all(inner)
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    if !name.is_ascii() {
-        Err("expected a name in the form of DNS, which for names beyond ASCII begins with xn--")
-    } else if labels.len() <= NAME_LEN_MAX && labels.split('.').all(is_label) {
-        Ok(name.to_ascii_lowercase())
+fn open_path(path: &str) -> Result<String, String> {
+    if path.starts_with('/') {
+        Ok(path.to_owned())
     } else {
-        Err("expected the name of a host, without scheme, port or path")
+        Err("expected a path that begins with /".to_owned())
     }
 }
 
-/// RFC 1035, section 2.3.4.
-const LABEL_LEN_MAX: usize = 63;
+/// A name as names are compared.
+fn host(name: &str) -> Result<String, String> {
+    name.parse().map(|name: HostName| name.to_string()).map_err(|error| error.to_string())
+}
 
-/// RFC 1035, section 2.3.4, without the length of the first label and the root.
-const NAME_LEN_MAX: usize = 253;
+/// The same as what it is.
+fn named(name: &str) -> HostName {
+    name.parse().expect("a name in the form of one")
+}
 
+/// Nor any of these.
 const NO_HOSTS: &[&str] = &[
     "",
     "*",
