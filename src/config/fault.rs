@@ -73,13 +73,15 @@ impl Faults {
         self.file.as_ref().map(|file| &file.path)
     }
 
-    /// Line and column of each, the first ones being 1; columns count characters.
-    pub fn places(&self) -> impl Iterator<Item = Option<(usize, usize)>> {
-        self.list.iter().map(|fault| {
-            let (file, at) = self.file.as_ref().zip(fault.start())?;
-            let line = Line::of(file, at);
-            Some((line.number, line.column))
-        })
+    /// A line for each: `7:1: what was found; what was expected; what to do`, with line and column, the first ones being
+    /// 1. Columns count characters.
+    pub fn lines(&self) -> Vec<String> {
+        let line = |Fault { at, found, expected, remedy }: &Fault| {
+            let place = self.file.as_ref().zip(at.as_ref()).map(|(file, at)| Line::of(file, at.start));
+            let place = place.map(|line| format!("{}:{}: ", line.number, line.column)).unwrap_or_default();
+            format!("{place}{found}; {expected}; {remedy}")
+        };
+        self.list.iter().map(line).collect()
     }
 
     /// The same text with colours.
@@ -164,7 +166,9 @@ impl Shown<'_> {
         let (indent, carets) = (" ".repeat(column - 1), "^".repeat(width));
         writeln!(f, "{margin}{frame}-->{frame:#} {}:{number}:{column}", file.path.display())?;
         writeln!(f, "{margin} {frame}|{frame:#}")?;
-        writeln!(f, "{frame}{number} |{frame:#} {}", shown(text))?;
+        let source = shown(text);
+        let gap = if source.is_empty() { "" } else { " " };
+        writeln!(f, "{frame}{number} |{frame:#}{gap}{source}")?;
         writeln!(f, "{margin} {frame}|{frame:#} {indent}{error}{carets} {expected}{error:#}")?;
         writeln!(f, "{margin} {frame}={frame:#} {remedy}")
     }
@@ -177,4 +181,34 @@ fn shown(line: &str) -> String {
         .collect::<String>()
         .trim_end()
         .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_fault_is_shown_in_its_line() {
+        let tabs = "a\n\tüb = \u{1b}[31m1\r\nc";
+        let cases: &[(&str, &str, Option<Range<usize>>, &str)] = &[
+            // what it shows     the file   place             how it is shown
+            ("the first",        "a = 1\n", Some(0..1),       "error: F\n --> x/t.toml:1:1\n  |\n1 | a = 1\n  | ^ E\n  = R\n"),
+            ("the middle",       "a = 1\n", Some(4..5),       "error: F\n --> x/t.toml:1:5\n  |\n1 | a = 1\n  |     ^ E\n  = R\n"),
+            ("characters",       tabs,      Some(3..6),       "error: F\n --> x/t.toml:2:2\n  |\n2 |  üb =  [31m1\n  |  ^^ E\n  = R\n"),
+            ("several lines",    "a = [\n1]", Some(4..8),     "error: F\n --> x/t.toml:1:5\n  |\n1 | a = [\n  |     ^ E\n  = R\n"),
+            ("the end",          "a =",     Some(3..3),       "error: F\n --> x/t.toml:1:4\n  |\n1 | a =\n  |    ^ E\n  = R\n"),
+            ("beyond the end",   "",        Some(9..10),      "error: F\n --> x/t.toml:1:1\n  |\n1 |\n  | ^ E\n  = R\n"),
+            ("far down",         &"\n".repeat(9), Some(9..9), "error: F\n  --> x/t.toml:10:1\n   |\n10 |\n   | ^ E\n   = R\n"),
+            ("nowhere",          "a = 1\n", None,             "error: F\n  = E: R\n"),
+        ];
+        for (name, text, at, want) in cases {
+            let file = File { path: "x/t.toml".into(), text: (*text).to_owned() };
+            let fault = Fault { at: at.clone(), ..Fault::nowhere("F", "E", "R") };
+            let faults = Faults::new(Some(&file), vec![fault]);
+            assert_eq!(faults.to_string(), *want, "{name}");
+            let coloured = faults.coloured().to_string();
+            assert!(coloured.contains("\u{1b}[") && anstream::adapter::strip_str(&coloured).to_string() == *want, "{name}");
+        }
+    }
 }

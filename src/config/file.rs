@@ -89,9 +89,15 @@ pub(super) fn tables(file: &File, faults: &mut Vec<Fault>) -> Vec<Table> {
     reader.root(root.get_ref());
     let Reader { mut tables, faults: found } = reader;
     tables.sort_by_key(|table| table.at.start);
-    // What is said of the rest of a line that was not understood is not to be trusted.
+    // What else is found in a line that was not understood is not to be trusted, nor what stands below a head that was not.
     let lines: Vec<_> = syntax.iter().filter_map(Fault::start).map(|at| file.line(at)).collect();
-    let is_sound = |fault: &Fault| fault.start().is_none_or(|at| !lines.contains(&file.line(at)));
+    let is_head = |line: &&usize| {
+        file.text.lines().nth(**line - 1).is_some_and(|line| line.trim_start().starts_with('['))
+    };
+    let lost = lines.iter().find(is_head).copied().unwrap_or(usize::MAX);
+    let is_sound = |fault: &Fault| {
+        fault.start().map(|at| file.line(at)).is_none_or(|line| line < lost && !lines.contains(&line))
+    };
     faults.extend(syntax);
     faults.extend(found.into_iter().filter(is_sound));
     tables
@@ -176,8 +182,7 @@ impl Reader {
         let remedy = match (near, elsewhere, section) {
             (_, Some(other), _) => format!("it is an option of {}: move it there", other.head()),
             (Some((_, near)), ..) => format!("did you mean `{near}`?"),
-            (None, _, Some(_)) => format!("there are {}", known.join(", ")),
-            (None, _, None) => "see docs/configuration.md for all there is".to_owned(),
+            (None, ..) => "see tarpon manual tarpon.toml for all there is".to_owned(),
         };
         let (found, expected) = match section {
             Some(section) => {

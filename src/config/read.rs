@@ -197,3 +197,181 @@ impl<'a> Reader<'a> {
         Some(values)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Address;
+
+    #[test]
+    #[rustfmt::skip]
+    fn all_that_is_wrong_with_a_file_is_told_at_its_place() {
+        let cases: &[(&str, &str, &[&str])] = &[
+            // what it shows           the file                                          what is wrong
+            ("nothing",                "",                                               &[]),
+            ("not TOML",               "[server]\nworkers = \n",
+                &["2:11: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for its form"]),
+            ("no quotes",              "[server]\nengine = epoll",
+                &["2:10: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for its form"]),
+            ("said twice",             "[server]\npin = true\npin = false",
+                &["3:1: this is not TOML; duplicate key; see https://toml.io for its form"]),
+            ("two errors of form",     "[server]\npin = yes\nworkers = 0\ngrace = 1s",
+                &["2:7: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for its form",
+                  "3:11: `workers` cannot be 0; expected a number from 1 to 1024; as in workers = 4",
+                  "4:9: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for its form"]),
+            ("below a lost head",      "[server\npin = true",
+                &["1:8: this is not TOML; unclosed table, expected `]`; see https://toml.io for its form"]),
+            ("unknown section",        "[sever]\npin = true",
+                &["1:2: unknown section `sever`; expected SECTIONS; did you mean `server`?"]),
+            ("far from any",           "[x]",
+                &["1:2: unknown section `x`; expected SECTIONS; see tarpon manual tarpon.toml for all there is"]),
+            ("no section",             "workers = 3",
+                &["1:1: unknown section `workers`; expected SECTIONS; it is an option of [server]: move it there"]),
+            ("unknown option",         "[server]\nhead_timeout = 3",
+                &["2:1: unknown option `head_timeout`; expected an option of [server]; did you mean `head-timeout`?"]),
+            ("of another section",     "[server]\nspa = true",
+                &["2:1: unknown option `spa`; expected an option of [server]; it is an option of [[site]]: move it there"]),
+            ("like none",              "[[listener]]\naddress = \"[::1]:80\"\nqqq = 1",
+                &["3:1: unknown option `qqq`; expected an option of [[listener]]; see tarpon manual tarpon.toml for all there is"]),
+            ("one of several",         "[site]\npath = \".\"",
+                &["1:2: `site` is a table; expected [[site]]; write [[site]] above its options; there may be several"]),
+            ("several of one",         "[[server]]\npin = true",
+                &["1:3: `server` is a list; expected [server]; write [server] above its options; there is one"]),
+            ("no table at all",        "server = 3\nsite = [1]",
+                &["1:1: `server` is a whole number; expected [server]; write [server] above its options; there is one",
+                  "2:9: `site` is a whole number; expected [[site]]; write [[site]] above its options; there may be several"]),
+            ("text for a number",      "[server]\nworkers = \"3\"",
+                &["2:11: `workers` is text; expected a number from 1 to 1024; as in workers = 4"]),
+            ("beyond the range",       "[server]\nworkers = 0x401",
+                &["2:11: `workers` cannot be 0x401; expected a number from 1 to 1024; as in workers = 4"]),
+            ("below the range",        "[server]\nworkers = -1\nrequests-max = 0",
+                &["2:11: `workers` cannot be -1; expected a number from 1 to 1024; as in workers = 4",
+                  "3:16: `requests-max` cannot be 0; expected a number from 1 to 4294967295; as in requests-max = 1000"]),
+            ("a number for a word",    "[[site]]\npath = \".\"\nrules = 3",
+                &["3:9: `rules` is a whole number; expected one of netlify, cloudflare, off; as in rules = \"netlify\""]),
+            ("another word",           "[[site]]\npath = \".\"\nrules = \"apache\"",
+                &["3:9: `rules` cannot be \"apache\"; expected one of netlify, cloudflare, off; as in rules = \"netlify\""]),
+            ("text for a flag",        "[server]\npin = \"true\"",
+                &["2:7: `pin` is text; expected true or false; as in pin = true"]),
+            ("no time",                "[server]\ngrace = \"soon\"\nhead-timeout = 0\nidle-timeout = 1979-05-27\nsend-timeout = nan",
+                &["2:9: `grace` cannot be \"soon\"; expected a time from 1ms to 1d; as in grace = \"1m30s\"",
+                  "3:16: `head-timeout` cannot be 0; expected a time from 1ms to 1d; as in head-timeout = \"1m30s\"",
+                  "4:16: `idle-timeout` is a date; expected a time from 1ms to 1d; as in idle-timeout = \"1m30s\"",
+                  "5:16: `send-timeout` cannot be nan; expected a time from 1ms to 1d; as in send-timeout = \"1m30s\""]),
+            ("no size",                "[server]\nsend-rate-min = \"1k\"",
+                &["2:17: `send-rate-min` cannot be \"1k\"; expected a size from 0 to 1GiB; as in send-rate-min = \"4KiB\""]),
+            ("no list",                "[[site]]\npath = \".\"\nhosts = \"example.org\"",
+                &["3:9: `hosts` is text; expected a list; as in hosts = [\"example.org\"]"]),
+            ("no text in it",          "[[site]]\npath = \".\"\ncors = [\"/a\", 3, \"b\"]",
+                &["3:15: `cors` is a whole number; expected text; as in cors = [\"/fonts\"]",
+                  "3:18: `cors` cannot be \"b\"; expected a path that begins with /; as in cors = [\"/fonts\"]"]),
+            ("no host",                "[[site]]\npath = \".\"\nhosts = [\"http://a/\"]",
+                &["3:10: `hosts` cannot be \"http://a/\"; expected a host, such as example.org, *.example.org or 192.0.2.7; as in hosts = [\"example.org\"]"]),
+            ("no address",             "[[listener]]\naddress = \"8080\"",
+                &["2:11: `address` cannot be \"8080\"; expected an address and a port, or unix:PATH; as in address = \"127.0.0.1:8080\""]),
+            ("what it needs",          "[[listener]]\n\n[[site]]\nspa = true",
+                &["1:1: this [[listener]] has no `address`; expected it to have `address`; as in address = \"127.0.0.1:8080\"",
+                  "3:1: this [[site]] has no `path`; expected it to have `path`; as in path = \"public\""]),
+            ("an empty path",          "[[site]]\npath = \"\"",
+                &["2:8: `path` cannot be \"\"; expected a path; as in path = \"public\""]),
+            ("behind what is wide",    "[[site]] # ü\npath = \".\"\n\"bücher\" = { path = 1 }",
+                &["3:1: unknown option `bücher`; expected an option of [[site]]; see tarpon manual tarpon.toml for all there is"]),
+            ("an address twice",       "[[listener]]\naddress = \"[::1]:80\"\n[[listener]]\naddress = \"[0::1]:80\"",
+                &["4:11: listener [::1]:80 is there twice; it is there in line 2 already; leave one of them out"]),
+            ("a free port twice",      "[[listener]]\naddress = \"[::1]:0\"\n[[listener]]\naddress = \"[::1]:0\"", &[]),
+            ("a host twice",           "[[site]]\npath = \"a\"\nhosts = [\"a.org\", \"A.org.\"]\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]\naliases = [\"a.org\"]",
+                &["3:19: host a.org is there twice; it is there in line 3 already; leave one of them out",
+                  "7:12: host a.org is there twice; it is there in line 3 already; leave one of them out"]),
+            ("two defaults",           "[[site]]\npath = \"a\"\ndefault = true\n[[site]]\npath = \"b\"\ndefault = true",
+                &["6:11: there is a default site already; expected one at most; leave it to one of them"]),
+            ("no host, no default",    "[[site]]\npath = \"a\"\nhosts = [\"a.org\"]\n[[site]]\npath = \"b\"",
+                &["5:8: nobody can reach this site: it has no hosts, and is not the default; expected `hosts` beside it; add them, or default = true"]),
+            ("aliases of nothing",     "[[site]]\npath = \"a\"\nhosts = [\"*.a.org\"]\naliases = [\"b.org\"]",
+                &["4:12: these aliases lead nowhere; expected one of `hosts` without a *; add the name they lead to, as in hosts = [\"example.org\"]"]),
+        ];
+        let sections = SECTIONS.map(Section::head).join(", ");
+        for (name, text, want) in cases {
+            let file = File { path: "tarpon.toml".into(), text: (*text).to_owned() };
+            let got = read(Some(&file), &Flags::default(), Program::Serve);
+            let faults = got.map_or_else(|faults| faults.lines(), |_| Vec::new());
+            let want: Vec<_> = want.iter().map(|line| line.replace("SECTIONS", &sections)).collect();
+            assert_eq!(faults, want, "{name}");
+        }
+    }
+
+    /// What it shows, the file, the flags; an option, its value, and who said it.
+    type Case = (
+        &'static str,
+        &'static str,
+        &'static [(&'static str, &'static str)],
+        &'static str,
+        &'static str,
+        Origin,
+    );
+
+    #[test]
+    #[rustfmt::skip]
+    fn what_a_flag_says_wins_and_what_nobody_says_is_the_default() {
+        let cases: &[Case] = &[
+            // what it shows   the file                      the flags                 option         value     who said it
+            ("nobody",         "",                           &[],                      "head-timeout", "20s",    Origin::Default),
+            ("the file",       "[server]\nhead-timeout = 5", &[],                      "head-timeout", "5s",     Origin::File(2)),
+            ("a flag",         "",                           &[("head-timeout", "5s")],  "head-timeout", "5s",   Origin::Flag),
+            ("both",           "[server]\nhead-timeout = 5", &[("head-timeout", "6")], "head-timeout", "6s",     Origin::Flag),
+            ("with units",     "[server]\nhead-timeout = \"1m\"", &[],                 "head-timeout", "1m",     Origin::File(2)),
+            ("a fraction",     "[server]\nhead-timeout = 0.25", &[],                   "head-timeout", "250ms",  Origin::File(2)),
+            ("a size",         "[server]\nsend-rate-min = 2048", &[],                  "send-rate-min", "2KiB",  Origin::File(2)),
+            ("switched on",    "[[site]]\npath = \".\"\nspa = true", &[],              "spa",          "true",   Origin::File(3)),
+            ("switched off",   "[[site]]\npath = \".\"\nspa = true", &[("spa", "false")], "spa",       "false",  Origin::Flag),
+            ("a list",         "[[site]]\npath = \".\"\ncors = [\"/a\", \"/b\"]", &[], "cors",         "/a, /b", Origin::File(3)),
+            ("another list",   "[[site]]\npath = \".\"\ncors = [\"/a\", \"/b\"]", &[("cors", "/c")], "cors", "/c", Origin::Flag),
+            ("listeners",      "[[listener]]\naddress = \"[::1]:80\"", &[("listen", "[::1]:81")], "address", "[::1]:81", Origin::Flag),
+            ("for other programs", "",                       &[("hosts", "a.org")],    "hosts",        "",       Origin::Default),
+        ];
+        for &(name, text, flags, option, want, from) in cases {
+            let file = File { path: "tarpon.toml".into(), text: text.to_owned() };
+            let flags = Flags(flags.iter().map(|&(flag, value)| (flag, vec![value.into()])).collect());
+            let settled = read(Some(&file), &flags, Program::Serve).expect(name);
+            let said: Vec<_> = settled.said.iter().filter(|said| said.option.name == option).collect();
+            let [said] = said[..] else { panic!("{name}: {said:?}") };
+            assert_eq!((&*said.words(), said.from), (want, from), "{name}");
+        }
+    }
+
+    #[test]
+    fn paths_of_a_file_begin_where_it_is_and_those_of_flags_do_not() {
+        let text = "[[site]]\npath = \"public\"\nprefix = \"in/it\"\n[[listener]]\naddress = \"unix:tarpon.sock\"\n\
+                    [[listener]]\naddress = \"unix:/run/tarpon.sock\"";
+        let file = File { path: "/etc/tarpon/tarpon.toml".into(), text: text.to_owned() };
+        let config = read(Some(&file), &Flags::default(), Program::Serve).expect("nothing is wrong").config;
+        assert_eq!(config.sites[0].source.path, Path::new("/etc/tarpon/public"));
+        assert_eq!(config.sites[0].source.prefix, Path::new("in/it"));
+        let addresses: Vec<_> = config.listeners.into_iter().map(|listener| listener.address).collect();
+        let unix = |path: &str| Address::Unix(path.into());
+        assert_eq!(addresses, [unix("/etc/tarpon/tarpon.sock"), unix("/run/tarpon.sock")]);
+        let flags = Flags(BTreeMap::from([("path", vec!["public".into()])]));
+        let config = read(Some(&file), &flags, Program::Serve).expect("nothing is wrong").config;
+        assert_eq!(config.sites[0].source.path, Path::new("public"));
+    }
+
+    #[test]
+    fn flags_of_a_site_hold_in_every_site_but_its_path_in_none_of_several() {
+        let text = "[[site]]\npath = \"a\"\ndefault = true\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]\n";
+        let file = File { path: "tarpon.toml".into(), text: text.to_owned() };
+        let flags = |flag, value: &str| Flags(BTreeMap::from([(flag, vec![value.into()])]));
+        let config =
+            read(Some(&file), &flags("keep-releases", "3"), Program::Serve).expect("nothing is wrong").config;
+        assert!(config.sites.iter().all(|site| site.keep_releases == 3) && config.sites.len() == 2);
+        let faults = read(Some(&file), &flags("path", "c"), Program::Serve).expect_err("which site?");
+        let want =
+            "PATH is of one site, and the file has 2; expected to find it in the file; leave it out here";
+        assert_eq!(faults.lines(), [want]);
+    }
+
+    #[test]
+    fn a_flag_that_nobody_checked_is_told_without_a_place() {
+        let flags = Flags(BTreeMap::from([("grace", vec!["soon".into()])]));
+        let faults = read(None, &flags, Program::Serve).expect_err("no time");
+        assert_eq!(faults.lines(), ["--grace cannot be soon; expected a time from 1ms to 1d; such as 1m30s"]);
+    }
+}

@@ -192,16 +192,14 @@ fn named(name: &str) -> HostName {
     name.parse().expect("a name in the form of one")
 }
 
-/// Nor any of these.
 const NO_HOSTS: &[&str] = &[
     "",
     "*",
-    "https://example.org",
-    "example.org:80",
-    "example.org/",
-    "a..b",
-    "-a.org",
     "*.",
     "a.*.org",
-    "bücher.de",
+    "a..org",
+    "example.org:80",
+    "example.org/",
+    "https://example.org",
+    "bücher.example",
 ];
