@@ -19,7 +19,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
-use tarpon_conn::HostNameError;
 
 /// Runs until it is told to stop. Returns an exit status.
 pub(super) fn run(settings: &Settings, listeners: Vec<Bound>, sites: &[SiteConfig], channel: Channel) -> i32 {
@@ -72,20 +71,17 @@ fn begin(
             Some((ToServer::Stop { .. }, _)) | None => return Ok(None),
         }
     }
-    let hosts = sites.iter().zip(arrived).map(|(config, (site, earlier))| {
-        host(config, site.expect("waited for"), earlier).map_err(|error| error.to_string())
-    });
-    let hosts = VirtualHosts::new(hosts.collect::<Result<_, _>>()?, unknown(sites))
-        .map_err(|trouble| trouble.to_string())?;
+    let hosts = sites.iter().zip(arrived);
+    let hosts = hosts.map(|(config, (site, earlier))| host(config, site.expect("waited for"), earlier));
+    let hosts = VirtualHosts::new(hosts.collect(), unknown(sites)).map_err(|trouble| trouble.to_string())?;
     let server = Server::start(&settings, listeners, hosts).map_err(|error| error.to_string())?;
     Ok(Some((server, chosen)))
 }
 
 /// A site with its names.
-fn host(config: &SiteConfig, site: Site, earlier: Vec<Site>) -> Result<VirtualHost, HostNameError> {
-    let names = |texts: &[String]| texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>();
-    let (names, aliases) = (names(&config.hosts)?, names(&config.aliases)?);
-    Ok(VirtualHost { earlier, names, aliases, keep_releases: Some(config.keep_releases), ..site.into() })
+fn host(config: &SiteConfig, site: Site, earlier: Vec<Site>) -> VirtualHost {
+    let (names, aliases) = (config.hosts.clone(), config.aliases.clone());
+    VirtualHost { earlier, names, aliases, keep_releases: Some(config.keep_releases), ..site.into() }
 }
 
 /// What hosts mean that no site has among its names. To a site alone that has no names, they are all the same.
