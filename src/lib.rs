@@ -29,6 +29,7 @@
 //! | `recent` | the site that is served, and earlier ones that are kept |
 //! | `release` | a directory of packed sites, of which one is current |
 //! | `listen` | listening sockets |
+//! | `log` | the access log: what the workers leave of each exchange, formatted and written |
 //! | `watch` | notices that a directory or archive has changed |
 //! | `worker`, `wheel`, `mailbox` | what all engines share |
 //! | `served`, `residency`, `loader` | what of a site is in memory, and reading what is not |
@@ -48,6 +49,7 @@ mod hosts;
 mod inspect;
 mod listen;
 mod loader;
+mod log;
 mod mailbox;
 mod pack;
 mod recent;
@@ -68,6 +70,7 @@ pub use error::Trouble;
 pub use hosts::{SiteLimits, Unknown, VirtualHost, VirtualHosts, check_names};
 pub use inspect::{inspect, verify};
 pub use listen::{Address, Bound, default_addresses};
+pub use log::{Addresses, LogForm, LogSink, LogTarget, Logging, Rotation, turn};
 pub use pack::{Packing, carried_archive, carries_site, pack};
 pub use release::{Release, Releases, Switched, Turn};
 pub use server::{Handle, Server, Settings};

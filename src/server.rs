@@ -11,6 +11,7 @@ use crate::{
     hosts::{VirtualHost, VirtualHosts},
     listen::{Address, Bound, SocketFile},
     loader::Loader,
+    log::{Log, LogSink, Logging},
     mailbox::{Mailbox, Message},
     recent::Recent,
     site::Site,
@@ -21,6 +22,7 @@ use rustix::{
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 use std::{
+    hash::{BuildHasher, Hasher, RandomState},
     io,
     num::{NonZeroU32, NonZeroUsize},
     panic::resume_unwind,
@@ -28,7 +30,7 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use tarpon_conn::{Limits, SiteId};
+use tarpon_conn::{Counters, Limits, Recording, SiteId};
 
 /// How a server runs. The default is what `tarpon serve` does when it is told nothing.
 #[derive(Clone, Debug)]
@@ -54,6 +56,8 @@ pub struct Settings {
     /// Earlier sites of which files stay that were declared immutable, for pages that were loaded before a swap. At most
     /// so many, and as many as a quarter of the limit on open files has room for.
     pub keep_releases: usize,
+    /// What is logged of exchanges. `None`: nothing, which costs nothing. Where it goes: [`Handle::log_to`].
+    pub logging: Option<Logging>,
 }
 
 impl Default for Settings {
@@ -70,6 +74,7 @@ impl Default for Settings {
             send_rate_min,
             requests_max,
             keep_releases: 0,
+            logging: None,
         }
     }
 }
@@ -90,6 +95,7 @@ pub struct Handle {
     mailboxes: Arc<[Arc<Mailbox>]>,
     /// By the number of the site.
     recents: Arc<[Mutex<Recent>]>,
+    log: Option<Log>,
 }
 
 impl Server {
@@ -142,10 +148,18 @@ impl Server {
         let sites: Arc<[_]> = lineups.into();
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
-        let handle = Handle { mailboxes, recents: recents.into() };
+        let counters: Vec<_> = (0..worker_count).map(|_| Arc::new(Counters::default())).collect();
+        let (log, inlets) = match settings.logging {
+            Some(logging) => {
+                let (log, inlets) = Log::start(logging, &counters)?;
+                (Some(log), inlets.into_iter().map(|inlet| Some((recording(logging), inlet))).collect())
+            }
+            None => (None, counters.iter().map(|_| None).collect::<Vec<_>>()),
+        };
+        let handle = Handle { mailboxes, recents: recents.into(), log };
         let cores = settings.pin.then(allowed_cores).transpose()?;
         let (loader, crew) = Loader::new()?;
-        let outfit = |number: usize| {
+        let outfit = |(number, (counters, log)): (usize, (&Arc<Counters>, _))| {
             let sockets = listeners.iter().map(|bound| bound.socket_for(number));
             io::Result::Ok(Outfit {
                 listeners: sockets.collect::<io::Result<_>>()?,
@@ -154,10 +168,12 @@ impl Server {
                 hosts: hosts.clone(),
                 loader: loader.clone(),
                 connection_count_max,
+                counters: Arc::clone(counters),
+                log,
             })
         };
         // All that a worker needs is there before the first one begins.
-        let outfits = (0..worker_count).map(outfit).collect::<io::Result<Vec<_>>>()?;
+        let outfits = counters.iter().zip(inlets).enumerate().map(outfit).collect::<io::Result<Vec<_>>>()?;
         crew.start()?;
         let mut workers = Vec::new();
         for (number, outfit) in outfits.into_iter().enumerate() {
@@ -197,6 +213,9 @@ impl Server {
     /// If a worker did.
     pub fn join(self) -> io::Result<()> {
         let ends: Vec<_> = self.workers.into_iter().map(JoinHandle::join).collect();
+        if let Some(log) = &self.handle.log {
+            log.end();
+        }
         drop(self.files);
         ends.into_iter().try_for_each(|end| end.unwrap_or_else(|panic| resume_unwind(panic)))
     }
@@ -221,6 +240,14 @@ impl Handle {
         let lineup = recent.next(site);
         for mailbox in &*self.mailboxes {
             mailbox.post(Message::Swap(SiteId::new(number), lineup.clone()));
+        }
+    }
+
+    /// From now on the access log goes there; until it is told where, what is to be logged waits. Nothing comes of it where
+    /// [`Settings::logging`] is `None`.
+    pub fn log_to(&self, sink: LogSink) {
+        if let Some(log) = &self.log {
+            log.log_to(sink);
         }
     }
 
@@ -257,6 +284,13 @@ impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Handle").field("workers", &self.mailboxes.len()).finish()
     }
+}
+
+/// What a worker records for a log.
+fn recording(Logging { one_in, .. }: Logging) -> Recording {
+    // As good as any chance there is: the keys of a hash, which nobody knows.
+    let seed = RandomState::new().build_hasher().finish();
+    Recording { one_in, heads: false, seed }
 }
 
 /// What the limit on open files leaves for the connections of a worker, beside the sites and what every process has open.

@@ -6,6 +6,7 @@
 
 use crate::{
     loader::{Job, Loader, Stretch},
+    log::Inlet,
     mailbox::{Mailbox, Message},
     recent::Lineup,
     served::Served,
@@ -14,12 +15,19 @@ use crate::{
     wheel::Wheel,
 };
 use rustix::{
-    net::sockopt::set_socket_linger,
+    net::{getpeername, sockopt::set_socket_linger},
     time::{ClockId, Timespec, clock_gettime},
 };
-use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 use tarpon_conn::{
-    BufId, Connection, Cx, Hosts, ImageId, Input, Leg, Limits, Pool, Run, SiteId, Sites, Span, Starts, Tick,
+    Accepted, BufId, Connection, Counters, Cx, Hosts, ImageId, Input, Leg, Limits, Pool, RECORDS_LEN,
+    Recording, Records, Run, SiteId, Sites, Span, Starts, Tick,
 };
 use tarpon_site::Place;
 
@@ -51,6 +59,9 @@ pub(crate) struct Outfit {
     pub(crate) loader: Loader,
     /// Connections it holds at most.
     pub(crate) connection_count_max: usize,
+    pub(crate) counters: Arc<Counters>,
+    /// What to record of exchanges, and where to hand it.
+    pub(crate) log: Option<(Recording, Inlet)>,
 }
 
 /// A connection cannot go on: it needs a buffer and none is free, or what it was answered from has been truncated.
@@ -76,6 +87,10 @@ pub(crate) struct Commons {
     pub(crate) copy: Box<[u8]>,
     /// The monotonic clock when the worker began.
     epoch: Timespec,
+    counters: Arc<Counters>,
+    records: Records,
+    /// Where the records go.
+    inlet: Option<Inlet>,
 }
 
 /// Buffers of a worker. A connection holds one only while it has sent a part of a head, asks for a redirect
@@ -94,7 +109,11 @@ const GATE_MS: u64 = 1_000;
 
 impl<S: Default> Worker<S> {
     pub(crate) fn new(outfit: Outfit) -> Worker<S> {
-        let Outfit { listeners, mailbox, sites, hosts, loader, connection_count_max } = outfit;
+        let Outfit { listeners, mailbox, sites, hosts, loader, connection_count_max, counters, log } = outfit;
+        let (records, inlet) = match log {
+            Some((recording, inlet)) => (Records::new(recording), Some(inlet)),
+            None => (Records::off(), None),
+        };
         let mut pool = Pool::new(BUF_COUNT);
         let scratch = pool.take().expect("a new pool has free buffers");
         let images = sites.iter().map(|(lineup, limits)| (lineup.current.image().clone(), *limits));
@@ -102,12 +121,15 @@ impl<S: Default> Worker<S> {
         let mut commons = Commons {
             sites: Sites::by_host(images, hosts),
             pool,
-            starts: Starts::new(unix_s()),
+            starts: Starts::new(unix_ms() / 1_000),
             now: Tick(0),
             served: served.collect(),
             scratch,
             copy: vec![0; COPY_LEN_MAX].into(),
             epoch: clock_gettime(ClockId::MonotonicCoarse),
+            counters,
+            records,
+            inlet,
         };
         for (number, (lineup, _)) in sites.iter().enumerate() {
             commons.swap(SiteId::new(number), lineup.clone());
@@ -119,7 +141,9 @@ impl<S: Default> Worker<S> {
 
     /// A connection was accepted. Returns its slot.
     pub(crate) fn insert(&mut self, fd: OwnedFd) -> u32 {
-        let conn = Connection::new(&mut self.commons.cx());
+        let peer = if self.commons.records.is_on() { peer(&fd) } else { None };
+        let accepted = Accepted { number: self.slots.next_index(), peer };
+        let conn = Connection::new(&mut self.commons.cx(), accepted);
         let deadline = conn.deadline();
         let index = self.slots.insert(Slot::new(fd, conn));
         self.wheel.arm(index, deadline);
@@ -148,6 +172,14 @@ impl<S: Default> Worker<S> {
         if let Some(slot) = self.slots.get_mut(index) {
             self.wheel.hasten(index, slot.conn.deadline());
         }
+        self.commons.spare_records();
+    }
+
+    /// All connections of a batch have had their turns.
+    #[inline]
+    pub(crate) fn end_batch(&mut self) {
+        self.commons.retire();
+        self.commons.give_records();
     }
 
     /// Reads the clocks, once for all connections of a batch.
@@ -157,7 +189,9 @@ impl<S: Default> Worker<S> {
         let since_s = now.tv_sec - self.commons.epoch.tv_sec;
         let since_ms = since_s * 1_000 + (now.tv_nsec - self.commons.epoch.tv_nsec) / 1_000_000;
         self.commons.now = Tick(since_ms.max(0) as u64);
-        self.commons.starts.set_time(unix_s());
+        let unix_ms = unix_ms();
+        self.commons.starts.set_time(unix_ms / 1_000);
+        self.commons.records.set_time(unix_ms);
         self.gate = self.gate.filter(|&by| by > self.commons.now);
     }
 
@@ -266,9 +300,17 @@ impl<S: Default> Worker<S> {
 }
 
 impl<S> Drop for Worker<S> {
-    /// Nobody reads its mail any more.
+    /// Nobody reads its mail any more; and what is under way ends here.
     fn drop(&mut self) {
         self.mailbox.close();
+        if thread::panicking() {
+            return;
+        }
+        for slot in self.slots.slots.iter_mut().flatten() {
+            slot.conn.abandon(&mut self.commons.cx());
+            self.commons.spare_records();
+        }
+        self.commons.give_records();
     }
 }
 
@@ -276,7 +318,32 @@ impl Commons {
     /// What a connection may look at and use up.
     #[inline]
     pub(crate) fn cx(&mut self) -> Cx<'_> {
-        Cx { sites: &mut self.sites, pool: &mut self.pool, starts: &self.starts, now: self.now }
+        Cx {
+            sites: &mut self.sites,
+            pool: &mut self.pool,
+            starts: &self.starts,
+            now: self.now,
+            counters: &self.counters,
+            records: &mut self.records,
+        }
+    }
+
+    /// Hands the records on that have come together.
+    #[inline]
+    fn give_records(&mut self) {
+        if let Some(inlet) = &mut self.inlet
+            && !self.records.bytes().is_empty()
+        {
+            inlet.give(&mut self.records, &self.counters);
+        }
+    }
+
+    /// The same, once there are so many that one more turn might find no room.
+    #[inline]
+    fn spare_records(&mut self) {
+        if self.records.bytes().len() > RECORDS_LEN / 2 {
+            self.give_records();
+        }
     }
 
     /// The site an image belongs to.
@@ -321,7 +388,7 @@ impl Commons {
 
     /// Forgets sites that no response under way needs any more.
     #[inline]
-    pub(crate) fn retire(&mut self) {
+    fn retire(&mut self) {
         for image in self.sites.retire() {
             self.served[image.index()] = None;
         }
@@ -493,6 +560,11 @@ impl<S> Slots<S> {
         Slots { slots: Vec::new(), generations: Vec::new(), free: Vec::new(), count: 0, count_max }
     }
 
+    /// Where the next one goes.
+    fn next_index(&self) -> u32 {
+        self.free.last().copied().unwrap_or(self.slots.len() as u32)
+    }
+
     fn insert(&mut self, slot: Slot<S>) -> u32 {
         self.count += 1;
         if let Some(index) = self.free.pop() {
@@ -545,8 +617,17 @@ impl<S> Slots<S> {
     }
 }
 
-fn unix_s() -> u64 {
-    clock_gettime(ClockId::RealtimeCoarse).tv_sec.max(0) as u64
+/// The clock on the wall, in milliseconds since 1970.
+fn unix_ms() -> u64 {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    now.tv_sec.max(0) as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
+}
+
+/// Who connected; clients of Unix sockets have no address.
+fn peer(fd: impl AsFd) -> Option<IpAddr> {
+    // It fails where the client has gone already.
+    let address = getpeername(fd).ok()??;
+    SocketAddr::try_from(address).ok().map(|address| address.ip())
 }
 
 /// Never waits longer than this at once, in milliseconds: what `epoll_wait` can be told.

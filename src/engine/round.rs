@@ -137,7 +137,7 @@ impl<S: Selector> Rounds<S> {
             while let Some(index) = self.worker.next_shed() {
                 self.turn(index);
             }
-            self.worker.commons.retire();
+            self.worker.end_batch();
             if self.worker.is_over() {
                 return Ok(());
             }

@@ -16,6 +16,7 @@ use crate::{
     partial::{self, Partial},
     plan::{self, Location, Own, Plan},
     pool::{BUF_LEN, BufId, Pool, Run},
+    record::{Accepted, Begins, Sent},
     room::Room,
     ruled::Leads,
     sites::{Chosen, ImageId, SiteId},
@@ -35,6 +36,7 @@ use tarpon_site::{Content, Place};
 
 #[derive(Debug)]
 pub(crate) struct Http1 {
+    accepted: Accepted,
     phase: Phase,
     /// Bytes at the front of the inbox in which no head was complete: they are not parsed again before another
     /// line ends. More than 0: a head has begun.
@@ -51,6 +53,12 @@ pub(crate) struct Http1 {
     request_count: u32,
     /// Whose limits hold: the site of the last request.
     site: SiteId,
+    /// Responses queued since nothing was owed.
+    owed_count: u32,
+    /// When the first of them was.
+    owed_since: Tick,
+    /// One of them is recorded.
+    recorded: bool,
     /// Begin no exchange beyond the one whose head has begun.
     stopping: bool,
     /// Bytes wait in the inbox, not for more of them but for room in the outbox.
@@ -97,10 +105,11 @@ const _: () = assert!(spans_in_parts(PART_COUNT_MAX) <= SPAN_COUNT_MAX);
 const LINGER_MS: u64 = 2_000;
 
 impl Http1 {
-    pub(crate) fn new(cx: &Cx<'_>) -> Http1 {
+    pub(crate) fn new(cx: &Cx<'_>, accepted: Accepted) -> Http1 {
         let site = cx.sites.fallback();
         let by = cx.now.after(cx.sites.limits(site).head_ms);
         Http1 {
+            accepted,
             phase: Phase::Head,
             seen: 0,
             receive_by: Some(by),
@@ -109,6 +118,9 @@ impl Http1 {
             reached_len: 0,
             request_count: 0,
             site,
+            owed_count: 0,
+            owed_since: cx.now,
+            recorded: false,
             stopping: false,
             crowded: false,
             room: SPANS_PER_EXCHANGE,
@@ -174,8 +186,13 @@ impl Http1 {
     #[inline]
     pub(crate) fn sent(&mut self, cx: &mut Cx<'_>, out: &Outbox, len: u64) {
         self.sent_len += len;
+        cx.counters.sent_len.add(len);
         if out.is_empty() {
+            self.completed(cx);
             self.drained(cx);
+        } else if self.recorded && matches!(out.spans()[0], Span::Start(_)) {
+            // Of several responses, some have left whole. A client that always asks for more is not waited for.
+            self.record_sent(cx, false);
         }
     }
 
@@ -200,7 +217,11 @@ impl Http1 {
     pub(crate) fn give_up(&mut self, cx: &mut Cx<'_>, out: &mut Outbox) {
         match self.phase {
             Phase::Head if out.is_empty() && self.seen > 0 => {
-                self.refuse(cx, out, cx.sites.fallback(), Status::RequestTimeout, true);
+                let (site, status) = (cx.sites.fallback(), Status::RequestTimeout);
+                if cx.records.is_on() {
+                    cx.records.begin(self.begins(cx.now, out, site, status), None, &[]);
+                }
+                self.turn_away(cx, out, None, site, status, true);
                 self.deadline = cx.now.after(self.limits(cx).send_ms);
             }
             // The response has left, but a reset may still overtake it.
@@ -217,6 +238,15 @@ impl Http1 {
         if out.is_empty() {
             self.drained(cx);
         }
+    }
+
+    /// The connection is gone.
+    pub(crate) fn abandon(&mut self, cx: &mut Cx<'_>) {
+        cx.counters.cut.add(self.owed_count.into());
+        if self.recorded {
+            self.record_sent(cx, true);
+        }
+        self.abort();
     }
 
     /// Whatever is still owed cannot be sent.
@@ -274,15 +304,24 @@ impl Http1 {
             Err(error) => {
                 // Even of a head that is refused the method may be known: RFC 9110, section 9.3.2.
                 let with_content = !wire.starts_with(b"HEAD ");
-                self.refuse(cx, out, cx.sites.fallback(), error.status(), with_content);
+                let (site, status) = (cx.sites.fallback(), error.status());
+                if cx.records.is_on() {
+                    cx.records.begin(self.begins(cx.now, out, site, status), None, wire);
+                }
+                self.turn_away(cx, out, None, site, status, with_content);
                 return input.len as usize;
             }
         };
+        let version = head.version;
         let with_content = head.method != Method::Head;
         let host = match head.host() {
             Ok(host) => host,
             Err(error) => {
-                self.refuse(cx, out, cx.sites.fallback(), error.status(), with_content);
+                let (site, status) = (cx.sites.fallback(), error.status());
+                if cx.records.is_on() {
+                    cx.records.begin(self.begins(cx.now, out, site, status), Some(&head), wire);
+                }
+                self.turn_away(cx, out, Some(version), site, status, with_content);
                 return input.len as usize;
             }
         };
@@ -291,7 +330,10 @@ impl Http1 {
         let content = match incoming(&head) {
             Ok(content) => content,
             Err(status) => {
-                self.refuse(cx, out, site, status, with_content);
+                if cx.records.is_on() {
+                    cx.records.begin(self.begins(cx.now, out, site, status), Some(&head), wire);
+                }
+                self.turn_away(cx, out, Some(version), site, status, with_content);
                 return input.len as usize;
             }
         };
@@ -331,6 +373,9 @@ impl Http1 {
             (true, Version::Http10) => Fate::PersistSaid,
             (true, Version::Http11) => Fate::Persist,
         };
+        if cx.records.is_on() {
+            cx.records.begin(self.begins(cx.now, out, site, plan.status), Some(&head), &wire[..len]);
+        }
         self.seen = 0;
         self.receive_by = None;
         match content {
@@ -345,19 +390,20 @@ impl Http1 {
             Own::Nothing => respond(cx, out, image, &plan, fate),
             Own::Location(location) => match keep_query(cx, location, input) {
                 Ok(query) => redirect(cx, out, image, &plan, fate, location.target, query),
-                Err(status) => self.refuse(cx, out, site, status, plan.content.is_some()),
+                Err(status) => (image, plan) = self.refuse(cx, out, site, status, plan.content.is_some()),
             },
             Own::Leads(leads) => match write_location(cx, image, &leads, input) {
                 Ok(location) => respond_behind(cx, out, image, &plan, fate, location),
-                Err(status) => self.refuse(cx, out, site, status, plan.content.is_some()),
+                Err(status) => (image, plan) = self.refuse(cx, out, site, status, plan.content.is_some()),
             },
             Own::Moved(moved) => match write_moved(cx, moved, input) {
                 Ok(fields) => respond_behind(cx, out, image, &plan, fate, fields),
-                Err(status) => self.refuse(cx, out, site, status, with_content),
+                Err(status) => (image, plan) = self.refuse(cx, out, site, status, with_content),
             },
             Own::Parts(partial) => respond_in_parts(cx, out, image, &plan, fate, &partial),
             Own::Unsatisfied { of } => respond_without_parts(cx, out, image, &plan, fate, of),
         }
+        self.responded(cx, out, image, &plan, Some(version));
         len
     }
 
@@ -395,11 +441,78 @@ impl Http1 {
         site: SiteId,
         status: Status,
         with_content: bool,
-    ) {
+    ) -> (ImageId, Plan) {
         let (image, current) = cx.sites.current(site);
         let plan = plan::page(current, status, with_content);
         self.phase = Phase::Response { linger: true };
         respond(cx, out, image, &plan, Fate::Close);
+        (image, plan)
+    }
+
+    /// The same, as all that a request gets.
+    #[cold]
+    fn turn_away(
+        &mut self,
+        cx: &mut Cx<'_>,
+        out: &mut Outbox,
+        version: Option<Version>,
+        site: SiteId,
+        status: Status,
+        with_content: bool,
+    ) {
+        let (image, plan) = self.refuse(cx, out, site, status, with_content);
+        self.responded(cx, out, image, &plan, version);
+    }
+
+    /// A response is queued, the last one there.
+    #[inline]
+    fn responded(
+        &mut self,
+        cx: &mut Cx<'_>,
+        out: &Outbox,
+        image: ImageId,
+        plan: &Plan,
+        version: Option<Version>,
+    ) {
+        cx.counters.responded(plan.status, version);
+        if self.owed_count == 0 {
+            self.owed_since = cx.now;
+        }
+        self.owed_count += 1;
+        if cx.records.is_open() {
+            self.record_response(cx, out, image, plan);
+        }
+    }
+
+    /// Nothing is owed any more.
+    #[inline]
+    fn completed(&mut self, cx: &mut Cx<'_>) {
+        cx.counters.completed(self.owed_count.into(), cx.now.0.saturating_sub(self.owed_since.0));
+        self.owed_count = 0;
+        if self.recorded {
+            self.record_sent(cx, false);
+            self.recorded = false;
+        }
+    }
+
+    /// What a record says of an exchange whose response is about to be queued.
+    fn begins(&self, now: Tick, out: &Outbox, site: SiteId, status: Status) -> Begins {
+        Begins { accepted: self.accepted, site, now, at: self.sent_len + out.len(), status }
+    }
+
+    fn record_response(&mut self, cx: &mut Cx<'_>, out: &Outbox, image: ImageId, plan: &Plan) {
+        let end = self.sent_len + out.len();
+        let content_len = plan.content_len(cx.sites.image(image));
+        if let Some(at) = cx.records.wants_head() {
+            record_head(cx, out, at - self.sent_len, end - self.sent_len - content_len);
+        }
+        cx.records.answer(plan.status, end, content_len);
+        self.recorded = true;
+    }
+
+    fn record_sent(&mut self, cx: &mut Cx<'_>, last: bool) {
+        let (number, tick, len) = (self.accepted.number, cx.now, self.sent_len);
+        cx.records.sent(Sent { number, tick, len, last });
     }
 
     /// Nothing is owed: goes on to what comes after the last response, and says how long it waits.
@@ -424,6 +537,24 @@ impl Http1 {
             }
             Phase::Lingering { by } => self.deadline.max(by.min(cx.now.after(LINGER_MS))),
         };
+    }
+}
+
+/// Shows a record what lies between two places in the outbox: the head of the last response.
+#[cold]
+fn record_head(cx: &mut Cx<'_>, out: &Outbox, begin: u64, end: u64) {
+    let mut at = 0;
+    for span in out.spans() {
+        let bytes = match *span {
+            Span::Start(start) => cx.starts.bytes(start),
+            Span::Buf(run) => cx.pool.bytes(run),
+            Span::Site { image, at, len } => cx.sites.image(image).bytes(Place { at, len }),
+            Span::File { .. } | Span::Archive { .. } => &[],
+        };
+        if at >= begin && at < end {
+            cx.records.head(&bytes[..bytes.len().min((end - at) as usize)]);
+        }
+        at += span.len();
     }
 }
 

@@ -14,7 +14,7 @@
 //! for [`Connection::deadline`]. Questions are pure: without a fact no answer changes.
 //!
 //! ```
-//! use tarpon_conn::{Connection, Cx, Leg, Limits, Pool, Sites, Starts, Tick};
+//! use tarpon_conn::{Accepted, Connection, Counters, Cx, Leg, Limits, Pool, Records, Sites, Starts, Tick};
 //! # use std::io::Cursor;
 //! # let dir = tempfile::tempdir().unwrap();
 //! # std::fs::write(dir.path().join("index.html"), "hello").unwrap();
@@ -22,9 +22,16 @@
 //! # tarpon_pack::pack_dir(dir.path(), &mut out, &tarpon_pack::Options::new(784_111_777), &mut Default::default()).unwrap();
 //! # let image = tarpon_site::Image::new(out.into_inner().into()).unwrap();
 //! let (mut sites, mut pool) = (Sites::new(image, Limits::default()), Pool::new(4));
-//! let starts = Starts::new(784_111_777);
-//! let mut cx = Cx { sites: &mut sites, pool: &mut pool, starts: &starts, now: Tick(0) };
-//! let mut conn = Connection::new(&mut cx);
+//! let (starts, counters, mut records) = (Starts::new(784_111_777), Counters::default(), Records::off());
+//! let mut cx = Cx {
+//!     sites: &mut sites,
+//!     pool: &mut pool,
+//!     starts: &starts,
+//!     now: Tick(0),
+//!     counters: &counters,
+//!     records: &mut records,
+//! };
+//! let mut conn = Connection::new(&mut cx, Accepted::default());
 //!
 //! let buf = cx.pool.take().unwrap();
 //! let request = b"GET / HTTP/1.1\r\nHost: example.net\r\n\r\n";
@@ -35,6 +42,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod counters;
 mod h1;
 mod hosts;
 mod kept;
@@ -42,6 +50,7 @@ mod moved;
 mod partial;
 mod plan;
 mod pool;
+mod record;
 mod room;
 mod ruled;
 #[cfg(feature = "sim")]
@@ -50,9 +59,14 @@ mod sites;
 mod span;
 mod start;
 
+pub use counters::{Counter, Counters, LATENCY_MS, VERSIONS};
 pub use h1::CONTENT_LEN_MAX;
 pub use hosts::{HostName, HostNameError, Hosts, HostsError};
 pub use pool::{BUF_LEN, BufId, Pool, Run};
+pub use record::{
+    AGENT_LEN_MAX, Accepted, Begun, HEADS_LEN_MAX, HOST_LEN_MAX, LINE_LEN_MAX, RECORDS_LEN, REFERER_LEN_MAX,
+    Record, Recording, Records, Sent, Text,
+};
 pub use sites::{ImageId, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
 pub use start::{Fate, Start, Starts};
@@ -138,6 +152,10 @@ pub struct Cx<'w> {
     pub starts: &'w Starts,
     /// The engine's clock.
     pub now: Tick,
+    /// What is counted of all exchanges.
+    pub counters: &'w Counters,
+    /// What a log learns of them.
+    pub records: &'w mut Records,
 }
 
 /// What a connection needs from the kernel on one leg.
@@ -181,8 +199,9 @@ pub struct Connection {
 
 impl Connection {
     /// A client was accepted.
-    pub fn new(cx: &mut Cx<'_>) -> Connection {
-        Connection { protocol: Http1::new(cx), wire: Outbox::new() }
+    pub fn new(cx: &mut Cx<'_>, accepted: Accepted) -> Connection {
+        cx.counters.accepted.add(1);
+        Connection { protocol: Http1::new(cx, accepted), wire: Outbox::new() }
     }
 
     /// Bytes have arrived. Returns how many were used; the engine keeps the rest and offers it again, with more
@@ -190,7 +209,9 @@ impl Connection {
     #[inline]
     pub fn received(&mut self, cx: &mut Cx<'_>, leg: Leg, input: Run) -> usize {
         let Leg::Client = leg;
-        self.protocol.received(cx, &mut self.wire, input)
+        let used = self.protocol.received(cx, &mut self.wire, input);
+        cx.counters.received_len.add(used as u64);
+        used
     }
 
     /// No more bytes will arrive.
@@ -226,7 +247,8 @@ impl Connection {
 
     /// The connection is gone: lets go of all it holds. The last fact.
     pub fn abandon(&mut self, cx: &mut Cx<'_>) {
-        self.protocol.abort();
+        cx.counters.closed.add(1);
+        self.protocol.abandon(cx);
         self.wire.clear(cx.sites, cx.pool);
     }
 

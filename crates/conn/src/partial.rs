@@ -93,7 +93,7 @@ impl Partial {
     }
 
     /// Bytes of the response's content.
-    fn content_len(&self, image: &Image) -> u64 {
+    pub(crate) fn content_len(&self, image: &Image) -> u64 {
         let parts_len: u64 = self.parts().iter().map(|part| part.len).sum();
         let delimiters_len = if self.is_multipart() { self.delimiters_len(image) } else { 0 };
         parts_len + delimiters_len as u64

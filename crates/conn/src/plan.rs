@@ -41,6 +41,16 @@ pub(crate) struct Plan {
     pub(crate) content: Option<Content>,
 }
 
+impl Plan {
+    /// Bytes of content that the response has.
+    pub(crate) fn content_len(&self, image: &Image) -> u64 {
+        match self.own {
+            Own::Parts(partial) => partial.content_len(image),
+            _ => self.content.map_or(0, |content| content.len()),
+        }
+    }
+}
+
 /// What a response has for itself and no packer could write: it goes into a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {

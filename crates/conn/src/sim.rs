@@ -15,7 +15,8 @@
 //! That a connection keeps nothing the kernel would read is checked by moving it before every fact.
 
 use crate::{
-    BUF_LEN, Close, Connection, Cx, Input, Leg, Limits, Pool, Run, SPAN_COUNT_MAX, Sites, Span, Starts, Tick,
+    Accepted, BUF_LEN, Close, Connection, Counters, Cx, Input, Leg, Limits, Pool, Records, Run,
+    SPAN_COUNT_MAX, Sites, Span, Starts, Tick,
 };
 use tarpon_site::{Image, Place};
 
@@ -28,6 +29,10 @@ pub struct Sim {
     pool: Pool,
     starts: Starts,
     now: Tick,
+    /// What was counted.
+    pub counters: Counters,
+    /// What was recorded, for a test that wants it to be.
+    pub records: Records,
     /// What the client has sent and nobody has read yet.
     socket: Vec<u8>,
     /// The client has closed its sending side.
@@ -80,14 +85,24 @@ impl Sim {
     pub fn by_host(mut sites: Sites) -> Sim {
         let mut pool = Pool::new(POOL_COUNT as u32);
         let (starts, now) = (Starts::new(UNIX_S), Tick(0));
-        let mut cx = Cx { sites: &mut sites, pool: &mut pool, starts: &starts, now };
-        let conn = Some(Connection::new(&mut cx));
+        let (counters, mut records) = (Counters::default(), Records::off());
+        let mut cx = Cx {
+            sites: &mut sites,
+            pool: &mut pool,
+            starts: &starts,
+            now,
+            counters: &counters,
+            records: &mut records,
+        };
+        let conn = Some(Connection::new(&mut cx, Accepted::default()));
         Sim {
             conn,
             sites,
             pool,
             starts,
             now,
+            counters,
+            records,
             socket: Vec::new(),
             client_ended: false,
             told_end: false,
@@ -262,7 +277,14 @@ impl Sim {
     fn fact<T>(&mut self, tell: impl FnOnce(&mut Connection, &mut Cx<'_>) -> T) -> T {
         let mut conn = self.conn.take().expect("one fact at a time");
         let shown = conn.outbox(Leg::Client).to_vec();
-        let mut cx = Cx { sites: &mut self.sites, pool: &mut self.pool, starts: &self.starts, now: self.now };
+        let mut cx = Cx {
+            sites: &mut self.sites,
+            pool: &mut self.pool,
+            starts: &self.starts,
+            now: self.now,
+            counters: &self.counters,
+            records: &mut self.records,
+        };
         let told = tell(&mut conn, &mut cx);
         self.conn = Some(conn);
         self.check_bounds();

@@ -108,6 +108,11 @@ impl Outbox {
         self.count == 0
     }
 
+    /// Bytes that are owed.
+    pub(crate) fn len(&self) -> u64 {
+        self.spans().iter().map(Span::len).sum()
+    }
+
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.count as usize == SPAN_COUNT_MAX

@@ -164,7 +164,7 @@ impl Engine {
             while let Some(index) = self.worker.next_shed() {
                 self.turn(index);
             }
-            self.worker.commons.retire();
+            self.worker.end_batch();
             let accepts = self.accepting.iter().any(|&accepting| accepting != Receive::Idle);
             if self.worker.is_over() && !accepts {
                 return Ok(());

@@ -1,0 +1,104 @@
+//! What one worker has done, counted for whoever asks.
+//!
+//! Each number has one writer, the worker, so that counting is a load and a store without a lock; and any number of
+//! readers, who may see one number a moment earlier than another. The numbers of a worker share no line of a cache with
+//! those of another one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use tarpon_http::{head::Version, status::Status};
+
+/// The numbers of one worker. They only grow.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Counters {
+    /// Connections that were accepted.
+    pub accepted: Counter,
+    /// Connections that are over.
+    pub closed: Counter,
+    /// Bytes received.
+    pub received_len: Counter,
+    /// Bytes sent.
+    pub sent_len: Counter,
+    /// Responses whose end has not left: the client was gone, or too slow.
+    pub cut: Counter,
+    /// Exchanges that a log has not learnt of, for want of room.
+    pub unlogged: Counter,
+    /// Responses by how long they took, each in the first class of [`LATENCY_MS`] that is not shorter, or in the last.
+    pub latencies: [Counter; LATENCY_MS.len() + 1],
+    /// The sum of these times, in milliseconds.
+    pub latency_ms: Counter,
+    /// Responses by status and version.
+    responses: [[Counter; VERSIONS.len()]; Status::ALL.len()],
+}
+
+/// A number with one writer.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+/// Upper ends of the classes of times, in milliseconds: those that Prometheus takes where nobody says which.
+pub const LATENCY_MS: [u64; 11] = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000];
+
+/// Versions that are told apart; `None` is of a request whose head could not be read.
+pub const VERSIONS: [Option<Version>; 3] = [None, Some(Version::Http10), Some(Version::Http11)];
+
+impl Counter {
+    /// Adds to it. For its only writer.
+    #[inline]
+    pub fn add(&self, count: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+    }
+
+    /// As of now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Counters {
+    /// Responses with this status to requests of this version.
+    pub fn responses(&self, status: Status, version: Option<Version>) -> u64 {
+        self.responses[status.index()][index(version)].get()
+    }
+
+    #[inline]
+    pub(crate) fn responded(&self, status: Status, version: Option<Version>) {
+        self.responses[status.index()][index(version)].add(1);
+    }
+
+    /// So many responses have left, after so long.
+    #[inline]
+    pub(crate) fn completed(&self, count: u64, ms: u64) {
+        let class = LATENCY_MS.iter().position(|&end| ms <= end).unwrap_or(LATENCY_MS.len());
+        self.latencies[class].add(count);
+        self.latency_ms.add(count * ms);
+    }
+}
+
+#[inline]
+fn index(version: Option<Version>) -> usize {
+    version.map_or(0, |version| 1 + version as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_counted_as_itself() {
+        for (place, version) in VERSIONS.into_iter().enumerate() {
+            assert_eq!(index(version), place);
+        }
+    }
+
+    #[test]
+    fn a_time_belongs_to_the_first_class_that_is_not_shorter() {
+        for (ms, class) in [(0, 0), (5, 0), (6, 1), (10_000, 10), (10_001, 11), (u64::MAX / 4, 11)] {
+            let counters = Counters::default();
+            counters.completed(2, ms);
+            let counts: Vec<_> = counters.latencies.iter().map(Counter::get).collect();
+            assert_eq!(counts[class], 2, "{ms} ms: {counts:?}");
+            assert_eq!(counts.iter().sum::<u64>(), 2);
+            assert_eq!(counters.latency_ms.get(), 2 * ms);
+        }
+    }
+}

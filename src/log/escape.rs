@@ -1,0 +1,82 @@
+//! What a client has said, so that it can be shown: no byte of it ends a line, a quotation or an object, or means something
+//! to a terminal.
+//!
+//! | | shown as they are | otherwise |
+//! |---|---|---|
+//! | [`quoted`] | visible ASCII and SP, but `"` and `\` | `\xHH`, as nginx does |
+//! | [`json`] | UTF-8, but `"`, `\` and controls | `\u00HH`; a byte that is no UTF-8, as the text `\xHH`, and `\` as the text `\\` |
+//!
+//! Both can be undone: a `\` that is read is always the first byte of an escape.
+
+/// Appends `bytes` as they may stand between quotes in a line of text.
+pub(super) fn quoted(bytes: &[u8], to: &mut Vec<u8>) {
+    let mut rest = bytes;
+    loop {
+        let plain = rest.iter().position(|&byte| !is_plain(byte)).unwrap_or(rest.len());
+        to.extend_from_slice(&rest[..plain]);
+        let Some(&byte) = rest.get(plain) else { return };
+        to.extend_from_slice(&[b'\\', b'x', digit(byte >> 4), digit(byte & 15)]);
+        rest = &rest[plain + 1..];
+    }
+}
+
+/// Appends `bytes` as they may stand between quotes in JSON. RFC 8259, section 7.
+pub(super) fn json(bytes: &[u8], to: &mut Vec<u8>) {
+    for chunk in bytes.utf8_chunks() {
+        for shown in chunk.valid().chars() {
+            match shown {
+                '"' => to.extend_from_slice(b"\\\""),
+                '\\' => to.extend_from_slice(b"\\\\\\\\"),
+                // Those of the upper half too: some terminals act on them.
+                control if control.is_control() => {
+                    let code = control as u8;
+                    to.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(code >> 4), digit(code & 15)]);
+                }
+                shown => to.extend_from_slice(shown.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        for &byte in chunk.invalid() {
+            to.extend_from_slice(&[b'\\', b'\\', b'x', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+}
+
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
+}
+
+fn digit(value: u8) -> u8 {
+    b"0123456789ABCDEF"[value as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_client_says_ends_a_quotation_or_a_line() {
+        #[rustfmt::skip]
+        let cases: &[(&[u8], &str, &str)] = &[
+            // said                    in text                       in JSON
+            (b"",                      "",                           ""),
+            (b"GET / HTTP/1.1",        "GET / HTTP/1.1",             "GET / HTTP/1.1"),
+            (b"a\"b",                  "a\\x22b",                    "a\\\"b"),
+            (b"a\\b",                  "a\\x5Cb",                    "a\\\\\\\\b"),
+            (b"\\xff",                 "\\x5Cxff",                   "\\\\\\\\xff"),
+            (b"a\nb\r\0",              "a\\x0Ab\\x0D\\x00",          "a\\u000Ab\\u000D\\u0000"),
+            (b"\x1b[31m\x7f",          "\\x1B[31m\\x7F",             "\\u001B[31m\\u007F"),
+            ("caf\u{e9}".as_bytes(),   "caf\\xC3\\xA9",              "caf\u{e9}"),
+            ("\u{9b}1m".as_bytes(),    "\\xC2\\x9B1m",               "\\u009B1m"),
+            (b"\xff\xc3",              "\\xFF\\xC3",                 "\\\\xFF\\\\xC3"),
+        ];
+        for &(said, in_text, in_json) in cases {
+            let (mut text, mut object) = (Vec::new(), Vec::new());
+            quoted(said, &mut text);
+            json(said, &mut object);
+            assert_eq!(
+                (String::from_utf8_lossy(&text), String::from_utf8_lossy(&object)),
+                (in_text.into(), in_json.into())
+            );
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! The access log: what the workers leave of each exchange, put together, formatted and written, on a thread of its own.
+//!
+//! ```text
+//! worker ─ records ─▶ ring ─▶ exchange ─▶ form ─▶ sink
+//!                              │                   └ file, standard output, or socket
+//!                              └ what was begun and what was sent, joined
+//! ```
+//!
+//! Only this thread waits for whoever reads the log. A worker whose ring is full loses records, and counts them.
+
+mod escape;
+mod exchange;
+mod form;
+mod ring;
+mod rotate;
+mod sink;
+
+pub use rotate::{Rotation, turn};
+pub use sink::{LogSink, LogTarget};
+
+pub(crate) use ring::Inlet;
+
+use crate::error::reason;
+use exchange::Exchanges;
+use form::Scribe;
+use ring::{Bell, Outlet};
+use std::{
+    fmt, io,
+    num::NonZeroU32,
+    str::FromStr,
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+use tarpon_conn::Counters;
+use tracing::warn;
+
+/// What is logged of exchanges, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logging {
+    /// What a line looks like.
+    pub form: LogForm,
+    /// What of clients' addresses is told.
+    pub addresses: Addresses,
+    /// One exchange in so many, by chance; and each that fails, with status 400 or above.
+    pub one_in: NonZeroU32,
+}
+
+/// What a line looks like. Times are UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogForm {
+    /// The Common Log Format.
+    Common,
+    /// The same with Referer and User-Agent.
+    #[default]
+    Combined,
+    /// An object of JSON.
+    Json,
+    /// Address, time, request-line, status, bytes.
+    Simple,
+}
+
+/// What of clients' addresses is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Addresses {
+    /// All.
+    #[default]
+    Full,
+    /// The network: of version 4 three bytes, of version 6 six.
+    Truncated,
+    /// Nothing.
+    None,
+}
+
+/// The log of a server that runs.
+#[derive(Clone)]
+pub(crate) struct Log {
+    shared: Arc<Shared>,
+    /// Told nothing, but disconnected when the log has ended.
+    ended: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+struct Shared {
+    bell: Arc<Bell>,
+    orders: Mutex<Orders>,
+}
+
+/// What the log is told.
+#[derive(Default)]
+struct Orders {
+    sink: Option<LogSink>,
+    end: bool,
+}
+
+impl Default for Logging {
+    fn default() -> Logging {
+        Logging { form: LogForm::default(), addresses: Addresses::default(), one_in: NonZeroU32::MIN }
+    }
+}
+
+impl Log {
+    /// A log for workers with these counters, and the way to it for each of them.
+    pub(crate) fn start(logging: Logging, counters: &[Arc<Counters>]) -> io::Result<(Log, Vec<Inlet>)> {
+        let bell = Arc::new(Bell::new()?);
+        let shared = Arc::new(Shared { bell: Arc::clone(&bell), orders: Mutex::default() });
+        let (inlets, outlets): (Vec<_>, Vec<_>) = counters.iter().map(|_| ring::ring(&bell)).unzip();
+        let sources = outlets.into_iter().map(|outlet| (outlet, Exchanges::default())).collect();
+        let scribe = Scribe::new(logging.form, logging.addresses);
+        let (alive, ended) = mpsc::channel();
+        let counters = counters.to_vec();
+        let writer = Writer {
+            shared: Arc::clone(&shared),
+            sources,
+            scribe,
+            lines: Vec::new(),
+            losses: Losses::new(counters),
+        };
+        thread::Builder::new().name("log".to_owned()).spawn(move || {
+            writer.run();
+            drop(alive);
+        })?;
+        Ok((Log { shared, ended: Arc::new(Mutex::new(ended)) }, inlets))
+    }
+
+    /// From now on lines go there.
+    pub(crate) fn log_to(&self, sink: LogSink) {
+        self.order(|orders| orders.sink = Some(sink));
+    }
+
+    /// The workers have ended: writes what they have left, if whoever reads it lets it.
+    pub(crate) fn end(&self) {
+        self.order(|orders| orders.end = true);
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        // It says nothing; either it has ended, or it waits for a reader who does not read.
+        let _ = ended.recv_timeout(END_TIME_MAX);
+    }
+
+    fn order(&self, give: impl FnOnce(&mut Orders)) {
+        give(&mut self.shared.orders.lock().unwrap_or_else(PoisonError::into_inner));
+        self.shared.bell.ring();
+    }
+}
+
+/// What the thread has.
+struct Writer {
+    shared: Arc<Shared>,
+    /// Of each worker.
+    sources: Vec<(Outlet, Exchanges)>,
+    scribe: Scribe,
+    /// Formatted, and not written yet.
+    lines: Vec<u8>,
+    losses: Losses,
+}
+
+impl Writer {
+    fn run(mut self) {
+        let (mut sink, mut end) = (None, false);
+        let (mut bytes, mut idle_count) = (Vec::new(), 0);
+        loop {
+            let orders =
+                std::mem::take(&mut *self.shared.orders.lock().unwrap_or_else(PoisonError::into_inner));
+            sink = orders.sink.or(sink);
+            end |= orders.end;
+            let Some(sink) = &mut sink else {
+                // Until somebody says where to, it waits in the rings.
+                if end {
+                    return;
+                }
+                self.shared.bell.nap(NAP);
+                continue;
+            };
+            let any = self.drain(&mut bytes, sink);
+            if end && !any {
+                self.finish(sink);
+                return;
+            }
+            self.losses.tell();
+            idle_count = if any { 0 } else { idle_count + 1 };
+            match idle_count {
+                0..IDLE_COUNT_MAX => self.shared.bell.nap(NAP),
+                _ => self.shared.bell.sleep(|| self.sources.iter().all(|(outlet, _)| outlet.is_empty())),
+            }
+        }
+    }
+
+    /// Writes what has come. Returns whether anything has.
+    fn drain(&mut self, bytes: &mut Vec<u8>, sink: &mut LogSink) -> bool {
+        let mut any = false;
+        for (outlet, exchanges) in &mut self.sources {
+            bytes.clear();
+            outlet.take(bytes);
+            any |= !bytes.is_empty();
+            exchanges.read(bytes, |exchange| self.scribe.line(exchange, &mut self.lines));
+        }
+        self.write(sink);
+        any
+    }
+
+    fn finish(&mut self, sink: &mut LogSink) {
+        for (_, exchanges) in &mut self.sources {
+            exchanges.end(|exchange| self.scribe.line(exchange, &mut self.lines));
+        }
+        self.write(sink);
+        self.losses.tell_now();
+    }
+
+    fn write(&mut self, sink: &mut LogSink) {
+        if !self.lines.is_empty() {
+            self.losses.written(sink.write(&self.lines));
+            self.lines.clear();
+        }
+    }
+}
+
+/// What could not be logged, told now and then.
+struct Losses {
+    counters: Vec<Arc<Counters>>,
+    /// Exchanges that found no room, when that was told last.
+    told: u64,
+    /// Why something could not be written, as told last.
+    failed: Option<String>,
+    next: Instant,
+}
+
+impl Losses {
+    fn new(counters: Vec<Arc<Counters>>) -> Losses {
+        Losses { counters, told: 0, failed: None, next: Instant::now() }
+    }
+
+    fn written(&mut self, result: io::Result<()>) {
+        let why = result.err().map(|error| reason(&error));
+        if why != self.failed {
+            match &why {
+                Some(why) => {
+                    warn!("cannot write the access log: {why}; lines are lost until it can be written again")
+                }
+                None => warn!("the access log can be written again"),
+            }
+            self.failed = why;
+        }
+    }
+
+    fn tell(&mut self) {
+        if self.next <= Instant::now() {
+            self.tell_now();
+        }
+    }
+
+    fn tell_now(&mut self) {
+        let unlogged: u64 = self.counters.iter().map(|counters| counters.unlogged.get()).sum();
+        if unlogged > self.told {
+            let count = unlogged - self.told;
+            warn!(count, "{count} requests were not logged: whoever takes the access log is too slow");
+            self.told = unlogged;
+            self.next = Instant::now() + TELL_INTERVAL;
+        }
+    }
+}
+
+/// While there is something to log, the log looks for more so often: rarely enough to write many lines at once, and often
+/// enough for the rings.
+const NAP: Duration = Duration::from_millis(10);
+
+/// Having found nothing so many times, it sleeps until it is woken.
+const IDLE_COUNT_MAX: u32 = 3;
+
+/// At the end, a reader who does not read is waited for not longer than this.
+const END_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// What is lost is told of at once, and then not again for so long.
+const TELL_INTERVAL: Duration = Duration::from_secs(10);
+
+impl LogForm {
+    /// Every form there is.
+    pub const ALL: [LogForm; 4] = [LogForm::Common, LogForm::Combined, LogForm::Json, LogForm::Simple];
+
+    /// The name that users know it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            LogForm::Common => "common",
+            LogForm::Combined => "combined",
+            LogForm::Json => "json",
+            LogForm::Simple => "simple",
+        }
+    }
+}
+
+impl Addresses {
+    /// Every way there is.
+    pub const ALL: [Addresses; 3] = [Addresses::Full, Addresses::Truncated, Addresses::None];
+
+    /// The name that users know it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Addresses::Full => "full",
+            Addresses::Truncated => "truncated",
+            Addresses::None => "none",
+        }
+    }
+}
+
+impl FromStr for LogForm {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<LogForm, &'static str> {
+        LogForm::ALL
+            .into_iter()
+            .find(|form| form.name() == text)
+            .ok_or("expected common, combined, json or simple")
+    }
+}
+
+impl FromStr for Addresses {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Addresses, &'static str> {
+        Addresses::ALL.into_iter().find(|way| way.name() == text).ok_or("expected full, truncated or none")
+    }
+}
+
+impl fmt::Display for LogForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

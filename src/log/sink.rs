@@ -1,0 +1,191 @@
+//! Where lines go: a file, standard output, or a Unix socket on which somebody listens.
+//!
+//! What a user names is a [`LogTarget`]; opened, it is a [`LogSink`]. Whoever may not open files is handed a sink that
+//! somebody else has opened.
+
+use super::rotate::{Rotation, Turns};
+use crate::error::{Trouble, reason};
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Write},
+    os::{
+        fd::OwnedFd,
+        unix::net::{UnixDatagram, UnixStream},
+    },
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+/// Where an access log goes, as a user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
+    /// `-`
+    Stdout,
+    /// A file, which is made if it is not there, and appended to if it is.
+    File(PathBuf),
+    /// `unix:PATH`: a socket that takes datagrams, one for each line, or a stream of lines.
+    Socket(PathBuf),
+}
+
+/// Where lines go.
+#[derive(Debug)]
+pub struct LogSink {
+    way: Way,
+    /// The last write ended within a line.
+    torn: bool,
+}
+
+#[derive(Debug)]
+enum Way {
+    File(File),
+    /// A file that is replaced by the next one when it is full or old.
+    Turning(File, Turns),
+    Stream(UnixStream),
+    Datagrams(UnixDatagram),
+}
+
+impl LogTarget {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// The file cannot be made or appended to; nobody listens on the socket.
+    pub fn open(&self) -> Result<LogSink, Trouble> {
+        match self {
+            LogTarget::Stdout => stdout(),
+            LogTarget::File(path) => append(path).map(Way::File),
+            LogTarget::Socket(path) => connect(path),
+        }
+        .map(LogSink::new)
+        .map_err(|error| self.trouble(&error))
+    }
+
+    /// Opens it, and has a file take turns with others: see [`Rotation`]. Of other targets it is nothing to ask.
+    ///
+    /// # Errors
+    /// Those of [`LogTarget::open`].
+    pub fn open_turning(&self, rotation: Rotation) -> Result<LogSink, Trouble> {
+        let LogTarget::File(path) = self else { return self.open() };
+        append(path)
+            .and_then(|file| {
+                Ok(LogSink::new(Way::Turning(file.try_clone()?, Turns::new(path, &file, rotation)?)))
+            })
+            .map_err(|error| self.trouble(&error))
+    }
+
+    fn trouble(&self, error: &io::Error) -> Trouble {
+        let remedy = match self {
+            LogTarget::Socket(_) => "start what listens there first, or name a file with --access-log FILE",
+            _ => "name a file in a directory that exists and may be written to, or - for standard output",
+        };
+        Trouble::new(format_args!("cannot log to {self}"), reason(error), remedy)
+    }
+}
+
+impl LogSink {
+    fn new(way: Way) -> LogSink {
+        LogSink { way, torn: false }
+    }
+
+    /// Writes whole lines. It may have to wait for whoever reads.
+    pub(super) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        match &mut self.way {
+            Way::Datagrams(socket) => lines
+                .split_inclusive(|&byte| byte == b'\n')
+                .try_for_each(|line| socket.send(line.strip_suffix(b"\n").unwrap_or(line)).map(drop)),
+            Way::File(file) => write_lines(file, lines, &mut self.torn),
+            Way::Stream(stream) => write_lines(stream, lines, &mut self.torn),
+            Way::Turning(file, turns) => {
+                let (mut rest, mut done) = (lines, Ok(()));
+                while !rest.is_empty() {
+                    // Where no other file can be had, the lines go on in this one.
+                    let (len, turned) = turns.before(rest, file);
+                    let (now, later) = rest.split_at(len);
+                    done = done.and(turned);
+                    write_lines(file, now, &mut self.torn)?;
+                    rest = later;
+                }
+                done
+            }
+        }
+    }
+}
+
+/// Ends a line that an earlier write has left unfinished, as on a disk that was full, before it writes more.
+fn write_lines(to: &mut impl Write, lines: &[u8], torn: &mut bool) -> io::Result<()> {
+    if *torn {
+        to.write_all(b"\n")?;
+        *torn = false;
+    }
+    let mut rest = lines;
+    while !rest.is_empty() {
+        match to.write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(len) => rest = &rest[len..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                *torn = lines[..lines.len() - rest.len()].last().is_some_and(|&byte| byte != b'\n');
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+impl From<File> for LogSink {
+    /// A file, a pipe or a terminal that somebody else has opened.
+    fn from(file: File) -> LogSink {
+        LogSink::new(Way::File(file))
+    }
+}
+
+impl From<OwnedFd> for LogSink {
+    /// The same.
+    fn from(fd: OwnedFd) -> LogSink {
+        File::from(fd).into()
+    }
+}
+
+fn stdout() -> io::Result<Way> {
+    use std::os::fd::AsFd;
+    Ok(Way::File(io::stdout().as_fd().try_clone_to_owned()?.into()))
+}
+
+/// For appending: several may write, and logrotate may cut it short.
+pub(super) fn append(path: &Path) -> io::Result<File> {
+    File::options().append(true).create(true).open(path)
+}
+
+fn connect(path: &Path) -> io::Result<Way> {
+    let datagrams = UnixDatagram::unbound()?;
+    match datagrams.connect(path) {
+        Ok(()) => Ok(Way::Datagrams(datagrams)),
+        // EPROTOTYPE: somebody listens, but for a stream.
+        Err(_) => UnixStream::connect(path).map(Way::Stream),
+    }
+}
+
+impl FromStr for LogTarget {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<LogTarget, &'static str> {
+        match (text, text.strip_prefix("unix:")) {
+            ("", _) => Err("expected a file, - for standard output, or unix:PATH"),
+            ("-", _) => Ok(LogTarget::Stdout),
+            (_, Some("")) => Err("a path must follow unix:, as in unix:/run/log.sock"),
+            (_, Some(path)) => Ok(LogTarget::Socket(path.into())),
+            (path, None) => Ok(LogTarget::File(path.into())),
+        }
+    }
+}
+
+impl fmt::Display for LogTarget {
+    /// As it is given to `--access-log`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogTarget::Stdout => f.write_str("-"),
+            LogTarget::File(path) => path.display().fmt(f),
+            LogTarget::Socket(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}

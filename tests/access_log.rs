@@ -1,0 +1,360 @@
+//! The access log: a line for each exchange, in each form, whoever reads it and however slowly.
+
+mod common;
+
+use common::{
+    ENGINES, PATIENCE,
+    client::{Client, Response, get},
+    distinct_bytes,
+    served::{Served, settings},
+    site, wait_for,
+};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::TcpStream,
+    num::NonZeroU32,
+    os::unix::net::{UnixDatagram, UnixListener},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tarpon::{Addresses, Engine, LogForm, LogTarget, Logging, Rotation, Settings};
+
+#[test]
+fn each_exchange_is_a_line() {
+    let long = "x".repeat(1_500);
+    let big = distinct_bytes(300_000);
+    #[rustfmt::skip]
+    let cases: &[(&str, &str, &str, &str)] = &[
+        // what it shows             sent                                                             its line              Referer and User-Agent
+        ("a page",                   "GET / HTTP/1.1\r\nHost: h\r\n\r\n",                             "GET / HTTP/1.1",     r#""-" "-""#),
+        ("HTTP/1.0",                 "GET / HTTP/1.0\r\n\r\n",                                        "GET / HTTP/1.0",     r#""-" "-""#),
+        ("HEAD has no content",      "HEAD / HTTP/1.1\r\nHost: h\r\n\r\n",                            "HEAD / HTTP/1.1",    r#""-" "-""#),
+        ("nothing there",            "GET /a?b HTTP/1.1\r\nHost: h\r\n\r\n",                          "GET /a?b HTTP/1.1",  r#""-" "-""#),
+        ("a redirect with a query",  "GET /dir?b HTTP/1.1\r\nHost: h\r\n\r\n",                        "GET /dir?b HTTP/1.1", r#""-" "-""#),
+        ("part of a file",           "GET /big HTTP/1.1\r\nHost: h\r\nRange: bytes=1-7\r\n\r\n",      "GET /big HTTP/1.1",  r#""-" "-""#),
+        ("several parts",            "GET /big HTTP/1.1\r\nHost: h\r\nRange: bytes=1-7,20-22\r\n\r\n", "GET /big HTTP/1.1", r#""-" "-""#),
+        ("no such part",             "GET / HTTP/1.1\r\nHost: h\r\nRange: bytes=9-\r\n\r\n",          "GET / HTTP/1.1",     r#""-" "-""#),
+        ("a large file",             "GET /big HTTP/1.1\r\nHost: h\r\n\r\n",                          "GET /big HTTP/1.1",  r#""-" "-""#),
+        ("who asks, and from where", "GET / HTTP/1.1\r\nHost: h\r\nuser-agent: A (b)\r\nREFERER: r?\"\r\n\r\n", "GET / HTTP/1.1", r#""r?\x22" "A (b)""#),
+        ("a quote in the target",    "GET /\"\\ HTTP/1.1\r\nHost: h\r\n\r\n",                         r"GET /\x22\x5C HTTP/1.1", r#""-" "-""#),
+        ("bytes beyond ASCII",       "GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: \u{fc}\r\n\r\n",       "GET / HTTP/1.1",     r#""-" "\xC3\xBC""#),
+        ("what is too long",         "GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: LONG\r\n\r\n",         "GET / HTTP/1.1",     r#""-" "CUT...""#),
+        ("no such method",           "BREW / HTTP/1.1\r\nHost: h\r\n\r\n",                            "BREW / HTTP/1.1",    r#""-" "-""#),
+        ("no Host",                  "GET / HTTP/1.1\r\nReferer: x\r\n\r\n",                          "GET / HTTP/1.1",     r#""x" "-""#),
+        ("no HTTP",                  "\u{16}\u{3}\u{1}\r\n\r\n",                                      r"\x16\x03\x01",      r#""-" "-""#),
+        ("a control in a field",     "GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: \u{1b}[31m\r\n\r\n",   "GET / HTTP/1.1",     r#""-" "-""#),
+        ("a head without an end",    "GET / HTTP/1.1\r\nHost:",                                       "-",                  r#""-" "-""#),
+    ];
+    for &engine in ENGINES {
+        let dir = site(&[("index.html", &b"home"[..]), ("dir/index.html", b"dir"), ("big", &big)]);
+        let soon = Settings { head_timeout: Duration::from_millis(300), ..settings(engine, 1) };
+        let log = Log::default();
+        let served = log.served(&soon, LogForm::Combined, dir.path());
+        for &(name, sent, line, said) in cases {
+            let mut client = Client::connect(served.address);
+            client.send(sent.replace("LONG", &long));
+            let response = if sent.starts_with("HEAD") { client.try_head() } else { client.try_response() };
+            let Response { status, content, .. } = response.expect("an answer");
+            let (len, said) = (content.len(), said.replace("CUT", &long[..512]));
+            let want = format!("127.0.0.1 - - [TIME] \"{line}\" {status} {len} {said}");
+            assert_eq!(without_time(&log.only_line(), LogForm::Combined), want, "{name}, {engine}");
+            log.empty();
+        }
+        // One that asks for nothing leaves nothing; and the log goes on behind it.
+        drop(TcpStream::connect(served.address).expect("a server that listens"));
+        Client::connect(served.address).get("/");
+        log.only_line();
+    }
+}
+
+#[test]
+fn each_form_shows_the_same_exchange() {
+    #[rustfmt::skip]
+    let cases = [
+        (LogForm::Common,   r#"127.0.0.1 - - [TIME] "GET /?\x22 HTTP/1.1" 200 4"#),
+        (LogForm::Combined, r#"127.0.0.1 - - [TIME] "GET /?\x22 HTTP/1.1" 200 4 "r" "\x5C\xFF""#),
+        (LogForm::Simple,   r#"127.0.0.1 TIME "GET /?\x22 HTTP/1.1" 200 4"#),
+        (LogForm::Json,     r#"{"time":"TIME","client":"127.0.0.1","method":"GET","target":"/?\"","version":"HTTP/1.1","request":null,"host":"h","referer":"r","user_agent":"\\\\\\xFF","status":200,"bytes":4,"duration_ms":MS,"complete":true,"cut":[]}"#),
+    ];
+    for &engine in ENGINES {
+        let dir = site(&[("index.html", "home")]);
+        for (form, want) in cases {
+            let log = Log::default();
+            let served = log.served(&settings(engine, 1), form, dir.path());
+            let mut client = Client::connect(served.address);
+            client.send(b"GET /?\" HTTP/1.1\r\nHost: h\r\nReferer: r\r\nUser-Agent: \\\xff\r\n\r\n");
+            client.response();
+            assert_eq!(without_time(&log.only_line(), form), want, "{form}, {engine}");
+        }
+    }
+}
+
+#[test]
+fn what_was_cut_short_is_logged_as_far_as_it_came() {
+    for &engine in ENGINES {
+        let dir = site(&[("big", distinct_bytes(50 << 20))]);
+        let log = Log::default();
+        let served = log.served(&settings(engine, 1), LogForm::Json, dir.path());
+        let mut client = Client::connect(served.address);
+        client.send(get("/big"));
+        client.take(100_000);
+        drop(client);
+        let line = log.only_line();
+        let (_, rest) = line.split_once("\"bytes\":").expect("bytes");
+        let len: u64 = rest.split_once(',').expect("more keys").0.parse().expect("a number");
+        assert!((99_000..50 << 20).contains(&len), "{engine}: {line}");
+        assert!(line.contains("\"complete\":false"), "{engine}: {line}");
+    }
+}
+
+#[test]
+fn pipelined_requests_are_logged_in_order_and_each_once() {
+    const COUNT: usize = 500;
+    for &engine in ENGINES {
+        let dir = site(&[("index.html", "home")]);
+        let log = Log::default();
+        let served = log.served(&settings(engine, 2), LogForm::Simple, dir.path());
+        let mut client = Client::connect(served.address);
+        client.send((0..COUNT).map(|number| get(&format!("/?{number}"))).collect::<String>());
+        (0..COUNT).for_each(|_| drop(client.response()));
+        let lines = log.lines(COUNT);
+        for (number, line) in lines.iter().enumerate() {
+            assert!(line.ends_with(&format!("\"GET /?{number} HTTP/1.1\" 200 4")), "{engine}: {line}");
+        }
+    }
+}
+
+#[test]
+fn a_sample_is_fair_and_has_every_failure() {
+    const COUNT: usize = 20_000;
+    let one_in = NonZeroU32::new(10).expect("a number");
+    for &engine in ENGINES {
+        let dir = site(&[("index.html", "home")]);
+        let log = Log::default();
+        let logging = Some(Logging { form: LogForm::Simple, one_in, ..Logging::default() });
+        let served = Served::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
+        served.handle.log_to(log.target().open().expect("a file"));
+        let mut client = Client::connect(served.address);
+        for _ in 0..COUNT / 100 {
+            // In a row that a sample of each tenth would always take the same of.
+            client.send(format!("{}{}", get("/even").repeat(5), get("/").repeat(95)));
+            (0..100).for_each(|_| drop(client.response()));
+        }
+        client.send(get("/last"));
+        client.response();
+        let text = wait_for("the last line", || Some(log.text()).filter(|text| text.contains("/last")));
+        let failures = text.lines().filter(|line| line.contains("/even")).count();
+        assert_eq!(failures, COUNT / 20, "{engine}");
+        // Of 19,000, 1,900 are expected, and off by five standard deviations once in a million runs.
+        let sampled = text.lines().filter(|line| line.contains("\"GET / ")).count();
+        assert!((1_690..2_110).contains(&sampled), "{engine}: {sampled}");
+    }
+}
+
+#[test]
+fn addresses_are_told_as_far_as_they_may_be() {
+    for &engine in ENGINES {
+        let dir = site(&[("index.html", "home")]);
+        for (addresses, want) in [("full", "127.0.0.1"), ("truncated", "127.0.0.0"), ("none", "-")] {
+            let log = Log::default();
+            let addresses: Addresses = addresses.parse().expect("a way");
+            let logging = Some(Logging { addresses, ..Logging::default() });
+            let served = Served::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
+            served.handle.log_to(log.target().open().expect("a file"));
+            Client::connect(served.address).get("/");
+            let line = log.only_line();
+            assert_eq!(line.split(' ').next(), Some(want), "{engine}");
+        }
+    }
+}
+
+#[test]
+fn a_log_goes_where_it_is_told_from_then_on() {
+    for &engine in ENGINES {
+        let dir = site(&[("index.html", "home")]);
+        let (first, second) = (Log::default(), Log::default());
+        let served = first.served(&settings(engine, 1), LogForm::Simple, dir.path());
+        let mut client = Client::connect(served.address);
+        client.get("/?1");
+        first.lines(1);
+        // As logrotate does: renamed, still written to, then opened anew.
+        let renamed = first.path().with_extension("1");
+        fs::rename(first.path(), &renamed).expect("a file");
+        client.get("/?2");
+        wait_for("a line in the renamed file", || Some(()).filter(|()| count(&renamed) == 2));
+        served.handle.log_to(first.target().open().expect("a file"));
+        client.get("/?3");
+        assert!(first.only_line().contains("/?3"), "{engine}");
+        served.handle.log_to(second.target().open().expect("a file"));
+        client.get("/?4");
+        assert!(second.only_line().contains("/?4"), "{engine}");
+        assert_eq!((count(&renamed), count(first.path())), (2, 1), "{engine}");
+    }
+}
+
+#[test]
+fn files_take_turns_by_size_and_lose_no_line() {
+    const COUNT: usize = 2_000;
+    for &engine in ENGINES {
+        let dir = site(&[("index.html", "home")]);
+        let log = Log::default();
+        let rotation = Rotation { len_max: Some(20_000), age_max: None, keep: 100 };
+        let logging = Some(Logging { form: LogForm::Simple, ..Logging::default() });
+        let served = Served::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
+        served.handle.log_to(log.target().open_turning(rotation).expect("a file"));
+        let mut client = Client::connect(served.address);
+        for number in 0..COUNT {
+            client.get(&format!("/?{number}"));
+        }
+        let files = || {
+            (0..100).map(|number| match number {
+                0 => log.path().to_owned(),
+                number => log.path().with_extension(number.to_string()),
+            })
+        };
+        let all = || files().map(|file| count(&file)).sum::<usize>();
+        wait_for("all lines", || Some(()).filter(|()| all() == COUNT));
+        let texts: Vec<_> = files().filter_map(|file| fs::read_to_string(file).ok()).collect();
+        assert!(texts.len() > 3, "{engine}: {} files", texts.len());
+        let lines = texts.iter().rev().flat_map(|text| text.lines());
+        for (number, line) in lines.enumerate() {
+            assert!(line.contains(&format!("\"GET /?{number} ")), "{engine}: {line} is not line {number}");
+        }
+        assert!(texts.iter().all(|text| text.len() <= 20_000), "{engine}: as full as they may be");
+    }
+}
+
+#[test]
+fn files_take_turns_by_age() {
+    let dir = site(&[("index.html", "home")]);
+    let log = Log::default();
+    let rotation = Rotation { len_max: None, age_max: Some(Duration::from_millis(300)), keep: 2 };
+    let logging = Some(Logging::default());
+    let served = Served::dir(&Settings { logging, ..settings(Engine::Epoll, 1) }, dir.path());
+    served.handle.log_to(log.target().open_turning(rotation).expect("a file"));
+    let mut client = Client::connect(served.address);
+    wait_for("three files", || {
+        client.get("/");
+        log.path().with_extension("2").exists().then_some(())
+    });
+    client.get("/");
+    assert!(!log.path().with_extension("3").exists(), "two are kept");
+}
+
+#[test]
+fn a_socket_takes_lines_as_datagrams_or_as_a_stream() {
+    for &engine in ENGINES {
+        let dir = site(&[("index.html", "home")]);
+        let place = tempfile::tempdir().expect("a directory");
+        let target = |name: &str| LogTarget::Socket(place.path().join(name));
+        let datagrams = UnixDatagram::bind(place.path().join("datagrams")).expect("a socket");
+        let stream = UnixListener::bind(place.path().join("stream")).expect("a socket");
+        let logging = Some(Logging { form: LogForm::Simple, ..Logging::default() });
+        let served = Served::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
+        served.handle.log_to(target("datagrams").open().expect("somebody listens"));
+        let mut client = Client::connect(served.address);
+        client.send(get("/?1") + &get("/?2"));
+        for number in [1, 2] {
+            let mut line = [0; 1_000];
+            let len = datagrams.recv(&mut line).expect("a line");
+            let line = String::from_utf8_lossy(&line[..len]).into_owned();
+            assert!(line.ends_with(&format!("\"GET /?{number} HTTP/1.1\" 200 4")), "{engine}: {line:?}");
+        }
+        served.handle.log_to(target("stream").open().expect("somebody listens"));
+        client.send(get("/?3") + &get("/?4"));
+        let (reader, _) = stream.accept().expect("a log");
+        let mut lines = BufReader::new(reader).lines();
+        for number in [3, 4] {
+            let line = lines.next().expect("a line").expect("UTF-8");
+            assert!(line.ends_with(&format!("\"GET /?{number} HTTP/1.1\" 200 4")), "{engine}: {line:?}");
+        }
+        let nobody = target("nobody").open().map(drop).expect_err("nobody listens").to_string();
+        assert!(nobody.starts_with("cannot log to unix:") && nobody.contains("no such file"), "{nobody}");
+    }
+}
+
+/// A log in a file.
+struct Log {
+    dir: tempfile::TempDir,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log { dir: tempfile::tempdir().expect("a directory") }
+    }
+}
+
+impl Log {
+    /// A server that logs all to it.
+    fn served(&self, with: &Settings, form: LogForm, dir: &Path) -> Served {
+        let logging = Some(Logging { form, ..Logging::default() });
+        let served = Served::dir(&Settings { logging, ..with.clone() }, dir);
+        served.handle.log_to(self.target().open().expect("a file"));
+        served
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+
+    fn target(&self) -> LogTarget {
+        LogTarget::File(self.path())
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(self.path()).unwrap_or_default()
+    }
+
+    fn empty(&self) {
+        fs::write(self.path(), "").expect("a file to be emptied");
+    }
+
+    /// Waits for so many lines, and for no more.
+    #[track_caller]
+    fn lines(&self, count: usize) -> Vec<String> {
+        let text = wait_for("lines", || {
+            Some(self.text()).filter(|text| text.lines().count() >= count && text.ends_with('\n'))
+        });
+        let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        assert_eq!(lines.len(), count, "{text}");
+        lines
+    }
+
+    #[track_caller]
+    fn only_line(&self) -> String {
+        self.lines(1).remove(0)
+    }
+}
+
+fn count(path: impl AsRef<Path>) -> usize {
+    fs::read_to_string(path).map_or(0, |text| text.matches('\n').count())
+}
+
+/// The line with its times checked and replaced.
+#[track_caller]
+fn without_time(line: &str, form: LogForm) -> String {
+    let (before, after, shape) = match form {
+        LogForm::Common | LogForm::Combined => ("[", "]", "dd/Mmm/dddd:dd:dd:dd +0000"),
+        LogForm::Simple => (" ", " ", "dddd-dd-ddTdd:dd:ddZ"),
+        LogForm::Json => ("\"time\":\"", "\"", "dddd-dd-ddTdd:dd:dd.dddZ"),
+    };
+    let (front, rest) = line.split_once(before).unwrap_or_else(|| panic!("a time in {line}"));
+    let (time, rest) = rest.split_once(after).unwrap_or_else(|| panic!("a time in {line}"));
+    let fits = |(found, shape): (char, char)| match shape {
+        'd' => found.is_ascii_digit(),
+        'M' => found.is_ascii_uppercase(),
+        'm' => found.is_ascii_lowercase(),
+        other => found == other,
+    };
+    assert!(time.len() == shape.len() && time.chars().zip(shape.chars()).all(fits), "{time}");
+    let line = format!("{front}{before}TIME{after}{rest}");
+    match line.split_once("\"duration_ms\":") {
+        Some((front, rest)) => {
+            let (ms, rest) = rest.split_once(',').expect("more keys");
+            assert!(ms.parse::<u64>().expect("a number") < PATIENCE.as_millis() as u64);
+            format!("{front}\"duration_ms\":MS,{rest}")
+        }
+        None => line,
+    }
+}
