@@ -69,17 +69,6 @@ impl VirtualHosts {
     }
 }
 
-/// Checks the names and aliases of sites before there are any.
-///
-/// # Errors
-/// Those of [`VirtualHosts::new`].
-pub fn check_names<'n>(
-    sites: impl IntoIterator<Item = (&'n [HostName], &'n [HostName])>,
-    unknown: Unknown,
-) -> Result<(), Trouble> {
-    hosts(sites, unknown).map(drop)
-}
-
 /// The table for the names and aliases of each site.
 fn hosts<'n>(
     sites: impl IntoIterator<Item = (&'n [HostName], &'n [HostName])>,

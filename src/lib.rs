@@ -67,7 +67,7 @@ mod worker;
 
 pub use engine::{Chosen, Engine};
 pub use error::Trouble;
-pub use hosts::{SiteLimits, Unknown, VirtualHost, VirtualHosts, check_names};
+pub use hosts::{SiteLimits, Unknown, VirtualHost, VirtualHosts};
 pub use inspect::{inspect, verify};
 pub use listen::{Address, Bound, default_addresses};
 pub use log::{Addresses, LogForm, LogSink, LogTarget, Logging, Rotation, turn};
@@ -75,7 +75,7 @@ pub use pack::{Packing, carried_archive, carries_site, pack};
 pub use release::{Release, Releases, Switched, Turn};
 pub use server::{Handle, Server, Settings};
 pub use site::{Site, Source};
-pub use supervisor::{Role, Served, Service, Told, supervise};
+pub use supervisor::{Of, Role, Served, Service, Told, supervise};
 pub use tarpon_conn::{HostName, HostNameError};
 pub use tarpon_pack::{
     CODINGS, Dialect, Effort, Finding, Form, Inspected, PathRow, Policy, Progress, Report, Rule, Saved, Step,

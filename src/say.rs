@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 use tarpon::{
-    Address, CODINGS, Release, Report, Saved, Served, Site, Switched, Told, Turn, Verified,
+    Address, CODINGS, HostName, Of, Release, Report, Saved, Served, Site, Switched, Told, Turn, Verified,
     config::{Config, Settled},
 };
 use tarpon_http::date;
@@ -40,16 +40,18 @@ const ERROR: Style = AnsiColor::Red.on_default().bold();
 /// What happens while a site is served.
 pub(crate) fn told(told: Told<'_>) {
     match told {
-        Told::Read(site) => warnings(site),
-        Told::Changed(site) => {
-            println!("{DIM}changed{DIM:#}: {}", size(site.file_count(), site.content_len()));
-            warnings(site);
+        Told::Read(of, site) => warnings(of, site),
+        Told::Changed(of, site) => {
+            let size = size(site.file_count(), site.content_len());
+            println!("{DIM}changed{DIM:#}: {}{size}", name(of));
+            warnings(of, site);
         }
         Told::Unchanged(trouble) => warn!("{trouble}; what was read before is still served"),
         Told::Unfit(why) => warn!("{why}; what was read before is still served"),
         Told::NotKept(trouble) => warn!("{trouble}; nothing of this earlier release is kept"),
-        Told::Polling(reason) => {
-            warn!("the kernel does not tell of changes ({reason}); looking every 2 s");
+        Told::Polling(of, reason) => {
+            let name = name(of);
+            warn!("{name}the kernel does not tell of changes ({reason}); looking every 2 s");
         }
         Told::Serving(served) => serving(served),
         Told::Stopping(Duration::ZERO) => println!("{DIM}stopping now{DIM:#}"),
@@ -70,9 +72,21 @@ fn serving(served: &Served<'_>) {
     if let Some(reason) = instead {
         warn!("no io_uring ({reason}); using epoll");
     }
-    for &(path, file_count, len) in sites {
-        let size = size(file_count, len);
-        println!("{BOLD}tarpon{BOLD:#} {} serves {BOLD}{}{BOLD:#}: {size}", VERSION, path.display());
+    match &sites[..] {
+        [(site, file_count, len)] => {
+            let (path, size) = (site.source.path.display(), size(*file_count, *len));
+            println!("{BOLD}tarpon{BOLD:#} {VERSION} serves {BOLD}{path}{BOLD:#}: {size}");
+        }
+        sites => {
+            let count = Count(sites.len() as u64, "site");
+            println!("{BOLD}tarpon{BOLD:#} {VERSION} serves {BOLD}{count}{BOLD:#}");
+            for (site, file_count, len) in sites {
+                let (path, size) = (site.source.path.display(), size(*file_count, *len));
+                let names: Vec<_> = site.hosts.iter().map(HostName::to_string).collect();
+                let names = if names.is_empty() { "any other host".to_owned() } else { names.join(", ") };
+                println!("  {BOLD}{names}{BOLD:#}: {path}, {size}");
+            }
+        }
     }
     for address in addresses {
         match address {
@@ -84,10 +98,16 @@ fn serving(served: &Served<'_>) {
     println!("{DIM}{}, {workers}; Ctrl-C stops it{DIM:#}", settings.engine.name());
 }
 
-fn warnings(site: &Site) {
+fn warnings(of: Of<'_>, site: &Site) {
+    let name = name(of);
     for warning in site.warnings() {
-        warn!("{warning}");
+        warn!("{name}{warning}");
     }
+}
+
+/// Which of several sites something is about.
+fn name(of: Of<'_>) -> String {
+    of.map(|path| format!("{}: ", path.display())).unwrap_or_default()
 }
 
 /// What became of a site that was packed.

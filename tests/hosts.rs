@@ -12,7 +12,7 @@ use common::{
 use std::{fs, net::SocketAddr, process::Command, time::Duration};
 use tarpon::{
     Effort, HostName, Packing, Progress, Settings, Site, SiteLimits, Source, Unknown, VirtualHost,
-    VirtualHosts, check_names, pack,
+    VirtualHosts, pack,
 };
 use tempfile::TempDir;
 
@@ -253,8 +253,9 @@ fn an_archive_that_is_truncated_concerns_its_own_site_alone() {
 #[test]
 fn names_that_make_no_sense_are_refused_with_a_remedy() {
     let sites = |sites: &[(&[&str], &[&str])], unknown| {
-        let sites: Vec<_> = sites.iter().map(|(names, aliases)| (parsed(names), parsed(aliases))).collect();
-        let checked = check_names(sites.iter().map(|(names, aliases)| (&names[..], &aliases[..])), unknown);
+        let dir = dir("any");
+        let sites = sites.iter().map(|(names, aliases)| host(&dir, names, aliases));
+        let checked = VirtualHosts::new(sites.collect(), unknown);
         checked.err().map(|trouble| trouble.to_string()).unwrap_or_default()
     };
     #[rustfmt::skip]

@@ -33,10 +33,11 @@ pub(super) fn run(matches: &ArgMatches) -> Done {
 /// Serves what a configuration says.
 pub(super) fn serve(config: Config) -> Done {
     raise_file_limit();
-    let Config { sites, listeners, server: ServerConfig { settings, grace } } = config;
+    let unknown = config.unknown();
+    let Config { sites, listeners, server: ServerConfig { settings, grace, .. } } = config;
     // Before anything else is looked at: a port in use is told at once, not after a long reading.
     let listeners = listen(&listeners, settings.worker_count.get())?;
-    tarpon::supervise(Service { settings, listeners, sites, grace }, say::told)
+    tarpon::supervise(Service { settings, listeners, sites, unknown, grace }, say::told)
 }
 
 fn listen(wanted: &[ListenerConfig], worker_count: usize) -> Result<Vec<Bound>, Trouble> {

@@ -10,11 +10,15 @@ pub(super) fn find(said: &[Said], faults: &mut Vec<Fault>) {
     twice("listener", of(said, "listener", &["address"]), is_claimed, faults);
     twice("host", of(said, "site", &["hosts", "aliases"]), |_| true, faults);
     defaults(said, faults);
-    let site_count = of(said, "site", &["path"]).count();
+    // Where none says that it is the default, the first is.
+    let is_default_said = of(said, "site", &["default"]).any(is_on);
+    let is_refusing = of(said, "server", &["refuse-unknown-hosts"]).any(is_on);
+    let is_first_default = !is_default_said && !is_refusing;
     for (number, path) in of(said, "site", &["path"]).enumerate() {
         let option = |name| said.iter().find(|said| is(said, "site", name) && said.number == Some(number));
         let (Some(hosts), Some(aliases)) = (option("hosts"), option("aliases")) else { continue };
-        if site_count > 1 && hosts.values.is_empty() && !option("default").is_some_and(is_on) {
+        let is_default = number == 0 && is_first_default || option("default").is_some_and(is_on);
+        if hosts.values.is_empty() && !is_default {
             let found = "nobody can reach this site: it has no hosts, and is not the default";
             faults.push(path.fault(0, found, "expected `hosts` beside it", "add them, or default = true"));
         }
@@ -54,8 +58,16 @@ fn twice<'a>(
     }
 }
 
-/// More than one site that answers for all others.
+/// More than one site that answers for all others, or one where nobody is to.
 fn defaults(said: &[Said], faults: &mut Vec<Fault>) {
+    let mut defaults = of(said, "site", &["default"]).filter(|said| is_on(said));
+    if of(said, "server", &["refuse-unknown-hosts"]).any(is_on)
+        && let Some(default) = defaults.next()
+    {
+        let found = "there is a default site, and hosts that no site has are refused";
+        let remedy = "leave out default, or refuse-unknown-hosts";
+        faults.push(default.fault(0, found, "expected one of the two", remedy));
+    }
     for said in of(said, "site", &["default"]).filter(|said| is_on(said)).skip(1) {
         let remedy = "leave it to one of them";
         faults.push(said.fault(0, "there is a default site already", "expected one at most", remedy));

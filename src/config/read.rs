@@ -286,6 +286,11 @@ mod tests {
                 &["6:11: there is a default site already; expected one at most; leave it to one of them"]),
             ("no host, no default",    "[[site]]\npath = \"a\"\nhosts = [\"a.org\"]\n[[site]]\npath = \"b\"",
                 &["5:8: nobody can reach this site: it has no hosts, and is not the default; expected `hosts` beside it; add them, or default = true"]),
+            ("no host, others refused", "[server]\nrefuse-unknown-hosts = true\n[[site]]\npath = \"a\"",
+                &["4:8: nobody can reach this site: it has no hosts, and is not the default; expected `hosts` beside it; add them, or default = true"]),
+            ("no host, but the first", "[[site]]\npath = \"a\"\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]", &[]),
+            ("a default, others refused", "[server]\nrefuse-unknown-hosts = true\n[[site]]\npath = \"a\"\nhosts = [\"a.org\"]\ndefault = true",
+                &["6:11: there is a default site, and hosts that no site has are refused; expected one of the two; leave out default, or refuse-unknown-hosts"]),
             ("aliases of nothing",     "[[site]]\npath = \"a\"\nhosts = [\"*.a.org\"]\naliases = [\"b.org\"]",
                 &["4:12: these aliases lead nowhere; expected one of `hosts` without a *; add the name they lead to, as in hosts = [\"example.org\"]"]),
         ];
@@ -333,7 +338,8 @@ mod tests {
             let flags = Flags(flags.iter().map(|&(flag, value)| (flag, vec![value.into()])).collect());
             let settled = read(Some(&file), &flags, Program::Serve).expect(name);
             let said: Vec<_> = settled.said.iter().filter(|said| said.option.name == option).collect();
-            let [said] = said[..] else { panic!("{name}: {said:?}") };
+            // What a site can say too, the server says last.
+            let [.., said] = said[..] else { panic!("{name}: {said:?}") };
             assert_eq!((&*said.words(), said.from), (want, from), "{name}");
         }
     }

@@ -16,6 +16,8 @@ pub struct ServerConfig {
     pub settings: Settings,
     /// How long responses under way may take to finish when it is told to stop.
     pub grace: Duration,
+    /// A host that no site has is answered with 421, instead of by the default site.
+    pub refuse_unknown_hosts: bool,
 }
 
 pub(super) const SECTION: Section = Section {
@@ -28,7 +30,10 @@ pub(super) const SECTION: Section = Section {
 };
 
 /// Up to a day: whoever wants to wait longer wants to wait for ever, and that is not offered.
-const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86_400);
+pub(super) const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86_400);
+
+/// A client that takes a gibibyte in each second is nobody to wait for more from.
+pub(super) const SEND_RATES: RangeInclusive<u64> = 0..=1 << 30;
 
 /// More workers than this are a mistake: no machine has so many cores to give.
 const WORKER_COUNT_MAX: u32 = 1024;
@@ -103,8 +108,7 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "send-rate-min",
         value_name: "BYTES",
-        // A client that takes a gibibyte in each second is nobody to wait for more from.
-        kind: Kind::Size(0..=1 << 30, "a second", |config, len| {
+        kind: Kind::Size(SEND_RATES, "a second", |config, len| {
             config.server.settings.send_rate_min = len.try_into().expect("one gibibyte at most");
         }),
         default: Unsaid::Value("500"),
@@ -122,6 +126,13 @@ const OPTIONS: &[Opt] = &[
         default: Unsaid::Value("100000"),
         example: "1000",
         help: "Requests that are answered on one connection before it is closed (nginx: keepalive_requests)",
+        ..SERVER
+    },
+    Opt {
+        name: "refuse-unknown-hosts",
+        on: &[Serve],
+        kind: Kind::Flag(|config, on| config.server.refuse_unknown_hosts = on),
+        help: "Answer 421 (Misdirected Request) to names of hosts that no site has, instead of serving the default site",
         ..SERVER
     },
     Opt {

@@ -1,8 +1,10 @@
 //! `[[site]]`: what is served, and how it answers.
 
+use super::server::{SEND_RATES, TIMES};
 use super::{Config, Flag, Kind, Opt, Program, Section, Unsaid, option::OPT};
-use crate::{Dialect, HostName, Source, TrailingSlash};
+use crate::{Dialect, HostName, SiteLimits, Source, TrailingSlash, Unknown};
 use Program::{Carrier, Pack, Serve};
+use std::num::NonZeroU32;
 
 /// What is said of a site.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +17,8 @@ pub struct SiteConfig {
     pub aliases: Vec<HostName>,
     /// Whether it answers to names that no site has.
     pub is_default: bool,
+    /// What it grants its clients where that is not what the server grants.
+    pub limits: SiteLimits,
     /// Earlier releases that are kept.
     pub keep_releases: usize,
 }
@@ -29,6 +33,10 @@ pub(super) const SECTION: Section = Section {
 };
 
 const PAGES: &str = "Pages (a packed site answers as it was packed)";
+
+/// What a site grants instead of what the server does.
+const LIMIT: Opt = Opt { default: Unsaid::Words("that of [server]"), ..OPT };
+const TIME: Opt = Opt { value_name: "TIME", example: "1m30s", ..LIMIT };
 
 const OPTIONS: &[Opt] = &[
     Opt {
@@ -89,7 +97,7 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "default",
         kind: Kind::Flag(|config, on| config.site().is_default = on),
-        help: "Answer to all names that no site has",
+        help: "Answer to all names that no site has. Where no site says so, the first does",
         ..OPT
     },
     Opt {
@@ -164,9 +172,56 @@ const OPTIONS: &[Opt] = &[
                has a hash in its name, unless the current release has something else there",
         ..OPT
     },
+    Opt {
+        name: "content-timeout",
+        kind: Kind::Time(TIMES, |config, time| config.site().limits.content_timeout = Some(time)),
+        help: "How long the content of a request may take to arrive",
+        ..TIME
+    },
+    Opt {
+        name: "idle-timeout",
+        kind: Kind::Time(TIMES, |config, time| config.site().limits.idle_timeout = Some(time)),
+        help: "How long a connection may wait for its next request, once it has asked for something of this site",
+        ..TIME
+    },
+    Opt {
+        name: "send-timeout",
+        kind: Kind::Time(TIMES, |config, time| config.site().limits.send_timeout = Some(time)),
+        help: "How long a client may take less of a response than send-rate-min",
+        ..TIME
+    },
+    Opt {
+        name: "send-rate-min",
+        value_name: "BYTES",
+        kind: Kind::Size(SEND_RATES, "a second", |config, len| {
+            config.site().limits.send_rate_min = Some(len.try_into().expect("one gibibyte at most"));
+        }),
+        example: "4KiB",
+        help: "Bytes per second that a client takes of a response, on average over send-timeout; 0 to cut off only who takes \
+               nothing",
+        ..LIMIT
+    },
+    Opt {
+        name: "requests-max",
+        value_name: "COUNT",
+        kind: Kind::Count(1..=u32::MAX, "requests", |config, count| {
+            config.site().limits.requests_max = NonZeroU32::new(count);
+        }),
+        example: "1000",
+        help: "Requests on one connection, of which the last is for this site, before it is closed",
+        ..LIMIT
+    },
 ];
 
 impl Config {
+    /// What a host means that no site has.
+    pub fn unknown(&self) -> Unknown {
+        match self.server.refuse_unknown_hosts {
+            true => Unknown::Refused,
+            false => Unknown::Site(self.sites.iter().position(|site| site.is_default).unwrap_or(0)),
+        }
+    }
+
     /// The one that was begun last.
     pub(super) fn site(&mut self) -> &mut SiteConfig {
         self.sites.last_mut().expect("a site that was begun")

@@ -31,7 +31,8 @@ pub(super) enum Start {
 pub(super) fn run(sites: &[SiteConfig], start: Start, channel: Channel, tell: fn(Told<'_>)) -> i32 {
     let Channel { sender, mut receiver } = channel;
     let post = Arc::new(Post { sender: Mutex::new(sender), tell });
-    let kept = sites.iter().enumerate().map(|(number, site)| keep(number, site, start, &post));
+    let is_alone = sites.len() == 1;
+    let kept = sites.iter().enumerate().map(|(number, site)| keep(number, site, is_alone, start, &post));
     match kept.collect::<Result<Vec<Following>, String>>() {
         Ok(_following) => {
             // Nothing is ever said to it; but this is how it learns that nobody is there any more.
@@ -46,12 +47,19 @@ pub(super) fn run(sites: &[SiteConfig], start: Start, channel: Channel, tell: fn
 }
 
 /// Builds a site, sends it, and follows its changes.
-fn keep(number: usize, site: &SiteConfig, start: Start, post: &Arc<Post>) -> Result<Following, String> {
+fn keep(
+    number: usize,
+    site: &SiteConfig,
+    is_alone: bool,
+    start: Start,
+    post: &Arc<Post>,
+) -> Result<Following, String> {
     let SiteConfig { source, keep_releases, .. } = site;
+    let of = (!is_alone).then(|| source.path.clone());
     let watched = match start {
         Start::First => {
             let (watched, built) = Watched::new(source.clone()).map_err(|trouble| trouble.to_string())?;
-            (post.tell)(Told::Read(&built));
+            (post.tell)(Told::Read(of.as_deref(), &built));
             for earlier in earlier(&source.path, *keep_releases, post.tell).into_iter().rev() {
                 post.send_site(number, earlier, true);
             }
@@ -65,13 +73,14 @@ fn keep(number: usize, site: &SiteConfig, start: Start, post: &Arc<Post>) -> Res
     let told = move |change| match change {
         Change::Site(built) => {
             // It need not have changed since the other keeper has built it.
-            let told = if is_first { Told::Read(&built) } else { Told::Changed(&built) };
+            let of = of.as_deref();
+            let told = if is_first { Told::Read(of, &built) } else { Told::Changed(of, &built) };
             is_first = false;
             (post.tell)(told);
             post.send_site(number, *built, false);
         }
         Change::Failed(trouble) => (post.tell)(Told::Unchanged(&trouble)),
-        Change::Polling(reason) => (post.tell)(Told::Polling(&reason)),
+        Change::Polling(reason) => (post.tell)(Told::Polling(of.as_deref(), &reason)),
     };
     watched.follow(told).map_err(|error| error.to_string())
 }

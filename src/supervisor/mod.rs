@@ -30,11 +30,12 @@ mod message;
 mod serving;
 mod told;
 
-pub use told::{Role, Served, Told};
+pub use told::{Of, Role, Served, Told};
 
 use crate::{
     config::SiteConfig,
     engine::Engine,
+    hosts::Unknown,
     listen::{Bound, SocketFile},
     server::Settings,
     sys::signals::{Signals, die_of},
@@ -68,6 +69,8 @@ pub struct Service {
     pub listeners: Vec<Bound>,
     /// What is served, at least one site.
     pub sites: Vec<SiteConfig>,
+    /// What a host means that none of them has.
+    pub unknown: Unknown,
     /// How long responses under way may take to finish when a signal tells the program to stop.
     pub grace: Duration,
 }
@@ -174,11 +177,12 @@ impl Supervisor {
     }
 
     fn start_server(&mut self) -> io::Result<()> {
-        let Service { settings, listeners, sites, .. } = &mut self.service;
+        let Service { settings, listeners, sites, unknown, .. } = &mut self.service;
         let sockets: Vec<_> = listeners.iter().flat_map(Bound::sockets).map(AsRawFd::as_raw_fd).collect();
         // The child has a memory of its own, in which the listeners are its own.
-        self.server
-            .start(&sockets, |channel| serving::run(settings, mem::take(listeners), sites, channel))?;
+        self.server.start(&sockets, |channel| {
+            serving::run(settings, mem::take(listeners), sites, *unknown, channel)
+        })?;
         self.server.is_supplied = false;
         self.supply()
     }
@@ -278,7 +282,7 @@ impl Supervisor {
         let Service { settings, listeners, sites, .. } = &self.service;
         let sites = sites.iter().zip(&self.lineups).filter_map(|(site, lineup)| {
             let record = lineup.current()?;
-            Some((&*site.source.path, record.file_count, record.content_len))
+            Some((site, record.file_count, record.content_len))
         });
         (self.tell)(Told::Serving(&Served {
             sites: sites.collect(),

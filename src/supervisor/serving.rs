@@ -21,10 +21,16 @@ use std::{
 };
 
 /// Runs until it is told to stop. Returns an exit status.
-pub(super) fn run(settings: &Settings, listeners: Vec<Bound>, sites: &[SiteConfig], channel: Channel) -> i32 {
+pub(super) fn run(
+    settings: &Settings,
+    listeners: Vec<Bound>,
+    sites: &[SiteConfig],
+    unknown: Unknown,
+    channel: Channel,
+) -> i32 {
     let Channel { sender, mut receiver } = channel;
     let sender = Arc::new(Mutex::new(sender));
-    let (server, chosen) = match begin(settings, listeners, sites, &mut receiver) {
+    let (server, chosen) = match begin(settings, listeners, sites, unknown, &mut receiver) {
         Ok(Some(begun)) => begun,
         // It was told to stop before it had anything to serve.
         Ok(None) => return 0,
@@ -52,6 +58,7 @@ fn begin(
     settings: &Settings,
     listeners: Vec<Bound>,
     sites: &[SiteConfig],
+    unknown: Unknown,
     receiver: &mut Receiver,
 ) -> Result<Option<(Server, Chosen)>, String> {
     // While the keeper reads.
@@ -73,25 +80,16 @@ fn begin(
     }
     let hosts = sites.iter().zip(arrived);
     let hosts = hosts.map(|(config, (site, earlier))| host(config, site.expect("waited for"), earlier));
-    let hosts = VirtualHosts::new(hosts.collect(), unknown(sites)).map_err(|trouble| trouble.to_string())?;
+    let hosts = VirtualHosts::new(hosts.collect(), unknown).map_err(|trouble| trouble.to_string())?;
     let server = Server::start(&settings, listeners, hosts).map_err(|error| error.to_string())?;
     Ok(Some((server, chosen)))
 }
 
-/// A site with its names.
+/// A site with its names and limits.
 fn host(config: &SiteConfig, site: Site, earlier: Vec<Site>) -> VirtualHost {
-    let (names, aliases) = (config.hosts.clone(), config.aliases.clone());
-    VirtualHost { earlier, names, aliases, keep_releases: Some(config.keep_releases), ..site.into() }
-}
-
-/// What hosts mean that no site has among its names. To a site alone that has no names, they are all the same.
-fn unknown(sites: &[SiteConfig]) -> Unknown {
-    let default = sites.iter().position(|site| site.is_default);
-    match (default, sites) {
-        (Some(number), _) => Unknown::Site(number),
-        (None, [alone]) if alone.hosts.is_empty() => Unknown::Site(0),
-        _ => Unknown::Refused,
-    }
+    let SiteConfig { hosts, aliases, limits, keep_releases, .. } = config;
+    let (names, aliases) = (hosts.clone(), aliases.clone());
+    VirtualHost { site, earlier, names, aliases, limits: *limits, keep_releases: Some(*keep_releases) }
 }
 
 /// Does what the supervisor says, for as long as there is one.

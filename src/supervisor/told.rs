@@ -1,20 +1,20 @@
 //! What is told of a service while it runs.
 
-use crate::{error::Trouble, listen::Address, server::Settings, site::Site};
+use crate::{config::SiteConfig, error::Trouble, listen::Address, server::Settings, site::Site};
 use std::{fmt, path::Path, time::Duration};
 
 /// Something that a user may want to know.
 pub enum Told<'a> {
     /// A site was read that will be served.
-    Read(&'a Site),
+    Read(Of<'a>, &'a Site),
     /// A site has changed, and will be served as it is now.
-    Changed(&'a Site),
+    Changed(Of<'a>, &'a Site),
     /// It has changed, and cannot be served as it is now: what was read before still is.
     Unchanged(&'a Trouble),
     /// An earlier release cannot be kept.
     NotKept(&'a Trouble),
     /// The kernel does not tell of changes, for this reason: they are looked for.
-    Polling(&'a str),
+    Polling(Of<'a>, &'a str),
     /// The server could not take over a site, for this reason: what was read before is still served.
     Unfit(&'a str),
     /// From now on clients are served.
@@ -32,11 +32,14 @@ pub enum Told<'a> {
     },
 }
 
+/// Which site it is about: where it lies. `None`: there is only one.
+pub type Of<'a> = Option<&'a Path>;
+
 /// What is served from now on.
 #[derive(Debug)]
 pub struct Served<'a> {
-    /// Where each site lies, how many files it has, and how many bytes these.
-    pub sites: Vec<(&'a Path, u64, u64)>,
+    /// The sites: what was said of each, how many files it has, and how many bytes these.
+    pub sites: Vec<(&'a SiteConfig, u64, u64)>,
     /// Where the server listens.
     pub addresses: Vec<&'a Address>,
     /// How it runs; the engine is the one that was chosen.

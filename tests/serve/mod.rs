@@ -9,11 +9,13 @@
 //! | `close` | that a close loses no response |
 //! | `share` | that no client takes it for itself |
 //! | `crowd` | more clients than it has descriptors for |
+//! | `hosts` | several sites, told apart by host |
 //! | `stop` | how it ends |
 
 mod change;
 mod close;
 mod crowd;
+mod hosts;
 mod reach;
 mod share;
 mod start;

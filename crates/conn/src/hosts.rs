@@ -35,8 +35,8 @@ pub enum HostNameError {
     Wildcard,
     /// It has a letter that is not ASCII. Such names travel as RFC 5891 has them, `xn--…`.
     NotAscii,
-    /// A label is empty, longer than 63 bytes, or has something else than letters, digits, hyphens and underscores; or the
-    /// name is longer than 253 bytes: RFC 1035, section 2.3.4; RFC 1123, section 2.1.
+    /// A label is empty, longer than 63 bytes, begins or ends with a hyphen, or has something else than letters, digits, hyphens
+    /// and underscores; or the name is longer than 253 bytes: RFC 1035, section 2.3.4; RFC 1123, section 2.1.
     Syntax,
 }
 
@@ -202,7 +202,8 @@ impl FromStr for HostName {
         }
         let is_label = |label: &str| {
             let is_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-            (1..=LABEL_LEN_MAX).contains(&label.len()) && label.bytes().all(is_byte)
+            let is_inner = !label.starts_with('-') && !label.ends_with('-');
+            is_inner && (1..=LABEL_LEN_MAX).contains(&label.len()) && label.bytes().all(is_byte)
         };
         let is_name = labels.split('.').all(is_label) && name.len() <= NAME_LEN_MAX;
         if is_name { Ok(HostName(name.into())) } else { Err(HostNameError::Syntax) }
@@ -219,8 +220,12 @@ impl fmt::Display for HostNameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             HostNameError::Port => "expected a host without its port",
-            HostNameError::Wildcard => "expected * for the first label alone, as in *.example.org",
-            HostNameError::NotAscii => "expected the name as it travels, as in xn--bcher-kva.example",
+            HostNameError::Wildcard => {
+                "expected * for the whole of the first label alone, as in *.example.org"
+            }
+            HostNameError::NotAscii => {
+                "expected a name in the form of DNS, which for names beyond ASCII begins with xn--"
+            }
             HostNameError::Syntax => "expected a host, such as example.org, *.example.org or 192.0.2.7",
         })
     }
@@ -278,6 +283,8 @@ mod tests {
             ("space",              "a b",                  Err(Syntax)),
             ("escape",             "ex%41mple",            Err(Syntax)),
             ("half an address",    "[::1",                 Err(Syntax)),
+            ("hyphen first",       "-a.org",               Err(Syntax)),
+            ("hyphen last",        "a-.org",               Err(Syntax)),
             ("label too long",     &format!("{label}a"),   Err(Syntax)),
             ("name too long",      &long[1..],             Err(Syntax)),
         ];
