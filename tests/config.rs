@@ -1,0 +1,289 @@
+//! The configuration: read, checked, shown, served; and what is made of the words of its options.
+
+mod common;
+
+use common::{
+    client::{Client, get},
+    program::{Ended, Program, tarpon},
+    site, write_files,
+};
+use std::{
+    env, fs,
+    net::TcpListener,
+    path::Path,
+    process::{Command, Stdio},
+};
+use tarpon::config::{self, File, Flags};
+
+#[test]
+fn what_a_file_says_is_served_and_flags_win() {
+    let text = "[server]\nworkers = 3\n[[listener]]\naddress = \"127.0.0.1:0\"\n\
+                [[site]]\npath = \"public\"\nspa = true\ncors = [\"/a\"]\n";
+    let dir = site(&[("tarpon.toml", text), ("public/index.html", "shell"), ("public/a/b.txt", "b")]);
+    let cases: &[(&[&str], &str, u16)] = &[
+        (&[], ", 3 workers;", 200),
+        (&["--workers", "2"], ", 2 workers;", 200),
+        (&["--no-spa", "--listen", "127.0.0.1:0", "--listen", "127.0.0.2:0"], ", 3 workers;", 404),
+        (&["--no-spa", "--spa"], ", 3 workers;", 200),
+    ];
+    for (flags, want, status) in cases {
+        let file = dir.path().join("tarpon.toml");
+        let program = Program::started(of(&["serve", "--config", file.to_str().unwrap()], flags));
+        assert!(program.out().contains(want), "{flags:?}: {}", program.out());
+        let listeners = flags.iter().filter(|flag| **flag == "--listen").count().max(1);
+        assert_eq!(program.addresses().len(), listeners);
+        for address in program.addresses() {
+            let mut client = Client::connect(address);
+            assert_eq!(client.get("/route").status, *status, "{flags:?}");
+            assert_eq!(client.get("/a/b.txt").field("Access-Control-Allow-Origin"), Some("*"));
+        }
+        assert_eq!(program.err(), "");
+    }
+}
+
+#[test]
+fn each_host_has_the_site_that_the_file_says() {
+    let text = "[[listener]]\naddress = \"127.0.0.1:0\"\n\
+                [[site]]\npath = \"a\"\nhosts = [\"a.example\", \"*.a.example\"]\naliases = [\"www.a.example\"]\n\
+                [[site]]\npath = \"b\"\ndefault = true\n";
+    let dir = site(&[("tarpon.toml", text), ("a/index.html", "this is a"), ("b/index.html", "this is b")]);
+    let program =
+        Program::started(of(&["serve", "--config"], &[dir.path().join("tarpon.toml").to_str().unwrap()]));
+    let mut client = Client::connect(program.address());
+    let cases = [
+        ("a.example", 200, "a"),
+        ("x.a.example", 200, "a"),
+        ("b.example", 200, "b"),
+        ("www.a.example", 301, ""),
+    ];
+    for (host, status, want) in cases {
+        client.send(get("/").replace("Host: localhost", &format!("Host: {host}")));
+        let response = client.response();
+        assert_eq!(response.status, status, "{host}");
+        assert!(response.content.ends_with(want.as_bytes()), "{host}");
+    }
+}
+
+#[test]
+fn a_broken_file_is_shown_and_nothing_is_served() {
+    let dir = site(&[(
+        "tarpon.toml",
+        "[server]\nworkers = 0\npin = yes\n\n[[site]]\npath = \"missing\"\nclean-url = true\n",
+    )]);
+    let file = dir.path().join("tarpon.toml").display().to_string();
+    let want = "tarpon: cannot use FILE: 3 errors\n\n\
+                error: `workers` cannot be 0\n --> FILE:2:11\n  |\n2 | workers = 0\n  |           ^ expected a number from 1 to 1024\n  = as in workers = 4\n\n\
+                error: this is not TOML\n --> FILE:3:7\n  |\n3 | pin = yes\n  |       ^^^ string values must be quoted, expected literal string\n  = see https://toml.io for its form\n\n\
+                error: unknown option `clean-url`\n --> FILE:7:1\n  |\n7 | clean-url = true\n  | ^^^^^^^^^ expected an option of [[site]]\n  = did you mean `clean-urls`?\n\n";
+    for command in [&["config", "check"][..], &["config", "show"], &["serve"]] {
+        let ended = Program::run(of(command, &["--config", &file]));
+        assert_eq!(ended.status.code(), Some(1), "{command:?}");
+        assert_eq!(
+            (ended.out.as_str(), ended.err.replace(&file, "FILE").as_str()),
+            ("", want),
+            "{command:?}"
+        );
+    }
+}
+
+#[test]
+fn a_check_tells_what_this_host_does_not_have() {
+    let text = "[[listener]]\naddress = \"192.0.2.1:80\"\n[[listener]]\naddress = \"unix:run/tarpon.sock\"\n\
+                [[site]]\npath = \"public\"\n";
+    let dir = site(&[("tarpon.toml", text)]);
+    let file = dir.path().join("tarpon.toml").display().to_string();
+    let check = || Program::run(of(&["config", "check"], &["--config", &file]));
+    let (ended, at) = (check(), dir.path().display());
+    let found: Vec<_> = ended.err.lines().filter(|line| line.starts_with("error: ")).collect();
+    let want = [
+        "error: 192.0.2.1:80 is no address of this host".to_owned(),
+        format!("error: there is no directory {at}/run"),
+        format!("error: there is no {at}/public"),
+    ];
+    assert_eq!((ended.status.code(), found), (Some(1), want.iter().map(|line| &**line).collect()));
+
+    let text = text.replace("192.0.2.1", "127.0.0.1");
+    write_files(dir.path(), &[("tarpon.toml", &*text), ("run/x", ""), ("public/index.html", "")]);
+    // A port in use is no error of the file: it may be this configuration that is served there.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap();
+    write_files(
+        dir.path(),
+        &[("tarpon.toml", text.replace("127.0.0.1:80", &port.local_addr().unwrap().to_string()))],
+    );
+    let ended = check();
+    assert_eq!((ended.status.code(), ended.err.as_str()), (Some(0), ""));
+    assert_eq!(ended.out, format!("{file} is in order: 1 site, 2 listeners\n"));
+
+    let ended = Program::run(of(&["config", "check"], &["--config", "/nowhere/tarpon.toml"]));
+    let want = "tarpon: cannot read /nowhere/tarpon.toml: no such file or directory; name a file that exists and may be read, as \
+                in --config tarpon.toml";
+    assert_eq!((ended.status.code(), ended.error_line()), (Some(1), want));
+}
+
+#[test]
+fn what_holds_is_shown_with_who_said_it() {
+    let text = "[[site]]\npath = \"public\"\nhosts = [\"a.example\", \"b.example\"]\n[server]\ngrace = 90\n";
+    let dir = site(&[("tarpon.toml", text)]);
+    let mut command = of(&["config", "show", "--config", "tarpon.toml"], &["--spa", "--workers", "3"]);
+    command.current_dir(dir.path());
+    let ended = Program::run(command);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
+    #[rustfmt::skip]
+    let cases = [
+        ("[[site]] 1", "path",         "public",               "tarpon.toml:2"),
+        ("[[site]] 1", "prefix",       "not set",              "default"),
+        ("[[site]] 1", "hosts",        "a.example, b.example", "tarpon.toml:3"),
+        ("[[site]] 1", "spa",          "true",                 "--spa"),
+        ("[[site]] 1", "clean-urls",   "false",                "default"),
+        ("[server]",   "workers",      "3",                    "--workers"),
+        ("[server]",   "head-timeout", "20s",                  "default"),
+        ("[server]",   "grace",        "1m30s",                "tarpon.toml:5"),
+        ("[[listener]]", "address",    "127.0.0.1:8080 and, where there is IPv6, [::1]:8080", "default"),
+    ];
+    for (section, option, value, from) in cases {
+        let line =
+            ended.out.lines().find(|line| line.starts_with(section) && line.contains(&format!(" {option} ")));
+        let rest = line.and_then(|line| line.split_once(&format!(" {option} "))).map(|(_, rest)| rest.trim());
+        let (got, who) = rest.and_then(|rest| rest.split_once("  ")).unwrap_or_default();
+        assert_eq!((got, who.trim()), (value, from), "{option}");
+    }
+}
+
+#[test]
+fn a_configuration_that_is_shown_says_the_same_again_anywhere() {
+    let text = "[[listener]]\naddress = \"unix:a \\\"b\\\".sock\"\n[[site]]\npath = \"ü\\\\\"\nhosts = [\"a.example\"]\naliases = [\"b.example\"]\n\
+                cors = [\"/a\", \"/b\"]\nprefix = \"in/it\"\nspa = true\ntrailing-slash = \"never\"\n\
+                [[site]]\npath = \"/srv/b\"\ndefault = true\nkeep-releases = 3\n\
+                [server]\nengine = \"epoll\"\nworkers = 3\nhead-timeout = 0.5\nsend-rate-min = \"2KiB\"\n";
+    for (text, flags) in [(text, &["--grace", "1m"][..]), ("", &[])] {
+        let dir = site(&[("tarpon.toml", text), ("elsewhere/tarpon.toml", "")]);
+        let show = |dir: &Path, flags: &[&str]| {
+            let mut command = of(&["config", "show", "--toml", "--config", "tarpon.toml"], flags);
+            command.current_dir(dir);
+            let Ended { status, out, err } = Program::run(command);
+            assert!(status.success(), "{err}");
+            out
+        };
+        let first = show(dir.path(), flags);
+        let elsewhere = dir.path().join("elsewhere");
+        write_files(&elsewhere, &[("tarpon.toml", &first)]);
+        let second = show(&elsewhere, &[]);
+        let values = |text: &str| {
+            text.lines().map(|line| line.split("  # ").next().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(values(&first), values(&second));
+        assert_eq!(
+            first.contains(&format!("unix:{}/a \\\"b\\\".sock", dir.path().display())),
+            !text.is_empty(),
+            "{first}"
+        );
+    }
+}
+
+#[test]
+fn every_example_of_the_documents_is_a_configuration() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let mut count = 0;
+    for document in
+        fs::read_dir(docs).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file())
+    {
+        let text = fs::read_to_string(&document).unwrap();
+        for example in text.split("```toml\n").skip(1) {
+            let file = File { path: document.clone(), text: example.split("```").next().unwrap().to_owned() };
+            let read = config::read(Some(&file), &Flags::default(), config::Program::Serve);
+            assert!(read.is_ok(), "{}", read.unwrap_err());
+            count += 1;
+        }
+    }
+    assert!(count >= 4, "{count} examples");
+}
+
+#[test]
+fn the_reference_is_that_of_the_program() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    let (start, end) = ("<!-- options:start -->\n", "<!-- options:end -->");
+    let document = fs::read_to_string(&path).unwrap();
+    let (before, rest) = document.split_once(start).expect("where it begins");
+    let (_, after) = rest.split_once(end).expect("where it ends");
+    let reference = Program::run(of(&["manual", "--markdown"], &[])).out;
+    let want = format!("{before}{start}{reference}{end}{after}");
+    if env::var_os("RENEW").is_some() {
+        fs::write(&path, &want).unwrap();
+    } else {
+        assert!(
+            document == want,
+            "docs/configuration.md is out of date; renew it: RENEW=1 cargo test --test config reference"
+        );
+    }
+}
+
+#[test]
+fn every_page_of_the_manual_is_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let ended = Program::run(of(&["manual", "--all", dir.path().to_str().unwrap()], &[]));
+    assert!(ended.status.success(), "{}", ended.err);
+    let pages: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(pages.len() > 10, "{pages:?}");
+    for page in &pages {
+        let lint =
+            Command::new("mandoc").args(["-T", "lint", "-W", "error"]).arg(page).output().expect("mandoc");
+        assert!(lint.status.success(), "{}", String::from_utf8_lossy(&lint.stdout));
+    }
+    let shown = |page: &str| {
+        let shown = Command::new("mandoc")
+            .args(["-T", "utf8", "-O", "width=200"])
+            .arg(dir.path().join(page))
+            .output();
+        // Without what makes letters bold on a printer.
+        let text = String::from_utf8(shown.expect("mandoc").stdout).unwrap();
+        text.split('\u{8}')
+            .map(|part| part.to_owned())
+            .reduce(|mut all, part| {
+                all.pop();
+                all + &part
+            })
+            .unwrap()
+    };
+    let serve = shown("tarpon-serve.1");
+    for part in
+        ["--head-timeout <TIME> [default: 20s]", "CONFIGURATION FILE", "SIGNALS", "SIGTERM", "EXIT STATUS"]
+    {
+        assert!(serve.contains(part), "{part}");
+    }
+    let file = shown("tarpon.toml.5");
+    for part in ["[[site]]", "head-timeout = 1ms to 1d [20s]", "On the command line: --listen."] {
+        assert!(file.contains(part), "{part}: {file}");
+    }
+    assert_eq!(
+        Program::run(of(&["manual", "serve"], &[])).out,
+        fs::read_to_string(dir.path().join("tarpon-serve.1")).unwrap()
+    );
+    let ended = Program::run(of(&["manual", "nothing"], &[]));
+    assert!(
+        ended.error_line().starts_with("tarpon: there is no page nothing; there are tarpon, serve, pack"),
+        "{}",
+        ended.err
+    );
+}
+
+#[test]
+fn shells_understand_their_completions() {
+    let dir = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = dir.path().join(shell);
+        fs::write(&script, Program::run(of(&["completions", shell], &[])).out).unwrap();
+        let checked = Command::new(shell).arg("-n").arg(&script).output().expect(shell);
+        assert!(checked.status.success() && checked.stderr.is_empty(), "{shell}: {checked:?}");
+    }
+    // Asks bash as its line editor would.
+    let ask = "source \"$0\"; COMP_WORDS=(tarpon serve --secu); COMP_CWORD=2; _tarpon tarpon --secu serve; echo \"${COMPREPLY[@]}\"";
+    let mut bash = Command::new("bash");
+    bash.args(["-c", ask]).arg(dir.path().join("bash")).stdin(Stdio::null());
+    let answer = bash.output().expect("bash");
+    assert_eq!(String::from_utf8_lossy(&answer.stdout), "--secure-headers\n", "{answer:?}");
+}
+
+/// The program with these arguments.
+fn of(command: &[&str], arguments: &[&str]) -> Command {
+    tarpon(command.iter().chain(arguments).map(AsRef::as_ref))
+}
