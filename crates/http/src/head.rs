@@ -13,7 +13,7 @@
 //! arrives or [`HEAD_LEN_MAX`] bytes are there; until then a caller need not ask again.
 //!
 //! Does not know what a method, target or field means; see `target`, `host`, `framing`, `persist`,
-//! `precondition` and `negotiate`.
+//! `precondition`, `negotiate` and `dictionary`.
 
 use core::ops::Range;
 
@@ -84,6 +84,7 @@ names! {
     IfUnmodifiedSince "If-Unmodified-Since",
     IfRange "If-Range",
     AcceptEncoding "Accept-Encoding",
+    AvailableDictionary "Available-Dictionary",
     Range "Range",
 }
 
@@ -435,14 +436,14 @@ static BUCKETS: [u8; BUCKET_COUNT] = {
     buckets
 };
 
-const BUCKET_COUNT: usize = 128;
+const BUCKET_COUNT: usize = 256;
 
 /// By length, first and last letter, in either case; so weighted that no field a browser sends falls where a
 /// name of ours lies, as `Accept-Language` easily does. `name` is not empty.
 #[inline(always)]
 const fn bucket(name: &[u8]) -> usize {
     let (first, last) = (name[0] | 0x20, name[name.len() - 1] | 0x20);
-    (name.len() + first as usize * 4 + last as usize) % BUCKET_COUNT
+    (name.len() + first as usize * 8 + last as usize * 4) % BUCKET_COUNT
 }
 
 #[cfg(test)]

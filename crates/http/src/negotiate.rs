@@ -24,6 +24,10 @@ pub enum Coding {
     Gzip,
     /// `zstd`: RFC 8878.
     Zstd,
+    /// `dcb`: Brotli with a dictionary, RFC 9842, section 4.
+    Dcb,
+    /// `dcz`: Zstandard with a dictionary, RFC 9842, section 5.
+    Dcz,
 }
 
 /// What a client said of each coding.
@@ -33,6 +37,8 @@ pub struct Acceptable {
     br: Option<Weight>,
     gzip: Option<Weight>,
     zstd: Option<Weight>,
+    dcb: Option<Weight>,
+    dcz: Option<Weight>,
     /// `*`: every coding that is not listed.
     any: Option<Weight>,
 }
@@ -55,16 +61,18 @@ impl Acceptable {
 
     /// The weight of a coding, in thousandths; none if it is not acceptable. Identity is acceptable
     /// unless it is excluded, by itself or by `*`; where it is not listed, everything listed comes
-    /// before it.
+    /// before it. Whoever has a dictionary says so with the codings for it, so `*` does not mean these.
     #[inline]
     pub fn weight(&self, coding: Coding) -> Option<u16> {
-        let (listed, else_weight) = match coding {
-            Coding::Identity => (self.identity, Some(0)),
-            Coding::Br => (self.br, None),
-            Coding::Gzip => (self.gzip, None),
-            Coding::Zstd => (self.zstd, None),
+        let (said, else_weight) = match coding {
+            Coding::Identity => (self.identity.or(self.any), Some(0)),
+            Coding::Br => (self.br.or(self.any), None),
+            Coding::Gzip => (self.gzip.or(self.any), None),
+            Coding::Zstd => (self.zstd.or(self.any), None),
+            Coding::Dcb => (self.dcb, None),
+            Coding::Dcz => (self.dcz, None),
         };
-        match listed.or(self.any) {
+        match said {
             Some(Weight(0)) => None,
             Some(Weight(weight)) => Some(weight),
             None => else_weight,
@@ -90,6 +98,8 @@ impl Acceptable {
         match name.len() {
             1 if name == b"*" => Some(&mut self.any),
             2 if name.eq_ignore_ascii_case(b"br") => Some(&mut self.br),
+            3 if name.eq_ignore_ascii_case(b"dcb") => Some(&mut self.dcb),
+            3 if name.eq_ignore_ascii_case(b"dcz") => Some(&mut self.dcz),
             4 if name.eq_ignore_ascii_case(b"gzip") => Some(&mut self.gzip),
             4 if name.eq_ignore_ascii_case(b"zstd") => Some(&mut self.zstd),
             6 if name.eq_ignore_ascii_case(b"x-gzip") => Some(&mut self.gzip),
@@ -144,7 +154,8 @@ mod tests {
     use super::*;
     use crate::head::parse;
 
-    const ALL: [(Coding, u64); 4] = [(Identity, 1000), (Br, 300), (Gzip, 400), (Zstd, 350)];
+    const ALL: [(Coding, u64); 6] =
+        [(Identity, 1000), (Br, 300), (Gzip, 400), (Zstd, 350), (Dcb, 20), (Dcz, 30)];
 
     #[test]
     fn the_highest_weight_is_chosen_and_then_the_shortest() {
@@ -178,9 +189,14 @@ mod tests {
             ("none but one",                     &["*;q=0, gzip"],                        Some(Gzip)),
             ("none but identity",                &["*;q=0, identity"],                    Some(Identity)),
             ("nothing at all",                   &["*;q=0"],                              None),
+            ("none but a dictionary",            &["*;q=0, dcz"],                         Some(Dcz)),
             ("nothing we have",                  &["deflate, identity;q=0"],              None),
             ("two lines",                        &["gzip;q=0.5", "zstd"],                 Some(Zstd)),
             ("the last word counts",             &["br, gzip, br;q=0"],                   Some(Gzip)),
+            ("a browser with a dictionary",      &["gzip, deflate, br, zstd, dcb, dcz"],  Some(Dcb)),
+            ("one kind of dictionary",           &["gzip, br, DCZ"],                      Some(Dcz)),
+            ("a dictionary, if need be",         &["gzip, dcb;q=0.9, dcz;q=0"],           Some(Gzip)),
+            ("any is for no dictionary",         &["*, br;q=0, zstd;q=0"],                Some(Gzip)),
             ("1 with decimals",                  &["gzip;q=0.999, br;q=1.000"],           Some(Br)),
             ("a dot alone",                      &["gzip;q=1., br;q=0."],                 Some(Gzip)),
         ];
