@@ -15,7 +15,7 @@ use crate::ruled::{self, Found, Leads, Wanted, offset};
 use crate::sites::Chosen;
 use std::iter;
 use tarpon_http::{
-    field,
+    dictionary, field,
     head::{Head, Method, Name, Version},
     negotiate::{Acceptable, Coding},
     precondition::{self, Outcome},
@@ -186,17 +186,39 @@ fn expects_nothing_else(head: &Head<'_>) -> bool {
 /// The variant the client likes best. If it takes none, the one without a coding: better than an error, which
 /// RFC 9110, section 12.5.3, does not ask for.
 pub(crate) fn choose(head: &Head<'_>, variants: Variants, image: &Image) -> Variant {
-    let coded = image.coded(variants).map(|(coding, variant)| {
+    if head.has(Name::AvailableDictionary) {
+        return choose_with_dictionary(head, variants, image);
+    }
+    let coded = image.coded(variants);
+    best(head, variants, coded)
+}
+
+/// The same where the client has a dictionary, which may be that of a variant.
+#[cold]
+fn choose_with_dictionary(head: &Head<'_>, variants: Variants, image: &Image) -> Variant {
+    let deltas = dictionary::available(head).map(|dictionary| image.deltas(variants, dictionary));
+    best(head, variants, image.coded(variants).chain(deltas.into_iter().flatten()))
+}
+
+/// Of one without a coding and these the one the client likes best.
+#[inline(always)]
+fn best(
+    head: &Head<'_>,
+    variants: Variants,
+    coded: impl Iterator<Item = (tarpon_site::Coding, Variant)>,
+) -> Variant {
+    let offered = iter::once((tarpon_site::Coding::Identity, variants.identity)).chain(coded);
+    let offered = offered.map(|(coding, variant)| {
         let coding = match coding {
             tarpon_site::Coding::Identity => Coding::Identity,
             tarpon_site::Coding::Br => Coding::Br,
             tarpon_site::Coding::Gzip => Coding::Gzip,
             tarpon_site::Coding::Zstd => Coding::Zstd,
+            tarpon_site::Coding::Dcb => Coding::Dcb,
+            tarpon_site::Coding::Dcz => Coding::Dcz,
         };
-        (coding, variant)
+        (coding, variant.content.len(), variant)
     });
-    let offered = iter::once((Coding::Identity, variants.identity)).chain(coded);
-    let offered = offered.map(|(coding, variant)| (coding, variant.content.len(), variant));
     Acceptable::of(head).choose(offered).unwrap_or(variants.identity)
 }
 

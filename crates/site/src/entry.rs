@@ -144,8 +144,13 @@ impl Variants {
         self.coded.len == 0
     }
 
+    /// Where the run of the first one lies: no other file has it.
+    pub(crate) fn file_at(&self) -> u64 {
+        self.identity.not_modified.at
+    }
+
     /// The coded ones, as they lie in the image of these bytes. One that is damaged, or has a coding this
-    /// version does not know, is passed over.
+    /// version does not know, or one that wants a dictionary, is passed over.
     #[inline]
     pub(crate) fn coded(self, all: &[u8], bounds: Bounds) -> impl Iterator<Item = (Coding, Variant)> {
         let rows = all[self.coded.range()].as_chunks::<VARIANT_LEN>().0;
@@ -156,7 +161,8 @@ impl Variants {
             bytes[head.len()..].copy_from_slice(row);
             let record = Record::decode(&bytes)?;
             let variant = Variant::new(&record, bounds)?;
-            (record.coding != Coding::Identity).then_some((record.coding, variant))
+            let is_coded = record.coding != Coding::Identity && !record.coding.wants_dictionary();
+            is_coded.then_some((record.coding, variant))
         })
     }
 }
@@ -164,7 +170,7 @@ impl Variants {
 impl Variant {
     /// The variant a record of a file is given with.
     #[inline]
-    fn new(record: &Record, bounds: Bounds) -> Option<Variant> {
+    pub(crate) fn new(record: &Record, bounds: Bounds) -> Option<Variant> {
         let (not_modified, fields) = run(record, bounds.len)?;
         let etag =
             Place { at: record.etag_at.into(), len: record.etag_len.into() }.within(not_modified.len)?;

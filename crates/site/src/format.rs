@@ -32,7 +32,7 @@ pub const SLOT_COUNT_MIN: usize = 8;
 pub const RECORD_LEN: usize = 64;
 /// Bytes of each variant behind the first.
 pub const VARIANT_LEN: usize = 48;
-/// Most variants of a record: one for each [`Coding`].
+/// Most variants of a record: one for each [`Coding`] without a dictionary.
 pub const VARIANT_COUNT_MAX: u8 = 4;
 /// Bytes of a record's alignment. A slot counts in these, so an image ends before 256 GiB.
 pub const RECORD_ALIGN: u64 = 64;
@@ -46,6 +46,8 @@ pub const SECTION_LEN: usize = 32;
 pub const SECTION_ALIGN: u64 = 8;
 /// Bytes of the totals.
 pub const TOTALS_LEN: usize = 16;
+/// Bytes of a row of the deltas.
+pub const DELTA_LEN: usize = 40 + VARIANT_LEN;
 /// Bytes of a row of the stretches.
 pub const STRETCH_LEN: usize = 24;
 /// Largest content that lies right behind its fields, in bytes: one send of both beats two up to about here.
@@ -230,6 +232,10 @@ pub enum Coding {
     Gzip = 2,
     /// RFC 8878.
     Zstd = 3,
+    /// Brotli with a dictionary, RFC 9842, section 4.
+    Dcb = 4,
+    /// Zstandard with a dictionary, RFC 9842, section 5.
+    Dcz = 5,
 }
 
 impl Coding {
@@ -240,7 +246,16 @@ impl Coding {
             Coding::Br => "br",
             Coding::Gzip => "gzip",
             Coding::Zstd => "zstd",
+            Coding::Dcb => "dcb",
+            Coding::Dcz => "dcz",
         }
+    }
+
+    /// Whether only those can decode it who have a dictionary. Then it lies in the deltas, and no variant of a record has
+    /// it.
+    #[inline]
+    pub fn wants_dictionary(self) -> bool {
+        matches!(self, Coding::Dcb | Coding::Dcz)
     }
 }
 
@@ -353,6 +368,8 @@ impl Record {
                 1 => Coding::Br,
                 2 => Coding::Gzip,
                 3 => Coding::Zstd,
+                4 => Coding::Dcb,
+                5 => Coding::Dcz,
                 _ => return None,
             },
             status: u16::from_le_bytes([from[58], from[59]]),
@@ -445,6 +462,45 @@ pub mod section {
     pub const TOTALS: u32 = 3;
     /// Rules that the path alone does not settle: see [`rules`](crate::rules).
     pub const RULES: u32 = 4;
+    /// Variants that are coded with a dictionary: rows of [`DeltaRow`](super::DeltaRow).
+    pub const DELTAS: u32 = 5;
+}
+
+/// A row of the deltas: a variant of a file for those who have a dictionary. Sorted by file, then by dictionary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeltaRow {
+    /// Which file: where the run of its first variant lies.
+    pub file_at: u64,
+    /// SHA-256 of the dictionary.
+    pub dictionary: [u8; 32],
+    /// The variant: as much of it as lies in [`VARIANT_LEN`] bytes.
+    pub variant: Record,
+}
+
+impl DeltaRow {
+    /// The row as it lies in its section.
+    pub fn encode(&self) -> [u8; DELTA_LEN] {
+        let mut to = [0; DELTA_LEN];
+        put(&mut to, 0, self.file_at.to_le_bytes());
+        put(&mut to, 8, self.dictionary);
+        to[40..].copy_from_slice(&self.variant.encode()[RECORD_LEN - VARIANT_LEN..]);
+        to
+    }
+
+    /// What rows are sorted by: file and dictionary.
+    pub fn key(from: &[u8; DELTA_LEN]) -> (u64, [u8; 32]) {
+        (u64_at(from, 0), from[8..40].try_into().expect("32 bytes"))
+    }
+
+    /// Reads a row. None if its variant says something this version does not know.
+    pub fn decode(from: &[u8; DELTA_LEN]) -> Option<DeltaRow> {
+        let (file_at, dictionary) = DeltaRow::key(from);
+        // The head of a record with one variant, of a file.
+        let mut record = [0; RECORD_LEN];
+        record[3] = 1;
+        record[RECORD_LEN - VARIANT_LEN..].copy_from_slice(&from[40..]);
+        Some(DeltaRow { file_at, dictionary, variant: Record::decode(&record)? })
+    }
 }
 
 /// How large a site is, to tell people.

@@ -2,8 +2,8 @@
 
 use crate::entry::{Bounds, Page};
 use crate::format::{
-    HEADER_LEN, Header, INDEX_ALIGN, PAGE_CODES, PAGE_LEN, PAGES_ALIGN, PageRow, SECTION_LEN, SLOT_COUNT_MIN,
-    SLOT_LEN, SectionRow, Totals, hash, section,
+    DELTA_LEN, HEADER_LEN, Header, INDEX_ALIGN, PAGE_CODES, PAGE_LEN, PAGES_ALIGN, PageRow, SECTION_LEN,
+    SLOT_COUNT_MIN, SLOT_LEN, SectionRow, Totals, hash, section,
 };
 use crate::place::Place;
 use crate::rules::{Parts, Rules};
@@ -23,6 +23,8 @@ pub struct Image {
     sections: Place,
     /// Where the rules lie, if there are any.
     rules: Option<Parts>,
+    /// The rows of the deltas; empty if there are none.
+    deltas: Place,
     /// In the order of [`PAGE_CODES`].
     pages: [Page; PAGE_CODES.len()],
 }
@@ -74,9 +76,11 @@ impl Image {
         let pages = read_pages(rows, header.len)?;
         let sections = sections(&header).ok_or(ImageError::Sections)?;
         let Header { file_count, archive_len, record_count, .. } = header;
+        let (rules, deltas) = (None, Place { at: 0, len: 0 });
         let mut image =
-            Image { bytes, index_at, file_count, archive_len, record_count, sections, rules: None, pages };
+            Image { bytes, index_at, file_count, archive_len, record_count, sections, rules, deltas, pages };
         image.rules = image.find_rules()?;
+        image.deltas = image.find_deltas();
         Ok(image)
     }
 
@@ -157,6 +161,18 @@ impl Image {
         let bytes = self.bytes(place);
         let parts = Parts::new(bytes, place.at).filter(|_| hash(bytes) == row.hash);
         parts.map(Some).ok_or(ImageError::Rules)
+    }
+
+    /// Like records, they are looked at when they are asked for: who has the dictionary notices a wrong one by its hash.
+    fn find_deltas(&self) -> Place {
+        let mut sections = self.sections();
+        let deltas = sections.find(|(row, _)| row.kind == section::DELTAS);
+        deltas.map_or(Place { at: 0, len: 0 }, |(row, _)| Place { at: row.at, len: row.len })
+    }
+
+    /// The rows of the deltas.
+    pub(crate) fn delta_rows(&self) -> &[[u8; DELTA_LEN]] {
+        self.bytes(self.deltas).as_chunks().0
     }
 
     /// All bytes: what a descriptor of the image would hold.

@@ -14,6 +14,7 @@
 //! | `find.rs` | path to entry: filling the index, and searching it |
 //! | `missing.rs` | what answers for a path that leads nowhere, or for an error |
 //! | `asset.rs` | which paths are those of assets |
+//! | `deltas.rs` | representations for those who have a dictionary |
 //! | `entry.rs` | what is known about one path |
 //! | `place.rs` | a stretch of an image |
 //! | `rules.rs` | the rules that the path alone does not settle |
@@ -27,6 +28,7 @@
 
 mod asset;
 pub mod carried;
+mod deltas;
 mod entry;
 mod find;
 pub mod format;
