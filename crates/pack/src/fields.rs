@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 304:                                                                  ETag  Last-Modified  Cache-Control  [Vary]  ┐ a file
-//! 200:  Content-Length  Content-Type  [Content-Encoding]  Accept-Ranges  ETag  Last-Modified  Cache-Control  [Vary]  ┘
+//! 200:  Content-Length  Content-Type  [Content-Encoding]  Accept-Ranges  [Use-As-Dictionary]  ETag  … as of 304 …   ┘
 //! 301:  Location  Content-Type  Content-Length  Cache-Control         a directory
 //! 404:  Content-Length  Content-Type  [Content-Encoding]  Cache-Control  [Vary]    a file that stands for an error
 //! page: [Content-Type  Content-Length  Cache-Control]  [Allow]        a status
@@ -13,6 +13,7 @@
 //! be sent as it lies.
 
 use crate::cache;
+use crate::dictionary::may_be_fresh;
 use crate::rules::Fields;
 use tarpon_http::date;
 use tarpon_site::Coding;
@@ -42,8 +43,10 @@ pub(crate) struct Sent<'m> {
     /// The value of Content-Type.
     pub(crate) media: &'m str,
     pub(crate) coding: Coding,
-    /// Whether a client could have got it in another coding: then caches must know (RFC 9110, section 12.5.5).
-    pub(crate) varies: bool,
+    /// Whether a client could have got it in another coding.
+    pub(crate) varies: Varies,
+    /// What it may be the dictionary of, as a pattern.
+    pub(crate) offer: Option<&'m str>,
     /// Seconds since 1970.
     pub(crate) last_modified: u64,
     /// The value of Cache-Control.
@@ -52,19 +55,50 @@ pub(crate) struct Sent<'m> {
     pub(crate) more: &'m Fields,
 }
 
+/// What decides in which coding a client gets a file: caches must know (RFC 9110, section 12.5.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Varies {
+    /// Nothing: there is one.
+    No,
+    /// The codings it takes.
+    ByCoding,
+    /// These, and the dictionary it has.
+    ByDictionary,
+}
+
+impl Varies {
+    /// Of a file with so many variants, and so many for those who have a dictionary.
+    pub(crate) fn of(variant_count: usize, delta_count: usize) -> Varies {
+        match (variant_count, delta_count) {
+            (..=1, 0) => Varies::No,
+            (_, 0) => Varies::ByCoding,
+            (..) => Varies::ByDictionary,
+        }
+    }
+
+    /// A value of Vary.
+    fn names(self) -> Option<&'static str> {
+        match self {
+            Varies::No => None,
+            Varies::ByCoding => Some("Accept-Encoding"),
+            Varies::ByDictionary => Some("Accept-Encoding, Available-Dictionary"),
+        }
+    }
+}
+
 /// The fields of a file whose content, coded as it is sent, has this length and hash.
 pub(crate) fn file(sent: Sent<'_>, len: u64, hash: u128) -> File {
     let etag = format!("\"{hash:032x}\"");
     let date = date::format(sent.last_modified);
     let date = std::str::from_utf8(&date).expect("a date is ASCII");
-    let Said { media, encoding, cache, vary, more } = Said::of(sent);
+    let Said { media, encoding, offer, cache, vary, more } = Said::of(sent);
     let not_modified =
         format!("ETag: {etag}\r\nLast-Modified: {date}\r\nCache-Control: {cache}\r\n{vary}{more}\r\n");
     File {
         etag_at: "ETag: ".len() as u32,
         etag_len: etag.len() as u32,
         ok: format!(
-            "Content-Length: {len}\r\nContent-Type: {media}\r\n{encoding}Accept-Ranges: bytes\r\n{not_modified}"
+            "Content-Length: {len}\r\nContent-Type: {media}\r\n{encoding}Accept-Ranges: bytes\r\n{offer}{not_modified}"
         )
         .into(),
         not_modified: not_modified.into(),
@@ -84,8 +118,9 @@ pub(crate) fn error(sent: Sent<'_>, len: u64) -> File {
 /// What is said of a file by us and by rules.
 struct Said {
     media: String,
-    /// Vary and Content-Encoding are lines, or nothing.
+    /// Content-Encoding, Use-As-Dictionary and Vary are lines, or nothing.
     encoding: &'static str,
+    offer: String,
     cache: String,
     vary: String,
     /// Lines.
@@ -97,16 +132,16 @@ impl Said {
         let (media, more) = sent.more.clone().split_off("Content-Type");
         let (cache, more) = more.split_off("Cache-Control");
         let (vary, more) = more.split_off("Vary");
+        let cache = cache.unwrap_or(sent.cache.to_owned());
+        let vary: Vec<_> = sent.varies.names().map(str::to_owned).into_iter().chain(vary).collect();
+        // A site may know better what its files are dictionaries of.
+        let offer = sent.offer.filter(|_| may_be_fresh(&cache) && !more.has("Use-As-Dictionary"));
         Said {
             media: media.unwrap_or(sent.media.to_owned()),
             encoding: encoding(sent.coding),
-            cache: cache.unwrap_or(sent.cache.to_owned()),
-            vary: match (sent.varies, vary) {
-                (true, Some(vary)) => format!("Vary: Accept-Encoding, {vary}\r\n"),
-                (true, None) => "Vary: Accept-Encoding\r\n".to_owned(),
-                (false, Some(vary)) => format!("Vary: {vary}\r\n"),
-                (false, None) => String::new(),
-            },
+            offer: offer.map_or(String::new(), |of| format!("Use-As-Dictionary: match=\"{of}\"\r\n")),
+            cache,
+            vary: if vary.is_empty() { String::new() } else { format!("Vary: {}\r\n", vary.join(", ")) },
             more: more.text(),
         }
     }
@@ -118,6 +153,8 @@ fn encoding(coding: Coding) -> &'static str {
         Coding::Br => "Content-Encoding: br\r\n",
         Coding::Gzip => "Content-Encoding: gzip\r\n",
         Coding::Zstd => "Content-Encoding: zstd\r\n",
+        Coding::Dcb => "Content-Encoding: dcb\r\n",
+        Coding::Dcz => "Content-Encoding: dcz\r\n",
     }
 }
 
@@ -191,21 +228,28 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn the_fields_of_a_file_end_with_an_empty_line() {
+        use Varies::*;
+        let year = "max-age=31536000";
+        let coded = "Vary: Accept-Encoding\r\n";
+        let delta = "Vary: Accept-Encoding, Available-Dictionary\r\n";
+        let offer = "Use-As-Dictionary: match=\"/a-*.css\"\r\n";
         let cases = [
-            (Coding::Identity, false, "", ""),
-            (Coding::Identity, true,  "", "Vary: Accept-Encoding\r\n"),
-            (Coding::Br,       true,  "Content-Encoding: br\r\n", "Vary: Accept-Encoding\r\n"),
-            (Coding::Gzip,     true,  "Content-Encoding: gzip\r\n", "Vary: Accept-Encoding\r\n"),
-            (Coding::Zstd,     true,  "Content-Encoding: zstd\r\n", "Vary: Accept-Encoding\r\n"),
+            (Coding::Identity, No,           "no-cache", "",                           "",    ""),
+            (Coding::Identity, ByCoding,     "no-cache", "",                           "",    coded),
+            (Coding::Br,       ByCoding,     "no-cache", "Content-Encoding: br\r\n",   "",    coded),
+            (Coding::Gzip,     ByCoding,     "no-cache", "Content-Encoding: gzip\r\n", "",    coded),
+            (Coding::Zstd,     ByCoding,     year,       "Content-Encoding: zstd\r\n", offer, coded),
+            (Coding::Zstd,     ByDictionary, year,       "Content-Encoding: zstd\r\n", offer, delta),
+            (Coding::Dcb,      ByDictionary, year,       "Content-Encoding: dcb\r\n",  offer, delta),
+            (Coding::Dcz,      ByDictionary, year,       "Content-Encoding: dcz\r\n",  offer, delta),
         ];
-        for (coding, varies, encoding, vary) in cases {
-            let more = &Fields::default();
-            let sent =
-                Sent { media: "text/css", coding, varies, last_modified: 784_111_777, cache: "no-cache", more };
+        for (coding, varies, cache, encoding, offer, vary) in cases {
+            let (more, media, last_modified) = (&Fields::default(), "text/css", 784_111_777);
+            let sent = Sent { media, coding, varies, offer: Some("/a-*.css"), last_modified, cache, more };
             let fields = file(sent, 12, 0xab);
             let tag = "\"000000000000000000000000000000ab\"";
-            let not_modified = format!("ETag: {tag}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nCache-Control: no-cache\r\n{vary}\r\n");
-            let ok = format!("Content-Length: 12\r\nContent-Type: text/css\r\n{encoding}Accept-Ranges: bytes\r\n{not_modified}");
+            let not_modified = format!("ETag: {tag}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nCache-Control: {cache}\r\n{vary}\r\n");
+            let ok = format!("Content-Length: 12\r\nContent-Type: text/css\r\n{encoding}Accept-Ranges: bytes\r\n{offer}{not_modified}");
             assert_eq!(fields.not_modified, not_modified.as_bytes());
             assert_eq!(fields.ok, ok.as_bytes());
             assert_eq!(&fields.not_modified[fields.etag_at as usize..][..fields.etag_len as usize], tag.as_bytes());

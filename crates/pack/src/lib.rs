@@ -17,6 +17,7 @@
 //! | `policy.rs` | what the caller decides of how a site answers |
 //! | `address.rs` | at which paths a page answers, and which lead there |
 //! | `cache.rs` | how long a cache may keep it |
+//! | `dictionary.rs` | which file may be the dictionary of which later one |
 //! | `page.rs` | the answers that are about no file |
 //! | `write.rs` | places everything in the image |
 //! | `rules/` | `_headers` and `_redirects`, the rules that travel with a site |
@@ -36,6 +37,7 @@ mod archive;
 mod cache;
 mod coded;
 mod content;
+mod dictionary;
 mod error;
 mod fields;
 mod media;
@@ -52,8 +54,9 @@ mod write;
 pub use error::{Damage, PackError};
 pub use memo::Memo;
 pub use packed::{
-    CODINGS, Effort, Finding, Form, Input, Inspected, OpenError, PathRow, Progress, Report, Rule, Saved,
-    SiteError, SiteOptions, Step, Verified, What, carried_by, inspect, pack_site, verify,
+    CODINGS, DELTA_CODINGS, Dictionaries, Effort, Finding, Form, Input, Inspected, OpenError, PathRow,
+    Progress, Report, Rule, Saved, SiteError, SiteOptions, Step, Verified, What, carried_by, inspect,
+    pack_site, verify,
 };
 pub use policy::{Policy, TrailingSlash};
 pub use rules::{Dialect, RuleError, RuleFile, check as check_rules};
@@ -63,7 +66,7 @@ use address::{Address, Addresses};
 use archive::{Member, Stretch};
 use coded::{Coded, Siblings};
 use content::{Body, Content, Positioned};
-use fields::Sent;
+use fields::{Sent, Varies};
 use ruled::Ruled;
 use rules::{Rules, is_hidden};
 use std::borrow::Cow;
@@ -72,7 +75,7 @@ use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use tarpon_site::Coding;
 use walk::Found;
-use write::{Variant, Writer};
+use write::{Delta, Variant, Writer};
 
 /// What the caller decides.
 #[derive(Clone, Debug)]
@@ -247,12 +250,26 @@ fn write_file<W: Write + Seek>(
         contents.push((coding, content));
         paths.push(path);
     }
-    let contents = write_variants(writer, ruled, path, &media, contents, files)?;
+    let whole = Whole { media, contents, deltas: Vec::new(), offer: None };
+    let contents = write_variants(writer, ruled, path, whole, files)?;
     for (path, (_, content)) in paths.into_iter().zip(contents.into_iter().skip(1)) {
-        let media = media_of(path, &content);
-        write_variants(writer, ruled, path, &media, vec![(Coding::Identity, content)], files)?;
+        let (media, contents) = (media_of(path, &content), vec![(Coding::Identity, content)]);
+        let whole = Whole { media, contents, deltas: Vec::new(), offer: None };
+        write_variants(writer, ruled, path, whole, files)?;
     }
     Ok(())
+}
+
+/// A file, as whole as it is to be written.
+struct Whole<'w> {
+    /// The value of Content-Type.
+    media: Cow<'static, str>,
+    /// The first is the file as it is.
+    contents: Vec<(Coding, Content)>,
+    /// Those for clients that have a dictionary of this SHA-256.
+    deltas: Vec<([u8; 32], Coding, Content)>,
+    /// What it may be the dictionary of, as a pattern.
+    offer: Option<&'w str>,
 }
 
 /// Writes a file in all its codings, wherever it answers, and what leads there. Returns the contents, placed as far as
@@ -261,31 +278,39 @@ fn write_variants<W: Write + Seek>(
     writer: &mut Writer<'_, W>,
     ruled: &mut Ruled<'_>,
     path: &[u8],
-    media: &str,
-    contents: Vec<(Coding, Content)>,
+    whole: Whole<'_>,
     files: &mut Vec<File>,
 ) -> Result<Vec<(Coding, Content)>, PackError> {
-    let (varies, cache) = (contents.len() > 1, cache::of_file(path));
+    let Whole { media, contents, deltas, offer } = whole;
+    let (media, varies) = (&*media, Varies::of(contents.len(), deltas.len()));
+    let cache = cache::of_file(path);
     let Some(last_modified) = contents.first().map(|(_, content)| content.last_modified) else {
         return Ok(contents);
     };
     let Address { at, from } = ruled.addresses.of(path);
     let mores: Vec<_> = at.iter().map(|path| ruled.fields(path)).collect();
-    let sent = |coding, more| Sent { media, coding, varies, last_modified, cache, more };
+    let sent = |coding, more| Sent { media, coding, varies, offer, last_modified, cache, more };
     let variants =
         contents.into_iter().map(|(coding, content)| Variant::new(sent(coding, &mores[0]), content));
     let mut variants: Vec<_> = variants.collect();
+    let deltas = deltas.into_iter().map(|(dictionary, coding, content)| Delta {
+        dictionary,
+        variant: Variant::new(sent(coding, &mores[0]), content),
+    });
+    let mut deltas: Vec<_> = deltas.collect();
     let [first, rest @ ..] = &at[..] else { unreachable!("a file is somewhere") };
     let mut runs = writer.file(first, &mut variants, ruled.manner(first), files)?;
+    writer.deltas(&runs, &mut deltas, files)?;
     ruled.wrote(path, first, media, &variants, &runs);
     for (address, more) in rest.iter().zip(mores.windows(2)) {
         match more[0] == more[1] {
             true => writer.alias(address, &runs, ruled.asks(address))?,
             false => {
-                for variant in &mut variants {
+                for variant in variants.iter_mut().chain(deltas.iter_mut().map(|delta| &mut delta.variant)) {
                     variant.set_fields(sent(variant.coding, &more[1]));
                 }
                 runs = writer.file(address, &mut variants, ruled.manner(address), files)?;
+                writer.deltas(&runs, &mut deltas, files)?;
             }
         }
         ruled.wrote(path, address, media, &variants, &runs);

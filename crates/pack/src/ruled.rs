@@ -12,7 +12,7 @@
 use crate::address::Addresses;
 use crate::content::{Body, Content};
 use crate::error::PackError;
-use crate::fields::{self, Sent};
+use crate::fields::{self, Sent, Varies};
 use crate::rules::{Compiled, Destination, Fields, Paths, RuleFile, Rules, file_at};
 use crate::write::{Manner, Runs, Variant, Writer};
 use crate::{cache, directory_of, page};
@@ -249,10 +249,11 @@ impl Kept {
     }
 
     fn variants(&self, more: &Fields, variant: impl Fn(Sent<'_>, Content) -> Variant) -> Vec<Variant> {
-        let varies = self.contents.len() > 1;
+        let varies = Varies::of(self.contents.len(), 0);
         let one = |(coding, content): &(Coding, Content)| {
             let (media, last_modified) = (&self.media[..], content.last_modified);
-            let sent = Sent { media, coding: *coding, varies, last_modified, cache: cache::REVALIDATE, more };
+            let (coding, cache, offer) = (*coding, cache::REVALIDATE, None);
+            let sent = Sent { media, coding, varies, offer, last_modified, cache, more };
             let Body::Placed(home, at) = content.body else { unreachable!("placed when it was written") };
             variant(sent, content.at(home, at))
         };

@@ -16,8 +16,9 @@ use crate::{fields, page};
 use std::fs;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use tarpon_site::format::{
-    CONTENT_ALIGN, Coding, HEADER_LEN, Header, Home, INDEX_ALIGN, INLINE_LEN_MAX, Kind, PAGE_CODES,
+    CONTENT_ALIGN, Coding, DeltaRow, HEADER_LEN, Header, Home, INDEX_ALIGN, INLINE_LEN_MAX, Kind, PAGE_CODES,
     PAGES_ALIGN, PageRow, RECORD_ALIGN, RECORD_LEN, Record, SECTION_ALIGN, SectionRow, VARIANT_LEN, hash,
+    section,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -30,6 +31,7 @@ pub(crate) struct Writer<'w, W: Write + Seek> {
     hasher: Xxh3,
     /// Hash of the path, and where it lies, of each record.
     records: Vec<(u64, u64)>,
+    deltas: Vec<DeltaRow>,
     /// What pages have beside their own fields.
     more: Fields,
 }
@@ -62,10 +64,56 @@ impl Variant {
         Variant { coding: sent.coding, fields: fields::file(sent, content.len, content.hash), content }
     }
 
+    /// What a record says of it if its run lies at `at`, with `file_count` files beside the image. Moves both behind it.
+    fn placed(&self, at: &mut u64, file_count: &mut u64) -> Record {
+        let Variant { coding, fields, content } = self;
+        let run_at = *at;
+        *at += (fields.not_modified.len() + fields.ok.len()) as u64;
+        let (home, content_at) = match &content.body {
+            Body::Placed(home, at) => (*home, *at),
+            Body::OnDisk(_) => {
+                *file_count += 1;
+                (Home::File, *file_count - 1)
+            }
+            Body::InMemory(bytes) => {
+                if content.len > INLINE_LEN_MAX {
+                    *at = at.next_multiple_of(CONTENT_ALIGN);
+                }
+                *at += bytes.len() as u64;
+                (Home::Image, *at - bytes.len() as u64)
+            }
+        };
+        Record {
+            path_len: 0,
+            kind: Kind::File,
+            variant_count: 1,
+            before_query: 0,
+            last_modified: content.last_modified,
+            run_at,
+            not_modified_len: fields.not_modified.len() as u32,
+            fields_len: fields.ok.len() as u32,
+            content_at,
+            content_len: content.len,
+            etag_at: fields.etag_at,
+            etag_len: fields.etag_len,
+            home,
+            coding: *coding,
+            status: 0,
+            asks: false,
+        }
+    }
+
     /// The same content, sent with other fields.
     pub(crate) fn set_fields(&mut self, sent: Sent<'_>) {
         self.fields = fields::file(sent, self.content.len, self.content.hash);
     }
+}
+
+/// A variant for those who have a dictionary.
+pub(crate) struct Delta {
+    /// SHA-256.
+    pub(crate) dictionary: [u8; 32],
+    pub(crate) variant: Variant,
 }
 
 /// What a record says of the runs that were written, one for each variant: another path can lead there too.
@@ -87,6 +135,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
             at: 0,
             hasher: Xxh3::new(),
             records: Vec::new(),
+            deltas: Vec::new(),
             more: Fields::default(),
         };
         // Zeros until the image is whole: what is cut short is no image.
@@ -112,41 +161,9 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         let mut at = self.record_at() + record_len(variants.len()) + path.len() as u64;
         let mut file_count = files.len() as u64;
         let mut records = Vec::with_capacity(variants.len());
-        for Variant { coding, fields, content } in &*variants {
-            let run_at = at;
-            at += (fields.not_modified.len() + fields.ok.len()) as u64;
-            let (home, content_at) = match &content.body {
-                Body::Placed(home, at) => (*home, *at),
-                Body::OnDisk(_) => {
-                    file_count += 1;
-                    (Home::File, file_count - 1)
-                }
-                Body::InMemory(bytes) => {
-                    if content.len > INLINE_LEN_MAX {
-                        at = at.next_multiple_of(CONTENT_ALIGN);
-                    }
-                    at += bytes.len() as u64;
-                    (Home::Image, at - bytes.len() as u64)
-                }
-            };
-            records.push(Record {
-                path_len: 0,
-                kind,
-                variant_count: variants.len() as u8,
-                before_query: 0,
-                last_modified: content.last_modified,
-                run_at,
-                not_modified_len: fields.not_modified.len() as u32,
-                fields_len: fields.ok.len() as u32,
-                content_at,
-                content_len: content.len,
-                etag_at: fields.etag_at,
-                etag_len: fields.etag_len,
-                home,
-                coding: *coding,
-                status,
-                asks,
-            });
+        for variant in &*variants {
+            let record = variant.placed(&mut at, &mut file_count);
+            records.push(Record { kind, variant_count: variants.len() as u8, status, asks, ..record });
         }
         self.record(path, &records)?;
         for (Variant { fields, content, .. }, record) in variants.iter_mut().zip(&records) {
@@ -155,6 +172,25 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
             self.content(content, record, files)?;
         }
         Ok(Runs(records))
+    }
+
+    /// The variants of a file, written before, for those who have a dictionary.
+    pub(crate) fn deltas(
+        &mut self,
+        of: &Runs,
+        deltas: &mut [Delta],
+        files: &mut Vec<fs::File>,
+    ) -> Result<(), PackError> {
+        for Delta { dictionary, variant } in deltas {
+            let (mut at, mut file_count) = (self.at, files.len() as u64);
+            let record = variant.placed(&mut at, &mut file_count);
+            self.put(&variant.fields.not_modified)?;
+            self.put(&variant.fields.ok)?;
+            self.content(&mut variant.content, &record, files)?;
+            let file_at = of.0.first().expect("a file has a variant").run_at;
+            self.deltas.push(DeltaRow { file_at, dictionary: *dictionary, variant: record });
+        }
+        Ok(())
     }
 
     /// The same runs at another path.
@@ -234,6 +270,9 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         sections: &[(u32, Vec<u8>)],
     ) -> Result<u64, PackError> {
         let mut tables = self.pages()?;
+        let deltas = self.delta_section();
+        let sections = sections.iter().chain(&deltas);
+        let section_count = sections.clone().count() as u64;
         let sections_at = self.sections(sections)?;
         self.pad_to(self.at.next_multiple_of(PAGES_ALIGN))?;
         let (pages_at, body_hash) = (self.at, self.hasher.digest());
@@ -253,7 +292,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
             tables_hash: hash(&tables),
             archive_len,
             sections_at,
-            section_count: sections.len() as u64,
+            section_count,
             body_hash,
         };
         self.out.seek(SeekFrom::Start(0))?;
@@ -263,7 +302,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
     }
 
     /// The sections, and their rows behind them. Returns where the rows lie.
-    fn sections(&mut self, sections: &[(u32, Vec<u8>)]) -> Result<u64, PackError> {
+    fn sections<'s>(&mut self, sections: impl Iterator<Item = &'s (u32, Vec<u8>)>) -> Result<u64, PackError> {
         let mut rows = Vec::new();
         for (kind, bytes) in sections {
             self.pad_to(self.at.next_multiple_of(SECTION_ALIGN))?;
@@ -275,6 +314,13 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         let rows_at = self.at;
         self.put(&rows)?;
         Ok(rows_at)
+    }
+
+    /// The section of the deltas, if there are any.
+    fn delta_section(&mut self) -> Option<(u32, Vec<u8>)> {
+        let mut rows: Vec<_> = self.deltas.drain(..).map(|row| row.encode()).collect();
+        rows.sort_by_key(DeltaRow::key);
+        (!rows.is_empty()).then(|| (section::DELTAS, rows.into_flattened()))
     }
 
     /// The pages: writes their fields and contents, and returns their rows.

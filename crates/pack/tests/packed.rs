@@ -12,8 +12,8 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tarpon_pack::{
-    Dialect, Effort, Input, Kind, OpenError, PackError, Policy, Progress, Report, SiteError, SiteOptions,
-    Step, pack_site, verify,
+    Dialect, Dictionaries, Effort, Input, Kind, OpenError, PackError, Policy, Progress, Report, SiteError,
+    SiteOptions, Step, pack_site, verify,
 };
 use tarpon_site::packed::image_in;
 use tarpon_site::{Coding, Content, Entry, Image, Variant};
@@ -353,7 +353,8 @@ fn a_name_that_is_no_text_and_a_site_of_nothing_can_be_packed() {
         let report = pack_site(Input::Dir(&dir), &archive, &options(Effort::Fast), &Progress::default());
         assert_eq!(report.expect("packs").files, u64::from(name.is_some()));
         let file = File::open(&archive).expect("an archive");
-        let verified = verify(&file, &archive, NonZeroUsize::MIN).expect("a packed site");
+        let verified =
+            verify(&file, &archive, &Dictionaries::default(), NonZeroUsize::MIN).expect("a packed site");
         assert_eq!(verified.damage, []);
         for program in ["tar", "bsdtar"] {
             let ran =
@@ -421,6 +422,8 @@ fn options(effort: Effort) -> SiteOptions<'static> {
         workers,
         latest_s: 2_000_000_000,
         reuse: None,
+        dictionaries: &[],
+        offers: false,
         program: None,
         dialect: Dialect::Netlify,
         policy: &POLICY,
@@ -489,6 +492,7 @@ fn decoded(coding: Coding, coded: &[u8]) -> Vec<u8> {
         Coding::Br => brotli::Decompressor::new(coded, 4096).read_to_end(&mut plain),
         Coding::Gzip => flate2::read::GzDecoder::new(coded).read_to_end(&mut plain),
         Coding::Zstd => zstd::stream::Decoder::new(coded).and_then(|mut from| from.read_to_end(&mut plain)),
+        Coding::Dcb | Coding::Dcz => panic!("there is no dictionary"),
     }
     .expect("coded");
     plain

@@ -6,7 +6,8 @@ use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use tarpon_pack::{
-    Dialect, Effort, Finding, Input, OpenError, Policy, Progress, SiteOptions, inspect, pack_site, verify,
+    Dialect, Dictionaries, Effort, Finding, Input, OpenError, Policy, Progress, SiteOptions, inspect,
+    pack_site, verify,
 };
 use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::{IMAGE_AT, image_in};
@@ -17,7 +18,8 @@ use xxhash_rust::xxh3::xxh3_128;
 #[test]
 fn what_is_in_order_is_said_to_be() {
     let site = Packed::new();
-    let verified = verify(&site.file, Path::new("site.tar"), WORKERS).expect("a packed site");
+    let verified =
+        verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect("a packed site");
     assert_eq!(verified.damage, []);
     // Page and directory are one content in four codings; so is the style sheet; the name is too short.
     assert_eq!((verified.paths, verified.contents, verified.len), (4, 9, site.len));
@@ -28,7 +30,8 @@ fn an_archive_cut_anywhere_is_refused() {
     let site = Packed::new();
     for len in (0..site.len).rev() {
         site.file.set_len(len).expect("a file");
-        let refused = verify(&site.file, Path::new("site.tar"), WORKERS).expect_err("refused");
+        let refused = verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS)
+            .expect_err("refused");
         let is_told = matches!(refused, OpenError::NotPacked | OpenError::Image(ImageError::ArchiveLength));
         assert!(is_told, "{len}: {refused:?}");
         assert!(inspect(&site.file).is_err(), "{len}");
@@ -39,7 +42,8 @@ fn an_archive_cut_anywhere_is_refused() {
 fn an_archive_appended_to_is_refused() {
     let site = Packed::new();
     site.file.set_len(site.len + 512).expect("a file");
-    let refused = verify(&site.file, Path::new("site.tar"), WORKERS).expect_err("refused");
+    let refused =
+        verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect_err("refused");
     assert!(matches!(refused, OpenError::Image(ImageError::ArchiveLength)), "{refused:?}");
 }
 
@@ -52,7 +56,7 @@ fn a_bit_flipped_anywhere_is_found() {
         let leads = at < IMAGE_AT + HEADER_LEN as u64 || (image_end - 512..image_end).contains(&at);
         for bit in (0..8).filter(|bit| leads || *bit == at % 8) {
             site.flip(at, bit);
-            let verified = verify(&site.file, Path::new("site.tar"), WORKERS);
+            let verified = verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS);
             assert!(
                 verified.is_err() || verified.is_ok_and(|verified| !verified.damage.is_empty()),
                 "{at}, {bit}"
@@ -86,7 +90,8 @@ fn damage_is_told_by_what_it_is_about() {
     for (name, hurt, want) in cases {
         let site = Packed::new();
         hurt(&site);
-        let verified = verify(&site.file, Path::new("site.tar"), WORKERS).expect(name);
+        let verified =
+            verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect(name);
         let plain = |finding: &Finding| match finding {
             // Where exactly is the layout's affair, and the words are the reader's.
             Finding::Stretch { .. } => Finding::Stretch { at: 0, len: 0 },
@@ -104,7 +109,7 @@ fn another_archive_is_no_packed_site() {
     for content in [&b""[..], b"x", &[0; 10_240]] {
         fs::write(&path, content).expect("a file");
         let file = File::open(&path).expect("a file");
-        assert!(matches!(verify(&file, &path, WORKERS), Err(OpenError::NotPacked)));
+        assert!(matches!(verify(&file, &path, &Dictionaries::default(), WORKERS), Err(OpenError::NotPacked)));
         assert!(matches!(inspect(&file), Err(OpenError::NotPacked)));
     }
 }
@@ -130,6 +135,8 @@ impl Packed {
             workers: WORKERS,
             latest_s: 1_000_000_000,
             reuse: None,
+            dictionaries: &[],
+            offers: false,
             program: None,
             dialect: Dialect::Netlify,
             policy: &Policy::default(),

@@ -5,10 +5,12 @@
 //! | `gzip` | Zopfli up to 8 MiB, DEFLATE 9 above | DEFLATE 9 |
 //! | `br` | quality 11 | quality 5 |
 //! | `zstd` | level 22 | level 9 |
+//! | `dcb`, `dcz` | as `br` and `zstd`, and behind a head that names the dictionary | |
 //!
 //! The same content gives the same bytes, on any machine: the crates are pinned to a version, run in one thread, and
 //! are built to calculate without the C library's logarithm. Windows are what every browser grants.
 
+use super::dictionaries::{Dictionary, Digest};
 use flate2::{Compression, Crc, write::DeflateEncoder};
 use std::io::{self, Read, Write};
 use std::num::NonZeroU64;
@@ -51,29 +53,92 @@ pub(crate) fn encode(
         Coding::Br => brotli(effort, plain, len, to),
         Coding::Gzip => gzip(effort, plain, len, to),
         Coding::Zstd => zstd(effort, plain, len, to),
+        Coding::Dcb | Coding::Dcz => unreachable!("there is no dictionary"),
     }
 }
 
+/// Codes a content with a dictionary: what comes before it in the window. RFC 9842, sections 4 and 5.
+pub(crate) fn encode_with(
+    coding: Coding,
+    effort: Effort,
+    dictionary: &Dictionary,
+    plain: &[u8],
+    mut to: impl Write,
+) -> io::Result<()> {
+    to.write_all(&head_with(coding, &dictionary.digest))?;
+    match coding {
+        Coding::Dcb => brotli_with(effort, &dictionary.bytes, plain, to),
+        Coding::Dcz => {
+            let encoder = zstd::stream::Encoder::with_ref_prefix(to, zstd_level(effort), &dictionary.bytes)?;
+            zstd_to(encoder, plain, plain.len() as u64)
+        }
+        _ => unreachable!("a coding with a dictionary"),
+    }
+}
+
+/// What a content that is coded with a dictionary begins with: a sign, and the SHA-256 of the dictionary.
+pub(crate) fn head_with(coding: Coding, dictionary: &Digest) -> Vec<u8> {
+    let sign: &[u8] = match coding {
+        Coding::Dcb => b"\xffDCB",
+        // A frame of 32 bytes that decoders skip: RFC 8878, section 3.1.2.
+        Coding::Dcz => &[0x5e, 0x2a, 0x4d, 0x18, 32, 0, 0, 0],
+        _ => unreachable!("a coding with a dictionary"),
+    };
+    [sign, dictionary].concat()
+}
+
 fn brotli(effort: Effort, mut plain: impl Read, len: u64, mut to: impl Write) -> io::Result<()> {
-    let params = brotli::enc::BrotliEncoderParams {
+    brotli::BrotliCompress(&mut plain, &mut to, &brotli_params(effort, len, len)).map(drop)
+}
+
+/// The dictionary of words that every decoder has is not used beside one.
+fn brotli_with(effort: Effort, dictionary: &[u8], mut plain: &[u8], mut to: impl Write) -> io::Result<()> {
+    let (len, window) = (plain.len() as u64, (dictionary.len() + plain.len()) as u64);
+    let (mut input, mut output) = ([0; BROTLI_BLOCK_LEN], [0; BROTLI_BLOCK_LEN]);
+    brotli::enc::BrotliCompressCustomIoCustomDict(
+        &mut brotli::IoReaderWrapper(&mut plain),
+        &mut brotli::IoWriterWrapper(&mut to),
+        &mut input,
+        &mut output,
+        &brotli_params(effort, len, window),
+        brotli::enc::StandardAlloc::default(),
+        &mut |_, _, _, _| (),
+        dictionary,
+        io::ErrorKind::UnexpectedEof.into(),
+    )
+    .map(drop)
+}
+
+/// For a content of `len` bytes that can refer to `window` bytes.
+fn brotli_params(effort: Effort, len: u64, window: u64) -> brotli::enc::BrotliEncoderParams {
+    brotli::enc::BrotliEncoderParams {
         quality: match effort {
             Effort::Fast => 5,
             Effort::Best => 11,
         },
-        // RFC 7932, section 9.1: 24 at most. A larger window than the content takes memory from the client for nothing.
-        lgwin: if len > 4 << 20 { 24 } else { 22 },
+        // RFC 7932, section 9.1: 24 at most. A larger window than that takes memory from the client for nothing.
+        lgwin: if window > 4 << 20 { 24 } else { 22 },
         size_hint: usize::try_from(len).unwrap_or(usize::MAX),
         ..Default::default()
-    };
-    brotli::BrotliCompress(&mut plain, &mut to, &params).map(drop)
+    }
 }
 
-fn zstd(effort: Effort, mut plain: impl Read, len: u64, to: impl Write) -> io::Result<()> {
-    let level = match effort {
+fn zstd(effort: Effort, plain: impl Read, len: u64, to: impl Write) -> io::Result<()> {
+    zstd_to(zstd::stream::Encoder::new(to, zstd_level(effort))?, plain, len)
+}
+
+fn zstd_level(effort: Effort) -> i32 {
+    match effort {
         Effort::Fast => 9,
         Effort::Best => 22,
-    };
-    let mut encoder = zstd::stream::Encoder::new(to, level)?;
+    }
+}
+
+fn zstd_to(
+    mut encoder: zstd::stream::Encoder<'_, impl Write>,
+    mut plain: impl Read,
+    len: u64,
+) -> io::Result<()> {
     encoder.set_pledged_src_size(Some(len))?;
     encoder.window_log(ZSTD_WINDOW_LOG)?;
     io::copy(&mut plain, &mut encoder)?;
@@ -127,7 +192,10 @@ impl<R: Read> Read for Summed<R> {
 const BROTLI: &str = "9.1.1";
 const ZOPFLI: &str = "0.8.4";
 const MINIZ: &str = "0.9.1";
-/// 8 MiB: RFC 9659, section 3, asks every client for so much, and no sender for more.
+/// Bytes that Brotli takes and gives at once.
+const BROTLI_BLOCK_LEN: usize = 4096;
+/// 8 MiB: RFC 9659, section 3, asks every client for so much, and no sender for more; with a dictionary, RFC 9842, section 5,
+/// does too.
 pub(super) const ZSTD_WINDOW_LOG: u32 = 23;
 /// As many as Zopfli takes by default; from one round to these there is half a percent, from these on next to nothing.
 const ZOPFLI_ROUNDS: u64 = 15;

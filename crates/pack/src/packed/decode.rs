@@ -2,9 +2,13 @@
 //!
 //! Other decoders than those of the encoders where there are some: zstd is decoded by `ruzstd`, Zopfli's DEFLATE by
 //! `miniz_oxide`. What only some clients would accept is refused: more than one member or frame, something behind the
-//! end, and a window larger than browsers grant.
+//! end, and a window larger than browsers grant. With a dictionary Zstandard is decoded by libzstd, since `ruzstd` takes none
+//! that is plain bytes.
 
-use super::code::ZSTD_WINDOW_LOG;
+use super::code::{ZSTD_WINDOW_LOG, head_with};
+use super::dictionaries::{Dictionary, Digest};
+use brotli::enc::StandardAlloc;
+use brotli::{Allocator as _, SliceWrapperMut as _};
 use flate2::bufread::GzDecoder;
 use ruzstd::decoding::StreamingDecoder;
 use std::io::{self, BufRead, BufReader, Read};
@@ -25,7 +29,7 @@ pub(crate) fn decodes_to(coding: Coding, coded: impl Read, plain: Print) -> bool
     let coded = BufReader::with_capacity(BLOCK_LEN, coded);
     let decoded = match coding {
         Coding::Identity => print_of(coded, plain.len),
-        Coding::Br => brotli(coded, plain.len),
+        Coding::Br => brotli(coded, None, plain.len),
         Coding::Gzip => {
             let mut decoder = GzDecoder::new(coded);
             print_of(&mut decoder, plain.len).and_then(|print| at_end(decoder.into_inner(), print))
@@ -36,8 +40,36 @@ pub(crate) fn decodes_to(coding: Coding, coded: impl Read, plain: Print) -> bool
                 let print = print_of(&mut decoder, plain.len)?;
                 at_end(decoder.into_inner(), print)
             }),
+        Coding::Dcb | Coding::Dcz => return false,
     };
     decoded.is_ok_and(|print| print == plain)
+}
+
+/// Whether `coded` names this dictionary, and decodes with it to the content `plain` is the print of. Decodes at most one byte
+/// more than that has.
+pub(crate) fn decodes_with(
+    coding: Coding,
+    mut coded: impl Read,
+    dictionary: &Dictionary,
+    plain: Print,
+) -> bool {
+    if !names(coding, &mut coded, &dictionary.digest) {
+        return false;
+    }
+    let coded = BufReader::with_capacity(BLOCK_LEN, coded);
+    let decoded = match coding {
+        Coding::Dcb => brotli(coded, Some(&dictionary.bytes), plain.len),
+        Coding::Dcz => zstd_with(coded, &dictionary.bytes, plain.len),
+        _ => return false,
+    };
+    decoded.is_ok_and(|print| print == plain)
+}
+
+/// Whether a content, read from its start, begins as one that is coded with this dictionary.
+pub(crate) fn names(coding: Coding, coded: &mut impl Read, dictionary: &Digest) -> bool {
+    let head = head_with(coding, dictionary);
+    let mut found = vec![0; head.len()];
+    coded.read_exact(&mut found).is_ok() && found == head
 }
 
 /// The print of what is read, up to one byte more than `len_max`.
@@ -58,11 +90,25 @@ pub(crate) fn print_of(from: impl Read, len_max: u64) -> io::Result<Print> {
     }
 }
 
-fn brotli(mut coded: impl BufRead, len: u64) -> io::Result<Print> {
+fn zstd_with(coded: impl BufRead, dictionary: &[u8], len: u64) -> io::Result<Print> {
+    let mut decoder = zstd::stream::Decoder::with_ref_prefix(coded, dictionary)?.single_frame();
+    decoder.window_log_max(ZSTD_WINDOW_LOG)?;
+    let print = print_of(&mut decoder, len)?;
+    at_end(decoder.finish(), print)
+}
+
+fn brotli(mut coded: impl BufRead, dictionary: Option<&[u8]>, len: u64) -> io::Result<Print> {
     if coded.fill_buf()?.first().is_some_and(|first| first & 0x7f == BROTLI_LARGE) {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut decoder = brotli::Decompressor::new(coded, BLOCK_LEN);
+    if let Some(dictionary) = dictionary {
+        let mut cell = StandardAlloc::default().alloc_cell(dictionary.len());
+        cell.slice_mut().copy_from_slice(dictionary);
+        if !decoder.attach_dictionary(cell) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+    }
     let print = print_of(&mut decoder, len)?;
     // Asked once more, it complains of what lies behind the end, as far as it has read it.
     match decoder.read(&mut [0])? {
@@ -87,8 +133,10 @@ const BLOCK_LEN: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
-    use super::super::code::{Effort, encode};
+    use super::super::DELTA_CODINGS;
+    use super::super::code::{Effort, encode, encode_with};
     use super::*;
+    use sha2::{Digest as _, Sha256};
 
     const CODINGS: [Coding; 3] = [Coding::Br, Coding::Gzip, Coding::Zstd];
 
@@ -120,6 +168,63 @@ mod tests {
                 assert!(!decodes_to(coding, &b""[..], print), "{name}: nothing");
             }
         }
+    }
+
+    #[test]
+    fn what_was_coded_with_a_dictionary_decodes_with_that_alone() {
+        let text: Vec<u8> = (0..40_000u32).flat_map(|at| (at * at / 7).to_string().into_bytes()).collect();
+        let mut changed = text[5000..].to_vec();
+        changed.extend_from_slice(&text[..5000]);
+        let other = dictionary(b"something else");
+        let cases: [(&str, &[u8], &[u8]); 5] = [
+            ("the same", &text, &text),
+            ("changed", &text, &changed),
+            ("nothing in common", b"0123456789", &[b'x'; 70_000]),
+            ("a byte", b"d", b"p"),
+            ("no content", b"d", b""),
+        ];
+        for (name, bytes, plain) in cases {
+            let dictionary = dictionary(bytes);
+            let print = print_of(plain, u64::MAX).expect("memory");
+            for (coding, effort) in
+                DELTA_CODINGS.into_iter().flat_map(|coding| [(coding, Effort::Fast), (coding, Effort::Best)])
+            {
+                let name = format!("{name}, {coding:?}, {effort:?}");
+                let mut coded = Vec::new();
+                encode_with(coding, effort, &dictionary, plain, &mut coded).expect("memory");
+                let decodes = |coded: &[u8], with, print| decodes_with(coding, coded, with, print);
+                assert!(decodes(&coded, &dictionary, print), "{name}");
+                assert!(!decodes(&coded, &other, print), "{name}: another dictionary");
+                assert!(
+                    !decodes(&coded, &dictionary, Print { hash: print.hash ^ 1, ..print }),
+                    "{name}: other"
+                );
+                assert!(!decodes(&coded[..coded.len() - 1], &dictionary, print), "{name}: cut");
+                assert!(!decodes(&[&coded[..], b"x"].concat(), &dictionary, print), "{name}: behind");
+                assert!(!decodes(&coded[1..], &dictionary, print), "{name}: without its head");
+                assert!(!decodes(b"", &dictionary, print), "{name}: nothing");
+                assert!(!decodes_to(coding, &coded[..], print), "{name}: without a dictionary");
+                // Of what is in the dictionary next to nothing is left.
+                assert!(coded.len() < 60 + plain.len() / 100, "{name}: {}", coded.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_dictionary_and_content_larger_than_the_window_can_be_decoded() {
+        let letter = |at: u32| b'a' + (at.wrapping_mul(0x9e37_79b9) >> 28) as u8;
+        let bytes: Vec<u8> = (0..6 << 20).map(letter).collect();
+        let plain = [&bytes[1000..], b"and more", &bytes].concat();
+        let (dictionary, print) = (dictionary(&bytes), print_of(&plain[..], u64::MAX).expect("memory"));
+        for coding in DELTA_CODINGS {
+            let mut coded = Vec::new();
+            encode_with(coding, Effort::Fast, &dictionary, &plain, &mut coded).expect("memory");
+            assert!(decodes_with(coding, &coded[..], &dictionary, print), "{coding:?}");
+        }
+    }
+
+    fn dictionary(bytes: &[u8]) -> Dictionary {
+        Dictionary { digest: Sha256::digest(bytes).into(), bytes: bytes.to_vec() }
     }
 
     #[test]

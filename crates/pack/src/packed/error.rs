@@ -35,6 +35,13 @@ pub enum SiteError {
         /// Why not.
         error: OpenError,
     },
+    /// An earlier archive, whose files clients may have, cannot be read.
+    Dictionary {
+        /// The earlier archive.
+        path: PathBuf,
+        /// Why not.
+        error: OpenError,
+    },
 }
 
 /// Why an archive cannot be looked at as a packed site.
@@ -58,6 +65,9 @@ impl fmt::Display for SiteError {
             SiteError::Inside { path } => write!(f, "{} would be a part of the site", path.display()),
             SiteError::Write { path, error } => write!(f, "cannot write {}: {error}", path.display()),
             SiteError::Reuse { path, error } => write!(f, "cannot reuse {}: {error}", path.display()),
+            SiteError::Dictionary { path, error } => {
+                write!(f, "cannot take dictionaries from {}: {error}", path.display())
+            }
         }
     }
 }
@@ -78,7 +88,7 @@ impl Error for SiteError {
         match self {
             SiteError::Input(error) => error.source(),
             SiteError::Write { error, .. } => Some(error),
-            SiteError::Reuse { error, .. } => Some(error),
+            SiteError::Reuse { error, .. } | SiteError::Dictionary { error, .. } => Some(error),
             SiteError::Changed { .. } | SiteError::Inside { .. } => None,
         }
     }

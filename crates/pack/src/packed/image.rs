@@ -1,9 +1,11 @@
 //! The image of a packed site: small contents behind their fields, large ones where the archive has them.
 
+use super::deltas::Delta;
 use super::error::SiteError;
 use super::layout::Layout;
 use super::plan::{File, Plan};
 use super::{CODINGS, Piece};
+use crate::Whole;
 use crate::content::{Body, Content};
 use crate::media::content_type;
 use crate::ruled::Ruled;
@@ -44,9 +46,15 @@ pub(crate) fn write(
             };
             contents.extend(content.map(|content| (CODINGS[coding], content)));
         }
+        // Who has no coded variant has nothing to gain from a dictionary either.
+        let deltas = match contents.len() {
+            1 => Vec::new(),
+            _ => deltas(plan, layout, file, &mut read)?,
+        };
         let name = file.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&file.path);
         let media = content_type(name, &plan.content(file).look);
-        crate::write_variants(&mut writer, &mut ruled, &file.path, &media, contents, &mut Vec::new())?;
+        let whole = Whole { media, contents, deltas, offer: file.offer.as_deref() };
+        crate::write_variants(&mut writer, &mut ruled, &file.path, whole, &mut Vec::new())?;
     }
     let section = ruled.finish(&mut writer)?;
     let sections = [sections, section.as_slice()].concat();
@@ -69,6 +77,21 @@ fn plain(
     Ok(Content { body, len, hash, look: content.look, last_modified: file.modified_s })
 }
 
+fn deltas(
+    plan: &Plan<'_>,
+    layout: &Layout,
+    file: &File,
+    read: &mut impl FnMut(Small, u64) -> Result<Vec<u8>, SiteError>,
+) -> Result<Vec<([u8; 32], Coding, Content)>, SiteError> {
+    let content = plan.content(file);
+    let mut deltas = Vec::with_capacity(content.deltas.len());
+    for (number, &Delta { dictionary, coding, piece }) in content.deltas.iter().enumerate() {
+        let placed = layout.delta_at(file.content, number);
+        deltas.push((dictionary, coding, coded_content(plan, file, piece, placed, read)?));
+    }
+    Ok(deltas)
+}
+
 fn coded(
     plan: &Plan<'_>,
     layout: &Layout,
@@ -78,11 +101,23 @@ fn coded(
 ) -> Result<Option<Content>, SiteError> {
     let content = plan.content(file);
     let Some(piece) = content.variants[coding] else { return Ok(None) };
+    let placed = layout.coded_at(file.content, coding);
+    coded_content(plan, file, piece, placed, read).map(Some)
+}
+
+/// A coded content that lies in the archive at a place, or else goes into the image.
+fn coded_content(
+    plan: &Plan<'_>,
+    file: &File,
+    piece: Piece,
+    placed: Option<u64>,
+    read: &mut impl FnMut(Small, u64) -> Result<Vec<u8>, SiteError>,
+) -> Result<Content, SiteError> {
     let (len, hash) = (piece.print.len, piece.print.hash);
-    let body = match layout.coded_at(file.content, coding) {
+    let body = match placed {
         Some(at) => Body::Placed(Home::Archive, at),
         None => Body::InMemory(read(Small::Coded(piece), len)?),
     };
     debug_assert!(len <= INLINE_LEN_MAX || matches!(body, Body::Placed(..)));
-    Ok(Some(Content { body, len, hash, look: content.look, last_modified: file.modified_s }))
+    Ok(Content { body, len, hash, look: plan.content(file).look, last_modified: file.modified_s })
 }

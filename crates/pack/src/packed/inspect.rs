@@ -57,7 +57,7 @@ pub enum What {
         last_modified: u64,
         /// The value of Cache-Control.
         cache: String,
-        /// The first is the file as it is.
+        /// The first is the file as it is; those with a dictionary come last.
         forms: Vec<Form>,
     },
     /// Another path.
@@ -74,6 +74,8 @@ pub enum What {
 pub struct Form {
     /// How it is coded.
     pub coding: Coding,
+    /// SHA-256 of the dictionary it is coded with, if there is one.
+    pub dictionary: Option<[u8; 32]>,
     /// In bytes.
     pub len: u64,
     /// The entity-tag, with its quotes.
@@ -106,12 +108,13 @@ pub fn inspect(archive: &File) -> Result<Inspected, OpenError> {
 fn what(image: &Image, entry: Entry) -> What {
     match entry {
         Entry::File(file) => {
-            let form = |(coding, variant): (Coding, Variant)| Form {
+            let form = |(dictionary, coding, variant): (Option<[u8; 32]>, Coding, Variant)| Form {
                 coding,
+                dictionary,
                 len: variant.content.len(),
                 tag: text(image.bytes(variant.etag)),
             };
-            let fields = image.bytes(file.identity.fields);
+            let (fields, deltas) = (image.bytes(file.identity.fields), image.all_deltas(file));
             What::File {
                 status: file.ruled.unwrap_or(200),
                 media: field(fields, "Content-Type: "),
@@ -120,6 +123,8 @@ fn what(image: &Image, entry: Entry) -> What {
                 forms: [(Coding::Identity, file.identity)]
                     .into_iter()
                     .chain(image.coded(file))
+                    .map(|(coding, variant)| (None, coding, variant))
+                    .chain(deltas.map(|(dictionary, coding, variant)| (Some(dictionary), coding, variant)))
                     .map(form)
                     .collect(),
             }

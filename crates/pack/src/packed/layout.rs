@@ -5,6 +5,7 @@
 //! ├ front ┼ image ─┬ zeros ┬ a file ┬ a file ┬ … ┬ a coded variant ┬ … ┬ 1024 zeros ─────┤
 //! ```
 
+use super::deltas::Delta;
 use super::member::{BLOCK_LEN, Member};
 use super::plan::Plan;
 use super::variants::SUFFIXES;
@@ -22,6 +23,8 @@ pub(crate) struct Layout {
     pub(crate) len: u64,
     /// By content: where it lies as it is, if it is large, and then in each coding.
     places: Vec<[Option<u64>; 1 + CODINGS.len()]>,
+    /// By content and number of the delta: where it lies, if it is large.
+    deltas: HashMap<(usize, usize), u64>,
 }
 
 /// A member with its place.
@@ -52,9 +55,11 @@ impl Layout {
             image_end,
             len: image_end.next_multiple_of(BLOCK_LEN),
             places: vec![[None; 4]; plan.contents.len()],
+            deltas: HashMap::new(),
         };
         layout.files(plan);
         layout.coded(plan);
+        layout.coded_with(plan);
         layout.len += END_LEN;
         layout
     }
@@ -72,6 +77,11 @@ impl Layout {
     /// Where the variant of a content lies; none if it is small, or not there.
     pub(crate) fn coded_at(&self, content: usize, coding: usize) -> Option<u64> {
         self.places[content][1 + coding]
+    }
+
+    /// Where a delta of a content lies; none if it is small.
+    pub(crate) fn delta_at(&self, content: usize, delta: usize) -> Option<u64> {
+        self.deltas.get(&(content, delta)).copied()
     }
 
     /// All files. A large one that is in all respects the same as one before is a hard link to that.
@@ -115,6 +125,25 @@ impl Layout {
                 };
                 let at = self.put(member, Data::Coded(piece));
                 self.places[number][1 + coding] = Some(at);
+            }
+        }
+    }
+
+    /// The large deltas, as large variants; their names tell the dictionary by the first digits of its hash.
+    fn coded_with(&mut self, plan: &Plan<'_>) {
+        for (number, content) in plan.contents.iter().enumerate() {
+            let file = &plan.files[content.file];
+            for (delta, Delta { dictionary, coding, piece }) in content.deltas.iter().enumerate() {
+                if piece.print.len <= INLINE_LEN_MAX {
+                    continue;
+                }
+                let digits: String = dictionary[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+                let suffix = format!(".{digits}.{}", coding.name());
+                let name = [RESERVED.as_bytes(), b"/coded", &file.path, suffix.as_bytes()].concat();
+                let (len, modified_s) = (piece.print.len, file.modified_s);
+                let member = Member { name: &name, link: None, len, modified_s, aligned: true };
+                let at = self.put(member, Data::Coded(*piece));
+                self.deltas.insert((number, delta), at);
             }
         }
     }

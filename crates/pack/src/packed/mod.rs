@@ -10,6 +10,8 @@
 //! | `input.rs` | what it is made of |
 //! | `plan.rs` | every file read once; which have the same content |
 //! | `variants.rs` | the coded variants of all contents |
+//! | `dictionaries.rs` | files of earlier releases that clients may still have |
+//! | `deltas.rs` | the variants for clients that have one of them |
 //! | `code.rs`, `decode.rs` | codes a content; whether a coded content is its file |
 //! | `reuse.rs` | variants of an earlier archive |
 //! | `spill.rs` | variants on their way, in temporary files |
@@ -28,6 +30,8 @@
 mod archive;
 mod code;
 mod decode;
+mod deltas;
+mod dictionaries;
 mod error;
 mod image;
 mod input;
@@ -46,6 +50,7 @@ mod verify;
 mod work;
 
 pub use code::Effort;
+pub use dictionaries::Dictionaries;
 pub use error::{OpenError, SiteError};
 pub use input::Input;
 pub use inspect::{Form, Inspected, PathRow, Rule, What, inspect};
@@ -60,14 +65,17 @@ use crate::skip::Skipped;
 use decode::Print;
 use plan::Plan;
 use reuse::Earlier;
+use spill::Spill;
 use std::fs::File;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use target::Target;
 use tarpon_site::Coding;
 
 /// The codings of variants, in the order that everything here has.
 pub const CODINGS: [Coding; 3] = [Coding::Br, Coding::Gzip, Coding::Zstd];
+/// The codings of variants for clients that have a dictionary.
+pub const DELTA_CODINGS: [Coding; 2] = [Coding::Dcb, Coding::Dcz];
 
 /// What the caller decides.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +88,10 @@ pub struct SiteOptions<'o> {
     pub latest_s: u64,
     /// An earlier archive, whose variants are taken over where they still fit.
     pub reuse: Option<&'o Path>,
+    /// Earlier archives, whose files clients may have and use as dictionaries.
+    pub dictionaries: &'o [PathBuf],
+    /// Whether files say that they may be used as dictionaries for later releases.
+    pub offers: bool,
     /// A program that is to carry the site: the target becomes such a one.
     pub program: Option<&'o File>,
     /// How `_headers` and `_redirects` at the root of the site are read.
@@ -99,6 +111,10 @@ pub struct Report {
     pub len: u64,
     /// By [`CODINGS`].
     pub saved: [Saved; 3],
+    /// By [`DELTA_CODINGS`]: over all files that have a variant for clients with a dictionary, the smallest counted.
+    pub deltas: [Saved; 2],
+    /// Whether there were dictionaries, and clients were not told to keep any of them.
+    pub is_dictionary_vain: bool,
     /// Whether there was an earlier archive that was of no use, since other encoders made it, or the same with another
     /// effort.
     pub is_reuse_vain: bool,
@@ -117,6 +133,15 @@ pub struct Saved {
     pub plain: u64,
     /// Bytes of their variants.
     pub coded: u64,
+}
+
+impl Saved {
+    fn add(&mut self, plain: u64, coded: u64, taken: bool) {
+        self.files += 1;
+        self.taken += u64::from(taken);
+        self.plain += plain;
+        self.coded += coded;
+    }
 }
 
 /// A coded variant, on its way in one of the temporary files.
@@ -156,8 +181,17 @@ pub fn pack_site(
         None => None,
     };
     let is_reuse_vain = options.reuse.is_some() && earlier.is_none();
-    let scratch = || target.scratch();
-    let stores = variants::make(&mut plan, options, earlier.as_ref(), scratch, write_failed, progress)?;
+    let spills = (0..options.workers.get()).map(|store| Ok(Spill::new(store, target.scratch()?)));
+    let mut spills = spills.collect::<Result<Vec<_>, _>>().map_err(write_failed)?;
+    variants::make(&mut plan, options, earlier.as_ref(), &mut spills, write_failed, progress)?;
+    let is_offered = match options.dictionaries {
+        [] => None,
+        _ => deltas::make(&mut plan, options, earlier.as_ref(), &mut spills, write_failed, progress)?,
+    };
+    if options.offers {
+        deltas::offer(&mut plan);
+    }
+    let stores = spills.into_iter().map(|spill| spill.file).collect();
     let write = |to: &File| {
         archive::write(&plan, &stores, encoders, to, progress).map_err(|error| match error {
             SiteError::Input(PackError::Write(error)) => write_failed(error),
@@ -173,7 +207,8 @@ pub fn pack_site(
         }
     };
     target.finish().map_err(write_failed)?;
-    Ok(Report { is_reuse_vain, ..report(plan, len) })
+    let is_dictionary_vain = is_offered == Some(false);
+    Ok(Report { is_reuse_vain, is_dictionary_vain, ..report(plan, len) })
 }
 
 fn report(plan: Plan<'_>, len: u64) -> Report {
@@ -188,10 +223,15 @@ fn report(plan: Plan<'_>, len: u64) -> Report {
                 (None, Some(piece)) => (piece.print.len, piece.taken),
                 (None, None) => continue,
             };
-            saved.files += 1;
-            saved.taken += u64::from(taken);
-            saved.plain += plain;
-            saved.coded += coded;
+            saved.add(plain, coded, taken);
+        }
+        for (coding, saved) in DELTA_CODINGS.iter().zip(&mut report.deltas) {
+            let pieces =
+                content.deltas.iter().filter(|delta| delta.coding == *coding).map(|delta| delta.piece);
+            let smallest = pieces.min_by_key(|piece| piece.print.len);
+            if let Some(Piece { print, taken, .. }) = smallest {
+                saved.add(plain, print.len, taken);
+            }
         }
     }
     Report { skipped: plan.skipped, ..report }

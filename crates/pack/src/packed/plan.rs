@@ -1,6 +1,7 @@
 //! What is packed: every file read once, and which of them have the same content.
 
 use super::decode::Print;
+use super::deltas::Delta;
 use super::error::SiteError;
 use super::input::{Input, Lies, Plain};
 use super::progress::{Progress, Step};
@@ -40,6 +41,8 @@ pub(crate) struct File {
     pub(crate) beside: [Option<usize>; 3],
     /// Whether it is such a file.
     pub(crate) is_beside: bool,
+    /// What it may be the dictionary of, as a pattern.
+    pub(crate) offer: Option<String>,
 }
 
 /// What one or more files contain.
@@ -52,6 +55,8 @@ pub(crate) struct Content {
     pub(crate) file: usize,
     /// By [`CODINGS`](super::CODINGS): the variants that were worth it.
     pub(crate) variants: [Option<Piece>; 3],
+    /// Those for clients that have a dictionary.
+    pub(crate) deltas: Vec<Delta>,
 }
 
 impl<'i> Plan<'i> {
@@ -90,7 +95,8 @@ impl<'i> Plan<'i> {
             let content = *known.entry(print).or_insert_with(|| {
                 let file = plan.files.len();
                 let compressible = compressible && !is_hidden(&found.path);
-                plan.contents.push(Content { print, look, compressible, file, variants: [None; 3] });
+                let (variants, deltas) = ([None; 3], Vec::new());
+                plan.contents.push(Content { print, look, compressible, file, variants, deltas });
                 plan.contents.len() - 1
             });
             plan.files.push(File {
@@ -100,6 +106,7 @@ impl<'i> Plan<'i> {
                 modified_s: modified_s.min(options.latest_s),
                 beside: [None; 3],
                 is_beside: false,
+                offer: None,
             });
         }
         Ok(plan)

@@ -4,7 +4,8 @@
 //! not worth it then, and is not now. Only a variant that lay beside its file says nothing: somebody else made it.
 
 use super::CODINGS;
-use super::decode::{Print, decodes_to};
+use super::decode::{Print, decodes_to, decodes_with};
+use super::dictionaries::{Dictionary, Digest};
 use super::error::OpenError;
 use super::open::{Opened, print};
 use super::variants::SUFFIXES;
@@ -14,13 +15,15 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use tarpon_site::format::section;
-use tarpon_site::{Content, Entry, Variant};
+use tarpon_site::{Coding, Content, Entry, Variant};
 
 /// An earlier archive.
 pub(crate) struct Earlier {
     file: File,
     /// By content: for each coding, whether it is known, and then where the variant is, if it was worth it.
     known: HashMap<Print, [Option<Option<Lies>>; 3]>,
+    /// By content and dictionary; of what is not here nothing is known.
+    deltas: HashMap<(Print, Digest, &'static str), Lies>,
 }
 
 /// A variant of an earlier archive.
@@ -51,7 +54,7 @@ impl Earlier {
         if made_by.is_none_or(|(_, line)| line != encoders.as_bytes()) {
             return Ok(None);
         }
-        let mut known = HashMap::new();
+        let (mut known, mut deltas) = (HashMap::new(), HashMap::new());
         for (path, entry) in opened.image.entries() {
             // What lies at a directory is its index, which is there by its own name too; forms lie beside that.
             let Entry::File(file) = entry else { continue };
@@ -59,6 +62,10 @@ impl Earlier {
                 continue;
             }
             let Some(print) = print(&opened.image, &file.identity) else { continue };
+            for (dictionary, coding, variant) in opened.image.all_deltas(file) {
+                let lies = lies(&opened, &variant);
+                deltas.extend(lies.map(|lies| ((print, dictionary, coding.name()), lies)));
+            }
             let coded: Vec<_> = opened.image.coded(file).collect();
             let known: &mut [_; 3] = known.entry(print).or_default();
             for (at, coding) in CODINGS.into_iter().enumerate() {
@@ -80,7 +87,14 @@ impl Earlier {
                 known[at] = Some(outcome);
             }
         }
-        Ok(Some(Earlier { file, known }))
+        Ok(Some(Earlier { file, known, deltas }))
+    }
+
+    /// A content, coded with a dictionary. None if that is not known.
+    pub(crate) fn delta(&self, content: Print, dictionary: &Dictionary, coding: Coding) -> Option<Found<'_>> {
+        let &Lies { at, print } = self.deltas.get(&(content, dictionary.digest, coding.name()))?;
+        let found = Found { file: &self.file, at, print };
+        decodes_with(coding, found.reader(), dictionary, content).then_some(found)
     }
 
     /// What became of a content in a coding: None if that is not known.

@@ -74,23 +74,20 @@ pub(crate) fn beside(plan: &mut Plan<'_>, options: &SiteOptions<'_>) -> Result<(
     Ok(())
 }
 
-/// Takes the variants that are missing over from the earlier archive, or makes them, and returns where they lie. `scratch`
-/// makes temporary files.
+/// Takes the variants that are missing over from the earlier archive, or makes them.
 pub(crate) fn make(
     plan: &mut Plan<'_>,
     options: &SiteOptions<'_>,
     earlier: Option<&Earlier>,
-    scratch: impl Fn() -> io::Result<File>,
+    spills: &mut [Spill],
     write_failed: impl Fn(io::Error) -> SiteError + Sync,
     progress: &Progress,
-) -> Result<Stores, SiteError> {
+) -> Result<(), SiteError> {
     let mut jobs = jobs(plan);
     // The longest first, so that none of them is begun when all else is done.
     jobs.sort_by_key(|job| std::cmp::Reverse(plan.contents[job.content].print.len));
     progress.begin(Step::Coding, jobs.iter().map(|job| plan.contents[job.content].print.len).sum());
-    let spills = (0..options.workers.get()).map(|store| Ok(Spill::new(store, scratch()?)));
-    let mut spills = spills.collect::<Result<Vec<_>, _>>().map_err(&write_failed)?;
-    let made = each(&mut spills, &jobs, |spill, job| {
+    let made = each(spills, &jobs, |spill, job| {
         let print = plan.contents[job.content].print;
         let known = earlier.and_then(|earlier| earlier.variant(print, job.coding));
         let taken = known.map(|known| known.map(|found| take(&found, spill)).transpose());
@@ -105,11 +102,11 @@ pub(crate) fn make(
     for (job, piece) in jobs.iter().zip(made) {
         plan.contents[job.content].variants[job.coding] = piece;
     }
-    Ok(spills.into_iter().map(|spill| spill.file).collect())
+    Ok(())
 }
 
 /// Copies a variant of the earlier archive, if it is still what it was.
-fn take(found: &Found<'_>, spill: &mut Spill) -> io::Result<Piece> {
+pub(crate) fn take(found: &Found<'_>, spill: &mut Spill) -> io::Result<Piece> {
     let (at, print) = spill.write(|to| io::copy(&mut found.reader(), to).map(drop))?;
     if print != found.print {
         return Err(io::ErrorKind::InvalidData.into());
@@ -187,4 +184,4 @@ impl Piece {
 /// `Content-Encoding: gzip` and `Vary: Accept-Encoding`, with their line ends, and a byte.
 const FIELDS_LEN: u64 = 48;
 /// What is larger is a download, which few take compressed, and takes hours to code.
-const CODED_LEN_MAX: u64 = 128 << 20;
+pub(crate) const CODED_LEN_MAX: u64 = 128 << 20;

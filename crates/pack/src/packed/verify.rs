@@ -9,7 +9,8 @@
 //!
 //! Goes on after damage, to find all of it. Whatever an archive says, no more is decoded than its files have.
 
-use super::decode::{Print, decodes_to, print_of};
+use super::decode::{Print, decodes_to, decodes_with, names, print_of};
+use super::dictionaries::Dictionaries;
 use super::error::OpenError;
 use super::open::{Opened, print};
 use super::work::each;
@@ -34,6 +35,8 @@ pub struct Verified {
     pub paths: u64,
     /// Contents, in all their codings.
     pub contents: u64,
+    /// Of them, those for clients with a dictionary that was not at hand: not decoded.
+    pub undecoded: u64,
     /// Bytes of the archive.
     pub len: u64,
     /// In the order of where they are looked for.
@@ -90,11 +93,16 @@ pub enum Finding {
     },
 }
 
-/// Checks a packed site, whose name is `path`.
+/// Checks a packed site, whose name is `path`. What is coded with a dictionary is decoded if that is among `dictionaries`.
 ///
 /// # Errors
 /// It cannot be read, is no packed site, or its image is so damaged that nothing could be served.
-pub fn verify(archive: &File, path: &Path, workers: NonZeroUsize) -> Result<Verified, OpenError> {
+pub fn verify(
+    archive: &File,
+    path: &Path,
+    dictionaries: &Dictionaries,
+    workers: NonZeroUsize,
+) -> Result<Verified, OpenError> {
     let opened = Opened::new(archive)?;
     let image = &opened.image;
     let mut damage = Vec::new();
@@ -106,9 +114,9 @@ pub fn verify(archive: &File, path: &Path, workers: NonZeroUsize) -> Result<Veri
     if lost > 0 {
         damage.push(Finding::Records { count: lost });
     }
-    let contents = contents(&opened, archive, &entries, workers, &mut damage);
+    let (contents, undecoded) = contents(&opened, archive, &entries, dictionaries, workers, &mut damage);
     members(image, archive, path, &entries, &mut damage);
-    Ok(Verified { paths: entries.len() as u64, contents, len: image.archive_len(), damage })
+    Ok(Verified { paths: entries.len() as u64, contents, undecoded, len: image.archive_len(), damage })
 }
 
 /// Checks all sums that are about bytes, whatever these mean.
@@ -160,14 +168,17 @@ fn sum(archive: &File, row: StretchRow) -> Option<u64> {
     (len == row.len).then(|| hasher.digest())
 }
 
-/// Checks what is served: each content once, however many paths lead to it. Returns how many there are.
+/// Checks what is served: each content once, however many paths lead to it. Returns how many there are, and how many of them
+/// could not be decoded for want of a dictionary.
 fn contents(
     opened: &Opened,
     archive: &File,
     entries: &BTreeMap<&[u8], Entry>,
+    dictionaries: &Dictionaries,
     workers: NonZeroUsize,
     damage: &mut Vec<Finding>,
-) -> u64 {
+) -> (u64, u64) {
+    let known = dictionaries.by_digest();
     let mut seen = BTreeSet::new();
     let mut jobs = Vec::new();
     for (&path, entry) in entries {
@@ -177,31 +188,63 @@ fn contents(
             continue;
         }
         if seen.insert((file.identity.fields.at, file.is_one())) {
-            jobs.push((path, file.identity, opened.image.coded(file).collect::<Vec<_>>()));
+            jobs.push((path, file));
         }
     }
     let mut workers = vec![(); workers.get()];
-    let checked = each(&mut workers, &jobs, |(), (path, identity, coded)| {
-        let mut damage = Vec::new();
-        let plain = print(&opened.image, identity);
-        if plain.is_none() || content(opened, archive, identity) != plain {
-            damage.push(Finding::Content { path: path.to_vec(), coding: Coding::Identity });
+    let checked = each(&mut workers, &jobs, |(), &(path, file)| {
+        let mut checked = Checked::default();
+        let plain = print(&opened.image, &file.identity);
+        if plain.is_none() || content(opened, archive, &file.identity) != plain {
+            checked.damage.push(Finding::Content { path: path.to_vec(), coding: Coding::Identity });
         }
-        for &(coding, variant) in coded {
-            let path = path.to_vec();
-            let own = print(&opened.image, &variant);
-            let decodes = |plain| decodes_to(coding, reader(opened, archive, &variant), plain);
-            if own.is_none() || content(opened, archive, &variant) != own {
-                damage.push(Finding::Content { path, coding });
+        let mut check = |coding, variant: &Variant, decodes: &mut dyn FnMut(Print) -> bool| {
+            let (path, own) = (path.to_vec(), print(&opened.image, variant));
+            if own.is_none() || content(opened, archive, variant) != own {
+                checked.damage.push(Finding::Content { path, coding });
             } else if !plain.is_some_and(decodes) {
-                damage.push(Finding::Coded { path, coding });
+                checked.damage.push(Finding::Coded { path, coding });
             }
+            checked.contents += 1;
+        };
+        for (coding, variant) in opened.image.coded(file) {
+            check(coding, &variant, &mut |plain| {
+                decodes_to(coding, reader(opened, archive, &variant), plain)
+            });
         }
-        Ok::<_, Infallible>(damage)
+        let mut undecoded = 0;
+        for (digest, coding, variant) in opened.image.all_deltas(file) {
+            check(coding, &variant, &mut |plain| {
+                let mut coded = reader(opened, archive, &variant);
+                match known.get(&digest).and_then(|&number| dictionaries.read(number).ok()) {
+                    Some(dictionary) => decodes_with(coding, coded, &dictionary, plain),
+                    None => {
+                        undecoded += 1;
+                        names(coding, &mut coded, &digest)
+                    }
+                }
+            });
+        }
+        checked.undecoded = undecoded;
+        Ok::<_, Infallible>(checked)
     });
     let Ok(checked) = checked;
-    damage.extend(checked.into_iter().flatten());
-    jobs.iter().map(|(.., coded)| 1 + coded.len() as u64).sum()
+    let (mut count, mut undecoded) = (jobs.len() as u64, 0);
+    for checked in checked {
+        count += checked.contents;
+        undecoded += checked.undecoded;
+        damage.extend(checked.damage);
+    }
+    (count, undecoded)
+}
+
+/// What a check of one file has shown.
+#[derive(Default)]
+struct Checked {
+    damage: Vec<Finding>,
+    /// Coded ones.
+    contents: u64,
+    undecoded: u64,
 }
 
 /// Checks that the files a tar program extracts are those that are served.

@@ -129,6 +129,11 @@ impl Fields {
         more.text()
     }
 
+    /// Whether there is a field of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.lines.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
+    }
+
     /// As they stand in a message.
     pub(crate) fn text(&self) -> String {
         self.lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()

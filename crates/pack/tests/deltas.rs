@@ -1,0 +1,294 @@
+//! Variants for clients that have a file of an earlier release: for which files they are made, and against which.
+
+use bytes::Bytes;
+use std::fs::{self, File};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use tarpon_pack::{
+    Dialect, Dictionaries, Effort, Finding, Input, OpenError, Policy, Progress, Report, SiteError,
+    SiteOptions, TrailingSlash, Verified, What, inspect, pack_site, verify,
+};
+use tarpon_site::packed::image_in;
+use tarpon_site::{Coding, Entry, Image};
+use tempfile::TempDir;
+
+#[test]
+fn a_file_has_variants_against_what_its_name_had_before() {
+    const KEPT: &str = "/*\n  Cache-Control: max-age=60\n";
+    type Files<'f> = &'f [(&'f str, u32)];
+    #[rustfmt::skip]
+    let cases: &[(&str, Files<'_>, Files<'_>, &str, usize)] = &[
+        // what it shows           before                              now                        of it                    dictionaries
+        ("the same name",          &[("a.js", 1)],                     &[("a.js", 2)],            "/a.js",                 1),
+        ("another hash",           &[("a.B4qfzvDp.js", 1)],            &[("a.Xk2pQz9a.js", 2)],   "/a.Xk2pQz9a.js",        1),
+        ("another hash, hyphen",   &[("d/a-1f2e3d4c.css", 1)],         &[("d/a-0a9b8c7d.css", 2)], "/d/a-0a9b8c7d.css",    1),
+        ("several before",         &[("a-B4qfzvDp.js", 1), ("a-Bk7xQ2dZ.js", 3)], &[("a-Xk2pQz9a.js", 2)], "/a-Xk2pQz9a.js", 2),
+        ("in a directory",         &[("d/a.js", 1)],                   &[("d/a.js", 2)],          "/d/a.js",               1),
+        ("a data file",            &[("a.json", 1)],                   &[("a.json", 2)],          "/a.json",               1),
+
+        ("unchanged",              &[("a.js", 1)],                     &[("a.js", 1)],            "/a.js",                 0),
+        ("another name",           &[("b.js", 1)],                     &[("a.js", 2)],            "/a.js",                 0),
+        ("another extension",      &[("a.B4qfzvDp.js", 1)],            &[("a.Xk2pQz9a.css", 2)],  "/a.Xk2pQz9a.css",       0),
+        ("another directory",      &[("d/a.js", 1)],                   &[("a.js", 2)],            "/a.js",                 0),
+        ("nothing in common",      &[("a.js", 1)],                     &[("a.js", 1_000_001)],    "/a.js",                 0),
+        ("too small",              &[("a.js", 1)],                     &[("a.js", 0)],            "/a.js",                 0),
+        ("a picture",              &[("a.png", 1)],                    &[("a.png", 2)],           "/a.png",                0),
+        ("a page",                 &[("a.html", 1)],                   &[("a.html", 2)],          "/a.html",               0),
+        ("a page that is kept",    &[("a.html", 1), (KEPT, 0)],        &[("a.html", 2), (KEPT, 0)], "/a.html",             1),
+        ("a page by its address",  &[("index.html", 1), (KEPT, 0)],    &[("index.html", 2), (KEPT, 0)], "/",               1),
+        ("more than can be told apart", &[("a-B4qfzvDp.js", 1), ("a-Bk7xQ2dZ.js", 3), ("a-C4qfzvDp.js", 4), ("a-D4qfzvDp.js", 5),
+            ("a-E4qfzvDp.js", 6)],                                     &[("a-Xk2pQz9a.js", 2)],   "/a-Xk2pQz9a.js",        0),
+    ];
+    for (name, before, now, path, count) in cases {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [before, now] = [("before", before), ("now", now)].map(|(name, files)| {
+            let files: Vec<_> = files
+                .iter()
+                .map(|&(path, seed)| match path {
+                    KEPT => ("_headers", KEPT.as_bytes().to_vec()),
+                    path => (path, content(path, seed)),
+                })
+                .collect();
+            site(&dir, name, &files)
+        });
+        let (_, before) = pack(&before, &[], None);
+        let (report, archive) = pack(&now, &[before.clone()], None);
+        let forms = forms(&archive, path);
+        let mut dictionaries: Vec<_> = forms.iter().filter_map(|form| form.2).collect();
+        dictionaries.dedup();
+        assert_eq!(dictionaries.len(), *count, "{name}: {forms:?}");
+        let codings: Vec<_> = forms.iter().filter(|form| form.2.is_some()).map(|form| form.0).collect();
+        assert_eq!(codings, [Coding::Dcb, Coding::Dcz].repeat(*count), "{name}");
+        let best = forms.iter().filter(|form| form.2.is_none()).map(|form| form.1).min().expect("a form");
+        assert!(forms.iter().all(|form| form.2.is_none() || form.1 < best / 2), "{name}: {forms:?}");
+        assert_eq!(report.deltas.map(|saved| saved.files), [u64::from(*count > 0); 2], "{name}: {report:?}");
+        assert_eq!(check(&archive, &[before]).damage, [], "{name}");
+    }
+}
+
+#[test]
+fn what_may_be_a_dictionary_later_says_so() {
+    let own = "/own.*\n  Use-As-Dictionary: match=\"/own/*\"\n";
+    let dir = tempfile::tempdir().expect("a directory");
+    let chunks = ["B4qfzvD1", "Bk7xQ2d2", "C4qfzvD3", "D4qfzvD4", "E4qfzvD5"];
+    let chunks: Vec<_> = chunks.iter().map(|hash| format!("chunk-{hash}.js")).collect();
+    let headers =
+        ["/a.txt", "/a"].map(|path| format!("{path}\n  Cache-Control: max-age=60\n")).concat() + own;
+    let mut files = vec![
+        ("app.B4qfzvDp.js", content("a.js", 1)),
+        ("a.txt", content("a.txt", 2)),
+        ("a.html", content("a.html", 3)),
+        ("a.js", content("a.js", 4)),
+        ("own.B4qfzvDp.js", content("a.js", 5)),
+        ("small.B4qfzvDp.js", b"small".to_vec()),
+        ("picture.B4qfzvDp.png", content("a.png", 6)),
+        ("_headers", headers.into_bytes()),
+    ];
+    files.extend(chunks.iter().zip(10..).map(|(name, seed)| (&**name, content("a.js", seed))));
+    let site = site(&dir, "site", &files);
+    let policy = Policy { clean_urls: true, trailing_slash: TrailingSlash::Auto, ..Policy::default() };
+    #[rustfmt::skip]
+    let cases = [
+        // path                  what it says
+        ("/app.B4qfzvDp.js",     "match=\"/app.*.js\""),
+        ("/a.txt",               "match=\"/a.txt\""),
+        ("/a",                   "match=\"/a\""),
+        ("/own.B4qfzvDp.js",     "match=\"/own/*\""),
+        ("/a.js",                ""),
+        ("/small.B4qfzvDp.js",   ""),
+        ("/picture.B4qfzvDp.png", ""),
+        ("/chunk-B4qfzvD1.js",   ""),
+    ];
+    for offers in [true, false] {
+        let archive = dir.path().join("site.tar");
+        let options = SiteOptions { offers, policy: &policy, ..options() };
+        pack_site(Input::Dir(&site), &archive, &options, &Progress::default()).expect("packs");
+        let (image, _) = image(&archive);
+        for (path, want) in cases {
+            let Some(Entry::File(file)) = image.find(path.as_bytes()) else { panic!("{path} is not there") };
+            let want = if offers || path.starts_with("/own") { want } else { "" };
+            for variant in image.coded(file).map(|(_, variant)| variant).chain([file.identity]) {
+                assert_eq!(offer(image.bytes(variant.fields)), want, "{path}");
+                // Nor is a page with another coding a reason to say it with 304.
+                assert!(
+                    path.starts_with("/own") || offer(image.bytes(variant.not_modified)).is_empty(),
+                    "{path}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn an_earlier_archive_saves_the_work_of_deltas_too_and_the_bytes_are_the_same() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let releases = [1, 2, 3].map(|seed| {
+        let name = format!("a.B4qfzvD{seed}.js");
+        site(&dir, &format!("{seed}"), &[(&name, content("a.js", seed)), ("large.css", large(seed))])
+    });
+    let counts = |report: &Report| report.deltas.map(|saved| (saved.files, saved.taken));
+    let (_, first) = pack(&releases[0], &[], None);
+    let (report, second) = pack(&releases[1], &[first.clone()], None);
+    assert_eq!(counts(&report), [(2, 0); 2]);
+    assert!(report.is_dictionary_vain, "nobody was told to keep the files of the first");
+    // One of them is too large to lie behind its fields.
+    assert!(forms(&second, "/large.css").iter().any(|form| form.2.is_some() && form.1 > 16 << 10));
+
+    let (report, again) = pack(&releases[1], &[first.clone()], Some(&second));
+    assert_eq!(counts(&report), [(2, 2); 2]);
+    assert!(fs::read(&second).expect("an archive") == fs::read(&again).expect("an archive"));
+
+    // Against both of those before.
+    let both = [first, second];
+    let (report, third) = pack(&releases[2], &both, Some(&both[1]));
+    assert_eq!(counts(&report), [(2, 0); 2]);
+    assert!(!report.is_dictionary_vain, "everybody was told to keep those of the second");
+    assert_eq!(forms(&third, "/a.B4qfzvD3.js").iter().filter(|form| form.2.is_some()).count(), 4);
+    assert_eq!((check(&third, &both).damage, check(&third, &both).undecoded), (vec![], 0));
+}
+
+#[test]
+fn a_delta_is_decoded_by_who_has_the_dictionary_and_its_damage_is_found_without() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [before, now] = [1, 2].map(|seed| site(&dir, &format!("{seed}"), &[("a.js", content("a.js", seed))]));
+    let (_, before) = pack(&before, &[], None);
+    let (_, archive) = pack(&now, &[before.clone()], None);
+    let without = check(&archive, &[]);
+    assert_eq!((without.damage, without.undecoded), (vec![], 2));
+    let with = check(&archive, &[before.clone()]);
+    assert_eq!((with.damage, with.undecoded, with.contents), (vec![], 0, without.contents));
+
+    let (image, at) = image(&archive);
+    let Some(Entry::File(file)) = image.find(b"/a.js") else { panic!("not there") };
+    let (_, coding, variant) = image.all_deltas(file).next().expect("a delta");
+    let tarpon_site::Content::Image(place) = variant.content else { panic!("large") };
+    let mut bytes = fs::read(&archive).expect("an archive");
+    bytes[(at + place.at) as usize + 38] ^= 1;
+    fs::write(&archive, &bytes).expect("a file");
+    let damage = [Finding::Body, Finding::Content { path: b"/a.js".to_vec(), coding }];
+    assert_eq!(check(&archive, &[]).damage, damage);
+    assert_eq!(check(&archive, &[before]).damage, damage);
+}
+
+#[test]
+fn an_earlier_archive_that_cannot_be_used_is_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let site = site(&dir, "site", &[("a.js", content("a.js", 1))]);
+    let (_, good) = pack(&site, &[], None);
+    let mut damaged = fs::read(&good).expect("an archive");
+    damaged[4096 + 200] ^= 1;
+    let other = dir.path().join("other.tar");
+    for (content, want) in [(&damaged[..], "its image is damaged"), (b"x", "it is no packed site")] {
+        fs::write(&other, content).expect("a file");
+        let dictionaries = [good.clone(), other.clone()];
+        let options = SiteOptions { dictionaries: &dictionaries, ..options() };
+        let target = dir.path().join("target.tar");
+        let error =
+            pack_site(Input::Dir(&site), &target, &options, &Progress::default()).expect_err("refused");
+        let SiteError::Dictionary { path, error } = &error else { panic!("{error}") };
+        assert_eq!((path, &*error.to_string()), (&other, want));
+        assert!(!target.exists());
+    }
+    let missing = [dir.path().join("missing.tar")];
+    let error = Dictionaries::open(&missing).expect_err("not there");
+    assert!(matches!(error, SiteError::Dictionary { error: OpenError::Read(_), .. }), "{error}");
+}
+
+/// Text in which a seed changes little, up to a million; and beyond that, all. Of pictures, noise.
+fn content(path: &str, seed: u32) -> Vec<u8> {
+    let mix =
+        |at: u32| (at ^ seed / 1_000_000).wrapping_mul(0x9e37_79b9).rotate_left(15).wrapping_mul(0x85eb_ca6b);
+    if seed == 0 {
+        return b"small".to_vec();
+    }
+    if path.ends_with(".png") {
+        return (0..2000).flat_map(|at| mix(at + seed).to_le_bytes()).collect();
+    }
+    if seed > 1_000_000 {
+        return (0..900)
+            .map(|at| format!("p#x{:x} {{ }}\n", mix(at + seed) >> 8))
+            .collect::<String>()
+            .into_bytes();
+    }
+    let mut text: String =
+        (0..400).map(|at| format!("const v{} = {};\n", mix(at) % 1000, mix(at + 500))).collect();
+    text.insert_str(1000, &format!("console.log({seed});\n"));
+    text.into_bytes()
+}
+
+/// Text of which only a part is in the next.
+fn large(seed: u32) -> Vec<u8> {
+    let of = |seed: u32, count: u32| {
+        (0..count).map(move |at| format!(".c{:x}{{}}\n", (at + seed * 100_000).wrapping_mul(0x9e37_79b9)))
+    };
+    of(0, 9000).chain(of(seed, 6000)).collect::<String>().into_bytes()
+}
+
+fn site(dir: &TempDir, name: &str, files: &[(&str, Vec<u8>)]) -> PathBuf {
+    let root = dir.path().join(name);
+    for (path, content) in files {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+        fs::write(path, content).expect("a file");
+    }
+    root
+}
+
+/// Packs a directory into an archive beside it, with a number of its own.
+fn pack(site: &Path, dictionaries: &[PathBuf], reuse: Option<&Path>) -> (Report, PathBuf) {
+    let archive =
+        (0..).map(|number| site.with_extension(format!("{number}.tar"))).find(|path| !path.exists());
+    let archive = archive.expect("a name");
+    let options = SiteOptions { dictionaries, reuse, offers: !dictionaries.is_empty(), ..options() };
+    let report = pack_site(Input::Dir(site), &archive, &options, &Progress::default());
+    (report.expect("packs"), archive)
+}
+
+fn options() -> SiteOptions<'static> {
+    const POLICY: &Policy = &Policy {
+        spa: false,
+        clean_urls: false,
+        trailing_slash: TrailingSlash::Auto,
+        secure_headers: false,
+        cors: Vec::new(),
+    };
+    SiteOptions {
+        effort: Effort::Fast,
+        workers: NonZeroUsize::new(2).expect("two"),
+        latest_s: 1_000_000_000,
+        reuse: None,
+        dictionaries: &[],
+        offers: false,
+        program: None,
+        dialect: Dialect::Netlify,
+        policy: POLICY,
+    }
+}
+
+/// How a path is coded, in how many bytes, with which dictionary.
+fn forms(archive: &Path, path: &str) -> Vec<(Coding, u64, Option<[u8; 32]>)> {
+    let site = inspect(&File::open(archive).expect("an archive")).expect("a packed site");
+    let row = site.paths.into_iter().find(|row| row.path == path.as_bytes()).expect(path);
+    let What::File { forms, .. } = row.what else { panic!("{path} leads elsewhere") };
+    forms.into_iter().map(|form| (form.coding, form.len, form.dictionary)).collect()
+}
+
+fn check(archive: &Path, dictionaries: &[PathBuf]) -> Verified {
+    let dictionaries = Dictionaries::open(dictionaries).expect("earlier archives");
+    let file = File::open(archive).expect("an archive");
+    verify(&file, archive, &dictionaries, NonZeroUsize::MIN).expect("a packed site")
+}
+
+/// The image of an archive, and where it lies.
+fn image(archive: &Path) -> (Image, u64) {
+    let bytes = Bytes::from(fs::read(archive).expect("an archive"));
+    let place = image_in(&bytes, bytes.len() as u64).expect("a good one").expect("a packed site");
+    let image = bytes.slice(place.at as usize..(place.at + place.len) as usize);
+    (Image::new(image).expect("an image"), place.at)
+}
+
+/// The value of Use-As-Dictionary.
+fn offer(fields: &[u8]) -> &str {
+    let fields = std::str::from_utf8(fields).expect("ASCII");
+    fields.lines().find_map(|line| line.strip_prefix("Use-As-Dictionary: ")).unwrap_or_default()
+}
