@@ -3,9 +3,14 @@
 use crate::{
     archive,
     error::{Trouble, reason},
+    pack::dictionary_trouble,
 };
-use std::{num::NonZeroUsize, path::Path, thread};
-use tarpon_pack::{Inspected, OpenError, Verified};
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    thread,
+};
+use tarpon_pack::{Dictionaries, Inspected, OpenError, SiteError, Verified};
 
 /// What a packed site has: its paths, and what is sent for each.
 ///
@@ -15,13 +20,19 @@ pub fn inspect(path: &Path) -> Result<Inspected, Trouble> {
     tarpon_pack::inspect(&archive::alone(path)?).map_err(|error| trouble(path, error))
 }
 
-/// Checks a packed site: every checksum, every variant, every member. What is wrong with it is in the result.
+/// Checks a packed site: every checksum, every variant, every member. What is wrong with it is in the result. What is coded
+/// with files of earlier archives is decoded if these are given.
 ///
 /// # Errors
 /// It cannot be read, is no packed site, or nothing could be served of it.
-pub fn verify(path: &Path) -> Result<Verified, Trouble> {
+pub fn verify(path: &Path, dictionaries: &[PathBuf]) -> Result<Verified, Trouble> {
     let workers = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    tarpon_pack::verify(&archive::alone(path)?, path, workers).map_err(|error| trouble(path, error))
+    let dictionaries = Dictionaries::open(dictionaries).map_err(|error| match error {
+        SiteError::Dictionary { path, error } => dictionary_trouble(&path, error),
+        error => Trouble::new("cannot take dictionaries", error, "leave --dictionary out"),
+    })?;
+    let archive = archive::alone(path)?;
+    tarpon_pack::verify(&archive, path, &dictionaries, workers).map_err(|error| trouble(path, error))
 }
 
 /// What is told of an archive that was looked at in vain.

@@ -78,7 +78,7 @@ pub use site::{Site, Source};
 pub use supervisor::{Of, Role, Served, Service, Told, supervise};
 pub use tarpon_conn::{HostName, HostNameError};
 pub use tarpon_pack::{
-    CODINGS, Dialect, Effort, Finding, Form, Inspected, PathRow, Policy, Progress, Report, Rule, Saved, Step,
-    TrailingSlash, Verified, What,
+    CODINGS, DELTA_CODINGS, Dialect, Effort, Finding, Form, Inspected, PathRow, Policy, Progress, Report,
+    Rule, Saved, Step, TrailingSlash, Verified, What,
 };
 pub use watch::{Change, Following, Watched};

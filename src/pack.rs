@@ -28,8 +28,20 @@ pub struct Packing {
     pub effort: Effort,
     /// An earlier archive of the site: what has not changed since is not compressed again.
     pub reuse: Option<PathBuf>,
+    /// Earlier archives of the site: clients that still have a file of one get what has changed in it since.
+    pub dictionaries: Vec<PathBuf>,
+    /// Clients are told that they may use files as dictionaries for later releases; so they are with `dictionaries`.
+    pub offers: bool,
     /// The target becomes a program: this one, which carries the site and serves it when it is started.
     pub executable: bool,
+}
+
+impl Packing {
+    /// As small as it gets, from nothing made before.
+    pub fn new(target: &Path) -> Packing {
+        let (effort, dictionaries) = (Effort::default(), Vec::new());
+        Packing { target: target.into(), effort, reuse: None, dictionaries, offers: false, executable: false }
+    }
 }
 
 /// Packs a site into one archive that can be served as it is, on all cores. Files modified after the time that
@@ -45,6 +57,8 @@ pub fn pack(source: &Source, packing: &Packing, progress: &Progress) -> Result<R
         workers: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         latest_s: latest_s()?,
         reuse: packing.reuse.as_deref(),
+        dictionaries: &packing.dictionaries,
+        offers: packing.offers || !packing.dictionaries.is_empty(),
         program: program.as_ref(),
         dialect: source.dialect,
         policy: &source.policy,
@@ -121,14 +135,28 @@ fn trouble(error: SiteError, site: &Path) -> Trouble {
             reason(&error),
             "name a file in a directory that exists, with room for the site and its compressed forms",
         ),
-        SiteError::Reuse { path, error } => {
-            let why = match error {
-                OpenError::Read(error) => reason(&error),
-                error => error.to_string(),
-            };
-            let what = format_args!("cannot reuse {}", path.display()).to_string();
-            Trouble::new(what, why, "name an archive that tarpon pack has written, or leave --reuse out")
-        }
+        SiteError::Reuse { path, error } => Trouble::new(
+            format_args!("cannot reuse {}", path.display()),
+            why(error),
+            "name an archive that tarpon pack has written, or leave --reuse out",
+        ),
+        SiteError::Dictionary { path, error } => dictionary_trouble(&path, error),
+    }
+}
+
+/// What a user is told of an earlier archive that is of no use.
+pub(crate) fn dictionary_trouble(path: &Path, error: OpenError) -> Trouble {
+    Trouble::new(
+        format_args!("cannot take dictionaries from {}", path.display()),
+        why(error),
+        "name an archive that tarpon pack has written, or leave --dictionary out",
+    )
+}
+
+fn why(error: OpenError) -> String {
+    match error {
+        OpenError::Read(error) => reason(&error),
+        error => error.to_string(),
     }
 }
 

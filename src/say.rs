@@ -11,7 +11,8 @@ use std::{
     time::Duration,
 };
 use tarpon::{
-    Address, CODINGS, HostName, Of, Release, Report, Saved, Served, Site, Switched, Told, Turn, Verified,
+    Address, CODINGS, DELTA_CODINGS, HostName, Of, Release, Report, Saved, Served, Site, Switched, Told,
+    Turn, Verified,
     config::{Config, Settled},
 };
 use tarpon_http::date;
@@ -118,13 +119,21 @@ pub(crate) fn packed(site: &Path, target: &Path, report: &Report, took: Duration
     if report.is_reuse_vain {
         warn!("the earlier archive was compressed otherwise; nothing of it is reused");
     }
+    if report.is_dictionary_vain {
+        eprintln!(
+            "{WARNING}warning{WARNING:#}: the earlier archive does not let browsers keep its files as dictionaries; \
+             this one does"
+        );
+    }
     let (site, target) = (site.display(), target.display());
     let (files, bytes, len) = (Count(report.files, "file"), Bytes(report.bytes), Bytes(report.len));
     println!(
         "{BOLD}{target}{BOLD:#}: {len}, of {files}, {bytes}, in {site}; took {:.1} s",
         took.as_secs_f64()
     );
-    for (coding, saved) in CODINGS.iter().zip(&report.saved).filter(|(_, saved)| saved.files > 0) {
+    let deltas = DELTA_CODINGS.iter().zip(&report.deltas);
+    let saved = CODINGS.iter().zip(&report.saved).chain(deltas);
+    for (coding, saved) in saved.filter(|(_, saved)| saved.files > 0) {
         let Saved { files, taken, plain, coded } = *saved;
         let (count, percent) = (Count(files, "file"), 100.0 * (1.0 - coded as f64 / plain as f64));
         let taken = if taken > 0 { format!(", {taken} made before") } else { String::new() };
@@ -142,6 +151,10 @@ pub(crate) fn verified(archive: &Path, verified: &Verified) {
     if verified.damage.is_empty() {
         let (paths, contents) = (Count(verified.paths, "path"), Count(verified.contents, "content"));
         println!("{BOLD}{archive}{BOLD:#} is in order: {paths}, {contents}, {}", Bytes(verified.len));
+        if verified.undecoded > 0 {
+            let count = Count(verified.undecoded, "content");
+            println!("  not decoded: {count}, for which --dictionary has to name the earlier archive");
+        }
     }
 }
 

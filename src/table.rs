@@ -16,16 +16,22 @@ const NAME_WIDTH_MAX: usize = 60;
 const NAME_WIDTH_MIN: usize = 12;
 /// Columns between two cells.
 const GAP: usize = 2;
+/// The cell of the forms with a dictionary, and the last one.
+const DELTA: usize = 6;
+const TAG: usize = 8;
 
 /// Writes a line for each path: what it is, its size as it is and in each coding, how caches keep it, its tag; then one for
-/// each rule. `width`: that of the terminal, in which each line has room; names are shortened for it, and tags left out.
+/// each rule. Of the forms for who has an earlier one, the size of the smallest, if there are any in the site. `width`: that of the terminal, in which each line has room; names are shortened for it, and tags left out.
 pub(crate) fn write(site: &Inspected, width: Option<usize>, to: &mut impl Write) -> io::Result<()> {
-    let mut heads = ["path", "type", "bytes", "br", "gzip", "zstd", "cache", "tag"];
-    let mut rows: Vec<[String; 8]> = site.paths.iter().map(row).collect();
+    let mut heads = ["path", "type", "bytes", "br", "gzip", "zstd", "delta", "cache", "tag"];
+    let mut rows: Vec<[String; 9]> = site.paths.iter().map(row).collect();
+    if rows.iter().all(|row| row[DELTA].is_empty()) {
+        heads[DELTA] = "";
+    }
     if let Some(width) = width {
         fit(&mut heads, &mut rows, width);
     }
-    columns(heads, &rows, 2..=5, to)?;
+    columns(heads, &rows, 2..=6, to)?;
     let mut rules: Vec<[String; 3]> = site.rules.iter().map(rule).collect();
     if let Some(width) = width {
         let room = width.saturating_sub("status".len() + 2 * GAP) / 2;
@@ -56,20 +62,20 @@ fn parted(list: &str, width: usize) -> String {
 }
 
 /// Makes room: first the tags go, then the parameters of types, then the middle of names.
-fn fit(heads: &mut [&str; 8], rows: &mut [[String; 8]], width: usize) {
-    let width_of = |heads: &[&str; 8], rows: &[[String; 8]], at: usize| {
+fn fit(heads: &mut [&str; 9], rows: &mut [[String; 9]], width: usize) {
+    let width_of = |heads: &[&str; 9], rows: &[[String; 9]], at: usize| {
         let cells = rows.iter().filter(|row| at == 0 || is_file(row)).map(|row| row[at].chars().count());
         cells.chain([heads[at].len()]).max().unwrap_or_default()
     };
-    let behind = |heads: &[&str; 8], rows: &[[String; 8]]| -> usize {
-        (1..8).map(|at| width_of(heads, rows, at)).filter(|&width| width > 0).map(|width| GAP + width).sum()
+    let behind = |heads: &[&str; 9], rows: &[[String; 9]]| -> usize {
+        (1..9).map(|at| width_of(heads, rows, at)).filter(|&width| width > 0).map(|width| GAP + width).sum()
     };
-    let is_narrow = |heads: &[&str; 8], rows: &[[String; 8]]| {
+    let is_narrow = |heads: &[&str; 9], rows: &[[String; 9]]| {
         width_of(heads, rows, 0).min(NAME_WIDTH_MAX) + behind(heads, rows) > width
     };
     if is_narrow(heads, rows) {
-        heads[7] = "";
-        rows.iter_mut().for_each(|row| row[7].clear());
+        heads[TAG] = "";
+        rows.iter_mut().for_each(|row| row[TAG].clear());
     }
     if is_narrow(heads, rows) {
         rows.iter_mut().filter(|row| is_file(row)).for_each(|row| {
@@ -84,7 +90,7 @@ fn fit(heads: &mut [&str; 8], rows: &mut [[String; 8]], width: usize) {
 }
 
 /// Whether there is a size behind the type, and not a redirect in its place.
-fn is_file(row: &[String; 8]) -> bool {
+fn is_file(row: &[String; 9]) -> bool {
     !row[2].is_empty()
 }
 
@@ -120,7 +126,7 @@ pub(crate) fn columns<const COUNT: usize>(
     for (number, row) in all().enumerate() {
         let mut line = String::new();
         for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
-            let gap = if at + 1 == COUNT { 0 } else { GAP };
+            let gap = if at + 1 == COUNT || width == 0 { 0 } else { GAP };
             let _ = match numbers.contains(&at) {
                 true => write!(line, "{cell:>width$}{:gap$}", ""),
                 false => write!(line, "{cell:<width$}{:gap$}", ""),
@@ -134,11 +140,11 @@ pub(crate) fn columns<const COUNT: usize>(
     Ok(())
 }
 
-fn row(PathRow { path, what }: &PathRow) -> [String; 8] {
+fn row(PathRow { path, what }: &PathRow) -> [String; 9] {
     let path = shown(path);
     match what {
         What::Redirect { status, to } => {
-            let mut row = [const { String::new() }; 8];
+            let mut row = [const { String::new() }; 9];
             (row[0], row[1]) = (path, format!("{status} -> {}", shown(to.as_bytes())));
             row
         }
@@ -147,12 +153,14 @@ fn row(PathRow { path, what }: &PathRow) -> [String; 8] {
                 let form = forms.iter().find(|form| form.coding.name() == name);
                 form.map(|form| form.len.to_string()).unwrap_or_default()
             };
+            let deltas = forms.iter().filter(|form| form.dictionary.is_some()).map(|form| form.len);
+            let delta = deltas.min().map(|len| len.to_string()).unwrap_or_default();
             let tag = forms.first().map(|form| form.tag.clone()).unwrap_or_default();
             let media = match status {
                 200 => shown(media.as_bytes()),
                 _ => format!("{status} {}", shown(media.as_bytes())),
             };
-            [path, media, len("identity"), len("br"), len("gzip"), len("zstd"), kept(cache), tag]
+            [path, media, len("identity"), len("br"), len("gzip"), len("zstd"), delta, kept(cache), tag]
         }
     }
 }
@@ -219,8 +227,12 @@ pub(crate) fn json(site: &Inspected) -> String {
     to
 }
 
-fn form(Form { coding, len, tag }: &Form) -> String {
-    format!("{{\"coding\":{},\"len\":{len},\"tag\":{}}}", string(coding.name()), string(tag))
+/// The dictionary as `sha256sum` tells it.
+fn form(Form { coding, dictionary, len, tag }: &Form) -> String {
+    let hex = |digest: &[u8; 32]| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let dictionary = dictionary.as_ref().map(|digest| format!(",\"dictionary\":\"{}\"", hex(digest)));
+    let (coding, tag, dictionary) = (string(coding.name()), string(tag), dictionary.unwrap_or_default());
+    format!("{{\"coding\":{coding},\"len\":{len},\"tag\":{tag}{dictionary}}}")
 }
 
 /// RFC 8259, section 7.
@@ -242,12 +254,14 @@ fn string(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarpon::CODINGS;
+    use tarpon::{CODINGS, DELTA_CODINGS};
     use tarpon_site::Coding;
 
     #[test]
     fn json_says_what_the_table_says() {
-        let forms = CODINGS.map(|coding| Form { coding, len: 5, tag: "\"t\"".to_owned() }).to_vec();
+        let form = |coding, dictionary, len| Form { coding, dictionary, len, tag: "\"t\"".to_owned() };
+        let mut forms = CODINGS.map(|coding| form(coding, None, 5)).to_vec();
+        forms.extend([9, 3].map(|len| form(DELTA_CODINGS[0], Some([0xab; 32]), len)));
         let cache = "public, immutable".to_owned();
         let file = What::File { status: 200, media: "text/html".to_owned(), last_modified: 7, cache, forms };
         let rule = Rule { from: "/a/* b=:2".to_owned(), status: 302, forced: true, to: "/:splat".to_owned() };
@@ -269,13 +283,15 @@ mod tests {
             "\"cache_control\":\"public, immutable\",\"forms\":[",
             "{\"coding\":\"br\",\"len\":5,\"tag\":\"\\\"t\\\"\"},",
             "{\"coding\":\"gzip\",\"len\":5,\"tag\":\"\\\"t\\\"\"},",
-            "{\"coding\":\"zstd\",\"len\":5,\"tag\":\"\\\"t\\\"\"}]}\n],\"rules\":[\n",
+            "{\"coding\":\"zstd\",\"len\":5,\"tag\":\"\\\"t\\\"\"},",
+            "{\"coding\":\"dcb\",\"len\":9,\"tag\":\"\\\"t\\\"\",\"dictionary\":\"DIGEST\"},",
+            "{\"coding\":\"dcb\",\"len\":3,\"tag\":\"\\\"t\\\"\",\"dictionary\":\"DIGEST\"}]}\n],\"rules\":[\n",
             "{\"from\":\"/a/* b=:2\",\"status\":302,\"forced\":true,\"to\":\"/:splat\"},\n",
             "{\"from\":\"/a/* b=:2\",\"status\":302,\"forced\":true,\"to\":\"/:splat\"}\n]}",
         );
-        assert_eq!(json(&site), want);
+        assert_eq!(json(&site), want.replace("DIGEST", &"ab".repeat(32)));
         assert_eq!(row(&site.paths[0])[..2], ["/a\"\\\\n\u{fffd}", "308 -> /b"]);
-        assert_eq!(row(&site.paths[1])[1..7], ["text/html", "", "5", "5", "5", "immutable"]);
+        assert_eq!(row(&site.paths[1])[1..8], ["text/html", "", "5", "5", "5", "3", "immutable"]);
         assert_eq!(super::rule(&site.rules[0]), ["/a/* b=:2", "302!", "/:splat"]);
         assert_eq!([kept("no-cache"), kept("max-age=9")], ["no-cache", "max-age=9"]);
     }
@@ -283,7 +299,7 @@ mod tests {
     #[test]
     fn each_line_has_room_in_the_terminal_and_both_ends_of_its_name() {
         let tag = format!("\"{}\"", "0".repeat(32));
-        let form = |coding| Form { coding, len: 123_456, tag: tag.clone() };
+        let form = |coding| Form { coding, dictionary: None, len: 123_456, tag: tag.clone() };
         let forms: Vec<_> = [Coding::Identity].into_iter().chain(CODINGS).map(form).collect();
         let media = "text/html; charset=utf-8".to_owned();
         let file = What::File { status: 200, media, last_modified: 7, cache: "no-cache".to_owned(), forms };

@@ -23,7 +23,7 @@ use std::{
 use tarpon::{Address, Bound, Dialect, Server, Source, Watched};
 use tarpon_conn::sim::{Cuts, Sim, UNIX_S};
 use tarpon_pack::{
-    Effort, Input, Memo, Options, Progress, SiteOptions, pack_dir, pack_site, pack_tar, verify,
+    Dictionaries, Effort, Input, Memo, Options, Progress, SiteOptions, pack_dir, pack_site, pack_tar, verify,
 };
 use tarpon_site::{Image, packed};
 
@@ -543,6 +543,8 @@ fn an_archive_and_a_packed_site_have_the_rules_of_their_directory() {
                 workers: NonZeroUsize::MIN,
                 latest_s: UNIX_S,
                 reuse: None,
+                dictionaries: &[],
+                offers: false,
                 program: None,
                 dialect: case.dialect,
                 policy: &tarpon::Policy::default(),
@@ -553,7 +555,8 @@ fn an_archive_and_a_packed_site_have_the_rules_of_their_directory() {
             let image = image_of(bytes[place.at as usize..][..place.len as usize].to_vec());
             case.check(|request| in_memory(&image, &bytes, request, Cuts::NONE), &format!("packed {name}"));
             let file = File::open(&target).expect("an archive");
-            let verified = verify(&file, &target, NonZeroUsize::MIN).expect("packed");
+            let verified =
+                verify(&file, &target, &Dictionaries::default(), NonZeroUsize::MIN).expect("packed");
             assert_eq!(verified.damage, [], "{}", case.name);
         }
     }

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tar::{Builder, EntryType, Header};
-use tarpon_pack::{Dialect, Effort, Input, Policy, Progress, SiteOptions, pack_site, verify};
+use tarpon_pack::{Dialect, Dictionaries, Effort, Input, Policy, Progress, SiteOptions, pack_site, verify};
 
 /// A member of the archive that is packed.
 #[derive(Arbitrary, Debug)]
@@ -36,7 +36,7 @@ fuzz_target!(|members: Vec<Member<'_>>| {
     fs::write(&plain, archive(&members)).expect("an archive");
     if pack(&plain, &packed) {
         let file = File::open(&packed).expect("an archive");
-        let verified = verify(&file, &packed, NonZeroUsize::MIN).expect("a packed site");
+        let verified = verify(&file, &packed, &Dictionaries::default(), NonZeroUsize::MIN).expect("a packed site");
         assert!(verified.damage.is_empty(), "{:?}", verified.damage);
         assert!(pack(&packed, &again), "what was packed can be packed");
         assert!(fs::read(&packed).expect("an archive") == fs::read(&again).expect("an archive"));
@@ -53,6 +53,8 @@ fn pack(from: &Path, to: &Path) -> bool {
         workers: NonZeroUsize::MIN,
         latest_s: u64::MAX,
         reuse: None,
+        dictionaries: &[],
+        offers: false,
         program: None,
         dialect: Dialect::Netlify,
         policy: &Policy::default(),

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
     sync::OnceLock,
 };
-use tarpon_pack::{Dialect, Effort, Input, Policy, Progress, SiteOptions, inspect, pack_site, verify};
+use tarpon_pack::{Dialect, Dictionaries, Effort, Input, Policy, Progress, SiteOptions, inspect, pack_site, verify};
 use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::{IMAGE_AT, image_in};
 use tarpon_site::{Content, Entry, Image};
@@ -37,7 +37,7 @@ fuzz_target!(|input: &[u8]| {
 /// Does with an archive what there is to do. Returns whether something was wrong with it.
 fn look_at(bytes: &[u8]) -> bool {
     let file = scratch(bytes);
-    let verified = verify(&file, Path::new("site.tar"), NonZeroUsize::MIN);
+    let verified = verify(&file, Path::new("site.tar"), &Dictionaries::default(), NonZeroUsize::MIN);
     let inspected = inspect(&file);
     let len = bytes.len() as u64;
     let image = image_in(bytes, len).ok().flatten().and_then(|place| {
@@ -118,6 +118,8 @@ fn good() -> &'static [u8] {
             workers: NonZeroUsize::MIN,
             latest_s: 0,
             reuse: None,
+            dictionaries: &[],
+            offers: false,
             program: None,
             dialect: Dialect::Netlify,
             policy: &Policy::default(),

@@ -39,7 +39,7 @@ pub(crate) fn run() -> Done {
     }
     match Action::from_arg_matches(&matches)? {
         Action::Inspect { json } => inspect(&path, json),
-        Action::Verify => verify(&path),
+        Action::Verify => verify(&path, &[]),
         Action::Extract => extract(&path),
     }
 }

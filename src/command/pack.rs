@@ -35,6 +35,15 @@ struct Pack {
     #[arg(long, value_name = "FILE")]
     reuse: Option<PathBuf>,
 
+    /// An archive of this site served before: browsers that still have a script, style or the like of it get the next one as
+    /// a difference. May be given several times
+    #[arg(long = "dictionary", value_name = "FILE")]
+    dictionaries: Vec<PathBuf>,
+
+    /// Let browsers keep scripts, styles and the like for that; --dictionary does so too
+    #[arg(long)]
+    offer_dictionaries: bool,
+
     /// Write a program instead, which carries the site and serves it when it is started
     #[arg(long)]
     executable: bool,
@@ -45,11 +54,12 @@ pub(super) fn command() -> clap::Command {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Done {
-    let Pack { path, output, effort, reuse, executable } = Pack::from_arg_matches(matches)?;
+    let Pack { path, output: target, effort, reuse, dictionaries, offer_dictionaries: offers, executable } =
+        Pack::from_arg_matches(matches)?;
     let mut settled = config::read(None, &flags::said(matches, Program::Pack), Program::Pack)?;
     let site = settled.config.sites.swap_remove(0);
     let source = Source { path, ..site.source };
-    let packing = Packing { target: output, effort, reuse, executable };
+    let packing = Packing { target, effort, reuse, dictionaries, offers, executable };
     let began = Instant::now();
     let report = bar::during(|progress| tarpon::pack(&source, &packing, progress))?;
     say::packed(&source.path, &packing.target, &report, began.elapsed());

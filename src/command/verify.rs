@@ -13,15 +13,20 @@ use std::path::{Path, PathBuf};
 pub(super) struct Verify {
     /// The archive
     path: PathBuf,
+
+    /// The earlier archive that pack was given as such: without it, forms that are differences are checked, but not decoded.
+    /// May be given several times
+    #[arg(long = "dictionary", value_name = "FILE")]
+    dictionaries: Vec<PathBuf>,
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Done {
-    let Verify { path } = Verify::from_arg_matches(matches)?;
-    verify(&path)
+    let Verify { path, dictionaries } = Verify::from_arg_matches(matches)?;
+    verify(&path, &dictionaries)
 }
 
-pub(super) fn verify(path: &Path) -> Done {
-    let verified = tarpon::verify(path)?;
+pub(super) fn verify(path: &Path, dictionaries: &[PathBuf]) -> Done {
+    let verified = tarpon::verify(path, dictionaries)?;
     say::verified(path, &verified);
     match verified.damage.len() {
         0 => Ok(()),

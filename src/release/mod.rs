@@ -246,7 +246,7 @@ impl Releases {
             return Err(Trouble::new(what, why, self.remedy()));
         }
         open(&path)?;
-        if is_verified && let [first, others @ ..] = &*verify(&path)?.damage {
+        if is_verified && let [first, others @ ..] = &*verify(&path, &[])?.damage {
             let more = match others.len() {
                 0 => String::new(),
                 count => format!(", and {count} more"),

@@ -12,7 +12,7 @@ use tarpon::{Effort, Packing, Progress, Source};
 pub(crate) fn pack<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], target: &Path) {
     let dir = site(files);
     let source = Source { path: dir.path().into(), ..Source::default() };
-    let packing = Packing { target: target.into(), effort: Effort::Fast, reuse: None, executable: false };
+    let packing = Packing { effort: Effort::Fast, ..Packing::new(target) };
     tarpon::pack(&source, &packing, &Progress::default()).expect("a packed site");
 }
 

@@ -1,0 +1,252 @@
+//! Clients that have a file of an earlier release get the next one as a difference: packed, served and decoded, by the program
+//! and the reference decoder of Zstandard; and by a browser, which alone is asked to decode Brotli with a dictionary, since
+//! its usual program cannot.
+
+mod common;
+
+use common::{
+    ENGINES,
+    client::{Client, Response},
+    program::{Program, serve, tarpon},
+    site, write_files,
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use tempfile::TempDir;
+
+const OLD: &str = "/assets/app.B4qfzvDp.js";
+const NEW: &str = "/assets/app.Xk2pQz9a.js";
+
+#[test]
+fn who_has_the_file_of_the_release_before_gets_what_has_changed() {
+    let releases = Releases::new();
+    let dictionary = releases.digest(&script(1));
+    let other = releases.digest(b"something else");
+    let has = |field: &str| format!("Available-Dictionary: {field}\r\n");
+    let takes = |codings: &str| format!("Accept-Encoding: {codings}\r\n");
+    let (browser, zstd) = (takes("gzip, deflate, br, zstd, dcb, dcz"), takes("zstd, dcz"));
+    for engine in ENGINES {
+        let [before, now] = releases
+            .archives
+            .each_ref()
+            .map(|archive| Program::started(serve(archive, &["--engine", engine.name(), "--workers", "1"])));
+        let mut client = Client::connect(before.address());
+        let response = client.get(OLD);
+        assert_eq!(response.field("Use-As-Dictionary"), Some("match=\"/assets/app.*.js\""), "{response:?}");
+        assert!(response.content == script(1));
+        assert_eq!(client.get("/plain.js").field("Use-As-Dictionary"), None);
+
+        let mut client = Client::connect(now.address());
+        let mut ask = |method: &str, path: &str, fields: &str| -> Response {
+            client.send(&format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+            if method == "HEAD" { client.try_head().expect("a head") } else { client.response() }
+        };
+        let with = |fields: &str| format!("{fields}{}", has(&dictionary));
+        #[rustfmt::skip]
+        let cases: &[(&str, &str, String, Option<&str>)] = &[
+            // what it shows                     path           fields                                        coding
+            ("a browser",                        NEW,           with(&browser),                               Some("dcb")),
+            ("in one coding alone",              NEW,           with(&zstd),                                  Some("dcz")),
+            ("without the padding",              NEW,           zstd.clone() + &has(&dictionary.replace('=', "")), Some("dcz")),
+            ("the same name",                    "/plain.js",   with(&zstd),                                  Some("dcz")),
+            ("weights come first",               NEW,           with(&takes("zstd, dcz;q=0.9")),              Some("zstd")),
+            ("it takes no dictionary",           NEW,           with(&takes("gzip, br, zstd")),               Some("br")),
+            ("it takes nothing",                 NEW,           with(""),                                     None),
+            ("anything is no dictionary",        NEW,           with(&takes("*;q=0, gzip")),                  Some("gzip")),
+            ("it has none",                      NEW,           browser.clone(),                              Some("br")),
+            ("it has another",                   NEW,           zstd.clone() + &has(&other),                  Some("zstd")),
+            ("what it has is no hash",           NEW,           zstd.clone() + &has(&dictionary.replace(':', "")), Some("zstd")),
+            ("it says so twice",                 NEW,           with(&with(&zstd)),                           Some("zstd")),
+            ("of another file",                  "/other.css",  with(&zstd),                                  Some("zstd")),
+            ("of a file that never varies",      "/picture.png", with(&zstd),                                 None),
+        ];
+        for (name, path, fields, coding) in cases {
+            let dictionary =
+                if *path == "/plain.js" { releases.digest(&plain(1)) } else { dictionary.clone() };
+            let fields = fields.replace(&releases.digest(&script(1)), &dictionary);
+            let name = format!("{engine}, {name}");
+            let response = ask("GET", path, &fields);
+            assert_eq!((response.status, response.field("Content-Encoding")), (200, *coding), "{name}");
+            let is_against = *path == NEW || *path == "/plain.js";
+            let vary = match *path {
+                _ if is_against => Some("Accept-Encoding, Available-Dictionary"),
+                "/picture.png" => None,
+                _ => Some("Accept-Encoding"),
+            };
+            assert_eq!(response.field("Vary"), vary, "{name}");
+            if *coding == Some("dcz") {
+                let (before, now) = if *path == NEW { (script(1), script(2)) } else { (plain(1), plain(2)) };
+                assert!(response.content.len() < 400, "{name}: {}", response.content.len());
+                assert!(releases.unzstd(&before, &response.content) == now, "{name}");
+            }
+            // HEAD says the same, and with the entity-tag nothing is sent again.
+            let head = ask("HEAD", path, &fields);
+            assert_eq!(without_date(&head.head), without_date(&response.head), "{name}");
+            let tag = response.field("ETag").expect("a tag");
+            let again = ask("GET", path, &format!("{fields}If-None-Match: {tag}\r\n"));
+            assert_eq!(
+                (again.status, again.field("ETag"), again.field("Vary")),
+                (304, Some(tag), vary),
+                "{name}"
+            );
+            assert_eq!(again.field("Use-As-Dictionary"), None, "{name}");
+            let part = ask("GET", path, &format!("{fields}Range: bytes=4-23\r\n"));
+            assert_eq!((part.status, part.field("Content-Encoding")), (206, *coding), "{name}");
+            assert!(part.content == response.content[4..24], "{name}");
+        }
+        // Each coding has a tag of its own.
+        let tags =
+            [&browser, &zstd].map(|codings| ask("GET", NEW, &with(codings)).field("ETag").map(str::to_owned));
+        let plain = ask("GET", NEW, &zstd).field("ETag").map(str::to_owned);
+        assert!(tags[0] != tags[1] && !tags.contains(&plain), "{tags:?}, {plain:?}");
+        let changed =
+            ask("GET", NEW, &format!("{}If-None-Match: {}\r\n", with(&zstd), plain.expect("a tag")));
+        assert_eq!((changed.status, changed.field("Content-Encoding")), (200, Some("dcz")));
+        // What was a difference may be a dictionary itself.
+        assert_eq!(changed.field("Use-As-Dictionary"), Some("match=\"/assets/app.*.js\""));
+    }
+}
+
+#[test]
+fn what_was_packed_against_an_earlier_release_is_told_shown_and_checked() {
+    let releases = Releases::new();
+    let [before, now] = &releases.archives;
+    let packed = releases.pack(1, &[("--dictionary", before)]);
+    assert!(packed.out.contains("  dcb  2 files: ") && packed.out.contains("  dcz  2 files: "), "{packed:?}");
+    assert!(!packed.err.contains("warning"), "{packed:?}");
+    let silent = releases.dir.path().join("silent.tar");
+    fs::copy(before, &silent).expect("an archive");
+    let mut command = tarpon(["pack".as_ref(), releases.sites[0].path().as_os_str()]);
+    let ended = Program::run({
+        command.args(["--effort", "fast", "-o"]).arg(&silent);
+        command
+    });
+    assert!(ended.status.success(), "{ended:?}");
+    let packed = releases.pack(1, &[("--dictionary", &silent)]);
+    assert!(
+        packed.err.contains("warning: the earlier archive does not let browsers keep its files"),
+        "{packed:?}"
+    );
+
+    let run = |arguments: &[&str], archive: &Path| {
+        let mut command = tarpon(arguments.iter().map(|argument| argument.as_ref()));
+        command.arg(archive);
+        Program::run(command)
+    };
+    let shown = run(&["inspect"], now);
+    let heads = shown.out.lines().next().expect("heads").split_whitespace().collect::<Vec<_>>();
+    assert_eq!(heads, ["path", "type", "bytes", "br", "gzip", "zstd", "delta", "cache", "tag"]);
+    assert!(!run(&["inspect"], before).out.contains("delta"));
+    let json = run(&["inspect", "--json"], now);
+    let script = "import hashlib, json, sys; site = json.load(open(sys.argv[1])); \
+        digest = hashlib.sha256(open(sys.argv[2], 'rb').read()).hexdigest(); \
+        print(*[f['coding'] for p in site['paths'] if p['path'] == sys.argv[3] for f in p['forms'] \
+        if f.get('dictionary') == digest])";
+    let files = ["json", "dictionary"].map(|name| releases.dir.path().join(name));
+    fs::write(&files[0], &json.out).expect("a file");
+    fs::write(&files[1], self::script(1)).expect("a file");
+    let read = Command::new("python3").args(["-c", script]).args(&files).arg(NEW).output().expect("python3");
+    assert_eq!(String::from_utf8_lossy(&read.stdout).trim(), "dcb dcz", "{read:?}");
+
+    let whole = run(&["verify", "--dictionary", before.to_str().expect("UTF-8")], now);
+    assert!(whole.status.success() && !whole.out.contains("not decoded"), "{whole:?}");
+    let without = run(&["verify"], now);
+    assert!(without.status.success() && without.out.contains("not decoded: 4 contents"), "{without:?}");
+    for arguments in [
+        &["verify", "--dictionary", "missing.tar"][..],
+        &["pack", "-o", "x.tar", "--dictionary", "missing.tar"],
+    ] {
+        let path = if arguments[0] == "pack" { releases.sites[0].path() } else { now };
+        let ended = run(arguments, path);
+        assert!(!ended.status.success(), "{ended:?}");
+        assert!(ended.err.contains("cannot take dictionaries from missing.tar"), "{ended:?}");
+    }
+}
+
+/// Two releases of a site, packed.
+struct Releases {
+    sites: [TempDir; 2],
+    archives: [PathBuf; 2],
+    dir: TempDir,
+}
+
+impl Releases {
+    fn new() -> Releases {
+        let dir = tempfile::tempdir().expect("a directory");
+        let sites = [(OLD, 1), (NEW, 2)].map(|(path, number)| {
+            let site = site(&[(&path[1..], script(number)), ("plain.js", plain(number))]);
+            let picture: Vec<u8> =
+                (0..9000_u32).flat_map(|at| at.wrapping_mul(0x9e37_79b9).to_be_bytes()).collect();
+            write_files(site.path(), &[("other.css", other()), ("picture.png", picture)]);
+            site
+        });
+        let archives = ["before.tar", "now.tar"].map(|name| dir.path().join(name));
+        let releases = Releases { sites, archives, dir };
+        releases.pack(0, &[]);
+        releases.pack(1, &[("--dictionary", &releases.archives[0])]);
+        releases
+    }
+
+    /// Packs one of them; the first offers dictionaries.
+    fn pack(&self, number: usize, options: &[(&str, &Path)]) -> common::program::Ended {
+        let mut command = tarpon(["pack".as_ref(), self.sites[number].path().as_os_str()]);
+        command.args(["--effort", "fast", "-o"]).arg(&self.archives[number]);
+        for (option, value) in options {
+            command.arg(option).arg(value);
+        }
+        if number == 0 {
+            command.arg("--offer-dictionaries");
+        }
+        let ended = Program::run(command);
+        assert!(ended.status.success(), "{ended:?}");
+        ended
+    }
+
+    /// The value of Available-Dictionary for a content, as somebody else works it out.
+    fn digest(&self, content: &[u8]) -> String {
+        let file = self.dir.path().join("content");
+        fs::write(&file, content).expect("a file");
+        let script = "import base64, hashlib, sys; \
+            print(base64.b64encode(hashlib.sha256(open(sys.argv[1], 'rb').read()).digest()).decode())";
+        let output = Command::new("python3").args(["-c", script]).arg(&file).output().expect("python3");
+        format!(":{}:", String::from_utf8(output.stdout).expect("ASCII").trim())
+    }
+
+    /// What the reference decoder makes of a content and its dictionary.
+    fn unzstd(&self, dictionary: &[u8], coded: &[u8]) -> Vec<u8> {
+        let files = ["dictionary", "coded"].map(|name| self.dir.path().join(name));
+        fs::write(&files[0], dictionary).expect("a file");
+        fs::write(&files[1], coded).expect("a file");
+        let mut command = Command::new("zstd");
+        command.args(["-dc", "-D"]).arg(&files[0]).stdin(fs::File::open(&files[1]).expect("a file"));
+        let output = command.output().expect("zstd");
+        assert!(output.status.success(), "{output:?}");
+        output.stdout
+    }
+}
+
+/// A script of a release, in which little changes.
+fn script(number: u32) -> Vec<u8> {
+    let line = |at: u32| format!("export const v{at} = {};\n", at.wrapping_mul(0x9e37_79b9));
+    let text = (0..3000).map(|at| if at == 1000 { format!("console.log({number});\n") } else { line(at) });
+    text.collect::<String>().into_bytes()
+}
+
+fn plain(number: u32) -> Vec<u8> {
+    [&script(number)[..20_000], b"// plain\n"]
+        .concat()
+        .into_iter()
+        .chain(format!("f({number})\n").into_bytes())
+        .collect()
+}
+
+fn other() -> Vec<u8> {
+    ".a{color:red}\n".repeat(100).into_bytes()
+}
+
+fn without_date(head: &str) -> String {
+    head.lines().filter(|line| !line.starts_with("Date: ")).map(|line| format!("{line}\n")).collect()
+}
