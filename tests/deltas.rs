@@ -41,7 +41,7 @@ fn who_has_the_file_of_the_release_before_gets_what_has_changed() {
 
         let mut client = Client::connect(now.address());
         let mut ask = |method: &str, path: &str, fields: &str| -> Response {
-            client.send(&format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+            client.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
             if method == "HEAD" { client.try_head().expect("a head") } else { client.response() }
         };
         let with = |fields: &str| format!("{fields}{}", has(&dictionary));
