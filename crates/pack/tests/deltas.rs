@@ -4,6 +4,7 @@ use bytes::Bytes;
 use std::fs::{self, File};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::slice::from_ref;
 use tarpon_pack::{
     Dialect, Dictionaries, Effort, Finding, Input, OpenError, Policy, Progress, Report, SiteError,
     SiteOptions, TrailingSlash, Verified, What, inspect, pack_site, verify,
@@ -52,7 +53,7 @@ fn a_file_has_variants_against_what_its_name_had_before() {
             site(&dir, name, &files)
         });
         let (_, before) = pack(&before, &[], None);
-        let (report, archive) = pack(&now, &[before.clone()], None);
+        let (report, archive) = pack(&now, from_ref(&before), None);
         let forms = forms(&archive, path);
         let mut dictionaries: Vec<_> = forms.iter().filter_map(|form| form.2).collect();
         dictionaries.dedup();
@@ -62,7 +63,7 @@ fn a_file_has_variants_against_what_its_name_had_before() {
         let best = forms.iter().filter(|form| form.2.is_none()).map(|form| form.1).min().expect("a form");
         assert!(forms.iter().all(|form| form.2.is_none() || form.1 < best / 2), "{name}: {forms:?}");
         assert_eq!(report.deltas.map(|saved| saved.files), [u64::from(*count > 0); 2], "{name}: {report:?}");
-        assert_eq!(check(&archive, &[before]).damage, [], "{name}");
+        assert_eq!(check(&archive, from_ref(&before)).damage, [], "{name}");
     }
 }
 
@@ -128,13 +129,13 @@ fn an_earlier_archive_saves_the_work_of_deltas_too_and_the_bytes_are_the_same() 
     });
     let counts = |report: &Report| report.deltas.map(|saved| (saved.files, saved.taken));
     let (_, first) = pack(&releases[0], &[], None);
-    let (report, second) = pack(&releases[1], &[first.clone()], None);
+    let (report, second) = pack(&releases[1], from_ref(&first), None);
     assert_eq!(counts(&report), [(2, 0); 2]);
     assert!(report.is_dictionary_vain, "nobody was told to keep the files of the first");
     // One of them is too large to lie behind its fields.
     assert!(forms(&second, "/large.css").iter().any(|form| form.2.is_some() && form.1 > 16 << 10));
 
-    let (report, again) = pack(&releases[1], &[first.clone()], Some(&second));
+    let (report, again) = pack(&releases[1], from_ref(&first), Some(&second));
     assert_eq!(counts(&report), [(2, 2); 2]);
     assert!(fs::read(&second).expect("an archive") == fs::read(&again).expect("an archive"));
 
@@ -152,10 +153,10 @@ fn a_delta_is_decoded_by_who_has_the_dictionary_and_its_damage_is_found_without(
     let dir = tempfile::tempdir().expect("a directory");
     let [before, now] = [1, 2].map(|seed| site(&dir, &format!("{seed}"), &[("a.js", content("a.js", seed))]));
     let (_, before) = pack(&before, &[], None);
-    let (_, archive) = pack(&now, &[before.clone()], None);
+    let (_, archive) = pack(&now, from_ref(&before), None);
     let without = check(&archive, &[]);
     assert_eq!((without.damage, without.undecoded), (vec![], 2));
-    let with = check(&archive, &[before.clone()]);
+    let with = check(&archive, from_ref(&before));
     assert_eq!((with.damage, with.undecoded, with.contents), (vec![], 0, without.contents));
 
     let (image, at) = image(&archive);
@@ -167,7 +168,7 @@ fn a_delta_is_decoded_by_who_has_the_dictionary_and_its_damage_is_found_without(
     fs::write(&archive, &bytes).expect("a file");
     let damage = [Finding::Body, Finding::Content { path: b"/a.js".to_vec(), coding }];
     assert_eq!(check(&archive, &[]).damage, damage);
-    assert_eq!(check(&archive, &[before]).damage, damage);
+    assert_eq!(check(&archive, from_ref(&before)).damage, damage);
 }
 
 #[test]
@@ -196,8 +197,7 @@ fn an_earlier_archive_that_cannot_be_used_is_named() {
 
 /// Text in which a seed changes little, up to a million; and beyond that, all. Of pictures, noise.
 fn content(path: &str, seed: u32) -> Vec<u8> {
-    let mix =
-        |at: u32| (at ^ seed / 1_000_000).wrapping_mul(0x9e37_79b9).rotate_left(15).wrapping_mul(0x85eb_ca6b);
+    let mix = |at: u32| at.wrapping_mul(0x9e37_79b9).rotate_left(15).wrapping_mul(0x85eb_ca6b);
     if seed == 0 {
         return b"small".to_vec();
     }
