@@ -1,4 +1,4 @@
-//! A whole connection, driven by operations: bytes, cuts, time, a stop, a swap. `Sim` checks the laws after every fact;
+//! A whole connection, driven by operations: bytes, cuts, time, a stop, a swap after which earlier images are kept. `Sim` checks the laws after every fact;
 //! here it is checked besides that cuts change nothing, and that the connection ends and lets go of everything.
 
 #![no_main]
@@ -15,7 +15,7 @@ use tarpon_site::Image;
 
 fuzz_target!(|acts: Vec<Act<'_>>| {
     let whole: Vec<u8> = acts.iter().flat_map(|act| act.bytes()).copied().collect();
-    for sim in [sim, sim_of_several] {
+    for sim in [sim, sim_of_several, sim_with_earlier] {
         cuts_change_nothing(sim, &whole, &acts);
         anything_may_happen(sim(), &acts);
     }
@@ -33,7 +33,7 @@ enum Act<'a> {
     Run { read: u8, send: u8 },
     /// Time passes.
     Pass { ms: u16 },
-    /// Another image.
+    /// The other image. Those before are kept, as far as [`EARLIER_COUNT_MAX`] goes.
     Swap,
     /// The server stops.
     Stop,
@@ -51,7 +51,7 @@ impl<'a> Act<'a> {
     }
 }
 
-const REQUESTS: [&[u8]; 15] = [
+const REQUESTS: [&[u8]; 19] = [
     b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
     b"GET /dir?q HTTP/1.1\r\nHost: a\r\n\r\n",
     b"GET /large HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
@@ -67,6 +67,10 @@ const REQUESTS: [&[u8]; 15] = [
     b"GET http://x.c.b/dir?q HTTP/1.1\r\nHost: a\r\n\r\n",
     b"GET /|?q HTTP/1.1\r\nHost: WWW.b.:8080\r\n\r\n",
     b"POST / HTTP/1.1\r\nHost: nobody\r\nContent-Length: 2\r\n\r\nab",
+    b"GET /app-B4qfzvDp.js HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET http://a/app-B4qfzvDp.css HTTP/1.1\r\nHost: a\r\nRange: bytes=9-9,7-7,5-\r\n\r\n",
+    b"HEAD /app-B4qfzvDp.css?q HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIf-None-Match: *\r\n\r\n",
+    b"POST /app-B4qfzvDp.js HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab",
 ];
 
 /// The same bytes, all at once and cut as the acts say, get the same answer.
@@ -96,7 +100,7 @@ fn anything_may_happen(mut sim: Sim, acts: &[Act<'_>]) {
             Act::Run { read, send } => sim.run(cuts(read, send)),
             Act::Pass { ms } => sim.pass(ms.into()),
             Act::Swap => {
-                sim.sites.swap(SiteId::FIRST, IMAGE.clone());
+                swap(&mut sim);
                 sim.sites.retire().for_each(drop);
             }
             Act::Stop => sim.stop(),
@@ -109,6 +113,20 @@ fn anything_may_happen(mut sim: Sim, acts: &[Act<'_>]) {
     assert_eq!((sim.bufs_held(), sim.sites.holders()), (0, 0));
 }
 
+/// Serves the image that is not served.
+fn swap(sim: &mut Sim) {
+    let (before, image) = sim.sites.current(SiteId::FIRST);
+    let other = if image.len() == IMAGE.len() { &NEXT } else { &IMAGE };
+    let mut earlier = vec![before];
+    earlier.extend(sim.sites.earlier(SiteId::FIRST));
+    earlier.truncate(EARLIER_COUNT_MAX);
+    let id = sim.sites.add(Image::clone(other));
+    sim.sites.serve(SiteId::FIRST, id, earlier);
+}
+
+/// Earlier images that are kept.
+const EARLIER_COUNT_MAX: usize = 2;
+
 /// At least a byte is read; 0 bytes sent means a client that takes nothing.
 fn cuts(read: u8, send: u8) -> Cuts {
     Cuts { read: read as usize + 1, send: send as usize }
@@ -116,7 +134,7 @@ fn cuts(read: u8, send: u8) -> Cuts {
 
 fn sim() -> Sim {
     let mut sim = Sim::new(IMAGE.clone());
-    sim.files = vec![vec![b'l'; LARGE_LEN]];
+    sim.files = vec![vec![b'l'; LARGE_LEN]; 2];
     sim
 }
 
@@ -130,7 +148,14 @@ fn sim_of_several() -> Sim {
     hosts.add_alias("www.b".parse().expect("a name"), second).expect("it leads to b");
     let images = [IMAGE.clone(), IMAGE.clone()].map(|image| (image, Limits::default()));
     let mut sim = Sim::by_host(Sites::by_host(images, hosts.into()));
-    sim.files = vec![vec![b'l'; LARGE_LEN]];
+    sim.files = vec![vec![b'l'; LARGE_LEN]; 2];
+    sim
+}
+
+/// A site of which an earlier image, and it alone, has what pages of that time ask for.
+fn sim_with_earlier() -> Sim {
+    let mut sim = sim();
+    swap(&mut sim);
     sim
 }
 
@@ -138,14 +163,23 @@ fn sim_of_several() -> Sim {
 const LARGE_LEN: usize = 2_000;
 
 static IMAGE: LazyLock<Image> = LazyLock::new(|| {
+    let site = [("index.html", 5), ("dir/index.html", 300), ("app-B4qfzvDp.css", LARGE_LEN)];
+    image(&[&site[..], &[("app-B4qfzvDp.js", 50), ("large", LARGE_LEN)]].concat())
+});
+
+/// What replaces it: without the files that are named for their content.
+static NEXT: LazyLock<Image> =
+    LazyLock::new(|| image(&[("index.html", 5), ("dir/index.html", 300), ("large", LARGE_LEN)]));
+
+fn image(files: &[(&str, usize)]) -> Image {
     let dir = std::env::temp_dir().join(format!("tarpon-fuzz-{}", std::process::id()));
     fs::create_dir_all(dir.join("dir")).expect("a directory for the site");
-    for (name, content) in [("index.html", 5), ("dir/index.html", 300), ("large", LARGE_LEN)] {
-        fs::write(dir.join(name), vec![b'l'; content]).expect("a file of the site");
+    for &(name, len) in files {
+        fs::write(dir.join(name), vec![b'l'; len]).expect("a file of the site");
     }
     let mut out = Cursor::new(Vec::new());
     let options = Options { file_len_min: 1_000, ..Options::new(0) };
     pack_dir(&dir, &mut out, &options, &mut Memo::default()).expect("an image");
     fs::remove_dir_all(&dir).expect("the site is no longer needed");
     Image::new(Bytes::from(out.into_inner())).expect("an image in order")
-});
+}
