@@ -54,6 +54,7 @@ pub(crate) fn told(told: Told<'_>) {
             let name = name(of);
             warn!("{name}the kernel does not tell of changes ({reason}); looking every 2 s");
         }
+        Told::LogStays(trouble) => warn!("{trouble}"),
         Told::Serving(served) => serving(served),
         Told::Stopping(Duration::ZERO) => println!("{DIM}stopping now{DIM:#}"),
         Told::Stopping(grace) => {

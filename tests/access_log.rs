@@ -6,9 +6,11 @@ use common::{
     ENGINES, PATIENCE,
     client::{Client, Response, get},
     distinct_bytes,
+    program::{Program, serve},
     served::{Served, settings},
     site, wait_for,
 };
+use rustix::process::Signal;
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -272,6 +274,81 @@ fn a_socket_takes_lines_as_datagrams_or_as_a_stream() {
         let nobody = target("nobody").open().map(drop).expect_err("nobody listens").to_string();
         assert!(nobody.starts_with("cannot log to unix:") && nobody.contains("no such file"), "{nobody}");
     }
+}
+
+#[test]
+fn the_program_logs_where_it_is_told() {
+    for &engine in ENGINES {
+        let dir = site(&[("index.html", "home")]);
+        let log = Log::default();
+        let path = log.path().to_string_lossy().into_owned();
+        let form = ["--access-log-form", "simple", "--engine", engine.name()];
+        // To a file, which logrotate renames.
+        let options = ["--access-log", &path, "--log-addresses", "truncated"];
+        let program = Program::started(serve(dir.path(), &[&form[..], &options].concat()));
+        let mut client = Client::connect(program.address());
+        client.get("/?1");
+        assert!(log.only_line().starts_with("127.0.0.0 "), "{engine}");
+        let renamed = log.path().with_extension("1");
+        fs::rename(log.path(), &renamed).expect("a file");
+        client.get("/?2");
+        wait_for("a line in the renamed file", || Some(()).filter(|()| count(&renamed) == 2));
+        program.signal(Signal::USR1);
+        wait_for("a new file", || log.path().exists().then_some(()));
+        wait_for("a line in the new file", || {
+            client.get("/?3");
+            Some(()).filter(|()| count(log.path()) > 0)
+        });
+        drop(program);
+        // To standard output, between what else is said there.
+        let program = Program::started(serve(dir.path(), &[&form[..], &["--access-log", "-"]].concat()));
+        Client::connect(program.address()).get("/?4");
+        let said = || program.out().lines().any(|line| line.ends_with("\"GET /?4 HTTP/1.1\" 200 4"));
+        wait_for("a line", || said().then_some(()));
+    }
+}
+
+#[test]
+fn the_program_lets_files_take_turns() {
+    let dir = site(&[("index.html", "home")]);
+    let log = Log::default();
+    let path = log.path().to_string_lossy().into_owned();
+    let options = ["--access-log", &path, "--access-log-size", "64KiB", "--access-log-keep", "2"];
+    let program = Program::started(serve(dir.path(), &options));
+    wait_for("the second file", || {
+        let mut client = Client::connect(program.address());
+        client.send(get("/").repeat(1_000));
+        (0..1_000).for_each(|_| drop(client.response()));
+        log.path().with_extension("2").exists().then_some(())
+    });
+    assert!(!log.path().with_extension("3").exists(), "two are kept");
+}
+
+#[test]
+fn a_listener_that_comes_back_is_logged_to_again() {
+    let dir = site(&[("index.html", "home")]);
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("socket");
+    let target = format!("unix:{}", path.display());
+    let first = UnixDatagram::bind(&path).expect("a socket");
+    let program = Program::started(serve(dir.path(), &["--access-log", &target]));
+    let mut client = Client::connect(program.address());
+    let hear = |socket: &UnixDatagram| socket.recv(&mut [0; 1_000]).is_ok_and(|len| len > 0);
+    client.get("/");
+    assert!(hear(&first));
+    drop(first);
+    fs::remove_file(&path).expect("a socket");
+    client.get("/");
+    let second = UnixDatagram::bind(&path).expect("a socket");
+    second.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
+    wait_for("a line for the second", || {
+        client.get("/");
+        hear(&second).then_some(())
+    });
+    let gone = Program::run(serve(dir.path(), &["--access-log", "/nowhere/access.log"]));
+    let want = "tarpon: cannot log to /nowhere/access.log: no such file or directory; name a file in a directory that exists \
+                and may be written to, or - for standard output";
+    assert_eq!(gone.error_line(), want);
 }
 
 /// A log in a file.

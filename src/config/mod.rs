@@ -14,7 +14,7 @@
 //! | module | what |
 //! |---|---|
 //! | `option` | what an option is, and what its value may be |
-//! | `site`, `listener`, `server` | the sections: what they set, and their rows |
+//! | `site`, `listener`, `server`, `log` | the sections: what they set, and their rows |
 //! | `time`, `size` | how durations and sizes are written |
 //! | `file` | what a file says, by sections and options |
 //! | `read` | defaults, file and flags become a `Config` |
@@ -29,6 +29,7 @@ mod conflict;
 mod fault;
 mod file;
 mod listener;
+mod log;
 mod option;
 mod read;
 mod server;
@@ -41,6 +42,7 @@ mod time;
 pub use fault::{Fault, Faults};
 pub use file::File;
 pub use listener::ListenerConfig;
+pub use log::LogConfig;
 pub use option::{Flag, Kind, Opt, Program, Section, Unsaid, Words};
 pub use read::{Flags, Origin, Said, Settled, read};
 pub use server::ServerConfig;
@@ -56,7 +58,9 @@ pub struct Config {
     pub listeners: Vec<ListenerConfig>,
     /// What concerns all of them.
     pub server: ServerConfig,
+    /// What is logged.
+    pub log: LogConfig,
 }
 
 /// Every section there is, in the order in which users read of them.
-pub const SECTIONS: [&Section; 3] = [&site::SECTION, &listener::SECTION, &server::SECTION];
+pub const SECTIONS: [&Section; 4] = [&site::SECTION, &listener::SECTION, &server::SECTION, &log::SECTION];

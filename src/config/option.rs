@@ -1,7 +1,7 @@
 //! An option: all there is to know of it.
 
 use super::{Config, size, time};
-use crate::Address;
+use crate::{Address, LogTarget};
 use std::{
     ffi::OsStr,
     ops::RangeInclusive,
@@ -126,6 +126,8 @@ pub enum Kind {
     Inner(fn(&mut Config, PathBuf)),
     /// An address to listen at.
     Address(fn(&mut Config, Address)),
+    /// Where a log goes.
+    Target(fn(&mut Config, LogTarget)),
     /// Text of a form: the first function writes it at its best, or says what was expected.
     Text(fn(&str) -> Result<String, String>, fn(&mut Config, String)),
 }
@@ -239,6 +241,16 @@ impl Kind {
                 set(config, address);
                 return Ok(text);
             }
+            Kind::Target(set) => {
+                let target = match value.parse().map_err(|_| refused())? {
+                    LogTarget::File(path) => LogTarget::File(base.join(path)),
+                    LogTarget::Socket(path) => LogTarget::Socket(base.join(path)),
+                    LogTarget::Stdout => LogTarget::Stdout,
+                };
+                let text = target.to_string();
+                set(config, target);
+                return Ok(text);
+            }
             Kind::Text(form, set) => {
                 let text = form(value)?;
                 set(config, text.clone());
@@ -267,6 +279,7 @@ impl Kind {
             Kind::Word(words) => words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", "),
             Kind::Path(_) | Kind::Inner(_) => "a path".to_owned(),
             Kind::Address(_) => "an address and a port, or unix:PATH".to_owned(),
+            Kind::Target(_) => "a path, -, or unix:PATH".to_owned(),
             Kind::Text(..) => "text".to_owned(),
             Kind::Time(..) | Kind::Count(..) | Kind::Size(..) => {
                 let (min, max) = self.range().expect("of a kind that has one");
@@ -330,7 +343,7 @@ mod tests {
                     (words.iter().map(|(word, _)| (*word).to_owned()).collect(), vec!["another".into()])
                 }
                 Kind::Path(_) | Kind::Inner(_) => (vec!["a b/ü".into()], vec![]),
-                Kind::Address(_) | Kind::Text(..) => {
+                Kind::Address(_) | Kind::Target(_) | Kind::Text(..) => {
                     assert!(!option.refused.is_empty(), "{} refuses nothing", option.name);
                     (vec![], option.refused.iter().map(|value| (*value).to_owned()).collect())
                 }

@@ -1,7 +1,7 @@
 //! What holds in the end, as a file that says the same.
 
 use super::{Kind, Origin, Said, Settled, Unsaid, file::written};
-use crate::Address;
+use crate::{Address, LogTarget};
 use std::path::absolute;
 
 impl Settled {
@@ -65,6 +65,11 @@ fn anywhere(said: &Said, value: &str) -> String {
         Kind::Path(_) => whole(value),
         Kind::Address(_) => match value.parse() {
             Ok(Address::Unix(path)) => format!("unix:{}", whole(&path.display().to_string())),
+            _ => value.to_owned(),
+        },
+        Kind::Target(_) => match value.parse() {
+            Ok(LogTarget::File(_)) => whole(value),
+            Ok(LogTarget::Socket(path)) => format!("unix:{}", whole(&path.display().to_string())),
             _ => value.to_owned(),
         },
         _ => value.to_owned(),

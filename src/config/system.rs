@@ -3,7 +3,7 @@
 //! Starts nothing, and reads no site: what a server finds when it begins, it tells by itself.
 
 use super::{Faults, Kind, Said, Settled};
-use crate::{Address, Engine};
+use crate::{Address, Engine, LogTarget};
 use std::path::Path;
 
 /// Asks the system about paths, addresses and engines that a configuration names.
@@ -43,6 +43,19 @@ pub fn look(settled: &Settled) -> Result<(), Faults> {
                         let found = format!("{value} is no address of this host");
                         let remedy = "name one, such as 127.0.0.1, or 0.0.0.0 for all of them";
                         missing(said, at, found, "expected an address that this host has", remedy);
+                    }
+                    _ => {}
+                },
+                Kind::Target(_) => match value.parse() {
+                    Ok(LogTarget::File(path) | LogTarget::Socket(path)) if !dir(&path).is_dir() => {
+                        let found = format!("there is no directory {}", dir(&path).display());
+                        missing(
+                            said,
+                            at,
+                            found,
+                            "expected a log in a directory that exists",
+                            "make it first",
+                        );
                     }
                     _ => {}
                 },

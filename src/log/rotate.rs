@@ -20,10 +20,31 @@ use std::{
 pub struct Rotation {
     /// Bytes it has at most.
     pub len_max: Option<u64>,
-    /// From the day it was made.
+    /// How old it is at most.
     pub age_max: Option<Duration>,
     /// Earlier ones that are kept.
     pub keep: u32,
+}
+
+impl Default for Rotation {
+    /// Never; but where it is asked for, a week of days is kept.
+    fn default() -> Rotation {
+        Rotation { len_max: None, age_max: None, keep: 7 }
+    }
+}
+
+impl Rotation {
+    /// Whether a file that is so long and was made then has had its time.
+    pub(crate) fn is_due(&self, len: u64, made: SystemTime) -> bool {
+        // A clock that was set back makes no file old.
+        let is_old = |age_max| made.elapsed().unwrap_or_default() >= age_max;
+        len > 0 && (self.len_max.is_some_and(|len_max| len > len_max) || self.age_max.is_some_and(is_old))
+    }
+
+    /// Whether a file ever has.
+    pub(crate) fn happens(&self) -> bool {
+        self.len_max.is_some() || self.age_max.is_some()
+    }
 }
 
 /// Whose turn it is.

@@ -5,6 +5,7 @@
 
 use super::rotate::{Rotation, Turns};
 use crate::error::{Trouble, reason};
+use rustix::net::{SocketType, sockopt::socket_type};
 use std::{
     fmt,
     fs::File,
@@ -15,6 +16,7 @@ use std::{
     },
     path::{Path, PathBuf},
     str::FromStr,
+    time::{Duration, Instant},
 };
 
 /// Where an access log goes, as a user names it.
@@ -29,12 +31,18 @@ pub enum LogTarget {
 }
 
 /// Where lines go.
-#[derive(Debug)]
 pub struct LogSink {
     way: Way,
     /// The last write ended within a line.
     torn: bool,
+    /// Told when nobody listens any more.
+    broken: Option<Box<dyn FnMut() + Send>>,
+    /// Not told again before.
+    next: Instant,
 }
+
+/// Whoever is told that nobody listens is not told again before so much time.
+const BROKEN_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 enum Way {
@@ -84,11 +92,41 @@ impl LogTarget {
 
 impl LogSink {
     fn new(way: Way) -> LogSink {
-        LogSink { way, torn: false }
+        LogSink { way, torn: false, broken: None, next: Instant::now() }
+    }
+
+    /// Has `broken` told when nobody listens any more on a socket or a pipe, now and then while lines are lost. Another sink
+    /// may take the place of this one then: [`Handle::log_to`](crate::Handle::log_to).
+    #[must_use]
+    pub fn when_broken(mut self, broken: impl FnMut() + Send + 'static) -> LogSink {
+        self.broken = Some(Box::new(broken));
+        self
+    }
+
+    /// For a process that opens it for another one.
+    pub(crate) fn into_descriptor(self) -> OwnedFd {
+        match self.way {
+            Way::File(file) | Way::Turning(file, _) => file.into(),
+            Way::Stream(stream) => stream.into(),
+            Way::Datagrams(socket) => socket.into(),
+        }
     }
 
     /// Writes whole lines. It may have to wait for whoever reads.
     pub(super) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        let written = self.try_write(lines);
+        if let Err(error) = &written
+            && is_broken(error)
+            && let Some(broken) = &mut self.broken
+            && self.next <= Instant::now()
+        {
+            self.next = Instant::now() + BROKEN_INTERVAL;
+            broken();
+        }
+        written
+    }
+
+    fn try_write(&mut self, lines: &[u8]) -> io::Result<()> {
         match &mut self.way {
             Way::Datagrams(socket) => lines
                 .split_inclusive(|&byte| byte == b'\n')
@@ -109,6 +147,12 @@ impl LogSink {
             }
         }
     }
+}
+
+/// Whether an error says that nobody listens.
+fn is_broken(error: &io::Error) -> bool {
+    use io::ErrorKind as K;
+    matches!(error.kind(), K::BrokenPipe | K::ConnectionRefused | K::ConnectionReset | K::NotConnected)
 }
 
 /// Ends a line that an earlier write has left unfinished, as on a disk that was full, before it writes more.
@@ -140,9 +184,19 @@ impl From<File> for LogSink {
 }
 
 impl From<OwnedFd> for LogSink {
-    /// The same.
+    /// The same, or a socket that is connected.
     fn from(fd: OwnedFd) -> LogSink {
-        File::from(fd).into()
+        match socket_type(&fd) {
+            Ok(SocketType::DGRAM) => LogSink::new(Way::Datagrams(fd.into())),
+            Ok(_) => LogSink::new(Way::Stream(fd.into())),
+            Err(_) => File::from(fd).into(),
+        }
+    }
+}
+
+impl fmt::Debug for LogSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.way.fmt(f)
     }
 }
 
@@ -170,7 +224,7 @@ impl FromStr for LogTarget {
 
     fn from_str(text: &str) -> Result<LogTarget, &'static str> {
         match (text, text.strip_prefix("unix:")) {
-            ("", _) => Err("expected a file, - for standard output, or unix:PATH"),
+            _ if text.is_empty() || text.contains('\0') => Err("expected a file, - for standard output, or unix:PATH"),
             ("-", _) => Ok(LogTarget::Stdout),
             (_, Some("")) => Err("a path must follow unix:, as in unix:/run/log.sock"),
             (_, Some(path)) => Ok(LogTarget::Socket(path.into())),

@@ -18,6 +18,8 @@ pub(super) enum FromKeeper {
 pub(super) enum ToServer {
     /// As from the keeper.
     Site { site: usize, record: Record, is_earlier: bool },
+    /// Log to this from now on. With its descriptor.
+    Log,
     /// Accept nothing more, finish what has begun, and end after `grace` at the latest.
     Stop { grace: Duration },
 }
@@ -27,6 +29,8 @@ pub(super) enum ToServer {
 pub(super) enum FromServer {
     /// The workers have begun, with this engine; and why it is not io_uring, where that was wanted if possible.
     Serving { engine: Engine, instead: Option<String> },
+    /// Nobody listens any more to what is logged.
+    LogBroken,
     /// A site is not in order; the one before is still served.
     Unfit { why: String },
     /// It cannot begin, or not go on.

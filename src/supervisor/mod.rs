@@ -18,12 +18,14 @@
 //! | `channel` | how: packets with descriptors |
 //! | `lineup` | the sites that were sent last |
 //! | `child` | one process, and how it ended |
+//! | `journal` | the access log, opened for the server |
 //! | `backoff` | when another takes its place |
 //! | `keeper`, `serving` | what the children do |
 
 mod backoff;
 mod channel;
 mod child;
+mod journal;
 mod keeper;
 mod lineup;
 mod message;
@@ -33,7 +35,7 @@ mod told;
 pub use told::{Of, Role, Served, Told};
 
 use crate::{
-    config::SiteConfig,
+    config::{LogConfig, SiteConfig},
     engine::Engine,
     hosts::Unknown,
     listen::{Bound, SocketFile},
@@ -43,6 +45,7 @@ use crate::{
 use backoff::Backoff;
 use channel::Channel;
 use child::{Child, End};
+use journal::Journal;
 use lineup::Lineup;
 use message::{FromKeeper, FromServer, ToServer};
 use rustix::{
@@ -73,6 +76,8 @@ pub struct Service {
     pub unknown: Unknown,
     /// How long responses under way may take to finish when a signal tells the program to stop.
     pub grace: Duration,
+    /// What is logged. What [`Settings::logging`] says comes from here.
+    pub log: LogConfig,
 }
 
 /// Serves until a signal says otherwise, SIGTERM or SIGINT; a second one ends the grace.
@@ -91,6 +96,7 @@ struct Supervisor {
     server: Post,
     /// Of each source.
     lineups: Vec<Lineup>,
+    journal: Option<Journal>,
     stage: Stage,
     service: Service,
     tell: fn(Told<'_>),
@@ -128,17 +134,20 @@ struct Post {
 const OVERDUE: Duration = Duration::from_secs(10);
 
 impl Supervisor {
-    fn new(mut service: Service, tell: fn(Told<'_>)) -> io::Result<Supervisor> {
+    fn new(mut service: Service, tell: fn(Told<'_>)) -> Result<Supervisor, Box<dyn Error>> {
+        let journal = Journal::open(&service.log)?;
+        service.settings.logging = journal.is_some().then_some(service.log.logging);
         let files = service.listeners.iter_mut().filter_map(Bound::take_file).collect();
         Ok(Supervisor {
             keeper: Post::new(Role::Keeper),
             server: Post::new(Role::Server),
             lineups: service.sites.iter().map(Lineup::new).collect(),
+            journal,
             stage: Stage::Starting,
             service,
             tell,
             // Before the children, so that what a terminal sends to all processes does not reach them.
-            signals: Signals::block(&[Signal::TERM, Signal::INT])?,
+            signals: Signals::block(&[Signal::TERM, Signal::INT, Signal::USR1])?,
             _files: files,
         })
     }
@@ -184,7 +193,24 @@ impl Supervisor {
             serving::run(settings, mem::take(listeners), sites, *unknown, channel)
         })?;
         self.server.is_supplied = false;
+        self.hand_log();
         self.supply()
+    }
+
+    /// Hands the server the log as it is open now.
+    fn hand_log(&mut self) {
+        if let (Some(child), Some(journal)) = (&mut self.server.child, &self.journal) {
+            child.send(&ToServer::Log, journal.descriptor());
+        }
+    }
+
+    /// Opens the log anew, if there is one.
+    fn reopen_log(&mut self) {
+        match self.journal.as_mut().map(Journal::reopen) {
+            Some(Ok(())) => self.hand_log(),
+            Some(Err(trouble)) => (self.tell)(Told::LogStays(&trouble)),
+            None => {}
+        }
     }
 
     /// Sends a new server all sites, once they are there.
@@ -212,7 +238,8 @@ impl Supervisor {
             Stage::Stopping { by } => Some(by),
             _ => None,
         };
-        let next = [self.keeper.due, self.server.due, stop_by].into_iter().flatten().min();
+        let log = self.journal.as_ref().and_then(Journal::due);
+        let next = [self.keeper.due, self.server.due, stop_by, log].into_iter().flatten().min();
         let time = next.map(|at| at.saturating_duration_since(Instant::now()));
         let time =
             time.map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
@@ -223,6 +250,10 @@ impl Supervisor {
     }
 
     fn heed(&mut self, signal: Signal) -> io::Result<()> {
+        if signal == Signal::USR1 {
+            self.reopen_log();
+            return Ok(());
+        }
         let grace = match self.stage {
             // Nobody can be served yet: as if there were no supervisor.
             Stage::Starting if !self.server.is_supplied => die_of(signal),
@@ -271,6 +302,7 @@ impl Supervisor {
                         self.tell_serving(engine, instead);
                     }
                 }
+                FromServer::LogBroken => self.reopen_log(),
                 FromServer::Unfit { why } => (self.tell)(Told::Unfit(&why)),
                 FromServer::Refused { why } => self.server.why = Some(why),
             }
@@ -319,6 +351,11 @@ impl Supervisor {
     /// Does what it is time for.
     fn mind_time(&mut self) -> Result<(), Box<dyn Error>> {
         let now = Instant::now();
+        match self.journal.as_mut().map(|journal| journal.mind(now)) {
+            Some(Ok(true)) => self.hand_log(),
+            Some(Err(trouble)) => (self.tell)(Told::LogStays(&trouble)),
+            Some(Ok(false)) | None => {}
+        }
         if let Stage::Stopping { by } = self.stage {
             if self.server.child.is_none() {
                 return Err("there was no server process to be stopped".into());

@@ -2,6 +2,7 @@
 
 use super::{
     channel::{Channel, Receiver, Sender},
+    journal,
     message::{FromServer, ToServer},
 };
 use crate::{
@@ -30,7 +31,7 @@ pub(super) fn run(
 ) -> i32 {
     let Channel { sender, mut receiver } = channel;
     let sender = Arc::new(Mutex::new(sender));
-    let (server, chosen) = match begin(settings, listeners, sites, unknown, &mut receiver) {
+    let (server, chosen) = match begin(settings, listeners, sites, unknown, &mut receiver, &sender) {
         Ok(Some(begun)) => begun,
         // It was told to stop before it had anything to serve.
         Ok(None) => return 0,
@@ -60,11 +61,13 @@ fn begin(
     sites: &[SiteConfig],
     unknown: Unknown,
     receiver: &mut Receiver,
+    sender: &Arc<Mutex<Sender>>,
 ) -> Result<Option<(Server, Chosen)>, String> {
     // While the keeper reads.
     let chosen = settings.engine.choose().map_err(|trouble| trouble.to_string())?;
     let settings = Settings { engine: chosen.engine, ..settings.clone() };
     let mut arrived: Vec<_> = sites.iter().map(|_| (None, Vec::new())).collect();
+    let mut sink = None;
     while arrived.iter().any(|(site, _)| site.is_none()) {
         match receiver.receive().map_err(|error| error.to_string())? {
             Some((ToServer::Site { site, record, is_earlier }, descriptors)) => {
@@ -75,6 +78,7 @@ fn begin(
                     false => *current = Some(site),
                 }
             }
+            Some((ToServer::Log, descriptors)) => sink = journal::sink(descriptors, log_broken(sender)),
             Some((ToServer::Stop { .. }, _)) | None => return Ok(None),
         }
     }
@@ -82,6 +86,9 @@ fn begin(
     let hosts = hosts.map(|(config, (site, earlier))| host(config, site.expect("waited for"), earlier));
     let hosts = VirtualHosts::new(hosts.collect(), unknown).map_err(|trouble| trouble.to_string())?;
     let server = Server::start(&settings, listeners, hosts).map_err(|error| error.to_string())?;
+    if let Some(sink) = sink {
+        server.handle().log_to(sink);
+    }
     Ok(Some((server, chosen)))
 }
 
@@ -93,7 +100,7 @@ fn host(config: &SiteConfig, site: Site, earlier: Vec<Site>) -> VirtualHost {
 }
 
 /// Does what the supervisor says, for as long as there is one.
-fn hear(server: &Handle, receiver: &mut Receiver, sender: &Mutex<Sender>) {
+fn hear(server: &Handle, receiver: &mut Receiver, sender: &Arc<Mutex<Sender>>) {
     loop {
         match receiver.receive() {
             // An earlier one is here already, or comes too late.
@@ -104,11 +111,22 @@ fn hear(server: &Handle, receiver: &mut Receiver, sender: &Mutex<Sender>) {
                     Err(why) => say(sender, &FromServer::Unfit { why }),
                 }
             }
+            Ok(Some((ToServer::Log, descriptors))) => {
+                if let Some(sink) = journal::sink(descriptors, log_broken(sender)) {
+                    server.log_to(sink);
+                }
+            }
             Ok(Some((ToServer::Stop { grace }, _))) => server.stop(grace),
             // Without it nobody could stop us.
             Ok(None) | Err(_) => exit(1),
         }
     }
+}
+
+/// Tells the supervisor that nobody listens to the log.
+fn log_broken(sender: &Arc<Mutex<Sender>>) -> impl FnMut() + Send + 'static {
+    let sender = Arc::clone(sender);
+    move || say(&sender, &FromServer::LogBroken)
 }
 
 fn take_over(record: &Record, descriptors: Vec<OwnedFd>) -> Result<Site, String> {

@@ -17,6 +17,8 @@ pub enum Told<'a> {
     Polling(Of<'a>, &'a str),
     /// The server could not take over a site, for this reason: what was read before is still served.
     Unfit(&'a str),
+    /// The access log could not be opened anew, or no other file takes the place of this one.
+    LogStays(&'a Trouble),
     /// From now on clients are served.
     Serving(&'a Served<'a>),
     /// Nobody new will be served; responses under way have so much time.

@@ -1,0 +1,94 @@
+//! The access log, as far as the supervisor is concerned: it opens what the server then writes to.
+//!
+//! Files take turns, and are opened anew, by the supervisor alone: the server can open nothing. Until it is handed the next
+//! file it goes on writing to the one it has, whatever that is called by then, so no line is lost.
+
+use crate::{
+    config::LogConfig,
+    error::{Trouble, reason},
+    log::{LogSink, LogTarget, Rotation, turn},
+};
+use std::{
+    fs::File,
+    io,
+    os::fd::OwnedFd,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+/// A log that is open.
+#[derive(Debug)]
+pub(super) struct Journal {
+    target: LogTarget,
+    rotation: Rotation,
+    descriptor: Arc<[OwnedFd]>,
+    made: SystemTime,
+    /// When to look whether the file has had its time.
+    look: Option<Instant>,
+}
+
+/// How often it is looked whether a file has had its time. A core writes some 20 MB in so long, at most.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Journal {
+    /// Opens the log. `None`: there is to be none.
+    pub(super) fn open(config: &LogConfig) -> Result<Option<Journal>, Trouble> {
+        let Some(target) = &config.access else { return Ok(None) };
+        let is_file = matches!(target, LogTarget::File(_));
+        let look = (is_file && config.rotation.happens()).then(Instant::now);
+        let (descriptor, made) = open(target)?;
+        Ok(Some(Journal { target: target.clone(), rotation: config.rotation, descriptor, made, look }))
+    }
+
+    /// Opens it anew: somebody has renamed the file, or another listens on the socket.
+    pub(super) fn reopen(&mut self) -> Result<(), Trouble> {
+        (self.descriptor, self.made) = open(&self.target)?;
+        Ok(())
+    }
+
+    /// What a server is handed.
+    pub(super) fn descriptor(&self) -> &Arc<[OwnedFd]> {
+        &self.descriptor
+    }
+
+    /// When it wants to be minded.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.look
+    }
+
+    /// Begins the next file, if this one has had its time. Returns whether it did.
+    pub(super) fn mind(&mut self, now: Instant) -> Result<bool, Trouble> {
+        let LogTarget::File(path) = &self.target else { return Ok(false) };
+        if self.look.is_none_or(|look| look > now) {
+            return Ok(false);
+        }
+        self.look = Some(now + LOOK_INTERVAL);
+        let meta = rustix::fs::fstat(&self.descriptor[0]).map_err(|error| self.stuck(path, &error.into()))?;
+        if !self.rotation.is_due(meta.st_size.max(0) as u64, self.made) {
+            return Ok(false);
+        }
+        turn(path, self.rotation.keep).map_err(|error| self.stuck(path, &error))?;
+        self.reopen()?;
+        Ok(true)
+    }
+
+    fn stuck(&self, path: &Path, error: &io::Error) -> Trouble {
+        let what = format_args!("cannot begin another file in the place of {}", path.display());
+        Trouble::new(what, reason(error), "let the supervisor write to its directory; until then it grows on")
+    }
+}
+
+fn open(target: &LogTarget) -> Result<(Arc<[OwnedFd]>, SystemTime), Trouble> {
+    let descriptor = target.open()?.into_descriptor();
+    let file = File::from(descriptor);
+    // Not every file system knows when a file was made, and what is no file was made by nobody.
+    let made = file.metadata().and_then(|meta| meta.created()).unwrap_or_else(|_| SystemTime::now());
+    Ok((Arc::new([file.into()]), made))
+}
+
+/// What a server does with a descriptor that it was handed for its log.
+pub(super) fn sink(descriptors: Vec<OwnedFd>, broken: impl FnMut() + Send + 'static) -> Option<LogSink> {
+    let descriptor = descriptors.into_iter().next()?;
+    Some(LogSink::from(descriptor).when_broken(broken))
+}
