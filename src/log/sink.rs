@@ -224,7 +224,9 @@ impl FromStr for LogTarget {
 
     fn from_str(text: &str) -> Result<LogTarget, &'static str> {
         match (text, text.strip_prefix("unix:")) {
-            _ if text.is_empty() || text.contains('\0') => Err("expected a file, - for standard output, or unix:PATH"),
+            _ if text.is_empty() || text.contains('\0') => {
+                Err("expected a file, - for standard output, or unix:PATH")
+            }
             ("-", _) => Ok(LogTarget::Stdout),
             (_, Some("")) => Err("a path must follow unix:, as in unix:/run/log.sock"),
             (_, Some(path)) => Ok(LogTarget::Socket(path.into())),
