@@ -10,7 +10,7 @@
 
 use crate::error::{Damage, PackError};
 use crate::skip::{Kind, Skipped, skip};
-use crate::walk::Found;
+use crate::walk::{Dir, Found, permissions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -24,6 +24,8 @@ use tarpon_site::format::PATH_LEN_MAX;
 /// What was found.
 pub(crate) struct Walk {
     pub(crate) found: Vec<Found<Member>>,
+    /// Those that have a member of their own.
+    pub(crate) dirs: Vec<Dir>,
     pub(crate) skipped: Vec<Skipped>,
     /// Bytes of the archive.
     pub(crate) len: u64,
@@ -44,6 +46,7 @@ pub(crate) struct Stretch {
     pub(crate) len: u64,
     /// Seconds since 1970.
     pub(crate) modified_s: u64,
+    pub(crate) mode: u32,
 }
 
 /// Lists the files of a site that lies in an archive, below `prefix`. `path` is its name, for errors.
@@ -55,18 +58,20 @@ pub(crate) fn list(archive: &File, path: &Path, prefix: &Path) -> Result<Walk, P
     if !root.is_empty() && !children.contains_key(&root[..]) {
         return Err(PackError::Prefix { path: path.to_owned(), prefix: prefix.to_owned() });
     }
-    let Tree { nodes, skipped } = &tree;
+    let Tree { nodes, dirs, skipped } = &tree;
     let mut walker = Walker {
         nodes,
+        dirs,
         children,
         root: &root,
         above: Vec::new(),
         seen: 0,
         found: Vec::new(),
+        seen_dirs: Vec::new(),
         skipped: skipped.clone(),
     };
     match walker.dir(&root, b"/") {
-        Ok(()) => Ok(Walk { found: walker.found, skipped: walker.skipped, len }),
+        Ok(()) => Ok(Walk { found: walker.found, dirs: walker.seen_dirs, skipped: walker.skipped, len }),
         Err(TooMany) => {
             Err(PackError::Archive { path: path.to_owned(), damage: Damage::TooMany, at: 0, member: root })
         }
@@ -78,6 +83,8 @@ pub(crate) fn list(archive: &File, path: &Path, prefix: &Path) -> Result<Walk, P
 struct Tree {
     /// By name: components with one slash between.
     nodes: BTreeMap<Vec<u8>, Node>,
+    /// Mode, and seconds since 1970, of the directories that have a member.
+    dirs: BTreeMap<Vec<u8>, (u32, u64)>,
     skipped: Vec<Skipped>,
 }
 
@@ -113,7 +120,8 @@ impl Tree {
             })?;
             let (start, size) = (entry.raw_file_position(), entry.size());
             let member = entry.path_bytes().into_owned();
-            self.member(&mut entry, Stretch { at: start, len: size, modified_s: 0 })
+            let stretch = Stretch { at: start, len: size, modified_s: 0, mode: 0 };
+            self.member(&mut entry, stretch)
                 .map_err(|damage| broken(damage, entry.raw_header_position(), member.clone()))?;
             let end = start.checked_add(size).filter(|&end| end <= len);
             let end = end.ok_or_else(|| broken(Damage::Truncated, start, member))?;
@@ -149,12 +157,15 @@ impl Tree {
                 }
             }
         }
+        let mode = entry.header().mode().ok().map(permissions);
         let Some(name) = self.judge(&name) else { return Ok(()) };
         let node = match kind {
             EntryType::GNUSparse => return Err(Damage::Sparse),
             // Before 1988 a directory was a file whose name ends with a slash.
             EntryType::Regular if entry.path_bytes().ends_with(b"/") => Node::Dir,
-            EntryType::Regular | EntryType::Continuous => Node::File(Stretch { modified_s, ..content }),
+            EntryType::Regular | EntryType::Continuous => {
+                Node::File(Stretch { modified_s, mode: mode.unwrap_or(FILE_MODE), ..content })
+            }
             EntryType::Directory => Node::Dir,
             EntryType::Symlink => Node::Link(entry.link_name_bytes().unwrap_or_default().into_owned()),
             EntryType::Link => {
@@ -170,6 +181,9 @@ impl Tree {
             }
             _ => Node::Special,
         };
+        if let Node::Dir = node {
+            self.dirs.insert(name.clone(), (mode.unwrap_or(DIR_MODE), modified_s));
+        }
         self.put(name, node);
         Ok(())
     }
@@ -232,6 +246,7 @@ impl Tree {
 
 struct Walker<'t> {
     nodes: &'t BTreeMap<Vec<u8>, Node>,
+    dirs: &'t BTreeMap<Vec<u8>, (u32, u64)>,
     children: BTreeMap<&'t [u8], BTreeSet<&'t [u8]>>,
     /// The directory that is served.
     root: &'t [u8],
@@ -240,6 +255,7 @@ struct Walker<'t> {
     /// Entries that were looked at.
     seen: usize,
     found: Vec<Found<Member>>,
+    seen_dirs: Vec<Dir>,
     skipped: Vec<Skipped>,
 }
 
@@ -252,6 +268,9 @@ impl Walker<'_> {
         if self.above.iter().any(|above| above == at) {
             self.skip(Kind::LinkLoop, path);
             return Ok(());
+        }
+        if let Some(&(mode, modified_s)) = self.dirs.get(at).filter(|_| path != b"/") {
+            self.seen_dirs.push(Dir { path: path.to_vec(), mode, modified_s });
         }
         self.above.push(at.to_vec());
         let names: Vec<_> = self.children[at].iter().copied().collect();
@@ -358,6 +377,10 @@ fn seconds(text: &[u8]) -> Option<u64> {
     text.split('.').next()?.parse().ok()
 }
 
+/// Of a member that says nothing.
+const FILE_MODE: u32 = 0o644;
+/// The same of a directory.
+const DIR_MODE: u32 = 0o755;
 /// A header, and what the content of a member is padded to.
 const BLOCK_LEN: u64 = 512;
 /// Symbolic links on the way to one file: as many as Linux follows.

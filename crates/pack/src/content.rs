@@ -76,7 +76,7 @@ pub(crate) fn start_of(path: &Path, len: u64) -> Result<Option<Vec<u8>>, PackErr
 
 /// Reads a stretch of an archive. Judged as a file is, so that both get the same fields.
 pub(crate) fn stretch(archive: &File, stretch: Stretch, options: &Options) -> io::Result<Content> {
-    let Stretch { at, len, modified_s } = stretch;
+    let Stretch { at, len, modified_s, .. } = stretch;
     let mut bytes = Positioned { file: archive, at }.take(len);
     let known = if len <= options.file_len_min {
         let mut held = Vec::with_capacity(len as usize);

@@ -24,7 +24,18 @@ use tarpon_site::format::PATH_LEN_MAX;
 /// What was found.
 pub(crate) struct Walk {
     pub(crate) found: Vec<Found<PathBuf>>,
+    pub(crate) dirs: Vec<Dir>,
     pub(crate) skipped: Vec<Skipped>,
+}
+
+/// A directory of the site, but the root: nothing is served of it, but an archive of the site has it.
+#[derive(Debug)]
+pub(crate) struct Dir {
+    /// Begins and ends with a slash.
+    pub(crate) path: Vec<u8>,
+    pub(crate) mode: u32,
+    /// Seconds since 1970; 0 before.
+    pub(crate) modified_s: u64,
 }
 
 /// A file to be served.
@@ -42,9 +53,16 @@ pub(crate) fn list(root: &Path) -> Result<Walk, PackError> {
         false => Err(io::ErrorKind::NotADirectory.into()),
     });
     let canonical = canonical.map_err(|error| PackError::Root { path: root.to_owned(), error })?;
-    let mut walker = Walker { root: &canonical, above: Vec::new(), found: Vec::new(), skipped: Vec::new() };
+    let mut walker = Walker {
+        root: &canonical,
+        above: Vec::new(),
+        found: Vec::new(),
+        dirs: Vec::new(),
+        skipped: Vec::new(),
+    };
     walker.dir(&canonical, b"/")?;
-    Ok(Walk { found: walker.found, skipped: walker.skipped })
+    let Walker { found, dirs, skipped, .. } = walker;
+    Ok(Walk { found, dirs, skipped })
 }
 
 struct Walker<'r> {
@@ -53,6 +71,7 @@ struct Walker<'r> {
     /// The directories we are in, by device and inode: a link to one of them would never end.
     above: Vec<(u64, u64)>,
     found: Vec<Found<PathBuf>>,
+    dirs: Vec<Dir>,
     skipped: Vec<Skipped>,
 }
 
@@ -71,6 +90,10 @@ impl Walker<'_> {
                 .collect::<io::Result<Vec<_>>>()
         });
         let Some(mut entries) = self.judge(at, path, entries)? else { return Ok(()) };
+        if path != b"/" {
+            let modified_s = u64::try_from(meta.mtime()).unwrap_or(0);
+            self.dirs.push(Dir { path: path.to_vec(), mode: permissions(meta.mode()), modified_s });
+        }
         entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         self.above.push(id);
         for (name, file_type) in entries {
@@ -148,6 +171,12 @@ impl Walker<'_> {
         let relative = relative.strip_suffix(b"/").unwrap_or(relative);
         skip(&mut self.skipped, kind, Path::new(OsStr::from_bytes(relative)));
     }
+}
+
+/// What of a mode an archive has: who may read, write and search or execute. Whose rights a program has when it runs is
+/// no business of a site.
+pub(crate) fn permissions(mode: u32) -> u32 {
+    mode & 0o777
 }
 
 /// Whether nothing is there: what was listed a moment ago may be gone.

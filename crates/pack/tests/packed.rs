@@ -2,10 +2,13 @@
 
 use bytes::Bytes;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
 use std::num::NonZeroUsize;
-use std::os::unix::{ffi::OsStrExt, fs::symlink};
+use std::os::unix::{
+    ffi::OsStrExt,
+    fs::{MetadataExt, PermissionsExt, symlink},
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -108,6 +111,85 @@ fn any_tar_program_gives_the_site_back() {
             fs::metadata(out.path().join("small.txt")).and_then(|meta| meta.modified()).expect(name);
         assert_eq!(modified, UNIX_EPOCH + Duration::from_secs(MODIFIED_S), "{name}");
     }
+}
+
+#[test]
+fn directories_modes_and_times_survive_from_a_directory_and_from_an_archive() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let (dir, plain) = (temp.path().join("site"), temp.path().join("plain.tar"));
+    #[rustfmt::skip]
+    let entries: &[(&str, Option<&[u8]>, u32, u64)] = &[
+        // path                  content            mode     modified, seconds since 1970
+        ("empty/",               None,              0o755,   1_500_000_001),
+        ("a/b/c/",               None,              0o2711,  1_500_000_002),
+        ("a/run",                Some(b"#!"),       0o755,   1_500_000_003),
+        ("a/secret.txt",         Some(b"s"),        0o600,   1_500_000_004),
+        ("a/readonly.css",       Some(&[b'r'; 99]), 0o444,   1_500_000_005),
+        ("a/suid",               Some(b"x"),        0o4755,  1_500_000_006),
+        ("large",                Some(LARGE),       0o644,   1_500_000_007),
+        ("the-same",             Some(LARGE),       0o644,   1_500_000_007),
+        ("other-mode",           Some(LARGE),       0o640,   1_500_000_007),
+        ("only-hidden/",         None,              0o750,   1_500_000_008),
+        ("a/b/",                 None,              0o555,   1_500_000_009),
+        ("a/",                   None,              0o755,   1_500_000_010),
+    ];
+    for (path, content, ..) in entries {
+        let at = dir.join(path);
+        fs::create_dir_all(if content.is_some() { at.parent().expect("a parent") } else { &at }).expect(path);
+        content.iter().for_each(|content| fs::write(&at, content).expect(path));
+    }
+    fs::write(dir.join("only-hidden/.secret"), "x").expect("a file");
+    // Times of directories last: what is made in them changes them.
+    for (path, _, mode, modified_s) in entries {
+        fs::set_permissions(dir.join(path), Permissions::from_mode(*mode)).expect(path);
+        let file = File::open(dir.join(path)).expect(path);
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(*modified_s)).expect(path);
+    }
+    let made = Command::new("tar").arg("-cf").arg(&plain).arg("-C").arg(&dir).arg(".").status();
+    assert!(made.expect("tar").success());
+    let file = File::open(&plain).expect("an archive");
+    let tarfile = "import sys, tarfile; strict = {'filter': 'fully_trusted'} if hasattr(tarfile, 'data_filter') else {}; \
+        tarfile.open(sys.argv[1]).extractall(sys.argv[2], **strict)";
+    let inputs = [
+        ("directory", Input::Dir(&dir)),
+        ("archive", Input::Archive { file: &file, path: &plain, prefix: Path::new("") }),
+    ];
+    let mut archives = Vec::new();
+    for (input_name, input) in inputs {
+        let archive = temp.path().join("site.tar");
+        let report = pack_site(input, &archive, &options(Effort::Fast), &Progress::default()).expect("packs");
+        let [skipped] = &report.skipped[..] else { panic!("{report:?}") };
+        assert_eq!((skipped.kind, skipped.example.to_str()), (Kind::Dotfile, Some("only-hidden/.secret")));
+        let packed = File::open(&archive).expect("an archive");
+        assert_eq!(
+            verify(&packed, &archive, &Dictionaries::default(), NonZeroUsize::MIN)
+                .expect("a packed site")
+                .damage,
+            []
+        );
+        archives.push(fs::read(&archive).expect("an archive"));
+        for command in [&["tar", "-xpf"][..], &["bsdtar", "-xpf"], &["python3", "-c", tarfile]] {
+            let out = tempfile::tempdir().expect("a directory");
+            let mut program = Command::new(command[0]);
+            program.args(&command[1..]).arg(&archive);
+            program.args((command[0] != "python3").then_some("-C")).arg(out.path());
+            let ran = program.output().expect(command[0]);
+            assert!(ran.status.success() && ran.stderr.is_empty(), "{ran:?}");
+            for (path, content, mode, modified_s) in entries {
+                let place = format!("{path} from {input_name}, {}", command[0]);
+                let meta = fs::metadata(out.path().join(path)).expect(&place);
+                let got = (meta.is_dir(), meta.mode() & 0o7777, meta.mtime());
+                assert_eq!(got, (content.is_none(), mode & 0o777, *modified_s as i64), "{place}");
+                if let Some(content) = content {
+                    assert!(fs::read(out.path().join(path)).expect(&place) == *content, "{place}");
+                }
+            }
+            let inode = |name: &str| fs::metadata(out.path().join(name)).expect(name).ino();
+            assert_eq!(inode("large"), inode("the-same"));
+            assert_ne!(inode("large"), inode("other-mode"));
+        }
+    }
+    assert!(archives[0] == archives[1], "from both the same bytes");
 }
 
 #[test]
@@ -262,10 +344,7 @@ fn no_file_is_younger_than_it_may_be() {
         for member in members.entries().expect("an archive") {
             let header = member.expect("a member").header().clone();
             assert_eq!(header.mtime().expect("a time"), want);
-            assert_eq!(
-                (header.uid().ok(), header.gid().ok(), header.mode().ok()),
-                (Some(0), Some(0), Some(0o644))
-            );
+            assert_eq!((header.uid().ok(), header.gid().ok()), (Some(0), Some(0)));
         }
     }
 }
@@ -393,6 +472,8 @@ impl Site {
         }
         symlink("large.css", site.dir().join("linked.css")).expect("a link");
         fs::write(site.dir().join(".secret"), "x").expect("a file");
+        let guide = File::open(site.dir().join("guide")).expect("a directory");
+        guide.set_modified(UNIX_EPOCH + Duration::from_secs(MODIFIED_S)).expect("a directory");
         site
     }
 
@@ -539,5 +620,7 @@ fn tree(root: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
+/// More than goes into the image.
+const LARGE: &[u8] = &[b'l'; 20_000];
 /// When all files were modified.
 const MODIFIED_S: u64 = 1_600_000_000;

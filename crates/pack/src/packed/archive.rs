@@ -80,7 +80,7 @@ fn sections(plan: &Plan<'_>, stretches: &[StretchRow], encoders: String) -> Vec<
 /// The data of a member, if it is still what it was.
 fn data(plan: &Plan<'_>, stores: &Stores, member: &Placed, out: &mut impl Write) -> Result<(), SiteError> {
     match member.data {
-        Data::Link => Ok(()),
+        Data::Nothing => Ok(()),
         Data::File(number) => {
             let print = copy(plan.open(number)?.reader(), out).map_err(|failed| failed.or(plan, number))?;
             same(plan, number, print)

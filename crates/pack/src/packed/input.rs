@@ -4,7 +4,7 @@ use crate::archive::{self, Stretch};
 use crate::content::{self, Positioned};
 use crate::error::PackError;
 use crate::skip::Skipped;
-use crate::walk::{self, Found};
+use crate::walk::{self, Dir, Found, permissions};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -45,6 +45,15 @@ pub(crate) struct Plain<'i> {
     pub(crate) len: u64,
     /// Seconds since 1970; 0 before.
     pub(crate) modified_s: u64,
+    pub(crate) mode: u32,
+}
+
+/// What an input has.
+pub(crate) struct Listed {
+    /// Sorted by path, as the directories.
+    pub(crate) found: Vec<Found<Lies>>,
+    pub(crate) dirs: Vec<Dir>,
+    pub(crate) skipped: Vec<Skipped>,
 }
 
 enum Held<'i> {
@@ -53,27 +62,26 @@ enum Held<'i> {
 }
 
 impl<'i> Input<'i> {
-    /// Lists the files, in the order of their paths, and what is left out.
-    pub(crate) fn list(&self) -> Result<(Vec<Found<Lies>>, Vec<Skipped>), PackError> {
-        let (mut found, skipped): (Vec<_>, _) = match *self {
+    /// Lists what it has.
+    pub(crate) fn list(&self) -> Result<Listed, PackError> {
+        let mut listed = match *self {
             Input::Dir(root) => {
                 let walk = walk::list(root)?;
                 let found = walk.found.into_iter();
-                (
-                    found.map(|found| Found { path: found.path, file: Lies::File(found.file) }).collect(),
-                    walk.skipped,
-                )
+                let found = found.map(|found| Found { path: found.path, file: Lies::File(found.file) });
+                Listed { found: found.collect(), dirs: walk.dirs, skipped: walk.skipped }
             }
             Input::Archive { file, path, prefix } => {
                 let walk = archive::list(file, path, prefix)?;
-                let lies = |found: Found<archive::Member>| Lies::Member(found.file.stretch);
                 let found = walk.found.into_iter();
-                let found = found.map(|found| Found { path: found.path.clone(), file: lies(found) });
-                (found.collect(), walk.skipped)
+                let found =
+                    found.map(|found| Found { path: found.path, file: Lies::Member(found.file.stretch) });
+                Listed { found: found.collect(), dirs: walk.dirs, skipped: walk.skipped }
             }
         };
-        found.sort_by(|one, other| one.path.cmp(&other.path));
-        Ok((found, skipped))
+        listed.found.sort_by(|one, other| one.path.cmp(&other.path));
+        listed.dirs.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(listed)
     }
 
     /// Whether a file at `path` would be a part of it.
@@ -98,10 +106,11 @@ impl<'i> Input<'i> {
                     at: 0,
                     len: meta.len(),
                     modified_s: u64::try_from(meta.mtime()).unwrap_or(0),
+                    mode: permissions(meta.mode()),
                 }))
             }
-            (&Input::Archive { file, .. }, &Lies::Member(Stretch { at, len, modified_s })) => {
-                Ok(Some(Plain { file: Held::Lent(file), at, len, modified_s }))
+            (&Input::Archive { file, .. }, &Lies::Member(Stretch { at, len, modified_s, mode })) => {
+                Ok(Some(Plain { file: Held::Lent(file), at, len, modified_s, mode }))
             }
             (Input::Dir(_), Lies::Member(_)) => unreachable!("a directory has no members"),
         }

@@ -1,15 +1,16 @@
 //! Where everything lies in the archive, worked out before a byte of it is written.
 //!
 //! ```text
-//! 0       4096    image_len                                                             len
-//! ├ front ┼ image ─┬ zeros ┬ a file ┬ a file ┬ … ┬ a coded variant ┬ … ┬ 1024 zeros ─────┤
+//! 0       4096    image_len                                                                 len
+//! ├ front ┼ image ─┬ zeros ┬ a directory ┬ a file ┬ … ┬ … ┬ a coded variant ┬ … ┬ 1024 zeros ┤
 //! ```
 
 use super::deltas::Delta;
-use super::member::{BLOCK_LEN, Member};
-use super::plan::Plan;
+use super::member::{BLOCK_LEN, Form, Member, OWN_MODE};
+use super::plan::{File, Plan};
 use super::variants::SUFFIXES;
 use super::{CODINGS, Piece};
+use crate::walk::Dir;
 use std::collections::HashMap;
 use tarpon_site::format::INLINE_LEN_MAX;
 use tarpon_site::packed::{IMAGE_AT, RESERVED};
@@ -40,8 +41,8 @@ pub(crate) struct Placed {
 pub(crate) enum Data {
     /// The content of a file: number in [`Plan::files`].
     File(usize),
-    /// None: it is a link.
-    Link,
+    /// Nothing: it is a link, or a directory.
+    Nothing,
     /// A coded variant.
     Coded(Piece),
 }
@@ -84,17 +85,25 @@ impl Layout {
         self.deltas.get(&(content, delta)).copied()
     }
 
-    /// All files. A large one that is in all respects the same as one before is a hard link to that.
+    /// All files and directories, empty ones too. A large file that is in all respects the same as one before is a hard link
+    /// to that.
+    ///
+    /// What lies in a directory comes right behind it: GNU tar gives it its time when it meets something else.
     fn files(&mut self, plan: &Plan<'_>) {
         let mut same = HashMap::new();
+        let mut dirs = plan.dirs.iter().peekable();
         for (number, file) in plan.files.iter().enumerate() {
+            while let Some(dir) = dirs.next_if(|dir| dir.path < file.path) {
+                self.dir(dir);
+            }
             let len = plan.content(file).print.len;
             let is_large = len > INLINE_LEN_MAX;
             let name = &file.path[1..];
-            let member = Member { name, link: None, len, modified_s: file.modified_s, aligned: false };
-            match same.get(&(file.content, file.modified_s)) {
+            let &File { mode, modified_s, .. } = file;
+            let member = Member { name, form: Form::File, len, mode, modified_s, aligned: false };
+            match same.get(&(file.content, modified_s, mode)) {
                 Some(&first) if is_large => {
-                    self.put(Member { link: Some(first), len: 0, ..member }, Data::Link);
+                    self.put(Member { form: Form::Link(first), len: 0, ..member }, Data::Nothing);
                 }
                 _ => {
                     let place = &mut self.places[file.content][0];
@@ -103,10 +112,17 @@ impl Layout {
                     if aligned {
                         self.places[file.content][0] = Some(at);
                     }
-                    same.insert((file.content, file.modified_s), name);
+                    same.insert((file.content, modified_s, mode), name);
                 }
             }
         }
+        dirs.for_each(|dir| self.dir(dir));
+    }
+
+    fn dir(&mut self, Dir { path, mode, modified_s }: &Dir) {
+        let (name, mode, modified_s) = (&path[1..], *mode, *modified_s);
+        let member = Member { name, form: Form::Dir, len: 0, mode, modified_s, aligned: false };
+        self.put(member, Data::Nothing);
     }
 
     /// The large variants, each once, under the name of the first file that has it.
@@ -118,8 +134,9 @@ impl Layout {
                 let name = [RESERVED.as_bytes(), b"/coded", &file.path, SUFFIXES[coding].as_bytes()].concat();
                 let member = Member {
                     name: &name,
-                    link: None,
+                    form: Form::File,
                     len: piece.print.len,
+                    mode: OWN_MODE,
                     modified_s: file.modified_s,
                     aligned: true,
                 };
@@ -141,7 +158,8 @@ impl Layout {
                 let suffix = format!(".{digits}.{}", coding.name());
                 let name = [RESERVED.as_bytes(), b"/coded", &file.path, suffix.as_bytes()].concat();
                 let (len, modified_s) = (piece.print.len, file.modified_s);
-                let member = Member { name: &name, link: None, len, modified_s, aligned: true };
+                let (name, form, mode) = (&name[..], Form::File, OWN_MODE);
+                let member = Member { name, form, len, mode, modified_s, aligned: true };
                 let at = self.put(member, Data::Coded(*piece));
                 self.deltas.insert((number, delta), at);
             }

@@ -6,8 +6,7 @@
 //!  └────────────── only where it is needed ───────────────────┘            └ on 4096, if that is asked for
 //! ```
 //!
-//! Owner and group are 0, without names; the mode is 0644: what a web server may read, everybody may. Nothing of the
-//! machine an archive was made on is in it.
+//! Owner and group are 0, without names: nothing of the machine an archive was made on is in it.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,14 +18,33 @@ use tarpon_site::format::CONTENT_ALIGN;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member<'m> {
     pub(crate) name: &'m [u8],
-    /// A hard link to this name, without data.
-    pub(crate) link: Option<&'m [u8]>,
+    pub(crate) form: Form<'m>,
     /// Bytes of data.
     pub(crate) len: u64,
+    pub(crate) mode: u32,
     /// Seconds since 1970.
     pub(crate) modified_s: u64,
     /// Whether the data begins on [`CONTENT_ALIGN`].
     pub(crate) aligned: bool,
+}
+
+/// What a member is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form<'m> {
+    File,
+    /// A directory, without data. Its name ends in a slash.
+    Dir,
+    /// A hard link to this name, without data.
+    Link(&'m [u8]),
+}
+
+impl Form<'_> {
+    fn link(&self) -> Option<&[u8]> {
+        match self {
+            Form::Link(name) => Some(name),
+            Form::File | Form::Dir => None,
+        }
+    }
 }
 
 impl Member<'_> {
@@ -39,13 +57,14 @@ impl Member<'_> {
             // Who does not know extended headers sees at least how it begins.
             header.as_old_mut().name = first(self.name);
         }
-        if let Some(link) = self.link
+        let link = self.form.link();
+        if let Some(link) = link
             && header.set_link_name_literal(link).is_err()
         {
             record(&mut records, "linkpath", link);
             header.as_old_mut().linkname = first(link);
         }
-        if [Some(self.name), self.link].into_iter().flatten().any(|name| std::str::from_utf8(name).is_err())
+        if [Some(self.name), link].into_iter().flatten().any(|name| std::str::from_utf8(name).is_err())
             && !records.is_empty()
         {
             // POSIX has it for names that are no UTF-8. GNU tar does not know it, says so, and extracts them nevertheless;
@@ -57,8 +76,12 @@ impl Member<'_> {
         if self.len > OCTAL_MAX {
             record(&mut records, "size", self.len.to_string().as_bytes());
         }
-        header.set_entry_type(if self.link.is_some() { EntryType::Link } else { EntryType::Regular });
-        common(&mut header, self.len.min(OCTAL_MAX), self.modified_s);
+        header.set_entry_type(match self.form {
+            Form::File => EntryType::Regular,
+            Form::Dir => EntryType::Directory,
+            Form::Link(_) => EntryType::Link,
+        });
+        common(&mut header, self.len.min(OCTAL_MAX), self.mode, self.modified_s);
         let shifted = self.aligned && !(at + BLOCK_LEN).is_multiple_of(CONTENT_ALIGN);
         if shifted || !records.is_empty() {
             // Where the data would begin, with no more than the records need.
@@ -84,7 +107,7 @@ pub(crate) fn front(len: u64, modified_s: u64) -> Vec<u8> {
     let mut header = Header::new_ustar();
     header.set_path(IMAGE_NAME).expect("a short name");
     header.set_entry_type(EntryType::Regular);
-    common(&mut header, len.min(OCTAL_MAX), modified_s);
+    common(&mut header, len.min(OCTAL_MAX), OWN_MODE, modified_s);
     extended(FRONT_NAME, records).into_iter().chain(*header.as_bytes()).collect()
 }
 
@@ -93,14 +116,14 @@ fn extended(name: &str, mut records: Vec<u8>) -> Vec<u8> {
     let mut header = Header::new_ustar();
     header.set_path(name).expect("a short name");
     header.set_entry_type(EntryType::XHeader);
-    common(&mut header, records.len() as u64, 0);
+    common(&mut header, records.len() as u64, OWN_MODE, 0);
     records.resize(records.len().next_multiple_of(BLOCK_LEN as usize), 0);
     [header.as_bytes(), &records[..]].concat()
 }
 
-fn common(header: &mut Header, len: u64, modified_s: u64) {
+fn common(header: &mut Header, len: u64, mode: u32, modified_s: u64) {
     header.set_size(len);
-    header.set_mode(0o644);
+    header.set_mode(mode);
     header.set_uid(0);
     header.set_gid(0);
     header.set_mtime(modified_s.min(OCTAL_MAX));
@@ -143,6 +166,8 @@ fn as_path(name: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(name))
 }
 
+/// The mode of what is no part of the site: what a web server may read, everybody may.
+pub(crate) const OWN_MODE: u32 = 0o644;
 /// Bytes of a header, and what data is padded to.
 pub(crate) const BLOCK_LEN: u64 = 512;
 /// The most that eleven octal digits can say.
@@ -162,11 +187,14 @@ mod tests {
     fn a_member_is_read_as_it_was_meant() {
         let long = "n/".repeat(130) + "name";
         let names: [&[u8]; 6] = [b"a", b"dir/a b", &[b'n'; 100], &[b'n'; 101], long.as_bytes(), b"caf\xe9"];
-        let links: [Option<&[u8]>; 4] = [None, Some(b"b"), Some(&[b'l'; 101]), Some(long.as_bytes())];
-        for (name, link) in names.iter().flat_map(|name| links.map(|link| (*name, link))) {
+        let dirs = names.map(|name| [name, b"/"].concat());
+        let links = [&b"b"[..], &[b'l'; 101], long.as_bytes()].map(Form::Link);
+        let forms = || [Form::File].into_iter().chain(links);
+        let files = names.iter().flat_map(|name| forms().map(|form| (*name, form)));
+        for (name, form) in files.chain(dirs.iter().map(|name| (&name[..], Form::Dir))) {
             for (block, aligned) in (0..9).flat_map(|block| [(block, false), (block, true)]) {
-                let (at, len) = (block * BLOCK_LEN, if link.is_some() { 0 } else { 5 });
-                let member = Member { name, link, len, modified_s: 784_111_777, aligned };
+                let (at, len) = (block * BLOCK_LEN, if form == Form::File { 5 } else { 0 });
+                let member = Member { name, form, len, mode: 0o751, modified_s: 784_111_777, aligned };
                 let head = member.head(at);
                 let what = format!("{member:?} at {at}");
                 assert!(head.len() as u64 <= 2 * CONTENT_ALIGN, "{what}");
@@ -176,7 +204,9 @@ mod tests {
                 let mut entry =
                     archive.entries().expect("an archive").next().expect("a member").expect("a header");
                 assert_eq!(&*entry.path_bytes(), name, "{what}");
-                assert_eq!(entry.link_name_bytes().as_deref(), link, "{what}");
+                assert_eq!(entry.link_name_bytes().as_deref(), form.link(), "{what}");
+                assert_eq!(entry.header().entry_type().is_dir(), form == Form::Dir, "{what}");
+                assert_eq!(entry.header().mode().ok(), Some(0o751), "{what}");
                 assert_eq!((entry.size(), entry.header().mtime().ok()), (len, Some(784_111_777)), "{what}");
                 let mut content = String::new();
                 entry.read_to_string(&mut content).expect("content");
@@ -189,7 +219,8 @@ mod tests {
     fn what_octal_digits_cannot_say_is_said_in_a_record() {
         for (len, said) in [(OCTAL_MAX, ""), (OCTAL_MAX + 1, "19 size=8589934592\n")] {
             let name: &[u8] = b"large";
-            let head = Member { name, link: None, len, modified_s: 0, aligned: false }.head(0);
+            let head =
+                Member { name, form: Form::File, len, mode: 0o644, modified_s: 0, aligned: false }.head(0);
             let records = if said.is_empty() { &[][..] } else { &head[512..][..said.len()] };
             assert_eq!(records, said.as_bytes());
             let front = front(len, 0);

@@ -3,7 +3,7 @@
 use super::decode::Print;
 use super::deltas::Delta;
 use super::error::SiteError;
-use super::input::{Input, Lies, Plain};
+use super::input::{Input, Lies, Listed, Plain};
 use super::progress::{Progress, Step};
 use super::work::each;
 use super::{Piece, SiteOptions};
@@ -13,6 +13,7 @@ use crate::error::PackError;
 use crate::media::Look;
 use crate::rules::{Rules, is_hidden};
 use crate::skip::Skipped;
+use crate::walk::Dir;
 use std::collections::HashMap;
 use std::io::{self, Read as _};
 
@@ -21,6 +22,8 @@ pub(crate) struct Plan<'i> {
     pub(crate) input: Input<'i>,
     /// Sorted by path.
     pub(crate) files: Vec<File>,
+    /// The same.
+    pub(crate) dirs: Vec<Dir>,
     pub(crate) contents: Vec<Content>,
     pub(crate) skipped: Vec<Skipped>,
     /// Their files are members of the archive, and not served.
@@ -37,6 +40,7 @@ pub(crate) struct File {
     pub(crate) content: usize,
     /// Seconds since 1970.
     pub(crate) modified_s: u64,
+    pub(crate) mode: u32,
     /// By [`CODINGS`](super::CODINGS): the file beside it that is its coded form. Number in [`Plan::files`].
     pub(crate) beside: [Option<usize>; 3],
     /// Whether it is such a file.
@@ -67,7 +71,8 @@ impl<'i> Plan<'i> {
         progress: &Progress,
     ) -> Result<Plan<'i>, SiteError> {
         progress.begin(Step::Reading, 0);
-        let (found, skipped) = input.list()?;
+        let Listed { found, mut dirs, skipped } = input.list()?;
+        dirs.iter_mut().for_each(|dir| dir.modified_s = dir.modified_s.min(options.latest_s));
         progress.begin(Step::Reading, found.len() as u64);
         let mut workers = vec![(); options.workers.get()];
         let read = each(&mut workers, &found, |(), found| {
@@ -86,12 +91,13 @@ impl<'i> Plan<'i> {
         })?;
         let served = found.iter().map(|found| &found.path[..]).filter(|path| !is_hidden(path));
         let addresses = Addresses::new(served, options.policy)?;
-        let mut plan = Plan { input, files: Vec::new(), contents: Vec::new(), skipped, rules, addresses };
+        let (files, contents) = (Vec::new(), Vec::new());
+        let mut plan = Plan { input, files, dirs, contents, skipped, rules, addresses };
         plan.addresses.tell(&mut plan.skipped);
         let mut known = HashMap::new();
         for (found, read) in found.into_iter().zip(read) {
             // What has gone meanwhile is left out.
-            let Some(Read { print, look, compressible, modified_s }) = read else { continue };
+            let Some(Read { print, look, compressible, modified_s, mode }) = read else { continue };
             let content = *known.entry(print).or_insert_with(|| {
                 let file = plan.files.len();
                 let compressible = compressible && !is_hidden(&found.path);
@@ -104,6 +110,7 @@ impl<'i> Plan<'i> {
                 lies: found.file,
                 content,
                 modified_s: modified_s.min(options.latest_s),
+                mode,
                 beside: [None; 3],
                 is_beside: false,
                 offer: None,
@@ -135,6 +142,7 @@ struct Read {
     look: Look,
     compressible: bool,
     modified_s: u64,
+    mode: u32,
 }
 
 impl Read {
@@ -145,6 +153,7 @@ impl Read {
             look: known.look,
             compressible: is_compressible(plain)?,
             modified_s: plain.modified_s,
+            mode: plain.mode,
         })
     }
 }
