@@ -48,7 +48,10 @@ impl Fault {
         expected: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Fault {
-        Fault { at: None, found: found.into(), expected: expected.into(), remedy: remedy.into() }
+        // Names and values of a file may stand in each of them.
+        let [found, expected, remedy] =
+            [found.into(), expected.into(), remedy.into()].map(|text| shown(&text));
+        Fault { at: None, found, expected, remedy }
     }
 
     /// The byte of the file where it begins.
@@ -174,9 +177,9 @@ impl Shown<'_> {
     }
 }
 
-/// A line as a terminal can have it: each character as wide as the next, and none that controls it.
-fn shown(line: &str) -> String {
-    line.chars()
+/// Text as a terminal can have it: in one line, and without characters that control it.
+fn shown(text: &str) -> String {
+    text.chars()
         .map(|char| if char.is_control() { ' ' } else { char })
         .collect::<String>()
         .trim_end()
