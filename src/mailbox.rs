@@ -14,10 +14,19 @@ use tarpon_conn::SiteId;
 pub(crate) enum Message {
     /// Plan new exchanges of this site from these.
     Swap(SiteId, Lineup),
-    /// Accept nothing more, finish what has begun, and end after `grace` at the latest.
-    Stop { grace: Duration },
+    /// Accept nothing more, and end after `grace` at the latest.
+    Leave { farewell: Farewell, grace: Duration },
     /// What this connection waits for was read into memory, if it could be.
     Loaded { site: Arc<Site>, stretch: Stretch, index: u32, generation: u32 },
+}
+
+/// How a worker parts from its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Farewell {
+    /// Another server accepts on the same sockets: each connection gets one more answer, which says that it is the last one.
+    Drain,
+    /// Nobody will listen here: what has begun is finished, who waits for nothing is left.
+    Stop,
 }
 
 /// Messages to one worker.

@@ -12,7 +12,7 @@ use crate::{
     listen::{Address, Bound, SocketFile},
     loader::Loader,
     log::{Log, LogSink, Logging},
-    mailbox::{Mailbox, Message},
+    mailbox::{Farewell, Mailbox, Message},
     recent::Recent,
     site::Site,
     worker::Outfit,
@@ -253,8 +253,19 @@ impl Handle {
 
     /// Accepts nothing more, finishes what has begun, and ends after `grace` at the latest.
     pub fn stop(&self, grace: Duration) {
+        self.leave(Farewell::Stop, grace);
+    }
+
+    /// Leaves its clients to another server that has the same listening sockets: accepts nothing more, and answers each
+    /// connection once more, with `Connection: close`. A client that does not ask is waited for, so that no request meets
+    /// a connection that was just closed; but not longer than it may be idle, and not longer than `grace`.
+    pub fn drain(&self, grace: Duration) {
+        self.leave(Farewell::Drain, grace);
+    }
+
+    fn leave(&self, farewell: Farewell, grace: Duration) {
         for mailbox in &*self.mailboxes {
-            mailbox.post(Message::Stop { grace });
+            mailbox.post(Message::Leave { farewell, grace });
         }
     }
 }

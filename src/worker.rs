@@ -7,7 +7,7 @@
 use crate::{
     loader::{Job, Loader, Stretch},
     log::Inlet,
-    mailbox::{Mailbox, Message},
+    mailbox::{Farewell, Mailbox, Message},
     recent::Lineup,
     served::Served,
     site::Site,
@@ -39,7 +39,9 @@ pub(crate) struct Worker<S> {
     pub(crate) slots: Slots<S>,
     pub(crate) commons: Commons,
     wheel: Wheel,
-    /// Set when the worker shall end.
+    /// Set when the worker is to end.
+    farewell: Option<Farewell>,
+    /// When it ends at the latest.
     stop_by: Option<Tick>,
     /// Accept nothing before: the process was out of descriptors or memory.
     gate: Option<Tick>,
@@ -136,7 +138,18 @@ impl<S: Default> Worker<S> {
         }
         let slots = Slots::new(connection_count_max);
         let (wheel, loaded) = (Wheel::new(), Vec::new());
-        Worker { listeners, mailbox, slots, commons, wheel, stop_by: None, gate: None, loader, loaded }
+        Worker {
+            listeners,
+            mailbox,
+            slots,
+            commons,
+            wheel,
+            farewell: None,
+            stop_by: None,
+            gate: None,
+            loader,
+            loaded,
+        }
     }
 
     /// A connection was accepted. Returns its slot.
@@ -251,13 +264,15 @@ impl<S: Default> Worker<S> {
         times.into_iter().flatten().min()
     }
 
-    /// Reads the mailbox. Returns whether the worker was just told to stop.
-    pub(crate) fn read_mail(&mut self) -> bool {
-        let was_stopping = self.is_stopping();
+    /// Reads the mailbox. Returns how to part from the clients, if the worker was just told so.
+    pub(crate) fn read_mail(&mut self) -> Option<Farewell> {
+        let before = self.farewell;
         for message in self.mailbox.take() {
             match message {
                 Message::Swap(site, lineup) => self.commons.swap(site, lineup),
-                Message::Stop { grace } => {
+                Message::Leave { farewell, grace } => {
+                    // Who was to drain may be stopped, but not the other way round.
+                    self.farewell = self.farewell.max(Some(farewell));
                     let by = self.commons.now.after(grace.as_millis().try_into().unwrap_or(u64::MAX));
                     self.stop_by = Some(self.stop_by.map_or(by, |former| former.min(by)));
                 }
@@ -272,12 +287,12 @@ impl<S: Default> Worker<S> {
                 }
             }
         }
-        self.is_stopping() && !was_stopping
+        self.farewell.filter(|_| self.farewell != before)
     }
 
     #[inline]
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stop_by.is_some()
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.farewell.is_some()
     }
 
     /// Whether the worker has stopped: nothing is left to finish, or the time for it is over.

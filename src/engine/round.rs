@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     listen::BACKLOG,
+    mailbox::Farewell,
     worker::{Outfit, Worker},
 };
 use rustix::{
@@ -245,20 +246,23 @@ impl<S: Selector> Rounds<S> {
     }
 
     fn mail(&mut self) -> io::Result<()> {
-        if self.worker.read_mail() {
-            // Who is in the backlog has begun: closing the listener would reset them.
-            for number in 0..self.worker.listeners.len() {
-                self.accept(number, BACKLOG as usize)?;
+        let Some(farewell) = self.worker.read_mail() else { return Ok(()) };
+        // Who is in the backlog has begun. Closing the listener would reset them; and where others accept on it too, the kernel
+        // may have told nobody else of them.
+        for number in 0..self.worker.listeners.len() {
+            self.accept(number, BACKLOG as usize)?;
+        }
+        // Whoever handed a listener over may have kept it, and with it its registration.
+        for (number, listener) in self.worker.listeners.drain(..).enumerate() {
+            if self.listening {
+                self.selector.leave_listener(number, listener.as_fd())?;
             }
-            // Whoever handed a listener over may have kept it, and with it its registration.
-            for (number, listener) in self.worker.listeners.drain(..).enumerate() {
-                if self.listening {
-                    self.selector.leave_listener(number, listener.as_fd())?;
-                }
-            }
-            self.listening = false;
-            for index in self.worker.slots.indices() {
-                self.stop(index);
+        }
+        self.listening = false;
+        for index in self.worker.slots.indices() {
+            match farewell {
+                Farewell::Drain => self.worker.slots.get_mut(index).expect("it is in use").conn.drain(),
+                Farewell::Stop => self.stop(index),
             }
         }
         Ok(())

@@ -4,6 +4,8 @@ use std::{
     net::{SocketAddr, TcpListener},
     num::NonZeroUsize,
     path::Path,
+    sync::mpsc::channel,
+    thread,
     time::Duration,
 };
 use tarpon::{Address, Engine, Handle, Server, Settings, Site, VirtualHosts};
@@ -42,6 +44,14 @@ impl Served {
         let server = Server::start(settings, vec![bound], sites).expect("a server");
         let [Address::Tcp(address)] = server.addresses() else { panic!("one TCP address") };
         Served { address: *address, handle: server.handle(), server: Some(server) }
+    }
+
+    /// Waits for it to end, as it has been told to.
+    pub(crate) fn join_within(mut self, time: Duration) {
+        let server = self.server.take().expect("it ends once");
+        let (send, ended) = channel();
+        thread::spawn(move || send.send(server.join()));
+        ended.recv_timeout(time).expect("it ends in time").expect("no worker fails");
     }
 
     /// Stops it. What it ended with is `Ok` unless a worker failed.

@@ -61,6 +61,8 @@ pub(crate) struct Http1 {
     recorded: bool,
     /// Begin no exchange beyond the one whose head has begun.
     stopping: bool,
+    /// The next response is the last one, and says so.
+    draining: bool,
     /// Bytes wait in the inbox, not for more of them but for room in the outbox.
     crowded: bool,
     /// Spans the next exchange may push: the usual number, unless the head that waits in the inbox needs more.
@@ -122,6 +124,7 @@ impl Http1 {
             owed_since: cx.now,
             recorded: false,
             stopping: false,
+            draining: false,
             crowded: false,
             room: SPANS_PER_EXCHANGE,
             ended: false,
@@ -249,6 +252,10 @@ impl Http1 {
         self.abort();
     }
 
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+    }
+
     /// Whatever is still owed cannot be sent.
     pub(crate) fn abort(&mut self) {
         self.phase = Phase::Closed;
@@ -366,7 +373,7 @@ impl Http1 {
         let unsure = content.is_some() && plan::expects_continue(&head) || head.method == Method::Connect;
         self.site = site;
         self.request_count += 1;
-        let last = self.stopping || self.request_count >= self.limits(cx).requests_max.get();
+        let last = self.stopping || self.draining || self.request_count >= self.limits(cx).requests_max.get();
         let persists = client_persists && !last && !unsure && plan.status != Status::BadRequest;
         let fate = match (persists, head.version) {
             (false, _) => Fate::Close,

@@ -240,6 +240,12 @@ impl Connection {
         self.protocol.give_up(cx, &mut self.wire);
     }
 
+    /// Another server takes over: the next response is the last one, and says so. A client that has not asked is waited for as
+    /// before: whoever closes a connection on which a request may be on its way lets that request fail.
+    pub fn drain(&mut self) {
+        self.protocol.drain();
+    }
+
     /// The server stops: finish what has begun, begin nothing more.
     pub fn stop(&mut self, cx: &mut Cx<'_>) {
         self.protocol.stop(cx, &self.wire);

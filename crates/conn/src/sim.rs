@@ -171,6 +171,11 @@ impl Sim {
         }
     }
 
+    /// Another server takes over.
+    pub fn drain(&mut self) {
+        self.fact(|conn, _| conn.drain());
+    }
+
     /// The server stops.
     pub fn stop(&mut self) {
         self.fact(|conn, cx| conn.stop(cx));

@@ -239,6 +239,7 @@ proptest! {
                 3 => { sim.step(Cuts { read: amount + 1, send: amount + 1 }); }
                 4 => sim.pass(ms),
                 _ if amount < 3 => sim.stop(),
+                _ if amount < 6 => sim.drain(),
                 _ if amount < 20 => { sim.sites.swap(SiteId::FIRST, site("changed")); }
                 _ => sim.run(Cuts { read: amount + 1, send: amount + 1 }),
             }
@@ -643,6 +644,28 @@ fn a_stop_answers_one_more_of_the_requests_that_had_arrived_and_says_that_it_clo
     let last = text.rfind("HTTP/1.1 200 OK").unwrap();
     assert!(text[last..].contains("\r\nConnection: close\r\n"), "{text}");
     assert_eq!(sim.close(), Close::Both);
+}
+
+#[test]
+fn a_drain_ends_each_connection_with_its_next_response_and_closes_none_that_waits() {
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for asked_before in [false, true] {
+        let mut sim = sim();
+        if asked_before {
+            sim.client_sends(REQUEST);
+            sim.run(Cuts::NONE);
+        }
+        let (from, deadline) = (sim.wire.len(), sim.deadline_ms());
+        sim.drain();
+        sim.run(Cuts::NONE);
+        assert_eq!((sim.close(), sim.deadline_ms()), (Close::No, deadline), "it may still ask");
+        sim.client_sends(&REQUEST.repeat(3));
+        sim.run(Cuts::NONE);
+        let text = String::from_utf8_lossy(&sim.wire[from..]);
+        assert_eq!(text.matches("HTTP/1.1 200 OK").count(), 1, "{text}");
+        assert!(text.contains("\r\nConnection: close\r\n"), "{text}");
+        assert_ne!(sim.close(), Close::No);
+    }
 }
 
 #[test]

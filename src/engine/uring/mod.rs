@@ -20,6 +20,7 @@ mod letters;
 mod ring;
 
 use crate::{
+    mailbox::Farewell,
     site::Store,
     worker::{Commons, Outfit, Slot, Worker},
 };
@@ -96,6 +97,7 @@ pub(super) fn run(outfit: Outfit) -> io::Result<()> {
     }
     let mut engine = Engine {
         accepting: vec![Receive::Idle; worker.listeners.len()],
+        farewell: None,
         worker,
         letters: Letters::default(),
         ring: Ring::new()?,
@@ -119,6 +121,8 @@ struct Engine {
     worker: Worker<Flight>,
     /// For each listener.
     accepting: Vec<Receive>,
+    /// How it is to part from its clients, once it has ended to accept.
+    farewell: Option<Farewell>,
     /// Slots that have more to do although no completion will tell.
     again: VecDeque<u32>,
 }
@@ -374,7 +378,7 @@ impl Engine {
             // The client has gone again; accept(2) reports an error of the network that is its own; or cancelled.
             Err(_) => {}
         }
-        self.drain()
+        self.leave()
     }
 
     fn begin(&mut self, fd: OwnedFd) {
@@ -386,26 +390,53 @@ impl Engine {
         if !done.more {
             self.ring.mail(&self.worker.mailbox);
         }
-        if self.worker.read_mail() {
+        if let Some(farewell) = self.worker.read_mail() {
+            self.farewell = Some(farewell);
             for (number, accepting) in self.accepting.iter_mut().enumerate() {
                 if *accepting == Receive::Armed {
                     *accepting = Receive::Ending;
                     self.ring.end_accept(number as u32);
                 }
             }
-            self.drain()?;
+            self.leave()?;
         }
         Ok(())
     }
 
-    /// When the worker stops and no accept is in flight any more: who is in the backlog has begun, since closing the
-    /// listener would reset them; and what has arrived by now has begun; nothing else will begin.
-    fn drain(&mut self) -> io::Result<()> {
+    /// Parts from the clients, once no accept is in flight any more.
+    fn leave(&mut self) -> io::Result<()> {
         let accepts = self.accepting.iter().any(|&accepting| accepting != Receive::Idle);
-        if !self.worker.is_stopping() || accepts || self.accepting.is_empty() {
-            return Ok(());
-        }
+        let Some(farewell) = self.farewell.filter(|_| !accepts) else { return Ok(()) };
+        self.farewell = None;
         self.accepting.clear();
+        self.empty_listeners()?;
+        if farewell == Farewell::Stop {
+            // What has arrived by now has begun. Receives begun just now, and those that have bytes, complete before anybody is
+            // told to stop. One call brings only some of them.
+            for _ in self.worker.slots.indices() {
+                self.ring.wait(Some(0))?;
+                if !self.complete()? {
+                    break;
+                }
+            }
+        }
+        for index in self.worker.slots.indices() {
+            let Worker { slots, commons, .. } = &mut self.worker;
+            let Some(slot) = slots.get_mut(index) else { continue };
+            match farewell {
+                Farewell::Drain => slot.conn.drain(),
+                Farewell::Stop => {
+                    slot.conn.stop(&mut commons.cx());
+                    self.turn(index);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Who is in the backlog has begun. Closing the listener would reset them; and where others accept on it too, the kernel may
+    /// have told nobody else of them.
+    fn empty_listeners(&mut self) -> io::Result<()> {
         for listener in mem::take(&mut self.worker.listeners) {
             // Not made non-blocking, which another worker that has the same listener and only just begins would undo.
             set_socket_timeout(&listener, Timeout::Recv, Some(DRAIN_WAIT))?;
@@ -417,28 +448,13 @@ impl Engine {
                 }
             }
         }
-        // Receives begun just now, and those that have bytes, complete before anybody is told to stop. One call brings
-        // only some of them.
-        for _ in self.worker.slots.indices() {
-            self.ring.wait(Some(0))?;
-            if !self.complete()? {
-                break;
-            }
-        }
-        for index in self.worker.slots.indices() {
-            let Worker { slots, commons, .. } = &mut self.worker;
-            if let Some(slot) = slots.get_mut(index) {
-                slot.conn.stop(&mut commons.cx());
-                self.turn(index);
-            }
-        }
         Ok(())
     }
 
     /// Accepts while connections may be accepted, and only then.
     #[inline]
     fn mind_gate(&mut self) {
-        let open = self.worker.may_accept() && !self.worker.is_stopping();
+        let open = self.worker.may_accept() && !self.worker.is_leaving();
         for (number, listener) in self.worker.listeners.iter().enumerate() {
             let accepting = &mut self.accepting[number];
             match (open, *accepting) {

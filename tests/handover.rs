@@ -1,0 +1,112 @@
+//! One server takes over from another: both have the listening socket, and the clients notice nothing.
+
+mod common;
+
+use common::{
+    ENGINES,
+    client::Client,
+    distinct_bytes,
+    served::{Served, settings},
+    site, wait_for,
+};
+use std::{
+    net::TcpListener,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Responses of every way to leave: in one stretch, gathered, from a descriptor.
+const LENS: [(&str, usize); 3] = [("small", 100), ("middle", 30_000), ("large", 200_000)];
+
+#[test]
+fn no_request_fails_and_no_connection_is_reset() {
+    const HANDOVER_COUNT: usize = 20;
+    const CLIENT_COUNT: usize = 4;
+    let dir = site(&LENS.map(|(name, len)| (name, distinct_bytes(len))));
+    for &engine in ENGINES {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let start = || Served::dir_on(listener.try_clone().unwrap(), &settings(engine, 2), dir.path());
+        let mut served = start();
+        let address = served.address;
+        let (over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            let clients: Vec<_> = (0..CLIENT_COUNT)
+                .map(|_| {
+                    scope.spawn(|| {
+                        // Each request that fails is a panic here.
+                        let mut client = Client::connect(address);
+                        let (mut served, mut last_count) = (0, 0);
+                        for (name, len) in LENS.iter().cycle().take_while(|_| !over.load(Ordering::SeqCst)) {
+                            client.send(common::client::get(&format!("/{name}")));
+                            let response = client.try_response().unwrap_or_else(|error| {
+                                panic!("{engine}: request {served} of a client, with {last_count} handovers: {error}")
+                            });
+                            assert_eq!(response.content.len(), *len, "{engine}: {name}");
+                            served += 1;
+                            count.fetch_add(1, Ordering::SeqCst);
+                            if response.head.contains("\r\nConnection: close\r\n") {
+                                assert_eq!(client.rest(), b"", "{engine}");
+                                client = Client::connect(address);
+                                last_count += 1;
+                            }
+                        }
+                        (served, last_count)
+                    })
+                })
+                .collect();
+            for _ in 0..HANDOVER_COUNT {
+                let successor = start();
+                let from = count.load(Ordering::SeqCst);
+                served.handle.drain(Duration::from_secs(60));
+                served.join_within(Duration::from_secs(20));
+                served = successor;
+                wait_for("more answers", || (count.load(Ordering::SeqCst) > from + 10).then_some(()));
+            }
+            over.store(true, Ordering::SeqCst);
+            for client in clients {
+                let (served, last_count) = client.join().expect("no request fails");
+                assert!(served > 10 && last_count >= HANDOVER_COUNT / 2, "{engine}: {served}, {last_count}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_client_that_waits_is_answered_once_more_or_left_at_the_end_of_the_grace() {
+    let dir = site(&[("index.html", "home")]);
+    for &engine in ENGINES {
+        let served = Served::dir(&settings(engine, 1), dir.path());
+        let mut clients = [(); 3].map(|()| Client::connect(served.address));
+        // One has not asked yet, the others have.
+        for client in &mut clients[1..] {
+            assert_eq!(client.get("/").content, b"home");
+        }
+        served.handle.drain(Duration::from_secs(2));
+        thread::sleep(Duration::from_millis(200));
+        for client in &mut clients[..2] {
+            let response = client.get("/");
+            assert!(response.head.contains("\r\nConnection: close\r\n"), "{engine}: {}", response.head);
+            assert_eq!(client.rest(), b"", "{engine}");
+        }
+        let since = Instant::now();
+        assert_eq!(clients[2].rest(), b"", "{engine}");
+        assert!(since.elapsed() > Duration::from_secs(1), "{engine}: it was waited for");
+        served.join_within(Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn who_was_to_drain_can_be_stopped() {
+    let dir = site(&[("index.html", "home")]);
+    for &engine in ENGINES {
+        let served = Served::dir(&settings(engine, 1), dir.path());
+        let mut client = Client::connect(served.address);
+        assert_eq!(client.get("/").content, b"home");
+        served.handle.drain(Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(100));
+        served.handle.stop(Duration::from_secs(60));
+        assert_eq!(client.rest(), b"", "{engine}");
+        served.join_within(Duration::from_secs(5));
+    }
+}
