@@ -1,7 +1,8 @@
 //! Reads into memory what a worker is about to send, so that the worker need not wait for the disk.
 //!
 //! ```text
-//! worker ── job ──▶ loader threads ── read, forget the bytes ──▶ mailbox of the worker: loaded
+//! worker ── job ──▶ queue ── loader threads ── read, forget the bytes ──▶ mailbox of the worker: loaded
+//!    └ the connection waits; when it goes, so does its job
 //! ```
 
 use crate::{
@@ -10,21 +11,17 @@ use crate::{
 };
 use rustix::{fs::sendfile, io::Errno};
 use std::{
+    collections::VecDeque,
     fs::File,
     io,
-    sync::{
-        Arc, Mutex, PoisonError,
-        mpsc::{Receiver, Sender, channel},
-    },
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
     thread,
 };
 use tarpon_site::Place;
 
 /// Takes jobs from any worker.
 #[derive(Clone)]
-pub(crate) struct Loader {
-    jobs: Sender<Job>,
-}
+pub(crate) struct Loader(Arc<Open>);
 
 /// A stretch that is to be in memory.
 pub(crate) struct Job {
@@ -34,6 +31,8 @@ pub(crate) struct Job {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) index: u32,
     pub(crate) generation: u32,
+    /// Of the connection, as long as it waits.
+    pub(crate) waits: Weak<()>,
 }
 
 /// A stretch of what lies on a disk of a site.
@@ -50,27 +49,97 @@ const THREAD_COUNT: usize = 4;
 /// Bytes read at once.
 const READ_LEN: u64 = 256 * 1024;
 
+/// Jobs among which those that nobody waits for any more are not looked for: it is not worth it, and they have room in some
+/// tens of KiB. Beyond it, at most every other job is one of these, so there are no more than twice as many jobs as connections
+/// that wait; however many come, ask for what is cold, and go.
+const STALE_COUNT_MAX: usize = 1_024;
+
 impl Loader {
     /// With nobody who works yet.
     ///
     /// # Errors
     /// Descriptors are lacking.
     pub(crate) fn new() -> io::Result<(Loader, Crew)> {
-        let (jobs, taken) = channel();
-        let nowhere = File::options().write(true).open("/dev/null")?;
-        Ok((Loader { jobs }, Crew { jobs: Arc::new(Mutex::new(taken)), nowhere: Arc::new(nowhere) }))
+        let queue = Arc::new(Queue::default());
+        let nowhere = Arc::new(File::options().write(true).open("/dev/null")?);
+        Ok((Loader(Arc::new(Open(Arc::clone(&queue)))), Crew { queue, nowhere }))
     }
 
-    /// Returns at once. The worker will be told, whatever comes of it.
+    /// Returns at once. The worker will be told, whatever comes of it, if the connection still waits.
     pub(crate) fn load(&self, job: Job) {
-        // The threads live as long as this does.
-        let _ = self.jobs.send(job);
+        let Open(queue) = &*self.0;
+        queue.lock().push(job);
+        queue.wake.notify_one();
+    }
+}
+
+/// As long as it is there, jobs may come.
+struct Open(Arc<Queue>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.lock().is_closed = true;
+        self.0.wake.notify_all();
+    }
+}
+
+/// Jobs that nobody has begun.
+#[derive(Default)]
+struct Queue {
+    jobs: Mutex<Jobs>,
+    /// There is a job, or there will be none.
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    /// How many there were when those of nobody had last been looked for.
+    wanted_count: usize,
+    is_closed: bool,
+}
+
+impl Jobs {
+    fn push(&mut self, job: Job) {
+        if self.waiting.len() >= (2 * self.wanted_count).max(STALE_COUNT_MAX) {
+            self.waiting.retain(Job::is_wanted);
+            self.wanted_count = self.waiting.len();
+        }
+        self.waiting.push_back(job);
+    }
+}
+
+impl Job {
+    fn is_wanted(&self) -> bool {
+        self.waits.strong_count() > 0 && self.mailbox.is_open()
+    }
+}
+
+impl Queue {
+    /// The next job that somebody waits for. `None`: there will be none any more.
+    fn take(&self) -> Option<Job> {
+        let mut jobs = self.lock();
+        loop {
+            while let Some(job) = jobs.waiting.pop_front() {
+                if job.is_wanted() {
+                    return Some(job);
+                }
+            }
+            if jobs.is_closed {
+                return None;
+            }
+            jobs = self.wake.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Who does the jobs.
 pub(crate) struct Crew {
-    jobs: Arc<Mutex<Receiver<Job>>>,
+    queue: Arc<Queue>,
     nowhere: Arc<File>,
 }
 
@@ -79,24 +148,26 @@ impl Crew {
     /// as a disk may never answer.
     pub(crate) fn start(self) -> io::Result<()> {
         let start = |number| {
-            let (jobs, nowhere) = (Arc::clone(&self.jobs), Arc::clone(&self.nowhere));
+            let (queue, nowhere) = (Arc::clone(&self.queue), Arc::clone(&self.nowhere));
             thread::Builder::new()
                 .name(format!("loader {number}"))
-                .spawn(move || work(&jobs, &nowhere))
+                .spawn(move || work(&queue, &nowhere))
                 .map(drop)
         };
         (0..THREAD_COUNT).try_for_each(start)
     }
 }
 
-fn work(jobs: &Mutex<Receiver<Job>>, nowhere: &File) {
-    loop {
-        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { site, stretch, mailbox, index, generation }) = job else { return };
-        let Stretch { store, place } = stretch;
-        let (file, _) = site.file_of(store);
-        // A worker that has ended may leave many jobs behind: the server must not wait for them.
-        read(file, place, nowhere, || mailbox.is_open());
+fn work(queue: &Queue, nowhere: &File) {
+    while let Some(job) = queue.take() {
+        let (file, _) = job.site.file_of(job.stretch.store);
+        // What nobody waits for any more may be much: others wait, and so may the end of the server.
+        read(file, job.stretch.place, nowhere, || job.is_wanted());
+        // Not all of it may be there.
+        if !job.is_wanted() {
+            continue;
+        }
+        let Job { site, stretch, mailbox, index, generation, .. } = job;
         mailbox.post(Message::Loaded { site, stretch, index, generation });
     }
 }
@@ -119,6 +190,42 @@ fn read(file: &File, place: Place, nowhere: &File, mut is_wanted: impl FnMut() -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn jobs_of_connections_that_are_gone_are_neither_kept_nor_done() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("large"), vec![0; 100_000]).unwrap();
+        let site = Arc::new(Site::from_dir(dir.path()).unwrap());
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        let (loader, crew) = Loader::new().unwrap();
+        let queue = Arc::clone(&crew.queue);
+        let stretch = Stretch { store: Store::File(0), place: Place { at: 0, len: 5 } };
+        let mut waiting = Vec::new();
+        for index in 0..20 * STALE_COUNT_MAX as u32 {
+            let waits = Arc::new(());
+            let (site, mailbox, waited) = (Arc::clone(&site), Arc::clone(&mailbox), Arc::downgrade(&waits));
+            loader.load(Job { site, stretch, mailbox, index, generation: 7, waits: waited });
+            // One of ten is patient.
+            waiting.extend((index % 10 == 0).then_some((index, waits)));
+            let most = (2 * waiting.len()).max(STALE_COUNT_MAX) + 1;
+            assert!(queue.lock().waiting.len() <= most, "{index}");
+        }
+        crew.start().unwrap();
+        let (mut loaded, began) = (Vec::new(), Instant::now());
+        while loaded.len() < waiting.len() && began.elapsed() < Duration::from_secs(20) {
+            for message in mailbox.take() {
+                let Message::Loaded { index, generation: 7, .. } = message else { panic!("another message") };
+                loaded.push(index);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        loaded.sort_unstable();
+        assert_eq!(loaded, waiting.iter().map(|(index, _)| *index).collect::<Vec<_>>());
+        assert_eq!(queue.lock().waiting.len(), 0);
+        drop(loader);
+        assert!(queue.take().is_none(), "nobody is left who could have a job");
+    }
 
     #[test]
     fn a_stretch_is_read_to_its_end_or_as_long_as_it_is_wanted() {

@@ -245,9 +245,17 @@ impl<S: Default> Worker<S> {
     pub(crate) fn load(&mut self, index: u32, Cold { image, stretch }: Cold) {
         let generation = self.slots.generation(index);
         let Some(slot) = self.slots.get_mut(index) else { return };
-        slot.loading = true;
-        let site = Arc::clone(&self.commons.served(image).site);
-        self.loader.load(Job { site, stretch, mailbox: Arc::clone(&self.mailbox), index, generation });
+        let waits = Arc::new(());
+        let job = Job {
+            site: Arc::clone(&self.commons.served(image).site),
+            stretch,
+            mailbox: Arc::clone(&self.mailbox),
+            index,
+            generation,
+            waits: Arc::downgrade(&waits),
+        };
+        slot.loading = Some(waits);
+        self.loader.load(job);
     }
 
     /// A connection whose wait for the disk is over. It wants a turn.
@@ -281,7 +289,7 @@ impl<S: Default> Worker<S> {
                     if self.slots.generation(index) == generation
                         && let Some(slot) = self.slots.get_mut(index)
                     {
-                        slot.loading = false;
+                        slot.loading = None;
                         self.loaded.push(index);
                     }
                 }
@@ -548,15 +556,15 @@ pub(crate) struct Slot<S> {
     pub(crate) fresh: bool,
     /// Our sending side is closed.
     pub(crate) shut: bool,
-    /// What is to be sent is being read into memory; until then nothing is sent.
-    pub(crate) loading: bool,
+    /// What is to be sent is being read into memory, as long as this is there; until then nothing is sent.
+    pub(crate) loading: Option<Arc<()>>,
     /// What its engine knows of the socket.
     pub(crate) state: S,
 }
 
 impl<S: Default> Slot<S> {
     fn new(fd: OwnedFd, conn: Connection) -> Slot<S> {
-        Slot { fd, conn, inbox: None, fresh: false, shut: false, loading: false, state: S::default() }
+        Slot { fd, conn, inbox: None, fresh: false, shut: false, loading: None, state: S::default() }
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) fn turn(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<
         if need.close == Close::Both {
             return Err(Over);
         }
-        if slot.state.writable && !slot.loading && !slot.conn.outbox(Leg::Client).is_empty() {
+        if slot.state.writable && slot.loading.is_none() && !slot.conn.outbox(Leg::Client).is_empty() {
             if let Some(cold) = commons.cold(slot.conn.outbox(Leg::Client), FILE_WORTH_MIN, FILE_TURN_MAX) {
                 return Ok(After::Load(cold));
             }

@@ -280,7 +280,7 @@ impl Engine {
         if need.close == Close::Both {
             return Err(Over);
         }
-        if slot.state.send.is_none() && !slot.loading && !slot.conn.outbox(Leg::Client).is_empty() {
+        if slot.state.send.is_none() && slot.loading.is_none() && !slot.conn.outbox(Leg::Client).is_empty() {
             if let Some(cold) = commons.cold(slot.conn.outbox(Leg::Client), FILE_WORTH_MIN, FILE_TURN_MAX) {
                 self.worker.load(index, cold);
                 return Ok(true);
