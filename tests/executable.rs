@@ -9,6 +9,7 @@ use common::{
     site, wait_for,
 };
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -52,6 +53,26 @@ fn a_program_carries_its_site_and_shows_checks_and_extracts_it() {
     for (name, content) in contents() {
         assert_eq!(fs::read_to_string(out.path().join(name)).unwrap(), content);
     }
+}
+
+#[test]
+fn what_a_program_carries_is_reused() {
+    let (dir, out) = (site(&contents()), tempfile::tempdir().unwrap());
+    let program = packed(&dir, &out, &["--executable"]);
+    let archive = |name: &str, reuse: Option<&Path>| {
+        let path = out.path().join(name);
+        let mut command = tarpon([OsStr::new("pack"), dir.path().as_os_str()]);
+        command.args(["--effort", "fast", "-o"]).arg(&path);
+        if let Some(reuse) = reuse {
+            command.arg("--reuse").arg(reuse);
+        }
+        let ended = Program::run(command);
+        assert!(ended.status.success(), "{ended:?}");
+        (fs::read(path).unwrap(), ended.out + &ended.err)
+    };
+    let ((fresh, _), (reused, said)) = (archive("fresh.tar", None), archive("reused.tar", Some(&program)));
+    assert!(fresh == reused, "{said}");
+    assert!(said.contains("made before") && !said.contains("nothing of it is reused"), "{said}");
 }
 
 #[test]

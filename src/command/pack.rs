@@ -31,7 +31,7 @@ struct Pack {
     #[arg(long, value_name = "NAME", default_value = "best", value_parser = effort())]
     effort: Effort,
 
-    /// An archive of this site packed before: what has not changed since is not compressed again
+    /// An archive of this site packed before, or a program that carries it: what has not changed since is not compressed again
     #[arg(long, value_name = "FILE")]
     reuse: Option<PathBuf>,
 

@@ -17,7 +17,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use tarpon_site::{Content, Entry};
+use tarpon_site::Entry;
 
 /// SHA-256 of a dictionary.
 pub(crate) type Digest = [u8; 32];
@@ -70,7 +70,7 @@ impl Dictionaries {
 
     fn add(&mut self, name: &Path, known: &mut HashMap<Print, usize>) -> Result<(), OpenError> {
         let archive = File::open(name).map_err(OpenError::Read)?;
-        let opened = Opened::new(&archive)?;
+        let opened = Opened::of(&archive)?;
         if !opened.is_body_good() {
             return Err(OpenError::Body);
         }
@@ -84,11 +84,7 @@ impl Dictionaries {
             if file.ruled.is_some() || !(1..=LEN_MAX).contains(&len) {
                 continue;
             }
-            let at = match file.identity.content {
-                Content::Image(place) => opened.image_at + place.at,
-                Content::Archive(place) => place.at,
-                Content::File { .. } => continue,
-            };
+            let Some(at) = opened.place_of(file.identity.content) else { continue };
             let number = *known.entry(print).or_insert_with(|| {
                 let fields = image.bytes(file.identity.fields);
                 let is_offered = fields.windows(OFFER.len()).any(|text| text.eq_ignore_ascii_case(OFFER));

@@ -167,11 +167,12 @@ pub fn pack_site(
     options: &SiteOptions<'_>,
     progress: &Progress,
 ) -> Result<Report, SiteError> {
-    if input.would_have(target) {
+    let write_failed = |error| SiteError::Write { path: target.to_owned(), error };
+    let path = target::led_to(target).map_err(write_failed)?;
+    if input.would_have(&path) {
         return Err(SiteError::Inside { path: target.to_owned() });
     }
-    let write_failed = |error| SiteError::Write { path: target.to_owned(), error };
-    let target = Target::new(target).map_err(write_failed)?;
+    let target = Target::new(&path).map_err(write_failed)?;
     let mut plan = Plan::new(input, options, progress)?;
     variants::beside(&mut plan, options)?;
     let encoders = code::encoders(options.effort);

@@ -2,13 +2,14 @@
 
 use super::decode::Print;
 use super::error::OpenError;
+use super::program::carried_by;
 use bytes::Bytes;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::{FRONT_LEN, image_in};
-use tarpon_site::{Image, ImageError, Variant};
+use tarpon_site::{Content, Image, ImageError, Place, Variant};
 
 /// A packed site.
 #[derive(Debug)]
@@ -16,20 +17,44 @@ pub(crate) struct Opened {
     pub(crate) image: Image,
     /// Where the image lies in the archive.
     pub(crate) image_at: u64,
+    /// Where the archive lies in its file.
+    archive_at: u64,
 }
 
 impl Opened {
     /// Reads the image of an archive.
     pub(crate) fn new(archive: &File) -> Result<Opened, OpenError> {
         let len = archive.metadata().map_err(OpenError::Read)?.len();
-        let mut front = vec![0; len.min(FRONT_LEN as u64) as usize];
-        read(archive, &mut front, 0)?;
-        let place = image_in(&front, len).map_err(OpenError::Image)?.ok_or(OpenError::NotPacked)?;
+        Opened::at(archive, Place { at: 0, len })
+    }
+
+    /// The same of an archive, or of the one that a program carries.
+    pub(crate) fn of(file: &File) -> Result<Opened, OpenError> {
+        match carried_by(file).map_err(OpenError::Read)? {
+            Some(carried) => Opened::at(file, carried.place),
+            None => Opened::new(file),
+        }
+    }
+
+    fn at(file: &File, archive: Place) -> Result<Opened, OpenError> {
+        let mut front = vec![0; archive.len.min(FRONT_LEN as u64) as usize];
+        read(file, &mut front, archive.at)?;
+        let place = image_in(&front, archive.len).map_err(OpenError::Image)?.ok_or(OpenError::NotPacked)?;
         // No longer than the archive, so a header that lies cannot ask for more than there is.
         let mut bytes = vec![0; place.len as usize];
-        read(archive, &mut bytes, place.at)?;
+        read(file, &mut bytes, archive.at + place.at)?;
         let image = Image::new(Bytes::from(bytes)).map_err(OpenError::Image)?;
-        Ok(Opened { image, image_at: place.at })
+        Ok(Opened { image, image_at: place.at, archive_at: archive.at })
+    }
+
+    /// Where in the file a content begins. None: it lies in another one, which no packed site has.
+    pub(crate) fn place_of(&self, content: Content) -> Option<u64> {
+        let at = match content {
+            Content::Image(place) => self.image_at + place.at,
+            Content::Archive(place) => place.at,
+            Content::File { .. } => return None,
+        };
+        Some(self.archive_at + at)
     }
 
     /// The header of the image.

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use tarpon_site::format::section;
-use tarpon_site::{Coding, Content, Entry, Variant};
+use tarpon_site::{Coding, Entry, Variant};
 
 /// An earlier archive.
 pub(crate) struct Earlier {
@@ -36,16 +36,16 @@ pub(crate) struct Found<'e> {
 /// Where a variant lies.
 #[derive(Clone, Copy)]
 struct Lies {
-    /// From the start of the archive.
+    /// From the start of the file.
     at: u64,
     print: Print,
 }
 
 impl Earlier {
-    /// Opens an archive. None if other encoders made it.
+    /// Opens an archive, or a program that carries one. None if other encoders made it.
     pub(crate) fn open(path: &Path, encoders: &str) -> Result<Option<Earlier>, OpenError> {
         let file = File::open(path).map_err(OpenError::Read)?;
-        let opened = Opened::new(&file)?;
+        let opened = Opened::of(&file)?;
         // A variant that damage hides would be taken for one that was not worth it.
         if !opened.is_body_good() {
             return Err(OpenError::Body);
@@ -122,10 +122,5 @@ fn lay_beside(opened: &Opened, path: &[u8], suffix: &str, variant: &Variant) -> 
 }
 
 fn lies(opened: &Opened, variant: &Variant) -> Option<Lies> {
-    let at = match variant.content {
-        Content::Image(place) => opened.image_at + place.at,
-        Content::Archive(place) => place.at,
-        Content::File { .. } => return None,
-    };
-    Some(Lies { at, print: print(&opened.image, variant)? })
+    Some(Lies { at: opened.place_of(variant.content)?, print: print(&opened.image, variant)? })
 }

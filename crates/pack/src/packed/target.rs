@@ -121,6 +121,20 @@ fn free_beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Res
     }
 }
 
+/// Where a target lies: where a symbolic link leads, whether or not something is there. So do `tar -cf` and `cp`; whoever keeps
+/// a link to a file on another disk means that file.
+pub(crate) fn led_to(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINK_COUNT_MAX {
+        match fs::read_link(&path) {
+            Ok(link) => path = dir_of(&path).join(link),
+            // No link, or nothing there yet.
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(Errno::LOOP.into())
+}
+
 /// The name by which the kernel knows an open file.
 fn by_number(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
@@ -133,10 +147,14 @@ fn dir_of(path: &Path) -> &Path {
     }
 }
 
+/// Symbolic links on the way to a file: as many as Linux follows.
+const LINK_COUNT_MAX: usize = 40;
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn nothing_has_a_name_until_it_is_whole() {
@@ -167,6 +185,24 @@ mod tests {
                 assert_eq!(fs::read(&path).expect(name), content.as_bytes(), "{name}");
             }
         }
+    }
+
+    #[test]
+    fn a_link_stays_and_the_file_it_leads_to_is_replaced() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("elsewhere")).expect("a directory");
+        symlink("elsewhere/link", at("site.tar")).expect("a link");
+        symlink("real.tar", at("elsewhere/link")).expect("a link");
+        for content in ["new", "another in its place"] {
+            let target = Target::new(&led_to(&at("site.tar")).expect("a target")).expect("a target");
+            (&target.file).write_all(content.as_bytes()).expect("a file");
+            target.finish().expect("a file");
+            assert_eq!(fs::read(at("elsewhere/real.tar")).expect("a file"), content.as_bytes());
+            assert!(at("site.tar").is_symlink() && at("elsewhere/link").is_symlink());
+        }
+        symlink("circle", at("circle")).expect("a link");
+        assert!(led_to(&at("circle")).is_err());
     }
 
     #[test]
