@@ -1,6 +1,6 @@
 //! What a configuration file says, by sections and options: TOML 1.1.
 //!
-//! Knows names and types. What a value means, and how far it may go, is for its option to say.
+//! Knows names and types. What a value means, and how far it may go, its option says.
 
 use super::{Fault, Kind, Opt, SECTIONS, Section};
 use crate::error::{Trouble, reason};
@@ -36,7 +36,7 @@ pub(super) struct Table {
 #[derive(Debug)]
 pub(super) struct Given {
     pub(super) option: &'static Opt,
-    /// Each as it would be given on the command line, and where it stands.
+    /// Each that will do, as it would be given on the command line, and where it stands.
     pub(super) values: Vec<(String, Range<usize>)>,
     /// Its name.
     pub(super) at: Range<usize>,
@@ -85,9 +85,9 @@ pub(super) fn tables(file: &File, faults: &mut Vec<Fault>) -> Vec<Table> {
             Fault::at(at, "this is not TOML", error.message(), "see https://toml.io for its form")
         })
         .collect();
-    let mut reader = Reader::default();
+    let mut reader = Reader { text: &file.text, tables: Vec::new(), faults: Vec::new() };
     reader.root(root.get_ref());
-    let Reader { mut tables, faults: found } = reader;
+    let Reader { mut tables, faults: found, .. } = reader;
     tables.sort_by_key(|table| table.at.start);
     // What else is found in a line that was not understood is not to be trusted, nor what stands below a head that was not.
     let lines: Vec<_> = syntax.iter().filter_map(Fault::start).map(|at| file.line(at)).collect();
@@ -104,13 +104,13 @@ pub(super) fn tables(file: &File, faults: &mut Vec<Fault>) -> Vec<Table> {
 }
 
 /// Goes through what was parsed.
-#[derive(Default)]
-struct Reader {
+struct Reader<'a> {
+    text: &'a str,
     tables: Vec<Table>,
     faults: Vec<Fault>,
 }
 
-impl Reader {
+impl Reader<'_> {
     fn root(&mut self, root: &DeTable<'_>) {
         for (key, value) in root {
             let Some(section) = SECTIONS.into_iter().find(|section| section.name == key.get_ref()) else {
@@ -156,17 +156,22 @@ impl Reader {
             }
             _ => vec![value],
         };
-        let mut texts = Vec::new();
-        for value in all {
-            match text(option, value.get_ref()) {
-                Some(text) => texts.push((text, value.span())),
-                None => {
-                    let found = format!("`{}` is {}", option.name, noun(value.get_ref()));
-                    self.faults.push(Fault::at(value.span(), found, option.kind.expected(), as_in(option)));
+        all.into_iter().filter_map(|value| Some((self.value(option, value)?, value.span()))).collect()
+    }
+
+    fn value(&mut self, option: &'static Opt, value: &Spanned<DeValue<'_>>) -> Option<String> {
+        let (found, expected) = match text(option, value.get_ref()) {
+            Some(text) => match option.refusal(text.as_ref()) {
+                None => return Some(text),
+                Some(expected) => {
+                    let written = self.text.get(value.span()).unwrap_or(&text);
+                    (format!("`{}` cannot be {written}", option.name), expected)
                 }
-            }
-        }
-        texts
+            },
+            None => (format!("`{}` is {}", option.name, noun(value.get_ref())), option.kind.expected()),
+        };
+        self.faults.push(Fault::at(value.span(), found, expected, as_in(option)));
+        None
     }
 
     fn unknown(&mut self, key: &Spanned<impl AsRef<str>>, section: Option<&'static Section>) {

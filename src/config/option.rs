@@ -183,14 +183,19 @@ impl Opt {
     /// # Errors
     /// It will not: what was expected, with an example.
     pub fn check(&self, value: &OsStr) -> Result<(), String> {
+        match self.refusal(value) {
+            None => Ok(()),
+            Some(expected) => Err(format!("{expected}, such as {}", self.example())),
+        }
+    }
+
+    /// What was expected of a value that will not do.
+    pub(super) fn refusal(&self, value: &OsStr) -> Option<String> {
         let mut scratch = Config::default();
         for section in super::SECTIONS {
             (section.begin)(&mut scratch);
         }
-        match self.kind.set(value, Path::new(""), &mut scratch) {
-            Ok(_) => Ok(()),
-            Err(expected) => Err(format!("{expected}, such as {}", self.example())),
-        }
+        self.kind.set(value, Path::new(""), &mut scratch).err()
     }
 }
 

@@ -4,7 +4,12 @@ use super::{
     Config, Fault, Faults, File, Flag, Opt, Program, SECTIONS, Section, Unsaid, conflict,
     file::{self, Table},
 };
-use std::{collections::BTreeMap, ffi::OsString, ops::Range, path::Path};
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    ops::Range,
+    path::Path,
+};
 
 /// What is said on a command line: values, by the names of flags without their dashes.
 #[derive(Clone, Debug, Default)]
@@ -134,51 +139,18 @@ impl<'a> Reader<'a> {
             places: vec![],
         };
         if let Some(values) = self.flag(option) {
-            said.from = Origin::Flag;
             let values = if section.key == Some(option.name) { &values[number..=number] } else { values };
+            said.from = Origin::Flag;
+            said.values = values.iter().filter_map(|value| self.of_flag(option, value)).collect();
             if matches!(option.flag, Flag::Place) && tables.len() > 1 && number == 0 {
-                let found = format!(
-                    "{} is of one {}, and the file has {}",
-                    option.value_name,
-                    section.name,
-                    tables.len()
-                );
-                self.faults.push(Fault::nowhere(
-                    found,
-                    "expected to find it in the file",
-                    "leave it out here",
-                ));
-            }
-            for value in values {
-                match option.kind.set(value, Path::new(""), &mut self.config) {
-                    Ok(value) => said.values.push(value),
-                    Err(expected) => {
-                        let found = format!("--{} cannot be {}", option.flag_name(), value.display());
-                        self.faults.push(Fault::nowhere(
-                            found,
-                            expected,
-                            format!("such as {}", option.example()),
-                        ));
-                    }
-                }
+                self.one_for_several(section, option, tables.len());
             }
         } else if let (Some(file), Some(given)) = (self.file, given) {
             said.from = Origin::File(file.line(given.at.start));
             for (value, place) in &given.values {
-                match option.kind.set(value.as_ref(), file.base(), &mut self.config) {
-                    Ok(value) => {
-                        said.values.push(value);
-                        said.places.push(place.clone());
-                    }
-                    Err(expected) => {
-                        let found = format!(
-                            "`{}` cannot be {}",
-                            option.name,
-                            file.text.get(place.clone()).unwrap_or(value)
-                        );
-                        self.faults.push(Fault::at(place.clone(), found, expected, file::as_in(option)));
-                    }
-                }
+                let set = option.kind.set(value.as_ref(), file.base(), &mut self.config);
+                said.values.push(set.expect("a value that will do"));
+                said.places.push(place.clone());
             }
         } else if let (true, Some(table)) = (option.required, table) {
             let found = format!("this {} has no `{}`", section.head(), option.name);
@@ -189,6 +161,25 @@ impl<'a> Reader<'a> {
             said.values.push(set.expect("a default is a value"));
         }
         self.said.push(said);
+    }
+
+    /// A value of the command line, whose own reader should have refused one that will not do.
+    fn of_flag(&mut self, option: &Opt, value: &OsStr) -> Option<String> {
+        match option.kind.set(value, Path::new(""), &mut self.config) {
+            Ok(value) => Some(value),
+            Err(expected) => {
+                let found = format!("{} cannot be {}", option.flag_words(), value.display());
+                let remedy = format!("such as {}", option.example());
+                self.faults.push(Fault::nowhere(found, expected, remedy));
+                None
+            }
+        }
+    }
+
+    /// What has its place on the command line cannot be that of several sections.
+    fn one_for_several(&mut self, section: &Section, option: &Opt, count: usize) {
+        let found = format!("{} is of one {}, and the file has {count}", option.value_name, section.name);
+        self.faults.push(Fault::nowhere(found, "expected to find it in the file", "leave it out here"));
     }
 
     /// What the command line says of an option.
@@ -345,6 +336,15 @@ mod tests {
             let [.., said] = said[..] else { panic!("{name}: {said:?}") };
             assert_eq!((&*said.words(), said.from), (want, from), "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_told_though_a_flag_says_otherwise() {
+        let text = "[server]\nworkers = 0\n[[listener]]\naddress = \"8080\"\n";
+        let file = File { path: "tarpon.toml".into(), text: text.to_owned() };
+        let flags = BTreeMap::from([("workers", vec!["3".into()]), ("listen", vec!["[::1]:80".into()])]);
+        let faults = read(Some(&file), &Flags(flags), Program::Serve).expect_err("two errors");
+        assert_eq!(faults.count(), 2, "{faults}");
     }
 
     #[test]
