@@ -8,7 +8,7 @@ use common::{
     client::Client,
     page::Page,
     program::{Program, serve},
-    releases::{pack, point},
+    releases::{pack, pack_after, point},
     wait_for,
     web::{CODED, PICTURE, PLAIN, web},
     write_files,
@@ -34,7 +34,7 @@ fn a_page_that_asks_for_everything_gets_it_in_a_browser() {
         assert!(!page.verdict.contains("wrong: "), "{engine}: {}", page.verdict);
         // Each of them once as it is, and once more when the browser has asked whether it still holds; one out of parts.
         assert_eq!(page.verdict.lines().count(), 2 * (PLAIN.len() + 1) + 1, "{engine}: {}", page.verdict);
-        compare(site.path(), &page.verdict);
+        compare(site.path(), CODED.trim_start_matches('/'), &page.verdict);
         // The player asks for the beginning, and then for where it is to play; it takes only what it needs.
         let (player, others): (Vec<_>, Vec<_>) =
             page.resources.iter().partition(|line| line.contains("?player"));
@@ -92,6 +92,53 @@ fn a_page_that_was_loaded_in_a_browser_before_a_switch_gets_the_rest_of_its_rele
     }
 }
 
+#[test]
+fn a_browser_that_has_a_script_gets_what_the_next_release_has_changed_in_it() {
+    for engine in ENGINES {
+        let (releases, loaded) =
+            (tempfile::tempdir().expect("a directory"), TcpListener::bind("127.0.0.1:0").expect("a port"));
+        let port = loaded.local_addr().expect("an address").port();
+        let archives = ["1.tar", "2.tar"].map(|name| releases.path().join(name));
+        pack_after(&with_script(1, "B4qfzvDp", "CxT9_qWe", port), &[], &archives[0]);
+        let files = with_script(2, "CxT9_qWe", "B4qfzvDp", port);
+        pack_after(&files, &archives[..1], &archives[1]);
+        point(releases.path(), "1.tar");
+        let program = Program::started(serve(&releases.path().join("current"), &["--engine", engine.name()]));
+        let address = program.address();
+        let page = thread::scope(|scope| {
+            scope.spawn(|| switch_when_loaded(&loaded, releases.path(), address));
+            Page::load(&format!("http://{address}/"), &["--cache", "--verdict", "#verdict"])
+        });
+        let (got, sum) = page.verdict.split_once('\n').unwrap_or_else(|| panic!("{engine}: {page:?}"));
+        let size = got.strip_prefix("release 2, dcb, ").and_then(|size| size.parse().ok());
+        // Of 60 KB.
+        assert!(size.is_some_and(|size: u32| size < 200), "{engine}: {page:?}");
+        let site = common::site(&files);
+        compare(site.path(), "assets/app-CxT9_qWe.js", sum);
+        assert_eq!((&*page.errors, program.err()), ("[]", String::new()), "{engine}");
+    }
+}
+
+/// A page with a script of some size, in which little changes. The second release lacks what has no hash in its name.
+fn with_script(number: u32, hash: &str, other: &str, port: u16) -> Vec<(String, Vec<u8>)> {
+    let filled = |text: &str| {
+        let text = text.replace("{hash}", hash).replace("{other}", other);
+        text.replace("{port}", &port.to_string()).into_bytes()
+    };
+    let line = |at: u32| format!("const v{at} = {};\n", at.wrapping_mul(0x9e37_79b9));
+    let script: String =
+        (0..3000).map(line).chain([format!("export const release = 'release {number}';\n")]).collect();
+    let mut files = vec![
+        ("index.html".to_owned(), filled(include_str!("browser/delta.html"))),
+        ("delta.js".to_owned(), filled(include_str!("browser/delta.js"))),
+        (format!("assets/app-{hash}.js"), script.into()),
+    ];
+    if number == 1 {
+        files.push(("plain.js".to_owned(), b"0;".into()));
+    }
+    files
+}
+
 /// A page with what it loads at once, and what it asks for later. The second release lacks what has no hash in its name.
 fn release(number: usize, hash: &str, other: &str, port: u16) -> Vec<(String, Vec<u8>)> {
     let filled = |text: &str| {
@@ -127,8 +174,8 @@ fn switch_when_loaded(loaded: &TcpListener, releases: &Path, address: SocketAddr
 }
 
 /// Compares files with what `sha256sum` would write of them.
-fn compare(dir: &Path, sums: &str) {
-    assert!(sums.contains(CODED.trim_start_matches('/')));
+fn compare(dir: &Path, name: &str, sums: &str) {
+    assert!(sums.contains(name), "{sums}");
     let mut command = Command::new("sha256sum");
     command.args(["--check", "--strict", "--quiet"]).current_dir(dir).stdin(Stdio::piped());
     let mut child = command.spawn().expect("sha256sum, of the coreutils");

@@ -10,9 +10,22 @@ use tarpon::{Effort, Packing, Progress, Source};
 
 /// Packs a site of these files.
 pub(crate) fn pack<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], target: &Path) {
+    pack_as(files, Packing::new(target));
+}
+
+/// Packs a site of these files that may be dictionaries for later ones, with those of earlier archives as dictionaries.
+pub(crate) fn pack_after<P: AsRef<Path>, C: AsRef<[u8]>>(
+    files: &[(P, C)],
+    before: &[PathBuf],
+    target: &Path,
+) {
+    pack_as(files, Packing { dictionaries: before.to_vec(), offers: true, ..Packing::new(target) });
+}
+
+fn pack_as<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], packing: Packing) {
     let dir = site(files);
     let source = Source { path: dir.path().into(), ..Source::default() };
-    let packing = Packing { effort: Effort::Fast, ..Packing::new(target) };
+    let packing = Packing { effort: Effort::Fast, ..packing };
     tarpon::pack(&source, &packing, &Progress::default()).expect("a packed site");
 }
 
