@@ -5,7 +5,8 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use tarpon_site::format::{
-    HEADER_LEN, Header, Home, Kind, PageRow, RECORD_ALIGN, RECORD_LEN, Record, VARIANT_LEN, hash,
+    DeltaRow, HEADER_LEN, Header, Home, Kind, PageRow, RECORD_ALIGN, RECORD_LEN, Record, SECTION_LEN,
+    SectionRow, VARIANT_LEN, hash, section,
 };
 use tarpon_site::{Coding, Content, Entry, Image, PAGE_CODES, Place, index};
 
@@ -24,6 +25,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
+const DICTIONARY: [u8; 32] = [7; 32];
 const PATHS: [&[u8]; 4] = [b"/", b"/style.css", b"/film.mp4", b"/guide"];
 
 /// Asks for everything an image can be asked for. That a place lies outside shows as a panic.
@@ -39,7 +41,13 @@ fn look_around(image: &Image) {
             None => {}
             Some(Entry::File(file)) => {
                 assert!(!file.is_one() || image.coded(file).count() == 0);
-                for variant in image.coded(file).map(|(_, variant)| variant).chain([file.identity]) {
+                let deltas: Vec<_> = image.all_deltas(file).collect();
+                for (coding, _) in image.deltas(file, DICTIONARY) {
+                    assert!(deltas.iter().any(|delta| (delta.0, delta.1) == (DICTIONARY, coding)));
+                }
+                let coded = image.coded(file).map(|(_, variant)| variant);
+                let deltas = deltas.into_iter().map(|(_, _, variant)| variant);
+                for variant in coded.chain(deltas).chain([file.identity]) {
                     touch(image, &[variant.fields, variant.not_modified, variant.etag]);
                     match variant.content {
                         Content::Image(place) => touch(image, &[place]),
@@ -141,10 +149,10 @@ fn good_image() -> Vec<u8> {
         },
     ];
     let mut places = Vec::new();
-    for (path, record) in PATHS.into_iter().zip(records) {
+    for (path, record) in PATHS.into_iter().zip(&records) {
         pad(&mut bytes, RECORD_ALIGN);
         places.push((hash(path), bytes.len() as u64));
-        let record = Record { path_len: path.len() as u16, ..record };
+        let record = Record { path_len: path.len() as u16, ..*record };
         bytes.extend_from_slice(&record.encode());
         // The first file is there in gzip too.
         if record.variant_count == 2 {
@@ -154,6 +162,14 @@ fn good_image() -> Vec<u8> {
         bytes.extend_from_slice(path);
     }
 
+    pad(&mut bytes, RECORD_ALIGN);
+    // The second file is there for who has a dictionary.
+    let sections_at = bytes.len() as u64;
+    let variant = Record { coding: Coding::Dcz, ..records[1] };
+    let delta = DeltaRow { file_at: records[1].run_at, dictionary: DICTIONARY, variant }.encode();
+    let (at, len) = (sections_at + SECTION_LEN as u64, delta.len() as u64);
+    bytes.extend_from_slice(&SectionRow { kind: section::DELTAS, at, len, hash: hash(&delta) }.encode());
+    bytes.extend_from_slice(&delta);
     pad(&mut bytes, RECORD_ALIGN);
     let pages_at = bytes.len() as u64;
     for code in PAGE_CODES {
@@ -177,6 +193,8 @@ fn good_image() -> Vec<u8> {
         file_count: 1,
         archive_len: 0,
         tables_hash: 0,
+        sections_at,
+        section_count: 1,
         ..Header::default()
     };
     bytes[..HEADER_LEN].copy_from_slice(&header.encode());

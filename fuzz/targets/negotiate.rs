@@ -1,13 +1,15 @@
-//! Accept-Encoding: what is chosen is acceptable and nothing better was offered, and a plain reading agrees.
+//! Accept-Encoding: what is chosen is acceptable and nothing better was offered, and a plain reading agrees. And so with
+//! Available-Dictionary.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tarpon_http::head;
 use tarpon_http::negotiate::{Acceptable, Coding};
+use tarpon_http::{dictionary, head};
 
-// Each line is a field line Accept-Encoding.
+// Each line is a field line Accept-Encoding; and then each alone is one of Available-Dictionary.
 fuzz_target!(|input: &[u8]| {
+    input.split(|&byte| byte == b'\n').for_each(dictionary);
     let mut wire = b"GET / HTTP/1.1\r\n".to_vec();
     let lines: Vec<_> = input.split(|&byte| byte == b'\n').collect();
     for line in &lines {
@@ -19,7 +21,7 @@ fuzz_target!(|input: &[u8]| {
     for (coding, names) in CODINGS {
         assert_eq!(acceptable.weight(coding), plain(&lines, names), "{coding:?}");
     }
-    let offered = CODINGS.map(|(coding, _)| coding).into_iter().zip([9, 3, 5, 3]);
+    let offered = CODINGS.map(|(coding, _)| coding).into_iter().zip([9, 3, 5, 3, 3, 2]);
     match acceptable.choose(offered.clone().map(|(coding, len)| (coding, len, (coding, len)))) {
         None => assert!(offered.clone().all(|(coding, _)| acceptable.weight(coding).is_none())),
         Some((chosen, chosen_len)) => {
@@ -32,12 +34,36 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-const CODINGS: [(Coding, &[&str]); 4] = [
+const CODINGS: [(Coding, &[&str]); 6] = [
     (Coding::Identity, &["identity"]),
     (Coding::Br, &["br"]),
     (Coding::Gzip, &["gzip", "x-gzip"]),
     (Coding::Zstd, &["zstd"]),
+    (Coding::Dcb, &["dcb"]),
+    (Coding::Dcz, &["dcz"]),
 ];
+
+fn dictionary(value: &[u8]) {
+    let wire = [b"GET / HTTP/1.1\r\nAvailable-Dictionary:", value, b"\r\n\r\n"].concat();
+    let Ok(Some((head, _))) = head::parse(&wire) else { return };
+    assert_eq!(dictionary::available(&head).map(Vec::from), plain_dictionary(value));
+}
+
+/// The bytes of a Byte Sequence, if there are 32 of them, bit by bit.
+fn plain_dictionary(value: &[u8]) -> Option<Vec<u8>> {
+    const ALPHABET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let value = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
+    let (base64, behind) = value.strip_prefix(':')?.split_once(':')?;
+    let digits = base64.strip_suffix('=').unwrap_or(base64);
+    let digits: Option<Vec<usize>> = digits.chars().map(|digit| ALPHABET.find(digit)).collect();
+    let bits: String = digits?.into_iter().map(|digit| format!("{digit:06b}")).collect();
+    let bytes = bits
+        .as_bytes()
+        .chunks_exact(8)
+        .map(|byte| u8::from_str_radix(std::str::from_utf8(byte).expect("ASCII"), 2).expect("a byte"));
+    let is_end = behind.is_empty() || behind.starts_with(';');
+    (is_end && bits.len() == 43 * 6).then(|| bytes.collect())
+}
 
 /// The weight of a coding, with strings and numbers of the standard library.
 fn plain(lines: &[&[u8]], names: &[&str]) -> Option<u16> {
@@ -62,6 +88,8 @@ fn plain(lines: &[&[u8]], names: &[&str]) -> Option<u16> {
             _ => {}
         }
     }
+    // Who has a dictionary names the codings for it.
+    let any = any.filter(|_| !names.iter().any(|name| name.starts_with("dc")));
     let left = names.contains(&"identity").then_some(0);
     listed.or(any).map_or(left, |weight| (weight > 0).then_some(weight))
 }

@@ -36,7 +36,8 @@ fuzz_target!(|members: Vec<Member<'_>>| {
     fs::write(&plain, archive(&members)).expect("an archive");
     if pack(&plain, &packed) {
         let file = File::open(&packed).expect("an archive");
-        let verified = verify(&file, &packed, &Dictionaries::default(), NonZeroUsize::MIN).expect("a packed site");
+        let verified =
+            verify(&file, &packed, &Dictionaries::default(), NonZeroUsize::MIN).expect("a packed site");
         assert!(verified.damage.is_empty(), "{:?}", verified.damage);
         assert!(pack(&packed, &again), "what was packed can be packed");
         assert!(fs::read(&packed).expect("an archive") == fs::read(&again).expect("an archive"));

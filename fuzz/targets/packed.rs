@@ -12,7 +12,9 @@ use std::{
     path::{Path, PathBuf},
     sync::OnceLock,
 };
-use tarpon_pack::{Dialect, Dictionaries, Effort, Input, Policy, Progress, SiteOptions, inspect, pack_site, verify};
+use tarpon_pack::{
+    Dialect, Dictionaries, Effort, Input, Policy, Progress, SiteOptions, inspect, pack_site, verify,
+};
 use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::{IMAGE_AT, image_in};
 use tarpon_site::{Content, Entry, Image};

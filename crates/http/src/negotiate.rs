@@ -64,15 +64,15 @@ impl Acceptable {
     /// before it. Whoever has a dictionary says so with the codings for it, so `*` does not mean these.
     #[inline]
     pub fn weight(&self, coding: Coding) -> Option<u16> {
-        let (said, else_weight) = match coding {
-            Coding::Identity => (self.identity.or(self.any), Some(0)),
-            Coding::Br => (self.br.or(self.any), None),
-            Coding::Gzip => (self.gzip.or(self.any), None),
-            Coding::Zstd => (self.zstd.or(self.any), None),
-            Coding::Dcb => (self.dcb, None),
-            Coding::Dcz => (self.dcz, None),
+        let (listed, else_weight) = match coding {
+            Coding::Identity => (self.identity, Some(0)),
+            Coding::Br => (self.br, None),
+            Coding::Gzip => (self.gzip, None),
+            Coding::Zstd => (self.zstd, None),
+            Coding::Dcb => return self.dcb.map(|Weight(weight)| weight).filter(|&weight| weight > 0),
+            Coding::Dcz => return self.dcz.map(|Weight(weight)| weight).filter(|&weight| weight > 0),
         };
-        match said {
+        match listed.or(self.any) {
             Some(Weight(0)) => None,
             Some(Weight(weight)) => Some(weight),
             None => else_weight,

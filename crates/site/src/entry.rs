@@ -161,8 +161,8 @@ impl Variants {
             bytes[head.len()..].copy_from_slice(row);
             let record = Record::decode(&bytes)?;
             let variant = Variant::new(&record, bounds)?;
-            let is_coded = record.coding != Coding::Identity && !record.coding.wants_dictionary();
-            is_coded.then_some((record.coding, variant))
+            matches!(record.coding, Coding::Br | Coding::Gzip | Coding::Zstd)
+                .then_some((record.coding, variant))
         })
     }
 }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use tarpon_site::format::{
-    HEADER_LEN, Header, Home, INDEX_ALIGN, Kind, PAGE_CODES, PAGES_ALIGN, PageRow, RECORD_ALIGN, RECORD_LEN,
-    Record, SLOT_LEN, SectionRow, Slot, StretchRow, VARIANT_LEN, hash,
+    DeltaRow, HEADER_LEN, Header, Home, INDEX_ALIGN, Kind, PAGE_CODES, PAGES_ALIGN, PageRow, RECORD_ALIGN,
+    RECORD_LEN, Record, SLOT_LEN, SectionRow, Slot, StretchRow, VARIANT_LEN, hash, section,
 };
 use tarpon_site::{Coding, Content, Entry, Image, ImageError, Place, Variants, index};
 
@@ -63,6 +63,64 @@ fn a_file_has_the_coded_variants_that_make_sense() {
         assert!(file.is_one() && image.coded(file).count() == 0);
         visit(&image);
     }
+}
+
+#[test]
+fn a_variant_with_a_dictionary_is_for_who_has_that_and_never_among_the_others() {
+    type Damage = fn(&mut Record);
+    const HIS: [u8; 32] = [7; 32];
+    const ALL: &[Coding] = &[Coding::Dcb, Coding::Dcz];
+    #[rustfmt::skip]
+    let cases: &[(&str, Damage, &[Coding])] = &[
+        // what it shows          what is done to the second of two    what is left for who has the dictionary
+        ("nothing",               |_| (),                              ALL),
+        ("a coding without one",  |row| row.coding = Coding::Zstd,     &[Coding::Dcb]),
+        ("no coding",             |row| row.coding = Coding::Identity, &[Coding::Dcb]),
+        ("run over the end",      |row| row.run_at = u64::MAX,         &[Coding::Dcb]),
+        ("tag behind",            |row| row.etag_at = u32::MAX,        &[Coding::Dcb]),
+        ("content over the end",  |row| row.content_len = u64::MAX,    &[Coding::Dcb]),
+        ("beyond the archive",    |row| (row.home, row.content_at) = (Home::Archive, 100), &[Coding::Dcb]),
+    ];
+    for (name, damage, want) in cases {
+        let mut draft = sample();
+        draft.deltas(
+            &[
+                (b"/a", [6; 32], Coding::Dcz, "below"),
+                (b"/a", HIS, Coding::Dcb, "first"),
+                (b"/a", HIS, Coding::Dcz, "second"),
+                (b"/a", [8; 32], Coding::Dcz, "above"),
+                (b"/b", HIS, Coding::Dcb, "other"),
+            ],
+            damage,
+        );
+        let image = draft.image();
+        let Some(Entry::File(file)) = image.find(b"/a") else { panic!("not found: {name}") };
+        assert!(file.is_one() && image.coded(file).count() == 0, "{name}");
+        let found: Vec<_> = image.deltas(file, HIS).collect();
+        assert_eq!(&found.iter().map(|(coding, _)| *coding).collect::<Vec<_>>(), want, "{name}");
+        for ((_, variant), want) in found.iter().zip(["first", "second"]) {
+            let Content::Image(content) = variant.content else { panic!("elsewhere") };
+            assert_eq!(image.bytes(content), want.as_bytes(), "{name}");
+            assert_eq!(image.bytes(variant.etag), b"\"7\"", "{name}");
+            assert_eq!(variant.last_modified, 784_111_777, "{name}");
+        }
+        assert_eq!(image.deltas(file, [9; 32]).count(), 0, "{name}");
+        assert_eq!(image.all_deltas(file).count(), 2 + want.len(), "{name}");
+        let Some(Entry::File(other)) = image.find(b"/b") else { panic!("not found: {name}") };
+        assert_eq!(
+            (image.deltas(other, HIS).count(), image.deltas(other, [6; 32]).count()),
+            (1, 0),
+            "{name}"
+        );
+        visit(&image);
+    }
+    // A record that has one says what none may.
+    let mut draft = Draft::default();
+    draft.coded(b"/a", &["plain", "brot", "zst"], &|row| row.coding = Coding::Dcz);
+    let image = draft.image();
+    let Some(Entry::File(file)) = image.find(b"/a") else { panic!("not found") };
+    assert_eq!(image.coded(file).map(|(coding, _)| coding).collect::<Vec<_>>(), [Coding::Br]);
+    assert_eq!(image.all_deltas(file).count(), 0);
 }
 
 #[test]
@@ -306,6 +364,15 @@ fn the_layout_is_the_one_of_version_1() {
     assert_eq!(row.encode(), *b"\x02\x01\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0");
     assert_eq!(SectionRow::decode(&row.encode()), row);
 
+    let variant = Record { path_len: 0, kind: Kind::File, variant_count: 1, before_query: 0, last_modified: 0, coding: Coding::Dcz, ..record };
+    let row = DeltaRow { file_at: 1, dictionary: *b"an SHA-256 has thirty-two bytes.", variant };
+    let want = b"\x01\0\0\0\0\0\0\0an SHA-256 has thirty-two bytes.\
+                 \x05\0\0\0\0\0\0\0\x06\0\0\0\x07\0\0\0\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\
+                 \x0a\0\0\0\x0b\0\0\0\x01\x05\x0c\x0d\x01\0\0\0";
+    assert_eq!(row.encode(), *want);
+    assert_eq!(DeltaRow::decode(&row.encode()), Some(row));
+    assert_eq!(DeltaRow::key(&row.encode()), (row.file_at, row.dictionary));
+
     let row = StretchRow { at: 1, len: 2, hash: 3 };
     assert_eq!(row.encode(), *b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0");
     assert_eq!(StretchRow::decode(&row.encode()), row);
@@ -389,7 +456,8 @@ fn look(image: &Image, entry: Entry) {
     match entry {
         Entry::File(file) => {
             let coded = image.coded(file).map(|(_, variant)| variant);
-            for variant in coded.chain([file.identity]) {
+            let deltas = image.all_deltas(file).map(|(_, _, variant)| variant);
+            for variant in coded.chain(deltas).chain([file.identity]) {
                 [variant.fields, variant.not_modified, variant.etag].into_iter().for_each(see);
                 match variant.content {
                     Content::Image(place) => see(place),
@@ -409,6 +477,7 @@ fn sample() -> Draft {
     draft.file(b"/a", "hello");
     draft.coded(b"/b", &["world", "wld"], &|_| ());
     draft.redirect(b"/c");
+    draft.deltas(&[(b"/a", [7; 32], Coding::Dcb, "ll"), (b"/b", [7; 32], Coding::Dcz, "rl")], &|_| ());
     draft
 }
 
@@ -482,6 +551,37 @@ impl Draft {
         self.bytes.extend(rows);
         self.bytes.extend(path);
         self.bytes.extend(runs);
+    }
+
+    /// Variants for who has a dictionary, of files with these paths; that of a row with the second coding is damaged.
+    fn deltas(&mut self, deltas: &[(&[u8], [u8; 32], Coding, &str)], damage: &dyn Fn(&mut Record)) {
+        const FIELDS: &str = "ETag: \"7\"\r\n\r\n\r\n";
+        let mut rows = Vec::new();
+        for &(path, dictionary, coding, content) in deltas {
+            let (_, at) = *self.records.iter().find(|(found, _)| *found == hash(path)).expect("a file");
+            let record = self.bytes[at as usize..].first_chunk().and_then(Record::decode).expect("a record");
+            let run_at = self.bytes.len() as u64;
+            self.bytes.extend([FIELDS, content].concat().as_bytes());
+            let (content_at, content_len) = (run_at + FIELDS.len() as u64, content.len() as u64);
+            let lies = Record { content_at, content_len, home: Home::Image, ..record };
+            let mut variant =
+                Record { run_at, not_modified_len: FIELDS.len() as u32 - 2, fields_len: 2, coding, ..lies };
+            if content == "second" {
+                damage(&mut variant);
+            }
+            rows.push(DeltaRow { file_at: record.run_at, dictionary, variant }.encode());
+        }
+        self.section(section::DELTAS, rows.as_flattened());
+    }
+
+    /// The only section.
+    fn section(&mut self, kind: u32, bytes: &[u8]) {
+        self.align(8);
+        let row =
+            SectionRow { kind, at: self.bytes.len() as u64, len: bytes.len() as u64, hash: hash(bytes) };
+        self.bytes.extend(bytes);
+        (self.sections_at, self.section_count) = (self.bytes.len() as u64, 1);
+        self.bytes.extend(row.encode());
     }
 
     fn redirect(&mut self, path: &[u8]) {
