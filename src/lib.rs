@@ -35,6 +35,7 @@
 //! | `served`, `residency`, `loader` | what of a site is in memory, and reading what is not |
 //! | `engine` | waits for the kernel and drives connections |
 //! | `supervisor` | the processes of the program, and what they say to each other |
+//! | `sandbox` | what is taken from each of them |
 //! | `sys` | memory with a descriptor, files mapped, and how their truncation is survived |
 //! | `error` | what a user is told |
 
@@ -55,6 +56,7 @@ mod pack;
 mod recent;
 mod release;
 mod residency;
+mod sandbox;
 mod served;
 mod server;
 mod site;

@@ -55,14 +55,10 @@ const READ_LEN: u64 = 256 * 1024;
 const STALE_COUNT_MAX: usize = 1_024;
 
 impl Loader {
-    /// With nobody who works yet.
-    ///
-    /// # Errors
-    /// Descriptors are lacking.
-    pub(crate) fn new() -> io::Result<(Loader, Crew)> {
+    /// With nobody who works yet, and where to send what is read: [`nowhere`].
+    pub(crate) fn new(nowhere: File) -> (Loader, Crew) {
         let queue = Arc::new(Queue::default());
-        let nowhere = Arc::new(File::options().write(true).open("/dev/null")?);
-        Ok((Loader(Arc::new(Open(Arc::clone(&queue)))), Crew { queue, nowhere }))
+        (Loader(Arc::new(Open(Arc::clone(&queue)))), Crew { queue, nowhere: Arc::new(nowhere) })
     }
 
     /// Returns at once. The worker will be told, whatever comes of it, if the connection still waits.
@@ -137,6 +133,14 @@ impl Queue {
     }
 }
 
+/// Where all that is sent vanishes.
+///
+/// # Errors
+/// Descriptors are lacking.
+pub(crate) fn nowhere() -> io::Result<File> {
+    File::options().write(true).open("/dev/null")
+}
+
 /// Who does the jobs.
 pub(crate) struct Crew {
     queue: Arc<Queue>,
@@ -198,7 +202,7 @@ mod tests {
         std::fs::write(dir.path().join("large"), vec![0; 100_000]).unwrap();
         let site = Arc::new(Site::from_dir(dir.path()).unwrap());
         let mailbox = Arc::new(Mailbox::new().unwrap());
-        let (loader, crew) = Loader::new().unwrap();
+        let (loader, crew) = Loader::new(nowhere().unwrap());
         let queue = Arc::clone(&crew.queue);
         let stretch = Stretch { store: Store::File(0), place: Place { at: 0, len: 5 } };
         let mut waiting = Vec::new();

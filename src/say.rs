@@ -70,7 +70,7 @@ pub(crate) fn told(told: Told<'_>) {
 }
 
 fn serving(served: &Served<'_>) {
-    let Served { sites, addresses, settings, instead } = served;
+    let Served { sites, addresses, settings, instead, confined } = served;
     if let Some(reason) = instead {
         warn!("no io_uring ({reason}); using epoll");
     }
@@ -96,6 +96,8 @@ fn serving(served: &Served<'_>) {
             Address::Unix(_) => println!("  {LINK}{address}{LINK:#}"),
         }
     }
+    let confined = if confined.is_empty() { "off".to_owned() } else { confined.join(", ") };
+    println!("{DIM}sandbox: {confined}{DIM:#}");
     let workers = Count(settings.worker_count.get() as u64, "worker");
     println!("{DIM}{}, {workers}; Ctrl-C stops it{DIM:#}", settings.engine.name());
 }

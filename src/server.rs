@@ -10,7 +10,7 @@ use crate::{
     engine::Engine,
     hosts::{VirtualHost, VirtualHosts},
     listen::{Address, Bound, SocketFile},
-    loader::Loader,
+    loader::{self, Loader},
     log::{Log, LogSink, Logging},
     mailbox::{Farewell, Mailbox, Message},
     recent::Recent,
@@ -22,11 +22,12 @@ use rustix::{
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 use std::{
+    fs::File,
     hash::{BuildHasher, Hasher, RandomState},
     io,
     num::{NonZeroU32, NonZeroUsize},
     panic::resume_unwind,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, mpsc::channel},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -124,8 +125,18 @@ impl Server {
     /// Threads, descriptors or cores are lacking.
     pub fn start(
         settings: &Settings,
+        listeners: Vec<Bound>,
+        sites: impl Into<VirtualHosts>,
+    ) -> io::Result<Server> {
+        Server::start_with(settings, listeners, sites, loader::nowhere()?)
+    }
+
+    /// The same for a process that cannot open [`nowhere`](loader::nowhere) any more. Opens no file.
+    pub(crate) fn start_with(
+        settings: &Settings,
         mut listeners: Vec<Bound>,
         sites: impl Into<VirtualHosts>,
+        nowhere: File,
     ) -> io::Result<Server> {
         let VirtualHosts { sites, hosts } = sites.into();
         let engine = settings.engine.choose().map_err(io::Error::other)?.engine;
@@ -158,7 +169,7 @@ impl Server {
         };
         let handle = Handle { mailboxes, recents: recents.into(), log };
         let cores = settings.pin.then(allowed_cores).transpose()?;
-        let (loader, crew) = Loader::new()?;
+        let (loader, crew) = Loader::new(nowhere);
         let outfit = |(number, (counters, log)): (usize, (&Arc<Counters>, _))| {
             let sockets = listeners.iter().map(|bound| bound.socket_for(number));
             io::Result::Ok(Outfit {
@@ -176,19 +187,24 @@ impl Server {
         let outfits = counters.iter().zip(inlets).enumerate().map(outfit).collect::<io::Result<Vec<_>>>()?;
         crew.start()?;
         let mut workers = Vec::new();
+        let (begun, all_begun) = channel();
         for (number, outfit) in outfits.into_iter().enumerate() {
             let core = cores.as_ref().map(|cores| cores[number % cores.len()]);
             let whole = Whole { handle: handle.clone(), ended_as_told: false };
+            let begun = begun.clone();
             let run = move || {
                 if let Some(core) = core {
                     pin(core)?;
                 }
-                engine.run(outfit)?;
+                engine.run(outfit, begun)?;
                 whole.ended_as_told();
                 Ok(())
             };
             workers.push(thread::Builder::new().name(format!("worker {number}")).spawn(run)?);
         }
+        drop(begun);
+        // Nothing is ever sent: this waits for the last of them.
+        let _ = all_begun.recv();
         let addresses = listeners.iter().map(|bound| bound.address().clone()).collect();
         let files = listeners.iter_mut().filter_map(Bound::take_file).collect();
         Ok(Server { workers, handle, addresses, files })

@@ -33,6 +33,8 @@ pub struct Watched {
     heard: Receiver<Heard>,
     /// It has been built once.
     is_built: bool,
+    /// Another directory or archive in its place is not read, but told of.
+    until_replaced: bool,
 }
 
 /// Following ends when this is dropped.
@@ -48,6 +50,9 @@ pub enum Change {
     Failed(Trouble),
     /// The kernel does not tell of changes here, for this reason: directory or archive is looked at every two seconds.
     Polling(String),
+    /// The directory or archive is another one by now. Only [such](Watched::until_replaced) as do not follow it are told, and
+    /// then nothing more.
+    Replaced,
 }
 
 /// What the watching thread hears.
@@ -103,7 +108,13 @@ impl Watched {
         // Watched first: what changes while the site is built is not missed.
         let watch = Watch::new(&source.path, &send);
         let builder = Builder::default();
-        Ok(Watched { source, builder, watch, send, heard, is_built: false })
+        Ok(Watched { source, builder, watch, send, heard, is_built: false, until_replaced: false })
+    }
+
+    /// Follows no further than the directory or archive that is there now: another one in its place is told of, and not read.
+    #[must_use]
+    pub fn until_replaced(self) -> Watched {
+        Watched { until_replaced: true, ..self }
     }
 
     /// Tells of each change from now on, from a thread of its own, until what is returned is dropped.
@@ -133,6 +144,9 @@ impl Watched {
             match todo {
                 Todo::Nothing => continue,
                 Todo::Build => {}
+                Todo::WatchAndBuild if self.until_replaced && self.watch.is_replaced(&self.source.path) => {
+                    return told(Change::Replaced);
+                }
                 Todo::WatchAndBuild => self.watch = Watch::new(&self.source.path, &self.send),
                 Todo::End => return,
             }

@@ -248,7 +248,7 @@ fn files_take_turns_by_age() {
 fn a_socket_takes_lines_as_datagrams_or_as_a_stream() {
     for &engine in ENGINES {
         let dir = site(&[("index.html", "home")]);
-        let place = tempfile::tempdir().expect("a directory");
+        let place = common::open_dir();
         let target = |name: &str| LogTarget::Socket(place.path().join(name));
         let datagrams = UnixDatagram::bind(place.path().join("datagrams")).expect("a socket");
         let stream = UnixListener::bind(place.path().join("stream")).expect("a socket");
@@ -327,7 +327,7 @@ fn the_program_lets_files_take_turns() {
 #[test]
 fn a_listener_that_comes_back_is_logged_to_again() {
     let dir = site(&[("index.html", "home")]);
-    let place = tempfile::tempdir().expect("a directory");
+    let place = common::open_dir();
     let path = place.path().join("socket");
     let target = format!("unix:{}", path.display());
     let first = UnixDatagram::bind(&path).expect("a socket");
@@ -358,7 +358,7 @@ struct Log {
 
 impl Default for Log {
     fn default() -> Log {
-        Log { dir: tempfile::tempdir().expect("a directory") }
+        Log { dir: common::open_dir() }
     }
 }
 

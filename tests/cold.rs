@@ -24,7 +24,7 @@ use std::{
 #[test]
 fn what_was_dropped_from_memory_is_read_and_sent() {
     // Beside the program: where temporary files are, the file system may be memory itself.
-    let temp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let temp = common::opened(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
     let (dir, archive) = (temp.path().join("site"), temp.path().join("site.tar"));
     fs::create_dir(&dir).unwrap();
     let contents = [("small.txt", 100), ("middle.txt", 8 << 10), ("large.bin", 3 << 20)];

@@ -221,7 +221,7 @@ fn an_archive_that_is_truncated_concerns_its_own_site_alone() {
             fs::write(dir.path().join("index.html"), name).expect("a page");
             dir
         });
-        let archives = tempfile::tempdir().expect("a directory");
+        let archives = common::open_dir();
         let paths = ["one.tar", "two.tar"].map(|name| archives.path().join(name));
         for (dir, path) in dirs.iter().zip(&paths) {
             let source = Source { path: dir.path().to_owned(), ..Source::default() };

@@ -274,7 +274,7 @@ fn small_site() -> TempDir {
 }
 
 fn out() -> TempDir {
-    tempfile::tempdir().expect("a directory")
+    common::open_dir()
 }
 
 /// `tarpon pack`, fast unless something else is asked for.

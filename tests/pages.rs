@@ -219,7 +219,7 @@ struct Made {
 
 impl Made {
     fn of(files: &[(&str, &str)]) -> Made {
-        let made = Made { dir: site(files), out: tempfile::tempdir().expect("a directory") };
+        let made = Made { dir: site(files), out: common::open_dir() };
         let mut tar = Command::new("tar");
         tar.arg("-cf").arg(made.tar()).arg("-C").arg(made.dir.path()).arg(".");
         assert!(tar.status().expect("tar").success());

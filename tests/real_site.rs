@@ -101,7 +101,7 @@ fn documentation() -> TempDir {
         dir.to_string_lossy().contains("/python3") && dir.join("library/functions.html").is_file()
     });
     let from = dirs.first().expect("the package python3-doc is missing: run tests/setup");
-    let to = tempfile::tempdir().expect("a directory");
+    let to = common::open_dir();
     let status = Command::new("cp").arg("-rL").arg(from.join(".")).arg(to.path()).status().expect("cp");
     assert!(status.success(), "cp: {status}");
     to

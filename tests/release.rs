@@ -225,7 +225,7 @@ fn whoever_is_stopped_midway_leaves_the_one_or_the_other() {
 
 /// A directory of packed sites, each with its own name for a page.
 fn releases(names: &[&str]) -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::open_dir();
     for name in names {
         pack(&[("index.html", name)], &dir.path().join(name));
     }

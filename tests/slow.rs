@@ -93,7 +93,7 @@ impl Attack {
 
     fn is_survived_on(&self, engine: Engine, dir: &Path) {
         let program = attackable(dir, engine);
-        let reports = tempfile::tempdir().expect("a directory");
+        let reports = common::open_dir();
         let url = format!("http://{}", program.address());
         let mut attack = self.begin(&url, reports.path());
         let (mut held, mut served) = (0, 0);

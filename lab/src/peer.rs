@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -143,6 +144,8 @@ impl Stage {
             .prefix("tarpon-lab-")
             .tempdir_in(place)
             .map_err(|error| format!("{}: {error}", place.display()))?;
+        // tarpon serves as another user than root.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
         let tarpon = match tarpon {
             Some(path) => path.to_owned(),
             None => std::env::current_exe()?.with_file_name("tarpon"),

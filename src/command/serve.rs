@@ -34,10 +34,12 @@ pub(super) fn run(matches: &ArgMatches) -> Done {
 pub(super) fn serve(config: Config) -> Done {
     raise_file_limit();
     let unknown = config.unknown();
-    let Config { sites, listeners, server: ServerConfig { settings, grace, .. }, log } = config;
+    let Config { sites, listeners, server: ServerConfig { settings, grace, user, sandbox, .. }, log } =
+        config;
     // Before anything else is looked at: a port in use is told at once, not after a long reading.
     let listeners = listen(&listeners, settings.worker_count.get())?;
-    tarpon::supervise(Service { settings, listeners, sites, unknown, grace, log }, say::told)
+    let service = Service { settings, listeners, sites, unknown, grace, user, sandbox, log };
+    tarpon::supervise(service, say::told)
 }
 
 fn listen(wanted: &[ListenerConfig], worker_count: usize) -> Result<Vec<Bound>, Trouble> {

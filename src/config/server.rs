@@ -18,6 +18,10 @@ pub struct ServerConfig {
     pub grace: Duration,
     /// A host that no site has is answered with 421, instead of by the default site.
     pub refuse_unknown_hosts: bool,
+    /// Whom the processes that serve become, where it is started as root.
+    pub user: Option<String>,
+    /// Whether what they do not need is taken from them.
+    pub sandbox: bool,
 }
 
 pub(super) const SECTION: Section = Section {
@@ -43,6 +47,12 @@ const SERVER: Opt = Opt { on: &[Serve, Carrier], heading: "Server", ..OPT };
 
 /// What every time here has in common.
 const TIME: Opt = Opt { value_name: "TIME", example: "1m30s", ..SERVER };
+
+/// What no file of users can have in a name.
+fn user(name: &str) -> Result<String, String> {
+    let is_name = !name.is_empty() && !name.contains([':', '/', '\n', ' ']);
+    if is_name { Ok(name.to_owned()) } else { Err("expected the name of a user".to_owned()) }
+}
 
 const OPTIONS: &[Opt] = &[
     Opt {
@@ -141,5 +151,23 @@ const OPTIONS: &[Opt] = &[
         default: Unsaid::Value("30s"),
         help: "How long responses under way may take to finish when the server is told to stop",
         ..TIME
+    },
+    Opt {
+        name: "user",
+        value_name: "NAME",
+        kind: Kind::Text(user, |config, name| config.server.user = Some(name)),
+        default: Unsaid::Words("where it is started as root: tarpon if there is such a user, else nobody"),
+        example: "www-data",
+        refused: &["", "a:b"],
+        help: "Whom the processes that read the site and serve it become, where it is started as root; to stay root has to be \
+               said",
+        ..SERVER
+    },
+    Opt {
+        name: "sandbox",
+        kind: Kind::Flag(|config, on| config.server.sandbox = on),
+        default: Unsaid::Value("true"),
+        help: "Take from these processes what they do not need, with Landlock and seccomp; --no-sandbox leaves it to them",
+        ..SERVER
     },
 ];

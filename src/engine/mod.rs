@@ -18,7 +18,7 @@ use crate::{
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::{fmt, io, str::FromStr};
+use std::{convert::Infallible, fmt, io, str::FromStr, sync::mpsc::Sender};
 
 /// What drives the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +33,9 @@ pub enum Engine {
     /// Readiness, level triggered: any Unix. What it costs grows with the connections that are open.
     Poll,
 }
+
+/// Dropped by a worker that has all it needs from the kernel, or will never have it.
+pub(crate) type Begun = Sender<Infallible>;
 
 /// An engine that was chosen, and why not a better one.
 #[derive(Debug)]
@@ -77,12 +80,12 @@ impl Engine {
     }
 
     /// Runs a worker until it is told to stop.
-    pub(crate) fn run(self, outfit: Outfit) -> io::Result<()> {
+    pub(crate) fn run(self, outfit: Outfit, begun: Begun) -> io::Result<()> {
         match self {
             Engine::Auto => unreachable!("chosen before a worker runs"),
-            Engine::IoUring => uring::run(outfit),
-            Engine::Epoll => round::run::<epoll::Epoll>(outfit),
-            Engine::Poll => round::run::<poll::Poll>(outfit),
+            Engine::IoUring => uring::run(outfit, begun),
+            Engine::Epoll => round::run::<epoll::Epoll>(outfit, begun),
+            Engine::Poll => round::run::<poll::Poll>(outfit, begun),
         }
     }
 }

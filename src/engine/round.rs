@@ -10,7 +10,7 @@
 //! clients may be accepted, and only then, so that a process out of descriptors does not spin.
 
 use super::{
-    is_fatal,
+    Begun, is_fatal,
     ready::{self, After, Readiness},
 };
 use crate::{
@@ -91,10 +91,11 @@ pub(super) enum Told {
 const ACCEPT_MAX: usize = 64;
 
 /// Runs a worker until it is told to stop.
-pub(super) fn run<S: Selector>(outfit: Outfit) -> io::Result<()> {
+pub(super) fn run<S: Selector>(outfit: Outfit, begun: Begun) -> io::Result<()> {
     let mut rounds =
         Rounds { selector: S::new()?, worker: Worker::new(outfit), listening: false, again: VecDeque::new() };
     rounds.selector.watch_mailbox(rounds.worker.mailbox.as_fd())?;
+    drop(begun);
     rounds.run()
 }
 

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     config::SiteConfig,
     release::Releases,
+    sandbox::{self, Rights},
     site::Site,
     watch::{Change, Following, Watched},
 };
@@ -25,14 +26,39 @@ pub(super) enum Start {
     First,
     /// Another keeper has ended.
     Again,
+    /// Another keeper may not read where a site lies now.
+    Moved,
 }
 
 /// Runs until the supervisor ends it. Returns an exit status.
-pub(super) fn run(sites: &[SiteConfig], start: Start, channel: Channel, tell: fn(Told<'_>)) -> i32 {
+pub(super) fn run(
+    sites: &[SiteConfig],
+    rights: &Rights,
+    start: Start,
+    channel: Channel,
+    tell: fn(Told<'_>),
+) -> i32 {
     let Channel { sender, mut receiver } = channel;
     let post = Arc::new(Post { sender: Mutex::new(sender), tell });
-    let is_alone = sites.len() == 1;
-    let kept = sites.iter().enumerate().map(|(number, site)| keep(number, site, is_alone, start, &post));
+    let is_first = matches!(start, Start::First);
+    let confined = match confine(sites, rights, is_first) {
+        Ok(confined) => confined,
+        Err(why) => {
+            post.send(&FromKeeper::Refused { why }, Vec::new());
+            return 1;
+        }
+    };
+    let kept = sites.iter().zip(&confined.earlier).enumerate().map(|(number, (site, earlier))| {
+        // Of one site alone it need not be said which.
+        let of = (sites.len() > 1).then(|| site.source.path.clone());
+        let watched = match is_first {
+            true => build(number, site, earlier, of.as_deref(), &post)?,
+            false => Watched::unbuilt(site.source.clone()).map_err(|trouble| trouble.to_string())?,
+        };
+        // Where it is confined to what lies there now, another process has to read what takes its place.
+        let watched = if confined.in_files { watched.until_replaced() } else { watched };
+        follow(number, watched, of, start, &post)
+    });
     match kept.collect::<Result<Vec<Following>, String>>() {
         Ok(_following) => {
             // Nothing is ever said to it; but this is how it learns that nobody is there any more.
@@ -46,56 +72,79 @@ pub(super) fn run(sites: &[SiteConfig], start: Start, channel: Channel, tell: fn
     }
 }
 
-/// Builds a site, sends it, and follows its changes.
-fn keep(
+/// What a keeper knows when it is confined.
+struct Known {
+    /// For each site, the archives of releases before the current one that are to be kept.
+    earlier: Vec<Vec<PathBuf>>,
+    /// What takes the place of a site cannot be read.
+    in_files: bool,
+}
+
+/// Takes from this process all but what it needs to read the sites.
+fn confine(sites: &[SiteConfig], rights: &Rights, is_first: bool) -> Result<Known, String> {
+    rights.assume().map_err(|error| format!("cannot take the rights of another user: {error}"))?;
+    let before = |site: &SiteConfig| {
+        if is_first {
+            rights.check_way(&site.source.path).map_err(|trouble| trouble.to_string())?
+        }
+        let before = if is_first { Releases::before(&site.source.path) } else { Vec::new() };
+        Ok(before.into_iter().take(site.keep_releases).collect())
+    };
+    let earlier = sites.iter().map(before).collect::<Result<Vec<Vec<_>>, String>>()?;
+    let current = sites.iter().map(|site| site.source.path.clone());
+    let paths: Vec<_> = earlier.iter().flatten().cloned().chain(current).collect();
+    let confined = sandbox::confine_keeper(rights, &paths)
+        .map_err(|error| format!("cannot confine the keeper process: {error}; --no-sandbox does without"))?;
+    Ok(Known { earlier, in_files: confined.in_files })
+}
+
+/// Builds a site for the first time, and sends it, behind earlier releases, of which the latest comes first here.
+fn build(
     number: usize,
     site: &SiteConfig,
-    is_alone: bool,
+    earlier: &[PathBuf],
+    of: Option<&Path>,
+    post: &Post,
+) -> Result<Watched, String> {
+    let (watched, built) = Watched::new(site.source.clone()).map_err(|trouble| trouble.to_string())?;
+    (post.tell)(Told::Read(of, &built));
+    for archive in earlier.iter().rev() {
+        match Site::from_archive(archive, "") {
+            Ok(site) => post.send_site(number, site, true),
+            Err(trouble) => (post.tell)(Told::NotKept(&trouble)),
+        }
+    }
+    post.send_site(number, built, false);
+    Ok(watched)
+}
+
+/// Sends a site whenever it changes.
+fn follow(
+    number: usize,
+    watched: Watched,
+    of: Option<PathBuf>,
     start: Start,
     post: &Arc<Post>,
 ) -> Result<Following, String> {
-    let SiteConfig { source, keep_releases, .. } = site;
-    let of = (!is_alone).then(|| source.path.clone());
-    let watched = match start {
-        Start::First => {
-            let (watched, built) = Watched::new(source.clone()).map_err(|trouble| trouble.to_string())?;
-            (post.tell)(Told::Read(of.as_deref(), &built));
-            for earlier in earlier(&source.path, *keep_releases, post.tell).into_iter().rev() {
-                post.send_site(number, earlier, true);
-            }
-            post.send_site(number, built, false);
-            watched
-        }
-        Start::Again => Watched::unbuilt(source.clone()).map_err(|trouble| trouble.to_string())?,
-    };
     let post = Arc::clone(post);
-    let mut is_first = matches!(start, Start::Again);
+    // It need not have changed since another keeper has built it.
+    let mut is_same = matches!(start, Start::Again);
     let told = move |change| match change {
         Change::Site(built) => {
-            // It need not have changed since the other keeper has built it.
             let of = of.as_deref();
-            let told = if is_first { Told::Read(of, &built) } else { Told::Changed(of, &built) };
-            is_first = false;
+            let told = if is_same { Told::Read(of, &built) } else { Told::Changed(of, &built) };
+            is_same = false;
             (post.tell)(told);
             post.send_site(number, *built, false);
         }
         Change::Failed(trouble) => (post.tell)(Told::Unchanged(&trouble)),
         Change::Polling(reason) => (post.tell)(Told::Polling(of.as_deref(), &reason)),
-    };
-    watched.follow(told).map_err(|error| error.to_string())
-}
-
-/// So many releases that were current before what a path leads to, the latest first.
-fn earlier(path: &Path, count: usize, tell: fn(Told<'_>)) -> Vec<Site> {
-    let archives = Releases::before(path);
-    let open = |archive: &PathBuf| match Site::from_archive(archive, "") {
-        Ok(site) => Some(site),
-        Err(trouble) => {
-            tell(Told::NotKept(&trouble));
-            None
+        Change::Replaced => {
+            post.send(&FromKeeper::Moved, Vec::new());
+            exit(0);
         }
     };
-    archives.iter().take(count).filter_map(open).collect()
+    watched.follow(told).map_err(|error| error.to_string())
 }
 
 /// What the threads that watch send by.

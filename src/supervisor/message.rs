@@ -9,6 +9,8 @@ use std::time::Duration;
 pub(super) enum FromKeeper {
     /// A site as it is now, or an earlier release of it; of these the oldest comes first. With all its descriptors.
     Site { site: usize, record: Record, is_earlier: bool },
+    /// Its root is another one by now, which its sandbox keeps from it: another keeper shall read that.
+    Moved,
     /// It cannot begin.
     Refused { why: String },
 }
@@ -27,8 +29,9 @@ pub(super) enum ToServer {
 /// A server to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum FromServer {
-    /// The workers have begun, with this engine; and why it is not io_uring, where that was wanted if possible.
-    Serving { engine: Engine, instead: Option<String> },
+    /// The workers have begun, with this engine; why it is not io_uring, where that was wanted if possible; and what they are
+    /// confined to, in words.
+    Serving { engine: Engine, instead: Option<String>, confined: Vec<String> },
     /// Nobody listens any more to what is logged.
     LogBroken,
     /// A site is not in order; the one before is still served.

@@ -39,6 +39,7 @@ use crate::{
     engine::Engine,
     hosts::Unknown,
     listen::{Bound, SocketFile},
+    sandbox::Rights,
     server::Settings,
     sys::signals::{Signals, die_of},
 };
@@ -78,6 +79,10 @@ pub struct Service {
     pub grace: Duration,
     /// What is logged. What [`Settings::logging`] says comes from here.
     pub log: LogConfig,
+    /// Whom the children become, where the program is started as root; by default `tarpon` or `nobody`.
+    pub user: Option<String>,
+    /// Whether what they do not need is taken from them.
+    pub sandbox: bool,
 }
 
 /// Serves until a signal says otherwise, SIGTERM or SIGINT; a second one ends the grace.
@@ -99,6 +104,7 @@ struct Supervisor {
     journal: Option<Journal>,
     stage: Stage,
     service: Service,
+    rights: Rights,
     tell: fn(Told<'_>),
     signals: Signals,
     /// Unix sockets, removed at the end.
@@ -128,6 +134,8 @@ struct Post {
     why: Option<String>,
     /// For a server: that it has been sent the sites.
     is_supplied: bool,
+    /// For a keeper: that it asks to be started anew, as it may not read where a site lies now.
+    has_moved: bool,
 }
 
 /// How much longer than the grace a server may take to end, for what it does then.
@@ -144,6 +152,7 @@ impl Supervisor {
             lineups: service.sites.iter().map(Lineup::new).collect(),
             journal,
             stage: Stage::Starting,
+            rights: Rights::new(service.user.as_deref(), service.sandbox)?,
             service,
             tell,
             // Before the children, so that what a terminal sends to all processes does not reach them.
@@ -154,7 +163,7 @@ impl Supervisor {
 
     fn run(&mut self) -> Result<(), Box<dyn Error>> {
         // Both at once: reading a site takes its time.
-        self.start_keeper()?;
+        self.start_keeper(keeper::Start::First)?;
         self.start_server()?;
         loop {
             self.wait()?;
@@ -176,21 +185,18 @@ impl Supervisor {
         }
     }
 
-    fn start_keeper(&mut self) -> io::Result<()> {
-        let start = match self.stage {
-            Stage::Starting => keeper::Start::First,
-            _ => keeper::Start::Again,
-        };
-        let (sites, tell) = (&self.service.sites, self.tell);
-        self.keeper.start(&[], |channel| keeper::run(sites, start, channel, tell))
+    fn start_keeper(&mut self, start: keeper::Start) -> io::Result<()> {
+        let (sites, rights, tell) = (&self.service.sites, &self.rights, self.tell);
+        self.keeper.start(&[], |channel| keeper::run(sites, rights, start, channel, tell))
     }
 
     fn start_server(&mut self) -> io::Result<()> {
         let Service { settings, listeners, sites, unknown, .. } = &mut self.service;
         let sockets: Vec<_> = listeners.iter().flat_map(Bound::sockets).map(AsRawFd::as_raw_fd).collect();
+        let rights = &self.rights;
         // The child has a memory of its own, in which the listeners are its own.
         self.server.start(&sockets, |channel| {
-            serving::run(settings, mem::take(listeners), sites, *unknown, channel)
+            serving::run(settings, mem::take(listeners), sites, *unknown, rights, channel)
         })?;
         self.server.is_supplied = false;
         self.hand_log();
@@ -287,6 +293,7 @@ impl Supervisor {
                         _ => self.supply()?,
                     }
                 }
+                FromKeeper::Moved => self.keeper.has_moved = true,
                 FromKeeper::Refused { why } => self.keeper.why = Some(why),
             }
         }
@@ -296,10 +303,10 @@ impl Supervisor {
     fn hear_server(&mut self) -> io::Result<()> {
         while let Some((message, _)) = self.server.hear()? {
             match message {
-                FromServer::Serving { engine, instead } => {
+                FromServer::Serving { engine, instead, confined } => {
                     if self.stage == Stage::Starting {
                         self.stage = Stage::Serving;
-                        self.tell_serving(engine, instead);
+                        self.tell_serving(engine, instead, &confined);
                     }
                 }
                 FromServer::LogBroken => self.reopen_log(),
@@ -310,7 +317,7 @@ impl Supervisor {
         Ok(())
     }
 
-    fn tell_serving(&self, engine: Engine, instead: Option<String>) {
+    fn tell_serving(&self, engine: Engine, instead: Option<String>, confined: &[String]) {
         let Service { settings, listeners, sites, .. } = &self.service;
         let sites = sites.iter().zip(&self.lineups).filter_map(|(site, lineup)| {
             let record = lineup.current()?;
@@ -321,12 +328,16 @@ impl Supervisor {
             addresses: listeners.iter().map(Bound::address).collect(),
             settings: &Settings { engine, ..settings.clone() },
             instead: instead.as_deref(),
+            confined,
         }));
     }
 
     fn keeper_ended(&mut self, end: End) -> Result<(), Box<dyn Error>> {
         match self.stage {
             Stage::Starting => Err(self.keeper.reason(&end).into()),
+            Stage::Serving if mem::take(&mut self.keeper.has_moved) => {
+                Ok(self.start_keeper(keeper::Start::Moved)?)
+            }
             Stage::Serving => {
                 self.keeper.again(&end, self.tell);
                 Ok(())
@@ -367,7 +378,7 @@ impl Supervisor {
             return Ok(());
         }
         if self.keeper.is_due(now) {
-            self.start_keeper()?;
+            self.start_keeper(keeper::Start::Again)?;
         }
         if self.server.is_due(now) {
             self.start_server()?;
@@ -378,7 +389,15 @@ impl Supervisor {
 
 impl Post {
     fn new(role: Role) -> Post {
-        Post { role, child: None, backoff: Backoff::default(), due: None, why: None, is_supplied: false }
+        Post {
+            role,
+            child: None,
+            backoff: Backoff::default(),
+            due: None,
+            why: None,
+            is_supplied: false,
+            has_moved: false,
+        }
     }
 
     fn start(&mut self, keep: &[RawFd], main: impl FnOnce(Channel) -> i32) -> io::Result<()> {

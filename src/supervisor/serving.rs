@@ -10,6 +10,8 @@ use crate::{
     engine::Chosen,
     hosts::{Unknown, VirtualHost, VirtualHosts},
     listen::Bound,
+    loader,
+    sandbox::{self, Confined, Rights},
     server::{Handle, Server, Settings},
     site::{Site, parcel::Record},
 };
@@ -27,11 +29,13 @@ pub(super) fn run(
     listeners: Vec<Bound>,
     sites: &[SiteConfig],
     unknown: Unknown,
+    rights: &Rights,
     channel: Channel,
 ) -> i32 {
     let Channel { sender, mut receiver } = channel;
     let sender = Arc::new(Mutex::new(sender));
-    let (server, chosen) = match begin(settings, listeners, sites, unknown, &mut receiver, &sender) {
+    let begun = begin(settings, listeners, sites, unknown, rights, &mut receiver, &sender);
+    let (server, chosen, confined) = match begun {
         Ok(Some(begun)) => begun,
         // It was told to stop before it had anything to serve.
         Ok(None) => return 0,
@@ -41,10 +45,16 @@ pub(super) fn run(
         }
     };
     let Chosen { engine, instead } = chosen;
-    say(&sender, &FromServer::Serving { engine, instead });
     let (handle, heard) = (server.handle(), Arc::clone(&sender));
     let control = move || hear(&handle, &mut receiver, &heard);
-    let done = thread::Builder::new().name("control".to_owned()).spawn(control).and_then(|_| server.join());
+    let begun = thread::Builder::new().name("control".to_owned()).spawn(control).and_then(|_| {
+        // The last thread: what it took to begin is not needed any more.
+        sandbox::confine_begun_server(rights)?;
+        let words = confined.words(engine);
+        say(&sender, &FromServer::Serving { engine, instead, confined: words });
+        Ok(())
+    });
+    let done = begun.and_then(|()| server.join());
     match done {
         Ok(()) => 0,
         Err(error) => {
@@ -60,9 +70,15 @@ fn begin(
     listeners: Vec<Bound>,
     sites: &[SiteConfig],
     unknown: Unknown,
+    rights: &Rights,
     receiver: &mut Receiver,
     sender: &Arc<Mutex<Sender>>,
-) -> Result<Option<(Server, Chosen)>, String> {
+) -> Result<Option<(Server, Chosen, Confined)>, String> {
+    let unconfined = |error| format!("cannot confine the server process: {error}; --no-sandbox does without");
+    // What is opened is opened before.
+    let nowhere = loader::nowhere().map_err(|error| error.to_string())?;
+    rights.assume().map_err(|error| format!("cannot take the rights of another user: {error}"))?;
+    let confined = sandbox::confine_server(rights).map_err(unconfined)?;
     // While the keeper reads.
     let chosen = settings.engine.choose().map_err(|trouble| trouble.to_string())?;
     let settings = Settings { engine: chosen.engine, ..settings.clone() };
@@ -85,11 +101,12 @@ fn begin(
     let hosts = sites.iter().zip(arrived);
     let hosts = hosts.map(|(config, (site, earlier))| host(config, site.expect("waited for"), earlier));
     let hosts = VirtualHosts::new(hosts.collect(), unknown).map_err(|trouble| trouble.to_string())?;
-    let server = Server::start(&settings, listeners, hosts).map_err(|error| error.to_string())?;
+    let server =
+        Server::start_with(&settings, listeners, hosts, nowhere).map_err(|error| error.to_string())?;
     if let Some(sink) = sink {
         server.handle().log_to(sink);
     }
-    Ok(Some((server, chosen)))
+    Ok(Some((server, chosen, confined)))
 }
 
 /// A site with its names and limits.

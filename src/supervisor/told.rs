@@ -48,6 +48,8 @@ pub struct Served<'a> {
     pub settings: &'a Settings,
     /// Why that is not io_uring, where that was wanted if possible.
     pub instead: Option<&'a str>,
+    /// What its process is confined to, in a few words each.
+    pub confined: &'a [String],
 }
 
 /// What a process is for.

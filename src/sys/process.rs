@@ -43,9 +43,8 @@ fn begin(parent: Pid, keep: &[RawFd], main: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-/// From now on this process is killed when its parent ends. To be repeated when it has become another user: the kernel forgets
-/// it then. prctl(2), PR_SET_PDEATHSIG.
-pub(crate) fn follow_into_death(parent: Pid) -> io::Result<()> {
+/// From now on this process is killed when its parent ends; until it becomes another user. prctl(2), `PR_SET_PDEATHSIG`.
+fn follow_into_death(parent: Pid) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     match getppid() == Some(parent) {
         true => Ok(()),

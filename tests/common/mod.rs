@@ -20,6 +20,7 @@ pub(crate) mod web;
 
 use std::{
     fs, io,
+    os::unix::fs::PermissionsExt,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -57,9 +58,20 @@ pub(crate) fn write_files<P: AsRef<Path>, C: AsRef<[u8]>>(root: &Path, files: &[
     }
 }
 
+/// A new directory that every user may read: where the tests run as root, the program serves as somebody else.
+pub(crate) fn open_dir() -> tempfile::TempDir {
+    opened(tempfile::tempdir().expect("a directory"))
+}
+
+/// Lets every user read a directory.
+pub(crate) fn opened(dir: tempfile::TempDir) -> tempfile::TempDir {
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("the owner may");
+    dir
+}
+
 /// A new directory with these files.
 pub(crate) fn site<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)]) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = open_dir();
     write_files(dir.path(), files);
     dir
 }

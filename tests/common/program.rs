@@ -56,6 +56,12 @@ pub(crate) fn through(starter: &[&str], command: &Command) -> Command {
     through
 }
 
+/// Options with which the processes of a program may be changed from outside: those of another user root may not change
+/// everywhere.
+pub(crate) fn as_ourselves() -> &'static [&'static str] {
+    if rustix::process::geteuid().is_root() { &["--user", "root"] } else { &[] }
+}
+
 /// The same command without the right to read what file modes forbid, which root has.
 pub(crate) fn unprivileged(command: &Command) -> Command {
     let probe = tempfile::NamedTempFile::new().expect("a file");

@@ -3,7 +3,7 @@
 use super::serve;
 use crate::common::{
     client::{Client, Response},
-    program::{Program, unprivileged},
+    program::{Program, as_ourselves, unprivileged},
     site, wait_for, write_files,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
@@ -204,7 +204,7 @@ fn a_site_that_becomes_unreadable_is_still_served_as_it_was() {
 #[test]
 fn a_build_that_failed_is_tried_again_although_nothing_changes() {
     let dir = site(&[("index.html", "old")]);
-    let program = Program::started(serve(dir.path(), &[]));
+    let program = Program::started(serve(dir.path(), as_ourselves()));
     let mut client = Client::connect(program.address());
     assert_eq!(client.get("/").content, b"old");
     // Too few descriptors for anything new, and then as many as before.

@@ -4,7 +4,7 @@
 use super::serve;
 use crate::common::{
     client::{Client, get},
-    program::{Program, through},
+    program::{Program, as_ourselves, through},
     site, wait_for,
 };
 use rustix::process::{Resource, Rlimit, prlimit};
@@ -22,7 +22,8 @@ fn clients_wait_their_turn_under_a_low_limit_on_open_files() {
 #[test]
 fn clients_wait_their_turn_when_accept_finds_no_descriptor() {
     let dir = site(&[("index.html", "home")]);
-    let command = through(&["prlimit", "--nofile=64:64"], &serve(dir.path(), &["--workers", "1"]));
+    let options = [&["--workers", "1"], as_ourselves()].concat();
+    let command = through(&["prlimit", "--nofile=64:64"], &serve(dir.path(), &options));
     let program = Program::started(command);
     // It reckons with the limit of its start, and io_uring with that of the moment when it began to accept: after a
     // first crowd, for which it stopped accepting, the kernel refuses before the worker does.

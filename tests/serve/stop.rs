@@ -99,7 +99,7 @@ fn a_second_signal_ends_the_grace() {
 
 #[test]
 fn a_program_that_cannot_say_anything_serves_and_stops_all_the_same() {
-    let (dir, temp) = (site(&[("index.html", "home")]), tempfile::tempdir().unwrap());
+    let (dir, temp) = (site(&[("index.html", "home")]), crate::common::open_dir());
     let socket = temp.path().join("socket");
     let command = serve(dir.path(), &["--listen", &format!("unix:{}", socket.display())]);
     let program =

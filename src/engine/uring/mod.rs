@@ -20,6 +20,7 @@ mod letters;
 mod ring;
 
 use crate::{
+    engine::Begun,
     mailbox::Farewell,
     site::Store,
     worker::{Commons, Outfit, Slot, Worker},
@@ -89,7 +90,7 @@ pub(super) fn probe() -> io::Result<()> {
     probe.join().expect("making a ring does not panic")
 }
 
-pub(super) fn run(outfit: Outfit) -> io::Result<()> {
+pub(super) fn run(outfit: Outfit, begun: Begun) -> io::Result<()> {
     let worker = Worker::new(outfit);
     for listener in &worker.listeners {
         // A non-blocking listener would make the ring say so instead of waiting.
@@ -104,6 +105,7 @@ pub(super) fn run(outfit: Outfit) -> io::Result<()> {
         again: VecDeque::new(),
     };
     engine.ring.mail(&engine.worker.mailbox);
+    drop(begun);
     let done = catch_unwind(AssertUnwindSafe(|| engine.run()));
     // Whatever has happened, a panic too, the kernel must be done with our memory before it is freed. If that cannot
     // be had, it is not freed.

@@ -9,7 +9,9 @@
 use super::{buffers::Buffers, letters::Letter};
 use crate::worker::WAIT_MS_MAX;
 use io_uring::{
-    IoUring, cqueue, opcode, squeue,
+    IoUring, cqueue, opcode,
+    register::Restriction,
+    squeue,
     types::{self, CancelBuilder, Fd, SubmitArgs},
 };
 use rustix::io::Errno;
@@ -69,12 +71,16 @@ impl Ring {
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_cqsize(COMPLETION_COUNT)
+            .setup_r_disabled()
             .build(SUBMISSION_COUNT)?;
         let buffers = Buffers::new();
         // SAFETY: the ring of entries has the length told, and `finish` sees the last completion before it is freed.
         unsafe {
             ring.submitter().register_buf_ring_with_flags(buffers.address(), Buffers::COUNT, GROUP, 0)?
         };
+        // A filter of system calls does not see what a ring does: it can do nothing else, whoever gets hold of it.
+        ring.submitter().register_restrictions(&mut restrictions())?;
+        ring.submitter().register_enable_rings()?;
         Ok(Ring { ring, buffers, late: VecDeque::new(), pending: 0 })
     }
 
@@ -222,6 +228,27 @@ impl Ring {
     }
 }
 
+/// All that a ring may do.
+fn restrictions() -> [Restriction; 9] {
+    [
+        Restriction::sqe_op(opcode::AcceptMulti::CODE),
+        Restriction::sqe_op(opcode::RecvMulti::CODE),
+        Restriction::sqe_op(opcode::Send::CODE),
+        Restriction::sqe_op(opcode::SendMsg::CODE),
+        Restriction::sqe_op(opcode::PollAdd::CODE),
+        Restriction::sqe_op(opcode::AsyncCancel::CODE),
+        // Of the flags of an entry, only that a buffer is chosen from those provided.
+        Restriction::sqe_flags_allowed(IOSQE_BUFFER_SELECT),
+        Restriction::register_op(IORING_REGISTER_SYNC_CANCEL),
+        Restriction::register_op(IORING_REGISTER_ENABLE_RINGS),
+    ]
+}
+
+/// As in `linux/io_uring.h`.
+const IOSQE_BUFFER_SELECT: u8 = 1 << 5;
+const IORING_REGISTER_ENABLE_RINGS: u8 = 12;
+const IORING_REGISTER_SYNC_CANCEL: u8 = 24;
+
 /// Errors that do not concern the next call: the time is over; a signal; more completions than fit, or too little
 /// memory, for now; nothing to cancel, or just about to be.
 fn unless_passing<T>(called: io::Result<T>) -> io::Result<()> {
@@ -324,6 +351,29 @@ mod tests {
         }
         assert_eq!(arrived.iter().filter(|&&arrived| !arrived).count(), 0);
         ring.finish().unwrap();
+    }
+
+    #[test]
+    fn a_ring_opens_connects_and_sends_nowhere_whoever_gets_hold_of_it() {
+        let mut ring = Ring::new().unwrap();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let fd = Fd(ours.as_raw_fd());
+        let address = [0u8; 16];
+        let entries = [
+            opcode::OpenAt::new(Fd(libc::AT_FDCWD), c"/etc/passwd".as_ptr()).build(),
+            opcode::Connect::new(fd, address.as_ptr().cast(), address.len() as u32).build(),
+            opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build(),
+            opcode::Splice::new(fd, -1, fd, -1, 1).build(),
+            opcode::Send::new(fd, address.as_ptr(), 1).build().flags(squeue::Flags::ASYNC),
+        ];
+        for entry in entries {
+            ring.push(entry, Act::Send(0));
+            ring.wait(Some(1_000)).unwrap();
+            let done = ring.next().expect("a refusal");
+            assert_eq!(done.result, Err(Errno::ACCESS));
+        }
+        let refused = ring.ring.submitter().register_files(&[ours.as_raw_fd()]).unwrap_err();
+        assert_eq!(Errno::from_io_error(&refused), Some(Errno::ACCESS));
     }
 
     #[test]

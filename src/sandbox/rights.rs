@@ -1,0 +1,106 @@
+//! Whose rights the children have.
+
+use crate::{
+    error::{Trouble, reason},
+    sys::user::User,
+};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// Whose rights the children have, and whether they are sandboxed.
+#[derive(Clone, Debug)]
+pub(crate) struct Rights {
+    /// `None`: of whoever has started the program, who is not root.
+    pub(crate) user: Option<User>,
+    pub(crate) is_sandboxed: bool,
+}
+
+/// Whom root becomes where nobody says whom: the first of them that there is.
+const DEFAULT_USERS: [&str; 2] = ["tarpon", "nobody"];
+
+impl Rights {
+    /// Those of the user of this name; where root has named none, of one of the usual users.
+    ///
+    /// # Errors
+    /// There is no such user, or this process may not become that user.
+    pub(crate) fn new(wanted: Option<&str>, is_sandboxed: bool) -> Result<Rights, Trouble> {
+        let current = User::current().map_err(|error| lookup_failed(&error))?;
+        let is_root = rustix::process::geteuid().is_root();
+        let user = match wanted {
+            Some(name) => Some(named(name)?),
+            None if is_root => Some(default_user()?),
+            None => None,
+        };
+        match user {
+            Some(user) if !is_root && current.as_ref() != Some(&user) => Err(Trouble::new(
+                format_args!("cannot run as user {}", user.name()),
+                "only root can become another user",
+                "leave --user out, or start it as root",
+            )),
+            user => Ok(Rights { user: user.filter(|_| is_root), is_sandboxed }),
+        }
+    }
+
+    /// Gives them to this process, for good.
+    pub(crate) fn assume(&self) -> io::Result<()> {
+        let Some(user) = &self.user else { return Ok(()) };
+        user.assume()?;
+        // The kernel has forgotten it with the rights. If the parent has ended by now, its channel tells.
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        Ok(())
+    }
+
+    /// Asked once this process has these rights: whether it can come to what lies at a path at all.
+    ///
+    /// # Errors
+    /// It cannot, because of the user that it has become.
+    pub(crate) fn check_way(&self, path: &Path) -> Result<(), Trouble> {
+        let Some(user) = &self.user else { return Ok(()) };
+        let Err(error) = fs::metadata(path) else { return Ok(()) };
+        if error.kind() != io::ErrorKind::PermissionDenied {
+            return Ok(());
+        }
+        let way: Vec<PathBuf> = path.ancestors().map(Path::to_owned).collect();
+        let barred = way.iter().rev().zip(way.iter().rev().skip(1));
+        let barred = barred.into_iter().find(|(_, next)| fs::symlink_metadata(next).is_err());
+        let dir = barred.map_or(path, |(dir, _)| dir);
+        Err(Trouble::new(
+            format_args!("cannot serve {}", path.display()),
+            format_args!("user {} may not enter {}", user.name(), dir.display()),
+            format_args!(
+                "let it, as with chmod o+x {}, or choose another user with --user NAME",
+                dir.display()
+            ),
+        ))
+    }
+}
+
+fn named(name: &str) -> Result<User, Trouble> {
+    User::named(name).map_err(|error| lookup_failed(&error))?.ok_or_else(|| {
+        Trouble::new(
+            format_args!("cannot run as user {name}"),
+            "there is no such user",
+            format_args!("create it, as with useradd --system {name}, or choose another with --user NAME"),
+        )
+    })
+}
+
+fn default_user() -> Result<User, Trouble> {
+    for name in DEFAULT_USERS {
+        if let Some(user) = User::named(name).map_err(|error| lookup_failed(&error))? {
+            return Ok(user);
+        }
+    }
+    Err(Trouble::new(
+        "cannot choose a user to run as instead of root",
+        "there is no user tarpon, and no user nobody",
+        "choose one with --user NAME, or say that root is meant with --user root",
+    ))
+}
+
+fn lookup_failed(error: &io::Error) -> Trouble {
+    Trouble::new("cannot look a user up", reason(error), "see /etc/passwd and /etc/nsswitch.conf")
+}

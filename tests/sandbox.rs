@@ -1,0 +1,116 @@
+//! What the processes of `tarpon serve` may do, as the kernel tells of them.
+
+mod common;
+
+use common::{
+    ENGINES,
+    client::Client,
+    program::{Program, serve},
+    site,
+};
+use rustix::process::{Pid, geteuid};
+use std::{fs, os::unix::fs::PermissionsExt};
+use tarpon::Engine;
+
+#[test]
+fn every_thread_that_meets_strangers_is_another_user_and_confined() {
+    let dir = site(&[("index.html", "home")]);
+    for &engine in ENGINES {
+        let program = Program::started(serve(dir.path(), &["--engine", engine.name()]));
+        assert_eq!(Client::connect(program.address()).get("/").content, b"home");
+        let line = sandbox_line(&program);
+        if geteuid().is_root() {
+            assert!(line.starts_with("sandbox: user "), "{line}");
+        }
+        for part in ["Landlock", "seccomp"] {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+        assert_eq!(line.contains("io_uring restricted"), engine == Engine::IoUring, "{line}");
+        for process in [program.keeper(), program.server()] {
+            let threads = statuses(process);
+            assert!(threads.len() > 1, "{threads:?}");
+            for status in threads {
+                let of = |name: &str| field(&status, name).to_owned();
+                assert_eq!((of("Seccomp"), of("NoNewPrivs")), ("2".into(), "1".into()), "{engine}: {status}");
+                for capabilities in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+                    assert_eq!(of(capabilities), "0".repeat(16), "{engine}: {status}");
+                }
+                assert!(of("Uid").split_whitespace().all(|uid| uid != "0"), "{engine}: {status}");
+                assert!(of("Gid").split_whitespace().all(|gid| gid != "0"), "{engine}: {status}");
+                assert!(of("Groups").split_whitespace().all(|gid| gid != "0"), "{engine}: {status}");
+            }
+        }
+        // It keeps what it was started with: to bind, to read what it is told to, to start the others.
+        assert_eq!(field(&statuses(program.pid())[0], "Seccomp"), "0");
+    }
+}
+
+#[test]
+fn what_is_not_wanted_is_left_out_and_said() {
+    let dir = site(&[("index.html", "home")]);
+    let program = Program::started(serve(dir.path(), &["--no-sandbox", "--engine", "epoll"]));
+    let status = &statuses(program.server())[0];
+    assert_eq!((field(status, "Seccomp"), field(status, "NoNewPrivs")), ("0", "1"));
+    let want = if geteuid().is_root() { "sandbox: user " } else { "sandbox: off" };
+    let line = sandbox_line(&program);
+    assert!(line.starts_with(want) && !line.contains("seccomp"), "{line}");
+    if geteuid().is_root() {
+        let program = Program::started(serve(dir.path(), &["--user", "root", "--engine", "epoll"]));
+        assert_eq!(sandbox_line(&program), "sandbox: user root, Landlock, seccomp");
+        let status = &statuses(program.server())[0];
+        assert_eq!(
+            (field(status, "Uid").split_whitespace().next(), field(status, "CapEff")),
+            (Some("0"), "0000000000000000")
+        );
+    }
+}
+
+#[test]
+fn a_user_that_there_is_not_or_that_cannot_read_the_site_is_told_with_a_remedy() {
+    let dir = site(&[("closed/site/index.html", "home")]);
+    let closed = dir.path().join("closed");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    let path = closed.join("site");
+    let (path_said, closed) = (path.display(), closed.display());
+    let nobody = "tarpon: cannot run as user no-such-user: there is no such user; create it, as with useradd --system \
+                  no-such-user, or choose another with --user NAME";
+    let mut cases = vec![(vec!["--user", "no-such-user"], nobody.to_owned())];
+    if geteuid().is_root() {
+        cases.push((
+            vec!["--user", "nobody"],
+            format!(
+                "tarpon: cannot serve {path_said}: user nobody may not enter {closed}; let it, as with chmod o+x {closed}, or \
+                 choose another user with --user NAME"
+            ),
+        ));
+    } else {
+        let root = "tarpon: cannot run as user root: only root can become another user; leave --user out, or start it as root";
+        cases.push((vec!["--user", "root"], root.to_owned()));
+    }
+    for (options, want) in cases {
+        let ended = Program::run(serve(&path, &options));
+        assert_eq!((ended.status.code(), ended.error_line()), (Some(1), &*want));
+    }
+}
+
+/// What the program says of its sandbox.
+fn sandbox_line(program: &Program) -> String {
+    let said = program.out();
+    said.lines().find(|line| line.starts_with("sandbox: ")).expect("a line about the sandbox").to_owned()
+}
+
+/// What the kernel tells of each thread of a process. proc(5), /proc/pid/task/tid/status.
+fn statuses(process: Pid) -> Vec<String> {
+    let tasks =
+        fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).expect("a process that runs");
+    // One may end meanwhile.
+    tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok()).collect()
+}
+
+fn field<'s>(status: &'s str, name: &str) -> &'s str {
+    let mut lines = status.lines().filter_map(|line| line.split_once(':'));
+    lines
+        .find(|(found, _)| *found == name)
+        .map(|(_, value)| value.trim())
+        .unwrap_or_else(|| panic!("no {name}: {status}"))
+}
