@@ -1,0 +1,124 @@
+//! What is in `packaging/` is shown to the programs it is for.
+
+mod common;
+
+use common::{
+    ENGINES,
+    client::{Client, get},
+    served::{Served, settings},
+    site, wait_for,
+};
+use std::{
+    fs::{self, File},
+    num::NonZeroU32,
+    process::Command,
+};
+use tarpon::{Addresses, LogForm, Logging, Settings};
+
+#[test]
+fn the_service_has_few_rights_and_many_descriptors() {
+    let unit = packaging("systemd/tarpon.service");
+    let told =
+        output(Command::new("systemd-analyze").args(["security", "--offline=true", "--no-pager"]).arg(&unit));
+    let (_, score) = told.split_once("Overall exposure level for tarpon.service: ").expect("a score");
+    let score: f64 = score.split(' ').next().unwrap().parse().unwrap();
+    assert!(score <= 1.5, "{told}");
+    assert!(fs::read_to_string(unit).unwrap().contains("\nLimitNOFILE=1048576\n"));
+}
+
+#[test]
+fn systemd_understands_the_units() {
+    // Where the program will be is nowhere here, and neither is its manual.
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["tarpon.service", "tarpon.socket"] {
+        let unit = fs::read_to_string(packaging(&format!("systemd/{name}"))).unwrap();
+        let unit = unit.replace("/usr/bin/tarpon", env!("CARGO_BIN_EXE_tarpon"));
+        fs::write(dir.path().join(name), unit.replace("Documentation=man:tarpon(1)\n", "")).unwrap();
+    }
+    for name in ["tarpon.service", "tarpon.socket"] {
+        let told = Command::new("systemd-analyze").arg("verify").arg(dir.path().join(name)).output().unwrap();
+        let told = String::from_utf8_lossy(&told.stderr);
+        let ours: Vec<_> = told.lines().filter(|line| line.contains("tarpon")).collect();
+        assert!(ours.is_empty(), "{ours:?}");
+    }
+}
+
+#[test]
+fn every_setting_of_the_kernel_exists_and_has_a_reason() {
+    let file = fs::read_to_string(packaging("sysctl.d/90-tarpon.conf")).unwrap();
+    let mut count = 0;
+    for paragraph in file.split("\n\n").skip(1) {
+        let (reason, setting) = paragraph.trim_end().rsplit_once('\n').expect("a reason and a setting");
+        assert!(reason.lines().all(|line| line.starts_with("# ")), "{paragraph}");
+        let (name, _) = setting.split_once(" = ").expect("a name and a value");
+        let path = format!("/proc/sys/{}", name.replace('.', "/"));
+        assert!(fs::exists(&path).unwrap(), "{path}");
+        count += 1;
+    }
+    assert_eq!(count, 6);
+}
+
+#[test]
+fn logrotate_understands_its_file() {
+    let told = Command::new("/usr/sbin/logrotate")
+        .args(["--debug", "--state", "/dev/null", &packaging("logrotate.d/tarpon")])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success() && said.contains("/var/log/tarpon/*.log"), "{said}");
+    assert!(!said.contains("error"), "{said}");
+}
+
+/// Every kind of line, as a server writes it.
+#[test]
+fn fail2ban_finds_who_asks_as_no_browser_does_and_nobody_else() {
+    let dir = site(&[("index.html", "home")]);
+    let requests = [
+        // asks                                            is an offence
+        (get("/"), false),
+        (get("/missing"), false),
+        (get("/?\"%22%20400"), false),
+        (get("/%22 400"), true),
+        (get("/.env"), true),
+        (get("/wp-login.php?x"), true),
+        ("GET / HTTP/1.1\r\n\r\n".to_owned(), true),
+        ("BREW / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), true),
+        ("GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: \" 400 \\\" 400 137\r\n\r\n".to_owned(), false),
+    ];
+    for form in [LogForm::Common, LogForm::Combined, LogForm::Simple] {
+        let log = dir.path().join("log");
+        let logging = Logging { form, addresses: Addresses::Full, one_in: NonZeroU32::MIN };
+        let settings = Settings { logging: Some(logging), ..settings(ENGINES[0], 1) };
+        let served = Served::dir(&settings, dir.path());
+        served.handle.log_to(File::create(&log).unwrap().into());
+        for (request, _) in &requests {
+            let mut client = Client::connect(served.address);
+            client.send(request);
+            client.response();
+        }
+        let lines = wait_for("all lines", || {
+            let lines = fs::read_to_string(&log).unwrap();
+            (lines.lines().count() == requests.len()).then_some(lines)
+        });
+        for (line, (request, is_offence)) in lines.lines().zip(&requests) {
+            let one = dir.path().join("one");
+            fs::write(&one, format!("{line}\n")).unwrap();
+            let filter = packaging("fail2ban/filter.d/tarpon.conf");
+            // It fails where nothing is found.
+            let told = Command::new("fail2ban-regex").arg(&one).arg(&filter).output().unwrap();
+            let told = String::from_utf8_lossy(&told.stdout).into_owned();
+            let want = if *is_offence { "1 matched, 0 missed" } else { "0 matched, 1 missed" };
+            assert!(told.contains(want), "{form:?}: {request:?}: {line}: {told}");
+        }
+    }
+}
+
+fn packaging(file: &str) -> String {
+    format!("{}/packaging/{file}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn output(command: &mut Command) -> String {
+    let output = command.output().expect("the program is installed, by tests/setup");
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
