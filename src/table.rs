@@ -148,7 +148,7 @@ fn row(PathRow { path, what }: &PathRow) -> [String; 9] {
             (row[0], row[1]) = (path, format!("{status} -> {}", shown(to.as_bytes())));
             row
         }
-        What::File { status, media, cache, forms, .. } => {
+        What::File { status, is_listing, media, cache, forms, .. } => {
             let len = |name: &str| {
                 let form = forms.iter().find(|form| form.coding.name() == name);
                 form.map(|form| form.len.to_string()).unwrap_or_default()
@@ -157,6 +157,7 @@ fn row(PathRow { path, what }: &PathRow) -> [String; 9] {
             let delta = deltas.min().map(|len| len.to_string()).unwrap_or_default();
             let tag = forms.first().map(|form| form.tag.clone()).unwrap_or_default();
             let media = match status {
+                200 if *is_listing => format!("listing, {}", shown(media.as_bytes())),
                 200 => shown(media.as_bytes()),
                 _ => format!("{status} {}", shown(media.as_bytes())),
             };
@@ -202,11 +203,11 @@ pub(crate) fn json(site: &Inspected) -> String {
             What::Redirect { status, to: location } => {
                 write!(to, "{{\"path\":{path},\"status\":{status},\"location\":{}}}", string(location))
             }
-            What::File { status, media, last_modified, cache, forms } => {
+            What::File { status, is_listing, media, last_modified, cache, forms } => {
                 let forms: Vec<_> = forms.iter().map(form).collect();
                 write!(
                     to,
-                    "{{\"path\":{path},\"status\":{status},\"type\":{},\"last_modified\":{last_modified},\"cache_control\":{},\"forms\":[{}]}}",
+                    "{{\"path\":{path},\"status\":{status},\"listing\":{is_listing},\"type\":{},\"last_modified\":{last_modified},\"cache_control\":{},\"forms\":[{}]}}",
                     string(media),
                     string(cache),
                     forms.join(",")
@@ -263,7 +264,14 @@ mod tests {
         let mut forms = CODINGS.map(|coding| form(coding, None, 5)).to_vec();
         forms.extend([9, 3].map(|len| form(DELTA_CODINGS[0], Some([0xab; 32]), len)));
         let cache = "public, immutable".to_owned();
-        let file = What::File { status: 200, media: "text/html".to_owned(), last_modified: 7, cache, forms };
+        let file = What::File {
+            status: 200,
+            is_listing: false,
+            media: "text/html".to_owned(),
+            last_modified: 7,
+            cache,
+            forms,
+        };
         let rule = Rule { from: "/a/* b=:2".to_owned(), status: 302, forced: true, to: "/:splat".to_owned() };
         let redirect = What::Redirect { status: 308, to: "/b".to_owned() };
         let site = Inspected {
@@ -302,7 +310,14 @@ mod tests {
         let form = |coding| Form { coding, dictionary: None, len: 123_456, tag: tag.clone() };
         let forms: Vec<_> = [Coding::Identity].into_iter().chain(CODINGS).map(form).collect();
         let media = "text/html; charset=utf-8".to_owned();
-        let file = What::File { status: 200, media, last_modified: 7, cache: "no-cache".to_owned(), forms };
+        let file = What::File {
+            status: 200,
+            is_listing: false,
+            media,
+            last_modified: 7,
+            cache: "no-cache".to_owned(),
+            forms,
+        };
         let path = |name: &str| format!("/{}{name}", "long/".repeat(30));
         let rows = |what: &What, name: &str| PathRow { path: path(name).into(), what: what.clone() };
         let redirect = What::Redirect { status: 301, to: path("target") };

@@ -132,6 +132,14 @@ const OPTIONS: &[Opt] = &[
         ..OPT
     },
     Opt {
+        name: "listings",
+        on: &[Serve, Pack],
+        heading: PAGES,
+        kind: Kind::Flag(|config, on| config.site().source.policy.listings = on),
+        help: "Answer a directory without index.html with a list of what it has, as a page or, for programs, as JSON",
+        ..OPT
+    },
+    Opt {
         name: "secure-headers",
         on: &[Serve, Pack],
         heading: PAGES,

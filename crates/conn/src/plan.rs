@@ -17,6 +17,7 @@ use std::iter;
 use tarpon_http::{
     dictionary, field,
     head::{Head, Method, Name, Version},
+    media,
     negotiate::{Acceptable, Coding},
     precondition::{self, Outcome},
     range::{self, Selected},
@@ -109,7 +110,7 @@ pub(crate) fn plan(head: &Head<'_>, wire: &[u8], image: &Image, unix_s: u64, wit
         Method::Other => return page(image, Status::NotImplemented, true),
         _ => return page(image, Status::MethodNotAllowed, true),
     }
-    match find(image, Wanted { wire, path, query }) {
+    match find(image, Wanted { head, wire, path, query }) {
         Ok(_) if head.method == Method::Options => options(image),
         Ok(Found::Entry(Entry::File(variants))) => {
             sent(head, variants, image, unix_s, with_content, with_ranges)
@@ -366,6 +367,13 @@ fn look(image: &Image, wanted: Wanted<'_>, path: &[u8]) -> Result<Found, Failed>
     }
 }
 
+/// The listing at a path as JSON, for a client that likes it better.
+fn as_json(image: &Image, wanted: Wanted<'_>, path: &[u8]) -> Option<Entry> {
+    let json = image.listing_json(path)?;
+    let is_liked = media::is_preferred(wanted.head, ("application", "json"), ("text", "html"));
+    is_liked.then_some(Entry::File(json))
+}
+
 /// What answers where there is nothing, or where a rule may come first.
 #[cold]
 fn stand_in(image: &Image, wanted: Wanted<'_>, path: &[u8], entry: Option<Entry>) -> Result<Found, Failed> {
@@ -374,7 +382,7 @@ fn stand_in(image: &Image, wanted: Wanted<'_>, path: &[u8], entry: Option<Entry>
     match (ruled, entry) {
         (Ok(Some(Found::Entry(Entry::File(file)))), None) => return Ok(Found::Instead(file)),
         (Ok(Some(found)), _) => return Ok(found),
-        (Ok(None), Some(entry)) => return Ok(Found::Entry(entry)),
+        (Ok(None), Some(entry)) => return Ok(Found::Entry(as_json(image, wanted, path).unwrap_or(entry))),
         (Ok(None), None) | (Err(ruled::Nowhere), _) => {}
     }
     match image.missing(path) {

@@ -9,6 +9,7 @@
 //! moment ago. Knows nothing of connections.
 
 use tarpon_http::{
+    head::Head,
     status::Status,
     target::{self, PATH_LEN_MAX},
 };
@@ -50,6 +51,8 @@ pub(crate) enum Found {
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'w> {
     /// The head.
+    pub(crate) head: &'w Head<'w>,
+    /// Its bytes.
     pub(crate) wire: &'w [u8],
     /// The path, as received.
     pub(crate) path: &'w [u8],

@@ -28,6 +28,19 @@ pub fn format(unix_s: u64) -> [u8; 29] {
     date
 }
 
+/// `unix_s` as `2026-01-14T04:21:21Z`, which is a date of HTML and of RFC 3339; a time beyond [`UNIX_S_MAX`] as that.
+pub fn iso(unix_s: u64) -> [u8; 20] {
+    let unix_s = unix_s.min(UNIX_S_MAX);
+    let (days, second) = (unix_s / DAY_S, unix_s % DAY_S);
+    let (year, month, day) = civil(days);
+    let mut date = *b"1970-01-01T00:00:00Z";
+    let parts = [year / 100, year % 100, month, day, second / 3600, second / 60 % 60, second % 60];
+    for (at, part) in [0, 2, 5, 8, 11, 14, 17].into_iter().zip(parts) {
+        date[at..at + 2].copy_from_slice(&two_digits(part));
+    }
+    date
+}
+
 /// The time that `value` states in one of the three forms. `None` if it is in none of them, if
 /// there is no such day or time, or if it lies before 1970.
 ///
@@ -235,6 +248,11 @@ mod tests {
     fn the_last_second_that_can_be_written_is_written_for_all_later_ones() {
         assert_eq!(&format(UNIX_S_MAX), b"Fri, 31 Dec 9999 23:59:59 GMT");
         assert_eq!(format(u64::MAX), format(UNIX_S_MAX));
+        assert_eq!(&iso(UNIX_S_MAX), b"9999-12-31T23:59:59Z");
+        assert_eq!(iso(u64::MAX), iso(UNIX_S_MAX));
+        assert_eq!(&iso(0), b"1970-01-01T00:00:00Z");
+        assert_eq!(&iso(951_782_400 + 86_399), b"2000-02-29T23:59:59Z");
+        assert_eq!(&iso(784_111_777), b"1994-11-06T08:49:37Z");
     }
 
     proptest! {

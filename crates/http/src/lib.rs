@@ -13,6 +13,7 @@
 //! | [`precondition`] | If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range | RFC 9110, section 13 |
 //! | [`negotiate`] | Accept-Encoding | RFC 9110, section 12.5.3 |
 //! | [`dictionary`] | Available-Dictionary | RFC 9842, section 2.2; RFC 9651, section 3.3.5 |
+//! | [`media`] | Accept | RFC 9110, section 12.5.1 |
 //! | [`range`] | Range | RFC 9110, section 14 |
 //! | [`date`] | HTTP-date | RFC 9110, section 5.6.7 |
 //! | [`status`] | status codes | RFC 9110, section 15 |
@@ -31,6 +32,7 @@ pub mod field;
 pub mod framing;
 pub mod head;
 pub mod host;
+pub mod media;
 pub mod negotiate;
 pub mod persist;
 pub mod precondition;

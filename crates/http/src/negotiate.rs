@@ -111,13 +111,17 @@ impl Acceptable {
 
 /// Thousandths, 0 to 1000; 0 is "not acceptable". RFC 9110, section 12.4.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Weight(u16);
+pub(crate) struct Weight(u16);
 
 impl Weight {
-    const FULL: Weight = Weight(1000);
+    pub(crate) const FULL: Weight = Weight(1000);
+
+    pub(crate) fn thousandths(self) -> u16 {
+        self.0
+    }
 
     /// Reads a qvalue: `0` or `1`, and up to three decimals, which are zeros behind `1`.
-    fn parse(qvalue: &[u8]) -> Option<Weight> {
+    pub(crate) fn parse(qvalue: &[u8]) -> Option<Weight> {
         let (whole, decimals) = match qvalue {
             [whole @ (b'0' | b'1')] => (whole, &[][..]),
             [whole @ (b'0' | b'1'), b'.', decimals @ ..] if decimals.len() <= 3 => (whole, decimals),

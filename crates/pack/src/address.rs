@@ -13,7 +13,7 @@
 use crate::error::PackError;
 use crate::policy::{Policy, TrailingSlash};
 use crate::skip::{Kind, Skipped, skip};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -24,6 +24,8 @@ pub(crate) struct Addresses {
     pages: HashMap<Vec<u8>, Address>,
     /// Pages whose address, with a slash or without, another file has; sorted.
     lost: Vec<Vec<u8>>,
+    /// Directories that have an address for a list of what they have; each with the slash behind.
+    listings: Vec<Vec<u8>>,
     /// All paths at which there is something, and whether that is a file.
     taken: HashMap<Vec<u8>, bool>,
     pub(crate) policy: Policy,
@@ -60,12 +62,15 @@ impl Addresses {
             taken.insert(path.to_vec(), true);
             pages.extend(Names::of(path, policy).map(|names| (path, names)));
         }
+        let listed = if policy.listings { listed(&taken) } else { BTreeSet::new() };
+        pages.extend(listed.iter().map(|dir| (&dir[..], Names::of_dir(dir, policy))));
         pages.sort_by_key(|&(path, Names { is_index, .. })| (is_index, path));
         let mut lost = Vec::new();
         pages.retain(|(path, names)| {
             let is_free = !taken.contains_key(&names.canonical);
             taken.insert(names.canonical.clone(), true);
-            lost.extend((!is_free).then(|| path.to_vec()));
+            // Nobody misses a list.
+            lost.extend((!is_free && !listed.contains(*path)).then(|| path.to_vec()));
             is_free
         });
         let mut addresses = HashMap::new();
@@ -77,6 +82,7 @@ impl Addresses {
             }
             let path = path.to_vec();
             let (at, from) = match policy.clean_urls {
+                _ if listed.contains(&path) => (vec![canonical], other.into_iter().collect::<Vec<_>>()),
                 true => (vec![canonical], [path.clone()].into_iter().chain(other).collect::<Vec<_>>()),
                 false => (vec![path.clone(), canonical], other.into_iter().collect()),
             };
@@ -86,7 +92,10 @@ impl Addresses {
         lost.sort();
         match policy.spa && !taken.contains_key(SHELL) {
             true => Err(PackError::NoShell),
-            false => Ok(Addresses { pages: addresses, lost, taken, policy: policy.clone() }),
+            false => {
+                let listings = listed.into_iter().filter(|dir| addresses.contains_key(dir)).collect();
+                Ok(Addresses { pages: addresses, lost, listings, taken, policy: policy.clone() })
+            }
         }
     }
 
@@ -113,6 +122,18 @@ impl Addresses {
         }
     }
 
+    /// The directories that are answered with a list of what they have, each with the slash behind.
+    pub(crate) fn listings(&self) -> &[Vec<u8>] {
+        &self.listings
+    }
+
+    /// Where the page of a directory is, be it a list or not. The directory has its slash behind.
+    pub(crate) fn of_dir(&self, dir: &[u8]) -> Vec<u8> {
+        let index = [dir, b"index.html"].concat();
+        let page = self.pages.get(dir).or_else(|| self.pages.get(&index));
+        page.and_then(|page| page.at.last()).cloned().unwrap_or(dir.to_vec())
+    }
+
     /// Where the file at a path is.
     pub(crate) fn of(&self, path: &[u8]) -> Address {
         let at_its_name = || Address { at: vec![path.to_vec()], from: Vec::new() };
@@ -123,12 +144,21 @@ impl Addresses {
 impl Names {
     /// None: the file is at its name, and nowhere else.
     fn of(path: &[u8], policy: &Policy) -> Option<Names> {
-        let (bare, is_index) = match super::directory_of(path, b"index.html") {
-            Some(dir) => (dir.strip_suffix(b"/").unwrap_or(dir), true),
+        let bare = match super::directory_of(path, b"index.html") {
+            Some(dir) => return Some(Names::of_dir(dir, policy)),
             // The page for what is missing is nobody's destination.
             None if !policy.clean_urls || path.ends_with(b"/404.html") => return None,
-            None => (path.strip_suffix(b".html").filter(|bare| !bare.ends_with(b"/"))?, false),
+            None => path.strip_suffix(b".html").filter(|bare| !bare.ends_with(b"/"))?,
         };
+        Some(Names::new(bare, false, policy))
+    }
+
+    /// Those of the page of a directory, which has its slash behind.
+    fn of_dir(dir: &[u8], policy: &Policy) -> Names {
+        Names::new(dir.strip_suffix(b"/").unwrap_or(dir), true, policy)
+    }
+
+    fn new(bare: &[u8], is_index: bool, policy: &Policy) -> Names {
         let slashed = [bare, b"/"].concat();
         let ends_in_slash = match policy.trailing_slash {
             TrailingSlash::Auto => is_index,
@@ -141,8 +171,20 @@ impl Names {
             true => (slashed, Some(bare.to_vec())),
             false => (bare.to_vec(), Some(slashed)),
         };
-        Some(Names { canonical, other, is_index })
+        Names { canonical, other, is_index }
     }
+}
+
+/// The directories that have something to list and no page of their own; none that is hidden, and always the root.
+fn listed(taken: &HashMap<Vec<u8>, bool>) -> BTreeSet<Vec<u8>> {
+    let dirs = taken.keys().flat_map(|path| {
+        let slashes = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
+        slashes.map(|slash| &path[..=slash])
+    });
+    let dirs: BTreeSet<&[u8]> = dirs.chain([&b"/"[..]]).collect();
+    let is_hidden = |dir: &[u8]| dir.windows(2).any(|window| window == b"/.");
+    let has_page = |dir: &[u8]| taken.contains_key(&[dir, b"index.html"].concat());
+    dirs.into_iter().filter(|dir| !is_hidden(dir) && !has_page(dir)).map(<[u8]>::to_vec).collect()
 }
 
 #[cfg(test)]

@@ -42,10 +42,11 @@ pub(crate) enum Body {
 }
 
 impl Content {
-    /// A text of the server's own.
-    pub(crate) fn of_text(text: String) -> Content {
-        let (len, hash, look) = (text.len() as u64, xxh3_128(text.as_bytes()), Look::at(text.as_bytes()));
-        Content { body: Body::InMemory(text.into()), len, hash, look, last_modified: 0 }
+    /// What the server has made itself.
+    pub(crate) fn of(bytes: impl Into<Vec<u8>>) -> Content {
+        let bytes = bytes.into();
+        let (len, hash, look) = (bytes.len() as u64, xxh3_128(&bytes), Look::at(&bytes));
+        Content { body: Body::InMemory(bytes), len, hash, look, last_modified: 0 }
     }
 
     /// The same, which lies at a place already.

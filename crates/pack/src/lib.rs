@@ -16,6 +16,7 @@
 //! | `fields.rs` | the fields of each answer |
 //! | `policy.rs` | what the caller decides of how a site answers |
 //! | `address.rs` | at which paths a page answers, and which lead there |
+//! | `listing.rs` | lists of what directories have |
 //! | `cache.rs` | how long a cache may keep it |
 //! | `dictionary.rs` | which file may be the dictionary of which later one |
 //! | `page.rs` | the answers that are about no file |
@@ -40,6 +41,7 @@ mod content;
 mod dictionary;
 mod error;
 mod fields;
+mod listing;
 mod media;
 mod memo;
 mod packed;
@@ -67,15 +69,17 @@ use archive::{Member, Stretch};
 use coded::{Coded, Siblings};
 use content::{Body, Content, Positioned};
 use fields::{Sent, Varies};
+use listing::{Listed, Listing};
 use ruled::Ruled;
 use rules::{Rules, is_hidden};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use tarpon_site::Coding;
+use tarpon_site::format::PATH_LEN_MAX;
+use tarpon_site::{Coding, JSON};
 use walk::Found;
-use write::{Delta, Variant, Writer};
+use write::{Delta, Manner, Variant, Writer};
 
 /// What the caller decides.
 #[derive(Clone, Debug)]
@@ -208,6 +212,7 @@ fn write_site<F, W: Write + Seek>(
     let mut writer = Writer::new(out)?;
     let mut files = Vec::new();
     let mut summary = Summary::default();
+    let mut listed = Vec::new();
     let mut large_count = 0;
     for (number, Found { path, file }) in found.iter().enumerate() {
         if siblings.is_taken(number) {
@@ -215,7 +220,9 @@ fn write_site<F, W: Write + Seek>(
         }
         let Some(content) = read(file)? else { continue };
         let coded = siblings.take(number, &content, &mut skipped, &mut read)?;
-        for content in coded.iter().map(|coded| &coded.content).chain([&content]) {
+        let forms = coded.iter().map(|coded| (coded.path, &coded.content));
+        for (path, content) in forms.chain([(&path[..], &content)]) {
+            listed.push(Listed { path, len: content.len, modified_s: content.last_modified });
             summary.files += 1;
             summary.bytes += content.len;
             large_count += usize::from(matches!(content.body, Body::OnDisk(_)));
@@ -228,6 +235,12 @@ fn write_site<F, W: Write + Seek>(
     }
     if large_count > options.file_count_max {
         return Err(PackError::FileCount { count: large_count, max: options.file_count_max });
+    }
+    for Listing { dir, html, json, modified_s } in listing::listings(listed, &addresses) {
+        let content = |text: String| {
+            vec![(Coding::Identity, Content { last_modified: modified_s, ..Content::of(text) })]
+        };
+        write_listing(&mut writer, &mut ruled, &dir, content(html), content(json))?;
     }
     let section = ruled.finish(&mut writer)?;
     writer.finish(files.len() as u64, archive_len, section.as_slice())?;
@@ -321,6 +334,44 @@ fn write_variants<W: Write + Seek>(
         writer.redirect(path, &redirect, None, ruled.asks(path))?;
     }
     Ok(variants.into_iter().map(|variant| (variant.coding, variant.content)).collect())
+}
+
+/// Writes a list of what a directory has where the directory answers: as a page, and beside it as JSON.
+fn write_listing<W: Write + Seek>(
+    writer: &mut Writer<'_, W>,
+    ruled: &mut Ruled<'_>,
+    dir: &[u8],
+    html: Vec<(Coding, Content)>,
+    json: Vec<(Coding, Content)>,
+) -> Result<(), PackError> {
+    let Address { at, from } = ruled.addresses.of(dir);
+    let [address] = &at[..] else { unreachable!("a list has one address") };
+    let more = ruled.fields(address).with("Vary", "Accept");
+    // What rules say is the type of the page.
+    let (_, more_of_json) = more.clone().split_off("Content-Type");
+    let variants = |media, contents: Vec<(Coding, Content)>, more| {
+        let varies = Varies::of(contents.len(), 0);
+        let variant = |(coding, content): (Coding, Content)| {
+            let (last_modified, cache) = (content.last_modified, cache::REVALIDATE);
+            Variant::new(Sent { media, coding, varies, offer: None, last_modified, cache, more }, content)
+        };
+        contents.into_iter().map(variant).collect::<Vec<_>>()
+    };
+    let media = "text/html; charset=utf-8";
+    let mut page = variants(media, html, &more);
+    // There may be a choice, so it is not answered without a second look.
+    let runs = writer.file(address, &mut page, Manner::File { asks: true }, &mut Vec::new())?;
+    ruled.wrote(dir, address, media, &page, &runs);
+    let name = [address.strip_prefix(b"/").unwrap_or(address), JSON].concat();
+    if name.len() <= PATH_LEN_MAX {
+        let mut json = variants("application/json", json, &more_of_json);
+        writer.file(&name, &mut json, Manner::File { asks: false }, &mut Vec::new())?;
+    }
+    for path in &from {
+        let redirect = fields::redirect(address, &ruled.fields(path));
+        writer.redirect(path, &redirect, None, ruled.asks(path))?;
+    }
+    Ok(())
 }
 
 /// The directory, with the slash behind, of the file at a path, if that has this name.

@@ -9,6 +9,8 @@ pub struct Policy {
     pub clean_urls: bool,
     /// Whether the addresses of pages end in a slash.
     pub trailing_slash: TrailingSlash,
+    /// A directory without an `index.html` is answered with a list of what it has.
+    pub listings: bool,
     /// Whatever has content has fields that let browsers do less with it, and break no ordinary site.
     pub secure_headers: bool,
     /// What is sent for these paths, and below them, may be read by scripts of every origin. Each begins with a slash.

@@ -264,7 +264,7 @@ impl Kept {
 /// The server's own page for what is missing.
 fn own(more: &Fields) -> Variant {
     let text = page::content(404).expect("a text for every status: a test compares them");
-    let content = Content::of_text(text);
+    let content = Content::of(text);
     let fields =
         fields::File { ok: fields::page(404, content.len as usize, more), ..fields::File::default() };
     Variant { coding: Coding::Identity, fields, content }

@@ -249,6 +249,7 @@ fn options() -> SiteOptions<'static> {
         spa: false,
         clean_urls: false,
         trailing_slash: TrailingSlash::Auto,
+        listings: false,
         secure_headers: false,
         cors: Vec::new(),
     };

@@ -13,6 +13,7 @@
 //! | `image.rs` | a checked view of the bytes of an image |
 //! | `find.rs` | path to entry: filling the index, and searching it |
 //! | `missing.rs` | what answers for a path that leads nowhere, or for an error |
+//! | `listing.rs` | a listing as JSON |
 //! | `asset.rs` | which paths are those of assets |
 //! | `deltas.rs` | representations for those who have a dictionary |
 //! | `entry.rs` | what is known about one path |
@@ -33,6 +34,7 @@ mod entry;
 mod find;
 pub mod format;
 mod image;
+mod listing;
 mod missing;
 pub mod packed;
 mod place;
@@ -42,5 +44,6 @@ pub use entry::{Content, Entry, Page, Redirect, Variant, Variants};
 pub use find::index;
 pub use format::{Coding, PAGE_CODES};
 pub use image::{Image, ImageError};
+pub use listing::JSON;
 pub use missing::{ERROR, Missing, PAGE_DEPTH_MAX, SHELL, page_name};
 pub use place::Place;

@@ -56,6 +56,9 @@ pub(crate) fn write(
         let whole = Whole { media, contents, deltas, offer: file.offer.as_deref() };
         crate::write_variants(&mut writer, &mut ruled, &file.path, whole, &mut Vec::new())?;
     }
+    for list in &plan.lists {
+        crate::write_listing(&mut writer, &mut ruled, &list.dir, list.html(), list.json())?;
+    }
     let section = ruled.finish(&mut writer)?;
     let sections = [sections, section.as_slice()].concat();
     Ok(writer.finish(0, layout.len, &sections)?)

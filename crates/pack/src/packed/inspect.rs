@@ -51,6 +51,8 @@ pub enum What {
     File {
         /// 200, unless a rule says otherwise.
         status: u16,
+        /// Whether it is a list of what a directory has, and no file that somebody wrote.
+        is_listing: bool,
         /// The value of Content-Type.
         media: String,
         /// Seconds since 1970.
@@ -93,7 +95,7 @@ pub fn inspect(archive: &File) -> Result<Inspected, OpenError> {
     let mut paths: Vec<_> = image
         .entries()
         .filter(|(path, _)| path.starts_with(b"/"))
-        .map(|(path, entry)| PathRow { path: path.to_vec(), what: what(&image, entry) })
+        .map(|(path, entry)| PathRow { path: path.to_vec(), what: what(&image, path, entry) })
         .collect();
     paths.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(Inspected {
@@ -105,7 +107,7 @@ pub fn inspect(archive: &File) -> Result<Inspected, OpenError> {
     })
 }
 
-fn what(image: &Image, entry: Entry) -> What {
+fn what(image: &Image, path: &[u8], entry: Entry) -> What {
     match entry {
         Entry::File(file) => {
             let form = |(dictionary, coding, variant): (Option<[u8; 32]>, Coding, Variant)| Form {
@@ -117,6 +119,7 @@ fn what(image: &Image, entry: Entry) -> What {
             let (fields, deltas) = (image.bytes(file.identity.fields), image.all_deltas(file));
             What::File {
                 status: file.ruled.unwrap_or(200),
+                is_listing: image.listing_json(path).is_some(),
                 media: field(fields, "Content-Type: "),
                 last_modified: file.identity.last_modified,
                 cache: field(fields, "Cache-Control: "),

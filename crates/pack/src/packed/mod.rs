@@ -14,6 +14,7 @@
 //! | `deltas.rs` | the variants for clients that have one of them |
 //! | `code.rs`, `decode.rs` | codes a content; whether a coded content is its file |
 //! | `reuse.rs` | variants of an earlier archive |
+//! | `lists.rs` | lists of what directories have |
 //! | `spill.rs` | variants on their way, in temporary files |
 //! | `layout.rs` | where everything lies in the archive |
 //! | `member.rs` | a member as tar has it |
@@ -37,6 +38,7 @@ mod image;
 mod input;
 mod inspect;
 mod layout;
+mod lists;
 mod member;
 mod open;
 mod plan;
@@ -193,6 +195,7 @@ pub fn pack_site(
         deltas::offer(&mut plan);
     }
     let stores = spills.into_iter().map(|spill| spill.file).collect();
+    plan.lists = lists::make(&plan, options).map_err(PackError::Write)?;
     let write = |to: &File| {
         archive::write(&plan, &stores, encoders, to, progress).map_err(|error| match error {
             SiteError::Input(PackError::Write(error)) => write_failed(error),

@@ -4,6 +4,7 @@ use super::decode::Print;
 use super::deltas::Delta;
 use super::error::SiteError;
 use super::input::{Input, Lies, Listed, Plain};
+use super::lists::List;
 use super::progress::{Progress, Step};
 use super::work::each;
 use super::{Piece, SiteOptions};
@@ -29,6 +30,8 @@ pub(crate) struct Plan<'i> {
     /// Their files are members of the archive, and not served.
     pub(crate) rules: Rules,
     pub(crate) addresses: Addresses,
+    /// Made when all else is known.
+    pub(crate) lists: Vec<List>,
 }
 
 /// A path of the site.
@@ -91,8 +94,8 @@ impl<'i> Plan<'i> {
         })?;
         let served = found.iter().map(|found| &found.path[..]).filter(|path| !is_hidden(path));
         let addresses = Addresses::new(served, options.policy)?;
-        let (files, contents) = (Vec::new(), Vec::new());
-        let mut plan = Plan { input, files, dirs, contents, skipped, rules, addresses };
+        let (files, contents, lists) = (Vec::new(), Vec::new(), Vec::new());
+        let mut plan = Plan { input, files, dirs, contents, skipped, rules, addresses, lists };
         plan.addresses.tell(&mut plan.skipped);
         let mut known = HashMap::new();
         for (found, read) in found.into_iter().zip(read) {

@@ -26,7 +26,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use tarpon_http::target::{PATH_LEN_MAX, normalize};
 use tarpon_site::format::{STRETCH_LEN, SectionRow, StretchRow, hash, section};
-use tarpon_site::{Coding, Content, Entry, Image, Redirect, Variant};
+use tarpon_site::{Coding, Content, Entry, Image, JSON, Redirect, Variant};
 
 /// What a check looked at, and what is wrong.
 #[derive(Debug)]
@@ -109,14 +109,15 @@ pub fn verify(
     sums(&opened, archive, &mut damage);
     let mut entries: BTreeMap<_, _> = image.entries().collect();
     let lost = image.record_count().saturating_sub(entries.len() as u64);
-    // What answers for what is missing is there by its own name too.
-    entries.retain(|path, _| path.starts_with(b"/"));
+    // What answers for what is missing is there by its own name too; a list as JSON is not.
+    entries.retain(|path, _| path.starts_with(b"/") || path.ends_with(JSON));
     if lost > 0 {
         damage.push(Finding::Records { count: lost });
     }
+    let paths = entries.keys().filter(|path| path.starts_with(b"/")).count() as u64;
     let (contents, undecoded) = contents(&opened, archive, &entries, dictionaries, workers, &mut damage);
     members(image, archive, path, &entries, &mut damage);
-    Ok(Verified { paths: entries.len() as u64, contents, undecoded, len: image.archive_len(), damage })
+    Ok(Verified { paths, contents, undecoded, len: image.archive_len(), damage })
 }
 
 /// Checks all sums that are about bytes, whatever these mean.
@@ -265,6 +266,8 @@ fn members(
         .iter()
         .filter(|(_, entry)| matches!(entry, Entry::File(file) if file.ruled.is_none()))
         .filter(|(path, _)| std::str::from_utf8(path).is_ok())
+        // A list is nobody's file.
+        .filter(|(path, _)| path.starts_with(b"/") && image.listing_json(path).is_none())
         .map(|(&path, _)| path)
         .collect();
     for found in walk.found.iter().filter(|found| !is_hidden(&found.path)) {

@@ -139,6 +139,12 @@ impl Fields {
         self.lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
     }
 
+    /// These and another one.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Fields {
+        self.join(name, value);
+        self
+    }
+
     fn join(&mut self, name: &str, value: &str) {
         let known = self.lines.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name));
         match known {

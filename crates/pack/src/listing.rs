@@ -1,0 +1,386 @@
+//! Lists of what a directory has, for one without an `index.html`: a page for people, and JSON for programs.
+//!
+//! ```text
+//! files, sizes, times ─▶ rows of each directory ─ directories first, numbers by value ─┬─▶ HTML
+//!                                                                                      └─▶ JSON
+//! ```
+//!
+//! A directory is as new as the newest file below it: its own time would change with files that nobody gets. What nothing is
+//! served of is not listed, nor is what begins with a dot. Names are bytes that somebody else has chosen: they are escaped for
+//! HTML and JSON, encoded in links, and kept apart from the text around them, whichever way they are written.
+
+use crate::address::Addresses;
+use crate::fields::encode;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use tarpon_http::date;
+
+/// A list, in both forms.
+pub(crate) struct Listing {
+    /// The directory, with the slash behind.
+    pub(crate) dir: Vec<u8>,
+    pub(crate) html: String,
+    pub(crate) json: String,
+    /// Seconds since 1970.
+    pub(crate) modified_s: u64,
+}
+
+/// A file that is served.
+#[derive(Clone, Copy)]
+pub(crate) struct Listed<'p> {
+    pub(crate) path: &'p [u8],
+    /// In bytes.
+    pub(crate) len: u64,
+    /// Seconds since 1970.
+    pub(crate) modified_s: u64,
+}
+
+/// The lists of all directories that are to have one.
+pub(crate) fn listings<'p>(
+    files: impl IntoIterator<Item = Listed<'p>>,
+    addresses: &Addresses,
+) -> Vec<Listing> {
+    let mut dirs: BTreeMap<&[u8], Vec<Row>> =
+        addresses.listings().iter().map(|dir| (&dir[..], Vec::new())).collect();
+    // The directories within each, and how new what they have is.
+    let mut inner: BTreeMap<(&[u8], &[u8]), u64> = BTreeMap::new();
+    for Listed { path, len, modified_s } in files {
+        let slashes: Vec<_> = (0..path.len()).filter(|&at| path[at] == b'/').collect();
+        let Some(&last) = slashes.last() else { continue };
+        if let Some(rows) = dirs.get_mut(&path[..=last]) {
+            let href = addresses.of(path).at.pop().unwrap_or_default();
+            rows.push(Row { name: path[last + 1..].to_vec(), href, len: Some(len), modified_s });
+        }
+        for pair in slashes.windows(2) {
+            let (dir, name) = (&path[..=pair[0]], &path[pair[0] + 1..pair[1]]);
+            let newest = inner.entry((dir, name)).or_default();
+            *newest = modified_s.max(*newest);
+        }
+    }
+    for ((dir, name), modified_s) in inner {
+        if let Some(rows) = dirs.get_mut(dir) {
+            let href = addresses.of_dir(&[dir, name, b"/"].concat());
+            rows.push(Row { name: name.to_vec(), href, len: None, modified_s });
+        }
+    }
+    dirs.into_iter().map(|(dir, rows)| listing(dir, rows, addresses)).collect()
+}
+
+/// What a directory has.
+struct Row {
+    name: Vec<u8>,
+    /// A path, not encoded.
+    href: Vec<u8>,
+    /// In bytes. None: it is a directory.
+    len: Option<u64>,
+    modified_s: u64,
+}
+
+fn listing(dir: &[u8], mut rows: Vec<Row>, addresses: &Addresses) -> Listing {
+    rows.retain(|row| !row.name.starts_with(b"."));
+    rows.sort_by(|one, other| {
+        (one.len.is_some().cmp(&other.len.is_some())).then_with(|| natural(&one.name, &other.name))
+    });
+    let modified_s = rows.iter().map(|row| row.modified_s).max().unwrap_or_default();
+    Listing { dir: dir.to_vec(), html: html(dir, &rows, addresses), json: json(&rows), modified_s }
+}
+
+/// Digits count as numbers and letters of ASCII in either case as the same, unless all else is.
+fn natural(one: &[u8], other: &[u8]) -> Ordering {
+    let (mut left, mut right) = (one, other);
+    while let ([first, ..], [second, ..]) = (left, right) {
+        let order = if first.is_ascii_digit() && second.is_ascii_digit() {
+            let (number, rest) = number(left);
+            let (another, another_rest) = self::number(right);
+            (left, right) = (rest, another_rest);
+            number.len().cmp(&another.len()).then_with(|| number.cmp(another))
+        } else {
+            (left, right) = (&left[1..], &right[1..]);
+            first.to_ascii_lowercase().cmp(&second.to_ascii_lowercase())
+        };
+        if order.is_ne() {
+            return order;
+        }
+    }
+    left.len().cmp(&right.len()).then_with(|| one.cmp(other))
+}
+
+/// The digits at the front, without zeros before them, and what is behind.
+fn number(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let end = bytes.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(bytes.len());
+    let zeros = bytes[..end].iter().take_while(|&&byte| byte == b'0').count();
+    (&bytes[zeros..end], &bytes[end..])
+}
+
+fn html(dir: &[u8], rows: &[Row], addresses: &Addresses) -> String {
+    let title = text(dir);
+    let mut to = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{title}</title>\n<style>{STYLE}</style>\n<h1>{}</h1>\n",
+        way(dir, addresses),
+    );
+    if rows.is_empty() {
+        return to + "<p>There is nothing here.\n";
+    }
+    to += "<table>\n<thead><tr><th scope=\"col\">Name<th scope=\"col\">Size<th scope=\"col\">Modified (UTC)\n<tbody>\n";
+    for row in rows {
+        let (name, href) = (text(&row.name), escaped(&encode(&row.href)));
+        let slash = if row.len.is_none() { "/" } else { "" };
+        let size =
+            row.len.map(|len| format!("<data value=\"{len}\" title=\"{}\">{}</data>", bytes(len), size(len)));
+        let date = iso(row.modified_s);
+        let (day, time) = (&date[..10], &date[11..19]);
+        let _ = writeln!(
+            to,
+            "<tr><td><a href=\"{href}\"><bdi>{name}</bdi>{slash}</a><td>{}<td><time datetime=\"{date}\" title=\"{day} \
+             {time}\">{day} {}</time>",
+            size.unwrap_or_default(),
+            &time[..5],
+        );
+    }
+    to + "</table>\n"
+}
+
+/// The directory, with a link to each above it.
+fn way(dir: &[u8], addresses: &Addresses) -> String {
+    let slashes: Vec<_> = (0..dir.len()).filter(|&at| dir[at] == b'/').collect();
+    let mut to = String::new();
+    for (number, &slash) in slashes.iter().enumerate() {
+        let from = number.checked_sub(1).map_or(0, |before| slashes[before] + 1);
+        let name = text(&dir[from..slash]);
+        let _ = match slash + 1 == dir.len() {
+            true => write!(to, "<bdi>{name}</bdi>/"),
+            false => {
+                let href = escaped(&encode(&addresses.of_dir(&dir[..=slash])));
+                write!(to, "<a href=\"{href}\"><bdi>{name}</bdi>/</a>")
+            }
+        };
+    }
+    to
+}
+
+fn json(rows: &[Row]) -> String {
+    let object = |row: &Row| {
+        let (name, href, modified) =
+            (quoted(&String::from_utf8_lossy(&row.name)), quoted(&encode(&row.href)), iso(row.modified_s));
+        let (kind, size) = match row.len {
+            Some(len) => ("file", format!("\"size\":{len},")),
+            None => ("directory", String::new()),
+        };
+        format!("{{\"name\":{name},\"type\":\"{kind}\",{size}\"modified\":\"{modified}\",\"href\":{href}}}")
+    };
+    let objects: Vec<_> = rows.iter().map(object).collect();
+    match objects.is_empty() {
+        true => "[]\n".to_owned(),
+        false => format!("[\n{}\n]\n", objects.join(",\n")),
+    }
+}
+
+/// A name as text in HTML. What is no text is shown as such, and what would not be seen by its picture.
+fn text(name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(name);
+    let pictured = name.chars().map(|char| match char {
+        '\0'..='\x1f' => char::from_u32(0x2400 + u32::from(char)).unwrap_or(char),
+        '\x7f' => '␡',
+        '\u{80}'..='\u{9f}' => char::REPLACEMENT_CHARACTER,
+        char => char,
+    });
+    escaped(&pictured.collect::<String>())
+}
+
+/// Text in HTML, between tags or in double quotes.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// A string of JSON. RFC 8259, section 7.
+fn quoted(text: &str) -> String {
+    let mut to = String::from("\"");
+    for char in text.chars() {
+        match char {
+            '"' | '\\' => to.extend(['\\', char]),
+            // The last two are line ends to some who take JSON for JavaScript.
+            '\0'..='\x1f' | '\x7f' | '\u{2028}' | '\u{2029}' => {
+                let _ = write!(to, "\\u{:04x}", u32::from(char));
+            }
+            char => to.push(char),
+        }
+    }
+    to.push('"');
+    to
+}
+
+fn iso(unix_s: u64) -> String {
+    String::from_utf8_lossy(&date::iso(unix_s)).into_owned()
+}
+
+/// Exactly.
+fn bytes(len: u64) -> String {
+    if len == 1 { "1 byte".to_owned() } else { format!("{len} bytes") }
+}
+
+/// In the largest unit that leaves at least one.
+fn size(len: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if len < 1024 {
+        return bytes(len);
+    }
+    let (mut value, mut unit) = (len as f64 / 1024.0, 0);
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// The page is complete without it, where a policy forbids it. On a narrow screen size and date go below the name.
+const STYLE: &str = "body{max-width:60em;margin:2em auto;padding:0 1em;font:1em/1.5 system-ui,sans-serif}\
+h1{font-size:1.2em;overflow-wrap:anywhere}\
+table{width:100%;border-collapse:collapse}\
+th{text-align:left;font-weight:normal;opacity:.7}\
+th,td{padding:.4em .5em;border-bottom:1px solid #8884;vertical-align:top}\
+td:first-child{overflow-wrap:anywhere}\
+th+th,td+td{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}\
+a{text-decoration:none}a:hover,a:focus{text-decoration:underline}\
+@media(max-width:40em){thead{display:none}\
+tr{display:grid;grid-template-columns:1fr 1fr;border-bottom:1px solid #8884;padding:.3em 0}\
+td{border:0;padding:.1em .2em}td:first-child{grid-column:1/3}td+td{text-align:left;font-size:.9em;opacity:.8}\
+td:last-child{text-align:right}}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Policy, TrailingSlash};
+
+    /// The lists of a site with files at these paths, each as long as its path, with ever later times.
+    fn lists(paths: &[&str], policy: &Policy) -> Vec<Listing> {
+        let policy = Policy { listings: true, ..policy.clone() };
+        let addresses = Addresses::new(paths.iter().map(|path| path.as_bytes()), &policy).expect("a site");
+        let listed = paths.iter().enumerate().map(|(number, path)| {
+            let (len, modified_s) = (path.len() as u64, 784_111_777 + 60 * number as u64);
+            Listed { path: path.as_bytes(), len, modified_s }
+        });
+        listings(listed, &addresses)
+    }
+
+    #[test]
+    fn a_list_as_json_has_name_type_size_time_and_address() {
+        let lists = lists(&["/b.txt", "/a/x", "/a/y/z", "/.well-known/w"], &Policy::default());
+        let dirs: Vec<_> = lists.iter().map(|list| String::from_utf8_lossy(&list.dir)).collect();
+        assert_eq!(dirs, ["/", "/a/", "/a/y/"]);
+        let want = r#"[
+{"name":"a","type":"directory","modified":"1994-11-06T08:51:37Z","href":"/a/"},
+{"name":"b.txt","type":"file","size":6,"modified":"1994-11-06T08:49:37Z","href":"/b.txt"}
+]
+"#;
+        assert_eq!(lists[0].json, want);
+        assert_eq!(lists[0].modified_s, 784_111_777 + 120, "as new as what it shows");
+        assert!(
+            lists[1].json.contains(
+                r#"{"name":"y","type":"directory","modified":"1994-11-06T08:51:37Z","href":"/a/y/"}"#
+            )
+        );
+    }
+
+    #[test]
+    fn a_directory_with_a_page_has_no_list_and_an_empty_site_has_one() {
+        let dirs = |paths: &[&str]| {
+            let lists = lists(paths, &Policy::default());
+            lists.iter().map(|list| String::from_utf8_lossy(&list.dir).into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(dirs(&["/index.html", "/a/b/c", "/d/index.html"]), ["/a/", "/a/b/"]);
+        assert_eq!(dirs(&["/.well-known/a/b"]), ["/"]);
+        let empty = &lists(&[], &Policy::default())[0];
+        assert_eq!((&*empty.json, empty.modified_s), ("[]\n", 0));
+        assert!(empty.html.contains("There is nothing here."));
+    }
+
+    #[test]
+    fn links_lead_to_where_things_answer() {
+        let hrefs = |policy: &Policy| {
+            let lists = lists(&["/about.html", "/dir/page.html", "/sub/index.html"], policy);
+            let lines =
+                lists[0].json.lines().filter_map(|line| Some(line.split_once(r#""href":""#)?.1.to_owned()));
+            lines.map(|rest| rest.split('"').next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+        };
+        let clean = |trailing_slash| Policy { clean_urls: true, trailing_slash, ..Policy::default() };
+        assert_eq!(hrefs(&Policy::default()), ["/dir/", "/sub/", "/about.html"]);
+        assert_eq!(hrefs(&clean(TrailingSlash::Auto)), ["/dir/", "/sub/", "/about"]);
+        assert_eq!(hrefs(&clean(TrailingSlash::Always)), ["/dir/", "/sub/", "/about/"]);
+        assert_eq!(hrefs(&clean(TrailingSlash::Never)), ["/dir", "/sub", "/about"]);
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn names_are_shown_escaped_and_encoded() {
+        let cases: &[(&str, &[u8], &str, &str, &str)] = &[
+            // what it shows   name                     as text                          as JSON                  in a link
+            ("plain",          b"a.txt",                "a.txt",                         r#""a.txt""#,            "a.txt"),
+            ("space",          b"a b",                  "a b",                           r#""a b""#,              "a%20b"),
+            ("quotes",         b"\"a'",                 "&quot;a'",                      r#""\"a'""#,             "%22a'"),
+            ("markup",         b"<script>",             "&lt;script&gt;",                r#""<script>""#,         "%3Cscript%3E"),
+            ("ampersand",      b"a&amp;b",              "a&amp;amp;b",                   r#""a&amp;b""#,          "a&amp;amp;b"),
+            ("percent",        b"100%25",               "100%25",                        r#""100%25""#,           "100%2525"),
+            ("query",          b"a?b",                  "a?b",                           r#""a?b""#,              "a%3Fb"),
+            ("fragment",       b"a#b",                  "a#b",                           r#""a#b""#,              "a%23b"),
+            ("colon",          b"javascript:x",         "javascript:x",                  r#""javascript:x""#,     "javascript:x"),
+            ("backslash",      b"a\\b",                 "a\\b",                          r#""a\\b""#,             "a%5Cb"),
+            ("not UTF-8",      b"a\xffb",               "a\u{fffd}b",                    "\"a\u{fffd}b\"",        "a%FFb"),
+            ("newline",        b"a\nb",                 "a\u{240a}b",                    r#""a\u000ab""#,         "a%0Ab"),
+            ("delete",         b"a\x7fb",               "a\u{2421}b",                    r#""a\u007fb""#,         "a%7Fb"),
+            ("C1 control",     b"a\xc2\x85b",           "a\u{fffd}b",                    "\"a\u{85}b\"",          "a%C2%85b"),
+            ("Hebrew",         "שלום".as_bytes(),        "שלום",                          "\"שלום\"",               "%D7%A9%D7%9C%D7%95%D7%9D"),
+            ("right to left",  "\u{202e}txt".as_bytes(), "\u{202e}txt",                  "\"\u{202e}txt\"",       "%E2%80%AEtxt"),
+            ("emoji",          "🦈".as_bytes(),          "🦈",                            "\"🦈\"",                 "%F0%9F%A6%88"),
+            ("line separator", "\u{2028}".as_bytes(),    "\u{2028}",                     r#""\u2028""#,           "%E2%80%A8"),
+        ];
+        for &(name, bytes, in_html, in_json, in_link) in cases {
+            assert_eq!(text(bytes), in_html, "{name}");
+            assert_eq!(quoted(&String::from_utf8_lossy(bytes)), in_json, "{name}");
+            assert_eq!(escaped(&encode(bytes)), in_link, "{name}");
+            let path = [b"/", bytes].concat();
+            let policy = Policy { listings: true, ..Policy::default() };
+            let addresses = Addresses::new([&path[..]].into_iter(), &policy).expect("a site");
+            let list = listings([Listed { path: &path, len: 1, modified_s: 0 }], &addresses).remove(0);
+            let row = format!("<tr><td><a href=\"/{in_link}\"><bdi>{in_html}</bdi></a><td>");
+            assert!(list.html.contains(&row), "{name}: {}", list.html);
+        }
+    }
+
+    #[test]
+    fn directories_come_first_and_numbers_count() {
+        let names =
+            ["file10", "File2", "file1", "file 1", "file01", "file1a", "b", "A", "a", "file", "10", "9", "é"];
+        let paths: Vec<_> =
+            names.iter().map(|name| format!("/{name}")).chain(["/z/a".into(), "/Y/a".into()]).collect();
+        let lists = lists(&paths.iter().map(|path| &**path).collect::<Vec<_>>(), &Policy::default());
+        let shown: Vec<_> = lists[0].json.lines().filter_map(|line| line.split('"').nth(3)).collect();
+        let want = [
+            "Y", "z", "9", "10", "A", "a", "b", "file", "file 1", "file01", "file1", "file1a", "File2",
+            "file10", "é",
+        ];
+        assert_eq!(shown, want);
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn sizes_are_readable_and_exact() {
+        let cases = [
+            (0, "0 bytes"), (1, "1 byte"), (1_023, "1023 bytes"), (1_024, "1.0 KiB"), (1_048_575, "1.0 MiB"),
+            (5 << 20, "5.0 MiB"), (7 << 50, "7168.0 TiB"),
+        ];
+        for (len, want) in cases {
+            assert_eq!(size(len), want, "{len}");
+        }
+        assert_eq!((&*bytes(1), &*bytes(1_234_567)), ("1 byte", "1234567 bytes"));
+    }
+
+    #[test]
+    fn the_way_up_is_linked() {
+        let lists = lists(&["/a <b>/c/d"], &Policy::default());
+        let list = lists.iter().find(|list| list.dir == b"/a <b>/c/").expect("the innermost");
+        let want = "<h1><a href=\"/\"><bdi></bdi>/</a><a href=\"/a%20%3Cb%3E/\"><bdi>a &lt;b&gt;</bdi>/</a><bdi>c</bdi>/</h1>";
+        assert!(list.html.contains(want), "{}", list.html);
+    }
+}
