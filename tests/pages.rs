@@ -195,6 +195,95 @@ fn an_application_has_the_fields_of_the_path_asked_for() {
     made.check(&["--spa", "--cors", "/open"], cases);
 }
 
+/// The order is told in `docs/pages-and-caching.md`.
+#[test]
+fn rules_pages_and_the_shell_answer_in_one_order() {
+    let made = Made::of(&[
+        ("index.html", "shell"),
+        ("about.html", "about"),
+        ("forced.html", "forced"),
+        ("guide/index.html", "guide"),
+        ("app.js", "script"),
+        ("404.html", "not here"),
+        ("a/404.html", "nor here"),
+        (
+            "_redirects",
+            "/forced /app.js 200!\n/forced.html /to 302!\n/about /to\n/about.html /to\n/guide /to\n/guide/index.html /to\n\
+             /old /about 308\n/users/* /to/:splat 303\n/sent/* /about 200\n/gone/* /guide 410\n/asset.js /app.js 200\n",
+        ),
+    ]);
+    #[rustfmt::skip]
+    let always: &[Case<'_>] = &[
+        // what it shows                    request                     answer                                      content
+        ("a rule with ! before a page",     "GET /forced.html",         &["302", "no-cache", "/to"],                "somewhere"),
+        ("and before what stands for it",   "GET /forced",              &["200", "no-cache"],                       "script"),
+        ("a directory before a rule",       "GET /guide/",              &["200", "no-cache"],                       "guide"),
+        ("what leads there, too",           "GET /guide?q",             &["301", "no-cache", "/guide/?q"],          "/guide/"),
+        ("a rule where nothing is",         "GET /old?q",               &["308", "no-cache", "/about?q"],           "/about"),
+        ("a rule before the shell",         "GET /users/7",             &["303", "no-cache", "/to/7"],              "somewhere"),
+        ("a page by a rule",                "GET /sent/x",              &["200", "no-cache"],                       "about"),
+        ("an error by a rule",              "GET /gone/x",              &["410", "no-store"],                       "guide"),
+        ("an asset by a rule",              "GET /asset.js",            &["200", "no-cache"],                       "script"),
+        ("a missing asset",                 "GET /a/b.css",             &["404", "no-store"],                       "nor here"),
+        ("elsewhere",                       "GET /b.css",               &["404", "no-store"],                       "not here"),
+    ];
+    #[rustfmt::skip]
+    let without: &[Case<'_>] = &[
+        ("a file before a rule",            "GET /about.html",          &["200", "no-cache"],                       "about"),
+        ("a rule where nothing is",         "GET /about",               &["301", "no-cache", "/to"],                "/to"),
+        ("its slash",                       "GET /about/",              &["301", "no-cache", "/to"],                "/to"),
+        ("the name of a page",              "GET /guide/index.html",    &["200", "no-cache"],                       "guide"),
+    ];
+    #[rustfmt::skip]
+    let clean: &[Case<'_>] = &[
+        ("a clean URL before a rule",       "GET /about",               &["200", "no-cache"],                       "about"),
+        ("what leads there, too",           "GET /about.html",          &["301", "no-cache", "/about"],             "/about"),
+        ("its slash",                       "GET /about/",              &["301", "no-cache", "/about"],             "/about"),
+        ("the name of a page",              "GET /guide/index.html",    &["301", "no-cache", "/guide/"],            "/guide/"),
+    ];
+    let missing: &[Case<'_>] = &[("nothing", "GET /a/b", &["404", "no-store"], "nor here")];
+    let shell: &[Case<'_>] = &[("the shell before a page for it", "GET /a/b", &["200", "no-cache"], "shell")];
+    made.check(&[], &[always, without, missing].concat());
+    made.check(&["--spa"], &[always, without, shell].concat());
+    made.check(&["--clean-urls"], &[always, clean, missing].concat());
+    made.check(&["--spa", "--clean-urls"], &[always, clean, shell].concat());
+    #[rustfmt::skip]
+    let slashed: &[Case<'_>] = &[
+        ("a clean URL before a rule",       "GET /about/",              &["200", "no-cache"],                       "about"),
+        ("what leads there, too",           "GET /about",               &["301", "no-cache", "/about/"],            "/about/"),
+        ("a rule with ! before both",       "GET /forced/",             &["200", "no-cache"],                       "script"),
+        ("a page by a rule",                "GET /sent/x",              &["200", "no-cache"],                       "about"),
+        ("the shell",                       "GET /x",                   &["200", "no-cache"],                       "shell"),
+    ];
+    made.check(&["--spa", "--clean-urls", "--trailing-slash", "always"], slashed);
+    #[rustfmt::skip]
+    let bare: &[Case<'_>] = &[
+        ("a directory before a rule",       "GET /guide",               &["200", "no-cache"],                       "guide"),
+        ("what leads there, too",           "GET /guide/",              &["301", "no-cache", "/guide"],             "/guide"),
+        ("an error by a rule",              "GET /gone/x",              &["410", "no-store"],                       "guide"),
+    ];
+    made.check(&["--trailing-slash", "never"], bare);
+}
+
+#[test]
+fn rules_as_cloudflare_has_them_come_before_all_else() {
+    let made = Made::of(&[
+        ("index.html", "shell"),
+        ("about.html", "about"),
+        ("404.html", "not here"),
+        ("_redirects", "/about /to\n/about.html /to-html\n/in/* / 200\n"),
+    ]);
+    #[rustfmt::skip]
+    let cases: &[Case<'_>] = &[
+        ("before a clean URL",              "GET /about",               &["302", "no-cache", "/to"],                "somewhere"),
+        ("before a file",                   "GET /about.html",          &["302", "no-cache", "/to-html"],           "somewhere"),
+        ("the other one leads on",          "GET /about/",              &["301", "no-cache", "/about"],             "/about"),
+        ("the shell where no rule is",      "GET /other",               &["200", "no-cache"],                       "shell"),
+        ("a missing asset",                 "GET /a.css",               &["404", "no-store"],                       "not here"),
+    ];
+    made.check(&["--rules", "cloudflare", "--spa", "--clean-urls"], cases);
+}
+
 #[test]
 fn what_cannot_be_as_it_is_wished_is_told() {
     let made = Made::of(&[("about.html", "about"), ("about/index.html", "about too")]);

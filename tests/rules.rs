@@ -170,6 +170,18 @@ const OF_NETLIFY: &[Case] = &[
         ..NOTHING
     },
     Case {
+        name: "Trailing slash: the same path with one and without",
+        files: &["index.html", "blog/title.html"],
+        redirects: "/blog/title-with-typo /blog/typo-free-title\n/blog/typed/ /blog/typed-free\n",
+        asks: &[
+            ("/blog/title-with-typo",  "301 /blog/typo-free-title"),
+            ("/blog/title-with-typo/", "301 /blog/typo-free-title"),
+            ("/blog/typed",            "301 /blog/typed-free"),
+            ("/blog/typed/",           "301 /blog/typed-free"),
+        ],
+        ..NOTHING
+    },
+    Case {
         name: "Rule processing order",
         files: &["index.html"],
         redirects: "/blog/new /a\n/blog/* /b/:splat\n/blog/old /c\n/blog/new /d\n",
@@ -209,6 +221,24 @@ const OF_CLOUDFLARE: &[Case] = &[
             ("/blog/",               "302 https://blog.my.domain/"),
             ("/blog",                "404"),
             ("/products/7/a%26b",    "302 /products?code=7&name=a%26b"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "Advanced redirects: those that are supported",
+        dialect: Cloudflare,
+        files: &["news/2024/a.html"],
+        redirects: "\
+            /home / 301\n\
+            /blog/:year/:month/:date/:slug /news/:year/:month/:date/:slug\n\
+            /posts/* /blog/:splat\n\
+            /blog/* /news/:splat 200\n",
+        asks: &[
+            ("/home",             "301 /"),
+            ("/blog/2024/1/2/a",  "302 /news/2024/1/2/a"),
+            ("/posts/a/b",        "302 /blog/a/b"),
+            ("/blog/2024/a",      "200 /news/2024/a.html"),
+            ("/blog/2024/b",      "404"),
         ],
         ..NOTHING
     },
@@ -432,6 +462,19 @@ const HEADERS: &[Case] = &[
             ("/a.html",         "200 /a.html | Content-Type: text/x-own; Vary: Origin; Set-Cookie: a=b; Set-Cookie: c=d"),
             ("/dir/",           "200 /dir/index.html | X-Dir: yes"),
             ("/dir/index.html", "200 /dir/index.html"),
+        ],
+        ..NOTHING
+    },
+    Case {
+        name: "Cloudflare: harden security for an application",
+        dialect: Cloudflare,
+        files: &["app/index.html"],
+        headers: "/app/*\n  X-Frame-Options: DENY\n  X-Content-Type-Options: nosniff\n  Referrer-Policy: no-referrer\n  \
+            Permissions-Policy: document-domain=()\n  Content-Security-Policy: script-src 'self'; frame-ancestors 'none';\n",
+        asks: &[
+            ("/app/", "200 /app/index.html | X-Frame-Options: DENY; X-Content-Type-Options: nosniff; Referrer-Policy: no-referrer; \
+                Permissions-Policy: document-domain=(); Content-Security-Policy: script-src 'self'; frame-ancestors 'none';"),
+            ("/app",  "301 /app/"),
         ],
         ..NOTHING
     },
