@@ -124,8 +124,8 @@ pub(crate) fn packed(site: &Path, target: &Path, report: &Report, took: Duration
     }
     if report.is_dictionary_vain {
         eprintln!(
-            "{WARNING}warning{WARNING:#}: the earlier archive does not let browsers keep its files as dictionaries; \
-             this one does"
+            "{WARNING}warning{WARNING:#}: browsers do not keep the files of the earlier archive as dictionaries: it was \
+             packed without --offer-dictionaries, or these files are asked about before each use"
         );
     }
     let (site, target) = (site.display(), target.display());

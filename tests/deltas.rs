@@ -127,7 +127,7 @@ fn what_was_packed_against_an_earlier_release_is_told_shown_and_checked() {
     assert!(ended.status.success(), "{ended:?}");
     let packed = releases.pack(1, &[("--dictionary", &silent)]);
     assert!(
-        packed.err.contains("warning: the earlier archive does not let browsers keep its files"),
+        packed.err.contains("warning: browsers do not keep the files of the earlier archive"),
         "{packed:?}"
     );
 

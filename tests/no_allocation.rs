@@ -131,6 +131,12 @@ fn mixed_requests(client: &mut Client, several: bool, count: usize) {
         (get("/w/middle"), vec![200]),
         (get("/middle"), vec![200]),
         ("GET /middle HTTP/1.1\r\nHost: a\r\nAccept-Encoding: br;q=0.5, gzip\r\n\r\n".to_owned(), vec![200]),
+        (
+            "GET /middle HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip, dcb, dcz\r\n\
+            Available-Dictionary: :pZGm1Av0IEBKARczz7exkNYsZb8LzaMrV7J32a2fFG4=:\r\n\r\n"
+                .to_owned(),
+            vec![200],
+        ),
         (get("/").repeat(5), vec![200; 5]),
         (
             format!("GET /middle HTTP/1.1\r\nHost: a\r\nRange: bytes=100-\r\nIf-Range: {middle}\r\n\r\n"),
