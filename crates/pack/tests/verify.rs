@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::LazyLock;
 use tarpon_pack::{
     Dialect, Dictionaries, Effort, Finding, Input, OpenError, Policy, Progress, SiteOptions, inspect,
     pack_site, verify,
@@ -103,6 +104,51 @@ fn damage_is_told_by_what_it_is_about() {
 }
 
 #[test]
+fn contents_that_lie_over_one_another_are_not_read_again_and_again() {
+    let site = Packed::new();
+    let mut bytes = site.image().all().to_vec();
+    // Each of them is all of the image but for some bytes: together they are more than the archive has.
+    for (number, (path, coding)) in [
+        (&b"/a.css"[..], Coding::Identity),
+        (b"/a.css", Coding::Br),
+        (b"/name", Coding::Identity),
+        (b"/index.html", Coding::Identity),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let Content::Image(place) = site.variant(path, coding).content else { panic!("large") };
+        let row = |at: u64, len: u64| [at.to_le_bytes(), len.to_le_bytes()].concat();
+        let found = bytes.windows(16).position(|window| window == row(place.at, place.len)).expect("a row");
+        let all = row(number as u64, bytes.len() as u64 - number as u64);
+        bytes[found..][..16].copy_from_slice(&all);
+    }
+    site.write(bytes);
+    let verified =
+        verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect("a packed site");
+    assert!(verified.damage.iter().any(|finding| matches!(finding, Finding::Crowded { .. })), "{verified:?}");
+}
+
+#[test]
+fn a_content_is_read_once_however_many_paths_lead_to_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (site, path) = (dir.path().join("site"), dir.path().join("site.tar"));
+    fs::create_dir(&site).expect("a directory");
+    fs::write(site.join("large.bin"), vec![7; 40_000]).expect("a file");
+    // Each rule is about two paths, with a slash behind and without.
+    let contents = |count: usize| {
+        let rules: String = (0..count).map(|number| format!("/{number} /large.bin 200\n")).collect();
+        fs::write(site.join("_redirects"), rules).expect("a file");
+        pack_site(Input::Dir(&site), &path, &options(), &Progress::default()).expect("packs");
+        let file = File::open(&path).expect("an archive");
+        let verified = verify(&file, &path, &Dictionaries::default(), WORKERS).expect("a packed site");
+        assert_eq!(verified.damage, []);
+        (verified.paths, verified.contents)
+    };
+    assert_eq!((contents(0), contents(100)), ((1, 4), (201, 4)));
+}
+
+#[test]
 fn another_archive_is_no_packed_site() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("a.tar");
@@ -130,18 +176,7 @@ impl Packed {
         fs::write(site.join("a.css"), "p { color: red }\n".repeat(30)).expect("a file");
         fs::write(site.join("name"), "x").expect("a file");
         let archive = dir.path().join("site.tar");
-        let options = SiteOptions {
-            effort: Effort::Fast,
-            workers: WORKERS,
-            latest_s: 1_000_000_000,
-            reuse: None,
-            dictionaries: &[],
-            offers: false,
-            program: None,
-            dialect: Dialect::Netlify,
-            policy: &Policy::default(),
-        };
-        pack_site(Input::Dir(&site), &archive, &options, &Progress::default()).expect("packs");
+        pack_site(Input::Dir(&site), &archive, &options(), &Progress::default()).expect("packs");
         let file = File::options().read(true).write(true).open(&archive).expect("an archive");
         Packed { len: file.metadata().expect("a file").len(), file, _dir: dir }
     }
@@ -176,6 +211,11 @@ impl Packed {
         let tag = xxh3_128(&bytes[content.at as usize..][..content.len as usize]);
         let tag = format!("\"{tag:032x}\"");
         bytes[variant.etag.at as usize..][..tag.len()].copy_from_slice(tag.as_bytes());
+        self.write(bytes);
+    }
+
+    /// Another image of the same length, with all sums right.
+    fn write(&self, mut bytes: Vec<u8>) {
         let header = Header::decode(bytes.first_chunk().expect("a header")).expect("a header");
         let body_hash = hash(&bytes[HEADER_LEN..header.pages_at as usize]);
         bytes[..HEADER_LEN].copy_from_slice(&Header { body_hash, ..header }.encode());
@@ -183,4 +223,20 @@ impl Packed {
     }
 }
 
+fn options() -> SiteOptions<'static> {
+    SiteOptions {
+        effort: Effort::Fast,
+        workers: WORKERS,
+        latest_s: 1_000_000_000,
+        reuse: None,
+        dictionaries: &[],
+        offers: false,
+        program: None,
+        dialect: Dialect::Netlify,
+        policy: &POLICY,
+    }
+}
+
+/// Nothing decided.
+static POLICY: LazyLock<Policy> = LazyLock::new(Policy::default);
 const WORKERS: NonZeroUsize = NonZeroUsize::MIN;

@@ -7,7 +7,8 @@
 //! each entry ─ content against its tag ─ variant decodes to it ─ member has the same
 //! ```
 //!
-//! Goes on after damage, to find all of it. Whatever an archive says, no more is decoded than its files have.
+//! Goes on after damage, to find all of it. Whatever an archive says, the work is bounded by its length: a content is read
+//! once, contents do not lie over one another, and of each no more is decoded than its file has, and not without end.
 
 use super::decode::{Print, decodes_to, decodes_with, names, print_of};
 use super::dictionaries::Dictionaries;
@@ -26,7 +27,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use tarpon_http::target::{PATH_LEN_MAX, normalize};
 use tarpon_site::format::{STRETCH_LEN, SectionRow, StretchRow, hash, section};
-use tarpon_site::{Coding, Content, Entry, Image, JSON, Redirect, Variant};
+use tarpon_site::{Coding, Content, Entry, Image, JSON, Redirect, Variant, Variants};
 
 /// What a check looked at, and what is wrong.
 #[derive(Debug)]
@@ -83,6 +84,11 @@ pub enum Finding {
         path: Vec<u8>,
         /// Its coding.
         coding: Coding,
+    },
+    /// Contents lie over one another, or one has more variants than any site: from here on they were not checked.
+    Crowded {
+        /// The path it is served at.
+        path: Vec<u8>,
     },
     /// The archive cannot be read as one.
     Tar(String),
@@ -180,7 +186,7 @@ fn contents(
     damage: &mut Vec<Finding>,
 ) -> (u64, u64) {
     let known = dictionaries.by_digest();
-    let mut seen = BTreeSet::new();
+    let mut room = Room::new(opened.image.archive_len());
     let mut jobs = Vec::new();
     for (&path, entry) in entries {
         let Entry::File(file) = *entry else { continue };
@@ -188,8 +194,13 @@ fn contents(
         if file.ruled.is_some_and(|status| status != 200) {
             continue;
         }
-        if seen.insert((file.identity.fields.at, file.is_one())) {
-            jobs.push((path, file));
+        match room.take(&opened.image, file) {
+            Ok(true) => jobs.push((path, file)),
+            Ok(false) => {}
+            Err(Crowded) => {
+                damage.push(Finding::Crowded { path: path.to_vec() });
+                break;
+            }
         }
     }
     let mut workers = vec![(); workers.get()];
@@ -239,6 +250,63 @@ fn contents(
     (count, undecoded)
 }
 
+/// Which contents there are, and whether they are as many as there can be.
+struct Room {
+    /// Files with all their variants.
+    files: BTreeSet<Vec<(Lies, Option<Print>)>>,
+    places: BTreeSet<Lies>,
+    /// Of each content, how many variants are decoded to be compared with it.
+    coded_counts: BTreeMap<Lies, usize>,
+    /// Bytes of the archive that are in no content yet.
+    left: u64,
+}
+
+/// Whether in the archive and not in its image, where, and how many bytes.
+type Lies = (bool, u64, u64);
+
+struct Crowded;
+
+impl Room {
+    fn new(archive_len: u64) -> Room {
+        let (files, places, coded_counts) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+        Room { files, places, coded_counts, left: archive_len }
+    }
+
+    /// Whether a file, with its variants, is another one than those before.
+    fn take(&mut self, image: &Image, file: Variants) -> Result<bool, Crowded> {
+        let deltas = image.all_deltas(file).map(|(.., variant)| variant);
+        let coded = image.coded(file).map(|(_, variant)| variant).chain(deltas);
+        let all: Vec<_> = [file.identity]
+            .into_iter()
+            .chain(coded)
+            .map(|variant| {
+                let lies = match variant.content {
+                    Content::Image(place) => (false, place.at, place.len),
+                    Content::Archive(place) => (true, place.at, place.len),
+                    // There is none.
+                    Content::File { .. } => (true, 0, 0),
+                };
+                (lies, print(image, &variant))
+            })
+            .collect();
+        if self.files.contains(&all) {
+            return Ok(false);
+        }
+        for &(lies, _) in &all {
+            if self.places.insert(lies) {
+                self.left = self.left.checked_sub(lies.2).ok_or(Crowded)?;
+            }
+        }
+        let coded_count = self.coded_counts.entry(all[0].0).or_default();
+        *coded_count += all.len() - 1;
+        if *coded_count > CODED_COUNT_MAX {
+            return Err(Crowded);
+        }
+        self.files.insert(all);
+        Ok(true)
+    }
+}
+
 /// What a check of one file has shown.
 #[derive(Default)]
 struct Checked {
@@ -270,9 +338,13 @@ fn members(
         .filter(|(path, _)| path.starts_with(b"/") && image.listing_json(path).is_none())
         .map(|(&path, _)| path)
         .collect();
+    // Many links may lead to one member.
+    let mut read = BTreeMap::new();
     for found in walk.found.iter().filter(|found| !is_hidden(&found.path)) {
         let stretch = found.file.stretch;
-        let member = Positioned { file: archive, at: stretch.at }.take(stretch.len);
+        let member = *read.entry(stretch.at).or_insert_with(|| {
+            print_of(Positioned { file: archive, at: stretch.at }.take(stretch.len), u64::MAX).ok()
+        });
         let mut scratch = [0; PATH_LEN_MAX];
         let served = match entries.get(&found.path[..]) {
             Some(Entry::File(file)) => print(image, &file.identity),
@@ -288,7 +360,7 @@ fn members(
             missing.remove(address);
             missing.remove(&[address, b"/"].concat()[..]);
         }
-        if served.is_none() || print_of(member, u64::MAX).ok() != served {
+        if served.is_none() || member != served {
             damage.push(Finding::Member { path: found.path.clone() });
         }
     }
@@ -329,6 +401,11 @@ impl fmt::Display for Finding {
             Finding::Coded { path, coding } => {
                 write!(f, "{} ({}): does not decompress to its file", path.escape_ascii(), coding.name())
             }
+            Finding::Crowded { path } => write!(
+                f,
+                "{}: its content lies over others, or has too many variants; from here on contents were not checked",
+                path.escape_ascii()
+            ),
             Finding::Tar(error) => f.write_str(error),
             Finding::Member { path } => {
                 write!(f, "{}: what is served is not what a tar program extracts", path.escape_ascii())
@@ -337,5 +414,8 @@ impl fmt::Display for Finding {
     }
 }
 
+/// Variants of one content that are decoded: as many files as have the same content, with variants of their own beside them, and
+/// of as many earlier releases, are no site.
+const CODED_COUNT_MAX: usize = 10_000;
 /// Bytes read at once.
 const BLOCK_LEN: usize = 64 << 10;
