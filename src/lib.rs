@@ -30,6 +30,8 @@
 //! | `release` | a directory of packed sites, of which one is current |
 //! | `listen` | listening sockets |
 //! | `log` | the access log: what the workers leave of each exchange, formatted and written |
+//! | `metrics` | what a server has done and does, for Prometheus and for people |
+//! | `admin` | answers whoever watches over the server |
 //! | `watch` | notices that a directory or archive has changed |
 //! | `worker`, `wheel`, `mailbox` | what all engines share |
 //! | `served`, `residency`, `loader` | what of a site is in memory, and reading what is not |
@@ -41,6 +43,7 @@
 
 #![deny(unsafe_code)]
 
+mod admin;
 mod archive;
 pub mod config;
 #[allow(unsafe_code)]
@@ -52,6 +55,7 @@ mod listen;
 mod loader;
 mod log;
 mod mailbox;
+mod metrics;
 mod pack;
 mod recent;
 mod release;
@@ -67,12 +71,14 @@ mod watch;
 mod wheel;
 mod worker;
 
+pub use admin::{Admin, ask};
 pub use engine::{Chosen, Engine};
 pub use error::Trouble;
 pub use hosts::{SiteLimits, Unknown, VirtualHost, VirtualHosts};
 pub use inspect::{inspect, verify};
 pub use listen::{Address, Bound, default_addresses};
 pub use log::{Addresses, LogForm, LogSink, LogTarget, Logging, Rotation, turn};
+pub use metrics::{Metrics, Responses, SiteMetrics, Stage};
 pub use pack::{Packing, carried_archive, carries_site, pack};
 pub use release::{Release, Releases, Switched, Turn};
 pub use server::{Handle, Server, Settings};

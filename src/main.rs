@@ -3,6 +3,7 @@
 mod bar;
 mod command;
 mod say;
+mod status;
 mod table;
 
 use std::process::ExitCode;

@@ -218,7 +218,7 @@ fn size(file_count: u64, len: u64) -> String {
 }
 
 /// A count with its noun.
-struct Count(u64, &'static str);
+pub(crate) struct Count(pub(crate) u64, pub(crate) &'static str);
 
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,6 +13,7 @@ use crate::{
     loader::{self, Loader},
     log::{Log, LogSink, Logging},
     mailbox::{Farewell, Mailbox, Message},
+    metrics::{Metrics, SiteMetrics, Stage},
     recent::Recent,
     site::Site,
     worker::Outfit,
@@ -20,6 +21,7 @@ use crate::{
 use rustix::{
     process::{Resource, getrlimit},
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+    time::{ClockId, clock_gettime},
 };
 use std::{
     fs::File,
@@ -27,7 +29,11 @@ use std::{
     io,
     num::{NonZeroU32, NonZeroUsize},
     panic::resume_unwind,
-    sync::{Arc, Mutex, PoisonError, mpsc::channel},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::channel,
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -97,6 +103,19 @@ pub struct Handle {
     /// By the number of the site.
     recents: Arc<[Mutex<Recent>]>,
     log: Option<Log>,
+    ledger: Arc<Ledger>,
+}
+
+/// What is known of a server beside what its workers know.
+#[derive(Debug)]
+struct Ledger {
+    engine: Engine,
+    start_unix_s: u64,
+    /// Of each worker.
+    counters: Vec<Arc<Counters>>,
+    /// The canonical host of each site, and how often it was read.
+    sites: Vec<(Option<String>, AtomicU64)>,
+    is_stopping: AtomicBool,
 }
 
 impl Server {
@@ -167,7 +186,17 @@ impl Server {
             }
             None => (None, counters.iter().map(|_| None).collect::<Vec<_>>()),
         };
-        let handle = Handle { mailboxes, recents: recents.into(), log };
+        let canonical = |number| {
+            hosts.canonical(SiteId::new(number)).map(|name| String::from_utf8_lossy(name).into_owned())
+        };
+        let ledger = Arc::new(Ledger {
+            engine,
+            start_unix_s: clock_gettime(ClockId::Realtime).tv_sec.max(0) as u64,
+            counters: counters.clone(),
+            sites: (0..recents.len()).map(|number| (canonical(number), AtomicU64::new(1))).collect(),
+            is_stopping: AtomicBool::new(false),
+        });
+        let handle = Handle { mailboxes, recents: recents.into(), log, ledger };
         let cores = settings.pin.then(allowed_cores).transpose()?;
         let (loader, crew) = Loader::new(nowhere);
         let outfit = |(number, (counters, log)): (usize, (&Arc<Counters>, _))| {
@@ -254,6 +283,7 @@ impl Handle {
         // Until all have been told: two swaps at once come to every worker in the same order.
         let mut recent = self.recents[number].lock().unwrap_or_else(PoisonError::into_inner);
         let lineup = recent.next(site);
+        self.ledger.sites[number].1.fetch_add(1, Ordering::Relaxed);
         for mailbox in &*self.mailboxes {
             mailbox.post(Message::Swap(SiteId::new(number), lineup.clone()));
         }
@@ -265,6 +295,27 @@ impl Handle {
         if let Some(log) = &self.log {
             log.log_to(sink);
         }
+    }
+
+    /// What the server has done and does.
+    pub fn metrics(&self) -> Metrics {
+        let Ledger { engine, start_unix_s, counters, sites, is_stopping } = &*self.ledger;
+        let site = |((host, reads), recent): (&(Option<String>, AtomicU64), &Mutex<Recent>)| {
+            let current = recent.lock().unwrap_or_else(PoisonError::into_inner).current();
+            let (files, bytes) = current.map_or((0, 0), |site| (site.file_count(), site.content_len()));
+            SiteMetrics { host: host.clone(), files, bytes, generation: reads.load(Ordering::Relaxed) }
+        };
+        let mut metrics = Metrics {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            engine: engine.name().to_owned(),
+            workers: counters.len(),
+            start_unix_s: *start_unix_s,
+            stage: if is_stopping.load(Ordering::Relaxed) { Stage::Draining } else { Stage::Serving },
+            sites: sites.iter().zip(&*self.recents).map(site).collect(),
+            ..Metrics::default()
+        };
+        metrics.count(counters.iter().map(|counters| &**counters));
+        metrics
     }
 
     /// Accepts nothing more, finishes what has begun, and ends after `grace` at the latest.
@@ -280,6 +331,7 @@ impl Handle {
     }
 
     fn leave(&self, farewell: Farewell, grace: Duration) {
+        self.ledger.is_stopping.store(true, Ordering::Relaxed);
         for mailbox in &*self.mailboxes {
             mailbox.post(Message::Leave { farewell, grace });
         }

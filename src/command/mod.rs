@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | `serve` | serves until it is told to stop |
+//! | `status` | what a server says of itself |
 //! | `pack`, `inspect`, `verify`, `release` | packed sites |
 //! | `config` | the configuration, checked and shown |
 //! | `manual`, `reference` | pages for man, made of all these words; the one of the configuration file, as Markdown too |
@@ -21,6 +22,7 @@ mod read;
 mod reference;
 mod release;
 mod serve;
+mod status;
 mod verify;
 
 pub(crate) use carrier::run as run_carrier;
@@ -39,12 +41,13 @@ struct Action {
 }
 
 /// In the order of the help.
-const ACTIONS: [Action; 8] = [
+const ACTIONS: [Action; 9] = [
     Action { command: serve::command, run: serve::run },
     Action { command: pack::command, run: pack::run },
     Action { command: inspect::Inspect::command, run: inspect::run },
     Action { command: verify::Verify::command, run: verify::run },
     Action { command: release::Release::command, run: release::run },
+    Action { command: status::Status::command, run: status::run },
     Action { command: config::command, run: config::run },
     Action { command: manual::command, run: manual::run },
     Action { command: completions::command, run: completions::run },

@@ -34,11 +34,12 @@ pub(super) fn run(matches: &ArgMatches) -> Done {
 pub(super) fn serve(config: Config) -> Done {
     raise_file_limit();
     let unknown = config.unknown();
-    let Config { sites, listeners, server: ServerConfig { settings, grace, user, sandbox, .. }, log } =
-        config;
+    let Config { sites, listeners, server, log } = config;
+    let ServerConfig { settings, grace, user, sandbox, admin, .. } = server;
     // Before anything else is looked at: a port in use is told at once, not after a long reading.
     let listeners = listen(&listeners, settings.worker_count.get())?;
-    let service = Service { settings, listeners, sites, unknown, grace, user, sandbox, log };
+    let admin = admin.map(|address| Bound::new(&address, 1)).transpose()?;
+    let service = Service { settings, listeners, sites, unknown, grace, user, sandbox, log, admin };
     tarpon::supervise(service, say::told)
 }
 

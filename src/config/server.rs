@@ -1,7 +1,7 @@
 //! `[server]`: what concerns all sites and listeners.
 
 use super::{Flag, Kind, Opt, Program, Section, Unsaid, option::OPT};
-use crate::{Engine, Settings};
+use crate::{Address, Engine, Settings};
 use Program::{Carrier, Serve};
 use std::{
     num::{NonZeroU32, NonZeroUsize},
@@ -22,6 +22,8 @@ pub struct ServerConfig {
     pub user: Option<String>,
     /// Whether what they do not need is taken from them.
     pub sandbox: bool,
+    /// Where whoever watches over the server is answered. `None`: nowhere.
+    pub admin: Option<Address>,
 }
 
 pub(super) const SECTION: Section = Section {
@@ -168,6 +170,16 @@ const OPTIONS: &[Opt] = &[
         kind: Kind::Flag(|config, on| config.server.sandbox = on),
         default: Unsaid::Value("true"),
         help: "Take from these processes what they do not need, with Landlock and seccomp; --no-sandbox leaves it to them",
+        ..SERVER
+    },
+    Opt {
+        name: "admin",
+        value_name: "ADDR:PORT",
+        kind: Kind::Address(|config, address| config.server.admin = Some(address)),
+        example: "unix:/run/tarpon/admin.sock",
+        refused: &["", "9000", "unix:"],
+        help: "Where to answer /health, /ready, /metrics and tarpon status: unix:PATH, or ADDR:PORT, where nobody is asked who \
+               he is",
         ..SERVER
     },
 ];

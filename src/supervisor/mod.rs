@@ -83,6 +83,8 @@ pub struct Service {
     pub user: Option<String>,
     /// Whether what they do not need is taken from them.
     pub sandbox: bool,
+    /// Where whoever watches over the server is answered.
+    pub admin: Option<Bound>,
 }
 
 /// Serves until a signal says otherwise, SIGTERM or SIGINT; a second one ends the grace.
@@ -145,7 +147,8 @@ impl Supervisor {
     fn new(mut service: Service, tell: fn(Told<'_>)) -> Result<Supervisor, Box<dyn Error>> {
         let journal = Journal::open(&service.log)?;
         service.settings.logging = journal.is_some().then_some(service.log.logging);
-        let files = service.listeners.iter_mut().filter_map(Bound::take_file).collect();
+        let files =
+            service.listeners.iter_mut().chain(&mut service.admin).filter_map(Bound::take_file).collect();
         Ok(Supervisor {
             keeper: Post::new(Role::Keeper),
             server: Post::new(Role::Server),
@@ -191,12 +194,15 @@ impl Supervisor {
     }
 
     fn start_server(&mut self) -> io::Result<()> {
-        let Service { settings, listeners, sites, unknown, .. } = &mut self.service;
-        let sockets: Vec<_> = listeners.iter().flat_map(Bound::sockets).map(AsRawFd::as_raw_fd).collect();
+        let Service { settings, listeners, sites, unknown, admin, .. } = &mut self.service;
+        let sockets = listeners.iter().chain(&*admin).flat_map(Bound::sockets);
+        let sockets: Vec<_> = sockets.map(AsRawFd::as_raw_fd).collect();
         let rights = &self.rights;
         // The child has a memory of its own, in which the listeners are its own.
         self.server.start(&sockets, |channel| {
-            serving::run(settings, mem::take(listeners), sites, *unknown, rights, channel)
+            let (listeners, admin) = (mem::take(listeners), admin.take());
+            let start = serving::Start { settings, listeners, admin, sites, unknown: *unknown, rights };
+            serving::run(start, channel)
         })?;
         self.server.is_supplied = false;
         self.hand_log();

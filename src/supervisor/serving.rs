@@ -6,6 +6,7 @@ use super::{
     message::{FromServer, ToServer},
 };
 use crate::{
+    admin::Admin,
     config::SiteConfig,
     engine::Chosen,
     hosts::{Unknown, VirtualHost, VirtualHosts},
@@ -23,19 +24,32 @@ use std::{
     thread,
 };
 
+/// What a server process begins with.
+pub(super) struct Start<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) listeners: Vec<Bound>,
+    pub(super) admin: Option<Bound>,
+    pub(super) sites: &'a [SiteConfig],
+    pub(super) unknown: Unknown,
+    pub(super) rights: &'a Rights,
+}
+
+/// A server that has begun.
+struct Begun {
+    server: Server,
+    /// Answers until the process ends.
+    admin: Option<Admin>,
+    chosen: Chosen,
+    confined: Confined,
+}
+
 /// Runs until it is told to stop. Returns an exit status.
-pub(super) fn run(
-    settings: &Settings,
-    listeners: Vec<Bound>,
-    sites: &[SiteConfig],
-    unknown: Unknown,
-    rights: &Rights,
-    channel: Channel,
-) -> i32 {
+pub(super) fn run(start: Start<'_>, channel: Channel) -> i32 {
+    let rights = start.rights;
     let Channel { sender, mut receiver } = channel;
     let sender = Arc::new(Mutex::new(sender));
-    let begun = begin(settings, listeners, sites, unknown, rights, &mut receiver, &sender);
-    let (server, chosen, confined) = match begun {
+    let begun = begin(start, &mut receiver, &sender);
+    let Begun { server, admin, chosen, confined } = match begun {
         Ok(Some(begun)) => begun,
         // It was told to stop before it had anything to serve.
         Ok(None) => return 0,
@@ -45,6 +59,9 @@ pub(super) fn run(
         }
     };
     let Chosen { engine, instead } = chosen;
+    if let Some(admin) = &admin {
+        admin.serving(server.handle());
+    }
     let (handle, heard) = (server.handle(), Arc::clone(&sender));
     let control = move || hear(&handle, &mut receiver, &heard);
     let begun = thread::Builder::new().name("control".to_owned()).spawn(control).and_then(|_| {
@@ -66,19 +83,18 @@ pub(super) fn run(
 
 /// Waits for the sites, and starts the server. `None`: there is to be none.
 fn begin(
-    settings: &Settings,
-    listeners: Vec<Bound>,
-    sites: &[SiteConfig],
-    unknown: Unknown,
-    rights: &Rights,
+    start: Start<'_>,
     receiver: &mut Receiver,
     sender: &Arc<Mutex<Sender>>,
-) -> Result<Option<(Server, Chosen, Confined)>, String> {
+) -> Result<Option<Begun>, String> {
+    let Start { settings, listeners, admin, sites, unknown, rights } = start;
     let unconfined = |error| format!("cannot confine the server process: {error}; --no-sandbox does without");
     // What is opened is opened before.
     let nowhere = loader::nowhere().map_err(|error| error.to_string())?;
     rights.assume().map_err(|error| format!("cannot take the rights of another user: {error}"))?;
     let confined = sandbox::confine_server(rights).map_err(unconfined)?;
+    // A thread, and so no sooner than now. That there is nothing to serve yet is an answer too.
+    let admin = admin.as_ref().map(Admin::start).transpose().map_err(|error| error.to_string())?;
     // While the keeper reads.
     let chosen = settings.engine.choose().map_err(|trouble| trouble.to_string())?;
     let settings = Settings { engine: chosen.engine, ..settings.clone() };
@@ -106,7 +122,7 @@ fn begin(
     if let Some(sink) = sink {
         server.handle().log_to(sink);
     }
-    Ok(Some((server, chosen, confined)))
+    Ok(Some(Begun { server, admin, chosen, confined }))
 }
 
 /// A site with its names and limits.

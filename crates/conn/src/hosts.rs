@@ -122,7 +122,7 @@ impl Hosts {
     }
 
     /// Where the aliases of a site lead.
-    pub(crate) fn canonical(&self, site: SiteId) -> Option<&[u8]> {
+    pub fn canonical(&self, site: SiteId) -> Option<&[u8]> {
         self.canonical.get(&site).map(|name| name.0.as_bytes())
     }
 

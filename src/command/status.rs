@@ -1,0 +1,47 @@
+//! `tarpon status`: what a server says of itself.
+
+use super::{Done, written};
+use crate::status;
+use clap::{ArgMatches, FromArgMatches, Parser};
+use std::io::{self, ErrorKind, Write};
+use tarpon::Address;
+
+/// Show what a server is doing: connections, requests, sites
+///
+/// Asks its admin listener, which it has where it was started with --admin.
+#[derive(Debug, Parser)]
+#[command(name = "status")]
+pub(super) struct Status {
+    /// Where the server listens for this, as it was given to --admin
+    #[arg(long, value_name = "ADDR:PORT", default_value = "unix:/run/tarpon/admin.sock")]
+    admin: Address,
+
+    /// Show it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Done {
+    let Status { admin, json } = Status::from_arg_matches(matches)?;
+    let metrics = tarpon::ask(&admin).map_err(|error| trouble(&admin, &error))?;
+    let mut out = anstream::stdout().lock();
+    written(match json {
+        true => {
+            serde_json::to_writer_pretty(&mut out, &metrics).map_err(Into::into).and_then(|()| writeln!(out))
+        }
+        false => status::write(&metrics, status::now(), &mut out),
+    })
+}
+
+fn trouble(admin: &Address, error: &io::Error) -> String {
+    let remedy = match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            "start a server with --admin, or name its address with --admin"
+        }
+        ErrorKind::PermissionDenied => "ask as the user who started the server, or as root",
+        _ => "name the address that the server was given with --admin",
+    };
+    let text = error.to_string();
+    let why = text.split(" (os error").next().unwrap_or(&text).to_lowercase();
+    format!("cannot ask the server at {admin}: {why}; {remedy}")
+}
