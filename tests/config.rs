@@ -4,12 +4,15 @@ mod common;
 
 use common::{
     client::{Client, get},
-    program::{Ended, Program, tarpon},
+    program::{Ended, Program, serve, tarpon},
     site, write_files,
 };
 use std::{
-    env, fs,
+    env,
+    ffi::OsStr,
+    fs,
     net::TcpListener,
+    os::unix::ffi::OsStrExt,
     path::Path,
     process::{Command, Stdio},
 };
@@ -62,6 +65,15 @@ fn each_host_has_the_site_that_the_file_says() {
         assert_eq!(response.status, status, "{host}");
         assert!(response.content.ends_with(want.as_bytes()), "{host}");
     }
+}
+
+#[test]
+fn a_path_on_the_command_line_need_not_be_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join(OsStr::from_bytes(b"\xff"));
+    write_files(&root, &[("index.html", "here")]);
+    let program = Program::started(serve(&root, &[]));
+    assert_eq!(Client::connect(program.address()).get("/").content, b"here");
 }
 
 #[test]
