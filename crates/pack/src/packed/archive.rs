@@ -1,7 +1,7 @@
 //! Writes the archive: its members first, whose checksums the image has, then the image and what comes before it.
 
 use super::Piece;
-use super::decode::Print;
+use super::decode::{CopyError, Print, copy};
 use super::error::SiteError;
 use super::image::{self, Small};
 use super::layout::{Data, END_LEN, Layout, Placed};
@@ -111,12 +111,6 @@ fn store(stores: &Stores, piece: Piece) -> &File {
     &stores[piece.store]
 }
 
-/// Which side of a copy failed.
-enum CopyError {
-    Read(io::Error),
-    Write(io::Error),
-}
-
 impl CopyError {
     /// What that means where a file is copied.
     fn or(self, plan: &Plan<'_>, number: usize) -> SiteError {
@@ -125,24 +119,6 @@ impl CopyError {
                 PackError::Read { path: plan.input.name(&plan.files[number].lies), error }.into()
             }
             CopyError::Write(error) => error.into(),
-        }
-    }
-}
-
-/// Copies, and takes the print of what was copied.
-fn copy(mut from: impl Read, to: &mut impl Write) -> Result<Print, CopyError> {
-    let (mut hasher, mut len) = (Xxh3::new(), 0);
-    let mut block = vec![0; BUFFER_LEN];
-    loop {
-        match from.read(&mut block) {
-            Ok(0) => return Ok(Print { len, hash: hasher.digest128() }),
-            Ok(count) => {
-                hasher.update(&block[..count]);
-                len += count as u64;
-                to.write_all(&block[..count]).map_err(CopyError::Write)?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(CopyError::Read(error)),
         }
     }
 }

@@ -11,7 +11,7 @@ use brotli::enc::StandardAlloc;
 use brotli::{Allocator as _, SliceWrapperMut as _};
 use flate2::bufread::GzDecoder;
 use ruzstd::decoding::StreamingDecoder;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use tarpon_site::Coding;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -74,7 +74,18 @@ pub(crate) fn names(coding: Coding, coded: &mut impl Read, dictionary: &Digest) 
 
 /// The print of what is read, up to one byte more than `len_max`.
 pub(crate) fn print_of(from: impl Read, len_max: u64) -> io::Result<Print> {
-    let mut from = from.take(len_max.saturating_add(1));
+    let print = copy(from.take(len_max.saturating_add(1)), &mut io::sink());
+    print.map_err(|(CopyError::Read(error) | CopyError::Write(error))| error)
+}
+
+/// Which side of a copy failed.
+pub(crate) enum CopyError {
+    Read(io::Error),
+    Write(io::Error),
+}
+
+/// Copies, and takes the print of what was copied.
+pub(crate) fn copy(mut from: impl Read, to: &mut impl Write) -> Result<Print, CopyError> {
     let (mut hasher, mut len) = (Xxh3::new(), 0);
     let mut block = vec![0; BLOCK_LEN];
     loop {
@@ -83,9 +94,10 @@ pub(crate) fn print_of(from: impl Read, len_max: u64) -> io::Result<Print> {
             Ok(count) => {
                 hasher.update(&block[..count]);
                 len += count as u64;
+                to.write_all(&block[..count]).map_err(CopyError::Write)?;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(CopyError::Read(error)),
         }
     }
 }
