@@ -68,6 +68,24 @@ fn each_host_has_the_site_that_the_file_says() {
 }
 
 #[test]
+fn the_help_has_the_flag_that_changes_something() {
+    let help = Program::run(of(&["serve", "--help"], &[])).out;
+    for (flag, is_there) in
+        [("--spa", true), ("--no-spa", false), ("--sandbox", false), ("--no-sandbox", true)]
+    {
+        assert_eq!(help.contains(&format!(" {flag}\n")), is_there, "{flag}");
+    }
+    assert!(help.contains("Do not take from these processes what they do not need"), "{help}");
+    for (flag, want) in
+        [("--spa", "true"), ("--no-spa", "false"), ("--sandbox", "true"), ("--no-sandbox", "false")]
+    {
+        let shown = Program::run(of(&["config", "show"], &[flag])).out;
+        let line = shown.lines().find(|line| line.ends_with(&format!("  {flag}")));
+        assert!(line.is_some_and(|line| line.contains(&format!(" {want} "))), "{shown}");
+    }
+}
+
+#[test]
 fn a_path_on_the_command_line_need_not_be_text() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join(OsStr::from_bytes(b"\xff"));

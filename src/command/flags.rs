@@ -11,7 +11,10 @@ use tarpon::config::{Flag, Flags, Kind, Opt, Program, SECTIONS, Unsaid};
 
 /// One for each option that can be said to a program.
 pub(super) fn args(program: Program) -> impl Iterator<Item = Arg> {
-    options(program).flat_map(|option| [Some(arg(option)), negated(option)]).flatten()
+    options(program).flat_map(|option| match option.kind {
+        Kind::Flag(_) => switch(option).to_vec(),
+        _ => vec![arg(option)],
+    })
 }
 
 /// What was said.
@@ -54,10 +57,7 @@ fn arg(option: &'static Opt) -> Arg {
         help += &format!(" [default: {words}]");
     }
     let arg = arg.help(help);
-    let arg = if option.heading.is_empty() { arg } else { arg.help_heading(option.heading) };
-    if let Kind::Flag(_) = option.kind {
-        return arg.action(ArgAction::SetTrue);
-    }
+    let arg = under_heading(option, arg);
     let action = if is_repeated { ArgAction::Append } else { ArgAction::Set };
     let arg = arg.value_name(option.value_name).value_parser(parser(option)).action(action);
     let arg = match option.kind {
@@ -70,12 +70,20 @@ fn arg(option: &'static Opt) -> Arg {
     }
 }
 
-/// Switches off what a file has switched on. Not shown for each: one sentence tells of all.
-fn negated(option: &'static Opt) -> Option<Arg> {
-    let Kind::Flag(_) = option.kind else { return None };
-    let name = format!("no-{}", option.flag_name());
-    let arg = Arg::new(name.clone()).long(name).action(ArgAction::SetTrue).hide(true);
-    Some(arg.overrides_with(option.flag_name()))
+/// One that switches on, and one that switches off. The one that says what holds anyway is hidden: it is for what a
+/// file says otherwise, and a sentence tells of all these.
+fn switch(option: &'static Opt) -> [Arg; 2] {
+    let (name, off) = (option.flag_name(), format!("no-{}", option.flag_name()));
+    let is_on = option.is_on_unsaid();
+    let (first, rest) = option.help.split_at(1);
+    let on = Arg::new(name).long(name).help(option.help).hide(is_on);
+    let off = Arg::new(off.clone()).long(off).overrides_with(name).hide(!is_on);
+    let off = off.help(format!("Do not {}{rest}", first.to_lowercase()));
+    [on, off].map(|arg| under_heading(option, arg.action(ArgAction::SetTrue)))
+}
+
+fn under_heading(option: &'static Opt, arg: Arg) -> Arg {
+    if option.heading.is_empty() { arg } else { arg.help_heading(option.heading) }
 }
 
 /// Refuses what the option refuses.

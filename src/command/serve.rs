@@ -22,7 +22,8 @@ pub(super) fn command() -> Command {
         .arg(read::config_arg())
         .args(flags::args(Program::Serve))
         .after_help(
-            "Options on the command line win over those of a configuration file; --no-NAME switches off what is on there.",
+            "Options on the command line win over those of a configuration file; --NAME and --no-NAME switch on and off what it says \
+             otherwise.",
         )
 }
 

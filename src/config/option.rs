@@ -156,12 +156,18 @@ impl Opt {
         }
     }
 
-    /// As a user says it on the command line, without a value.
+    /// As a user says it on the command line, without a value, where it is not to be as by default.
     pub fn flag_words(&self) -> String {
         match self.flag {
             Flag::Place => self.value_name.to_owned(),
+            _ if self.is_on_unsaid() => format!("--no-{}", self.flag_name()),
             _ => format!("--{}", self.flag_name()),
         }
+    }
+
+    /// Whether it is on or off, and on where nobody says anything.
+    pub fn is_on_unsaid(&self) -> bool {
+        matches!((&self.kind, self.default), (Kind::Flag(_), Unsaid::Value("true")))
     }
 
     /// Whether it can be said to a program.

@@ -52,7 +52,8 @@ const TIME: Opt = Opt { value_name: "TIME", example: "1m30s", ..SERVER };
 
 /// What no file of users can have in a name.
 fn user(name: &str) -> Result<String, String> {
-    let is_name = !name.is_empty() && !name.contains([':', '/', '\n', ' ']);
+    let is_no_part = |char: char| [':', '/', ' '].contains(&char) || char.is_control();
+    let is_name = !name.is_empty() && !name.contains(is_no_part);
     if is_name { Ok(name.to_owned()) } else { Err("expected the name of a user".to_owned()) }
 }
 
@@ -169,7 +170,7 @@ const OPTIONS: &[Opt] = &[
         name: "sandbox",
         kind: Kind::Flag(|config, on| config.server.sandbox = on),
         default: Unsaid::Value("true"),
-        help: "Take from these processes what they do not need, with Landlock and seccomp; --no-sandbox leaves it to them",
+        help: "Take from these processes what they do not need, with Landlock and seccomp",
         ..SERVER
     },
     Opt {

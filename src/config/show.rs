@@ -26,7 +26,11 @@ impl Settled {
     pub fn from(&self, said: &Said) -> String {
         match (said.from, &self.file) {
             (Origin::File(line), Some(file)) => format!("{}:{line}", file.path.display()),
-            (Origin::Flag, _) => said.option.flag_words(),
+            (Origin::Flag, _) => match (&said.option.kind, &said.values[..]) {
+                (Kind::Flag(_), [off]) if off == "false" => format!("--no-{}", said.option.flag_name()),
+                (Kind::Flag(_), _) => format!("--{}", said.option.flag_name()),
+                _ => said.option.flag_words(),
+            },
             _ => "default".to_owned(),
         }
     }
