@@ -2,6 +2,7 @@
 
 mod bar;
 mod command;
+mod events;
 mod say;
 mod status;
 mod table;

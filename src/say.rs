@@ -69,6 +69,15 @@ pub(crate) fn told(told: Told<'_>) {
     }
 }
 
+/// What the library says through `tracing`.
+pub(crate) fn event(level: tracing::Level, words: &str) -> String {
+    match level {
+        tracing::Level::ERROR => format!("{ERROR}error{ERROR:#}: {words}"),
+        tracing::Level::WARN => format!("{WARNING}warning{WARNING:#}: {words}"),
+        _ => words.to_owned(),
+    }
+}
+
 fn serving(served: &Served<'_>) {
     let Served { sites, addresses, settings, instead, confined } = served;
     if let Some(reason) = instead {

@@ -1,7 +1,7 @@
 //! `tarpon serve`: serves until it is told to stop.
 
 use super::{Done, flags, read};
-use crate::say;
+use crate::events;
 use clap::{ArgMatches, Command};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tarpon::{
@@ -34,6 +34,7 @@ pub(super) fn run(matches: &ArgMatches) -> Done {
 /// Serves what a configuration says.
 pub(super) fn serve(config: Config) -> Done {
     raise_file_limit();
+    events::begin(config.log.events);
     let unknown = config.unknown();
     let Config { sites, listeners, server, log } = config;
     let ServerConfig { settings, grace, user, sandbox, admin, .. } = server;
@@ -41,7 +42,7 @@ pub(super) fn serve(config: Config) -> Done {
     let listeners = listen(&listeners, settings.worker_count.get())?;
     let admin = admin.map(|address| Bound::new(&address, 1)).transpose()?;
     let service = Service { settings, listeners, sites, unknown, grace, user, sandbox, log, admin };
-    tarpon::supervise(service, say::told)
+    tarpon::supervise(service, events::told)
 }
 
 fn listen(wanted: &[ListenerConfig], worker_count: usize) -> Result<Vec<Bound>, Trouble> {

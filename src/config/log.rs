@@ -14,6 +14,20 @@ pub struct LogConfig {
     pub logging: Logging,
     /// When a file gives its place to the next one.
     pub rotation: Rotation,
+    /// For whom what happens in the server's life is said.
+    pub events: EventForm,
+}
+
+/// For whom what happens in a server's life is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EventForm {
+    /// For people: words.
+    #[default]
+    Human,
+    /// For programs: a line of JSON for each event, on standard error.
+    Json,
+    /// For people where standard error is a terminal, else for programs.
+    Auto,
 }
 
 pub(super) const SECTION: Section = Section {
@@ -99,6 +113,19 @@ const OPTIONS: &[Opt] = &[
         default: Unsaid::Value("7"),
         example: "30",
         help: "How many of these others are kept",
+        ..LOG
+    },
+    Opt {
+        name: "log-format",
+        value_name: "NAME",
+        kind: Kind::Word(&[
+            ("human", |config| config.log.events = EventForm::Human),
+            ("json", |config| config.log.events = EventForm::Json),
+            ("auto", |config| config.log.events = EventForm::Auto),
+        ]),
+        default: Unsaid::Value("human"),
+        help: "How the server says what happens to it: in words; as lines of JSON on standard error; or auto, in words on a \
+               terminal and else as JSON",
         ..LOG
     },
 ];

@@ -42,7 +42,7 @@ mod time;
 pub use fault::{Fault, Faults};
 pub use file::File;
 pub use listener::ListenerConfig;
-pub use log::LogConfig;
+pub use log::{EventForm, LogConfig};
 pub use option::{Flag, Kind, Opt, Program, Section, Unsaid, Words};
 pub use read::{Flags, Origin, Said, Settled, read};
 pub use server::ServerConfig;

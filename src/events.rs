@@ -1,0 +1,137 @@
+//! What happens in a server's life, for people or for programs.
+//!
+//! People read words, `say.rs` has them. Programs read a line of JSON for each event on standard error: `timestamp`, `level`,
+//! `message`, and what belongs to it. What the library says through `tracing` comes out the same way.
+
+use crate::say;
+use std::{fmt, io, path::Path, sync::OnceLock};
+use tarpon::{Address, Of, Site, Told, config::EventForm};
+use tracing::{Event, Subscriber, field, info, warn};
+use tracing_subscriber::{
+    fmt::{FmtContext, FormatEvent, FormatFields, format::Writer, time::FormatTime},
+    registry::LookupSpan,
+};
+
+/// Whether it is programs that read.
+static IS_JSON: OnceLock<bool> = OnceLock::new();
+
+/// From now on events are shown in this form.
+pub(crate) fn begin(form: EventForm) {
+    use std::io::IsTerminal;
+    let is_json = match form {
+        EventForm::Human => false,
+        EventForm::Json => true,
+        EventForm::Auto => !io::stderr().is_terminal(),
+    };
+    if IS_JSON.set(is_json).is_err() {
+        return;
+    }
+    let builder = tracing_subscriber::fmt().with_writer(anstream::stderr);
+    if is_json {
+        builder
+            .json()
+            .flatten_event(true)
+            .with_target(false)
+            .with_current_span(false)
+            .with_timer(Clock)
+            .init();
+    } else {
+        builder.event_format(Words).init();
+    }
+}
+
+/// What happens while sites are served.
+pub(crate) fn told(told: Told<'_>) {
+    if !IS_JSON.get().is_some_and(|&is_json| is_json) {
+        return say::told(told);
+    }
+    match told {
+        Told::Read(of, site) => warnings(of, site),
+        Told::Changed(of, site) => {
+            info!(
+                site = of.and_then(Path::to_str),
+                files = site.file_count(),
+                bytes = site.content_len(),
+                "changed"
+            );
+            warnings(of, site);
+        }
+        Told::Unchanged(trouble) => warn!("{trouble}; what was read before is still served"),
+        Told::Unfit(why) => warn!("{why}; what was read before is still served"),
+        Told::NotKept(trouble) => warn!("{trouble}; nothing of this earlier release is kept"),
+        Told::Polling(of, reason) => {
+            warn!(
+                site = of.and_then(Path::to_str),
+                reason, "the kernel does not tell of changes; looking every 2 s"
+            )
+        }
+        Told::LogStays(trouble) => warn!("{trouble}"),
+        Told::Serving(served) => {
+            let addresses: Vec<_> = served.addresses.iter().map(|address| url(address)).collect();
+            let (engine, workers) = (served.settings.engine.name(), served.settings.worker_count.get());
+            if let Some(reason) = served.instead {
+                warn!(reason, "no io_uring; using epoll");
+            }
+            info!(
+                addresses = addresses.join(" "),
+                engine,
+                workers,
+                version = env!("CARGO_PKG_VERSION"),
+                "serving"
+            );
+        }
+        Told::Stopping(grace) => info!(grace_s = grace.as_secs_f64(), "stopping"),
+        Told::Ended { role, how, again_after } => {
+            let (role, again_after_s) = (role.to_string(), again_after.as_secs_f64());
+            warn!(role, again_after_s, "the {role} process {how}; another takes its place");
+        }
+    }
+}
+
+fn warnings(of: Of<'_>, site: &Site) {
+    for warning in site.warnings() {
+        warn!(site = of.and_then(Path::to_str), "{warning}");
+    }
+}
+
+fn url(address: &Address) -> String {
+    match address {
+        Address::Tcp(socket) => format!("http://{socket}/"),
+        Address::Unix(_) => address.to_string(),
+    }
+}
+
+/// An event as people read it.
+struct Words;
+
+impl<S, N> FormatEvent<S, N> for Words
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut message = Message(String::new());
+        event.record(&mut message);
+        writeln!(to, "{}", say::event(*event.metadata().level(), &message.0))
+    }
+}
+
+/// The words of an event.
+struct Message(String);
+
+impl field::Visit for Message {
+    fn record_debug(&mut self, field: &field::Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
+
+/// The time of an event, to the millisecond.
+struct Clock;
+
+impl FormatTime for Clock {
+    fn format_time(&self, to: &mut Writer<'_>) -> fmt::Result {
+        write!(to, "{:.3}", jiff::Timestamp::now())
+    }
+}
