@@ -9,14 +9,17 @@ use common::{
     page::Page,
     program::{Program, serve},
     releases::{pack, pack_after, point},
-    wait_for,
+    site, wait_for,
     web::{CODED, PICTURE, PLAIN, web},
     write_files,
 };
 use std::{
     collections::HashSet,
+    ffi::OsStr,
+    fs,
     io::{Read, Write},
     net::{SocketAddr, TcpListener},
+    os::unix::ffi::OsStrExt,
     path::Path,
     process::{Command, Stdio},
     thread,
@@ -61,6 +64,54 @@ fn a_page_that_asks_for_everything_gets_it_in_a_browser() {
             "{engine}"
         );
         assert_eq!(program.err(), "", "{engine}");
+    }
+}
+
+/// Names that want care, as somebody else may choose them.
+const NAMES: [&[u8]; 14] = [
+    b"a b.txt",
+    b"quo\"te'.txt",
+    b"<img src=x onerror=alert(1)>.txt",
+    b"100%25.txt",
+    b"a?b.txt",
+    b"a#b.txt",
+    b"a&amp;b.txt",
+    b"back\\slash.txt",
+    b"javascript:alert(1)",
+    b"new\nline.txt",
+    "\u{202e}txt.exe".as_bytes(),
+    "שלום.txt".as_bytes(),
+    b"not utf-8 \xff.txt",
+    &[b'w'; 250],
+];
+
+#[test]
+fn a_list_is_read_on_a_phone_and_in_the_dark_and_its_links_lead_where_they_say() {
+    let check = [
+        ("list.html", include_str!("browser/list.html")),
+        ("list.js", include_str!("browser/list.js")),
+        ("odd/dir/file", "in a directory"),
+    ];
+    let site = site(&check);
+    for name in NAMES {
+        let content = String::from_utf8_lossy(name).into_owned();
+        fs::write(site.path().join("odd").join(OsStr::from_bytes(name)), content).expect("a file");
+    }
+    for engine in ENGINES {
+        let program = Program::started(serve(site.path(), &["--listings", "--engine", engine.name()]));
+        let url = format!("http://{}/list.html", program.address());
+        let mut colours = HashSet::new();
+        for dark in [&[][..], &["--dark"]] {
+            let page = Page::load(&url, &[&["--verdict", "#verdict"], dark].concat());
+            assert!(!page.verdict.contains("wrong: "), "{engine}, {dark:?}: {}", page.verdict);
+            let links = format!("links: {}, up: /, scripts: 0", NAMES.len() + 1);
+            assert!(page.verdict.ends_with(&links), "{engine}: {}", page.verdict);
+            let found = page.verdict.lines().filter_map(|line| line.split_once(": fits, "));
+            let found: HashSet<_> = found.map(|(_, colour)| colour.to_owned()).collect();
+            assert_eq!(found.len(), 1, "{engine}: lists and errors look alike: {}", page.verdict);
+            colours.extend(found);
+        }
+        assert_eq!(colours.len(), 2, "{engine}: dark on light, and light on dark");
     }
 }
 

@@ -5,6 +5,7 @@ mod common;
 use common::{
     ENGINES,
     client::{Client, Response},
+    open_dir,
     program::{Program, serve, tarpon},
     site, wait_for, write_files,
 };
@@ -59,7 +60,7 @@ impl Made {
         }
         let long = "n".repeat(250);
         fs::write(dir.path().join("odd").join(&long), &long).expect("a file");
-        let out = tempfile::tempdir().expect("a directory");
+        let out = open_dir();
         let mut tar = Command::new("tar");
         tar.args(["--format=pax", "-cf"])
             .arg(out.path().join("plain.tar"))

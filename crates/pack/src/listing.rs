@@ -178,16 +178,12 @@ fn json(rows: &[Row]) -> String {
     }
 }
 
-/// A name as text in HTML. What is no text is shown as such, and what would not be seen by its picture.
+/// A name as text in HTML. What is no text, would not be seen, or would show what follows in another order than it has
+/// (`exe.txt` for `txt.exe`), is shown as a replacement character.
 fn text(name: &[u8]) -> String {
-    let name = String::from_utf8_lossy(name);
-    let pictured = name.chars().map(|char| match char {
-        '\0'..='\x1f' => char::from_u32(0x2400 + u32::from(char)).unwrap_or(char),
-        '\x7f' => '␡',
-        '\u{80}'..='\u{9f}' => char::REPLACEMENT_CHARACTER,
-        char => char,
-    });
-    escaped(&pictured.collect::<String>())
+    let is_direction = |char| matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_unseen = |char: char| char.is_control() || is_direction(char);
+    escaped(&String::from_utf8_lossy(name).replace(is_unseen, "\u{fffd}"))
 }
 
 /// Text in HTML, between tags or in double quotes.
@@ -242,7 +238,7 @@ th{text-align:left;font-weight:normal;opacity:.7}\
 th,td{padding:.4em .5em;border-bottom:1px solid #8884;vertical-align:top}\
 td:first-child{overflow-wrap:anywhere}\
 th+th,td+td{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}\
-a{text-decoration:none}a:hover,a:focus{text-decoration:underline}\
+h1 a{padding:.3em}td a{display:block}a{text-decoration:none}a:hover,a:focus{text-decoration:underline}\
 @media(max-width:40em){thead{display:none}\
 tr{display:grid;grid-template-columns:1fr 1fr;border-bottom:1px solid #8884;padding:.3em 0}\
 td{border:0;padding:.1em .2em}td:first-child{grid-column:1/3}td+td{text-align:left;font-size:.9em;opacity:.8}\
@@ -327,11 +323,11 @@ mod tests {
             ("colon",          b"javascript:x",         "javascript:x",                  r#""javascript:x""#,     "javascript:x"),
             ("backslash",      b"a\\b",                 "a\\b",                          r#""a\\b""#,             "a%5Cb"),
             ("not UTF-8",      b"a\xffb",               "a\u{fffd}b",                    "\"a\u{fffd}b\"",        "a%FFb"),
-            ("newline",        b"a\nb",                 "a\u{240a}b",                    r#""a\u000ab""#,         "a%0Ab"),
-            ("delete",         b"a\x7fb",               "a\u{2421}b",                    r#""a\u007fb""#,         "a%7Fb"),
+            ("newline",        b"a\nb",                 "a\u{fffd}b",                    r#""a\u000ab""#,         "a%0Ab"),
+            ("delete",         b"a\x7fb",               "a\u{fffd}b",                    r#""a\u007fb""#,         "a%7Fb"),
             ("C1 control",     b"a\xc2\x85b",           "a\u{fffd}b",                    "\"a\u{85}b\"",          "a%C2%85b"),
             ("Hebrew",         "שלום".as_bytes(),        "שלום",                          "\"שלום\"",               "%D7%A9%D7%9C%D7%95%D7%9D"),
-            ("right to left",  "\u{202e}txt".as_bytes(), "\u{202e}txt",                  "\"\u{202e}txt\"",       "%E2%80%AEtxt"),
+            ("right to left",  "\u{202e}txt".as_bytes(), "\u{fffd}txt",                  "\"\u{202e}txt\"",       "%E2%80%AEtxt"),
             ("emoji",          "🦈".as_bytes(),          "🦈",                            "\"🦈\"",                 "%F0%9F%A6%88"),
             ("line separator", "\u{2028}".as_bytes(),    "\u{2028}",                     r#""\u2028""#,           "%E2%80%A8"),
         ];
