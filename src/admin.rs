@@ -64,8 +64,11 @@ impl Admin {
     /// Threads or descriptors are lacking.
     pub fn start(listener: &Bound) -> io::Result<Admin> {
         let (server, end) = (Arc::new(OnceLock::new()), eventfd(0, EventfdFlags::CLOEXEC)?);
-        let desk =
-            Desk { listener: listener.socket_for(0)?, server: Arc::clone(&server), end: Arc::new(end) };
+        let desk = Desk {
+            listener: listener.sockets()[0].try_clone()?,
+            server: Arc::clone(&server),
+            end: Arc::new(end),
+        };
         let end = Arc::clone(&desk.end);
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || desk.run())?;
         Ok(Admin { server, end, thread: Some(thread) })

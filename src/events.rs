@@ -66,7 +66,9 @@ pub(crate) fn told(told: Told<'_>) {
             )
         }
         Told::LogStays(trouble) => warn!("{trouble}"),
-        Told::Serving(served) => {
+        Told::Unreloaded(why) => warn!("not reloaded: {why}; what was served before still is"),
+        Told::LeftBadly(why) => warn!("{why}"),
+        Told::Serving(served) | Told::Reloaded(served) => {
             let addresses: Vec<_> = served.addresses.iter().map(|address| url(address)).collect();
             let (engine, workers) = (served.settings.engine.name(), served.settings.worker_count.get());
             if let Some(reason) = served.instead {

@@ -84,9 +84,12 @@ impl Bound {
         &self.address
     }
 
-    /// The socket for one of the workers.
-    pub(crate) fn socket_for(&self, worker: usize) -> io::Result<OwnedFd> {
-        self.sockets[worker % self.sockets.len()].try_clone()
+    /// The sockets for one of so many workers. Where there are more sockets than workers, as after a reload, each is somebody's;
+    /// where there are fewer, workers share.
+    pub(crate) fn sockets_for(&self, worker: usize, worker_count: usize) -> io::Result<Vec<OwnedFd>> {
+        let count = self.sockets.len();
+        let numbers = (worker % count..count.max(worker % count + 1)).step_by(worker_count.min(count));
+        numbers.map(|number| self.sockets[number].try_clone()).collect()
     }
 
     /// All of its sockets.

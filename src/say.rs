@@ -55,7 +55,17 @@ pub(crate) fn told(told: Told<'_>) {
             warn!("{name}the kernel does not tell of changes ({reason}); looking every 2 s");
         }
         Told::LogStays(trouble) => warn!("{trouble}"),
-        Told::Serving(served) => serving(served),
+        Told::Serving(served) => {
+            serving(served);
+            let workers = Count(served.settings.worker_count.get() as u64, "worker");
+            println!("{DIM}{}, {workers}; Ctrl-C stops it{DIM:#}", served.settings.engine.name());
+        }
+        Told::Reloaded(served) => {
+            println!("{DIM}reloaded{DIM:#}");
+            serving(served);
+        }
+        Told::Unreloaded(why) => warn!("not reloaded: {why}\nwhat was served before still is"),
+        Told::LeftBadly(why) => warn!("{why}"),
         Told::Stopping(Duration::ZERO) => println!("{DIM}stopping now{DIM:#}"),
         Told::Stopping(grace) => {
             println!("{DIM}stopping, within {grace:?} at the latest; once more stops it now{DIM:#}");
@@ -79,7 +89,7 @@ pub(crate) fn event(level: tracing::Level, words: &str) -> String {
 }
 
 fn serving(served: &Served<'_>) {
-    let Served { sites, addresses, settings, instead, confined } = served;
+    let Served { sites, addresses, instead, confined, .. } = served;
     if let Some(reason) = instead {
         warn!("no io_uring ({reason}); using epoll");
     }
@@ -107,8 +117,6 @@ fn serving(served: &Served<'_>) {
     }
     let confined = if confined.is_empty() { "off".to_owned() } else { confined.join(", ") };
     println!("{DIM}sandbox: {confined}{DIM:#}");
-    let workers = Count(settings.worker_count.get() as u64, "worker");
-    println!("{DIM}{}, {workers}; Ctrl-C stops it{DIM:#}", settings.engine.name());
 }
 
 fn warnings(of: Of<'_>, site: &Site) {

@@ -200,9 +200,9 @@ impl Server {
         let cores = settings.pin.then(allowed_cores).transpose()?;
         let (loader, crew) = Loader::new(nowhere);
         let outfit = |(number, (counters, log)): (usize, (&Arc<Counters>, _))| {
-            let sockets = listeners.iter().map(|bound| bound.socket_for(number));
+            let sockets = listeners.iter().map(|bound| bound.sockets_for(number, worker_count));
             io::Result::Ok(Outfit {
-                listeners: sockets.collect::<io::Result<_>>()?,
+                listeners: sockets.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect(),
                 mailbox: handle.mailboxes[number].clone(),
                 sites: sites.clone(),
                 hosts: hosts.clone(),

@@ -32,10 +32,12 @@ pub(crate) fn run() -> Done {
     let matches = Action::augment_subcommands(command).subcommand_required(false).get_matches();
     let path = env::current_exe()?;
     if matches.subcommand().is_none() {
-        let mut config =
-            config::read(None, &flags::said(&matches, Program::Carrier), Program::Carrier)?.config;
-        config.sites[0].source.path = path;
-        return serve(config);
+        let flags = flags::said(&matches, Program::Carrier);
+        return serve(&|| {
+            let mut config = config::read(None, &flags, Program::Carrier)?.config;
+            config.sites[0].source.path.clone_from(&path);
+            Ok(config)
+        });
     }
     match Action::from_arg_matches(&matches)? {
         Action::Inspect { json } => inspect(&path, json),

@@ -4,9 +4,10 @@ use super::{Done, flags, read};
 use crate::events;
 use clap::{ArgMatches, Command};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::error::Error;
 use tarpon::{
-    Bound, Service, Trouble,
-    config::{Config, ListenerConfig, Program, ServerConfig},
+    Address, Service,
+    config::{Config, Program, ServerConfig},
     default_addresses,
 };
 
@@ -28,30 +29,26 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Done {
-    serve(read::settled(matches)?.config)
+    serve(&|| Ok(read::settled(matches)?.config))
 }
 
-/// Serves what a configuration says.
-pub(super) fn serve(config: Config) -> Done {
+/// Serves what a configuration says, each time it is read.
+pub(super) fn serve(read: &dyn Fn() -> Result<Config, Box<dyn Error>>) -> Done {
     raise_file_limit();
+    tarpon::supervise(&|| Ok(service(read()?)), events::told)
+}
+
+fn service(config: Config) -> Service {
+    // The first time: how events are shown does not change.
     events::begin(config.log.events);
     let unknown = config.unknown();
     let Config { sites, listeners, server, log } = config;
     let ServerConfig { settings, grace, user, sandbox, admin, .. } = server;
-    // Before anything else is looked at: a port in use is told at once, not after a long reading.
-    let listeners = listen(&listeners, settings.worker_count.get())?;
-    let admin = admin.map(|address| Bound::new(&address, 1)).transpose()?;
-    let service = Service { settings, listeners, sites, unknown, grace, user, sandbox, log, admin };
-    tarpon::supervise(service, events::told)
-}
-
-fn listen(wanted: &[ListenerConfig], worker_count: usize) -> Result<Vec<Bound>, Trouble> {
-    if !wanted.is_empty() {
-        return wanted.iter().map(|listener| Bound::new(&listener.address, worker_count)).collect();
-    }
-    let addresses = default_addresses();
-    let supported = addresses.iter().filter(|address| address.is_supported());
-    supported.map(|address| Bound::new(address, worker_count)).collect()
+    let addresses = match listeners.is_empty() {
+        false => listeners.into_iter().map(|listener| listener.address).collect(),
+        true => default_addresses().into_iter().filter(Address::is_supported).collect(),
+    };
+    Service { settings, addresses, sites, unknown, grace, log, user, sandbox, admin }
 }
 
 /// As many descriptors as the system allows: clients and large files each need one.

@@ -248,18 +248,20 @@ impl<S: Selector> Rounds<S> {
 
     fn mail(&mut self) -> io::Result<()> {
         let Some(farewell) = self.worker.read_mail() else { return Ok(()) };
+        // First of all it is not told of clients any more: one for whom the kernel wakes it alone, it has to serve. Whoever handed a
+        // listener over may have kept it, and with it its registration.
+        if self.listening {
+            for (number, listener) in self.worker.listeners.iter().enumerate() {
+                self.selector.leave_listener(number, listener.as_fd())?;
+            }
+        }
+        self.listening = false;
         // Who is in the backlog has begun. Closing the listener would reset them; and where others accept on it too, the kernel
         // may have told nobody else of them.
         for number in 0..self.worker.listeners.len() {
             self.accept(number, BACKLOG as usize)?;
         }
-        // Whoever handed a listener over may have kept it, and with it its registration.
-        for (number, listener) in self.worker.listeners.drain(..).enumerate() {
-            if self.listening {
-                self.selector.leave_listener(number, listener.as_fd())?;
-            }
-        }
-        self.listening = false;
+        self.worker.listeners.clear();
         for index in self.worker.slots.indices() {
             match farewell {
                 Farewell::Drain => self.worker.slots.get_mut(index).expect("it is in use").conn.drain(),

@@ -24,6 +24,8 @@ pub(super) enum ToServer {
     Log,
     /// Accept nothing more, finish what has begun, and end after `grace` at the latest.
     Stop { grace: Duration },
+    /// Leave the clients to another server that has the same listeners, and end after `grace` at the latest.
+    Drain { grace: Duration },
 }
 
 /// A server to the supervisor.

@@ -63,7 +63,7 @@ pub(super) fn run(start: Start<'_>, channel: Channel) -> i32 {
         admin.serving(server.handle());
     }
     let (handle, heard) = (server.handle(), Arc::clone(&sender));
-    let control = move || hear(&handle, &mut receiver, &heard);
+    let control = move || hear(&handle, admin, &mut receiver, &heard);
     let begun = thread::Builder::new().name("control".to_owned()).spawn(control).and_then(|_| {
         // The last thread: what it took to begin is not needed any more.
         sandbox::confine_begun_server(rights)?;
@@ -111,7 +111,7 @@ fn begin(
                 }
             }
             Some((ToServer::Log, descriptors)) => sink = journal::sink(descriptors, log_broken(sender)),
-            Some((ToServer::Stop { .. }, _)) | None => return Ok(None),
+            Some((ToServer::Stop { .. } | ToServer::Drain { .. }, _)) | None => return Ok(None),
         }
     }
     let hosts = sites.iter().zip(arrived);
@@ -133,7 +133,7 @@ fn host(config: &SiteConfig, site: Site, earlier: Vec<Site>) -> VirtualHost {
 }
 
 /// Does what the supervisor says, for as long as there is one.
-fn hear(server: &Handle, receiver: &mut Receiver, sender: &Arc<Mutex<Sender>>) {
+fn hear(server: &Handle, mut admin: Option<Admin>, receiver: &mut Receiver, sender: &Arc<Mutex<Sender>>) {
     loop {
         match receiver.receive() {
             // An earlier one is here already, or comes too late.
@@ -150,6 +150,11 @@ fn hear(server: &Handle, receiver: &mut Receiver, sender: &Arc<Mutex<Sender>>) {
                 }
             }
             Ok(Some((ToServer::Stop { grace }, _))) => server.stop(grace),
+            Ok(Some((ToServer::Drain { grace }, _))) => {
+                // Its successor answers there.
+                drop(admin.take());
+                server.drain(grace);
+            }
             // Without it nobody could stop us.
             Ok(None) | Err(_) => exit(1),
         }

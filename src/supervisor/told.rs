@@ -21,6 +21,12 @@ pub enum Told<'a> {
     LogStays(&'a Trouble),
     /// From now on clients are served.
     Serving(&'a Served<'a>),
+    /// From now on clients are served by another configuration.
+    Reloaded(&'a Served<'a>),
+    /// A configuration cannot be served, for this reason: the one before still is.
+    Unreloaded(&'a str),
+    /// A server of a configuration before did not end as it was told to.
+    LeftBadly(&'a str),
     /// Nobody new will be served; responses under way have so much time.
     Stopping(Duration),
     /// A process has ended that should not have. Another one takes its place, after so much time.

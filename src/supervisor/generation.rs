@@ -1,0 +1,288 @@
+//! What came of one reading of the configuration: a keeper, a server, and what they have to know.
+
+use super::{
+    Service, Told,
+    child::End,
+    journal::Journal,
+    keeper,
+    lineup::Lineup,
+    listeners::Listeners,
+    message::{FromKeeper, FromServer, ToServer},
+    post::Post,
+    serving,
+    told::{Role, Served},
+};
+use crate::{engine::Engine, sandbox::Rights, server::Settings};
+use rustix::event::PollFd;
+use std::{
+    error::Error,
+    io, mem,
+    os::fd::OwnedFd,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// A keeper and a server of one configuration.
+pub(super) struct Generation {
+    // Children first: they are ended before anything else is let go of.
+    keeper: Post,
+    pub(super) server: Post,
+    /// Of each source.
+    lineups: Vec<Lineup>,
+    journal: Option<Journal>,
+    rights: Rights,
+    pub(super) service: Service,
+    /// Its server has served.
+    has_begun: bool,
+    tell: fn(Told<'_>),
+}
+
+/// What a server says when it begins.
+pub(super) struct Begun {
+    engine: Engine,
+    instead: Option<String>,
+    confined: Vec<String>,
+}
+
+impl Generation {
+    /// Without processes so far.
+    pub(super) fn new(mut service: Service, tell: fn(Told<'_>)) -> Result<Generation, Box<dyn Error>> {
+        let journal = Journal::open(&service.log)?;
+        service.settings.logging = journal.is_some().then_some(service.log.logging);
+        Ok(Generation {
+            keeper: Post::new(Role::Keeper),
+            server: Post::new(Role::Server),
+            lineups: service.sites.iter().map(Lineup::new).collect(),
+            journal,
+            rights: Rights::new(service.user.as_deref(), service.sandbox)?,
+            service,
+            has_begun: false,
+            tell,
+        })
+    }
+
+    /// Starts both at once: reading a site takes its time.
+    pub(super) fn start(&mut self, listeners: &mut Listeners) -> io::Result<()> {
+        self.start_keeper(keeper::Start::First)?;
+        self.start_server(listeners)
+    }
+
+    fn start_keeper(&mut self, start: keeper::Start) -> io::Result<()> {
+        let (sites, rights, tell) = (&self.service.sites, &self.rights, self.tell);
+        self.keeper.start(&[], |channel| keeper::run(sites, rights, start, channel, tell))
+    }
+
+    fn start_server(&mut self, listeners: &mut Listeners) -> io::Result<()> {
+        let (service, rights) = (&self.service, &self.rights);
+        let Service { settings, sites, unknown, .. } = service;
+        let numbers = listeners.numbers();
+        self.server.start(&numbers, |channel| {
+            let (listeners, admin) = listeners.take(service);
+            serving::run(
+                serving::Start { settings, listeners, admin, sites, unknown: *unknown, rights },
+                channel,
+            )
+        })?;
+        self.server.is_supplied = false;
+        self.hand_log();
+        self.supply();
+        Ok(())
+    }
+
+    /// Hands the server the log as it is open now.
+    fn hand_log(&mut self) {
+        if let (Some(child), Some(journal)) = (&mut self.server.child, &self.journal) {
+            child.send(&ToServer::Log, journal.descriptor());
+        }
+    }
+
+    /// Opens the log anew, if there is one.
+    pub(super) fn reopen_log(&mut self) {
+        match self.journal.as_mut().map(Journal::reopen) {
+            Some(Ok(())) => self.hand_log(),
+            Some(Err(trouble)) => (self.tell)(Told::LogStays(&trouble)),
+            None => {}
+        }
+    }
+
+    /// Sends a new server all sites, once they are there.
+    fn supply(&mut self) {
+        let Some(child) = &mut self.server.child else { return };
+        if self.server.is_supplied || !self.lineups.iter().all(Lineup::is_whole) {
+            return;
+        }
+        self.server.is_supplied = true;
+        for (site, lineup) in self.lineups.iter().enumerate() {
+            for (record, descriptors, is_earlier) in lineup.in_order() {
+                child.send(&ToServer::Site { site, record: record.clone(), is_earlier }, descriptors);
+            }
+        }
+    }
+
+    /// What to wait for.
+    pub(super) fn polled(&self) -> Vec<PollFd<'_>> {
+        let children = [&self.keeper, &self.server].into_iter().filter_map(|post| post.child.as_ref());
+        children.flat_map(|child| child.polled()).collect()
+    }
+
+    /// When there is something to do, whatever happens.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let log = self.journal.as_ref().and_then(Journal::due);
+        [self.keeper.due, self.server.due, log].into_iter().flatten().min()
+    }
+
+    /// Hears what its processes say. Returns what the server said when it began.
+    pub(super) fn hear(&mut self) -> io::Result<Option<Begun>> {
+        self.hear_keeper()?;
+        let mut begun = None;
+        while let Some((message, _)) = self.server.hear()? {
+            match message {
+                FromServer::Serving { engine, instead, confined } => {
+                    if !mem::replace(&mut self.has_begun, true) {
+                        begun = Some(Begun { engine, instead, confined });
+                    }
+                }
+                FromServer::LogBroken => self.reopen_log(),
+                FromServer::Unfit { why } => (self.tell)(Told::Unfit(&why)),
+                FromServer::Refused { why } => self.server.why = Some(why),
+            }
+        }
+        Ok(begun)
+    }
+
+    fn hear_keeper(&mut self) -> io::Result<()> {
+        while let Some((message, descriptors)) = self.keeper.hear()? {
+            match message {
+                FromKeeper::Site { site, record, is_earlier } => {
+                    let Some(lineup) = self.lineups.get_mut(site) else { continue };
+                    let descriptors: Arc<[OwnedFd]> = descriptors.into();
+                    lineup.add(record.clone(), Arc::clone(&descriptors), is_earlier);
+                    match &mut self.server.child {
+                        Some(child) if self.server.is_supplied => {
+                            child.send(&ToServer::Site { site, record, is_earlier }, &descriptors);
+                        }
+                        _ => self.supply(),
+                    }
+                }
+                FromKeeper::Moved => self.keeper.has_moved = true,
+                FromKeeper::Refused { why } => self.keeper.why = Some(why),
+            }
+        }
+        Ok(())
+    }
+
+    /// What is served, as it is told.
+    pub(super) fn tell_served(&self, begun: &Begun, listeners: &Listeners, is_first: bool) {
+        let Service { settings, addresses, sites, .. } = &self.service;
+        let sites = sites.iter().zip(&self.lineups).filter_map(|(site, lineup)| {
+            let record = lineup.current()?;
+            Some((site, record.file_count, record.content_len))
+        });
+        let served = Served {
+            sites: sites.collect(),
+            addresses: listeners.at(addresses),
+            settings: &Settings { engine: begun.engine, ..settings.clone() },
+            instead: begun.instead.as_deref(),
+            confined: &begun.confined,
+        };
+        (self.tell)(if is_first { Told::Serving(&served) } else { Told::Reloaded(&served) });
+    }
+
+    /// Where one of its processes has ended: sees to another, or, where nothing has been served yet, tells why there will be none.
+    pub(super) fn mind_ends(&mut self) -> io::Result<Option<String>> {
+        if let Some(end) = self.keeper.ended()? {
+            if mem::take(&mut self.keeper.has_moved) && self.has_begun {
+                self.start_keeper(keeper::Start::Moved)?;
+            } else if self.has_begun {
+                self.keeper.again(&end, self.tell);
+            } else {
+                return Ok(Some(self.keeper.reason(&end)));
+            }
+        }
+        if let Some(end) = self.server.ended()? {
+            if !self.has_begun {
+                return Ok(Some(self.server.reason(&end)));
+            }
+            self.server.again(&end, self.tell);
+        }
+        Ok(None)
+    }
+
+    /// Does what it is time for.
+    pub(super) fn mind_time(&mut self, listeners: &mut Listeners) -> io::Result<()> {
+        let now = Instant::now();
+        match self.journal.as_mut().map(|journal| journal.mind(now)) {
+            Some(Ok(true)) => self.hand_log(),
+            Some(Err(trouble)) => (self.tell)(Told::LogStays(&trouble)),
+            Some(Ok(false)) | None => {}
+        }
+        if self.keeper.is_due(now) {
+            self.start_keeper(keeper::Start::Again)?;
+        }
+        if self.server.is_due(now) {
+            self.start_server(listeners)?;
+        }
+        Ok(())
+    }
+
+    /// Whether its server serves, or is about to.
+    pub(super) fn serves(&self) -> bool {
+        self.has_begun || self.server.is_supplied
+    }
+
+    /// Its server shall end. What it is to leave behind, `farewell` says. Nothing follows changes any more.
+    pub(super) fn leave(mut self, farewell: ToServer, grace: Duration) -> Leaving {
+        self.keeper.end();
+        self.server.due = None;
+        if let Some(child) = &mut self.server.child {
+            child.say(&farewell);
+        }
+        Leaving { server: self.server, by: Instant::now() + grace + OVERDUE }
+    }
+}
+
+/// A server that is to end.
+pub(super) struct Leaving {
+    server: Post,
+    /// Later than that it is not waited for.
+    by: Instant,
+}
+
+/// How much longer than the grace a server may take to end, for what it does then.
+const OVERDUE: Duration = Duration::from_secs(10);
+
+impl Leaving {
+    pub(super) fn polled(&self) -> Vec<PollFd<'_>> {
+        self.server.child.as_ref().map(|child| child.polled()).unwrap_or_default()
+    }
+
+    pub(super) fn due(&self) -> Instant {
+        self.by
+    }
+
+    /// It has less time than it was told before.
+    pub(super) fn hasten(&mut self, grace: Duration) {
+        self.by = self.by.min(Instant::now() + grace + OVERDUE);
+        if let Some(child) = &mut self.server.child {
+            child.say(&ToServer::Stop { grace });
+        }
+    }
+
+    /// Whether it has ended; if it did not as it was told to, why.
+    pub(super) fn has_ended(&mut self) -> io::Result<Option<Result<(), String>>> {
+        // What it says by now concerns nobody.
+        while self.server.hear::<FromServer>()?.is_some() {}
+        if self.server.child.is_none() {
+            return Ok(Some(Err("there was no server process to be stopped".to_owned())));
+        }
+        match self.server.ended()? {
+            Some(end) if End::is_good(&end) => Ok(Some(Ok(()))),
+            Some(end) => Ok(Some(Err(self.server.reason(&end)))),
+            None if self.by <= Instant::now() => {
+                self.server.end();
+                Ok(Some(Err("the server process did not end in time, and was killed".to_owned())))
+            }
+            None => Ok(None),
+        }
+    }
+}

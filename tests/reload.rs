@@ -1,0 +1,239 @@
+//! A configuration takes the place of another: what can be served is served from then on, what cannot changes nothing, and no
+//! client notices either.
+
+mod common;
+
+use common::{
+    ENGINES,
+    client::{Client, get},
+    distinct_bytes, open_dir,
+    program::{Program, has_ended, tarpon},
+    wait_for, write_files,
+};
+use rustix::process::Signal;
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    path::Path,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
+use tarpon::Engine;
+use tempfile::TempDir;
+
+#[test]
+fn no_request_fails_and_no_connection_is_reset_while_configurations_change() {
+    const RELOAD_COUNT: usize = 8;
+    const CLIENT_COUNT: usize = 4;
+    for &engine in ENGINES {
+        let made = Made::new(engine);
+        made.say("one", 2, "");
+        let program = made.start();
+        let address = program.address();
+        let (over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            // Whatever happens here: they would ask for ever.
+            let _ends = Ends(&over);
+            let clients: Vec<_> =
+                (0..CLIENT_COUNT).map(|_| scope.spawn(|| ask_until(&over, &count, address))).collect();
+            for number in 1..=RELOAD_COUNT {
+                let site = if number % 2 == 1 { "two" } else { "one" };
+                // Fewer workers than sockets, and more.
+                made.say(site, 1 + number % 4, "");
+                let from = count.load(SeqCst);
+                program.signal(Signal::HUP);
+                wait_for("the other site", || {
+                    (asked(address) == site.as_bytes() || clients.iter().any(|client| client.is_finished()))
+                        .then_some(())
+                });
+                wait_for("the end of this one", || {
+                    (program.out().matches("\nreloaded\n").count() == number).then_some(())
+                });
+                wait_for("requests meanwhile", || {
+                    (count.load(SeqCst) > from + 50 || clients.iter().any(|client| client.is_finished()))
+                        .then_some(())
+                });
+            }
+            over.store(true, SeqCst);
+            for client in clients {
+                // One that does not get to ask between two of them has met both at once.
+                assert!(
+                    client.join().unwrap() > RELOAD_COUNT / 2,
+                    "{engine}: asked to close, and served anew"
+                );
+            }
+        });
+        assert_eq!(
+            program.out().matches("\nreloaded\n").count(),
+            RELOAD_COUNT,
+            "{engine}: {}",
+            program.err()
+        );
+        assert_eq!(program.err(), "", "{engine}");
+    }
+}
+
+#[test]
+fn a_configuration_that_cannot_be_served_changes_nothing() {
+    let made = Made::new(Engine::Auto);
+    made.say("one", 1, "");
+    let program = made.start();
+    let mut client = Client::connect(program.address());
+    assert_eq!(client.get("/").content, b"one");
+    let server = program.server();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = format!("[[listener]]\naddress = \"{}\"\n", taken.local_addr().unwrap());
+    let cases: [(&str, &str, &str); 4] = [
+        ("one", "[server]\nno-such-option = 1\n", "no-such-option"),
+        ("missing", "", "no such file or directory"),
+        ("one", &taken, "address already in use"),
+        ("one", "[server]\nuser = \"no-such-user\"\n", "no-such-user"),
+    ];
+    for (site, rest, why) in cases {
+        let said = program.err().len();
+        made.say_all(site, rest);
+        program.signal(Signal::HUP);
+        wait_for(why, || program.err()[said..].contains("what was served before still is").then_some(()));
+        assert!(program.err()[said..].contains(why), "{why}: {}", program.err());
+        assert_eq!(client.get("/").content, b"one", "{why}");
+        assert!(!client.get("/").closes(), "{why}");
+        assert_eq!(program.server(), server, "{why}");
+    }
+    // And one that can be is, after all that.
+    made.say("two", 1, "");
+    program.signal(Signal::HUP);
+    wait_for("the other site", || (asked(program.address()) == b"two").then_some(()));
+    wait_for("the first server", || {
+        // It is waited for until its client has asked once more.
+        (has_ended(server) || client.get("/").closes()).then_some(())
+    });
+    wait_for("its end", || has_ended(server).then_some(()));
+}
+
+#[test]
+fn listeners_come_and_go() {
+    let made = Made::new(Engine::Auto);
+    let socket = made.dir.path().join("socket");
+    let more = format!("[[listener]]\naddress = \"unix:{}\"\n", socket.display());
+    made.say("one", 1, "");
+    let program = made.start();
+    made.say("one", 1, &more);
+    program.signal(Signal::HUP);
+    wait_for("another listener", || UnixStream::connect(&socket).is_ok().then_some(()));
+    let mut client = Client::connect_unix(&socket);
+    assert_eq!(client.get("/").content, b"one");
+    // A request that has begun is served by who has the connection.
+    let head = get("/");
+    client.send(&head[..10]);
+    made.say("two", 1, "");
+    program.signal(Signal::HUP);
+    wait_for("nobody listens any more", || UnixStream::connect(&socket).is_err().then_some(()));
+    assert!(!socket.exists());
+    client.send(&head[10..]);
+    assert_eq!(client.response().content, b"one");
+    // The one before may still have taken somebody.
+    wait_for("the other site", || (asked(program.address()) == b"two").then_some(()));
+    program.signal(Signal::TERM);
+    assert!(program.ended().status.success());
+}
+
+#[test]
+fn a_download_of_a_configuration_before_is_finished_also_when_the_program_stops() {
+    let made = Made::new(Engine::Auto);
+    let large = distinct_bytes(32 << 20);
+    write_files(made.dir.path(), &[("one/large", &large)]);
+    made.say("one", 1, "");
+    let mut program = made.start();
+    let mut client = Client::connect(program.address());
+    client.send(get("/large"));
+    assert_eq!(client.try_head().unwrap().status, 200);
+    made.say("two", 1, "");
+    program.signal(Signal::HUP);
+    wait_for("the other site", || (asked(program.address()) == b"two").then_some(()));
+    program.signal(Signal::TERM);
+    wait_for("no new client is taken", || TcpStream::connect(program.address()).is_err().then_some(()));
+    thread::sleep(Duration::from_millis(100));
+    assert!(program.is_running());
+    assert!(client.take(large.len()) == large);
+    assert!(program.ended().status.success());
+}
+
+/// Sites, and a configuration file that names one of them.
+struct Made {
+    dir: TempDir,
+    engine: Engine,
+    /// Where it listens: the same each time, so that it is the same listener.
+    address: SocketAddr,
+}
+
+impl Made {
+    fn new(engine: Engine) -> Made {
+        let dir = open_dir();
+        for site in ["one", "two"] {
+            write_files(
+                dir.path(),
+                &[(format!("{site}/index.html"), site), (format!("{site}/same"), "same")],
+            );
+        }
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        Made { dir, engine, address }
+    }
+
+    fn say(&self, site: &str, workers: usize, rest: &str) {
+        self.say_all(site, &format!("{rest}[server]\nworkers = {workers}\ngrace = \"1h\"\n"));
+    }
+
+    fn say_all(&self, site: &str, rest: &str) {
+        let (dir, address) = (self.dir.path().display(), self.address);
+        let text =
+            format!("[[site]]\npath = \"{dir}/{site}\"\n[[listener]]\naddress = \"{address}\"\n{rest}");
+        // As a whole: it may be read at any time.
+        fs::write(self.dir.path().join("next.toml"), text).unwrap();
+        fs::rename(self.dir.path().join("next.toml"), self.file()).unwrap();
+    }
+
+    fn file(&self) -> impl AsRef<Path> + use<> {
+        self.dir.path().join("tarpon.toml")
+    }
+
+    fn start(&self) -> Program {
+        let mut command = tarpon(["serve", "--config"].map(AsRef::as_ref));
+        command.arg(self.file().as_ref()).args(["--engine", self.engine.name()]);
+        Program::started(command)
+    }
+}
+
+/// Ends those that ask, when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// What a client that comes now is served.
+fn asked(address: SocketAddr) -> Vec<u8> {
+    Client::connect(address).get("/").content
+}
+
+/// Asks on a connection until the server says that it will close it, and then on another. Returns how many there were.
+fn ask_until(over: &AtomicBool, count: &AtomicUsize, address: SocketAddr) -> usize {
+    let mut connection_count = 1;
+    let mut client = Client::connect(address);
+    while !over.load(SeqCst) {
+        client.send(get("/same"));
+        let response =
+            client.try_response().unwrap_or_else(|error| panic!("connection {connection_count}: {error}"));
+        assert_eq!(response.content, b"same");
+        count.fetch_add(1, SeqCst);
+        if response.closes() {
+            assert_eq!(client.rest(), b"");
+            client = Client::connect(address);
+            connection_count += 1;
+        }
+    }
+    connection_count
+}
