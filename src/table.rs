@@ -287,7 +287,7 @@ mod tests {
         let want = concat!(
             "{\"len\":1,\"image_len\":2,\"encoders\":null,\"paths\":[\n",
             "{\"path\":\"/a\\\"\\\\\\u000a\u{fffd}\",\"status\":308,\"location\":\"/b\"},\n",
-            "{\"path\":\"/é\",\"status\":200,\"type\":\"text/html\",\"last_modified\":7,",
+            "{\"path\":\"/é\",\"status\":200,\"listing\":false,\"type\":\"text/html\",\"last_modified\":7,",
             "\"cache_control\":\"public, immutable\",\"forms\":[",
             "{\"coding\":\"br\",\"len\":5,\"tag\":\"\\\"t\\\"\"},",
             "{\"coding\":\"gzip\",\"len\":5,\"tag\":\"\\\"t\\\"\"},",

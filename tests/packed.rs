@@ -176,7 +176,7 @@ fn what_rules_do_is_shown() {
     let cases: &[(&[&str], &str)] = &[
         (&["/guide", "301", "->", "/guide/"],           r#""path":"/guide","status":301,"location":"/guide/""#),
         (&["/old", "308", "->", "/new?a=b#c"],          r#""path":"/old","status":308,"location":"/new?a=b#c""#),
-        (&["/gone", "410", "text/html;"],               r#""path":"/gone","status":410,"type":"text/html"#),
+        (&["/gone", "410", "text/html;"],               r#""path":"/gone","status":410,"listing":false,"type":"text/html"#),
         (&["/news/:1/*", "id=:3", "302!", "/b/:3/:1/:splat#d"], r#""from":"/news/:1/* id=:3","status":302,"forced":true,"to":"/b/:3/:1/:splat#d""#),
         (&["/p", "n=7", "301", "/q"],                   r#""from":"/p n=7","status":301,"forced":false,"to":"/q""#),
     ];

@@ -57,10 +57,11 @@ fn a_page_of_the_python_documentation_is_whole_in_a_browser() {
 
 /// Serves the directory, and a tar archive of it, on every engine.
 fn for_each_source_and_engine(dir: &Path, check: impl Fn(&Program)) {
-    let archive = tempfile::NamedTempFile::new().expect("a file");
-    let tar = Command::new("tar").arg("-cf").arg(archive.path()).arg("-C").arg(dir).arg(".").status();
+    let place = common::open_dir();
+    let archive = place.path().join("site.tar");
+    let tar = Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(dir).arg(".").status();
     assert!(tar.expect("tar").success());
-    for source in [dir, archive.path()] {
+    for source in [dir, &archive] {
         for engine in ENGINES {
             check(&Program::started(serve(source, &["--engine", engine.name()])));
         }
