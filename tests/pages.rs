@@ -209,7 +209,7 @@ fn rules_pages_and_the_shell_answer_in_one_order() {
         (
             "_redirects",
             "/forced /app.js 200!\n/forced.html /to 302!\n/about /to\n/about.html /to\n/guide /to\n/guide/index.html /to\n\
-             /old /about 308\n/users/* /to/:splat 303\n/sent/* /about 200\n/gone/* /guide 410\n/asset.js /app.js 200\n",
+             /old /about 308\n/users/* /to/:splat 303\n/sent/* /about 200\n/named/* /about.html 200\n/app/* /index.html 200\n/gone/* /guide 410\n/asset.js /app.js 200\n",
         ),
     ]);
     #[rustfmt::skip]
@@ -222,6 +222,8 @@ fn rules_pages_and_the_shell_answer_in_one_order() {
         ("a rule where nothing is",         "GET /old?q",               &["308", "no-cache", "/about?q"],           "/about"),
         ("a rule before the shell",         "GET /users/7",             &["303", "no-cache", "/to/7"],              "somewhere"),
         ("a page by a rule",                "GET /sent/x",              &["200", "no-cache"],                       "about"),
+        ("a page by its name",              "GET /named/x",             &["200", "no-cache"],                       "about"),
+        ("the shell by its name",           "GET /app/x",               &["200", "no-cache"],                       "shell"),
         ("an error by a rule",              "GET /gone/x",              &["410", "no-store"],                       "guide"),
         ("an asset by a rule",              "GET /asset.js",            &["200", "no-cache"],                       "script"),
         ("a missing asset",                 "GET /a/b.css",             &["404", "no-store"],                       "nor here"),

@@ -109,6 +109,14 @@ impl Addresses {
         self.taken.get(path).is_some_and(|&is_file| is_file)
     }
 
+    /// Where the file is that a path means, by its address or by its name.
+    pub(crate) fn file(&self, path: &[u8]) -> Option<Vec<u8>> {
+        if self.has_file(path) {
+            return Some(path.to_vec());
+        }
+        self.pages.get(path).and_then(|page| page.at.last()).cloned()
+    }
+
     /// Whether the file at a path answers for what is not there.
     pub(crate) fn is_shell(&self, path: &[u8]) -> bool {
         self.policy.spa && path == SHELL

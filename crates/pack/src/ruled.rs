@@ -47,14 +47,14 @@ type Section = Option<(u32, Vec<u8>)>;
 impl<'r> Ruled<'r> {
     /// For a site whose files are at these addresses.
     pub(crate) fn new(rules: &'r Rules, addresses: &'r Addresses) -> Result<Ruled<'r>, PackError> {
-        let compiled = rules.compile(|path| addresses.has_file(path), |path| addresses.has(path))?;
+        let compiled = rules.compile(|path| addresses.file(path), |path| addresses.has(path))?;
         let plain = compiled.records.values().filter_map(|destination| match destination {
             Destination::File { path, .. } => Some(path.clone()),
             Destination::Place { .. } => None,
         });
         let table = compiled.table.iter().filter_map(|(_, rule)| {
             let text = rule.target.text().filter(|_| !rule.is_redirect())?;
-            file_at(text, &|path| addresses.has_file(path))
+            file_at(text, &|path| addresses.file(path))
         });
         let wanted = plain.chain(table).collect();
         Ok(Ruled { rules, addresses, compiled, wanted, kept: BTreeMap::new(), shell: None })
@@ -160,7 +160,7 @@ impl<'r> Ruled<'r> {
                     writer.redirect(name, &redirect, Some(rule.status), false)?;
                 }
             } else if let Some(file) =
-                rule.target.text().and_then(|text| file_at(text, &|path| self.addresses.has_file(path)))
+                rule.target.text().and_then(|text| file_at(text, &|path| self.addresses.file(path)))
             {
                 self.sends(writer, name, &file, asked, rule.status)?;
             }

@@ -40,15 +40,15 @@ pub(crate) enum Destination {
 }
 
 impl<'r> Compiled<'r> {
-    /// `is_file`: whether the site has a file at a path; `exists`: whether it has anything there.
+    /// `file`: where the file at a path is, if the site has one; `exists`: whether it has anything there.
     pub(crate) fn new(
         rules: &'r [Redirect],
-        is_file: impl Fn(&[u8]) -> bool,
+        file: impl Fn(&[u8]) -> Option<Vec<u8>>,
         exists: impl Fn(&[u8]) -> bool,
     ) -> Result<Compiled<'r>, Wrong> {
         let order = Order::new(rules);
         for rule in rules.iter().filter(|rule| !rule.is_redirect()) {
-            if rule.target.text().is_some_and(|path| file_at(path, &is_file).is_none()) {
+            if rule.target.text().is_some_and(|path| file_at(path, &file).is_none()) {
                 return Err(rule.wrong(RuleError::NoFile));
             }
         }
@@ -66,7 +66,7 @@ impl<'r> Compiled<'r> {
                 match order.first(&path, exists(&path)) {
                     _ if exists(&path) && !rule.forced => {}
                     First::Rule(first) if !exists(&path) => {
-                        if let Some(destination) = destination(first, &path, &is_file)? {
+                        if let Some(destination) = destination(first, &path, &file)? {
                             records.insert(path, destination);
                         }
                     }
@@ -215,22 +215,22 @@ fn located(rule: &Redirect, path: &[u8]) -> Result<Vec<u8>, Wrong> {
 fn destination(
     rule: &Redirect,
     path: &[u8],
-    is_file: &impl Fn(&[u8]) -> bool,
+    file: &impl Fn(&[u8]) -> Option<Vec<u8>>,
 ) -> Result<Option<Destination>, Wrong> {
     let mut to = located(rule, path)?;
     let status = rule.status;
     if !rule.is_redirect() {
-        return Ok(file_at(&to, is_file).map(|path| Destination::File { status, path }));
+        return Ok(file_at(&to, file).map(|path| Destination::File { status, path }));
     }
     let fragment = rule.target.fragment.clone();
     to.truncate(to.len() - fragment.len());
     Ok(Some(Destination::Place { status, before_query: to, fragment, keeps_query: rule.keeps_query() }))
 }
 
-/// The file that a path means: itself, the index of a directory, or a page without its extension.
-pub(crate) fn file_at(path: &[u8], is_file: &impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+/// Where the file is that a path means: itself, the index of a directory, or a page without its extension.
+pub(crate) fn file_at(path: &[u8], file: &impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let tries = tarpon_site::rules::FILE_SUFFIXES.map(|suffix| [path, suffix].concat());
-    tries.into_iter().find(|path| is_file(path))
+    tries.into_iter().find_map(|path| file(&path))
 }
 
 /// The paths that one path of a rule means.

@@ -97,13 +97,13 @@ impl Rules {
         self.headers.dirs()
     }
 
-    /// Settles what can be settled; `is_file` tells whether the site has a file at a path.
+    /// Settles what can be settled; `file` tells where the file at a path is, if the site has one.
     pub(crate) fn compile(
         &self,
-        is_file: impl Fn(&[u8]) -> bool,
+        file: impl Fn(&[u8]) -> Option<Vec<u8>>,
         exists: impl Fn(&[u8]) -> bool,
     ) -> Result<Compiled<'_>, PackError> {
-        Compiled::new(&self.redirects, is_file, exists).map_err(|error| error.in_file(RuleFile::Redirects))
+        Compiled::new(&self.redirects, file, exists).map_err(|error| error.in_file(RuleFile::Redirects))
     }
 }
 
@@ -128,5 +128,5 @@ pub fn check(headers: &[u8], redirects: &[u8], dialect: Dialect, files: &[&[u8]]
         drop(rules.fields(&[Paths::one(path)], Fields::default()));
     }
     let has = |path: &[u8]| files.contains(&path);
-    rules.compile(has, has).map(drop)
+    rules.compile(|path| has(path).then(|| path.to_vec()), has).map(drop)
 }
