@@ -45,7 +45,7 @@ fn a_file_that_comes_changes_and_goes_is_followed() {
     wait_for_content(&mut client, "/a/b/c.html", "deeper");
     fs::remove_file(dir.path().join("new")).unwrap();
     wait_until(&mut client, "/new", |response| response.status == 404);
-    assert!(program.out().contains("\nchanged: 2 files, "), "{}", program.out());
+    wait_for("what is said of it", || program.out().contains("\nchanged: 2 files, ").then_some(()));
     assert_eq!(program.err(), "");
 }
 
