@@ -52,7 +52,9 @@ fn dictionary(value: &[u8]) {
 /// The bytes of a Byte Sequence, if there are 32 of them, bit by bit.
 fn plain_dictionary(value: &[u8]) -> Option<Vec<u8>> {
     const ALPHABET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let value = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
+    // What follows the bytes may be anything, and is not looked at.
+    let value = String::from_utf8_lossy(value);
+    let value = value.trim_matches([' ', '\t']);
     let (base64, behind) = value.strip_prefix(':')?.split_once(':')?;
     let digits = base64.strip_suffix('=').unwrap_or(base64);
     let digits: Option<Vec<usize>> = digits.chars().map(|digit| ALPHABET.find(digit)).collect();
