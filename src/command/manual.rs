@@ -143,10 +143,18 @@ const CONFIGURATION: &[(&str, &str)] = &[(
      switches off what the file has switched on.",
 )];
 
-const SIGNALS: &[(&str, &str)] = &[(
-    "SIGTERM, SIGINT",
-    "No new connections are taken; responses under way may finish within the time of --grace. A second one ends it at once.",
-)];
+const SIGNALS: &[(&str, &str)] = &[
+    (
+        "SIGTERM, SIGINT",
+        "No new connections are taken; responses under way may finish within the time of --grace. A second one ends it at once.",
+    ),
+    (
+        "SIGHUP",
+        "The configuration file is read anew. What can be served is, by new processes on the same sockets, and no request fails for \
+         it; of what cannot, standard error says why, and nothing changes.",
+    ),
+    ("SIGUSR1", "The file of the access log is opened anew, after another program has renamed it."),
+];
 
 const EXIT_STATUS: &[(&str, &str)] = &[
     ("0", "All went well; a server was told to stop."),
