@@ -7,21 +7,20 @@ const next = "/assets/app-{other}.js";
 async function ask(times) {
   const response = await fetch(next, { cache: "no-store" });
   const content = await response.arrayBuffer();
-  const coding = response.headers.get("Content-Encoding");
+  const [coding, size] = ["Content-Encoding", "Content-Length"].map((name) => response.headers.get(name));
   if (!coding.startsWith("dc") && times > 0) {
     await new Promise((done) => setTimeout(done, 100));
     return ask(times - 1);
   }
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", content));
-  return [coding, [...digest].map((byte) => byte.toString(16).padStart(2, "0")).join("")];
+  return [coding, size, [...digest].map((byte) => byte.toString(16).padStart(2, "0")).join("")];
 }
 
 async function tell() {
   // The test switches releases, and answers when that is done.
   await fetch("http://127.0.0.1:{port}/", { mode: "no-cors" });
-  const [coding, digest] = await ask(100);
+  const [coding, size, digest] = await ask(100);
   const { release } = await import(next);
-  const size = performance.getEntriesByName(new URL(next, location)).at(-1).encodedBodySize;
   return `${release}, ${coding}, ${size}\n${digest}  .${next}`;
 }
 
