@@ -5,7 +5,7 @@
 
 use crate::say;
 use std::{fmt, io, path::Path, sync::OnceLock};
-use tarpon::{Address, Of, Site, Told, config::EventForm};
+use tarpon::{Address, Of, Served, Site, Told, config::EventForm};
 use tracing::{Event, Subscriber, field, info, warn};
 use tracing_subscriber::{
     fmt::{FmtContext, FormatEvent, FormatFields, format::Writer, time::FormatTime},
@@ -68,26 +68,33 @@ pub(crate) fn told(told: Told<'_>) {
         Told::LogStays(trouble) => warn!("{trouble}"),
         Told::Unreloaded(why) => warn!("not reloaded: {why}; what was served before still is"),
         Told::LeftBadly(why) => warn!("{why}"),
-        Told::Serving(served) | Told::Reloaded(served) => {
-            let addresses: Vec<_> = served.addresses.iter().map(|address| url(address)).collect();
-            let (engine, workers) = (served.settings.engine.name(), served.settings.worker_count.get());
-            if let Some(reason) = served.instead {
-                warn!(reason, "no io_uring; using epoll");
-            }
-            info!(
-                addresses = addresses.join(" "),
-                engine,
-                workers,
-                version = env!("CARGO_PKG_VERSION"),
-                "serving"
-            );
-        }
+        Told::Serving(served) => serving("serving", served),
+        Told::Reloaded(served) => serving("reloaded", served),
         Told::Stopping(grace) => info!(grace_s = grace.as_secs_f64(), "stopping"),
         Told::Ended { role, how, again_after } => {
             let (role, again_after_s) = (role.to_string(), again_after.as_secs_f64());
             warn!(role, again_after_s, "the {role} process {how}; another takes its place");
         }
     }
+}
+
+fn serving(message: &str, served: &Served<'_>) {
+    let Served { sites, addresses, settings, instead, confined } = served;
+    if let Some(reason) = instead {
+        warn!(reason, "no io_uring; using epoll");
+    }
+    let addresses: Vec<_> = addresses.iter().map(|address| url(address)).collect();
+    info!(
+        addresses = addresses.join(" "),
+        sites = sites.len(),
+        files = sites.iter().map(|(_, file_count, _)| file_count).sum::<u64>(),
+        bytes = sites.iter().map(|(.., len)| len).sum::<u64>(),
+        engine = settings.engine.name(),
+        workers = settings.worker_count,
+        sandbox = confined.join(", "),
+        version = env!("CARGO_PKG_VERSION"),
+        "{message}"
+    );
 }
 
 fn warnings(of: Of<'_>, site: &Site) {

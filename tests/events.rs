@@ -1,10 +1,10 @@
-//! What happens in a server's life, as lines of JSON.
+//! What happens in a server's life: in words on a terminal, and otherwise as lines of JSON.
 
 mod common;
 
 use common::{
     client::Client,
-    program::{Program, serve},
+    program::{Program, serve, tarpon},
     site, wait_for,
 };
 use rustix::process::Signal;
@@ -16,22 +16,27 @@ fn each_event_is_an_object_on_standard_error() {
     let dir = site(&[("index.html", "home")]);
     symlink("/etc/passwd", dir.path().join("outside")).expect("a link");
     let program = Program::start(serve(dir.path(), &["--log-format", "json"]));
-    let events =
-        || program.err().lines().filter_map(|line| serde_json::from_str(line).ok()).collect::<Vec<Value>>();
-    let event =
-        |message: &str| wait_for(message, || events().into_iter().find(|event| event["message"] == message));
+    let event = |message: &str| event(&program, message);
     let serving = event("serving");
     let address =
         serving["addresses"].as_str().expect("addresses").trim_start_matches("http://").trim_end_matches('/');
     assert_eq!(Client::connect(address.parse().expect("an address")).get("/").content, b"home");
     assert_eq!((&serving["level"], serving["timestamp"].as_str().map(str::len)), (&"INFO".into(), Some(24)));
+    assert_eq!(
+        [&serving["sites"], &serving["files"], &serving["bytes"]].map(Value::as_u64),
+        [Some(1), Some(1), Some(4)]
+    );
     fs::write(dir.path().join("new.html"), "new").expect("a file");
     let changed = event("changed");
     assert_eq!((&changed["files"], &changed["bytes"]), (&2.into(), &7.into()));
+    program.signal(Signal::HUP);
+    let reloaded = event("reloaded");
+    assert_eq!((&reloaded["addresses"], &reloaded["files"]), (&serving["addresses"], &2.into()));
     program.signal(Signal::TERM);
     assert_eq!(event("stopping")["grace_s"], 30.0);
     let ended = program.ended();
     assert!(ended.status.success() && ended.out.is_empty(), "{ended:?}");
+    assert_eq!(ended.err.matches("\"serving\"").count(), 1, "a reload is no start: {}", ended.err);
     for line in ended.err.lines() {
         let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         assert!(
@@ -44,4 +49,43 @@ fn each_event_is_an_object_on_standard_error() {
         "{}",
         ended.err
     );
+}
+
+#[test]
+fn words_are_for_a_terminal_and_json_for_everything_else_unless_it_is_said() {
+    let dir = site(&[("index.html", "home")]);
+    #[rustfmt::skip]
+    let cases: &[(Option<&str>, bool, bool)] = &[
+        // said          on a terminal   in words
+        (None,           true,           true),
+        (None,           false,          false),
+        (Some("auto"),   true,           true),
+        (Some("auto"),   false,          false),
+        (Some("human"),  true,           true),
+        (Some("human"),  false,          true),
+        (Some("json"),   true,           false),
+        (Some("json"),   false,          false),
+    ];
+    for &(said, on_terminal, in_words) in cases {
+        let mut command = tarpon(["serve".as_ref(), dir.path().as_os_str()]);
+        command.args(["--listen", "127.0.0.1:0"]);
+        if let Some(said) = said {
+            command.args(["--log-format", said]);
+        }
+        let start = if on_terminal { Program::on_terminal } else { Program::start };
+        let program = start(command);
+        let told = || program.out() + &program.err();
+        let told = wait_for("what it says", || Some(told()).filter(|told| told.contains("workers")));
+        let case = format!("{said:?}, on a terminal: {on_terminal}: {told}");
+        assert_eq!(told.contains("Ctrl-C stops it"), in_words, "{case}");
+        assert_eq!(told.lines().any(|line| serde_json::from_str::<Value>(line).is_ok()), !in_words, "{case}");
+        assert_eq!(told.contains('\u{1b}'), on_terminal && in_words, "colour: {case}");
+    }
+}
+
+/// Waits for an event of a program that says them as JSON.
+fn event(program: &Program, message: &str) -> Value {
+    let events =
+        || program.err().lines().filter_map(|line| serde_json::from_str(line).ok()).collect::<Vec<Value>>();
+    wait_for(message, || events().into_iter().find(|event| event["message"] == message))
 }

@@ -21,13 +21,13 @@ pub struct LogConfig {
 /// For whom what happens in a server's life is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventForm {
-    /// For people: words.
+    /// For people where standard error is a terminal, else for programs.
     #[default]
+    Auto,
+    /// For people: words.
     Human,
     /// For programs: a line of JSON for each event, on standard error.
     Json,
-    /// For people where standard error is a terminal, else for programs.
-    Auto,
 }
 
 pub(super) const SECTION: Section = Section {
@@ -119,13 +119,13 @@ const OPTIONS: &[Opt] = &[
         name: "log-format",
         value_name: "NAME",
         kind: Kind::Word(&[
+            ("auto", |config| config.log.events = EventForm::Auto),
             ("human", |config| config.log.events = EventForm::Human),
             ("json", |config| config.log.events = EventForm::Json),
-            ("auto", |config| config.log.events = EventForm::Auto),
         ]),
-        default: Unsaid::Value("human"),
-        help: "How the server says what happens to it: in words; as lines of JSON on standard error; or auto, in words on a \
-               terminal and else as JSON",
+        default: Unsaid::Value("auto"),
+        help: "How the server says what happens to it: human, in words; json, as lines of JSON on standard error; or auto, in \
+               words where standard error is a terminal, and else as JSON",
         ..LOG
     },
 ];

@@ -1,13 +1,16 @@
 //! The program `tarpon`, as a child process. It ends with the value that stands for it, whatever happens.
 
 use super::wait_for;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    process::{Pid, Signal, kill_process},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+};
 use std::{
     ffi::OsStr,
-    fs,
-    io::Read,
+    fs::{self, File},
+    io::{self, Read},
     net::SocketAddr,
-    os::unix::fs::PermissionsExt,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
@@ -36,7 +39,15 @@ pub(crate) fn serve(dir: &Path, options: &[&str]) -> Command {
         command.args(["--listen", "127.0.0.1:0"]);
     }
     command.args(options);
+    in_words(&mut command);
     command
+}
+
+/// Has a server say in words what happens to it, unless it is told otherwise: tests read the banner, and from a pipe.
+fn in_words(command: &mut Command) {
+    if !command.get_args().any(|argument| argument == "--log-format") {
+        command.args(["--log-format", "human"]);
+    }
 }
 
 /// The program with these arguments.
@@ -83,8 +94,22 @@ impl Program {
         Program { child, out, err }
     }
 
+    /// Begins to run on a terminal; what it says there is all in [`out`](Program::out). pty(7).
+    pub(crate) fn on_terminal(mut command: Command) -> Program {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&ours).and_then(|()| unlockpt(&ours)).expect("a terminal of our own");
+        let path = ptsname(&ours, Vec::new()).expect("its name");
+        let theirs = File::options().read(true).write(true).open(OsStr::from_bytes(path.to_bytes()));
+        let theirs = theirs.expect("the other end of it");
+        command.env("TERM", "xterm").env_remove("NO_COLOR");
+        command.stdin(Stdio::null()).stdout(theirs.try_clone().expect("a descriptor")).stderr(theirs);
+        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        Program { child, out: Said::listen(File::from(ours)), err: Said::listen(io::empty()) }
+    }
+
     /// Begins to run, and returns when the banner has been said.
-    pub(crate) fn started(command: Command) -> Program {
+    pub(crate) fn started(mut command: Command) -> Program {
+        in_words(&mut command);
         let mut program = Program::start(command);
         wait_for("the banner", || {
             let said = program.out.text();
