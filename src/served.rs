@@ -28,7 +28,7 @@ impl Served {
         let archive = Residency::new(site.archive_end());
         let files: Vec<_> = site.file_lens().map(Residency::new).collect();
         let is_packed = site.is_packed();
-        let may_be_cold = !files.is_empty() || site.archive_end() > 0;
+        let may_be_cold = site.lies_in_files();
         Served { site, archive, files, may_be_cold, is_packed }
     }
 

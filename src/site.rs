@@ -133,6 +133,11 @@ impl Site {
         self.archive.as_ref().map_or(0, |archive| archive.at + archive.map.len())
     }
 
+    /// Whether anything of it lies elsewhere than in memory of its own.
+    pub(crate) fn lies_in_files(&self) -> bool {
+        !self.files.is_empty() || self.archive.is_some()
+    }
+
     /// Whether its image lies in its archive.
     pub(crate) fn is_packed(&self) -> bool {
         self.store.is_none()

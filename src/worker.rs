@@ -83,6 +83,8 @@ pub(crate) struct Commons {
     pub(crate) now: Tick,
     /// Sites by image, for their descriptors.
     served: Vec<Option<Served>>,
+    /// Some of what was ever served lies in files: it may have to be read first, or be truncated meanwhile.
+    in_files: bool,
     /// What is received arrives here; a connection that leaves something of it takes the buffer over.
     pub(crate) scratch: BufId,
     /// Small sends are put together here.
@@ -126,6 +128,7 @@ impl<S: Default> Worker<S> {
             starts: Starts::new(unix_ms() / 1_000),
             now: Tick(0),
             served: served.collect(),
+            in_files: false,
             scratch,
             copy: vec![0; COPY_LEN_MAX].into(),
             epoch: clock_gettime(ClockId::MonotonicCoarse),
@@ -384,6 +387,9 @@ impl Commons {
     /// at most `len_max` bytes leave now.
     #[inline]
     pub(crate) fn cold(&mut self, spans: &[Span], file_len_min: u64, len_max: u64) -> Option<Cold> {
+        if !self.in_files {
+            return None;
+        }
         for (place, span) in spans.iter().enumerate() {
             if place > 0 && !self.is_in_memory(span, file_len_min) {
                 break;
@@ -460,6 +466,7 @@ impl Commons {
     #[inline]
     pub(crate) fn is_sound(&self, span: &Span) -> bool {
         match *span {
+            _ if !self.in_files => true,
             Span::Archive { image, .. } => !self.site(image).archive().map.is_damaged(),
             Span::Site { image, .. } => !self.site(image).is_damaged(),
             _ => true,
@@ -503,6 +510,9 @@ impl Commons {
     /// Whether an image that the last answers may have come from has been found truncated.
     #[inline]
     fn is_doubtful(&mut self) -> bool {
+        if !self.in_files {
+            return false;
+        }
         let asked_earlier = self.sites.were_earlier_asked();
         self.sites.chosen().any(|site| {
             let (current, _) = self.sites.current(site);
@@ -525,6 +535,7 @@ impl Commons {
 
     /// From now on these are served.
     fn swap(&mut self, site: SiteId, Lineup { current, earlier }: Lineup) {
+        self.in_files |= earlier.iter().chain([&current]).any(|site| site.lies_in_files());
         let current = self.image_of(site, current);
         let earlier = earlier.iter().map(|earlier| self.image_of(site, Arc::clone(earlier))).collect();
         self.sites.serve(site, current, earlier);
