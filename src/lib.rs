@@ -30,7 +30,7 @@
 //! | `release` | a directory of packed sites, of which one is current |
 //! | `listen` | listening sockets |
 //! | `log` | the access log: what the workers leave of each exchange, formatted and written |
-//! | `metrics` | what a server has done and does, for Prometheus and for people |
+//! | `metrics`, `ledger` | what a server has done and does, for Prometheus and for people |
 //! | `admin` | answers whoever watches over the server |
 //! | `watch` | notices that a directory or archive has changed |
 //! | `worker`, `wheel`, `mailbox` | what all engines share |
@@ -51,6 +51,7 @@ mod engine;
 mod error;
 mod hosts;
 mod inspect;
+mod ledger;
 mod listen;
 mod loader;
 mod log;

@@ -29,11 +29,6 @@ impl Recent {
         Recent { sites: Vec::new(), kept_max, descriptor_max }
     }
 
-    /// The current one, while somebody serves it.
-    pub(crate) fn current(&self) -> Option<Arc<Site>> {
-        self.sites.first().and_then(Weak::upgrade)
-    }
-
     /// Another site becomes the current one. One with the same content is not kept beside it: what is read again without
     /// having changed, or comes back, takes no other's place.
     pub(crate) fn next(&mut self, site: Site) -> Lineup {

@@ -9,19 +9,20 @@
 use crate::{
     engine::Engine,
     hosts::{VirtualHost, VirtualHosts},
+    ledger::Ledger,
     listen::{Address, Bound, SocketFile},
     loader::{self, Loader},
-    log::{Log, LogSink, Logging},
+    log::{Log, LogSink, Logging, Rings},
     mailbox::{Farewell, Mailbox, Message},
-    metrics::{Metrics, SiteMetrics, Stage},
+    metrics::Metrics,
     recent::Recent,
     site::Site,
+    sys::shared::Shared,
     worker::Outfit,
 };
 use rustix::{
     process::{Resource, getrlimit},
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
-    time::{ClockId, clock_gettime},
 };
 use std::{
     fs::File,
@@ -29,15 +30,11 @@ use std::{
     io,
     num::{NonZeroU32, NonZeroUsize},
     panic::resume_unwind,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc::channel,
-    },
+    sync::{Arc, Mutex, PoisonError, mpsc::channel},
     thread::{self, JoinHandle},
     time::Duration,
 };
-use tarpon_conn::{Counters, Limits, Recording, SiteId};
+use tarpon_conn::{Limits, Recording, SiteId};
 
 /// How a server runs. The default is what `tarpon serve` does when it is told nothing.
 #[derive(Clone, Debug)]
@@ -106,18 +103,6 @@ pub struct Handle {
     ledger: Arc<Ledger>,
 }
 
-/// What is known of a server beside what its workers know.
-#[derive(Debug)]
-struct Ledger {
-    engine: Engine,
-    start_unix_s: u64,
-    /// Of each worker.
-    counters: Vec<Arc<Counters>>,
-    /// The canonical host of each site, and how often it was read.
-    sites: Vec<(Option<String>, AtomicU64)>,
-    is_stopping: AtomicBool,
-}
-
 impl Server {
     /// Serves a site on sockets that listen. Returns when the workers have begun.
     ///
@@ -178,28 +163,22 @@ impl Server {
         let sites: Arc<[_]> = lineups.into();
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
-        let counters: Vec<_> = (0..worker_count).map(|_| Arc::new(Counters::default())).collect();
-        let (log, inlets) = match settings.logging {
+        let counters = Arc::new(Shared::new(worker_count)?);
+        let ledger = Ledger::new(engine, worker_count, Arc::clone(&counters), &hosts, recents.len());
+        for (number, (lineup, _)) in sites.iter().enumerate() {
+            ledger.read(number, lineup.current.file_count(), lineup.current.content_len());
+        }
+        let (log, rings) = match settings.logging {
             Some(logging) => {
-                let (log, inlets) = Log::start(logging, &counters)?;
-                (Some(log), inlets.into_iter().map(|inlet| Some((recording(logging), inlet))).collect())
+                let rings = Rings::new(worker_count)?;
+                (Some(Log::start(logging, &rings, &counters)?), Some((logging, rings)))
             }
-            None => (None, counters.iter().map(|_| None).collect::<Vec<_>>()),
+            None => (None, None),
         };
-        let canonical = |number| {
-            hosts.canonical(SiteId::new(number)).map(|name| String::from_utf8_lossy(name).into_owned())
-        };
-        let ledger = Arc::new(Ledger {
-            engine,
-            start_unix_s: clock_gettime(ClockId::Realtime).tv_sec.max(0) as u64,
-            counters: counters.clone(),
-            sites: (0..recents.len()).map(|number| (canonical(number), AtomicU64::new(1))).collect(),
-            is_stopping: AtomicBool::new(false),
-        });
-        let handle = Handle { mailboxes, recents: recents.into(), log, ledger };
+        let handle = Handle { mailboxes, recents: recents.into(), log, ledger: Arc::new(ledger) };
         let cores = settings.pin.then(allowed_cores).transpose()?;
         let (loader, crew) = Loader::new(nowhere);
-        let outfit = |(number, (counters, log)): (usize, (&Arc<Counters>, _))| {
+        let outfit = |number| {
             let sockets = listeners.iter().map(|bound| bound.sockets_for(number, worker_count));
             io::Result::Ok(Outfit {
                 listeners: sockets.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect(),
@@ -208,12 +187,12 @@ impl Server {
                 hosts: hosts.clone(),
                 loader: loader.clone(),
                 connection_count_max,
-                counters: Arc::clone(counters),
-                log,
+                counters: counters.part(number),
+                log: rings.as_ref().map(|(logging, rings)| (recording(*logging), rings.inlet(number))),
             })
         };
         // All that a worker needs is there before the first one begins.
-        let outfits = counters.iter().zip(inlets).enumerate().map(outfit).collect::<io::Result<Vec<_>>>()?;
+        let outfits = (0..worker_count).map(outfit).collect::<io::Result<Vec<_>>>()?;
         crew.start()?;
         let mut workers = Vec::new();
         let (begun, all_begun) = channel();
@@ -282,8 +261,8 @@ impl Handle {
     pub fn swap_at(&self, number: usize, site: Site) {
         // Until all have been told: two swaps at once come to every worker in the same order.
         let mut recent = self.recents[number].lock().unwrap_or_else(PoisonError::into_inner);
+        self.ledger.read(number, site.file_count(), site.content_len());
         let lineup = recent.next(site);
-        self.ledger.sites[number].1.fetch_add(1, Ordering::Relaxed);
         for mailbox in &*self.mailboxes {
             mailbox.post(Message::Swap(SiteId::new(number), lineup.clone()));
         }
@@ -299,23 +278,7 @@ impl Handle {
 
     /// What the server has done and does.
     pub fn metrics(&self) -> Metrics {
-        let Ledger { engine, start_unix_s, counters, sites, is_stopping } = &*self.ledger;
-        let site = |((host, reads), recent): (&(Option<String>, AtomicU64), &Mutex<Recent>)| {
-            let current = recent.lock().unwrap_or_else(PoisonError::into_inner).current();
-            let (files, bytes) = current.map_or((0, 0), |site| (site.file_count(), site.content_len()));
-            SiteMetrics { host: host.clone(), files, bytes, generation: reads.load(Ordering::Relaxed) }
-        };
-        let mut metrics = Metrics {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            engine: engine.name().to_owned(),
-            workers: counters.len(),
-            start_unix_s: *start_unix_s,
-            stage: if is_stopping.load(Ordering::Relaxed) { Stage::Draining } else { Stage::Serving },
-            sites: sites.iter().zip(&*self.recents).map(site).collect(),
-            ..Metrics::default()
-        };
-        metrics.count(counters.iter().map(|counters| &**counters));
-        metrics
+        self.ledger.metrics()
     }
 
     /// Accepts nothing more, finishes what has begun, and ends after `grace` at the latest.
@@ -331,7 +294,7 @@ impl Handle {
     }
 
     fn leave(&self, farewell: Farewell, grace: Duration) {
-        self.ledger.is_stopping.store(true, Ordering::Relaxed);
+        self.ledger.stopping();
         for mailbox in &*self.mailboxes {
             mailbox.post(Message::Leave { farewell, grace });
         }

@@ -11,7 +11,7 @@ use crate::{
     recent::Lineup,
     served::Served,
     site::Site,
-    sys::socket,
+    sys::{shared::Part, socket},
     wheel::Wheel,
 };
 use rustix::{
@@ -61,7 +61,7 @@ pub(crate) struct Outfit {
     pub(crate) loader: Loader,
     /// Connections it holds at most.
     pub(crate) connection_count_max: usize,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) counters: Part<Counters>,
     /// What to record of exchanges, and where to hand it.
     pub(crate) log: Option<(Recording, Inlet)>,
 }
@@ -91,7 +91,7 @@ pub(crate) struct Commons {
     pub(crate) copy: Box<[u8]>,
     /// The monotonic clock when the worker began.
     epoch: Timespec,
-    counters: Arc<Counters>,
+    counters: Part<Counters>,
     records: Records,
     /// Where the records go.
     inlet: Option<Inlet>,

@@ -18,9 +18,9 @@ mod sink;
 pub use rotate::{Rotation, turn};
 pub use sink::{LogSink, LogTarget};
 
-pub(crate) use ring::Inlet;
+pub(crate) use ring::{Inlet, Rings};
 
-use crate::error::reason;
+use crate::{error::reason, sys};
 use exchange::Exchanges;
 use form::Scribe;
 use ring::{Bell, Outlet};
@@ -99,27 +99,28 @@ impl Default for Logging {
 }
 
 impl Log {
-    /// A log for workers with these counters, and the way to it for each of them.
-    pub(crate) fn start(logging: Logging, counters: &[Arc<Counters>]) -> io::Result<(Log, Vec<Inlet>)> {
-        let bell = Arc::new(Bell::new()?);
-        let shared = Arc::new(Shared { bell: Arc::clone(&bell), orders: Mutex::default() });
-        let (inlets, outlets): (Vec<_>, Vec<_>) = counters.iter().map(|_| ring::ring(&bell)).unzip();
-        let sources = outlets.into_iter().map(|outlet| (outlet, Exchanges::default())).collect();
+    /// A log for workers with these rings and these counters.
+    pub(crate) fn start(
+        logging: Logging,
+        rings: &Rings,
+        counters: &Arc<sys::shared::Shared<Counters>>,
+    ) -> io::Result<Log> {
+        let shared = Arc::new(Shared { bell: Arc::clone(rings.bell()), orders: Mutex::default() });
+        let sources = rings.outlets().map(|outlet| (outlet, Exchanges::default())).collect();
         let scribe = Scribe::new(logging.form, logging.addresses);
         let (alive, ended) = mpsc::channel();
-        let counters = counters.to_vec();
         let writer = Writer {
             shared: Arc::clone(&shared),
             sources,
             scribe,
             lines: Vec::new(),
-            losses: Losses::new(counters),
+            losses: Losses::new(Arc::clone(counters)),
         };
         thread::Builder::new().name("log".to_owned()).spawn(move || {
             writer.run();
             drop(alive);
         })?;
-        Ok((Log { shared, ended: Arc::new(Mutex::new(ended)) }, inlets))
+        Ok(Log { shared, ended: Arc::new(Mutex::new(ended)) })
     }
 
     /// From now on lines go there.
@@ -214,7 +215,7 @@ impl Writer {
 
 /// What could not be logged, told now and then.
 struct Losses {
-    counters: Vec<Arc<Counters>>,
+    counters: Arc<sys::shared::Shared<Counters>>,
     /// Exchanges that found no room, when that was told last.
     told: u64,
     /// Why something could not be written, as told last.
@@ -223,7 +224,7 @@ struct Losses {
 }
 
 impl Losses {
-    fn new(counters: Vec<Arc<Counters>>) -> Losses {
+    fn new(counters: Arc<sys::shared::Shared<Counters>>) -> Losses {
         Losses { counters, told: 0, failed: None, next: Instant::now() }
     }
 

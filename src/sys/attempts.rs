@@ -1,8 +1,8 @@
-//! What a process that was taken over might try, for the tests of its sandbox.
+//! What a process that was taken over might try, for the tests of its sandbox; and what tests try in a child.
 
 use rustix::{
     mm::{MapFlags, ProtFlags, mmap_anonymous},
-    process::getppid,
+    process::{Pid, getppid},
 };
 use std::{io, ptr};
 
@@ -29,5 +29,20 @@ pub(crate) fn trace_parent() -> io::Result<()> {
     match unsafe { libc::ptrace(libc::PTRACE_SEIZE, parent, 0, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Does something in a child of a program that may have threads: it may not allocate, nor wait for another thread.
+pub(crate) fn in_child(attempt: impl FnOnce()) -> io::Result<Pid> {
+    // SAFETY: the child does what it was promised to, and ends without a word to what the parent has set up.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            attempt();
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(0) }
+        }
+        // SAFETY: fork returns the number of the child, which is above 0.
+        child => Ok(unsafe { Pid::from_raw_unchecked(child) }),
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod mapped;
 pub(crate) mod memory;
 pub(crate) mod poll;
 pub(crate) mod process;
+pub(crate) mod shared;
 pub(crate) mod signals;
 pub(crate) mod socket;
 pub(crate) mod user;

@@ -1,0 +1,136 @@
+//! Memory that a process has in common with the children it forks later: mmap(2), `MAP_SHARED`.
+//!
+//! ```text
+//! parent ── new ──▶ [ item 0 │ item 1 │ item 2 ] ◀── the same pages ── children, whatever became of their parent
+//! ```
+//!
+//! For threads it is memory like any other. Pages that nobody has written cost nothing, and none of them is copied when a process is
+//! divided.
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use std::{
+    io, mem,
+    ops::Deref,
+    ptr::{self, NonNull},
+    slice,
+    sync::{Arc, atomic::AtomicU64},
+};
+
+/// Items that all processes see which were forked since it was made. They change by what they are made of: atomics.
+#[derive(Debug)]
+pub(crate) struct Shared<T: Sync> {
+    /// Invariant: `count` items from here are initialised, and mapped until this is dropped.
+    start: NonNull<T>,
+    count: usize,
+}
+
+/// One of the items.
+#[derive(Clone, Debug)]
+pub(crate) struct Part<T: Sync> {
+    /// Invariant: points to an item of `_all`.
+    item: NonNull<T>,
+    _all: Arc<Shared<T>>,
+}
+
+impl<T: Sync + Default> Shared<T> {
+    /// So many items, as they are by default.
+    pub(crate) fn new(count: usize) -> io::Result<Shared<T>> {
+        let shared = Shared { start: map(count)?, count };
+        for number in 0..count {
+            // SAFETY: within the mapping, which nobody else knows of, and aligned, as pages are.
+            unsafe { shared.start.add(number).write(T::default()) };
+        }
+        Ok(shared)
+    }
+}
+
+impl Shared<AtomicU64> {
+    /// So many zeros, none of which is written before it is needed.
+    pub(crate) fn zeros(count: usize) -> io::Result<Shared<AtomicU64>> {
+        // New pages are zeros, and these are numbers.
+        Ok(Shared { start: map(count)?, count })
+    }
+}
+
+impl<T: Sync> Shared<T> {
+    /// The item of this number.
+    pub(crate) fn part(self: &Arc<Self>, number: usize) -> Part<T> {
+        Part { item: NonNull::from(&self[number]), _all: Arc::clone(self) }
+    }
+}
+
+/// Maps room for so many items.
+fn map<T: Sync>(count: usize) -> io::Result<NonNull<T>> {
+    const {
+        // What they own would be of one process, and nobody knows who would be the last to let go of it.
+        assert!(!mem::needs_drop::<T>());
+        assert!(mem::align_of::<T>() <= PAGE_LEN_MIN);
+    }
+    let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::NORESERVE);
+    // SAFETY: a new mapping, at a place the kernel chooses, so no memory in use is touched.
+    let start = unsafe { mmap_anonymous(ptr::null_mut(), len::<T>(count), prot, flags)? };
+    NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+/// Bytes of so many items: some, even of none.
+fn len<T>(count: usize) -> usize {
+    (count * size_of::<T>()).max(1)
+}
+
+/// No architecture has smaller pages.
+const PAGE_LEN_MIN: usize = 4096;
+
+impl<T: Sync> Deref for Shared<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: by the invariant. They are only ever shared, and `T` is made for that.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.count) }
+    }
+}
+
+impl<T: Sync> Deref for Part<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: by the invariant; `_all` is held for as long as this is.
+        unsafe { self.item.as_ref() }
+    }
+}
+
+impl<T: Sync> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // SAFETY: whoever borrowed an item borrowed `self`, or holds an `Arc` of it. Items need not be dropped. It fails only for
+        // a mapping that does not exist.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), len::<T>(self.count)) };
+    }
+}
+
+// SAFETY: the mapping belongs to no thread, and all access is by shared references, which `T: Sync` allows.
+unsafe impl<T: Sync> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Shared<T> {}
+// SAFETY: as above; it is such a reference, with what keeps it alive.
+unsafe impl<T: Sync> Send for Part<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Part<T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::attempts;
+    use rustix::process::{WaitOptions, waitpid};
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn what_a_child_writes_its_parent_reads() {
+        let shared: Arc<Shared<AtomicU64>> = Arc::new(Shared::new(3).unwrap());
+        let parts: Vec<_> = (0..3).map(|number| shared.part(number)).collect();
+        let child = attempts::in_child(|| parts[1].store(7, Relaxed)).unwrap();
+        waitpid(Some(child), WaitOptions::empty()).unwrap();
+        assert_eq!(shared.iter().map(|item| item.load(Relaxed)).collect::<Vec<_>>(), [0, 7, 0]);
+        assert!(Shared::zeros(1 << 20).unwrap().iter().all(|item| item.load(Relaxed) == 0));
+        assert!(Shared::<AtomicU64>::new(0).unwrap().is_empty());
+    }
+}
