@@ -6,9 +6,11 @@
 //! | `GET /ready` | 200 while clients are accepted; 503 before and after that |
 //! | `GET /metrics` | [`Metrics`] for Prometheus |
 //! | `GET /status` | [`Metrics`] as JSON |
+//! | `POST /reload` | what came of it, where there is a supervisor to reload |
 //!
 //! One request on a connection, one connection at a time, and a second for each: whoever is slow keeps the next one waiting no
-//! longer than that. Nobody is asked who he is; whoever can connect may know.
+//! longer than that. Nobody is asked who he is; whoever can connect may know, and may give orders if he is on this host. The
+//! connection of who gave one is handed on, to be answered when it is done.
 
 use crate::{
     listen::{Address, Bound},
@@ -19,13 +21,14 @@ use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
     io::Errno,
     net::{
-        RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown,
+        RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, getpeername, recv, send, shutdown,
         sockopt::{Timeout, set_socket_timeout},
     },
 };
+use serde::{Deserialize, Serialize};
 use std::{
     io::{self, Read, Write},
-    net::TcpStream,
+    net::{IpAddr, SocketAddr, TcpStream},
     os::{fd::OwnedFd, unix::net::UnixStream},
     sync::{Arc, OnceLock},
     thread::{self, JoinHandle},
@@ -44,6 +47,28 @@ pub struct Admin {
     thread: Option<JoinHandle<()>>,
 }
 
+/// What can be asked of a supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// Read the configuration anew.
+    Reload,
+}
+
+impl Order {
+    /// Every order there is.
+    pub const ALL: [Order; 1] = [Order::Reload];
+
+    /// What is requested to give it.
+    fn target(self) -> &'static str {
+        match self {
+            Order::Reload => "/reload",
+        }
+    }
+}
+
+/// Where orders go, with the connection of who gave them.
+type Orders = Box<dyn Fn(Order, OwnedFd) + Send>;
+
 /// A connection may take so long, all in all.
 const TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -51,10 +76,19 @@ const TIME_MAX: Duration = Duration::from_secs(1);
 const REQUEST_LEN_MAX: usize = 4 * 1024;
 
 /// What is answered to a request.
-struct Answer {
+pub(crate) struct Answer {
     status: Status,
     media: &'static str,
     content: String,
+    /// The methods that there are, where it was another one.
+    allow: &'static str,
+}
+
+/// What becomes of a request.
+enum Reply {
+    Answer(Answer),
+    /// Somebody else answers, when it is done.
+    Order(Order),
 }
 
 impl Admin {
@@ -63,11 +97,24 @@ impl Admin {
     /// # Errors
     /// Threads or descriptors are lacking.
     pub fn start(listener: &Bound) -> io::Result<Admin> {
+        Admin::begin(listener, None)
+    }
+
+    /// The same for a server with a supervisor, who is told of orders.
+    pub(crate) fn start_with(
+        listener: &Bound,
+        orders: impl Fn(Order, OwnedFd) + Send + 'static,
+    ) -> io::Result<Admin> {
+        Admin::begin(listener, Some(Box::new(orders)))
+    }
+
+    fn begin(listener: &Bound, orders: Option<Orders>) -> io::Result<Admin> {
         let (server, end) = (Arc::new(OnceLock::new()), eventfd(0, EventfdFlags::CLOEXEC)?);
         let desk = Desk {
             listener: listener.sockets()[0].try_clone()?,
             server: Arc::clone(&server),
             end: Arc::new(end),
+            orders,
         };
         let end = Arc::clone(&desk.end);
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || desk.run())?;
@@ -95,6 +142,7 @@ struct Desk {
     listener: OwnedFd,
     server: Arc<OnceLock<Handle>>,
     end: Arc<OwnedFd>,
+    orders: Option<Orders>,
 }
 
 impl Desk {
@@ -112,7 +160,7 @@ impl Desk {
             }
             match accept_with(&self.listener, SocketFlags::CLOEXEC) {
                 // What goes wrong with one client is for him to see.
-                Ok(client) => drop(self.attend(&client)),
+                Ok(client) => drop(self.attend(client)),
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
                 // Out of descriptors, as a rule: the client waits in the backlog.
                 Err(_) => thread::sleep(TIME_MAX),
@@ -120,41 +168,58 @@ impl Desk {
         }
     }
 
-    fn attend(&self, client: &OwnedFd) -> io::Result<()> {
+    fn attend(&self, client: OwnedFd) -> io::Result<()> {
         let by = Instant::now() + TIME_MAX;
         let (mut request, mut len) = ([0; REQUEST_LEN_MAX], 0);
-        let answer = loop {
+        let reply = loop {
             match head::parse(&request[..len]) {
-                Ok(Some((head, _))) => break self.answer(&head),
+                Ok(Some((head, _))) => break self.reply(&head, &client),
                 Ok(None) if len == REQUEST_LEN_MAX => {
-                    break page(Status::RequestHeaderFieldsTooLarge, "too long\n");
+                    break page(Status::RequestHeaderFieldsTooLarge, "too long\n").into();
                 }
                 Ok(None) => {}
-                Err(error) => break page(error.status(), "this is no request\n"),
+                Err(error) => break page(error.status(), "this is no request\n").into(),
             }
-            set_socket_timeout(client, Timeout::Recv, Some(left(by)?))?;
-            match recv(client, &mut request[len..], RecvFlags::empty())? {
+            set_socket_timeout(&client, Timeout::Recv, Some(left(by)?))?;
+            match recv(&client, &mut request[len..], RecvFlags::empty())? {
                 (0, _) => return Ok(()),
                 (more, _) => len += more,
             }
+        };
+        let answer = match (reply, &self.orders) {
+            (Reply::Answer(answer), _) => answer,
+            (Reply::Order(order), Some(orders)) => {
+                orders(order, client);
+                return Ok(());
+            }
+            (Reply::Order(_), None) => page(Status::NotImplemented, "there is no supervisor\n"),
         };
         let with_content = !request.starts_with(b"HEAD ");
         let bytes = answer.bytes(with_content);
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            set_socket_timeout(client, Timeout::Send, Some(left(by)?))?;
-            rest = &rest[send(client, rest, SendFlags::NOSIGNAL)?..];
+            set_socket_timeout(&client, Timeout::Send, Some(left(by)?))?;
+            rest = &rest[send(&client, rest, SendFlags::NOSIGNAL)?..];
         }
-        Ok(shutdown(client, Shutdown::Write)?)
+        Ok(shutdown(&client, Shutdown::Write)?)
+    }
+
+    fn reply(&self, head: &Head<'_>, client: &OwnedFd) -> Reply {
+        // A page that a browser shows could ask in its name: RFC 6454. Programs send no such field.
+        if head.fields().any(|(name, _)| name.eq_ignore_ascii_case(b"Origin")) {
+            return page(Status::Forbidden, "not for pages\n").into();
+        }
+        match Order::ALL.into_iter().find(|order| order.target().as_bytes() == head.target) {
+            None => self.answer(head).into(),
+            Some(_) if head.method != Method::Post => not_allowed("POST").into(),
+            Some(_) if !may_order(head, client) => page(Status::Forbidden, "not from there\n").into(),
+            Some(order) => Reply::Order(order),
+        }
     }
 
     fn answer(&self, head: &Head<'_>) -> Answer {
-        // A page that a browser shows could ask in its name: RFC 6454. Programs send no such field.
-        if head.fields().any(|(name, _)| name.eq_ignore_ascii_case(b"Origin")) {
-            return page(Status::Forbidden, "not for pages\n");
-        }
         if !matches!(head.method, Method::Get | Method::Head) {
-            return page(Status::MethodNotAllowed, "GET or HEAD\n");
+            return not_allowed("GET, HEAD");
         }
         match head.target {
             b"/health" => page(Status::Ok, "alive\n"),
@@ -165,15 +230,15 @@ impl Desk {
             },
             b"/metrics" => {
                 let media = "text/plain; version=0.0.4; charset=utf-8";
-                Answer { status: Status::Ok, media, content: self.metrics().prometheus() }
+                Answer { media, ..page(Status::Ok, &self.metrics().prometheus()) }
             }
             b"/status" => {
-                let mut content =
-                    serde_json::to_string(&self.metrics()).expect("it has numbers and names only");
-                content.push('\n');
-                Answer { status: Status::Ok, media: "application/json", content }
+                let content = serde_json::to_string(&self.metrics()).expect("it has numbers and names only");
+                Answer { media: "application/json", ..page(Status::Ok, &(content + "\n")) }
             }
-            _ => page(Status::NotFound, "there are /health, /ready, /metrics and /status\n"),
+            _ => {
+                page(Status::NotFound, "there are /health, /ready, /metrics, /status, and to POST /reload\n")
+            }
         }
     }
 
@@ -183,10 +248,10 @@ impl Desk {
 }
 
 impl Answer {
-    fn bytes(&self, with_content: bool) -> Vec<u8> {
-        let Answer { status, media, content } = self;
+    pub(crate) fn bytes(&self, with_content: bool) -> Vec<u8> {
+        let Answer { status, media, content, allow } = self;
         let (code, reason, len) = (status.code(), status.reason(), content.len());
-        let allow = if *status == Status::MethodNotAllowed { "Allow: GET, HEAD\r\n" } else { "" };
+        let allow = if allow.is_empty() { String::new() } else { format!("Allow: {allow}\r\n") };
         let head = format!(
             "HTTP/1.1 {code} {reason}\r\nContent-Type: {media}\r\nContent-Length: {len}\r\n{allow}\
              Cache-Control: no-store\r\nConnection: close\r\n\r\n"
@@ -199,8 +264,40 @@ impl Answer {
     }
 }
 
-fn page(status: Status, content: &str) -> Answer {
-    Answer { status, media: "text/plain; charset=utf-8", content: content.to_owned() }
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Reply {
+        Reply::Answer(answer)
+    }
+}
+
+pub(crate) fn page(status: Status, content: &str) -> Answer {
+    Answer { status, media: "text/plain; charset=utf-8", content: content.to_owned(), allow: "" }
+}
+
+fn not_allowed(allow: &'static str) -> Answer {
+    let content = allow.replace(", ", " or ") + "\n";
+    Answer { allow, ..page(Status::MethodNotAllowed, &content) }
+}
+
+/// Whether who asks may give orders. No browser: it says so by Fetch Metadata. On a Unix socket, whoever could connect; on TCP, who
+/// is on this host, and has not been led here by a name that a stranger has given to its address.
+fn may_order(head: &Head<'_>, client: &OwnedFd) -> bool {
+    if head.fields().any(|(name, _)| name.to_ascii_lowercase().starts_with(b"sec-fetch-")) {
+        return false;
+    }
+    let peer = getpeername(client).ok().flatten();
+    let Some(peer) = peer.and_then(|peer| SocketAddr::try_from(peer).ok()) else { return true };
+    let mut hosts = head.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"Host"));
+    peer.ip().to_canonical().is_loopback() && hosts.all(|(_, host)| names_this_host(host))
+}
+
+/// An address, or `localhost`, with or without a port.
+fn names_this_host(host: &[u8]) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let is_address =
+        host.parse::<SocketAddr>().is_ok() || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    is_address || name.eq_ignore_ascii_case("localhost")
 }
 
 /// What is left of the time.
@@ -214,33 +311,63 @@ fn left(by: Instant) -> io::Result<Duration> {
 /// # Errors
 /// Nobody answers there; or it is not such a listener that does.
 pub fn ask(address: &Address) -> io::Result<Metrics> {
-    const REQUEST: &[u8] = b"GET /status HTTP/1.0\r\n\r\n";
-    let response = match address {
-        Address::Tcp(address) => {
-            exchange(TcpStream::connect_timeout(address, ASK_TIME_MAX)?, REQUEST, |stream| {
-                stream.set_read_timeout(Some(ASK_TIME_MAX))
-            })
-        }
-        Address::Unix(path) => exchange(UnixStream::connect(path)?, REQUEST, |stream| {
-            stream.set_read_timeout(Some(ASK_TIME_MAX))
-        }),
-    }?;
-    let content = response.strip_prefix("HTTP/1.1 200 ").and_then(|rest| rest.split_once("\r\n\r\n"));
-    let (_, content) = content.ok_or(io::Error::other("it is no admin listener of tarpon"))?;
-    Ok(serde_json::from_str(content)?)
+    let response = request(address, "GET", "/status", Some(ASK_TIME_MAX))?;
+    match parts(&response)? {
+        (200, content) => Ok(serde_json::from_str(content)?),
+        _ => Err(no_admin()),
+    }
 }
 
-/// Sends a request and reads all that is answered.
-fn exchange<S: Read + Write>(
-    mut stream: S,
-    request: &[u8],
-    limit: impl FnOnce(&S) -> io::Result<()>,
-) -> io::Result<String> {
-    limit(&stream)?;
-    stream.write_all(request)?;
+/// Gives an order to the supervisor of a server, at the address of its admin listener, and waits until it is done. What came of
+/// it, in words.
+///
+/// # Errors
+/// Nobody answers there; or it is not such a listener that does; or the order was refused, or could not be carried out: `Other`, in
+/// the words of the server.
+pub fn order(address: &Address, order: Order) -> io::Result<String> {
+    let response = request(address, "POST", order.target(), None)?;
+    if response.is_empty() {
+        return Err(io::Error::other("it has ended without an answer"));
+    }
+    match parts(&response)? {
+        (200, said) => Ok(said.trim_end().to_owned()),
+        (_, said) => Err(io::Error::other(said.trim_end())),
+    }
+}
+
+/// Sends a request without content and reads all that is answered, each piece of it within a time.
+fn request(address: &Address, method: &str, target: &str, time: Option<Duration>) -> io::Result<String> {
+    let request = format!("{method} {target} HTTP/1.0\r\n\r\n");
+    match address {
+        Address::Tcp(address) => {
+            let stream = TcpStream::connect_timeout(address, ASK_TIME_MAX)?;
+            stream.set_read_timeout(time)?;
+            exchange(stream, &request)
+        }
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(time)?;
+            exchange(stream, &request)
+        }
+    }
+}
+
+fn exchange(mut stream: impl Read + Write, request: &str) -> io::Result<String> {
+    stream.write_all(request.as_bytes())?;
     let mut response = String::new();
     stream.take(RESPONSE_LEN_MAX).read_to_string(&mut response)?;
     Ok(response)
+}
+
+/// Status and content of a response.
+fn parts(response: &str) -> io::Result<(u16, &str)> {
+    let status = response.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
+    let content = response.split_once("\r\n\r\n").map(|(_, content)| content);
+    status.zip(content).ok_or_else(no_admin)
+}
+
+fn no_admin() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it is no admin listener of tarpon")
 }
 
 /// Longer than others keep a listener busy.

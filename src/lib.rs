@@ -72,7 +72,7 @@ mod watch;
 mod wheel;
 mod worker;
 
-pub use admin::{Admin, ask};
+pub use admin::{Admin, Order, ask, order};
 pub use engine::{Chosen, Engine};
 pub use error::Trouble;
 pub use hosts::{SiteLimits, Unknown, VirtualHost, VirtualHosts};

@@ -6,7 +6,7 @@ use common::{
     ENGINES,
     client::{Client, Response, get},
     distinct_bytes,
-    program::{Program, serve, tarpon},
+    program::{Program, has_ended, serve, tarpon},
     site, wait_for,
 };
 use rustix::process::Signal;
@@ -17,6 +17,7 @@ use std::{
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
 };
@@ -30,8 +31,11 @@ fn each_request_is_answered_and_nothing_else_is_done() {
         ("readiness",           "GET /ready HTTP/1.1\r\nHost: admin\r\n\r\n",                        200, "serving\n"),
         ("HTTP/1.0",            "GET /ready HTTP/1.0\r\n\r\n",                                       200, "serving\n"),
         ("HEAD",                "HEAD /ready HTTP/1.1\r\nHost: admin\r\n\r\n",                       200, ""),
-        ("nothing there",       "GET / HTTP/1.1\r\nHost: admin\r\n\r\n",                             404, "there are /health, /ready, /metrics and /status\n"),
+        ("nothing there",       "GET / HTTP/1.1\r\nHost: admin\r\n\r\n",                             404, "there are /health, /ready, /metrics, /status, and to POST /reload\n"),
         ("another method",      "DELETE /health HTTP/1.1\r\nHost: admin\r\n\r\n",                    405, "GET or HEAD\n"),
+        ("no order",            "GET /reload HTTP/1.1\r\nHost: admin\r\n\r\n",                       405, "POST\n"),
+        ("a page's order",      "POST /reload HTTP/1.1\r\nHost: admin\r\nOrigin: null\r\n\r\n",      403, "not for pages\n"),
+        ("a browser's order",   "POST /reload HTTP/1.1\r\nHost: admin\r\nSec-Fetch-Site: none\r\n\r\n", 403, "not from there\n"),
         ("a page in a browser", "GET /status HTTP/1.1\r\nHost: admin\r\nOrigin: http://x\r\n\r\n",   403, "not for pages\n"),
         ("no request",          "\u{16}\u{3}\u{1}\r\n\r\n",                                          400, "this is no request\n"),
         ("no end of it",        "LONG",                                                              431, "too long\n"),
@@ -54,6 +58,29 @@ fn each_request_is_answered_and_nothing_else_is_done() {
         program.signal(Signal::TERM);
         assert!(program.ended().status.success(), "{name}");
         assert!(!socket.exists(), "the socket goes with the server");
+    }
+}
+
+#[test]
+fn by_tcp_a_server_is_told_what_to_do_under_its_address_alone() {
+    let dir = site(&[("index.html", "home")]);
+    let admin = free_port();
+    let _program = Program::started(serve(dir.path(), &["--admin", &admin]));
+    let cases = [
+        ("localhost", 200),
+        ("LOCALHOST:9000", 200),
+        ("127.0.0.1", 200),
+        (&admin, 200),
+        ("[::1]:9000", 200),
+        ("::1", 200),
+        ("rebound.example", 403),
+        ("rebound.example:9000", 403),
+        ("127.0.0.1.rebound.example", 403),
+    ];
+    for (host, status) in cases {
+        let mut client = connect(&admin);
+        client.send(format!("POST /reload HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n"));
+        assert_eq!(client.response().status, status, "{host}");
     }
 }
 
@@ -149,6 +176,48 @@ fn a_server_that_drains_is_not_ready_and_says_so() {
         assert_eq!((&*draining.content, admin.get("/health").status), (&b"draining\n"[..], 200), "{engine}");
         drop(client);
         assert!(program.ended().status.success(), "{engine}");
+    }
+}
+
+/// With a download that keeps the one before from its end.
+#[test]
+fn while_a_server_drains_only_its_successor_answers() {
+    let dir = site(&[("big", distinct_bytes(30 << 20))]);
+    for &engine in ENGINES {
+        let admin = Admin::default();
+        let program =
+            Program::started(serve(dir.path(), &["--admin", &admin.address, "--engine", engine.name()]));
+        let mut client = Client::connect(program.address());
+        client.send(get("/big"));
+        client.take(10_000);
+        let former = program.server();
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            // Neither the one that begins nor the one that ends says so: all the time one is ready.
+            let asker = scope.spawn(|| {
+                let mut count = 0;
+                while !over.load(SeqCst) {
+                    let ready = admin.get("/ready");
+                    assert_eq!((ready.status, &*ready.content), (200, &b"serving\n"[..]), "{engine}");
+                    count += 1;
+                }
+                count
+            });
+            let reloaded =
+                Program::run(tarpon(["reload", "--admin", &admin.address].map(|word| word.as_ref())));
+            assert!(reloaded.status.success(), "{engine}: {reloaded:?}");
+            thread::sleep(Duration::from_millis(100));
+            over.store(true, SeqCst);
+            assert!(asker.join().expect("it is always ready") > 0, "{engine}");
+        });
+        assert!(!has_ended(former), "{engine}: it drains");
+        // The successor has had no client.
+        for _ in 0..20 {
+            let status: serde_json::Value =
+                serde_json::from_slice(&admin.get("/status").content).expect("JSON");
+            assert_eq!(status["accepted"], 0, "{engine}");
+        }
+        client.take((30 << 20) - 10_000);
     }
 }
 

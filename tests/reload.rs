@@ -113,6 +113,52 @@ fn a_configuration_that_cannot_be_served_changes_nothing() {
 }
 
 #[test]
+fn tarpon_reload_tells_what_came_of_it() {
+    let made = Made::new(Engine::Auto);
+    let admin = format!("unix:{}", made.dir.path().join("admin").display());
+    let with_admin = format!("admin = \"{admin}\"\n");
+    let say = |site: &str, rest: &str| made.say_all(site, &format!("[server]\n{with_admin}{rest}"));
+    let reload = || Program::run(tarpon(["reload", "--admin", &admin].map(AsRef::as_ref)));
+    say("one", "");
+    let program = made.start();
+    say("two", "workers = 1\n");
+    let done = reload();
+    assert!(done.status.success(), "{done:?}");
+    let address = made.address;
+    let want = format!("reloaded: sites: 1, files: 2, bytes: 7, at {address}; engine: ");
+    assert!(done.out.starts_with(&want) && done.out.ends_with(", workers: 1\n"), "{done:?}");
+    // It serves from the moment that it was told.
+    assert_eq!(asked(program.address()), b"two");
+
+    say("one", "worker = 1\n");
+    let refused = reload();
+    assert_eq!((refused.status.code(), &*refused.out), (Some(1), ""));
+    for want in ["tarpon.toml:7:1", "worker", "workers", "what was served before still is"] {
+        assert!(refused.err.contains(want), "{want}: {}", refused.err);
+    }
+    assert_eq!(asked(program.address()), b"two");
+
+    // Two at once: both are told of what is served in the end.
+    say("one", "");
+    thread::scope(|scope| {
+        let both = [scope.spawn(reload), scope.spawn(reload)];
+        both.map(|done| done.join().unwrap())
+            .iter()
+            .for_each(|done| assert!(done.status.success(), "{done:?}"));
+    });
+    assert_eq!(asked(program.address()), b"one");
+
+    program.signal(Signal::TERM);
+    assert!(program.ended().status.success());
+    let nobody = reload();
+    let want = format!(
+        "tarpon: cannot ask the server at {admin}: no such file or directory; start a server with --admin, or name its address \
+         with --admin; without one, kill -HUP PID does the same"
+    );
+    assert_eq!((nobody.error_line(), nobody.status.code()), (&*want, Some(1)));
+}
+
+#[test]
 fn listeners_come_and_go() {
     let made = Made::new(Engine::Auto);
     let socket = made.dir.path().join("socket");

@@ -150,7 +150,7 @@ const SIGNALS: &[(&str, &str)] = &[
     ),
     (
         "SIGHUP",
-        "The configuration file is read anew. What can be served is, by new processes on the same sockets, and no request fails for \
+        "The configuration file is read anew, as by tarpon reload. What can be served is, by new processes on the same sockets, and no request fails for \
          it; of what cannot, standard error says why, and nothing changes.",
     ),
     ("SIGUSR1", "The file of the access log is opened anew, after another program has renamed it."),

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `serve` | serves until it is told to stop |
 //! | `status` | what a server says of itself |
+//! | `order` | what a server is told to do while it runs |
 //! | `pack`, `inspect`, `verify`, `release` | packed sites |
 //! | `config` | the configuration, checked and shown |
 //! | `manual`, `reference` | pages for man, made of all these words; the one of the configuration file, as Markdown too |
@@ -17,6 +18,7 @@ mod config;
 mod flags;
 mod inspect;
 mod manual;
+mod order;
 mod pack;
 mod read;
 mod reference;
@@ -41,13 +43,14 @@ struct Action {
 }
 
 /// In the order of the help.
-const ACTIONS: [Action; 9] = [
+const ACTIONS: [Action; 10] = [
     Action { command: serve::command, run: serve::run },
     Action { command: pack::command, run: pack::run },
     Action { command: inspect::Inspect::command, run: inspect::run },
     Action { command: verify::Verify::command, run: verify::run },
     Action { command: release::Release::command, run: release::run },
     Action { command: status::Status::command, run: status::run },
+    Action { command: order::Reload::command, run: order::reload },
     Action { command: config::command, run: config::run },
     Action { command: manual::command, run: manual::run },
     Action { command: completions::command, run: completions::run },

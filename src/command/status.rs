@@ -2,7 +2,7 @@
 
 use super::{Done, written};
 use crate::status;
-use clap::{ArgMatches, FromArgMatches, Parser};
+use clap::{ArgMatches, Args, FromArgMatches, Parser};
 use std::io::{self, ErrorKind, Write};
 use tarpon::Address;
 
@@ -12,18 +12,25 @@ use tarpon::Address;
 #[derive(Debug, Parser)]
 #[command(name = "status")]
 pub(super) struct Status {
-    /// Where the server listens for this, as it was given to --admin
-    #[arg(long, value_name = "ADDR:PORT", default_value = "unix:/run/tarpon/admin.sock")]
-    admin: Address,
+    #[command(flatten)]
+    desk: Desk,
 
     /// Show it as JSON
     #[arg(long)]
     json: bool,
 }
 
+/// Where to ask.
+#[derive(Debug, Args)]
+pub(super) struct Desk {
+    /// Where the server listens for this, as it was given to --admin
+    #[arg(long, value_name = "ADDR:PORT", default_value = "unix:/run/tarpon/admin.sock")]
+    pub(super) admin: Address,
+}
+
 pub(super) fn run(matches: &ArgMatches) -> Done {
-    let Status { admin, json } = Status::from_arg_matches(matches)?;
-    let metrics = tarpon::ask(&admin).map_err(|error| trouble(&admin, &error))?;
+    let Status { desk: Desk { admin }, json } = Status::from_arg_matches(matches)?;
+    let metrics = tarpon::ask(&admin).map_err(|error| trouble(&admin, &error, ""))?;
     let mut out = anstream::stdout().lock();
     written(match json {
         true => {
@@ -33,15 +40,16 @@ pub(super) fn run(matches: &ArgMatches) -> Done {
     })
 }
 
-fn trouble(admin: &Address, error: &io::Error) -> String {
-    let remedy = match error.kind() {
+/// Why nobody answers there, and what to do; and what else, where there is no such listener.
+pub(super) fn trouble(admin: &Address, error: &io::Error, otherwise: &str) -> String {
+    let (remedy, otherwise) = match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-            "start a server with --admin, or name its address with --admin"
+            ("start a server with --admin, or name its address with --admin", otherwise)
         }
-        ErrorKind::PermissionDenied => "ask as the user who started the server, or as root",
-        _ => "name the address that the server was given with --admin",
+        ErrorKind::PermissionDenied => ("ask as the user who started the server, or as root", ""),
+        _ => ("name the address that the server was given with --admin", ""),
     };
     let text = error.to_string();
     let why = text.split(" (os error").next().unwrap_or(&text).to_lowercase();
-    format!("cannot ask the server at {admin}: {why}; {remedy}")
+    format!("cannot ask the server at {admin}: {why}; {remedy}{otherwise}")
 }

@@ -179,8 +179,8 @@ const OPTIONS: &[Opt] = &[
         kind: Kind::Address(|config, address| config.server.admin = Some(address)),
         example: "unix:/run/tarpon/admin.sock",
         refused: &["", "9000", "unix:"],
-        help: "Where to answer /health, /ready, /metrics and tarpon status: unix:PATH, or ADDR:PORT, where nobody is asked who \
-               he is",
+        help: "Where to answer /health, /ready, /metrics, tarpon status and tarpon reload: unix:PATH, or ADDR:PORT, where nobody is \
+               asked who he is",
         ..SERVER
     },
 ];

@@ -2,6 +2,7 @@
 
 use super::{
     Service, Told,
+    caller::Caller,
     child::End,
     journal::Journal,
     keeper,
@@ -12,7 +13,7 @@ use super::{
     serving,
     told::{Role, Served},
 };
-use crate::{engine::Engine, sandbox::Rights, server::Settings};
+use crate::{admin::Order, engine::Engine, sandbox::Rights, server::Settings};
 use rustix::event::PollFd;
 use std::{
     error::Error,
@@ -34,6 +35,8 @@ pub(super) struct Generation {
     pub(super) service: Service,
     /// Its server has served.
     has_begun: bool,
+    /// What was asked for at its admin listener.
+    orders: Vec<(Order, Caller)>,
     tell: fn(Told<'_>),
 }
 
@@ -57,14 +60,15 @@ impl Generation {
             rights: Rights::new(service.user.as_deref(), service.sandbox)?,
             service,
             has_begun: false,
+            orders: Vec::new(),
             tell,
         })
     }
 
-    /// Starts both at once: reading a site takes its time.
-    pub(super) fn start(&mut self, listeners: &mut Listeners) -> io::Result<()> {
+    /// Starts both at once: reading a site takes its time. Until the server serves another one may.
+    pub(super) fn start(&mut self, listeners: &mut Listeners, is_successor: bool) -> io::Result<()> {
         self.start_keeper(keeper::Start::First)?;
-        self.start_server(listeners)
+        self.start_server(listeners, is_successor)
     }
 
     fn start_keeper(&mut self, start: keeper::Start) -> io::Result<()> {
@@ -72,16 +76,15 @@ impl Generation {
         self.keeper.start(&[], |channel| keeper::run(sites, rights, start, channel, tell))
     }
 
-    fn start_server(&mut self, listeners: &mut Listeners) -> io::Result<()> {
+    fn start_server(&mut self, listeners: &mut Listeners, is_successor: bool) -> io::Result<()> {
         let (service, rights) = (&self.service, &self.rights);
         let Service { settings, sites, unknown, .. } = service;
         let numbers = listeners.numbers();
         self.server.start(&numbers, |channel| {
             let (listeners, admin) = listeners.take(service);
-            serving::run(
-                serving::Start { settings, listeners, admin, sites, unknown: *unknown, rights },
-                channel,
-            )
+            let unknown = *unknown;
+            let start = serving::Start { settings, listeners, admin, is_successor, sites, unknown, rights };
+            serving::run(start, channel)
         })?;
         self.server.is_supplied = false;
         self.hand_log();
@@ -135,7 +138,7 @@ impl Generation {
     pub(super) fn hear(&mut self) -> io::Result<Option<Begun>> {
         self.hear_keeper()?;
         let mut begun = None;
-        while let Some((message, _)) = self.server.hear()? {
+        while let Some((message, descriptors)) = self.server.hear()? {
             match message {
                 FromServer::Serving { engine, instead, confined } => {
                     if !mem::replace(&mut self.has_begun, true) {
@@ -145,9 +148,17 @@ impl Generation {
                 FromServer::LogBroken => self.reopen_log(),
                 FromServer::Unfit { why } => (self.tell)(Told::Unfit(&why)),
                 FromServer::Refused { why } => self.server.why = Some(why),
+                FromServer::Asked { order } => {
+                    self.orders.extend(descriptors.into_iter().next().map(|client| (order, Caller(client))));
+                }
             }
         }
         Ok(begun)
+    }
+
+    /// What was asked for since the last time.
+    pub(super) fn take_orders(&mut self) -> Vec<(Order, Caller)> {
+        mem::take(&mut self.orders)
     }
 
     fn hear_keeper(&mut self) -> io::Result<()> {
@@ -171,8 +182,8 @@ impl Generation {
         Ok(())
     }
 
-    /// What is served, as it is told.
-    pub(super) fn tell_served(&self, begun: &Begun, listeners: &Listeners, is_first: bool) {
+    /// Tells what is served. Returns it in one line.
+    pub(super) fn tell_served(&self, begun: &Begun, listeners: &Listeners, is_first: bool) -> String {
         let Service { settings, addresses, sites, .. } = &self.service;
         let sites = sites.iter().zip(&self.lineups).filter_map(|(site, lineup)| {
             let record = lineup.current()?;
@@ -186,6 +197,7 @@ impl Generation {
             confined: &begun.confined,
         };
         (self.tell)(if is_first { Told::Serving(&served) } else { Told::Reloaded(&served) });
+        served.to_string()
     }
 
     /// Where one of its processes has ended: sees to another, or, where nothing has been served yet, tells why there will be none.
@@ -220,7 +232,7 @@ impl Generation {
             self.start_keeper(keeper::Start::Again)?;
         }
         if self.server.is_due(now) {
-            self.start_server(listeners)?;
+            self.start_server(listeners, false)?;
         }
         Ok(())
     }
@@ -270,8 +282,12 @@ impl Leaving {
 
     /// Whether it has ended; if it did not as it was told to, why.
     pub(super) fn has_ended(&mut self) -> io::Result<Option<Result<(), String>>> {
-        // What it says by now concerns nobody.
-        while self.server.hear::<FromServer>()?.is_some() {}
+        // What it says by now concerns nobody. Who had an order for it comes too late.
+        while let Some((_, descriptors)) = self.server.hear::<FromServer>()? {
+            let callers = descriptors.into_iter().map(Caller);
+            callers
+                .for_each(|caller| caller.refuse("this server is being replaced, or stops; ask once more"));
+        }
         if self.server.child.is_none() {
             return Ok(Some(Err("there was no server process to be stopped".to_owned())));
         }

@@ -1,6 +1,6 @@
 //! What supervisor, keeper and server say to each other.
 
-use crate::{engine::Engine, site::parcel::Record};
+use crate::{admin::Order, engine::Engine, site::parcel::Record};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -40,4 +40,6 @@ pub(super) enum FromServer {
     Unfit { why: String },
     /// It cannot begin, or not go on.
     Refused { why: String },
+    /// Somebody wants this. With his connection.
+    Asked { order: Order },
 }

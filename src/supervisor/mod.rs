@@ -23,11 +23,13 @@
 //! | `listeners` | the sockets of all generations |
 //! | `lineup` | the sites that were sent last |
 //! | `post`, `child` | one process, and how it ended |
+//! | `caller` | who asked for a reload, and waits to be told what came of it |
 //! | `journal` | the access log, opened for the server |
 //! | `backoff` | when another takes its place |
 //! | `keeper`, `serving` | what the children do |
 
 mod backoff;
+mod caller;
 mod channel;
 mod child;
 mod generation;
@@ -43,12 +45,14 @@ mod told;
 pub use told::{Of, Role, Served, Told};
 
 use crate::{
+    admin::Order,
     config::{LogConfig, SiteConfig},
     hosts::Unknown,
     listen::Address,
     server::Settings,
     sys::signals::{Signals, die_of},
 };
+use caller::Caller;
 use generation::{Begun, Generation, Leaving};
 use listeners::Listeners;
 use message::ToServer;
@@ -137,12 +141,14 @@ struct Next {
     generation: Generation,
     /// Nobody listened there before.
     added: Vec<Address>,
+    /// Who wait for it.
+    callers: Vec<Caller>,
 }
 
 impl Supervisor<'_> {
     fn run(&mut self) -> Result<(), Box<dyn Error>> {
         if let Stage::Serving(current) = &mut self.stage {
-            current.start(&mut self.listeners)?;
+            current.start(&mut self.listeners, false)?;
         }
         loop {
             self.wait()?;
@@ -151,6 +157,7 @@ impl Supervisor<'_> {
             }
             self.mind_current()?;
             self.mind_next()?;
+            self.mind_orders();
             let ended = self.mind_leaving()?;
             if let Stage::Stopping = self.stage
                 && self.leaving.is_empty()
@@ -188,7 +195,7 @@ impl Supervisor<'_> {
     fn heed(&mut self, signal: Signal) -> io::Result<()> {
         match (signal, &mut self.stage) {
             (Signal::USR1, Stage::Serving(current)) => current.reopen_log(),
-            (Signal::HUP, Stage::Serving(_)) => self.reload(),
+            (Signal::HUP, Stage::Serving(_)) => self.reload(None),
             (Signal::USR1 | Signal::HUP, Stage::Stopping) => {}
             // Nobody can be served yet: as if there were no supervisor.
             (_, Stage::Serving(current)) if !current.serves() => die_of(signal),
@@ -204,7 +211,9 @@ impl Supervisor<'_> {
     /// Lets all servers end.
     fn stop(&mut self, grace: Duration) {
         (self.tell)(Told::Stopping(grace));
-        self.next = None;
+        if let Some(Next { callers, .. }) = self.next.take() {
+            callers.into_iter().for_each(|caller| caller.refuse("the server stops"));
+        }
         // Theirs are the last ones then: when they close them, nobody can connect any more.
         self.listeners.close();
         for leaving in &mut self.leaving {
@@ -215,19 +224,22 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Begins another generation, in the place of one that has not begun.
-    fn reload(&mut self) {
-        if let Some(Next { generation, added }) = self.next.take() {
+    /// Begins another generation, in the place of one that has not begun: who waits for that one waits for this.
+    fn reload(&mut self, caller: Option<Caller>) {
+        let mut waiting = Vec::new();
+        if let Some(Next { generation, added, callers }) = self.next.take() {
             drop(generation);
             self.listeners.remove(&added);
+            waiting = callers;
         }
+        waiting.extend(caller);
         match self.prepare() {
-            Ok(next) => self.next = Some(next),
-            Err(error) => (self.tell)(Told::Unreloaded(&error.to_string())),
+            Ok((generation, added)) => self.next = Some(Next { generation, added, callers: waiting }),
+            Err(error) => self.stay(&error.to_string(), waiting),
         }
     }
 
-    fn prepare(&mut self) -> Result<Next, Box<dyn Error>> {
+    fn prepare(&mut self) -> Result<(Generation, Vec<Address>), Box<dyn Error>> {
         let service = (self.read)()?;
         if let Stage::Serving(current) = &self.stage
             && current.service.settings.engine != service.settings.engine
@@ -237,13 +249,20 @@ impl Supervisor<'_> {
         }
         let mut generation = Generation::new(service, self.tell)?;
         let added = self.listeners.add(&generation.service)?;
-        match generation.start(&mut self.listeners) {
-            Ok(()) => Ok(Next { generation, added }),
+        match generation.start(&mut self.listeners, true) {
+            Ok(()) => Ok((generation, added)),
             Err(error) => {
                 self.listeners.remove(&added);
                 Err(error.into())
             }
         }
+    }
+
+    /// What was to be served cannot be, for this reason.
+    fn stay(&mut self, why: &str, callers: Vec<Caller>) {
+        (self.tell)(Told::Unreloaded(why));
+        let why = format!("not reloaded: {why}\nwhat was served before still is");
+        callers.into_iter().for_each(|caller| caller.tell_undone(&why));
     }
 
     fn mind_current(&mut self) -> Result<(), Box<dyn Error>> {
@@ -259,21 +278,22 @@ impl Supervisor<'_> {
     }
 
     fn mind_next(&mut self) -> io::Result<()> {
-        let Some(Next { generation, added }) = &mut self.next else { return Ok(()) };
+        let Some(Next { generation, .. }) = &mut self.next else { return Ok(()) };
         if let Some(begun) = generation.hear()? {
             self.take_over(&begun);
-        } else if let Some(why) = generation.mind_ends()? {
-            let added = mem::take(added);
-            self.next = None;
+        } else if let Some(why) = generation.mind_ends()?
+            && let Some(Next { added, callers, .. }) = self.next.take()
+        {
             self.listeners.remove(&added);
-            (self.tell)(Told::Unreloaded(&why));
+            self.stay(&why, callers);
         }
         Ok(())
     }
 
     /// The next generation serves: the one before leaves its clients to it.
     fn take_over(&mut self, begun: &Begun) {
-        let (Some(Next { generation, .. }), Stage::Serving(current)) = (self.next.take(), &mut self.stage)
+        let (Some(Next { generation, callers, .. }), Stage::Serving(current)) =
+            (self.next.take(), &mut self.stage)
         else {
             return;
         };
@@ -281,7 +301,18 @@ impl Supervisor<'_> {
         self.listeners.keep(&current.service);
         let grace = former.service.grace;
         self.leaving.push(former.leave(ToServer::Drain { grace }, grace));
-        current.tell_served(begun, &self.listeners, false);
+        let served = current.tell_served(begun, &self.listeners, false);
+        callers.into_iter().for_each(|caller| caller.tell_done(&format!("reloaded: {served}")));
+    }
+
+    /// Does what was asked for at the admin listener.
+    fn mind_orders(&mut self) {
+        let Stage::Serving(current) = &mut self.stage else { return };
+        for (order, caller) in current.take_orders() {
+            match order {
+                Order::Reload => self.reload(Some(caller)),
+            }
+        }
     }
 
     /// Forgets servers that have ended. Returns what became of the last of them.

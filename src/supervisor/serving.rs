@@ -6,7 +6,7 @@ use super::{
     message::{FromServer, ToServer},
 };
 use crate::{
-    admin::Admin,
+    admin::{Admin, Order},
     config::SiteConfig,
     engine::Chosen,
     hosts::{Unknown, VirtualHost, VirtualHosts},
@@ -29,6 +29,8 @@ pub(super) struct Start<'a> {
     pub(super) settings: &'a Settings,
     pub(super) listeners: Vec<Bound>,
     pub(super) admin: Option<Bound>,
+    /// Another server answers there meanwhile.
+    pub(super) is_successor: bool,
     pub(super) sites: &'a [SiteConfig],
     pub(super) unknown: Unknown,
     pub(super) rights: &'a Rights,
@@ -87,14 +89,19 @@ fn begin(
     receiver: &mut Receiver,
     sender: &Arc<Mutex<Sender>>,
 ) -> Result<Option<Begun>, String> {
-    let Start { settings, listeners, admin, sites, unknown, rights } = start;
+    let Start { settings, listeners, admin, is_successor, sites, unknown, rights } = start;
     let unconfined = |error| format!("cannot confine the server process: {error}; --no-sandbox does without");
     // What is opened is opened before.
     let nowhere = loader::nowhere().map_err(|error| error.to_string())?;
     rights.assume().map_err(|error| format!("cannot take the rights of another user: {error}"))?;
     let confined = sandbox::confine_server(rights).map_err(unconfined)?;
     // A thread, and so no sooner than now. That there is nothing to serve yet is an answer too.
-    let admin = admin.as_ref().map(Admin::start).transpose().map_err(|error| error.to_string())?;
+    let answer = |bound: &Bound| {
+        let sender = Arc::clone(sender);
+        Admin::start_with(bound, move |order, client| ask(&sender, order, client))
+    };
+    let early = admin.as_ref().filter(|_| !is_successor);
+    let early = early.map(answer).transpose().map_err(|error| error.to_string())?;
     // While the keeper reads.
     let chosen = settings.engine.choose().map_err(|trouble| trouble.to_string())?;
     let settings = Settings { engine: chosen.engine, ..settings.clone() };
@@ -122,7 +129,9 @@ fn begin(
     if let Some(sink) = sink {
         server.handle().log_to(sink);
     }
-    Ok(Some(Begun { server, admin, chosen, confined }))
+    let late = admin.as_ref().filter(|_| is_successor);
+    let late = late.map(answer).transpose().map_err(|error| error.to_string())?;
+    Ok(Some(Begun { server, admin: early.or(late), chosen, confined }))
 }
 
 /// A site with its names and limits.
@@ -170,6 +179,13 @@ fn log_broken(sender: &Arc<Mutex<Sender>>) -> impl FnMut() + Send + 'static {
 fn take_over(record: &Record, descriptors: Vec<OwnedFd>) -> Result<Site, String> {
     let unfit = |error: io::Error| format!("cannot take over the site: {error}");
     Site::from_parcel(record, descriptors).map_err(unfit)
+}
+
+/// Passes on to the supervisor what somebody wants of it.
+fn ask(sender: &Mutex<Sender>, order: Order, client: OwnedFd) {
+    let mut sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
+    // As below.
+    let _ = sender.send(&FromServer::Asked { order }, &[client].into());
 }
 
 fn say(sender: &Mutex<Sender>, message: &FromServer) {
