@@ -79,7 +79,7 @@ pub(crate) fn told(told: Told<'_>) {
 }
 
 fn serving(message: &str, served: &Served<'_>) {
-    let Served { sites, addresses, settings, instead, confined } = served;
+    let Served { sites, addresses, settings, instead, confined, unwatched_at } = served;
     if let Some(reason) = instead {
         warn!(reason, "no io_uring; using epoll");
     }
@@ -95,6 +95,9 @@ fn serving(message: &str, served: &Served<'_>) {
         version = env!("CARGO_PKG_VERSION"),
         "{message}"
     );
+    if let Some(address) = unwatched_at {
+        info!("no admin listener: {address} is not to be had");
+    }
 }
 
 fn warnings(of: Of<'_>, site: &Site) {

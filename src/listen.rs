@@ -14,9 +14,10 @@ use rustix::{
         socket_with,
         sockopt::{set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay},
     },
+    process::geteuid,
 };
 use std::{
-    fmt, fs, io,
+    env, fmt, fs, io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     os::{
         fd::OwnedFd,
@@ -52,6 +53,19 @@ pub(crate) const BACKLOG: i32 = 4096;
 pub fn default_addresses() -> [Address; 2] {
     let port = 8080;
     [(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()].map(Address::Tcp)
+}
+
+/// Where a server that was told nothing answers whoever watches over it: a Unix socket where the system has such things, for the
+/// service, for root or for the user. `None`: it has no such place.
+pub fn usual_admin() -> Option<Address> {
+    let place = |name| env::var_os(name).filter(|value| !value.is_empty());
+    // A list, of which the first was named first. systemd.exec(5)
+    let service = place("RUNTIME_DIRECTORY").and_then(|list| env::split_paths(&list).next());
+    let directory = service.or_else(|| match geteuid().is_root() {
+        true => Some("/run/tarpon".into()),
+        false => place("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("tarpon")),
+    });
+    directory.map(|dir| Address::Unix(dir.join("admin.sock")))
 }
 
 impl Address {

@@ -89,7 +89,7 @@ pub(crate) fn event(level: tracing::Level, words: &str) -> String {
 }
 
 fn serving(served: &Served<'_>) {
-    let Served { sites, addresses, instead, confined, .. } = served;
+    let Served { sites, addresses, instead, confined, unwatched_at, .. } = served;
     if let Some(reason) = instead {
         warn!("no io_uring ({reason}); using epoll");
     }
@@ -117,6 +117,9 @@ fn serving(served: &Served<'_>) {
     }
     let confined = if confined.is_empty() { "off".to_owned() } else { confined.join(", ") };
     println!("{DIM}sandbox: {confined}{DIM:#}");
+    if let Some(address) = unwatched_at {
+        println!("{DIM}admin: none, as {address} is not to be had; name another with --admin{DIM:#}");
+    }
 }
 
 fn warnings(of: Of<'_>, site: &Site) {

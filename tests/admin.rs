@@ -304,10 +304,43 @@ fn status_is_shown_in_a_terminal_and_as_json() {
     let nobody =
         Program::run(tarpon(["status", "--admin", &admin.address].map(|argument| argument.as_ref())));
     let want = format!(
-        "tarpon: cannot ask the server at {}: no such file or directory; start a server with --admin, or name its address with --admin",
+        "tarpon: cannot ask the server at {}: no such file or directory; start a server, or name with --admin where it answers",
         admin.address
     );
     assert_eq!((nobody.error_line(), nobody.status.code()), (&*want, Some(1)));
+}
+
+#[test]
+fn the_usual_place_belongs_to_the_server_that_has_it_first() {
+    let dir = site(&[("index.html", "home")]);
+    let place = tempfile::tempdir().expect("a directory");
+    let (made, others) = (place.path().join("tarpon"), place.path().join("others"));
+    let directories = format!("{}:{}", made.display(), others.display());
+    let in_place = |mut command: Command| {
+        command.env("RUNTIME_DIRECTORY", &directories);
+        command
+    };
+    let serve = || {
+        let dir = dir.path().to_str().expect("text");
+        let arguments = ["serve", dir, "--listen", "127.0.0.1:0", "--log-format", "human"];
+        in_place(tarpon(arguments.map(|argument| argument.as_ref())))
+    };
+    let status = || Program::run(in_place(tarpon(["status"].map(|argument| argument.as_ref()))));
+    let first = Program::started(serve());
+    let second = Program::started(serve());
+    let socket = made.join("admin.sock");
+    let lacking =
+        format!("admin: none, as unix:{} is not to be had; name another with --admin", socket.display());
+    wait_for("what it says", || second.out().contains(&lacking).then_some(()));
+    assert!(status().out.starts_with("serving for "));
+    second.signal(Signal::TERM);
+    let second = second.ended();
+    assert!(second.status.success(), "{second:?}");
+    assert!(status().out.starts_with("serving for "), "what it does not have it does not remove");
+    first.signal(Signal::TERM);
+    let first = first.ended();
+    assert!(first.status.success() && !first.out.contains("admin: "), "{first:?}");
+    assert!(!socket.exists() && !others.exists());
 }
 
 /// An admin listener on a Unix socket.

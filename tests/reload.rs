@@ -152,8 +152,8 @@ fn tarpon_reload_tells_what_came_of_it() {
     assert!(program.ended().status.success());
     let nobody = reload();
     let want = format!(
-        "tarpon: cannot ask the server at {admin}: no such file or directory; start a server with --admin, or name its address \
-         with --admin; without one, kill -HUP PID does the same"
+        "tarpon: cannot ask the server at {admin}: no such file or directory; start a server, or name with --admin where it \
+         answers; without one, kill -HUP PID does the same"
     );
     assert_eq!((nobody.error_line(), nobody.status.code()), (&*want, Some(1)));
 }

@@ -22,15 +22,16 @@ pub(super) struct Reload {
 
 pub(super) fn reload(matches: &ArgMatches) -> Done {
     let Reload { desk } = Reload::from_arg_matches(matches)?;
-    give(&desk, Order::Reload, "; without one, kill -HUP PID does the same")
+    give(desk, Order::Reload, "; without one, kill -HUP PID does the same")
 }
 
 /// Gives an order, which can be given otherwise too, and shows what came of it.
-fn give(Desk { admin }: &Desk, order: Order, otherwise: &str) -> Done {
-    match tarpon::order(admin, order) {
+fn give(desk: Desk, order: Order, otherwise: &str) -> Done {
+    let admin = desk.address()?;
+    match tarpon::order(&admin, order) {
         Ok(said) => written(writeln!(anstream::stdout(), "{said}")),
         // In the words of the server.
         Err(error) if error.kind() == ErrorKind::Other => Err(error.into()),
-        Err(error) => Err(trouble(admin, &error, otherwise).into()),
+        Err(error) => Err(trouble(&admin, &error, otherwise).into()),
     }
 }

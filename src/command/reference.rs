@@ -70,7 +70,12 @@ pub(super) fn markdown() -> String {
 fn written(option: &Opt) -> String {
     let one = option.kind.words();
     let one = match option.kind {
-        Kind::Path(_) | Kind::Inner(_) | Kind::Address(_) | Kind::Target(_) | Kind::Text(..) => {
+        Kind::Path(_)
+        | Kind::Inner(_)
+        | Kind::Address(_)
+        | Kind::AddressOrOff(_)
+        | Kind::Target(_)
+        | Kind::Text(..) => {
             format!("{one}, such as \"{}\"", option.example())
         }
         _ => one,

@@ -7,8 +7,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::error::Error;
 use tarpon::{
     Address, Service,
-    config::{Config, Program, ServerConfig},
-    default_addresses,
+    config::{AdminAt, Config, Program, ServerConfig},
+    default_addresses, usual_admin,
 };
 
 pub(super) fn command() -> Command {
@@ -48,7 +48,13 @@ fn service(config: Config) -> Service {
         false => listeners.into_iter().map(|listener| listener.address).collect(),
         true => default_addresses().into_iter().filter(Address::is_supported).collect(),
     };
-    Service { settings, addresses, sites, unknown, grace, log, user, sandbox, admin }
+    let admin_is_usual = admin == AdminAt::Usual;
+    let admin = match admin {
+        AdminAt::Usual => usual_admin(),
+        AdminAt::At(address) => Some(address),
+        AdminAt::Nowhere => None,
+    };
+    Service { settings, addresses, sites, unknown, grace, log, user, sandbox, admin, admin_is_usual }
 }
 
 /// As many descriptors as the system allows: clients and large files each need one.

@@ -8,7 +8,7 @@ use tarpon::Address;
 
 /// Show what a server is doing: connections, requests, sites
 ///
-/// Asks its admin listener, which it has where it was started with --admin.
+/// Asks its admin listener.
 #[derive(Debug, Parser)]
 #[command(name = "status")]
 pub(super) struct Status {
@@ -23,13 +23,24 @@ pub(super) struct Status {
 /// Where to ask.
 #[derive(Debug, Args)]
 pub(super) struct Desk {
-    /// Where the server listens for this, as it was given to --admin
-    #[arg(long, value_name = "ADDR:PORT", default_value = "unix:/run/tarpon/admin.sock")]
-    pub(super) admin: Address,
+    /// Where the server listens for this, if it was given an --admin [default: unix:/run/tarpon/admin.sock; for others than root,
+    /// in $XDG_RUNTIME_DIR]
+    #[arg(long, value_name = "ADDR:PORT")]
+    admin: Option<Address>,
+}
+
+impl Desk {
+    /// The place that was named, or the usual one.
+    pub(super) fn address(self) -> Result<Address, &'static str> {
+        self.admin
+            .or_else(tarpon::usual_admin)
+            .ok_or("there is no usual place to ask a server at; name one with --admin")
+    }
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Done {
-    let Status { desk: Desk { admin }, json } = Status::from_arg_matches(matches)?;
+    let Status { desk, json } = Status::from_arg_matches(matches)?;
+    let admin = desk.address()?;
     let metrics = tarpon::ask(&admin).map_err(|error| trouble(&admin, &error, ""))?;
     let mut out = anstream::stdout().lock();
     written(match json {
@@ -44,7 +55,7 @@ pub(super) fn run(matches: &ArgMatches) -> Done {
 pub(super) fn trouble(admin: &Address, error: &io::Error, otherwise: &str) -> String {
     let (remedy, otherwise) = match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-            ("start a server with --admin, or name its address with --admin", otherwise)
+            ("start a server, or name with --admin where it answers", otherwise)
         }
         ErrorKind::PermissionDenied => ("ask as the user who started the server, or as root", ""),
         _ => ("name the address that the server was given with --admin", ""),

@@ -45,7 +45,7 @@ pub use listener::ListenerConfig;
 pub use log::{EventForm, LogConfig};
 pub use option::{Flag, Kind, Opt, Program, Section, Unsaid, Words};
 pub use read::{Flags, Origin, Said, Settled, read};
-pub use server::ServerConfig;
+pub use server::{AdminAt, ServerConfig};
 pub use site::SiteConfig;
 pub use system::look;
 

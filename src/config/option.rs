@@ -72,6 +72,9 @@ pub(super) const OPT: Opt = Opt {
     help: "",
 };
 
+/// What is said where there is to be none.
+pub(super) const OFF: &str = "off";
+
 /// How an option is said on the command line.
 #[derive(Clone, Copy, Debug)]
 pub enum Flag {
@@ -126,6 +129,8 @@ pub enum Kind {
     Inner(fn(&mut Config, PathBuf)),
     /// An address to listen at.
     Address(fn(&mut Config, Address)),
+    /// The same, or `off`: at none.
+    AddressOrOff(fn(&mut Config, Option<Address>)),
     /// Where a log goes.
     Target(fn(&mut Config, LogTarget)),
     /// Text of a form: the first function writes it at its best, or says what was expected.
@@ -243,13 +248,18 @@ impl Kind {
                 let (_, set) = words.iter().find(|(word, _)| *word == value).ok_or_else(refused)?;
                 set(config);
             }
-            Kind::Address(set) => {
+            Kind::AddressOrOff(set) if value == OFF => set(config, None),
+            Kind::Address(_) | Kind::AddressOrOff(_) => {
                 let address = match value.parse().map_err(|_| refused())? {
                     Address::Unix(path) => Address::Unix(base.join(path)),
                     address @ Address::Tcp(_) => address,
                 };
                 let text = address.to_string();
-                set(config, address);
+                match self {
+                    Kind::Address(set) => set(config, address),
+                    Kind::AddressOrOff(set) => set(config, Some(address)),
+                    _ => unreachable!("matched above"),
+                }
                 return Ok(text);
             }
             Kind::Target(set) => {
@@ -290,6 +300,7 @@ impl Kind {
             Kind::Word(words) => words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", "),
             Kind::Path(_) | Kind::Inner(_) => "a path".to_owned(),
             Kind::Address(_) => "an address and a port, or unix:PATH".to_owned(),
+            Kind::AddressOrOff(_) => "an address and a port, unix:PATH, or off".to_owned(),
             Kind::Target(_) => "a path, -, or unix:PATH".to_owned(),
             Kind::Text(..) => "text".to_owned(),
             Kind::Time(..) | Kind::Count(..) | Kind::Size(..) => {
@@ -354,7 +365,7 @@ mod tests {
                     (words.iter().map(|(word, _)| (*word).to_owned()).collect(), vec!["another".into()])
                 }
                 Kind::Path(_) | Kind::Inner(_) => (vec!["a b/ü".into()], vec![]),
-                Kind::Address(_) | Kind::Target(_) | Kind::Text(..) => {
+                Kind::Address(_) | Kind::AddressOrOff(_) | Kind::Target(_) | Kind::Text(..) => {
                     assert!(!option.refused.is_empty(), "{} refuses nothing", option.name);
                     (vec![], option.refused.iter().map(|value| (*value).to_owned()).collect())
                 }

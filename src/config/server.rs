@@ -22,8 +22,20 @@ pub struct ServerConfig {
     pub user: Option<String>,
     /// Whether what they do not need is taken from them.
     pub sandbox: bool,
-    /// Where whoever watches over the server is answered. `None`: nowhere.
-    pub admin: Option<Address>,
+    /// Where whoever watches over the server is answered.
+    pub admin: AdminAt,
+}
+
+/// Where whoever watches over the server is answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AdminAt {
+    /// At the [usual](crate::usual_admin) place, unless it is another server's.
+    #[default]
+    Usual,
+    /// There, and not without it.
+    At(Address),
+    /// Nowhere.
+    Nowhere,
 }
 
 pub(super) const SECTION: Section = Section {
@@ -176,11 +188,14 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "admin",
         value_name: "ADDR:PORT",
-        kind: Kind::Address(|config, address| config.server.admin = Some(address)),
+        kind: Kind::AddressOrOff(|config, address| {
+            config.server.admin = address.map_or(AdminAt::Nowhere, AdminAt::At);
+        }),
+        default: Unsaid::Words("unix:/run/tarpon/admin.sock; for others than root, in $XDG_RUNTIME_DIR"),
         example: "unix:/run/tarpon/admin.sock",
         refused: &["", "9000", "unix:"],
-        help: "Where to answer /health, /ready, /metrics, tarpon status and tarpon reload: unix:PATH, or ADDR:PORT, where nobody is \
-               asked who he is",
+        help: "Where to answer /health, /ready, /metrics, tarpon status and tarpon reload: unix:PATH; ADDR:PORT, where nobody is \
+               asked who he is; or off",
         ..SERVER
     },
 ];

@@ -67,7 +67,7 @@ fn anywhere(said: &Said, value: &str) -> String {
     let whole = |path: &str| absolute(path).map_or(path.to_owned(), |path| path.display().to_string());
     match said.option.kind {
         Kind::Path(_) => whole(value),
-        Kind::Address(_) => match value.parse() {
+        Kind::Address(_) | Kind::AddressOrOff(_) => match value.parse() {
             Ok(Address::Unix(path)) => format!("unix:{}", whole(&path.display().to_string())),
             _ => value.to_owned(),
         },

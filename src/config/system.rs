@@ -28,7 +28,7 @@ pub fn look(settled: &Settled) -> Result<(), Faults> {
                         "name one; it begins where the file is",
                     );
                 }
-                Kind::Address(_) => match value.parse() {
+                Kind::Address(_) | Kind::AddressOrOff(_) => match value.parse() {
                     Ok(Address::Unix(path)) if !dir(&path).is_dir() => {
                         let found = format!("there is no directory {}", dir(&path).display());
                         missing(

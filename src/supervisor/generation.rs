@@ -195,6 +195,7 @@ impl Generation {
             settings: &Settings { engine: begun.engine, ..settings.clone() },
             instead: begun.instead.as_deref(),
             confined: &begun.confined,
+            unwatched_at: self.service.admin.as_ref().filter(|address| !listeners.has(address)),
         };
         (self.tell)(if is_first { Told::Serving(&served) } else { Told::Reloaded(&served) });
         served.to_string()

@@ -7,8 +7,12 @@ use crate::{
     listen::{Address, Bound, SocketFile},
 };
 use std::{
+    fs::DirBuilder,
     mem,
-    os::fd::{AsRawFd, RawFd},
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::fs::DirBuilderExt,
+    },
 };
 
 /// Sockets, by the address that was asked for.
@@ -29,8 +33,12 @@ impl Listeners {
         let worker_count = service.settings.worker_count.get();
         let clients = service.addresses.iter().map(|address| (address, worker_count));
         for (address, worker_count) in clients.chain(service.admin.iter().map(|address| (address, 1))) {
-            if self.bound.iter().any(|(known, _)| known == address) {
+            if self.has(address) {
                 continue;
+            }
+            let is_usual = service.admin_is_usual && service.admin.as_ref() == Some(address);
+            if is_usual {
+                make_place(address);
             }
             match Bound::new(address, worker_count) {
                 Ok(mut bound) => {
@@ -38,6 +46,7 @@ impl Listeners {
                     self.bound.push((address.clone(), bound));
                     added.push(address.clone());
                 }
+                Err(_) if is_usual => {}
                 Err(trouble) => {
                     self.remove(&added);
                     return Err(trouble);
@@ -45,6 +54,11 @@ impl Listeners {
             }
         }
         Ok(added)
+    }
+
+    /// Whether there is a listener that was asked for by this address.
+    pub(super) fn has(&self, address: &Address) -> bool {
+        self.bound.iter().any(|(known, _)| known == address)
     }
 
     /// Listens no longer there. What waits is served by who still has the socket.
@@ -90,5 +104,14 @@ impl Listeners {
     pub(super) fn at<'a>(&'a self, addresses: &'a [Address]) -> Vec<&'a Address> {
         let bound = self.bound.iter().filter(|(address, _)| addresses.contains(address));
         bound.map(|(_, bound)| bound.address()).collect()
+    }
+}
+
+/// Makes the directory of a socket that nobody was asked to make one for. Where that fails, so does listening there.
+fn make_place(address: &Address) {
+    if let Address::Unix(path) = address
+        && let Some(directory) = path.parent()
+    {
+        let _ = DirBuilder::new().mode(0o755).create(directory);
     }
 }

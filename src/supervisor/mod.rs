@@ -89,6 +89,8 @@ pub struct Service {
     pub sandbox: bool,
     /// Where whoever watches over the server is answered.
     pub admin: Option<Address>,
+    /// Nobody named that place: where it cannot be had, as it is another server's, it is done without.
+    pub admin_is_usual: bool,
 }
 
 /// Reads the configuration: at the start, and for each reload.

@@ -56,6 +56,8 @@ pub struct Served<'a> {
     pub instead: Option<&'a str>,
     /// What its process is confined to, in a few words each.
     pub confined: &'a [String],
+    /// Where the admin listener would be, if another server had none there.
+    pub unwatched_at: Option<&'a Address>,
 }
 
 impl fmt::Display for Served<'_> {

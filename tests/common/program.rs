@@ -38,6 +38,9 @@ pub(crate) fn serve(dir: &Path, options: &[&str]) -> Command {
     if !options.contains(&"--listen") {
         command.args(["--listen", "127.0.0.1:0"]);
     }
+    if !options.contains(&"--admin") {
+        command.args(["--admin", "off"]);
+    }
     command.args(options);
     in_words(&mut command);
     command
