@@ -16,12 +16,13 @@ use crate::{
     listen::{Address, Bound},
     metrics::{Metrics, Stage},
     server::Handle,
+    sys::{socket, wake::Wake},
 };
 use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
+    event::{PollFd, PollFlags, poll},
     io::Errno,
     net::{
-        RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, getpeername, recv, send, shutdown,
+        RecvFlags, Shutdown, getpeername, recv, send, shutdown,
         sockopt::{Timeout, set_socket_timeout},
     },
 };
@@ -43,7 +44,7 @@ use tarpon_http::{
 #[derive(Debug)]
 pub struct Admin {
     server: Arc<OnceLock<Handle>>,
-    end: Arc<OwnedFd>,
+    end: Arc<Wake>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -109,7 +110,7 @@ impl Admin {
     }
 
     fn begin(listener: &Bound, orders: Option<Orders>) -> io::Result<Admin> {
-        let (server, end) = (Arc::new(OnceLock::new()), eventfd(0, EventfdFlags::CLOEXEC)?);
+        let (server, end) = (Arc::new(OnceLock::new()), Wake::new()?);
         let desk = Desk {
             listener: listener.sockets()[0].try_clone()?,
             server: Arc::clone(&server),
@@ -130,7 +131,7 @@ impl Admin {
 
 impl Drop for Admin {
     fn drop(&mut self) {
-        let _ = rustix::io::write(&self.end, &1u64.to_ne_bytes());
+        self.end.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -141,7 +142,7 @@ impl Drop for Admin {
 struct Desk {
     listener: OwnedFd,
     server: Arc<OnceLock<Handle>>,
-    end: Arc<OwnedFd>,
+    end: Arc<Wake>,
     orders: Option<Orders>,
 }
 
@@ -158,7 +159,7 @@ impl Desk {
             if !polled[1].revents().is_empty() {
                 return;
             }
-            match accept_with(&self.listener, SocketFlags::CLOEXEC) {
+            match socket::accept_to_wait(&self.listener) {
                 // What goes wrong with one client is for him to see.
                 Ok(client) => drop(self.attend(client)),
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
@@ -199,7 +200,7 @@ impl Desk {
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             set_socket_timeout(&client, Timeout::Send, Some(left(by)?))?;
-            rest = &rest[send(&client, rest, SendFlags::NOSIGNAL)?..];
+            rest = &rest[send(&client, rest, socket::QUIET)?..];
         }
         Ok(shutdown(&client, Shutdown::Write)?)
     }

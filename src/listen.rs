@@ -5,14 +5,18 @@
 //!                                                  └─ or one shared by all (Unix sockets, sockets handed over)
 //! ```
 
-use crate::error::{Trouble, reason};
+use crate::{
+    error::{Trouble, reason},
+    sys::{
+        name::Named,
+        socket::{self, share_port},
+    },
+};
 use rustix::{
-    fs::{Mode, OFlags, Stat, fstat, lstat, open},
     io::Errno,
     net::{
-        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, listen,
-        socket_with,
-        sockopt::{set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay},
+        AddressFamily, SocketAddrUnix, bind, connect, getsockname, listen,
+        sockopt::{set_ipv6_v6only, set_socket_reuseaddr, set_tcp_nodelay},
     },
     process::geteuid,
 };
@@ -122,29 +126,19 @@ impl Bound {
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Not the listener but its name, held so that its inode is not given to the socket of a successor.
-    name: OwnedFd,
+    /// Not the listener but its name: the socket of a successor is another.
+    name: Named,
 }
 
 impl SocketFile {
     fn new(path: &Path) -> io::Result<SocketFile> {
-        let name = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(SocketFile { path: path.to_owned(), name })
-    }
-
-    /// Whether the path still leads to it.
-    fn is_in_place(&self) -> bool {
-        let id = |stat: Stat| (stat.st_dev, stat.st_ino);
-        match (fstat(&self.name), lstat(&self.path)) {
-            (Ok(made), Ok(found)) => id(made) == id(found),
-            _ => false,
-        }
+        Ok(SocketFile { path: path.to_owned(), name: Named::at(path)? })
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if self.is_in_place() {
+        if self.name.is_at(&self.path) {
             // Whoever removes it at this moment does what was to be done.
             let _ = fs::remove_file(&self.path);
         }
@@ -181,13 +175,14 @@ fn bind_tcp(address: SocketAddr, worker_count: usize) -> io::Result<Bound> {
         bind(tcp_socket(address)?, &address)?;
     }
     let first = tcp_socket(address)?;
-    set_socket_reuseport(&first, true)?;
+    share_port(&first)?;
     bind(&first, &address)?;
     let address = SocketAddr::try_from(getsockname(&first)?)?;
     let mut sockets = vec![first];
-    while sockets.len() < worker_count {
+    let count = if socket::SPREADS { worker_count } else { 1 };
+    while sockets.len() < count {
         let socket = tcp_socket(address)?;
-        set_socket_reuseport(&socket, true)?;
+        share_port(&socket)?;
         bind(&socket, &address)?;
         sockets.push(socket);
     }
@@ -199,8 +194,7 @@ fn bind_tcp(address: SocketAddr, worker_count: usize) -> io::Result<Bound> {
 
 fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    let socket = socket::stream(family)?;
     set_socket_reuseaddr(&socket, true)?;
     // Inherited by what is accepted: a response must not wait for the acknowledgement of the one before.
     set_tcp_nodelay(&socket, true)?;
@@ -212,8 +206,7 @@ fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
 
 fn bind_unix(path: &Path) -> io::Result<Bound> {
     let address = SocketAddrUnix::new(path)?;
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = || socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let socket = || socket::stream(AddressFamily::UNIX);
     let listener = socket()?;
     match bind(&listener, &address) {
         // What a server left behind that was killed: nobody answers there.

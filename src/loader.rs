@@ -8,8 +8,9 @@
 use crate::{
     mailbox::{Mailbox, Message},
     site::{Site, Store},
+    sys::cached,
 };
-use rustix::{fs::sendfile, io::Errno};
+use rustix::io::Errno;
 use std::{
     collections::VecDeque,
     fs::File,
@@ -176,14 +177,13 @@ fn work(queue: &Queue, nowhere: &File) {
     }
 }
 
-/// Reads a stretch, as long as somebody wants it: by sending it nowhere, which needs all of each page, as sending it to a client
-/// will. A read can do with the part of a page that has come.
+/// Reads a stretch, as long as somebody wants it.
 fn read(file: &File, place: Place, nowhere: &File, mut is_wanted: impl FnMut() -> bool) {
     let end = place.at + place.len;
     let mut at = place.at;
     while at < end && is_wanted() {
         let len = (end - at).min(READ_LEN) as usize;
-        match sendfile(nowhere, file, Some(&mut at), len) {
+        match cached::fetch(file, &mut at, len, nowhere) {
             Ok(1..) | Err(Errno::INTR) => {}
             // The send will show it too.
             Ok(0) | Err(_) => break,

@@ -1,10 +1,9 @@
 //! How the control plane speaks to a worker: it posts, and wakes the worker out of its wait.
 
-use crate::{loader::Stretch, recent::Lineup, site::Site};
-use rustix::event::{EventfdFlags, eventfd};
+use crate::{loader::Stretch, recent::Lineup, site::Site, sys::wake::Wake};
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -34,13 +33,12 @@ pub(crate) struct Mailbox {
     /// `None`: the worker has ended.
     messages: Mutex<Option<Vec<Message>>>,
     /// Readable when there are messages.
-    wake: OwnedFd,
+    wake: Wake,
 }
 
 impl Mailbox {
     pub(crate) fn new() -> io::Result<Mailbox> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Mailbox { messages: Mutex::new(Some(Vec::new())), wake })
+        Ok(Mailbox { messages: Mutex::new(Some(Vec::new())), wake: Wake::new()? })
     }
 
     /// Leaves a message; for a worker that has ended, it is dropped.
@@ -48,14 +46,13 @@ impl Mailbox {
         if let Some(messages) = &mut *self.lock() {
             messages.push(message);
         }
-        // It fails only when the counter is full, and then the worker is being woken anyway.
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        self.wake.wake();
     }
 
     /// All messages, oldest first.
     pub(crate) fn take(&self) -> Vec<Message> {
         // In this order: a message posted in between wakes the worker again.
-        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        self.wake.clear();
         self.lock().as_mut().map(std::mem::take).unwrap_or_default()
     }
 

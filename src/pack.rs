@@ -4,6 +4,7 @@ use crate::{
     archive,
     error::{Trouble, reason},
     site::Source,
+    sys::program,
 };
 use std::{
     env,
@@ -81,14 +82,14 @@ pub fn pack(source: &Source, packing: &Packing, progress: &Progress) -> Result<R
 
 /// The program that runs, as a file: also if another one has taken its name.
 fn this_program() -> Result<File, Trouble> {
-    File::open("/proc/self/exe").map_err(|error| {
+    program::open().map_err(|error| {
         Trouble::new("cannot read this program", reason(&error), "pack without --executable, or mount /proc")
     })
 }
 
 /// Whether this program carries a site: packed with `--executable`.
 pub fn carries_site() -> bool {
-    let carried = File::open("/proc/self/exe").and_then(|program| carried_by(&program));
+    let carried = program::open().and_then(|program| carried_by(&program));
     carried.is_ok_and(|carried| carried.is_some())
 }
 

@@ -8,9 +8,8 @@
 //! What is known is believed for some seconds, as the kernel may drop pages that nobody has used. Knows nothing of
 //! connections.
 
-use crate::sys::cached::has_pages;
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use std::{fs::File, io::IoSliceMut, ops::Range};
+use crate::sys::cached::{has_byte, has_pages};
+use std::{fs::File, ops::Range};
 use tarpon_conn::Tick;
 use tarpon_site::Place;
 
@@ -84,19 +83,12 @@ impl Residency {
         // Where nothing is, nothing is begun: to ask by reading would begin to read, here, and may wait for where on the
         // disk the page lies. But what is there may still be on its way.
         let there = has_pages(file, at, len).unwrap_or(true)
-            && (at..at + len).step_by(PAGE_LEN as usize).all(|at| is_in_memory(file, at));
+            && (at..at + len).step_by(PAGE_LEN as usize).all(|at| has_byte(file, at));
         if there {
             set(&mut self.known, block);
         }
         there
     }
-}
-
-/// Reads a byte, if it is there. Where a file system cannot tell, and for every other error, the send will show.
-fn is_in_memory(file: &File, at: u64) -> bool {
-    let mut byte = [0];
-    let read = preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
-    read != Err(Errno::AGAIN)
 }
 
 #[inline]

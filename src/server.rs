@@ -17,13 +17,10 @@ use crate::{
     metrics::Metrics,
     recent::Recent,
     site::Site,
-    sys::shared::Shared,
+    sys::{cores, shared::Shared},
     worker::Outfit,
 };
-use rustix::{
-    process::{Resource, getrlimit},
-    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
-};
+use rustix::process::{Resource, getrlimit};
 use std::{
     fs::File,
     hash::{BuildHasher, Hasher, RandomState},
@@ -176,7 +173,7 @@ impl Server {
             None => (None, None),
         };
         let handle = Handle { mailboxes, recents: recents.into(), log, ledger: Arc::new(ledger) };
-        let cores = settings.pin.then(allowed_cores).transpose()?;
+        let allowed = settings.pin.then(cores::allowed).transpose()?;
         let (loader, crew) = Loader::new(nowhere);
         let outfit = |number| {
             let sockets = listeners.iter().map(|bound| bound.sockets_for(number, worker_count));
@@ -197,12 +194,12 @@ impl Server {
         let mut workers = Vec::new();
         let (begun, all_begun) = channel();
         for (number, outfit) in outfits.into_iter().enumerate() {
-            let core = cores.as_ref().map(|cores| cores[number % cores.len()]);
+            let core = allowed.as_ref().map(|cores| cores[number % cores.len()]);
             let whole = Whole { handle: handle.clone(), ended_as_told: false };
             let begun = begun.clone();
             let run = move || {
                 if let Some(core) = core {
-                    pin(core)?;
+                    cores::pin(core)?;
                 }
                 engine.run(outfit, begun)?;
                 whole.ended_as_told();
@@ -354,19 +351,6 @@ fn descriptor_count(site: &Site, kept_max: usize, site_count: usize) -> usize {
 pub(crate) fn kept_descriptors_max() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(limit / 4).unwrap_or(usize::MAX)
-}
-
-/// The cores this process may run on.
-fn allowed_cores() -> io::Result<Vec<usize>> {
-    let set = sched_getaffinity(None)?;
-    Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
-}
-
-/// Binds the calling thread to a core.
-fn pin(core: usize) -> io::Result<()> {
-    let mut set = CpuSet::new();
-    set.set(core);
-    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// Connections of one process at most, wherever the limit on open files is larger: some 4 GiB of slots and

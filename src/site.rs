@@ -5,17 +5,13 @@ pub(crate) mod parcel;
 use crate::{
     archive::Archive,
     error::{Trouble, reason},
-    sys::memory,
+    sys::{cached, memory},
 };
-use rustix::{
-    fs::{Advice, fadvise},
-    process::{Resource, getrlimit},
-};
+use rustix::process::{Resource, getrlimit};
 use std::{
     fmt,
     fs::File,
     io::{self, BufWriter, Write},
-    num::NonZeroU64,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -247,7 +243,7 @@ fn from_archive(source: &Source) -> Result<Site, Trouble> {
     // A lookup reads where the image lies, and nobody can ask before what it will need: begun to be read now, it is in
     // memory when the first clients come, or soon after.
     let image_at = archive.at + packed::IMAGE_AT;
-    let _ = fadvise(&archive.file, image_at, NonZeroU64::new(image.len()), Advice::WillNeed);
+    cached::expect(&archive.file, image_at, image.len());
     // An image that does not say has paths, and a length.
     let (file_count, len) = match image.totals() {
         Some(totals) => (totals.files, totals.bytes),

@@ -11,12 +11,12 @@ use crate::{
     recent::Lineup,
     served::Served,
     site::Site,
-    sys::{shared::Part, socket},
+    sys::{clock, shared::Part, socket},
     wheel::Wheel,
 };
 use rustix::{
     net::{getpeername, sockopt::set_socket_linger},
-    time::{ClockId, Timespec, clock_gettime},
+    time::{Timespec, clock_gettime},
 };
 use std::{
     net::{IpAddr, SocketAddr},
@@ -131,7 +131,7 @@ impl<S: Default> Worker<S> {
             in_files: false,
             scratch,
             copy: vec![0; COPY_LEN_MAX].into(),
-            epoch: clock_gettime(ClockId::MonotonicCoarse),
+            epoch: clock_gettime(clock::STEADY),
             counters,
             records,
             inlet,
@@ -201,7 +201,7 @@ impl<S: Default> Worker<S> {
     /// Reads the clocks, once for all connections of a batch.
     #[inline]
     pub(crate) fn tell_time(&mut self) {
-        let now = clock_gettime(ClockId::MonotonicCoarse);
+        let now = clock_gettime(clock::STEADY);
         let since_s = now.tv_sec - self.commons.epoch.tv_sec;
         let since_ms = since_s * 1_000 + (now.tv_nsec - self.commons.epoch.tv_nsec) / 1_000_000;
         self.commons.now = Tick(since_ms.max(0) as u64);
@@ -653,7 +653,7 @@ impl<S> Slots<S> {
 
 /// The clock on the wall, in milliseconds since 1970.
 fn unix_ms() -> u64 {
-    let now = clock_gettime(ClockId::RealtimeCoarse);
+    let now = clock_gettime(clock::WALL);
     now.tv_sec.max(0) as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
 }
 

@@ -13,8 +13,11 @@ use super::{
     ready::Readiness,
     round::{Selector, SlotName, Told},
 };
-use crate::sys::poll::{Entry, Flags, poll};
-use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLRDHUP};
+use crate::sys::{
+    poll::{Entry, Flags, poll},
+    socket::RDHUP,
+};
+use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT};
 use rustix::io::Errno;
 use std::{io, os::fd::BorrowedFd};
 
@@ -131,7 +134,7 @@ impl Whom {
                 name,
                 readable: flags & POLLIN != 0,
                 writable: flags & POLLOUT != 0,
-                hung: flags & POLLRDHUP != 0,
+                hung: flags & RDHUP != 0,
                 failed: flags & (POLLERR | POLLHUP | POLLNVAL) != 0,
             },
         }
@@ -142,5 +145,5 @@ impl Whom {
 #[inline]
 fn to_ask(known: &Readiness) -> Flags {
     let unless = |known: bool, flag| if known { 0 } else { flag };
-    unless(known.readable, POLLIN) | unless(known.writable, POLLOUT) | unless(known.hung, POLLRDHUP)
+    unless(known.readable, POLLIN) | unless(known.writable, POLLOUT) | unless(known.hung, RDHUP)
 }

@@ -10,12 +10,12 @@
 
 use crate::{
     site::Store,
+    sys::socket::{self, MORE, QUIET},
     worker::{COPY_LEN_MAX, Cold, Commons, Slot},
 };
 use rustix::{
-    fs::sendfile,
     io::{Errno, retry_on_intr},
-    net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown},
+    net::{RecvFlags, SendAncillaryBuffer, Shutdown, recv, send, sendmsg, shutdown},
 };
 use std::{io::IoSlice, mem, os::fd::AsFd};
 use tarpon_conn::{Close, Input, Leg, Run, SPAN_COUNT_MAX, Span};
@@ -192,8 +192,7 @@ fn send_front(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<(), O
 }
 
 fn send_file(slot: &Slot<Readiness>, file: impl AsFd, at: u64, len: u64) -> Result<usize, Errno> {
-    let mut at = at;
-    sendfile(&slot.fd, file, Some(&mut at), len.min(FILE_TURN_MAX) as usize)
+    socket::send_file(&slot.fd, file, at, len.min(FILE_TURN_MAX) as usize)
 }
 
 /// Sends the spans in memory that are at the front: copied together, or gathered. Nothing if one of them is damaged.
@@ -204,8 +203,8 @@ fn send_memory(commons: &mut Commons, slot: &Slot<Readiness>) -> Result<usize, E
     let (front, behind) = spans.split_at(count);
     // What follows by `sendfile` shares its first segment with what goes now.
     let flags = match behind {
-        [] => SendFlags::NOSIGNAL,
-        _ => SendFlags::NOSIGNAL | SendFlags::MORE,
+        [] => QUIET,
+        _ => QUIET | MORE,
     };
     let len: u64 = front.iter().map(Span::len).sum();
     if len <= COPY_WORTH_MAX {

@@ -16,12 +16,10 @@ use super::{
 use crate::{
     listen::BACKLOG,
     mailbox::Farewell,
+    sys::socket,
     worker::{Outfit, Worker},
 };
-use rustix::{
-    io::Errno,
-    net::{SocketFlags, accept_with},
-};
+use rustix::io::Errno;
 use std::{
     collections::VecDeque,
     io, mem,
@@ -219,7 +217,7 @@ impl<S: Selector> Rounds<S> {
                 break;
             }
             let Some(listener) = self.worker.listeners.get(number) else { break };
-            match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            match socket::accept(listener) {
                 Ok(fd) => self.accepted(fd),
                 Err(Errno::AGAIN) => break,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => self.worker.shut_gate(),

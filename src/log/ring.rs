@@ -14,14 +14,17 @@
 //! All of it lies in memory that forked processes share, so that it is the same whether a worker is a thread or a process. One that
 //! is killed while it writes has written nothing. Each ring has one writer at a time.
 
-use crate::sys::shared::{Part, Shared};
+use crate::sys::{
+    shared::{Part, Shared},
+    wake::Wake,
+};
 use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
+    event::{PollFd, PollFlags, poll},
     io::Errno,
 };
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering, fence},
@@ -63,7 +66,7 @@ pub(super) struct Outlet {
 pub(super) struct Bell {
     /// The log sleeps until somebody rings.
     asleep: Part<AtomicBool>,
-    fd: OwnedFd,
+    wake: Wake,
 }
 
 impl Rings {
@@ -98,7 +101,7 @@ impl Rings {
 impl AsFd for Rings {
     /// The bell's: a process that has rings has it too.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.fd.as_fd()
+        self.bell.wake.as_fd()
     }
 }
 
@@ -206,14 +209,12 @@ impl Ring {
 
 impl Bell {
     fn new() -> io::Result<Bell> {
-        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Bell { asleep: Arc::new(Shared::new(1)?).part(0), fd })
+        Ok(Bell { asleep: Arc::new(Shared::new(1)?).part(0), wake: Wake::new()? })
     }
 
     /// Wakes the log, whatever it does.
     pub(super) fn ring(&self) {
-        // It fails only when the counter is full, and then the log is being woken anyway.
-        let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
+        self.wake.wake();
     }
 
     /// One system call for a whole burst: the log does not sleep again before it has found nothing for a while.
@@ -243,11 +244,11 @@ impl Bell {
 
     fn wait(&self, time: Option<Duration>) {
         let time = time.and_then(|time| time.try_into().ok());
-        match poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], time.as_ref()) {
+        match poll(&mut [PollFd::new(&self.wake, PollFlags::IN)], time.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => unreachable!("poll(2) of one descriptor that is open: {error}"),
         }
-        let _ = rustix::io::read(&self.fd, &mut [0; 8]);
+        self.wake.clear();
     }
 }
 

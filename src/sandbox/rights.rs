@@ -2,9 +2,8 @@
 
 use crate::{
     error::{Trouble, reason},
-    sys::user::User,
+    sys::{process::follow_into_death, user::User},
 };
-use rustix::process::{Signal, set_parent_process_death_signal};
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -49,8 +48,7 @@ impl Rights {
         let Some(user) = &self.user else { return Ok(()) };
         user.assume()?;
         // The kernel has forgotten it with the rights. If the parent has ended by now, its channel tells.
-        set_parent_process_death_signal(Some(Signal::KILL))?;
-        Ok(())
+        follow_into_death()
     }
 
     /// Asked once this process has these rights: whether it can come to what lies at a path at all.

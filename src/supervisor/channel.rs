@@ -8,13 +8,13 @@
 //!
 //! Of a channel between the supervisor and a child, the child's end waits, and the supervisor's does not.
 
+use crate::sys::socket::{self, FOR_US, QUIET};
 use rustix::{
     cmsg_space,
     io::{Errno, ioctl_fionbio},
     net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg,
-        socketpair,
+        RecvAncillaryBuffer, RecvAncillaryMessage, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+        recvmsg, sendmsg,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -70,8 +70,7 @@ struct Partial {
 impl Channel {
     /// Both ends of a new channel: the first for the supervisor, the other for a child.
     pub(crate) fn pair() -> io::Result<(Channel, Channel)> {
-        let (ours, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let (ours, theirs) = socket::pair()?;
         ioctl_fionbio(&ours, true)?;
         Ok((Channel::new(ours), Channel::new(theirs)))
     }
@@ -148,7 +147,7 @@ impl Packet {
                 "there is room for that many"
             );
         }
-        sendmsg(socket, &[IoSlice::new(&self.bytes)], &mut ancillary, SendFlags::NOSIGNAL).map(drop)
+        sendmsg(socket, &[IoSlice::new(&self.bytes)], &mut ancillary, QUIET).map(drop)
     }
 }
 
@@ -173,9 +172,8 @@ impl Receiver {
         let mut bytes = vec![0; PACKET_LEN_MAX];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::CMSG_CLOEXEC;
         let received = loop {
-            match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
+            match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, FOR_US) {
                 Err(Errno::INTR) => {}
                 // Its process has ended with something unread.
                 Err(Errno::CONNRESET) => return Ok(None),

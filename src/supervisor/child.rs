@@ -1,11 +1,10 @@
 //! One process: a channel to it, and how it ended.
 
 use super::{Role, channel::Channel};
-use crate::sys::process;
+use crate::sys::process::{self, Process};
 use rustix::{
     event::{PollFd, PollFlags},
-    process::{PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid},
-    thread::set_name,
+    process::Signal,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
@@ -20,7 +19,7 @@ use std::{
 pub(super) struct Child {
     channel: Channel,
     /// Readable when it has ended.
-    pid: OwnedFd,
+    process: Process,
     /// Its end of the channel is closed: nothing more will be heard.
     is_silent: bool,
     since: Instant,
@@ -49,17 +48,15 @@ impl Child {
             Role::Server => c"tarpon-server",
         };
         let pid = process::spawn(&keep, || {
-            // Only `ps` and `top` show it.
-            let _ = set_name(name);
+            process::set_name(name);
             main(theirs)
         })?;
-        let pid = pidfd_open(pid, PidfdFlags::empty())?;
-        Ok(Child { channel, pid, is_silent: false, since: Instant::now() })
+        Ok(Child { channel, process: Process::of(pid)?, is_silent: false, since: Instant::now() })
     }
 
     /// What to wait for.
     pub(super) fn polled(&self) -> Vec<PollFd<'_>> {
-        let mut polled = vec![PollFd::new(&self.pid, PollFlags::IN)];
+        let mut polled = vec![PollFd::new(&self.process, PollFlags::IN)];
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, !self.is_silent);
         flags.set(PollFlags::OUT, self.channel.sender.is_waiting());
@@ -101,8 +98,7 @@ impl Child {
 
     /// How it has ended, if it has.
     pub(super) fn ended(&self) -> io::Result<Option<End>> {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        let Some(status) = waitid(WaitId::PidFd(self.pid.as_fd()), options)? else { return Ok(None) };
+        let Some(status) = self.process.ended()? else { return Ok(None) };
         let how = match (status.exit_status(), status.terminating_signal()) {
             (Some(status), _) => How::Exited(status),
             (None, signal) => How::Killed(signal.unwrap_or_default()),
@@ -111,16 +107,14 @@ impl Child {
     }
 
     pub(super) fn kill(&self) {
-        // It may have ended already.
-        let _ = pidfd_send_signal(&self.pid, Signal::KILL);
+        self.process.kill();
     }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
         self.kill();
-        // Fails where that has been asked before.
-        let _ = waitid(WaitId::PidFd(self.pid.as_fd()), WaitIdOptions::EXITED);
+        self.process.wait();
     }
 }
 

@@ -5,29 +5,16 @@
 //!                    └────▶ descriptor: sendfile of larger stretches
 //! ```
 
+pub(crate) use super::system::sealed::{file, freeze};
+
+use super::system::{huge, sealed};
 use bytes::Bytes;
 use rustix::{
-    fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create},
     mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap},
     param::page_size,
 };
 use std::{ffi::c_void, fs::File, io, ops::Range, ptr};
 use tarpon_site::Place;
-
-/// An empty file in memory, to be written and then [sealed](seal).
-pub(crate) fn file() -> io::Result<File> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    Ok(File::from(memfd_create("tarpon-image", flags)?))
-}
-
-/// Seals a file of [`file()`] against every change.
-pub(crate) fn freeze(file: &File) -> io::Result<()> {
-    Ok(fcntl_add_seals(file, SEALS)?)
-}
-
-/// Neither length nor contents may change, nor the seals.
-const SEALS: SealFlags =
-    SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::WRITE).union(SealFlags::SEAL);
 
 /// Seals a file of [`file()`] against every change, and maps it.
 pub(crate) fn seal(file: &File) -> io::Result<Bytes> {
@@ -40,7 +27,7 @@ pub(crate) fn seal(file: &File) -> io::Result<Bytes> {
 /// # Errors
 /// It is not.
 pub(crate) fn map_sealed(file: &File) -> io::Result<Bytes> {
-    if !fcntl_get_seals(file)?.contains(SEALS) {
+    if !sealed::is_frozen(file)? {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory of the image is not sealed"));
     }
     Ok(Bytes::from_owner(Map::new(file, Place { at: 0, len: file.metadata()?.len() })?))
@@ -68,7 +55,7 @@ impl Map {
     }
 
     /// The same in huge pages, as far as the file is in memory and the system allows: fewer misses of the TLB. Nothing
-    /// is lost where it does not. Linux 6.1.
+    /// is lost where it does not.
     pub(crate) fn huge(file: &File, place: Place) -> io::Result<Map> {
         let map = Map { start: aligned(pages(place.len as usize))?, len: place.len as usize };
         // SAFETY: takes the place of address space that was reserved just now, and is unmapped with `map`. Then other pages
@@ -76,7 +63,7 @@ impl Map {
         unsafe {
             let (start, len) = (map.start.cast_mut(), pages(map.len));
             mmap(start, len, ProtFlags::READ, MapFlags::PRIVATE | MapFlags::FIXED, file, place.at)?;
-            libc::madvise(start, len, libc::MADV_COLLAPSE);
+            huge::collapse(start, len);
         }
         Ok(map)
     }
@@ -117,7 +104,7 @@ fn aligned(len: usize) -> io::Result<*const c_void> {
     let reserved_len = len.checked_add(HUGE_LEN).ok_or(io::ErrorKind::FileTooLarge)?;
     // SAFETY: a new mapping that nobody knows of, of which the ends are unmapped again.
     unsafe {
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let flags = MapFlags::PRIVATE | huge::NORESERVE;
         let reserved = mmap_anonymous(ptr::null_mut(), reserved_len, ProtFlags::empty(), flags)?;
         let before = reserved.addr().next_multiple_of(HUGE_LEN) - reserved.addr();
         let start = reserved.wrapping_byte_add(before);

@@ -1,15 +1,37 @@
-//! Kernel structures and calls that need an argument for their safety.
+//! Kernel structures and calls that need an argument for their safety, and those that one system has and another has not.
+//!
+//! | module | on Linux | on FreeBSD and macOS |
+//! |---|---|---|
+//! | `wake` | eventfd | a pipe |
+//! | `signals` | signalfd | kqueue, `EVFILT_SIGNAL` |
+//! | `process` | pidfd, prctl, close_range | kqueue, `EVFILT_PROC`; procctl |
+//! | `socket` | accept4, `SOCK_SEQPACKET`, sendfile | the same; on macOS fcntl and `SOCK_DGRAM`, sendfile in their forms |
+//! | `sealed` | memfd, sealed | a temporary file without a name |
+//! | `cached` | cachestat, `RWF_NOWAIT` | not asked: all is taken to be in memory |
+//! | `name` | `O_PATH` | inode and birth |
+//! | `program` | /proc/self/exe | the name of the program |
+//! | `cores`, `huge`, `clock` | bound threads, huge pages, coarse clocks | none of these |
+//! | `forbidden` | who tells of what seccomp refuses | – |
 
-#[cfg(test)]
-pub(crate) mod attempts;
-pub(crate) mod cached;
+#[cfg(not(any(target_os = "linux", target_os = "freebsd", target_os = "macos")))]
+compile_error!("tarpon knows Linux, FreeBSD and macOS");
+
 mod fault;
-pub(crate) mod forbidden;
 pub(crate) mod mapped;
 pub(crate) mod memory;
 pub(crate) mod poll;
+#[cfg(all(test, target_os = "linux"))]
+mod portable;
 pub(crate) mod process;
 pub(crate) mod shared;
-pub(crate) mod signals;
-pub(crate) mod socket;
+#[cfg_attr(target_os = "linux", path = "linux/mod.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "bsd/mod.rs")]
+mod system;
 pub(crate) mod user;
+
+pub(crate) use system::{cached, clock, cores, name, program, signals, socket, wake};
+
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) use system::attempts;
+#[cfg(target_os = "linux")]
+pub(crate) use system::forbidden;

@@ -1,8 +1,11 @@
 //! Child processes that go on with the memory of their parent: fork(2), without exec.
 
-use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+pub(crate) use super::system::process::{Process, follow_into_death, set_name};
+
+use super::system::process::{close_between, thread_count};
+use rustix::process::{Pid, getpid, getppid};
 use std::{
-    fs, io,
+    io,
     os::fd::RawFd,
     panic::{AssertUnwindSafe, catch_unwind},
     process::exit,
@@ -17,7 +20,7 @@ use std::{
 /// This process has other threads: of what they were doing a child would see one half. Or there is no room for another
 /// process.
 pub(crate) fn spawn(keep: &[RawFd], main: impl FnOnce() -> i32) -> io::Result<Pid> {
-    if fs::read_dir("/proc/self/task")?.count() != 1 {
+    if thread_count()? != 1 {
         return Err(io::Error::other("a process with several threads cannot be divided"));
     }
     let parent = getpid();
@@ -33,7 +36,7 @@ pub(crate) fn spawn(keep: &[RawFd], main: impl FnOnce() -> i32) -> io::Result<Pi
 
 /// What every child does first.
 fn begin(parent: Pid, keep: &[RawFd], main: impl FnOnce() -> i32) -> i32 {
-    let begun = follow_into_death(parent).and_then(|()| close_all_but(keep));
+    let begun = follow_into_death().and_then(|()| is_child_of(parent)).and_then(|()| close_all_but(keep));
     match begun {
         Ok(()) => main(),
         Err(error) => {
@@ -43,9 +46,8 @@ fn begin(parent: Pid, keep: &[RawFd], main: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-/// From now on this process is killed when its parent ends; until it becomes another user. prctl(2), `PR_SET_PDEATHSIG`.
-fn follow_into_death(parent: Pid) -> io::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
+/// It may have ended before anybody minded.
+fn is_child_of(parent: Pid) -> io::Result<()> {
     match getppid() == Some(parent) {
         true => Ok(()),
         false => Err(io::Error::other("its parent has ended")),
@@ -54,15 +56,15 @@ fn follow_into_death(parent: Pid) -> io::Result<()> {
 
 /// Closes what the parent had open and the child is not to have.
 fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
-    let mut kept: Vec<_> = keep.iter().map(|&number| number as libc::c_uint).collect();
+    let mut kept: Vec<_> = keep.iter().map(|&number| number as u32).collect();
     kept.sort_unstable();
     // Behind standard error.
     let mut next = 3;
     for last in kept.into_iter().map(Some).chain([None]) {
-        let end = last.map_or(libc::c_uint::MAX, |kept| kept.wrapping_sub(1));
-        // SAFETY: whoever owns these descriptors is in frames of the parent, to which this process does not return.
-        if next <= end && unsafe { libc::syscall(libc::SYS_close_range, next, end, 0) } != 0 {
-            return Err(io::Error::last_os_error());
+        let end = last.map_or(u32::MAX, |kept| kept.wrapping_sub(1));
+        if next <= end {
+            // SAFETY: whoever owns these descriptors is in frames of the parent, to which this process does not return.
+            unsafe { close_between(next, end)? };
         }
         next = last.map_or(next, |kept| next.max(kept + 1));
     }

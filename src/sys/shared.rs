@@ -7,6 +7,7 @@
 //! For threads it is memory like any other. Pages that nobody has written cost nothing, and none of them is copied when a process is
 //! divided.
 
+use super::system::huge::NORESERVE;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::{
     io, mem,
@@ -66,7 +67,7 @@ fn map<T: Sync>(count: usize) -> io::Result<NonNull<T>> {
         assert!(!mem::needs_drop::<T>());
         assert!(mem::align_of::<T>() <= PAGE_LEN_MIN);
     }
-    let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::NORESERVE);
+    let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | NORESERVE);
     // SAFETY: a new mapping, at a place the kernel chooses, so no memory in use is touched.
     let start = unsafe { mmap_anonymous(ptr::null_mut(), len::<T>(count), prot, flags)? };
     NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())

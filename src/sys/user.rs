@@ -1,4 +1,4 @@
-//! Users of the system, and to become one of them: getpwnam(3), setresuid(2).
+//! Users of the system, and to become one of them: getpwnam(3), setuid(2).
 
 use std::{
     ffi::{CStr, CString, c_char},
@@ -45,11 +45,10 @@ impl User {
     /// Makes this process one of the user and of its groups, for good.
     pub(crate) fn assume(&self) -> io::Result<()> {
         let &User { ref name, uid, gid } = self;
-        // SAFETY: the name ends in a zero. Every thread is changed by the C library; there is only one.
+        // SAFETY: the name ends in a zero. Every thread is changed by the C library; there is only one. Of root, which this process is, all
+        // three numbers of each are changed.
         let done = unsafe {
-            libc::initgroups(name.as_ptr(), gid) == 0
-                && libc::setresgid(gid, gid, gid) == 0
-                && libc::setresuid(uid, uid, uid) == 0
+            libc::initgroups(name.as_ptr(), gid as _) == 0 && libc::setgid(gid) == 0 && libc::setuid(uid) == 0
         };
         if done { Ok(()) } else { Err(io::Error::last_os_error()) }
     }

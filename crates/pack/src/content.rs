@@ -113,15 +113,16 @@ pub(crate) fn open(path: &Path) -> io::Result<Option<(File, Metadata)>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from) {
         Ok(file) => File::from(file),
-        // A link (LOOP) or a socket (NXIO) now: not what was listed.
-        Err(error) if is_gone(&error) || is(&error, Errno::LOOP) || is(&error, Errno::NXIO) => {
-            return Ok(None);
-        }
+        Err(error) if is_gone(&error) || IRREGULAR.iter().any(|&errno| is(&error, errno)) => return Ok(None),
         Err(error) => return Err(error),
     };
     let meta = file.metadata()?;
     Ok(meta.is_file().then_some((file, meta)))
 }
+
+/// A link or a socket now, not what was listed: so Linux and macOS say of a link and FreeBSD does; so Linux says of a socket and
+/// the others do.
+const IRREGULAR: [Errno; 4] = [Errno::LOOP, Errno::MLINK, Errno::NXIO, Errno::OPNOTSUPP];
 
 fn content(file: File, meta: &Metadata, options: &Options, memo: &mut Memo) -> io::Result<Content> {
     let identity = Identity::of(meta);

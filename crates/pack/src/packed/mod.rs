@@ -47,6 +47,8 @@ mod progress;
 mod reuse;
 mod spill;
 mod target;
+#[cfg_attr(not(target_os = "linux"), path = "named.rs")]
+mod unnamed;
 mod variants;
 mod verify;
 mod work;

@@ -4,15 +4,14 @@
 //! file without a name ─ write ─ fsync ─ link to a name beside ─ rename over the target ─ fsync of the directory
 //! ```
 //!
-//! A file without a name (`O_TMPFILE`) is gone with whoever wrote it, however that ended. Where the file system has
-//! none, the file has a name beside the target from the start, and is removed when the writing fails.
+//! A file without a name (`O_TMPFILE`) is gone with whoever wrote it, however that ended. Where the file system or the system
+//! has none, the file has a name beside the target from the start, and is removed when the writing fails.
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use super::unnamed;
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// An archive that is being written.
@@ -34,7 +33,7 @@ impl Target {
             }
             _ => {}
         }
-        match unnamed(dir_of(path))? {
+        match unnamed::create(dir_of(path))? {
             Some(file) => Ok(Target { file, path: path.to_owned(), beside: None }),
             None => Target::named(path),
         }
@@ -48,7 +47,7 @@ impl Target {
 
     /// A temporary file on the same file system, which has no name and so leaves nothing behind.
     pub(crate) fn scratch(&self) -> io::Result<File> {
-        match unnamed(dir_of(&self.path))? {
+        match unnamed::create(dir_of(&self.path))? {
             Some(file) => Ok(file),
             None => {
                 let (file, beside) = create_beside(&self.path)?;
@@ -82,17 +81,6 @@ impl Drop for Target {
     }
 }
 
-/// A file without a name, if the file system has such and this system could give it one later.
-fn unnamed(dir: &Path) -> io::Result<Option<File>> {
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    match rustix::fs::open(dir, flags, Mode::from_raw_mode(0o666)).map(File::from) {
-        Ok(file) => Ok(Some(file).filter(|file| fs::symlink_metadata(by_number(file)).is_ok())),
-        // From file systems that have none, and from kernels that have none.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// Creates a file beside the target.
 fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
     free_beside(path, |beside| File::options().read(true).write(true).create_new(true).open(beside))
@@ -100,8 +88,7 @@ fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
 
 /// Gives a file a name beside the target.
 fn link_beside(file: &File, path: &Path) -> io::Result<PathBuf> {
-    let link = |beside: &Path| rustix::fs::linkat(CWD, by_number(file), CWD, beside, AtFlags::SYMLINK_FOLLOW);
-    free_beside(path, |beside| Ok(link(beside)?)).map(|((), beside)| beside)
+    free_beside(path, |beside| unnamed::link(file, beside)).map(|((), beside)| beside)
 }
 
 /// Tries names until one is free: two that write the same target do not meet.
@@ -133,11 +120,6 @@ pub(crate) fn led_to(path: &Path) -> io::Result<PathBuf> {
         }
     }
     Err(Errno::LOOP.into())
-}
-
-/// The name by which the kernel knows an open file.
-fn by_number(file: &File) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 fn dir_of(path: &Path) -> &Path {

@@ -1,0 +1,16 @@
+//! Cores: macOS does not bind a thread to one, and FreeBSD is not asked to.
+
+use std::io;
+
+/// The cores this process may bind threads to.
+///
+/// # Errors
+/// Always.
+pub(crate) fn allowed() -> io::Result<Vec<usize>> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "on this system workers are not bound to cores"))
+}
+
+/// Binds the calling thread to a core.
+pub(crate) fn pin(_core: usize) -> io::Result<()> {
+    allowed().map(drop)
+}

@@ -1,0 +1,28 @@
+//! proc_pidinfo of libproc, pthread_setname_np.
+
+use rustix::process::getpid;
+use std::{ffi::CStr, io, mem};
+
+/// There is no such thing here: a child ends when its channel does, and a worker that is stuck outlives its parent.
+pub(crate) fn follow_into_death() -> io::Result<()> {
+    Ok(())
+}
+
+/// What a debugger shows; `ps` does not.
+pub(crate) fn set_name(name: &CStr) {
+    // SAFETY: it ends in a zero.
+    unsafe { libc::pthread_setname_np(name.as_ptr()) };
+}
+
+/// How many threads this process has.
+pub(crate) fn thread_count() -> io::Result<usize> {
+    // SAFETY: plain numbers.
+    let mut told: libc::proc_taskinfo = unsafe { mem::zeroed() };
+    let (pid, len) = (getpid().as_raw_nonzero().get(), size_of_val(&told) as i32);
+    // SAFETY: `told` is what this flavor writes, and no more than its length is written.
+    let written = unsafe { libc::proc_pidinfo(pid, libc::PROC_PIDTASKINFO, 0, (&raw mut told).cast(), len) };
+    match written == len {
+        true => Ok(told.pti_threadnum as usize),
+        false => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,65 @@
+//! What a name in the file system leads to, told apart from what takes its place: by its inode, and when that was made.
+
+use std::{
+    fs::{self, Metadata},
+    io,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    time::SystemTime,
+};
+
+/// What lay under a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    device: u64,
+    inode: u64,
+    /// An inode may be given to a successor. `None`: the file system does not say.
+    born: Option<SystemTime>,
+}
+
+impl Named {
+    /// What lies there now. A link is not followed.
+    pub(crate) fn at(path: &Path) -> io::Result<Named> {
+        fs::symlink_metadata(path).map(|meta| Named::of(&meta))
+    }
+
+    /// Whether it still does.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        fs::symlink_metadata(path).is_ok_and(|meta| *self == Named::of(&meta))
+    }
+
+    fn of(meta: &Metadata) -> Named {
+        Named { device: meta.dev(), inode: meta.ino(), born: meta.created().ok() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        os::unix::{fs::symlink, net::UnixListener},
+        thread,
+        time::Duration,
+    };
+
+    #[test]
+    fn what_takes_the_place_of_another_is_not_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let make = || drop(UnixListener::bind(&path).unwrap());
+        make();
+        let first = Named::at(&path).unwrap();
+        assert!(first.is_at(&path));
+        fs::remove_file(&path).unwrap();
+        assert!(!first.is_at(&path), "nothing is there");
+        // Later by more than a file system tells apart; an old one tells nothing, and may give the inode again.
+        thread::sleep(Duration::from_millis(20));
+        make();
+        assert!(!first.is_at(&path) || first.born.is_none(), "made later");
+        let second = Named::at(&path).unwrap();
+        assert!(second.is_at(&path));
+        fs::rename(&path, dir.path().join("elsewhere")).unwrap();
+        symlink("elsewhere", &path).unwrap();
+        assert!(!second.is_at(&path), "a link is not followed");
+    }
+}

@@ -1,0 +1,87 @@
+//! Processes: kqueue(2), `EVFILT_PROC`, and what each kind of BSD has of its own.
+
+pub(crate) use super::kind::process::{follow_into_death, set_name, thread_count};
+
+use super::queue::Queue;
+use rustix::{
+    event::kqueue::{Event, EventFilter, EventFlags, ProcessEvents, UserDefinedFlags, UserFlags},
+    io::Errno,
+    process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, waitid},
+};
+use std::{
+    cell::Cell,
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    ptr,
+};
+
+/// A child of this process. Readable when it has ended.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pid: Pid,
+    /// Tells of its end; what it tells is never taken.
+    end: Queue,
+    /// How it ended was told: its number may be another's.
+    is_gone: Cell<bool>,
+}
+
+impl Process {
+    /// A child that was started just now: nobody has asked yet how it ended.
+    pub(crate) fn of(pid: Pid) -> io::Result<Process> {
+        let end = Queue::new()?;
+        let exit = EventFilter::Proc { pid, flags: ProcessEvents::EXIT };
+        match end.change(&[Event::new(exit, EventFlags::ADD, ptr::null_mut())]) {
+            Ok(()) => {}
+            // It has ended already.
+            Err(Errno::SRCH) => end.change(&[user(EventFlags::ADD, UserFlags::TRIGGER)])?,
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Process { pid, end, is_gone: Cell::new(false) })
+    }
+
+    /// How it has ended, if it has. Told once.
+    pub(crate) fn ended(&self) -> io::Result<Option<WaitIdStatus>> {
+        let status = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)?;
+        self.is_gone.set(self.is_gone.get() || status.is_some());
+        Ok(status)
+    }
+
+    /// Waits for its end, however it comes.
+    pub(crate) fn wait(&self) {
+        if !self.is_gone.replace(true) {
+            let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED);
+        }
+    }
+
+    /// Kills it, unless it has ended.
+    pub(crate) fn kill(&self) {
+        if !self.is_gone.get() {
+            let _ = kill_process(self.pid, Signal::KILL);
+        }
+    }
+}
+
+impl AsFd for Process {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.end.as_fd()
+    }
+}
+
+fn user(flags: EventFlags, user: UserFlags) -> Event {
+    let filter = EventFilter::User { ident: 0, flags: user, user_flags: UserDefinedFlags::new(0) };
+    Event::new(filter, flags, ptr::null_mut())
+}
+
+/// Closes all descriptors of these numbers.
+///
+/// # Safety
+/// Nobody uses one of them any more.
+pub(crate) unsafe fn close_between(first: u32, last: u32) -> io::Result<()> {
+    // SAFETY: it has no arguments, and cannot fail.
+    let count = unsafe { libc::getdtablesize() } as u32;
+    for number in first..count.min(last.saturating_add(1)) {
+        // SAFETY: the descriptor is the caller's. Most are not open, which does no harm.
+        unsafe { libc::close(number as i32) };
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! Something to wait for beside other descriptors, which any thread can make happen: a pipe.
+
+use rustix::io::ioctl_fionbio;
+use std::{
+    io::{self, PipeReader, PipeWriter, Read, Write, pipe},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+/// Readable from [`wake`](Wake::wake) to [`clear`](Wake::clear).
+#[derive(Debug)]
+pub(crate) struct Wake {
+    reader: PipeReader,
+    writer: PipeWriter,
+}
+
+impl Wake {
+    pub(crate) fn new() -> io::Result<Wake> {
+        let (reader, writer) = pipe()?;
+        ioctl_fionbio(&reader, true)?;
+        ioctl_fionbio(&writer, true)?;
+        Ok(Wake { reader, writer })
+    }
+
+    pub(crate) fn wake(&self) {
+        // It fails only when the pipe is full, and then it is readable anyway.
+        let _ = (&self.writer).write(&[0]);
+    }
+
+    pub(crate) fn clear(&self) {
+        // Whoever is woken more often than this before it looks is woken again for nothing.
+        let _ = (&self.reader).read(&mut [0; 256]);
+    }
+}
+
+impl AsFd for Wake {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.reader.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    #[test]
+    fn it_is_readable_from_waking_to_clearing_however_often_it_is_woken() {
+        let wake = Wake::new().unwrap();
+        let is_awake = || {
+            poll(&mut [PollFd::new(&wake, PollFlags::IN)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(1)
+        };
+        wake.clear();
+        assert!(!is_awake(), "nobody has woken it, and to clear it does not wait");
+        // More than a pipe takes.
+        for count in [1, 2, 100_000] {
+            for _ in 0..count {
+                wake.wake();
+            }
+            assert!(is_awake(), "{count}");
+            while is_awake() {
+                wake.clear();
+            }
+        }
+        wake.wake();
+        assert!(is_awake());
+    }
+}

@@ -1,0 +1,16 @@
+//! What only Linux has. `../bsd/` has the same modules for other systems.
+
+#[cfg(test)]
+pub(crate) mod attempts;
+pub(crate) mod cached;
+pub(crate) mod clock;
+pub(crate) mod cores;
+pub(crate) mod forbidden;
+pub(crate) mod huge;
+pub(crate) mod name;
+pub(crate) mod process;
+pub(crate) mod program;
+pub(crate) mod sealed;
+pub(crate) mod signals;
+pub(crate) mod socket;
+pub(crate) mod wake;

@@ -1,0 +1,7 @@
+//! The program that runs, as a file: also if another one has taken its name. proc_pid_exe(5).
+
+use std::{fs::File, io};
+
+pub(crate) fn open() -> io::Result<File> {
+    File::open("/proc/self/exe")
+}
