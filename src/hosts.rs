@@ -9,7 +9,7 @@
 //!
 //! How names are compared is told in `tarpon-conn`.
 
-use crate::{error::Trouble, server::Settings, site::Site};
+use crate::{error::Trouble, log::SiteLog, server::Settings, site::Site};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use tarpon_conn::{HostName, Hosts, HostsError, Limits, SiteId};
 
@@ -28,6 +28,8 @@ pub struct VirtualHost {
     pub limits: SiteLimits,
     /// Instead of [`Settings::keep_releases`].
     pub keep_releases: Option<usize>,
+    /// What is logged of it.
+    pub log: SiteLog,
 }
 
 /// What a site grants its clients where that differs from what its server grants: see [`Settings`]. A connection has the limits
@@ -126,7 +128,8 @@ impl From<Site> for VirtualHost {
     /// Without names.
     fn from(site: Site) -> VirtualHost {
         let (earlier, names, aliases) = (Vec::new(), Vec::new(), Vec::new());
-        VirtualHost { site, earlier, names, aliases, limits: SiteLimits::default(), keep_releases: None }
+        let (limits, log) = (SiteLimits::default(), SiteLog::default());
+        VirtualHost { site, earlier, names, aliases, limits, keep_releases: None, log }
     }
 }
 

@@ -78,7 +78,7 @@ pub use error::Trouble;
 pub use hosts::{SiteLimits, Unknown, VirtualHost, VirtualHosts};
 pub use inspect::{inspect, verify};
 pub use listen::{Address, Bound, default_addresses, usual_admin};
-pub use log::{Addresses, LogForm, LogSink, LogTarget, Logging, Rotation, turn};
+pub use log::{Addresses, LogForm, LogSink, LogTarget, Logging, Rotation, SiteLog, turn};
 pub use metrics::{Metrics, Responses, SiteMetrics, Stage};
 pub use pack::{Packing, carried_archive, carries_site, pack};
 pub use release::{Release, Releases, Switched, Turn};

@@ -12,7 +12,7 @@ use crate::{
     ledger::Ledger,
     listen::{Address, Bound, SocketFile},
     loader::{self, Loader},
-    log::{Log, LogSink, Logging, Rings},
+    log::{Log, LogSink, Logging, Logs, Owner, Rings},
     mailbox::{Farewell, Mailbox, Message},
     metrics::Metrics,
     recent::Recent,
@@ -23,7 +23,6 @@ use crate::{
 use rustix::process::{Resource, getrlimit};
 use std::{
     fs::File,
-    hash::{BuildHasher, Hasher, RandomState},
     io,
     num::{NonZeroU32, NonZeroUsize},
     panic::resume_unwind,
@@ -31,7 +30,7 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use tarpon_conn::{Limits, Recording, SiteId};
+use tarpon_conn::{Limits, SiteId};
 
 /// How a server runs. The default is what `tarpon serve` does when it is told nothing.
 #[derive(Clone, Debug)]
@@ -57,7 +56,8 @@ pub struct Settings {
     /// Earlier sites of which files stay that were declared immutable, for pages that were loaded before a swap. At most
     /// so many, and as many as a quarter of the limit on open files has room for.
     pub keep_releases: usize,
-    /// What is logged of exchanges. `None`: nothing, which costs nothing. Where it goes: [`Handle::log_to`].
+    /// What is logged of exchanges, unless their site says otherwise ([`VirtualHost::log`]). `None`: nothing, which costs
+    /// nothing. Where it goes: [`Handle::log_to`].
     pub logging: Option<Logging>,
 }
 
@@ -147,14 +147,15 @@ impl Server {
             sites.iter().map(|site| descriptor_count(&site.site, kept_max(site), sites.len())).sum();
         let connection_count_max = connection_count_max(worker_count, descriptor_count);
         let kept_descriptors_max = kept_descriptors_max() / sites.len();
-        let (mut recents, mut lineups, mut held) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut recents, mut lineups, mut logs, mut held) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for host in sites {
             let mut recent = Recent::new(kept_max(&host), kept_descriptors_max);
-            let VirtualHost { site, earlier, limits, .. } = host;
+            let VirtualHost { site, earlier, limits, log, .. } = host;
             // Held until the last one has taken over what of the others is kept.
             held.extend(earlier.into_iter().rev().map(|earlier| recent.next(earlier)));
             lineups.push((recent.next(site), limits.of(settings)));
             recents.push(Mutex::new(recent));
+            logs.push(log);
         }
         drop(held);
         let sites: Arc<[_]> = lineups.into();
@@ -165,10 +166,15 @@ impl Server {
         for (number, (lineup, _)) in sites.iter().enumerate() {
             ledger.read(number, lineup.current.file_count(), lineup.current.content_len());
         }
-        let (log, rings) = match settings.logging {
-            Some(logging) => {
+        let logs = logs.into_iter().enumerate().map(|(number, log)| {
+            let name = hosts.canonical(SiteId::new(number));
+            (log, name.map(|name| String::from_utf8_lossy(name).into_owned()))
+        });
+        let logs = Logs::new(settings.logging, logs);
+        let (log, rings) = match logs.recording() {
+            Some(recording) => {
                 let rings = Rings::new(worker_count)?;
-                (Some(Log::start(logging, &rings, &counters)?), Some((logging, rings)))
+                (Some(Log::start(&logs, &rings, &counters)?), Some((recording, rings)))
             }
             None => (None, None),
         };
@@ -185,7 +191,7 @@ impl Server {
                 loader: loader.clone(),
                 connection_count_max,
                 counters: counters.part(number),
-                log: rings.as_ref().map(|(logging, rings)| (recording(*logging), rings.inlet(number))),
+                log: rings.as_ref().map(|(recording, rings)| (recording.clone(), rings.inlet(number))),
             })
         };
         // All that a worker needs is there before the first one begins.
@@ -265,11 +271,20 @@ impl Handle {
         }
     }
 
-    /// From now on the access log goes there; until it is told where, what is to be logged waits. Nothing comes of it where
-    /// [`Settings::logging`] is `None`.
+    /// From now on the access log goes there; until it is told of each log where it goes, what is to be logged waits. Nothing comes
+    /// of it where [`Settings::logging`] is `None`.
     pub fn log_to(&self, sink: LogSink) {
+        self.log_of(Owner::Server, sink);
+    }
+
+    /// The same for the log that the site of this number has for itself: [`SiteLog::Own`](crate::SiteLog::Own).
+    pub fn log_site_to(&self, number: usize, sink: LogSink) {
+        self.log_of(Owner::Site(number), sink);
+    }
+
+    pub(crate) fn log_of(&self, owner: Owner, sink: LogSink) {
         if let Some(log) = &self.log {
-            log.log_to(sink);
+            log.log_to(owner, sink);
         }
     }
 
@@ -323,13 +338,6 @@ impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Handle").field("workers", &self.mailboxes.len()).finish()
     }
-}
-
-/// What a worker records for a log.
-fn recording(Logging { one_in, .. }: Logging) -> Recording {
-    // As good as any chance there is: the keys of a hash, which nobody knows.
-    let seed = RandomState::new().build_hasher().finish();
-    Recording { one_in, heads: false, seed }
 }
 
 /// What the limit on open files leaves for the connections of a worker, beside the sites and what every process has open.

@@ -6,11 +6,11 @@ use common::{
     ENGINES, PATIENCE,
     client::{Client, Response, get},
     distinct_bytes,
-    program::{Program, serve},
+    program::{Program, serve, tarpon},
     served::{Served, settings},
     site, wait_for,
 };
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -18,9 +18,13 @@ use std::{
     num::NonZeroU32,
     os::unix::net::{UnixDatagram, UnixListener},
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
-use tarpon::{Addresses, Engine, LogForm, LogTarget, Logging, Rotation, Settings};
+use tarpon::{
+    Addresses, Engine, LogForm, LogTarget, Logging, Rotation, Settings, Site, SiteLog, Unknown, VirtualHost,
+    VirtualHosts,
+};
 
 #[test]
 fn each_exchange_is_a_line() {
@@ -349,6 +353,197 @@ fn a_listener_that_comes_back_is_logged_to_again() {
     let want = "tarpon: cannot log to /nowhere/access.log: no such file or directory; name a file in a directory that exists \
                 and may be written to, or - for standard output";
     assert_eq!(gone.error_line(), want);
+}
+
+/// Asked of which host, for what; and where a line of it is, and which.
+type Asked = (&'static str, &'static str, Option<(&'static str, &'static str)>);
+
+#[test]
+fn each_site_has_the_log_that_its_section_says() {
+    let config = r#"
+[log]
+access-log = "all.log"
+access-log-form = "simple"
+[[site]]
+path = "site"
+[[site]]
+path = "site"
+hosts = ["own"]
+access-log = "own.log"
+[[site]]
+path = "site"
+hosts = ["off"]
+access-log = "off"
+[[site]]
+path = "site"
+hosts = ["shy"]
+log-addresses = "none"
+[[site]]
+path = "site"
+hosts = ["same"]
+access-log = "own.log"
+access-log-form = "json"
+[[site]]
+path = "site"
+hosts = ["few"]
+access-log = "few.log"
+access-log-one-in = 1000000
+[[listener]]
+address = "127.0.0.1:0"
+"#;
+    #[rustfmt::skip]
+    let cases: &[Asked] = &[
+        // asked of   for       its line, and where that is
+        ("any",       "/?1",    Some(("all.log", r#"127.0.0.1 TIME "GET /?1PHASE HTTP/1.1" 200 4"#))),
+        ("own",       "/?2",    Some(("own.log", r#"127.0.0.1 TIME "GET /?2PHASE HTTP/1.1" 200 4"#))),
+        ("off",       "/?3",    None),
+        ("off",       "/none?", None),
+        ("shy",       "/?4",    Some(("all.log", r#"- TIME "GET /?4PHASE HTTP/1.1" 200 4"#))),
+        ("same",      "/?5",    Some(("own.log", r#""target":"/?5PHASE","version":"HTTP/1.1","request":null,"host":"same""#))),
+        ("few",       "/?6",    None),
+        ("few",       "/none?", Some(("few.log", r#"127.0.0.1 TIME "GET /none?PHASE HTTP/1.1" 404 "#))),
+    ];
+    let logs = ["all.log", "own.log", "few.log"];
+    for &engine in ENGINES {
+        let dir = configured(config);
+        let program = Program::started(serve_configured(&dir, engine));
+        let at = |name: &str| dir.path().join(name);
+        let ask = |client: &mut Client, host: &str, target: &str| {
+            client.send(get(target).replace("Host: localhost", &format!("Host: {host}")));
+            client.response();
+        };
+        for phase in ["begun", "reopened", "replaced"] {
+            match phase {
+                "reopened" => {
+                    logs.iter().for_each(|name| {
+                        fs::rename(at(name), at(name).with_extension("old")).expect("a log")
+                    });
+                    program.signal(Signal::USR1);
+                    // The server is handed this one last.
+                    wait_for("new logs in use", || {
+                        ask(&mut Client::connect(program.address()), "few", "/none");
+                        (count(at("few.log")) > 0).then_some(())
+                    });
+                }
+                "replaced" => {
+                    let server = program.server();
+                    kill_process(server, Signal::KILL).expect("a server");
+                    wait_for("another server", || (program.server() != server).then_some(()));
+                }
+                _ => {}
+            }
+            let mut client = Client::connect(program.address());
+            cases.iter().for_each(|(host, target, _)| ask(&mut client, host, &format!("{target}{phase}")));
+            let lines = |name: &str| {
+                let text = fs::read_to_string(at(name)).unwrap_or_default();
+                text.lines().filter(|line| line.contains(phase)).map(str::to_owned).collect::<Vec<_>>()
+            };
+            for (host, target, line) in cases {
+                let Some((name, want)) = line else { continue };
+                let (front, rest) = want.split_once("TIME").unwrap_or(("", want));
+                let rest = rest.replace("PHASE", phase);
+                wait_for(&format!("{host}{target} in {name}, {phase}, {engine}"), || {
+                    lines(name)
+                        .iter()
+                        .any(|line| line.starts_with(front) && line.contains(&rest))
+                        .then_some(())
+                });
+            }
+            // One of a million by chance.
+            assert_eq!(logs.map(|name| lines(name).len()), [2, 2, 1], "{phase}, {engine}");
+        }
+        assert!(!at("off").exists(), "{engine}");
+    }
+}
+
+#[test]
+fn a_file_of_several_sites_takes_turns_once_and_logs_change_with_the_configuration() {
+    let sites = "[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\npath = \"site\"\naccess-log = \"a.log\"\n\
+                 [[site]]\npath = \"site\"\nhosts = [\"b\"]\naccess-log = \"WHERE\"\n";
+    let rotation = "[log]\naccess-log-size = \"64KiB\"\naccess-log-keep = 100\n";
+    let both = sites.replace("WHERE", "a.log");
+    let dir = configured(&format!("{both}{rotation}"));
+    let program = Program::started(serve_configured(&dir, Engine::Auto));
+    let at = |name: &str| dir.path().join(name);
+    let burst = |host: &str| {
+        let mut client = Client::connect(program.address());
+        client.send(get("/").replace("Host: localhost", &format!("Host: {host}")).repeat(100));
+        (0..100).for_each(|_| drop(client.response()));
+    };
+    let mut count_asked = 0;
+    wait_for("the second file", || {
+        ["a", "b"].into_iter().for_each(burst);
+        count_asked += 200;
+        at("a.log.2").exists().then_some(())
+    });
+    let files = || {
+        std::iter::once(at("a.log"))
+            .chain((1..).map(|number| at(&format!("a.log.{number}"))).take_while(|file| file.exists()))
+    };
+    wait_for("all lines", || (files().map(count).sum::<usize>() == count_asked).then_some(()));
+    for full in files().skip(1) {
+        assert!(fs::metadata(&full).expect("a file").len() >= 64 << 10, "{} had its time", full.display());
+    }
+    fs::write(at("tarpon.toml"), sites.replace("WHERE", "b.log")).expect("a configuration");
+    program.signal(Signal::HUP);
+    wait_for("the other log", || {
+        burst("b");
+        (count(at("b.log")) > 0).then_some(())
+    });
+    fs::write(at("tarpon.toml"), sites.replace("WHERE", "/nowhere/b.log")).expect("a configuration");
+    program.signal(Signal::HUP);
+    wait_for("what is wrong", || program.err().contains("cannot log to /nowhere/b.log").then_some(()));
+    burst("b");
+}
+
+#[test]
+fn a_library_says_of_each_site_what_is_logged_and_where() {
+    for &engine in ENGINES {
+        let dir = site(&[("index.html", "home")]);
+        let (common, own) = (Log::default(), Log::default());
+        let simple = Logging { form: LogForm::Simple, ..Logging::default() };
+        let sites = [SiteLog::Server, SiteLog::Own(simple), SiteLog::Off].into_iter().enumerate();
+        let sites = sites.map(|(number, log)| {
+            let names = vec![format!("site{number}").parse().expect("a name")];
+            VirtualHost { names, log, ..Site::from_dir(dir.path()).expect("a site").into() }
+        });
+        let hosts = VirtualHosts::new(sites.collect(), Unknown::Site(0)).expect("sites");
+        let logging = Some(Logging { addresses: Addresses::None, ..simple });
+        let served = Served::sites(&Settings { logging, ..settings(engine, 1) }, hosts);
+        served.handle.log_to(common.target().open().expect("a file"));
+        let mut client = Client::connect(served.address);
+        for number in 0..3 {
+            client.send(get(&format!("/?{number}")).replace("localhost", &format!("site{number}")));
+            client.response();
+        }
+        assert_eq!(
+            (common.text(), own.text()),
+            (String::new(), String::new()),
+            "{engine}: not known of all yet"
+        );
+        served.handle.log_site_to(1, own.target().open().expect("a file"));
+        assert_eq!(without_time(&common.only_line(), LogForm::Simple), r#"- TIME "GET /?0 HTTP/1.1" 200 4"#);
+        assert_eq!(
+            without_time(&own.only_line(), LogForm::Simple),
+            r#"127.0.0.1 TIME "GET /?1 HTTP/1.1" 200 4"#
+        );
+        // One that has none is nothing to say of.
+        served.handle.log_site_to(2, own.target().open().expect("a file"));
+        served.handle.log_site_to(7, own.target().open().expect("a file"));
+        client.get("/?3");
+        common.lines(2);
+    }
+}
+
+/// A directory with a site, and this configuration.
+fn configured(config: &str) -> tempfile::TempDir {
+    site(&[("tarpon.toml", config), ("site/index.html", "home")])
+}
+
+fn serve_configured(dir: &tempfile::TempDir, engine: Engine) -> Command {
+    let mut command = tarpon(["serve", "--config"].map(AsRef::as_ref));
+    command.arg(dir.path().join("tarpon.toml")).args(["--engine", engine.name()]);
+    command
 }
 
 /// A log in a file.

@@ -46,11 +46,11 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "access-log",
         value_name: "WHERE",
-        kind: Kind::Target(|config, target| config.log.access = Some(target)),
+        kind: Kind::Target(|config, target| config.log.access = target),
         example: "access.log",
         refused: &["", "unix:"],
-        help: "Where a line of each request goes: a file, - for standard output, or unix:PATH, a socket that takes datagrams \
-               or a stream",
+        help: "Where a line of each request goes: a file, - for standard output, unix:PATH, a socket that takes datagrams or a \
+               stream, or off, nowhere",
         ..LOG
     },
     Opt {
@@ -82,7 +82,7 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "access-log-one-in",
         value_name: "COUNT",
-        kind: Kind::Count(1..=1_000_000, "requests", |config, count| {
+        kind: Kind::Count(ONE_IN, "requests", |config, count| {
             config.log.logging.one_in = NonZeroU32::new(count).expect("one at least");
         }),
         default: Unsaid::Value("1"),
@@ -129,6 +129,9 @@ const OPTIONS: &[Opt] = &[
         ..LOG
     },
 ];
+
+/// One in a million is as good as none.
+pub(super) const ONE_IN: std::ops::RangeInclusive<u32> = 1..=1_000_000;
 
 /// A file for each second helps nobody, and one for ten years is as good as one for ever.
 const AGES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3_650 * 86_400);

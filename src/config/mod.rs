@@ -46,7 +46,7 @@ pub use log::{EventForm, LogConfig};
 pub use option::{Flag, Kind, Opt, Program, Section, Unsaid, Words};
 pub use read::{Flags, Origin, Said, Settled, read};
 pub use server::{AdminAt, ServerConfig};
-pub use site::SiteConfig;
+pub use site::{SiteConfig, SiteLogConfig};
 pub use system::look;
 
 /// What a server is told. Values are within their ranges and do not contradict each other.

@@ -72,7 +72,7 @@ pub(super) const OPT: Opt = Opt {
     help: "",
 };
 
-/// What is said where there is to be none.
+/// What says that something is to be nowhere. A file of that name is `./off`.
 pub(super) const OFF: &str = "off";
 
 /// How an option is said on the command line.
@@ -131,8 +131,8 @@ pub enum Kind {
     Address(fn(&mut Config, Address)),
     /// The same, or `off`: at none.
     AddressOrOff(fn(&mut Config, Option<Address>)),
-    /// Where a log goes.
-    Target(fn(&mut Config, LogTarget)),
+    /// Where a log goes. `None`: nowhere.
+    Target(fn(&mut Config, Option<LogTarget>)),
     /// Text of a form: the first function writes it at its best, or says what was expected.
     Text(fn(&str) -> Result<String, String>, fn(&mut Config, String)),
 }
@@ -262,6 +262,7 @@ impl Kind {
                 }
                 return Ok(text);
             }
+            Kind::Target(set) if value == OFF => set(config, None),
             Kind::Target(set) => {
                 let target = match value.parse().map_err(|_| refused())? {
                     LogTarget::File(path) => LogTarget::File(base.join(path)),
@@ -269,7 +270,7 @@ impl Kind {
                     LogTarget::Stdout => LogTarget::Stdout,
                 };
                 let text = target.to_string();
-                set(config, target);
+                set(config, Some(target));
                 return Ok(text);
             }
             Kind::Text(form, set) => {
@@ -300,8 +301,8 @@ impl Kind {
             Kind::Word(words) => words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", "),
             Kind::Path(_) | Kind::Inner(_) => "a path".to_owned(),
             Kind::Address(_) => "an address and a port, or unix:PATH".to_owned(),
-            Kind::AddressOrOff(_) => "an address and a port, unix:PATH, or off".to_owned(),
-            Kind::Target(_) => "a path, -, or unix:PATH".to_owned(),
+            Kind::AddressOrOff(_) => format!("an address and a port, unix:PATH, or {OFF}"),
+            Kind::Target(_) => format!("a path, -, unix:PATH, or {OFF}"),
             Kind::Text(..) => "text".to_owned(),
             Kind::Time(..) | Kind::Count(..) | Kind::Size(..) => {
                 let (min, max) = self.range().expect("of a kind that has one");

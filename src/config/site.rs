@@ -2,7 +2,10 @@
 
 use super::server::{SEND_RATES, TIMES};
 use super::{Config, Flag, Kind, Opt, Program, Section, Unsaid, option::OPT};
-use crate::{Dialect, HostName, SiteLimits, Source, TrailingSlash, Unknown};
+use crate::{
+    Addresses, Dialect, HostName, LogForm, LogTarget, Logging, SiteLimits, SiteLog, Source, TrailingSlash,
+    Unknown,
+};
 use Program::{Carrier, Pack, Serve};
 use std::num::NonZeroU32;
 
@@ -21,6 +24,19 @@ pub struct SiteConfig {
     pub limits: SiteLimits,
     /// Earlier releases that are kept.
     pub keep_releases: usize,
+    /// What is logged of it where that is not what is logged of the others.
+    pub log: SiteLogConfig,
+}
+
+/// What is said of the log of a site.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)] // the others are those of [`Logging`](crate::Logging)
+pub struct SiteLogConfig {
+    /// Where it goes, or that there is none. `None`: nothing was said, and its lines go where those of others do.
+    pub access: Option<Option<LogTarget>>,
+    pub form: Option<LogForm>,
+    pub addresses: Option<Addresses>,
+    pub one_in: Option<NonZeroU32>,
 }
 
 pub(super) const SECTION: Section = Section {
@@ -37,6 +53,9 @@ const PAGES: &str = "Pages (a packed site answers as it was packed)";
 /// What a site grants instead of what the server does.
 const LIMIT: Opt = Opt { default: Unsaid::Words("that of [server]"), ..OPT };
 const TIME: Opt = Opt { value_name: "TIME", example: "1m30s", ..LIMIT };
+
+/// What a site logs otherwise than the others.
+const LOG: Opt = Opt { default: Unsaid::Words("that of [log]"), ..OPT };
 
 const OPTIONS: &[Opt] = &[
     Opt {
@@ -219,7 +238,69 @@ const OPTIONS: &[Opt] = &[
         help: "Requests on one connection, of which the last is for this site, before it is closed",
         ..LIMIT
     },
+    Opt {
+        name: "access-log",
+        value_name: "WHERE",
+        kind: Kind::Target(|config, target| config.site().log.access = Some(target)),
+        example: "example.org.log",
+        refused: &["", "unix:"],
+        help: "Where a line of each request to this site goes instead of where [log] says: a file, -, unix:PATH, or off, nowhere. \
+               Files take turns as [log] says",
+        ..LOG
+    },
+    Opt {
+        name: "access-log-form",
+        value_name: "NAME",
+        kind: Kind::Word(&[
+            ("combined", |config| config.site().log.form = Some(LogForm::Combined)),
+            ("common", |config| config.site().log.form = Some(LogForm::Common)),
+            ("json", |config| config.site().log.form = Some(LogForm::Json)),
+            ("simple", |config| config.site().log.form = Some(LogForm::Simple)),
+        ]),
+        example: "json",
+        help: "What such a line looks like",
+        ..LOG
+    },
+    Opt {
+        name: "log-addresses",
+        value_name: "HOW",
+        kind: Kind::Word(&[
+            ("full", |config| config.site().log.addresses = Some(Addresses::Full)),
+            ("truncated", |config| config.site().log.addresses = Some(Addresses::Truncated)),
+            ("none", |config| config.site().log.addresses = Some(Addresses::None)),
+        ]),
+        example: "truncated",
+        help: "What of clients' addresses is logged",
+        ..LOG
+    },
+    Opt {
+        name: "access-log-one-in",
+        value_name: "COUNT",
+        kind: Kind::Count(super::log::ONE_IN, "requests", |config, count| {
+            config.site().log.one_in = NonZeroU32::new(count);
+        }),
+        example: "100",
+        help: "Log one request in so many, and each that is answered with status 400 or above",
+        ..LOG
+    },
 ];
+
+impl SiteLogConfig {
+    /// What comes of it where the server logs this.
+    pub fn of(&self, server: Logging) -> SiteLog {
+        let SiteLogConfig { access, form, addresses, one_in } = self;
+        let logging = Logging {
+            form: form.unwrap_or(server.form),
+            addresses: addresses.unwrap_or(server.addresses),
+            one_in: one_in.unwrap_or(server.one_in),
+        };
+        match access {
+            None => SiteLog::Shared(logging),
+            Some(None) => SiteLog::Off,
+            Some(Some(_)) => SiteLog::Own(logging),
+        }
+    }
+}
 
 impl Config {
     /// What a host means that no site has.

@@ -235,6 +235,7 @@ mod tests {
         Begun {
             accepted: Accepted::default(),
             site: 0,
+            is_sampled: true,
             unix_ms: 0,
             tick: Tick(0),
             version: None,

@@ -1,13 +1,16 @@
 //! The access log: what the workers leave of each exchange, put together, formatted and written, on a thread of its own.
 //!
 //! ```text
-//! worker ─ records ─▶ ring ─▶ exchange ─▶ form ─▶ sink
-//!                              │                   └ file, standard output, or socket
+//! worker ─ records ─▶ ring ─▶ exchange ─▶ form ─▶ book ─▶ sink
+//!                              │           │      │        └ file, standard output, or socket
+//!                              │           │      └ the server's, or one of a site's own
+//!                              │           └ that of its site
 //!                              └ what was begun and what was sent, joined
 //! ```
 //!
 //! Only this thread waits for whoever reads the log. A worker whose ring is full loses records, and counts them.
 
+mod books;
 mod escape;
 mod exchange;
 mod form;
@@ -20,19 +23,22 @@ pub use sink::{LogSink, LogTarget};
 
 pub(crate) use ring::{Inlet, Rings};
 
-use crate::{error::reason, sys};
+use crate::sys;
+use books::Books;
 use exchange::Exchanges;
-use form::Scribe;
 use ring::{Bell, Outlet};
+use serde::{Deserialize, Serialize};
 use std::{
-    fmt, io,
+    fmt,
+    hash::{BuildHasher, Hasher, RandomState},
+    io,
     num::NonZeroU32,
     str::FromStr,
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
-use tarpon_conn::Counters;
+use tarpon_conn::{Counters, Recording};
 use tracing::warn;
 
 /// What is logged of exchanges, and how.
@@ -44,6 +50,29 @@ pub struct Logging {
     pub addresses: Addresses,
     /// One exchange in so many, by chance; and each that fails, with status 400 or above.
     pub one_in: NonZeroU32,
+}
+
+/// What is logged of one site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SiteLog {
+    /// What is logged of the others: see [`Settings::logging`](crate::Settings::logging).
+    #[default]
+    Server,
+    /// Nothing.
+    Off,
+    /// This, where the lines of the others go.
+    Shared(Logging),
+    /// This, in a log of its own. Where it goes: [`Handle::log_site_to`](crate::Handle::log_site_to).
+    Own(Logging),
+}
+
+/// Whose lines go to a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Owner {
+    /// Those of all sites that have none of their own.
+    Server,
+    /// Those of the site of this number.
+    Site(usize),
 }
 
 /// What a line looks like. Times are UTC.
@@ -72,7 +101,7 @@ pub enum Addresses {
     None,
 }
 
-/// The log of a server that runs.
+/// The logs of a server that runs.
 #[derive(Clone)]
 pub(crate) struct Log {
     shared: Arc<Shared>,
@@ -88,8 +117,16 @@ struct Shared {
 /// What the log is told.
 #[derive(Default)]
 struct Orders {
-    sink: Option<LogSink>,
+    sinks: Vec<(Owner, LogSink)>,
     end: bool,
+}
+
+/// What is to be logged of a server.
+pub(crate) struct Logs {
+    /// By the number of the site: what, and whose log it goes to.
+    sites: Vec<Option<(Logging, Owner)>>,
+    /// By the number of the site: what it is called where there is trouble with its log.
+    names: Vec<Option<String>>,
 }
 
 impl Default for Logging {
@@ -98,22 +135,41 @@ impl Default for Logging {
     }
 }
 
+impl Logs {
+    /// What comes of what is said of the server, and of each site with its name.
+    pub(crate) fn new(
+        server: Option<Logging>,
+        sites: impl IntoIterator<Item = (SiteLog, Option<String>)>,
+    ) -> Logs {
+        let sites = sites.into_iter().enumerate();
+        let (sites, names) = sites.map(|(number, (site, name))| (site.of(number, server), name)).unzip();
+        Logs { sites, names }
+    }
+
+    /// What workers have to record. `None`: nothing.
+    pub(crate) fn recording(&self) -> Option<Recording> {
+        let one_in: Arc<[_]> =
+            self.sites.iter().map(|site| site.map(|(logging, _)| logging.one_in)).collect();
+        // As good as any chance there is: the keys of a hash, which nobody knows.
+        let seed = RandomState::new().build_hasher().finish();
+        let is_any = one_in.iter().any(Option::is_some);
+        is_any.then_some(Recording { one_in, heads: false, seed })
+    }
+}
+
 impl Log {
-    /// A log for workers with these rings and these counters.
+    /// The logs for workers with these rings and these counters.
     pub(crate) fn start(
-        logging: Logging,
+        logs: &Logs,
         rings: &Rings,
         counters: &Arc<sys::shared::Shared<Counters>>,
     ) -> io::Result<Log> {
         let shared = Arc::new(Shared { bell: Arc::clone(rings.bell()), orders: Mutex::default() });
-        let sources = rings.outlets().map(|outlet| (outlet, Exchanges::default())).collect();
-        let scribe = Scribe::new(logging.form, logging.addresses);
         let (alive, ended) = mpsc::channel();
         let writer = Writer {
             shared: Arc::clone(&shared),
-            sources,
-            scribe,
-            lines: Vec::new(),
+            sources: rings.outlets().map(|outlet| (outlet, Exchanges::default())).collect(),
+            books: Books::new(logs),
             losses: Losses::new(Arc::clone(counters)),
         };
         thread::Builder::new().name("log".to_owned()).spawn(move || {
@@ -123,9 +179,9 @@ impl Log {
         Ok(Log { shared, ended: Arc::new(Mutex::new(ended)) })
     }
 
-    /// From now on lines go there.
-    pub(crate) fn log_to(&self, sink: LogSink) {
-        self.order(|orders| orders.sink = Some(sink));
+    /// From now on the lines of an owner go there. Of one that logs nothing it is nothing to say.
+    pub(crate) fn log_to(&self, owner: Owner, sink: LogSink) {
+        self.order(|orders| orders.sinks.push((owner, sink)));
     }
 
     /// The workers have ended: writes what they have left, if whoever reads it lets it.
@@ -147,33 +203,29 @@ struct Writer {
     shared: Arc<Shared>,
     /// Of each worker.
     sources: Vec<(Outlet, Exchanges)>,
-    scribe: Scribe,
-    /// Formatted, and not written yet.
-    lines: Vec<u8>,
+    books: Books,
     losses: Losses,
 }
 
 impl Writer {
     fn run(mut self) {
-        let (mut sink, mut end) = (None, false);
-        let (mut bytes, mut idle_count) = (Vec::new(), 0);
+        let (mut end, mut bytes, mut idle_count) = (false, Vec::new(), 0);
         loop {
             let orders =
                 std::mem::take(&mut *self.shared.orders.lock().unwrap_or_else(PoisonError::into_inner));
-            sink = orders.sink.or(sink);
+            self.books.assign(orders.sinks);
             end |= orders.end;
-            let Some(sink) = &mut sink else {
+            if !self.books.is_assigned() {
                 // Until somebody says where to, it waits in the rings.
                 if end {
                     return;
                 }
                 self.shared.bell.nap(NAP);
                 continue;
-            };
-            let any = self.drain(&mut bytes, sink);
+            }
+            let any = self.drain(&mut bytes);
             if end && !any {
-                self.finish(sink);
-                return;
+                return self.finish();
             }
             self.losses.tell();
             idle_count = if any { 0 } else { idle_count + 1 };
@@ -185,31 +237,24 @@ impl Writer {
     }
 
     /// Writes what has come. Returns whether anything has.
-    fn drain(&mut self, bytes: &mut Vec<u8>, sink: &mut LogSink) -> bool {
+    fn drain(&mut self, bytes: &mut Vec<u8>) -> bool {
         let mut any = false;
         for (outlet, exchanges) in &mut self.sources {
             bytes.clear();
             outlet.take(bytes);
             any |= !bytes.is_empty();
-            exchanges.read(bytes, |exchange| self.scribe.line(exchange, &mut self.lines));
+            exchanges.read(bytes, |exchange| self.books.enter(exchange));
         }
-        self.write(sink);
+        self.books.write();
         any
     }
 
-    fn finish(&mut self, sink: &mut LogSink) {
+    fn finish(&mut self) {
         for (_, exchanges) in &mut self.sources {
-            exchanges.end(|exchange| self.scribe.line(exchange, &mut self.lines));
+            exchanges.end(|exchange| self.books.enter(exchange));
         }
-        self.write(sink);
+        self.books.write();
         self.losses.tell_now();
-    }
-
-    fn write(&mut self, sink: &mut LogSink) {
-        if !self.lines.is_empty() {
-            self.losses.written(sink.write(&self.lines));
-            self.lines.clear();
-        }
     }
 }
 
@@ -218,27 +263,12 @@ struct Losses {
     counters: Arc<sys::shared::Shared<Counters>>,
     /// Exchanges that found no room, when that was told last.
     told: u64,
-    /// Why something could not be written, as told last.
-    failed: Option<String>,
     next: Instant,
 }
 
 impl Losses {
     fn new(counters: Arc<sys::shared::Shared<Counters>>) -> Losses {
-        Losses { counters, told: 0, failed: None, next: Instant::now() }
-    }
-
-    fn written(&mut self, result: io::Result<()>) {
-        let why = result.err().map(|error| reason(&error));
-        if why != self.failed {
-            match &why {
-                Some(why) => {
-                    warn!("cannot write the access log: {why}; lines are lost until it can be written again")
-                }
-                None => warn!("the access log can be written again"),
-            }
-            self.failed = why;
-        }
+        Losses { counters, told: 0, next: Instant::now() }
     }
 
     fn tell(&mut self) {
@@ -270,6 +300,19 @@ const END_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What is lost is told of at once, and then not again for so long.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
+
+impl SiteLog {
+    /// What is logged of the site of this number where this is logged of the server, and whose log it goes to.
+    fn of(self, number: usize, server: Option<Logging>) -> Option<(Logging, Owner)> {
+        let shared = |logging| (logging, Owner::Server);
+        match self {
+            SiteLog::Server => server.map(shared),
+            SiteLog::Off => None,
+            SiteLog::Shared(logging) => server.map(|_| shared(logging)),
+            SiteLog::Own(logging) => Some((logging, Owner::Site(number))),
+        }
+    }
+}
 
 impl LogForm {
     /// Every form there is.

@@ -13,7 +13,7 @@ use super::{
     serving,
     told::{Role, Served},
 };
-use crate::{admin::Order, engine::Engine, sandbox::Rights, server::Settings};
+use crate::{admin::Order, engine::Engine, error::Trouble, sandbox::Rights, server::Settings};
 use rustix::event::PollFd;
 use std::{
     error::Error,
@@ -30,7 +30,7 @@ pub(super) struct Generation {
     pub(super) server: Post,
     /// Of each source.
     lineups: Vec<Lineup>,
-    journal: Option<Journal>,
+    journals: Vec<Journal>,
     rights: Rights,
     pub(super) service: Service,
     /// Its server has served.
@@ -50,13 +50,13 @@ pub(super) struct Begun {
 impl Generation {
     /// Without processes so far.
     pub(super) fn new(mut service: Service, tell: fn(Told<'_>)) -> Result<Generation, Box<dyn Error>> {
-        let journal = Journal::open(&service.log)?;
-        service.settings.logging = journal.is_some().then_some(service.log.logging);
+        let journals = Journal::open_all(&service.log, &service.sites)?;
+        service.settings.logging = service.log.access.is_some().then_some(service.log.logging);
         Ok(Generation {
             keeper: Post::new(Role::Keeper),
             server: Post::new(Role::Server),
             lineups: service.sites.iter().map(Lineup::new).collect(),
-            journal,
+            journals,
             rights: Rights::new(service.user.as_deref(), service.sandbox)?,
             service,
             has_begun: false,
@@ -78,33 +78,34 @@ impl Generation {
 
     fn start_server(&mut self, listeners: &mut Listeners, is_successor: bool) -> io::Result<()> {
         let (service, rights) = (&self.service, &self.rights);
-        let Service { settings, sites, unknown, .. } = service;
+        let Service { settings, sites, unknown, log, .. } = service;
         let numbers = listeners.numbers();
         self.server.start(&numbers, |channel| {
             let (listeners, admin) = listeners.take(service);
             let unknown = *unknown;
-            let start = serving::Start { settings, listeners, admin, is_successor, sites, unknown, rights };
+            let start =
+                serving::Start { settings, listeners, admin, is_successor, sites, unknown, log, rights };
             serving::run(start, channel)
         })?;
         self.server.is_supplied = false;
-        self.hand_log();
+        self.journals.iter().for_each(|journal| hand(&mut self.server, journal));
         self.supply();
         Ok(())
     }
 
-    /// Hands the server the log as it is open now.
-    fn hand_log(&mut self) {
-        if let (Some(child), Some(journal)) = (&mut self.server.child, &self.journal) {
-            child.send(&ToServer::Log, journal.descriptor());
-        }
+    /// Opens all logs anew.
+    pub(super) fn reopen_logs(&mut self) {
+        self.renew_logs(|journal| journal.reopen().map(|()| true));
     }
 
-    /// Opens the log anew, if there is one.
-    pub(super) fn reopen_log(&mut self) {
-        match self.journal.as_mut().map(Journal::reopen) {
-            Some(Ok(())) => self.hand_log(),
-            Some(Err(trouble)) => (self.tell)(Told::LogStays(&trouble)),
-            None => {}
+    /// Hands the server each log that was opened anew, as `renew` says.
+    fn renew_logs(&mut self, mut renew: impl FnMut(&mut Journal) -> Result<bool, Trouble>) {
+        for journal in &mut self.journals {
+            match renew(journal) {
+                Ok(true) => hand(&mut self.server, journal),
+                Ok(false) => {}
+                Err(trouble) => (self.tell)(Told::LogStays(&trouble)),
+            }
         }
     }
 
@@ -130,8 +131,8 @@ impl Generation {
 
     /// When there is something to do, whatever happens.
     pub(super) fn due(&self) -> Option<Instant> {
-        let log = self.journal.as_ref().and_then(Journal::due);
-        [self.keeper.due, self.server.due, log].into_iter().flatten().min()
+        let logs = self.journals.iter().map(Journal::due);
+        logs.chain([self.keeper.due, self.server.due]).flatten().min()
     }
 
     /// Hears what its processes say. Returns what the server said when it began.
@@ -145,7 +146,10 @@ impl Generation {
                         begun = Some(Begun { engine, instead, confined });
                     }
                 }
-                FromServer::LogBroken => self.reopen_log(),
+                FromServer::LogBroken { of } => self.renew_logs(|journal| {
+                    let is_broken = journal.owners.contains(&of);
+                    if is_broken { journal.reopen().map(|()| true) } else { Ok(false) }
+                }),
                 FromServer::Unfit { why } => (self.tell)(Told::Unfit(&why)),
                 FromServer::Refused { why } => self.server.why = Some(why),
                 FromServer::Asked { order } => {
@@ -224,11 +228,7 @@ impl Generation {
     /// Does what it is time for.
     pub(super) fn mind_time(&mut self, listeners: &mut Listeners) -> io::Result<()> {
         let now = Instant::now();
-        match self.journal.as_mut().map(|journal| journal.mind(now)) {
-            Some(Ok(true)) => self.hand_log(),
-            Some(Err(trouble)) => (self.tell)(Told::LogStays(&trouble)),
-            Some(Ok(false)) | None => {}
-        }
+        self.renew_logs(|journal| journal.mind(now));
         if self.keeper.is_due(now) {
             self.start_keeper(keeper::Start::Again)?;
         }
@@ -251,6 +251,14 @@ impl Generation {
             child.say(&farewell);
         }
         Leaving { server: self.server, by: Instant::now() + grace + OVERDUE }
+    }
+}
+
+/// Hands a server a log as it is open now.
+fn hand(server: &mut Post, journal: &Journal) {
+    let Some(child) = &mut server.child else { return };
+    for &of in &journal.owners {
+        child.send(&ToServer::Log { of }, journal.descriptor());
     }
 }
 

@@ -1,12 +1,14 @@
-//! The access log, as far as the supervisor is concerned: it opens what the server then writes to.
+//! The access logs, as far as the supervisor is concerned: it opens what the server then writes to.
+//!
+//! Of several that go to the same place there is one journal: its file takes turns once for all of them.
 //!
 //! Files take turns, and are opened anew, by the supervisor alone: the server can open nothing. Until it is handed the next
 //! file it goes on writing to the one it has, whatever that is called by then, so no line is lost.
 
 use crate::{
-    config::LogConfig,
+    config::{LogConfig, SiteConfig},
     error::{Trouble, reason},
-    log::{LogSink, LogTarget, Rotation, turn},
+    log::{LogSink, LogTarget, Owner, Rotation, turn},
 };
 use std::{
     fs::File,
@@ -20,6 +22,8 @@ use std::{
 /// A log that is open.
 #[derive(Debug)]
 pub(super) struct Journal {
+    /// Whose lines go there.
+    pub(super) owners: Vec<Owner>,
     target: LogTarget,
     rotation: Rotation,
     descriptor: Arc<[OwnedFd]>,
@@ -32,13 +36,26 @@ pub(super) struct Journal {
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Journal {
-    /// Opens the log. `None`: there is to be none.
-    pub(super) fn open(config: &LogConfig) -> Result<Option<Journal>, Trouble> {
-        let Some(target) = &config.access else { return Ok(None) };
+    /// Opens all logs that are to be.
+    pub(super) fn open_all(config: &LogConfig, sites: &[SiteConfig]) -> Result<Vec<Journal>, Trouble> {
+        let of_sites = sites.iter().enumerate();
+        let of_sites = of_sites
+            .filter_map(|(number, site)| Some((Owner::Site(number), site.log.access.as_ref()?.as_ref()?)));
+        let mut journals: Vec<Journal> = Vec::new();
+        for (owner, target) in config.access.iter().map(|target| (Owner::Server, target)).chain(of_sites) {
+            match journals.iter_mut().find(|journal| journal.target == *target) {
+                Some(journal) => journal.owners.push(owner),
+                None => journals.push(Journal::new(owner, target, config.rotation)?),
+            }
+        }
+        Ok(journals)
+    }
+
+    fn new(owner: Owner, target: &LogTarget, rotation: Rotation) -> Result<Journal, Trouble> {
         let is_file = matches!(target, LogTarget::File(_));
-        let look = (is_file && config.rotation.happens()).then(Instant::now);
+        let look = (is_file && rotation.happens()).then(Instant::now);
         let (descriptor, made) = open(target)?;
-        Ok(Some(Journal { target: target.clone(), rotation: config.rotation, descriptor, made, look }))
+        Ok(Journal { owners: vec![owner], target: target.clone(), rotation, descriptor, made, look })
     }
 
     /// Opens it anew: somebody has renamed the file, or another listens on the socket.

@@ -1,6 +1,6 @@
 //! What supervisor, keeper and server say to each other.
 
-use crate::{admin::Order, engine::Engine, site::parcel::Record};
+use crate::{admin::Order, engine::Engine, log::Owner, site::parcel::Record};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ pub(super) enum FromKeeper {
 pub(super) enum ToServer {
     /// As from the keeper.
     Site { site: usize, record: Record, is_earlier: bool },
-    /// Log to this from now on. With its descriptor.
-    Log,
+    /// Log what is `of` this owner to this from now on. With its descriptor.
+    Log { of: Owner },
     /// Accept nothing more, finish what has begun, and end after `grace` at the latest.
     Stop { grace: Duration },
     /// Leave the clients to another server that has the same listeners, and end after `grace` at the latest.
@@ -34,8 +34,8 @@ pub(super) enum FromServer {
     /// The workers have begun, with this engine; why it is not io_uring, where that was wanted if possible; and what they are
     /// confined to, in words.
     Serving { engine: Engine, instead: Option<String>, confined: Vec<String> },
-    /// Nobody listens any more to what is logged.
-    LogBroken,
+    /// Nobody listens any more to what is logged `of` this owner.
+    LogBroken { of: Owner },
     /// A site is not in order; the one before is still served.
     Unfit { why: String },
     /// It cannot begin, or not go on.

@@ -24,7 +24,7 @@
 //! | `lineup` | the sites that were sent last |
 //! | `post`, `child` | one process, and how it ended |
 //! | `caller` | who asked for a reload, and waits to be told what came of it |
-//! | `journal` | the access log, opened for the server |
+//! | `journal` | the access logs, opened for the server |
 //! | `backoff` | when another takes its place |
 //! | `keeper`, `serving` | what the children do |
 
@@ -196,7 +196,7 @@ impl Supervisor<'_> {
 
     fn heed(&mut self, signal: Signal) -> io::Result<()> {
         match (signal, &mut self.stage) {
-            (Signal::USR1, Stage::Serving(current)) => current.reopen_log(),
+            (Signal::USR1, Stage::Serving(current)) => current.reopen_logs(),
             (Signal::HUP, Stage::Serving(_)) => self.reload(None),
             (Signal::USR1 | Signal::HUP, Stage::Stopping) => {}
             // Nobody can be served yet: as if there were no supervisor.

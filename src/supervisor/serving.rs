@@ -7,11 +7,12 @@ use super::{
 };
 use crate::{
     admin::{Admin, Order},
-    config::SiteConfig,
+    config::{LogConfig, SiteConfig},
     engine::Chosen,
     hosts::{Unknown, VirtualHost, VirtualHosts},
     listen::Bound,
     loader,
+    log::{Logging, Owner},
     sandbox::{self, Confined, Rights},
     server::{Handle, Server, Settings},
     site::{Site, parcel::Record},
@@ -33,6 +34,7 @@ pub(super) struct Start<'a> {
     pub(super) is_successor: bool,
     pub(super) sites: &'a [SiteConfig],
     pub(super) unknown: Unknown,
+    pub(super) log: &'a LogConfig,
     pub(super) rights: &'a Rights,
 }
 
@@ -89,7 +91,7 @@ fn begin(
     receiver: &mut Receiver,
     sender: &Arc<Mutex<Sender>>,
 ) -> Result<Option<Begun>, String> {
-    let Start { settings, listeners, admin, is_successor, sites, unknown, rights } = start;
+    let Start { settings, listeners, admin, is_successor, sites, unknown, log, rights } = start;
     let unconfined = |error| format!("cannot confine the server process: {error}; --no-sandbox does without");
     // What is opened is opened before.
     let nowhere = loader::nowhere().map_err(|error| error.to_string())?;
@@ -106,7 +108,7 @@ fn begin(
     let chosen = settings.engine.choose().map_err(|trouble| trouble.to_string())?;
     let settings = Settings { engine: chosen.engine, ..settings.clone() };
     let mut arrived: Vec<_> = sites.iter().map(|_| (None, Vec::new())).collect();
-    let mut sink = None;
+    let mut sinks = Vec::new();
     while arrived.iter().any(|(site, _)| site.is_none()) {
         match receiver.receive().map_err(|error| error.to_string())? {
             Some((ToServer::Site { site, record, is_earlier }, descriptors)) => {
@@ -117,28 +119,30 @@ fn begin(
                     false => *current = Some(site),
                 }
             }
-            Some((ToServer::Log, descriptors)) => sink = journal::sink(descriptors, log_broken(sender)),
+            Some((ToServer::Log { of }, descriptors)) => {
+                sinks.extend(journal::sink(descriptors, log_broken(sender, of)).map(|sink| (of, sink)));
+            }
             Some((ToServer::Stop { .. } | ToServer::Drain { .. }, _)) | None => return Ok(None),
         }
     }
     let hosts = sites.iter().zip(arrived);
-    let hosts = hosts.map(|(config, (site, earlier))| host(config, site.expect("waited for"), earlier));
+    let hosts =
+        hosts.map(|(config, (site, earlier))| host(config, log.logging, site.expect("waited for"), earlier));
     let hosts = VirtualHosts::new(hosts.collect(), unknown).map_err(|trouble| trouble.to_string())?;
     let server =
         Server::start_with(&settings, listeners, hosts, nowhere).map_err(|error| error.to_string())?;
-    if let Some(sink) = sink {
-        server.handle().log_to(sink);
-    }
+    let handle = server.handle();
+    sinks.into_iter().for_each(|(of, sink)| handle.log_of(of, sink));
     let late = admin.as_ref().filter(|_| is_successor);
     let late = late.map(answer).transpose().map_err(|error| error.to_string())?;
     Ok(Some(Begun { server, admin: early.or(late), chosen, confined }))
 }
 
-/// A site with its names and limits.
-fn host(config: &SiteConfig, site: Site, earlier: Vec<Site>) -> VirtualHost {
-    let SiteConfig { hosts, aliases, limits, keep_releases, .. } = config;
-    let (names, aliases) = (hosts.clone(), aliases.clone());
-    VirtualHost { site, earlier, names, aliases, limits: *limits, keep_releases: Some(*keep_releases) }
+/// A site with its names, limits and log.
+fn host(config: &SiteConfig, logging: Logging, site: Site, earlier: Vec<Site>) -> VirtualHost {
+    let SiteConfig { hosts, aliases, limits, keep_releases, log, .. } = config;
+    let (names, aliases, log) = (hosts.clone(), aliases.clone(), log.of(logging));
+    VirtualHost { site, earlier, names, aliases, limits: *limits, keep_releases: Some(*keep_releases), log }
 }
 
 /// Does what the supervisor says, for as long as there is one.
@@ -153,9 +157,9 @@ fn hear(server: &Handle, mut admin: Option<Admin>, receiver: &mut Receiver, send
                     Err(why) => say(sender, &FromServer::Unfit { why }),
                 }
             }
-            Ok(Some((ToServer::Log, descriptors))) => {
-                if let Some(sink) = journal::sink(descriptors, log_broken(sender)) {
-                    server.log_to(sink);
+            Ok(Some((ToServer::Log { of }, descriptors))) => {
+                if let Some(sink) = journal::sink(descriptors, log_broken(sender, of)) {
+                    server.log_of(of, sink);
                 }
             }
             Ok(Some((ToServer::Stop { grace }, _))) => server.stop(grace),
@@ -170,10 +174,10 @@ fn hear(server: &Handle, mut admin: Option<Admin>, receiver: &mut Receiver, send
     }
 }
 
-/// Tells the supervisor that nobody listens to the log.
-fn log_broken(sender: &Arc<Mutex<Sender>>) -> impl FnMut() + Send + 'static {
+/// Tells the supervisor that nobody listens to the log of an owner.
+fn log_broken(sender: &Arc<Mutex<Sender>>, of: Owner) -> impl FnMut() + Send + 'static {
     let sender = Arc::clone(sender);
-    move || say(&sender, &FromServer::LogBroken)
+    move || say(&sender, &FromServer::LogBroken { of })
 }
 
 fn take_over(record: &Record, descriptors: Vec<OwnedFd>) -> Result<Site, String> {

@@ -17,6 +17,7 @@ use crate::{Tick, sites::SiteId};
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     num::NonZeroU32,
+    sync::Arc,
 };
 use tarpon_http::{
     head::{Head, Name, Version},
@@ -24,11 +25,12 @@ use tarpon_http::{
 };
 
 /// What is recorded of the exchanges of one worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// One exchange in so many, by chance; each that fails with status 400 or above.
-    pub one_in: NonZeroU32,
-    /// All of both heads too.
+    /// Of each site, by its number: one exchange in so many, by chance, and each that fails with status 400 or above. `None`:
+    /// none of them.
+    pub one_in: Arc<[Option<NonZeroU32>]>,
+    /// Every exchange, whatever chance says, with all of both heads.
     pub heads: bool,
     /// Where chance begins.
     pub seed: u64,
@@ -75,6 +77,8 @@ pub struct Begun<'a> {
     pub accepted: Accepted,
     /// Which site answers, by its number.
     pub site: u32,
+    /// By [`Recording::one_in`] it would be here too; otherwise it is for its heads alone.
+    pub is_sampled: bool,
     /// When, by the clock on the wall: in milliseconds since 1970.
     pub unix_ms: u64,
     /// When, by the clock of the worker.
@@ -192,7 +196,8 @@ impl Records {
     #[inline(never)]
     pub(crate) fn begin(&mut self, begins: Begins, head: Option<&Head<'_>>, wire: &[u8]) {
         let Some(recording) = &mut self.recording else { return };
-        if begins.status.code() < ALWAYS_FROM && !recording.happens() {
+        let is_sampled = recording.takes(begins.site, begins.status);
+        if !is_sampled && !recording.heads {
             return;
         }
         let request = if recording.heads { wire } else { &[] };
@@ -215,7 +220,8 @@ impl Records {
         let mut pen = Pen { to: &mut fixed };
         pen.put([BEGUN]);
         pen.put([head.map_or(0, |head| 1 + head.version as u8)]);
-        pen.put([texts.iter().rev().fold(0, |cuts, text| cuts << 1 | u8::from(text.cut))]);
+        let cuts = texts.iter().rev().fold(0, |cuts, text| cuts << 1 | u8::from(text.cut));
+        pen.put([cuts | u8::from(is_sampled) << SAMPLED_BIT]);
         pen.put(address_bytes(begins.accepted.peer));
         pen.put(begins.accepted.number.to_le_bytes());
         pen.put((begins.site.index() as u32).to_le_bytes());
@@ -236,7 +242,7 @@ impl Records {
 
     /// Where that response begins among the bytes sent on the connection, if its head is to be recorded too.
     pub(crate) fn wants_head(&self) -> Option<u64> {
-        let heads = self.recording.is_some_and(|recording| recording.heads);
+        let heads = self.recording.as_ref().is_some_and(|recording| recording.heads);
         self.open.filter(|_| heads).map(|open| open.response_at)
     }
 
@@ -296,9 +302,15 @@ struct Open {
 }
 
 impl Recording {
-    /// Whether chance wants this exchange.
-    fn happens(&mut self) -> bool {
-        if self.one_in == NonZeroU32::MIN {
+    /// Whether an exchange is to be recorded, heads or not.
+    fn takes(&mut self, site: SiteId, status: Status) -> bool {
+        let one_in = self.one_in[site.index()];
+        one_in.is_some_and(|one_in| status.code() >= ALWAYS_FROM || self.happens(one_in))
+    }
+
+    /// Whether chance wants this exchange, of so many.
+    fn happens(&mut self, one_in: NonZeroU32) -> bool {
+        if one_in == NonZeroU32::MIN {
             return true;
         }
         // SplitMix64, and of its upper half as many parts as there are exchanges for one.
@@ -307,7 +319,7 @@ impl Recording {
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
-        ((mixed >> 32) * u64::from(self.one_in.get())) >> 32 == 0
+        ((mixed >> 32) * u64::from(one_in.get())) >> 32 == 0
     }
 }
 
@@ -358,6 +370,7 @@ impl<'a> Begun<'a> {
         let begun = Begun {
             accepted,
             site,
+            is_sampled: cuts >> SAMPLED_BIT & 1 == 1,
             unix_ms,
             tick,
             version,
@@ -470,6 +483,9 @@ const BEGUN: u8 = 1;
 const SENT: u8 = 2;
 /// Texts that a request has; one more is of the response.
 const TEXT_COUNT: usize = 5;
+/// In the byte whose lowest bits say which texts are cut.
+const SAMPLED_BIT: usize = 7;
+const _: () = assert!(SAMPLED_BIT > TEXT_COUNT);
 const ADDRESS_LEN: usize = 1 + 16;
 /// What is known when the response is queued: status, end, length of the content.
 const ANSWER_LEN: usize = 2 + 8 + 8;
@@ -504,7 +520,7 @@ mod tests {
             let wire = format!("GET /{} HTTP/1.1\r\n{fields}\r\n", "t".repeat(target_len - 1));
             let (head, _) = head::parse(wire.as_bytes()).expect(name).expect(name);
             for heads in [false, true] {
-                let mut records = Records::new(Recording { one_in: NonZeroU32::MIN, heads, seed: 0 });
+                let mut records = Records::new(recording(NonZeroU32::MIN, heads));
                 records.set_time(1_768_364_481_042);
                 let accepted = Accepted { number: 7, peer };
                 records.begin(
@@ -548,7 +564,7 @@ mod tests {
     fn what_finds_no_room_is_counted_and_nothing_grows() {
         let wire = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
         let (head, _) = head::parse(wire).expect("a head").expect("a whole one");
-        let mut records = Records::new(Recording { one_in: NonZeroU32::MIN, heads: false, seed: 0 });
+        let mut records = Records::new(recording(NonZeroU32::MIN, false));
         for _ in 0..2_000u64 {
             let begins = Begins {
                 accepted: Accepted::default(),
@@ -573,26 +589,54 @@ mod tests {
     fn chance_takes_one_in_so_many_and_every_failure() {
         for one_in in [1, 2, 7, 100] {
             let one_in = NonZeroU32::new(one_in).expect("a number");
-            let mut recording = Recording { one_in, heads: false, seed: 42 };
-            let taken = (0..100_000).filter(|_| recording.happens()).count() as f64;
+            let mut recording = recording(one_in, false);
+            let taken = (0..100_000).filter(|_| recording.takes(SiteId::FIRST, Status::Ok)).count() as f64;
             let want = 100_000.0 / f64::from(one_in.get());
             assert!((taken - want).abs() < 5.0 * want.sqrt(), "{taken} of 100,000, one in {one_in}");
-            let mut records = Records::new(Recording { one_in: NonZeroU32::MAX, heads: false, seed: 42 });
             for status in [Status::NotFound, Status::BadRequest, Status::ServiceUnavailable] {
-                records.begin(
-                    Begins {
-                        accepted: Accepted::default(),
-                        site: SiteId::FIRST,
-                        now: Tick(0),
-                        at: 0,
-                        status,
-                    },
-                    None,
-                    b"x",
-                );
-                records.answer(status, 1, 1);
+                assert!((0..1_000).all(|_| recording.takes(SiteId::FIRST, status)), "{status:?}");
             }
-            assert_eq!(records.count(), 3);
         }
+    }
+
+    /// What it shows; one in so many, heads and the status; whether it is recorded, and if so, whether by chance.
+    type Taken = (&'static str, Option<NonZeroU32>, bool, Status, Option<bool>);
+
+    #[test]
+    fn each_site_is_recorded_as_is_said_of_it_and_heads_are_of_all() {
+        let never = NonZeroU32::MAX;
+        #[rustfmt::skip]
+        let cases: &[Taken] = &[
+            // what it shows             one in                  heads   status             recorded, by chance
+            ("all",                      Some(NonZeroU32::MIN),  false,  Status::Ok,        Some(true)),
+            ("hardly any",               Some(never),            false,  Status::Ok,        None),
+            ("failures",                 Some(never),            false,  Status::NotFound,  Some(true)),
+            ("none",                     None,                   false,  Status::NotFound,  None),
+            ("none, but heads",          None,                   true,   Status::NotFound,  Some(false)),
+            ("hardly any, but heads",    Some(never),            true,   Status::Ok,        Some(false)),
+            ("all, and heads",           Some(NonZeroU32::MIN),  true,   Status::Ok,        Some(true)),
+        ];
+        for &(name, one_in, heads, status, want) in cases {
+            // A site before it, of which the opposite is said.
+            let other = if one_in.is_none() { Some(NonZeroU32::MIN) } else { None };
+            let one_in = [other, one_in].into();
+            let mut records = Records::new(Recording { one_in, heads, seed: 42 });
+            let (accepted, site, now) = (Accepted::default(), SiteId::new(1), Tick(0));
+            records.begin(Begins { accepted, site, now, at: 0, status }, None, b"x");
+            records.answer(status, 1, 1);
+            let read = Record::read(records.bytes()).map(|(record, _)| match record {
+                Record::Begun(begun) => {
+                    assert_eq!(begun.site, 1, "{name}");
+                    begun.is_sampled
+                }
+                Record::Sent(_) => panic!("{name}"),
+            });
+            assert_eq!(read, want, "{name}");
+        }
+    }
+
+    /// Of a worker with one site.
+    fn recording(one_in: NonZeroU32, heads: bool) -> Recording {
+        Recording { one_in: [Some(one_in)].into(), heads, seed: 42 }
     }
 }
