@@ -20,6 +20,7 @@
 //! | `cache.rs` | how long a cache may keep it |
 //! | `dictionary.rs` | which file may be the dictionary of which later one |
 //! | `page.rs` | the answers that are about no file |
+//! | `user.rs` | directories of users, which are served too |
 //! | `write.rs` | places everything in the image |
 //! | `rules/` | `_headers` and `_redirects`, the rules that travel with a site |
 //! | `ruled.rs` | a site written by its rules |
@@ -50,6 +51,7 @@ mod policy;
 mod ruled;
 mod rules;
 mod skip;
+mod user;
 mod walk;
 mod write;
 
@@ -63,6 +65,7 @@ pub use packed::{
 pub use policy::{Policy, TrailingSlash};
 pub use rules::{Dialect, RuleError, RuleFile, check as check_rules};
 pub use skip::{Kind, Skipped};
+pub use user::{ENTRY_COUNT_MAX, LEN_MAX, LeftOut, UserDirectory, Why};
 
 use address::{Address, Addresses};
 use archive::{Member, Stretch};
@@ -72,9 +75,12 @@ use fields::{Sent, Varies};
 use listing::{Listed, Listing};
 use ruled::Ruled;
 use rules::{Rules, is_hidden};
+use skip::skip;
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use tarpon_site::format::PATH_LEN_MAX;
 use tarpon_site::{Coding, JSON};
@@ -94,6 +100,9 @@ pub struct Options {
     pub dialect: Dialect,
     /// How the site answers.
     pub policy: Policy,
+    /// Directories of users that are served too, below `/~name/`; of a directory alone. What is wrong with one of them is its
+    /// user's own affair: it is left out.
+    pub users: Vec<UserDirectory>,
 }
 
 impl Options {
@@ -101,8 +110,8 @@ impl Options {
     /// them.
     pub fn new(now: u64) -> Options {
         let (file_len_min, file_count_max) = (FILE_LEN_MIN, FILE_COUNT_MAX);
-        let (dialect, policy) = (Dialect::Netlify, Policy::default());
-        Options { file_len_min, file_count_max, now, dialect, policy }
+        let (dialect, policy, users) = (Dialect::Netlify, Policy::default(), Vec::new());
+        Options { file_len_min, file_count_max, now, dialect, policy, users }
     }
 }
 
@@ -115,6 +124,8 @@ pub struct Packed {
     pub summary: Summary,
     /// What was left out, a row for each kind, in the order of [`Kind`].
     pub skipped: Vec<Skipped>,
+    /// Directories of users that were left out as a whole.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// How much was packed.
@@ -146,11 +157,15 @@ pub fn pack_dir<W: Write + Seek>(
     let mut walk = walk::list(root)?;
     let rules = Rules::read(&walk.found, options.dialect, |file, len| content::start_of(file, len))?;
     walk.found.retain(|found| !is_hidden(&found.path));
-    let packed = write_site(&walk.found, &rules, walk.skipped, 0, out, options, |file: &PathBuf| {
-        content::read(file, options, memo)
-    })?;
+    let site_count = walk.found.len();
+    let limits = user::Limits { file_len_min: options.file_len_min, file_count_max: options.file_count_max };
+    let mut of_users = user::list(&options.users, &walk.found, limits, &mut walk.skipped);
+    walk.found.append(&mut of_users.found);
+    let listed = All { found: walk.found, site_count, skipped: walk.skipped, archive_len: 0 };
+    let packed =
+        write_site(listed, &rules, out, options, |file: &PathBuf| content::read(file, options, memo))?;
     memo.forget_unused();
-    Ok(packed)
+    Ok(Packed { left_out: of_users.left_out, ..packed })
 }
 
 /// Packs a tar archive into an image, written from the start of `out`, which should be empty. The contents stay
@@ -190,22 +205,31 @@ pub fn pack_tar<W: Write + Seek>(
         Ok(Some(text))
     })?;
     walk.found.retain(|found| !is_hidden(&found.path));
-    write_site(&walk.found, &rules, walk.skipped, walk.len, out, options, |member: &Member| {
+    let site_count = walk.found.len();
+    let listed = All { found: walk.found, site_count, skipped: walk.skipped, archive_len: walk.len };
+    write_site(listed, &rules, out, options, |member: &Member| {
         content::stretch(archive, member.stretch, options).map(Some).map_err(|error| failed(member, error))
     })
 }
 
+/// All there is to be served.
+struct All<F> {
+    found: Vec<Found<F>>,
+    /// So many are of the site itself, the others of users.
+    site_count: usize,
+    skipped: Vec<Skipped>,
+    archive_len: u64,
+}
+
 /// Writes the image of what was found; `read` reads a file, if it is still there.
 fn write_site<F, W: Write + Seek>(
-    found: &[Found<F>],
+    All { found, site_count, mut skipped, archive_len }: All<F>,
     rules: &Rules,
-    mut skipped: Vec<Skipped>,
-    archive_len: u64,
     out: &mut W,
     options: &Options,
     mut read: impl FnMut(&F) -> Result<Option<Content>, PackError>,
 ) -> Result<Packed, PackError> {
-    let mut siblings = Siblings::of(found);
+    let mut siblings = Siblings::of(&found);
     let addresses = Addresses::new(found.iter().map(|found| &found.path[..]), &options.policy)?;
     addresses.tell(&mut skipped);
     let mut ruled = Ruled::new(rules, &addresses)?;
@@ -218,14 +242,35 @@ fn write_site<F, W: Write + Seek>(
         if siblings.is_taken(number) {
             continue;
         }
-        let Some(content) = read(file)? else { continue };
-        let coded = siblings.take(number, &content, &mut skipped, &mut read)?;
-        let forms = coded.iter().map(|coded| (coded.path, &coded.content));
-        for (path, content) in forms.chain([(&path[..], &content)]) {
-            listed.push(Listed { path, len: content.len, modified_s: content.last_modified });
+        let is_of_user = number >= site_count;
+        let mut unread = 0;
+        let mut read = |file: &F| match read(file) {
+            Err(PackError::Read { .. }) if is_of_user => {
+                unread += 1;
+                Ok(None)
+            }
+            result => result,
+        };
+        let content = read(file)?;
+        let coded = match &content {
+            Some(content) => siblings.take(number, content, &mut skipped, &mut read)?,
+            None => Vec::new(),
+        };
+        for _ in 0..unread {
+            skip(&mut skipped, Kind::UserUnreadable, relative(path));
+        }
+        let Some(content) = content else { continue };
+        let forms = || coded.iter().map(|coded| (coded.path, &coded.content)).chain([(&path[..], &content)]);
+        let more = forms().filter(|(_, content)| matches!(content.body, Body::OnDisk(_))).count();
+        if is_of_user && large_count + more > options.file_count_max {
+            skip(&mut skipped, Kind::UserLarge, relative(path));
+            continue;
+        }
+        large_count += more;
+        for (path, content) in forms() {
+            listed.push(Listed { path, len: content.len, modified_s: content.last_modified, is_of_user });
             summary.files += 1;
             summary.bytes += content.len;
-            large_count += usize::from(matches!(content.body, Body::OnDisk(_)));
         }
         if large_count > options.file_count_max {
             // There will be no image, but the error shall tell how many files there are.
@@ -244,7 +289,7 @@ fn write_site<F, W: Write + Seek>(
     }
     let section = ruled.finish(&mut writer)?;
     writer.finish(files.len() as u64, archive_len, section.as_slice())?;
-    Ok(Packed { files, summary, skipped })
+    Ok(Packed { files, summary, skipped, left_out: Vec::new() })
 }
 
 /// Writes a file with its coded forms, and each of these at its own name too.
@@ -372,6 +417,11 @@ fn write_listing<W: Write + Seek>(
         writer.redirect(path, &redirect, None, ruled.asks(path))?;
     }
     Ok(())
+}
+
+/// A path, from the root of the site.
+fn relative(path: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)))
 }
 
 /// The directory, with the slash behind, of the file at a path, if that has this name.

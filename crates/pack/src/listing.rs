@@ -34,6 +34,8 @@ pub(crate) struct Listed<'p> {
     pub(crate) len: u64,
     /// Seconds since 1970.
     pub(crate) modified_s: u64,
+    /// It lies in the directory of a user, which the root of the site does not list.
+    pub(crate) is_of_user: bool,
 }
 
 /// The lists of all directories that are to have one.
@@ -45,14 +47,14 @@ pub(crate) fn listings<'p>(
         addresses.listings().iter().map(|dir| (&dir[..], Vec::new())).collect();
     // The directories within each, and how new what they have is.
     let mut inner: BTreeMap<(&[u8], &[u8]), u64> = BTreeMap::new();
-    for Listed { path, len, modified_s } in files {
+    for Listed { path, len, modified_s, is_of_user } in files {
         let slashes: Vec<_> = (0..path.len()).filter(|&at| path[at] == b'/').collect();
         let Some(&last) = slashes.last() else { continue };
         if let Some(rows) = dirs.get_mut(&path[..=last]) {
             let href = addresses.of(path).at.pop().unwrap_or_default();
             rows.push(Row { name: path[last + 1..].to_vec(), href, len: Some(len), modified_s });
         }
-        for pair in slashes.windows(2) {
+        for pair in slashes.windows(2).skip(usize::from(is_of_user)) {
             let (dir, name) = (&path[..=pair[0]], &path[pair[0] + 1..pair[1]]);
             let newest = inner.entry((dir, name)).or_default();
             *newest = modified_s.max(*newest);
@@ -255,7 +257,7 @@ mod tests {
         let addresses = Addresses::new(paths.iter().map(|path| path.as_bytes()), &policy).expect("a site");
         let listed = paths.iter().enumerate().map(|(number, path)| {
             let (len, modified_s) = (path.len() as u64, 784_111_777 + 60 * number as u64);
-            Listed { path: path.as_bytes(), len, modified_s }
+            Listed { path: path.as_bytes(), len, modified_s, is_of_user: false }
         });
         listings(listed, &addresses)
     }
@@ -338,7 +340,7 @@ mod tests {
             let path = [b"/", bytes].concat();
             let policy = Policy { listings: true, ..Policy::default() };
             let addresses = Addresses::new([&path[..]].into_iter(), &policy).expect("a site");
-            let list = listings([Listed { path: &path, len: 1, modified_s: 0 }], &addresses).remove(0);
+            let list = listings([Listed { path: &path, len: 1, modified_s: 0, is_of_user: false }], &addresses).remove(0);
             let row = format!("<tr><td><a href=\"/{in_link}\"><bdi>{in_html}</bdi></a><td>");
             assert!(list.html.contains(&row), "{name}: {}", list.html);
         }

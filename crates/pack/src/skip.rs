@@ -32,6 +32,12 @@ pub enum Kind {
     NameUpwards,
     /// In an archive: a name that is not UTF-8.
     NameNotText,
+    /// A home of a user that may not be entered: whether there is something to serve cannot be seen.
+    UserHome,
+    /// In a directory of a user: a file or directory that cannot be read.
+    UserUnreadable,
+    /// In a directory of a user: a file too large for the image, of which enough are open.
+    UserLarge,
 }
 
 /// All that was skipped for one reason. A directory counts once; what lies in it was not looked at.
@@ -65,6 +71,17 @@ impl fmt::Display for Skipped {
             Kind::AddressTaken => ("clean URL that another file has", "clean URLs that other files have"),
             Kind::NameAbsolute => ("member with an absolute name", "members with absolute names"),
             Kind::NameUpwards => ("member whose name has ..", "members whose names have .."),
+            Kind::UserHome => {
+                ("home of a user that may not be entered", "homes of users that may not be entered")
+            }
+            Kind::UserUnreadable => (
+                "file or directory of a user that cannot be read",
+                "files or directories of users that cannot be read",
+            ),
+            Kind::UserLarge => (
+                "large file of a user, as the limit on open files leaves no room",
+                "large files of users, as the limit on open files leaves no room",
+            ),
             Kind::NameNotText => ("member whose name is not UTF-8", "members whose names are not UTF-8"),
         };
         let example = self.example.display();
@@ -77,9 +94,16 @@ impl fmt::Display for Skipped {
 
 /// Counts one more.
 pub(crate) fn skip(skipped: &mut Vec<Skipped>, kind: Kind, example: &Path) {
-    match skipped.binary_search_by_key(&kind, |row| row.kind) {
-        Ok(at) => skipped[at].count += 1,
-        Err(at) => skipped.insert(at, Skipped { kind, count: 1, example: example.to_owned() }),
+    skip_all(skipped, vec![Skipped { kind, count: 1, example: example.to_owned() }]);
+}
+
+/// Counts all of these too.
+pub(crate) fn skip_all(skipped: &mut Vec<Skipped>, more: Vec<Skipped>) {
+    for more in more {
+        match skipped.binary_search_by_key(&more.kind, |row| row.kind) {
+            Ok(at) => skipped[at].count += more.count,
+            Err(at) => skipped.insert(at, more),
+        }
     }
 }
 

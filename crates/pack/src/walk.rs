@@ -53,21 +53,33 @@ pub(crate) fn list(root: &Path) -> Result<Walk, PackError> {
         false => Err(io::ErrorKind::NotADirectory.into()),
     });
     let canonical = canonical.map_err(|error| PackError::Root { path: root.to_owned(), error })?;
-    let mut walker = Walker {
-        root: &canonical,
-        above: Vec::new(),
-        found: Vec::new(),
-        dirs: Vec::new(),
-        skipped: Vec::new(),
-    };
+    let mut walker = Walker::new(&canonical, b"/");
     walker.dir(&canonical, b"/")?;
-    let Walker { found, dirs, skipped, .. } = walker;
-    Ok(Walk { found, dirs, skipped })
+    Ok(walker.walk())
+}
+
+/// Lists the files of a user, whose directory `root` is canonical and served at `path`. What cannot be read in it is
+/// skipped. None: there are more than `entry_count_max` entries of whatever kind.
+pub(crate) fn list_of_user(
+    root: &Path,
+    path: &[u8],
+    entry_count_max: usize,
+) -> Result<Option<Walk>, PackError> {
+    let mut walker = Walker { is_of_user: true, entries_left: entry_count_max, ..Walker::new(root, path) };
+    walker.dir(root, path)?;
+    Ok((!walker.is_cut).then(|| walker.walk()))
 }
 
 struct Walker<'r> {
     /// Canonical.
     root: &'r Path,
+    /// What the root is served as; ends in a slash.
+    top: &'r [u8],
+    is_of_user: bool,
+    /// How many entries may still be found.
+    entries_left: usize,
+    /// There were more.
+    is_cut: bool,
     /// The directories we are in, by device and inode: a link to one of them would never end.
     above: Vec<(u64, u64)>,
     found: Vec<Found<PathBuf>>,
@@ -75,7 +87,18 @@ struct Walker<'r> {
     skipped: Vec<Skipped>,
 }
 
-impl Walker<'_> {
+impl<'r> Walker<'r> {
+    fn new(root: &'r Path, top: &'r [u8]) -> Walker<'r> {
+        let (above, found, dirs, skipped) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (is_of_user, entries_left, is_cut) = (false, usize::MAX, false);
+        Walker { root, top, is_of_user, entries_left, is_cut, above, found, dirs, skipped }
+    }
+
+    fn walk(self) -> Walk {
+        let Walker { found, dirs, skipped, .. } = self;
+        Walk { found, dirs, skipped }
+    }
+
     /// Lists the directory `at`, which is canonical, as `path`, which ends in a slash.
     fn dir(&mut self, at: &Path, path: &[u8]) -> Result<(), PackError> {
         let Some(meta) = self.judge(at, path, fs::metadata(at))? else { return Ok(()) };
@@ -86,11 +109,17 @@ impl Walker<'_> {
         }
         let entries = fs::read_dir(at).and_then(|entries| {
             entries
+                .take(self.entries_left.saturating_add(1))
                 .map(|entry| entry.map(|entry| (entry.file_name().into_vec(), entry.file_type())))
                 .collect::<io::Result<Vec<_>>>()
         });
         let Some(mut entries) = self.judge(at, path, entries)? else { return Ok(()) };
-        if path != b"/" {
+        self.is_cut |= entries.len() > self.entries_left;
+        if self.is_cut {
+            return Ok(());
+        }
+        self.entries_left -= entries.len();
+        if path != self.top {
             let modified_s = u64::try_from(meta.mtime()).unwrap_or(0);
             self.dirs.push(Dir { path: path.to_vec(), mode: permissions(meta.mode()), modified_s });
         }
@@ -157,9 +186,13 @@ impl Walker<'_> {
         match result {
             Ok(value) => Ok(Some(value)),
             // All but the root: a site that is being replaced must not become an empty one.
-            Err(error) if is_gone(&error) && path != b"/" => Ok(None),
+            Err(error) if is_gone(&error) && path != self.top => Ok(None),
             Err(error) if is(&error, Errno::NAMETOOLONG) => {
                 self.skip(Kind::PathTooLong, path);
+                Ok(None)
+            }
+            Err(_) if self.is_of_user && path != self.top => {
+                self.skip(Kind::UserUnreadable, path);
                 Ok(None)
             }
             Err(error) => Err(PackError::Read { path: at.to_owned(), error }),

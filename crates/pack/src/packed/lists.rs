@@ -26,7 +26,7 @@ pub(crate) fn make(plan: &Plan<'_>, options: &SiteOptions<'_>) -> io::Result<Vec
     let served = plan.files.iter().filter(|file| !is_hidden(&file.path));
     let listed = served.map(|file| {
         let (path, len) = (&file.path[..], plan.content(file).print.len);
-        Listed { path, len, modified_s: file.modified_s }
+        Listed { path, len, modified_s: file.modified_s, is_of_user: false }
     });
     let jobs = listings(listed, &plan.addresses);
     let mut workers = vec![(); options.workers.get()];

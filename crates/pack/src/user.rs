@@ -1,0 +1,219 @@
+//! Directories of users, each served below a path of its own: `/~name/`. None of them is a danger to the rest.
+//!
+//! ```text
+//! home, directory ─ canonical, within the home ─ walk ─▶ files ─ measured ─▶ found, behind those of the site
+//!        │                    │                    └ single ones cannot be read ─▶ skipped, and counted
+//!        │                    └ leads out, cannot be read, too much ─▶ left out, and told
+//!        └ not there ─▶ nothing
+//! ```
+//!
+//! Who the users are, and which of them may have such a directory, others decide.
+
+use crate::error::PackError;
+use crate::rules::is_hidden;
+use crate::skip::{Kind, Skipped, skip, skip_all};
+use crate::walk::{self, Found, is_gone};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A directory of a user, which need not be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserDirectory {
+    /// What stands behind `/~`: one name of a path.
+    pub name: String,
+    /// The home of the user, where the directory has to lie, whatever links lead to.
+    pub home: PathBuf,
+    /// The directory, from there.
+    pub dir: PathBuf,
+}
+
+/// A directory of a user that is not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Which.
+    pub user: UserDirectory,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a directory of a user is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The site itself has something at its path.
+    Taken,
+    /// It leads out of the home.
+    Outside,
+    /// It cannot be read.
+    Unreadable(io::ErrorKind),
+    /// It has more than [`ENTRY_COUNT_MAX`] entries.
+    EntryCount,
+    /// Its files have more than [`LEN_MAX`] bytes that would be held in memory.
+    Len,
+    /// It has more large files than may stay open, which are so many.
+    LargeCount(usize),
+}
+
+/// What a directory of a user may have: files, directories and all else, at any depth. Of a home page a hundredth is much.
+pub const ENTRY_COUNT_MAX: usize = 10_000;
+/// Bytes of small files in a directory of a user: they lie in memory, for each user again.
+pub const LEN_MAX: u64 = 64 << 20;
+/// A user may have this part of the large files that a site may keep open.
+const LARGE_PART: usize = 8;
+
+impl UserDirectory {
+    /// Where the directory is, if it is.
+    pub fn path(&self) -> PathBuf {
+        self.home.join(&self.dir)
+    }
+
+    /// Where the directory is without links, if it is there, and in its home.
+    pub fn real(&self) -> Option<PathBuf> {
+        root(self, &mut Vec::new()).ok().flatten()
+    }
+
+    /// What it is served as; ends in a slash.
+    fn served_as(&self) -> Vec<u8> {
+        format!("/~{}/", self.name).into_bytes()
+    }
+}
+
+/// What is to be served of users.
+#[derive(Default)]
+pub(crate) struct OfUsers {
+    pub(crate) found: Vec<Found<PathBuf>>,
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+/// How much a user may have: what is longer than `file_len_min` bytes stays open, and of that there may be `file_count_max` files
+/// for all.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) file_len_min: u64,
+    pub(crate) file_count_max: usize,
+}
+
+/// Lists what users have, beside what a site has itself.
+pub(crate) fn list(
+    users: &[UserDirectory],
+    site: &[Found<PathBuf>],
+    limits: Limits,
+    skipped: &mut Vec<Skipped>,
+) -> OfUsers {
+    // What the site has at its root, as far as a user could have it.
+    let tops =
+        site.iter().filter_map(|found| found.path.strip_prefix(b"/~")?.split(|&byte| byte == b'/').next());
+    let taken: BTreeSet<&[u8]> = tops.collect();
+    let mut all = OfUsers::default();
+    for user in users {
+        let path = user.served_as();
+        let is_taken = taken.contains(user.name.as_bytes());
+        let listed = if is_taken { Err(Why::Taken) } else { files(user, &path, limits, skipped) };
+        match listed {
+            Ok(mut found) => all.found.append(&mut found),
+            Err(why) => all.left_out.push(LeftOut { user: user.clone(), why }),
+        }
+    }
+    all
+}
+
+/// The files of one user; none if there is no such directory.
+fn files(
+    user: &UserDirectory,
+    path: &[u8],
+    limits: Limits,
+    skipped: &mut Vec<Skipped>,
+) -> Result<Vec<Found<PathBuf>>, Why> {
+    let Some(root) = root(user, skipped)? else { return Ok(Vec::new()) };
+    let walk =
+        walk::list_of_user(&root, path, ENTRY_COUNT_MAX).map_err(|error| Why::Unreadable(kind(error)))?;
+    let mut walk = walk.ok_or(Why::EntryCount)?;
+    // Rules are of the site. What says nothing need not be seen.
+    walk.found.retain(|found| !is_hidden(&found.path[path.len() - 1..]));
+    measure(&walk.found, limits)?;
+    skip_all(skipped, walk.skipped);
+    Ok(walk.found)
+}
+
+/// The directory, without links; none if it is not there, or cannot be seen.
+fn root(user: &UserDirectory, skipped: &mut Vec<Skipped>) -> Result<Option<PathBuf>, Why> {
+    let canonical = |path: &Path| match fs::canonicalize(path) {
+        Ok(canonical) => Ok(Some(canonical)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error.kind()),
+    };
+    if let Err(error) = fs::symlink_metadata(user.path())
+        && error.kind() == io::ErrorKind::PermissionDenied
+    {
+        skip(skipped, Kind::UserHome, &user.home);
+        return Ok(None);
+    }
+    let root = canonical(&user.path()).map_err(Why::Unreadable)?;
+    let home = canonical(&user.home).map_err(Why::Unreadable)?;
+    match (root, home) {
+        (Some(root), Some(home)) if !root.starts_with(&home) || root == home => Err(Why::Outside),
+        (Some(root), Some(_)) if root.is_dir() => Ok(Some(root)),
+        _ => Ok(None),
+    }
+}
+
+/// Whether it is not too much.
+fn measure(found: &[Found<PathBuf>], limits: Limits) -> Result<(), Why> {
+    let large_max = limits.file_count_max / LARGE_PART;
+    let (mut len, mut large_count) = (0, 0);
+    // What is gone by now has no length.
+    let lens = found.iter().map(|found| fs::symlink_metadata(&found.file).map_or(0, |meta| meta.len()));
+    for file_len in lens {
+        match file_len <= limits.file_len_min {
+            true => len += file_len,
+            false => large_count += 1,
+        }
+    }
+    if large_count > large_max {
+        Err(Why::LargeCount(large_max))
+    } else if len > LEN_MAX {
+        Err(Why::Len)
+    } else {
+        Ok(())
+    }
+}
+
+fn kind(error: PackError) -> io::ErrorKind {
+    match error {
+        PackError::Root { error, .. } | PackError::Read { error, .. } | PackError::Write(error) => {
+            error.kind()
+        }
+        _ => io::ErrorKind::Other,
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LeftOut { user, why } = self;
+        let (name, home, path) = (&user.name, user.home.display(), user.path());
+        let path = path.display();
+        write!(f, "left out /~{name}/: ")?;
+        match why {
+            Why::Taken => write!(f, "the site has ~{name} itself; rename that to serve {path}"),
+            Why::Outside => write!(f, "{path} is not within {home}; make it a directory there"),
+            Why::Unreadable(kind) => {
+                write!(f, "cannot read {path}: {kind}; let the server, as with chmod o+rx {path}")
+            }
+            Why::EntryCount => {
+                write!(f, "{path} has more than {ENTRY_COUNT_MAX} files and directories; move some out of it")
+            }
+            Why::Len => write!(
+                f,
+                "the small files of {path} have more than {} MiB together; move some out of it",
+                LEN_MAX >> 20
+            ),
+            Why::LargeCount(max) => write!(
+                f,
+                "{path} has more large files than the {max} that one user may have, an eighth of all; move some out of it, or \
+                 raise the limit on open files"
+            ),
+        }
+    }
+}
