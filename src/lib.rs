@@ -32,6 +32,7 @@
 //! | `log` | the access log: what the workers leave of each exchange, formatted and written |
 //! | `metrics`, `ledger` | what a server has done and does, for Prometheus and for people |
 //! | `admin` | answers whoever watches over the server |
+//! | `users` | which users have directories of their own beside a site |
 //! | `watch` | notices that a directory or archive has changed |
 //! | `worker`, `wheel`, `mailbox` | what all engines share |
 //! | `served`, `residency`, `loader` | what of a site is in memory, and reading what is not |
@@ -68,6 +69,7 @@ mod site;
 mod supervisor;
 #[allow(unsafe_code)]
 mod sys;
+mod users;
 mod watch;
 mod wheel;
 mod worker;
@@ -88,6 +90,7 @@ pub use supervisor::{Of, Role, Served, Service, Told, supervise};
 pub use tarpon_conn::{HostName, HostNameError};
 pub use tarpon_pack::{
     CODINGS, DELTA_CODINGS, Dialect, Effort, Finding, Form, Inspected, PathRow, Policy, Progress, Report,
-    Rule, Saved, Step, TrailingSlash, Verified, What,
+    Rule, Saved, Step, TrailingSlash, UserDirectory, Verified, What,
 };
+pub use users::{UserConfig, UserDirectories};
 pub use watch::{Change, Following, Watched};

@@ -6,6 +6,7 @@ use crate::{
     archive::Archive,
     error::{Trouble, reason},
     sys::{cached, memory},
+    users::UserDirectories,
 };
 use rustix::process::{Resource, getrlimit};
 use std::{
@@ -15,7 +16,9 @@ use std::{
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
-use tarpon_pack::{Damage, Dialect, Memo, Options, PackError, Packed, Policy, Skipped, pack_dir, pack_tar};
+use tarpon_pack::{
+    Damage, Dialect, LeftOut, Memo, Options, PackError, Packed, Policy, Skipped, pack_dir, pack_tar,
+};
 use tarpon_site::{Image, ImageError, Place, packed};
 
 /// A site, ready to be served: an immutable image of all it contains.
@@ -33,6 +36,8 @@ pub struct Site {
     file_count: u64,
     len: u64,
     skipped: Vec<Skipped>,
+    /// Directories of users that were left out, and were not when it was built before.
+    left_out: Vec<LeftOut>,
 }
 
 impl Site {
@@ -68,7 +73,8 @@ impl Site {
 
     /// One line for each kind of thing in the directory or archive that is not served.
     pub fn warnings(&self) -> impl Iterator<Item = impl fmt::Display + '_> {
-        self.skipped.iter()
+        let skipped = self.skipped.iter().map(Skipped::to_string);
+        skipped.chain(self.left_out.iter().map(LeftOut::to_string))
     }
 
     /// Whether another one has the same content, under the same names and with the same fields: an image has a hash of
@@ -176,12 +182,16 @@ pub struct Source {
     pub dialect: Dialect,
     /// How the site answers. A packed site answers as it was packed.
     pub policy: Policy,
+    /// Directories of users that are served too, beside a directory.
+    pub users: UserDirectories,
 }
 
 /// Builds a site again and again, and does not read twice what has not changed.
 #[derive(Default)]
 pub(crate) struct Builder {
     memo: Memo,
+    /// What was left out last, which need not be said again.
+    left_out: Vec<LeftOut>,
 }
 
 impl Builder {
@@ -205,16 +215,28 @@ impl Builder {
         if source.preload {
             options.file_len_min = u64::MAX;
         }
-        site(|out| pack_dir(&source.path, out, &options, &mut self.memo))
+        let mut site = site(|out| pack_dir(&source.path, out, &options, &mut self.memo))?;
+        let left_out = site.left_out.clone();
+        site.left_out.retain(|left_out| !self.left_out.contains(left_out));
+        self.left_out = left_out;
+        Ok(site)
     }
 }
 
 fn options(source: &Source) -> Options {
-    Options { dialect: source.dialect, policy: source.policy.clone(), ..Options::new(unix_s()) }
+    let (dialect, policy, users) = (source.dialect, source.policy.clone(), source.users.directories.clone());
+    Options { dialect, policy, users, ..Options::new(unix_s()) }
 }
 
 fn from_archive(source: &Source) -> Result<Site, Trouble> {
     let Source { path, prefix, preload, policy, .. } = source;
+    if source.users.listed_in.is_some() || !source.users.directories.is_empty() {
+        return Err(Trouble::new(
+            format_args!("cannot serve directories of users beside {}", path.display()),
+            "it is an archive, to which nothing can be added",
+            "leave --user-directories out, or serve a directory",
+        ));
+    }
     let archive = Archive::new(path, *preload)?;
     let damaged = |error: ImageError| {
         let what = format_args!("cannot serve {}", path.display());
@@ -250,22 +272,22 @@ fn from_archive(source: &Source) -> Result<Site, Trouble> {
         None => (image.record_count(), archive.map.len()),
     };
     let archive = Some(archive);
-    let (files, skipped) = (Vec::new(), Vec::new());
-    Ok(Site { image, store: None, files, archive, file_count, len, skipped })
+    let (files, skipped, left_out) = (Vec::new(), Vec::new(), Vec::new());
+    Ok(Site { image, store: None, files, archive, file_count, len, skipped, left_out })
 }
 
 /// The site whose image `pack` writes.
 fn site(pack: impl FnOnce(&mut BufWriter<File>) -> Result<Packed, PackError>) -> Result<Site, Trouble> {
     let failed = |error: io::Error| trouble(PackError::Write(error));
     let mut out = BufWriter::with_capacity(WRITE_LEN, memory::file().map_err(failed)?);
-    let Packed { files, summary, skipped } = pack(&mut out).map_err(trouble)?;
+    let Packed { files, summary, skipped, left_out } = pack(&mut out).map_err(trouble)?;
     out.flush().map_err(failed)?;
     let store = out.into_inner().map_err(|error| failed(error.into_error()))?;
     let bytes = memory::seal(&store).map_err(failed)?;
     let image = Image::new(bytes).expect("a packed image is in order");
     let store = Some(store);
     let (file_count, len) = (summary.files, summary.bytes);
-    Ok(Site { image, store, files, archive: None, file_count, len, skipped })
+    Ok(Site { image, store, files, archive: None, file_count, len, skipped, left_out })
 }
 
 /// What a user is told of a directory or archive that cannot be packed.

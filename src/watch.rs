@@ -6,10 +6,13 @@
 //!              └─ the directory or archive itself was replaced: watch the new one
 //! ```
 
+mod homes;
+
 use crate::{
     error::{Trouble, reason},
     site::{Builder, Site, Source},
 };
+use homes::{Homes, Now};
 use notify::{
     Config, Event, EventKind, PollWatcher, RecommendedWatcher, RecursiveMode, Watcher,
     event::{AccessKind, AccessMode},
@@ -63,12 +66,14 @@ enum Heard {
 }
 
 /// What the watching thread has to do.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Todo {
     Nothing,
     Build,
-    /// Watch anew, as what is watched is not all there is, or not the right directory or archive; then build.
+    /// Watch anew, as what is watched is not all there is; then build.
     WatchAndBuild,
+    /// The same, as it is another directory or archive by now, or another one belongs to it.
+    Replaced,
     End,
 }
 
@@ -106,7 +111,7 @@ impl Watched {
         let source = Source { path, ..source };
         let (send, heard) = channel();
         // Watched first: what changes while the site is built is not missed.
-        let watch = Watch::new(&source.path, &send);
+        let watch = Watch::new(&source, &send);
         let builder = Builder::default();
         Ok(Watched { source, builder, watch, send, heard, is_built: false, until_replaced: false })
     }
@@ -144,10 +149,10 @@ impl Watched {
             match todo {
                 Todo::Nothing => continue,
                 Todo::Build => {}
-                Todo::WatchAndBuild if self.until_replaced && self.watch.is_replaced(&self.source.path) => {
-                    return told(Change::Replaced);
+                Todo::Replaced if self.until_replaced => return told(Change::Replaced),
+                Todo::WatchAndBuild | Todo::Replaced => {
+                    self.watch = Watch::new(&self.source, &self.send);
                 }
-                Todo::WatchAndBuild => self.watch = Watch::new(&self.source.path, &self.send),
                 Todo::End => return,
             }
             let begun = Instant::now();
@@ -169,18 +174,17 @@ impl Watched {
     }
 
     /// Waits for a change, and for the burst it begins to end; or for a while, to look without having been told.
-    fn next(&self, retry_at: Option<Instant>, took: Duration) -> Todo {
+    fn next(&mut self, retry_at: Option<Instant>, took: Duration) -> Todo {
         let mut todo = match self.heard.recv_timeout(POLL) {
-            Ok(heard) => heard.todo(&[&self.source.path, &self.watch.real]),
+            Ok(heard) => heard.todo(&self.watch.names),
             Err(RecvTimeoutError::Timeout) => Todo::Nothing,
             Err(RecvTimeoutError::Disconnected) => return Todo::End,
         };
         // What happens beside it may never pause, so these do not wait for a pause.
         if todo == Todo::Nothing {
             // It, or a link above it, may have been replaced without a word to whoever watches the old one.
-            if self.watch.is_replaced(&self.source.path) {
-                todo = Todo::WatchAndBuild;
-            } else if retry_at.is_some_and(|at| at <= Instant::now()) {
+            todo = self.watch.look(&self.source, POLL);
+            if todo == Todo::Nothing && retry_at.is_some_and(|at| at <= Instant::now()) {
                 todo = Todo::Build;
             }
         }
@@ -188,17 +192,21 @@ impl Watched {
         let mut quiet_from = since;
         while !matches!(todo, Todo::Nothing | Todo::End) && since.elapsed() < BURST_MAX.max(took) {
             match self.heard.recv_timeout(QUIET.saturating_sub(quiet_from.elapsed())) {
-                Ok(heard) => match heard.todo(&[&self.source.path, &self.watch.real]) {
+                Ok(heard) => match heard.todo(&self.watch.names) {
                     Todo::Nothing => {}
-                    Todo::Build => quiet_from = Instant::now(),
-                    more @ (Todo::WatchAndBuild | Todo::End) => (todo, quiet_from) = (more, Instant::now()),
+                    Todo::End => return Todo::End,
+                    more => (todo, quiet_from) = (todo.max(more), Instant::now()),
                 },
                 Err(_) => break,
             }
         }
         match todo {
-            Todo::Build if self.watch.is_replaced(&self.source.path) => Todo::WatchAndBuild,
-            todo => todo,
+            Todo::Nothing | Todo::End => todo,
+            // A directory that is new within that of a user is not watched by itself.
+            Todo::Build if !self.source.users.directories.is_empty() => {
+                Todo::WatchAndBuild.max(self.watch.look(&self.source, Duration::ZERO))
+            }
+            todo => todo.max(self.watch.look(&self.source, Duration::ZERO)),
         }
     }
 }
@@ -213,7 +221,7 @@ impl Drop for Following {
 impl Heard {
     /// What an event asks for. Reading, which we do too, changes nothing; nor does what happens beside `names`, those
     /// of the directory or archive.
-    fn todo(&self, names: &[&Path]) -> Todo {
+    fn todo(&self, names: &[PathBuf]) -> Todo {
         let event = match self {
             Heard::Event(Ok(event)) => event,
             // Events were lost, or a new directory cannot be watched.
@@ -235,32 +243,44 @@ impl Heard {
 
 /// The directory or archive as it is watched now.
 struct Watch {
-    /// Where it lies, without links.
-    real: PathBuf,
+    /// Where it lies, and where without links; and the same of users' directories.
+    names: Vec<PathBuf>,
     /// Watches until it is dropped.
     _watcher: Option<Box<dyn Watcher + Send>>,
     /// Which it is, by device and inode: another one may come to have the same name.
     id: Option<(u64, u64)>,
+    homes: Homes,
     /// Why the kernel does not tell.
     polling: Option<String>,
 }
 
 impl Watch {
-    fn new(path: &Path, send: &Sender<Heard>) -> Watch {
-        let id = identity(path);
+    fn new(source: &Source, send: &Sender<Heard>) -> Watch {
+        let path = &*source.path;
+        let (id, homes) = (identity(path), Homes::look(&source.users));
         let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let (watcher, polling) = match kernel_watcher(path, &real, send) {
+        let (watcher, polling) = match kernel_watcher(source, &real, send) {
             Ok(watcher) => (Some(watcher), None),
             // What is not there is looked for until it is.
             Err(_) if id.is_none() => (None, None),
-            Err(error) => (poll_watcher(&real, send).ok(), Some(in_words(&error))),
+            Err(error) => (poll_watcher(source, &real, send).ok(), Some(in_words(&error))),
         };
-        Watch { real, _watcher: watcher, id, polling }
+        let users = source.users.directories.iter().flat_map(homes::names);
+        let names = [path.to_owned(), real].into_iter().chain(users).collect();
+        Watch { names, _watcher: watcher, id, homes, polling }
     }
 
-    /// Whether the name means another one by now.
-    fn is_replaced(&self, path: &Path) -> bool {
-        identity(path).is_some_and(|id| Some(id) != self.id)
+    /// What there is to do though nobody has told of it: a name may mean another one by now. Homes are looked at again only
+    /// after `pause`: there may be many.
+    fn look(&mut self, source: &Source, pause: Duration) -> Todo {
+        if identity(&source.path).is_some_and(|id| Some(id) != self.id) {
+            return Todo::Replaced;
+        }
+        match self.homes.compare(&source.users, pause) {
+            Now::Same => Todo::Nothing,
+            Now::Fewer => Todo::WatchAndBuild,
+            Now::Others => Todo::Replaced,
+        }
     }
 }
 
@@ -270,7 +290,11 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
     if upwards { path.canonicalize() } else { path::absolute(path) }
 }
 
-fn kernel_watcher(path: &Path, real: &Path, send: &Sender<Heard>) -> notify::Result<Box<dyn Watcher + Send>> {
+fn kernel_watcher(
+    source: &Source,
+    real: &Path,
+    send: &Sender<Heard>,
+) -> notify::Result<Box<dyn Watcher + Send>> {
     let mut watcher = RecommendedWatcher::new(hearer(send), config())?;
     match real.parent() {
         // The directory an archive lies in tells more than the archive: it is still there when another one is renamed
@@ -279,15 +303,21 @@ fn kernel_watcher(path: &Path, real: &Path, send: &Sender<Heard>) -> notify::Res
         _ => watcher.watch(real, RecursiveMode::Recursive)?,
     }
     // Whoever replaces the directory or archive itself, or the symbolic link to it, does so one level up.
-    if let Some(parent) = path.parent() {
+    if let Some(parent) = source.path.parent() {
         watcher.watch(parent, RecursiveMode::NonRecursive)?;
     }
+    homes::watch(&source.users, &mut watcher)?;
     Ok(Box::new(watcher))
 }
 
-fn poll_watcher(real: &Path, send: &Sender<Heard>) -> notify::Result<Box<dyn Watcher + Send>> {
+fn poll_watcher(
+    source: &Source,
+    real: &Path,
+    send: &Sender<Heard>,
+) -> notify::Result<Box<dyn Watcher + Send>> {
     let mut watcher = PollWatcher::new(hearer(send), config().with_poll_interval(POLL))?;
     watcher.watch(real, RecursiveMode::Recursive)?;
+    homes::watch(&source.users, &mut watcher)?;
     Ok(Box::new(watcher))
 }
 
@@ -347,7 +377,7 @@ mod tests {
             ("an error of the watcher", Err(notify::Error::generic("gone")), Todo::WatchAndBuild),
         ];
         for (name, event, want) in cases {
-            let names = ["/site", "/releases/7", "/site.tar"].map(Path::new);
+            let names = ["/site", "/releases/7", "/site.tar"].map(PathBuf::from);
             assert!(Heard::Event(event).todo(&names) == want, "{name}");
         }
     }

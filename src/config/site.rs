@@ -4,10 +4,11 @@ use super::server::{SEND_RATES, TIMES};
 use super::{Config, Flag, Kind, Opt, Program, Section, Unsaid, option::OPT};
 use crate::{
     Addresses, Dialect, HostName, LogForm, LogTarget, Logging, SiteLimits, SiteLog, Source, TrailingSlash,
-    Unknown,
+    Unknown, UserConfig,
 };
 use Program::{Carrier, Pack, Serve};
 use std::num::NonZeroU32;
+use std::path::{Component, Path};
 
 /// What is said of a site.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +25,8 @@ pub struct SiteConfig {
     pub limits: SiteLimits,
     /// Earlier releases that are kept.
     pub keep_releases: usize,
+    /// Which users have directories below it.
+    pub users: UserConfig,
     /// What is logged of it where that is not what is logged of the others.
     pub log: SiteLogConfig,
 }
@@ -48,6 +51,7 @@ pub(super) const SECTION: Section = Section {
     begin: |config| config.sites.push(SiteConfig::default()),
 };
 
+const USERS: &str = "Directories of users";
 const PAGES: &str = "Pages (a packed site answers as it was packed)";
 
 /// What a site grants instead of what the server does.
@@ -177,6 +181,41 @@ const OPTIONS: &[Opt] = &[
         example: "/fonts",
         refused: &["", "fonts", "https://example.org/"],
         help: "Let scripts of every origin read the files at this path and below it (Access-Control-Allow-Origin: *)",
+        ..OPT
+    },
+    Opt {
+        name: "user-directories",
+        on: &[Serve],
+        heading: USERS,
+        value_name: "DIR",
+        kind: Kind::Text(home_path, |config, dir| config.site().users.dir = Some(dir.into())),
+        example: "public_html",
+        refused: &["", "/srv", "..", "a/../..", ".", "~"],
+        help: "Serve this directory in the home of each user at /~name/. Users of the system and root have none",
+        ..OPT
+    },
+    Opt {
+        name: "user-directories-of",
+        on: &[Serve],
+        heading: USERS,
+        value_name: "USER",
+        kind: Kind::Text(user, |config, name| config.site().users.only.push(name)),
+        many: true,
+        example: "alice",
+        refused: NO_USERS,
+        help: "Only of these users, of which some may be of the system",
+        ..OPT
+    },
+    Opt {
+        name: "user-directories-except",
+        on: &[Serve],
+        heading: USERS,
+        value_name: "USER",
+        kind: Kind::Text(user, |config, name| config.site().users.except.push(name)),
+        many: true,
+        example: "bob",
+        refused: NO_USERS,
+        help: "Not of these users",
         ..OPT
     },
     Opt {
@@ -325,6 +364,26 @@ fn open_path(path: &str) -> Result<String, String> {
         Err("expected a path that begins with /".to_owned())
     }
 }
+
+/// A directory in a home.
+fn home_path(path: &str) -> Result<String, String> {
+    let is_name = |component| matches!(component, Component::Normal(_));
+    let is_path = !path.is_empty() && Path::new(path).components().all(is_name);
+    match is_path && !path.starts_with('~') && !path.contains('\0') {
+        true => Ok(path.to_owned()),
+        false => Err("expected a directory within a home".to_owned()),
+    }
+}
+
+/// Who may have a directory.
+fn user(name: &str) -> Result<String, String> {
+    match name.is_empty() || name.contains(['/', ':', '\0']) || name == "root" {
+        true => Err("expected the name of a user, and not root".to_owned()),
+        false => Ok(name.to_owned()),
+    }
+}
+
+const NO_USERS: &[&str] = &["", "root", "a/b", "a:b"];
 
 /// A name as names are compared.
 fn host(name: &str) -> Result<String, String> {

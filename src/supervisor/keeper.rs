@@ -9,7 +9,7 @@ use crate::{
     config::SiteConfig,
     release::Releases,
     sandbox::{self, Rights},
-    site::Site,
+    site::{Site, Source},
     watch::{Change, Following, Watched},
 };
 use std::{
@@ -18,6 +18,7 @@ use std::{
     process::exit,
     sync::{Arc, Mutex, PoisonError},
 };
+use tarpon_pack::UserDirectory;
 
 /// What it begins with.
 #[derive(Clone, Copy, Debug)]
@@ -48,15 +49,17 @@ pub(super) fn run(
             return 1;
         }
     };
-    let kept = sites.iter().zip(&confined.earlier).enumerate().map(|(number, (site, earlier))| {
+    let kept = confined.sites.iter().enumerate().map(|(number, Known { site, earlier })| {
         // Of one site alone it need not be said which.
         let of = (sites.len() > 1).then(|| site.source.path.clone());
         let watched = match is_first {
             true => build(number, site, earlier, of.as_deref(), &post)?,
             false => Watched::unbuilt(site.source.clone()).map_err(|trouble| trouble.to_string())?,
         };
-        // Where it is confined to what lies there now, another process has to read what takes its place.
-        let watched = if confined.in_files { watched.until_replaced() } else { watched };
+        // Where it is confined to what lies there now, another process has to read what takes its place; and where there are
+        // directories of users, to ask who they are.
+        let needs_another = confined.in_files || site.source.users.listed_in.is_some();
+        let watched = if needs_another { watched.until_replaced() } else { watched };
         follow(number, watched, of, start, &post)
     });
     match kept.collect::<Result<Vec<Following>, String>>() {
@@ -73,29 +76,48 @@ pub(super) fn run(
 }
 
 /// What a keeper knows when it is confined.
-struct Known {
-    /// For each site, the archives of releases before the current one that are to be kept.
-    earlier: Vec<Vec<PathBuf>>,
+struct Confined {
+    sites: Vec<Known>,
     /// What takes the place of a site cannot be read.
     in_files: bool,
 }
 
+/// What it has to know of a site.
+struct Known {
+    /// With the directories of users.
+    site: SiteConfig,
+    /// The archives of releases before the current one that are to be kept.
+    earlier: Vec<PathBuf>,
+}
+
 /// Takes from this process all but what it needs to read the sites.
-fn confine(sites: &[SiteConfig], rights: &Rights, is_first: bool) -> Result<Known, String> {
+fn confine(sites: &[SiteConfig], rights: &Rights, is_first: bool) -> Result<Confined, String> {
     rights.assume().map_err(|error| format!("cannot take the rights of another user: {error}"))?;
-    let before = |site: &SiteConfig| {
+    let known = |site: &SiteConfig| {
         if is_first {
             rights.check_way(&site.source.path).map_err(|trouble| trouble.to_string())?
         }
         let before = if is_first { Releases::before(&site.source.path) } else { Vec::new() };
-        Ok(before.into_iter().take(site.keep_releases).collect())
+        let earlier = before.into_iter().take(site.keep_releases).collect();
+        // Each keeper asks anew.
+        let users = site.users.directories().map_err(|trouble| trouble.to_string())?;
+        let source = Source { users, ..site.source.clone() };
+        Ok(Known { site: SiteConfig { source, ..site.clone() }, earlier })
     };
-    let earlier = sites.iter().map(before).collect::<Result<Vec<Vec<_>>, String>>()?;
-    let current = sites.iter().map(|site| site.source.path.clone());
-    let paths: Vec<_> = earlier.iter().flatten().cloned().chain(current).collect();
+    let sites = sites.iter().map(known).collect::<Result<Vec<Known>, String>>()?;
+    let paths: Vec<_> = sites.iter().flat_map(Known::paths).collect();
     let confined = sandbox::confine_keeper(rights, &paths)
         .map_err(|error| format!("cannot confine the keeper process: {error}; --no-sandbox does without"))?;
-    Ok(Known { earlier, in_files: confined.in_files })
+    Ok(Confined { sites, in_files: confined.in_files })
+}
+
+impl Known {
+    /// What is to be read: a directory of a user only where it is in its home.
+    fn paths(&self) -> Vec<PathBuf> {
+        let Known { site: SiteConfig { source, .. }, earlier } = self;
+        let users = source.users.directories.iter().filter_map(UserDirectory::real);
+        earlier.iter().cloned().chain([source.path.clone()]).chain(users).collect()
+    }
 }
 
 /// Builds a site for the first time, and sends it, behind earlier releases, of which the latest comes first here.

@@ -1,8 +1,12 @@
-//! Users of the system, and to become one of them: getpwnam(3), setuid(2).
+//! Users of the system, and to become one of them: getpwnam(3), getpwent(3), setuid(2).
 
 use std::{
-    ffi::{CStr, CString, c_char},
-    io, mem, ptr,
+    ffi::{CStr, CString, OsStr, c_char},
+    io, mem,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    ptr,
+    sync::{Mutex, PoisonError},
 };
 
 /// A user.
@@ -11,9 +15,26 @@ pub(crate) struct User {
     name: CString,
     uid: libc::uid_t,
     gid: libc::gid_t,
+    home: PathBuf,
 }
 
 impl User {
+    /// All that the system tells of. Databases with very many, as LDAP, may name none unless they are asked by name.
+    pub(crate) fn all() -> Vec<User> {
+        let _alone = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = Vec::new();
+        // SAFETY: the list has one place for the whole process, and we are the only ones who go through it. An entry is whole until
+        // the next one is asked for.
+        unsafe {
+            libc::setpwent();
+            while let Some(entry) = libc::getpwent().as_ref() {
+                all.push(user(entry));
+            }
+            libc::endpwent();
+        }
+        all
+    }
+
     /// Looks a user up.
     pub(crate) fn named(name: &str) -> io::Result<Option<User>> {
         let Ok(name) = CString::new(name) else { return Ok(None) };
@@ -37,6 +58,22 @@ impl User {
         self.name.to_string_lossy().into_owned()
     }
 
+    /// One that need not be there.
+    #[cfg(test)]
+    pub(crate) fn of(name: &str, uid: u32, home: &str) -> User {
+        User { name: CString::new(name).expect("no zero"), uid, gid: uid, home: home.into() }
+    }
+
+    /// Its number.
+    pub(crate) fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Where its files are.
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
+    }
+
     /// Whether it may do everything.
     pub(crate) fn is_root(&self) -> bool {
         self.uid == 0
@@ -44,7 +81,7 @@ impl User {
 
     /// Makes this process one of the user and of its groups, for good.
     pub(crate) fn assume(&self) -> io::Result<()> {
-        let &User { ref name, uid, gid } = self;
+        let &User { ref name, uid, gid, .. } = self;
         // SAFETY: the name ends in a zero. Every thread is changed by the C library; there is only one. Of root, which this process is, all
         // three numbers of each are changed.
         let done = unsafe {
@@ -63,14 +100,28 @@ fn find(
     let mut entry: libc::passwd = unsafe { mem::zeroed() };
     match ask(&mut entry, &mut room, &mut found) {
         0 if found.is_null() => Ok(None),
-        0 => {
-            // SAFETY: an entry that was found has a name, which ends in a zero and lies in `room`.
-            let name = unsafe { CStr::from_ptr(entry.pw_name) }.to_owned();
-            Ok(Some(User { name, uid: entry.pw_uid, gid: entry.pw_gid }))
-        }
+        // SAFETY: an entry that was found; its texts lie in `room`.
+        0 => Ok(Some(unsafe { user(&entry) })),
         code => Err(io::Error::from_raw_os_error(code)),
     }
 }
+
+/// Copies an entry.
+///
+/// # Safety
+/// Its texts end in zeros, or there are none.
+unsafe fn user(entry: &libc::passwd) -> User {
+    let text = |text: *const c_char| match text.is_null() {
+        true => CString::default(),
+        // SAFETY: it ends in a zero, as the caller says.
+        false => unsafe { CStr::from_ptr(text) }.to_owned(),
+    };
+    let home = PathBuf::from(OsStr::from_bytes(text(entry.pw_dir).as_bytes()));
+    User { name: text(entry.pw_name), uid: entry.pw_uid, gid: entry.pw_gid, home }
+}
+
+/// Held by whoever goes through all users.
+static ALL: Mutex<()> = Mutex::new(());
 
 /// Bytes of all texts of one entry; sysconf(_SC_GETPW_R_SIZE_MAX) suggests 1 KiB.
 const ENTRY_LEN_MAX: usize = 64 * 1024;

@@ -1,0 +1,290 @@
+//! Directories of users, as the program serves them: who has one, what is followed, and what one of them cannot do to others.
+//!
+//! Users are made in a file that only the program sees as the system's own, in a mount namespace of its own: for that the tests have to
+//! run as root. Without, a server in the test's process is told of users.
+
+mod common;
+
+use common::{
+    PATIENCE,
+    client::{Client, Response},
+    open_dir,
+    program::{Program, serve, through},
+    wait_for, write_files,
+};
+use rustix::process::geteuid;
+use std::{
+    fs::{self, File, Permissions},
+    io::Write,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    process::Command,
+    sync::mpsc::channel,
+};
+use tarpon::{Change, Source, UserDirectories, UserDirectory, Watched};
+use tempfile::TempDir;
+
+#[test]
+fn users_of_the_system_have_directories_below_their_names() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let host = Host::new();
+    host.add("alice", 1000);
+    host.add("barred", 1001);
+    host.add("closed", 1002);
+    host.add("leading", 1003);
+    host.add("late", 1004);
+    host.add("www", 33);
+    host.write(&[
+        ("site/index.html", "the site"),
+        ("site/_headers", "/~alice/*\n  X-From: the site\n"),
+        ("home/alice/public_html/index.html", "alice"),
+        ("home/alice/public_html/404.html", "not of alice"),
+        ("home/alice/public_html/a b/.well-known/file", "known"),
+        ("home/alice/public_html/.htaccess", "secret"),
+        ("home/alice/public_html/_headers", "/*\n  X-From: alice\n"),
+        ("home/alice/public_html/private", "private"),
+        ("home/alice/diary", "secret"),
+        ("home/barred/public_html/index.html", "barred"),
+        ("home/closed/public_html/index.html", "closed"),
+        ("home/www/public_html/index.html", "of the system"),
+        ("root/public_html/index.html", "of root"),
+    ]);
+    let link = |target: &str, name: &str| symlink(target, host.at(name)).unwrap();
+    link("../diary", "home/alice/public_html/out");
+    link("index.html", "home/alice/public_html/in");
+    link("/etc", "home/leading/public_html");
+    host.set_mode("home/alice/public_html/private", 0o600);
+    host.set_mode("home/barred", 0o700);
+    host.set_mode("home/closed/public_html", 0o700);
+    let program = host.serve(&["--user-directories", "public_html"]);
+    #[rustfmt::skip]
+    let cases: &[(&str, &str, u16, &str)] = &[
+        // what it shows           target                                status  content, or where it leads
+        ("the site",               "/",                                  200, "the site"),
+        ("a home page",            "/~alice/",                           200, "alice"),
+        ("encoded",                "/%7Ealice/",                         200, "alice"),
+        ("without the slash",      "/~alice?q",                          301, "/~alice/?q"),
+        ("a link within",          "/~alice/in",                         200, "alice"),
+        ("deep down",              "/~alice/a%20b/.well-known/file",     200, "known"),
+        ("a link out of it",       "/~alice/out",                        404, "not of alice"),
+        ("a dotfile",              "/~alice/.htaccess",                  404, "not of alice"),
+        ("rules of a user",        "/~alice/_headers",                   404, "not of alice"),
+        ("a private file",         "/~alice/private",                    404, "not of alice"),
+        ("nobody",                 "/~nobodyhere/",                      404, ""),
+        ("no such directory",      "/~late/",                            404, ""),
+        ("a home that is closed",  "/~barred/",                          404, ""),
+        ("a directory that is",    "/~closed/",                          404, ""),
+        ("a link to elsewhere",    "/~leading/passwd",                   404, ""),
+        ("a user of the system",   "/~www/",                             404, ""),
+        ("root",                   "/~root/",                            404, ""),
+        ("nothing",                "/~/",                                404, ""),
+    ];
+    let mut client = Client::connect(program.address());
+    for (name, target, status, want) in cases {
+        let response = client.get(target);
+        let got = response.field("Location").unwrap_or(std::str::from_utf8(&response.content).unwrap());
+        assert_eq!(response.status, *status, "{name}");
+        assert!(want.is_empty() || got == *want, "{name}: {got}");
+    }
+    assert_eq!(client.get("/~alice/").field("X-From"), Some("the site"), "rules are of the site");
+    let said = program.err();
+    for want in [
+        format!("skipped 1 home of a user that may not be entered: {}", host.at("home/barred").display()),
+        "skipped 1 file or directory of a user that cannot be read: ~alice/private".to_owned(),
+        format!("left out /~leading/: {0} is not within", host.at("home/leading/public_html").display()),
+        format!(
+            "left out /~closed/: cannot read {0}: permission denied; let the server, as with chmod o+rx {0}",
+            host.at("home/closed/public_html").display()
+        ),
+    ] {
+        assert!(said.contains(&want), "{want} in {said}");
+    }
+}
+
+#[test]
+fn who_is_named_has_one_and_who_is_excepted_has_none() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let host = Host::new();
+    for (name, uid) in [("alice", 1000), ("bob", 1001), ("www", 33)] {
+        host.add(name, uid);
+        host.write(&[(&*format!("home/{name}/web/pages/index.html"), "x")]);
+    }
+    host.write(&[("site/index.html", "x")]);
+    #[rustfmt::skip]
+    let cases: &[(&[&str], [u16; 3])] = &[
+        // options                                                               alice, bob, www
+        (&[],                                                                    [404, 404, 404]),
+        (&["--user-directories", "web/pages"],                                   [200, 200, 404]),
+        (&["--user-directories", "web/pages", "--user-directories-of", "www"],   [404, 404, 200]),
+        (&["--user-directories", "web/pages", "--user-directories-except", "bob"], [200, 404, 404]),
+    ];
+    for (options, want) in cases {
+        let program = host.serve(options);
+        let mut client = Client::connect(program.address());
+        let got = ["/~alice/", "/~bob/", "/~www/"].map(|target| client.get(target).status);
+        assert_eq!(got, *want, "{options:?}");
+    }
+}
+
+#[test]
+fn what_users_do_later_is_followed_and_none_of_them_takes_the_site_down() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let host = Host::new();
+    host.add("alice", 1000);
+    host.add("bob", 1001);
+    host.write(&[
+        ("site/index.html", "the site"),
+        ("home/alice/public_html/index.html", "alice"),
+        ("home/bob/x", ""),
+    ]);
+    host.set_mode("home/bob", 0o711);
+    let program = host.serve(&["--user-directories", "public_html"]);
+    let keeper = program.keeper();
+    host.write(&[("home/alice/public_html/new/deep/page.html", "deep")]);
+    program.wait_for("/~alice/new/deep/page.html", |page| page.content == b"deep");
+    host.write(&[("home/alice/public_html/new/deep/page.html", "deeper")]);
+    program.wait_for("/~alice/new/deep/page.html", |page| page.content == b"deeper");
+    assert_eq!(program.keeper(), keeper, "it may read what is new there");
+    host.write(&[("home/bob/public_html/index.html", "bob")]);
+    program.wait_for("/~bob/", |page| page.content == b"bob");
+    host.set_mode("home/bob/public_html", 0o700);
+    program.wait_for("/~bob/", |page| page.status == 404);
+    host.set_mode("home/bob/public_html", 0o755);
+    program.wait_for("/~bob/", |page| page.content == b"bob");
+    fs::rename(host.at("home/bob/public_html"), host.at("home/bob/before")).unwrap();
+    program.wait_for("/~bob/", |page| page.status == 404);
+    host.write(&[("home/bob/public_html/index.html", "bob again")]);
+    program.wait_for("/~bob/", |page| page.content == b"bob again");
+    host.write(&[("home/carol/public_html/index.html", "carol")]);
+    host.add("carol", 1002);
+    program.wait_for("/~carol/", |page| page.content == b"carol");
+    let many: Vec<_> = (0..10_001).map(|number| (format!("home/alice/public_html/{number}"), "")).collect();
+    host.write(&many);
+    program.wait_for("/~alice/", |page| page.status == 404);
+    let want = format!(
+        "left out /~alice/: {} has more than 10000 files and directories; move some out of it",
+        host.at("home/alice/public_html").display()
+    );
+    wait_for("what is said of it", || program.err().contains(&want).then_some(()));
+    host.write(&[("site/index.html", "goes on")]);
+    program.wait_for("/", |page| page.content == b"goes on");
+    let mut client = Client::connect(program.address());
+    assert_eq!(client.get("/~carol/").content, b"carol");
+}
+
+#[test]
+fn an_archive_has_no_directories_of_users_beside_it() {
+    let dir = open_dir();
+    let archive = dir.path().join("site.tar");
+    let status = Command::new("tar").arg("-cf").arg(&archive).args(["-T", "/dev/null"]).status().unwrap();
+    assert!(status.success());
+    fs::set_permissions(&archive, Permissions::from_mode(0o644)).unwrap();
+    let ended = Program::run(serve(&archive, &["--user-directories", "public_html"]));
+    let want = format!(
+        "tarpon: cannot serve directories of users beside {}: it is an archive, to which nothing can be added; leave \
+         --user-directories out, or serve a directory",
+        archive.display()
+    );
+    assert_eq!((ended.status.code(), ended.error_line()), (Some(1), &*want));
+}
+
+#[test]
+fn a_library_is_told_of_users_and_follows_their_directories() {
+    let dir = open_dir();
+    write_files(dir.path(), &[("site/index.html", "home"), ("home/alice/index.html", "not served")]);
+    let user = UserDirectory { name: "alice".into(), home: dir.path().join("home/alice"), dir: "www".into() };
+    let users = UserDirectories { directories: vec![user], listed_in: None };
+    let source = Source { path: dir.path().join("site"), users, ..Source::default() };
+    let (watched, site) = Watched::new(source).unwrap();
+    assert_eq!(site.file_count(), 1);
+    let (send, changes) = channel();
+    let _following = watched.follow(move |change| drop(send.send(change))).unwrap();
+    let wait_for_count = |count| loop {
+        match changes.recv_timeout(PATIENCE).expect("a change") {
+            Change::Site(site) if site.file_count() == count => return,
+            _ => {}
+        }
+    };
+    write_files(dir.path(), &[("home/alice/www/a", "a")]);
+    wait_for_count(2);
+    write_files(dir.path(), &[("home/alice/www/b/c", "c")]);
+    wait_for_count(3);
+    fs::remove_dir_all(dir.path().join("home/alice/www")).unwrap();
+    wait_for_count(1);
+}
+
+/// A host with a site, and with users of its own.
+struct Host {
+    dir: TempDir,
+}
+
+impl Host {
+    fn new() -> Host {
+        let dir = open_dir();
+        let root = dir.path().join("root");
+        let users = format!(
+            "root:x:0:0::{}:/bin/sh\nnobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n",
+            root.display()
+        );
+        write_files(dir.path(), &[("passwd", &*users), ("site/x", ""), ("home/x", "")]);
+        Host { dir }
+    }
+
+    /// A user more, with a home.
+    fn add(&self, name: &str, uid: u32) {
+        let home = self.at("home").join(name);
+        fs::create_dir_all(&home).unwrap();
+        let mut file = File::options().append(true).open(self.at("passwd")).unwrap();
+        writeln!(file, "{name}:x:{uid}:{uid}::{}:/bin/sh", home.display()).unwrap();
+    }
+
+    fn at(&self, path: &str) -> std::path::PathBuf {
+        self.dir.path().join(path)
+    }
+
+    fn write<P: AsRef<Path>, C: AsRef<[u8]>>(&self, files: &[(P, C)]) {
+        write_files(self.dir.path(), files);
+    }
+
+    fn set_mode(&self, path: &str, mode: u32) {
+        fs::set_permissions(self.at(path), Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// Serves the site to whom the users of this host are all there are.
+    fn serve(&self, options: &[&str]) -> Serving {
+        let passwd = self.at("passwd");
+        let script = "mount --bind \"$0\" /etc/passwd && exec \"$@\"";
+        let starter = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script];
+        let starter: Vec<_> = starter.into_iter().chain(passwd.to_str()).collect();
+        Serving(Program::started(through(&starter, &serve(&self.at("site"), options))))
+    }
+}
+
+/// A program that serves such a host.
+struct Serving(Program);
+
+impl Serving {
+    /// Asks again and again until the answer is this one. Meanwhile there is always one, and never an error of the server.
+    #[track_caller]
+    fn wait_for(&self, target: &str, is_it: impl Fn(&Response) -> bool) {
+        wait_for(target, || {
+            let response = Client::connect(self.address()).get(target);
+            assert!(response.status < 500, "{response:?}");
+            is_it(&response).then_some(())
+        });
+    }
+}
+
+impl std::ops::Deref for Serving {
+    type Target = Program;
+
+    fn deref(&self) -> &Program {
+        &self.0
+    }
+}
