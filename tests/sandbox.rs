@@ -9,7 +9,7 @@ use common::{
     site,
 };
 use rustix::process::{Pid, geteuid};
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 use tarpon::Engine;
 
 #[test]
@@ -67,28 +67,32 @@ fn what_is_not_wanted_is_left_out_and_said() {
 
 #[test]
 fn a_user_that_there_is_not_or_that_cannot_read_the_site_is_told_with_a_remedy() {
-    let dir = site(&[("closed/site/index.html", "home")]);
-    let closed = dir.path().join("closed");
-    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    let dir = site(&[("closed/site/index.html", "home"), ("site.tar", "not even looked at")]);
+    let (closed, archive) = (dir.path().join("closed"), dir.path().join("site.tar"));
+    for (path, mode) in [(&closed, 0o700), (&archive, 0o600)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
     let path = closed.join("site");
-    let (path_said, closed) = (path.display(), closed.display());
     let nobody = "tarpon: cannot run as user no-such-user: there is no such user; create it, as with useradd --system \
                   no-such-user, or choose another with --user NAME";
-    let mut cases = vec![(vec!["--user", "no-such-user"], nobody.to_owned())];
+    let mut cases = vec![(&path, "no-such-user", nobody.to_owned())];
     if geteuid().is_root() {
-        cases.push((
-            vec!["--user", "nobody"],
+        let barred = |path: &Path, what, mode, at: &Path| {
+            let (path, at) = (path.display(), at.display());
             format!(
-                "tarpon: cannot serve {path_said}: user nobody may not enter {closed}; let it, as with chmod o+x {closed}, or \
-                 choose another user with --user NAME"
-            ),
-        ));
+                "tarpon: cannot serve {path}: user nobody may not {what} {at}; let it, as with chmod {mode} {at}, or choose another \
+                 user with --user NAME"
+            )
+        };
+        cases.push((&path, "nobody", barred(&path, "enter", "o+x", &closed)));
+        cases.push((&closed, "nobody", barred(&closed, "read", "o+rx", &closed)));
+        cases.push((&archive, "nobody", barred(&archive, "read", "o+r", &archive)));
     } else {
         let root = "tarpon: cannot run as user root: only root can become another user; leave --user out, or start it as root";
-        cases.push((vec!["--user", "root"], root.to_owned()));
+        cases.push((&path, "root", root.to_owned()));
     }
-    for (options, want) in cases {
-        let ended = Program::run(serve(&path, &options));
+    for (path, user, want) in cases {
+        let ended = Program::run(serve(path, &["--user", user]));
         assert_eq!((ended.status.code(), ended.error_line()), (Some(1), &*want));
     }
 }

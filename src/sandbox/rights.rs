@@ -4,6 +4,10 @@ use crate::{
     error::{Trouble, reason},
     sys::{process::follow_into_death, user::User},
 };
+use rustix::{
+    fs::{Access, access},
+    io::Errno,
+};
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -51,28 +55,42 @@ impl Rights {
         follow_into_death()
     }
 
-    /// Asked once this process has these rights: whether it can come to what lies at a path at all.
+    /// Asked once this process has these rights: whether it can come to what lies at a path at all, and read that.
     ///
     /// # Errors
     /// It cannot, because of the user that it has become.
     pub(crate) fn check_way(&self, path: &Path) -> Result<(), Trouble> {
         let Some(user) = &self.user else { return Ok(()) };
-        let Err(error) = fs::metadata(path) else { return Ok(()) };
+        let barred = |what: &str, mode: &str, at: &Path| {
+            let (name, at) = (user.name(), at.display());
+            Trouble::new(
+                format_args!("cannot serve {}", path.display()),
+                format_args!("user {name} may not {what} {at}"),
+                format_args!("let it, as with chmod {mode} {at}, or choose another user with --user NAME"),
+            )
+        };
+        let error = match fs::metadata(path) {
+            Ok(meta) => {
+                // A directory is searched too.
+                let (wanted, mode) = match meta.is_dir() {
+                    true => (Access::READ_OK | Access::EXEC_OK, "o+rx"),
+                    false => (Access::READ_OK, "o+r"),
+                };
+                return match access(path, wanted) {
+                    Err(Errno::ACCESS) => Err(barred("read", mode, path)),
+                    // What else is wrong, who reads it will tell.
+                    Ok(()) | Err(_) => Ok(()),
+                };
+            }
+            Err(error) => error,
+        };
         if error.kind() != io::ErrorKind::PermissionDenied {
             return Ok(());
         }
         let way: Vec<PathBuf> = path.ancestors().map(Path::to_owned).collect();
-        let barred = way.iter().rev().zip(way.iter().rev().skip(1));
-        let barred = barred.into_iter().find(|(_, next)| fs::symlink_metadata(next).is_err());
-        let dir = barred.map_or(path, |(dir, _)| dir);
-        Err(Trouble::new(
-            format_args!("cannot serve {}", path.display()),
-            format_args!("user {} may not enter {}", user.name(), dir.display()),
-            format_args!(
-                "let it, as with chmod o+x {}, or choose another user with --user NAME",
-                dir.display()
-            ),
-        ))
+        let mut steps = way.iter().rev().zip(way.iter().rev().skip(1));
+        let dir = steps.find(|(_, next)| fs::symlink_metadata(next).is_err()).map_or(path, |(dir, _)| dir);
+        Err(barred("enter", "o+x", dir))
     }
 }
 
