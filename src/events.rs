@@ -90,7 +90,7 @@ fn serving(message: &str, served: &Served<'_>) {
         files = sites.iter().map(|(_, file_count, _)| file_count).sum::<u64>(),
         bytes = sites.iter().map(|(.., len)| len).sum::<u64>(),
         engine = settings.engine.name(),
-        workers = settings.worker_count,
+        workers = settings.workers(),
         sandbox = confined.join(", "),
         version = env!("CARGO_PKG_VERSION"),
         "{message}"

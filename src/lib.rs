@@ -34,7 +34,7 @@
 //! | `admin` | answers whoever watches over the server |
 //! | `users` | which users have directories of their own beside a site |
 //! | `watch` | notices that a directory or archive has changed |
-//! | `worker`, `wheel`, `mailbox` | what all engines share |
+//! | `worker`, `wheel`, `mailbox`, `roster` | what all engines share |
 //! | `served`, `residency`, `loader` | what of a site is in memory, and reading what is not |
 //! | `engine` | waits for the kernel and drives connections |
 //! | `supervisor` | the processes of the program, and what they say to each other |
@@ -62,6 +62,7 @@ mod pack;
 mod recent;
 mod release;
 mod residency;
+mod roster;
 mod sandbox;
 mod served;
 mod server;

@@ -84,14 +84,14 @@ impl Address {
 }
 
 impl Bound {
-    /// Listens at an address, with a socket for each of the workers.
+    /// Listens at an address, with so many sockets: one for each worker, or one for all.
     ///
     /// # Errors
     /// The address is in use, also where `SO_REUSEPORT` would let two servers share it without a word; it is
     /// not one of this host; or it needs rights that are not there.
-    pub fn new(address: &Address, worker_count: usize) -> Result<Bound, Trouble> {
+    pub fn new(address: &Address, socket_count: usize) -> Result<Bound, Trouble> {
         match address {
-            Address::Tcp(socket) => bind_tcp(*socket, worker_count),
+            Address::Tcp(socket) => bind_tcp(*socket, socket_count),
             Address::Unix(path) => bind_unix(path),
         }
         .map_err(|error| trouble(address, error))
@@ -168,7 +168,7 @@ impl TryFrom<UnixListener> for Bound {
     }
 }
 
-fn bind_tcp(address: SocketAddr, worker_count: usize) -> io::Result<Bound> {
+fn bind_tcp(address: SocketAddr, socket_count: usize) -> io::Result<Bound> {
     if address.port() != 0 {
         // With SO_REUSEPORT a second server of the same user would be let in and take half of the clients.
         // Without it the kernel refuses, so this is tried first. SO_REUSEADDR overlooks what is only closing.
@@ -179,7 +179,7 @@ fn bind_tcp(address: SocketAddr, worker_count: usize) -> io::Result<Bound> {
     bind(&first, &address)?;
     let address = SocketAddr::try_from(getsockname(&first)?)?;
     let mut sockets = vec![first];
-    let count = if socket::SPREADS { worker_count } else { 1 };
+    let count = if socket::SPREADS { socket_count } else { 1 };
     while sockets.len() < count {
         let socket = tcp_socket(address)?;
         share_port(&socket)?;

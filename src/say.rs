@@ -57,7 +57,7 @@ pub(crate) fn told(told: Told<'_>) {
         Told::LogStays(trouble) => warn!("{trouble}"),
         Told::Serving(served) => {
             serving(served);
-            let workers = Count(served.settings.worker_count.get() as u64, "worker");
+            let workers = Count(served.settings.workers().get() as u64, "worker");
             println!("{DIM}{}, {workers}; Ctrl-C stops it{DIM:#}", served.settings.engine.name());
         }
         Told::Reloaded(served) => {

@@ -16,6 +16,7 @@ use crate::{
     mailbox::{Farewell, Mailbox, Message},
     metrics::Metrics,
     recent::Recent,
+    roster::Roster,
     site::Site,
     sys::{cores, shared::Shared},
     worker::Outfit,
@@ -37,8 +38,8 @@ use tarpon_conn::{Limits, SiteId};
 pub struct Settings {
     /// What drives the workers.
     pub engine: Engine,
-    /// Threads that serve.
-    pub worker_count: NonZeroUsize,
+    /// Threads that serve. `None`: as many as the engine usually has, which is one for each core, and of `threads` 64.
+    pub worker_count: Option<NonZeroUsize>,
     /// Binds each worker to a core of its own.
     pub pin: bool,
     /// For a whole head to arrive.
@@ -66,7 +67,7 @@ impl Default for Settings {
         let Limits { head_ms, content_ms, idle_ms, send_ms, send_rate_min, requests_max } = Limits::default();
         Settings {
             engine: Engine::default(),
-            worker_count: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            worker_count: None,
             pin: false,
             head_timeout: Duration::from_millis(head_ms),
             content_timeout: Duration::from_millis(content_ms),
@@ -77,6 +78,18 @@ impl Default for Settings {
             keep_releases: 0,
             logging: None,
         }
+    }
+}
+
+impl Settings {
+    /// Threads that serve.
+    pub fn workers(&self) -> NonZeroUsize {
+        self.worker_count.unwrap_or_else(|| self.engine.usual_worker_count())
+    }
+
+    /// Sockets that listen at each address.
+    pub(crate) fn socket_count(&self) -> usize {
+        if self.engine.is_one_at_a_time() { 1 } else { self.workers().get() }
     }
 }
 
@@ -141,7 +154,7 @@ impl Server {
     ) -> io::Result<Server> {
         let VirtualHosts { sites, hosts } = sites.into();
         let engine = settings.engine.choose().map_err(io::Error::other)?.engine;
-        let worker_count = settings.worker_count.get();
+        let worker_count = Settings { engine, ..settings.clone() }.workers().get();
         let kept_max = |site: &VirtualHost| site.keep_releases.unwrap_or(settings.keep_releases);
         let descriptor_count: usize =
             sites.iter().map(|site| descriptor_count(&site.site, kept_max(site), sites.len())).sum();
@@ -181,14 +194,20 @@ impl Server {
         let handle = Handle { mailboxes, recents: recents.into(), log, ledger: Arc::new(ledger) };
         let allowed = settings.pin.then(cores::allowed).transpose()?;
         let (loader, crew) = Loader::new(nowhere);
+        let roster = Arc::new(Roster::default());
         let outfit = |number| {
-            let sockets = listeners.iter().map(|bound| bound.sockets_for(number, worker_count));
+            let sockets = listeners.iter().map(|bound| match engine.is_one_at_a_time() {
+                true => bound.sockets_for(0, 1),
+                false => bound.sockets_for(number, worker_count),
+            });
             io::Result::Ok(Outfit {
+                number,
+                roster: Arc::clone(&roster),
                 listeners: sockets.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect(),
                 mailbox: handle.mailboxes[number].clone(),
                 sites: sites.clone(),
                 hosts: hosts.clone(),
-                loader: loader.clone(),
+                loader: (!engine.is_one_at_a_time()).then(|| loader.clone()),
                 connection_count_max,
                 counters: counters.part(number),
                 log: rings.as_ref().map(|(recording, rings)| (recording.clone(), rings.inlet(number))),
@@ -196,7 +215,9 @@ impl Server {
         };
         // All that a worker needs is there before the first one begins.
         let outfits = (0..worker_count).map(outfit).collect::<io::Result<Vec<_>>>()?;
-        crew.start()?;
+        if !engine.is_one_at_a_time() {
+            crew.start()?;
+        }
         let mut workers = Vec::new();
         let (begun, all_begun) = channel();
         for (number, outfit) in outfits.into_iter().enumerate() {

@@ -9,6 +9,7 @@ use crate::{
     log::Inlet,
     mailbox::{Farewell, Mailbox, Message},
     recent::Lineup,
+    roster::Roster,
     served::Served,
     site::Site,
     sys::{clock, shared::Part, socket},
@@ -45,20 +46,26 @@ pub(crate) struct Worker<S> {
     stop_by: Option<Tick>,
     /// Accept nothing before: the process was out of descriptors or memory.
     gate: Option<Tick>,
-    loader: Loader,
+    /// `None`: the worker itself waits for the disk.
+    loader: Option<Loader>,
     /// Slots whose turn it is, as what they wait for was read.
     loaded: Vec<u32>,
 }
 
 /// What a worker is given.
 pub(crate) struct Outfit {
+    /// Its own, among all of the server.
+    pub(crate) number: usize,
+    /// Who of them is free: for those that serve one connection at a time.
+    pub(crate) roster: Arc<Roster>,
     /// Listening sockets, non-blocking.
     pub(crate) listeners: Vec<OwnedFd>,
     pub(crate) mailbox: Arc<Mailbox>,
     /// By number.
     pub(crate) sites: Arc<[(Lineup, Limits)]>,
     pub(crate) hosts: Arc<Hosts>,
-    pub(crate) loader: Loader,
+    /// `None`: the worker itself waits for the disk.
+    pub(crate) loader: Option<Loader>,
     /// Connections it holds at most.
     pub(crate) connection_count_max: usize,
     pub(crate) counters: Part<Counters>,
@@ -91,6 +98,8 @@ pub(crate) struct Commons {
     pub(crate) copy: Box<[u8]>,
     /// The monotonic clock when the worker began.
     epoch: Timespec,
+    /// What is not in memory is sent all the same.
+    waits_for_disk: bool,
     counters: Part<Counters>,
     records: Records,
     /// Where the records go.
@@ -100,10 +109,13 @@ pub(crate) struct Commons {
 /// Buffers of a worker. A connection holds one only while it has sent a part of a head, asks for a redirect
 /// with a query or for a range, or is so slow that the start of a response is cut; other complete heads need none.
 /// 64 MiB, touched only when used.
-const BUF_COUNT: u32 = 4096;
+const BUF_COUNT_MAX: usize = 4096;
 
-/// Below so many free buffers connections are shed: one batch may need as many.
-const BUF_RESERVE: usize = 256;
+/// So many are enough for one connection, and half of them are left: it holds what it has received, and two in its outbox.
+const BUF_COUNT_EACH: usize = 16;
+
+/// Below one free buffer in so many connections are shed: one batch may need as many.
+const BUF_RESERVE: usize = 16;
 
 /// Bytes that are put together for one send: see `engine/ready.rs`.
 pub(crate) const COPY_LEN_MAX: usize = 8 * 1024;
@@ -113,12 +125,14 @@ const GATE_MS: u64 = 1_000;
 
 impl<S: Default> Worker<S> {
     pub(crate) fn new(outfit: Outfit) -> Worker<S> {
-        let Outfit { listeners, mailbox, sites, hosts, loader, connection_count_max, counters, log } = outfit;
+        let Outfit { listeners, mailbox, sites, hosts, loader, connection_count_max, counters, log, .. } =
+            outfit;
         let (records, inlet) = match log {
             Some((recording, inlet)) => (Records::new(recording), Some(inlet)),
             None => (Records::off(), None),
         };
-        let mut pool = Pool::new(BUF_COUNT);
+        let buf_count = connection_count_max.saturating_mul(BUF_COUNT_EACH).min(BUF_COUNT_MAX);
+        let mut pool = Pool::new(buf_count as u32);
         let scratch = pool.take().expect("a new pool has free buffers");
         let images = sites.iter().map(|(lineup, limits)| (lineup.current.image().clone(), *limits));
         let served = sites.iter().map(|(lineup, _)| Some(Served::new(lineup.current.clone())));
@@ -132,6 +146,7 @@ impl<S: Default> Worker<S> {
             scratch,
             copy: vec![0; COPY_LEN_MAX].into(),
             epoch: clock_gettime(clock::STEADY),
+            waits_for_disk: loader.is_none(),
             counters,
             records,
             inlet,
@@ -166,11 +181,11 @@ impl<S: Default> Worker<S> {
         index
     }
 
-    /// A connection is over: lets go of everything it held, its descriptor last.
+    /// A connection is over: lets go of everything it held but its descriptor, which is to be closed.
     ///
     /// One that is still owed something is reset. A close in order would leave it with the kernel, which keeps what it has
     /// taken until the client reads it; and whoever reads nothing could have it keep megabytes for as long as it likes.
-    pub(crate) fn remove(&mut self, index: u32) {
+    pub(crate) fn remove(&mut self, index: u32) -> OwnedFd {
         self.wheel.disarm(index);
         let mut slot = self.slots.remove(index);
         if !slot.conn.outbox(Leg::Client).is_empty() {
@@ -180,6 +195,7 @@ impl<S: Default> Worker<S> {
         self.commons.empty_inbox(&mut slot);
         slot.conn.abandon(&mut self.commons.cx());
         self.gate = None;
+        slot.fd
     }
 
     /// After a turn: the timer must not fire later than the connection's deadline.
@@ -233,7 +249,7 @@ impl<S: Default> Worker<S> {
     /// So clients that send a part of a head and then nothing can keep buffers only from each other.
     #[inline]
     pub(crate) fn next_shed(&mut self) -> Option<u32> {
-        if self.commons.pool.free() >= BUF_RESERVE {
+        if self.commons.pool.is_left(BUF_RESERVE) {
             return None;
         }
         let index = self.slots.first_to_expire_with_inbox()?;
@@ -247,7 +263,7 @@ impl<S: Default> Worker<S> {
     #[cold]
     pub(crate) fn load(&mut self, index: u32, Cold { image, stretch }: Cold) {
         let generation = self.slots.generation(index);
-        let Some(slot) = self.slots.get_mut(index) else { return };
+        let (Some(slot), Some(loader)) = (self.slots.get_mut(index), &self.loader) else { return };
         let waits = Arc::new(());
         let job = Job {
             site: Arc::clone(&self.commons.served(image).site),
@@ -258,7 +274,7 @@ impl<S: Default> Worker<S> {
             waits: Arc::downgrade(&waits),
         };
         slot.loading = Some(waits);
-        self.loader.load(job);
+        loader.load(job);
     }
 
     /// A connection whose wait for the disk is over. It wants a turn.
@@ -387,7 +403,7 @@ impl Commons {
     /// at most `len_max` bytes leave now.
     #[inline]
     pub(crate) fn cold(&mut self, spans: &[Span], file_len_min: u64, len_max: u64) -> Option<Cold> {
-        if !self.in_files {
+        if !self.in_files || self.waits_for_disk {
             return None;
         }
         for (place, span) in spans.iter().enumerate() {
@@ -620,7 +636,7 @@ impl<S> Slots<S> {
     /// The connection in a slot.
     #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Slot<S>> {
-        self.slots[index as usize].as_mut()
+        self.slots.get_mut(index as usize)?.as_mut()
     }
 
     /// Which of the connections that a slot sees is there now.
@@ -642,7 +658,7 @@ impl<S> Slots<S> {
         kept.min().map(|(_, index)| index)
     }
 
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 

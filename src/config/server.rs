@@ -79,9 +79,10 @@ const OPTIONS: &[Opt] = &[
             ("io_uring", |config| config.server.settings.engine = Engine::IoUring),
             ("epoll", |config| config.server.settings.engine = Engine::Epoll),
             ("poll", |config| config.server.settings.engine = Engine::Poll),
+            ("threads", |config| config.server.settings.engine = Engine::Threads),
         ]),
         default: Unsaid::Value("auto"),
-        help: "What drives the workers: io_uring (Linux 6.1 and newer), epoll, poll, or auto, the best that this host offers",
+        help: "What drives the workers: io_uring (Linux 6.1 and newer), epoll, poll, threads, or auto, the best that this host offers",
         ..SERVER
     },
     Opt {
@@ -89,9 +90,9 @@ const OPTIONS: &[Opt] = &[
         flag: Flag::Short('w'),
         value_name: "COUNT",
         kind: Kind::Count(1..=WORKER_COUNT_MAX, "threads", |config, count| {
-            config.server.settings.worker_count = NonZeroUsize::new(count as usize).expect("one at least");
+            config.server.settings.worker_count = NonZeroUsize::new(count as usize);
         }),
-        default: Unsaid::Words("one for each core"),
+        default: Unsaid::Words("one for each core; with threads, 64"),
         example: "4",
         help: "Threads that serve, at most 1024",
         ..SERVER

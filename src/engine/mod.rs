@@ -3,6 +3,10 @@
 //! An engine knows descriptors, readiness and bytes; it does not know methods, fields or status codes.
 
 #[deny(unsafe_code)]
+mod blocking;
+#[deny(unsafe_code)]
+mod door;
+#[deny(unsafe_code)]
 mod epoll;
 #[deny(unsafe_code)]
 mod poll;
@@ -18,7 +22,7 @@ use crate::{
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::{convert::Infallible, fmt, io, str::FromStr, sync::mpsc::Sender};
+use std::{convert::Infallible, fmt, io, num::NonZeroUsize, str::FromStr, sync::mpsc::Sender, thread};
 
 /// What drives the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +36,8 @@ pub enum Engine {
     Epoll,
     /// Readiness, level triggered: any Unix. What it costs grows with the connections that are open.
     Poll,
+    /// A thread for each connection that is open at once, from a pool: any Unix.
+    Threads,
 }
 
 /// Dropped by a worker that has all it needs from the kernel, or will never have it.
@@ -48,7 +54,7 @@ pub struct Chosen {
 
 impl Engine {
     /// Every engine there is.
-    pub const ALL: [Engine; 3] = [Engine::IoUring, Engine::Epoll, Engine::Poll];
+    pub const ALL: [Engine; 4] = [Engine::IoUring, Engine::Epoll, Engine::Poll, Engine::Threads];
 
     /// The name that users know it by.
     pub fn name(self) -> &'static str {
@@ -57,6 +63,7 @@ impl Engine {
             Engine::IoUring => "io_uring",
             Engine::Epoll => "epoll",
             Engine::Poll => "poll",
+            Engine::Threads => "threads",
         }
     }
 
@@ -66,7 +73,7 @@ impl Engine {
     /// It does not offer this engine.
     pub fn choose(self) -> Result<Chosen, Trouble> {
         let engine = match (self, uring::probe()) {
-            (Engine::Epoll | Engine::Poll, _) => self,
+            (Engine::Epoll | Engine::Poll | Engine::Threads, _) => self,
             (_, Ok(())) => Engine::IoUring,
             (Engine::Auto, Err(error)) => {
                 return Ok(Chosen { engine: Engine::Epoll, instead: Some(refusal(&error)) });
@@ -79,6 +86,20 @@ impl Engine {
         Ok(Chosen { engine, instead: None })
     }
 
+    /// How many workers it has where nobody says so.
+    pub fn usual_worker_count(self) -> NonZeroUsize {
+        match self {
+            Engine::Threads => POOL_LEN,
+            _ => thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        }
+    }
+
+    /// Whether each worker serves one connection at a time. Then they share each listening socket, so that nobody waits for
+    /// one who is busy while another is free; and each waits for the disk itself.
+    pub(crate) fn is_one_at_a_time(self) -> bool {
+        matches!(self, Engine::Threads)
+    }
+
     /// Runs a worker until it is told to stop.
     pub(crate) fn run(self, outfit: Outfit, begun: Begun) -> io::Result<()> {
         match self {
@@ -86,9 +107,13 @@ impl Engine {
             Engine::IoUring => uring::run(outfit, begun),
             Engine::Epoll => round::run::<epoll::Epoll>(outfit, begun),
             Engine::Poll => round::run::<poll::Poll>(outfit, begun),
+            Engine::Threads => blocking::run(outfit, begun),
         }
     }
 }
+
+/// Workers that serve one connection each: enough for the connections of some browsers, and what they cost is small.
+const POOL_LEN: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
 /// Why there is no ring.
 fn refusal(error: &io::Error) -> String {
@@ -110,7 +135,7 @@ impl FromStr for Engine {
 
     fn from_str(text: &str) -> Result<Engine, &'static str> {
         let mut engines = [Engine::Auto].into_iter().chain(Engine::ALL);
-        engines.find(|engine| engine.name() == text).ok_or("expected auto, io_uring, epoll or poll")
+        engines.find(|engine| engine.name() == text).ok_or("expected auto, io_uring, epoll, poll or threads")
     }
 }
 

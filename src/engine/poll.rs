@@ -141,9 +141,19 @@ impl Whom {
     }
 }
 
+/// What is told of a connection.
+#[inline]
+pub(super) fn learn(known: &mut Readiness, flags: Flags) {
+    if let Told::Ready { readable, writable, hung, failed, .. } =
+        Whom::Slot(SlotName { index: 0, generation: 0 }).told(flags)
+    {
+        known.add(readable, writable, hung, failed);
+    }
+}
+
 /// What is not known yet.
 #[inline]
-fn to_ask(known: &Readiness) -> Flags {
+pub(super) fn to_ask(known: &Readiness) -> Flags {
     let unless = |known: bool, flag| if known { 0 } else { flag };
     unless(known.readable, POLLIN) | unless(known.writable, POLLOUT) | unless(known.hung, RDHUP)
 }

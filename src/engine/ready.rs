@@ -39,6 +39,16 @@ impl Default for Readiness {
     }
 }
 
+impl Readiness {
+    /// The kernel tells something. What has failed is found by reading or writing.
+    #[inline]
+    pub(super) fn add(&mut self, readable: bool, writable: bool, hung: bool, failed: bool) {
+        self.hung |= hung | failed;
+        self.readable |= readable | self.hung;
+        self.writable |= writable | failed;
+    }
+}
+
 /// What comes after a turn.
 pub(super) enum After {
     /// The kernel will tell when there is more to do.

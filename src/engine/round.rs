@@ -10,13 +10,12 @@
 //! clients may be accepted, and only then, so that a process out of descriptors does not spin.
 
 use super::{
-    Begun, is_fatal,
+    Begun, door,
     ready::{self, After, Readiness},
 };
 use crate::{
     listen::BACKLOG,
     mailbox::Farewell,
-    sys::socket,
     worker::{Outfit, Worker},
 };
 use rustix::io::Errno;
@@ -90,6 +89,7 @@ const ACCEPT_MAX: usize = 64;
 
 /// Runs a worker until it is told to stop.
 pub(super) fn run<S: Selector>(outfit: Outfit, begun: Begun) -> io::Result<()> {
+    door::never_wait(&outfit.listeners)?;
     let mut rounds =
         Rounds { selector: S::new()?, worker: Worker::new(outfit), listening: false, again: VecDeque::new() };
     rounds.selector.watch_mailbox(rounds.worker.mailbox.as_fd())?;
@@ -157,10 +157,7 @@ impl<S: Selector> Rounds<S> {
             return;
         }
         let Some(slot) = self.worker.slots.get_mut(index) else { return };
-        // What has failed is found by reading or writing.
-        slot.state.hung |= hung | failed;
-        slot.state.readable |= readable | slot.state.hung;
-        slot.state.writable |= writable | failed;
+        slot.state.add(readable, writable, hung, failed);
         // One that has had its turn waits for the next round, however much its client sends.
         if !slot.state.queued {
             self.turn(index);
@@ -213,18 +210,8 @@ impl<S: Selector> Rounds<S> {
 
     fn accept(&mut self, number: usize, count_max: usize) -> io::Result<()> {
         for _ in 0..count_max {
-            if !self.worker.may_accept() {
-                break;
-            }
-            let Some(listener) = self.worker.listeners.get(number) else { break };
-            match socket::accept(listener) {
-                Ok(fd) => self.accepted(fd),
-                Err(Errno::AGAIN) => break,
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => self.worker.shut_gate(),
-                Err(error) if is_fatal(error) => return Err(error.into()),
-                // The client has gone again, or accept(2) reports an error of the network that is its own.
-                Err(_) => {}
-            }
+            let Some(fd) = door::accept(&mut self.worker, number)? else { break };
+            self.accepted(fd);
         }
         Ok(())
     }

@@ -30,9 +30,9 @@ impl Listeners {
     /// One cannot be had; then none is added.
     pub(super) fn add(&mut self, service: &Service) -> Result<Vec<Address>, Trouble> {
         let mut added = Vec::new();
-        let worker_count = service.settings.worker_count.get();
-        let clients = service.addresses.iter().map(|address| (address, worker_count));
-        for (address, worker_count) in clients.chain(service.admin.iter().map(|address| (address, 1))) {
+        let socket_count = service.settings.socket_count();
+        let clients = service.addresses.iter().map(|address| (address, socket_count));
+        for (address, socket_count) in clients.chain(service.admin.iter().map(|address| (address, 1))) {
             if self.has(address) {
                 continue;
             }
@@ -40,7 +40,7 @@ impl Listeners {
             if is_usual {
                 make_place(address);
             }
-            match Bound::new(address, worker_count) {
+            match Bound::new(address, socket_count) {
                 Ok(mut bound) => {
                     self.files.extend(bound.take_file().map(|file| (address.clone(), file)));
                     self.bound.push((address.clone(), bound));

@@ -64,7 +64,7 @@ impl fmt::Display for Served<'_> {
     /// In one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Served { sites, addresses, settings, .. } = self;
-        let (engine, workers) = (settings.engine, settings.worker_count);
+        let (engine, workers) = (settings.engine, settings.workers());
         let addresses: Vec<_> = addresses.iter().map(|address| address.to_string()).collect();
         let [files, bytes] = sites.iter().fold([0; 2], |sum, (_, files, len)| [sum[0] + files, sum[1] + len]);
         let (sites, addresses) = (sites.len(), addresses.join(", "));

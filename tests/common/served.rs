@@ -17,10 +17,11 @@ pub(crate) struct Served {
     server: Option<Server>,
 }
 
-/// Settings with this engine and so many workers.
+/// Settings with this engine and so many workers; where each serves one connection at a time, with so many times as many as a test
+/// has connections.
 pub(crate) fn settings(engine: Engine, worker_count: usize) -> Settings {
-    let worker_count = NonZeroUsize::new(worker_count).expect("a worker");
-    Settings { engine, worker_count, ..Settings::default() }
+    let worker_count = if engine == Engine::Threads { 32 * worker_count } else { worker_count };
+    Settings { engine, worker_count: NonZeroUsize::new(worker_count), ..Settings::default() }
 }
 
 impl Served {

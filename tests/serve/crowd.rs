@@ -8,7 +8,7 @@ use crate::common::{
     site, wait_for,
 };
 use rustix::process::{Resource, Rlimit, prlimit};
-use std::{thread, time::Duration};
+use std::{fs, thread, time::Duration};
 
 const CLIENT_COUNT: usize = 80;
 
@@ -28,7 +28,8 @@ fn clients_wait_their_turn_when_accept_finds_no_descriptor() {
     // It reckons with the limit of its start, and io_uring with that of the moment when it began to accept: after a
     // first crowd, for which it stopped accepting, the kernel refuses before the worker does.
     crowd(&program);
-    let limit = Some(30);
+    let held = fs::read_dir(format!("/proc/{}/fd", program.server().as_raw_nonzero())).unwrap().count();
+    let limit = Some(held as u64 + 15);
     prlimit(Some(program.server()), Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
     crowd(&program);
 }

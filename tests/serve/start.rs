@@ -1,6 +1,6 @@
 //! What the program says, where it listens, and why it refuses to begin.
 
-use super::serve;
+use super::{exactly, serve};
 use crate::ENGINE;
 use crate::common::{
     client::{Client, get},
@@ -25,7 +25,7 @@ use std::{
 #[test]
 fn the_banner_says_what_is_served_where_and_how() {
     let dir = site(&[("index.html", vec![b'x'; 1024]), ("dir/page.html", vec![b'y'; 512])]);
-    let program = Program::started(serve(dir.path(), &["--workers", "3"]));
+    let program = Program::started(exactly(dir.path(), &["--workers", "3"]));
     let (address, version) = (program.address(), env!("CARGO_PKG_VERSION"));
     assert_ne!(address.port(), 0);
     let want = format!(
@@ -45,7 +45,7 @@ fn the_banner_says_what_is_served_where_and_how() {
 #[test]
 fn the_banner_counts_in_the_singular_too() {
     let dir = site(&[("a", "x")]);
-    let program = Program::started(serve(dir.path(), &["--workers", "1"]));
+    let program = Program::started(exactly(dir.path(), &["--workers", "1"]));
     assert!(program.out().contains(": 1 file, 1 byte\n"), "{}", program.out());
     assert!(program.out().contains(&format!("{ENGINE}, 1 worker;")), "{}", program.out());
 }
@@ -133,11 +133,11 @@ fn an_option_it_does_not_understand_is_told() {
         ("--requests-max", "0",           "expected a number from 1 to 4294967295, such as 1000"),
         ("--keep-releases", "101",        "expected a number from 0 to 100, such as 3"),
         ("--cors",         "fonts",       "expected a path that begins with /, such as /fonts"),
-        ("--engine",       "kqueue",      "[possible values: auto, io_uring, epoll, poll]"),
+        ("--engine",       "kqueue",      "[possible values: auto, io_uring, epoll, poll, threads]"),
         ("--grace",        "soon",        "expected a time from 1ms to 1d"),
     ];
     for (option, value, want) in cases {
-        let ended = Program::run(serve(dir.path(), &[option, value]));
+        let ended = Program::run(exactly(dir.path(), &[option, value]));
         assert_eq!(ended.status.code(), Some(2), "{option} {value}: {ended:?}");
         assert!(ended.err.contains(want), "{option} {value}: {ended:?}");
     }
@@ -184,9 +184,12 @@ fn each_of_several_workers_serves_on_a_port_and_on_a_unix_socket() {
     let dir = site(&[("index.html", "home")]);
     let socket = dir.path().join("tarpon.sock");
     let unix = format!("unix:{}", socket.display());
-    let program = Program::started(serve(dir.path(), &["-w4", "--listen", "127.0.0.1:0", "--listen", &unix]));
+    let program = Program::started(serve(
+        dir.path(),
+        &["--workers", "4", "--listen", "127.0.0.1:0", "--listen", &unix],
+    ));
     let mut clients: Vec<Client> =
-        (0..50).flat_map(|_| [Client::connect(program.address()), Client::connect_unix(&socket)]).collect();
+        (0..25).flat_map(|_| [Client::connect(program.address()), Client::connect_unix(&socket)]).collect();
     for client in &mut clients {
         assert_eq!(client.get("/").content, b"home");
     }

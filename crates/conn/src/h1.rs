@@ -279,6 +279,11 @@ impl Http1 {
     }
 
     #[inline]
+    pub(crate) fn is_unused(&self, out: &Outbox) -> bool {
+        matches!(self.phase, Phase::Head) && self.seen == 0 && out.is_empty()
+    }
+
+    #[inline]
     pub(crate) fn deadline(&self) -> Tick {
         self.deadline
     }

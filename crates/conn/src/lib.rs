@@ -272,6 +272,12 @@ impl Connection {
         self.wire.spans()
     }
 
+    /// Whether the client has nothing to gain from it now: no request has begun, and nothing is owed.
+    #[inline]
+    pub fn is_unused(&self) -> bool {
+        self.protocol.is_unused(&self.wire)
+    }
+
     /// When to report [`expired`](Connection::expired), unless another fact comes first.
     #[inline]
     pub fn deadline(&self) -> Tick {

@@ -152,6 +152,12 @@ impl Pool {
         self.free.len() > self.holders.len() / 2
     }
 
+    /// Whether one in so many is free, or more.
+    #[inline]
+    pub fn is_left(&self, one_in: usize) -> bool {
+        self.free.len() >= self.holders.len() / one_in
+    }
+
     /// Buffers that have a holder.
     pub fn held(&self) -> usize {
         self.holders.len() - self.free.len()

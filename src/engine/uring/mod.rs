@@ -334,7 +334,8 @@ impl Engine {
         commons.empty_inbox(slot);
         empty_backlog(commons, slot);
         if slot.state.receive == Receive::Idle && slot.state.send.is_none() {
-            return self.worker.remove(index);
+            self.worker.remove(index);
+            return;
         }
         if !first {
             return;

@@ -1,0 +1,389 @@
+//! A worker that serves one connection at a time and waits for that alone, in `poll(2)`: the oldest model there is, for threads
+//! and for processes.
+//!
+//! ```text
+//! asked of the kernel    connection   mailbox   listeners …
+//!                                     └─────────────────────┘   free: waits for a client
+//!                        └────────────────────┘                 serving: a client that waits is taken by who is free
+//!                        └──────────────────────────────────┘   serving, and nobody is free
+//! ```
+//!
+//! Nobody is free, and somebody waits: then a connection that is used gets one more answer, which says that it is the last one,
+//! and one that is not used gives way. Its worker accepts first and parts then, so one connection at most gives way to each client.
+//! It is left open for a while, with its sending side closed: a request that was on its way meets the end of the stream
+//! and no reset.
+//!
+//! A listener that somebody connects to wakes all who wait there, and one of them gets the client.
+
+use super::{
+    Begun, door,
+    poll::{learn, to_ask},
+    ready::{self, After, Over, Readiness},
+};
+use crate::{
+    listen::BACKLOG,
+    mailbox::Farewell,
+    roster::Roster,
+    sys::poll::{Entry, Flags, poll},
+    worker::{Outfit, Slot, Worker},
+};
+use libc::POLLIN;
+use rustix::{
+    io::Errno,
+    net::{Shutdown, shutdown},
+};
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+use tarpon_conn::Tick;
+
+/// Runs a worker until it is told to stop.
+pub(super) fn run(outfit: Outfit, begun: Begun) -> io::Result<()> {
+    let mut blocking = Blocking::new(outfit)?;
+    drop(begun);
+    loop {
+        blocking.round()?;
+        if blocking.worker.is_over() {
+            return Ok(());
+        }
+    }
+}
+
+/// Serves a connection that was accepted, and returns when it is over. The outfit has no listeners.
+#[expect(dead_code, reason = "for a process per connection")]
+pub(super) fn serve(outfit: Outfit, connection: OwnedFd) -> io::Result<()> {
+    let mut blocking = Blocking::new(outfit)?;
+    blocking.begin(connection);
+    while blocking.is_serving() && !blocking.worker.is_over() {
+        blocking.round()?;
+    }
+    Ok(())
+}
+
+struct Blocking {
+    worker: Worker<Readiness>,
+    place: Place,
+    /// What the kernel is asked: see the module. Without a connection the first one is out of date.
+    asked: Vec<Entry>,
+    /// The connection has more to do although the kernel will not tell.
+    again: bool,
+    quiet: Quiet,
+    /// Somebody waits and nobody is free, as was last seen; the connection knows that its next response is the last one.
+    is_crowded: bool,
+    /// The listener that is asked first: none is asked always before another.
+    first_listener: usize,
+    /// Accepted when the worker was told to stop.
+    waiting: VecDeque<OwnedFd>,
+    /// Connections that gave way, and when each is closed.
+    parting: VecDeque<(OwnedFd, Tick)>,
+}
+
+/// A worker's row in the roster.
+struct Place {
+    roster: Arc<Roster>,
+    number: usize,
+    is_free: bool,
+}
+
+/// For how long the connection has been as it is.
+struct Quiet {
+    since: Tick,
+    /// Its deadline: every request and every response moves it, and nothing else does.
+    deadline: Tick,
+}
+
+/// What the last wait has told.
+struct Woken {
+    connection: Flags,
+    mail: bool,
+    client: bool,
+}
+
+/// The slot of the only connection.
+const ONLY: u32 = 0;
+
+/// Where the kernel is asked about it, about the mailbox, and about the first listener.
+const CONNECTION: usize = 0;
+const MAILBOX: usize = 1;
+const LISTENERS: usize = 2;
+
+/// A connection that is not used gives way after so long, in milliseconds. A client that reads a page and then asks for what is
+/// on it takes less.
+const PATIENCE_MS: u64 = 250;
+
+/// With a connection that is not used, a worker looks so often whether anybody else is free, in milliseconds. Nobody says when
+/// the last one is not: that would cost every connection something.
+const LOOK_MS: u64 = 1_000;
+
+/// How long a connection that gave way is left open, in milliseconds: as others are on which the last response has left.
+const PARTING_MS: u64 = 2_000;
+
+/// So many of these a worker has at most. Beyond, the oldest one is closed.
+const PARTING_COUNT_MAX: usize = 16;
+
+impl Blocking {
+    fn new(outfit: Outfit) -> io::Result<Blocking> {
+        door::never_wait(&outfit.listeners)?;
+        let place = Place { roster: Arc::clone(&outfit.roster), number: outfit.number, is_free: false };
+        // Who comes is there before who gives way has gone.
+        let connection_count_max = outfit.connection_count_max.max(2);
+        let worker: Worker<Readiness> = Worker::new(Outfit { connection_count_max, ..outfit });
+        let mailbox = Entry::new(worker.mailbox.as_fd(), POLLIN);
+        let listeners = worker.listeners.iter().map(|listener| Entry::new(listener.as_fd(), POLLIN));
+        let asked = [mailbox, mailbox].into_iter().chain(listeners).collect();
+        Ok(Blocking {
+            worker,
+            place,
+            asked,
+            again: false,
+            quiet: Quiet { since: Tick(0), deadline: Tick(0) },
+            is_crowded: false,
+            first_listener: 0,
+            waiting: VecDeque::new(),
+            parting: VecDeque::with_capacity(PARTING_COUNT_MAX + 1),
+        })
+    }
+
+    fn is_serving(&self) -> bool {
+        !self.worker.slots.is_empty()
+    }
+
+    fn round(&mut self) -> io::Result<()> {
+        let woken = self.wait()?;
+        self.worker.tell_time();
+        if woken.mail {
+            self.mail()?;
+        }
+        if woken.connection != 0 {
+            self.ready(woken.connection);
+        } else if self.again {
+            self.turn();
+        }
+        while self.worker.next_expired().is_some() {
+            self.turn();
+        }
+        if woken.client {
+            self.client()?;
+        }
+        while !self.is_serving()
+            && let Some(fd) = self.waiting.pop_front()
+        {
+            self.begin(fd);
+            self.stop();
+        }
+        let now = self.worker.commons.now;
+        while self.parting.front().is_some_and(|(_, by)| *by <= now) {
+            self.parting.pop_front();
+        }
+        self.worker.end_batch();
+        Ok(())
+    }
+
+    /// Waits for what concerns the worker now.
+    fn wait(&mut self) -> io::Result<Woken> {
+        let is_serving = self.is_serving();
+        self.place.set(!is_serving && !self.worker.listeners.is_empty() && self.worker.may_accept());
+        let wait_ms = self.wait_ms();
+        let end = if self.wants_client() { self.asked.len() } else { LISTENERS };
+        if let Some(slot) = self.only() {
+            let entry = Entry::new(slot.fd.as_fd(), to_ask(&slot.state));
+            self.asked[CONNECTION] = entry;
+        }
+        let asked = &mut self.asked[if is_serving { CONNECTION } else { MAILBOX }..end];
+        match poll(asked, wait_ms) {
+            // What was told before is still there.
+            Err(Errno::INTR) => Ok(Woken { connection: 0, mail: false, client: false }),
+            told => {
+                told?;
+                let is_told = |entry: &Entry| entry.told() != 0;
+                Ok(Woken {
+                    connection: if is_serving { self.asked[CONNECTION].told() } else { 0 },
+                    mail: is_told(&self.asked[MAILBOX]),
+                    client: self.asked[LISTENERS..end].iter().any(is_told),
+                })
+            }
+        }
+    }
+
+    /// Whether it would take a client who waits, or wants to know of him.
+    fn wants_client(&mut self) -> bool {
+        if !self.is_serving() {
+            return self.worker.may_accept();
+        }
+        let knows = self.is_crowded && !self.may_give_way();
+        !knows && self.worker.may_accept() && !self.place.is_any_free()
+    }
+
+    /// How long to wait at most, in milliseconds.
+    fn wait_ms(&mut self) -> Option<u64> {
+        if self.again {
+            return Some(0);
+        }
+        let now = self.worker.commons.now;
+        let until = |by: Tick| by.0.saturating_sub(now.0);
+        let parting = self.parting.front().map(|(_, by)| until(*by));
+        let look = match self.is_unused() {
+            false => None,
+            true if self.is_crowded && !self.may_give_way() => {
+                Some(until(self.quiet.since.after(PATIENCE_MS)))
+            }
+            true => self.place.is_any_free().then_some(LOOK_MS),
+        };
+        [self.worker.wait_ms(), parting, look].into_iter().flatten().min()
+    }
+
+    fn only(&mut self) -> Option<&mut Slot<Readiness>> {
+        self.worker.slots.get_mut(ONLY)
+    }
+
+    /// Whether there is a connection on which nothing has begun, or all is said.
+    fn is_unused(&mut self) -> bool {
+        self.only().is_some_and(|slot| slot.shut || slot.conn.is_unused())
+    }
+
+    fn may_give_way(&mut self) -> bool {
+        self.is_unused() && self.quiet.since.after(PATIENCE_MS) <= self.worker.commons.now
+    }
+
+    /// Somebody waits.
+    fn client(&mut self) -> io::Result<()> {
+        if !self.is_serving() {
+            if let Some(fd) = self.accept()? {
+                self.begin(fd);
+            }
+        } else if self.place.is_any_free() {
+            // Who takes him.
+        } else if self.may_give_way() {
+            if let Some(fd) = self.accept()? {
+                self.part();
+                self.begin(fd);
+            }
+        } else {
+            self.is_crowded = true;
+            if let Some(slot) = self.only() {
+                slot.conn.drain();
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self) -> io::Result<Option<OwnedFd>> {
+        let count = self.worker.listeners.len();
+        for number in (0..count).map(|number| (self.first_listener + number) % count) {
+            if let Some(fd) = door::accept(&mut self.worker, number)? {
+                self.first_listener = number + 1;
+                return Ok(Some(fd));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The connection gives way to another.
+    fn part(&mut self) {
+        let fd = self.worker.remove(ONLY);
+        // Fails where it is closed already, or the client has gone.
+        let _ = shutdown(&fd, Shutdown::Write);
+        self.parting.push_back((fd, self.worker.commons.now.after(PARTING_MS)));
+        if self.parting.len() > PARTING_COUNT_MAX {
+            self.parting.pop_front();
+        }
+    }
+
+    /// Takes the first turn before the connection is waited for: often the request has come with it.
+    fn begin(&mut self, fd: OwnedFd) {
+        let index = self.worker.insert(fd);
+        debug_assert_eq!(index, ONLY, "one at a time");
+        self.place.set(false);
+        self.is_crowded = false;
+        self.quiet = Quiet { since: self.worker.commons.now, deadline: Tick::NEVER };
+        self.turn();
+    }
+
+    fn ready(&mut self, flags: Flags) {
+        if let Some(slot) = self.only() {
+            learn(&mut slot.state, flags);
+            self.turn();
+        }
+    }
+
+    fn turn(&mut self) {
+        self.again = false;
+        let Worker { slots, commons, .. } = &mut self.worker;
+        let Some(slot) = slots.get_mut(ONLY) else { return };
+        match ready::turn(commons, slot) {
+            Ok(After::Wait) => {}
+            Ok(After::Again) => self.again = true,
+            Ok(After::Load(_)) => unreachable!("without a loader nothing is cold"),
+            Err(Over) => {
+                self.worker.remove(ONLY);
+                return;
+            }
+        }
+        let (deadline, now) = (slot.conn.deadline(), commons.now);
+        if self.quiet.deadline != deadline {
+            self.quiet = Quiet { since: now, deadline };
+        }
+        self.worker.mind_deadline(ONLY);
+    }
+
+    fn mail(&mut self) -> io::Result<()> {
+        let Some(farewell) = self.worker.read_mail() else { return Ok(()) };
+        match farewell {
+            // Others accept who waits.
+            Farewell::Drain => {
+                if let Some(slot) = self.only() {
+                    slot.conn.drain();
+                }
+            }
+            // Who is in the backlog has begun; closing the listener would reset them.
+            Farewell::Stop => {
+                while self.waiting.len() < BACKLOG as usize
+                    && let Some(fd) = self.accept()?
+                {
+                    self.waiting.push_back(fd);
+                }
+                self.stop();
+            }
+        }
+        self.worker.listeners.clear();
+        self.asked.truncate(LISTENERS);
+        Ok(())
+    }
+
+    /// What has arrived by now has begun; nothing else will begin.
+    fn stop(&mut self) {
+        if let Some(slot) = self.only() {
+            slot.state.readable = true;
+        }
+        self.turn();
+        let Worker { slots, commons, .. } = &mut self.worker;
+        if let Some(slot) = slots.get_mut(ONLY) {
+            slot.conn.stop(&mut commons.cx());
+            self.turn();
+        }
+    }
+}
+
+impl Place {
+    fn set(&mut self, is_free: bool) {
+        if self.is_free != is_free {
+            self.is_free = is_free;
+            self.roster.set(self.number, is_free);
+        }
+    }
+
+    /// Whether anybody is free to take a client.
+    #[inline]
+    fn is_any_free(&self) -> bool {
+        self.roster.is_any_free()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.set(false);
+    }
+}
