@@ -45,6 +45,19 @@ fn what_a_file_says_is_served_and_flags_win() {
 }
 
 #[test]
+fn a_flag_of_a_limit_wins_over_what_sites_say_of_theirs() {
+    let text = "[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\npath = \"public\"\nrequests-max = 2\n[server]\nrequests-max = 4\n";
+    let dir = site(&[("tarpon.toml", text), ("public/index.html", "home")]);
+    let file = dir.path().join("tarpon.toml");
+    for (flags, last) in [(&[][..], 2), (&["--requests-max", "3"], 3)] {
+        let program = Program::started(of(&["serve", "--config", file.to_str().unwrap()], flags));
+        let mut client = Client::connect(program.address());
+        let closes: Vec<_> = (0..last).map(|_| client.get("/").closes()).collect();
+        assert_eq!(closes.iter().position(|&closes| closes), Some(last - 1), "{flags:?}");
+    }
+}
+
+#[test]
 fn each_host_has_the_site_that_the_file_says() {
     let text = "[[listener]]\naddress = \"127.0.0.1:0\"\n\
                 [[site]]\npath = \"a\"\nhosts = [\"a.example\", \"*.a.example\"]\naliases = [\"www.a.example\"]\n\

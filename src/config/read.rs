@@ -145,6 +145,8 @@ impl<'a> Reader<'a> {
             if matches!(option.flag, Flag::Place) && tables.len() > 1 && number == 0 {
                 self.one_for_several(section, option, tables.len());
             }
+        } else if given.is_some() && self.is_overruled(option) {
+            said.from = Origin::Flag;
         } else if let (Some(file), Some(given)) = (self.file, given) {
             said.from = Origin::File(file.line(given.at.start));
             for (value, place) in &given.values {
@@ -182,6 +184,13 @@ impl<'a> Reader<'a> {
         self.faults.push(Fault::nowhere(found, "expected to find it in the file", "leave it out here"));
     }
 
+    /// Whether the command line says for all what only the file can say for some: a limit of the server, which a site may have
+    /// for itself.
+    fn is_overruled(&self, option: &Opt) -> bool {
+        let mut options = SECTIONS.into_iter().flat_map(|section| section.options);
+        options.any(|other| other.name == option.name && self.flag(other).is_some())
+    }
+
     /// What the command line says of an option.
     fn flag(&self, option: &Opt) -> Option<&'a [OsString]> {
         let values = self.flags.0.get(option.flag_name()).filter(|_| option.is_on(self.program))?;
@@ -193,6 +202,7 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
     use crate::Address;
+    use std::time::Duration;
 
     #[test]
     #[rustfmt::skip]
@@ -335,6 +345,28 @@ mod tests {
             // What a site can say too, the server says last.
             let [.., said] = said[..] else { panic!("{name}: {said:?}") };
             assert_eq!((&*said.words(), said.from), (want, from), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_a_site_says_for_itself_gives_way_to_a_flag_that_says_it_for_all() {
+        let text = "[[site]]\npath = \".\"\nidle-timeout = 1\nrequests-max = 2\n[server]\nidle-timeout = 5\n";
+        let file = File { path: "tarpon.toml".into(), text: text.to_owned() };
+        let s = Duration::from_secs;
+        for (flag, site, server, from) in
+            [(None, Some(s(1)), s(5), Origin::File(3)), (Some("7s"), None, s(7), Origin::Flag)]
+        {
+            let flags = Flags(flag.map(|value| ("idle-timeout", vec![value.into()])).into_iter().collect());
+            let Settled { config, said, .. } = read(Some(&file), &flags, Program::Serve).expect("in order");
+            let limits = &config.sites[0].limits;
+            assert_eq!(
+                (limits.idle_timeout, config.server.settings.idle_timeout),
+                (site, server),
+                "{flag:?}"
+            );
+            assert_eq!(limits.requests_max.map(u32::from), Some(2), "of which no flag says anything");
+            let said = said.iter().find(|said| said.option.name == "idle-timeout").expect("that of the site");
+            assert_eq!((said.section.name, said.from), ("site", from), "{flag:?}");
         }
     }
 
