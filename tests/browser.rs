@@ -17,13 +17,15 @@ use std::{
     collections::HashSet,
     ffi::OsStr,
     fs,
-    io::{Read, Write},
+    io::{Cursor, Read, Write},
     net::{SocketAddr, TcpListener},
     os::unix::ffi::OsStrExt,
     path::Path,
     process::{Command, Stdio},
     thread,
 };
+use tarpon_pack::{Memo, Options, pack_dir};
+use tarpon_site::{Image, PAGE_CODES};
 
 #[test]
 fn a_page_that_asks_for_everything_gets_it_in_a_browser() {
@@ -90,6 +92,7 @@ fn a_list_is_read_on_a_phone_and_in_the_dark_and_its_links_lead_where_they_say()
     let check = [
         ("list.html", include_str!("browser/list.html")),
         ("list.js", include_str!("browser/list.js")),
+        ("shown.js", include_str!("browser/shown.js")),
         ("odd/dir/file", "in a directory"),
     ];
     let site = site(&check);
@@ -100,19 +103,48 @@ fn a_list_is_read_on_a_phone_and_in_the_dark_and_its_links_lead_where_they_say()
     for engine in ENGINES {
         let program = Program::started(serve(site.path(), &["--listings", "--engine", engine.name()]));
         let url = format!("http://{}/list.html", program.address());
-        let mut colours = HashSet::new();
-        for dark in [&[][..], &["--dark"]] {
-            let page = Page::load(&url, &[&["--verdict", "#verdict"], dark].concat());
-            assert!(!page.verdict.contains("wrong: "), "{engine}, {dark:?}: {}", page.verdict);
+        for verdict in in_light_and_dark(&url) {
             let links = format!("links: {}, up: /, scripts: 0", NAMES.len() + 1);
-            assert!(page.verdict.ends_with(&links), "{engine}: {}", page.verdict);
-            let found = page.verdict.lines().filter_map(|line| line.split_once(": fits, "));
-            let found: HashSet<_> = found.map(|(_, colour)| colour.to_owned()).collect();
-            assert_eq!(found.len(), 1, "{engine}: lists and errors look alike: {}", page.verdict);
-            colours.extend(found);
+            assert!(verdict.ends_with(&links), "{engine}: {verdict}");
         }
-        assert_eq!(colours.len(), 2, "{engine}: dark on light, and light on dark");
     }
+}
+
+#[test]
+fn every_page_for_an_error_is_read_on_a_phone_and_in_the_dark_in_a_browser() {
+    let site = site(&[
+        ("errors.html", include_str!("browser/errors.html")),
+        ("errors.js", include_str!("browser/errors.js")),
+        ("shown.js", include_str!("browser/shown.js")),
+    ]);
+    let mut out = Cursor::new(Vec::new());
+    pack_dir(site.path(), &mut out, &Options::new(0), &mut Memo::default()).expect("a site");
+    let image = Image::new(out.into_inner().into()).expect("an image");
+    // No content is no page.
+    let codes: Vec<_> = PAGE_CODES.into_iter().filter(|&code| code != 204).collect();
+    for &code in &codes {
+        let page = image.bytes(image.page(code).content);
+        write_files(site.path(), &[(format!("errors/{code}.html"), page)]);
+    }
+    let program = Program::started(serve(site.path(), &[]));
+    let numbers: Vec<_> = codes.iter().map(u16::to_string).collect();
+    let url = format!("http://{}/errors.html?{}", program.address(), numbers.join(","));
+    for verdict in in_light_and_dark(&url) {
+        assert_eq!(verdict.lines().count(), 2 * codes.len(), "{verdict}");
+    }
+}
+
+/// What a page that looks at others finds, where light colours are preferred, and dark ones: nothing that is wrong, and text
+/// of one colour, which is another in the dark.
+fn in_light_and_dark(url: &str) -> [String; 2] {
+    [("rgb(0, 0, 0)", &[][..]), ("rgb(255, 255, 255)", &["--dark"])].map(|(colour, dark)| {
+        let Page { verdict, .. } = Page::load(url, &[&["--verdict", "#verdict"], dark].concat());
+        assert!(!verdict.contains("wrong: "), "{dark:?}: {verdict}");
+        let found = verdict.lines().filter_map(|line| line.split_once(": fits, "));
+        let found: HashSet<_> = found.map(|(_, colour)| colour.to_owned()).collect();
+        assert_eq!(found, HashSet::from([colour.to_owned()]), "{dark:?}: {verdict}");
+        verdict
+    })
 }
 
 #[test]

@@ -1,19 +1,4 @@
-// Looks at a list as somebody with a phone does, and with a wide screen; follows its links; looks at a page for an error.
-
-const lines = [];
-
-async function shown(url, width) {
-  const frame = document.createElement("iframe");
-  frame.style.cssText = `width:${width}px;height:600px;border:0`;
-  frame.src = url;
-  document.body.append(frame);
-  await new Promise((done) => (frame.onload = done));
-  const root = frame.contentDocument.documentElement;
-  const look = frame.contentWindow.getComputedStyle(frame.contentDocument.querySelector("h1"));
-  const fits = root.scrollWidth <= width ? "fits" : `wrong: ${root.scrollWidth} wide`;
-  lines.push(`${url} at ${width}: ${fits}, ${look.color}`);
-  return frame.contentDocument;
-}
+// Looks at a list, and at a page for an error; follows the links of the list.
 
 async function main() {
   const list = await shown("/odd/", 1200);
@@ -34,6 +19,4 @@ async function main() {
   lines.push(`links: ${links.length}, up: ${up}, scripts: ${list.scripts.length}`);
 }
 
-main()
-  .catch((error) => lines.push(`wrong: ${error}`))
-  .then(() => (document.getElementById("verdict").textContent = lines.join("\n")));
+tell(main);

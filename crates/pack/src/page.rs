@@ -14,7 +14,8 @@ pub(crate) fn content(code: u16) -> Option<String> {
 <meta name="viewport" content="width=device-width">
 <meta name="color-scheme" content="light dark">
 <title>{code} {reason}</title>
-<style>body{{max-width:32em;margin:20vh auto;padding:0 1em;font:1.1em/1.5 system-ui,sans-serif}}</style>
+<style>body{{max-width:32em;margin:20vh auto;padding:0 1em;font:1.1em/1.5 system-ui,sans-serif}}
+h1{{line-height:1.2;text-wrap:balance}}</style>
 <h1>{code} {reason}</h1>
 <p>{sentence}
 "#

@@ -12,5 +12,8 @@ pub(crate) const NORESERVE: MapFlags = MapFlags::NORESERVE;
 /// The range is a mapping of the caller.
 pub(crate) unsafe fn collapse(start: *mut c_void, len: usize) {
     // SAFETY: other pages, with the same contents, in a range that the caller has mapped.
-    unsafe { libc::madvise(start, len, libc::MADV_COLLAPSE) };
+    unsafe { libc::madvise(start, len, MADV_COLLAPSE) };
 }
+
+/// Linux 6.1; the libc crate does not know it with musl.
+const MADV_COLLAPSE: libc::c_int = 25;
