@@ -6,7 +6,7 @@
 //! | `GET /ready` | 200 while clients are accepted; 503 before and after that |
 //! | `GET /metrics` | [`Metrics`] for Prometheus |
 //! | `GET /status` | [`Metrics`] as JSON |
-//! | `POST /reload` | what came of it, where there is a supervisor to reload |
+//! | `POST /reload`, `POST /upgrade` | what came of it, where there is a supervisor |
 //!
 //! One request on a connection, one connection at a time, and a second for each: whoever is slow keeps the next one waiting no
 //! longer than that. Nobody is asked who he is; whoever can connect may know, and may give orders if he is on this host. The
@@ -53,16 +53,19 @@ pub struct Admin {
 pub enum Order {
     /// Read the configuration anew.
     Reload,
+    /// Leave the place to the program as its file is now.
+    Upgrade,
 }
 
 impl Order {
     /// Every order there is.
-    pub const ALL: [Order; 1] = [Order::Reload];
+    pub const ALL: [Order; 2] = [Order::Reload, Order::Upgrade];
 
     /// What is requested to give it.
     fn target(self) -> &'static str {
         match self {
             Order::Reload => "/reload",
+            Order::Upgrade => "/upgrade",
         }
     }
 }
@@ -237,9 +240,10 @@ impl Desk {
                 let content = serde_json::to_string(&self.metrics()).expect("it has numbers and names only");
                 Answer { media: "application/json", ..page(Status::Ok, &(content + "\n")) }
             }
-            _ => {
-                page(Status::NotFound, "there are /health, /ready, /metrics, /status, and to POST /reload\n")
-            }
+            _ => page(
+                Status::NotFound,
+                "there are /health, /ready, /metrics, /status, and to POST /reload and /upgrade\n",
+            ),
         }
     }
 

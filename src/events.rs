@@ -67,6 +67,8 @@ pub(crate) fn told(told: Told<'_>) {
         }
         Told::LogStays(trouble) => warn!("{trouble}"),
         Told::Unreloaded(why) => warn!("not reloaded: {why}; what was served before still is"),
+        Told::Upgraded(process) => info!(process, "upgraded"),
+        Told::Unupgraded(why) => warn!("not upgraded: {why}; the program that runs still serves"),
         Told::LeftBadly(why) => warn!("{why}"),
         Told::Serving(served) => serving("serving", served),
         Told::Reloaded(served) => serving("reloaded", served),

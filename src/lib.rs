@@ -70,6 +70,7 @@ mod site;
 mod supervisor;
 #[allow(unsafe_code)]
 mod sys;
+mod systemd;
 mod users;
 mod watch;
 mod wheel;

@@ -15,11 +15,15 @@ use crate::{
 use rustix::{
     io::Errno,
     net::{
-        AddressFamily, SocketAddrUnix, bind, connect, getsockname, listen,
-        sockopt::{set_ipv6_v6only, set_socket_reuseaddr, set_tcp_nodelay},
+        AddressFamily, SocketAddrUnix, SocketType, bind, connect, getsockname, listen,
+        sockopt::{
+            set_ipv6_v6only, set_socket_reuseaddr, set_tcp_nodelay, socket_acceptconn, socket_domain,
+            socket_type,
+        },
     },
     process::geteuid,
 };
+use serde::{Deserialize, Serialize};
 use std::{
     env, fmt, fs, io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
@@ -32,7 +36,7 @@ use std::{
 };
 
 /// Where to listen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Address {
     /// A TCP port of an address of this host.
     Tcp(SocketAddr),
@@ -53,7 +57,7 @@ pub struct Bound {
 /// Connections that may wait to be accepted, at most; the kernel lowers it to `net.core.somaxconn`.
 pub(crate) const BACKLOG: i32 = 4096;
 
-/// Where a server listens that was told nothing: this host only.
+/// Where a server listens that was told nothing, and handed nothing: this host only.
 pub fn default_addresses() -> [Address; 2] {
     let port = 8080;
     [(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()].map(Address::Tcp)
@@ -97,6 +101,31 @@ impl Bound {
         .map_err(|error| trouble(address, error))
     }
 
+    /// What another program has bound, and handed over.
+    pub(crate) fn inherited(address: Address, sockets: Vec<OwnedFd>) -> Bound {
+        Bound { address, sockets, made: None }
+    }
+
+    /// A socket that another program goes on holding. All workers share it.
+    ///
+    /// # Errors
+    /// It does not listen for connections, or at no address that a user could name.
+    pub(crate) fn lent(socket: OwnedFd) -> io::Result<Bound> {
+        let none = || io::Error::other("it is no socket that listens for connections");
+        if socket_type(&socket).map_err(|_| none())? != SocketType::STREAM || !socket_acceptconn(&socket)? {
+            return Err(none());
+        }
+        let bound: Bound = match socket_domain(&socket)? {
+            AddressFamily::INET | AddressFamily::INET6 => TcpListener::from(socket).try_into(),
+            AddressFamily::UNIX => UnixListener::from(socket).try_into(),
+            _ => Err(none()),
+        }?;
+        match &bound.address {
+            Address::Unix(path) if path.as_os_str().is_empty() => Err(io::Error::other("it has no path")),
+            _ => Ok(bound),
+        }
+    }
+
     /// Where it listens; with the port the kernel chose, if it was asked to choose.
     pub fn address(&self) -> &Address {
         &self.address
@@ -122,23 +151,39 @@ impl Bound {
 }
 
 /// A Unix socket's place in the file system. It is removed when this is dropped, unless another server has taken the
-/// place meanwhile.
+/// place meanwhile, or the socket over.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
     /// Not the listener but its name: the socket of a successor is another.
     name: Named,
+    is_ours: bool,
 }
 
 impl SocketFile {
     fn new(path: &Path) -> io::Result<SocketFile> {
-        Ok(SocketFile { path: path.to_owned(), name: Named::at(path)? })
+        Ok(SocketFile { path: path.to_owned(), name: Named::at(path)?, is_ours: true })
+    }
+
+    /// That of another program, so far.
+    pub(crate) fn inherited(path: &Path) -> io::Result<SocketFile> {
+        Ok(SocketFile { path: path.to_owned(), name: Named::at(path)?, is_ours: false })
+    }
+
+    /// Whether this program removes it, from now on.
+    pub(crate) fn set_ours(&mut self, is_ours: bool) {
+        self.is_ours = is_ours;
+    }
+
+    /// Whether the path still leads to it.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.name.is_at(&self.path)
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if self.name.is_at(&self.path) {
+        if self.is_ours && self.is_in_place() {
             // Whoever removes it at this moment does what was to be done.
             let _ = fs::remove_file(&self.path);
         }

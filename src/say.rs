@@ -65,6 +65,8 @@ pub(crate) fn told(told: Told<'_>) {
             serving(served);
         }
         Told::Unreloaded(why) => warn!("not reloaded: {why}\nwhat was served before still is"),
+        Told::Upgraded(id) => println!("{DIM}upgraded: process {id} serves from now on{DIM:#}"),
+        Told::Unupgraded(why) => warn!("not upgraded: {why}\nthe program that runs still serves"),
         Told::LeftBadly(why) => warn!("{why}"),
         Told::Stopping(Duration::ZERO) => println!("{DIM}stopping now{DIM:#}"),
         Told::Stopping(grace) => {

@@ -31,7 +31,7 @@ fn each_request_is_answered_and_nothing_else_is_done() {
         ("readiness",           "GET /ready HTTP/1.1\r\nHost: admin\r\n\r\n",                        200, "serving\n"),
         ("HTTP/1.0",            "GET /ready HTTP/1.0\r\n\r\n",                                       200, "serving\n"),
         ("HEAD",                "HEAD /ready HTTP/1.1\r\nHost: admin\r\n\r\n",                       200, ""),
-        ("nothing there",       "GET / HTTP/1.1\r\nHost: admin\r\n\r\n",                             404, "there are /health, /ready, /metrics, /status, and to POST /reload\n"),
+        ("nothing there",       "GET / HTTP/1.1\r\nHost: admin\r\n\r\n",                             404, "there are /health, /ready, /metrics, /status, and to POST /reload and /upgrade\n"),
         ("another method",      "DELETE /health HTTP/1.1\r\nHost: admin\r\n\r\n",                    405, "GET or HEAD\n"),
         ("no order",            "GET /reload HTTP/1.1\r\nHost: admin\r\n\r\n",                       405, "POST\n"),
         ("a page's order",      "POST /reload HTTP/1.1\r\nHost: admin\r\nOrigin: null\r\n\r\n",      403, "not for pages\n"),

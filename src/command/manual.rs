@@ -153,6 +153,11 @@ const SIGNALS: &[(&str, &str)] = &[
         "The configuration file is read anew, as by tarpon reload. What can be served is, by new processes on the same sockets, and no request fails for \
          it; of what cannot, standard error says why, and nothing changes.",
     ),
+    (
+        "SIGUSR2",
+        "The program is started anew, as its file is by then, as by tarpon upgrade. Once it serves on the same sockets this one ends; it is \
+         another process. If it cannot, standard error says why, and nothing changes.",
+    ),
     ("SIGUSR1", "The file of the access log is opened anew, after another program has renamed it."),
 ];
 

@@ -43,7 +43,7 @@ struct Action {
 }
 
 /// In the order of the help.
-const ACTIONS: [Action; 10] = [
+const ACTIONS: [Action; 11] = [
     Action { command: serve::command, run: serve::run },
     Action { command: pack::command, run: pack::run },
     Action { command: inspect::Inspect::command, run: inspect::run },
@@ -51,6 +51,7 @@ const ACTIONS: [Action; 10] = [
     Action { command: release::Release::command, run: release::run },
     Action { command: status::Status::command, run: status::run },
     Action { command: order::Reload::command, run: order::reload },
+    Action { command: order::Upgrade::command, run: order::upgrade },
     Action { command: config::command, run: config::run },
     Action { command: manual::command, run: manual::run },
     Action { command: completions::command, run: completions::run },

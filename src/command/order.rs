@@ -1,4 +1,4 @@
-//! `tarpon reload`: what a server is told to do while it runs, by way of its admin listener.
+//! `tarpon reload`, `tarpon upgrade`: what a server is told to do while it runs, by way of its admin listener.
 
 use super::{
     Done,
@@ -18,6 +18,23 @@ use tarpon::Order;
 pub(super) struct Reload {
     #[command(flatten)]
     desk: Desk,
+}
+
+/// Let a server leave its place to its program as it is installed now
+///
+/// Asks its admin listener. The program is started from its file with the same options, beside the one that runs and on the same sockets. Once
+/// it serves the other one ends, and no request fails meanwhile; if it cannot, why not is said, the one that runs goes on, and the exit
+/// status is 1. It is another process.
+#[derive(Debug, Parser)]
+#[command(name = "upgrade")]
+pub(super) struct Upgrade {
+    #[command(flatten)]
+    desk: Desk,
+}
+
+pub(super) fn upgrade(matches: &ArgMatches) -> Done {
+    let Upgrade { desk } = Upgrade::from_arg_matches(matches)?;
+    give(desk, Order::Upgrade, "; without one, kill -USR2 PID does the same")
 }
 
 pub(super) fn reload(matches: &ArgMatches) -> Done {

@@ -6,9 +6,9 @@ use clap::{ArgMatches, Command};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::error::Error;
 use tarpon::{
-    Address, Service,
+    Service,
     config::{AdminAt, Config, Program, ServerConfig},
-    default_addresses, usual_admin,
+    usual_admin,
 };
 
 pub(super) fn command() -> Command {
@@ -44,10 +44,7 @@ fn service(config: Config) -> Service {
     let unknown = config.unknown();
     let Config { sites, listeners, server, log } = config;
     let ServerConfig { settings, grace, user, sandbox, admin, .. } = server;
-    let addresses = match listeners.is_empty() {
-        false => listeners.into_iter().map(|listener| listener.address).collect(),
-        true => default_addresses().into_iter().filter(Address::is_supported).collect(),
-    };
+    let addresses = listeners.into_iter().map(|listener| listener.address).collect();
     let admin_is_usual = admin == AdminAt::Usual;
     let admin = match admin {
         AdminAt::Usual => usual_admin(),

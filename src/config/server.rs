@@ -195,7 +195,7 @@ const OPTIONS: &[Opt] = &[
         default: Unsaid::Words("unix:/run/tarpon/admin.sock; for others than root, in $XDG_RUNTIME_DIR"),
         example: "unix:/run/tarpon/admin.sock",
         refused: &["", "9000", "unix:"],
-        help: "Where to answer /health, /ready, /metrics, tarpon status and tarpon reload: unix:PATH; ADDR:PORT, where nobody is \
+        help: "Where to answer /health, /ready, /metrics, tarpon status, reload and upgrade: unix:PATH; ADDR:PORT, where nobody is \
                asked who he is; or off",
         ..SERVER
     },

@@ -75,7 +75,8 @@ impl Channel {
         Ok((Channel::new(ours), Channel::new(theirs)))
     }
 
-    fn new(socket: OwnedFd) -> Channel {
+    /// The end of a channel that this socket is.
+    pub(super) fn new(socket: OwnedFd) -> Channel {
         let socket = Arc::new(socket);
         Channel {
             sender: Sender { socket: Arc::clone(&socket), outgoing: VecDeque::new() },

@@ -4,11 +4,11 @@ use super::{Role, channel::Channel};
 use crate::sys::process::{self, Process};
 use rustix::{
     event::{PollFd, PollFlags},
-    process::Signal,
+    process::{Pid, Signal},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
-    fmt, io,
+    fmt, io, mem,
     os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
     sync::Arc,
     time::{Duration, Instant},
@@ -51,7 +51,17 @@ impl Child {
             process::set_name(name);
             main(theirs)
         })?;
+        Child::adopt(pid, channel)
+    }
+
+    /// A child that was started otherwise, and this end of a channel to it.
+    pub(super) fn adopt(pid: Pid, channel: Channel) -> io::Result<Child> {
         Ok(Child { channel, process: Process::of(pid)?, is_silent: false, since: Instant::now() })
+    }
+
+    /// It does not end with this value.
+    pub(super) fn release(self) {
+        mem::forget(self);
     }
 
     /// What to wait for.

@@ -131,7 +131,7 @@ impl Generation {
 
     /// When there is something to do, whatever happens.
     pub(super) fn due(&self) -> Option<Instant> {
-        let logs = self.journals.iter().map(Journal::due);
+        let logs = self.journals.iter().filter(|_| self.has_begun).map(Journal::due);
         logs.chain([self.keeper.due, self.server.due]).flatten().min()
     }
 
@@ -228,7 +228,10 @@ impl Generation {
     /// Does what it is time for.
     pub(super) fn mind_time(&mut self, listeners: &mut Listeners) -> io::Result<()> {
         let now = Instant::now();
-        self.renew_logs(|journal| journal.mind(now));
+        // Before that a file may still be another server's.
+        if self.has_begun {
+            self.renew_logs(|journal| journal.mind(now));
+        }
         if self.keeper.is_due(now) {
             self.start_keeper(keeper::Start::Again)?;
         }
@@ -243,6 +246,11 @@ impl Generation {
         self.has_begun || self.server.is_supplied
     }
 
+    /// Whether its server has ever served.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
     /// Its server shall end. What it is to leave behind, `farewell` says. Nothing follows changes any more.
     pub(super) fn leave(mut self, farewell: ToServer, grace: Duration) -> Leaving {
         self.keeper.end();
@@ -250,7 +258,7 @@ impl Generation {
         if let Some(child) = &mut self.server.child {
             child.say(&farewell);
         }
-        Leaving { server: self.server, by: Instant::now() + grace + OVERDUE }
+        Leaving { server: self.server, by: Instant::now() + grace + OVERDUE, stop: None, orders: self.orders }
     }
 }
 
@@ -267,10 +275,18 @@ pub(super) struct Leaving {
     server: Post,
     /// Later than that it is not waited for.
     by: Instant,
+    /// When it is to wait no longer for clients that say nothing, and how long it has then.
+    stop: Option<(Instant, Duration)>,
+    /// What was asked for at its admin listener, which it answered at until just now.
+    orders: Vec<(Order, Caller)>,
 }
 
 /// How much longer than the grace a server may take to end, for what it does then.
 const OVERDUE: Duration = Duration::from_secs(10);
+
+/// How long a client that says nothing is waited for by a server whose successor waits for its end: one that is busy asks within this
+/// time, and learns that the connection closes.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Leaving {
     pub(super) fn polled(&self) -> Vec<PollFd<'_>> {
@@ -278,7 +294,14 @@ impl Leaving {
     }
 
     pub(super) fn due(&self) -> Instant {
-        self.by
+        self.stop.map_or(self.by, |(at, _)| at.min(self.by))
+    }
+
+    /// It leaves its clients to a successor, which begins only when it has ended.
+    pub(super) fn soon(mut self, grace: Duration) -> Leaving {
+        let patience = PATIENCE.min(grace);
+        self.stop = Some((Instant::now() + patience, grace - patience));
+        self
     }
 
     /// It has less time than it was told before.
@@ -287,6 +310,18 @@ impl Leaving {
         if let Some(child) = &mut self.server.child {
             child.say(&ToServer::Stop { grace });
         }
+    }
+
+    /// Does what it is time for.
+    pub(super) fn mind_time(&mut self) {
+        if let Some((_, grace)) = self.stop.take_if(|(at, _)| *at <= Instant::now()) {
+            self.hasten(grace);
+        }
+    }
+
+    /// What was asked for since the last time.
+    pub(super) fn take_orders(&mut self) -> Vec<(Order, Caller)> {
+        mem::take(&mut self.orders)
     }
 
     /// Whether it has ended; if it did not as it was told to, why.

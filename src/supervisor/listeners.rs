@@ -4,15 +4,17 @@
 use super::Service;
 use crate::{
     error::Trouble,
-    listen::{Address, Bound, SocketFile},
+    listen::{Address, Bound, SocketFile, default_addresses},
 };
+use serde::{Deserialize, Serialize};
 use std::{
     fs::DirBuilder,
-    mem,
+    io, mem,
     os::{
-        fd::{AsRawFd, RawFd},
+        fd::{AsRawFd, OwnedFd, RawFd},
         unix::fs::DirBuilderExt,
     },
+    sync::Arc,
 };
 
 /// Sockets, by the address that was asked for.
@@ -21,9 +23,103 @@ pub(super) struct Listeners {
     bound: Vec<(Address, Bound)>,
     /// Of Unix sockets. A child has none of them: it must not remove what it has not made.
     files: Vec<(Address, SocketFile)>,
+    /// Where systemd listens. These stay open, named or not: systemd has them anyway, so nobody else could listen there.
+    lent: Vec<Address>,
+}
+
+/// A listener on its way to another supervisor, beside its descriptors.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Bequest {
+    /// The address that was asked for.
+    asked: Address,
+    /// Where it listens.
+    bound: Address,
+    socket_count: usize,
+    /// Whoever has it last removes the socket from its place.
+    has_file: bool,
+    is_lent: bool,
 }
 
 impl Listeners {
+    /// Those of systemd.
+    pub(super) fn lent(sockets: Vec<Bound>) -> Listeners {
+        let lent: Vec<_> = sockets.iter().map(|bound| bound.address().clone()).collect();
+        let bound = lent.iter().cloned().zip(sockets).collect();
+        Listeners { bound, files: Vec::new(), lent }
+    }
+
+    /// Those of a supervisor before this one. The names of Unix sockets stay its own until [`own`](Listeners::own).
+    pub(super) fn inherit(bequests: Vec<Bequest>, descriptors: Vec<OwnedFd>) -> io::Result<Listeners> {
+        let mut listeners = Listeners::default();
+        let mut descriptors = descriptors.into_iter();
+        for Bequest { asked, bound, socket_count, has_file, is_lent } in bequests {
+            let sockets: Vec<_> = descriptors.by_ref().take(socket_count).collect();
+            if sockets.is_empty() || sockets.len() < socket_count {
+                return Err(io::Error::other("sockets are missing"));
+            }
+            if let Address::Unix(path) = &bound
+                && has_file
+            {
+                listeners.files.push((asked.clone(), SocketFile::inherited(path)?));
+            }
+            listeners.lent.extend(is_lent.then(|| asked.clone()));
+            listeners.bound.push((asked, Bound::inherited(bound, sockets)));
+        }
+        Ok(listeners)
+    }
+
+    /// All of them, for a supervisor after this one.
+    pub(super) fn bequeath(&self) -> io::Result<(Vec<Bequest>, Arc<[OwnedFd]>)> {
+        let (mut bequests, mut descriptors) = (Vec::new(), Vec::new());
+        for (asked, bound) in &self.bound {
+            for socket in bound.sockets() {
+                descriptors.push(socket.try_clone()?);
+            }
+            bequests.push(Bequest {
+                asked: asked.clone(),
+                bound: bound.address().clone(),
+                socket_count: bound.sockets().len(),
+                has_file: self.files.iter().any(|(address, file)| address == asked && file.is_in_place()),
+                is_lent: self.lent.contains(asked),
+            });
+        }
+        Ok((bequests, descriptors.into()))
+    }
+
+    /// Whether this supervisor removes the names of Unix sockets, from now on.
+    pub(super) fn own(&mut self, is_ours: bool) {
+        self.files.iter_mut().for_each(|(_, file)| file.set_ours(is_ours));
+    }
+
+    /// Says where a service listens that does not say so itself: where systemd does, and otherwise where it is usual.
+    pub(super) fn settle(&self, service: &mut Service) {
+        if service.addresses.is_empty() {
+            let lent = self.lent.iter().filter(|&address| service.admin.as_ref() != Some(address));
+            service.addresses = lent.cloned().collect();
+        }
+        if service.addresses.is_empty() {
+            service.addresses = default_addresses().into_iter().filter(Address::is_supported).collect();
+        }
+    }
+
+    /// Whether others than clients and admin of a service would wait there for ever.
+    ///
+    /// # Errors
+    /// systemd listens where the service does not.
+    pub(super) fn check_lent(&self, service: &Service) -> Result<(), Trouble> {
+        match self.lent.iter().find(|address| !is_wanted(service, address)) {
+            None => Ok(()),
+            Some(address) => Err(Trouble::new(
+                format_args!("cannot leave the socket of systemd at {address} alone"),
+                "no listener of the configuration is there, and clients would wait for ever",
+                format_args!(
+                    "name it, as with --listen {address}, or leave its ListenStream= out of the socket unit; without any \
+                     listener, all sockets of systemd are served"
+                ),
+            )),
+        }
+    }
+
     /// Listens where a service wants to and nobody listens yet. Returns where that is.
     ///
     /// # Errors
@@ -69,11 +165,13 @@ impl Listeners {
 
     /// Listens where a service wants to, and nowhere else.
     pub(super) fn keep(&mut self, service: &Service) {
-        let is_wanted = |address: &Address| {
-            service.addresses.contains(address) || service.admin.as_ref() == Some(address)
-        };
-        self.bound.retain(|(address, _)| is_wanted(address));
-        self.files.retain(|(address, _)| is_wanted(address));
+        self.bound.retain(|(address, _)| is_wanted(service, address) || self.lent.contains(address));
+        self.files.retain(|(address, _)| is_wanted(service, address));
+    }
+
+    /// Whether systemd has any of them too.
+    pub(super) fn has_lent(&self) -> bool {
+        !self.lent.is_empty()
     }
 
     /// Closes all sockets; their files stay until the end.
@@ -114,4 +212,9 @@ fn make_place(address: &Address) {
     {
         let _ = DirBuilder::new().mode(0o755).create(directory);
     }
+}
+
+/// Whether a service listens there, for clients or for its admin.
+fn is_wanted(service: &Service, address: &Address) -> bool {
+    service.addresses.contains(address) || service.admin.as_ref() == Some(address)
 }

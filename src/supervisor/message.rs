@@ -1,5 +1,6 @@
-//! What supervisor, keeper and server say to each other.
+//! What supervisor, keeper and server say to each other; and two supervisors, of which one takes over.
 
+use super::listeners::Bequest;
 use crate::{admin::Order, engine::Engine, log::Owner, site::parcel::Record};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -42,4 +43,24 @@ pub(super) enum FromServer {
     Refused { why: String },
     /// Somebody wants this. With his connection.
     Asked { order: Order },
+}
+
+/// A supervisor to the one that it has started to take its place.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ToHeir {
+    /// What it begins with: the engine that accepts so far, and where. With all these sockets.
+    Sockets { engine: Engine, listeners: Vec<Bequest> },
+    /// From now on it is the only one. With the connections of those who want to know.
+    Yours,
+}
+
+/// A supervisor to the one that has started it, and whose place it takes.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum FromHeir {
+    /// It has read its configuration, and all the sockets that this names.
+    Taken,
+    /// Its server serves.
+    Serving,
+    /// It cannot begin.
+    Refused { why: String },
 }

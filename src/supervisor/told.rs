@@ -25,6 +25,10 @@ pub enum Told<'a> {
     Reloaded(&'a Served<'a>),
     /// A configuration cannot be served, for this reason: the one before still is.
     Unreloaded(&'a str),
+    /// Another program, of this process, serves from now on; this one leaves.
+    Upgraded(u32),
+    /// Another program cannot serve, for this reason: this one still does.
+    Unupgraded(&'a str),
     /// A server of a configuration before did not end as it was told to.
     LeftBadly(&'a str),
     /// Nobody new will be served; responses under way have so much time.

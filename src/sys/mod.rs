@@ -17,6 +17,7 @@
 compile_error!("tarpon knows Linux, FreeBSD and macOS");
 
 mod fault;
+pub(crate) mod inherited;
 pub(crate) mod mapped;
 pub(crate) mod memory;
 pub(crate) mod poll;

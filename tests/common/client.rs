@@ -56,6 +56,11 @@ impl Client {
         }
     }
 
+    /// Sends bytes as they are.
+    pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.stream.write_all(bytes.as_ref())
+    }
+
     /// Closes the sending side.
     pub(crate) fn end(&mut self) {
         // The server may have gone first.

@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | `client` | a client that says exactly what it is told, and reads responses |
+//! | `load` | clients that ask all the time |
 //! | `page` | a page in a browser |
 //! | `program` | the program `tarpon`, as a child process |
 //! | `releases` | releases of a site |
@@ -12,6 +13,7 @@
 #![allow(dead_code, reason = "no test needs all of it")]
 
 pub(crate) mod client;
+pub(crate) mod load;
 pub(crate) mod page;
 pub(crate) mod program;
 pub(crate) mod releases;

@@ -10,7 +10,10 @@ use std::{
     fs::{self, File},
     io::{self, Read},
     net::SocketAddr,
-    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt, fs::PermissionsExt},
+    },
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
@@ -89,8 +92,17 @@ pub(crate) fn unprivileged(command: &Command) -> Command {
 
 impl Program {
     /// Begins to run.
-    pub(crate) fn start(mut command: Command) -> Program {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    pub(crate) fn start(command: Command) -> Program {
+        Program::begin(command, Stdio::null())
+    }
+
+    /// Begins to run, with this as its standard input.
+    pub(crate) fn handed(command: Command, input: OwnedFd) -> Program {
+        Program::begin(command, input.into())
+    }
+
+    fn begin(mut command: Command, input: Stdio) -> Program {
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let out = Said::listen(child.stdout.take().expect("a pipe"));
         let err = Said::listen(child.stderr.take().expect("a pipe"));
@@ -174,7 +186,7 @@ impl Program {
     }
 
     /// The processes that it has started and that have not ended. proc(5), /proc/pid/task/tid/children.
-    fn parts(&self) -> Vec<Pid> {
+    pub(crate) fn parts(&self) -> Vec<Pid> {
         let id = self.child.id();
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
         let ids = children.split_whitespace().map(|id| id.parse().expect("a number"));
@@ -231,6 +243,32 @@ impl Drop for Program {
         for part in parts {
             wait_for("the end of what it has started", || has_ended(part).then_some(()));
         }
+    }
+}
+
+/// A program that has taken the place of another: no child of the test. It is killed when this is dropped.
+pub(crate) struct Successor(pub(crate) Pid);
+
+impl Successor {
+    /// That of which `tarpon upgrade` tells.
+    #[track_caller]
+    pub(crate) fn told(out: &str) -> Successor {
+        let id = out.strip_prefix("upgraded: process ").and_then(|rest| rest.split_once(',')?.0.parse().ok());
+        Successor(id.and_then(Pid::from_raw).unwrap_or_else(|| panic!("no process is told: {out}")))
+    }
+
+    /// It shall end, and has.
+    pub(crate) fn end(self) {
+        kill_process(self.0, Signal::TERM).expect("one that runs");
+        wait_for("the end of a successor", || has_ended(self.0).then_some(()));
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        // Its processes end with it. It may have ended itself, and its number is not used again so soon.
+        let _ = kill_process(self.0, Signal::KILL);
+        wait_for("the end of a successor", || has_ended(self.0).then_some(()));
     }
 }
 

@@ -11,7 +11,12 @@ use rustix::{
 };
 use std::{
     ffi::{c_int, c_short},
-    os::fd::{AsFd, OwnedFd},
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        linux::net::SocketAddrExt,
+        unix::net::SocketAddr,
+    },
 };
 
 /// Without a signal, if nobody reads.
@@ -38,6 +43,11 @@ pub(crate) fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {
 /// Two sockets connected to each other, which keep messages apart, and wait.
 pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+/// The address of a Unix socket that has a name of its own, and none in the file system.
+pub(crate) fn abstract_address(name: &[u8]) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(name)
 }
 
 /// Others may listen at the same port, if they ask for that too.
