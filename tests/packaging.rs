@@ -27,17 +27,20 @@ fn the_service_has_few_rights_and_many_descriptors() {
 }
 
 #[test]
-fn systemd_understands_the_service() {
+fn systemd_understands_the_units() {
     // Where the program will be is nowhere here, and neither is its manual.
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("tarpon.service");
-    let unit = fs::read_to_string(packaging("systemd/tarpon.service")).unwrap();
-    let unit = unit.replace("/usr/bin/tarpon", env!("CARGO_BIN_EXE_tarpon"));
-    fs::write(&path, unit.replace("Documentation=man:tarpon(1)\n", "")).unwrap();
-    let told = Command::new("systemd-analyze").arg("verify").arg(&path).output().unwrap();
-    let told = String::from_utf8_lossy(&told.stderr);
-    let ours: Vec<_> = told.lines().filter(|line| line.contains("tarpon")).collect();
-    assert!(ours.is_empty(), "{ours:?}");
+    for name in ["tarpon.service", "tarpon.socket"] {
+        let unit = fs::read_to_string(packaging(&format!("systemd/{name}"))).unwrap();
+        let unit = unit.replace("/usr/bin/tarpon", env!("CARGO_BIN_EXE_tarpon"));
+        fs::write(dir.path().join(name), unit.replace("Documentation=man:tarpon(1)\n", "")).unwrap();
+    }
+    for name in ["tarpon.service", "tarpon.socket"] {
+        let told = Command::new("systemd-analyze").arg("verify").arg(dir.path().join(name)).output().unwrap();
+        let told = String::from_utf8_lossy(&told.stderr);
+        let ours: Vec<_> = told.lines().filter(|line| line.contains("tarpon")).collect();
+        assert!(ours.is_empty(), "{ours:?}");
+    }
 }
 
 #[test]

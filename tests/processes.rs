@@ -5,6 +5,7 @@ mod common;
 use common::{
     ENGINES,
     client::{Client, get},
+    load::Load,
     program::{Program, has_ended, serve, through},
     site, wait_for, write_files,
 };
@@ -18,6 +19,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use tarpon::Engine;
 
 #[test]
 fn a_server_process_that_is_killed_is_replaced_and_clients_wait_for_the_next() {
@@ -45,11 +47,34 @@ fn a_server_process_that_is_killed_is_replaced_and_clients_wait_for_the_next() {
         assert_eq!(program.err(), warning, "{engine}");
         // It follows changes as the first one did.
         write_files(dir.path(), &[("index.html", "new")]);
-        wait_for("the change", || (clients[0].get("/").content == b"new").then_some(()));
+        let asked = || Client::connect(program.address()).get("/").content;
+        wait_for("the change", || (asked() == b"new").then_some(()));
         write_files(dir.path(), &[("index.html", "home")]);
         program.signal(Signal::TERM);
         assert_eq!(program.ended().status, ExitStatus::default(), "{engine}");
         assert!(!socket.exists(), "{engine}");
+    }
+}
+
+/// Only who had a connection to it, or was about to, may be left without an answer; all who come later have one.
+#[test]
+fn a_server_process_that_is_killed_under_load_costs_its_connections_and_no_other() {
+    let dir = site(&[("index.html", "home")]);
+    for &engine in ENGINES {
+        let program = Program::started(serve(dir.path(), &["--engine", engine.name()]));
+        let load = Load::start(program.address(), "/", b"home");
+        load.wait_for(50);
+        let server = program.server();
+        kill_process(server, Signal::KILL).unwrap();
+        wait_for("its end", || has_ended(server).then_some(()));
+        let late = if engine == Engine::IoUring { LATE } else { Duration::ZERO };
+        let by = Instant::now() + late;
+        load.wait_for(50);
+        thread::sleep(late);
+        load.wait_for(50);
+        let failures = load.end();
+        let later: Vec<_> = failures.iter().filter(|failure| failure.connected > by).collect();
+        assert!(later.is_empty(), "{engine}: {later:?}");
     }
 }
 
