@@ -4,9 +4,9 @@
 //! `message`, and what belongs to it. What the library says through `tracing` comes out the same way.
 
 use crate::say;
-use std::{fmt, io, path::Path, sync::OnceLock};
+use std::{collections::BTreeMap, fmt, io, path::Path, sync::OnceLock};
 use tarpon::{Address, Of, Served, Site, Told, config::EventForm};
-use tracing::{Event, Subscriber, field, info, warn};
+use tracing::{Event, Level, Subscriber, field, info, warn};
 use tracing_subscriber::{
     fmt::{FmtContext, FormatEvent, FormatFields, format::Writer, time::FormatTime},
     registry::LookupSpan,
@@ -26,7 +26,8 @@ pub(crate) fn begin(form: EventForm) {
     if IS_JSON.set(is_json).is_err() {
         return;
     }
-    let builder = tracing_subscriber::fmt().with_writer(anstream::stderr);
+    // Nothing is told at the lowest of these levels unless it is asked for.
+    let builder = tracing_subscriber::fmt().with_writer(anstream::stderr).with_max_level(Level::DEBUG);
     if is_json {
         builder
             .json()
@@ -124,20 +125,33 @@ where
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let mut message = Message(String::new());
-        event.record(&mut message);
-        writeln!(to, "{}", say::event(*event.metadata().level(), &message.0))
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let words = match *event.metadata().level() {
+            Level::DEBUG => say::exchange(|name| fields.get(name)),
+            level => say::event(level, fields.get("message")),
+        };
+        writeln!(to, "{words}")
     }
 }
 
-/// The words of an event.
-struct Message(String);
+/// What an event says, by the names of its fields.
+#[derive(Default)]
+struct Fields(BTreeMap<&'static str, String>);
 
-impl field::Visit for Message {
+impl Fields {
+    fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", |value| value)
+    }
+}
+
+impl field::Visit for Fields {
+    fn record_str(&mut self, field: &field::Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+
     fn record_debug(&mut self, field: &field::Field, value: &dyn fmt::Debug) {
-        if field.name() == "message" {
-            self.0 = format!("{value:?}");
-        }
+        self.0.insert(field.name(), format!("{value:?}"));
     }
 }
 

@@ -90,6 +90,30 @@ pub(crate) fn event(level: tracing::Level, words: &str) -> String {
     }
 }
 
+/// What happens to an exchange, from the fields in which the library tells it: both heads when its response is queued, and later
+/// how that ended.
+pub(crate) fn exchange<'f>(field: impl Fn(&str) -> &'f str) -> String {
+    let connection = field("connection");
+    if field("message") == "over" {
+        let (line, status, bytes, ms) =
+            (field("line"), field("status"), field("bytes"), field("duration_ms"));
+        let cut = if field("complete") == "true" { "" } else { ", and no more" };
+        return format!(
+            "{DIM}{connection}{DIM:#} {status}, {bytes} bytes of content in {ms} ms{cut} {DIM}{line}{DIM:#}"
+        );
+    }
+    let (time, client, site) = (field("time"), field("client"), field("site"));
+    let site = if site.is_empty() { String::new() } else { format!(", site {site}") };
+    let mut words = format!("{DIM}{connection} {time} {client}{site}{DIM:#}");
+    for (sign, head) in [('>', field("request")), ('<', field("response"))] {
+        for (number, line) in head.lines().enumerate() {
+            let style = if number == 0 { BOLD } else { Style::new() };
+            words += &format!("\n  {DIM}{sign}{DIM:#} {style}{line}{style:#}");
+        }
+    }
+    words
+}
+
 fn serving(served: &Served<'_>) {
     let Served { sites, addresses, instead, confined, unwatched_at, .. } = served;
     if let Some(reason) = instead {

@@ -60,6 +60,8 @@ pub struct Settings {
     /// What is logged of exchanges, unless their site says otherwise ([`VirtualHost::log`]). `None`: nothing, which costs
     /// nothing. Where it goes: [`Handle::log_to`].
     pub logging: Option<Logging>,
+    /// Each exchange is told as it happens, with both heads: through `tracing`, at level DEBUG.
+    pub debug: bool,
 }
 
 impl Default for Settings {
@@ -77,6 +79,7 @@ impl Default for Settings {
             requests_max,
             keep_releases: 0,
             logging: None,
+            debug: false,
         }
     }
 }
@@ -183,7 +186,7 @@ impl Server {
             let name = hosts.canonical(SiteId::new(number));
             (log, name.map(|name| String::from_utf8_lossy(name).into_owned()))
         });
-        let logs = Logs::new(settings.logging, logs);
+        let logs = Logs::new(settings.logging, logs, settings.debug);
         let (log, rings) = match logs.recording() {
             Some(recording) => {
                 let rings = Rings::new(worker_count)?;

@@ -6,15 +6,15 @@ use common::{
     ENGINES, PATIENCE,
     client::{Client, Response, get},
     distinct_bytes,
-    program::{Program, serve, tarpon},
+    program::{Program, has_ended, serve, tarpon},
     served::{Served, settings},
     site, wait_for,
 };
 use rustix::process::{Signal, kill_process};
 use std::{
     fs,
-    io::{BufRead, BufReader},
-    net::TcpStream,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
     num::NonZeroU32,
     os::unix::net::{UnixDatagram, UnixListener},
     path::{Path, PathBuf},
@@ -428,7 +428,10 @@ address = "127.0.0.1:0"
                 "replaced" => {
                     let server = program.server();
                     kill_process(server, Signal::KILL).expect("a server");
-                    wait_for("another server", || (program.server() != server).then_some(()));
+                    wait_for("another server", || {
+                        (has_ended(server) && program.server() != server).then_some(())
+                    });
+                    wait_for("an answer of it", || answers_soon(program.address()).then_some(()));
                 }
                 _ => {}
             }
@@ -533,6 +536,17 @@ fn a_library_says_of_each_site_what_is_logged_and_where() {
         client.get("/?3");
         common.lines(2);
     }
+}
+
+/// Whether a request is answered within a moment. The kernel may go on accepting for a ring whose process was killed.
+fn answers_soon(address: SocketAddr) -> bool {
+    let asked = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_millis(200)))?;
+        stream.write_all(get("/").as_bytes())?;
+        stream.read(&mut [0; 64])
+    };
+    asked().is_ok_and(|len| len > 0)
 }
 
 /// A directory with a site, and this configuration.

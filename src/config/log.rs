@@ -116,6 +116,13 @@ const OPTIONS: &[Opt] = &[
         ..LOG
     },
     Opt {
+        name: "debug",
+        kind: Kind::Flag(|config, on| config.server.settings.debug = on),
+        help: "Show each request as it happens, with its head and that of the response. Heads may have passwords in them, and this \
+               is slow: it is for looking, not for keeping",
+        ..LOG
+    },
+    Opt {
         name: "log-format",
         value_name: "NAME",
         kind: Kind::Word(&[

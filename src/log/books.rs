@@ -1,6 +1,6 @@
 //! Where lines are kept until they are written: a book for the server, and one for each site that has a log of its own.
 
-use super::{LogSink, Logging, Logs, Owner, exchange::Exchange, form::Scribe};
+use super::{LogSink, Logging, Logs, Owner, exchange::Step, form::Scribe};
 use crate::error::reason;
 use tracing::warn;
 
@@ -59,8 +59,9 @@ impl Books {
         self.books.iter().all(|book| book.sink.is_some())
     }
 
-    /// Enters the line of an exchange, as its site wants it, unless it is none for a log.
-    pub(super) fn enter(&mut self, exchange: &Exchange<'_>) {
+    /// Enters the line of an exchange that is over, as its site wants it, unless it is none for a log.
+    pub(super) fn enter(&mut self, step: &Step<'_>) {
+        let Step::Over(exchange) = step else { return };
         let of = self.sites.get_mut(exchange.begun.site as usize);
         if let (Some(Some(Entry { scribe, book })), true) = (of, exchange.begun.is_sampled) {
             scribe.line(exchange, &mut self.books[*book].lines);

@@ -4,12 +4,31 @@
 //! | | shown as they are | otherwise |
 //! |---|---|---|
 //! | [`quoted`] | visible ASCII and SP, but `"` and `\` | `\xHH`, as nginx does |
+//! | [`lines`] | visible ASCII and SP, but `\`; the ends of lines | `\xHH` |
 //! | [`json`] | UTF-8, but `"`, `\` and controls | `\u00HH`; a byte that is no UTF-8, as the text `\xHH`, and `\` as the text `\\` |
 //!
-//! Both can be undone: a `\` that is read is always the first byte of an escape.
+//! All can be undone: a `\` that is read is always the first byte of an escape.
 
 /// Appends `bytes` as they may stand between quotes in a line of text.
 pub(super) fn quoted(bytes: &[u8], to: &mut Vec<u8>) {
+    escaped(bytes, |byte| byte != b'"', to);
+}
+
+/// `bytes` as lines of text, without empty ones at their end.
+pub(super) fn lines(bytes: &[u8]) -> String {
+    let mut to = Vec::new();
+    for (number, line) in bytes.trim_ascii_end().split(|&byte| byte == b'\n').enumerate() {
+        if number > 0 {
+            to.push(b'\n');
+        }
+        escaped(line.strip_suffix(b"\r").unwrap_or(line), |_| true, &mut to);
+    }
+    String::from_utf8(to).expect("ASCII")
+}
+
+/// Appends visible ASCII and SP as they are, where `is_plain` allows, and anything else as `\xHH`.
+fn escaped(bytes: &[u8], is_plain: impl Fn(u8) -> bool, to: &mut Vec<u8>) {
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'\\' && is_plain(byte);
     let mut rest = bytes;
     loop {
         let plain = rest.iter().position(|&byte| !is_plain(byte)).unwrap_or(rest.len());
@@ -41,10 +60,6 @@ pub(super) fn json(bytes: &[u8], to: &mut Vec<u8>) {
     }
 }
 
-fn is_plain(byte: u8) -> bool {
-    matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
-}
-
 fn digit(value: u8) -> u8 {
     b"0123456789ABCDEF"[value as usize]
 }
@@ -52,6 +67,21 @@ fn digit(value: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_end_where_those_of_a_head_do_and_say_nothing_to_a_terminal() {
+        #[rustfmt::skip]
+        let cases: &[(&[u8], &str)] = &[
+            (b"",                                       ""),
+            (b"GET / HTTP/1.1\r\nHost: h\r\n\r\n",       "GET / HTTP/1.1\nHost: h"),
+            (b"GET / HTTP/1.1\nIf-Match: \"a\"\n",       "GET / HTTP/1.1\nIf-Match: \"a\""),
+            (b"\x1b[31m\r\x07\r\n\xff\\x00",            "\\x1B[31m\\x0D\\x07\n\\xFF\\x5Cx00"),
+            (b"\r\n\r\nGET",                            "\n\nGET"),
+        ];
+        for &(said, want) in cases {
+            assert_eq!(lines(said), want);
+        }
+    }
 
     #[test]
     fn nothing_that_a_client_says_ends_a_quotation_or_a_line() {

@@ -1,4 +1,4 @@
-//! An exchange that is over, put together from what its connection has left of it.
+//! An exchange, put together from what its connection has left of it.
 //!
 //! ```text
 //! begun 0..137 ─▶ begun 137..280 ─▶ sent 137 ─▶ sent 200, the last
@@ -7,6 +7,15 @@
 
 use std::{collections::VecDeque, mem};
 use tarpon_conn::{Begun, Record, Sent};
+
+/// What happens to an exchange.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step<'a> {
+    /// Its response is queued.
+    Begun(Begun<'a>),
+    /// It is over.
+    Over(Exchange<'a>),
+}
 
 /// An exchange that is over.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +42,16 @@ pub(super) struct Exchanges {
 const FREE_COUNT_MAX: usize = 1024;
 
 impl Exchanges {
-    /// Reads records, and tells of each exchange that is over by them.
-    pub(super) fn read(&mut self, mut bytes: &[u8], mut over: impl FnMut(&Exchange<'_>)) {
+    /// Reads records, and tells what has happened by them.
+    pub(super) fn read(&mut self, mut bytes: &[u8], mut happens: impl FnMut(Step<'_>)) {
         while let Some((record, len)) = Record::read(bytes) {
             let (front, rest) = bytes.split_at(len);
             match record {
-                Record::Begun(begun) => self.begin(&begun, front, &mut over),
-                Record::Sent(sent) => self.sent(sent, &mut over),
+                Record::Begun(begun) => {
+                    self.begin(&begun, front, &mut happens);
+                    happens(Step::Begun(begun));
+                }
+                Record::Sent(sent) => self.sent(sent, &mut happens),
             }
             bytes = rest;
         }
@@ -47,13 +59,13 @@ impl Exchanges {
     }
 
     /// No record will come any more: tells of all that are under way.
-    pub(super) fn end(&mut self, mut over: impl FnMut(&Exchange<'_>)) {
+    pub(super) fn end(&mut self, mut happens: impl FnMut(Step<'_>)) {
         for mut begun in mem::take(&mut self.begun) {
-            begun.drain(..).for_each(|record| tell(&record, None, &mut over));
+            begun.drain(..).for_each(|record| tell(&record, None, &mut happens));
         }
     }
 
-    fn begin(&mut self, begun: &Begun<'_>, record: &[u8], over: &mut impl FnMut(&Exchange<'_>)) {
+    fn begin(&mut self, begun: &Begun<'_>, record: &[u8], happens: &mut impl FnMut(Step<'_>)) {
         let number = begun.accepted.number as usize;
         if self.begun.len() <= number {
             self.begun.resize_with(number + 1, VecDeque::new);
@@ -62,19 +74,19 @@ impl Exchanges {
         // One that seems to end behind where this begins is of a connection that is gone, and whose last record was lost.
         let is_stale = |before: &Vec<u8>| read(before).is_some_and(|before| before.end > begun.at);
         while queue.back().is_some_and(is_stale) {
-            queue.drain(..).for_each(|record| tell(&record, None, over));
+            queue.drain(..).for_each(|record| tell(&record, None, happens));
         }
         let mut kept = self.free.pop().unwrap_or_default();
         kept.extend_from_slice(record);
         queue.push_back(kept);
     }
 
-    fn sent(&mut self, sent: Sent, over: &mut impl FnMut(&Exchange<'_>)) {
+    fn sent(&mut self, sent: Sent, happens: &mut impl FnMut(Step<'_>)) {
         let Some(queue) = self.begun.get_mut(sent.number as usize) else { return };
         let is_over = |record: &Vec<u8>| sent.last || read(record).is_none_or(|begun| begun.end <= sent.len);
         while queue.front().is_some_and(is_over) {
             let mut record = queue.pop_front().expect("one is over");
-            tell(&record, Some(sent), over);
+            tell(&record, Some(sent), happens);
             if self.free.len() < FREE_COUNT_MAX {
                 record.clear();
                 self.free.push(record);
@@ -90,15 +102,15 @@ fn read(record: &[u8]) -> Option<Begun<'_>> {
     }
 }
 
-/// Tells of an exchange with what is known of its end. `None`: nothing is.
-fn tell(record: &[u8], sent: Option<Sent>, over: &mut impl FnMut(&Exchange<'_>)) {
+/// Tells that an exchange is over, with what is known of its end. `None`: nothing is.
+fn tell(record: &[u8], sent: Option<Sent>, happens: &mut impl FnMut(Step<'_>)) {
     let Some(begun) = read(record) else { return };
     let (len, tick) = sent.map_or((begun.at, begun.tick), |sent| (sent.len, sent.tick));
     let missing = begun.end.saturating_sub(len);
-    over(&Exchange {
+    happens(Step::Over(Exchange {
         begun,
         took_ms: tick.0.saturating_sub(begun.tick.0),
         content_len: begun.content_len.saturating_sub(missing),
         cut: missing > 0,
-    });
+    }));
 }

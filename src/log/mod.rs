@@ -11,6 +11,7 @@
 //! Only this thread waits for whoever reads the log. A worker whose ring is full loses records, and counts them.
 
 mod books;
+mod debug;
 mod escape;
 mod exchange;
 mod form;
@@ -25,6 +26,7 @@ pub(crate) use ring::{Inlet, Rings};
 
 use crate::sys;
 use books::Books;
+use debug::Witness;
 use exchange::Exchanges;
 use ring::{Bell, Outlet};
 use serde::{Deserialize, Serialize};
@@ -125,8 +127,10 @@ struct Orders {
 pub(crate) struct Logs {
     /// By the number of the site: what, and whose log it goes to.
     sites: Vec<Option<(Logging, Owner)>>,
-    /// By the number of the site: what it is called where there is trouble with its log.
+    /// By the number of the site: what it is called.
     names: Vec<Option<String>>,
+    /// Each exchange is told as it happens.
+    debug: bool,
 }
 
 impl Default for Logging {
@@ -140,10 +144,11 @@ impl Logs {
     pub(crate) fn new(
         server: Option<Logging>,
         sites: impl IntoIterator<Item = (SiteLog, Option<String>)>,
+        debug: bool,
     ) -> Logs {
         let sites = sites.into_iter().enumerate();
         let (sites, names) = sites.map(|(number, (site, name))| (site.of(number, server), name)).unzip();
-        Logs { sites, names }
+        Logs { sites, names, debug }
     }
 
     /// What workers have to record. `None`: nothing.
@@ -153,7 +158,7 @@ impl Logs {
         // As good as any chance there is: the keys of a hash, which nobody knows.
         let seed = RandomState::new().build_hasher().finish();
         let is_any = one_in.iter().any(Option::is_some);
-        is_any.then_some(Recording { one_in, heads: false, seed })
+        (is_any || self.debug).then_some(Recording { one_in, heads: self.debug, seed })
     }
 }
 
@@ -170,6 +175,7 @@ impl Log {
             shared: Arc::clone(&shared),
             sources: rings.outlets().map(|outlet| (outlet, Exchanges::default())).collect(),
             books: Books::new(logs),
+            witness: Witness::new(logs),
             losses: Losses::new(Arc::clone(counters)),
         };
         thread::Builder::new().name("log".to_owned()).spawn(move || {
@@ -204,6 +210,7 @@ struct Writer {
     /// Of each worker.
     sources: Vec<(Outlet, Exchanges)>,
     books: Books,
+    witness: Witness,
     losses: Losses,
 }
 
@@ -239,19 +246,25 @@ impl Writer {
     /// Writes what has come. Returns whether anything has.
     fn drain(&mut self, bytes: &mut Vec<u8>) -> bool {
         let mut any = false;
-        for (outlet, exchanges) in &mut self.sources {
+        for (worker, (outlet, exchanges)) in self.sources.iter_mut().enumerate() {
             bytes.clear();
             outlet.take(bytes);
             any |= !bytes.is_empty();
-            exchanges.read(bytes, |exchange| self.books.enter(exchange));
+            exchanges.read(bytes, |step| {
+                self.witness.tell(worker, &step);
+                self.books.enter(&step);
+            });
         }
         self.books.write();
         any
     }
 
     fn finish(&mut self) {
-        for (_, exchanges) in &mut self.sources {
-            exchanges.end(|exchange| self.books.enter(exchange));
+        for (worker, (_, exchanges)) in self.sources.iter_mut().enumerate() {
+            exchanges.end(|step| {
+                self.witness.tell(worker, &step);
+                self.books.enter(&step);
+            });
         }
         self.books.write();
         self.losses.tell_now();
