@@ -151,7 +151,8 @@ const PR_SET_VMA: u64 = 0x5356_4d41;
 
 /// Opens files to read them, and no others.
 fn reading() -> Vec<Conditional> {
-    let mode = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
+    // Not O_ACCMODE, which has O_PATH too with musl.
+    let mode = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
     vec![
         (libc::SYS_openat, vec![masked(2, mode, libc::O_RDONLY as u64)]),
         #[cfg(target_arch = "x86_64")]
