@@ -1,0 +1,212 @@
+//! What holds of any bytes, cuts and times.
+
+use super::sites::{LARGE_LEN, sim_of, site};
+use proptest::{
+    collection::vec,
+    prelude::*,
+    sample::{Index, select},
+};
+use tarpon_conn::{
+    Close, SiteId,
+    sim::{Cuts, Sim},
+};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn how_bytes_are_cut_never_changes_what_is_sent(bytes in requests(), cuts in vec(cuts(), 1..60), several: bool) {
+        let (whole, _) = answer(sim_of(several), &bytes, &[Cuts::NONE]);
+        let (cut, _) = answer(sim_of(several), &bytes, &cuts);
+        prop_assert!(whole == cut, "{} and {}", whole.escape_ascii(), cut.escape_ascii());
+    }
+
+    #[test]
+    fn a_client_that_only_stops_sending_still_gets_everything(bytes in requests(), cuts in cuts(), several: bool) {
+        let (whole, _) = answer(sim_of(several), &bytes, &[Cuts::NONE]);
+        let mut sim = sim_of(several);
+        sim.client_sends(&bytes);
+        sim.client_ends();
+        sim.run(cuts);
+        prop_assert!(sim.wire == whole);
+        prop_assert_eq!(sim.close(), Close::Both, "and the connection ends");
+    }
+
+    /// Any order of bytes, time, sends, a stop and a swap: the laws hold, and in the end the connection ends.
+    #[test]
+    fn the_laws_hold_whatever_happens(
+        bytes in requests(),
+        acts in vec((0u8..6, 0usize..200, 0u64..40_000), 0..60),
+        several: bool,
+    ) {
+        let mut sim = sim_of(several);
+        let mut bytes = &bytes[..];
+        for (act, amount, ms) in acts {
+            match act {
+                0 | 1 => {
+                    let (now, later) = bytes.split_at(amount.min(bytes.len()));
+                    sim.client_sends(now);
+                    bytes = later;
+                }
+                2 => sim.run(Cuts { read: amount + 1, send: 0 }),
+                3 => { sim.step(Cuts { read: amount + 1, send: amount + 1 }); }
+                4 => sim.pass(ms),
+                _ if amount < 3 => sim.stop(),
+                _ if amount < 6 => sim.drain(),
+                _ if amount < 20 => { sim.sites.swap(SiteId::FIRST, site("changed")); }
+                _ => sim.run(Cuts { read: amount + 1, send: amount + 1 }),
+            }
+            sim.sites.retire().for_each(drop);
+        }
+        sim.client_ends();
+        sim.run(Cuts::NONE);
+        prop_assert_eq!(sim.close(), Close::Both);
+        prop_assert_eq!((sim.bufs_held(), sim.sites.holders()), (0, 0));
+    }
+
+    /// A head is answered once, with the largest response at most; what is no head, once and never again. And it costs
+    /// no more steps than there are bytes.
+    #[test]
+    fn no_request_costs_more_than_the_largest_response(bytes in requests(), cuts in cuts(), several: bool) {
+        let mut sim = sim_of(several);
+        sim.client_sends(&bytes);
+        sim.client_ends();
+        let heads = bytes.windows(4).filter(|end| end == b"\r\n\r\n").count();
+        // A step reads, sends or offers; an offer that nothing is taken of is followed by another of the former.
+        let reads = bytes.len().div_ceil(cuts.read);
+        let most = (heads + 1) * (LARGE_LEN + HEAD_LEN_MAX);
+        let sends = most.div_ceil(cuts.send);
+        let steps = (0..2 * (reads + heads + sends) + 9).take_while(|_| sim.step(cuts)).count();
+        prop_assert!(!sim.step(cuts), "after {steps} steps there is still something to do");
+        prop_assert!(sim.wire.len() <= most, "{} bytes for {heads} heads", sim.wire.len());
+        prop_assert_eq!(sim.close(), Close::Both);
+        prop_assert_eq!((sim.bufs_held(), sim.sites.holders()), (0, 0));
+    }
+
+    /// Nobody waits for ever: time alone ends every connection.
+    #[test]
+    fn time_ends_every_connection(bytes in requests(), cuts in cuts(), taking: bool, several: bool) {
+        let mut sim = sim_of(several);
+        sim.client_sends(&bytes);
+        sim.run(Cuts { send: if taking { cuts.send } else { 0 }, ..cuts });
+        for _ in 0..4 {
+            let ms = sim.deadline_ms();
+            sim.pass(ms);
+            sim.run(Cuts { send: if taking { cuts.send } else { 0 }, ..cuts });
+        }
+        prop_assert_eq!(sim.close(), Close::Both);
+    }
+}
+
+/// No head of a response is longer: a redirect's, with a query of 8 KiB.
+const HEAD_LEN_MAX: usize = 10_000;
+
+/// Requests, and things that are none, each complete or not.
+const PIECES: &[&[u8]] = &[
+    b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n",
+    b"HEAD /middle HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /middle HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /empty HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /middle HTTP/1.1\r\nHost: a\r\nRange: bytes=19000-\r\n\r\n",
+    b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=-9\r\n\r\n",
+    b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=5-6,10-19\r\n\r\n",
+    b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=5-6,10-19,30-39,50-59,-1,70-79\r\n\r\n",
+    b"GET /middle HTTP/1.1\r\nHost: a\r\nConnection: close\r\nRange: bytes=0-0,2-2,4-4,6-6,8-8,-1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=5-\r\n\r\n",
+    b"GET /dir?query=1 HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /d%69r/../nope HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    b"GET / HTTP/1.0\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30\r\n\r\nGET /none HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nT: u\r\n\r\n",
+    b"PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n",
+    b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x.b:80\r\n\r\n",
+    b"GET http://a/small HTTP/1.1\r\nHost: b\r\n\r\n",
+    b"GET /small|?q HTTP/1.1\r\nHost: WWW.b.\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: www.b:8080\r\nContent-Length: 3\r\n\r\nabc",
+    b"HEAD / HTTP/1.1\r\nHost: nobody\r\n\r\n",
+    b"GET / HTTP/3.0\r\n\r\n",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"GET / HTTP/1.1\nHost: a\n\n",
+    b"\r\n",
+    b"GET / HTTP/1.1\r\nHost: a",
+    b"\x16\x03\x01",
+];
+
+fn requests() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        20 => select(PIECES).prop_map(<[u8]>::to_vec),
+        1 => vec(any::<u8>(), 0..40),
+        1 => (0usize..20_000).prop_map(|len| [b"GET / HTTP/1.1\r\nHost: a\r\nX: ", vec![b'x'; len].as_slice(), b"\r\n\r\n"].concat()),
+    ];
+    let whole = vec(piece, 0..12).prop_map(|pieces| pieces.concat());
+    let edits = prop_oneof![3 => Just(Vec::new()), 1 => vec(edit(), 1..6)];
+    (whole, edits).prop_map(|(mut bytes, edits)| {
+        edits.iter().for_each(|edit| edit.apply(&mut bytes));
+        bytes
+    })
+}
+
+/// What spoils a request, at some place in it.
+#[derive(Clone, Debug)]
+enum Edit {
+    Put(Index, u8),
+    Remove(Index),
+    Double(Index, usize),
+    End(Index),
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let at = any::<Index>;
+    let byte = prop_oneof![any::<u8>(), select(b"\r\n \t:,;/%.0fF".as_slice())];
+    prop_oneof![
+        4 => (at(), byte).prop_map(|(at, byte)| Edit::Put(at, byte)),
+        2 => at().prop_map(Edit::Remove),
+        2 => (at(), 1usize..60).prop_map(|(at, len)| Edit::Double(at, len)),
+        1 => at().prop_map(Edit::End),
+    ]
+}
+
+impl Edit {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        if bytes.is_empty() {
+            return;
+        }
+        let at = |at: &Index| at.index(bytes.len());
+        match self {
+            Edit::Put(place, byte) => {
+                let place = at(place);
+                bytes[place] = *byte;
+            }
+            Edit::Remove(place) => {
+                bytes.remove(at(place));
+            }
+            Edit::Double(place, len) => {
+                let place = at(place);
+                let copy = bytes[place..bytes.len().min(place + len)].to_vec();
+                bytes.splice(place..place, copy);
+            }
+            Edit::End(place) => bytes.truncate(at(place)),
+        }
+    }
+}
+
+pub(crate) fn cuts() -> impl Strategy<Value = Cuts> {
+    let read = prop_oneof![1usize..40, Just(100), Just(1_460), Just(usize::MAX)];
+    let send = prop_oneof![1usize..40, Just(150), Just(1_460), Just(usize::MAX)];
+    (read, send).prop_map(|(read, send)| Cuts { read, send })
+}
+
+/// All that a client receives for `bytes`, and how the connection ends.
+fn answer(mut sim: Sim, bytes: &[u8], cuts: &[Cuts]) -> (Vec<u8>, Close) {
+    sim.client_sends(bytes);
+    for &cuts in cuts {
+        sim.step(cuts);
+    }
+    sim.run(*cuts.last().unwrap_or(&Cuts::NONE));
+    (std::mem::take(&mut sim.wire), sim.close())
+}

@@ -1,0 +1,174 @@
+//! Parts of contents, against an answer that is made in the most obvious way.
+
+use super::{
+    properties::cuts,
+    sites::{IMAGE, archived, sim},
+};
+use proptest::{collection::vec, prelude::*, sample::select};
+use std::ops::Range;
+use tarpon_conn::{Input, SPAN_COUNT_MAX, Span, sim::Cuts};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_range_is_answered_with_its_part_of_the_whole_wherever_the_content_lies(
+        asked in asked(), path in select(&["/", "/small", "/middle", "/large", "/empty", "/a"][..]), cuts in cuts(),
+    ) {
+        let sim = || if path == "/a" { archived() } else { sim() };
+        let [whole, part] = ["", &asked.iter().map(|asked| asked.text()).collect::<Vec<_>>().join(", ")].map(|ranges| {
+            let mut sim = sim();
+            let range = if ranges.is_empty() { String::new() } else { format!("Range: bytes={ranges}\r\n") };
+            sim.client_sends(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{range}\r\n").as_bytes());
+            sim.run(cuts);
+            std::mem::take(&mut sim.wire)
+        });
+        let want = in_parts(&whole, &asked);
+        prop_assert!(part == want, "{}\nis not\n{}", part.escape_ascii(), want.escape_ascii());
+    }
+}
+
+#[test]
+fn a_part_is_named_by_place_and_only_what_is_said_of_it_is_written() {
+    let mut sim = sim();
+    sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=1000-1999\r\n\r\n");
+    sim.run(Cuts { read: usize::MAX, send: 0 });
+    let [
+        Span::Start(_),
+        Span::Buf(_),
+        Span::Site { .. },
+        Span::File { number: 0, at: 1_000, len: 1_000, .. },
+    ] = *sim.outbox()
+    else {
+        panic!("{:?}", sim.outbox());
+    };
+    assert_eq!(sim.bufs_held(), 1);
+}
+
+#[test]
+fn six_parts_fill_the_outbox_and_hold_one_buffer() {
+    let mut sim = sim();
+    let request = b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0,2-2,4-4,6-6,8-8,10-10\r\n\r\n";
+    sim.client_sends(request);
+    sim.run(Cuts { read: usize::MAX, send: 0 });
+    assert_eq!((sim.outbox().len(), sim.bufs_held(), sim.input()), (SPAN_COUNT_MAX, 1, Input::Pause));
+}
+
+/// The outbox has room for a usual response, but not for this one; and nothing more comes from the client.
+#[test]
+fn a_range_that_needs_more_room_than_there_is_waits_and_is_answered() {
+    let mut sim = sim();
+    sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    sim.run(Cuts { read: usize::MAX, send: 0 });
+    assert!(matches!(sim.input(), Input::Bytes { .. }), "room for another response");
+    sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0,2-2,4-4,6-6,8-8,10-10\r\n\r\n");
+    sim.run(Cuts { read: usize::MAX, send: 0 });
+    assert_eq!((sim.input(), sim.outbox().len()), (Input::Pause, 3));
+    sim.run(Cuts::NONE);
+    assert!(sim.wire.windows(14).any(|bytes| bytes == b" 206 Partial C"), "{}", sim.wire.escape_ascii());
+    assert_eq!(sim.bufs_held(), 0);
+}
+
+/// One range of a field Range.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    FromTo(u64, u64),
+    From(u64),
+    Last(u64),
+}
+
+impl Asked {
+    fn text(self) -> String {
+        match self {
+            Asked::FromTo(first, last) => format!("{first}-{last}"),
+            Asked::From(first) => format!("{first}-"),
+            Asked::Last(len) => format!("-{len}"),
+        }
+    }
+
+    /// The bytes of a content, as far as there are any.
+    fn of(self, len: u64) -> Range<u64> {
+        match self {
+            Asked::FromTo(first, last) => first..len.min(last + 1),
+            Asked::From(first) => first..len,
+            Asked::Last(count) => len.saturating_sub(count)..len,
+        }
+    }
+}
+
+/// Ranges near each other, near the ends of contents, and far behind them.
+fn asked() -> impl Strategy<Value = Vec<Asked>> {
+    let place =
+        || prop_oneof![4 => 0_u64..40, 2 => 1_980_u64..2_010, 2 => 19_990_u64..20_005, 1 => 0_u64..200_000];
+    let range = prop_oneof![
+        4 => (place(), 0_u64..30).prop_map(|(first, more)| Asked::FromTo(first, first + more)),
+        1 => (place(), 0_u64..200_000).prop_map(|(first, more)| Asked::FromTo(first, first + more)),
+        1 => place().prop_map(Asked::From),
+        1 => place().prop_map(Asked::Last),
+    ];
+    vec(range, 1..9)
+}
+
+/// The answer to the ranges, made of the answer to a request for the whole: of strings, in the most obvious way.
+fn in_parts(whole: &[u8], asked: &[Asked]) -> Vec<u8> {
+    let head_len = whole.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
+    let (head, content) = (str::from_utf8(&whole[..head_len]).unwrap(), &whole[head_len..]);
+    let line = |name: &str| head.split_inclusive('\n').find(|line| line.starts_with(name)).unwrap();
+    let (length, media) = (line("Content-Length: "), line("Content-Type: "));
+    let tag = line("ETag: ").split('"').nth(1).unwrap();
+    let of = content.len() as u64;
+    let ranges: Vec<_> = asked.iter().map(|asked| asked.of(of)).filter(|range| !range.is_empty()).collect();
+    let content_range =
+        |part: &Range<u64>| format!("Content-Range: bytes {}-{}/{of}\r\n", part.start, part.end - 1);
+    let bytes = |part: &Range<u64>| &content[part.start as usize..part.end as usize];
+    let too_many = (0..=ranges.len()).any(|count| joined(&ranges[..count]).len() > 6);
+    match &joined(&ranges)[..] {
+        _ if of == 0 || too_many => whole.to_vec(),
+        [] => {
+            let page = IMAGE.page(416);
+            let start = head.replace("200 OK", "416 Range Not Satisfiable");
+            let start = &start[..start.find("Content-Length: ").unwrap()];
+            let unsatisfied = format!("{start}Content-Range: bytes */{of}\r\n");
+            [unsatisfied.as_bytes(), IMAGE.bytes(page.fields), IMAGE.bytes(page.content)].concat()
+        }
+        [part] => {
+            let fields = format!("Content-Length: {}\r\n{}", part.end - part.start, content_range(part));
+            let head = head.replace("200 OK", "206 Partial Content").replace(length, &fields);
+            [head.as_bytes(), bytes(part)].concat()
+        }
+        parts => {
+            let mut content = Vec::new();
+            for part in parts {
+                let delimiter = format!("\r\n--{tag}\r\n{media}{}\r\n", content_range(part));
+                content.extend_from_slice(&[delimiter.as_bytes(), bytes(part)].concat());
+            }
+            content.extend_from_slice(format!("\r\n--{tag}--\r\n").as_bytes());
+            let content = content.strip_prefix(b"\r\n").unwrap();
+            if content.len() as u64 >= of {
+                return whole.to_vec();
+            }
+            let head = head
+                .replace("200 OK", "206 Partial Content")
+                .replace(length, &format!("Content-Length: {}\r\n", content.len()))
+                .replace(media, &format!("Content-Type: multipart/byteranges; boundary={tag}\r\n"));
+            [head.as_bytes(), content].concat()
+        }
+    }
+}
+
+/// What overlaps or touches is one; in the order of what was asked for first.
+fn joined(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_by_key(|range| (range.start, range.end));
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in sorted {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined.sort_by_key(|part| {
+        ranges.iter().position(|range| part.start <= range.start && range.end <= part.end)
+    });
+    joined
+}

@@ -1,0 +1,170 @@
+//! Deadlines, and the least rate of a reader.
+
+use super::sites::sim;
+use tarpon_conn::{Close, SiteId, sim::Cuts};
+
+#[test]
+fn an_empty_line_behind_a_request_begins_no_head() {
+    let mut sim = sim();
+    sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n\r\n");
+    sim.run(Cuts::NONE);
+    assert_eq!((sim.bufs_held(), sim.deadline_ms()), (0, 75_000));
+}
+
+/// What each state waits for, and what happens when it waited in vain.
+#[test]
+fn deadlines_follow_the_state() {
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    #[rustfmt::skip]
+    let cases: &[(&str, &[u8], usize, u64, &str)] = &[
+        // what it shows              bytes                                             send        deadline  then
+        ("the first head",            b"",                                              usize::MAX, 20_000,   ""),
+        ("a head that has begun",     b"GET / HT",                                      usize::MAX, 20_000,   "HTTP/1.1 408 "),
+        ("the next request",          REQUEST,                                          usize::MAX, 75_000,   ""),
+        ("a reader who takes nothing", REQUEST,                                         0,          30_000,   ""),
+        ("content",                   b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n", usize::MAX, 30_000, ""),
+        ("the client's close",        b"GET\r\n\r\n",                                   usize::MAX, 2_000,    ""),
+    ];
+    for &(name, bytes, send, deadline_ms, then) in cases {
+        let mut sim = sim();
+        sim.client_sends(bytes);
+        sim.run(Cuts { read: usize::MAX, send });
+        assert_eq!(sim.deadline_ms(), deadline_ms, "{name}");
+        let before = sim.wire.len();
+        sim.pass(deadline_ms);
+        sim.run(Cuts { read: usize::MAX, send });
+        let text = String::from_utf8_lossy(&sim.wire[before..]).into_owned();
+        assert!(text.starts_with(then) && (then.is_empty() == text.is_empty()), "{name}: {text}");
+        sim.client_ends();
+        sim.run(Cuts { read: usize::MAX, send });
+        assert_eq!(sim.close(), Close::Both, "{name}");
+    }
+}
+
+#[test]
+fn a_head_in_drops_does_not_put_its_deadline_off() {
+    let mut sim = sim();
+    for byte in b"GET / HTTP/1.1\r\nHost: a" {
+        sim.client_sends(&[*byte]);
+        sim.run(Cuts::NONE);
+        sim.pass(500);
+    }
+    assert!(sim.deadline_ms() <= 20_000 - 500 * 23, "{} ms left", sim.deadline_ms());
+}
+
+#[test]
+fn content_in_drops_does_not_put_its_deadline_off() {
+    let mut sim = sim();
+    sim.client_sends(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n");
+    sim.run(Cuts::NONE);
+    let answered = sim.wire.len();
+    for left_ms in (1..=30).rev().map(|s| s * 1_000) {
+        assert_eq!((sim.deadline_ms(), sim.close()), (left_ms, Close::No));
+        sim.client_sends(b"x");
+        sim.run(Cuts::NONE);
+        sim.pass(1_000);
+    }
+    sim.run(Cuts::NONE);
+    assert_eq!(sim.close(), Close::Write, "what is still under way must not reset the response");
+    sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    sim.pass(2_000);
+    sim.run(Cuts::NONE);
+    assert_eq!((sim.wire.len(), sim.close()), (answered, Close::Both));
+}
+
+#[test]
+fn a_refused_client_that_sends_on_is_waited_for_as_long_as_content_is() {
+    let mut sim = sim();
+    sim.client_sends(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n");
+    sim.run(Cuts::NONE);
+    let answered = sim.wire.len();
+    for left_s in (1..=30).rev() {
+        assert_eq!((sim.deadline_ms(), sim.close()), (2_000.min(left_s * 1_000), Close::Write));
+        sim.pass(1_000);
+        sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        sim.run(Cuts::NONE);
+    }
+    assert_eq!((sim.wire.len(), sim.close()), (answered, Close::Both));
+}
+
+/// When the last response has left, and its end not reached the client: closing would lose that if the client sends on.
+#[test]
+fn a_slow_reader_of_the_last_response_is_waited_for_at_the_least_rate() {
+    type Case<'a> = (&'a str, &'a [(u64, u64)], bool);
+    #[rustfmt::skip]
+    let cases: &[Case<'_>] = &[
+        // what it shows                       windows, each with what is not acknowledged   waited for
+        ("all has arrived",                    &[(2_000, 0)],                                false),
+        ("not all has",                        &[(2_000, 60_000)],                           true),
+        ("then nothing more",                  &[(2_000, 60_000), (30_000, 60_000)],         false),
+        ("then at the least rate",             &[(2_000, 60_000), (30_000, 45_000), (30_000, 30_000)], true),
+        ("then below it",                      &[(2_000, 60_000), (30_000, 45_000), (30_000, 30_001)], false),
+        ("then the rest",                      &[(2_000, 60_000), (30_000, 0)],              false),
+    ];
+    for &(name, windows, waited_for) in cases {
+        let mut sim = sim();
+        sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nmore");
+        sim.run(Cuts::NONE);
+        for &(window_ms, unacked) in windows {
+            assert_eq!((sim.deadline_ms(), sim.close()), (window_ms, Close::Write), "{name}");
+            sim.unacked = unacked;
+            sim.client_sends(b"and more");
+            sim.pass(window_ms);
+            sim.run(Cuts::NONE);
+        }
+        assert_eq!(sim.close() == Close::Write, waited_for, "{name}");
+    }
+}
+
+#[test]
+fn empty_lines_between_requests_do_not_put_the_deadline_off() {
+    let mut sim = sim();
+    sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    sim.run(Cuts::NONE);
+    for left_s in (1..=75).rev() {
+        assert_eq!(sim.deadline_ms(), left_s * 1_000);
+        sim.client_sends(b"\r\n");
+        sim.run(Cuts::NONE);
+        sim.pass(1_000);
+    }
+    sim.run(Cuts::NONE);
+    assert_eq!(sim.close(), Close::Both);
+}
+
+/// What a client takes of a long response in each window of 30 seconds, and whether it is served on.
+#[test]
+fn a_reader_is_served_on_at_the_least_rate_and_cut_off_below_it() {
+    type Case<'a> = (&'a str, u32, &'a [(usize, u64)], bool);
+    #[rustfmt::skip]
+    let cases: &[Case<'_>] = &[
+        // what it shows                             rate  sent, of that unacked    served on
+        ("the least rate",                            500, &[(15_000, 0); 4],          true),
+        ("a byte less",                               500, &[(15_000, 0), (14_999, 0)], false),
+        ("a byte now and then",                       500, &[(1, 0)],                  false),
+        ("nothing",                                   500, &[(0, 0)],                  false),
+        ("another rate",                            1_000, &[(29_999, 0)],             false),
+        ("any byte will do",                            0, &[(1, 0); 9],               true),
+        ("any byte, but there is none",                 0, &[(1, 0), (0, 0)],          false),
+        ("full buffers that the client empties",      500, &[(80_000, 60_000), (0, 45_000), (0, 30_000)], true),
+        ("full buffers that it leaves full",          500, &[(80_000, 60_000), (0, 60_000)], false),
+        ("full buffers that it empties too slowly",   500, &[(80_000, 60_000), (0, 45_001)], false),
+        ("filling buffers is not taking",             500, &[(80_000, 60_000), (15_000, 75_000)], false),
+    ];
+    for &(name, send_rate_min, windows, served_on) in cases {
+        let mut sim = sim();
+        sim.sites.limits_mut(SiteId::FIRST).send_rate_min = send_rate_min;
+        sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        sim.run(Cuts { read: usize::MAX, send: 0 });
+        for (number, &(send, unacked)) in windows.iter().enumerate() {
+            assert_eq!((sim.deadline_ms(), sim.close()), (30_000, Close::No), "{name}, window {number}");
+            // Some time into the window: it is not put off.
+            sim.pass(10_000);
+            sim.step(Cuts { read: usize::MAX, send });
+            sim.unacked = unacked;
+            assert_eq!(sim.deadline_ms(), 20_000, "{name}, window {number}");
+            sim.pass(20_000);
+            sim.run(Cuts { read: usize::MAX, send: 0 });
+        }
+        assert_eq!(sim.close() == Close::No, served_on, "{name}");
+    }
+}
