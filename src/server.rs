@@ -60,6 +60,9 @@ pub struct Settings {
     /// What is logged of exchanges, unless their site says otherwise ([`VirtualHost::log`]). `None`: nothing, which costs
     /// nothing. Where it goes: [`Handle::log_to`].
     pub logging: Option<Logging>,
+    /// A path at which load balancers may ask whether clients are to be sent here, under every host: 200, and 503 once the server
+    /// was told to stop. What a site has at this path itself comes first.
+    pub health_path: Option<String>,
     /// Each exchange is told as it happens, with both heads: through `tracing`, at level DEBUG.
     pub debug: bool,
 }
@@ -79,6 +82,7 @@ impl Default for Settings {
             requests_max,
             keep_releases: 0,
             logging: None,
+            health_path: None,
             debug: false,
         }
     }
@@ -210,6 +214,7 @@ impl Server {
                 mailbox: handle.mailboxes[number].clone(),
                 sites: sites.clone(),
                 hosts: hosts.clone(),
+                health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
                 loader: (!engine.is_one_at_a_time()).then(|| loader.clone()),
                 connection_count_max,
                 counters: counters.part(number),

@@ -69,6 +69,8 @@ pub(crate) struct Outfit {
     /// Connections it holds at most.
     pub(crate) connection_count_max: usize,
     pub(crate) counters: Part<Counters>,
+    /// Where load balancers may ask.
+    pub(crate) health_path: Option<Arc<[u8]>>,
     /// What to record of exchanges, and where to hand it.
     pub(crate) log: Option<(Recording, Inlet)>,
 }
@@ -125,8 +127,8 @@ const GATE_MS: u64 = 1_000;
 
 impl<S: Default> Worker<S> {
     pub(crate) fn new(outfit: Outfit) -> Worker<S> {
-        let Outfit { listeners, mailbox, sites, hosts, loader, connection_count_max, counters, log, .. } =
-            outfit;
+        let Outfit { listeners, mailbox, sites, hosts, health_path, loader, .. } = outfit;
+        let Outfit { connection_count_max, counters, log, .. } = outfit;
         let (records, inlet) = match log {
             Some((recording, inlet)) => (Records::new(recording), Some(inlet)),
             None => (Records::off(), None),
@@ -151,6 +153,9 @@ impl<S: Default> Worker<S> {
             records,
             inlet,
         };
+        if let Some(path) = health_path {
+            commons.sites.set_health_path(path);
+        }
         for (number, (lineup, _)) in sites.iter().enumerate() {
             commons.swap(SiteId::new(number), lineup.clone());
         }

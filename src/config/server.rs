@@ -8,6 +8,7 @@ use std::{
     ops::RangeInclusive,
     time::Duration,
 };
+use tarpon_http::target;
 
 /// What is said of the server.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +68,18 @@ fn user(name: &str) -> Result<String, String> {
     let is_no_part = |char: char| [':', '/', ' '].contains(&char) || char.is_control();
     let is_name = !name.is_empty() && !name.contains(is_no_part);
     if is_name { Ok(name.to_owned()) } else { Err("expected the name of a user".to_owned()) }
+}
+
+/// A path that is asked for as it is written.
+fn health_path(path: &str) -> Result<String, String> {
+    let is_visible = path.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte));
+    match target::is_plain(path.as_bytes()) && is_visible && !path.contains("//") {
+        true => Ok(path.to_owned()),
+        false => Err(
+            "expected a path that begins with / and has no escapes, spaces, dots behind slashes, or queries"
+                .to_owned(),
+        ),
+    }
 }
 
 const OPTIONS: &[Opt] = &[
@@ -159,6 +172,16 @@ const OPTIONS: &[Opt] = &[
         on: &[Serve],
         kind: Kind::Flag(|config, on| config.server.refuse_unknown_hosts = on),
         help: "Answer 421 (Misdirected Request) to names of hosts that no site has, instead of serving the default site",
+        ..SERVER
+    },
+    Opt {
+        name: "health-path",
+        value_name: "PATH",
+        kind: Kind::Text(health_path, |config, path| config.server.settings.health_path = Some(path)),
+        example: "/healthz",
+        refused: &["", "healthz", "/a b", "/%61", "/a?b", "/a#b", "/./a", "//a", "http://h/a", "/\u{e9}"],
+        help: "Answer GET and HEAD at this path with 200, under every host and for load balancers, unless a site has something there; \
+               with 503 once the server was told to stop",
         ..SERVER
     },
     Opt {

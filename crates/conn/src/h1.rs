@@ -19,7 +19,7 @@ use crate::{
     record::{Accepted, Begins, Sent},
     room::Room,
     ruled::Leads,
-    sites::{Chosen, ImageId, SiteId},
+    sites::{Chosen, ImageId, SiteId, Sites},
     span::{Outbox, SPAN_COUNT_MAX, Span},
     start::Fate,
 };
@@ -353,17 +353,20 @@ impl Http1 {
         let (mut image, current) = cx.sites.current(site);
         let elsewhere = match chosen {
             Chosen::Site(_) => None,
-            _ => plan::elsewhere(&head, wire, current, host, chosen),
+            _ => self.health(cx.sites, &head).or_else(|| plan::elsewhere(&head, wire, current, host, chosen)),
         };
         let mut plan = match elsewhere {
             None => plan::plan(&head, wire, current, cx.starts.unix_s(), with_ranges),
             Some(plan) => plan,
         };
-        if plan.missed
-            && cx.sites.ask_earlier(site)
-            && let Some(kept) = kept::plan(&head, cx.sites, site, cx.starts.unix_s(), with_ranges)
-        {
-            (image, plan) = kept;
+        if plan.missed {
+            if let Some(health) = self.health(cx.sites, &head) {
+                plan = health;
+            } else if cx.sites.ask_earlier(site)
+                && let Some(kept) = kept::plan(&head, cx.sites, site, cx.starts.unix_s(), with_ranges)
+            {
+                (image, plan) = kept;
+            }
         }
         self.room = span_count(&plan);
         self.crowded = !out.has_room(self.room);
@@ -412,11 +415,21 @@ impl Http1 {
                 Ok(fields) => respond_behind(cx, out, image, &plan, fate, fields),
                 Err(status) => (image, plan) = self.refuse(cx, out, site, status, with_content),
             },
+            Own::Health(health) => match written(cx.pool, input, |_, to| health.write(to)) {
+                Ok(all) => respond_behind(cx, out, image, &plan, fate, all),
+                Err(status) => (image, plan) = self.refuse(cx, out, site, status, with_content),
+            },
             Own::Parts(partial) => respond_in_parts(cx, out, image, &plan, fate, &partial),
             Own::Unsatisfied { of } => respond_without_parts(cx, out, image, &plan, fate, of),
         }
         self.responded(cx, out, image, &plan, Some(version));
         len
+    }
+
+    /// What is answered to a load balancer, if it is one that asks.
+    #[cold]
+    fn health(&self, sites: &Sites, head: &Head<'_>) -> Option<Plan> {
+        plan::health(head, sites.health_path()?, self.stopping)
     }
 
     /// What the client is granted.

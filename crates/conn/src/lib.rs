@@ -44,6 +44,7 @@
 
 mod counters;
 mod h1;
+mod health;
 mod hosts;
 mod kept;
 mod moved;

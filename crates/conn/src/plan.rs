@@ -9,6 +9,7 @@
 //!
 //! Knows nothing of connections, persistence or content that follows the head.
 
+use crate::health::Health;
 use crate::moved::Moved;
 use crate::partial::Partial;
 use crate::ruled::{self, Found, Leads, Wanted, offset};
@@ -47,6 +48,7 @@ impl Plan {
     pub(crate) fn content_len(&self, image: &Image) -> u64 {
         match self.own {
             Own::Parts(partial) => partial.content_len(image),
+            Own::Health(health) => health.content_len(),
             _ => self.content.map_or(0, |content| content.len()),
         }
     }
@@ -63,6 +65,8 @@ pub(crate) enum Own {
     Leads(Leads),
     /// All fields of the redirect to another host. There is no content.
     Moved(Moved),
+    /// All fields and the content of the answer to a load balancer.
+    Health(Health),
     /// What is said of parts.
     Parts(Partial),
     /// That there are no such parts.
@@ -141,6 +145,14 @@ pub(crate) fn elsewhere(
     let (status, moved) = Moved::new(head, wire, host, site)?;
     let fields = Place { at: 0, len: 0 };
     Some(Plan { status, own: Own::Moved(moved), missed: false, fields, content: None })
+}
+
+/// What a load balancer is answered, if it is one that asks, for this path.
+#[cold]
+pub(crate) fn health(head: &Head<'_>, health_path: &[u8], is_stopping: bool) -> Option<Plan> {
+    let (status, health) = Health::new(head, health_path, is_stopping)?;
+    let fields = Place { at: 0, len: 0 };
+    Some(Plan { status, own: Own::Health(health), missed: false, fields, content: None })
 }
 
 /// Why there is nothing at a path.

@@ -68,6 +68,8 @@ pub struct Sites {
     hosts: Option<Arc<Hosts>>,
     /// What answers where no site is known: the default one, or the first.
     fallback: SiteId,
+    /// Where load balancers ask.
+    health_path: Option<Arc<[u8]>>,
     /// Images.
     slots: Vec<Slot>,
     /// Images that no site is served from any more. Spans may still name them.
@@ -125,7 +127,13 @@ impl Sites {
         let hosts = (!hosts.are_needless()).then_some(hosts);
         // Where there is no choice, nobody notes one.
         let chosen = if hosts.is_none() { 0..1 } else { 0..0 };
-        Sites { rows, hosts, fallback, slots, leaving: Vec::new(), chosen, asked_earlier: false }
+        let (health_path, leaving) = (None, Vec::new());
+        Sites { rows, hosts, fallback, health_path, slots, leaving, chosen, asked_earlier: false }
+    }
+
+    /// Load balancers may ask at this path whether clients are to be sent here, whatever the host: where a site has nothing.
+    pub fn set_health_path(&mut self, path: Arc<[u8]>) {
+        self.health_path = Some(path);
     }
 
     /// From now on exchanges of a site are planned from `image` alone. Returns its name.
@@ -213,6 +221,12 @@ impl Sites {
             self.chosen = 0..0;
         }
         chosen.map(SiteId)
+    }
+
+    /// Where load balancers ask, if they may.
+    #[inline]
+    pub(crate) fn health_path(&self) -> Option<&[u8]> {
+        self.health_path.as_deref()
     }
 
     /// What answers where no site is known yet.

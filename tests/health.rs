@@ -1,0 +1,135 @@
+//! The path at which load balancers ask: on every host, whatever the sites are like, and until the server ends.
+
+mod common;
+
+use common::{
+    ENGINES,
+    client::{Client, Response},
+    program::{Program, tarpon},
+    site, wait_for,
+};
+use rustix::process::Signal;
+use std::{fs, path::Path, process::Command};
+use tarpon::Engine;
+
+const CONFIG: &str = r#"
+[server]
+health-path = "/healthz"
+refuse-unknown-hosts = true
+[[listener]]
+address = "127.0.0.1:0"
+[[site]]
+path = "plain"
+hosts = ["plain"]
+aliases = ["alias"]
+[[site]]
+path = "plain"
+hosts = ["app"]
+spa = true
+[[site]]
+path = "ruled"
+hosts = ["ruled"]
+[[site]]
+path = "own"
+hosts = ["own"]
+"#;
+
+#[test]
+fn it_is_answered_on_every_host_where_the_site_has_nothing() {
+    #[rustfmt::skip]
+    let cases: &[(&str, &str, &str, u16, &str)] = &[
+        // host      method      target         status, and content
+        ("plain",    "GET",      "/healthz",     200,   "ok\n"),
+        ("plain",    "HEAD",     "/healthz",     200,   ""),
+        ("plain",    "GET",      "/healthz?a",   200,   "ok\n"),
+        ("app",      "GET",      "/healthz",     200,   "ok\n"),
+        ("ruled",    "GET",      "/healthz",     200,   "ok\n"),
+        ("alias",    "GET",      "/healthz",     200,   "ok\n"),
+        ("10.0.0.7", "GET",      "/healthz",     200,   "ok\n"),
+        ("own",      "GET",      "/healthz",     200,   "its own"),
+        ("alias",    "GET",      "/other",       301,   ""),
+        ("10.0.0.7", "GET",      "/",            421,   "*"),
+        ("plain",    "GET",      "/healthz/",    404,   "*"),
+        ("plain",    "POST",     "/healthz",     405,   "*"),
+        ("app",      "GET",      "/route",       200,   "plain"),
+        ("ruled",    "GET",      "/route",       302,   "*"),
+    ];
+    let dir = configured();
+    for &engine in ENGINES {
+        let program = Program::started(serve(dir.path(), engine));
+        let mut client = Client::connect(program.address());
+        for &(host, method, target, status, content) in cases {
+            client.send(format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            let response = if method == "HEAD" { client.try_head() } else { client.try_response() };
+            let response = response.expect("an answer");
+            let case = format!("{method} {host}{target}, {engine}");
+            assert_eq!(response.status, status, "{case}");
+            assert!(content == "*" || response.content == content.as_bytes(), "{case}: {response:?}");
+            if content == "ok\n" {
+                assert_eq!(response.field("Cache-Control"), Some("no-store"), "{case}");
+                assert_eq!(response.field("Content-Type"), Some("text/plain; charset=utf-8"), "{case}");
+            }
+            if response.closes() {
+                client = Client::connect(program.address());
+            }
+        }
+    }
+}
+
+#[test]
+fn who_stops_says_so_and_who_is_succeeded_does_not() {
+    let dir = configured();
+    // Of several workers one may know of the end before another does; and these have one for each connection.
+    for &engine in ENGINES.iter().filter(|engine| ![Engine::Threads].contains(engine)) {
+        let mut command = serve(dir.path(), engine);
+        command.args(["--workers", "1"]);
+        let program = Program::started(command);
+        let ask = |signal, told: &str| -> Response {
+            // Half of a request, so that it is under way when the signal comes.
+            let mut client = Client::connect(program.address());
+            client.send("GET /healthz HTTP/1.1\r\n");
+            let mut another = Client::connect(program.address());
+            another.get("/");
+            program.signal(signal);
+            wait_for(told, || program.out().contains(told).then_some(()));
+            // The server is told after that is said.
+            wait_for("the end of one that waits", || {
+                another.send("GET / HTTP/1.1\r\nHost: plain\r\n\r\n");
+                another.try_response().map_or(true, |response| response.closes()).then_some(())
+            });
+            client.send("Host: plain\r\n\r\n");
+            client.try_response().expect("an answer")
+        };
+        let succeeded = ask(Signal::HUP, "reloaded");
+        assert_eq!(
+            (succeeded.status, &*succeeded.content, succeeded.closes()),
+            (200, &b"ok\n"[..], true),
+            "{engine}"
+        );
+        let stopped = ask(Signal::TERM, "stopping");
+        assert_eq!(
+            (stopped.status, &*stopped.content, stopped.closes()),
+            (503, &b"stopping\n"[..], true),
+            "{engine}"
+        );
+        assert!(program.ended().status.success());
+    }
+}
+
+fn configured() -> tempfile::TempDir {
+    let dir = site(&[
+        ("tarpon.toml", CONFIG),
+        ("plain/index.html", "plain"),
+        ("ruled/index.html", "ruled"),
+        ("ruled/_redirects", "/* https://example.org/:splat 302\n"),
+        ("own/healthz", "its own"),
+    ]);
+    fs::write(dir.path().join("own/index.html"), "own").expect("a file");
+    dir
+}
+
+fn serve(dir: &Path, engine: Engine) -> Command {
+    let mut command = tarpon(["serve", "--config"].map(AsRef::as_ref));
+    command.arg(dir.join("tarpon.toml")).args(["--engine", engine.name(), "--admin", "off"]);
+    command
+}
