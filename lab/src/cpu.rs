@@ -66,20 +66,53 @@ pub(crate) struct Threads {
     /// Directories of threads, `/proc/PID/task/TID`.
     paths: Vec<String>,
     ids: Vec<i32>,
+    names: Vec<String>,
 }
 
 impl Threads {
     /// Of the process and its descendants, as they are now.
     pub(crate) fn of(process: u32) -> io::Result<Threads> {
-        let mut threads = Threads { paths: Vec::new(), ids: Vec::new() };
+        let mut threads = Threads { paths: Vec::new(), ids: Vec::new(), names: Vec::new() };
         for process in family(process)? {
             for task in fs::read_dir(format!("/proc/{process}/task"))? {
                 let id = task?.file_name().into_string().unwrap_or_default();
-                threads.paths.push(format!("/proc/{process}/task/{id}"));
+                let path = format!("/proc/{process}/task/{id}");
+                threads.names.push(fs::read_to_string(format!("{path}/comm"))?.trim_end().to_owned());
+                threads.paths.push(path);
                 threads.ids.push(id.parse().map_err(io::Error::other)?);
             }
         }
         Ok(threads)
+    }
+
+    /// Those of this name.
+    pub(crate) fn named(self, name: &str) -> Threads {
+        self.only(|other| other == name)
+    }
+
+    /// The others.
+    pub(crate) fn without(self, name: &str) -> Threads {
+        self.only(|other| other != name)
+    }
+
+    fn only(self, is_meant: impl Fn(&str) -> bool) -> Threads {
+        let Threads { paths, ids, names } = self;
+        let all = paths.into_iter().zip(ids).zip(names).filter(|(_, name)| is_meant(name));
+        let ((paths, ids), names) = all.unzip();
+        Threads { paths, ids, names }
+    }
+
+    /// Lets each of them run on every core but the one it was bound to.
+    pub(crate) fn move_away(&self) -> Result<(), Trouble> {
+        for id in &self.ids {
+            let thread = Pid::from_raw(*id);
+            let bound = sched_getaffinity(thread)?;
+            let mut elsewhere = CpuSet::new();
+            (0..CpuSet::MAX_CPU).filter(|core| !bound.is_set(*core)).for_each(|core| elsewhere.set(core));
+            let moved = sched_setaffinity(thread, &elsewhere);
+            moved.map_err(|error| format!("there is no other core for the log: {error}"))?;
+        }
+        Ok(())
     }
 
     /// Their numbers.

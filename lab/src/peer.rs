@@ -47,8 +47,14 @@ pub(crate) enum Server {
     TarponUringPacked,
     /// The same on epoll.
     TarponEpollPacked,
+    /// The server in this repository, with an access log, on io_uring.
+    TarponUringLog,
+    /// The same on epoll.
+    TarponEpollLog,
     /// nginx, with its cache of open files.
     Nginx,
+    /// nginx, with an access log.
+    NginxLog,
     /// nginx, and what it sends is read from the disk by a pool of threads.
     NginxThreads,
 }
@@ -77,7 +83,16 @@ impl Server {
 
     /// Whether it is a build of the server in this repository.
     pub(crate) fn is_tarpon(self) -> bool {
-        !self.is_null() && !matches!(self, Server::Nginx | Server::NginxThreads)
+        !self.is_null() && !self.is_nginx()
+    }
+
+    fn is_nginx(self) -> bool {
+        matches!(self, Server::Nginx | Server::NginxLog | Server::NginxThreads)
+    }
+
+    /// Whether it writes a line of each request to a file.
+    pub(crate) fn is_logging(self) -> bool {
+        matches!(self, Server::TarponUringLog | Server::TarponEpollLog | Server::NginxLog)
     }
 
     /// What an earlier build is compared with: the one of now, on the same engine.
@@ -93,9 +108,13 @@ impl Server {
     pub(crate) fn engine(self) -> Option<Engine> {
         use Server::*;
         match self {
-            NullUring | TarponUring | BeforeUring | TarponUringTar | TarponUringPacked => Some(Engine::Uring),
-            NullEpoll | TarponEpoll | BeforeEpoll | TarponEpollTar | TarponEpollPacked => Some(Engine::Epoll),
-            Nginx | NginxThreads => None,
+            NullUring | TarponUring | BeforeUring | TarponUringTar | TarponUringPacked | TarponUringLog => {
+                Some(Engine::Uring)
+            }
+            NullEpoll | TarponEpoll | BeforeEpoll | TarponEpollTar | TarponEpollPacked | TarponEpollLog => {
+                Some(Engine::Epoll)
+            }
+            Nginx | NginxLog | NginxThreads => None,
         }
     }
 
@@ -111,7 +130,7 @@ impl Server {
 
     /// Whether it races only when it is named.
     pub(crate) fn is_peer(self) -> bool {
-        self.form() != Form::Directory || matches!(self, Server::Nginx | Server::NginxThreads)
+        self.form() != Form::Directory || self.is_nginx() || self.is_logging()
     }
 }
 
@@ -215,7 +234,7 @@ impl Stage {
         let engine = match server.engine() {
             Some(Engine::Uring) => "io_uring",
             Some(Engine::Epoll) => "epoll",
-            None => return nginx_version().map(|name| name + nginx_variant(server)),
+            None => return nginx_version().map(|name| name + nginx_variant(server) + log_variant(server)),
         };
         if server.is_null() {
             return Ok(format!("null {engine}"));
@@ -227,7 +246,8 @@ impl Stage {
         };
         let version = program_version(self.program(server)?)?;
         let name = if server.after().is_some() { "tarpon before" } else { "tarpon" };
-        Ok(format!("{}{form}, {engine}", version.replacen("tarpon", name, 1)))
+        let version = version.replacen("tarpon", name, 1);
+        Ok(format!("{version}{form}, {engine}{}", log_variant(server)))
     }
 
     /// Name and version of tarpon.
@@ -251,6 +271,7 @@ impl Stage {
             .connect()
             .and_then(|_| check(running.address, &self.path(), &self.content, !server.is_null()))
             .map_err(|error| format!("{error}\n{}", self.said()))?;
+        running.set_apart()?;
         Ok(running)
     }
 
@@ -264,8 +285,10 @@ impl Stage {
             .stdin(Stdio::null())
             .stdout(File::create(&log)?)
             .stderr(File::options().append(true).open(&log)?);
+        // None begins with the lines of another one.
+        let _ = fs::remove_file(self.access_log());
         let began = Instant::now();
-        Ok(Running { child: command.spawn()?, address, began })
+        Ok(Running { server, child: command.spawn()?, address, began })
     }
 
     /// What the last server has said.
@@ -275,6 +298,10 @@ impl Stage {
 
     fn log(&self) -> PathBuf {
         self.directory.path().join("server.log")
+    }
+
+    fn access_log(&self) -> PathBuf {
+        self.directory.path().join("access.log")
     }
 
     fn command(&self, server: Server, address: SocketAddr) -> Result<Command, Trouble> {
@@ -306,6 +333,9 @@ impl Stage {
         let mut command = Command::new(program);
         command.arg("serve").arg(self.site_as(server.form()));
         command.args([&listen, "--workers=1", &format!("--engine={engine}")]);
+        if server.is_logging() {
+            command.arg("--access-log").arg(self.access_log());
+        }
         if offers(program, REQUESTS_MAX)? {
             command.arg(format!("{REQUESTS_MAX}={}", u32::MAX));
         }
@@ -353,14 +383,22 @@ fn nginx_version() -> Result<String, Trouble> {
     Ok(said.rsplit(": ").next().unwrap_or_default().replace('/', " "))
 }
 
+fn log_variant(server: Server) -> &'static str {
+    if server.is_logging() { ", access log" } else { "" }
+}
+
 fn nginx_variant(server: Server) -> &'static str {
     if server == Server::NginxThreads { ", aio threads" } else { "" }
 }
 
-/// nginx at its best: open files cached, connections kept for ever, nothing logged. `tcp_nopush` would hold
-/// back the last part of what is pipelined.
+/// nginx at its best: open files cached, connections kept for ever, nothing logged, or by the buffer. `tcp_nopush` would
+/// hold back the last part of what is pipelined.
 fn nginx_configuration(server: Server, prefix: &Path, site: &Path, address: SocketAddr) -> String {
     let (prefix, site) = (prefix.display(), site.display());
+    let log = match server.is_logging() {
+        true => format!("{prefix}/access.log combined buffer=64k flush=1s"),
+        false => "off".to_owned(),
+    };
     let aio = if server == Server::NginxThreads { "threads" } else { "off" };
     format!(
         "daemon off;
@@ -371,7 +409,7 @@ fn nginx_configuration(server: Server, prefix: &Path, site: &Path, address: Sock
          error_log {prefix}/nginx.log;
          events {{ worker_connections 32768; }}
          http {{
-             access_log off;
+             access_log {log};
              sendfile on;
              aio {aio};
              tcp_nopush off;
@@ -394,6 +432,7 @@ fn nginx_configuration(server: Server, prefix: &Path, site: &Path, address: Sock
 
 /// A server that answers; it ends with this value.
 pub(crate) struct Running {
+    server: Server,
     child: Child,
     address: SocketAddr,
     began: Instant,
@@ -415,9 +454,23 @@ impl Running {
         Ok(cpu::family(self.child.id())?)
     }
 
-    /// Its threads, and those of its children.
+    /// Its threads, and those of its children; without one that was set apart.
     pub(crate) fn threads(&self) -> Result<Threads, Trouble> {
-        Ok(Threads::of(self.child.id())?)
+        let threads = Threads::of(self.child.id())?;
+        Ok(if self.sets_apart() { threads.without(LOG_THREAD) } else { threads })
+    }
+
+    /// Lets what writes the log of tarpon run on any core but that of its worker, as it does where nobody binds the two to
+    /// one. What nginx logs, its worker writes.
+    fn set_apart(&self) -> Result<(), Trouble> {
+        if self.sets_apart() {
+            Threads::of(self.child.id())?.named(LOG_THREAD).move_away()?;
+        }
+        Ok(())
+    }
+
+    fn sets_apart(&self) -> bool {
+        self.server.is_logging() && self.server.is_tarpon()
     }
 
     /// Connects as soon as it listens.
@@ -472,6 +525,9 @@ impl Drop for Running {
         }
     }
 }
+
+/// The thread of tarpon that writes its access log.
+const LOG_THREAD: &str = "log";
 
 /// How tarpon is told to keep connections, as nginx is: what is measured is not how they are made.
 const REQUESTS_MAX: &str = "--requests-max";

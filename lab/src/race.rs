@@ -242,7 +242,8 @@ impl Options {
         if self.before.is_some() {
             servers.extend([Server::BeforeUring, Server::BeforeEpoll]);
         }
-        servers.extend(self.peers.iter().filter(|peer| peer.is_peer()));
+        let named = self.peers.iter().chain(self.only.iter().filter(|server| !self.peers.contains(server)));
+        servers.extend(named.filter(|server| server.is_peer()));
         servers.retain(|server| self.only.is_empty() || self.only.contains(server));
         servers
     }
@@ -332,6 +333,7 @@ mod tests {
             ("one engine",     &["--before=old", "--only=tarpon-epoll,before-epoll"], &[TarponEpoll, BeforeEpoll]),
             ("out of a tar",   &["--peers=tarpon-epoll-tar", "--only=tarpon-epoll,tarpon-epoll-tar"], &[TarponEpoll, TarponEpollTar]),
             ("no before",      &["--only", "before-uring"],               &[]),
+            ("with a log",     &["--only", "tarpon-epoll,tarpon-epoll-log,nginx"], &[TarponEpoll, Nginx, TarponEpollLog]),
         ];
         for (name, arguments, want) in cases {
             let options = Arguments::parse_from([&["race"], *arguments].concat()).options;
