@@ -322,7 +322,9 @@ impl<S: Default> Worker<S> {
         self.farewell.filter(|_| self.farewell != before)
     }
 
+    /// Whether it was told to end.
     #[inline]
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "io_uring asks"))]
     pub(crate) fn is_leaving(&self) -> bool {
         self.farewell.is_some()
     }

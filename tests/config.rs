@@ -164,6 +164,24 @@ fn a_check_tells_what_this_host_does_not_have() {
 }
 
 #[test]
+fn an_engine_of_another_system_is_refused_by_its_name() {
+    let absent = if cfg!(target_os = "linux") { "kqueue" } else { "epoll" };
+    let dir = site(&[("tarpon.toml", &*format!("[server]\nengine = \"{absent}\"\n")), ("index.html", "")]);
+    let why = format!("cannot use {absent}: this system does not have it; take --engine ");
+    let (path, file) = (dir.path(), dir.path().join("tarpon.toml"));
+    let (path, file) = (path.to_str().unwrap(), file.to_str().unwrap());
+    for arguments in [
+        &["serve", path, "--engine", absent][..],
+        &["serve", path, "--config", file],
+        &["config", "check", "--config", file],
+    ] {
+        let ended = Program::run(of(arguments, &[]));
+        assert_eq!(ended.status.code(), Some(1), "{arguments:?}: {ended:?}");
+        assert!(ended.err.contains(&why), "{arguments:?}: {ended:?}");
+    }
+}
+
+#[test]
 fn what_holds_is_shown_with_who_said_it() {
     let text = "[[site]]\npath = \"public\"\nhosts = [\"a.example\", \"b.example\"]\n[server]\ngrace = 90\n";
     let dir = site(&[("tarpon.toml", text)]);

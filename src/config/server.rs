@@ -91,11 +91,12 @@ const OPTIONS: &[Opt] = &[
             ("auto", |config| config.server.settings.engine = Engine::Auto),
             ("io_uring", |config| config.server.settings.engine = Engine::IoUring),
             ("epoll", |config| config.server.settings.engine = Engine::Epoll),
+            ("kqueue", |config| config.server.settings.engine = Engine::Kqueue),
             ("poll", |config| config.server.settings.engine = Engine::Poll),
             ("threads", |config| config.server.settings.engine = Engine::Threads),
         ]),
         default: Unsaid::Value("auto"),
-        help: "What drives the workers: io_uring (Linux 6.1 and newer), epoll, poll, threads, or auto, the best that this host offers",
+        help: "What drives the workers: io_uring (Linux 6.1 and newer), epoll (Linux), kqueue (FreeBSD and macOS), poll, threads, or auto, the best that this host offers",
         ..SERVER
     },
     Opt {

@@ -3,7 +3,7 @@
 //! Starts nothing, and reads no site: what a server finds when it begins, it tells by itself.
 
 use super::{Faults, Kind, Said, Settled};
-use crate::{Address, Engine, LogTarget};
+use crate::{Address, LogTarget};
 use std::path::Path;
 
 /// Asks the system about paths, addresses and engines that a configuration names.
@@ -63,8 +63,7 @@ pub fn look(settled: &Settled) -> Result<(), Faults> {
             }
         }
     }
-    if settled.config.server.settings.engine == Engine::IoUring
-        && let Err(trouble) = Engine::IoUring.choose()
+    if let Err(trouble) = settled.config.server.settings.engine.choose()
         && let Some(said) = settled.said.iter().find(|said| said.option.name == "engine")
     {
         missing(said, 0, trouble.to_string(), "expected an engine that this host offers", "leave it to auto");

@@ -3,11 +3,14 @@
 //! A connection is registered once, for both directions, and never again: the kernel tells what becomes possible, and
 //! forgets it when its descriptor is closed.
 
-use super::{
-    ready::Readiness,
-    round::{Selector, SlotName, Told},
+use crate::{
+    engine::{
+        ready::Readiness,
+        round::{Selector, SlotName, Told},
+        token::Token,
+    },
+    worker::timespec,
 };
-use crate::worker::timespec;
 use rustix::{
     event::epoll::{self, CreateFlags, Event, EventData, EventFlags},
     io::Errno,
@@ -32,13 +35,13 @@ impl Selector for Epoll {
     }
 
     fn watch_mailbox(&mut self, mailbox: BorrowedFd<'_>) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, mailbox, Token::Mailbox.data(), EventFlags::IN)?)
+        Ok(epoll::add(&self.epoll, mailbox, data(Token::Mailbox), EventFlags::IN)?)
     }
 
     fn watch_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
         // Exclusive: of several workers that share a listener, not all are woken for one client.
         let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
-        epoll::add(&self.epoll, listener, Token::Listener(number).data(), flags)
+        epoll::add(&self.epoll, listener, data(Token::Listener(number)), flags)
     }
 
     fn leave_listener(&mut self, _number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
@@ -47,7 +50,7 @@ impl Selector for Epoll {
 
     fn watch_slot(&mut self, name: SlotName, socket: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
         let both = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(&self.epoll, socket, Token::Slot(name).data(), both)
+        epoll::add(&self.epoll, socket, data(Token::Slot(name)), both)
     }
 
     /// Edges come of themselves.
@@ -65,7 +68,7 @@ impl Selector for Epoll {
     #[inline]
     fn told(&self, number: usize) -> Told {
         let Event { flags, data } = self.events[number];
-        match Token::from(data) {
+        match Token::of(data.u64()) {
             Token::Slot(name) => Told::Ready {
                 name,
                 readable: flags.contains(EventFlags::IN),
@@ -79,36 +82,6 @@ impl Selector for Epoll {
     }
 }
 
-/// Whom an event is about, in the 64 bits that the kernel keeps for it.
-enum Token {
-    Slot(SlotName),
-    Listener(usize),
-    Mailbox,
+fn data(token: Token) -> EventData {
+    EventData::new_u64(token.bits())
 }
-
-impl Token {
-    fn data(self) -> EventData {
-        EventData::new_u64(match self {
-            Token::Slot(SlotName { index, generation }) => (generation as u64) << 32 | index as u64,
-            Token::Listener(number) => LISTENER | number as u64,
-            Token::Mailbox => MAILBOX,
-        })
-    }
-
-    #[inline]
-    fn from(data: EventData) -> Token {
-        let data = data.u64();
-        match data as u32 {
-            index if index < SLOT_COUNT_MAX => {
-                Token::Slot(SlotName { index, generation: (data >> 32) as u32 })
-            }
-            _ if data == MAILBOX => Token::Mailbox,
-            number => Token::Listener((number - SLOT_COUNT_MAX) as usize),
-        }
-    }
-}
-
-/// Slots are numbered below this; a process cannot have as many descriptors.
-const SLOT_COUNT_MAX: u32 = 1 << 31;
-const LISTENER: u64 = SLOT_COUNT_MAX as u64;
-const MAILBOX: u64 = u64::MAX;

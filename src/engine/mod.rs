@@ -7,19 +7,18 @@ mod blocking;
 #[deny(unsafe_code)]
 mod door;
 #[deny(unsafe_code)]
-mod epoll;
-#[deny(unsafe_code)]
 mod poll;
 #[deny(unsafe_code)]
 mod ready;
 #[deny(unsafe_code)]
 mod round;
-mod uring;
+#[cfg_attr(target_os = "linux", path = "linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "bsd.rs")]
+mod system;
+#[deny(unsafe_code)]
+mod token;
 
-use crate::{
-    error::{Trouble, reason},
-    worker::Outfit,
-};
+use crate::{error::Trouble, worker::Outfit};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::{convert::Infallible, fmt, io, num::NonZeroUsize, str::FromStr, sync::mpsc::Sender, thread};
@@ -27,13 +26,15 @@ use std::{convert::Infallible, fmt, io, num::NonZeroUsize, str::FromStr, sync::m
 /// What drives the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Engine {
-    /// The best that the host offers: `IoUring`, else `Epoll`.
+    /// The best that the host offers: on Linux `IoUring`, else `Epoll`; on FreeBSD and macOS `Kqueue`.
     #[default]
     Auto,
     /// Completions: Linux 6.1 and newer, where the host does not forbid it.
     IoUring,
     /// Readiness, edge triggered: Linux.
     Epoll,
+    /// Readiness, edge triggered: FreeBSD and macOS.
+    Kqueue,
     /// Readiness, level triggered: any Unix. What it costs grows with the connections that are open.
     Poll,
     /// A thread for each connection that is open at once, from a pool: any Unix.
@@ -53,8 +54,12 @@ pub struct Chosen {
 }
 
 impl Engine {
-    /// Every engine there is.
-    pub const ALL: [Engine; 4] = [Engine::IoUring, Engine::Epoll, Engine::Poll, Engine::Threads];
+    /// Every engine that this system has, the best first.
+    pub const ALL: &[Engine] = system::ENGINES;
+
+    /// Those of other systems too.
+    const KNOWN: [Engine; 5] =
+        [Engine::IoUring, Engine::Epoll, Engine::Kqueue, Engine::Poll, Engine::Threads];
 
     /// The name that users know it by.
     pub fn name(self) -> &'static str {
@@ -62,6 +67,7 @@ impl Engine {
             Engine::Auto => "auto",
             Engine::IoUring => "io_uring",
             Engine::Epoll => "epoll",
+            Engine::Kqueue => "kqueue",
             Engine::Poll => "poll",
             Engine::Threads => "threads",
         }
@@ -72,18 +78,18 @@ impl Engine {
     /// # Errors
     /// It does not offer this engine.
     pub fn choose(self) -> Result<Chosen, Trouble> {
-        let engine = match (self, uring::probe()) {
-            (Engine::Epoll | Engine::Poll | Engine::Threads, _) => self,
-            (_, Ok(())) => Engine::IoUring,
-            (Engine::Auto, Err(error)) => {
-                return Ok(Chosen { engine: Engine::Epoll, instead: Some(refusal(&error)) });
-            }
-            (Engine::IoUring, Err(error)) => {
-                let remedy = "take --engine epoll, or auto, which does so by itself";
-                return Err(Trouble::new("cannot use io_uring", refusal(&error), remedy));
-            }
+        let refusal = match self {
+            Engine::Auto => return Ok(system::best()),
+            _ if !Engine::ALL.contains(&self) => Some("this system does not have it".to_owned()),
+            _ => system::refusal(self),
         };
-        Ok(Chosen { engine, instead: None })
+        match refusal {
+            None => Ok(Chosen { engine: self, instead: None }),
+            Some(why) => {
+                let remedy = format!("take --engine {}, or auto", system::best().engine);
+                Err(Trouble::new(format_args!("cannot use {self}"), why, remedy))
+            }
+        }
     }
 
     /// How many workers it has where nobody says so.
@@ -104,8 +110,7 @@ impl Engine {
     pub(crate) fn run(self, outfit: Outfit, begun: Begun) -> io::Result<()> {
         match self {
             Engine::Auto => unreachable!("chosen before a worker runs"),
-            Engine::IoUring => uring::run(outfit, begun),
-            Engine::Epoll => round::run::<epoll::Epoll>(outfit, begun),
+            Engine::IoUring | Engine::Epoll | Engine::Kqueue => system::run(self, outfit, begun),
             Engine::Poll => round::run::<poll::Poll>(outfit, begun),
             Engine::Threads => blocking::run(outfit, begun),
         }
@@ -114,16 +119,6 @@ impl Engine {
 
 /// Workers that serve one connection each: enough for the connections of some browsers, and what they cost is small.
 const POOL_LEN: NonZeroUsize = NonZeroUsize::new(64).unwrap();
-
-/// Why there is no ring.
-fn refusal(error: &io::Error) -> String {
-    match Errno::from_io_error(error) {
-        Some(Errno::PERM | Errno::ACCESS) => "this host forbids it".to_owned(),
-        Some(Errno::NOSYS) => "this kernel does not have it".to_owned(),
-        Some(Errno::INVAL) => "this kernel is older than Linux 6.1".to_owned(),
-        _ => reason(error),
-    }
-}
 
 /// Whether an error of accept says that the listener itself is of no use.
 fn is_fatal(error: Errno) -> bool {
@@ -134,8 +129,9 @@ impl FromStr for Engine {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Engine, &'static str> {
-        let mut engines = [Engine::Auto].into_iter().chain(Engine::ALL);
-        engines.find(|engine| engine.name() == text).ok_or("expected auto, io_uring, epoll, poll or threads")
+        let mut engines = [Engine::Auto].into_iter().chain(Engine::KNOWN);
+        let expected = "expected auto, io_uring, epoll, kqueue, poll or threads";
+        engines.find(|engine| engine.name() == text).ok_or(expected)
     }
 }
 

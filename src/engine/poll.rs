@@ -130,13 +130,16 @@ impl Whom {
         match self {
             Whom::Mailbox => Told::Mail,
             Whom::Listener(number) => Told::Client(number),
-            Whom::Slot(name) => Told::Ready {
-                name,
-                readable: flags & POLLIN != 0,
-                writable: flags & POLLOUT != 0,
-                hung: flags & RDHUP != 0,
-                failed: flags & (POLLERR | POLLHUP | POLLNVAL) != 0,
-            },
+            Whom::Slot(name) => {
+                let any = |of| flags & of != 0;
+                Told::Ready {
+                    name,
+                    readable: any(POLLIN),
+                    writable: any(POLLOUT),
+                    hung: any(RDHUP),
+                    failed: any(POLLERR | POLLHUP | POLLNVAL),
+                }
+            }
         }
     }
 }

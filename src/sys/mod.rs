@@ -36,3 +36,5 @@ pub(crate) use system::{cached, clock, cores, name, program, signals, socket, wa
 pub(crate) use system::attempts;
 #[cfg(target_os = "linux")]
 pub(crate) use system::forbidden;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use system::queue;

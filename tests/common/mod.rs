@@ -30,7 +30,7 @@ use std::{
 use tarpon::Engine;
 
 /// Every engine there is. A test that concerns engines runs for each of them.
-pub(crate) const ENGINES: &[Engine] = &Engine::ALL;
+pub(crate) const ENGINES: &[Engine] = Engine::ALL;
 
 /// Nothing a test waits for takes so long, however busy the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

@@ -385,7 +385,7 @@ mod tests {
         theirs.set_nonblocking(true).unwrap();
         while (&theirs).write(&[0; 4096]).is_ok() {}
         ring.room(0, &theirs);
-        let mut letters = crate::engine::uring::letters::Letters::default();
+        let mut letters = crate::engine::system::uring::letters::Letters::default();
         let letter = letters.take();
         letters.get(letter).copy(b"late");
         theirs.set_nonblocking(false).unwrap();

@@ -1,0 +1,44 @@
+//! The engines that only Linux has: io_uring, and epoll where the host forbids it.
+
+#[deny(unsafe_code)]
+mod epoll;
+mod uring;
+
+use super::{Begun, Chosen, Engine, round};
+use crate::{error::reason, worker::Outfit};
+use rustix::io::Errno;
+use std::io;
+
+/// All that this system has, the best first.
+pub(super) const ENGINES: &[Engine] = &[Engine::IoUring, Engine::Epoll, Engine::Poll, Engine::Threads];
+
+/// The best that this host offers.
+pub(super) fn best() -> Chosen {
+    match refusal(Engine::IoUring) {
+        None => Chosen { engine: Engine::IoUring, instead: None },
+        instead => Chosen { engine: Engine::Epoll, instead },
+    }
+}
+
+/// Why this host does not offer an engine that this system has, if it does not.
+pub(super) fn refusal(engine: Engine) -> Option<String> {
+    let error = match engine {
+        Engine::IoUring => uring::probe().err()?,
+        _ => return None,
+    };
+    Some(match Errno::from_io_error(&error) {
+        Some(Errno::PERM | Errno::ACCESS) => "this host forbids it".to_owned(),
+        Some(Errno::NOSYS) => "this kernel does not have it".to_owned(),
+        Some(Errno::INVAL) => "this kernel is older than Linux 6.1".to_owned(),
+        _ => reason(&error),
+    })
+}
+
+/// Runs a worker on one of these engines.
+pub(super) fn run(engine: Engine, outfit: Outfit, begun: Begun) -> io::Result<()> {
+    match engine {
+        Engine::IoUring => uring::run(outfit, begun),
+        Engine::Epoll => round::run::<epoll::Epoll>(outfit, begun),
+        _ => unreachable!("{engine} was not chosen here"),
+    }
+}
