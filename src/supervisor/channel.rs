@@ -13,8 +13,8 @@ use rustix::{
     cmsg_space,
     io::{Errno, ioctl_fionbio},
     net::{
-        RecvAncillaryBuffer, RecvAncillaryMessage, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-        recvmsg, sendmsg,
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, recvmsg, sendmsg,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -49,6 +49,8 @@ pub(crate) struct Receiver {
     socket: Arc<OwnedFd>,
     /// A message of which descriptors are missing.
     partial: Option<Partial>,
+    /// The other side has ended with something unread: what it has said before is still to come.
+    is_reset: bool,
 }
 
 #[derive(Debug)]
@@ -80,7 +82,7 @@ impl Channel {
         let socket = Arc::new(socket);
         Channel {
             sender: Sender { socket: Arc::clone(&socket), outgoing: VecDeque::new() },
-            receiver: Receiver { socket, partial: None },
+            receiver: Receiver { socket, partial: None, is_reset: false },
         }
     }
 }
@@ -174,10 +176,13 @@ impl Receiver {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let received = loop {
-            match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, FOR_US) {
+            // Of who has ended nothing is waited for.
+            let flags = if self.is_reset { FOR_US | RecvFlags::DONTWAIT } else { FOR_US };
+            match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
                 Err(Errno::INTR) => {}
-                // Its process has ended with something unread.
-                Err(Errno::CONNRESET) => return Ok(None),
+                // Told first of all, and once.
+                Err(Errno::CONNRESET) => self.is_reset = true,
+                Err(Errno::AGAIN) if self.is_reset => return Ok(None),
                 received => break received?,
             }
         };
@@ -254,6 +259,24 @@ mod tests {
             assert_eq!((second.0.as_str(), received.len()), ("second", 0));
             drop(ours);
             assert!(theirs.receiver.receive::<()>().unwrap().is_none(), "the end");
+        }
+    }
+
+    #[test]
+    fn what_was_said_last_is_heard_whether_or_not_its_side_has_read_everything() {
+        for unread in [0, 1, 100] {
+            let (mut ours, mut theirs) = Channel::pair().unwrap();
+            for number in 0..unread {
+                ours.sender.say(&number).unwrap();
+            }
+            theirs.sender.say(&"first").unwrap();
+            theirs.sender.say(&"last").unwrap();
+            drop(theirs);
+            for word in ["first", "last"] {
+                let (heard, _): (String, _) = ours.receiver.receive().unwrap().expect(word);
+                assert_eq!(heard, word, "{unread} unread");
+            }
+            assert!(ours.receiver.receive::<String>().unwrap().is_none(), "{unread} unread");
         }
     }
 

@@ -207,7 +207,7 @@ impl Generation {
 
     /// Where one of its processes has ended: sees to another, or, where nothing has been served yet, tells why there will be none.
     pub(super) fn mind_ends(&mut self) -> io::Result<Option<String>> {
-        if let Some(end) = self.keeper.ended()? {
+        if let Some(end) = self.keeper.ended() {
             if mem::take(&mut self.keeper.has_moved) && self.has_begun {
                 self.start_keeper(keeper::Start::Moved)?;
             } else if self.has_begun {
@@ -216,7 +216,7 @@ impl Generation {
                 return Ok(Some(self.keeper.reason(&end)));
             }
         }
-        if let Some(end) = self.server.ended()? {
+        if let Some(end) = self.server.ended() {
             if !self.has_begun {
                 return Ok(Some(self.server.reason(&end)));
             }
@@ -335,7 +335,7 @@ impl Leaving {
         if self.server.child.is_none() {
             return Ok(Some(Err("there was no server process to be stopped".to_owned())));
         }
-        match self.server.ended()? {
+        match self.server.ended() {
             Some(end) if End::is_good(&end) => Ok(Some(Ok(()))),
             Some(end) => Ok(Some(Err(self.server.reason(&end)))),
             None if self.by <= Instant::now() => {

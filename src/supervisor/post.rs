@@ -17,6 +17,8 @@ use std::{
 pub(super) struct Post {
     role: Role,
     pub(super) child: Option<Child>,
+    /// How it has ended, as far as that was noticed before it was heard for the last time.
+    end: Option<End>,
     backoff: Backoff,
     /// When there is to be a process again.
     pub(super) due: Option<Instant>,
@@ -33,6 +35,7 @@ impl Post {
         Post {
             role,
             child: None,
+            end: None,
             backoff: Backoff::default(),
             due: None,
             why: None,
@@ -43,18 +46,22 @@ impl Post {
 
     pub(super) fn start(&mut self, keep: &[RawFd], main: impl FnOnce(Channel) -> i32) -> io::Result<()> {
         (self.due, self.why) = (None, None);
-        self.child = Some(Child::start(self.role, keep, main)?);
+        (self.end, self.child) = (None, Some(Child::start(self.role, keep, main)?));
         Ok(())
     }
 
     /// Ends it, and waits for that.
     pub(super) fn end(&mut self) {
-        (self.due, self.child) = (None, None);
+        (self.due, self.end, self.child) = (None, None, None);
     }
 
     /// What it says, with descriptors.
     pub(super) fn hear<M: DeserializeOwned>(&mut self) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
         let Some(child) = &mut self.child else { return Ok(None) };
+        // In this order: of one that has ended nothing more can come than what is heard now.
+        if self.end.is_none() {
+            self.end = child.ended()?;
+        }
         match child.hear() {
             Ok(heard) => Ok(heard),
             Err(error) => {
@@ -66,14 +73,11 @@ impl Post {
         }
     }
 
-    /// How it ended, if it has just now.
-    pub(super) fn ended(&mut self) -> io::Result<Option<End>> {
-        let Some(child) = &self.child else { return Ok(None) };
-        let end = child.ended()?;
-        if end.is_some() {
-            self.child = None;
-        }
-        Ok(end)
+    /// How it ended, if it has; all that it has said was heard.
+    pub(super) fn ended(&mut self) -> Option<End> {
+        let end = self.end.take()?;
+        self.child = None;
+        Some(end)
     }
 
     /// Why it has ended: in its own words, or how.
