@@ -16,10 +16,7 @@ use rustix::{
     io::Errno,
     net::{
         AddressFamily, SocketAddrUnix, SocketType, bind, connect, getsockname, listen,
-        sockopt::{
-            set_ipv6_v6only, set_socket_reuseaddr, set_tcp_nodelay, socket_acceptconn, socket_domain,
-            socket_type,
-        },
+        sockopt::{set_ipv6_v6only, set_socket_reuseaddr, set_tcp_nodelay, socket_type},
     },
     process::geteuid,
 };
@@ -112,10 +109,11 @@ impl Bound {
     /// It does not listen for connections, or at no address that a user could name.
     pub(crate) fn lent(socket: OwnedFd) -> io::Result<Bound> {
         let none = || io::Error::other("it is no socket that listens for connections");
-        if socket_type(&socket).map_err(|_| none())? != SocketType::STREAM || !socket_acceptconn(&socket)? {
+        if socket_type(&socket).map_err(|_| none())? != SocketType::STREAM || !socket::is_listening(&socket)?
+        {
             return Err(none());
         }
-        let bound: Bound = match socket_domain(&socket)? {
+        let bound: Bound = match getsockname(&socket)?.address_family() {
             AddressFamily::INET | AddressFamily::INET6 => TcpListener::from(socket).try_into(),
             AddressFamily::UNIX => UnixListener::from(socket).try_into(),
             _ => Err(none()),

@@ -6,7 +6,7 @@ use rustix::{
     ioctl::{Getter, Opcode, ioctl},
     net::{
         AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, socket_with, socketpair,
-        sockopt::set_socket_reuseport,
+        sockopt::{set_socket_reuseport, socket_acceptconn},
     },
 };
 use std::{
@@ -64,6 +64,11 @@ pub(crate) fn accept(listener: impl AsFd) -> Result<OwnedFd, Errno> {
 /// The next client, on a socket that waits.
 pub(crate) fn accept_to_wait(listener: impl AsFd) -> Result<OwnedFd, Errno> {
     accept_with(listener, SocketFlags::CLOEXEC)
+}
+
+/// Whether clients can connect to it.
+pub(crate) fn is_listening(socket: impl AsFd) -> Result<bool, Errno> {
+    socket_acceptconn(socket)
 }
 
 /// Sends a stretch of a file, or the front of it. 0: there is nothing.
