@@ -1,5 +1,5 @@
 //! What stands on FreeBSD and macOS in the place of what only Linux has: the same modules as in `../linux/`, with the same functions.
-//! Type-checked, and not run: see docs/engines.md. What needs no call of a BSD is tested on Linux, too.
+//! Type-checked, and not run: see docs/systems.md. What needs no call of a BSD is tested on Linux, too.
 
 pub(crate) mod cached;
 pub(crate) mod clock;
