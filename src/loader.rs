@@ -183,6 +183,8 @@ fn read(file: &File, place: Place, nowhere: &File, mut is_wanted: impl FnMut() -
     let mut at = place.at;
     while at < end && is_wanted() {
         let len = (end - at).min(READ_LEN) as usize;
+        // All at once: nothing is read ahead.
+        cached::expect(file, at, len as u64);
         match cached::fetch(file, &mut at, len, nowhere) {
             Ok(1..) | Err(Errno::INTR) => {}
             // The send will show it too.

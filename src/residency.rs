@@ -9,101 +9,93 @@
 //! connections.
 
 use crate::sys::cached::{has_byte, has_pages};
-use std::{fs::File, ops::Range};
+use std::{fs::File, ops::Range, sync::Arc};
 use tarpon_conn::Tick;
-use tarpon_site::Place;
+use tarpon_site::{PAGE_LEN, Place, Presence};
 
 /// What is known of one file.
 #[derive(Debug)]
 pub(crate) struct Residency {
-    /// A bit for each block that was found in memory as a whole.
-    known: Vec<u64>,
-    /// A bit for each block that was missing again when it had just been read.
-    fleeting: Vec<u64>,
+    /// The pages that were found in memory.
+    known: Arc<Presence>,
+    /// Those that were missing again when they had just been read.
+    fleeting: Presence,
     /// Of the file, in bytes.
     len: u64,
     /// When the oldest of that was found out.
     since: Tick,
 }
 
-/// The unit of what is known: large enough for a small table, small enough to be read at once from any disk.
+/// What is missing is read in such pieces of the file: small enough to come at once from any disk, and neighbours are often wanted next.
 const BLOCK_LEN: u64 = 64 * 1024;
 
-/// A page, or a part of one where pages are larger.
-const PAGE_LEN: u64 = 4 * 1024;
-
-/// What is known is forgotten so often, in milliseconds: to ask again costs a few microseconds for a block.
+/// What is known is forgotten so often, in milliseconds: to ask again costs a few microseconds for 64 KiB.
 const TRUST_MS: u64 = 10_000;
 
 impl Residency {
     /// Of a file of so many bytes, nothing is known.
     pub(crate) fn new(len: u64) -> Residency {
-        let words = len.div_ceil(BLOCK_LEN).div_ceil(64) as usize;
-        Residency { known: vec![0; words], fleeting: vec![0; words], len, since: Tick(0) }
+        let (known, fleeting) = (Arc::new(Presence::new(len)), Presence::new(len));
+        Residency { known, fleeting, len, since: Tick(0) }
+    }
+
+    /// The pages that are known to be there, as of any time.
+    pub(crate) fn known(&self) -> Arc<Presence> {
+        Arc::clone(&self.known)
     }
 
     /// What has to be read before a stretch of the file can be sent without waiting for a disk: whole blocks. `None`: it is
-    /// all there. Asks the kernel where that is not known.
+    /// all there. Asks the kernel where that is not known. Of pages beside it nothing is asked: who is hot may lie next to who is cold.
     #[inline]
     pub(crate) fn missing(&mut self, file: &File, place: Place, now: Tick) -> Option<Place> {
         if now > self.since.after(TRUST_MS) {
-            self.known.fill(0);
-            self.fleeting.fill(0);
+            self.known.forget();
+            self.fleeting.forget();
             self.since = now;
         }
-        let mut blocks = blocks(place);
-        let first = blocks.find(|&block| !self.knows(block) && !self.ask(file, block))?;
-        Some(Place { at: first * BLOCK_LEN, len: (blocks.end - first) * BLOCK_LEN })
+        let mut pages = Presence::pages(place);
+        let first = pages.clone().find(|&page| !self.known.has(page))?;
+        pages.start = first;
+        self.ask(file, pages).map(|pages| {
+            let at = pages.start * PAGE_LEN / BLOCK_LEN * BLOCK_LEN;
+            Place { at, len: (pages.end * PAGE_LEN).next_multiple_of(BLOCK_LEN) - at }
+        })
     }
 
     /// A stretch was read just now. From a slow disk that took a while, in which the kernel may have dropped where it begins: what
     /// is gone again will be missing once more. Only once: who waits shall not wait for ever.
     pub(crate) fn learn(&mut self, file: &File, place: Place) {
-        for block in blocks(place) {
-            if !self.knows(block) && !self.ask(file, block) {
-                match has(&self.fleeting, block) {
-                    true => set(&mut self.known, block),
-                    false => set(&mut self.fleeting, block),
+        for page in Presence::pages(place) {
+            if !self.known.has(page) && self.ask(file, page..page + 1).is_some() {
+                match self.fleeting.has(page) {
+                    true => self.known.add(page),
+                    false => self.fleeting.add(page),
                 }
             }
         }
     }
 
-    /// What lies beyond the file is known: a send will tell that there is nothing.
-    #[inline]
-    fn knows(&self, block: u64) -> bool {
-        let is_beyond = block * BLOCK_LEN >= self.len;
-        is_beyond || has(&self.known, block)
-    }
-
+    /// Those of these pages from the first one on that is not there. `None`: all are.
     #[cold]
-    fn ask(&mut self, file: &File, block: u64) -> bool {
-        let at = block * BLOCK_LEN;
-        let len = BLOCK_LEN.min(self.len - at);
+    fn ask(&self, file: &File, mut pages: Range<u64>) -> Option<Range<u64>> {
         // Where nothing is, nothing is begun: to ask by reading would begin to read, here, and may wait for where on the
         // disk the page lies. But what is there may still be on its way.
-        let there = has_pages(file, at, len).unwrap_or(true)
-            && (at..at + len).step_by(PAGE_LEN as usize).all(|at| has_byte(file, at));
-        if there {
-            set(&mut self.known, block);
-        }
-        there
+        let has = |pages: &Range<u64>| {
+            let at = pages.start * PAGE_LEN;
+            let end = (pages.end * PAGE_LEN).min(self.len);
+            has_pages(file, at, end.saturating_sub(at)).unwrap_or(true)
+        };
+        let has_all = has(&pages);
+        let missing = pages.find(|&page| {
+            let there = self.known.has(page)
+                || (has_all || has(&(page..page + 1))) && has_byte(file, page * PAGE_LEN);
+            if there {
+                self.known.add(page);
+            }
+            !there
+        });
+        missing.map(|page| page..pages.end)
     }
-}
-
-#[inline]
-fn has(bits: &[u64], block: u64) -> bool {
-    bits[block as usize / 64] & (1 << (block % 64)) != 0
-}
-
-fn set(bits: &mut [u64], block: u64) {
-    bits[block as usize / 64] |= 1 << (block % 64);
-}
-
-#[inline]
-fn blocks(place: Place) -> Range<u64> {
-    let end = place.at + place.len;
-    place.at / BLOCK_LEN..end.div_ceil(BLOCK_LEN)
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use crate::{
     loader::Stretch,
     residency::Residency,
     site::{Site, Store},
+    sys::cached,
 };
 use std::sync::Arc;
 use tarpon_conn::{Span, Tick};
-use tarpon_site::{Place, packed};
+use tarpon_site::{Image, Place, packed};
 
 /// A site and what is known of its files.
 pub(crate) struct Served {
@@ -24,12 +25,37 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn new(site: Arc<Site>) -> Served {
+    /// For a worker that waits for the disk itself, all is taken to be in memory.
+    pub(crate) fn new(site: Arc<Site>, waits_for_disk: bool) -> Served {
         let archive = Residency::new(site.archive_end());
         let files: Vec<_> = site.file_lens().map(Residency::new).collect();
         let is_packed = site.is_packed();
-        let may_be_cold = site.lies_in_files();
+        let may_be_cold = site.lies_in_files() && !waits_for_disk;
+        if may_be_cold {
+            site.files_on_disk().for_each(cached::fetch_alone);
+        }
         Served { site, archive, files, may_be_cold, is_packed }
+    }
+
+    /// The image as the worker looks things up in it: of one on a disk, only what is known to be in memory.
+    pub(crate) fn image(&self) -> Image {
+        let image = self.site.image().clone();
+        if !self.is_packed || !self.may_be_cold {
+            return image;
+        }
+        let (_, begin) = self.site.store();
+        image.watched(self.archive.known(), begin)
+    }
+
+    /// What has to be read before a place of the image's file can be looked at. `None`: it is in memory.
+    #[cold]
+    pub(crate) fn unknown(&mut self, place: Place, now: Tick) -> Option<Stretch> {
+        if !self.is_packed {
+            return None;
+        }
+        let (file, _) = self.site.file_of(Store::Archive);
+        let place = self.archive.missing(file, place, now)?;
+        Some(Stretch { store: Store::Archive, place })
     }
 
     /// What has to be read before a span of this site can be sent, of which at most `len_max` bytes leave now. `None`:

@@ -140,6 +140,11 @@ impl Site {
         !self.files.is_empty() || self.archive.is_some()
     }
 
+    /// The files it lies in.
+    pub(crate) fn files_on_disk(&self) -> impl Iterator<Item = &File> {
+        self.archive.iter().map(|archive| &archive.file).chain(&self.files)
+    }
+
     /// Whether its image lies in its archive.
     pub(crate) fn is_packed(&self) -> bool {
         self.store.is_none()
@@ -262,8 +267,7 @@ fn from_archive(source: &Source) -> Result<Site, Trouble> {
             "give --spa, --clean-urls and the like to tarpon pack, and leave them out here",
         ));
     }
-    // A lookup reads where the image lies, and nobody can ask before what it will need: begun to be read now, it is in
-    // memory when the first clients come, or soon after.
+    // Begun to be read now, it is in memory when the first clients come, or soon after.
     let image_at = archive.at + packed::IMAGE_AT;
     cached::expect(&archive.file, image_at, image.len());
     // An image that does not say has paths, and a length.

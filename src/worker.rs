@@ -28,7 +28,7 @@ use std::{
 };
 use tarpon_conn::{
     Accepted, BufId, Connection, Counters, Cx, Hosts, ImageId, Input, Leg, Limits, Pool, RECORDS_LEN,
-    Recording, Records, Run, SiteId, Sites, Span, Starts, Tick,
+    Recording, Records, Run, SiteId, Sites, Span, Starts, Tick, Wanted,
 };
 use tarpon_site::Place;
 
@@ -109,7 +109,7 @@ pub(crate) struct Commons {
 }
 
 /// Buffers of a worker. A connection holds one only while it has sent a part of a head, asks for a redirect
-/// with a query or for a range, or is so slow that the start of a response is cut; other complete heads need none.
+/// with a query or for a range, waits for what it looks up, or is so slow that the start of a response is cut; other complete heads need none.
 /// 64 MiB, touched only when used.
 const BUF_COUNT_MAX: usize = 4096;
 
@@ -136,19 +136,21 @@ impl<S: Default> Worker<S> {
         let buf_count = connection_count_max.saturating_mul(BUF_COUNT_EACH).min(BUF_COUNT_MAX);
         let mut pool = Pool::new(buf_count as u32);
         let scratch = pool.take().expect("a new pool has free buffers");
-        let images = sites.iter().map(|(lineup, limits)| (lineup.current.image().clone(), *limits));
-        let served = sites.iter().map(|(lineup, _)| Some(Served::new(lineup.current.clone())));
+        let waits_for_disk = loader.is_none();
+        let current = sites.iter().map(|(lineup, _)| lineup.current.clone());
+        let served: Vec<_> = current.map(|site| Served::new(site, waits_for_disk)).collect();
+        let images = served.iter().zip(&*sites).map(|(served, (_, limits))| (served.image(), *limits));
         let mut commons = Commons {
             sites: Sites::by_host(images, hosts),
             pool,
             starts: Starts::new(unix_ms() / 1_000),
             now: Tick(0),
-            served: served.collect(),
+            served: served.into_iter().map(Some).collect(),
             in_files: false,
             scratch,
             copy: vec![0; COPY_LEN_MAX].into(),
             epoch: clock_gettime(clock::STEADY),
-            waits_for_disk: loader.is_none(),
+            waits_for_disk,
             counters,
             records,
             inlet,
@@ -314,6 +316,7 @@ impl<S: Default> Worker<S> {
                         && let Some(slot) = self.slots.get_mut(index)
                     {
                         slot.loading = None;
+                        slot.conn.loaded();
                         self.loaded.push(index);
                     }
                 }
@@ -430,6 +433,19 @@ impl Commons {
         None
     }
 
+    /// Whether a connection can go on with what it wants: it is in memory. Asks the kernel.
+    #[cold]
+    fn has(&mut self, wanted: Wanted) -> bool {
+        self.unknown(wanted).is_none()
+    }
+
+    /// What a connection wants and is not in memory. Of an image that is gone nothing is wanted any more.
+    #[cold]
+    pub(crate) fn unknown(&mut self, Wanted { image, place }: Wanted) -> Option<Cold> {
+        let served = self.served[image.index()].as_mut()?;
+        served.unknown(place, self.now).map(|stretch| Cold { image, stretch })
+    }
+
     /// A stretch of a site was read just now.
     fn learn(&mut self, site: &Arc<Site>, stretch: Stretch) {
         let mut served = self.served.iter_mut().flatten();
@@ -499,7 +515,13 @@ impl Commons {
     /// Offers `run`, which is the inbox or lies in the scratch buffer; keeps what is not used.
     #[inline]
     pub(crate) fn offer<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), Stuck> {
-        let used = slot.conn.received(&mut self.cx(), Leg::Client, run);
+        let mut used = slot.conn.received(&mut self.cx(), Leg::Client, run);
+        while let Some(wanted) = slot.conn.wants()
+            && self.has(wanted)
+        {
+            slot.conn.loaded();
+            used += slot.conn.received(&mut self.cx(), Leg::Client, run.skip(used));
+        }
         if self.is_doubtful() {
             return Err(Stuck);
         }
@@ -570,11 +592,12 @@ impl Commons {
         let mut served = [current].into_iter().chain(self.sites.earlier(site).iter().copied());
         let known = served.find(|&image| Arc::ptr_eq(&self.served(image).site, &wanted));
         known.unwrap_or_else(|| {
-            let image = self.sites.add(wanted.image().clone());
+            let wanted = Served::new(wanted, self.waits_for_disk);
+            let image = self.sites.add(wanted.image());
             if self.served.len() <= image.index() {
                 self.served.resize_with(image.index() + 1, || None);
             }
-            self.served[image.index()] = Some(Served::new(wanted));
+            self.served[image.index()] = Some(wanted);
             image
         })
     }

@@ -1,4 +1,4 @@
-//! What is not in memory is served all the same: large files, and archives, that the kernel has dropped.
+//! What is not in memory is served all the same, large files, and archives, that the kernel has dropped; and no worker waits for it.
 
 mod common;
 
@@ -16,10 +16,11 @@ use rustix::{
 use std::{
     ffi::OsStr,
     fs::{self, File},
-    io::IoSliceMut,
-    path::Path,
+    io::{self, IoSliceMut},
+    path::{Path, PathBuf},
     process::Command,
 };
+use tarpon::Engine;
 
 #[test]
 fn what_was_dropped_from_memory_is_read_and_sent() {
@@ -44,10 +45,10 @@ fn what_was_dropped_from_memory_is_read_and_sent() {
             // A new one: of the old one pages may still be with sockets that nobody has ended yet.
             fs::copy(&large, dir.join("new")).and_then(|_| fs::rename(dir.join("new"), &large)).unwrap();
             let program = Program::started(serve(site, &["--engine", engine.name(), "--workers", "1"]));
-            wait_for("the kernel to forget a file", || is_forgotten(&large).then_some(()));
+            wait_for("the kernel to forget a file", || is_forgotten(&large, 0).then_some(()));
             // As far as nobody has it mapped.
-            is_forgotten(&archive);
-            is_forgotten(&packed);
+            is_forgotten(&archive, 0);
+            is_forgotten(&packed, 0);
             let mut pipelined = Client::connect(program.address());
             for (name, _) in contents {
                 pipelined.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -56,7 +57,7 @@ fn what_was_dropped_from_memory_is_read_and_sent() {
                 let want = fs::read(dir.join(name)).unwrap();
                 assert!(pipelined.response().content == want, "{engine}: {name}");
             }
-            if site == &dir {
+            if site == &dir && has_loaders(*engine) {
                 // Not by the worker, which would have waited for the disk.
                 assert!(read_by(program.server(), "loader") >= 1 << 20, "{engine}");
             }
@@ -64,26 +65,114 @@ fn what_was_dropped_from_memory_is_read_and_sent() {
     }
 }
 
-/// Has the kernel drop a file from its memory. Returns whether it has.
-fn is_forgotten(path: &Path) -> bool {
+/// Small files lie in the image, of which the kernel has dropped all but what somebody has mapped.
+#[test]
+fn no_worker_waits_for_the_disk_to_look_something_up() {
+    let temp = common::opened(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
+    let (dir, packed) = (temp.path().join("site"), temp.path().join("packed.tar"));
+    fs::create_dir(&dir).unwrap();
+    // Of bytes that no coding makes smaller.
+    let mut noise = 1_u64;
+    let mut next = || {
+        noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (noise >> 56) as u8
+    };
+    let mut content = || (0..15 << 10).map(|_| next()).collect();
+    let contents: Vec<(String, Vec<u8>)> =
+        (0..400).map(|number| (format!("{number:03}.bin"), content())).collect();
+    for (name, content) in &contents {
+        fs::write(dir.join(name), content).unwrap();
+    }
+    fs::write(dir.join("_headers"), "/*\n  X-Site: cold\n").unwrap();
+    let pack =
+        [OsStr::new("pack"), dir.as_os_str(), "--effort=fast".as_ref(), "-o".as_ref(), packed.as_os_str()];
+    assert!(Program::run(tarpon(pack)).status.success());
+    let archive = fs::read(&packed).unwrap();
+    let lies = |name: &str| {
+        let record = archive.windows(name.len()).position(|bytes| bytes == name.as_bytes());
+        record.expect("a record with that path") as u64
+    };
+    for &engine in ENGINES.iter().filter(|engine| has_loaders(**engine)) {
+        lay_in_single_pages(&packed);
+        let program = Program::started(serve(&packed, &["--engine", engine.name(), "--workers", "1"]));
+        let mut client = Client::connect(program.address());
+        for (round, chosen) in contents.chunks(40).enumerate() {
+            // Not at the front, which is mapped since it was looked at when the site was opened.
+            let (name, content) = &chosen[20];
+            let record = lies(&format!("/{name}"));
+            wait_for("the kernel to forget a record", || is_forgotten(&packed, record).then_some(()));
+            let before = faults(program.server(), "worker");
+            let (fields, status) = match round % 4 {
+                0 => ("", 200),
+                1 => ("Range: bytes=10-19\r\n", 206),
+                2 => ("If-None-Match: *\r\n", 304),
+                _ => ("If-None-Match: \"other\"\r\n", 200),
+            };
+            client.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+            let response = client.response();
+            assert_eq!(response.status, status, "{engine}: {name}");
+            match status {
+                200 => assert!(&response.content == content, "{engine}: {name}"),
+                206 => assert_eq!(response.content, content[10..20], "{engine}: {name}"),
+                _ => {}
+            }
+            assert_eq!(faults(program.server(), "worker"), before, "{engine}: {name}: the worker has waited");
+        }
+        client.send("GET /missing HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.response().status, 404);
+        // What was read, somebody else has read.
+        assert!(read_by(program.server(), "loader") >= 1 << 16, "{engine}");
+    }
+}
+
+/// Whether its workers serve others meanwhile, so that none may wait for a disk.
+fn has_loaders(engine: Engine) -> bool {
+    !matches!(engine.name(), "threads" | "prefork" | "fork")
+}
+
+/// Has the kernel hold a file in pages of which each can be dropped by itself: of a large one that was written at once, no part can.
+fn lay_in_single_pages(path: &Path) {
+    wait_for("the kernel to forget a file", || is_forgotten(path, 0).then_some(()));
+    let mut file = File::open(path).unwrap();
+    fadvise(&file, 0, None, Advice::Random).unwrap();
+    io::copy(&mut file, &mut io::sink()).unwrap();
+}
+
+/// Has the kernel drop a file from its memory. Returns whether it has, what nobody has mapped near `at`.
+fn is_forgotten(path: &Path, at: u64) -> bool {
     let file = File::open(path).unwrap();
     file.sync_all().unwrap();
     fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-    let read = preadv2(&file, &mut [IoSliceMut::new(&mut [0])], 0, ReadWriteFlags::NOWAIT);
+    // Who asks has it read: so not that page, and no others with it.
+    fadvise(&file, 0, None, Advice::Random).unwrap();
+    let neighbour = at + (16 << 10);
+    let read = preadv2(&file, &mut [IoSliceMut::new(&mut [0])], neighbour, ReadWriteFlags::NOWAIT);
     read == Err(Errno::AGAIN)
+}
+
+/// How often the threads of a process whose names begin so have touched what had to be read for them. proc(5).
+fn faults(process: Pid, thread: &str) -> u64 {
+    let of = |task: PathBuf| {
+        let stat = fs::read_to_string(task.join("stat")).unwrap();
+        let (_, behind_name) = stat.rsplit_once(')').unwrap();
+        behind_name.split_whitespace().nth(9).unwrap().parse::<u64>().unwrap()
+    };
+    threads(process, thread).map(of).sum()
 }
 
 /// Bytes that the threads of a process whose names begin so have read. proc(5).
 fn read_by(process: Pid, thread: &str) -> u64 {
-    let tasks = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()))
-        .unwrap()
-        .map(|task| task.unwrap().path());
-    let named = tasks.filter(|task| fs::read_to_string(task.join("comm")).unwrap().starts_with(thread));
-    named
-        .map(|task| {
-            let io = fs::read_to_string(task.join("io")).unwrap();
-            let read = io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap();
-            read.parse::<u64>().unwrap()
-        })
-        .sum()
+    let of = |task: PathBuf| {
+        let io = fs::read_to_string(task.join("io")).unwrap();
+        let read = io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap();
+        read.parse::<u64>().unwrap()
+    };
+    threads(process, thread).map(of).sum()
+}
+
+/// The threads of a process whose names begin so, where they are told of.
+fn threads(process: Pid, thread: &str) -> impl Iterator<Item = PathBuf> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).unwrap();
+    let tasks = tasks.map(|task| task.unwrap().path());
+    tasks.filter(move |task| fs::read_to_string(task.join("comm")).unwrap().starts_with(thread))
 }

@@ -91,6 +91,16 @@ pub(super) fn turn(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<
             send_front(commons, slot)?;
             continue;
         }
+        if let Some(wanted) = slot.conn.wants()
+            && slot.loading.is_none()
+            && slot.conn.outbox(Leg::Client).is_empty()
+        {
+            match commons.unknown(wanted) {
+                Some(cold) => return Ok(After::Load(cold)),
+                None => slot.conn.loaded(),
+            }
+            continue;
+        }
         if need.close == Close::Write && !slot.shut {
             slot.shut = true;
             shutdown(&slot.fd, Shutdown::Write).map_err(|_| Over)?;

@@ -46,7 +46,7 @@ type Conditional = (c_long, Vec<SeccompCondition>);
 #[rustfmt::skip]
 const COMMON: &[c_long] = &[
     // Memory.
-    libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_brk,
+    libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_mlock, libc::SYS_brk,
     // Threads that wait for each other, and end.
     libc::SYS_futex, libc::SYS_sched_yield, libc::SYS_exit, libc::SYS_exit_group, libc::SYS_restart_syscall,
     libc::SYS_membarrier, libc::SYS_gettid, libc::SYS_getpid, libc::SYS_getppid, libc::SYS_set_robust_list, libc::SYS_rseq,

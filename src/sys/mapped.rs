@@ -38,6 +38,7 @@ impl Mapped {
         let mapped = Mapped { watch, read, named };
         // The first time here, where the disk may be waited for.
         mapped.is_damaged();
+        mapped.read.hold_end();
         Ok(mapped)
     }
 

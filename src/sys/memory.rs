@@ -10,7 +10,7 @@ pub(crate) use super::system::sealed::{file, freeze};
 use super::system::{huge, sealed};
 use bytes::Bytes;
 use rustix::{
-    mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap},
+    mm::{MapFlags, ProtFlags, mlock, mmap, mmap_anonymous, munmap},
     param::page_size,
 };
 use std::{ffi::c_void, fs::File, io, ops::Range, ptr};
@@ -75,6 +75,13 @@ impl Map {
             // SAFETY: a byte of the map, read whatever the compiler believes to know of it.
             unsafe { ptr::read_volatile(last) };
         }
+    }
+
+    /// Keeps its last page in memory, where one page more may be locked: whoever touches it does not wait for a disk.
+    pub(crate) fn hold_end(&self) {
+        let end = self.pages().end.cast_mut();
+        // SAFETY: the last page of the map. It is unlocked with the map.
+        let _ = unsafe { mlock(end.wrapping_byte_sub(page_size()), page_size()) };
     }
 
     /// Its first byte, and the end of its last page.

@@ -19,7 +19,7 @@ use crate::{
     record::{Accepted, Begins, Sent},
     room::Room,
     ruled::Leads,
-    sites::{Chosen, ImageId, SiteId, Sites},
+    sites::{Chosen, ImageId, SiteId, Sites, Wanted},
     span::{Outbox, SPAN_COUNT_MAX, Span},
     start::Fate,
 };
@@ -63,12 +63,14 @@ pub(crate) struct Http1 {
     stopping: bool,
     /// The next response is the last one, and says so.
     draining: bool,
-    /// Bytes wait in the inbox, not for more of them but for room in the outbox.
+    /// Bytes wait in the inbox, not for more of them but for room in the outbox, or for what the connection wants.
     crowded: bool,
     /// Spans the next exchange may push: the usual number, unless the head that waits in the inbox needs more.
     room: usize,
     /// The end of the client's bytes has been told: there is nothing to read any more.
     ended: bool,
+    /// What the head that waits in the inbox could not be answered without.
+    wants: Option<Wanted>,
 }
 
 #[derive(Debug)]
@@ -128,6 +130,7 @@ impl Http1 {
             crowded: false,
             room: SPANS_PER_EXCHANGE,
             ended: false,
+            wants: None,
         }
     }
 
@@ -170,6 +173,9 @@ impl Http1 {
             (_, true) => self.drained(cx),
             // The client must take what it is owed, whatever it sends meanwhile.
             (true, false) => {}
+        }
+        if self.wants.is_some() && out.is_empty() {
+            self.deadline = cx.now.after(self.limits(cx).send_ms);
         }
         used
     }
@@ -265,7 +271,7 @@ impl Http1 {
     #[inline]
     pub(crate) fn need(&self, out: &Outbox) -> Need {
         let (input, close) = match self.phase {
-            Phase::Head if !out.has_room(self.room) => (Input::Pause, Close::No),
+            Phase::Head if self.wants.is_some() || !out.has_room(self.room) => (Input::Pause, Close::No),
             // What would be dropped waits too: one law for all.
             Phase::Content(_) | Phase::Response { .. } if out.is_full() => (Input::Pause, Close::No),
             Phase::Head | Phase::Content(_) => (Input::Bytes { max: BUF_LEN as u32 }, Close::No),
@@ -280,7 +286,16 @@ impl Http1 {
 
     #[inline]
     pub(crate) fn is_unused(&self, out: &Outbox) -> bool {
-        matches!(self.phase, Phase::Head) && self.seen == 0 && out.is_empty()
+        matches!(self.phase, Phase::Head) && self.seen == 0 && out.is_empty() && self.wants.is_none()
+    }
+
+    #[inline]
+    pub(crate) fn wants(&self) -> Option<Wanted> {
+        self.wants
+    }
+
+    pub(crate) fn loaded(&mut self) {
+        self.wants = None;
     }
 
     #[inline]
@@ -289,7 +304,7 @@ impl Http1 {
     }
 
     /// Begins the exchange whose head is at the front of `input`. Returns the length of the head; 0 asks for
-    /// more of it, or for room.
+    /// more of it, for room, or for what has to be in memory.
     #[inline]
     fn head(&mut self, cx: &mut Cx<'_>, out: &mut Outbox, input: Run) -> usize {
         self.crowded = !out.has_room(self.room);
@@ -367,6 +382,13 @@ impl Http1 {
             {
                 (image, plan) = kept;
             }
+        }
+        // The fields will be sent, and what is written for a response may be taken from them.
+        cx.sites.image(image).has(plan.fields);
+        self.wants = cx.sites.wanted(site);
+        self.crowded = self.wants.is_some();
+        if self.crowded {
+            return 0;
         }
         self.room = span_count(&plan);
         self.crowded = !out.has_room(self.room);

@@ -57,7 +57,7 @@ fn find(image: &Image, path: &[u8]) -> Option<Variants> {
     if variants.ruled.is_some() {
         return None;
     }
-    let fields = image.bytes(variants.identity.fields);
+    let fields = image.read(variants.identity.fields);
     let is_of = |media: &[&[u8]]| {
         values(fields, b"Content-Type").any(|value| media.iter().any(|media| value.starts_with(media)))
     };

@@ -68,7 +68,7 @@ pub use record::{
     AGENT_LEN_MAX, Accepted, Begun, HEADS_LEN_MAX, HOST_LEN_MAX, LINE_LEN_MAX, RECORDS_LEN, REFERER_LEN_MAX,
     Record, Recording, Records, Sent, Text,
 };
-pub use sites::{ImageId, SiteId, Sites};
+pub use sites::{ImageId, SiteId, Sites, Wanted};
 pub use span::{SPAN_COUNT_MAX, Span};
 pub use start::{Fate, Start, Starts};
 
@@ -215,6 +215,11 @@ impl Connection {
         used
     }
 
+    /// What it [wants](Connection::wants) is in memory: what has arrived is offered again.
+    pub fn loaded(&mut self) {
+        self.protocol.loaded();
+    }
+
     /// No more bytes will arrive.
     pub fn ended(&mut self, cx: &mut Cx<'_>, leg: Leg) {
         let Leg::Client = leg;
@@ -264,6 +269,13 @@ impl Connection {
     pub fn need(&self, leg: Leg) -> Need {
         let Leg::Client = leg;
         self.protocol.need(&self.wire)
+    }
+
+    /// What has to be in memory before the next exchange can begin. Until it is told that this was [loaded](Connection::loaded), it
+    /// pauses.
+    #[inline]
+    pub fn wants(&self) -> Option<Wanted> {
+        self.protocol.wants()
     }
 
     /// What is to be sent, in order.

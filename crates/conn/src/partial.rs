@@ -44,8 +44,11 @@ pub(crate) struct Pieces {
 impl Partial {
     /// The parts, and where those fields lie that go behind the written ones. `None`: the whole representation is the
     /// better answer, as several parts with all that is said of them would not be shorter, so that no answer is longer
-    /// than a file; or its fields are not as a packer writes them.
+    /// than a file; or its fields are not as a packer writes them, or not known to be in memory.
     pub(crate) fn new(parts: Parts, variant: &Variant, image: &Image) -> Option<(Partial, Place)> {
+        if !image.has(variant.fields) || !image.has(variant.etag) {
+            return None;
+        }
         let (_, behind_len) = split_line(variant.fields, b"Content-Length: ", image)?;
         let (media, behind_media) = split_line(behind_len, b"Content-Type: ", image)?;
         let boundary = Place { at: variant.etag.at + 1, len: variant.etag.len.checked_sub(2)? };

@@ -120,7 +120,7 @@ pub(crate) fn plan(head: &Head<'_>, wire: &[u8], image: &Image, unix_s: u64, wit
             sent(head, variants, image, unix_s, with_content, with_ranges)
         }
         Ok(Found::Entry(Entry::Redirect(to))) => {
-            redirect(to, query.map(|query| (offset(wire, query), query)), with_content)
+            redirect(image, to, query.map(|query| (offset(wire, query), query)), with_content)
         }
         Ok(Found::Instead(variants)) => instead(head, variants, image, unix_s, with_content, with_ranges),
         Ok(Found::Leads(status, leads)) => lead(status, leads, image, with_content),
@@ -275,7 +275,7 @@ pub(crate) fn file(
     with_content: bool,
     with_ranges: bool,
 ) -> Plan {
-    match precondition::evaluate(head, image.bytes(variant.etag), variant.last_modified, unix_s) {
+    match precondition::evaluate(head, image.read(variant.etag), variant.last_modified, unix_s) {
         Outcome::Proceed => {
             let whole = Plan {
                 status: Status::Ok,
@@ -305,7 +305,7 @@ pub(crate) fn file(
 /// What a range of a file is answered with. `None`: with the whole file.
 #[cold]
 fn ranged(head: &Head<'_>, variant: &Variant, image: &Image, unix_s: u64) -> Option<Plan> {
-    if !precondition::range_applies(head, image.bytes(variant.etag), variant.last_modified, unix_s) {
+    if !precondition::range_applies(head, image.read(variant.etag), variant.last_modified, unix_s) {
         return None;
     }
     let of = variant.content.len();
@@ -342,12 +342,13 @@ fn lead(status: Status, leads: Leads, image: &Image, with_content: bool) -> Plan
 }
 
 /// The query of the request goes along: `/dir?q` leads to `/dir/?q`. Unless a rule says what is in it.
-fn redirect(to: Redirect, query: Option<(u32, &[u8])>, with_content: bool) -> Plan {
+fn redirect(image: &Image, to: Redirect, query: Option<(u32, &[u8])>, with_content: bool) -> Plan {
     let whole = Place { at: to.before_query.at, len: to.before_query.len + to.after_query.len };
     let (own, fields) = match query.filter(|_| to.before_query.len > 0) {
         None => (Own::Nothing, whole),
         Some((at, query)) => {
             let query_len = query.len() as u32 + 1;
+            image.has(to.before_query);
             let location = Location { target: to.before_query, query_at: at - 1, query_len };
             (Own::Location(location), to.after_query)
         }

@@ -18,7 +18,8 @@ use crate::{
     Accepted, BUF_LEN, Close, Connection, Counters, Cx, Input, Leg, Limits, Pool, Records, Run,
     SPAN_COUNT_MAX, Sites, Span, Starts, Tick,
 };
-use tarpon_site::{Image, Place};
+use std::sync::Arc;
+use tarpon_site::{Image, Place, Presence};
 
 /// One connection, and all that is around it.
 pub struct Sim {
@@ -49,6 +50,8 @@ pub struct Sim {
     pub files: Vec<Vec<u8>>,
     /// The archive beside the image.
     pub archive: Vec<u8>,
+    /// What is in memory of the file that the images lie in, if they are watched there: what is wanted comes at once.
+    pub disk: Option<Arc<Presence>>,
     close: Close,
 }
 
@@ -112,6 +115,7 @@ impl Sim {
             unacked: 0,
             files: Vec::new(),
             archive: Vec::new(),
+            disk: None,
             close: Close::No,
         }
     }
@@ -143,6 +147,14 @@ impl Sim {
         if need.close != Close::Both && !self.outbox().is_empty() && cuts.send > 0 {
             self.send(cuts.send);
             self.check_idle();
+            return true;
+        }
+        if let Some(wanted) = self.conn().wants()
+            && self.outbox().is_empty()
+        {
+            let disk = self.disk.as_ref().expect("only a page on a disk is wanted");
+            Presence::pages(wanted.place).for_each(|page| disk.add(page));
+            self.fact(|conn, _| conn.loaded());
             return true;
         }
         match need.input {

@@ -19,7 +19,7 @@ use tarpon_http::{
     head::Head,
     target::{self, Target},
 };
-use tarpon_site::Image;
+use tarpon_site::{Image, Place};
 
 /// Names an image of this worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,6 +92,15 @@ struct Slot {
     image: Option<Image>,
     /// Spans that name the image.
     holders: u32,
+}
+
+/// A page of an image that is to be looked at, and not known to be in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The image.
+    pub image: ImageId,
+    /// In the file that the image lies in.
+    pub place: Place,
 }
 
 /// Who answers a request.
@@ -268,6 +277,21 @@ impl Sites {
     #[inline]
     pub fn were_earlier_asked(&mut self) -> bool {
         mem::take(&mut self.asked_earlier)
+    }
+
+    /// What a plan for a site wanted to read of its images, and is not known to be in memory. Then the plan means nothing.
+    #[inline]
+    pub(crate) fn wanted(&self, site: SiteId) -> Option<Wanted> {
+        let of = |image: ImageId| Some(Wanted { image, place: self.image(image).wanted()? });
+        let wanted = of(self.rows[site.index()].current);
+        if !self.asked_earlier {
+            return wanted;
+        }
+        // All are asked: what nobody asks for would be wanted by the next plan.
+        self.earlier(site).iter().fold(wanted, |wanted, &image| {
+            let next = of(image);
+            wanted.or(next)
+        })
     }
 
     /// Somebody is about to ask those of a site. Returns whether there are any.

@@ -16,8 +16,8 @@ impl Image {
     pub fn deltas(&self, file: Variants, dictionary: [u8; 32]) -> impl Iterator<Item = (Coding, Variant)> {
         let key = (file.file_at(), dictionary);
         let rows = self.delta_rows();
-        let rows = &rows[rows.partition_point(|row| DeltaRow::key(row) < key)..];
-        let rows = rows.iter().take_while(move |row| DeltaRow::key(row) == key);
+        let rows = &rows[rows.partition_point(|row| self.delta_key(row).is_some_and(|found| found < key))..];
+        let rows = rows.iter().take_while(move |row| self.delta_key(row) == Some(key));
         rows.filter_map(move |row| self.delta(file, row)).map(|(_, coding, variant)| (coding, variant))
     }
 
@@ -28,6 +28,11 @@ impl Image {
         let rows = &rows[rows.partition_point(|row| DeltaRow::key(row).0 < at)..];
         let rows = rows.iter().take_while(move |row| DeltaRow::key(row).0 == at);
         rows.filter_map(move |row| self.delta(file, row))
+    }
+
+    /// What a row is sorted by, if it may be read.
+    fn delta_key(&self, row: &[u8; DELTA_LEN]) -> Option<(u64, [u8; 32])> {
+        self.has(self.place_of(row)).then(|| DeltaRow::key(row))
     }
 
     /// What a row says, if it makes sense.

@@ -4,6 +4,8 @@
 //! hash(path) ─ lower half → first slot ─ tag differs, or path → next slot, around the end
 //!                              └ empty → nothing there
 //! ```
+//!
+//! Of an image on a disk, what is not known to be in memory is not there, and [wanted](Image::wanted).
 
 use crate::entry::{Entry, Variant, Variants};
 use crate::format::{Coding, RECORD_LEN, Record, SLOT_COUNT_MIN, SLOT_LEN, Slot, hash, tag};
@@ -19,7 +21,11 @@ impl Image {
         // At most once around: an index without an empty slot is nothing a packer writes, but an image may be
         // hostile.
         for probe in 0..slots.len() {
-            let slot = Slot::decode(&slots[(hash as usize).wrapping_add(probe) & mask])?;
+            let slot = &slots[(hash as usize).wrapping_add(probe) & mask];
+            if !self.has(self.place_of(slot)) {
+                return None;
+            }
+            let slot = Slot::decode(slot)?;
             if slot.tag == tag(hash)
                 && let Some((found, head)) = self.record(slot.at())
                 && found == path
@@ -53,7 +59,13 @@ impl Image {
     fn record(&self, at: u64) -> Option<(&[u8], &[u8; RECORD_LEN])> {
         let record = self.all().get(at as usize..)?;
         let head = record.first_chunk()?;
-        Some((record.get(Record::path(head))?, head))
+        if !self.has(self.place_of(head)) {
+            return None;
+        }
+        let path = Record::path(head);
+        // With the coded variants, which lie before it.
+        let whole = record.get(..path.end)?;
+        self.has(self.place_of(whole)).then(|| (&whole[path.start..], head))
     }
 
     /// What the record at `at` says, if it makes sense.

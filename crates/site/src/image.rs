@@ -6,9 +6,11 @@ use crate::format::{
     SLOT_COUNT_MIN, SLOT_LEN, SectionRow, Totals, hash, section,
 };
 use crate::place::Place;
+use crate::presence::{Presence, Watched};
 use crate::rules::{Parts, Rules};
 use bytes::Bytes;
 use std::fmt;
+use std::sync::Arc;
 
 /// A site, ready to be served.
 #[derive(Clone)]
@@ -21,12 +23,14 @@ pub struct Image {
     record_count: u64,
     /// The rows of the sections.
     sections: Place,
-    /// Where the rules lie, if there are any.
-    rules: Option<Parts>,
+    /// Where the rules lie, if there are any, and their section.
+    rules: Option<(Parts, Place)>,
     /// The rows of the deltas; empty if there are none.
     deltas: Place,
     /// In the order of [`PAGE_CODES`].
     pages: [Page; PAGE_CODES.len()],
+    /// Where it lies on a disk: what of it may be read. `None`: it is memory.
+    watched: Option<Watched>,
 }
 
 /// Why bytes are not an image.
@@ -76,18 +80,48 @@ impl Image {
         let pages = read_pages(rows, header.len)?;
         let sections = sections(&header).ok_or(ImageError::Sections)?;
         let Header { file_count, archive_len, record_count, .. } = header;
-        let (rules, deltas) = (None, Place { at: 0, len: 0 });
-        let mut image =
-            Image { bytes, index_at, file_count, archive_len, record_count, sections, rules, deltas, pages };
+        let mut image = Image {
+            bytes,
+            index_at,
+            file_count,
+            archive_len,
+            record_count,
+            sections,
+            rules: None,
+            deltas: Place { at: 0, len: 0 },
+            pages,
+            watched: None,
+        };
         image.rules = image.find_rules()?;
         image.deltas = image.find_deltas();
         Ok(image)
     }
 
+    /// The same image, which lies in a file from `at` on: from now on a lookup touches no page of it that is not known to be there, but
+    /// [wants](Image::wanted) it.
+    #[must_use]
+    pub fn watched(self, file: Arc<Presence>, at: u64) -> Image {
+        Image { watched: Some(Watched { file, at }), ..self }
+    }
+
+    /// Whether a place may be read: all of it is memory, or known to be in memory. If not, it is [wanted](Image::wanted).
+    #[inline]
+    pub fn has(&self, place: Place) -> bool {
+        self.watched.as_ref().is_none_or(|watched| watched.has(place))
+    }
+
+    /// The first page that was wanted and is not known to be in memory, as a place of the file that the image lies in. Whatever was found
+    /// since this was asked before, or was not, means nothing.
+    #[inline]
+    pub fn wanted(&self) -> Option<Place> {
+        self.watched.as_ref()?.wanted()
+    }
+
     /// The rules that the path alone does not settle, if there are any.
     #[inline]
     pub fn rules(&self) -> Option<Rules<'_>> {
-        self.rules.map(|parts| Rules::new(parts, &self.bytes))
+        let (parts, section) = self.rules?;
+        self.has(section).then(|| Rules::new(parts, &self.bytes))
     }
 
     /// The page for one of [`PAGE_CODES`].
@@ -100,13 +134,22 @@ impl Image {
         self.pages[place.expect("a status that has a page")]
     }
 
-    /// The bytes at a place of this image.
+    /// The bytes at a place of this image, for who knows that it [has](Image::has) them.
     ///
     /// # Panics
     /// If the place is not one this image handed out, and lies outside.
     #[inline]
     pub fn bytes(&self, place: Place) -> &[u8] {
         &self.bytes[place.range()]
+    }
+
+    /// The same for who does not know. Empty: they are [wanted](Image::wanted).
+    ///
+    /// # Panics
+    /// As above.
+    #[inline]
+    pub fn read(&self, place: Place) -> &[u8] {
+        if self.has(place) { self.bytes(place) } else { &[] }
     }
 
     /// Bytes of the image.
@@ -154,13 +197,13 @@ impl Image {
     }
 
     /// Checked when an image is opened: to serve a site without its rules would be worse than not to serve it.
-    fn find_rules(&self) -> Result<Option<Parts>, ImageError> {
+    fn find_rules(&self) -> Result<Option<(Parts, Place)>, ImageError> {
         let mut rows = self.bytes(self.sections).as_chunks::<SECTION_LEN>().0.iter().map(SectionRow::decode);
         let Some(row) = rows.find(|row| row.kind == section::RULES) else { return Ok(None) };
         let place = Place { at: row.at, len: row.len }.within(self.len()).ok_or(ImageError::Rules)?;
         let bytes = self.bytes(place);
         let parts = Parts::new(bytes, place.at).filter(|_| hash(bytes) == row.hash);
-        parts.map(Some).ok_or(ImageError::Rules)
+        parts.map(|parts| Some((parts, place))).ok_or(ImageError::Rules)
     }
 
     /// Like records, they are looked at when they are asked for: who has the dictionary notices a wrong one by its hash.
@@ -170,7 +213,14 @@ impl Image {
         deltas.map_or(Place { at: 0, len: 0 }, |(row, _)| Place { at: row.at, len: row.len })
     }
 
-    /// The rows of the deltas.
+    /// Where a piece of its bytes lies.
+    #[inline]
+    pub(crate) fn place_of(&self, piece: &[u8]) -> Place {
+        let at = piece.as_ptr().addr() - self.bytes.as_ptr().addr();
+        Place { at: at as u64, len: piece.len() as u64 }
+    }
+
+    /// The rows of the deltas. Not to be read but where the image [has](Image::has) them.
     pub(crate) fn delta_rows(&self) -> &[[u8; DELTA_LEN]] {
         self.bytes(self.deltas).as_chunks().0
     }
@@ -181,7 +231,7 @@ impl Image {
         &self.bytes
     }
 
-    /// The slots of the index; a power of two.
+    /// The slots of the index; a power of two. Not to be read but where the image [has](Image::has) them.
     #[inline]
     pub(crate) fn slots(&self) -> &[[u8; SLOT_LEN]] {
         self.bytes[self.index_at..].as_chunks().0

@@ -18,6 +18,7 @@
 //! | `deltas.rs` | representations for those who have a dictionary |
 //! | `entry.rs` | what is known about one path |
 //! | `place.rs` | a stretch of an image |
+//! | `presence.rs` | which pages of it are in memory, as far as its reader knows |
 //! | `rules.rs` | the rules that the path alone does not settle |
 //! | `packed.rs` | where the image lies in a packed site, which is a tar archive |
 //! | `carried.rs` | where a packed site lies in a program that carries it |
@@ -38,6 +39,7 @@ mod listing;
 mod missing;
 pub mod packed;
 mod place;
+mod presence;
 pub mod rules;
 
 pub use entry::{Content, Entry, Page, Redirect, Variant, Variants};
@@ -47,3 +49,4 @@ pub use image::{Image, ImageError};
 pub use listing::JSON;
 pub use missing::{ERROR, Missing, PAGE_DEPTH_MAX, SHELL, page_name};
 pub use place::Place;
+pub use presence::{PAGE_LEN, Presence};

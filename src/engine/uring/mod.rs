@@ -289,6 +289,16 @@ impl Engine {
             }
             return send_front(commons, slot, ring, letters, index).map(|()| true);
         }
+        if let Some(wanted) = slot.conn.wants()
+            && slot.loading.is_none()
+            && slot.conn.outbox(Leg::Client).is_empty()
+        {
+            match commons.unknown(wanted) {
+                Some(cold) => self.worker.load(index, cold),
+                None => slot.conn.loaded(),
+            }
+            return Ok(true);
+        }
         if need.close == Close::Write && !slot.shut {
             slot.shut = true;
             shutdown(&slot.fd, Shutdown::Write).map_err(|_| Over)?;

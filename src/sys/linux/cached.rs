@@ -13,6 +13,15 @@ pub(crate) fn expect(file: &File, at: u64, len: u64) {
     let _ = fadvise(file, at, NonZeroU64::new(len), Advice::WillNeed);
 }
 
+/// From now on a read of this file brings what is asked for into memory, and nothing behind it; in single pages, of which each is there or not.
+///
+/// Reading ahead begins with whoever reads, and goes on for megabytes: a worker that only asks whether a byte is there would begin it, and
+/// what is wanted would queue behind what may be. Of a large page a part can be there, which a read can do with and a send cannot.
+pub(crate) fn fetch_alone(file: &File) {
+    // It is advice: without it, all goes as well, and slower.
+    let _ = fadvise(file, 0, None, Advice::Random);
+}
+
 /// Reads a stretch into memory, or the front of it, and moves `at` behind that: by sending it nowhere, which needs all of each page, as
 /// sending it to a client will. A read can do with the part of a page that has come. Returns how much it was.
 pub(crate) fn fetch(file: &File, at: &mut u64, len: usize, nowhere: &File) -> Result<usize, Errno> {

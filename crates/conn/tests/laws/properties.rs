@@ -1,6 +1,6 @@
 //! What holds of any bytes, cuts and times.
 
-use super::sites::{LARGE_LEN, sim_of, site};
+use super::sites::{LARGE_LEN, sim_of, sim_on_disk, site};
 use proptest::{
     collection::vec,
     prelude::*,
@@ -19,6 +19,13 @@ proptest! {
         let (whole, _) = answer(sim_of(several), &bytes, &[Cuts::NONE]);
         let (cut, _) = answer(sim_of(several), &bytes, &cuts);
         prop_assert!(whole == cut, "{} and {}", whole.escape_ascii(), cut.escape_ascii());
+    }
+
+    #[test]
+    fn what_has_to_be_read_from_a_disk_changes_no_answer(bytes in requests(), cuts in vec(cuts(), 1..60), several: bool) {
+        let (there, _) = answer(sim_of(several), &bytes, &[Cuts::NONE]);
+        let (read, _) = answer(sim_on_disk(several), &bytes, &cuts);
+        prop_assert!(there == read, "{} and {}", there.escape_ascii(), read.escape_ascii());
     }
 
     #[test]

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use std::{
     fs,
     io::{Cursor, Write},
-    sync::LazyLock,
+    sync::{Arc, LazyLock},
 };
 use tarpon_conn::{Hosts, Limits, SiteId, Sites, sim::Sim};
 use tarpon_pack::{Memo, Options, pack_dir, pack_tar};
-use tarpon_site::Image;
+use tarpon_site::{Image, Presence};
 
 /// The file beside the image is this long.
 pub(crate) const LARGE_LEN: usize = 100_000;
@@ -66,6 +66,20 @@ pub(crate) fn sim_of_several() -> Sim {
 
 pub(crate) fn sim_of(several: bool) -> Sim {
     if several { sim_of_several() } else { sim() }
+}
+
+/// The same with images that lie on a disk, of which nothing is in memory yet.
+pub(crate) fn sim_on_disk(several: bool) -> Sim {
+    let mut sim = sim_of(several);
+    let disk = Arc::new(Presence::new(IMAGE.len() + OTHER.len()));
+    let watched = |image: &Image, at| image.clone().watched(Arc::clone(&disk), at);
+    sim.sites.swap(SiteId::new(0), watched(&IMAGE, 0));
+    if several {
+        sim.sites.swap(SiteId::new(1), watched(&OTHER, IMAGE.len()));
+    }
+    sim.sites.retire().for_each(drop);
+    sim.disk = Some(disk);
+    sim
 }
 
 /// A site out of an archive, with one file.
