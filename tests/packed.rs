@@ -16,7 +16,10 @@ use rustix::{
 use std::{
     ffi::OsStr,
     fs,
-    os::unix::{fs::symlink, process::ExitStatusExt},
+    os::unix::{
+        fs::{chown, symlink},
+        process::ExitStatusExt,
+    },
     path::Path,
     process::Command,
 };
@@ -53,6 +56,52 @@ fn a_packed_site_is_served_as_its_directory_is() {
             }
         }
     }
+}
+
+/// A build elsewhere: another user, umask, time zone and locale, one core, and a directory that was filled the other way round.
+#[test]
+fn where_and_by_whom_a_site_is_packed_is_not_seen_in_its_bytes() {
+    let (dir, out) = (small_site(), out());
+    let (here, there) = (out.path().join("here.tar"), out.path().join("there.tar"));
+    assert!(Program::run(pack(dir.path(), &here, &[])).status.success());
+
+    let copy = TempDir::new().unwrap();
+    copy_backwards(dir.path(), copy.path());
+    let one_core = "umask 027; exec taskset -c $(taskset -cp $$ | sed 's/.*: //; s/[-,].*//') \"$@\"";
+    let mut elsewhere = through(&["sh", "-c", one_core, "sh"], &pack(copy.path(), &there, &[]));
+    elsewhere.env("TZ", "Asia/Tokyo").env("LC_ALL", "tr_TR.UTF-8").env("HOME", "/");
+    let ended = Program::run(elsewhere);
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(fs::read(here).unwrap() == fs::read(there).unwrap());
+}
+
+/// The same tree, filled in the other order, and of another user where we may give files away.
+fn copy_backwards(from: &Path, to: &Path) {
+    let mut names: Vec<_> = fs::read_dir(from).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort_unstable_by(|one, other| other.cmp(one));
+    for name in names {
+        let (from, to) = (from.join(&name), to.join(&name));
+        let meta = fs::symlink_metadata(&from).unwrap();
+        if meta.is_symlink() {
+            symlink(fs::read_link(&from).unwrap(), &to).unwrap();
+            continue;
+        }
+        if meta.is_dir() {
+            fs::create_dir(&to).unwrap();
+            copy_backwards(&from, &to);
+        } else {
+            fs::copy(&from, &to).unwrap();
+        }
+        let _ = chown(&to, Some(4_321), Some(4_321));
+        fs::set_permissions(&to, meta.permissions()).unwrap();
+        date_as(&from, &to);
+    }
+    date_as(from, to);
+}
+
+fn date_as(from: &Path, to: &Path) {
+    let modified = fs::metadata(from).unwrap().modified().unwrap();
+    fs::File::open(to).unwrap().set_modified(modified).unwrap();
 }
 
 #[test]
