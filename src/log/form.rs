@@ -178,6 +178,8 @@ const NET_V6: u128 = !0 << (128 - 48);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::{array, prelude::*};
+    use std::array::from_fn as array_of;
     use tarpon_conn::{Accepted, Begun, Tick};
     use tarpon_http::head::Version;
 
@@ -214,6 +216,79 @@ mod tests {
         for (full, want) in cases {
             let peer: IpAddr = full.parse().expect("an address");
             assert_eq!(Addresses::Truncated.shown(Some(peer)).expect("one").to_string(), want);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_client_sends_is_one_line_that_can_be_taken_apart_again(
+            said in array::uniform4(any_text()),
+            (cuts, is_request, status, len, unix_s) in (any::<[bool; 4]>(), any::<bool>(), 100..600u16, any::<u64>(), 0..4_000_000_000u64),
+        ) {
+            let texts: [Text<'_>; 4] = array_of(|at| Text { bytes: &said[at], cut: cuts[at] });
+            let [line, host, referer, agent] = texts;
+            let version = is_request.then_some(Version::Http11);
+            let begun = Begun { line, host, referer, agent, version, status, unix_ms: unix_s * 1_000, ..nothing() };
+            let exchange = Exchange { begun, took_ms: 0, content_len: len, cut: false };
+            let written = |form| {
+                let mut to = Vec::new();
+                Scribe::new(form, Addresses::Full).line(&exchange, &mut to);
+                String::from_utf8(to).expect("UTF-8")
+            };
+            for form in LogForm::ALL {
+                let shown = written(form);
+                prop_assert!(shown.ends_with('\n') && shown.matches('\n').count() == 1, "{form}: {shown:?}");
+                prop_assert!(!shown.trim_end_matches('\n').chars().any(char::is_control), "{form}: {shown:?}");
+                prop_assert!(form == LogForm::Json || shown.is_ascii(), "{form}: {shown:?}");
+            }
+            // As programs that read logs split it: at the quotation marks, as none is within.
+            let combined = written(LogForm::Combined);
+            let parts: Vec<_> = combined.split('"').collect();
+            prop_assert_eq!(parts.len(), 7, "{}", &combined);
+            for (shown, text) in [(parts[1], line), (parts[3], referer), (parts[5], agent)] {
+                prop_assert_eq!(undone(shown, text.cut), if text.bytes.is_empty() { b"-" } else { text.bytes });
+            }
+            prop_assert_eq!(parts[2], format!(" {status} {len} "));
+            let object: serde_json::Value = serde_json::from_str(&written(LogForm::Json)).expect("JSON");
+            prop_assert_eq!(object.as_object().expect("an object").len(), 14);
+            prop_assert_eq!(object["status"].as_u64(), Some(status.into()));
+            for (key, text) in [("host", host), ("referer", referer), ("user_agent", agent)] {
+                let shown = object[key].as_str().unwrap_or_default();
+                prop_assert_eq!(undone(shown, false), text.bytes);
+            }
+        }
+    }
+
+    /// Bytes as they come, and with more of those that mean something in a line.
+    fn any_text() -> impl Strategy<Value = Vec<u8>> {
+        let meaning =
+            prop_oneof![any::<u8>(), prop::sample::select(&b" \"\\\r\n\t\x1b\x7f\xc2\x9b\xffx0-[]{}:,"[..])];
+        prop::collection::vec(meaning, 0..60)
+    }
+
+    /// The bytes that were shown so. A `\` begins an escape, in JSON one of its own.
+    fn undone(shown: &str, cut: bool) -> Vec<u8> {
+        let shown = if cut { shown.strip_suffix("...").expect("a sign that there was more") } else { shown };
+        let (mut bytes, mut rest) = (Vec::new(), shown.as_bytes());
+        loop {
+            rest = match rest {
+                [] => return bytes,
+                [b'\\', b'\\', behind @ ..] => {
+                    bytes.push(b'\\');
+                    behind
+                }
+                [b'\\', b'x', high, low, behind @ ..] => {
+                    let digits = [*high, *low];
+                    let digits = std::str::from_utf8(&digits).expect("ASCII");
+                    bytes.push(u8::from_str_radix(digits, 16).expect("two digits"));
+                    behind
+                }
+                [byte, behind @ ..] => {
+                    assert_ne!(*byte, b'\\', "{shown}");
+                    bytes.push(*byte);
+                    behind
+                }
+            };
         }
     }
 
