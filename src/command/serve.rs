@@ -34,7 +34,7 @@ pub(super) fn run(matches: &ArgMatches) -> Done {
 
 /// Serves what a configuration says, each time it is read.
 pub(super) fn serve(read: &dyn Fn() -> Result<Config, Box<dyn Error>>) -> Done {
-    raise_file_limit();
+    raise_limits();
     tarpon::supervise(&|| Ok(service(read()?)), events::told)
 }
 
@@ -54,9 +54,15 @@ fn service(config: Config) -> Service {
     Service { settings, addresses, sites, unknown, grace, log, user, sandbox, admin, admin_is_usual }
 }
 
-/// As many descriptors as the system allows: clients and large files each need one.
-fn raise_file_limit() {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // It may always be raised up to the maximum; where it is not, the server serves fewer at once.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+/// As many descriptors as the system allows: clients and large files each need one. And as much locked memory, without any limit
+/// where we may: the kernel counts the rings of io_uring as such, those of all processes of a user together.
+fn raise_limits() {
+    let unlimited = Rlimit { current: None, maximum: None };
+    let is_unlimited = setrlimit(Resource::Memlock, unlimited).is_ok();
+    let limits = if is_unlimited { &[Resource::Nofile][..] } else { &[Resource::Nofile, Resource::Memlock] };
+    for &resource in limits {
+        let Rlimit { maximum, .. } = getrlimit(resource);
+        // It may always be raised up to the maximum; where it is not, the server serves fewer at once.
+        let _ = setrlimit(resource, Rlimit { current: maximum, maximum });
+    }
 }

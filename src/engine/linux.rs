@@ -29,6 +29,8 @@ pub(super) fn refusal(engine: Engine) -> Option<String> {
     Some(match Errno::from_io_error(&error) {
         Some(Errno::PERM | Errno::ACCESS) => "this host forbids it".to_owned(),
         Some(Errno::NOSYS) => "this kernel does not have it".to_owned(),
+        // Older kernels count nothing; newer ones count the rings of all processes of this user.
+        Some(Errno::NOMEM) => "no room for another ring in the limit on locked memory, ulimit -l".to_owned(),
         Some(Errno::INVAL) => "this kernel is older than Linux 6.1".to_owned(),
         _ => reason(&error),
     })

@@ -294,8 +294,9 @@ impl From<u64> for Act {
 /// Submissions at once: more than one batch asks for, as a rule. More are [late](Ring::late).
 const SUBMISSION_COUNT: u32 = 1024;
 
-/// Completions that may wait in the ring; more wait in the kernel.
-const COMPLETION_COUNT: u32 = 16 * 1024;
+/// Completions that may wait in the ring; more wait in the kernel. With the submissions they take 128 KiB, which count as locked
+/// memory: of the 8 MiB that a user may usually lock, some fifty rings.
+const COMPLETION_COUNT: u32 = 4 * 1024;
 
 /// How long a completion is waited for at the end, in milliseconds, before all that is left is cancelled again.
 const FINISH_WAIT_MS: u64 = 10;
