@@ -35,8 +35,6 @@ fn no_request_fails_and_no_connection_is_reset_while_configurations_change() {
         let program = made.start();
         let address = program.address();
         let (over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
-        // Beside those that are asked how often they were sent on: some of these have a connection for each request.
-        let load = Load::start(address, "/same", b"same");
         thread::scope(|scope| {
             // Whatever happens here: they would ask for ever.
             let _ends = Ends(&over);
@@ -69,14 +67,36 @@ fn no_request_fails_and_no_connection_is_reset_while_configurations_change() {
                 );
             }
         });
-        let failures = load.end();
-        assert!(failures.is_empty(), "{engine}: {failures:?}");
         assert_eq!(
             program.out().matches("\nreloaded\n").count(),
             RELOAD_COUNT,
             "{engine}: {}",
             program.err()
         );
+        assert_eq!(program.err(), "", "{engine}");
+    }
+}
+
+/// Not counted, but also with clients that have a connection for each request, and as many workers as there usually are.
+#[test]
+fn nor_does_one_fail_for_clients_that_come_and_go() {
+    for &engine in ENGINES {
+        let made = Made::new(engine);
+        let say = |site: &str| made.say_all(site, "[server]\ngrace = \"1h\"\n");
+        say("one");
+        let program = made.start();
+        let load = Load::start(made.address, "/same", b"same");
+        for (number, site) in ["two", "one"].into_iter().enumerate() {
+            load.wait_for(50);
+            say(site);
+            program.signal(Signal::HUP);
+            wait_for("a reload", || {
+                (program.out().matches("\nreloaded\n").count() == number + 1).then_some(())
+            });
+        }
+        load.wait_for(50);
+        let failures = load.end();
+        assert!(failures.is_empty(), "{engine}: {failures:?}");
         assert_eq!(program.err(), "", "{engine}");
     }
 }

@@ -179,6 +179,40 @@ fn a_download_of_the_program_before_is_finished() {
 }
 
 #[test]
+fn what_was_kept_of_earlier_releases_outlives_reloads_and_programs() {
+    let made = Made::new("");
+    let dir = made.dir.path().join("one");
+    let asset = |release: usize| (format!("assets/app-1a2b3c{release}d.js"), release.to_string());
+    write_files(&dir, &[asset(1)]);
+    let mut command = made.command();
+    command.args(["--keep-releases", "2"]);
+    let program = Program::started(command);
+    for release in [2, 3] {
+        fs::remove_file(dir.join(asset(release - 1).0)).unwrap();
+        write_files(&dir, &[asset(release), ("index.html".into(), release.to_string())]);
+        made.wait_for(&release.to_string());
+    }
+    let assert_kept = |when: &str| {
+        let mut client = Client::connect(made.address);
+        for (name, content) in [1, 2, 3].map(asset) {
+            assert_eq!(client.get(&format!("/{name}")).content, content.as_bytes(), "{when}: {name}");
+        }
+    };
+    assert_kept("before");
+    let server = program.server();
+    assert!(made.run("reload").status.success());
+    wait_for("the end of the server before", || has_ended(server).then_some(()));
+    assert_kept("reloaded");
+    let next = Successor::told(&made.upgrade().out);
+    wait_for("the end of the program before", || has_ended(program.pid()).then_some(()));
+    assert_kept("upgraded");
+    let last = Successor::told(&made.upgrade().out);
+    wait_for("the end of the program before", || has_ended(next.0).then_some(()));
+    assert_kept("upgraded again");
+    last.end();
+}
+
+#[test]
 fn a_program_that_carries_its_site_is_replaced_by_another() {
     let made = Made::new("");
     let pack = |site: &str| {

@@ -8,6 +8,10 @@
 
 use super::Site;
 use crate::{archive::Archive, sys::memory};
+use rustix::{
+    fs::{Stat, fstat},
+    io::pread,
+};
 use serde::{Deserialize, Serialize};
 use std::{fs::File, io, os::fd::OwnedFd};
 use tarpon_site::{Image, Place};
@@ -22,6 +26,44 @@ pub(crate) struct Record {
     pub(crate) file_count: u64,
     /// Bytes of all files.
     pub(crate) content_len: u64,
+}
+
+impl Record {
+    /// Whether two sites are the same: by the bytes of their images, or as the same archive. Nothing of them is believed.
+    pub(crate) fn is_same(&self, descriptors: &[OwnedFd], other: &Record, others: &[OwnedFd]) -> bool {
+        let (Some(first), Some(second)) = (descriptors.first(), others.first()) else { return false };
+        self == other
+            && match self.has_store {
+                true => has_same_bytes(first, second).unwrap_or(false),
+                false => is_same_file(first, second).unwrap_or(false),
+            }
+    }
+}
+
+/// Bytes that are compared in one go.
+const PIECE_LEN: usize = 64 * 1024;
+
+fn has_same_bytes(first: &OwnedFd, second: &OwnedFd) -> io::Result<bool> {
+    let len = fstat(first)?.st_size;
+    if len != fstat(second)?.st_size {
+        return Ok(false);
+    }
+    let mut pieces = [vec![0; PIECE_LEN], vec![0; PIECE_LEN]];
+    let mut at = 0;
+    while at < len as u64 {
+        let [one, other] = &mut pieces;
+        let (read, also) = (pread(first, &mut one[..], at)?, pread(second, &mut other[..], at)?);
+        if read == 0 || read != also || one[..read] != other[..read] {
+            return Ok(false);
+        }
+        at += read as u64;
+    }
+    Ok(true)
+}
+
+fn is_same_file(first: &OwnedFd, second: &OwnedFd) -> io::Result<bool> {
+    let id = |stat: Stat| (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
+    Ok(id(fstat(first)?) == id(fstat(second)?))
 }
 
 /// Where an archive lies.

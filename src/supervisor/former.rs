@@ -3,6 +3,7 @@
 use super::{
     caller::Caller,
     channel::Channel,
+    lineup::Legacy,
     listeners::Listeners,
     message::{FromHeir, ToHeir},
 };
@@ -31,14 +32,22 @@ impl Former {
         Ok(Some(Former { channel: Channel::new(socket) }))
     }
 
-    /// Its engine, and its listening sockets.
-    pub(super) fn sockets(&mut self) -> io::Result<(Engine, Listeners)> {
-        match self.channel.receiver.receive()? {
-            Some((ToHeir::Sockets { engine, listeners }, sockets)) => {
-                Ok((engine, Listeners::inherit(listeners, sockets)?))
-            }
-            Some((ToHeir::Yours, _)) | None => Err(gone()),
+    /// Its engine, its listening sockets, and what it has kept of sites.
+    pub(super) fn legacy(&mut self) -> io::Result<(Engine, Listeners, Legacy)> {
+        let Some((ToHeir::Sockets { engine, listeners, kept_count }, sockets)) =
+            self.channel.receiver.receive()?
+        else {
+            return Err(gone());
+        };
+        let listeners = Listeners::inherit(listeners, sockets)?;
+        let mut legacy = Legacy::new();
+        while legacy.len() < kept_count {
+            let Some((ToHeir::Kept(kept), descriptors)) = self.channel.receiver.receive()? else {
+                return Err(gone());
+            };
+            legacy.push((kept, descriptors.into()));
         }
+        Ok((engine, listeners, legacy))
     }
 
     /// This program has all it needs to begin.
@@ -64,7 +73,7 @@ impl Former {
         self.channel.sender.say(&FromHeir::Serving)?;
         match self.channel.receiver.receive()? {
             Some((ToHeir::Yours, callers)) => Ok(callers.into_iter().map(Caller).collect()),
-            Some((ToHeir::Sockets { .. }, _)) | None => Err(gone()),
+            Some((ToHeir::Sockets { .. } | ToHeir::Kept(_), _)) | None => Err(gone()),
         }
     }
 

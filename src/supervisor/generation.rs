@@ -6,7 +6,7 @@ use super::{
     child::End,
     journal::Journal,
     keeper,
-    lineup::Lineup,
+    lineup::{Legacy, Lineup},
     listeners::Listeners,
     message::{FromKeeper, FromServer, ToServer},
     post::Post,
@@ -48,14 +48,18 @@ pub(super) struct Begun {
 }
 
 impl Generation {
-    /// Without processes so far.
-    pub(super) fn new(mut service: Service, tell: fn(Told<'_>)) -> Result<Generation, Box<dyn Error>> {
+    /// Without processes so far; with what is kept of sites that were served before.
+    pub(super) fn new(
+        mut service: Service,
+        legacy: &Legacy,
+        tell: fn(Told<'_>),
+    ) -> Result<Generation, Box<dyn Error>> {
         let journals = Journal::open_all(&service.log, &service.sites)?;
         service.settings.logging = service.log.access.is_some().then_some(service.log.logging);
         Ok(Generation {
             keeper: Post::new(Role::Keeper),
             server: Post::new(Role::Server),
-            lineups: service.sites.iter().map(Lineup::new).collect(),
+            lineups: service.sites.iter().map(|site| Lineup::new(site, legacy)).collect(),
             journals,
             rights: Rights::new(service.user.as_deref(), service.sandbox)?,
             service,
@@ -63,6 +67,12 @@ impl Generation {
             orders: Vec::new(),
             tell,
         })
+    }
+
+    /// What is kept of its sites for the next.
+    pub(super) fn legacy(&self) -> Legacy {
+        let sites = self.service.sites.iter().zip(&self.lineups);
+        sites.flat_map(|(site, lineup)| lineup.legacy(&site.source)).collect()
     }
 
     /// Starts both at once: reading a site takes its time. Until the server serves another one may.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! this program                                      its heir
-//!   start ── the listening sockets ────────────────▶ reads the configuration, binds what is new, starts its processes
+//!   start ── the listening sockets, earlier sites ─▶ reads the configuration, binds what is new, starts its processes
 //!         ◀──────────────────────────────── Taken ──
 //!         ◀────────────────────────────── Serving ── both accept
 //!         ── Yours, and who waits for the answer ──▶ the names of the sockets are its own; it tells who it is
@@ -15,6 +15,7 @@ use super::{
     channel::Channel,
     child::Child,
     former,
+    lineup::Legacy,
     listeners::Bequest,
     message::{FromHeir, ToHeir},
 };
@@ -68,6 +69,7 @@ impl Heir {
         engine: Engine,
         listeners: Vec<Bequest>,
         sockets: &Arc<[OwnedFd]>,
+        legacy: Legacy,
     ) -> io::Result<Heir> {
         let (channel, theirs) = Channel::pair()?;
         // No other program is started before it is closed here.
@@ -82,7 +84,10 @@ impl Heir {
         // No signal stays blocked: the library sees to it.
         let spawned = command.spawn()?;
         let mut child = Child::adopt(Pid::from_child(&spawned), channel)?;
-        child.send(&ToHeir::Sockets { engine, listeners }, sockets);
+        child.send(&ToHeir::Sockets { engine, listeners, kept_count: legacy.len() }, sockets);
+        for (kept, descriptors) in legacy {
+            child.send(&ToHeir::Kept(kept), &descriptors);
+        }
         Ok(Heir { child, id: spawned.id(), by: Instant::now() + FIRST_WORD_TIME_MAX, why: None })
     }
 

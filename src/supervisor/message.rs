@@ -1,6 +1,6 @@
 //! What supervisor, keeper and server say to each other; and two supervisors, of which one takes over.
 
-use super::listeners::Bequest;
+use super::{lineup::Kept, listeners::Bequest};
 use crate::{admin::Order, engine::Engine, log::Owner, site::parcel::Record};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -48,8 +48,11 @@ pub(super) enum FromServer {
 /// A supervisor to the one that it has started to take its place.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToHeir {
-    /// What it begins with: the engine that accepts so far, and where. With all these sockets.
-    Sockets { engine: Engine, listeners: Vec<Bequest> },
+    /// What it begins with: the engine that accepts so far, and where; and how much follows of what is kept of sites. With all these
+    /// sockets.
+    Sockets { engine: Engine, listeners: Vec<Bequest>, kept_count: usize },
+    /// A site that was served. With all its descriptors.
+    Kept(Kept),
     /// From now on it is the only one. With the connections of those who want to know.
     Yours,
 }

@@ -64,6 +64,7 @@ use caller::Caller;
 use former::Former;
 use generation::{Begun, Generation, Leaving};
 use heir::{Course, Heir};
+use lineup::Legacy;
 use listeners::Listeners;
 use message::ToServer;
 use rustix::{
@@ -187,9 +188,12 @@ impl Trial {
 impl<'a> Supervisor<'a> {
     /// Without processes so far.
     fn new(former: &mut Option<Former>, read: Read<'a>, tell: fn(Told<'_>)) -> Result<Self, Box<dyn Error>> {
-        let (engine, mut listeners) = match former {
-            Some(former) => former.sockets().map(|(engine, listeners)| (Some(engine), listeners))?,
-            None => (None, Listeners::lent(systemd::sockets()?)),
+        let (engine, mut listeners, legacy) = match former {
+            Some(former) => {
+                let (engine, listeners, legacy) = former.legacy()?;
+                (Some(engine), listeners, legacy)
+            }
+            None => (None, Listeners::lent(systemd::sockets()?), Legacy::new()),
         };
         let program = program::path();
         let mut service = read()?;
@@ -200,7 +204,7 @@ impl<'a> Supervisor<'a> {
         }
         // Before anything else is looked at: a port in use is told at once, not after a long reading.
         listeners.add(&service)?;
-        let current = Generation::new(service, tell)?;
+        let current = Generation::new(service, &legacy, tell)?;
         // Before the children, so that what a terminal sends to all processes does not reach them.
         let signals = Signals::block(&[Signal::TERM, Signal::INT, Signal::USR1, Signal::HUP, Signal::USR2])?;
         former.as_mut().map(Former::has_taken).transpose()?;
@@ -353,10 +357,9 @@ impl<'a> Supervisor<'a> {
     fn prepare(&mut self) -> Result<Trial, Box<dyn Error>> {
         let mut service = (self.read)()?;
         self.listeners.settle(&mut service);
-        if let Stage::Serving(current) = &self.stage {
-            check_engine(current.service.settings.engine, &service)?;
-        }
-        let mut generation = Box::new(Generation::new(service, self.tell)?);
+        let Stage::Serving(current) = &self.stage else { return Err("the server stops".into()) };
+        check_engine(current.service.settings.engine, &service)?;
+        let mut generation = Box::new(Generation::new(service, &current.legacy(), self.tell)?);
         let added = self.listeners.add(&generation.service)?;
         match generation.start(&mut self.listeners, true) {
             Ok(()) => Ok(Trial::Generation(generation, added)),
@@ -381,7 +384,8 @@ impl<'a> Supervisor<'a> {
         let program =
             self.program.as_ref().map_err(|error| format!("nobody knows where the program is: {error}"))?;
         let (listeners, sockets) = self.listeners.bequeath()?;
-        let heir = Heir::start(program, current.service.settings.engine, listeners, &sockets);
+        let engine = current.service.settings.engine;
+        let heir = Heir::start(program, engine, listeners, &sockets, current.legacy());
         let heir = heir.map_err(|error| format!("cannot start {}: {}", program.display(), reason(&error)))?;
         Ok(Trial::Program(heir))
     }
