@@ -4,6 +4,7 @@
 //! `message`, and what belongs to it. What the library says through `tracing` comes out the same way.
 
 use crate::say;
+use anstream::adapter::strip_str;
 use std::{collections::BTreeMap, fmt, io, path::Path, sync::OnceLock};
 use tarpon::{Address, Of, Served, Site, Told, config::EventForm};
 use tracing::{Event, Level, Subscriber, field, info, warn};
@@ -67,9 +68,11 @@ pub(crate) fn told(told: Told<'_>) {
             )
         }
         Told::LogStays(trouble) => warn!("{trouble}"),
-        Told::Unreloaded(why) => warn!("not reloaded: {why}; what was served before still is"),
+        Told::Unreloaded(why) => warn!("not reloaded: {}; what was served before still is", strip_str(why)),
         Told::Upgraded(process) => info!(process, "upgraded"),
-        Told::Unupgraded(why) => warn!("not upgraded: {why}; the program that runs still serves"),
+        Told::Unupgraded(why) => {
+            warn!("not upgraded: {}; the program that runs still serves", strip_str(why))
+        }
         Told::LeftBadly(why) => warn!("{why}"),
         Told::Serving(served) => serving("serving", served),
         Told::Reloaded(served) => serving("reloaded", served),
