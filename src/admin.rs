@@ -101,19 +101,21 @@ impl Admin {
     /// # Errors
     /// Threads or descriptors are lacking.
     pub fn start(listener: &Bound) -> io::Result<Admin> {
-        Admin::begin(listener, None)
+        Admin::begin(listener, None, None)
     }
 
-    /// The same for a server with a supervisor, who is told of orders.
+    /// The same for a server with a supervisor, who is told of orders; and for one that has begun.
     pub(crate) fn start_with(
         listener: &Bound,
+        server: Option<Handle>,
         orders: impl Fn(Order, OwnedFd) + Send + 'static,
     ) -> io::Result<Admin> {
-        Admin::begin(listener, Some(Box::new(orders)))
+        Admin::begin(listener, server, Some(Box::new(orders)))
     }
 
-    fn begin(listener: &Bound, orders: Option<Orders>) -> io::Result<Admin> {
-        let (server, end) = (Arc::new(OnceLock::new()), Wake::new()?);
+    fn begin(listener: &Bound, server: Option<Handle>, orders: Option<Orders>) -> io::Result<Admin> {
+        let server = server.map_or_else(OnceLock::new, OnceLock::from);
+        let (server, end) = (Arc::new(server), Wake::new()?);
         let desk = Desk {
             listener: listener.sockets()[0].try_clone()?,
             server: Arc::clone(&server),

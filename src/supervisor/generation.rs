@@ -336,11 +336,11 @@ impl Leaving {
 
     /// Whether it has ended; if it did not as it was told to, why.
     pub(super) fn has_ended(&mut self) -> io::Result<Option<Result<(), String>>> {
-        // What it says by now concerns nobody. Who had an order for it comes too late.
-        while let Some((_, descriptors)) = self.server.hear::<FromServer>()? {
-            let callers = descriptors.into_iter().map(Caller);
-            callers
-                .for_each(|caller| caller.refuse("this server is being replaced, or stops; ask once more"));
+        // What else it says by now concerns nobody.
+        while let Some((message, descriptors)) = self.server.hear()? {
+            if let FromServer::Asked { order } = message {
+                self.orders.extend(descriptors.into_iter().next().map(|client| (order, Caller(client))));
+            }
         }
         if self.server.child.is_none() {
             return Ok(Some(Err("there was no server process to be stopped".to_owned())));

@@ -98,12 +98,12 @@ fn begin(
     rights.assume().map_err(|error| format!("cannot take the rights of another user: {error}"))?;
     let confined = sandbox::confine_server(rights).map_err(unconfined)?;
     // A thread, and so no sooner than now. That there is nothing to serve yet is an answer too.
-    let answer = |bound: &Bound| {
+    let answer = |bound: &Bound, server: Option<Handle>| {
         let sender = Arc::clone(sender);
-        Admin::start_with(bound, move |order, client| ask(&sender, order, client))
+        Admin::start_with(bound, server, move |order, client| ask(&sender, order, client))
     };
     let early = admin.as_ref().filter(|_| !is_successor);
-    let early = early.map(answer).transpose().map_err(|error| error.to_string())?;
+    let early = early.map(|bound| answer(bound, None)).transpose().map_err(|error| error.to_string())?;
     // While the keeper reads.
     let chosen = settings.engine.choose().map_err(|trouble| trouble.to_string())?;
     let settings = Settings { engine: chosen.engine, ..settings.clone() };
@@ -134,7 +134,10 @@ fn begin(
     let handle = server.handle();
     sinks.into_iter().for_each(|(of, sink)| handle.log_of(of, sink));
     let late = admin.as_ref().filter(|_| is_successor);
-    let late = late.map(answer).transpose().map_err(|error| error.to_string())?;
+    let late = late
+        .map(|bound| answer(bound, Some(server.handle())))
+        .transpose()
+        .map_err(|error| error.to_string())?;
     Ok(Some(Begun { server, admin: early.or(late), chosen, confined }))
 }
 
