@@ -15,6 +15,13 @@ pub(crate) struct Roster {
 const WORKER_COUNT_MAX: usize = 1024;
 
 impl Roster {
+    /// Of so many workers, who are all free: those that have not begun yet will soon.
+    pub(crate) fn new(worker_count: usize) -> Roster {
+        let roster = Roster::default();
+        (0..worker_count).for_each(|worker| roster.set(worker, true));
+        roster
+    }
+
     /// Says of one worker whether it is free to take a client.
     pub(crate) fn set(&self, worker: usize, is_free: bool) {
         let Some(row) = self.rows.get(worker / 64) else { return };

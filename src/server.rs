@@ -201,7 +201,7 @@ impl Server {
         let handle = Handle { mailboxes, recents: recents.into(), log, ledger: Arc::new(ledger) };
         let allowed = settings.pin.then(cores::allowed).transpose()?;
         let (loader, crew) = Loader::new(nowhere);
-        let roster = Arc::new(Roster::default());
+        let roster = Arc::new(Roster::new(worker_count));
         let outfit = |number| {
             let sockets = listeners.iter().map(|bound| match engine.is_one_at_a_time() {
                 true => bound.sockets_for(0, 1),

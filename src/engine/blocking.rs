@@ -8,10 +8,10 @@
 //!                        └──────────────────────────────────┘   serving, and nobody is free
 //! ```
 //!
-//! Nobody is free, and somebody waits: then a connection that is used gets one more answer, which says that it is the last one,
-//! and one that is not used gives way. Its worker accepts first and parts then, so one connection at most gives way to each client.
-//! It is left open for a while, with its sending side closed: a request that was on its way meets the end of the stream
-//! and no reset.
+//! Nobody is free, and somebody waits for more than a moment: then a connection that is used gets one more answer, which says
+//! that it is the last one, and one that is not used gives way. Its worker accepts first and parts then, so at most one gives way
+//! to each client. It is left open for a while, with its sending side closed: a request that was on its way meets the end of
+//! the stream and no reset.
 //!
 //! A listener that somebody connects to wakes all who wait there, and one of them gets the client.
 
@@ -71,14 +71,24 @@ struct Blocking {
     /// The connection has more to do although the kernel will not tell.
     again: bool,
     quiet: Quiet,
-    /// Somebody waits and nobody is free, as was last seen; the connection knows that its next response is the last one.
-    is_crowded: bool,
+    crowd: Crowd,
     /// The listener that is asked first: none is asked always before another.
     first_listener: usize,
     /// Accepted when the worker was told to stop.
     waiting: VecDeque<OwnedFd>,
     /// Connections that gave way, and when each is closed.
     parting: VecDeque<(OwnedFd, Tick)>,
+}
+
+/// Whether somebody waits and nobody is free, as far as it is known to who serves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Crowd {
+    /// It was not so, the last time.
+    No,
+    /// It was so at this time.
+    Seen(Tick),
+    /// It still was a while later: the connection was told that its next response is the last one.
+    Told,
 }
 
 /// A worker's row in the roster.
@@ -114,6 +124,9 @@ const LISTENERS: usize = 2;
 /// on it takes less.
 const PATIENCE_MS: u64 = 250;
 
+/// Who waits for so long, in milliseconds, is not about to be taken by somebody who is only just free: connections are told.
+const CROWD_MS: u64 = 20;
+
 /// With a connection that is not used, a worker looks so often whether anybody else is free, in milliseconds. Nobody says when
 /// the last one is not: that would cost every connection something.
 const LOOK_MS: u64 = 1_000;
@@ -127,7 +140,7 @@ const PARTING_COUNT_MAX: usize = 16;
 impl Blocking {
     fn new(outfit: Outfit) -> io::Result<Blocking> {
         door::never_wait(&outfit.listeners)?;
-        let place = Place { roster: Arc::clone(&outfit.roster), number: outfit.number, is_free: false };
+        let place = Place { roster: Arc::clone(&outfit.roster), number: outfit.number, is_free: true };
         // Who comes is there before who gives way has gone.
         let connection_count_max = outfit.connection_count_max.max(2);
         let worker: Worker<Readiness> = Worker::new(Outfit { connection_count_max, ..outfit });
@@ -140,7 +153,7 @@ impl Blocking {
             asked,
             again: false,
             quiet: Quiet { since: Tick(0), deadline: Tick(0) },
-            is_crowded: false,
+            crowd: Crowd::No,
             first_listener: 0,
             waiting: VecDeque::new(),
             parting: VecDeque::with_capacity(PARTING_COUNT_MAX + 1),
@@ -213,8 +226,12 @@ impl Blocking {
         if !self.is_serving() {
             return self.worker.may_accept();
         }
-        let knows = self.is_crowded && !self.may_give_way();
-        !knows && self.worker.may_accept() && !self.place.is_any_free()
+        let wants_to_know = match self.crowd {
+            Crowd::No => true,
+            Crowd::Seen(at) => at.after(CROWD_MS) <= self.worker.commons.now,
+            Crowd::Told => self.may_give_way(),
+        };
+        wants_to_know && self.worker.may_accept() && !self.place.is_any_free()
     }
 
     /// How long to wait at most, in milliseconds.
@@ -225,12 +242,12 @@ impl Blocking {
         let now = self.worker.commons.now;
         let until = |by: Tick| by.0.saturating_sub(now.0);
         let parting = self.parting.front().map(|(_, by)| until(*by));
-        let look = match self.is_unused() {
-            false => None,
-            true if self.is_crowded && !self.may_give_way() => {
-                Some(until(self.quiet.since.after(PATIENCE_MS)))
-            }
-            true => self.place.is_any_free().then_some(LOOK_MS),
+        let (is_unused, may_give_way) = (self.is_unused(), self.may_give_way());
+        let look = match self.crowd {
+            Crowd::Seen(at) if at.after(CROWD_MS) > now => Some(until(at.after(CROWD_MS))),
+            _ if !is_unused => None,
+            Crowd::Told if !may_give_way => Some(until(self.quiet.since.after(PATIENCE_MS))),
+            _ => self.place.is_any_free().then_some(LOOK_MS),
         };
         [self.worker.wait_ms(), parting, look].into_iter().flatten().min()
     }
@@ -261,11 +278,16 @@ impl Blocking {
                 self.part();
                 self.begin(fd);
             }
-        } else {
-            self.is_crowded = true;
-            if let Some(slot) = self.only() {
-                slot.conn.drain();
-            }
+        } else if let Some(slot) = self.worker.slots.get_mut(ONLY) {
+            let now = self.worker.commons.now;
+            self.crowd = match self.crowd {
+                Crowd::Seen(at) if now <= at.after(2 * CROWD_MS) => {
+                    slot.conn.drain();
+                    Crowd::Told
+                }
+                Crowd::No | Crowd::Seen(_) => Crowd::Seen(now),
+                Crowd::Told => Crowd::Told,
+            };
         }
         Ok(())
     }
@@ -297,7 +319,7 @@ impl Blocking {
         let index = self.worker.insert(fd);
         debug_assert_eq!(index, ONLY, "one at a time");
         self.place.set(false);
-        self.is_crowded = false;
+        self.crowd = Crowd::No;
         self.quiet = Quiet { since: self.worker.commons.now, deadline: Tick::NEVER };
         self.turn();
     }

@@ -102,7 +102,7 @@ impl Engine {
 
     /// Whether each worker serves one connection at a time. Then they share each listening socket, so that nobody waits for
     /// one who is busy while another is free; and each waits for the disk itself.
-    pub(crate) fn is_one_at_a_time(self) -> bool {
+    pub const fn is_one_at_a_time(self) -> bool {
         matches!(self, Engine::Threads)
     }
 

@@ -1,0 +1,113 @@
+//! Engines whose workers serve one connection at a time: a client that waits finds a worker, whatever the others do with theirs,
+//! and nobody loses a connection that nobody waits for.
+
+mod common;
+
+use common::{
+    ENGINES,
+    client::{Client, get},
+    served::{Served, settings},
+    site,
+};
+use std::{
+    io::ErrorKind,
+    num::NonZeroUsize,
+    thread,
+    time::{Duration, Instant},
+};
+use tarpon::Engine;
+
+/// Longer than a connection is left alone that is not used.
+const UNUSED: Duration = Duration::from_millis(400);
+
+#[test]
+fn idle_clients_never_stop_service() {
+    each(4, |served, engine| {
+        let mut idle = Vec::new();
+        for number in 0..40 {
+            let mut client = Client::connect(served.address);
+            // Some have never asked.
+            if number % 3 > 0 {
+                let since = Instant::now();
+                assert_eq!(client.get("/").content, b"home", "{engine}");
+                assert!(since.elapsed() < Duration::from_secs(5), "{engine}: {:?}", since.elapsed());
+            }
+            idle.push(client);
+        }
+        // Four are left, if as many; the others were closed in order.
+        for client in &mut idle[..30] {
+            assert_eq!(client.rest(), b"", "{engine}");
+        }
+    });
+}
+
+#[test]
+fn a_request_on_a_connection_that_gave_way_meets_its_end_and_no_reset() {
+    each(1, |served, engine| {
+        let mut first = Client::connect(served.address);
+        assert_eq!(first.get("/").content, b"home");
+        thread::sleep(UNUSED);
+        assert_eq!(Client::connect(served.address).get("/").content, b"home", "{engine}");
+        // As if it had been on its way.
+        assert!(first.send(get("/")));
+        let error = first.try_response().expect_err("it gave way");
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{engine}: {error}");
+    });
+}
+
+#[test]
+fn who_asks_without_end_is_told_to_come_again_when_others_wait() {
+    each(2, |served, engine| {
+        let address = served.address;
+        let asking: Vec<_> = (0..6)
+            .map(|_| {
+                thread::spawn(move || {
+                    let (until, mut answer_count, mut last_count) =
+                        (Instant::now() + Duration::from_secs(2), 0, 0);
+                    let mut client = Client::connect(address);
+                    while Instant::now() < until {
+                        let response = client.get("/");
+                        assert_eq!(response.content, b"home");
+                        answer_count += 1;
+                        if response.closes() {
+                            assert_eq!(client.rest(), b"");
+                            client = Client::connect(address);
+                            last_count += 1;
+                        }
+                    }
+                    (answer_count, last_count)
+                })
+            })
+            .collect();
+        let counts: Vec<(u32, u32)> = asking.into_iter().map(|asking| asking.join().unwrap()).collect();
+        assert!(counts.iter().all(|(answer_count, _)| *answer_count > 10), "{engine}: {counts:?}");
+        assert!(counts.iter().any(|(_, last_count)| *last_count > 0), "{engine}: {counts:?}");
+    });
+}
+
+#[test]
+fn while_somebody_is_free_nobody_gives_way() {
+    each(3, |served, engine| {
+        let mut idle = [(); 2].map(|()| Client::connect(served.address));
+        for client in &mut idle {
+            assert_eq!(client.get("/").content, b"home");
+        }
+        thread::sleep(UNUSED);
+        for _ in 0..50 {
+            assert!(!Client::connect(served.address).get("/").closes(), "{engine}");
+        }
+        for client in &mut idle {
+            assert!(!client.get("/").closes(), "{engine}");
+        }
+    });
+}
+
+/// Runs a test on each of these engines, with so many workers.
+fn each(worker_count: usize, test: impl Fn(&Served, Engine)) {
+    let dir = site(&[("index.html", "home")]);
+    for &engine in ENGINES.iter().filter(|engine| engine.is_one_at_a_time()) {
+        let settings =
+            tarpon::Settings { worker_count: NonZeroUsize::new(worker_count), ..settings(engine, 1) };
+        test(&Served::dir(&settings, dir.path()), engine);
+    }
+}
