@@ -7,7 +7,7 @@ use common::{
     client::{Client, Response, get},
     distinct_bytes,
     program::{Program, has_ended, serve, tarpon},
-    site, wait_for,
+    site, wait_for, workers,
 };
 use rustix::process::Signal;
 use std::{
@@ -121,7 +121,7 @@ fn metrics_are_what_happened() {
             ("tarpon_response_duration_seconds_bucket le=+Inf", 11),
             ("tarpon_responses_cut_total ", 0),
             ("tarpon_unlogged_requests_total ", 0),
-            ("tarpon_workers ", 8),
+            ("tarpon_workers ", workers(engine, 8) as u64),
             ("tarpon_ready ", 1),
             ("tarpon_site_files host=,site=0", 2),
             ("tarpon_site_bytes host=,site=0", (30 << 20) + 4),

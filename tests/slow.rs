@@ -5,7 +5,7 @@ mod common;
 
 use common::{
     ENGINES,
-    program::{Program, serve},
+    program::{Program, exactly},
     site, wait_for,
 };
 use std::{
@@ -99,7 +99,7 @@ impl Attack {
         let (mut held, mut served) = (0, 0);
         while attack.try_wait().expect("a child").is_none() {
             held = held.max(program.connection_count());
-            assert_eq!(ask(&url), "home", "{engine}, after {served} answers");
+            assert_eq!(ask(&url, engine), "home", "{engine}, after {served} answers");
             served += 1;
         }
         let Output { status, stdout, stderr } = attack.wait_with_output().expect("a child");
@@ -129,16 +129,18 @@ impl Attack {
 fn attackable(dir: &Path, engine: Engine) -> Program {
     let timeouts = ["--head-timeout", "--content-timeout", "--idle-timeout", "--send-timeout"];
     let limits: Vec<&str> = timeouts.iter().flat_map(|timeout| [*timeout, LIMIT_S]).collect();
-    let options = [&["--engine", engine.name(), "--workers", "1"], &limits[..]].concat();
-    Program::started(serve(dir, &options))
+    // Where a worker has one connection at a time, each of the attack holds one until its time is over.
+    let workers = if engine.is_one_at_a_time() { (2 * COUNT).to_string() } else { "1".to_owned() };
+    let options = [&["--engine", engine.name(), "--workers", &workers], &limits[..]].concat();
+    Program::started(exactly(dir, &options))
 }
 
 /// Asks as a client that has nothing to do with the attack.
-fn ask(url: &str) -> String {
+fn ask(url: &str, engine: Engine) -> String {
     let options = ["-q", "-sS", "--max-time", ANSWERED_WITHIN_S, "--noproxy", "*"];
     let output = Command::new("curl").args(options).arg(url).output();
     let Output { status, stdout, stderr } = output.expect("curl is missing: run tests/setup");
-    assert!(status.success(), "curl: {status}: {}", String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{engine}: curl: {status}: {}", String::from_utf8_lossy(&stderr));
     String::from_utf8(stdout).expect("a page in UTF-8")
 }
 

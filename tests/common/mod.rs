@@ -32,6 +32,11 @@ use tarpon::Engine;
 /// Every engine there is. A test that concerns engines runs for each of them.
 pub(crate) const ENGINES: &[Engine] = Engine::ALL;
 
+/// How many workers of an engine have at least as many connections as so many of any other have in a test.
+pub(crate) fn workers(engine: Engine, count: usize) -> usize {
+    if engine.is_one_at_a_time() { 32 * count } else { count }
+}
+
 /// Nothing a test waits for takes so long, however busy the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -1,6 +1,6 @@
 //! The program `tarpon`, as a child process. It ends with the value that stands for it, whatever happens.
 
-use super::wait_for;
+use super::{wait_for, workers};
 use rustix::{
     process::{Pid, Signal, kill_process},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
@@ -19,6 +19,7 @@ use std::{
     sync::{Arc, Mutex},
     thread,
 };
+use tarpon::Engine;
 
 /// A child process that is or was `tarpon`.
 pub(crate) struct Program {
@@ -35,8 +36,23 @@ pub(crate) struct Ended {
     pub(crate) err: String,
 }
 
-/// `tarpon serve`, on a free port of this host unless another address is given.
+/// `tarpon serve`, on a free port of this host unless another address is given; where workers are counted, with so many
+/// [`workers`] of the engine.
 pub(crate) fn serve(dir: &Path, options: &[&str]) -> Command {
+    let value = |name: &str| options.iter().position(|option| *option == name).map(|at| at + 1);
+    let engine: Option<Engine> = value("--engine").and_then(|at| options[at].parse().ok());
+    let count: Option<usize> = value("--workers").and_then(|at| options[at].parse().ok());
+    let (Some(engine), Some(count), Some(at)) = (engine, count, value("--workers")) else {
+        return exactly(dir, options);
+    };
+    let count = workers(engine, count).to_string();
+    let mut options = options.to_vec();
+    options[at] = &count;
+    exactly(dir, &options)
+}
+
+/// The same with as many workers as it says.
+pub(crate) fn exactly(dir: &Path, options: &[&str]) -> Command {
     let mut command = tarpon(["serve".as_ref(), dir.as_os_str()]);
     if !options.contains(&"--listen") {
         command.args(["--listen", "127.0.0.1:0"]);

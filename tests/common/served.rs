@@ -1,5 +1,6 @@
 //! A server within the test's own process.
 
+use crate::common::workers;
 use std::{
     net::{SocketAddr, TcpListener},
     num::NonZeroUsize,
@@ -17,11 +18,10 @@ pub(crate) struct Served {
     server: Option<Server>,
 }
 
-/// Settings with this engine and so many workers; where each serves one connection at a time, with so many times as many as a test
-/// has connections.
+/// Settings with this engine and so many [`workers`].
 pub(crate) fn settings(engine: Engine, worker_count: usize) -> Settings {
-    let worker_count = if engine == Engine::Threads { 32 * worker_count } else { worker_count };
-    Settings { engine, worker_count: NonZeroUsize::new(worker_count), ..Settings::default() }
+    let worker_count = NonZeroUsize::new(workers(engine, worker_count));
+    Settings { engine, worker_count, ..Settings::default() }
 }
 
 impl Served {

@@ -1,7 +1,7 @@
 //! More clients than the program has descriptors for: those that do not fit wait in the backlog, and no
 //! processor time is spent on them.
 
-use super::serve;
+use super::{IS_ONE_AT_A_TIME, serve};
 use crate::common::{
     client::{Client, get},
     program::{Program, as_ourselves, through},
@@ -12,10 +12,13 @@ use std::{fs, thread, time::Duration};
 
 const CLIENT_COUNT: usize = 80;
 
+/// Descriptors for all of a server. Where a worker has one connection, there are many workers, which have some of their own.
+const LIMIT: &str = if IS_ONE_AT_A_TIME { "--nofile=100:100" } else { "--nofile=64:64" };
+
 #[test]
 fn clients_wait_their_turn_under_a_low_limit_on_open_files() {
     let dir = site(&[("index.html", "home")]);
-    let command = through(&["prlimit", "--nofile=64:64"], &serve(dir.path(), &["--workers", "1"]));
+    let command = through(&["prlimit", LIMIT], &serve(dir.path(), &["--workers", "1"]));
     crowd(&Program::started(command));
 }
 
@@ -23,7 +26,7 @@ fn clients_wait_their_turn_under_a_low_limit_on_open_files() {
 fn clients_wait_their_turn_when_accept_finds_no_descriptor() {
     let dir = site(&[("index.html", "home")]);
     let options = [&["--workers", "1"], as_ourselves()].concat();
-    let command = through(&["prlimit", "--nofile=64:64"], &serve(dir.path(), &options));
+    let command = through(&["prlimit", LIMIT], &serve(dir.path(), &options));
     let program = Program::started(command);
     // It reckons with the limit of its start, and io_uring with that of the moment when it began to accept: after a
     // first crowd, for which it stopped accepting, the kernel refuses before the worker does.

@@ -24,26 +24,16 @@ mod wait;
 
 use crate::{ENGINE, common::program};
 use std::{path::Path, process::Command};
-use tarpon::Engine;
 
 /// `tarpon serve` on this engine, on a free port of this host unless another address is given.
-///
-/// Where a worker serves one connection at a time there are 16 for each that is asked for: a test that wants one wants all of its
-/// clients to be served by the same, and has no more of them.
 fn serve(dir: &Path, options: &[&str]) -> Command {
-    let mut options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-    if IS_ONE_AT_A_TIME && let Some(at) = options.iter().position(|option| option == "--workers") {
-        options[at + 1] = format!("{}", 16 * options[at + 1].parse::<usize>().expect("a number"));
-    }
-    exactly(dir, &options.iter().map(String::as_str).collect::<Vec<_>>())
+    program::serve(dir, &[options, &["--engine", ENGINE.name()]].concat())
 }
 
-/// The same with these options and no others.
+/// The same with as many workers as it says.
 fn exactly(dir: &Path, options: &[&str]) -> Command {
-    let mut command = program::serve(dir, options);
-    command.args(["--engine", ENGINE.name()]);
-    command
+    program::exactly(dir, &[options, &["--engine", ENGINE.name()]].concat())
 }
 
 /// Whether a worker of this engine serves one connection at a time.
-const IS_ONE_AT_A_TIME: bool = matches!(ENGINE, Engine::Threads);
+const IS_ONE_AT_A_TIME: bool = ENGINE.is_one_at_a_time();
