@@ -7,6 +7,9 @@
 //!
 //! It costs about as little as the null server it is measured against, so that what is left is the server's.
 //! That every response begins with status 200 and is as long as the first is still checked.
+//!
+//! Of a server that has fewer workers than there are connections, and each for one of them alone, nobody can expect to have
+//! all kept. There a connection that is closed is opened anew, and a response may say that it is the last one.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -29,15 +32,37 @@ pub(crate) struct Client {
     connections: Vec<Connection>,
     request: Vec<u8>,
     input: Box<[u8]>,
+    server: SocketAddr,
+    keeping: Keeping,
+    /// Connections that were opened anew.
+    reopened: u64,
     /// The first requests are out; from then on each response sends the next.
     begun: bool,
+}
+
+/// What becomes of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// Each is to be kept.
+    All,
+    /// The server may close them, and then they are opened anew.
+    Some,
 }
 
 struct Connection {
     stream: TcpStream,
     response_len: usize,
-    /// Bytes of the response still to come; `response_len` while none has.
+    /// Bytes of the response still to come. 0: none has come.
     missing: usize,
+    /// It is the last one.
+    last: bool,
+}
+
+/// What a connection has brought.
+struct Brought {
+    completed: u64,
+    /// It brings no more.
+    over: bool,
 }
 
 /// What one run did.
@@ -45,25 +70,31 @@ struct Connection {
 pub(crate) struct Run {
     /// Responses received to their last byte.
     pub(crate) requests: u64,
+    /// Connections that were opened anew.
+    pub(crate) reopened: u64,
     /// Time it took.
     pub(crate) elapsed: Duration,
 }
 
 impl Client {
     /// Opens `count` connections and asks for `path` once on each.
-    pub(crate) fn connect(server: SocketAddr, path: &str, count: usize) -> Result<Client, ClientError> {
+    pub(crate) fn connect(
+        server: SocketAddr,
+        path: &str,
+        count: usize,
+        keeping: Keeping,
+    ) -> Result<Client, ClientError> {
         let request = request(server, path);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut connections = Vec::with_capacity(count);
         for number in 0..count {
             let connection = Connection::open(server, &request)?;
-            let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-            epoll::add(&epoll, &connection.stream, epoll::EventData::new_u64(number as u64), interest)?;
+            watch(&epoll, number, &connection.stream)?;
             connections.push(connection);
         }
         let events = Vec::with_capacity(EVENT_COUNT_MAX);
         let input = vec![0; INPUT_LEN].into_boxed_slice();
-        Ok(Client { epoll, events, connections, request, input, begun: false })
+        Ok(Client { epoll, events, connections, request, input, server, keeping, reopened: 0, begun: false })
     }
 
     /// Bytes of a response, as the first connection learnt it.
@@ -75,12 +106,14 @@ impl Client {
     pub(crate) fn run(&mut self, time: Duration) -> Result<Run, ClientError> {
         let start = Instant::now();
         if !self.begun {
-            for connection in &self.connections {
-                ask(&connection.stream, &self.request)?;
+            for number in 0..self.connections.len() {
+                if let Err(error) = ask(&self.connections[number].stream, &self.request) {
+                    self.reopen(number, error)?;
+                }
             }
             self.begun = true;
         }
-        let mut requests = 0;
+        let (mut requests, reopened) = (0, self.reopened);
         loop {
             self.events.clear();
             match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&SILENCE_MAX)) {
@@ -88,17 +121,42 @@ impl Client {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            for event in &self.events {
-                let connection = &mut self.connections[event.data.u64() as usize];
-                let flags = event.flags;
-                requests +=
-                    connection.ready(flags != epoll::EventFlags::IN, &mut self.input, &self.request)?;
+            for at in 0..self.events.len() {
+                let epoll::Event { data, flags } = self.events[at];
+                let number = data.u64() as usize;
+                let (connection, ending) = (&mut self.connections[number], flags != epoll::EventFlags::IN);
+                match connection.ready(ending, self.keeping, &mut self.input, &self.request) {
+                    Ok(Brought { completed, over }) => {
+                        requests += completed;
+                        if over {
+                            self.reopen(number, ClientError::Closed)?;
+                        }
+                    }
+                    Err(error) => self.reopen(number, error)?,
+                }
             }
             let elapsed = start.elapsed();
             if elapsed >= time {
-                return Ok(Run { requests, elapsed });
+                return Ok(Run { requests, reopened: self.reopened - reopened, elapsed });
             }
         }
+    }
+
+    /// Opens a connection anew that has failed so, and asks on it, if a server may let it fail so.
+    #[cold]
+    fn reopen(&mut self, number: usize, error: ClientError) -> Result<(), ClientError> {
+        let connection = &mut self.connections[number];
+        if self.keeping == Keeping::All || !error.is_close() || connection.missing > 0 {
+            return Err(error);
+        }
+        let stream = TcpStream::connect(self.server)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        ask(&stream, &self.request)?;
+        watch(&self.epoll, number, &stream)?;
+        (connection.stream, connection.last) = (stream, false);
+        self.reopened += 1;
+        Ok(())
     }
 }
 
@@ -115,36 +173,70 @@ impl Connection {
             return Err(ClientError::Surplus);
         }
         stream.set_nonblocking(true)?;
-        Ok(Connection { stream, response_len: extent.len(), missing: extent.len() })
+        Ok(Connection { stream, response_len: extent.len(), missing: 0, last: false })
     }
 
-    /// Takes what has arrived, to the very end if the connection is `ending`; returns the number of responses
-    /// completed.
-    fn ready(&mut self, ending: bool, input: &mut [u8], request: &[u8]) -> Result<u64, ClientError> {
+    /// Takes what has arrived, to the very end if the connection is `ending`.
+    fn ready(
+        &mut self,
+        ending: bool,
+        keeping: Keeping,
+        input: &mut [u8],
+        request: &[u8],
+    ) -> Result<Brought, ClientError> {
         let mut completed = 0;
         loop {
             let len = match recv(&self.stream, &mut *input, RecvFlags::empty()) {
+                // What was completed before is counted.
+                Ok((0, _)) if completed > 0 && keeping == Keeping::Some => {
+                    return Ok(Brought { completed, over: true });
+                }
                 Ok((0, _)) => return Err(ClientError::Closed),
                 Ok((len, _)) => len,
-                Err(Errno::AGAIN) => return Ok(completed),
+                Err(Errno::AGAIN) => return Ok(Brought { completed, over: false }),
                 Err(errno) => return Err(errno.into()),
             };
-            let begins = len.min(OK.len());
-            if self.missing == self.response_len && input[..begins] != OK[..begins] {
-                return Err(ResponseError::Status.into());
+            if self.missing == 0 {
+                let begins = len.min(OK.len());
+                if input[..begins] != OK[..begins] {
+                    return Err(ResponseError::Status.into());
+                }
+                self.missing = self.response_len;
+                if keeping == Keeping::Some && len != self.response_len {
+                    self.begin(&input[..len])?;
+                }
             }
             self.missing = self.missing.checked_sub(len).ok_or(ClientError::Surplus)?;
             if self.missing == 0 {
-                self.missing = self.response_len;
                 completed += 1;
+                if self.last {
+                    return Ok(Brought { completed, over: true });
+                }
                 ask(&self.stream, request)?;
             }
             // A receive that did not fill the buffer emptied the socket; what comes now is a new edge.
             if len < input.len() && !ending {
-                return Ok(completed);
+                return Ok(Brought { completed, over: false });
             }
         }
     }
+
+    /// Reads the head of a response that is not as long as the first, or not all there.
+    #[cold]
+    fn begin(&mut self, wire: &[u8]) -> Result<(), ClientError> {
+        if let Some(extent) = Extent::of(wire)? {
+            let head = &wire[..extent.head_len];
+            self.last = head.windows(CLOSE.len()).any(|field| field.eq_ignore_ascii_case(CLOSE));
+            self.missing = extent.len();
+        }
+        Ok(())
+    }
+}
+
+/// Watches a connection of this number, edge triggered.
+fn watch(epoll: &OwnedFd, number: usize, stream: &TcpStream) -> Result<(), Errno> {
+    let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+    epoll::add(epoll, stream, epoll::EventData::new_u64(number as u64), interest)
 }
 
 /// The request of a race: what wrk sends.
@@ -207,6 +299,19 @@ impl fmt::Display for ClientError {
     }
 }
 
+impl ClientError {
+    /// Whether it says that the server has closed the connection, before or after it saw a request.
+    fn is_close(&self) -> bool {
+        match self {
+            ClientError::Closed => true,
+            ClientError::Io(error) => {
+                matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+            }
+            _ => false,
+        }
+    }
+}
+
 impl std::error::Error for ClientError {}
 
 impl From<io::Error> for ClientError {
@@ -226,6 +331,9 @@ impl From<ResponseError> for ClientError {
         ClientError::Response(error)
     }
 }
+
+/// What a response that is the last one says.
+const CLOSE: &[u8] = b"\r\nConnection: close\r\n";
 
 /// Events taken at once: one wait serves every connection that is ready, and the clock is read once.
 const EVENT_COUNT_MAX: usize = 256;
@@ -255,10 +363,37 @@ mod tests {
         ];
         for (name, second, want) in cases {
             let server = scripted(vec![GOOD, second]);
-            let mut client = Client::connect(server, "/", 1).expect(name);
+            let mut client = Client::connect(server, "/", 1, Keeping::All).expect(name);
             let said = client.run(Duration::from_secs(1)).expect_err(name).to_string();
             assert_eq!(said, *want, "{name}");
         }
+    }
+
+    #[test]
+    fn of_a_server_that_may_close_each_connection_is_opened_anew() {
+        const GOOD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+        const LAST: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello";
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        // Kept for two; says that it closes; closes without an answer; and for ever so.
+        let answers = [&[GOOD, GOOD][..], &[LAST], &[]];
+        thread::spawn(move || {
+            for (stream, answers) in listener.incoming().zip(answers.iter().cycle()) {
+                let mut stream = stream.unwrap();
+                for answer in *answers {
+                    let _ = stream.read(&mut [0; 1024]);
+                    let _ = stream.write_all(answer);
+                }
+                let _ = stream.read(&mut [0; 1024]);
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            }
+        });
+        let mut client = Client::connect(server, "/", 1, Keeping::Some).unwrap();
+        let run = client.run(Duration::from_millis(200)).unwrap();
+        assert!(run.requests > 10 && run.reopened > 10, "{run:?}");
+        // Of three connections two bring one response, or one brings two and another one.
+        let ratio = run.requests as f64 / run.reopened as f64;
+        assert!((0.8..=1.3).contains(&ratio), "{run:?}");
     }
 
     /// Sends each answer to one read on one connection, then closes it.

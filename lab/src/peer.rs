@@ -1,6 +1,6 @@
 //! How each server is started, at its best, and ended.
 //!
-//! All of them serve the same directory with one worker, on the core of the thread that starts them, each
+//! All of them serve the same directory with one worker, or a pool of those that serve one connection each, on the core of the thread that starts them, each
 //! time on a new port.
 
 use std::fs::{self, File};
@@ -18,9 +18,9 @@ use tempfile::TempDir;
 
 use crate::Trouble;
 use crate::check::check;
-use crate::client::Client;
+use crate::client::{Client, Keeping};
 use crate::cpu::{self, Threads};
-use crate::limit::{self, Engine};
+use crate::limit;
 use crate::record::Entrant;
 
 /// A server the lab can start.
@@ -35,6 +35,10 @@ pub(crate) enum Server {
     TarponUring,
     /// The same on epoll.
     TarponEpoll,
+    /// The same on poll.
+    TarponPoll,
+    /// The same with a pool of threads, each for one connection.
+    TarponThreads,
     /// An earlier build of it, on io_uring.
     BeforeUring,
     /// The same on epoll.
@@ -104,18 +108,33 @@ impl Server {
         }
     }
 
-    /// The engine of a null server or of tarpon.
-    pub(crate) fn engine(self) -> Option<Engine> {
+    /// The engine of a null server or of tarpon, by the name that tarpon has for it.
+    fn engine(self) -> Option<&'static str> {
         use Server::*;
         match self {
             NullUring | TarponUring | BeforeUring | TarponUringTar | TarponUringPacked | TarponUringLog => {
-                Some(Engine::Uring)
+                Some("io_uring")
             }
             NullEpoll | TarponEpoll | BeforeEpoll | TarponEpollTar | TarponEpollPacked | TarponEpollLog => {
-                Some(Engine::Epoll)
+                Some("epoll")
             }
+            TarponPoll => Some("poll"),
+            TarponThreads => Some("threads"),
             Nginx | NginxLog | NginxThreads => None,
         }
+    }
+
+    /// Its workers, where each serves one connection at a time; of all others there is one.
+    fn pool(self) -> Option<usize> {
+        match self {
+            Server::TarponThreads => Some(POOL_LEN),
+            _ => None,
+        }
+    }
+
+    /// What becomes of so many connections.
+    pub(crate) fn keeping(self, connections: usize) -> Keeping {
+        if self.pool().is_some_and(|len| len < connections) { Keeping::Some } else { Keeping::All }
     }
 
     /// What it serves the site from; a null server from nothing.
@@ -130,7 +149,8 @@ impl Server {
 
     /// Whether it races only when it is named.
     pub(crate) fn is_peer(self) -> bool {
-        self.form() != Form::Directory || self.is_nginx() || self.is_logging()
+        let is_other = matches!(self, Server::TarponPoll | Server::TarponThreads);
+        self.form() != Form::Directory || self.is_nginx() || self.is_logging() || is_other
     }
 }
 
@@ -196,7 +216,7 @@ impl Stage {
             eprintln!(
                 "left out: null io_uring, tarpon on io_uring; this host does not offer io_uring ({error})"
             );
-            servers.retain(|server| server.engine() != Some(Engine::Uring));
+            servers.retain(|server| server.engine() != Some("io_uring"));
         }
         if servers.is_empty() {
             return Err("no server is left; see --only".into());
@@ -231,10 +251,8 @@ impl Stage {
 
     /// Name and version, as the program tells it. Fails where it is not installed.
     fn version(&self, server: Server) -> Result<String, Trouble> {
-        let engine = match server.engine() {
-            Some(Engine::Uring) => "io_uring",
-            Some(Engine::Epoll) => "epoll",
-            None => return nginx_version().map(|name| name + nginx_variant(server) + log_variant(server)),
+        let Some(engine) = server.engine() else {
+            return nginx_version().map(|name| name + nginx_variant(server) + log_variant(server));
         };
         if server.is_null() {
             return Ok(format!("null {engine}"));
@@ -259,7 +277,7 @@ impl Stage {
     /// would be out of reach.
     pub(crate) fn match_null(&mut self, server: Server) -> Result<(), Trouble> {
         let running = self.start(server)?;
-        let response_len = Client::connect(running.address(), &self.path(), 1)?.response_len();
+        let response_len = Client::connect(running.address(), &self.path(), 1, Keeping::All)?.response_len();
         self.null_head_len = response_len - self.content.len();
         Ok(())
     }
@@ -322,17 +340,17 @@ impl Stage {
         };
         if server.is_null() {
             let mut command = Command::new(std::env::current_exe()?);
-            let engine = if engine == Engine::Uring { "uring" } else { "epoll" };
+            let engine = if engine == "io_uring" { "uring" } else { engine };
             let size = format!("--size={}", self.content.len());
             let head = format!("--head={}", self.null_head_len);
             command.args(["null", &listen, &size, &head, &format!("--engine={engine}")]);
             return Ok(command);
         }
-        let engine = if engine == Engine::Uring { "io_uring" } else { "epoll" };
         let program = self.program(server)?;
         let mut command = Command::new(program);
         command.arg("serve").arg(self.site_as(server.form()));
-        command.args([&listen, "--workers=1", &format!("--engine={engine}")]);
+        let workers = format!("--workers={}", server.pool().unwrap_or(1));
+        command.args([&listen, &workers, &format!("--engine={engine}")]);
         if server.is_logging() {
             command.arg("--access-log").arg(self.access_log());
         }
@@ -528,6 +546,9 @@ impl Drop for Running {
 
 /// The thread of tarpon that writes its access log.
 const LOG_THREAD: &str = "log";
+
+/// Workers of one connection each: as many as tarpon has where nobody says how many.
+const POOL_LEN: usize = 64;
 
 /// How tarpon is told to keep connections, as nginx is: what is measured is not how they are made.
 const REQUESTS_MAX: &str = "--requests-max";

@@ -187,7 +187,8 @@ pub(crate) fn order(entrants: &[Entrant], round: usize) -> impl Iterator<Item = 
 /// Times one server, from its start to its end.
 fn window(stage: &Stage, setting: &Setting, server: Server, connections: usize) -> Result<Window, Trouble> {
     let running = stage.start(server)?;
-    let mut client = Client::connect(running.address(), &stage.path(), connections)?;
+    let keeping = server.keeping(connections);
+    let mut client = Client::connect(running.address(), &stage.path(), connections, keeping)?;
     client.run(WARM_UP_TIME)?;
     let threads = running.threads()?;
     threads.expect_on(setting.core)?;
@@ -201,6 +202,7 @@ fn window(stage: &Stage, setting: &Setting, server: Server, connections: usize) 
     Ok(Window {
         server,
         requests: run.requests,
+        reopened: run.reopened,
         response_len: client.response_len(),
         elapsed_ns: run.elapsed.as_nanos() as u64,
         server_ns: server_time.as_nanos() as u64,
@@ -214,7 +216,8 @@ fn window(stage: &Stage, setting: &Setting, server: Server, connections: usize) 
 /// Counts the system calls of one server.
 fn calls(stage: &Stage, server: Server, connections: usize) -> Result<Calls, Trouble> {
     let running = stage.start(server)?;
-    let mut client = Client::connect(running.address(), &stage.path(), connections)?;
+    let keeping = server.keeping(connections);
+    let mut client = Client::connect(running.address(), &stage.path(), connections, keeping)?;
     client.run(WARM_UP_TIME)?;
     let mut calls = count::Calls::of(&running.threads()?)?;
     calls.start()?;

@@ -158,6 +158,9 @@ pub(crate) struct Round {
 pub(crate) struct Window {
     pub(crate) server: Server,
     pub(crate) requests: u64,
+    /// Connections that the server closed, and that were opened anew.
+    #[serde(default)]
+    pub(crate) reopened: u64,
     /// Bytes of a response.
     pub(crate) response_len: usize,
     pub(crate) elapsed_ns: u64,
@@ -233,6 +236,11 @@ impl Heat {
             server_us: beside(Window::server_us)?,
             client_us: beside(Window::client_us)?,
         })
+    }
+
+    /// Whether a server closed connections, which were then opened anew.
+    pub(crate) fn reopens(&self, server: Server) -> bool {
+        self.clean().filter_map(|round| round.window(server)).any(|window| window.reopened > 0)
     }
 
     /// System calls of a server per request, where they were counted.
@@ -322,6 +330,7 @@ mod tests {
     }
 
     const WINDOW: Window = Window {
+        reopened: 0,
         server: Server::TarponEpoll,
         requests: 1,
         response_len: 1,

@@ -1,4 +1,4 @@
-//! The tables in the README are those that the kept result files make.
+//! The tables in the README, and in the page on engines, are those that the kept result files make.
 
 mod common;
 
@@ -7,23 +7,30 @@ use std::path::Path;
 use common::lab;
 
 #[test]
-fn each_table_in_the_readme_is_that_of_its_result_file() {
+fn each_table_in_a_document_is_that_of_its_result_file() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let readme = root.join("README.md");
-    let document = std::fs::read_to_string(&readme).unwrap();
-    for name in ["race", "cold", "start", "pack"] {
-        let (start, end) = (format!("<!-- {name}:start -->"), format!("<!-- {name}:end -->"));
-        let (_, behind) = document.split_once(&start).expect("the README has a place for each table");
-        let (block, _) = behind.split_once(&end).expect("the README has an end for each table");
-        let file = format!("lab/results/{name}.json");
-        let result = root.join(&file);
-        if !result.exists() {
-            assert!(block.trim().is_empty(), "the README tells numbers whose record is not kept: {name}");
-            continue;
+    for (document, names) in DOCUMENTS {
+        let path = root.join(document);
+        let text = std::fs::read_to_string(&path).unwrap();
+        for name in *names {
+            let (start, end) = (format!("<!-- {name}:start -->"), format!("<!-- {name}:end -->"));
+            let (_, behind) = text.split_once(&start).expect("there is a place for each table");
+            let (block, _) = behind.split_once(&end).expect("there is an end for each table");
+            let file = format!("lab/results/{name}.json");
+            let result = root.join(&file);
+            if !result.exists() {
+                assert!(block.trim().is_empty(), "{document} tells numbers whose record is not kept: {name}");
+                continue;
+            }
+            let mut check = lab(&["report", "--check", "--into"]);
+            let check = check.arg(&path).arg(&result).output().unwrap();
+            let said = String::from_utf8_lossy(&check.stderr);
+            let renew = format!("`tarpon-lab report {file} --into {document}` renews it");
+            assert!(check.status.success(), "{said}; {renew}");
         }
-        let mut check = lab(&["report", "--check", "--into"]);
-        let check = check.arg(&readme).arg(&result).output().unwrap();
-        let said = String::from_utf8_lossy(&check.stderr);
-        assert!(check.status.success(), "{said}; `tarpon-lab report {file} --into README.md` renews it");
     }
 }
+
+/// Documents, and the tables in them.
+const DOCUMENTS: &[(&str, &[&str])] =
+    &[("README.md", &["race", "cold", "start", "pack"]), ("docs/engines.md", &["race"])];

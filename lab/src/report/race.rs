@@ -28,7 +28,10 @@ const COLUMNS: &[Column] = &[
 fn rows(race: &Race, heat: &Heat) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for entrant in &race.entrants {
-        let name = entrant.name.clone();
+        let mut name = entrant.name.clone();
+        if heat.reopens(entrant.server) {
+            name += REOPENED;
+        }
         let calls = heat.calls_per_request(entrant.server);
         let calls = calls.map_or(NONE.into(), |calls| format!("{calls:.2}"));
         rows.push(match heat.standing(entrant.server) {
@@ -48,6 +51,9 @@ fn rows(race: &Race, heat: &Heat) -> Vec<Vec<String>> {
     }
     rows
 }
+
+/// Behind the name of a server that did not keep all connections.
+const REOPENED: &str = " †";
 
 fn change(change: Change) -> Vec<String> {
     vec![
@@ -76,15 +82,27 @@ fn caption(race: &Race) -> String {
         race.elsewhere().map_or(String::new(), |cores| format!(" Other cores busy beside it: {cores:.1}."));
     let uncounted =
         race.uncounted.as_ref().map_or(String::new(), |why| format!(" System calls uncounted: {why}."));
+    let reopens = |heat: &Heat| race.entrants.iter().any(|entrant| heat.reopens(entrant.server));
+    let reopened = match race.heats.iter().any(reopens) {
+        true => {
+            format!(
+                "{}: each worker serves one connection, and there are more of these, which are closed for others \
+                 and opened anew. ",
+                REOPENED.trim()
+            )
+        }
+        false => String::new(),
+    };
     format!(
         "Medians of {clean} clean round{} of {} s; {} rejected, in which others had more than \
          {dirty_share}% of the core. Ratios are taken within each round. Kept connections; {} bytes of content; server and client {conditions}. The null servers parse nothing and always answer the same \
-         bytes. {}.{elsewhere} Absolute numbers hold for that machine and day; the ratios \
+         bytes. {}{}.{elsewhere} Absolute numbers hold for that machine and day; the ratios \
          are the result.{uncounted}",
         if clean == 1 { "" } else { "s" },
         setting.seconds,
         run - clean,
         setting.size,
+        reopened,
         race.machine,
     )
 }
@@ -178,6 +196,7 @@ mod tests {
         let window = |server, requests, server_ns, client_ns| Window {
             server,
             requests,
+            reopened: 0,
             response_len: 1246,
             elapsed_ns: 2_000_000_000,
             server_ns,
