@@ -141,8 +141,8 @@ impl Blocking {
     fn new(outfit: Outfit) -> io::Result<Blocking> {
         door::never_wait(&outfit.listeners)?;
         let place = Place { roster: Arc::clone(&outfit.roster), number: outfit.number, is_free: true };
-        // Who comes is there before who gives way has gone.
-        let connection_count_max = outfit.connection_count_max.max(2);
+        // Who comes is there before who gives way has gone. Whatever the process has descriptors for: buffers are counted by it.
+        let connection_count_max = 2;
         let worker: Worker<Readiness> = Worker::new(Outfit { connection_count_max, ..outfit });
         let mailbox = Entry::new(worker.mailbox.as_fd(), POLLIN);
         let listeners = worker.listeners.iter().map(|listener| Entry::new(listener.as_fd(), POLLIN));
