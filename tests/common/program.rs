@@ -119,7 +119,12 @@ impl Program {
 
     fn begin(mut command: Command, input: Stdio) -> Program {
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        // A program that was just written is busy until the children that another test has begun meanwhile have closed it.
+        let mut child = wait_for("a program that is not being written", || match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => None,
+            child => Some(child),
+        })
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let out = Said::listen(child.stdout.take().expect("a pipe"));
         let err = Said::listen(child.stderr.take().expect("a pipe"));
         Program { child, out, err }
