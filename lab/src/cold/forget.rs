@@ -21,14 +21,15 @@ pub(super) fn forget(stage: &Stage, form: Form, large: u64, cold_count: usize) -
     }
     let archive = stage.site_as(form);
     let members = members(&archive)?;
-    let file = File::open(&archive)?;
+    // At once, as they lie side by side: of pages that the kernel keeps together it drops all or none.
+    let (mut begin, mut end) = (u64::MAX, 0);
     for number in 0..cold_count {
         let name = cold_name(number);
         let lies = members.iter().find(|(_, member)| member.trim_start_matches("./") == name);
         let (at, _) = lies.ok_or_else(|| format!("{}: no {name}", archive.display()))?;
-        drop_from_memory(&file, *at, large)?;
+        (begin, end) = (begin.min(*at), end.max(at + large));
     }
-    Ok(())
+    drop_from_memory(&File::open(&archive)?, begin, end - begin)
 }
 
 fn drop_from_memory(file: &File, at: u64, len: u64) -> Result<(), Trouble> {
