@@ -13,6 +13,7 @@
 //! connection of who gave one is handed on, to be answered when it is done.
 
 use crate::{
+    ledger::Ledger,
     listen::{Address, Bound},
     metrics::{Metrics, Stage},
     server::Handle,
@@ -43,7 +44,7 @@ use tarpon_http::{
 /// An admin listener that answers. Dropped, it does not any more.
 #[derive(Debug)]
 pub struct Admin {
-    server: Arc<OnceLock<Handle>>,
+    server: Arc<OnceLock<Arc<Ledger>>>,
     end: Arc<Wake>,
     thread: Option<JoinHandle<()>>,
 }
@@ -107,14 +108,14 @@ impl Admin {
     /// The same for a server with a supervisor, who is told of orders; and for one that has begun.
     pub(crate) fn start_with(
         listener: &Bound,
-        server: Option<Handle>,
+        ledger: Option<Arc<Ledger>>,
         orders: impl Fn(Order, OwnedFd) + Send + 'static,
     ) -> io::Result<Admin> {
-        Admin::begin(listener, server, Some(Box::new(orders)))
+        Admin::begin(listener, ledger, Some(Box::new(orders)))
     }
 
-    fn begin(listener: &Bound, server: Option<Handle>, orders: Option<Orders>) -> io::Result<Admin> {
-        let server = server.map_or_else(OnceLock::new, OnceLock::from);
+    fn begin(listener: &Bound, ledger: Option<Arc<Ledger>>, orders: Option<Orders>) -> io::Result<Admin> {
+        let server = ledger.map_or_else(OnceLock::new, OnceLock::from);
         let (server, end) = (Arc::new(server), Wake::new()?);
         let desk = Desk {
             listener: listener.sockets()[0].try_clone()?,
@@ -129,8 +130,13 @@ impl Admin {
 
     /// The server it answers for has begun.
     pub fn serving(&self, server: Handle) {
+        self.answering(server.ledger());
+    }
+
+    /// The same, where there is no handle: this is what is known of the server.
+    pub(crate) fn answering(&self, ledger: &Arc<Ledger>) {
         // A second one is not answered for.
-        let _ = self.server.set(server);
+        let _ = self.server.set(Arc::clone(ledger));
     }
 }
 
@@ -146,7 +152,7 @@ impl Drop for Admin {
 /// What the thread has.
 struct Desk {
     listener: OwnedFd,
-    server: Arc<OnceLock<Handle>>,
+    server: Arc<OnceLock<Arc<Ledger>>>,
     end: Arc<Wake>,
     orders: Option<Orders>,
 }
@@ -250,7 +256,7 @@ impl Desk {
     }
 
     fn metrics(&self) -> Metrics {
-        self.server.get().map(Handle::metrics).unwrap_or_default()
+        self.server.get().map(|ledger| ledger.metrics()).unwrap_or_default()
     }
 }
 

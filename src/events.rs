@@ -77,6 +77,9 @@ pub(crate) fn told(told: Told<'_>) {
         Told::Serving(served) => serving("serving", served),
         Told::Reloaded(served) => serving("reloaded", served),
         Told::Stopping(grace) => info!(grace_s = grace.as_secs_f64(), "stopping"),
+        Told::ConnectionLost(how) => {
+            warn!(role = "worker", "a worker process {how}; its connection is lost")
+        }
         Told::Ended { role, how, again_after } => {
             let (role, again_after_s) = (role.to_string(), again_after.as_secs_f64());
             warn!(role, again_after_s, "the {role} process {how}; another takes its place");

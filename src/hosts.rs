@@ -66,13 +66,13 @@ impl VirtualHosts {
     /// # Errors
     /// There are none, or too many; a name is given twice; aliases lead nowhere, as their site has no name that is no wildcard.
     pub fn new(sites: Vec<VirtualHost>, unknown: Unknown) -> Result<VirtualHosts, Trouble> {
-        let hosts = hosts(sites.iter().map(|site| (&site.names[..], &site.aliases[..])), unknown)?;
+        let hosts = table(sites.iter().map(|site| (&site.names[..], &site.aliases[..])), unknown)?;
         Ok(VirtualHosts { sites, hosts: Arc::new(hosts) })
     }
 }
 
 /// The table for the names and aliases of each site.
-fn hosts<'n>(
+pub(crate) fn table<'n>(
     sites: impl IntoIterator<Item = (&'n [HostName], &'n [HostName])>,
     unknown: Unknown,
 ) -> Result<Hosts, Trouble> {

@@ -26,7 +26,7 @@
 //! | `archive` | a tar archive, unpacked if it is compressed |
 //! | `pack` | a site packed into one archive |
 //! | `inspect` | such an archive, looked into and checked |
-//! | `recent` | the site that is served, and earlier ones that are kept |
+//! | `recent`, `stock` | the sites that are served, and earlier ones that are kept |
 //! | `release` | a directory of packed sites, of which one is current |
 //! | `listen` | listening sockets |
 //! | `log` | the access log: what the workers leave of each exchange, formatted and written |
@@ -67,6 +67,7 @@ mod sandbox;
 mod served;
 mod server;
 mod site;
+mod stock;
 mod supervisor;
 #[allow(unsafe_code)]
 mod sys;

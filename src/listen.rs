@@ -142,6 +142,11 @@ impl Bound {
         &self.sockets
     }
 
+    /// All of them, for somebody else to have. Where it listens on a Unix socket, the path stays.
+    pub(crate) fn into_sockets(self) -> Vec<OwnedFd> {
+        self.sockets
+    }
+
     /// What is to be removed when the server has ended.
     pub(crate) fn take_file(&mut self) -> Option<SocketFile> {
         self.made.take()

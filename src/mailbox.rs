@@ -3,7 +3,7 @@
 use crate::{loader::Stretch, recent::Lineup, site::Site, sys::wake::Wake};
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -33,26 +33,58 @@ pub(crate) struct Mailbox {
     /// `None`: the worker has ended.
     messages: Mutex<Option<Vec<Message>>>,
     /// Readable when there are messages.
-    wake: Wake,
+    wake: Alarm,
+    /// They come from another process.
+    hear: Option<Mutex<Hear>>,
 }
+
+/// What becomes readable when there are messages.
+enum Alarm {
+    Rung(Wake),
+    /// Of a channel to another process.
+    Socket(Arc<OwnedFd>),
+}
+
+/// What another process has said.
+type Hear = Box<dyn FnMut() -> Vec<Message> + Send>;
 
 impl Mailbox {
     pub(crate) fn new() -> io::Result<Mailbox> {
-        Ok(Mailbox { messages: Mutex::new(Some(Vec::new())), wake: Wake::new()? })
+        let wake = Alarm::Rung(Wake::new()?);
+        Ok(Mailbox { messages: Mutex::new(Some(Vec::new())), wake, hear: None })
     }
 
-    /// Leaves a message; for a worker that has ended, it is dropped.
+    /// Of a worker that is a process: `hear` reads what comes at this socket, and does not wait for it.
+    pub(crate) fn of_process(
+        socket: Arc<OwnedFd>,
+        hear: impl FnMut() -> Vec<Message> + Send + 'static,
+    ) -> Mailbox {
+        Mailbox {
+            messages: Mutex::default(),
+            wake: Alarm::Socket(socket),
+            hear: Some(Mutex::new(Box::new(hear))),
+        }
+    }
+
+    /// Leaves a message; for a worker that has ended, it is dropped. Nobody has the mailbox of a process but itself.
     pub(crate) fn post(&self, message: Message) {
         if let Some(messages) = &mut *self.lock() {
             messages.push(message);
         }
-        self.wake.wake();
+        if let Alarm::Rung(wake) = &self.wake {
+            wake.wake();
+        }
     }
 
     /// All messages, oldest first.
     pub(crate) fn take(&self) -> Vec<Message> {
+        if let Some(hear) = &self.hear {
+            return hear.lock().unwrap_or_else(PoisonError::into_inner)();
+        }
         // In this order: a message posted in between wakes the worker again.
-        self.wake.clear();
+        if let Alarm::Rung(wake) = &self.wake {
+            wake.clear();
+        }
         self.lock().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -73,6 +105,9 @@ impl Mailbox {
 
 impl AsFd for Mailbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
+        match &self.wake {
+            Alarm::Rung(wake) => wake.as_fd(),
+            Alarm::Socket(socket) => socket.as_fd(),
+        }
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Lineup {
 }
 
 /// The sites that were served last.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Recent {
     /// The latest first: the current one, and those that are kept.
     sites: Vec<Weak<Site>>,

@@ -15,11 +15,9 @@ pub(crate) struct Roster {
 const WORKER_COUNT_MAX: usize = 1024;
 
 impl Roster {
-    /// Of so many workers, who are all free: those that have not begun yet will soon.
-    pub(crate) fn new(worker_count: usize) -> Roster {
-        let roster = Roster::default();
-        (0..worker_count).for_each(|worker| roster.set(worker, true));
-        roster
+    /// So many workers are free: those that have not begun yet will soon.
+    pub(crate) fn open(&self, worker_count: usize) {
+        (0..worker_count).for_each(|worker| self.set(worker, true));
     }
 
     /// Says of one worker whether it is free to take a client.

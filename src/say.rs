@@ -72,6 +72,7 @@ pub(crate) fn told(told: Told<'_>) {
         Told::Stopping(grace) => {
             println!("{DIM}stopping, within {grace:?} at the latest; once more stops it now{DIM:#}");
         }
+        Told::ConnectionLost(how) => warn!("a worker process {how}; its connection is lost"),
         Told::Ended { role, how, again_after: Duration::ZERO } => {
             warn!("the {role} process {how}; starting another");
         }

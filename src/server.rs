@@ -8,7 +8,8 @@
 
 use crate::{
     engine::Engine,
-    hosts::{VirtualHost, VirtualHosts},
+    error::Trouble,
+    hosts::VirtualHosts,
     ledger::Ledger,
     listen::{Address, Bound, SocketFile},
     loader::{self, Loader},
@@ -18,6 +19,7 @@ use crate::{
     recent::Recent,
     roster::Roster,
     site::Site,
+    stock::Stock,
     sys::{cores, shared::Shared},
     worker::Outfit,
 };
@@ -57,7 +59,7 @@ pub struct Settings {
     /// Earlier sites of which files stay that were declared immutable, for pages that were loaded before a swap. At most
     /// so many, and as many as a quarter of the limit on open files has room for.
     pub keep_releases: usize,
-    /// What is logged of exchanges, unless their site says otherwise ([`VirtualHost::log`]). `None`: nothing, which costs
+    /// What is logged of exchanges, unless their site says otherwise ([`VirtualHost::log`](crate::VirtualHost::log)). `None`: nothing, which costs
     /// nothing. Where it goes: [`Handle::log_to`].
     pub logging: Option<Logging>,
     /// A path at which load balancers may ask whether clients are to be sent here, under every host: 200, and 503 once the server
@@ -143,7 +145,8 @@ impl Server {
     /// Several sites are told apart by host: see [`VirtualHosts`].
     ///
     /// # Errors
-    /// Threads, descriptors or cores are lacking.
+    /// Threads, descriptors or cores are lacking; or the engine is one of processes, `prefork` or `fork`, which only
+    /// [`supervise`](crate::supervise) has.
     pub fn start(
         settings: &Settings,
         listeners: Vec<Bound>,
@@ -162,27 +165,21 @@ impl Server {
         let VirtualHosts { sites, hosts } = sites.into();
         let engine = settings.engine.choose().map_err(io::Error::other)?.engine;
         let worker_count = Settings { engine, ..settings.clone() }.workers().get();
-        let kept_max = |site: &VirtualHost| site.keep_releases.unwrap_or(settings.keep_releases);
-        let descriptor_count: usize =
-            sites.iter().map(|site| descriptor_count(&site.site, kept_max(site), sites.len())).sum();
-        let connection_count_max = connection_count_max(worker_count, descriptor_count);
-        let kept_descriptors_max = kept_descriptors_max() / sites.len();
-        let (mut recents, mut lineups, mut logs, mut held) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for host in sites {
-            let mut recent = Recent::new(kept_max(&host), kept_descriptors_max);
-            let VirtualHost { site, earlier, limits, log, .. } = host;
-            // Held until the last one has taken over what of the others is kept.
-            held.extend(earlier.into_iter().rev().map(|earlier| recent.next(earlier)));
-            lineups.push((recent.next(site), limits.of(settings)));
-            recents.push(Mutex::new(recent));
-            logs.push(log);
+        if engine.has_processes() {
+            return Err(io::Error::other(Trouble::new(
+                format_args!("cannot run the engine {engine} within another program"),
+                "its workers are processes, and a process that has threads cannot be divided",
+                "take threads, which serves in the same way, or run tarpon serve",
+            )));
         }
-        drop(held);
-        let sites: Arc<[_]> = lineups.into();
+        let logs: Vec<_> = sites.iter().map(|site| site.log).collect();
+        let stock = Stock::new(settings, sites);
+        let connection_count_max = connection_count_max(worker_count, stock.descriptor_count());
+        let sites = stock.sites();
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
         let counters = Arc::new(Shared::new(worker_count)?);
-        let ledger = Ledger::new(engine, worker_count, Arc::clone(&counters), &hosts, recents.len());
+        let ledger = Ledger::new(engine, worker_count, Arc::clone(&counters), &hosts, sites.len());
         for (number, (lineup, _)) in sites.iter().enumerate() {
             ledger.read(number, lineup.current.file_count(), lineup.current.content_len());
         }
@@ -198,10 +195,12 @@ impl Server {
             }
             None => (None, None),
         };
-        let handle = Handle { mailboxes, recents: recents.into(), log, ledger: Arc::new(ledger) };
+        let recents = stock.into_recents().into_iter().map(Mutex::new).collect();
+        let handle = Handle { mailboxes, recents, log, ledger: Arc::new(ledger) };
         let allowed = settings.pin.then(cores::allowed).transpose()?;
         let (loader, crew) = Loader::new(nowhere);
-        let roster = Arc::new(Roster::new(worker_count));
+        let roster = Arc::new(Shared::<Roster>::new(1)?).part(0);
+        roster.open(worker_count);
         let outfit = |number| {
             let sockets = listeners.iter().map(|bound| match engine.is_one_at_a_time() {
                 true => bound.sockets_for(0, 1),
@@ -209,7 +208,7 @@ impl Server {
             });
             io::Result::Ok(Outfit {
                 number,
-                roster: Arc::clone(&roster),
+                roster: roster.clone(),
                 listeners: sockets.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect(),
                 mailbox: handle.mailboxes[number].clone(),
                 sites: sites.clone(),
@@ -317,6 +316,11 @@ impl Handle {
         }
     }
 
+    /// What is known of the server.
+    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
     /// What the server has done and does.
     pub fn metrics(&self) -> Metrics {
         self.ledger.metrics()
@@ -376,12 +380,6 @@ fn connection_count_max(worker_count: usize, descriptor_count: usize) -> usize {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(CONNECTION_COUNT_MAX);
     let others = descriptor_count + 8 * worker_count + 32;
     (limit.saturating_sub(others) / worker_count).max(1)
-}
-
-/// What a site, one of so many, may have open: itself, what takes its place, and those that are kept.
-fn descriptor_count(site: &Site, kept_max: usize, site_count: usize) -> usize {
-    let kept = kept_max.saturating_mul(site.descriptor_count()).min(kept_descriptors_max() / site_count);
-    2 * site.descriptor_count() + kept
 }
 
 /// A quarter of the limit on open files, as for the site that is served and for the one that takes its place.

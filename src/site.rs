@@ -88,6 +88,12 @@ impl Site {
         self.files.len() + usize::from(self.archive.is_some()) + 1
     }
 
+    /// All of these.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = &File> {
+        let archive = self.archive.as_ref().map(|archive| &archive.file);
+        self.store.iter().chain(archive).chain(&self.files)
+    }
+
     #[inline]
     pub(crate) fn image(&self) -> &Image {
         &self.image

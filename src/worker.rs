@@ -57,7 +57,7 @@ pub(crate) struct Outfit {
     /// Its own, among all of the server.
     pub(crate) number: usize,
     /// Who of them is free: for those that serve one connection at a time.
-    pub(crate) roster: Arc<Roster>,
+    pub(crate) roster: Part<Roster>,
     /// Listening sockets, non-blocking.
     pub(crate) listeners: Vec<OwnedFd>,
     pub(crate) mailbox: Arc<Mailbox>,

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    ENGINES, PATIENCE,
+    EMBEDDED, PATIENCE,
     client::{Client, Response, get},
     distinct_bytes,
     program::{Program, has_ended, serve, tarpon},
@@ -52,7 +52,7 @@ fn each_exchange_is_a_line() {
         ("a control in a field",     "GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: \u{1b}[31m\r\n\r\n",   "GET / HTTP/1.1",     r#""-" "-""#),
         ("a head without an end",    "GET / HTTP/1.1\r\nHost:",                                       "-",                  r#""-" "-""#),
     ];
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let dir = site(&[("index.html", &b"home"[..]), ("dir/index.html", b"dir"), ("big", &big)]);
         let soon = Settings { head_timeout: Duration::from_millis(300), ..settings(engine, 1) };
         let log = Log::default();
@@ -83,7 +83,7 @@ fn each_form_shows_the_same_exchange() {
         (LogForm::Simple,   r#"127.0.0.1 TIME "GET /?\x22 HTTP/1.1" 200 4"#),
         (LogForm::Json,     r#"{"time":"TIME","client":"127.0.0.1","method":"GET","target":"/?\"","version":"HTTP/1.1","request":null,"host":"h","referer":"r","user_agent":"\\\\\\xFF","status":200,"bytes":4,"duration_ms":MS,"complete":true,"cut":[]}"#),
     ];
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         for (form, want) in cases {
             let log = Log::default();
@@ -98,7 +98,7 @@ fn each_form_shows_the_same_exchange() {
 
 #[test]
 fn what_was_cut_short_is_logged_as_far_as_it_came() {
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let dir = site(&[("big", distinct_bytes(50 << 20))]);
         let log = Log::default();
         let served = log.served(&settings(engine, 1), LogForm::Json, dir.path());
@@ -117,7 +117,7 @@ fn what_was_cut_short_is_logged_as_far_as_it_came() {
 #[test]
 fn pipelined_requests_are_logged_in_order_and_each_once() {
     const COUNT: usize = 500;
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         let log = Log::default();
         let served = log.served(&settings(engine, 2), LogForm::Simple, dir.path());
@@ -135,7 +135,7 @@ fn pipelined_requests_are_logged_in_order_and_each_once() {
 fn a_sample_is_fair_and_has_every_failure() {
     const COUNT: usize = 20_000;
     let one_in = NonZeroU32::new(10).expect("a number");
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         let log = Log::default();
         let logging = Some(Logging { form: LogForm::Simple, one_in, ..Logging::default() });
@@ -160,7 +160,7 @@ fn a_sample_is_fair_and_has_every_failure() {
 
 #[test]
 fn addresses_are_told_as_far_as_they_may_be() {
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         for (addresses, want) in [("full", "127.0.0.1"), ("truncated", "127.0.0.0"), ("none", "-")] {
             let log = Log::default();
@@ -177,7 +177,7 @@ fn addresses_are_told_as_far_as_they_may_be() {
 
 #[test]
 fn a_log_goes_where_it_is_told_from_then_on() {
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         let (first, second) = (Log::default(), Log::default());
         let served = first.served(&settings(engine, 1), LogForm::Simple, dir.path());
@@ -202,7 +202,7 @@ fn a_log_goes_where_it_is_told_from_then_on() {
 #[test]
 fn files_take_turns_by_size_and_lose_no_line() {
     const COUNT: usize = 2_000;
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         let log = Log::default();
         let rotation = Rotation { len_max: Some(20_000), age_max: None, keep: 100 };
@@ -250,7 +250,7 @@ fn files_take_turns_by_age() {
 
 #[test]
 fn a_socket_takes_lines_as_datagrams_or_as_a_stream() {
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         let place = common::open_dir();
         let target = |name: &str| LogTarget::Socket(place.path().join(name));
@@ -282,7 +282,7 @@ fn a_socket_takes_lines_as_datagrams_or_as_a_stream() {
 
 #[test]
 fn the_program_logs_where_it_is_told() {
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         let log = Log::default();
         let path = log.path().to_string_lossy().into_owned();
@@ -404,7 +404,7 @@ address = "127.0.0.1:0"
         ("few",       "/none?", Some(("few.log", r#"127.0.0.1 TIME "GET /none?PHASE HTTP/1.1" 404 "#))),
     ];
     let logs = ["all.log", "own.log", "few.log"];
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let dir = configured(config);
         let program = Program::started(serve_configured(&dir, engine));
         let at = |name: &str| dir.path().join(name);
@@ -501,7 +501,7 @@ fn a_file_of_several_sites_takes_turns_once_and_logs_change_with_the_configurati
 
 #[test]
 fn a_library_says_of_each_site_what_is_logged_and_where() {
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         let (common, own) = (Log::default(), Log::default());
         let simple = Logging { form: LogForm::Simple, ..Logging::default() };

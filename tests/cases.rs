@@ -8,15 +8,12 @@
 mod common;
 
 use bytes::Bytes;
-use common::{
-    ENGINES,
-    client::Client,
-    served::{Served, settings},
-};
+use common::{EVERY_ENGINE, client::Client, served::Somewhere};
 use std::{
     collections::HashMap,
     fs::{self, File},
     io::{Cursor, Read, Seek},
+    net::SocketAddr,
     os::unix::fs::symlink,
     path::Path,
     sync::LazyLock,
@@ -52,21 +49,21 @@ fn each_case_comes_out_the_same_at_any_cut_of_the_response() {
 
 #[test]
 fn each_case_comes_out_the_same_on_every_engine() {
-    check_on_engines(|case, served| case.failure_on(served, case.request.len(), Stays));
+    check_on_engines(|case, address| case.failure_on(address, case.request.len(), Stays));
 }
 
 #[test]
 fn each_short_case_comes_out_the_same_on_every_engine_byte_by_byte() {
-    check_on_engines(|case, served| {
+    check_on_engines(|case, address| {
         let is_short = case.request.len() < 300;
-        is_short.then(|| case.failure_on(served, 1, Stays)).flatten()
+        is_short.then(|| case.failure_on(address, 1, Stays)).flatten()
     });
 }
 
 #[test]
 fn each_case_comes_out_the_same_when_the_client_closes_its_side_behind_the_request() {
     check(|case| case.failure_in_memory(Cuts { read: 100, send: 1_000 }, Leaves));
-    check_on_engines(|case, served| case.failure_on(served, case.request.len(), Leaves));
+    check_on_engines(|case, address| case.failure_on(address, case.request.len(), Leaves));
 }
 
 #[test]
@@ -172,8 +169,8 @@ impl Case {
     }
 
     /// What is wrong on a real server, if anything is.
-    fn failure_on(&self, served: &Served, cut: usize, then: Then) -> Option<String> {
-        let mut client = Client::connect(served.address);
+    fn failure_on(&self, address: SocketAddr, cut: usize, then: Then) -> Option<String> {
+        let mut client = Client::connect(address);
         // A server that has refused reads on, and what it does not read any more does not matter.
         self.request.chunks(cut.max(1)).all(|part| client.send(part));
         let mut want = self.want.clone();
@@ -213,11 +210,12 @@ fn check(failure: impl Fn(&Case) -> Option<String> + Sync) {
 
 /// Runs all cases on a server of each engine.
 #[track_caller]
-fn check_on_engines(failure: impl Fn(&Case, &Served) -> Option<String> + Sync) {
-    for &engine in ENGINES {
+fn check_on_engines(failure: impl Fn(&Case, SocketAddr) -> Option<String> + Sync) {
+    for &engine in EVERY_ENGINE {
         let dir = fixture();
-        let served = Served::dir(&settings(engine, 2), dir.path());
-        check(|case| failure(case, &served).map(|failure| format!("{engine:?}: {failure}")));
+        let served = Somewhere::dir(engine, 2, dir.path());
+        let address = served.address;
+        check(|case| failure(case, address).map(|failure| format!("{engine:?}: {failure}")));
     }
 }
 

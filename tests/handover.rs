@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    ENGINES,
+    EMBEDDED,
     client::Client,
     distinct_bytes,
     served::{Served, settings},
@@ -24,7 +24,7 @@ fn no_request_fails_and_no_connection_is_reset() {
     const HANDOVER_COUNT: usize = 20;
     const CLIENT_COUNT: usize = 4;
     let dir = site(&LENS.map(|(name, len)| (name, distinct_bytes(len))));
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let start = || Served::dir_on(listener.try_clone().unwrap(), &settings(engine, 2), dir.path());
         let mut served = start();
@@ -75,7 +75,7 @@ fn no_request_fails_and_no_connection_is_reset() {
 #[test]
 fn a_client_that_waits_is_answered_once_more_or_left_at_the_end_of_the_grace() {
     let dir = site(&[("index.html", "home")]);
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let served = Served::dir(&settings(engine, 1), dir.path());
         let mut clients = [(); 3].map(|()| Client::connect(served.address));
         // One has not asked yet, the others have.
@@ -99,7 +99,7 @@ fn a_client_that_waits_is_answered_once_more_or_left_at_the_end_of_the_grace() {
 #[test]
 fn who_was_to_drain_can_be_stopped() {
     let dir = site(&[("index.html", "home")]);
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let served = Served::dir(&settings(engine, 1), dir.path());
         let mut client = Client::connect(served.address);
         assert_eq!(client.get("/").content, b"home");

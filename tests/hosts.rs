@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    ENGINES,
+    EMBEDDED,
     client::{Client, Response},
     distinct_bytes,
     served::{Served, settings},
@@ -77,7 +77,7 @@ fn each_request_is_answered_by_the_site_of_its_host() {
         ("three.example",        "/",      "421 <!doctype html>"),
         ("one.example",          "http://two.example/", "200 two"),
     ];
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let served = three(Unknown::Refused, &settings(engine, 1));
         // One connection for all: it changes its host between requests.
         let mut client = Client::connect(served.address);
@@ -98,7 +98,7 @@ fn each_request_is_answered_by_the_site_of_its_host() {
 
 #[test]
 fn whom_nobody_serves_gets_the_default_site() {
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let served = three(Unknown::Site(1), &settings(engine, 1));
         let mut client = Client::connect(served.address);
         assert_eq!(told(&ask(&mut client, "three.example", "/")), "200 two");
@@ -113,7 +113,7 @@ fn whom_nobody_serves_gets_the_default_site() {
 /// curl follows an alias with path, query and port, as it believes that both names are here.
 #[test]
 fn curl_follows_an_alias() {
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let served = three(Unknown::Refused, &settings(engine, 1));
         let port = served.address.port();
         for (from, to) in [("www.two.example", "two.example"), ("x.zwei.example", "two.example")] {
@@ -132,7 +132,7 @@ fn curl_follows_an_alias() {
 
 #[test]
 fn one_site_is_swapped_and_the_others_stay() {
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let settings = Settings { keep_releases: 1, ..settings(engine, 2) };
         let served = three(Unknown::Refused, &settings);
         let mut clients: Vec<_> = (0..4).map(|_| Client::connect(served.address)).collect();
@@ -154,7 +154,7 @@ fn one_site_is_swapped_and_the_others_stay() {
 #[test]
 fn each_site_keeps_its_own_earlier_releases() {
     const SCRIPT: &str = "app-B4qfzvDp.js";
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let before = site(&[(SCRIPT, "old")]);
         let now = site(&[("index.html", "new")]);
         let both = [before, now].map(|dir| (Site::from_dir(dir.path()).expect("a site"), dir));
@@ -182,7 +182,7 @@ fn each_site_keeps_its_own_earlier_releases() {
 
 #[test]
 fn each_site_has_limits_of_its_own() {
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let [short, long] = ["short", "long"].map(dir);
         let limits = SiteLimits {
             idle_timeout: Some(Duration::from_millis(100)),
@@ -214,7 +214,7 @@ fn each_site_has_limits_of_its_own() {
 /// Of two packed sites one is truncated while it is served: that one's connections are closed, the other is served on.
 #[test]
 fn an_archive_that_is_truncated_concerns_its_own_site_alone() {
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let dirs = ["one", "two"].map(|name| {
             let files = (0..50).map(|number| (format!("{number}"), distinct_bytes(9_000 + number)));
             let dir = site(&files.collect::<Vec<_>>());
@@ -281,7 +281,7 @@ fn names_that_make_no_sense_are_refused_with_a_remedy() {
 #[test]
 fn a_thousand_sites_are_served() {
     const COUNT: usize = 1_000;
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let sites = (0..COUNT).map(|number| {
             let dir = site(&[("index.html", number.to_string())]);
             host(&dir, &[&format!("site-{number}.example")], &[&format!("www.site-{number}.example")])

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{ENGINES, client::Client, served::settings, site, wait_for};
+use common::{EMBEDDED, client::Client, served::settings, site, wait_for};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
     env, fs,
@@ -24,7 +24,7 @@ fn a_server_that_cannot_begin_leaves_no_thread_and_no_port() {
         let dir = site(&[("index.html", "home")]);
         let limit = getrlimit(Resource::Nofile);
         let before = Held::now();
-        for &engine in ENGINES {
+        for &engine in EMBEDDED {
             // With one descriptor more each time, it fails one step later.
             let mut spare = 0;
             let mut failure_count = 0;
@@ -88,7 +88,7 @@ fn a_site_that_is_swapped_in_after_the_end_is_not_kept() {
         // A large file has a descriptor.
         let dir = site(&[("index.html", vec![b'x'; 100]), ("large", vec![b'x'; 1 << 20])]);
         let site = || Site::from_dir(dir.path()).unwrap();
-        for &engine in ENGINES {
+        for &engine in EMBEDDED {
             let before = Held::now();
             let (_, bound) = listener();
             let server = Server::start(&settings(engine, 2), vec![bound], site()).unwrap();
@@ -114,7 +114,7 @@ fn a_site_that_is_swapped_in_after_the_end_is_not_kept() {
 fn a_listener_that_somebody_kept_makes_no_work_after_a_stop() {
     alone("a_listener_that_somebody_kept_makes_no_work_after_a_stop", || {
         let dir = site(&[("index.html", "home")]);
-        for &engine in ENGINES {
+        for &engine in EMBEDDED {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let kept = listener.try_clone().unwrap();
             let address = kept.local_addr().unwrap();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    ENGINES,
+    EMBEDDED,
     client::{Client, get},
     distinct_bytes,
     served::{Served, settings},
@@ -21,7 +21,7 @@ use tarpon::{Address, Server, Site};
 
 #[test]
 fn a_server_runs_on_listeners_it_is_given_and_stops_when_any_thread_says_so() {
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         let path = dir.path().join("socket");
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -51,7 +51,7 @@ fn a_server_runs_on_listeners_it_is_given_and_stops_when_any_thread_says_so() {
 fn a_swap_is_seen_by_all_and_mixed_by_none() {
     const SWAP_COUNT: usize = 50;
     const CLIENT_COUNT: usize = 6;
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         // Content in one stretch with its fields, apart from them, and beside the image.
         let lens = [("small", 100), ("middle", 30_000), ("large", 200_000)];
         let content =
@@ -101,7 +101,7 @@ fn a_swap_is_seen_by_all_and_mixed_by_none() {
 
 #[test]
 fn images_that_nobody_needs_any_more_are_gone() {
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         // A size no other test has, by which the mappings of this server are told from those of others.
         const LEN: usize = 7 << 20;
         let versions = [1, 2].map(|version: u8| {
@@ -125,7 +125,7 @@ fn images_that_nobody_needs_any_more_are_gone() {
 
 #[test]
 fn a_response_under_way_ends_with_the_site_it_began_with() {
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let len = 24 << 20;
         let versions = [b'1', b'2'].map(|version| site(&[("large", vec![version; len])]));
         let served = Served::dir(&settings(engine, 1), versions[0].path());
@@ -142,7 +142,7 @@ fn a_response_under_way_ends_with_the_site_it_began_with() {
 
 #[test]
 fn two_servers_live_in_one_process() {
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let dirs = ["one", "two"].map(|name| site(&[("index.html", name)]));
         let [one, two] = dirs.each_ref().map(|dir| Served::dir(&settings(engine, 1), dir.path()));
         let (mut to_one, mut to_two) = (Client::connect(one.address), Client::connect(two.address));

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{
-    ENGINES,
+    EMBEDDED,
     client::{Client, get},
     served::{Served, settings},
     site,
@@ -82,7 +82,7 @@ fn a_worker_allocates_nothing_for_static_files() {
         ("_headers", b"/dir/*\n  X-A: b\n".to_vec()),
     ];
     let dir = site(&files);
-    for (&engine, several) in ENGINES.iter().flat_map(|engine| [(engine, false), (engine, true)]) {
+    for (&engine, several) in EMBEDDED.iter().flat_map(|engine| [(engine, false), (engine, true)]) {
         let before = COUNT.load(Ordering::Relaxed);
         let settings = Settings { requests_max: NonZeroU32::MAX, ..settings(engine, 1) };
         let served = Served::sites(&settings, if several { three_of(dir.path()) } else { one(dir.path()) });

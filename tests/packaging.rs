@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    ENGINES,
+    EMBEDDED,
     client::{Client, get},
     served::{Served, settings},
     site, wait_for,
@@ -88,7 +88,7 @@ fn fail2ban_finds_who_asks_as_no_browser_does_and_nobody_else() {
     for form in [LogForm::Common, LogForm::Combined, LogForm::Simple] {
         let log = dir.path().join("log");
         let logging = Logging { form, addresses: Addresses::Full, one_in: NonZeroU32::MIN };
-        let settings = Settings { logging: Some(logging), ..settings(ENGINES[0], 1) };
+        let settings = Settings { logging: Some(logging), ..settings(EMBEDDED[0], 1) };
         let served = Served::dir(&settings, dir.path());
         served.handle.log_to(File::create(&log).unwrap().into());
         for (request, _) in &requests {

@@ -10,7 +10,7 @@
 mod common;
 
 use bytes::Bytes;
-use common::{ENGINES, client::Client, program, served::settings};
+use common::{EMBEDDED, client::Client, program, served::settings};
 use std::{
     fs::{self, File},
     io::{Cursor, Write},
@@ -607,7 +607,7 @@ fn an_archive_and_a_packed_site_have_the_rules_of_their_directory() {
 
 #[test]
 fn each_rule_does_what_it_says_on_every_engine() {
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         for case in cases() {
             let dir = case.dir();
             let source = Source { path: dir.path().into(), dialect: case.dialect, ..Source::default() };

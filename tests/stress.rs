@@ -9,7 +9,7 @@
 mod common;
 
 use common::{
-    ENGINES, PATIENCE,
+    EMBEDDED, PATIENCE,
     client::{Client, Response, get},
     distinct_bytes,
     served::{Served, settings},
@@ -39,7 +39,7 @@ fn a_crowd_of_all_sorts_gets_what_is_right_and_leaves_nothing_behind() {
     let _alone = alone();
     let number = |name, default| env::var(name).map_or(default, |text| text.parse().expect("a number"));
     let (seed, seconds) = (number("STRESS_SEED", 1), number("STRESS_SECONDS", 1));
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let stressed = catch_unwind(AssertUnwindSafe(|| stress(engine, seed, Duration::from_secs(seconds))));
         if let Err(panic) = stressed {
             eprintln!("{engine}, STRESS_SEED={seed}");
@@ -52,7 +52,7 @@ fn a_crowd_of_all_sorts_gets_what_is_right_and_leaves_nothing_behind() {
 fn a_head_is_understood_however_it_lies_in_what_arrives() {
     let _alone = alone();
     let dir = site(&[("index.html", "home")]);
-    for &engine in ENGINES {
+    for &engine in EMBEDDED {
         let served = Served::dir(&settings(engine, 1), dir.path());
         // The first piece is such that no later piece ends where a buffer does.
         for (first, len) in [(100, 15_900), (1, 16_300), (1_000, 16_384), (333, 16_000)] {
@@ -91,7 +91,7 @@ fn clients_that_ask_for_much_and_take_nothing_leave_memory_for_others() {
     let _alone = alone();
     let dir = site(&[("index.html", vec![b'x'; 10]), ("large", vec![b'x'; 8 << 20])]);
     // Workers with one connection each share no buffers.
-    for &engine in ENGINES.iter().filter(|engine| !engine.is_one_at_a_time()) {
+    for &engine in EMBEDDED.iter().filter(|engine| !engine.is_one_at_a_time()) {
         let served = Served::dir(&settings(engine, 1), dir.path());
         let requests = get("/large").repeat(3_000);
         let greedy: Vec<TcpStream> = (0..GREEDY_COUNT)

@@ -94,9 +94,11 @@ const OPTIONS: &[Opt] = &[
             ("kqueue", |config| config.server.settings.engine = Engine::Kqueue),
             ("poll", |config| config.server.settings.engine = Engine::Poll),
             ("threads", |config| config.server.settings.engine = Engine::Threads),
+            ("prefork", |config| config.server.settings.engine = Engine::Prefork),
+            ("fork", |config| config.server.settings.engine = Engine::Fork),
         ]),
         default: Unsaid::Value("auto"),
-        help: "What drives the workers: io_uring (Linux 6.1 and newer), epoll (Linux), kqueue (FreeBSD and macOS), poll, threads, or auto, the best that this host offers",
+        help: "What drives the workers: io_uring (Linux 6.1 and newer), epoll (Linux), kqueue (FreeBSD and macOS), poll, threads, prefork, fork, or auto, the best that this host offers",
         ..SERVER
     },
     Opt {
@@ -106,9 +108,9 @@ const OPTIONS: &[Opt] = &[
         kind: Kind::Count(1..=WORKER_COUNT_MAX, "threads", |config, count| {
             config.server.settings.worker_count = NonZeroUsize::new(count as usize);
         }),
-        default: Unsaid::Words("one for each core; with threads, 64"),
+        default: Unsaid::Words("one for each core; with threads and prefork, 64; with fork, 256"),
         example: "4",
-        help: "Threads that serve, at most 1024",
+        help: "Threads that serve, at most 1024; with prefork and fork, processes, of which each has one connection",
         ..SERVER
     },
     Opt {

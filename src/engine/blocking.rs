@@ -24,7 +24,10 @@ use crate::{
     listen::BACKLOG,
     mailbox::Farewell,
     roster::Roster,
-    sys::poll::{Entry, Flags, poll},
+    sys::{
+        poll::{Entry, Flags, poll},
+        shared::Part,
+    },
     worker::{Outfit, Slot, Worker},
 };
 use libc::POLLIN;
@@ -36,7 +39,6 @@ use std::{
     collections::VecDeque,
     io,
     os::fd::{AsFd, OwnedFd},
-    sync::Arc,
 };
 use tarpon_conn::Tick;
 
@@ -53,12 +55,18 @@ pub(super) fn run(outfit: Outfit, begun: Begun) -> io::Result<()> {
 }
 
 /// Serves a connection that was accepted, and returns when it is over. The outfit has no listeners.
-#[expect(dead_code, reason = "for a process per connection")]
 pub(super) fn serve(outfit: Outfit, connection: OwnedFd) -> io::Result<()> {
     let mut blocking = Blocking::new(outfit)?;
+    // Of one that is only just beginning its parent may want to be rid already.
+    let farewell = blocking.worker.read_mail();
     blocking.begin(connection);
+    if farewell == Some(Farewell::Stop) {
+        blocking.stop();
+    }
+    blocking.leave_room();
     while blocking.is_serving() && !blocking.worker.is_over() {
         blocking.round()?;
+        blocking.leave_room();
     }
     Ok(())
 }
@@ -93,7 +101,7 @@ enum Crowd {
 
 /// A worker's row in the roster.
 struct Place {
-    roster: Arc<Roster>,
+    roster: Part<Roster>,
     number: usize,
     is_free: bool,
 }
@@ -140,7 +148,7 @@ const PARTING_COUNT_MAX: usize = 16;
 impl Blocking {
     fn new(outfit: Outfit) -> io::Result<Blocking> {
         door::never_wait(&outfit.listeners)?;
-        let place = Place { roster: Arc::clone(&outfit.roster), number: outfit.number, is_free: true };
+        let place = Place { roster: outfit.roster.clone(), number: outfit.number, is_free: true };
         // Who comes is there before who gives way has gone. Whatever the process has descriptors for: buffers are counted by it.
         let connection_count_max = 2;
         let worker: Worker<Readiness> = Worker::new(Outfit { connection_count_max, ..outfit });
@@ -164,6 +172,11 @@ impl Blocking {
         !self.worker.slots.is_empty()
     }
 
+    /// Whether there is no connection, or none that waits for more than its client to go.
+    fn is_done(&mut self) -> bool {
+        self.only().is_none_or(|slot| slot.shut)
+    }
+
     fn round(&mut self) -> io::Result<()> {
         let woken = self.wait()?;
         self.worker.tell_time();
@@ -181,9 +194,12 @@ impl Blocking {
         if woken.client {
             self.client()?;
         }
-        while !self.is_serving()
+        while self.is_done()
             && let Some(fd) = self.waiting.pop_front()
         {
+            if self.is_serving() {
+                self.part();
+            }
             self.begin(fd);
             self.stop();
         }
@@ -292,6 +308,26 @@ impl Blocking {
         Ok(())
     }
 
+    /// Nobody is free: that somebody waits is known to others only, and is taken for granted.
+    fn leave_room(&mut self) {
+        let now = self.worker.commons.now;
+        let is_any_free = self.place.is_any_free();
+        if !is_any_free && self.may_give_way() {
+            self.worker.remove(ONLY);
+        }
+        let Some(slot) = self.worker.slots.get_mut(ONLY) else { return };
+        self.crowd = match self.crowd {
+            Crowd::Told => Crowd::Told,
+            _ if is_any_free => Crowd::No,
+            Crowd::No => Crowd::Seen(now),
+            Crowd::Seen(at) if at.after(CROWD_MS) > now => Crowd::Seen(at),
+            Crowd::Seen(_) => {
+                slot.conn.drain();
+                Crowd::Told
+            }
+        };
+    }
+
     fn accept(&mut self) -> io::Result<Option<OwnedFd>> {
         let count = self.worker.listeners.len();
         for number in (0..count).map(|number| (self.first_listener + number) % count) {
@@ -318,6 +354,11 @@ impl Blocking {
     fn begin(&mut self, fd: OwnedFd) {
         let index = self.worker.insert(fd);
         debug_assert_eq!(index, ONLY, "one at a time");
+        if self.worker.is_leaving()
+            && let Some(slot) = self.worker.slots.get_mut(index)
+        {
+            slot.conn.drain();
+        }
         self.place.set(false);
         self.crowd = Crowd::No;
         self.quiet = Quiet { since: self.worker.commons.now, deadline: Tick::NEVER };

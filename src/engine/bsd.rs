@@ -8,7 +8,8 @@ use crate::worker::Outfit;
 use std::io;
 
 /// All that this system has, the best first.
-pub(super) const ENGINES: &[Engine] = &[Engine::Kqueue, Engine::Poll, Engine::Threads];
+pub(super) const ENGINES: &[Engine] =
+    &[Engine::Kqueue, Engine::Poll, Engine::Threads, Engine::Prefork, Engine::Fork];
 
 /// The best that this host offers.
 pub(super) fn best() -> Chosen {

@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use std::io;
 
 /// All that this system has, the best first.
-pub(super) const ENGINES: &[Engine] = &[Engine::IoUring, Engine::Epoll, Engine::Poll, Engine::Threads];
+pub(super) const ENGINES: &[Engine] =
+    &[Engine::IoUring, Engine::Epoll, Engine::Poll, Engine::Threads, Engine::Prefork, Engine::Fork];
 
 /// The best that this host offers.
 pub(super) fn best() -> Chosen {

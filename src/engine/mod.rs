@@ -7,7 +7,11 @@ mod blocking;
 #[deny(unsafe_code)]
 mod door;
 #[deny(unsafe_code)]
+pub(crate) mod fork;
+#[deny(unsafe_code)]
 mod poll;
+#[deny(unsafe_code)]
+pub(crate) mod prefork;
 #[deny(unsafe_code)]
 mod ready;
 #[deny(unsafe_code)]
@@ -39,6 +43,10 @@ pub enum Engine {
     Poll,
     /// A thread for each connection that is open at once, from a pool: any Unix.
     Threads,
+    /// The same with a process in the place of each thread. Not within another program.
+    Prefork,
+    /// A process for each connection, made when it comes. Not within another program.
+    Fork,
 }
 
 /// Dropped by a worker that has all it needs from the kernel, or will never have it.
@@ -57,9 +65,19 @@ impl Engine {
     /// Every engine that this system has, the best first.
     pub const ALL: &[Engine] = system::ENGINES;
 
+    /// Those that run within another program, with threads: see [`Server`](crate::Server). All but the last two.
+    pub const EMBEDDED: &[Engine] = Engine::ALL.split_at(Engine::ALL.len() - 2).0;
+
     /// Those of other systems too.
-    const KNOWN: [Engine; 5] =
-        [Engine::IoUring, Engine::Epoll, Engine::Kqueue, Engine::Poll, Engine::Threads];
+    const KNOWN: [Engine; 7] = [
+        Engine::IoUring,
+        Engine::Epoll,
+        Engine::Kqueue,
+        Engine::Poll,
+        Engine::Threads,
+        Engine::Prefork,
+        Engine::Fork,
+    ];
 
     /// The name that users know it by.
     pub fn name(self) -> &'static str {
@@ -70,6 +88,8 @@ impl Engine {
             Engine::Kqueue => "kqueue",
             Engine::Poll => "poll",
             Engine::Threads => "threads",
+            Engine::Prefork => "prefork",
+            Engine::Fork => "fork",
         }
     }
 
@@ -95,7 +115,8 @@ impl Engine {
     /// How many workers it has where nobody says so.
     pub fn usual_worker_count(self) -> NonZeroUsize {
         match self {
-            Engine::Threads => POOL_LEN,
+            Engine::Threads | Engine::Prefork => POOL_LEN,
+            Engine::Fork => FORK_MAX,
             _ => thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         }
     }
@@ -103,13 +124,19 @@ impl Engine {
     /// Whether each worker serves one connection at a time. Then they share each listening socket, so that nobody waits for
     /// one who is busy while another is free; and each waits for the disk itself.
     pub const fn is_one_at_a_time(self) -> bool {
-        matches!(self, Engine::Threads)
+        matches!(self, Engine::Threads | Engine::Prefork | Engine::Fork)
+    }
+
+    /// Whether its workers are processes, which are forked from one that has no threads.
+    pub(crate) fn has_processes(self) -> bool {
+        matches!(self, Engine::Prefork | Engine::Fork)
     }
 
     /// Runs a worker until it is told to stop.
     pub(crate) fn run(self, outfit: Outfit, begun: Begun) -> io::Result<()> {
         match self {
             Engine::Auto => unreachable!("chosen before a worker runs"),
+            Engine::Prefork | Engine::Fork => unreachable!("not refused for threads"),
             Engine::IoUring | Engine::Epoll | Engine::Kqueue => system::run(self, outfit, begun),
             Engine::Poll => round::run::<poll::Poll>(outfit, begun),
             Engine::Threads => blocking::run(outfit, begun),
@@ -119,6 +146,9 @@ impl Engine {
 
 /// Workers that serve one connection each: enough for the connections of some browsers, and what they cost is small.
 const POOL_LEN: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+
+/// Processes that serve one connection each, at most: as many connections, and each costs as much memory as its page tables.
+const FORK_MAX: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 /// Whether an error of accept says that the listener itself is of no use.
 fn is_fatal(error: Errno) -> bool {
@@ -130,7 +160,7 @@ impl FromStr for Engine {
 
     fn from_str(text: &str) -> Result<Engine, &'static str> {
         let mut engines = [Engine::Auto].into_iter().chain(Engine::KNOWN);
-        let expected = "expected auto, io_uring, epoll, kqueue, poll or threads";
+        let expected = "expected auto, io_uring, epoll, kqueue, poll, threads, prefork or fork";
         engines.find(|engine| engine.name() == text).ok_or(expected)
     }
 }

@@ -3,6 +3,8 @@
 //! ```text
 //! server   COMMON + SERVING + BEGINNING ─ workers have begun ─▶ COMMON + SERVING
 //! keeper   COMMON + KEEPING
+//! control  COMMON + SERVING + BEGINNING + DIVIDING ─ forked ─▶ worker: less BEGINNING, DIVIDING
+//!                                                           └▶ desk: as a server
 //! ```
 //!
 //! The calls of the hot path are allowed whatever their arguments, which the kernel then knows without running the filter.
@@ -27,6 +29,35 @@ pub(super) fn allow_beginning() -> io::Result<()> {
 pub(super) fn allow_serving() -> io::Result<()> {
     let rules = allow(&[COMMON, SERVING, FILES], &[&common_arguments()])?;
     apply_filter_all_threads(&rules).map_err(in_io)
+}
+
+/// For the process that controls a server's worker processes, for as long as it lives: to make a desk, which has threads, and
+/// workers, again and again.
+pub(super) fn allow_controlling() -> io::Result<()> {
+    forbidden::say_and_die()?;
+    refuse_files()?;
+    apply(&allow(
+        &[COMMON, SERVING, FILES, BEGINNING, DIVIDING],
+        &[&common_arguments(), &threads(), &dividing()],
+    )?)
+}
+
+/// What a worker process is forbidden that its parent may. Made once, for all of them: with few lines, as it is a part of what a
+/// process costs.
+#[derive(Debug)]
+pub(super) struct Narrowing(BpfProgram);
+
+impl Narrowing {
+    pub(super) fn new() -> io::Result<Narrowing> {
+        let making = [libc::SYS_clone, libc::SYS_clone3];
+        let calls = [BEGINNING, DIVIDING, &making].into_iter().flatten().map(|&call| (call, Vec::new()));
+        Ok(Narrowing(compile(calls.collect(), SeccompAction::Allow, SeccompAction::Trap)?))
+    }
+
+    /// For this process from now on.
+    pub(super) fn apply(&self) -> io::Result<()> {
+        apply(&self.0)
+    }
 }
 
 /// For the keeper.
@@ -83,6 +114,14 @@ const SERVING: &[c_long] = &[
 const BEGINNING: &[c_long] = &[
     libc::SYS_io_uring_setup, libc::SYS_eventfd2, libc::SYS_epoll_create1, libc::SYS_sched_setaffinity,
     libc::SYS_seccomp,
+];
+
+/// Making processes, with a channel to each, and learning how they ended.
+#[rustfmt::skip]
+const DIVIDING: &[c_long] = &[
+    libc::SYS_socketpair, libc::SYS_close_range, libc::SYS_wait4,
+    // Of musl.
+    #[cfg(target_arch = "x86_64")] libc::SYS_fork,
 ];
 
 /// Watching and building sites.
@@ -148,6 +187,15 @@ const PR_GET_AUXV: u64 = 0x4155_5856;
 
 /// Names what memory is for, which allocators do.
 const PR_SET_VMA: u64 = 0x5356_4d41;
+
+/// Allowed to who makes processes: they have a memory of their own, and the same namespaces.
+fn dividing() -> Vec<Conditional> {
+    let flags = libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
+    let only = |flags: libc::c_int| (libc::SYS_clone, vec![equal(0, (flags | libc::SIGCHLD) as u64)]);
+    // As glibc does, and as musl does.
+    let follow_into_death = (libc::SYS_prctl, vec![equal(0, libc::PR_SET_PDEATHSIG as u64)]);
+    vec![only(flags), only(0), follow_into_death]
+}
 
 /// Opens files to read them, and no others.
 fn reading() -> Vec<Conditional> {

@@ -37,6 +37,45 @@ pub(crate) fn confine_server(rights: &Rights) -> io::Result<Confined> {
     Ok(confined)
 }
 
+/// Confines a process that controls a server's worker processes. What it forks is confined as it is, and needs
+/// [`confine_begun_server`], or [`Narrowing::confine`], too.
+///
+/// # Errors
+/// As above.
+pub(crate) fn confine_control(rights: &Rights) -> io::Result<Confined> {
+    let mut confined = take_capabilities(rights, CapabilitySet::empty())?;
+    if rights.is_sandboxed {
+        confined.in_files = confined.add("Landlock", files::allow_to_read(&[]))?;
+        confined.add("seccomp", calls::allow_controlling())?;
+    }
+    Ok(confined)
+}
+
+/// What is taken from a worker process of what its parent may.
+#[derive(Debug)]
+pub(crate) struct Narrowing(Option<calls::Narrowing>);
+
+impl Narrowing {
+    /// For all workers of a process that was confined.
+    ///
+    /// # Errors
+    /// This processor is not known.
+    pub(crate) fn new(rights: &Rights) -> io::Result<Narrowing> {
+        Ok(Narrowing(rights.is_sandboxed.then(calls::Narrowing::new).transpose()?))
+    }
+
+    /// Confines this process.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) fn confine(&self) -> io::Result<()> {
+        match &self.0 {
+            Some(narrowing) => unless_lacking(narrowing.apply()).map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Takes from all threads of a server what it needed to begin.
 ///
 /// # Errors
@@ -117,7 +156,7 @@ mod tests {
         }
         let name = "sandbox::system::tests::a_process_that_was_taken_over_can_do_nothing_outside";
         for (number, (what, _, server, keeper)) in ATTEMPTS.iter().enumerate() {
-            for (who, want) in [("server", server), ("keeper", keeper)] {
+            for (who, want) in [("server", server), ("worker", server), ("keeper", keeper)] {
                 let mut command = Command::new(env::current_exe().unwrap());
                 command.args(["--exact", name, "--test-threads=1", "--nocapture"]);
                 let output = command.env(ATTEMPT, format!("{who} {number}")).output().unwrap();
@@ -198,6 +237,11 @@ mod tests {
         let rights = Rights { user: None, is_sandboxed: true };
         let confined = match who {
             "keeper" => confine_keeper(&rights, &[env::current_exe().unwrap()]).unwrap(),
+            "worker" => {
+                let confined = confine_control(&rights).unwrap();
+                Narrowing::new(&rights).unwrap().confine().unwrap();
+                confined
+            }
             _ => {
                 let confined = confine_server(&rights).unwrap();
                 confine_begun_server(&rights).unwrap();

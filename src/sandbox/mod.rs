@@ -4,6 +4,8 @@
 //!            user        capabilities      no new    Landlock                       seccomp
 //! keeper     not root    none              rights    reads the sites, nothing else  what reading and building takes
 //! server     not root    none              rights    no files, no TCP               what serving takes
+//! control    not root    none              rights    no files, no TCP               what serving and making processes takes
+//! its desk, its workers                                                             what serving takes
 //! ```
 //!
 //! A ring of io_uring is not seen by seccomp; what it may do is restricted by the ring itself, in the engine. All but the user
@@ -15,7 +17,7 @@ mod rights;
 mod system;
 
 pub(crate) use rights::Rights;
-pub(crate) use system::{confine_begun_server, confine_keeper, confine_server};
+pub(crate) use system::{Narrowing, confine_begun_server, confine_control, confine_keeper, confine_server};
 
 use crate::engine::Engine;
 

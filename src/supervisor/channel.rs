@@ -6,7 +6,7 @@
 //!            up to 253 more, …             a packet each
 //! ```
 //!
-//! Of a channel between the supervisor and a child, the child's end waits, and the supervisor's does not.
+//! Of a channel between the supervisor and a child, the child's end waits, and the supervisor's does not. So it is between a server process and those that it has forked.
 
 use crate::sys::socket::{self, FOR_US, QUIET};
 use rustix::{
@@ -75,6 +75,16 @@ impl Channel {
         let (ours, theirs) = socket::pair()?;
         ioctl_fionbio(&ours, true)?;
         Ok((Channel::new(ours), Channel::new(theirs)))
+    }
+
+    /// From now on this end does not wait either.
+    pub(crate) fn waits_no_more(&self) -> io::Result<()> {
+        Ok(ioctl_fionbio(self, true)?)
+    }
+
+    /// What is readable when there is something to receive.
+    pub(crate) fn socket(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.receiver.socket)
     }
 
     /// The end of a channel that this socket is.

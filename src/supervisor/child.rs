@@ -46,6 +46,8 @@ impl Child {
         let name = match role {
             Role::Keeper => c"tarpon-keeper",
             Role::Server => c"tarpon-server",
+            Role::Worker => c"tarpon-worker",
+            Role::Desk => c"tarpon-desk",
         };
         let pid = process::spawn(&keep, || {
             process::set_name(name);
@@ -109,11 +111,8 @@ impl Child {
     /// How it has ended, if it has.
     pub(super) fn ended(&self) -> io::Result<Option<End>> {
         let Some(status) = self.process.ended()? else { return Ok(None) };
-        let how = match (status.exit_status(), status.terminating_signal()) {
-            (Some(status), _) => How::Exited(status),
-            (None, signal) => How::Killed(signal.unwrap_or_default()),
-        };
-        Ok(Some(End { how, lived: self.since.elapsed() }))
+        let lived = self.since.elapsed();
+        Ok(Some(End::of(status.exit_status(), status.terminating_signal(), lived)))
     }
 
     pub(super) fn kill(&self) {
@@ -129,6 +128,15 @@ impl Drop for Child {
 }
 
 impl End {
+    /// As the kernel tells it of a process that has ended: with a status, or by a signal.
+    pub(super) fn of(status: Option<i32>, signal: Option<i32>, lived: Duration) -> End {
+        let how = match status {
+            Some(status) => How::Exited(status),
+            None => How::Killed(signal.unwrap_or_default()),
+        };
+        End { how, lived }
+    }
+
     /// Whether it ended as it was told to.
     pub(super) fn is_good(&self) -> bool {
         self.how == How::Exited(0)

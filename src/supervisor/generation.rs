@@ -87,14 +87,23 @@ impl Generation {
     }
 
     fn start_server(&mut self, listeners: &mut Listeners, is_successor: bool) -> io::Result<()> {
-        let (service, rights) = (&self.service, &self.rights);
+        let (service, rights, tell) = (&self.service, &self.rights, self.tell);
         let Service { settings, sites, unknown, log, .. } = service;
         let numbers = listeners.numbers();
         self.server.start(&numbers, |channel| {
             let (listeners, admin) = listeners.take(service);
             let unknown = *unknown;
-            let start =
-                serving::Start { settings, listeners, admin, is_successor, sites, unknown, log, rights };
+            let start = serving::Start {
+                settings,
+                listeners,
+                admin,
+                is_successor,
+                sites,
+                unknown,
+                log,
+                rights,
+                tell,
+            };
             serving::run(start, channel)
         })?;
         self.server.is_supplied = false;

@@ -29,11 +29,13 @@
 //! | `journal` | the access logs, opened for the server |
 //! | `backoff` | when another takes its place |
 //! | `keeper`, `serving` | what the children do |
+//! | `crew` | a server that is several processes itself |
 
 mod backoff;
 mod caller;
 mod channel;
 mod child;
+mod crew;
 mod former;
 mod generation;
 mod heir;

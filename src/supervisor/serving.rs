@@ -1,8 +1,9 @@
 //! The server process: workers, and a thread that hears the supervisor.
 
 use super::{
+    Told,
     channel::{Channel, Receiver, Sender},
-    journal,
+    crew, journal,
     message::{FromServer, ToServer},
 };
 use crate::{
@@ -10,6 +11,7 @@ use crate::{
     config::{LogConfig, SiteConfig},
     engine::Chosen,
     hosts::{Unknown, VirtualHost, VirtualHosts},
+    ledger::Ledger,
     listen::Bound,
     loader,
     log::{Logging, Owner},
@@ -36,6 +38,7 @@ pub(super) struct Start<'a> {
     pub(super) unknown: Unknown,
     pub(super) log: &'a LogConfig,
     pub(super) rights: &'a Rights,
+    pub(super) tell: fn(Told<'_>),
 }
 
 /// A server that has begun.
@@ -49,6 +52,9 @@ struct Begun {
 
 /// Runs until it is told to stop. Returns an exit status.
 pub(super) fn run(start: Start<'_>, channel: Channel) -> i32 {
+    if start.settings.engine.has_processes() {
+        return crew::run(start, channel);
+    }
     let rights = start.rights;
     let Channel { sender, mut receiver } = channel;
     let sender = Arc::new(Mutex::new(sender));
@@ -91,33 +97,29 @@ fn begin(
     receiver: &mut Receiver,
     sender: &Arc<Mutex<Sender>>,
 ) -> Result<Option<Begun>, String> {
-    let Start { settings, listeners, admin, is_successor, sites, unknown, log, rights } = start;
+    let Start { settings, listeners, admin, is_successor, sites, unknown, log, rights, .. } = start;
     let unconfined = |error| format!("cannot confine the server process: {error}; --no-sandbox does without");
     // What is opened is opened before.
     let nowhere = loader::nowhere().map_err(|error| error.to_string())?;
     rights.assume().map_err(|error| format!("cannot take the rights of another user: {error}"))?;
     let confined = sandbox::confine_server(rights).map_err(unconfined)?;
     // A thread, and so no sooner than now. That there is nothing to serve yet is an answer too.
-    let answer = |bound: &Bound, server: Option<Handle>| {
+    let answer = |bound: &Bound, ledger: Option<Arc<Ledger>>| {
         let sender = Arc::clone(sender);
-        Admin::start_with(bound, server, move |order, client| ask(&sender, order, client))
+        Admin::start_with(bound, ledger, move |order, client| ask(&sender, order, client))
     };
     let early = admin.as_ref().filter(|_| !is_successor);
     let early = early.map(|bound| answer(bound, None)).transpose().map_err(|error| error.to_string())?;
     // While the keeper reads.
     let chosen = settings.engine.choose().map_err(|trouble| trouble.to_string())?;
     let settings = Settings { engine: chosen.engine, ..settings.clone() };
-    let mut arrived: Vec<_> = sites.iter().map(|_| (None, Vec::new())).collect();
+    let mut arrived: Vec<_> = sites.iter().map(|_| Arrived::default()).collect();
     let mut sinks = Vec::new();
-    while arrived.iter().any(|(site, _)| site.is_none()) {
+    while !arrived.iter().all(Arrived::is_whole) {
         match receiver.receive().map_err(|error| error.to_string())? {
             Some((ToServer::Site { site, record, is_earlier }, descriptors)) => {
-                let (current, earlier) = arrived.get_mut(site).ok_or("there is no site of this number")?;
-                let site = take_over(&record, descriptors)?;
-                match is_earlier {
-                    true => earlier.insert(0, site),
-                    false => *current = Some(site),
-                }
+                let arrived = arrived.get_mut(site).ok_or("there is no site of this number")?;
+                arrived.add(take_over(&record, descriptors)?, is_earlier);
             }
             Some((ToServer::Log { of }, descriptors)) => {
                 sinks.extend(journal::sink(descriptors, log_broken(sender, of)).map(|sink| (of, sink)));
@@ -125,9 +127,7 @@ fn begin(
             Some((ToServer::Stop { .. } | ToServer::Drain { .. }, _)) | None => return Ok(None),
         }
     }
-    let hosts = sites.iter().zip(arrived);
-    let hosts =
-        hosts.map(|(config, (site, earlier))| host(config, log.logging, site.expect("waited for"), earlier));
+    let hosts = sites.iter().zip(arrived).map(|(config, arrived)| arrived.host(config, log.logging));
     let hosts = VirtualHosts::new(hosts.collect(), unknown).map_err(|trouble| trouble.to_string())?;
     let server =
         Server::start_with(&settings, listeners, hosts, nowhere).map_err(|error| error.to_string())?;
@@ -135,17 +135,41 @@ fn begin(
     sinks.into_iter().for_each(|(of, sink)| handle.log_of(of, sink));
     let late = admin.as_ref().filter(|_| is_successor);
     let late = late
-        .map(|bound| answer(bound, Some(server.handle())))
+        .map(|bound| answer(bound, Some(Arc::clone(server.handle().ledger()))))
         .transpose()
         .map_err(|error| error.to_string())?;
     Ok(Some(Begun { server, admin: early.or(late), chosen, confined }))
 }
 
-/// A site with its names, limits and log.
-fn host(config: &SiteConfig, logging: Logging, site: Site, earlier: Vec<Site>) -> VirtualHost {
-    let SiteConfig { hosts, aliases, limits, keep_releases, log, .. } = config;
-    let (names, aliases, log) = (hosts.clone(), aliases.clone(), log.of(logging));
-    VirtualHost { site, earlier, names, aliases, limits: *limits, keep_releases: Some(*keep_releases), log }
+/// What has come of a site.
+#[derive(Default)]
+pub(super) struct Arrived {
+    current: Option<Site>,
+    /// The latest first.
+    earlier: Vec<Site>,
+}
+
+impl Arrived {
+    pub(super) fn add(&mut self, site: Site, is_earlier: bool) {
+        match is_earlier {
+            true => self.earlier.insert(0, site),
+            false => self.current = Some(site),
+        }
+    }
+
+    /// Whether there is something to serve.
+    pub(super) fn is_whole(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// The site with its names, limits and log, once there is one.
+    pub(super) fn host(self, config: &SiteConfig, logging: Logging) -> VirtualHost {
+        let SiteConfig { hosts, aliases, limits, keep_releases, log, .. } = config;
+        let (names, aliases, log) = (hosts.clone(), aliases.clone(), log.of(logging));
+        let site = self.current.expect("it was waited for");
+        let keep_releases = Some(*keep_releases);
+        VirtualHost { site, earlier: self.earlier, names, aliases, limits: *limits, keep_releases, log }
+    }
 }
 
 /// Does what the supervisor says, for as long as there is one.
@@ -183,7 +207,8 @@ fn log_broken(sender: &Arc<Mutex<Sender>>, of: Owner) -> impl FnMut() + Send + '
     move || say(&sender, &FromServer::LogBroken { of })
 }
 
-fn take_over(record: &Record, descriptors: Vec<OwnedFd>) -> Result<Site, String> {
+/// The site that was sent.
+pub(super) fn take_over(record: &Record, descriptors: Vec<OwnedFd>) -> Result<Site, String> {
     let unfit = |error: io::Error| format!("cannot take over the site: {error}");
     Site::from_parcel(record, descriptors).map_err(unfit)
 }

@@ -33,6 +33,8 @@ pub enum Told<'a> {
     LeftBadly(&'a str),
     /// Nobody new will be served; responses under way have so much time.
     Stopping(Duration),
+    /// A process has ended that should not have, with the only connection it had; how, as below.
+    ConnectionLost(&'a str),
     /// A process has ended that should not have. Another one takes its place, after so much time.
     Ended {
         /// Which.
@@ -86,6 +88,10 @@ pub enum Role {
     Keeper,
     /// It serves them.
     Server,
+    /// It serves connections for a server that is several processes.
+    Worker,
+    /// It writes the log of such a server, and answers its admin listener.
+    Desk,
 }
 
 impl fmt::Display for Role {
@@ -93,6 +99,8 @@ impl fmt::Display for Role {
         f.write_str(match self {
             Role::Keeper => "keeper",
             Role::Server => "server",
+            Role::Worker => "worker",
+            Role::Desk => "desk",
         })
     }
 }

@@ -6,6 +6,7 @@ use super::system::process::{close_between, thread_count};
 use rustix::process::{Pid, getpid, getppid};
 use std::{
     io,
+    marker::PhantomData,
     os::fd::RawFd,
     panic::{AssertUnwindSafe, catch_unwind},
     process::exit,
@@ -20,17 +21,36 @@ use std::{
 /// This process has other threads: of what they were doing a child would see one half. Or there is no room for another
 /// process.
 pub(crate) fn spawn(keep: &[RawFd], main: impl FnOnce() -> i32) -> io::Result<Pid> {
-    if thread_count()? != 1 {
-        return Err(io::Error::other("a process with several threads cannot be divided"));
+    Alone::new()?.spawn(keep, main)
+}
+
+/// That this process has one thread, which may divide it. Whoever has asked begins no other thread.
+#[derive(Debug)]
+pub(crate) struct Alone(PhantomData<*const ()>);
+
+impl Alone {
+    /// Asks in a way that a sandbox may bar later.
+    ///
+    /// # Errors
+    /// There are others.
+    pub(crate) fn new() -> io::Result<Alone> {
+        match thread_count()? {
+            1 => Ok(Alone(PhantomData)),
+            _ => Err(io::Error::other("a process with several threads cannot be divided")),
+        }
     }
-    let parent = getpid();
-    // SAFETY: no other thread was in the middle of anything, neither of ours nor of the C library's: the child may do all
-    // that the parent may. It never returns from here, so that nothing of the parent's is done twice.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => exit(catch_unwind(AssertUnwindSafe(|| begin(parent, keep, main))).unwrap_or(PANICKED)),
-        // SAFETY: fork returns the number of the child, which is above 0.
-        child => Ok(unsafe { Pid::from_raw_unchecked(child) }),
+
+    /// As [`spawn`].
+    pub(crate) fn spawn(&self, keep: &[RawFd], main: impl FnOnce() -> i32) -> io::Result<Pid> {
+        let parent = getpid();
+        // SAFETY: no other thread was in the middle of anything, neither of ours nor of the C library's: the child may do all
+        // that the parent may. It never returns from here, so that nothing of the parent's is done twice.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => exit(catch_unwind(AssertUnwindSafe(|| begin(parent, keep, main))).unwrap_or(PANICKED)),
+            // SAFETY: fork returns the number of the child, which is above 0.
+            child => Ok(unsafe { Pid::from_raw_unchecked(child) }),
+        }
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Shared<T: Sync> {
 }
 
 /// One of the items.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Part<T: Sync> {
     /// Invariant: points to an item of `_all`.
     item: NonNull<T>,
@@ -97,6 +97,12 @@ impl<T: Sync> Deref for Part<T> {
     fn deref(&self) -> &T {
         // SAFETY: by the invariant; `_all` is held for as long as this is.
         unsafe { self.item.as_ref() }
+    }
+}
+
+impl<T: Sync> Clone for Part<T> {
+    fn clone(&self) -> Part<T> {
+        Part { item: self.item, _all: Arc::clone(&self._all) }
     }
 }
 

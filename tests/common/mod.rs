@@ -29,8 +29,15 @@ use std::{
 };
 use tarpon::Engine;
 
-/// Every engine there is. A test that concerns engines runs for each of them.
-pub(crate) const ENGINES: &[Engine] = Engine::ALL;
+/// The engines that tests run for which concern engines. Those of processes have `serve_prefork`, `serve_fork` and `children`
+/// for themselves, and the tests that take [`EVERY_ENGINE`].
+pub(crate) const ENGINES: &[Engine] = EMBEDDED;
+
+/// Every engine there is.
+pub(crate) const EVERY_ENGINE: &[Engine] = Engine::ALL;
+
+/// Those that run within the process of a test. The others have the program for it.
+pub(crate) const EMBEDDED: &[Engine] = Engine::EMBEDDED;
 
 /// How many workers of an engine have at least as many connections as so many of any other have in a test.
 pub(crate) fn workers(engine: Engine, count: usize) -> usize {

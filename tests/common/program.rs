@@ -206,12 +206,9 @@ impl Program {
         wait_for(name, || self.parts().into_iter().find(|&pid| name_of(pid).as_deref() == Some(name)))
     }
 
-    /// The processes that it has started and that have not ended. proc(5), /proc/pid/task/tid/children.
+    /// The processes that it has started and that have not ended.
     pub(crate) fn parts(&self) -> Vec<Pid> {
-        let id = self.child.id();
-        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
-        let ids = children.split_whitespace().map(|id| id.parse().expect("a number"));
-        ids.filter_map(Pid::from_raw).collect()
+        children(self.pid())
     }
 
     /// Sends a signal. The child has not been waited for, so the number is still its own.
@@ -293,8 +290,16 @@ impl Drop for Successor {
     }
 }
 
+/// The children of a process that has one thread. proc(5), /proc/pid/task/tid/children.
+pub(crate) fn children(parent: Pid) -> Vec<Pid> {
+    let id = parent.as_raw_nonzero();
+    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+    let ids = children.split_whitespace().map(|id| id.parse().expect("a number"));
+    ids.filter_map(Pid::from_raw).collect()
+}
+
 /// What a process is called. proc(5), /proc/pid/comm.
-fn name_of(pid: Pid) -> Option<String> {
+pub(crate) fn name_of(pid: Pid) -> Option<String> {
     let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).ok()?;
     Some(name.trim_end().to_owned())
 }

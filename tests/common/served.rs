@@ -1,7 +1,12 @@
 //! A server within the test's own process.
 
-use crate::common::workers;
+use super::{
+    EMBEDDED,
+    program::{Program, exactly},
+    workers,
+};
 use std::{
+    any::Any,
     net::{SocketAddr, TcpListener},
     num::NonZeroUsize,
     path::Path,
@@ -22,6 +27,26 @@ pub(crate) struct Served {
 pub(crate) fn settings(engine: Engine, worker_count: usize) -> Settings {
     let worker_count = NonZeroUsize::new(workers(engine, worker_count));
     Settings { engine, worker_count, ..Settings::default() }
+}
+
+/// A directory that is served with an engine: within this process, or by the program where the engine is of processes.
+pub(crate) struct Somewhere {
+    pub(crate) address: SocketAddr,
+    _server: Box<dyn Any>,
+}
+
+impl Somewhere {
+    /// With so many workers, or more: as with [`settings`].
+    pub(crate) fn dir(engine: Engine, worker_count: usize, dir: &Path) -> Somewhere {
+        let settings = settings(engine, worker_count);
+        if EMBEDDED.contains(&engine) {
+            let served = Served::dir(&settings, dir);
+            return Somewhere { address: served.address, _server: Box::new(served) };
+        }
+        let workers = settings.workers().to_string();
+        let program = Program::started(exactly(dir, &["--engine", engine.name(), "--workers", &workers]));
+        Somewhere { address: program.address(), _server: Box::new(program) }
+    }
 }
 
 impl Served {

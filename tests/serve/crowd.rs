@@ -2,13 +2,17 @@
 //! processor time is spent on them.
 
 use super::{IS_ONE_AT_A_TIME, serve};
-use crate::common::{
-    client::{Client, get},
-    program::{Program, as_ourselves, through},
-    site, wait_for,
+use crate::{
+    ENGINE,
+    common::{
+        client::{Client, get},
+        program::{Program, as_ourselves, through},
+        site, wait_for,
+    },
 };
 use rustix::process::{Resource, Rlimit, prlimit};
 use std::{fs, thread, time::Duration};
+use tarpon::Engine;
 
 const CLIENT_COUNT: usize = 80;
 
@@ -75,7 +79,10 @@ fn crowd(program: &Program) {
     thread::sleep(Duration::from_secs(1));
     let spent = program.cpu_ticks() - spent;
     assert!(spent < 20, "{spent} hundredths of a second spent in one");
-    assert!(program.connection_count() < CLIENT_COUNT, "not all of them fit");
+    // Of several processes each has the limit for itself, and connections that gave way to others.
+    if ENGINE != Engine::Prefork {
+        assert!(program.connection_count() < CLIENT_COUNT, "not all of them fit");
+    }
     for mut client in clients {
         // Those before it have gone.
         assert_eq!(client.response().content, b"home");

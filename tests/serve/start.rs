@@ -133,7 +133,7 @@ fn an_option_it_does_not_understand_is_told() {
         ("--requests-max", "0",           "expected a number from 1 to 4294967295, such as 1000"),
         ("--keep-releases", "101",        "expected a number from 0 to 100, such as 3"),
         ("--cors",         "fonts",       "expected a path that begins with /, such as /fonts"),
-        ("--engine",       "iocp",        "[possible values: auto, io_uring, epoll, kqueue, poll, threads]"),
+        ("--engine",       "iocp",        "[possible values: auto, io_uring, epoll, kqueue, poll, threads, prefork, fork]"),
         ("--grace",        "soon",        "expected a time from 1ms to 1d"),
     ];
     for (option, value, want) in cases {

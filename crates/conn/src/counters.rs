@@ -60,6 +60,19 @@ impl Counters {
         self.responses[status.index()][index(version)].get()
     }
 
+    /// A client was refused before it had said anything: it was sent one response of this length, with this status.
+    pub fn refused(&self, status: Status, len: u64) {
+        self.accepted.add(1);
+        self.responded(status, None);
+        self.sent_len.add(len);
+        self.closed.add(1);
+    }
+
+    /// Its worker has ended without a word: what was open is so no more. For whoever takes the worker's place as the writer.
+    pub fn lose_open(&self) {
+        self.closed.add(self.accepted.get().saturating_sub(self.closed.get()));
+    }
+
     #[inline]
     pub(crate) fn responded(&self, status: Status, version: Option<Version>) {
         self.responses[status.index()][index(version)].add(1);
