@@ -39,6 +39,10 @@ pub(crate) enum Server {
     TarponPoll,
     /// The same with a pool of threads, each for one connection.
     TarponThreads,
+    /// The same with a pool of processes, each for one connection.
+    TarponPrefork,
+    /// The same with a process for each connection.
+    TarponFork,
     /// An earlier build of it, on io_uring.
     BeforeUring,
     /// The same on epoll.
@@ -120,6 +124,8 @@ impl Server {
             }
             TarponPoll => Some("poll"),
             TarponThreads => Some("threads"),
+            TarponPrefork => Some("prefork"),
+            TarponFork => Some("fork"),
             Nginx | NginxLog | NginxThreads => None,
         }
     }
@@ -127,7 +133,8 @@ impl Server {
     /// Its workers, where each serves one connection at a time; of all others there is one.
     fn pool(self) -> Option<usize> {
         match self {
-            Server::TarponThreads => Some(POOL_LEN),
+            Server::TarponThreads | Server::TarponPrefork => Some(POOL_LEN),
+            Server::TarponFork => Some(FORK_COUNT_MAX),
             _ => None,
         }
     }
@@ -149,7 +156,8 @@ impl Server {
 
     /// Whether it races only when it is named.
     pub(crate) fn is_peer(self) -> bool {
-        let is_other = matches!(self, Server::TarponPoll | Server::TarponThreads);
+        use Server::{TarponFork, TarponPoll, TarponPrefork, TarponThreads};
+        let is_other = matches!(self, TarponPoll | TarponThreads | TarponPrefork | TarponFork);
         self.form() != Form::Directory || self.is_nginx() || self.is_logging() || is_other
     }
 }
@@ -549,6 +557,9 @@ const LOG_THREAD: &str = "log";
 
 /// Workers of one connection each: as many as tarpon has where nobody says how many.
 const POOL_LEN: usize = 64;
+
+/// Processes of one connection each, at most: the same.
+const FORK_COUNT_MAX: usize = 256;
 
 /// How tarpon is told to keep connections, as nginx is: what is measured is not how they are made.
 const REQUESTS_MAX: &str = "--requests-max";
