@@ -12,11 +12,17 @@
 //! What makes the processes is in `supervisor/crew`.
 
 use super::{blocking, is_fatal};
-use crate::{sys::shared::Part, worker::Outfit};
+use crate::{
+    sys::{
+        shared::Part,
+        socket::{self, QUIET},
+    },
+    worker::Outfit,
+};
 use rustix::{
     event::{PollFd, PollFlags},
     io::{Errno, ioctl_fionbio},
-    net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown},
+    net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown},
 };
 use std::{
     collections::VecDeque,
@@ -113,7 +119,7 @@ impl Porter {
         }
         for listener in &self.listeners {
             loop {
-                match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                match socket::accept(listener) {
                     Ok(connection) => {
                         self.stalled_since = now;
                         return Ok(Some(connection));
@@ -167,7 +173,7 @@ impl Porter {
     /// Tells a client that there is no place for him.
     pub(crate) fn refuse(&mut self, connection: OwnedFd) {
         // There is room for it in any new socket; and who has gone does not hear it.
-        let sent = send(&connection, REFUSAL, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        let sent = send(&connection, REFUSAL, QUIET | SendFlags::DONTWAIT);
         let _ = shutdown(&connection, Shutdown::Write);
         self.counters.refused(Status::ServiceUnavailable, sent.unwrap_or(0) as u64);
         self.refused.push_back((connection, Instant::now() + PARTING_TIME));
