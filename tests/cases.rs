@@ -55,7 +55,8 @@ fn each_case_comes_out_the_same_on_every_engine() {
 #[test]
 fn each_short_case_comes_out_the_same_on_every_engine_byte_by_byte() {
     check_on_engines(|case, address| {
-        let is_short = case.request.len() < 300;
+        // Who sends on behind a close that he has asked for may meet a reset, unless it was there by then: RFC 9112, section 9.6.
+        let is_short = case.request.len() < 300 && case.name != "nothing behind close is answered";
         is_short.then(|| case.failure_on(address, 1, Stays)).flatten()
     });
 }
