@@ -12,7 +12,7 @@ use common::{EVERY_ENGINE, client::Client, served::Somewhere};
 use std::{
     collections::HashMap,
     fs::{self, File},
-    io::{Cursor, Read, Seek},
+    io::{self, Cursor, Read, Seek},
     net::SocketAddr,
     os::unix::fs::symlink,
     path::Path,
@@ -55,8 +55,7 @@ fn each_case_comes_out_the_same_on_every_engine() {
 #[test]
 fn each_short_case_comes_out_the_same_on_every_engine_byte_by_byte() {
     check_on_engines(|case, address| {
-        // Who sends on behind a close that he has asked for may meet a reset, unless it was there by then: RFC 9112, section 9.6.
-        let is_short = case.request.len() < 300 && case.name != "nothing behind close is answered";
+        let is_short = case.request.len() < 300;
         is_short.then(|| case.failure_on(address, 1, Stays)).flatten()
     });
 }
@@ -171,6 +170,17 @@ impl Case {
 
     /// What is wrong on a real server, if anything is.
     fn failure_on(&self, address: SocketAddr, cut: usize, then: Then) -> Option<String> {
+        // Who sends on behind the close that a request has asked for may meet a reset before he has read the answer: RFC 9112,
+        // section 9.6. Not each time.
+        let may_be_reset = cut == 1 && self.end == End::Closes;
+        let attempts = if may_be_reset { 5 } else { 1 };
+        let answered = (0..attempts).find_map(|_| self.try_on(address, cut, then).ok());
+        answered.unwrap_or_else(|| {
+            Some(format!("\n{}, {cut} bytes at once: no whole answer, each time\n", self.name))
+        })
+    }
+
+    fn try_on(&self, address: SocketAddr, cut: usize, then: Then) -> io::Result<Option<String>> {
         let mut client = Client::connect(address);
         // A server that has refused reads on, and what it does not read any more does not matter.
         self.request.chunks(cut.max(1)).all(|part| client.send(part));
@@ -182,8 +192,8 @@ impl Case {
             client.send("HEAD /empty.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
             want.extend(answer("empty.txt close head"));
         }
-        let got = without_dates(&client.rest());
-        (got != want).then(|| self.failure(&format!("{cut} bytes at once"), &got, &want))
+        let got = without_dates(&client.try_rest()?);
+        Ok((got != want).then(|| self.failure(&format!("{cut} bytes at once"), &got, &want)))
     }
 
     fn failure(&self, how: &str, got: &[u8], want: &[u8]) -> String {
