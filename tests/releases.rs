@@ -10,6 +10,7 @@ use common::{
     wait_for, write_files,
 };
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -100,7 +101,10 @@ fn a_page_that_was_loaded_before_still_finds_what_its_release_had_under_a_name_w
             assert_kept(&mut client, number, 2);
             // Each has its archive, but no more of them than that.
             if number == 4 {
-                before = Some(held(&program));
+                // Of several workers one may hear of it last, and have one more until then.
+                before = Some(wait_for("no more than it keeps", || {
+                    Some(held(&program)).filter(|held| held.archives().len() == 3)
+                }));
             }
         }
         wait_for_held(&program, &before.unwrap());
@@ -322,6 +326,13 @@ struct Held {
 impl Held {
     fn counts(&self) -> [usize; 2] {
         [self.maps.len(), self.descriptors.len()]
+    }
+
+    /// That are mapped or open.
+    fn archives(&self) -> BTreeSet<String> {
+        let mapped = self.maps.iter().filter_map(|line| line.find('/').map(|at| line[at..].to_owned()));
+        let open = self.descriptors.iter().map(|path| path.display().to_string());
+        mapped.chain(open).filter(|path| path.contains(".tar")).collect()
     }
 }
 
