@@ -173,11 +173,15 @@ impl Case {
         // Who sends on behind the close that a request has asked for may meet a reset before he has read the answer: RFC 9112,
         // section 9.6. Not each time.
         let may_be_reset = cut == 1 && self.end == End::Closes;
-        let attempts = if may_be_reset { 5 } else { 1 };
-        let answered = (0..attempts).find_map(|_| self.try_on(address, cut, then).ok());
-        answered.unwrap_or_else(|| {
-            Some(format!("\n{}, {cut} bytes at once: no whole answer, each time\n", self.name))
-        })
+        let mut attempts = if may_be_reset { 5 } else { 1 };
+        loop {
+            attempts -= 1;
+            match self.try_on(address, cut, then) {
+                Ok(failure) => return failure,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset && attempts > 0 => {}
+                Err(error) => return Some(format!("\n{}, {cut} bytes at once: {error}\n", self.name)),
+            }
+        }
     }
 
     fn try_on(&self, address: SocketAddr, cut: usize, then: Then) -> io::Result<Option<String>> {
