@@ -183,7 +183,8 @@ fn a_browser_that_has_a_script_gets_what_the_next_release_has_changed_in_it() {
         let files = with_script(2, "CxT9_qWe", "B4qfzvDp", port);
         pack_after(&files, &archives[..1], &archives[1]);
         point(releases.path(), "1.tar");
-        let program = Program::started(serve(&releases.path().join("current"), &["--engine", engine.name()]));
+        let options = ["--engine", engine.name(), "--keep-releases", "1"];
+        let program = Program::started(serve(&releases.path().join("current"), &options));
         let address = program.address();
         let page = thread::scope(|scope| {
             scope.spawn(|| switch_when_loaded(&loaded, releases.path(), address));

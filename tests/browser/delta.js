@@ -1,14 +1,18 @@
 // A page that asks for the script of the next release, when it has that of its own. {other} stands for what the next release has in
 // its names, and {port} for where the test waits to be told that the page is there.
 
-const next = "/assets/app-{other}.js";
+const [own, next] = ["/assets/app-{hash}.js", "/assets/app-{other}.js"];
 
-/** Asks until the browser has put away what it may use as a dictionary, which takes it a moment. */
+/**
+ * Asks until the browser has put away what it may use as a dictionary, which takes it a moment. What it got without one is
+ * the newer dictionary of that name from then on, of itself: so it gets its own script anew before the next attempt.
+ */
 async function ask(times) {
   const response = await fetch(next, { cache: "no-store" });
   const content = await response.arrayBuffer();
   const [coding, size] = ["Content-Encoding", "Content-Length"].map((name) => response.headers.get(name));
   if (!coding.startsWith("dc") && times > 0) {
+    await (await fetch(own, { cache: "reload" })).arrayBuffer();
     await new Promise((done) => setTimeout(done, 100));
     return ask(times - 1);
   }
