@@ -5,14 +5,14 @@ mod common;
 use common::{
     client::{Client, get},
     distinct_bytes,
-    program::{Program, children, exactly, has_ended, name_of},
+    program::{Program, children, exactly, has_ended, name_of, through},
     site, wait_for, write_files,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     collections::{BTreeSet, HashSet},
-    fs,
-    net::TcpStream,
+    fs, iter,
+    net::{TcpListener, TcpStream},
     path::Path,
     process::ExitStatus,
     thread,
@@ -49,6 +49,26 @@ fn a_worker_that_is_killed_is_told_and_nobody_else_notices() {
             wait_for("another", || (workers(&program).len() == 3).then_some(()));
         }
         assert_eq!(zombies(&program), [], "{engine}");
+    }
+}
+
+#[test]
+fn a_worker_that_finds_a_client_waiting_when_it_begins_is_busy_at_once() {
+    const COUNT: usize = 40;
+    let dir = site(&[("index.html", "home")]);
+    for _ in 0..3 {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
+        let options = ["--workers", &COUNT.to_string(), "--listen", &free.to_string()];
+        // On one core those that have begun take turns with what begins the others.
+        let command = through(&["taskset", "--cpu-list", "0"], &with(dir.path(), Engine::Prefork, &options));
+        let _program = Program::start(command);
+        let first = wait_for("a server", || TcpStream::connect(free).ok());
+        let others = (1..COUNT).map(|_| TcpStream::connect(free).unwrap());
+        let mut kept: Vec<_> = iter::once(first).chain(others).map(Client::new).collect();
+        kept.iter_mut().for_each(|client| assert!(client.send(get("/"))));
+        kept.iter_mut().for_each(|client| assert_eq!(client.response().content, b"home"));
+        // One of them gives way.
+        assert_eq!(Client::connect(free).get("/").content, b"home");
     }
 }
 

@@ -544,7 +544,11 @@ impl<'a> Control<'a> {
         let listeners = porter.listeners().iter().filter(|_| connection.is_none());
         let own = listeners.chain(connection.as_ref()).map(AsRawFd::as_raw_fd);
         let keep: Vec<RawFd> = stock.descriptors().chain(bell).chain(own).collect();
-        let mut member = Member::start(alone, c"tarpon-worker", channel, &keep, |channel| {
+        if is_for_all {
+            // Before it begins: from then on it says so itself, and may be busy at once.
+            shared.roster.set(place, true);
+        }
+        let started = Member::start(alone, c"tarpon-worker", channel, &keep, |channel| {
             let work = || {
                 narrowing.confine()?;
                 let outfit = Outfit {
@@ -576,10 +580,8 @@ impl<'a> Control<'a> {
                     1
                 }
             }
-        })?;
-        if is_for_all {
-            self.shared.roster.set(place, true);
-        }
+        });
+        let mut member = started.inspect_err(|_| self.shared.roster.set(place, false))?;
         if let Some(leaving) = &self.leaving {
             member.send(&leaving.farewell, &Arc::default());
         }
