@@ -7,6 +7,7 @@ use std::io;
 
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 
 use crate::Trouble;
@@ -35,7 +36,11 @@ impl Calls {
         for thread in threads.ids() {
             let mut builder = Builder::new(tracepoint);
             let counter = builder.observe_pid(*thread).include_kernel().inherit(true).build();
-            counters.push(counter.map_err(|error| format!("perf_event_open: {error}"))?);
+            match counter {
+                // Its process has ended.
+                Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {}
+                counter => counters.push(counter.map_err(|error| format!("perf_event_open: {error}"))?),
+            }
         }
         Ok(Calls { counters })
     }

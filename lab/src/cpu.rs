@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
@@ -61,8 +62,10 @@ impl CoreTime {
     }
 }
 
-/// The threads of a server and of the processes it has started.
+/// The threads of a server and of the processes it has started. Those of a process may be gone when they are asked about.
 pub(crate) struct Threads {
+    /// Whose children's time is theirs as well.
+    processes: Vec<u32>,
     /// Directories of threads, `/proc/PID/task/TID`.
     paths: Vec<String>,
     ids: Vec<i32>,
@@ -72,12 +75,16 @@ pub(crate) struct Threads {
 impl Threads {
     /// Of the process and its descendants, as they are now.
     pub(crate) fn of(process: u32) -> io::Result<Threads> {
-        let mut threads = Threads { paths: Vec::new(), ids: Vec::new(), names: Vec::new() };
-        for process in family(process)? {
-            for task in fs::read_dir(format!("/proc/{process}/task"))? {
-                let id = task?.file_name().into_string().unwrap_or_default();
+        let processes = family(process)?;
+        let mut threads = Threads { processes, paths: Vec::new(), ids: Vec::new(), names: Vec::new() };
+        for process in &threads.processes {
+            let Some(tasks) = unless_gone(fs::read_dir(format!("/proc/{process}/task")))? else { continue };
+            for task in tasks {
+                let Some(task) = unless_gone(task)? else { continue };
+                let id = task.file_name().into_string().unwrap_or_default();
                 let path = format!("/proc/{process}/task/{id}");
-                threads.names.push(fs::read_to_string(format!("{path}/comm"))?.trim_end().to_owned());
+                let Some(name) = unless_gone(fs::read_to_string(format!("{path}/comm")))? else { continue };
+                threads.names.push(name.trim_end().to_owned());
                 threads.paths.push(path);
                 threads.ids.push(id.parse().map_err(io::Error::other)?);
             }
@@ -96,10 +103,10 @@ impl Threads {
     }
 
     fn only(self, is_meant: impl Fn(&str) -> bool) -> Threads {
-        let Threads { paths, ids, names } = self;
+        let Threads { processes, paths, ids, names } = self;
         let all = paths.into_iter().zip(ids).zip(names).filter(|(_, name)| is_meant(name));
         let ((paths, ids), names) = all.unzip();
-        Threads { paths, ids, names }
+        Threads { processes, paths, ids, names }
     }
 
     /// Lets each of them run on every core but the one it was bound to.
@@ -120,27 +127,56 @@ impl Threads {
         &self.ids
     }
 
-    /// CPU time they have used. The first number in `schedstat` is in nanoseconds.
+    /// CPU time they have used, and the children of their processes that have ended: to a tick of the kernel for each process
+    /// with such children. The first number in `schedstat` is in nanoseconds.
     pub(crate) fn time(&self) -> io::Result<Duration> {
-        let mut total_ns = 0;
+        let mut total = Duration::ZERO;
         for path in &self.paths {
-            let schedstat = fs::read_to_string(format!("{path}/schedstat"))?;
-            let ran = schedstat.split(' ').next().and_then(|text| text.parse::<u64>().ok());
-            total_ns += ran.ok_or_else(|| io::Error::other("schedstat: no number"))?;
+            let Some(schedstat) = unless_gone(fs::read_to_string(format!("{path}/schedstat")))? else {
+                continue;
+            };
+            let ran = schedstat.split(' ').next().and_then(|text| text.parse().ok());
+            total += ran.map(Duration::from_nanos).ok_or_else(|| io::Error::other("schedstat: no number"))?;
         }
-        Ok(Duration::from_nanos(total_ns))
+        for process in &self.processes {
+            let Some(stat) = unless_gone(fs::read_to_string(format!("/proc/{process}/stat")))? else {
+                continue;
+            };
+            total += children_time(&stat).ok_or_else(|| io::Error::other("stat: no number"))?;
+        }
+        Ok(total)
     }
 
     /// Fails if one of them may run elsewhere than on `core`: then nothing measured there holds.
     pub(crate) fn expect_on(&self, core: usize) -> Result<(), Trouble> {
         for id in &self.ids {
-            let set = sched_getaffinity(Pid::from_raw(*id))?;
+            let set = match sched_getaffinity(Pid::from_raw(*id)) {
+                Err(Errno::SRCH) => continue,
+                set => set?,
+            };
             if set.count() != 1 || !set.is_set(core) {
                 return Err(format!("it left core {core}, on which it was started").into());
             }
         }
         Ok(())
     }
+}
+
+/// `None`: what it is about has ended meanwhile.
+fn unless_gone<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// CPU time of the children that a process has waited for, and of theirs, out of its `stat`. proc_pid_stat(5).
+fn children_time(stat: &str) -> Option<Duration> {
+    // The name may contain anything; behind its last parenthesis comes the third field.
+    let mut fields = stat.rsplit(')').next()?.split_ascii_whitespace();
+    let (user, system): (u64, u64) = (fields.nth(16 - 3)?.parse().ok()?, fields.next()?.parse().ok()?);
+    Some(Duration::from_nanos((user + system) * (1_000_000_000 / rustix::param::clock_ticks_per_second())))
 }
 
 /// The process and its descendants, as they are now.
@@ -247,6 +283,7 @@ const QUIET_TIME: Duration = Duration::from_millis(400);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
 
     #[test]
     fn a_core_is_busy_with_all_but_idling_and_waiting() {
@@ -258,6 +295,20 @@ mod tests {
         assert_eq!(times(1), Some([310, 320, 6370]));
         assert_eq!(times(10), Some([50, 0, 6950]));
         assert_eq!(times(2), None);
+    }
+
+    #[test]
+    fn of_a_child_that_has_ended_its_parent_has_the_time() {
+        let threads = Threads::of(std::process::id()).unwrap();
+        let before = threads.time().unwrap();
+        let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
+        assert!(Command::new("sh").args(["-c", busy]).status().unwrap().success());
+        assert!(threads.time().unwrap() >= before + Duration::from_millis(20));
+        // The fields 16 and 17 of proc_pid_stat(5).
+        let stat = "7 (a b) c) S 1 7 7 0 -1 0 9 9 9 9 11 12 13 14 20 0 1";
+        let tick = 1_000 / rustix::param::clock_ticks_per_second();
+        assert_eq!(children_time(stat), Some(Duration::from_millis(27 * tick)));
+        assert_eq!(children_time("7 (a) S 1"), None);
     }
 
     #[test]

@@ -196,7 +196,8 @@ fn window(stage: &Stage, setting: &Setting, server: Server, connections: usize) 
     let (core, server_time, client_time) = (CoreTime::read(setting.core)?, threads.time()?, cpu::own_time());
     let run = client.run(Duration::from_secs_f64(setting.seconds))?;
     let client_time = cpu::own_time() - client_time;
-    let server_time = threads.time()? - server_time;
+    // With the processes it has made meanwhile.
+    let server_time = running.threads()?.time()?.saturating_sub(server_time);
     let core = CoreTime::read(setting.core)?.since(core);
 
     Ok(Window {

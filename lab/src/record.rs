@@ -29,18 +29,6 @@ pub(crate) enum Record {
     Pack(Pack),
 }
 
-impl Record {
-    /// What was measured, as on the command line.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Record::Race(_) => "race",
-            Record::Cold(_) => "cold",
-            Record::Start(_) => "start",
-            Record::Pack(_) => "pack",
-        }
-    }
-}
-
 /// Where a record is kept, if anywhere.
 pub(crate) struct Keeper(Option<File>);
 

@@ -21,8 +21,8 @@ use crate::{Trouble, cold, pack, start};
 pub(crate) struct Options {
     /// The result file of a measurement.
     file: PathBuf,
-    /// Replaces what is between `<!-- NAME:start -->` and `<!-- NAME:end -->` in this document, where NAME is what was
-    /// measured: race, cold, start or pack.
+    /// Replaces what is between `<!-- NAME:start -->` and `<!-- NAME:end -->` in this document, where NAME is that of the
+    /// file, without its extension.
     #[arg(long, value_name = "DOCUMENT")]
     into: Option<PathBuf>,
     /// Changes nothing; fails if the document is not up to date.
@@ -41,8 +41,9 @@ pub(crate) fn main(options: &Options) -> Result<(), Trouble> {
         return Ok(());
     };
     let document = fs::read_to_string(path).map_err(|error| named(path, &error))?;
-    let renewed = renew(&document, record.name(), &report)
-        .ok_or_else(|| named(path, &format!("no place for {}", record.name())))?;
+    let name = options.file.file_stem().unwrap_or_default().to_string_lossy();
+    let renewed =
+        renew(&document, &name, &report).ok_or_else(|| named(path, &format!("no place for {name}")))?;
     if renewed == document {
         return Ok(());
     }

@@ -44,7 +44,7 @@ fn a_small_measurement_of_cold_reads_leaves_a_record_and_a_report() {
         assert_eq!(window[part]["requests"], 60, "{window}");
         assert!(window[part]["p99_ns"].as_u64() >= window[part]["p50_ns"].as_u64(), "{window}");
     }
-    let document = reported(directory.path(), "cold");
+    let document = reported(directory.path());
     assert_eq!(document.matches("\n| tarpon ").count(), 2, "{document}");
     assert!(document.contains("CONDITIONS AS FOUND"), "{document}");
 }

@@ -28,6 +28,6 @@ fn a_small_measurement_of_packing_leaves_a_record_and_a_report() {
             assert!((0.8..1.2).contains(&of_reference), "{coding}");
         }
     }
-    let document = reported(directory.path(), "pack");
+    let document = reported(directory.path());
     assert!(document.contains("**generated pages: 11 files, "), "{document}");
 }

@@ -29,6 +29,6 @@ fn a_small_measurement_of_starts_leaves_a_record_and_a_report() {
         let is_made = ["tarpon-epoll", "tarpon-epoll-tar"].contains(&window["server"].as_str().unwrap());
         assert_eq!(window["asked"]["memory_files"].as_u64().unwrap() > 0, is_made, "{window}");
     }
-    let document = reported(directory.path(), "start");
+    let document = reported(directory.path());
     assert_eq!(document.matches("\n| tarpon ").count(), 3, "{document}");
 }

@@ -24,9 +24,9 @@ pub(crate) fn measured(arguments: &[&str], directory: &Path) -> (Output, Option<
 
 /// The table of a record, in the only document that has a place for it.
 #[allow(dead_code)]
-pub(crate) fn reported(directory: &Path, name: &str) -> String {
+pub(crate) fn reported(directory: &Path) -> String {
     let (record, document) = (directory.join("record.json"), directory.join("README.md"));
-    std::fs::write(&document, format!("<!-- {name}:start -->\n<!-- {name}:end -->\n")).unwrap();
+    std::fs::write(&document, "<!-- record:start -->\n<!-- record:end -->\n").unwrap();
     let report =
         || lab(&["report", "--into"]).arg(&document).arg(&record).args(["--check"]).status().unwrap();
     assert!(!report().success(), "an empty block passed for up to date");
