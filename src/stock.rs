@@ -53,6 +53,19 @@ impl Stock {
         }
     }
 
+    /// Keeps no longer what was truncated: a worker that begins with it would have to find that out for itself.
+    pub(crate) fn forget_damaged(&mut self) {
+        let is_sound = |site: &&Arc<Site>| !site.is_damaged();
+        if self.sites.iter().all(|(lineup, _)| lineup.earlier.iter().all(|site| is_sound(&site))) {
+            return;
+        }
+        let sound = |(Lineup { current, earlier }, limits): &(Lineup, Limits)| {
+            let earlier = earlier.iter().filter(is_sound).cloned().collect();
+            (Lineup { current: Arc::clone(current), earlier }, *limits)
+        };
+        self.sites = self.sites.iter().map(sound).collect();
+    }
+
     pub(crate) fn sites(&self) -> Arc<[(Lineup, Limits)]> {
         Arc::clone(&self.sites)
     }

@@ -3,11 +3,11 @@
 mod common;
 
 use common::{
-    EMBEDDED, PATIENCE,
+    EMBEDDED, ENGINES, PATIENCE,
     client::{Client, Response, get},
     distinct_bytes,
-    program::{Program, has_ended, serve, tarpon},
-    served::{Served, settings},
+    program::{Program, exactly, has_ended, serve, tarpon},
+    served::{Served, Somewhere, settings},
     site, wait_for,
 };
 use rustix::process::{Signal, kill_process};
@@ -52,11 +52,11 @@ fn each_exchange_is_a_line() {
         ("a control in a field",     "GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: \u{1b}[31m\r\n\r\n",   "GET / HTTP/1.1",     r#""-" "-""#),
         ("a head without an end",    "GET / HTTP/1.1\r\nHost:",                                       "-",                  r#""-" "-""#),
     ];
-    for &engine in EMBEDDED {
+    for &engine in ENGINES {
         let dir = site(&[("index.html", &b"home"[..]), ("dir/index.html", b"dir"), ("big", &big)]);
         let soon = Settings { head_timeout: Duration::from_millis(300), ..settings(engine, 1) };
         let log = Log::default();
-        let served = log.served(&soon, LogForm::Combined, dir.path());
+        let served = log.somewhere(&soon, LogForm::Combined, dir.path());
         for &(name, sent, line, said) in cases {
             let mut client = Client::connect(served.address);
             client.send(sent.replace("LONG", &long));
@@ -83,11 +83,11 @@ fn each_form_shows_the_same_exchange() {
         (LogForm::Simple,   r#"127.0.0.1 TIME "GET /?\x22 HTTP/1.1" 200 4"#),
         (LogForm::Json,     r#"{"time":"TIME","client":"127.0.0.1","method":"GET","target":"/?\"","version":"HTTP/1.1","request":null,"host":"h","referer":"r","user_agent":"\\\\\\xFF","status":200,"bytes":4,"duration_ms":MS,"complete":true,"cut":[]}"#),
     ];
-    for &engine in EMBEDDED {
+    for &engine in ENGINES {
         let dir = site(&[("index.html", "home")]);
         for (form, want) in cases {
             let log = Log::default();
-            let served = log.served(&settings(engine, 1), form, dir.path());
+            let served = log.somewhere(&settings(engine, 1), form, dir.path());
             let mut client = Client::connect(served.address);
             client.send(b"GET /?\" HTTP/1.1\r\nHost: h\r\nReferer: r\r\nUser-Agent: \\\xff\r\n\r\n");
             client.response();
@@ -98,10 +98,10 @@ fn each_form_shows_the_same_exchange() {
 
 #[test]
 fn what_was_cut_short_is_logged_as_far_as_it_came() {
-    for &engine in EMBEDDED {
+    for &engine in ENGINES {
         let dir = site(&[("big", distinct_bytes(50 << 20))]);
         let log = Log::default();
-        let served = log.served(&settings(engine, 1), LogForm::Json, dir.path());
+        let served = log.somewhere(&settings(engine, 1), LogForm::Json, dir.path());
         let mut client = Client::connect(served.address);
         client.send(get("/big"));
         client.take(100_000);
@@ -117,10 +117,10 @@ fn what_was_cut_short_is_logged_as_far_as_it_came() {
 #[test]
 fn pipelined_requests_are_logged_in_order_and_each_once() {
     const COUNT: usize = 500;
-    for &engine in EMBEDDED {
+    for &engine in ENGINES {
         let dir = site(&[("index.html", "home")]);
         let log = Log::default();
-        let served = log.served(&settings(engine, 2), LogForm::Simple, dir.path());
+        let served = log.somewhere(&settings(engine, 2), LogForm::Simple, dir.path());
         let mut client = Client::connect(served.address);
         client.send((0..COUNT).map(|number| get(&format!("/?{number}"))).collect::<String>());
         (0..COUNT).for_each(|_| drop(client.response()));
@@ -282,7 +282,7 @@ fn a_socket_takes_lines_as_datagrams_or_as_a_stream() {
 
 #[test]
 fn the_program_logs_where_it_is_told() {
-    for &engine in EMBEDDED {
+    for &engine in ENGINES {
         let dir = site(&[("index.html", "home")]);
         let log = Log::default();
         let path = log.path().to_string_lossy().into_owned();
@@ -404,7 +404,7 @@ address = "127.0.0.1:0"
         ("few",       "/none?", Some(("few.log", r#"127.0.0.1 TIME "GET /none?PHASE HTTP/1.1" 404 "#))),
     ];
     let logs = ["all.log", "own.log", "few.log"];
-    for &engine in EMBEDDED {
+    for &engine in ENGINES {
         let dir = configured(config);
         let program = Program::started(serve_configured(&dir, engine));
         let at = |name: &str| dir.path().join(name);
@@ -578,6 +578,24 @@ impl Log {
         let served = Served::dir(&Settings { logging, ..with.clone() }, dir);
         served.handle.log_to(self.target().open().expect("a file"));
         served
+    }
+
+    /// The same, of whatever engine.
+    fn somewhere(&self, with: &Settings, form: LogForm, dir: &Path) -> Somewhere {
+        if EMBEDDED.contains(&with.engine) {
+            return self.served(with, form, dir).into();
+        }
+        let timeout = format!("{}ms", with.head_timeout.as_millis());
+        let (path, form, workers) =
+            (self.path().display().to_string(), form.to_string(), with.workers().to_string());
+        let options = [
+            ["--engine", with.engine.name()],
+            ["--workers", &workers],
+            ["--access-log", &path],
+            ["--access-log-form", &form],
+            ["--head-timeout", &timeout],
+        ];
+        Program::started(exactly(dir, options.as_flattened())).into()
     }
 
     fn path(&self) -> PathBuf {

@@ -8,7 +8,7 @@
 mod common;
 
 use bytes::Bytes;
-use common::{EVERY_ENGINE, client::Client, served::Somewhere};
+use common::{ENGINES, client::Client, served::Somewhere};
 use std::{
     collections::HashMap,
     fs::{self, File},
@@ -226,7 +226,7 @@ fn check(failure: impl Fn(&Case) -> Option<String> + Sync) {
 /// Runs all cases on a server of each engine.
 #[track_caller]
 fn check_on_engines(failure: impl Fn(&Case, SocketAddr) -> Option<String> + Sync) {
-    for &engine in EVERY_ENGINE {
+    for &engine in ENGINES {
         let dir = fixture();
         let served = Somewhere::dir(engine, 2, dir.path());
         let address = served.address;

@@ -3,15 +3,16 @@
 mod common;
 
 use common::{
-    EMBEDDED,
+    EMBEDDED, ENGINES,
     client::{Client, Response},
     distinct_bytes,
-    served::{Served, settings},
+    program::{Program, tarpon},
+    served::{Served, Somewhere, settings},
     site, wait_for,
 };
 use std::{fs, net::SocketAddr, process::Command, time::Duration};
 use tarpon::{
-    Effort, HostName, Packing, Progress, Settings, Site, SiteLimits, Source, Unknown, VirtualHost,
+    Effort, Engine, HostName, Packing, Progress, Settings, Site, SiteLimits, Source, Unknown, VirtualHost,
     VirtualHosts, pack,
 };
 use tempfile::TempDir;
@@ -47,6 +48,34 @@ fn three(unknown: Unknown, settings: &Settings) -> Served {
     Served::sites(settings, VirtualHosts::new(sites, unknown).expect("names of their own"))
 }
 
+/// The same of any engine; of those that are processes, by the program and as its configuration says.
+fn anywhere(unknown: Unknown, engine: Engine) -> Somewhere {
+    if EMBEDDED.contains(&engine) {
+        return three(unknown, &settings(engine, 1)).into();
+    }
+    let dirs = ["one", "two", "wild"].map(dir);
+    let mut config = format!(
+        "[[listener]]\naddress = \"127.0.0.1:0\"\n\
+         [[site]]\npath = {:?}\nhosts = [\"one.example\"]\n\
+         [[site]]\npath = {:?}\nhosts = [\"two.example\", \"deux.example\"]\n\
+         aliases = [\"www.two.example\", \"*.zwei.example\"]\nDEFAULT\n\
+         [[site]]\npath = {:?}\nhosts = [\"*.two.example\"]\n",
+        dirs[0].path(),
+        dirs[1].path(),
+        dirs[2].path(),
+    );
+    config = config.replace("DEFAULT", if unknown == Unknown::Refused { "" } else { "default = true" });
+    let configuration = site(&[("tarpon.toml", config)]);
+    let mut command = tarpon(["serve", "--config"].map(AsRef::as_ref));
+    command.arg(configuration.path().join("tarpon.toml"));
+    command.args(["--engine", engine.name(), "--admin", "off"]);
+    if unknown == Unknown::Refused {
+        command.arg("--refuse-unknown-hosts");
+    }
+    // The sites are read by then.
+    Program::started(command).into()
+}
+
 fn ask(client: &mut Client, host: &str, target: &str) -> Response {
     client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     client.response()
@@ -77,8 +106,8 @@ fn each_request_is_answered_by_the_site_of_its_host() {
         ("three.example",        "/",      "421 <!doctype html>"),
         ("one.example",          "http://two.example/", "200 two"),
     ];
-    for &engine in EMBEDDED {
-        let served = three(Unknown::Refused, &settings(engine, 1));
+    for &engine in ENGINES {
+        let served = anywhere(Unknown::Refused, engine);
         // One connection for all: it changes its host between requests.
         let mut client = Client::connect(served.address);
         for (host, target, want) in cases {
@@ -98,8 +127,8 @@ fn each_request_is_answered_by_the_site_of_its_host() {
 
 #[test]
 fn whom_nobody_serves_gets_the_default_site() {
-    for &engine in EMBEDDED {
-        let served = three(Unknown::Site(1), &settings(engine, 1));
+    for &engine in ENGINES {
+        let served = anywhere(Unknown::Site(1), engine);
         let mut client = Client::connect(served.address);
         assert_eq!(told(&ask(&mut client, "three.example", "/")), "200 two");
         assert_eq!(told(&ask(&mut client, "127.0.0.1:8080", "/")), "200 two");
@@ -113,8 +142,8 @@ fn whom_nobody_serves_gets_the_default_site() {
 /// curl follows an alias with path, query and port, as it believes that both names are here.
 #[test]
 fn curl_follows_an_alias() {
-    for &engine in EMBEDDED {
-        let served = three(Unknown::Refused, &settings(engine, 1));
+    for &engine in ENGINES {
+        let served = anywhere(Unknown::Refused, engine);
         let port = served.address.port();
         for (from, to) in [("www.two.example", "two.example"), ("x.zwei.example", "two.example")] {
             let resolve = [from, to].map(|name| format!("{name}:{port}:127.0.0.1"));

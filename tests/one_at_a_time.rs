@@ -6,12 +6,11 @@ mod common;
 use common::{
     ENGINES,
     client::{Client, get},
-    served::{Served, settings},
+    served::Somewhere,
     site,
 };
 use std::{
     io::ErrorKind,
-    num::NonZeroUsize,
     thread,
     time::{Duration, Instant},
 };
@@ -103,11 +102,9 @@ fn while_somebody_is_free_nobody_gives_way() {
 }
 
 /// Runs a test on each of these engines, with so many workers.
-fn each(worker_count: usize, test: impl Fn(&Served, Engine)) {
+fn each(worker_count: usize, test: impl Fn(&Somewhere, Engine)) {
     let dir = site(&[("index.html", "home")]);
     for &engine in ENGINES.iter().filter(|engine| engine.is_one_at_a_time()) {
-        let settings =
-            tarpon::Settings { worker_count: NonZeroUsize::new(worker_count), ..settings(engine, 1) };
-        test(&Served::dir(&settings, dir.path()), engine);
+        test(&Somewhere::exactly(engine, worker_count, dir.path()), engine);
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    EVERY_ENGINE,
+    ENGINES,
     client::{Client, get},
     load::Load,
     program::{Program, has_ended, serve, through},
@@ -24,7 +24,7 @@ use tarpon::Engine;
 #[test]
 fn a_server_process_that_is_killed_is_replaced_and_clients_wait_for_the_next() {
     let (dir, temp) = (site(&[("index.html", "home")]), common::open_dir());
-    for &engine in EVERY_ENGINE {
+    for &engine in ENGINES {
         let socket = temp.path().join("socket");
         let unix = format!("unix:{}", socket.display());
         let options = ["--engine", engine.name(), "--listen", "127.0.0.1:0", "--listen", &unix];
@@ -60,7 +60,7 @@ fn a_server_process_that_is_killed_is_replaced_and_clients_wait_for_the_next() {
 #[test]
 fn a_server_process_that_is_killed_under_load_costs_its_connections_and_no_other() {
     let dir = site(&[("index.html", "home")]);
-    for &engine in EVERY_ENGINE {
+    for &engine in ENGINES {
         let program = Program::started(serve(dir.path(), &["--engine", engine.name()]));
         let load = Load::start(program.address(), "/", b"home");
         load.wait_for(50);

@@ -4,10 +4,10 @@
 mod common;
 
 use common::{
-    ENGINES,
+    EMBEDDED, ENGINES,
     client::{Client, get},
     distinct_bytes,
-    served::{Served, settings},
+    served::{Served, Somewhere, settings},
     site, wait_for,
 };
 use rustix::{
@@ -35,7 +35,7 @@ fn a_response_in_parts_waits_for_room_and_comes_without_another_byte_from_the_cl
     let large = distinct_bytes(LARGE_LEN);
     let dir = site(&[("large", &large)]);
     for &engine in ENGINES {
-        let served = Served::dir(&settings(engine, 1), dir.path());
+        let served = Somewhere::dir(engine, 1, dir.path());
         let mut client = Client::new(small_window(served.address, 128 << 10));
         client.send(get("/large"));
         // Until the socket takes no more.
@@ -63,7 +63,7 @@ fn clients_that_ask_for_parts_and_take_nothing_leave_buffers_for_others() {
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let dir = site(&[("index.html", &b"home"[..]), ("large", &distinct_bytes(LARGE_LEN))]);
     // Workers with one connection each share no buffers.
-    for &engine in ENGINES.iter().filter(|engine| !engine.is_one_at_a_time()) {
+    for &engine in EMBEDDED.iter().filter(|engine| !engine.is_one_at_a_time()) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         // The sockets it accepts take little: the kernel's memory is not what this is about.
         set_socket_send_buffer_size(&listener, 16 << 10).unwrap();

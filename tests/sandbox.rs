@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    EMBEDDED, EVERY_ENGINE,
+    EMBEDDED, ENGINES,
     client::Client,
     program::{Program, children, serve},
     site,
@@ -15,7 +15,7 @@ use tarpon::Engine;
 #[test]
 fn every_thread_that_meets_strangers_is_another_user_and_confined() {
     let dir = site(&[("index.html", "home")]);
-    for &engine in EVERY_ENGINE {
+    for &engine in ENGINES {
         let program = Program::started(serve(dir.path(), &["--engine", engine.name()]));
         let mut client = Client::connect(program.address());
         assert_eq!(client.get("/").content, b"home");

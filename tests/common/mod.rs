@@ -29,12 +29,8 @@ use std::{
 };
 use tarpon::Engine;
 
-/// The engines that tests run for which concern engines. Those of processes have `serve_prefork`, `serve_fork` and `children`
-/// for themselves, and the tests that take [`EVERY_ENGINE`].
-pub(crate) const ENGINES: &[Engine] = EMBEDDED;
-
 /// Every engine there is.
-pub(crate) const EVERY_ENGINE: &[Engine] = Engine::ALL;
+pub(crate) const ENGINES: &[Engine] = Engine::ALL;
 
 /// Those that run within the process of a test. The others have the program for it.
 pub(crate) const EMBEDDED: &[Engine] = Engine::EMBEDDED;

@@ -38,13 +38,28 @@ pub(crate) struct Somewhere {
 impl Somewhere {
     /// With so many workers, or more: as with [`settings`].
     pub(crate) fn dir(engine: Engine, worker_count: usize, dir: &Path) -> Somewhere {
-        let settings = settings(engine, worker_count);
+        Somewhere::exactly(engine, workers(engine, worker_count), dir)
+    }
+
+    /// With so many workers.
+    pub(crate) fn exactly(engine: Engine, worker_count: usize, dir: &Path) -> Somewhere {
         if EMBEDDED.contains(&engine) {
-            let served = Served::dir(&settings, dir);
-            return Somewhere { address: served.address, _server: Box::new(served) };
+            let worker_count = NonZeroUsize::new(worker_count);
+            return Served::dir(&Settings { engine, worker_count, ..Settings::default() }, dir).into();
         }
-        let workers = settings.workers().to_string();
-        let program = Program::started(exactly(dir, &["--engine", engine.name(), "--workers", &workers]));
+        let workers = worker_count.to_string();
+        Program::started(exactly(dir, &["--engine", engine.name(), "--workers", &workers])).into()
+    }
+}
+
+impl From<Served> for Somewhere {
+    fn from(served: Served) -> Somewhere {
+        Somewhere { address: served.address, _server: Box::new(served) }
+    }
+}
+
+impl From<Program> for Somewhere {
+    fn from(program: Program) -> Somewhere {
         Somewhere { address: program.address(), _server: Box::new(program) }
     }
 }

@@ -538,7 +538,8 @@ impl<'a> Control<'a> {
         connection: &mut Option<OwnedFd>,
     ) -> io::Result<()> {
         let Control { alone, settings, narrowing, hosts, shared, porter, .. } = self;
-        let Some(stock) = &self.stock else { return Ok(()) };
+        let Some(stock) = &mut self.stock else { return Ok(()) };
+        stock.forget_damaged();
         let is_for_all = connection.is_none();
         let bell = shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
         let listeners = porter.listeners().iter().filter(|_| connection.is_none());
