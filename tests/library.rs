@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    EMBEDDED,
+    EMBEDDED, ENGINES,
     client::{Client, get},
     distinct_bytes,
     served::{Served, settings},
@@ -183,4 +183,22 @@ fn image_count(len: usize) -> usize {
         usize::from_str_radix(to, 16).unwrap() - usize::from_str_radix(from, 16).unwrap()
     });
     lens.filter(|found| (len..len * 3 / 2).contains(found)).count()
+}
+
+#[test]
+fn an_engine_of_processes_is_refused_within_another_program() {
+    let dir = site(&[("index.html", "home")]);
+    for &engine in ENGINES.iter().filter(|engine| !EMBEDDED.contains(engine)) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap().try_into().unwrap();
+        let site = Site::from_dir(dir.path()).unwrap();
+        let refused =
+            Server::start(&settings(engine, 1), vec![listener], site).expect_err("threads are here");
+        assert_eq!(
+            refused.to_string(),
+            format!(
+                "cannot run the engine {engine} within another program: its workers are processes, and a process that has \
+                 threads cannot be divided; take threads, which serves in the same way, or run tarpon serve"
+            )
+        );
+    }
 }

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{
-    PATIENCE,
+    ENGINES, PATIENCE,
     client::{Client, Response},
     open_dir,
     program::{Program, serve, through},
@@ -122,11 +122,13 @@ fn who_is_named_has_one_and_who_is_excepted_has_none() {
         (&["--user-directories", "web/pages", "--user-directories-of", "www"],   [404, 404, 200]),
         (&["--user-directories", "web/pages", "--user-directories-except", "bob"], [200, 404, 404]),
     ];
-    for (options, want) in cases {
-        let program = host.serve(options);
+    for (engine, (options, want)) in
+        ENGINES.iter().flat_map(|engine| cases.iter().map(move |case| (engine, case)))
+    {
+        let program = host.serve(&[options, &["--engine", engine.name()][..]].concat());
         let mut client = Client::connect(program.address());
         let got = ["/~alice/", "/~bob/", "/~www/"].map(|target| client.get(target).status);
-        assert_eq!(got, *want, "{options:?}");
+        assert_eq!(got, *want, "{engine}, {options:?}");
     }
 }
 
