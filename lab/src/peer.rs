@@ -55,6 +55,10 @@ pub(crate) enum Server {
     TarponUringPacked,
     /// The same on epoll.
     TarponEpollPacked,
+    /// An earlier build of it, with the packed site, on io_uring.
+    BeforeUringPacked,
+    /// The same on epoll.
+    BeforeEpollPacked,
     /// The server in this repository, with an access log, on io_uring.
     TarponUringLog,
     /// The same on epoll.
@@ -108,6 +112,8 @@ impl Server {
         match self {
             Server::BeforeUring => Some(Server::TarponUring),
             Server::BeforeEpoll => Some(Server::TarponEpoll),
+            Server::BeforeUringPacked => Some(Server::TarponUringPacked),
+            Server::BeforeEpollPacked => Some(Server::TarponEpollPacked),
             _ => None,
         }
     }
@@ -116,12 +122,10 @@ impl Server {
     fn engine(self) -> Option<&'static str> {
         use Server::*;
         match self {
-            NullUring | TarponUring | BeforeUring | TarponUringTar | TarponUringPacked | TarponUringLog => {
-                Some("io_uring")
-            }
-            NullEpoll | TarponEpoll | BeforeEpoll | TarponEpollTar | TarponEpollPacked | TarponEpollLog => {
-                Some("epoll")
-            }
+            NullUring | TarponUring | BeforeUring | TarponUringTar | TarponUringPacked
+            | BeforeUringPacked | TarponUringLog => Some("io_uring"),
+            NullEpoll | TarponEpoll | BeforeEpoll | TarponEpollTar | TarponEpollPacked
+            | BeforeEpollPacked | TarponEpollLog => Some("epoll"),
             TarponPoll => Some("poll"),
             TarponThreads => Some("threads"),
             TarponPrefork => Some("prefork"),
@@ -149,7 +153,7 @@ impl Server {
         use Server::*;
         match self {
             TarponUringTar | TarponEpollTar => Form::Tar,
-            TarponUringPacked | TarponEpollPacked => Form::Packed,
+            TarponUringPacked | TarponEpollPacked | BeforeUringPacked | BeforeEpollPacked => Form::Packed,
             _ => Form::Directory,
         }
     }

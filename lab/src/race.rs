@@ -337,6 +337,7 @@ mod tests {
             ("one engine",     &["--before=old", "--only=tarpon-epoll,before-epoll"], &[TarponEpoll, BeforeEpoll]),
             ("out of a tar",   &["--peers=tarpon-epoll-tar", "--only=tarpon-epoll,tarpon-epoll-tar"], &[TarponEpoll, TarponEpollTar]),
             ("no before",      &["--only", "before-uring"],               &[]),
+            ("packed, before", &["--before=old", "--only=tarpon-uring-packed,before-uring-packed"], &[TarponUringPacked, BeforeUringPacked]),
             ("with a log",     &["--only", "tarpon-epoll,tarpon-epoll-log,nginx"], &[TarponEpoll, Nginx, TarponEpollLog]),
         ];
         for (name, arguments, want) in cases {
