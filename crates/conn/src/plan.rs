@@ -198,41 +198,42 @@ fn expects_nothing_else(head: &Head<'_>) -> bool {
 
 /// The variant the client likes best. If it takes none, the one without a coding: better than an error, which
 /// RFC 9110, section 12.5.3, does not ask for.
+#[inline]
 pub(crate) fn choose(head: &Head<'_>, variants: Variants, image: &Image) -> Variant {
     if head.has(Name::AvailableDictionary) {
-        return choose_with_dictionary(head, variants, image);
+        return choose_among_all(head, variants, image);
     }
-    let coded = image.coded(variants);
-    best(head, variants, coded)
+    let identity = (Coding::Identity, variants.identity.content.len(), None);
+    let offers = image.offers(variants).map(|offer| (known(offer.coding), offer.len, Some(offer)));
+    match Acceptable::of(head).choose(iter::once(identity).chain(offers)).flatten() {
+        None => variants.identity,
+        Some(offer) => {
+            image.taken(variants, offer).unwrap_or_else(|| choose_among_all(head, variants, image))
+        }
+    }
 }
 
-/// The same where the client has a dictionary, which may be that of a variant.
+/// The same where the client has a dictionary, which may be that of a variant, or where one is damaged.
 #[cold]
-fn choose_with_dictionary(head: &Head<'_>, variants: Variants, image: &Image) -> Variant {
+fn choose_among_all(head: &Head<'_>, variants: Variants, image: &Image) -> Variant {
     let deltas = dictionary::available(head).map(|dictionary| image.deltas(variants, dictionary));
-    best(head, variants, image.coded(variants).chain(deltas.into_iter().flatten()))
+    let coded = image.coded(variants).chain(deltas.into_iter().flatten());
+    let offered = iter::once((tarpon_site::Coding::Identity, variants.identity)).chain(coded);
+    let offered = offered.map(|(coding, variant)| (known(coding), variant.content.len(), variant));
+    Acceptable::of(head).choose(offered).unwrap_or(variants.identity)
 }
 
-/// Of one without a coding and these the one the client likes best.
-#[inline(always)]
-fn best(
-    head: &Head<'_>,
-    variants: Variants,
-    coded: impl Iterator<Item = (tarpon_site::Coding, Variant)>,
-) -> Variant {
-    let offered = iter::once((tarpon_site::Coding::Identity, variants.identity)).chain(coded);
-    let offered = offered.map(|(coding, variant)| {
-        let coding = match coding {
-            tarpon_site::Coding::Identity => Coding::Identity,
-            tarpon_site::Coding::Br => Coding::Br,
-            tarpon_site::Coding::Gzip => Coding::Gzip,
-            tarpon_site::Coding::Zstd => Coding::Zstd,
-            tarpon_site::Coding::Dcb => Coding::Dcb,
-            tarpon_site::Coding::Dcz => Coding::Dcz,
-        };
-        (coding, variant.content.len(), variant)
-    });
-    Acceptable::of(head).choose(offered).unwrap_or(variants.identity)
+/// The coding by its name in a field.
+#[inline]
+fn known(coding: tarpon_site::Coding) -> Coding {
+    match coding {
+        tarpon_site::Coding::Identity => Coding::Identity,
+        tarpon_site::Coding::Br => Coding::Br,
+        tarpon_site::Coding::Gzip => Coding::Gzip,
+        tarpon_site::Coding::Zstd => Coding::Zstd,
+        tarpon_site::Coding::Dcb => Coding::Dcb,
+        tarpon_site::Coding::Dcz => Coding::Dcz,
+    }
 }
 
 /// A file, as a rule may want it. Always inlined, as what it calls: the usual request comes here, and of its 2,070 instructions a

@@ -46,6 +46,17 @@ pub struct Variant {
     pub content: Content,
 }
 
+/// A coded representation: what a choice needs to know of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Its content coding.
+    pub coding: Coding,
+    /// Bytes of its content.
+    pub len: u64,
+    /// Which of the coded ones it is.
+    number: usize,
+}
+
 /// Where a content lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
@@ -149,21 +160,27 @@ impl Variants {
         self.identity.not_modified.at
     }
 
-    /// The coded ones, as they lie in the image of these bytes. One that is damaged, or has a coding this
-    /// version does not know, or one that wants a dictionary, is passed over.
+    /// The coded ones, as they lie in the image of these bytes. One that has a coding this version does not know, or
+    /// one that wants a dictionary, is passed over.
     #[inline]
-    pub(crate) fn coded(self, all: &[u8], bounds: Bounds) -> impl Iterator<Item = (Coding, Variant)> {
+    pub(crate) fn offers(self, all: &[u8]) -> impl Iterator<Item = Offer> {
         let rows = all[self.coded.range()].as_chunks::<VARIANT_LEN>().0;
+        let offers = rows.iter().zip(0..).filter_map(|(row, number)| {
+            let (coding, len) = Record::offer(row)?;
+            Some(Offer { coding, len, number })
+        });
+        offers.filter(|offer| matches!(offer.coding, Coding::Br | Coding::Gzip | Coding::Zstd))
+    }
+
+    /// One of them. None if it is damaged.
+    #[inline]
+    pub(crate) fn taken(self, offer: Offer, all: &[u8], bounds: Bounds) -> Option<Variant> {
+        let row = &all[self.coded.range()].as_chunks::<VARIANT_LEN>().0[offer.number];
         let head = &all[(self.coded.at as usize - RECORD_LEN)..][..RECORD_LEN - VARIANT_LEN];
-        rows.iter().filter_map(move |row| {
-            let mut bytes = [0; RECORD_LEN];
-            bytes[..head.len()].copy_from_slice(head);
-            bytes[head.len()..].copy_from_slice(row);
-            let record = Record::decode(&bytes)?;
-            let variant = Variant::new(&record, bounds)?;
-            matches!(record.coding, Coding::Br | Coding::Gzip | Coding::Zstd)
-                .then_some((record.coding, variant))
-        })
+        let mut bytes = [0; RECORD_LEN];
+        bytes[..head.len()].copy_from_slice(head);
+        bytes[head.len()..].copy_from_slice(row);
+        Variant::new(&Record::decode(&bytes)?, bounds)
     }
 }
 

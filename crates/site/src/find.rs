@@ -7,7 +7,7 @@
 //!
 //! Of an image on a disk, what is not known to be in memory is not there, and [wanted](Image::wanted).
 
-use crate::entry::{Entry, Variant, Variants};
+use crate::entry::{Entry, Offer, Variant, Variants};
 use crate::format::{Coding, RECORD_LEN, Record, SLOT_COUNT_MIN, SLOT_LEN, Slot, hash, tag};
 use crate::image::Image;
 
@@ -45,13 +45,30 @@ impl Image {
         })
     }
 
-    /// The representations of a file that have a content coding.
+    /// The representations of a file that have a content coding. One that is damaged is passed over.
     ///
     /// # Panics
     /// If the file is not one this image found, and lies outside.
-    #[inline]
     pub fn coded(&self, file: Variants) -> impl Iterator<Item = (Coding, Variant)> {
-        file.coded(self.all(), self.bounds())
+        self.offers(file).filter_map(move |offer| Some((offer.coding, self.taken(file, offer)?)))
+    }
+
+    /// The same, as far as a choice among them has to know them; damaged ones too.
+    ///
+    /// # Panics
+    /// As above.
+    #[inline]
+    pub fn offers(&self, file: Variants) -> impl Iterator<Item = Offer> {
+        file.offers(self.all())
+    }
+
+    /// The one that is chosen. None if it is damaged.
+    ///
+    /// # Panics
+    /// As above, or if it is an offer of another file.
+    #[inline]
+    pub fn taken(&self, file: Variants, offer: Offer) -> Option<Variant> {
+        file.taken(offer, self.all(), self.bounds())
     }
 
     /// The path of the record at `at`, and the front of it.

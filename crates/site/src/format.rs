@@ -251,6 +251,20 @@ impl Coding {
         }
     }
 
+    /// None: this version does not know it.
+    #[inline]
+    fn decode(number: u8) -> Option<Coding> {
+        Some(match number {
+            0 => Coding::Identity,
+            1 => Coding::Br,
+            2 => Coding::Gzip,
+            3 => Coding::Zstd,
+            4 => Coding::Dcb,
+            5 => Coding::Dcz,
+            _ => return None,
+        })
+    }
+
     /// Whether only those can decode it who have a dictionary. Then it lies in the deltas, and no variant of a record has
     /// it.
     #[inline]
@@ -332,6 +346,13 @@ impl Record {
         at..at + usize::from(u16::from_le_bytes([from[0], from[1]]))
     }
 
+    /// Coding and length of the content of a variant that lies behind the first. None: a coding this version does not know.
+    #[inline]
+    pub fn offer(from: &[u8; VARIANT_LEN]) -> Option<(Coding, u64)> {
+        const HEAD_LEN: usize = RECORD_LEN - VARIANT_LEN;
+        Some((Coding::decode(from[57 - HEAD_LEN])?, u64_at(from, 40 - HEAD_LEN)))
+    }
+
     /// Reads a record. None if it says something this version does not know.
     #[inline]
     pub fn decode(from: &[u8; RECORD_LEN]) -> Option<Record> {
@@ -363,15 +384,7 @@ impl Record {
                 2 => Home::Archive,
                 _ => return None,
             },
-            coding: match from[57] {
-                0 => Coding::Identity,
-                1 => Coding::Br,
-                2 => Coding::Gzip,
-                3 => Coding::Zstd,
-                4 => Coding::Dcb,
-                5 => Coding::Dcz,
-                _ => return None,
-            },
+            coding: Coding::decode(from[57])?,
             status: u16::from_le_bytes([from[58], from[59]]),
             asks: from[60] != 0,
         })

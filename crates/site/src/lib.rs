@@ -42,7 +42,7 @@ mod place;
 mod presence;
 pub mod rules;
 
-pub use entry::{Content, Entry, Page, Redirect, Variant, Variants};
+pub use entry::{Content, Entry, Offer, Page, Redirect, Variant, Variants};
 pub use find::index;
 pub use format::{Coding, PAGE_CODES};
 pub use image::{Image, ImageError};

@@ -70,6 +70,10 @@ impl Watched {
     #[inline]
     pub(crate) fn has(&self, place: Place) -> bool {
         let mut pages = Presence::pages(Place { at: self.at + place.at, len: place.len });
+        // Most places lie within one page.
+        if pages.end - pages.start == 1 && self.file.has(pages.start) {
+            return true;
+        }
         let missing = pages.find(|&page| !self.file.has(page));
         missing.map(|page| self.note(page)).is_none()
     }
