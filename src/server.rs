@@ -208,6 +208,7 @@ impl Server {
             });
             io::Result::Ok(Outfit {
                 number,
+                worker_count,
                 roster: roster.clone(),
                 listeners: sockets.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect(),
                 mailbox: handle.mailboxes[number].clone(),

@@ -56,6 +56,8 @@ pub(crate) struct Worker<S> {
 pub(crate) struct Outfit {
     /// Its own, among all of the server.
     pub(crate) number: usize,
+    /// Of the server, with this one.
+    pub(crate) worker_count: usize,
     /// Who of them is free: for those that serve one connection at a time.
     pub(crate) roster: Part<Roster>,
     /// Listening sockets, non-blocking.
@@ -330,6 +332,11 @@ impl<S: Default> Worker<S> {
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "io_uring asks"))]
     pub(crate) fn is_leaving(&self) -> bool {
         self.farewell.is_some()
+    }
+
+    /// Whether it is to leave without waiting for what has not begun.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.farewell == Some(Farewell::Stop)
     }
 
     /// Whether the worker has stopped: nothing is left to finish, or the time for it is over.

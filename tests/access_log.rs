@@ -19,7 +19,7 @@ use std::{
     os::unix::net::{UnixDatagram, UnixListener},
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 use tarpon::{
     Addresses, Engine, LogForm, LogTarget, Logging, Rotation, Settings, Site, SiteLog, Unknown, VirtualHost,
@@ -652,6 +652,9 @@ fn without_time(line: &str, form: LogForm) -> String {
         other => found == other,
     };
     assert!(time.len() == shape.len() && time.chars().zip(shape.chars()).all(fits), "{time}");
+    let year = time.split(['/', '-', ':']).find_map(|part| part.parse().ok().filter(|&part: &u64| part > 31));
+    let since_1970 = SystemTime::UNIX_EPOCH.elapsed().expect("a time behind 1970").as_secs() / 31_556_952;
+    assert!(year.expect("a year").abs_diff(1970 + since_1970) <= 1, "{time}");
     let line = format!("{front}{before}TIME{after}{rest}");
     match line.split_once("\"duration_ms\":") {
         Some((front, rest)) => {

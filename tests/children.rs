@@ -5,7 +5,7 @@ mod common;
 use common::{
     client::{Client, get},
     distinct_bytes,
-    program::{Program, children, exactly, has_ended, name_of, through},
+    program::{Program, children, exactly, has_ended, name_of, tarpon, through},
     site, wait_for, write_files,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -92,6 +92,32 @@ fn a_site_that_changes_is_served_on_connections_that_are_open() {
         }
         assert!(before.is_subset(&workers(&program)), "{engine}: by the same processes");
         assert_eq!(program.err(), "", "{engine}");
+    }
+}
+
+#[test]
+fn an_archive_that_is_replaced_is_held_by_nobody() {
+    let dir = site(&[("site/index.html", "0")]);
+    let archive = dir.path().join("site.tar");
+    let pack = || {
+        let arguments = ["pack", "site", "--effort", "fast", "-o", "site.tar"];
+        let packed = tarpon(arguments.map(AsRef::as_ref)).current_dir(dir.path()).output().unwrap();
+        assert!(packed.status.success(), "{packed:?}");
+    };
+    for engine in ENGINES {
+        write_files(dir.path(), &[("site/index.html", "0")]);
+        pack();
+        let program = Program::started(with(&archive, engine, &["--workers", "4"]));
+        let mut client = Client::connect(program.address());
+        assert_eq!(client.get("/").content, b"0", "{engine}");
+        write_files(dir.path(), &[("site/index.html", "1")]);
+        pack();
+        wait_for("the change", || (client.get("/").content == b"1").then_some(()));
+        let holds = |pid: Pid| {
+            let maps = fs::read_to_string(format!("/proc/{}/maps", pid.as_raw_nonzero()));
+            maps.is_ok_and(|maps| maps.contains("site.tar (deleted)"))
+        };
+        wait_for("the end of the first one", || (!workers(&program).into_iter().any(holds)).then_some(()));
     }
 }
 

@@ -57,6 +57,8 @@ pub(super) fn run(outfit: Outfit, begun: Begun) -> io::Result<()> {
 /// Serves a connection that was accepted, and returns when it is over. The outfit has no listeners.
 pub(super) fn serve(outfit: Outfit, connection: OwnedFd) -> io::Result<()> {
     let mut blocking = Blocking::new(outfit)?;
+    // Its first turn comes before its first wait, and may be recorded.
+    blocking.worker.tell_time();
     // Of one that is only just beginning its parent may want to be rid already.
     let farewell = blocking.worker.read_mail();
     blocking.begin(connection);
@@ -82,8 +84,10 @@ struct Blocking {
     crowd: Crowd,
     /// The listener that is asked first: none is asked always before another.
     first_listener: usize,
-    /// Accepted when the worker was told to stop.
+    /// Accepted when the worker was told to leave.
     waiting: VecDeque<OwnedFd>,
+    /// As many as there are, of which each may take its share of who waits.
+    worker_count: usize,
     /// Connections that gave way, and when each is closed.
     parting: VecDeque<(OwnedFd, Tick)>,
 }
@@ -149,6 +153,7 @@ impl Blocking {
     fn new(outfit: Outfit) -> io::Result<Blocking> {
         door::never_wait(&outfit.listeners)?;
         let place = Place { roster: outfit.roster.clone(), number: outfit.number, is_free: true };
+        let worker_count = outfit.worker_count;
         // Who comes is there before who gives way has gone. Whatever the process has descriptors for: buffers are counted by it.
         let connection_count_max = 2;
         let worker: Worker<Readiness> = Worker::new(Outfit { connection_count_max, ..outfit });
@@ -164,6 +169,7 @@ impl Blocking {
             crowd: Crowd::No,
             first_listener: 0,
             waiting: VecDeque::new(),
+            worker_count,
             parting: VecDeque::with_capacity(PARTING_COUNT_MAX + 1),
         })
     }
@@ -201,7 +207,9 @@ impl Blocking {
                 self.part();
             }
             self.begin(fd);
-            self.stop();
+            if self.worker.is_stopping() {
+                self.stop();
+            }
         }
         let now = self.worker.commons.now;
         while self.parting.front().is_some_and(|(_, by)| *by <= now) {
@@ -215,8 +223,9 @@ impl Blocking {
     fn wait(&mut self) -> io::Result<Woken> {
         let is_serving = self.is_serving();
         self.place.set(!is_serving && !self.worker.listeners.is_empty() && self.worker.may_accept());
-        let wait_ms = self.wait_ms();
+        // Looked at once: whether anybody is free may change at any moment.
         let end = if self.wants_client() { self.asked.len() } else { LISTENERS };
+        let wait_ms = self.wait_ms(end > LISTENERS);
         if let Some(slot) = self.only() {
             let entry = Entry::new(slot.fd.as_fd(), to_ask(&slot.state));
             self.asked[CONNECTION] = entry;
@@ -228,10 +237,14 @@ impl Blocking {
             told => {
                 told?;
                 let is_told = |entry: &Entry| entry.told() != 0;
+                let client = self.asked[LISTENERS..end].iter().any(is_told);
+                if !client && self.is_seen_for_long() {
+                    self.crowd = Crowd::No;
+                }
                 Ok(Woken {
                     connection: if is_serving { self.asked[CONNECTION].told() } else { 0 },
                     mail: is_told(&self.asked[MAILBOX]),
-                    client: self.asked[LISTENERS..end].iter().any(is_told),
+                    client,
                 })
             }
         }
@@ -244,14 +257,19 @@ impl Blocking {
         }
         let wants_to_know = match self.crowd {
             Crowd::No => true,
-            Crowd::Seen(at) => at.after(CROWD_MS) <= self.worker.commons.now,
+            Crowd::Seen(_) => self.is_seen_for_long(),
             Crowd::Told => self.may_give_way(),
         };
         wants_to_know && self.worker.may_accept() && !self.place.is_any_free()
     }
 
-    /// How long to wait at most, in milliseconds.
-    fn wait_ms(&mut self) -> Option<u64> {
+    /// Whether it is time to look whether somebody still waits.
+    fn is_seen_for_long(&self) -> bool {
+        matches!(self.crowd, Crowd::Seen(at) if at.after(CROWD_MS) <= self.worker.commons.now)
+    }
+
+    /// How long to wait at most, in milliseconds; and whether a client who waits would be noticed.
+    fn wait_ms(&mut self, notices_clients: bool) -> Option<u64> {
         if self.again {
             return Some(0);
         }
@@ -260,10 +278,11 @@ impl Blocking {
         let parting = self.parting.front().map(|(_, by)| until(*by));
         let (is_unused, may_give_way) = (self.is_unused(), self.may_give_way());
         let look = match self.crowd {
-            Crowd::Seen(at) if at.after(CROWD_MS) > now => Some(until(at.after(CROWD_MS))),
+            // When that time has come, it looks and does not wait.
+            Crowd::Seen(at) => Some(until(at.after(CROWD_MS))),
             _ if !is_unused => None,
             Crowd::Told if !may_give_way => Some(until(self.quiet.since.after(PATIENCE_MS))),
-            _ => self.place.is_any_free().then_some(LOOK_MS),
+            _ => (!notices_clients).then_some(LOOK_MS),
         };
         [self.worker.wait_ms(), parting, look].into_iter().flatten().min()
     }
@@ -295,13 +314,12 @@ impl Blocking {
                 self.begin(fd);
             }
         } else if let Some(slot) = self.worker.slots.get_mut(ONLY) {
-            let now = self.worker.commons.now;
             self.crowd = match self.crowd {
-                Crowd::Seen(at) if now <= at.after(2 * CROWD_MS) => {
+                Crowd::No => Crowd::Seen(self.worker.commons.now),
+                Crowd::Seen(_) => {
                     slot.conn.drain();
                     Crowd::Told
                 }
-                Crowd::No | Crowd::Seen(_) => Crowd::Seen(now),
                 Crowd::Told => Crowd::Told,
             };
         }
@@ -394,22 +412,27 @@ impl Blocking {
 
     fn mail(&mut self) -> io::Result<()> {
         let Some(farewell) = self.worker.read_mail() else { return Ok(()) };
-        match farewell {
+        // Who is in the backlog has begun; closing the listener would reset them. But who is taken here waits for this connection.
+        let is_serving = self.is_serving();
+        let count_max = match farewell {
+            _ if !is_serving => BACKLOG as usize,
             // Others accept who waits.
+            Farewell::Drain => 0,
+            Farewell::Stop if self.place.is_any_free() => 0,
+            Farewell::Stop => (BACKLOG as usize).div_ceil(self.worker_count),
+        };
+        while self.waiting.len() < count_max
+            && let Some(fd) = self.accept()?
+        {
+            self.waiting.push_back(fd);
+        }
+        match farewell {
             Farewell::Drain => {
                 if let Some(slot) = self.only() {
                     slot.conn.drain();
                 }
             }
-            // Who is in the backlog has begun; closing the listener would reset them.
-            Farewell::Stop => {
-                while self.waiting.len() < BACKLOG as usize
-                    && let Some(fd) = self.accept()?
-                {
-                    self.waiting.push_back(fd);
-                }
-                self.stop();
-            }
+            Farewell::Stop => self.stop(),
         }
         self.worker.listeners.clear();
         self.asked.truncate(LISTENERS);

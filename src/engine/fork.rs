@@ -42,8 +42,12 @@ pub(crate) fn serve(outfit: Outfit, connection: OwnedFd) -> io::Result<()> {
 #[derive(Debug)]
 pub(crate) struct Porter {
     listeners: Vec<OwnedFd>,
+    /// The listener that is asked first: none is asked always before another.
+    first: usize,
     /// It closes the listeners when nobody waits there.
     is_leaving: bool,
+    /// Others accept there too, and may have places.
+    is_succeeded: bool,
     /// Since when no place has become free.
     stalled_since: Instant,
     /// Accepts nothing before: the process was out of descriptors or memory.
@@ -79,8 +83,16 @@ impl Porter {
     pub(crate) fn new(listeners: Vec<OwnedFd>, counters: Part<Counters>) -> io::Result<Porter> {
         // They are shared with other processes, which may have made them wait.
         listeners.iter().try_for_each(|listener| ioctl_fionbio(listener, true))?;
-        let (is_leaving, gate, refused) = (false, None, VecDeque::new());
-        Ok(Porter { listeners, is_leaving, stalled_since: Instant::now(), gate, refused, counters })
+        Ok(Porter {
+            listeners,
+            first: 0,
+            is_leaving: false,
+            is_succeeded: false,
+            stalled_since: Instant::now(),
+            gate: None,
+            refused: VecDeque::new(),
+            counters,
+        })
     }
 
     pub(crate) fn listeners(&self) -> &[OwnedFd] {
@@ -102,7 +114,8 @@ impl Porter {
     /// When there is something to do, whatever happens.
     pub(crate) fn due(&self, is_full: bool) -> Option<Instant> {
         let stall = self.stalled_since + STALL_TIME;
-        let stall = (is_full && self.is_open() && stall > Instant::now()).then_some(stall);
+        let stall =
+            (is_full && self.is_open() && !self.is_succeeded && stall > Instant::now()).then_some(stall);
         let parting = self.refused.front().map(|(_, by)| *by);
         [stall, self.gate, parting].into_iter().flatten().min()
     }
@@ -117,11 +130,13 @@ impl Porter {
         if self.gate.is_some() {
             return Ok(None);
         }
-        for listener in &self.listeners {
+        let count = self.listeners.len();
+        for number in (0..count).map(|number| (self.first + number) % count) {
             loop {
-                match socket::accept(listener) {
+                match socket::accept(&self.listeners[number]) {
                     Ok(connection) => {
                         self.stalled_since = now;
+                        self.first = number + 1;
                         return Ok(Some(connection));
                     }
                     Err(Errno::AGAIN) => break,
@@ -191,8 +206,9 @@ impl Porter {
         }
     }
 
+    /// Whether who waits is to be told that there is no place for him.
     fn is_stalled(&self, now: Instant) -> bool {
-        now.duration_since(self.stalled_since) >= STALL_TIME
+        !self.is_succeeded && now.duration_since(self.stalled_since) >= STALL_TIME
     }
 
     /// Whether anybody may come.
@@ -200,9 +216,9 @@ impl Porter {
         !self.listeners.is_empty()
     }
 
-    /// Accepts who waits by now, and then nobody more.
-    pub(crate) fn close_when_empty(&mut self) {
-        self.is_leaving = true;
+    /// Accepts who waits by now, and then nobody more. Where it is succeeded, it refuses nobody either.
+    pub(crate) fn close_when_empty(&mut self, is_succeeded: bool) {
+        (self.is_leaving, self.is_succeeded) = (true, is_succeeded);
     }
 
     /// Accepts nobody more.
@@ -247,9 +263,31 @@ mod tests {
         assert_eq!((counters[0].accepted.get(), counters[0].closed.get()), (2, 2));
         porter.has_room();
         assert_eq!(porter.polled(true).count(), 0);
-        porter.close_when_empty();
+        porter.close_when_empty(false);
         assert!(porter.is_open());
         assert!(porter.accept().unwrap().is_none());
         assert!(!porter.is_open());
+    }
+
+    #[test]
+    fn each_listener_has_its_turn_and_who_has_a_successor_refuses_nobody() {
+        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let addresses = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
+        let counters: Arc<Shared<Counters>> = Arc::new(Shared::new(1).unwrap());
+        let mut porter = Porter::new(listeners.map(Into::into).into(), counters.part(0)).unwrap();
+        let _clients = [0, 0, 0, 1, 0].map(|number: usize| TcpStream::connect(addresses[number]).unwrap());
+        let from = |connection: Option<OwnedFd>| {
+            let at = TcpStream::from(connection.unwrap()).local_addr().unwrap();
+            addresses.iter().position(|address| *address == at).unwrap()
+        };
+        let served = [(); 4].map(|()| from(porter.accept().unwrap()));
+        assert_eq!(served, [0, 1, 0, 0]);
+        porter.close_when_empty(true);
+        thread::sleep(STALL_TIME);
+        assert_eq!((porter.polled(true).count(), porter.due(true)), (0, None));
+        porter.mind(true).unwrap();
+        assert_eq!(counters[0].accepted.get(), 0);
+        assert_eq!(from(porter.accept().unwrap()), 0, "when there is a place again");
+        assert!(porter.accept().unwrap().is_none() && !porter.is_open());
     }
 }

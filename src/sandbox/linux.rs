@@ -145,7 +145,7 @@ mod tests {
     fn a_process_that_was_taken_over_can_do_nothing_outside() {
         if let Ok(attempt) = env::var(ATTEMPT) {
             let (who, number) = attempt.split_once(' ').unwrap();
-            let (_, attempt, _, _) = ATTEMPTS[number.parse::<usize>().unwrap()];
+            let (_, attempt, ..) = ATTEMPTS[number.parse::<usize>().unwrap()];
             let open = Open::new();
             confine(who);
             exit(match attempt(&open) {
@@ -155,8 +155,8 @@ mod tests {
             });
         }
         let name = "sandbox::system::tests::a_process_that_was_taken_over_can_do_nothing_outside";
-        for (number, (what, _, server, keeper)) in ATTEMPTS.iter().enumerate() {
-            for (who, want) in [("server", server), ("worker", server), ("keeper", keeper)] {
+        for (number, (what, _, server, worker, keeper)) in ATTEMPTS.iter().enumerate() {
+            for (who, want) in [("server", server), ("worker", worker), ("keeper", keeper)] {
                 let mut command = Command::new(env::current_exe().unwrap());
                 command.args(["--exact", name, "--test-threads=1", "--nocapture"]);
                 let output = command.env(ATTEMPT, format!("{who} {number}")).output().unwrap();
@@ -191,28 +191,29 @@ mod tests {
     type Attempt = fn(&Open) -> io::Result<()>;
 
     #[rustfmt::skip]
-    const ATTEMPTS: &[(&str, Attempt, Comes, Comes)] = &[
-        // what                                                                       by the server  by the keeper
-        ("read its site",            |open| File::open(&open.site).map(drop),                  Refused, Done),
-        ("read another file",        |_| File::open("/etc/passwd").map(drop),                  Refused, Refused),
-        ("look into a directory",    |_| std::fs::read_dir("/").map(drop),                     Refused, Refused),
-        ("write its site",           |open| File::create(&open.site).map(drop),                Refused, Killed),
-        ("make a directory",         |_| Ok(mkdir("/tmp/made", Mode::RWXU)?),                  Killed,  Killed),
-        ("remove a file",            |open| Ok(unlink(&open.site)?),                           Killed,  Killed),
-        ("run a program",            |_| Err(Command::new("/bin/true").exec()),                Killed,  Killed),
-        ("make a process",           |_| attempts::divide(),                                             Killed,  Killed),
-        ("send its parent a signal", |_| Ok(kill_process(getppid().unwrap(), Signal::TERM)?),  Killed,  Killed),
-        ("look into its parent",     |_| attempts::trace_parent(),                                       Killed,  Killed),
-        ("make a socket",            |_| socket_of(AddressFamily::INET),                       Killed,  Killed),
-        ("make a netlink socket",    |_| socket_of(AddressFamily::NETLINK),                    Killed,  Killed),
-        ("connect a socket it has",  |open| Ok(connect(&open.socket, &open.address)?),         Killed,  Killed),
-        ("listen at a socket",       |open| Ok(listen(&open.socket, 1)?),                      Killed,  Killed),
-        ("make a ring",              |_| io_uring::IoUring::new(4).map(drop),                  Killed,  Killed),
-        ("make memory executable",   |_| attempts::executable(),                                         Killed,  Killed),
-        ("make a thread",            |_| thread::Builder::new().spawn(|| ()).map(drop),        Killed,  Done),
-        ("make an eventfd",          |_| Ok(eventfd(0, EventfdFlags::CLOEXEC).map(drop)?),     Killed,  Done),
-        ("raise its limits",         |_| raise_limit(),                                        Killed,  Killed),
-        ("open a path for later",    |_| Ok(open("/", OFlags::PATH, Mode::empty()).map(drop)?), Refused, Done),
+    const ATTEMPTS: &[(&str, Attempt, Comes, Comes, Comes)] = &[
+        // what                                                                       by the server, a worker process, the keeper
+        ("read its site",            |open| File::open(&open.site).map(drop),                  Refused, Refused, Done),
+        ("read another file",        |_| File::open("/etc/passwd").map(drop),                  Refused, Refused, Refused),
+        ("look into a directory",    |_| std::fs::read_dir("/").map(drop),                     Refused, Refused, Refused),
+        ("write its site",           |open| File::create(&open.site).map(drop),                Refused, Refused, Killed),
+        ("make a directory",         |_| Ok(mkdir("/tmp/made", Mode::RWXU)?),                  Killed,  Killed,  Killed),
+        ("remove a file",            |open| Ok(unlink(&open.site)?),                           Killed,  Killed,  Killed),
+        ("run a program",            |_| Err(Command::new("/bin/true").exec()),                Killed,  Killed,  Killed),
+        ("make a process",           |_| attempts::divide(),                                             Killed,  Killed,  Killed),
+        ("send its parent a signal", |_| Ok(kill_process(getppid().unwrap(), Signal::TERM)?),  Killed,  Killed,  Killed),
+        ("signal by its thread who made its filter", |_| attempts::signal_by_thread(), Done,    Killed,  Done),
+        ("look into its parent",     |_| attempts::trace_parent(),                                       Killed,  Killed,  Killed),
+        ("make a socket",            |_| socket_of(AddressFamily::INET),                       Killed,  Killed,  Killed),
+        ("make a netlink socket",    |_| socket_of(AddressFamily::NETLINK),                    Killed,  Killed,  Killed),
+        ("connect a socket it has",  |open| Ok(connect(&open.socket, &open.address)?),         Killed,  Killed,  Killed),
+        ("listen at a socket",       |open| Ok(listen(&open.socket, 1)?),                      Killed,  Killed,  Killed),
+        ("make a ring",              |_| io_uring::IoUring::new(4).map(drop),                  Killed,  Killed,  Killed),
+        ("make memory executable",   |_| attempts::executable(),                                         Killed,  Killed,  Killed),
+        ("make a thread",            |_| thread::Builder::new().spawn(|| ()).map(drop),        Killed,  Killed,  Done),
+        ("make an eventfd",          |_| Ok(eventfd(0, EventfdFlags::CLOEXEC).map(drop)?),     Killed,  Killed,  Done),
+        ("raise its limits",         |_| raise_limit(),                                        Killed,  Killed,  Killed),
+        ("open a path for later",    |_| Ok(open("/", OFlags::PATH, Mode::empty()).map(drop)?), Refused, Refused, Done),
     ];
 
     /// What a process has open, and knows, before.

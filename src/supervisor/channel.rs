@@ -133,8 +133,12 @@ impl Sender {
             match packet.send(&self.socket) {
                 Ok(()) => drop(self.outgoing.pop_front()),
                 Err(Errno::AGAIN) => break,
-                // More descriptors are on their way than there may be, for one user: they are being received.
-                Err(Errno::TOOMANYREFS) => thread::sleep(Duration::from_millis(1)),
+                // More descriptors are on their way than there may be, for one user: they are being received, if who is to
+                // receive them runs. Who sends has others to see to, and asks again at once.
+                Err(Errno::TOOMANYREFS) => {
+                    thread::sleep(Duration::from_millis(1));
+                    break;
+                }
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -111,6 +111,8 @@ struct Control<'a> {
     workers: Vec<Post>,
     /// With `fork`: places of nobody.
     free: BTreeSet<usize>,
+    /// With `fork`: until when no other process is tried, as there was no room for one.
+    crowded: Option<Instant>,
     /// For the next connection.
     spare: Option<(Channel, Channel)>,
     leaving: Option<Leaving>,
@@ -193,6 +195,7 @@ impl<'a> Control<'a> {
             stock: None,
             workers: (0..count).map(|_| Post::default()).collect(),
             free: BTreeSet::new(),
+            crowded: None,
             spare: None,
             leaving: None,
         };
@@ -207,6 +210,7 @@ impl<'a> Control<'a> {
             self.hear_desk(channel);
             self.reap().map_err(|error| error.to_string())?;
             self.mind_members();
+            self.mind_desk();
             if self.stock.is_some() {
                 self.mind_places().map_err(|error| error.to_string())?;
             }
@@ -229,13 +233,13 @@ impl<'a> Control<'a> {
         polled.extend(self.desk.member.as_ref().and_then(|member| member.polled(true)));
         let workers = self.workers.iter().filter_map(|post| post.member.as_ref());
         polled.extend(workers.filter_map(|member| member.polled(false)));
-        let is_full = self.free.is_empty();
+        let is_full = self.is_full();
         if self.forks() && self.stock.is_some() {
             polled.extend(self.porter.polled(is_full));
         }
         let posts = self.workers.iter().chain([&self.desk]).filter_map(|post| post.due);
         let by = self.leaving.as_ref().map(|leaving| leaving.by);
-        let due = posts.chain(by).chain(self.porter.due(is_full)).min();
+        let due = posts.chain(by).chain(self.crowded).chain(self.porter.due(is_full)).min();
         let time = due.map(|at| at.saturating_duration_since(Instant::now()));
         let time =
             time.map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
@@ -343,7 +347,7 @@ impl<'a> Control<'a> {
         self.workers.iter_mut().for_each(|post| post.due = None);
         // Who is in the backlog has begun; closing the listeners would reset them. With `prefork` the workers have them.
         match self.forks() && self.stock.is_some() {
-            true => self.porter.close_when_empty(),
+            true => self.porter.close_when_empty(matches!(farewell, ToServer::Drain { .. })),
             false => self.porter.close(),
         }
         self.leaving = Some(Leaving { farewell, by });
@@ -418,7 +422,10 @@ impl<'a> Control<'a> {
     /// A place is free for a connection.
     fn vacate(&mut self, place: usize) {
         self.free.insert(place);
-        self.shared.roster.set(place, true);
+        match self.crowded {
+            Some(_) => self.not_crowded(),
+            None => self.shared.roster.set(place, true),
+        }
         self.porter.has_room();
     }
 
@@ -436,12 +443,18 @@ impl<'a> Control<'a> {
         }
     }
 
+    /// Sees to it that there is a desk again where one has ended.
+    fn mind_desk(&mut self) {
+        let now = Instant::now();
+        if self.desk.is_due(now) && self.start_desk().is_err() {
+            // No room for another process: there may be, later.
+            self.desk.due = Some(now + FULL_TIME);
+        }
+    }
+
     /// Sees to it that there is a process wherever there should be one.
     fn mind_places(&mut self) -> io::Result<()> {
         let now = Instant::now();
-        if self.desk.is_due(now) {
-            self.start_desk()?;
-        }
         if !self.forks() {
             for place in 0..self.workers.len() {
                 let is_due = self.workers[place].is_due(now);
@@ -453,10 +466,15 @@ impl<'a> Control<'a> {
             }
             return Ok(());
         }
-        while let Some(place) = self.free.first().copied() {
+        if self.crowded.is_some_and(|by| by <= now) {
+            self.not_crowded();
+        }
+        while self.crowded.is_none()
+            && let Some(place) = self.free.first().copied()
+        {
             // Before somebody is accepted: without descriptors clients wait in the backlog.
             let Some(channel) = self.spare.take().or_else(|| Channel::pair().ok()) else {
-                self.porter.shut_gate();
+                self.crowd(now);
                 break;
             };
             let mut connection = self.porter.accept()?;
@@ -466,15 +484,33 @@ impl<'a> Control<'a> {
             }
             self.take(place);
             if self.start_worker(place, channel, &mut connection).is_err() {
-                // No room for another process.
-                self.vacate(place);
+                self.free.insert(place);
+                self.crowd(now);
                 if let Some(connection) = connection {
                     self.porter.refuse(connection);
                 }
                 break;
             }
         }
-        self.porter.mind(self.free.is_empty())
+        self.porter.mind(self.is_full())
+    }
+
+    /// With `fork`: whether nobody can be served now but by those who are.
+    fn is_full(&self) -> bool {
+        self.free.is_empty() || self.crowded.is_some()
+    }
+
+    /// There is no room for another process: for a while, or until one ends, it is as if all places were taken. Who serves a
+    /// connection that is not used is to hear of it.
+    fn crowd(&mut self, now: Instant) {
+        self.crowded = Some(now + FULL_TIME);
+        self.free.iter().for_each(|&place| self.shared.roster.set(place, false));
+    }
+
+    /// There may be room again.
+    fn not_crowded(&mut self) {
+        self.crowded = None;
+        self.free.iter().for_each(|&place| self.shared.roster.set(place, true));
     }
 
     fn start_desk(&mut self) -> io::Result<()> {
@@ -537,8 +573,8 @@ impl<'a> Control<'a> {
         channel: (Channel, Channel),
         connection: &mut Option<OwnedFd>,
     ) -> io::Result<()> {
-        let Control { alone, settings, narrowing, hosts, shared, porter, .. } = self;
-        let Some(stock) = &mut self.stock else { return Ok(()) };
+        let Control { alone, settings, narrowing, hosts, shared, porter, stock: all, .. } = self;
+        let Some(stock) = all else { return Ok(()) };
         stock.forget_damaged();
         let is_for_all = connection.is_none();
         let bell = shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
@@ -552,8 +588,11 @@ impl<'a> Control<'a> {
         let started = Member::start(alone, c"tarpon-worker", channel, &keep, |channel| {
             let work = || {
                 narrowing.confine()?;
+                // Not kept beside the outfit: a site is there for as long as it is served.
+                let stock = all.take().expect("it was there when the process was made");
                 let outfit = Outfit {
                     number: place,
+                    worker_count: settings.workers().get(),
                     roster: shared.roster.clone(),
                     listeners: Vec::new(),
                     mailbox: Arc::new(worker::mailbox(channel, stock.recents().to_vec())?),
@@ -569,6 +608,7 @@ impl<'a> Control<'a> {
                         (Recording { seed, ..recording.clone() }, rings.inlet(place))
                     }),
                 };
+                drop(stock);
                 match connection.take() {
                     Some(connection) => fork::serve(outfit, connection),
                     None => prefork::run(Outfit { listeners: porter.take(), ..outfit }),

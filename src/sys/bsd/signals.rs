@@ -22,7 +22,8 @@ impl Signals {
         let told =
             |&signal| Event::new(EventFilter::Signal { signal, times: 0 }, EventFlags::ADD, ptr::null_mut());
         queue.change(&signals.iter().map(told).collect::<Vec<_>>())?;
-        for signal in signals {
+        // The end of a child does nothing by itself; ignored, nobody would be told of it, and the child be gone.
+        for signal in signals.iter().filter(|&&signal| signal != Signal::CHILD) {
             // SAFETY: ignored is what the kernel does by itself; the queue is told nevertheless.
             if unsafe { libc::signal(signal.as_raw(), libc::SIG_IGN) } == libc::SIG_ERR {
                 return Err(io::Error::last_os_error());

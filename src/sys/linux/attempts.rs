@@ -22,6 +22,16 @@ pub(crate) fn divide() -> io::Result<()> {
     }
 }
 
+/// Asks whether a signal may be sent to this process, by one of its threads: that is the process whose number its filter has, and
+/// of a worker process its parent.
+pub(crate) fn signal_by_thread() -> io::Result<()> {
+    // SAFETY: signal 0 is none.
+    match unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Becomes the debugger of its parent.
 pub(crate) fn trace_parent() -> io::Result<()> {
     let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
