@@ -23,7 +23,7 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
     net::{
-        RecvFlags, Shutdown, getpeername, recv, send, shutdown,
+        AddressFamily, RecvFlags, Shutdown, getpeername, getsockname, recv, send, shutdown,
         sockopt::{Timeout, set_socket_timeout},
     },
 };
@@ -298,8 +298,12 @@ fn may_order(head: &Head<'_>, client: &OwnedFd) -> bool {
     if head.fields().any(|(name, _)| name.to_ascii_lowercase().starts_with(b"sec-fetch-")) {
         return false;
     }
+    if getsockname(client).is_ok_and(|own| own.address_family() == AddressFamily::UNIX) {
+        return true;
+    }
+    // Who has gone again is nobody.
     let peer = getpeername(client).ok().flatten();
-    let Some(peer) = peer.and_then(|peer| SocketAddr::try_from(peer).ok()) else { return true };
+    let Some(peer) = peer.and_then(|peer| SocketAddr::try_from(peer).ok()) else { return false };
     let mut hosts = head.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"Host"));
     peer.ip().to_canonical().is_loopback() && hosts.all(|(_, host)| names_this_host(host))
 }

@@ -29,6 +29,8 @@ pub(crate) fn begin(form: EventForm) {
     }
     // Nothing is told at the lowest of these levels unless it is asked for.
     let builder = tracing_subscriber::fmt().with_writer(anstream::stderr).with_max_level(Level::DEBUG);
+    // Where nobody listens any more, nobody can be told that either: the attempt would panic.
+    let builder = builder.log_internal_errors(false);
     if is_json {
         builder
             .json()

@@ -7,7 +7,7 @@
 //! ```
 
 use crate::{
-    engine::Engine,
+    engine::{Begun, Engine},
     error::Trouble,
     hosts::VirtualHosts,
     ledger::Ledger,
@@ -152,10 +152,12 @@ impl Server {
         listeners: Vec<Bound>,
         sites: impl Into<VirtualHosts>,
     ) -> io::Result<Server> {
-        Server::start_with(settings, listeners, sites, loader::nowhere()?)
+        let engine = settings.engine.choose().map_err(io::Error::other)?.engine;
+        Server::start_with(&Settings { engine, ..settings.clone() }, listeners, sites, loader::nowhere()?)
     }
 
-    /// The same for a process that cannot open [`nowhere`](loader::nowhere) any more. Opens no file.
+    /// The same with an engine that was [chosen](Engine::choose), for a process that cannot open [`nowhere`](loader::nowhere) any more.
+    /// Opens no file.
     pub(crate) fn start_with(
         settings: &Settings,
         mut listeners: Vec<Bound>,
@@ -163,8 +165,8 @@ impl Server {
         nowhere: File,
     ) -> io::Result<Server> {
         let VirtualHosts { sites, hosts } = sites.into();
-        let engine = settings.engine.choose().map_err(io::Error::other)?.engine;
-        let worker_count = Settings { engine, ..settings.clone() }.workers().get();
+        let engine = settings.engine;
+        let worker_count = settings.workers().get();
         if engine.has_processes() {
             return Err(io::Error::other(Trouble::new(
                 format_args!("cannot run the engine {engine} within another program"),
@@ -231,7 +233,7 @@ impl Server {
         for (number, outfit) in outfits.into_iter().enumerate() {
             let core = allowed.as_ref().map(|cores| cores[number % cores.len()]);
             let whole = Whole { handle: handle.clone(), ended_as_told: false };
-            let begun = begun.clone();
+            let begun = Begun(begun.clone());
             let run = move || {
                 if let Some(core) = core {
                     cores::pin(core)?;
@@ -243,11 +245,16 @@ impl Server {
             workers.push(thread::Builder::new().name(format!("worker {number}")).spawn(run)?);
         }
         drop(begun);
-        // Nothing is ever sent: this waits for the last of them.
-        let _ = all_begun.recv();
+        let begun_count = all_begun.iter().count();
         let addresses = listeners.iter().map(|bound| bound.address().clone()).collect();
         let files = listeners.iter_mut().filter_map(Bound::take_file).collect();
-        Ok(Server { workers, handle, addresses, files })
+        let server = Server { workers, handle, addresses, files };
+        if begun_count < worker_count {
+            server.handle.stop(Duration::ZERO);
+            server.join()?;
+            return Err(io::Error::other("a worker ended before it began"));
+        }
+        Ok(server)
     }
 
     /// Where it listens.

@@ -23,7 +23,7 @@ use std::{
     path::{self, Component, Path, PathBuf},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 /// A site that follows its directory or archive.
@@ -248,7 +248,7 @@ struct Watch {
     /// Watches until it is dropped.
     _watcher: Option<Box<dyn Watcher + Send>>,
     /// Which it is, by device and inode: another one may come to have the same name.
-    id: Option<(u64, u64)>,
+    id: Option<(u64, u64, Option<SystemTime>)>,
     homes: Homes,
     /// Why the kernel does not tell.
     polling: Option<String>,
@@ -335,14 +335,19 @@ fn config() -> Config {
     Config::default().with_follow_symlinks(false)
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+/// Which file or directory a name means: a number is soon used again, but not with the time it was made.
+fn identity(path: &Path) -> Option<(u64, u64, Option<SystemTime>)> {
+    fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino(), meta.created().ok()))
 }
 
 fn in_words(error: &notify::Error) -> String {
     match &error.kind {
         notify::ErrorKind::MaxFilesWatch => {
             "the limit on watches is reached, see sysctl fs.inotify.max_user_watches".to_owned()
+        }
+        // One for each site: inotify_init1(2).
+        notify::ErrorKind::Io(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+            "the limit on watchers is reached, see sysctl fs.inotify.max_user_instances".to_owned()
         }
         notify::ErrorKind::Io(error) => reason(error),
         _ => error.to_string(),

@@ -223,6 +223,22 @@ fn whoever_is_stopped_midway_leaves_the_one_or_the_other() {
     assert_said(&run(dir.path(), "rollback", &[]), "a.tar is current, b.tar was before\n");
 }
 
+#[test]
+fn no_link_leads_what_is_written_elsewhere() {
+    let dir = releases(&["a.tar", "b.tar"]);
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("other"), "of somebody else").unwrap();
+    run(dir.path(), "activate", &["a.tar"]);
+    std::os::unix::fs::symlink("other", at(".tarpon.history.new")).unwrap();
+    assert!(run(dir.path(), "activate", &["b.tar"]).status.success());
+    fs::remove_file(at(".tarpon.lock")).unwrap();
+    std::os::unix::fs::symlink("other", at(".tarpon.lock")).unwrap();
+    let refused = run(dir.path(), "activate", &["a.tar"]);
+    assert!(!refused.status.success() && refused.err.contains(".tarpon.lock"), "{refused:?}");
+    assert!(current(dir.path()).ends_with("b.tar"));
+    assert_eq!(fs::read_to_string(at("other")).unwrap(), "of somebody else");
+}
+
 /// A directory of packed sites, each with its own name for a page.
 fn releases(names: &[&str]) -> TempDir {
     let dir = common::open_dir();

@@ -8,6 +8,7 @@ pub(super) fn find(said: &[Said], faults: &mut Vec<Fault>) {
     // The kernel chooses port 0 anew each time.
     let is_claimed = |address: &str| !address.ends_with(":0");
     twice("listener", of(said, "listener", &["address"]), is_claimed, faults);
+    admins(said, is_claimed, faults);
     twice("host", of(said, "site", &["hosts", "aliases"]), |_| true, faults);
     defaults(said, faults);
     // Where none says that it is the default, the first is.
@@ -54,6 +55,19 @@ fn twice<'a>(
                 before,
                 "leave one of them out",
             ));
+        }
+    }
+}
+
+/// An admin listener where sites are served: of one socket there is one use.
+fn admins(said: &[Said], is_claimed: impl Fn(&str) -> bool, faults: &mut Vec<Fault>) {
+    for admin in of(said, "server", &["admin"]) {
+        for (at, value) in admin.values.iter().enumerate().filter(|(_, value)| is_claimed(value)) {
+            if of(said, "listener", &["address"]).any(|listener| listener.values.contains(value)) {
+                let found = format!("admin {value} is a listener as well");
+                let remedy = "take another port, as in admin = \"127.0.0.1:9000\", a Unix socket, or off";
+                faults.push(admin.fault(at, found, "expected an address of its own", remedy));
+            }
         }
     }
 }

@@ -282,6 +282,8 @@ mod tests {
                 &["3:1: unknown option `bücher`; expected an option of [[site]]; see tarpon manual tarpon.toml for all there is"]),
             ("an address twice",       "[[listener]]\naddress = \"[::1]:80\"\n[[listener]]\naddress = \"[0::1]:80\"",
                 &["4:11: listener [::1]:80 is there twice; it is there in line 2 already; leave one of them out"]),
+            ("admin and listener",    "[[site]]\npath = \"a\"\n[[listener]]\naddress = \"[::1]:80\"\n[server]\nadmin = \"[::1]:80\"",
+                &["6:9: admin [::1]:80 is a listener as well; expected an address of its own; take another port, as in admin = \"127.0.0.1:9000\", a Unix socket, or off"]),
             ("a free port twice",      "[[listener]]\naddress = \"[::1]:0\"\n[[listener]]\naddress = \"[::1]:0\"", &[]),
             ("a host twice",           "[[site]]\npath = \"a\"\nhosts = [\"a.org\", \"A.org.\"]\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]\naliases = [\"a.org\"]",
                 &["3:19: host a.org is there twice; it is there in line 3 already; leave one of them out",

@@ -45,7 +45,7 @@ use tarpon_conn::Tick;
 /// Runs a worker until it is told to stop.
 pub(super) fn run(outfit: Outfit, begun: Begun) -> io::Result<()> {
     let mut blocking = Blocking::new(outfit)?;
-    drop(begun);
+    begun.tell();
     loop {
         blocking.round()?;
         if blocking.worker.is_over() {

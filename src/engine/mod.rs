@@ -25,7 +25,7 @@ mod token;
 use crate::{error::Trouble, worker::Outfit};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::{convert::Infallible, fmt, io, num::NonZeroUsize, str::FromStr, sync::mpsc::Sender, thread};
+use std::{fmt, io, num::NonZeroUsize, str::FromStr, sync::mpsc::Sender, thread};
 
 /// What drives the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,8 +49,16 @@ pub enum Engine {
     Fork,
 }
 
-/// Dropped by a worker that has all it needs from the kernel, or will never have it.
-pub(crate) type Begun = Sender<Infallible>;
+/// For a worker to say that it has all it needs from the kernel. Dropped without a word, it will never have that.
+pub(crate) struct Begun(pub(crate) Sender<()>);
+
+impl Begun {
+    /// The worker is about to serve.
+    pub(crate) fn tell(self) {
+        // Nobody may wait for it.
+        let _ = self.0.send(());
+    }
+}
 
 /// An engine that was chosen, and why not a better one.
 #[derive(Debug)]
@@ -110,6 +118,11 @@ impl Engine {
                 Err(Trouble::new(format_args!("cannot use {self}"), why, remedy))
             }
         }
+    }
+
+    /// Whether [`Auto`](Engine::Auto) may mean it.
+    pub(crate) fn is_chosen(self) -> bool {
+        matches!(self, Engine::IoUring | Engine::Epoll | Engine::Kqueue)
     }
 
     /// How many workers it has where nobody says so.

@@ -8,7 +8,7 @@
 //!
 //! What makes the processes, and makes another where one has ended, is in `supervisor/crew`.
 
-use super::blocking;
+use super::{Begun, blocking};
 use crate::worker::Outfit;
 use std::{io, sync::mpsc::channel};
 
@@ -16,5 +16,5 @@ use std::{io, sync::mpsc::channel};
 pub(crate) fn run(outfit: Outfit) -> io::Result<()> {
     // Its parent does not wait until it has begun: clients wait in the backlog.
     let (begun, _) = channel();
-    blocking::run(outfit, begun)
+    blocking::run(outfit, Begun(begun))
 }

@@ -93,7 +93,7 @@ pub(super) fn run<S: Selector>(outfit: Outfit, begun: Begun) -> io::Result<()> {
     let mut rounds =
         Rounds { selector: S::new()?, worker: Worker::new(outfit), listening: false, again: VecDeque::new() };
     rounds.selector.watch_mailbox(rounds.worker.mailbox.as_fd())?;
-    drop(begun);
+    begun.tell();
     rounds.run()
 }
 

@@ -8,6 +8,9 @@
 use std::{collections::VecDeque, mem};
 use tarpon_conn::{Begun, Record, Sent};
 
+/// Connections of one worker that are told apart: more than there are descriptors for, as fs.nr_open is usually.
+const NUMBER_MAX: usize = 1 << 22;
+
 /// What happens to an exchange.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step<'a> {
@@ -67,6 +70,10 @@ impl Exchanges {
 
     fn begin(&mut self, begun: &Begun<'_>, record: &[u8], happens: &mut impl FnMut(Step<'_>)) {
         let number = begun.accepted.number as usize;
+        // No process has so many connections: whoever wrote this was taken over.
+        if number >= NUMBER_MAX {
+            return;
+        }
         if self.begun.len() <= number {
             self.begun.resize_with(number + 1, VecDeque::new);
         }

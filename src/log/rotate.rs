@@ -102,15 +102,23 @@ impl Turns {
 /// # Errors
 /// The directory cannot be written to. Then no line is lost: the file is where it was, or named `.1`.
 pub fn turn(path: &Path, keep: u32) -> io::Result<()> {
+    let unless_gone = |done: io::Result<()>| match done {
+        // Somebody else has moved or removed it: the next one begins all the same.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    };
     if keep == 0 {
-        return fs::remove_file(path);
+        return unless_gone(fs::remove_file(path));
+    }
+    if !path.exists() {
+        return Ok(());
     }
     // The first gap ends the row: what is behind it was there already.
     let last = (1..keep).find(|&number| !earlier(path, number).exists()).unwrap_or(keep);
     for number in (1..last).rev() {
         fs::rename(earlier(path, number), earlier(path, number + 1))?;
     }
-    fs::rename(path, earlier(path, 1))
+    unless_gone(fs::rename(path, earlier(path, 1)))
 }
 
 fn earlier(path: &Path, number: u32) -> PathBuf {
@@ -132,6 +140,7 @@ mod tests {
             ("the first",               3,    &["log"],                                 &["log.1=log"]),
             ("a row",                   3,    &["log", "log.1", "log.2"],               &["log.1=log", "log.2=log.1", "log.3=log.2"]),
             ("a full row",              2,    &["log", "log.1", "log.2"],               &["log.1=log", "log.2=log.1"]),
+            ("it is gone",              3,    &["log.1"],                               &["log.1=log.1"]),
             ("a gap",                   4,    &["log", "log.1", "log.3"],               &["log.1=log", "log.2=log.1", "log.3=log.3"]),
         ];
         for &(name, keep, before, want) in cases {

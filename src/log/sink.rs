@@ -5,14 +5,20 @@
 
 use super::rotate::{Rotation, Turns};
 use crate::error::{Trouble, reason};
-use rustix::net::{SocketType, sockopt::socket_type};
+use rustix::{
+    io::ioctl_fionbio,
+    net::{SocketType, sockopt::socket_type},
+};
 use std::{
     fmt,
     fs::File,
     io::{self, Write},
     os::{
         fd::OwnedFd,
-        unix::net::{UnixDatagram, UnixStream},
+        unix::{
+            fs::OpenOptionsExt,
+            net::{UnixDatagram, UnixStream},
+        },
     },
     path::{Path, PathBuf},
     str::FromStr,
@@ -205,9 +211,13 @@ fn stdout() -> io::Result<Way> {
     Ok(Way::File(io::stdout().as_fd().try_clone_to_owned()?.into()))
 }
 
-/// For appending: several may write, and logrotate may cut it short.
+/// For appending: several may write, and logrotate may cut it short. Does not wait for a reader where it is a pipe: without one
+/// it cannot be had. fifo(7).
 pub(super) fn append(path: &Path) -> io::Result<File> {
-    File::options().append(true).create(true).open(path)
+    let file = File::options().append(true).create(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    // To write to it may wait.
+    ioctl_fionbio(&file, false)?;
+    Ok(file)
 }
 
 fn connect(path: &Path) -> io::Result<Way> {

@@ -4,6 +4,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::{
     fs::File,
     io::{self, Read, Seek, Write},
+    os::unix::fs::OpenOptionsExt,
     path::Path,
     process,
 };
@@ -18,7 +19,10 @@ pub(super) struct Lock {
 impl Lock {
     /// Takes the lock. While another process has it, tells which, if that is known, and waits.
     pub(super) fn take(path: &Path, held_by: impl FnOnce(Option<u32>)) -> io::Result<Lock> {
-        let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        // Whose directory it is may not be who changes it: no link leads elsewhere.
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
+        let mut file = options.open(path)?;
         if let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
             if error != rustix::io::Errno::WOULDBLOCK {
                 return Err(error.into());

@@ -262,12 +262,7 @@ impl Releases {
     fn point(&self, name: &str) -> Result<(), Trouble> {
         let (next, link) = (self.at(NEXT_LINK), self.at(CURRENT));
         let point = || {
-            match fs::remove_file(&next) {
-                // Left by somebody who was stopped.
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
+            remove_if_there(&next)?;
             symlink(name, &next)?;
             fs::rename(&next, &link)?;
             self.sync()
@@ -278,7 +273,9 @@ impl Releases {
     fn remember(&self, history: &History) -> Result<(), Trouble> {
         let (next, path) = (self.at(NEXT_HISTORY), self.at(HISTORY));
         let remember = || {
-            let mut file = File::create(&next)?;
+            remove_if_there(&next)?;
+            // What somebody has put there meanwhile is not written to.
+            let mut file = File::create_new(&next)?;
             file.write_all(history.text().as_bytes())?;
             file.sync_all()?;
             fs::rename(&next, &path)?;
@@ -344,4 +341,11 @@ fn now_s() -> u64 {
 
 fn unix_s(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+/// Removes what somebody has left who was stopped.
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }

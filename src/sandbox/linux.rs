@@ -7,7 +7,7 @@ use super::{Confined, Rights};
 use crate::error::reason;
 use rustix::{
     io::Errno,
-    thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs},
+    thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs},
 };
 use std::{io, path::PathBuf};
 
@@ -92,7 +92,8 @@ fn take_capabilities(rights: &Rights, kept_of_root: CapabilitySet) -> io::Result
     let mut confined = Confined::default();
     confined.words.extend(rights.user.as_ref().map(|user| format!("user {}", user.name())));
     let is_root = rights.user.as_ref().is_some_and(|user| user.is_root());
-    let kept = if is_root { kept_of_root } else { CapabilitySet::empty() };
+    // Root of a container may lack some of them: what it does not have it cannot keep.
+    let kept = if is_root { kept_of_root & capabilities(None)?.permitted } else { CapabilitySet::empty() };
     let inheritable = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?;
     set_no_new_privs(true)?;

@@ -35,6 +35,9 @@ pub(super) struct Generation {
     pub(super) service: Service,
     /// Its server has served.
     has_begun: bool,
+    /// What its server chose when it began, or one before it on the same sockets: of these one engine would wait where another
+    /// must not.
+    chosen: Option<Engine>,
     /// What was asked for at its admin listener.
     orders: Vec<(Order, Caller)>,
     tell: fn(Told<'_>),
@@ -64,6 +67,7 @@ impl Generation {
             rights: Rights::new(service.user.as_deref(), service.sandbox)?,
             service,
             has_begun: false,
+            chosen: None,
             orders: Vec::new(),
             tell,
         })
@@ -89,6 +93,7 @@ impl Generation {
     fn start_server(&mut self, listeners: &mut Listeners, is_successor: bool) -> io::Result<()> {
         let (service, rights, tell) = (&self.service, &self.rights, self.tell);
         let Service { settings, sites, unknown, log, .. } = service;
+        let settings = &Settings { engine: self.engine(), ..settings.clone() };
         let numbers = listeners.numbers();
         self.server.start(&numbers, |channel| {
             let (listeners, admin) = listeners.take(service);
@@ -161,6 +166,7 @@ impl Generation {
         while let Some((message, descriptors)) = self.server.hear()? {
             match message {
                 FromServer::Serving { engine, instead, confined } => {
+                    self.chosen = Some(engine);
                     if !mem::replace(&mut self.has_begun, true) {
                         begun = Some(Begun { engine, instead, confined });
                     }
@@ -227,8 +233,9 @@ impl Generation {
     /// Where one of its processes has ended: sees to another, or, where nothing has been served yet, tells why there will be none.
     pub(super) fn mind_ends(&mut self) -> io::Result<Option<String>> {
         if let Some(end) = self.keeper.ended() {
-            if mem::take(&mut self.keeper.has_moved) && self.has_begun {
-                self.start_keeper(keeper::Start::Moved)?;
+            let is_whole = self.lineups.iter().all(Lineup::is_whole);
+            if mem::take(&mut self.keeper.has_moved) {
+                self.start_keeper(if is_whole { keeper::Start::Moved } else { keeper::Start::First })?;
             } else if self.has_begun {
                 self.keeper.again(&end, self.tell);
             } else {
@@ -258,6 +265,16 @@ impl Generation {
             self.start_server(listeners, false)?;
         }
         Ok(())
+    }
+
+    /// The engine of its server; as the configuration says, if none has been chosen.
+    pub(super) fn engine(&self) -> Engine {
+        self.chosen.unwrap_or(self.service.settings.engine)
+    }
+
+    /// Its server is to have this engine, which another one has chosen on the same sockets.
+    pub(super) fn keep_engine(&mut self, engine: Engine) {
+        self.chosen = Some(engine);
     }
 
     /// Whether its server serves, or is about to.

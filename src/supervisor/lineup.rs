@@ -55,10 +55,8 @@ impl Lineup {
 
     /// Another one has come.
     pub(super) fn add(&mut self, record: Record, descriptors: Arc<[OwnedFd]>, is_earlier: bool) {
-        if !self.is_whole {
-            // What another keeper has read again takes no other's place.
-            self.parcels.retain(|(former, others)| !former.is_same(others, &record, &descriptors));
-        }
+        // What is read again without having changed, or comes back, takes no other's place.
+        self.parcels.retain(|(former, others)| !former.is_same(others, &record, &descriptors));
         self.is_whole |= !is_earlier;
         self.parcels.push_front((record, descriptors));
         let mut kept_descriptors = 0;

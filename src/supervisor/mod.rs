@@ -144,6 +144,8 @@ struct Supervisor<'a> {
     next: Option<Next>,
     /// Servers of generations before.
     leaving: Vec<Leaving>,
+    /// Where another program has taken over, and nobody has told this one to stop: what a first signal leaves to its clients.
+    last_grace: Option<Duration>,
     listeners: Listeners,
     signals: Signals,
     systemd: Systemd,
@@ -201,12 +203,16 @@ impl<'a> Supervisor<'a> {
         let mut service = read()?;
         listeners.settle(&mut service);
         match engine {
+            Some(engine) if service.settings.engine == Engine::Auto && engine.is_chosen() => {}
             Some(engine) => check_engine(engine, &service)?,
             None => listeners.check_lent(&service)?,
         }
         // Before anything else is looked at: a port in use is told at once, not after a long reading.
         listeners.add(&service)?;
-        let current = Generation::new(service, &legacy, tell)?;
+        let mut current = Generation::new(service, &legacy, tell)?;
+        if let Some(engine) = engine {
+            current.keep_engine(engine);
+        }
         // Before the children, so that what a terminal sends to all processes does not reach them.
         let signals = Signals::block(&[Signal::TERM, Signal::INT, Signal::USR1, Signal::HUP, Signal::USR2])?;
         former.as_mut().map(Former::has_taken).transpose()?;
@@ -214,6 +220,7 @@ impl<'a> Supervisor<'a> {
             stage: Stage::Serving(Box::new(current)),
             next: None,
             leaving: Vec::new(),
+            last_grace: None,
             listeners,
             signals,
             systemd: Systemd::find(),
@@ -231,6 +238,8 @@ impl<'a> Supervisor<'a> {
         loop {
             self.wait()?;
             self.former.as_ref().map(Former::mind).transpose()?;
+            // Who serves already is not abandoned for what is asked for now.
+            self.mind_next()?;
             while let Some(signal) = self.signals.next()? {
                 self.heed(signal)?;
             }
@@ -298,7 +307,10 @@ impl<'a> Supervisor<'a> {
                 let grace = current.service.grace;
                 self.stop(grace);
             }
-            (_, Stage::Stopping) => self.stop(Duration::ZERO),
+            (_, Stage::Stopping) => {
+                let grace = self.last_grace.take().unwrap_or_default();
+                self.stop(grace);
+            }
         }
         Ok(())
     }
@@ -362,6 +374,7 @@ impl<'a> Supervisor<'a> {
         let Stage::Serving(current) = &self.stage else { return Err("the server stops".into()) };
         check_engine(current.service.settings.engine, &service)?;
         let mut generation = Box::new(Generation::new(service, &current.legacy(), self.tell)?);
+        generation.keep_engine(current.engine());
         let added = self.listeners.add(&generation.service)?;
         match generation.start(&mut self.listeners, true) {
             Ok(()) => Ok(Trial::Generation(generation, added)),
@@ -386,7 +399,7 @@ impl<'a> Supervisor<'a> {
         let program =
             self.program.as_ref().map_err(|error| format!("nobody knows where the program is: {error}"))?;
         let (listeners, sockets) = self.listeners.bequeath()?;
-        let engine = current.service.settings.engine;
+        let engine = current.engine();
         let heir = Heir::start(program, engine, listeners, &sockets, current.legacy());
         let heir = heir.map_err(|error| format!("cannot start {}: {}", program.display(), reason(&error)))?;
         Ok(Trial::Program(heir))
@@ -471,6 +484,8 @@ impl<'a> Supervisor<'a> {
         };
         let former = mem::replace(current, generation);
         self.listeners.keep(&current.service);
+        // Whoever has renamed its file meanwhile has told the one before.
+        current.reopen_logs();
         let grace = former.service.grace;
         self.leaving.push(former.leave(ToServer::Drain { grace }, grace));
         let served = current.tell_served(begun, &self.listeners, false);
@@ -490,6 +505,7 @@ impl<'a> Supervisor<'a> {
         if let Stage::Serving(current) = mem::replace(&mut self.stage, Stage::Stopping) {
             let grace = current.service.grace;
             self.leaving.push(current.leave(ToServer::Drain { grace }, grace));
+            self.last_grace = Some(grace);
         }
     }
 

@@ -106,14 +106,22 @@ fn a_second_signal_ends_the_grace() {
 fn a_program_that_cannot_say_anything_serves_and_stops_all_the_same() {
     let (dir, temp) = (site(&[("index.html", "home")]), crate::common::open_dir());
     let socket = temp.path().join("socket");
-    let command = serve(dir.path(), &["--listen", &format!("unix:{}", socket.display())]);
-    let program =
-        Program::start(through(&["sh", "-c", "exec \"$0\" \"$@\" > /dev/full 2> /dev/full"], &command));
-    wait_for("it listens", || UnixStream::connect(&socket).is_ok().then_some(()));
-    fs::write(dir.path().join("index.html"), "new").unwrap();
-    wait_for("the change", || (Client::connect_unix(&socket).get("/").content == b"new").then_some(()));
-    program.signal(Signal::TERM);
-    assert_eq!(program.ended().status, ExitStatus::default());
+    for form in ["human", "json"] {
+        let at = format!("unix:{}", socket.display());
+        let command = serve(dir.path(), &["--listen", &at, "--log-format", form]);
+        let program =
+            Program::start(through(&["sh", "-c", "exec \"$0\" \"$@\" > /dev/full 2> /dev/full"], &command));
+        wait_for("it listens", || UnixStream::connect(&socket).is_ok().then_some(()));
+        for content in ["one", "another"] {
+            fs::write(dir.path().join("index.html"), content).unwrap();
+            let content = content.as_bytes();
+            wait_for("the change", || {
+                (Client::connect_unix(&socket).get("/").content == content).then_some(())
+            });
+        }
+        program.signal(Signal::TERM);
+        assert_eq!(program.ended().status, ExitStatus::default(), "{form}");
+    }
 }
 
 #[test]

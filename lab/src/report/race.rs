@@ -1,5 +1,7 @@
 //! What a race says: a table for each number of connections.
 
+use crate::peer::Server;
+use crate::race::FOREIGN_SHARE_MAX_OF_FORK;
 use crate::record::{Change, Heat, Race};
 use crate::table::{Column, NONE, Report, Table, factor, percent, range, rate};
 
@@ -83,6 +85,14 @@ fn caption(race: &Race) -> String {
     let uncounted =
         race.uncounted.as_ref().map_or(String::new(), |why| format!(" System calls uncounted: {why}."));
     let reopens = |heat: &Heat| race.entrants.iter().any(|entrant| heat.reopens(entrant.server));
+    let forks = |heat: &Heat| heat.reopens(Server::TarponFork);
+    let of_fork = match race.heats.iter().any(forks) {
+        true => format!(
+            " (beside fork {}%: threads of the kernel clear away what its processes leave)",
+            FOREIGN_SHARE_MAX_OF_FORK * 100.0
+        ),
+        false => String::new(),
+    };
     let reopened = match race.heats.iter().any(reopens) {
         true => {
             format!(
@@ -95,7 +105,7 @@ fn caption(race: &Race) -> String {
     };
     format!(
         "Medians of {clean} clean round{} of {} s; {} rejected, in which others had more than \
-         {dirty_share}% of the core. Ratios are taken within each round. Kept connections; {} bytes of content; server and client {conditions}. The null servers parse nothing and always answer the same \
+         {dirty_share}% of the core{of_fork}. Ratios are taken within each round. Kept connections; {} bytes of content; server and client {conditions}. The null servers parse nothing and always answer the same \
          bytes. {}{}.{elsewhere} Absolute numbers hold for that machine and day; the ratios \
          are the result.{uncounted}",
         if clean == 1 { "" } else { "s" },

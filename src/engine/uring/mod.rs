@@ -105,7 +105,7 @@ pub(super) fn run(outfit: Outfit, begun: Begun) -> io::Result<()> {
         again: VecDeque::new(),
     };
     engine.ring.mail(&engine.worker.mailbox);
-    drop(begun);
+    begun.tell();
     let done = catch_unwind(AssertUnwindSafe(|| engine.run()));
     // Whatever has happened, a panic too, the kernel must be done with our memory before it is freed. If that cannot
     // be had, it is not freed.
