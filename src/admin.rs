@@ -392,3 +392,29 @@ const ASK_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What a server says of itself, at most: a few hundred bytes for each of its sites.
 const RESPONSE_LEN_MAX: u64 = 16 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt::set_socket_linger;
+    use std::{net::TcpListener, thread};
+
+    #[test]
+    fn who_has_gone_again_gives_no_orders() {
+        let order = b"POST /reload HTTP/1.0\r\n\r\n";
+        let Ok(Some((head, _))) = head::parse(order) else { panic!("a head") };
+        let (unix, _other) = UnixStream::pair().unwrap();
+        assert!(may_order(&head, &unix.into()));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let accepted = listener.accept().unwrap().0.into();
+        assert!(may_order(&head, &accepted));
+        // What it has sent is still there to be read, but not who it was.
+        set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+        drop(client);
+        while getpeername(&accepted).is_ok() {
+            thread::yield_now();
+        }
+        assert!(!may_order(&head, &accepted));
+    }
+}

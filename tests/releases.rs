@@ -5,10 +5,11 @@ mod common;
 use common::{
     ENGINES, PATIENCE,
     client::{Client, Response, get},
-    program::{Program, serve},
+    program::{Program, has_ended, serve},
     releases::{current, pack, point},
-    wait_for, write_files,
+    site, wait_for, write_files,
 };
+use rustix::process::{Signal, kill_process};
 use std::{
     collections::BTreeSet,
     fs::{self, File},
@@ -76,6 +77,28 @@ fn a_release_that_is_broken_is_refused_and_the_one_before_stays() {
         wait_for("a warning", || program.err()[warned..].contains("no such file").then_some(()));
         assert_eq!(number_in(&client.get("/")), number, "{engine}");
     }
+}
+
+#[test]
+fn what_is_kept_outlives_what_is_read_again_without_having_changed() {
+    const OF_THE_FIRST: &str = "/assets/app-B4qfzvDp.js";
+    let dir =
+        site(&[("1/index.html", "one"), ("1/assets/app-B4qfzvDp.js", "first"), ("2/index.html", "two")]);
+    point(dir.path(), "1");
+    let program = Program::started(serve(&dir.path().join("current"), &["--keep-releases", "1"]));
+    let ask = |target: &str| Client::connect(program.address()).get(target).content;
+    assert_eq!(ask(OF_THE_FIRST), b"first");
+    point(dir.path(), "2");
+    wait_for("the second", || (ask("/") == b"two").then_some(()));
+    assert_eq!(ask(OF_THE_FIRST), b"first");
+    let changes = || program.out().matches("changed").count();
+    let before = changes();
+    write_files(dir.path(), &[("2/.hidden", "not served")]);
+    wait_for("another reading", || (changes() > before).then_some(()));
+    let server = program.server();
+    kill_process(server, Signal::KILL).expect("a server");
+    wait_for("another server", || (has_ended(server) && program.server() != server).then_some(()));
+    assert_eq!(ask(OF_THE_FIRST), b"first", "from what the supervisor has kept");
 }
 
 #[test]
