@@ -55,7 +55,7 @@ fn every_setting_of_the_kernel_exists_and_has_a_reason() {
         assert!(fs::exists(&path).unwrap(), "{path}");
         count += 1;
     }
-    assert_eq!(count, 6);
+    assert_eq!(count, 7);
 }
 
 #[test]

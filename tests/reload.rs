@@ -111,10 +111,12 @@ fn a_configuration_that_cannot_be_served_changes_nothing() {
     let server = program.server();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = format!("[[listener]]\naddress = \"{}\"\n", taken.local_addr().unwrap());
-    let cases: [(&str, &str, &str); 4] = [
+    let everywhere = format!("[[listener]]\naddress = \"0.0.0.0:{}\"\n", made.address.port());
+    let cases: [(&str, &str, &str); 5] = [
         ("one", "[server]\nno-such-option = 1\n", "no-such-option"),
         ("missing", "", "no such file or directory"),
         ("one", &taken, "address already in use"),
+        ("one", &everywhere, "this server has the port already"),
         ("one", "[server]\nuser = \"no-such-user\"\n", "no-such-user"),
     ];
     for (site, rest, why) in cases {

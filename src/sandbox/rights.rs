@@ -48,11 +48,19 @@ impl Rights {
     }
 
     /// Gives them to this process, for good.
-    pub(crate) fn assume(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// It may not become that user: root of a container may lack the rights to.
+    pub(crate) fn assume(&self) -> Result<(), Trouble> {
         let Some(user) = &self.user else { return Ok(()) };
-        user.assume()?;
-        // The kernel has forgotten it with the rights. If the parent has ended by now, its channel tells.
-        follow_into_death()
+        // The kernel forgets it with the rights. If the parent has ended by then, its channel tells.
+        user.assume().and_then(|()| follow_into_death()).map_err(|error| {
+            Trouble::new(
+                format_args!("cannot become user {}", user.name()),
+                reason(&error),
+                "leave the program CAP_SETUID and CAP_SETGID, or say --user root to stay who it is",
+            )
+        })
     }
 
     /// Asked once this process has these rights: whether it can come to what lies at a path at all, and read that.

@@ -92,7 +92,7 @@ struct Known {
 
 /// Takes from this process all but what it needs to read the sites.
 fn confine(sites: &[SiteConfig], rights: &Rights, is_first: bool) -> Result<Confined, String> {
-    rights.assume().map_err(|error| format!("cannot take the rights of another user: {error}"))?;
+    rights.assume().map_err(|trouble| trouble.to_string())?;
     let known = |site: &SiteConfig| {
         if is_first {
             rights.check_way(&site.source.path).map_err(|trouble| trouble.to_string())?

@@ -27,6 +27,12 @@ pub(super) struct Listeners {
     lent: Vec<Address>,
 }
 
+/// Whether of these two only one can be had, as one is the port of all addresses of the host.
+fn shares_port(one: &Address, other: &Address) -> bool {
+    let (Address::Tcp(one), Address::Tcp(other)) = (one, other) else { return false };
+    one.port() == other.port() && (one.ip().is_unspecified() || other.ip().is_unspecified())
+}
+
 /// A listener on its way to another supervisor, beside its descriptors.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Bequest {
@@ -144,6 +150,14 @@ impl Listeners {
                 }
                 Err(_) if is_usual => {}
                 Err(trouble) => {
+                    let own = self.bound.iter().find(|(known, _)| shares_port(known, address));
+                    let trouble = own.map_or(trouble, |(own, _)| {
+                        Trouble::new(
+                            format_args!("cannot listen on {address}"),
+                            format_args!("this server has the port already, at {own}"),
+                            "restart it, or leave it where it listens",
+                        )
+                    });
                     self.remove(&added);
                     return Err(trouble);
                 }

@@ -101,7 +101,7 @@ fn begin(
     let unconfined = |error| format!("cannot confine the server process: {error}; --no-sandbox does without");
     // What is opened is opened before.
     let nowhere = loader::nowhere().map_err(|error| error.to_string())?;
-    rights.assume().map_err(|error| format!("cannot take the rights of another user: {error}"))?;
+    rights.assume().map_err(|trouble| trouble.to_string())?;
     let confined = sandbox::confine_server(rights).map_err(unconfined)?;
     // A thread, and so no sooner than now. That there is nothing to serve yet is an answer too.
     let answer = |bound: &Bound, ledger: Option<Arc<Ledger>>| {

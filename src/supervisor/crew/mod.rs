@@ -157,7 +157,7 @@ impl<'a> Control<'a> {
         // What is opened is opened before.
         let alone = Alone::new().map_err(in_words)?;
         let signals = Signals::block(&[Signal::CHILD]).map_err(in_words)?;
-        rights.assume().map_err(|error| format!("cannot take the rights of another user: {error}"))?;
+        rights.assume().map_err(|trouble| trouble.to_string())?;
         let confined = sandbox::confine_control(rights).map_err(unconfined)?;
         let narrowing = Narrowing::new(rights).map_err(unconfined)?;
         channel.waits_no_more().map_err(in_words)?;
