@@ -126,7 +126,8 @@ fn there_are_as_many_processes_as_are_wanted_and_with_fork_as_there_are_connecti
     let dir = site(&[("index.html", "home")]);
     for (engine, idle, busy) in [(Engine::Prefork, 5, 5), (Engine::Fork, 0, 3)] {
         let program = Program::started(with(dir.path(), engine, &["--workers", "5"]));
-        assert_eq!(workers(&program).len(), idle, "{engine}");
+        // Each names itself when it begins.
+        wait_for("as many as are wanted", || (workers(&program).len() == idle).then_some(()));
         let mut clients: Vec<_> = (0..3).map(|_| Client::connect(program.address())).collect();
         clients.iter_mut().for_each(|client| assert_eq!(client.get("/").content, b"home"));
         assert_eq!(workers(&program).len(), busy, "{engine}");
