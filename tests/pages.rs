@@ -296,7 +296,8 @@ fn what_cannot_be_as_it_is_wished_is_told() {
     let ended = Program::run(serve(made.dir.path(), &["--cors", "fonts"]));
     assert!(!ended.status.success() && ended.err.contains("a path that begins with /"), "{ended:?}");
     let program = Program::started(serve(made.dir.path(), &["--clean-urls"]));
-    assert!(program.err().contains("1 clean URL that another file has: about.html"), "{}", program.err());
+    let warning = "1 clean URL that another file has: about.html";
+    common::wait_for(warning, || program.err().contains(warning).then_some(()));
 }
 
 /// What it shows; the request; the status, the value of Cache-Control, and values of other fields; what is in the content.

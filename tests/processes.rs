@@ -44,7 +44,7 @@ fn a_server_process_that_is_killed_is_replaced_and_clients_wait_for_the_next() {
             assert_eq!(client.response().content, b"home", "{engine}");
         }
         let warning = "warning: the server process was killed by SIGKILL; starting another\n";
-        assert_eq!(program.err(), warning, "{engine}");
+        program.wait_for_err(warning);
         // It follows changes as the first one did.
         write_files(dir.path(), &[("index.html", "new")]);
         let asked = || Client::connect(program.address()).get("/").content;
@@ -90,7 +90,7 @@ fn a_keeper_process_that_is_killed_is_replaced_and_no_client_notices() {
         write_files(dir.path(), &[("index.html", content)]);
         wait_for(content, || (client.get("/").content == content.as_bytes()).then_some(()));
     }
-    assert_eq!(program.err(), "warning: the keeper process was killed by SIGKILL; starting another\n");
+    program.wait_for_err("warning: the keeper process was killed by SIGKILL; starting another\n");
     assert_ne!(program.keeper(), keeper);
     assert_eq!(program.server(), server);
 }
@@ -147,7 +147,7 @@ fn a_server_process_that_ends_again_and_again_is_replaced_less_and_less_often() 
     let want: String = waits
         .map(|wait| format!("warning: the server process was killed by SIGKILL; starting another{wait}\n"))
         .concat();
-    assert_eq!(program.err(), want);
+    program.wait_for_err(&want);
     assert!(since.elapsed() >= Duration::from_millis(700), "{:?}", since.elapsed());
 }
 

@@ -114,7 +114,7 @@ fn a_program_that_cannot_begin_changes_nothing() {
         for want in ["tarpon: not upgraded: ", why, "\nthe program that runs still serves\n"] {
             assert!(refused.err.contains(want), "{name}: {want}: {}", refused.err);
         }
-        assert!(program.err().contains("warning: not upgraded: "), "{name}");
+        wait_for("a warning", || program.err().contains("warning: not upgraded: ").then_some(()));
         assert_eq!(client.get("/").content, b"one", "{name}");
         assert!(!client.get("/").closes(), "{name}");
         assert_eq!((program.server(), program.parts().len()), (server, 2), "{name}: nothing is left of it");

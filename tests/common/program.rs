@@ -181,6 +181,12 @@ impl Program {
         self.out.text()
     }
 
+    /// Waits until it has said this, and nothing else, to standard error.
+    #[track_caller]
+    pub(crate) fn wait_for_err(&self, want: &str) {
+        wait_for(want, || (self.err() == want).then_some(()));
+    }
+
     /// What it has said to standard error.
     pub(crate) fn err(&self) -> String {
         self.err.text()

@@ -152,7 +152,7 @@ fn there_is_one_warning_for_each_kind_of_thing_that_is_not_served() {
     let want = "warning: skipped 2 dotfiles, such as .env\n\
                 warning: skipped 1 FIFO, socket or device: pipe\n\
                 warning: skipped 1 symbolic link out of the site: out\n";
-    assert_eq!(program.err(), want);
+    program.wait_for_err(want);
     assert!(program.out().contains("2 files, 0 bytes"), "{}", program.out());
 }
 
