@@ -126,7 +126,10 @@ fn a_page_that_was_loaded_before_still_finds_what_its_release_had_under_a_name_w
             if number == 4 {
                 // Of several workers one may hear of it last, and have one more until then.
                 before = Some(wait_for("no more than it keeps", || {
-                    Some(held(&program)).filter(|held| held.archives().len() == 3)
+                    // Nor one on its way to a worker.
+                    let is_at_rest =
+                        |held: &Held| held.archives().len() == 3 && held.open_archive_count() == 3;
+                    Some(held(&program)).filter(is_at_rest)
                 }));
             }
         }
@@ -240,7 +243,7 @@ fn follow_each_other_under_load(engine: Engine, switch: fn(&Path, usize)) {
     switch(releases.path(), 0);
     let current = releases.path().join("current");
     let program = Program::started(serve(&current, &["--engine", engine.name(), "--workers", "2"]));
-    let before = held(&program);
+    let before = held_at_rest(&program);
     assert!(!before.maps.is_empty(), "{engine}");
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -351,6 +354,11 @@ impl Held {
         [self.maps.len(), self.descriptors.len()]
     }
 
+    /// Descriptors of archives, each as often as it is open.
+    fn open_archive_count(&self) -> usize {
+        self.descriptors.iter().filter(|path| path.display().to_string().contains(".tar")).count()
+    }
+
     /// That are mapped or open.
     fn archives(&self) -> BTreeSet<String> {
         let mapped = self.maps.iter().filter_map(|line| line.find('/').map(|at| line[at..].to_owned()));
@@ -374,6 +382,15 @@ fn held(program: &Program) -> Held {
             })
             .collect(),
     }
+}
+
+/// The same when it has stayed so for a moment: what it has just been sent it may have twice.
+fn held_at_rest(program: &Program) -> Held {
+    wait_for("rest", || {
+        let before = held(program);
+        thread::sleep(Duration::from_millis(100));
+        Some(held(program)).filter(|now| now.counts() == before.counts())
+    })
 }
 
 /// Waits until it holds as much as then.
