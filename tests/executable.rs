@@ -25,11 +25,12 @@ fn a_program_carries_its_site_and_shows_checks_and_extracts_it() {
             let mut command = Command::new(&program);
             command.args(["--listen", "127.0.0.1:0", "--engine", engine.name()]).args(preload);
             let running = Program::started(command);
-            assert_served(&running);
+            assert_served(&mut Client::connect(running.address()));
         }
     }
     // It is an archive to the others.
-    assert_served(&Program::started(serve(&program, &[])));
+    let running = Program::started(serve(&program, &[]));
+    assert_served(&mut Client::connect(running.address()));
     for arguments in [&["inspect", "mysite"][..], &["verify", "mysite"]] {
         let ended = Program::run(tarpon(arguments.iter().map(|word| match *word {
             "mysite" => program.as_os_str(),
@@ -119,19 +120,19 @@ fn a_packed_site_that_is_emptied_while_mapped_cuts_every_answer_and_heals_when_r
             }
             // A whole one takes its place.
             packed(&dir, &out, &[]);
-            wait_for("the new site", || {
+            // Of several workers each hears of it for itself.
+            let mut client = wait_for("the new site", || {
                 let mut client = Client::connect(program.address());
                 client.send("GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n");
-                client.try_response().is_ok_and(|response| response.status == 200).then_some(())
+                client.try_response().is_ok_and(|response| response.status == 200).then_some(client)
             });
-            assert_served(&program);
+            assert_served(&mut client);
         }
     }
 }
 
 #[track_caller]
-fn assert_served(program: &Program) {
-    let mut client = Client::connect(program.address());
+fn assert_served(client: &mut Client) {
     for (name, content) in contents() {
         assert!(client.get(&format!("/{name}")).content == content.as_bytes(), "{name}");
     }
