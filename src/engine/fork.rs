@@ -157,7 +157,7 @@ impl Porter {
     }
 
     /// The process is out of descriptors or memory: accepts again a little later.
-    pub(crate) fn shut_gate(&mut self) {
+    fn shut_gate(&mut self) {
         self.gate = Some(Instant::now() + GATE_TIME);
     }
 
