@@ -266,8 +266,8 @@ impl Answer {
         let (code, reason, len) = (status.code(), status.reason(), content.len());
         let allow = if allow.is_empty() { String::new() } else { format!("Allow: {allow}\r\n") };
         let head = format!(
-            "HTTP/1.1 {code} {reason}\r\nContent-Type: {media}\r\nContent-Length: {len}\r\n{allow}\
-             Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+            "HTTP/1.1 {code} {reason}\r\nContent-Type: {media}\r\nX-Content-Type-Options: nosniff\r\n\
+             Content-Length: {len}\r\n{allow}Cache-Control: no-store\r\nConnection: close\r\n\r\n"
         );
         let mut bytes = head.into_bytes();
         if with_content {

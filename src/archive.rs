@@ -9,6 +9,7 @@
 //! What it is, its first bytes tell, whatever its name. Knows nothing of members.
 
 use crate::{
+    config::size,
     error::{Trouble, reason},
     sys::{mapped::Mapped, memory},
 };
@@ -22,6 +23,7 @@ use std::{
     sync::Arc,
 };
 use tarpon_pack::carried_by;
+use tarpon_site::Printable;
 use tarpon_site::{Image, ImageError, Place, packed};
 
 /// An archive that is served from.
@@ -46,11 +48,24 @@ pub(crate) struct Opened {
 impl Archive {
     /// Opens an archive, unpacks it into memory if it is compressed, copies it there if it is to be preloaded, and maps
     /// it.
-    pub(crate) fn new(path: &Path, preload: bool) -> Result<Archive, Trouble> {
-        let opened = open(path)?;
+    pub(crate) fn new(path: &Path, max_unpacked_len: u64, preload: bool) -> Result<Archive, Trouble> {
+        Archive::of(open(path, max_unpacked_len)?, path, preload)
+    }
+
+    /// The same with a file that is open. `path` is its name in errors.
+    pub(crate) fn opened(
+        file: File,
+        path: &Path,
+        max_unpacked_len: u64,
+        preload: bool,
+    ) -> Result<Archive, Trouble> {
+        Archive::of(look_into(file, path, max_unpacked_len)?, path, preload)
+    }
+
+    fn of(opened: Opened, path: &Path, preload: bool) -> Result<Archive, Trouble> {
         let Opened { file, place } = if preload { opened.copied(path)? } else { opened };
         Archive::over(file, place, preload).map_err(|error| {
-            let what = format_args!("cannot map {}", path.display());
+            let what = format_args!("cannot map {}", path.printable());
             Trouble::new(
                 what,
                 reason(&error),
@@ -86,25 +101,34 @@ impl Opened {
             Ok(Opened { place: whole(&copy)?, file: copy })
         };
         copy().map_err(|error| {
-            Trouble::new(format_args!("cannot read {}", path.display()), reason(&error), "free some memory")
+            Trouble::new(format_args!("cannot read {}", path.printable()), reason(&error), "free some memory")
         })
     }
 }
 
 /// Opens an archive as a file of its own: one that a program carries is copied into memory, as one that is unpacked is.
-pub(crate) fn alone(path: &Path) -> Result<File, Trouble> {
-    let opened = open(path)?;
+pub(crate) fn alone(path: &Path, max_unpacked_len: u64) -> Result<File, Trouble> {
+    let opened = open(path, max_unpacked_len)?;
     Ok(if opened.place.at == 0 { opened.file } else { opened.copied(path)?.file })
 }
 
-/// Opens an archive, and unpacks it into memory if it is compressed.
-fn open(path: &Path) -> Result<Opened, Trouble> {
-    let what = || format!("cannot open {}", path.display());
-    let unreadable = |error| {
-        Trouble::new(what(), reason(&error), "name a directory or tar archive that exists and may be read")
-    };
-    // A FIFO is not waited for.
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(unreadable)?;
+/// Opens an archive, and unpacks it into memory if it is compressed: into so many bytes at most.
+fn open(path: &Path, max_unpacked_len: u64) -> Result<Opened, Trouble> {
+    // Does not wait for the writer of a FIFO.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    look_into(file.map_err(|error| unreadable(path, &error))?, path, max_unpacked_len)
+}
+
+/// Returns the message for an archive that cannot be read.
+pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Trouble {
+    let what = format_args!("cannot open {}", path.printable());
+    Trouble::new(what, reason(error), "name a directory or tar archive that exists and may be read")
+}
+
+/// Tells what a file is, and unpacks it into memory if it is compressed.
+fn look_into(file: File, path: &Path, max_unpacked_len: u64) -> Result<Opened, Trouble> {
+    let what = || format!("cannot open {}", path.printable());
+    let unreadable = |error| unreadable(path, &error);
     let mut start = [0; START_LEN];
     let len = file.read_at(&mut start, 0).map_err(unreadable)?;
     let coding = match &start[..len] {
@@ -122,12 +146,13 @@ fn open(path: &Path) -> Result<Opened, Trouble> {
             return Ok(Opened { file, place });
         }
     };
-    let unpacked = unpack(coding, BufReader::with_capacity(READ_LEN, file), ARCHIVE_LEN_MAX)
+    let unpacked = unpack(coding, BufReader::with_capacity(READ_LEN, file), max_unpacked_len)
         .and_then(|file| Ok(Opened { place: whole(&file)?, file }));
     unpacked.map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => {
-            let why = format_args!("it unpacks to more than {} GiB", ARCHIVE_LEN_MAX >> 30);
-            Trouble::new(what(), why, "unpack it on disk, and serve the archive or directory")
+            let why = format_args!("it unpacks to more than {}, in memory", size::say(max_unpacked_len));
+            let remedy = "raise --max-unpacked-size, or unpack it on disk, and name the archive or directory";
+            Trouble::new(what(), why, remedy)
         }
         io::ErrorKind::StorageFull | io::ErrorKind::OutOfMemory => {
             Trouble::new(what(), reason(&error), "free some memory")
@@ -172,7 +197,7 @@ enum Coding {
 fn unpack(coding: Coding, mut from: impl BufRead, len_max: u64) -> io::Result<File> {
     let mut to = memory::file()?;
     // One byte more, to tell what ends there from what goes on.
-    let more = len_max + 1;
+    let more = len_max.saturating_add(1);
     let mut len = 0;
     match coding {
         Coding::Gzip => len = io::copy(&mut MultiGzDecoder::new(from).take(more), &mut to)?,
@@ -190,9 +215,9 @@ fn unpack(coding: Coding, mut from: impl BufRead, len_max: u64) -> io::Result<Fi
     Ok(to)
 }
 
-/// What a compressed archive may unpack to, in bytes: far more than a site that is kept in memory, and less than
-/// a small file made to fill it would take.
-const ARCHIVE_LEN_MAX: u64 = 4 << 30;
+/// Bytes that a compressed archive may unpack to by default: more than most sites have, and memory that a small host has. A compressed
+/// file of a thousandth of that length can reach it, so without a limit a small file could take all memory.
+pub const MAX_UNPACKED_LEN: u64 = 1 << 30;
 /// Bytes read at once.
 const READ_LEN: usize = 64 * 1024;
 

@@ -1,6 +1,7 @@
 //! Why the program cannot start or go on: one line that says what, why, and what to do.
 
 use std::{error::Error, fmt};
+use tarpon_site::printable::{is_unseen, write_escaped};
 
 /// A failure outside of any connection, as a user is told of it.
 #[derive(Debug)]
@@ -15,7 +16,7 @@ pub struct Trouble {
 
 impl Trouble {
     pub(crate) fn new(what: impl fmt::Display, why: impl fmt::Display, remedy: impl fmt::Display) -> Trouble {
-        Trouble { what: what.to_string(), why: why.to_string(), remedy: remedy.to_string() }
+        Trouble { what: in_line(&what), why: in_line(&why), remedy: in_line(&remedy) }
     }
 }
 
@@ -27,6 +28,14 @@ impl fmt::Display for Trouble {
 }
 
 impl Error for Trouble {}
+
+/// Returns text as a part of one line. Names in it are printable already; this is for text that others have made,
+/// as the words of a library.
+fn in_line(text: &impl fmt::Display) -> String {
+    let mut line = String::new();
+    let _ = write_escaped(text.to_string().as_bytes(), is_unseen, &mut line);
+    line
+}
 
 /// An error of the system in its own words, without the number that Rust adds.
 pub(crate) fn reason(error: &std::io::Error) -> String {

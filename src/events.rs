@@ -3,10 +3,14 @@
 //! People read words, `say.rs` has them. Programs read a line of JSON for each event on standard error: `timestamp`, `level`,
 //! `message`, and what belongs to it. What the library says through `tracing` comes out the same way.
 
-use crate::say;
+use crate::{
+    output::{self, Form},
+    say,
+};
 use anstream::adapter::strip_str;
 use std::{collections::BTreeMap, fmt, io, path::Path, sync::OnceLock};
 use tarpon::{Address, Of, Served, Site, Told, config::EventForm};
+use tarpon_site::Printable;
 use tracing::{Event, Level, Subscriber, field, info, warn};
 use tracing_subscriber::{
     fmt::{FmtContext, FormatEvent, FormatFields, format::Writer, time::FormatTime},
@@ -27,8 +31,10 @@ pub(crate) fn begin(form: EventForm) {
     if IS_JSON.set(is_json).is_err() {
         return;
     }
+    let form = if is_json { Form::Json } else { Form::Words };
     // Nothing is told at the lowest of these levels unless it is asked for.
-    let builder = tracing_subscriber::fmt().with_writer(anstream::stderr).with_max_level(Level::DEBUG);
+    let builder =
+        tracing_subscriber::fmt().with_writer(move || output::stderr(form)).with_max_level(Level::DEBUG);
     // Where nobody listens any more, nobody can be told that either: the attempt would panic.
     let builder = builder.log_internal_errors(false);
     if is_json {
@@ -52,22 +58,14 @@ pub(crate) fn told(told: Told<'_>) {
     match told {
         Told::Read(of, site) => warnings(of, site),
         Told::Changed(of, site) => {
-            info!(
-                site = of.and_then(Path::to_str),
-                files = site.file_count(),
-                bytes = site.content_len(),
-                "changed"
-            );
+            info!(site = of.map(name), files = site.file_count(), bytes = site.content_len(), "changed");
             warnings(of, site);
         }
         Told::Unchanged(trouble) => warn!("{trouble}; what was read before is still served"),
         Told::Unfit(why) => warn!("{why}; what was read before is still served"),
         Told::NotKept(trouble) => warn!("{trouble}; nothing of this earlier release is kept"),
         Told::Polling(of, reason) => {
-            warn!(
-                site = of.and_then(Path::to_str),
-                reason, "the kernel does not tell of changes; looking every 2 s"
-            )
+            warn!(site = of.map(name), reason, "the kernel does not tell of changes; looking every 2 s")
         }
         Told::LogStays(trouble) => warn!("{trouble}"),
         Told::Unreloaded(why) => warn!("not reloaded: {}; what was served before still is", strip_str(why)),
@@ -113,8 +111,13 @@ fn serving(message: &str, served: &Served<'_>) {
 
 fn warnings(of: Of<'_>, site: &Site) {
     for warning in site.warnings() {
-        warn!(site = of.and_then(Path::to_str), "{warning}");
+        warn!(site = of.map(name), "{warning}");
     }
+}
+
+/// Where a site lies.
+fn name(path: &Path) -> String {
+    path.printable().to_string()
 }
 
 fn url(address: &Address) -> String {

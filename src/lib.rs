@@ -43,6 +43,13 @@
 //! | `error` | what a user is told |
 
 #![deny(unsafe_code)]
+// Users copy examples, so examples compile without warnings.
+#![doc(test(attr(deny(warnings))))]
+
+/// The example of the README, compiled as it stands there.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod admin;
 mod archive;
@@ -78,6 +85,7 @@ mod wheel;
 mod worker;
 
 pub use admin::{Admin, Order, ask, order};
+pub use archive::MAX_UNPACKED_LEN;
 pub use engine::{Chosen, Engine};
 pub use error::Trouble;
 pub use hosts::{SiteLimits, Unknown, VirtualHost, VirtualHosts};
@@ -92,8 +100,8 @@ pub use site::{Site, Source};
 pub use supervisor::{Of, Role, Served, Service, Told, supervise};
 pub use tarpon_conn::{HostName, HostNameError};
 pub use tarpon_pack::{
-    CODINGS, DELTA_CODINGS, Dialect, Effort, Finding, Form, Inspected, PathRow, Policy, Progress, Report,
-    Rule, Saved, Step, TrailingSlash, UserDirectory, Verified, What,
+    CODINGS, Changes, DELTA_CODINGS, Dialect, Effort, Finding, Form, Inspected, Makeup, Now, PathRow, Policy,
+    Progress, Report, Reuse, Rule, Saved, Step, TrailingSlash, UserDirectory, Verified, What,
 };
 pub use users::{UserConfig, UserDirectories};
 pub use watch::{Change, Following, Watched};

@@ -31,6 +31,7 @@ use std::{
     path::{Path, PathBuf},
     str::FromStr,
 };
+use tarpon_site::Printable;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -314,7 +315,7 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Tcp(address) => address.fmt(f),
-            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Unix(path) => write!(f, "unix:{}", path.printable()),
         }
     }
 }

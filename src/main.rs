@@ -3,6 +3,7 @@
 mod bar;
 mod command;
 mod events;
+mod output;
 mod say;
 mod status;
 mod table;

@@ -2,29 +2,34 @@
 //!
 //! Colour is for a terminal that wants it; in a pipe, or with `NO_COLOR`, the same words come plain.
 
-use crate::table;
+use crate::{
+    output::{self, Form},
+    table,
+};
 use anstyle::{AnsiColor, Style};
 use std::{
+    cmp::Ordering,
     fmt,
     io::{self, Write},
     path::Path,
     time::Duration,
 };
 use tarpon::{
-    Address, CODINGS, DELTA_CODINGS, HostName, Of, Release, Report, Saved, Served, Site, Switched, Told,
-    Turn, Verified,
+    Address, CODINGS, Changes, DELTA_CODINGS, HostName, Makeup, Of, Release, Report, Reuse, Saved, Served,
+    Site, Switched, Told, Turn, Verified,
     config::{Config, Settled},
 };
 use tarpon_http::date;
+use tarpon_site::Printable;
 
 /// Like that of `std`; but what cannot be said is no reason to end. The disk of a log may be full: the server goes on.
 macro_rules! println {
-    ($($words:tt)*) => { drop(writeln!(anstream::stdout(), $($words)*)) };
+    ($($words:tt)*) => { drop(output::stdout(Form::Words).say(format_args!($($words)*))) };
 }
 
 /// The same to standard error.
 macro_rules! eprintln {
-    ($($words:tt)*) => { drop(writeln!(anstream::stderr(), $($words)*)) };
+    ($($words:tt)*) => { drop(output::stderr(Form::Words).say(format_args!($($words)*))) };
 }
 
 /// A warning, to standard error.
@@ -122,14 +127,14 @@ fn serving(served: &Served<'_>) {
     }
     match &sites[..] {
         [(site, file_count, len)] => {
-            let (path, size) = (site.source.path.display(), size(*file_count, *len));
+            let (path, size) = (site.source.path.printable(), size(*file_count, *len));
             println!("{BOLD}tarpon{BOLD:#} {VERSION} serves {BOLD}{path}{BOLD:#}: {size}");
         }
         sites => {
             let count = Count(sites.len() as u64, "site");
             println!("{BOLD}tarpon{BOLD:#} {VERSION} serves {BOLD}{count}{BOLD:#}");
             for (site, file_count, len) in sites {
-                let (path, size) = (site.source.path.display(), size(*file_count, *len));
+                let (path, size) = (site.source.path.printable(), size(*file_count, *len));
                 let names: Vec<_> = site.hosts.iter().map(HostName::to_string).collect();
                 let names = if names.is_empty() { "any other host".to_owned() } else { names.join(", ") };
                 println!("  {BOLD}{names}{BOLD:#}: {path}, {size}");
@@ -158,7 +163,7 @@ fn warnings(of: Of<'_>, site: &Site) {
 
 /// Which of several sites something is about.
 fn name(of: Of<'_>) -> String {
-    of.map(|path| format!("{}: ", path.display())).unwrap_or_default()
+    of.map(|path| format!("{}: ", path.printable())).unwrap_or_default()
 }
 
 /// What became of a site that was packed.
@@ -166,8 +171,17 @@ pub(crate) fn packed(site: &Path, target: &Path, report: &Report, took: Duration
     for skipped in &report.skipped {
         warn!("{skipped}");
     }
-    if report.is_reuse_vain {
-        warn!("the earlier archive was compressed otherwise; nothing of it is reused");
+    match &report.reuse {
+        Reuse::None | Reuse::Taken => {}
+        Reuse::OtherEncoders => {
+            warn!(
+                "the earlier archive was packed with another --effort or version; everything is compressed anew"
+            );
+        }
+        Reuse::Unusable(why) => {
+            let target = target.printable();
+            warn!("{target}: {why}; everything is compressed anew, and it is replaced");
+        }
     }
     if report.is_dictionary_vain {
         eprintln!(
@@ -175,7 +189,7 @@ pub(crate) fn packed(site: &Path, target: &Path, report: &Report, took: Duration
              packed without --offer-dictionaries, or these files are asked about before each use"
         );
     }
-    let (site, target) = (site.display(), target.display());
+    let (site, target) = (site.printable(), target.printable());
     let (files, bytes, len) = (Count(report.files, "file"), Bytes(report.bytes), Bytes(report.len));
     println!(
         "{BOLD}{target}{BOLD:#}: {len}, of {files}, {bytes}, in {site}; took {:.1} s",
@@ -190,11 +204,72 @@ pub(crate) fn packed(site: &Path, target: &Path, report: &Report, took: Duration
         let name = coding.name();
         println!("  {name:<4} {count}{taken}: {} become {}, {percent:.0}% less", Bytes(plain), Bytes(coded));
     }
+    makeup(&report.makeup);
+    if let Some(changes) = &report.changes {
+        changed(changes, report.len);
+    }
+}
+
+/// Prints the parts of a packed site, which explain why it is larger than its files.
+fn makeup(makeup: &Makeup) {
+    let Makeup { files, coded, small, program, rest } = *makeup;
+    println!("  in it:");
+    let rows = [
+        (program, "the program"),
+        (files, "the files, as tar extracts them"),
+        (coded, "compressed forms of them"),
+        (small, "files up to 16 KiB once more, beside their response headers"),
+        (rest, "response headers, index, tar headers, and padding"),
+    ];
+    for (len, what) in rows.into_iter().filter(|&(len, _)| len > 0) {
+        println!("  {:>11}  {what}", Bytes(len).to_string());
+    }
+}
+
+/// Prints the changes since the previous archive.
+fn changed(changes: &Changes, len: u64) {
+    let Changes { len_before, added, removed, changed, ref grown, .. } = *changes;
+    let size = match len.cmp(&len_before) {
+        Ordering::Equal => "as large".to_owned(),
+        Ordering::Greater => format!("{} larger", Bytes(len - len_before)),
+        Ordering::Less => format!("{} smaller", Bytes(len_before - len)),
+    };
+    if changes.is_none() {
+        println!("  no file changed since the archive before; {size}");
+        return;
+    }
+    println!("  since the archive before, {size}:");
+    let rows = [
+        (added, Difference(0, changes.added_len), "added"),
+        (removed, Difference(changes.removed_len, 0), "removed"),
+        (changed, Difference(changes.changed_len_before, changes.changed_len), "changed"),
+    ];
+    for (count, difference, what) in rows.into_iter().filter(|(count, ..)| *count > 0) {
+        println!("  {:>11}  {} {what}", difference.to_string(), Count(count, "file"));
+    }
+    if !grown.is_empty() {
+        println!("  grown most:");
+    }
+    for (path, by) in grown {
+        let difference = Difference(0, *by).to_string();
+        println!("  {difference:>11}  {}", String::from_utf8_lossy(path).escape_debug());
+    }
+}
+
+/// How much more or less something has become.
+struct Difference(u64, u64);
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference(before, now) = *self;
+        let sign = if now < before { "-" } else { "+" };
+        write!(f, "{sign}{}", Bytes(now.abs_diff(before)))
+    }
 }
 
 /// What a check of a packed site found.
 pub(crate) fn verified(archive: &Path, verified: &Verified) {
-    let archive = archive.display();
+    let archive = archive.printable();
     for found in &verified.damage {
         eprintln!("{WARNING}damaged{WARNING:#}: {archive}: {found}");
     }
@@ -224,7 +299,13 @@ pub(crate) fn releases(releases: &[Release], to: &mut impl Write) -> io::Result<
             None => None,
         };
         let remarks: Vec<_> = turn.into_iter().chain(trouble).collect();
-        [release.name.clone(), date, Bytes(release.len).to_string(), files, remarks.join("; ")]
+        [
+            release.name.printable().to_string(),
+            date,
+            Bytes(release.len).to_string(),
+            files,
+            remarks.join("; "),
+        ]
     };
     let rows: Vec<_> = releases.iter().map(row).collect();
     table::columns(["release", "modified (UTC)", "size", "files", ""], &rows, 2..=3, to)
@@ -232,6 +313,7 @@ pub(crate) fn releases(releases: &[Release], to: &mut impl Write) -> io::Result<
 
 /// What became of the link to the current release.
 pub(crate) fn switched(Switched { to, from }: &Switched) {
+    let (to, from) = (to.printable(), from.as_ref().map(|from| from.printable()));
     match from {
         Some(from) if from == to => println!("{BOLD}{to}{BOLD:#} is current already"),
         Some(from) => println!("{BOLD}{to}{BOLD:#} is current, {from} was before"),
@@ -251,7 +333,7 @@ pub(crate) fn error(error: &dyn std::error::Error) {
 
 /// A configuration can be used.
 pub(crate) fn in_order(settled: &Settled) {
-    let path = settled.file.as_ref().map_or("".into(), |file| file.path.to_string_lossy());
+    let path = settled.file.as_ref().map_or("".into(), |file| file.path.printable().to_string());
     let Config { sites, listeners, .. } = &settled.config;
     let (sites, listeners) = (Count(sites.len() as u64, "site"), listeners.len().max(1));
     let listeners = Count(listeners as u64, "listener");

@@ -1,9 +1,10 @@
 //! A site as it is served: its image, and the descriptors that go with it.
 
 pub(crate) mod parcel;
+pub(crate) mod way;
 
 use crate::{
-    archive::Archive,
+    archive::{self, Archive, MAX_UNPACKED_LEN},
     error::{Trouble, reason},
     sys::{cached, memory},
     users::UserDirectories,
@@ -14,12 +15,16 @@ use std::{
     fs::File,
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 use tarpon_pack::{
-    Damage, Dialect, LeftOut, Memo, Options, PackError, Packed, Policy, Skipped, pack_dir, pack_tar,
+    Barrier, Damage, Dialect, LeftOut, Memo, Options, PackError, Packed, Policy, Skipped, Tree, pack_tar,
+    pack_tree,
 };
+use tarpon_site::Printable;
 use tarpon_site::{Image, ImageError, Place, packed};
+use way::SiteRoot;
 
 /// A site, ready to be served: an immutable image of all it contains.
 ///
@@ -47,7 +52,9 @@ impl Site {
     /// It is missing, something in it cannot be read, or more files are too large for the image than the limit
     /// on open files leaves room for.
     pub fn from_dir(dir: impl AsRef<Path>) -> Result<Site, Trouble> {
-        Builder::default().dir(&Source { path: dir.as_ref().to_owned(), ..Source::default() })
+        let source = Source { path: dir.as_ref().to_owned(), ..Source::default() };
+        let failed = |error| trouble(PackError::Root { path: source.path.clone(), error });
+        Builder::default().dir(Tree::open(&source.path).map_err(failed)?, &source)
     }
 
     /// Reads a tar archive, or the directory `prefix` of it if that is not empty. The contents are sent from the
@@ -58,7 +65,8 @@ impl Site {
     /// It is missing, is no complete tar archive, has sparse members, or has no such directory.
     pub fn from_archive(path: impl AsRef<Path>, prefix: impl AsRef<Path>) -> Result<Site, Trouble> {
         let (path, prefix) = (path.as_ref().to_owned(), prefix.as_ref().to_owned());
-        from_archive(&Source { path, prefix, ..Source::default() })
+        let source = Source { path, prefix, ..Source::default() };
+        from_archive(Archive::new(&source.path, source.max_unpacked_len, source.preload)?, &source)
     }
 
     /// How many files it contains.
@@ -133,7 +141,7 @@ impl Site {
 
     /// How long the files beside its image were when they were opened, in bytes.
     pub(crate) fn file_lens(&self) -> impl Iterator<Item = u64> {
-        self.files.iter().map(|file| file.metadata().map_or(0, |metadata| metadata.len()))
+        self.files.iter().map(|file| memory::len(file).unwrap_or(0))
     }
 
     /// Where its archive ends in the file that it lies in; 0: there is none.
@@ -181,12 +189,14 @@ pub(crate) enum Store {
 }
 
 /// What a site is made of.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Source {
     /// A directory, or a tar archive.
     pub path: PathBuf,
     /// In an archive: the directory to serve; empty for all of it.
     pub prefix: PathBuf,
+    /// Bytes that a compressed archive may unpack to: it is unpacked in memory.
+    pub max_unpacked_len: u64,
     /// Reads all contents into memory, however large: no request then waits for a disk.
     pub preload: bool,
     /// How `_headers` and `_redirects` at the root of the site are read. A packed site is as it was packed.
@@ -197,40 +207,114 @@ pub struct Source {
     pub users: UserDirectories,
 }
 
+impl Default for Source {
+    /// Nothing yet, read as usual: [`MAX_UNPACKED_LEN`] is what an archive may unpack to.
+    fn default() -> Source {
+        Source {
+            path: PathBuf::new(),
+            prefix: PathBuf::new(),
+            max_unpacked_len: MAX_UNPACKED_LEN,
+            preload: false,
+            dialect: Dialect::default(),
+            policy: Policy::default(),
+            users: UserDirectories::default(),
+        }
+    }
+}
+
 /// Builds a site again and again, and does not read twice what has not changed.
 #[derive(Default)]
 pub(crate) struct Builder {
     memo: Memo,
-    /// What was left out last, which need not be said again.
+    /// Left out by the last build, and already reported.
     left_out: Vec<LeftOut>,
+    /// The directory or archive to read, even if another one lies at the path when the builder reads it.
+    root: Option<Arc<SiteRoot>>,
+    /// The user this process has become, for messages.
+    user: Option<String>,
 }
 
 impl Builder {
+    /// A builder that reads a directory or archive that is open already.
+    pub(crate) fn at(root: Arc<SiteRoot>) -> Builder {
+        Builder { root: Some(root), ..Builder::default() }
+    }
+
+    /// The builder of a process that has become this user.
+    #[must_use]
+    pub(crate) fn run_by(self, user: Option<String>) -> Builder {
+        Builder { user, ..self }
+    }
+
     pub(crate) fn build(&mut self, source: &Source) -> Result<Site, Trouble> {
-        let Source { path, prefix, .. } = source;
-        if path.is_file() {
-            from_archive(source)
-        } else if prefix.as_os_str().is_empty() {
-            self.dir(source)
+        let &Source { ref path, ref prefix, preload, max_unpacked_len, .. } = source;
+        let tree = match &self.root {
+            None if path.is_file() => {
+                return from_archive(Archive::new(path, max_unpacked_len, preload)?, source);
+            }
+            None => Tree::open(path).map_err(|error| PackError::Root { path: path.clone(), error }),
+            Some(root) => match root.tree() {
+                Ok(None) => {
+                    let file = root.file().map_err(|error| match root.barrier() {
+                        Some(barrier) => self.denied(path, &barrier),
+                        None => archive::unreadable(path, &error),
+                    })?;
+                    let archive = Archive::opened(file, path, max_unpacked_len, preload)?;
+                    return from_archive(archive, source);
+                }
+                Ok(Some(tree)) => Ok(tree),
+                Err(error) => Err(PackError::Root { path: path.clone(), error }),
+            },
+        };
+        let tree = tree.map_err(|error| self.trouble(error))?;
+        if prefix.as_os_str().is_empty() {
+            self.dir(tree, source)
         } else {
             Err(Trouble::new(
-                format_args!("cannot serve {} of {}", prefix.display(), path.display()),
+                format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
                 "it is no archive",
-                format_args!("leave --prefix out, as in tarpon serve {}", path.join(prefix).display()),
+                format_args!("leave --prefix out, as in tarpon serve {}", path.join(prefix).printable()),
             ))
         }
     }
 
-    fn dir(&mut self, source: &Source) -> Result<Site, Trouble> {
+    fn dir(&mut self, tree: Tree, source: &Source) -> Result<Site, Trouble> {
         let mut options = Options { file_count_max: file_count_max(), ..options(source) };
         if source.preload {
             options.file_len_min = u64::MAX;
         }
-        let mut site = site(|out| pack_dir(&source.path, out, &options, &mut self.memo))?;
+        let memo = &mut self.memo;
+        let site = site(|out| pack_tree(tree, out, &options, memo));
+        let mut site = site.map_err(|error| self.trouble(error))?;
         let left_out = site.left_out.clone();
         site.left_out.retain(|left_out| !self.left_out.contains(left_out));
         self.left_out = left_out;
         Ok(site)
+    }
+
+    /// Returns the message for a directory that cannot be packed.
+    fn trouble(&self, error: PackError) -> Trouble {
+        match error {
+            PackError::Denied { path, barrier } => self.denied(&path, &barrier),
+            error => trouble(error),
+        }
+    }
+
+    /// Returns the message for a path that permissions keep this process from reading.
+    fn denied(&self, path: &Path, barrier: &Barrier) -> Trouble {
+        let (what, bits) = if barrier.is_dir { ("enter", "o+rx") } else { ("read", "o+r") };
+        let Some(user) = &self.user else {
+            return trouble(PackError::Denied { path: path.to_owned(), barrier: barrier.clone() });
+        };
+        let user = user.printable();
+        Trouble::new(
+            format_args!("cannot read {}", path.printable()),
+            format_args!("user {user} may not {what} {barrier}"),
+            format_args!(
+                "let it, as with chmod {bits} {}, or move that out of the site",
+                barrier.path.printable()
+            ),
+        )
     }
 }
 
@@ -239,36 +323,36 @@ fn options(source: &Source) -> Options {
     Options { dialect, policy, users, ..Options::new(unix_s()) }
 }
 
-fn from_archive(source: &Source) -> Result<Site, Trouble> {
-    let Source { path, prefix, preload, policy, .. } = source;
+/// The site of an archive; `source` says the rest.
+pub(crate) fn from_archive(archive: Archive, source: &Source) -> Result<Site, Trouble> {
+    let Source { path, prefix, policy, .. } = source;
     if source.users.listed_in.is_some() || !source.users.directories.is_empty() {
         return Err(Trouble::new(
-            format_args!("cannot serve directories of users beside {}", path.display()),
+            format_args!("cannot serve directories of users beside {}", path.printable()),
             "it is an archive, to which nothing can be added",
             "leave --user-directories out, or serve a directory",
         ));
     }
-    let archive = Archive::new(path, *preload)?;
     let damaged = |error: ImageError| {
-        let what = format_args!("cannot serve {}", path.display());
+        let what = format_args!("cannot serve {}", path.printable());
         Trouble::new(what, error, "see what tarpon verify says, and pack the site anew")
     };
     let Some(image) = archive.image().map_err(damaged)? else {
         // What a program carries was packed, so that an archive without an image is a file of its own.
         let options = options(source);
-        let site = site(|out| pack_tar(&archive.file, path, prefix, out, &options))?;
+        let site = site(|out| pack_tar(&archive.file, path, prefix, out, &options)).map_err(trouble)?;
         return Ok(Site { archive: Some(archive), ..site });
     };
     if !prefix.as_os_str().is_empty() {
         return Err(Trouble::new(
-            format_args!("cannot serve {} of {}", prefix.display(), path.display()),
+            format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
             "it is a packed site, in which every path is settled",
             "leave --prefix out, or pack that directory by itself",
         ));
     }
     if *policy != Policy::default() {
         return Err(Trouble::new(
-            format_args!("cannot serve {} with these options", path.display()),
+            format_args!("cannot serve {} with these options", path.printable()),
             "it is a packed site, which answers as it was packed",
             "give --spa, --clean-urls and the like to tarpon pack, and leave them out here",
         ));
@@ -287,10 +371,10 @@ fn from_archive(source: &Source) -> Result<Site, Trouble> {
 }
 
 /// The site whose image `pack` writes.
-fn site(pack: impl FnOnce(&mut BufWriter<File>) -> Result<Packed, PackError>) -> Result<Site, Trouble> {
-    let failed = |error: io::Error| trouble(PackError::Write(error));
+fn site(pack: impl FnOnce(&mut BufWriter<File>) -> Result<Packed, PackError>) -> Result<Site, PackError> {
+    let failed = PackError::Write;
     let mut out = BufWriter::with_capacity(WRITE_LEN, memory::file().map_err(failed)?);
-    let Packed { files, summary, skipped, left_out } = pack(&mut out).map_err(trouble)?;
+    let Packed { files, summary, skipped, left_out } = pack(&mut out)?;
     out.flush().map_err(failed)?;
     let store = out.into_inner().map_err(|error| failed(error.into_error()))?;
     let bytes = memory::seal(&store).map_err(failed)?;
@@ -303,15 +387,26 @@ fn site(pack: impl FnOnce(&mut BufWriter<File>) -> Result<Packed, PackError>) ->
 /// What a user is told of a directory or archive that cannot be packed.
 fn trouble(error: PackError) -> Trouble {
     match error {
+        PackError::Root { path, error } if error.kind() == io::ErrorKind::NotFound => missing(&path, &path),
         PackError::Root { path, error } => Trouble::new(
-            format_args!("cannot serve {}", path.display()),
+            format_args!("cannot serve {}", path.printable()),
             reason(&error),
             "name a directory or tar archive that exists and may be read, as in tarpon serve DIR",
         ),
         PackError::Read { path, error } => Trouble::new(
-            format_args!("cannot read {}", path.display()),
+            format_args!("cannot read {}", path.printable()),
             reason(&error),
             "make it readable, or move it out of the site",
+        ),
+        PackError::Denied { path, barrier } => Trouble::new(
+            format_args!("cannot read {}", path.printable()),
+            format_args!("permission denied by {barrier}"),
+            "make it readable, or move it out of the site",
+        ),
+        PackError::Repeats { path } => Trouble::new(
+            "cannot make the site's image",
+            format_args!("its symbolic links lead to {} and others too often", path.printable()),
+            "remove links to directories that hold such links themselves",
         ),
         PackError::FileCount { count, max } => Trouble::new(
             format_args!("cannot keep {count} large files open"),
@@ -328,12 +423,12 @@ fn trouble(error: PackError) -> Trouble {
             };
             let place = match member.is_empty() {
                 true => format!("{damage}, at byte {at}"),
-                false => format!("{damage}, at byte {at}, {}", member.escape_ascii()),
+                false => format!("{damage}, at byte {at}, {}", member.printable()),
             };
-            Trouble::new(format_args!("cannot read {}", path.display()), place, remedy)
+            Trouble::new(format_args!("cannot read {}", path.printable()), place, remedy)
         }
         PackError::Prefix { path, prefix } => Trouble::new(
-            format_args!("cannot serve {} of {}", prefix.display(), path.display()),
+            format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
             "the archive has no such directory",
             "see tar -tf for those it has",
         ),
@@ -351,6 +446,18 @@ fn trouble(error: PackError) -> Trouble {
         PackError::Write(error) => {
             Trouble::new("cannot make the site's image in memory", reason(&error), "free some memory")
         }
+    }
+}
+
+/// There is no site at a path, as there is nothing at `at`, which is the same or on the way to it.
+pub(crate) fn missing(path: &Path, at: &Path) -> Trouble {
+    let (what, remedy) = (
+        format!("cannot serve {}", path.printable()),
+        "name a directory or tar archive, as in tarpon serve DIR",
+    );
+    match at == path {
+        true => Trouble::new(what, "it does not exist", remedy),
+        false => Trouble::new(what, format_args!("{} does not exist", at.printable()), remedy),
     }
 }
 

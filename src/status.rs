@@ -7,6 +7,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 use tarpon::{Metrics, Stage};
+use tarpon_site::Printable;
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -21,6 +22,8 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
         Stage::Draining => "draining",
     };
     let Metrics { version, engine, accepted, open, sent_len, received_len, cut, unlogged, .. } = metrics;
+    // Whatever answered there.
+    let (version, engine) = (version.printable(), engine.printable());
     let (up, workers) =
         (unix_s.saturating_sub(metrics.start_unix_s), Count(metrics.workers as u64, "worker"));
     writeln!(
@@ -45,6 +48,7 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
     }
     for (number, site) in metrics.sites.iter().enumerate() {
         let name = site.host.clone().unwrap_or_else(|| format!("site {}", number + 1));
+        let name = name.printable();
         let (files, bytes, reads) =
             (Count(site.files, "file"), Bytes(site.bytes), Count(site.generation, "time"));
         writeln!(to, "  {BOLD}{name}{BOLD:#}  {files}, {bytes}; read {reads}")?;

@@ -25,6 +25,7 @@ use std::{
         net::{SocketAddr, UnixDatagram},
     },
 };
+use tarpon_site::Printable;
 
 /// Whom systemd has to be told by, if there is one.
 #[derive(Debug)]
@@ -101,7 +102,8 @@ pub(crate) fn sockets() -> Result<Vec<Bound>, Trouble> {
     let mut names = names.split(':');
     let sockets = (FIRST..FIRST.saturating_add(count.unwrap_or(0))).map(|number| {
         let name = names.next().filter(|name| !name.is_empty()).unwrap_or("unknown");
-        let what = format_args!("cannot use the socket {name} of systemd, descriptor {number}").to_string();
+        let what = format_args!("cannot use the socket {} of systemd, descriptor {number}", name.printable())
+            .to_string();
         let remedy = "have ListenStream= of its socket unit name an address and a port, or a path";
         let bound = inherited::take(number).and_then(Bound::lent);
         bound.map_err(|error| Trouble::new(what, reason(&error), remedy))

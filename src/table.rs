@@ -7,6 +7,7 @@ use std::{
     ops::RangeInclusive,
 };
 use tarpon::{Form, Inspected, PathRow, Rule, What};
+use tarpon_site::printable::{Printable, is_unseen};
 
 const DIM: Style = Style::new().dimmed();
 
@@ -45,6 +46,7 @@ pub(crate) fn write(site: &Inspected, width: Option<usize>, to: &mut impl Write)
     }
     let encoders = site.encoders.as_deref().unwrap_or("unknown");
     writeln!(to, "{DIM}{} bytes, of them {} the image{DIM:#}", site.len, site.image_len)?;
+    let encoders = shown(encoders.as_bytes());
     writeln!(to, "{DIM}{}{DIM:#}", parted(&format!("compressed by {encoders}"), width.unwrap_or(usize::MAX)))
 }
 
@@ -155,7 +157,7 @@ fn row(PathRow { path, what }: &PathRow) -> [String; 9] {
             };
             let deltas = forms.iter().filter(|form| form.dictionary.is_some()).map(|form| form.len);
             let delta = deltas.min().map(|len| len.to_string()).unwrap_or_default();
-            let tag = forms.first().map(|form| form.tag.clone()).unwrap_or_default();
+            let tag = forms.first().map(|form| shown(form.tag.as_bytes())).unwrap_or_default();
             let media = match status {
                 200 if *is_listing => format!("listing, {}", shown(media.as_bytes())),
                 200 => shown(media.as_bytes()),
@@ -179,12 +181,9 @@ fn kept(cache: &str) -> String {
     }
 }
 
-/// Text as a terminal can have it: no control characters, whatever a name says.
+/// Text as a terminal can have it, whatever a name says.
 fn shown(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    text.chars()
-        .flat_map(|char| if char.is_control() { char.escape_default().collect() } else { vec![char] })
-        .collect()
+    bytes.printable().to_string()
 }
 
 /// The same as one JSON object. A path that is not UTF-8 is given with replacement characters.
@@ -242,8 +241,11 @@ fn string(text: &str) -> String {
     for char in text.chars() {
         match char {
             '"' | '\\' => to.extend(['\\', char]),
-            '\0'..='\x1f' => {
-                let _ = write!(to, "\\u{:04x}", u32::from(char));
+            // As it may be shown on a terminal.
+            char if is_unseen(char) => {
+                for unit in char.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(to, "\\u{unit:04x}");
+                }
             }
             _ => to.push(char),
         }
@@ -298,7 +300,7 @@ mod tests {
             "{\"from\":\"/a/* b=:2\",\"status\":302,\"forced\":true,\"to\":\"/:splat\"}\n]}",
         );
         assert_eq!(json(&site), want.replace("DIGEST", &"ab".repeat(32)));
-        assert_eq!(row(&site.paths[0])[..2], ["/a\"\\\\n\u{fffd}", "308 -> /b"]);
+        assert_eq!(row(&site.paths[0])[..2], ["/a\"\\\\\\n\\xff", "308 -> /b"]);
         assert_eq!(row(&site.paths[1])[1..8], ["text/html", "", "5", "5", "5", "3", "immutable"]);
         assert_eq!(super::rule(&site.rules[0]), ["/a/* b=:2", "302!", "/:splat"]);
         assert_eq!([kept("no-cache"), kept("max-age=9")], ["no-cache", "max-age=9"]);

@@ -7,10 +7,12 @@
 //! ```
 
 mod homes;
+#[cfg_attr(not(target_os = "linux"), path = "watch/no_names.rs")]
+pub(crate) mod names;
 
 use crate::{
     error::{Trouble, reason},
-    site::{Builder, Site, Source},
+    site::{Builder, Site, Source, missing, way::SiteRoot},
 };
 use homes::{Homes, Now};
 use notify::{
@@ -21,22 +23,28 @@ use std::{
     fs, io, mem,
     os::unix::fs::MetadataExt,
     path::{self, Component, Path, PathBuf},
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
     thread,
     time::{Duration, Instant, SystemTime},
 };
+use tarpon_site::Printable;
 
 /// A site that follows its directory or archive.
 pub struct Watched {
     /// Its path is absolute, so that events, which carry whole paths, can be compared with it.
     source: Source,
     builder: Builder,
+    /// The directory or archive to read and to watch, if it is open already.
+    root: Option<Arc<SiteRoot>>,
     watch: Watch,
     send: Sender<Heard>,
     heard: Receiver<Heard>,
     /// It has been built once.
     is_built: bool,
-    /// Another directory or archive in its place is not read, but told of.
+    /// Reports another directory or archive in its place, and does not read it.
     until_replaced: bool,
 }
 
@@ -53,7 +61,7 @@ pub enum Change {
     Failed(Trouble),
     /// The kernel does not tell of changes here, for this reason: directory or archive is looked at every two seconds.
     Polling(String),
-    /// The directory or archive is another one by now. Only [such](Watched::until_replaced) as do not follow it are told, and
+    /// Another directory or archive is in its place. Only a site that [does not follow it](Watched::until_replaced) reports this, and
     /// then nothing more.
     Replaced,
 }
@@ -61,6 +69,8 @@ pub enum Change {
 /// What the watching thread hears.
 enum Heard {
     Event(notify::Result<Event>),
+    /// The archive was written.
+    Written,
     /// Nobody follows any more.
     End,
 }
@@ -92,16 +102,28 @@ impl Watched {
     /// # Errors
     /// Those of [`Site::from_dir`] and [`Site::from_archive`].
     pub fn new(source: Source) -> Result<(Watched, Site), Trouble> {
-        let mut watched = Watched::unbuilt(source)?;
-        let site = watched.builder.build(&watched.source)?;
-        watched.is_built = true;
+        let mut watched = Watched::unbuilt(source, None)?;
+        let site = watched.build()?;
         Ok((watched, site))
     }
 
-    /// To be built as soon as it is followed; whatever comes of that is told as of a change.
-    pub(crate) fn unbuilt(source: Source) -> Result<Watched, Trouble> {
-        let path = absolute(&source.path).map_err(|error| {
-            let what = format_args!("cannot serve {}", source.path.display());
+    /// Builds the site for the first time.
+    pub(crate) fn build(&mut self) -> Result<Site, Trouble> {
+        let site = self.builder.build(&self.source)?;
+        self.is_built = true;
+        Ok(site)
+    }
+
+    /// Prepares a site. [`follow`](Watched::follow) builds it at once, unless [`build`](Watched::build) did before, and reports the
+    /// result as a change. With a root that is open already, never reads another one in its place.
+    pub(crate) fn unbuilt(source: Source, root: Option<Arc<SiteRoot>>) -> Result<Watched, Trouble> {
+        // A root that is open needs no way to it, which this process may not be able to go.
+        let path = if root.is_some() { path::absolute(&source.path) } else { absolute(&source.path) };
+        let path = path.map_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                return missing(&source.path, &source.path);
+            }
+            let what = format_args!("cannot serve {}", source.path.printable());
             Trouble::new(
                 what,
                 reason(&error),
@@ -111,12 +133,28 @@ impl Watched {
         let source = Source { path, ..source };
         let (send, heard) = channel();
         // Watched first: what changes while the site is built is not missed.
-        let watch = Watch::new(&source, &send);
-        let builder = Builder::default();
-        Ok(Watched { source, builder, watch, send, heard, is_built: false, until_replaced: false })
+        let watch = Watch::new(&source, root.as_deref(), &send);
+        let builder = root.clone().map_or_else(Builder::default, Builder::at);
+        let until_replaced = root.is_some();
+        Ok(Watched { source, builder, root, watch, send, heard, is_built: false, until_replaced })
     }
 
-    /// Follows no further than the directory or archive that is there now: another one in its place is told of, and not read.
+    /// The user that this process has become, for messages.
+    #[must_use]
+    pub(crate) fn run_by(self, user: Option<String>) -> Watched {
+        Watched { builder: self.builder.run_by(user), ..self }
+    }
+
+    /// Returns a function to call when the archive was written, and may be another one.
+    pub(crate) fn on_written(&self) -> impl Fn() + Send + use<> {
+        let send = self.send.clone();
+        move || {
+            // A failed send means that nothing follows the site any more, so there is nothing to build.
+            let _ = send.send(Heard::Written);
+        }
+    }
+
+    /// Follows only the directory or archive that is there now: reports another one in its place, and does not read it.
     #[must_use]
     pub fn until_replaced(self) -> Watched {
         Watched { until_replaced: true, ..self }
@@ -151,7 +189,7 @@ impl Watched {
                 Todo::Build => {}
                 Todo::Replaced if self.until_replaced => return told(Change::Replaced),
                 Todo::WatchAndBuild | Todo::Replaced => {
-                    self.watch = Watch::new(&self.source, &self.send);
+                    self.watch = Watch::new(&self.source, self.root.as_deref(), &self.send);
                 }
                 Todo::End => return,
             }
@@ -226,6 +264,7 @@ impl Heard {
             Heard::Event(Ok(event)) => event,
             // Events were lost, or a new directory cannot be watched.
             Heard::Event(Err(_)) => return Todo::WatchAndBuild,
+            Heard::Written => return Todo::Build,
             Heard::End => return Todo::End,
         };
         if event.need_rescan() {
@@ -255,14 +294,18 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(source: &Source, send: &Sender<Heard>) -> Watch {
+    fn new(source: &Source, root: Option<&SiteRoot>, send: &Sender<Heard>) -> Watch {
         let path = &*source.path;
         let (id, homes) = (identity(path), Homes::look(&source.users));
-        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let (watcher, polling) = match kernel_watcher(source, &real, send) {
+        // The path of a descriptor needs no rights on the way.
+        let real = match root {
+            Some(root) => root.reopened_at().unwrap_or_else(|| path.to_owned()),
+            None => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+        };
+        let (watcher, polling) = match kernel_watcher(source, root, &real, send) {
             Ok(watcher) => (Some(watcher), None),
             // What is not there is looked for until it is.
-            Err(_) if id.is_none() => (None, None),
+            Err(_) if id.is_none() && root.is_none() => (None, None),
             Err(error) => (poll_watcher(source, &real, send).ok(), Some(in_words(&error))),
         };
         let users = source.users.directories.iter().flat_map(homes::names);
@@ -292,10 +335,19 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
 
 fn kernel_watcher(
     source: &Source,
+    root: Option<&SiteRoot>,
     real: &Path,
     send: &Sender<Heard>,
 ) -> notify::Result<Box<dyn Watcher + Send>> {
     let mut watcher = RecommendedWatcher::new(hearer(send), config())?;
+    if let Some(root) = root {
+        // The names on the way to it are watched elsewhere, and so is an archive, which is one of them.
+        if root.reopened_at().is_some() {
+            watcher.watch(real, RecursiveMode::Recursive)?;
+        }
+        homes::watch(&source.users, &mut watcher)?;
+        return Ok(Box::new(watcher));
+    }
     match real.parent() {
         // The directory an archive lies in tells more than the archive: it is still there when another one is renamed
         // over it.

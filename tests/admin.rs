@@ -1,5 +1,7 @@
 //! The admin listener: health, readiness, metrics, and what `tarpon status` makes of them.
 
+#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+
 mod common;
 
 use common::{

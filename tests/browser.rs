@@ -10,9 +10,10 @@ use common::{
     program::{Program, serve},
     releases::{pack, pack_after, point},
     site, wait_for,
-    web::{CODED, PICTURE, PLAIN, web},
+    web::{CODED, PICTURE, PLAIN, SOUND_S, web},
     write_files,
 };
+use serde_json::Value;
 use std::{
     collections::HashSet,
     ffi::OsStr,
@@ -43,12 +44,22 @@ fn a_page_that_asks_for_everything_gets_it_in_a_browser() {
         // The player asks for the beginning, and then for where it is to play; it takes only what it needs.
         let (player, others): (Vec<_>, Vec<_>) =
             page.resources.iter().partition(|line| line.contains("?player"));
+        let len = fs::metadata(site.path().join("sound.wav")).expect("a file").len();
+        let starts: Vec<_> = player
+            .iter()
+            .filter_map(|line| {
+                answered_from(line, len).unwrap_or_else(|wrong| panic!("{engine}: {wrong}: {page:?}"))
+            })
+            .collect();
+        let (sound_at, header_len) = (len * 50 / SOUND_S as u64, 1 << 16);
+        assert!(starts.contains(&0), "{engine}: {player:?}");
         assert!(
-            player.len() >= 2 && player.iter().all(|line| line.contains(r#""status": 206"#)),
-            "{player:?}"
+            starts.iter().any(|&at| at > sound_at - len / 10 && at < sound_at + header_len),
+            "{engine}: {player:?}"
         );
         assert!(others.iter().all(|line| line.contains(r#""error": null"#)), "{engine}: {others:?}");
-        assert_eq!(page.count(r#""protocol": "http/1.1""#), page.resources.len(), "{engine}: {page:?}");
+        let answered_count = page.resources.len() - page.count(r#""status": null"#);
+        assert_eq!(page.count(r#""protocol": "http/1.1""#), answered_count, "{engine}: {page:?}");
         // Over a few connections, which it uses again and again.
         let connection = |resource: &String| {
             Some(resource.split_once(r#""connection": "#)?.1.split_once(',')?.0.to_owned())
@@ -66,6 +77,63 @@ fn a_page_that_asks_for_everything_gets_it_in_a_browser() {
             "{engine}"
         );
         assert_eq!(program.err(), "", "{engine}");
+    }
+}
+
+/// Returns the first byte of the answer to a request of the player. `None`: the player cancelled the request before the answer, or
+/// the page was complete before.
+///
+/// # Errors
+/// The server answered wrongly, or failed.
+fn answered_from(resource: &str, len: u64) -> Result<Option<u64>, String> {
+    // The last one is followed by the end of the list.
+    let resource: Value = serde_json::from_str(resource.trim_end_matches([',', ']'])).expect("JSON");
+    let wrong = |what: &str| Err(format!("{what}: {resource}"));
+    // The player cancels a request when it has enough.
+    if !resource["error"].is_null() && resource["canceled"] != true {
+        return wrong("a failure");
+    }
+    if resource["status"].is_null() {
+        return Ok(None);
+    }
+    let range = resource["range"].as_str().and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
+    let Some((Ok(first), last)) = range.map(|(first, last)| (first.parse::<u64>(), last.parse().ok())) else {
+        return wrong("no range");
+    };
+    let last = last.map_or(len - 1, |last: u64| last.min(len - 1));
+    if resource["status"] != 206 {
+        return wrong("a status");
+    }
+    match resource["contentRange"] == format!("bytes {first}-{last}/{len}") {
+        true => Ok(Some(first)),
+        false => wrong("another range"),
+    }
+}
+
+#[test]
+fn a_player_may_end_its_requests_and_a_server_may_not() {
+    let line = |status: &str, content_range: &str, error: &str, canceled: bool| {
+        format!(
+            r#"  {{"range": "bytes=5-", "status": {status}, "contentRange": {content_range}, "error": {error}, "canceled": {canceled}}},"#
+        )
+    };
+    let (right, aborted) = (r#""bytes 5-9/10""#, r#""net::ERR_ABORTED""#);
+    #[rustfmt::skip]
+    let cases = [
+        // status, Content-Range, error, canceled            answered from
+        (line("206", right, "null", false),                  Ok(Some(5))),
+        (line("206", right, aborted, true),                  Ok(Some(5))),
+        (line("null", "null", aborted, true),                Ok(None)),
+        (line("null", "null", "null", false),                Ok(None)),
+        (line("206", right, aborted, false),                 Err(())),
+        (line("null", "null", r#""net::ERR_CONNECTION_RESET""#, false), Err(())),
+        (line("206", r#""bytes 4-9/10""#, aborted, true),    Err(())),
+        (line("206", "null", aborted, true),                 Err(())),
+        (line("200", "null", aborted, true),                 Err(())),
+        (line("416", r#""bytes */10""#, "null", false),      Err(())),
+    ];
+    for (line, want) in cases {
+        assert_eq!(answered_from(&line, 10).map_err(drop), want, "{line}");
     }
 }
 

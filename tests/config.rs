@@ -1,5 +1,7 @@
 //! The configuration: read, checked, shown, served; and what is made of the words of its options.
 
+#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+
 mod common;
 
 use common::{

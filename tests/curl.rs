@@ -1,5 +1,7 @@
 //! A client that everybody has: curl.
 
+#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+
 mod common;
 
 use common::{

@@ -3,18 +3,19 @@
 mod common;
 
 use common::{
-    EMBEDDED,
+    EMBEDDED, PATIENCE,
     client::Client,
     distinct_bytes,
     served::{Served, settings},
     site, wait_for,
 };
 use std::{
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
+use tarpon::Engine;
 
 /// Responses of every way to leave: in one stretch, gathered, from a descriptor.
 const LENS: [(&str, usize); 3] = [("small", 100), ("middle", 30_000), ("large", 200_000)];
@@ -59,7 +60,7 @@ fn no_request_fails_and_no_connection_is_reset() {
                 let successor = start();
                 let from = count.load(Ordering::SeqCst);
                 served.handle.drain(Duration::from_secs(60));
-                served.join_within(Duration::from_secs(20));
+                served.join_within(PATIENCE);
                 served = successor;
                 wait_for("more answers", || (count.load(Ordering::SeqCst) > from + 10).then_some(()));
             }
@@ -74,26 +75,31 @@ fn no_request_fails_and_no_connection_is_reset() {
 
 #[test]
 fn a_client_that_waits_is_answered_once_more_or_left_at_the_end_of_the_grace() {
+    const GRACE: Duration = Duration::from_secs(4);
     let dir = site(&[("index.html", "home")]);
-    for &engine in EMBEDDED {
+    let run = |engine: Engine| {
         let served = Served::dir(&settings(engine, 1), dir.path());
         let mut clients = [(); 3].map(|()| Client::connect(served.address));
         // One has not asked yet, the others have.
         for client in &mut clients[1..] {
             assert_eq!(client.get("/").content, b"home");
         }
-        served.handle.drain(Duration::from_secs(2));
-        thread::sleep(Duration::from_millis(200));
+        let since = Instant::now();
+        served.handle.drain(GRACE);
+        // A worker closes its listener and tells its connections in one turn.
+        wait_for("every worker drains", || TcpStream::connect(served.address).is_err().then_some(()));
         for client in &mut clients[..2] {
             let response = client.get("/");
             assert!(response.head.contains("\r\nConnection: close\r\n"), "{engine}: {}", response.head);
             assert_eq!(client.rest(), b"", "{engine}");
         }
-        let since = Instant::now();
         assert_eq!(clients[2].rest(), b"", "{engine}");
-        assert!(since.elapsed() > Duration::from_secs(1), "{engine}: it was waited for");
-        served.join_within(Duration::from_secs(5));
-    }
+        // The workers count milliseconds from the last event.
+        assert!(since.elapsed() > GRACE - Duration::from_millis(50), "{engine}: it was waited for");
+        served.join_within(PATIENCE);
+    };
+    // All at once, as they mostly wait.
+    thread::scope(|scope| EMBEDDED.iter().for_each(|&engine| drop(scope.spawn(move || run(engine)))));
 }
 
 #[test]
@@ -107,6 +113,6 @@ fn who_was_to_drain_can_be_stopped() {
         thread::sleep(Duration::from_millis(100));
         served.handle.stop(Duration::from_secs(60));
         assert_eq!(client.rest(), b"", "{engine}");
-        served.join_within(Duration::from_secs(5));
+        served.join_within(PATIENCE);
     }
 }

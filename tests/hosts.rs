@@ -72,8 +72,7 @@ fn anywhere(unknown: Unknown, engine: Engine) -> Somewhere {
     if unknown == Unknown::Refused {
         command.arg("--refuse-unknown-hosts");
     }
-    // The sites are read by then.
-    Program::started(command).into()
+    Somewhere::from(Program::started(command)).with((configuration, dirs))
 }
 
 fn ask(client: &mut Client, host: &str, target: &str) -> Response {

@@ -165,7 +165,7 @@ fn a_site_tells_what_it_contains() {
     let warnings: Vec<String> = site.warnings().map(|warning| warning.to_string()).collect();
     assert_eq!(warnings, ["skipped 1 dotfile: .hidden"]);
     let error = Site::from_dir(dir.path().join("missing")).unwrap_err().to_string();
-    assert!(error.contains("/missing: no such file or directory; name a directory"), "{error}");
+    assert!(error.contains("/missing: it does not exist; name a directory"), "{error}");
 }
 
 /// The response without its date: all that a site determines.

@@ -1,5 +1,7 @@
 //! Lists of what directories have: on every engine, from a directory, from a tar archive, and from a packed site.
 
+#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+
 mod common;
 
 use common::{

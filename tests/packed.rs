@@ -239,6 +239,68 @@ fn what_rules_do_is_shown() {
 }
 
 #[test]
+fn the_closing_lines_say_what_the_archive_is_and_what_changed() {
+    let (dir, out) = (small_site(), out());
+    let archive = out.path().join("site.tar");
+    let packed = || {
+        let ended = Program::run(pack(dir.path(), &archive, &[]));
+        assert!(ended.status.success(), "{ended:?}");
+        ended
+    };
+    let first = packed();
+    let parts = [
+        "the files, as tar extracts them",
+        "compressed forms of them",
+        "files up to 16 KiB once more, beside their response headers",
+        "response headers, index, tar headers, and padding",
+    ];
+    for part in parts {
+        assert!(first.out.lines().any(|line| line.ends_with(part)), "{part}: {}", first.out);
+    }
+    assert!(!first.out.contains("the archive before") && !first.out.contains("made before"), "{}", first.out);
+    let unchanged = packed();
+    assert!(
+        unchanged.out.contains("no file changed since the archive before; as large"),
+        "{}",
+        unchanged.out
+    );
+    assert!(!unchanged.err.contains("warning"), "{}", unchanged.err);
+
+    fs::write(dir.path().join("new.bin"), distinct_bytes(50_000)).expect("a file");
+    fs::write(dir.path().join("index.html"), "<p>hello, world".repeat(100)).expect("a file");
+    fs::remove_file(dir.path().join("robots.txt")).expect("a file");
+    let changed = packed();
+    let lines: Vec<_> =
+        changed.out.lines().skip_while(|line| !line.contains("since the archive before")).collect();
+    #[rustfmt::skip]
+    assert_eq!(lines[1..], [
+        "    +48.8 KiB  1 file added",
+        "    -14 bytes  1 file removed",
+        "   +750 bytes  1 file changed",
+        "  grown most:",
+        "    +48.8 KiB  /new.bin",
+        "   +750 bytes  /index.html",
+    ]);
+    assert!(lines[0].ends_with(" larger:"), "{}", lines[0]);
+    assert!(
+        changed.out.lines().all(|line| line.starts_with('/') || line.chars().count() <= 80),
+        "{}",
+        changed.out
+    );
+
+    // `pack` reports once an archive that it cannot use, and replaces it.
+    let bytes = fs::read(&archive).expect("an archive");
+    for (content, want) in [("a letter", "it is no packed site"), ("", "")] {
+        fs::write(&archive, content).expect("a file");
+        let ended = packed();
+        let warnings: Vec<_> = ended.err.lines().filter(|line| line.starts_with("warning")).collect();
+        assert_eq!(warnings.len(), usize::from(!want.is_empty()), "{ended:?}");
+        assert!(warnings.iter().all(|line| line.contains(want)), "{ended:?}");
+        assert!(fs::read(&archive).expect("an archive") == bytes);
+    }
+}
+
+#[test]
 fn a_packed_site_is_shown_and_checked() {
     let (dir, out) = (small_site(), out());
     let archive = out.path().join("site.tar");

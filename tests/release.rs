@@ -1,5 +1,7 @@
 //! `tarpon release`: one of the packed sites in a directory is current, whoever changes that, and whatever happens meanwhile.
 
+#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+
 mod common;
 
 use common::{
@@ -15,12 +17,13 @@ use rustix::{
 };
 use std::{
     fs::{self, File},
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::Duration,
 };
+use tarpon::Releases;
 use tempfile::TempDir;
 
 #[test]
@@ -217,6 +220,8 @@ fn whoever_is_stopped_midway_leaves_the_one_or_the_other() {
     }
     // Stopped between each two of its steps.
     run(dir.path(), "activate", &["a.tar"]);
+    // One that was killed may have left it already.
+    let _ = fs::remove_file(at(".tarpon.link"));
     std::os::unix::fs::symlink("half", at(".tarpon.link")).unwrap();
     fs::write(at(".tarpon.history.new"), "activate 5").unwrap();
     point(dir.path(), "b.tar");
@@ -240,6 +245,28 @@ fn no_link_leads_what_is_written_elsewhere() {
 }
 
 /// A directory of packed sites, each with its own name for a page.
+#[test]
+fn a_history_that_others_have_written_leads_nowhere_else() {
+    let outer = common::open_dir();
+    let dir = outer.path().join("releases");
+    fs::create_dir(&dir).unwrap();
+    let elsewhere = outer.path().join("x.tar");
+    for archive in [&dir.join("a.tar"), &dir.join("b.tar"), &elsewhere] {
+        pack(&[("index.html", "home")], archive);
+    }
+    run(&dir, "activate", &["b.tar"]);
+    run(&dir, "activate", &["a.tar"]);
+    let (link, history) = (dir.join("current"), dir.join(".tarpon.history"));
+    assert_eq!(Releases::before(&link), [dir.join("b.tar")]);
+    for outside in [elsewhere.to_str().unwrap(), "../x.tar", "a.tar/../../x.tar"] {
+        fs::write(&history, format!("activate 5 {outside}\nactivate 6 a.tar\n")).unwrap();
+        assert_eq!(Releases::before(&link), Vec::<PathBuf>::new(), "{outside}");
+        let ended = run(&dir, "rollback", &[]);
+        assert!(ended.error_line().contains("line 1 is damaged; remove that line"), "{outside}: {ended:?}");
+        assert_eq!(current(&dir), dir.join("a.tar").canonicalize().unwrap(), "{outside}");
+    }
+}
+
 fn releases(names: &[&str]) -> TempDir {
     let dir = common::open_dir();
     for name in names {

@@ -426,7 +426,7 @@ const HEADERS: &[Case] = &[
             Referrer-Policy: no-referrer\n\n/static/*\n  Access-Control-Allow-Origin: *\n  X-Robots-Tag: nosnippet\n\n\
             /static/styles.css\n  X-Robots-Tag: noindex\n",
         asks: &[
-            ("/secure/page", "200 /secure/page | X-Frame-Options: DENY; X-Content-Type-Options: nosniff; Referrer-Policy: no-referrer"),
+            ("/secure/page", "200 /secure/page | X-Frame-Options: DENY; Referrer-Policy: no-referrer"),
             ("/static/styles.css", "200 /static/styles.css | Content-Type: text/css; charset=utf-8; Access-Control-Allow-Origin: *; X-Robots-Tag: nosnippet, noindex"),
             ("/home", "200 /home"),
         ],
@@ -472,7 +472,7 @@ const HEADERS: &[Case] = &[
         headers: "/app/*\n  X-Frame-Options: DENY\n  X-Content-Type-Options: nosniff\n  Referrer-Policy: no-referrer\n  \
             Permissions-Policy: document-domain=()\n  Content-Security-Policy: script-src 'self'; frame-ancestors 'none';\n",
         asks: &[
-            ("/app/", "200 /app/index.html | X-Frame-Options: DENY; X-Content-Type-Options: nosniff; Referrer-Policy: no-referrer; \
+            ("/app/", "200 /app/index.html | X-Frame-Options: DENY; Referrer-Policy: no-referrer; \
                 Permissions-Policy: document-domain=(); Content-Security-Policy: script-src 'self'; frame-ancestors 'none';"),
             ("/app",  "301 /app/"),
         ],
@@ -671,7 +671,7 @@ fn a_site_whose_rules_are_wrong_is_not_served() {
     let output = program::serve(dir.path(), &[]).output().expect("a program");
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("_headers:2:3: this field says how the message is sent"), "{said}");
+    assert!(said.contains("_headers:2:3: this header says how the message is sent"), "{said}");
     assert!(said.contains("leave it out"), "{said}");
 }
 
@@ -761,6 +761,7 @@ const USUAL: &[&str] = &[
     "Content-Length: ",
     "Content-Type: text/html; charset=utf-8",
     "Content-Type: text/plain; charset=utf-8",
+    "X-Content-Type-Options: nosniff",
     "Accept-Ranges: ",
     "ETag: ",
     "Last-Modified: ",

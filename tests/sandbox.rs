@@ -1,5 +1,7 @@
 //! What the processes of `tarpon serve` may do, as the kernel tells of them.
 
+#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+
 mod common;
 
 use common::{
@@ -9,7 +11,11 @@ use common::{
     site,
 };
 use rustix::process::{Pid, geteuid};
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, chown},
+    path::Path,
+};
 use tarpon::Engine;
 
 #[test]
@@ -81,16 +87,23 @@ fn a_user_that_there_is_not_or_that_cannot_read_the_site_is_told_with_a_remedy()
                   no-such-user, or choose another with --user NAME";
     let mut cases = vec![(&path, "no-such-user", nobody.to_owned())];
     if geteuid().is_root() {
-        let barred = |path: &Path, what, mode, at: &Path| {
+        // Of another user: what root alone decides on is served.
+        chown(&closed, Some(4711), None).unwrap();
+        let barred = |path: &Path, what, mode, at: &Path, of: &str, owner: &str| {
             let (path, at) = (path.display(), at.display());
             format!(
-                "tarpon: cannot serve {path}: user nobody may not {what} {at}; let it, as with chmod {mode} {at}, or choose another \
-                 user with --user NAME"
+                "tarpon: cannot serve {path}: user nobody may not {what} {at} (owner {of}); let it, as with chmod {mode} {at}, or run \
+                 as the owner with --user {owner}"
             )
         };
-        cases.push((&path, "nobody", barred(&path, "enter", "o+x", &closed)));
-        cases.push((&closed, "nobody", barred(&closed, "read", "o+rx", &closed)));
-        cases.push((&archive, "nobody", barred(&archive, "read", "o+r", &archive)));
+        let enter = |path| barred(path, "enter", "o+rx", &closed, "4711, mode 0700", "NAME");
+        cases.push((&path, "nobody", enter(&path)));
+        cases.push((&closed, "nobody", enter(&closed)));
+        cases.push((
+            &archive,
+            "nobody",
+            barred(&archive, "read", "o+r", &archive, "root, mode 0600", "root"),
+        ));
     } else {
         let root = "tarpon: cannot run as user root: only root can become another user; leave --user out, or start it as root";
         cases.push((&path, "root", root.to_owned()));

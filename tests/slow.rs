@@ -52,10 +52,11 @@ const COUNT: usize = 100;
 const LIMIT_S: &str = "1.5";
 
 /// How long an attack may last, in seconds. It ends when none of its connections is left, and that is long before.
-const LASTS_S: &str = "15";
+const LASTS_S: &str = "60";
 
-/// How long whoever wants to know whether the server is available waits for the answer, in seconds.
-const ANSWERED_WITHIN_S: &str = "5";
+/// How long a client beside the attack waits for its response, in seconds: shorter than an attack that the server does not end,
+/// longer than a busy machine needs.
+const ANSWERED_WITHIN_S: &str = "20";
 
 /// What slowhttptest does.
 struct Attack {

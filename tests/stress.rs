@@ -6,6 +6,8 @@
 //!
 //! `STRESS_SEED` begins another run of chance, `STRESS_SECONDS` is how long each engine is stressed (1).
 
+#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+
 mod common;
 
 use common::{

@@ -1,5 +1,7 @@
 //! systemd, played by the test: what it is told, and the sockets that it hands over.
 
+#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+
 mod common;
 
 use common::{

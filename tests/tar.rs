@@ -1,11 +1,13 @@
 //! A site in a tar archive: the same answers as from the directory, whoever wrote the archive.
 
+#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+
 mod common;
 
 use common::{
     ENGINES,
     client::Client,
-    program::{Program, serve},
+    program::{Ended, Program, serve, tarpon},
     site, wait_for,
 };
 use std::{
@@ -260,12 +262,68 @@ fn what_cannot_be_served_is_told_with_its_remedy() {
         ("cut.tar.zst",    &[],                "it is incomplete or damaged, and cannot be unpacked"),
         ("site.tar",       &["--prefix", "b"], "the archive has no such directory; see tar -tf for those it has"),
         ("dir",            &["--prefix", "b"], "it is no archive; leave --prefix out"),
-        ("missing.tar",    &[],                "no such file or directory; name a directory or tar archive"),
+        ("missing.tar",    &[],                "it does not exist; name a directory or tar archive"),
     ];
     for (name, options, want) in cases {
         let ended = Program::run(serve(&at(name), options));
         assert!(!ended.status.success() && ended.err.contains(want), "{name}: {}", ended.err);
     }
+}
+
+#[test]
+fn a_compressed_archive_unpacks_to_as_much_as_it_may() {
+    let dir = site(&[("index.html", "home"), ("zeros", &"\0".repeat(3 << 20))]);
+    let temp = common::open_dir();
+    let at = |name: &str| temp.path().join(name);
+    let packed =
+        tarpon(["pack".as_ref(), dir.path().as_os_str(), "-o".as_ref(), at("packed.tar").as_os_str()]);
+    assert!(Program::run(packed).status.success());
+    for (name, program) in [("packed.tar.gz", &["gzip", "-k"][..]), ("packed.tar.zst", &["zstd", "-q", "-k"])]
+    {
+        let done = Command::new(program[0]).args(&program[1..]).arg(at("packed.tar")).status();
+        assert!(done.expect("a program").success() && at(name).exists());
+    }
+    for (name, command) in [("site.tar.gz", WRITERS[7].1), ("site.tar.zst", WRITERS[8].1)] {
+        write_archive(command, &at(name), dir.path());
+    }
+    let said = "it unpacks to more than 3MiB, in memory; raise --max-unpacked-size, or unpack it on disk, and name the archive \
+                or directory";
+    let (little, enough) = (["--max-unpacked-size", "3MiB"], ["--max-unpacked-size", "4MiB"]);
+    for name in ["site.tar.gz", "site.tar.zst", "packed.tar.gz", "packed.tar.zst"] {
+        assert!(at(name).metadata().unwrap().len() < 100_000, "{name}");
+        let refused = |ended: Ended| {
+            assert_eq!(ended.status.code(), Some(1), "{name}: {ended:?}");
+            // A program that takes long also reports its progress.
+            let last = ended.err.lines().last().map(str::to_owned);
+            assert_eq!(last, Some(format!("tarpon: cannot open {}: {said}", at(name).display())));
+        };
+        refused(Program::run(serve(&at(name), &little)));
+        let program = Program::started(serve(&at(name), &enough));
+        assert_eq!(Client::connect(program.address()).get("/").content, b"home", "{name}");
+        let on_it = |words: &[&str], options: &[&str]| {
+            let mut command = tarpon(words.iter().chain(options).map(AsRef::as_ref));
+            command.arg(at(name));
+            Program::run(command)
+        };
+        let packing =
+            ["pack", "-o", at("again.tar").to_str().unwrap(), "--effort", "fast"].map(str::to_owned);
+        let packing = packing.each_ref().map(|word| &**word);
+        let mut commands = vec![&packing[..]];
+        if name.starts_with("packed") {
+            commands.extend([&["inspect"][..], &["verify"]]);
+        }
+        for command in commands {
+            refused(on_it(command, &little));
+            let ended = on_it(command, &enough);
+            assert!(ended.status.success(), "{name}: {command:?}: {ended:?}");
+        }
+    }
+    // So says a configuration, which `tarpon serve` names by its line.
+    fs::write(at("tarpon.toml"), "[[site]]\npath = \"site.tar.gz\"\nmax-unpacked-size = \"3MiB\"\n").unwrap();
+    let mut command =
+        tarpon(["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--config"].map(AsRef::as_ref));
+    command.arg(at("tarpon.toml"));
+    assert!(Program::run(command).err.contains(said));
 }
 
 /// What a site has: pages, a large file, an empty one, a coded form, links, a long name, another in letters that are not ASCII.

@@ -1,5 +1,7 @@
 //! A program takes the place of another: what can serve does from then on, what cannot changes nothing, and no client notices either.
 
+#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+
 mod common;
 
 use common::{
@@ -101,7 +103,7 @@ fn a_program_that_cannot_begin_changes_nothing() {
         ("one that talks",       Some(shell("exec bash -c 'printf \"\\0\\0\\0\\0no\" >&$TARPON_TAKES_OVER; exec sleep 1000'")), "one", "",  "the new program does not understand"),
         ("a configuration",      Some(real.clone()),                "one",     "[sever]\n",    "unknown section `sever`"),
         ("a port in use",        Some(real.clone()),                "one",     &taken,         "address already in use"),
-        ("a site that is not",   Some(real.clone()),                "missing", "",             "no such file or directory"),
+        ("a site that is not",   Some(real.clone()),                "missing", "",             "it does not exist"),
     ];
     for (name, file, site, rest, why) in cases {
         made.say(site, rest);

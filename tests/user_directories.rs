@@ -3,6 +3,8 @@
 //! Users are made in a file that only the program sees as the system's own, in a mount namespace of its own: for that the tests have to
 //! run as root. Without, a server in the test's process is told of users.
 
+#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+
 mod common;
 
 use common::{

@@ -28,12 +28,14 @@ fuzz_target!(|input: &[u8]| {
 const DICTIONARY: [u8; 32] = [7; 32];
 const PATHS: [&[u8]; 4] = [b"/", b"/style.css", b"/film.mp4", b"/guide"];
 
-/// Asks for everything an image can be asked for. That a place lies outside shows as a panic.
+/// Asks for everything an image can be asked for. A place outside the image panics. Checks that the fields of each response that may
+/// be sent frame its content for a client that splits fields at line ends.
 fn look_around(image: &Image) {
     image.sections().for_each(|(row, bytes)| assert_eq!(row.len, bytes.len() as u64));
     for code in PAGE_CODES {
         let page = image.page(code);
         touch(image, &[page.fields, page.content]);
+        assert_eq!(told_len(image.bytes(page.fields)), Some((code != 204).then_some(page.content.len)));
     }
     let found = image.entries().map(|(path, _)| path).collect::<Vec<_>>();
     for path in PATHS.into_iter().chain(found).chain([b"/nowhere".as_slice(), b""]) {
@@ -49,6 +51,11 @@ fn look_around(image: &Image) {
                 let deltas = deltas.into_iter().map(|(_, _, variant)| variant);
                 for variant in coded.chain(deltas).chain([file.identity]) {
                     touch(image, &[variant.fields, variant.not_modified, variant.etag]);
+                    if image.is_framed(&variant) {
+                        let not_modified = image.bytes(variant.not_modified);
+                        assert_eq!(told_len(image.bytes(variant.fields)), Some(Some(variant.content.len())));
+                        assert!(not_modified.is_empty() || told_len(not_modified) == Some(None));
+                    }
                     match variant.content {
                         Content::Image(place) => touch(image, &[place]),
                         Content::File { number, .. } => assert!(u64::from(number) < image.file_count()),
@@ -58,9 +65,33 @@ fn look_around(image: &Image) {
             }
             Some(Entry::Redirect(redirect)) => {
                 touch(image, &[redirect.before_query, redirect.after_query, redirect.content]);
+                if image.is_redirect_framed(&redirect) {
+                    let query: &[u8] = if redirect.before_query.len == 0 { b"" } else { b"?q" };
+                    let fields =
+                        [image.bytes(redirect.before_query), query, image.bytes(redirect.after_query)];
+                    assert_eq!(told_len(&fields.concat()), Some(Some(redirect.content.len)));
+                }
             }
         }
     }
+}
+
+/// Returns the length of a content that fields state, if they state one; `None` if they are more than the fields of one response.
+fn told_len(fields: &[u8]) -> Option<Option<u64>> {
+    let text = String::from_utf8_lossy(fields);
+    let text = text.strip_suffix("\r\n")?;
+    let mut told = None;
+    for line in text.split_inclusive("\r\n") {
+        let (name, value) = line.strip_suffix("\r\n")?.split_once(':')?;
+        let is_known = !name.eq_ignore_ascii_case("transfer-encoding") && !value.contains(['\r', '\n']);
+        if !is_known || name.contains(['\r', '\n']) {
+            return None;
+        }
+        if name.eq_ignore_ascii_case("content-length") && told.replace(value.trim().parse().ok()?).is_some() {
+            return None;
+        }
+    }
+    Some(told)
 }
 
 fn touch(image: &Image, places: &[Place]) {
@@ -106,6 +137,7 @@ fn seal(bytes: &mut [u8]) {
 fn good_image() -> Vec<u8> {
     const FIELDS_304: &[u8] = b"ETag: \"a\"\r\n\r\n";
     const FIELDS_200: &[u8] = b"ETag: \"a\"\r\nContent-Length: 5\r\n\r\n";
+    const FIELDS_204: &[u8] = b"Allow: GET\r\n\r\n";
     const FIELDS_301: &[u8] = b"Location: /guide/\r\nContent-Length: 0\r\n\r\n";
     let mut bytes = vec![0; HEADER_LEN];
     let file = |run_at: usize, content_at: usize, home| Record {
@@ -133,6 +165,8 @@ fn good_image() -> Vec<u8> {
     bytes.extend_from_slice(FIELDS_301);
     let elsewhere = bytes.len();
     bytes.extend_from_slice(b"body{}");
+    let allow_at = bytes.len();
+    bytes.extend_from_slice(FIELDS_204);
     let records = [
         Record { variant_count: 2, ..file(run_at, redirect_at - 5, Home::Image) },
         file(run_at, elsewhere, Home::Image),
@@ -173,10 +207,13 @@ fn good_image() -> Vec<u8> {
     pad(&mut bytes, RECORD_ALIGN);
     let pages_at = bytes.len() as u64;
     for code in PAGE_CODES {
-        let (fields_at, content_at) = (redirect_at as u64, elsewhere as u64);
-        let fields_len = FIELDS_301.len() as u32;
+        let (fields_at, fields_len) = match code {
+            204 => (allow_at, FIELDS_204.len()),
+            _ => (redirect_at, FIELDS_301.len()),
+        };
+        let (fields_at, fields_len, content_at) = (fields_at as u64, fields_len as u32, elsewhere as u64);
         bytes
-            .extend_from_slice(&PageRow { code, fields_len, fields_at, content_at, content_len: 6 }.encode());
+            .extend_from_slice(&PageRow { code, fields_len, fields_at, content_at, content_len: 0 }.encode());
     }
     pad(&mut bytes, RECORD_ALIGN);
     let index_at = bytes.len() as u64;

@@ -52,6 +52,12 @@ fn look_at(bytes: &[u8]) -> bool {
         let Entry::File(file) = entry else { continue };
         let coded = image.iter().flat_map(|image| image.coded(file)).map(|(_, variant)| variant);
         for variant in coded.chain([file.identity]) {
+            // What may be sent frames its content: one empty line, at the end.
+            let fields = image
+                .as_ref()
+                .filter(|image| image.is_framed(&variant))
+                .map(|image| image.bytes(variant.fields));
+            assert!(fields.is_none_or(|fields| frames(fields, variant.content.len())), "{variant:?}");
             match variant.content {
                 Content::Archive(place) => {
                     assert!(
@@ -65,6 +71,16 @@ fn look_at(bytes: &[u8]) -> bool {
         }
     }
     verified.map_or(true, |verified| !verified.damage.is_empty())
+}
+
+/// Whether fields tell of this length, and end where the first empty line does.
+fn frames(fields: &[u8], len: u64) -> bool {
+    let end = fields.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+    let told = String::from_utf8_lossy(fields).lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+    });
+    end.is_some_and(|end| end + 4 == fields.len()) && told == Some(len)
 }
 
 fn change(bytes: &mut [u8], mut input: &[u8]) {

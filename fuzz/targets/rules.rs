@@ -28,7 +28,18 @@ fuzz_target!(|input: &[u8]| {
     for (path, query) in [(&b"/"[..], None), (b"/a/b", Some(&b"a=b&c=%zz+"[..])), (b"/a//b/", Some(b""))] {
         if let Some(found) = RuleRow::matched(rest, Asked { path, query, exists: first >= 128 }) {
             let mut to = [0; 100];
-            assert!(found.location(&mut to).is_none_or(|len| len <= to.len()));
+            let location = found.location(&mut to).map(|len| &to[..len]);
+            // A rule that an image may have leads to a path, or to a host that stands in the rule.
+            let leads_well = |to: &[u8]| match to {
+                [b'/', behind @ ..] => !matches!(behind, [b'/' | b'\\', ..]),
+                other => other.starts_with(b"http://") || other.starts_with(b"https://"),
+            };
+            let is_redirect = (300..400).contains(&found.status());
+            let may_be_sent = RuleRow::is_valid(rest) && is_redirect;
+            assert!(
+                !may_be_sent
+                    || location.is_none_or(|to| leads_well(to) && to.iter().all(u8::is_ascii_graphic))
+            );
             assert!(found.path(&mut to).is_none_or(|len| len <= to.len()));
         }
     }

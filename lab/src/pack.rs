@@ -51,6 +51,7 @@ pub(crate) struct Options {
 #[serde(rename_all = "kebab-case")]
 enum Effort {
     Best,
+    Balanced,
     Fast,
 }
 
@@ -120,10 +121,12 @@ impl Coding {
     fn encoder(self, effort: Effort) -> &'static [&'static str] {
         match (self, effort) {
             (Coding::Br, Effort::Best) => &["brotli", "--quality=11", "--stdout"],
+            (Coding::Br, Effort::Balanced) => &["brotli", "--quality=10", "--stdout"],
             (Coding::Br, Effort::Fast) => &["brotli", "--quality=5", "--stdout"],
             (Coding::Gzip, Effort::Best) => &["zopfli", "-c"],
-            (Coding::Gzip, Effort::Fast) => &["gzip", "-9", "--no-name", "--stdout"],
+            (Coding::Gzip, Effort::Balanced | Effort::Fast) => &["gzip", "-9", "--no-name", "--stdout"],
             (Coding::Zstd, Effort::Best) => &["zstd", "--ultra", "-22", "--quiet", "--stdout"],
+            (Coding::Zstd, Effort::Balanced) => &["zstd", "-15", "--quiet", "--stdout"],
             (Coding::Zstd, Effort::Fast) => &["zstd", "-9", "--quiet", "--stdout"],
         }
     }

@@ -1,18 +1,21 @@
 //! A program that carries its site: serves it, unless it is told something else.
 
-use super::{Done, base, flags, inspect::inspect, serve::serve, verify::verify, written};
+use super::{Done, base, flags, inspect::inspect, matches, serve::serve, verify::verify, written};
 use clap::{FromArgMatches, Subcommand};
 use std::{
     env,
     io::{self, IsTerminal, Write},
     path::Path,
 };
-use tarpon::config::{self, Program};
+use tarpon::{
+    MAX_UNPACKED_LEN,
+    config::{self, Program},
+};
 
 /// What else it can do.
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show what the site has: paths, types, sizes in each coding, entity-tags
+    /// Show what the site has: paths, types, sizes in each coding, ETags
     Inspect {
         /// Show it as JSON
         #[arg(long)]
@@ -27,9 +30,13 @@ enum Action {
 }
 
 pub(crate) fn run() -> Done {
-    let command = base("tarpon").about("Serves the site that this program carries");
-    let command = command.args_conflicts_with_subcommands(true).args(flags::args(Program::Carrier));
-    let matches = Action::augment_subcommands(command).subcommand_required(false).get_matches();
+    let command = base("tarpon").args_conflicts_with_subcommands(true).args(flags::args(Program::Carrier));
+    let command = Action::augment_subcommands(command).subcommand_required(false);
+    // Behind the subcommands, which bring a sentence of their own.
+    let command = command
+        .about("Serves the site that this program carries, unless a command says otherwise")
+        .long_about(None);
+    let matches = matches(command);
     let path = env::current_exe()?;
     if matches.subcommand().is_none() {
         let flags = flags::said(&matches, Program::Carrier);
@@ -40,8 +47,8 @@ pub(crate) fn run() -> Done {
         });
     }
     match Action::from_arg_matches(&matches)? {
-        Action::Inspect { json } => inspect(&path, json),
-        Action::Verify => verify(&path, &[]),
+        Action::Inspect { json } => inspect(&path, json, MAX_UNPACKED_LEN),
+        Action::Verify => verify(&path, &[], MAX_UNPACKED_LEN),
         Action::Extract => extract(&path),
     }
 }

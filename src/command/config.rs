@@ -1,9 +1,12 @@
 //! `tarpon config`: the configuration, checked and shown.
 
 use super::{Done, flags, read, written};
-use crate::{say, table};
+use crate::{
+    output::{self, Form},
+    say, table,
+};
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use tarpon::config::{self, Program, Said, Settled};
 
 pub(super) fn command() -> Command {
@@ -40,7 +43,7 @@ pub(super) fn run(matches: &ArgMatches) -> Done {
 
 fn show(matches: &ArgMatches) -> Done {
     let settled = read::settled(matches)?;
-    let mut out = BufWriter::new(anstream::stdout().lock());
+    let mut out = output::stdout(Form::Words);
     let done = match matches.get_flag("toml") {
         true => write!(out, "{}", settled.toml()),
         false => write_table(&settled, &mut out),

@@ -1,17 +1,22 @@
 //! `tarpon inspect`: shows what a packed site has.
 
-use super::{Done, written};
-use crate::table;
-use clap::{ArgMatches, FromArgMatches, Parser};
+use super::{Done, flags, written};
+use crate::{
+    output::{self, Form},
+    table,
+};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 use std::{
-    io::{BufWriter, Write},
+    error::Error,
+    io::Write,
     path::{Path, PathBuf},
 };
+use tarpon::config::{self, Program};
 
-/// Show what a packed site has: paths, types, sizes in each coding, entity-tags, where redirects lead, rules
+/// Show what a packed site has: paths, types, sizes in each coding, ETags, where redirects lead, rules
 #[derive(Debug, Parser)]
 #[command(name = "inspect")]
-pub(super) struct Inspect {
+struct Inspect {
     /// The archive
     path: PathBuf,
 
@@ -20,14 +25,24 @@ pub(super) struct Inspect {
     json: bool,
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Done {
-    let Inspect { path, json } = Inspect::from_arg_matches(matches)?;
-    inspect(&path, json)
+pub(super) fn command() -> clap::Command {
+    Inspect::command().args(flags::args(Program::Inspect))
 }
 
-pub(super) fn inspect(path: &Path, json: bool) -> Done {
-    let site = tarpon::inspect(path)?;
-    let mut out = BufWriter::new(anstream::stdout().lock());
+pub(super) fn run(matches: &ArgMatches) -> Done {
+    let Inspect { path, json } = Inspect::from_arg_matches(matches)?;
+    inspect(&path, json, max_unpacked_len(matches)?)
+}
+
+/// Reads from the flags how many bytes a compressed archive may unpack to.
+pub(super) fn max_unpacked_len(matches: &ArgMatches) -> Result<u64, Box<dyn Error>> {
+    let settled = config::read(None, &flags::said(matches, Program::Inspect), Program::Inspect)?;
+    Ok(settled.config.sites[0].source.max_unpacked_len)
+}
+
+pub(super) fn inspect(path: &Path, json: bool, max_unpacked_len: u64) -> Done {
+    let site = tarpon::inspect(path, max_unpacked_len)?;
+    let mut out = output::stdout(if json { Form::Json } else { Form::Words });
     let done = match json {
         true => writeln!(out, "{}", table::json(&site)),
         false => table::write(&site, terminal_width(), &mut out),

@@ -11,6 +11,7 @@ use std::{
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
 };
+use tarpon_site::Printable;
 
 pub(super) fn command() -> Command {
     Command::new("manual")
@@ -117,7 +118,7 @@ fn add(command: &Command, pages: &mut Vec<Page>) -> io::Result<()> {
 fn write_all(pages: &[Page], dir: &Path) -> Done {
     for Page { file, text, .. } in pages {
         let path = dir.join(file);
-        fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.printable()))?;
     }
     Ok(())
 }

@@ -27,9 +27,14 @@ mod serve;
 mod status;
 mod verify;
 
+use crate::output::{self, Form};
 pub(crate) use carrier::run as run_carrier;
-use clap::{ArgMatches, Command, CommandFactory};
-use std::{error::Error, io};
+use clap::{ArgMatches, Command, CommandFactory, error::ContextValue};
+use std::{
+    error::Error,
+    io::{self, Write},
+};
+use tarpon_site::printable::{Printable, is_unseen};
 
 /// What became of it.
 type Done = Result<(), Box<dyn Error>>;
@@ -46,8 +51,8 @@ struct Action {
 const ACTIONS: [Action; 11] = [
     Action { command: serve::command, run: serve::run },
     Action { command: pack::command, run: pack::run },
-    Action { command: inspect::Inspect::command, run: inspect::run },
-    Action { command: verify::Verify::command, run: verify::run },
+    Action { command: inspect::command, run: inspect::run },
+    Action { command: verify::command, run: verify::run },
     Action { command: release::Release::command, run: release::run },
     Action { command: status::Status::command, run: status::run },
     Action { command: order::Reload::command, run: order::reload },
@@ -68,10 +73,43 @@ fn command() -> Command {
 
 /// Does what the command line says.
 pub(crate) fn run() -> Done {
-    let matches = command().get_matches();
+    let matches = matches(command());
     let (name, matches) = matches.subcommand().expect("clap asks for one");
     let action = ACTIONS.iter().find(|action| (action.command)().get_name() == name);
     (action.expect("clap knows no other").run)(matches)
+}
+
+/// Reads the command line. Help, or what is wrong with it, is shown, and ends the program.
+fn matches(command: Command) -> ArgMatches {
+    command.try_get_matches().unwrap_or_else(|mut refused| {
+        in_line(&mut refused);
+        let text = refused.render();
+        let _ = match refused.use_stderr() {
+            true => write!(output::stderr(Form::Words), "{}", text.ansi()),
+            false => write!(output::stdout(Form::Words), "{}", text.ansi()),
+        };
+        std::process::exit(refused.exit_code())
+    })
+}
+
+/// Makes what was said on the command line a part of one line, where it is quoted.
+fn in_line(refused: &mut clap::Error) {
+    let context: Vec<_> = refused.context().map(|(kind, value)| (kind, value.clone())).collect();
+    let is_odd = |text: &str| text.chars().any(is_unseen);
+    for (kind, value) in context {
+        let value = match value {
+            ContextValue::String(text) if is_odd(&text) => ContextValue::String(text.printable().to_string()),
+            ContextValue::Strings(texts) if texts.iter().any(|text| is_odd(text)) => {
+                ContextValue::Strings(texts.iter().map(|text| text.printable().to_string()).collect())
+            }
+            // A hint that quotes it once more.
+            ContextValue::StyledStrs(hints) => ContextValue::StyledStrs(
+                hints.into_iter().filter(|hint| !is_odd(&hint.to_string())).collect(),
+            ),
+            _ => continue,
+        };
+        refused.insert(kind, value);
+    }
 }
 
 /// What every program of ours has.

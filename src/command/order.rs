@@ -5,8 +5,9 @@ use super::{
     status::{Desk, trouble},
     written,
 };
+use crate::output::{self, Form};
 use clap::{ArgMatches, FromArgMatches, Parser};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use tarpon::Order;
 
 /// Let a server read its configuration anew
@@ -46,7 +47,7 @@ pub(super) fn reload(matches: &ArgMatches) -> Done {
 fn give(desk: Desk, order: Order, otherwise: &str) -> Done {
     let admin = desk.address()?;
     match tarpon::order(&admin, order) {
-        Ok(said) => written(writeln!(anstream::stdout(), "{said}")),
+        Ok(said) => written(output::stdout(Form::Words).say(format_args!("{said}"))),
         // In the words of the server.
         Err(error) if error.kind() == ErrorKind::Other => Err(error.into()),
         Err(error) => Err(trouble(&admin, &error, otherwise).into()),

@@ -14,7 +14,7 @@ use tarpon::{
 
 /// Pack a site into one tar archive that is served as it is
 ///
-/// Everything is worked out beforehand: compressed forms, response fields and the table that finds them. The archive is
+/// Everything is worked out beforehand: compressed forms, response headers and the table that finds them. The archive is
 /// a tar archive like any other, which extracts to the site and a directory .tarpon that is no part of it. The same site
 /// gives the same bytes; SOURCE_DATE_EPOCH is honoured.
 #[derive(Debug, Parser)]
@@ -27,11 +27,13 @@ struct Pack {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// Whether to compress fast, to try something out, or as well as it gets
-    #[arg(long, value_name = "NAME", default_value = "best", value_parser = effort())]
+    /// How hard to compress: fast, to try something out; balanced; or best, which takes several times as long to save a few
+    /// percent
+    #[arg(long, value_name = "NAME", default_value = "balanced", value_parser = effort())]
     effort: Effort,
 
-    /// An archive of this site packed before, or a program that carries it: what has not changed since is not compressed again
+    /// An archive of this site packed before, or a program that carries it: what has not changed since is not compressed
+    /// again. Without this option, what lies at the output already is taken
     #[arg(long, value_name = "FILE")]
     reuse: Option<PathBuf>,
 
@@ -67,8 +69,9 @@ pub(super) fn run(matches: &ArgMatches) -> Done {
 }
 
 fn effort() -> impl TypedValueParser<Value = Effort> {
-    PossibleValuesParser::new(["fast", "best"]).map(|name| match &*name {
+    PossibleValuesParser::new(["fast", "balanced", "best"]).map(|name| match &*name {
         "fast" => Effort::Fast,
+        "balanced" => Effort::Balanced,
         _ => Effort::Best,
     })
 }

@@ -4,6 +4,7 @@ use super::flags;
 use clap::{Arg, ArgMatches, ValueHint, value_parser};
 use std::{error::Error, fmt, path::PathBuf};
 use tarpon::config::{self, Faults, File, Flags, Program, Settled};
+use tarpon_site::Printable;
 
 /// The file to read.
 pub(super) fn config_arg() -> Arg {
@@ -38,7 +39,7 @@ pub(super) struct Refused(pub(super) Faults);
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Refused(faults) = self;
-        let path = faults.path().map_or("the command line".into(), |path| path.to_string_lossy());
+        let path = faults.path().map_or("the command line".into(), |path| path.printable().to_string());
         let count = match faults.count() {
             1 => "one error".to_owned(),
             count => format!("{count} errors"),

@@ -1,9 +1,12 @@
 //! `tarpon release`: a directory of packed sites, of which one is current.
 
 use super::{Done, written};
-use crate::say;
+use crate::{
+    output::{self, Form},
+    say,
+};
 use clap::{ArgMatches, FromArgMatches, Parser, Subcommand};
-use std::path::PathBuf;
+use std::{io::Write, path::PathBuf};
 use tarpon::Releases;
 
 /// Manage a directory of packed releases, of which one is current
@@ -52,7 +55,8 @@ pub(super) fn run(matches: &ArgMatches) -> Done {
     match action {
         Action::List { dir } => {
             let releases = Releases::new(dir)?.list()?;
-            written(say::releases(&releases, &mut anstream::stdout().lock()))?;
+            let mut out = output::stdout(Form::Words);
+            written(say::releases(&releases, &mut out).and_then(|()| out.flush()))?;
         }
         Action::Activate { dir, name, verify } => {
             say::switched(&Releases::new(dir)?.activate(&name, verify, say::waiting)?);

@@ -1,7 +1,10 @@
 //! `tarpon status`: what a server says of itself.
 
 use super::{Done, written};
-use crate::status;
+use crate::{
+    output::{self, Form},
+    status,
+};
 use clap::{ArgMatches, Args, FromArgMatches, Parser};
 use std::io::{self, ErrorKind, Write};
 use tarpon::Address;
@@ -42,13 +45,14 @@ pub(super) fn run(matches: &ArgMatches) -> Done {
     let Status { desk, json } = Status::from_arg_matches(matches)?;
     let admin = desk.address()?;
     let metrics = tarpon::ask(&admin).map_err(|error| trouble(&admin, &error, ""))?;
-    let mut out = anstream::stdout().lock();
-    written(match json {
+    let mut out = output::stdout(if json { Form::Json } else { Form::Words });
+    let done = match json {
         true => {
             serde_json::to_writer_pretty(&mut out, &metrics).map_err(Into::into).and_then(|()| writeln!(out))
         }
         false => status::write(&metrics, status::now(), &mut out),
-    })
+    };
+    written(done.and_then(|()| out.flush()))
 }
 
 /// Why nobody answers there, and what to do; and what else, where there is no such listener.

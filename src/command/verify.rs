@@ -1,16 +1,18 @@
 //! `tarpon verify`: checks a packed site.
 
-use super::Done;
+use super::{Done, flags, inspect::max_unpacked_len};
 use crate::say;
-use clap::{ArgMatches, FromArgMatches, Parser};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 use std::path::{Path, PathBuf};
+use tarpon::config::Program;
+use tarpon_site::Printable;
 
 /// Check a packed site: every checksum, and that every compressed form is its file
 ///
 /// Says all that is wrong; the exit status tells whether anything is.
 #[derive(Debug, Parser)]
 #[command(name = "verify")]
-pub(super) struct Verify {
+struct Verify {
     /// The archive
     path: PathBuf,
 
@@ -20,18 +22,22 @@ pub(super) struct Verify {
     dictionaries: Vec<PathBuf>,
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Done {
-    let Verify { path, dictionaries } = Verify::from_arg_matches(matches)?;
-    verify(&path, &dictionaries)
+pub(super) fn command() -> clap::Command {
+    Verify::command().args(flags::args(Program::Inspect))
 }
 
-pub(super) fn verify(path: &Path, dictionaries: &[PathBuf]) -> Done {
-    let verified = tarpon::verify(path, dictionaries)?;
+pub(super) fn run(matches: &ArgMatches) -> Done {
+    let Verify { path, dictionaries } = Verify::from_arg_matches(matches)?;
+    verify(&path, &dictionaries, max_unpacked_len(matches)?)
+}
+
+pub(super) fn verify(path: &Path, dictionaries: &[PathBuf], max_unpacked_len: u64) -> Done {
+    let verified = tarpon::verify(path, dictionaries, max_unpacked_len)?;
     say::verified(path, &verified);
     match verified.damage.len() {
         0 => Ok(()),
         count => {
-            let (archive, ways) = (path.display(), if count == 1 { "one way" } else { "several ways" });
+            let (archive, ways) = (path.printable(), if count == 1 { "one way" } else { "several ways" });
             Err(format!("{archive} is damaged in {ways}; pack the site anew, or fetch it again").into())
         }
     }

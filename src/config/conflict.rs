@@ -2,6 +2,7 @@
 
 use super::{Fault, Origin, Said};
 use std::collections::BTreeMap;
+use tarpon_site::Printable;
 
 /// Finds what contradicts itself.
 pub(super) fn find(said: &[Said], faults: &mut Vec<Fault>) {
@@ -51,7 +52,7 @@ fn twice<'a>(
             };
             faults.push(said.fault(
                 at,
-                format!("{noun} {value} is there twice"),
+                format!("{noun} {} is there twice", value.printable()),
                 before,
                 "leave one of them out",
             ));
@@ -64,7 +65,7 @@ fn admins(said: &[Said], is_claimed: impl Fn(&str) -> bool, faults: &mut Vec<Fau
     for admin in of(said, "server", &["admin"]) {
         for (at, value) in admin.values.iter().enumerate().filter(|(_, value)| is_claimed(value)) {
             if of(said, "listener", &["address"]).any(|listener| listener.values.contains(value)) {
-                let found = format!("admin {value} is a listener as well");
+                let found = format!("admin {} is a listener as well", value.printable());
                 let remedy = "take another port, as in admin = \"127.0.0.1:9000\", a Unix socket, or off";
                 faults.push(admin.fault(at, found, "expected an address of its own", remedy));
             }

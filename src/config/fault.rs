@@ -12,6 +12,7 @@
 use super::File;
 use anstyle::{AnsiColor, Style};
 use std::{error::Error, fmt, ops::Range, path::PathBuf};
+use tarpon_site::printable::{Printable, is_unseen, write_escaped};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl Fault {
     ) -> Fault {
         // Names and values of a file may stand in each of them.
         let [found, expected, remedy] =
-            [found.into(), expected.into(), remedy.into()].map(|text| shown(&text));
+            [found.into(), expected.into(), remedy.into()].map(|text| shown(text.trim_end()));
         Fault { at: None, found, expected, remedy }
     }
 
@@ -165,11 +166,13 @@ impl Shown<'_> {
         let margin = " ".repeat(number.to_string().len());
         // To the end of the line at most, and something in any case.
         let end = at.end.min(start + text.len());
-        let width = file.text.get(at.start..end).map_or(0, |marked| marked.chars().count()).max(1);
-        let (indent, carets) = (" ".repeat(column - 1), "^".repeat(width));
-        writeln!(f, "{margin}{frame}-->{frame:#} {}:{number}:{column}", file.path.display())?;
+        // An escape is wider than what it stands for.
+        let width_of = |place| file.text.get(place).map_or(0, |text| shown(text).chars().count());
+        let (indent, carets) =
+            (" ".repeat(width_of(start..at.start)), "^".repeat(width_of(at.start..end).max(1)));
+        writeln!(f, "{margin}{frame}-->{frame:#} {}:{number}:{column}", file.path.printable())?;
         writeln!(f, "{margin} {frame}|{frame:#}")?;
-        let source = shown(text);
+        let source = shown(text.trim_end());
         let gap = if source.is_empty() { "" } else { " " };
         writeln!(f, "{frame}{number} |{frame:#}{gap}{source}")?;
         writeln!(f, "{margin} {frame}|{frame:#} {indent}{error}{carets} {expected}{error:#}")?;
@@ -177,13 +180,12 @@ impl Shown<'_> {
     }
 }
 
-/// Text as a terminal can have it: in one line, and without characters that control it.
+/// Returns text in one line, with escapes for what a reader would not see. A backslash stays one: the text may be a part of the
+/// file, or hold names that are escaped already.
 fn shown(text: &str) -> String {
-    text.chars()
-        .map(|char| if char.is_control() { ' ' } else { char })
-        .collect::<String>()
-        .trim_end()
-        .to_owned()
+    let mut line = String::new();
+    let _ = write_escaped(text.replace('\t', " ").as_bytes(), is_unseen, &mut line);
+    line
 }
 
 #[cfg(test)]
@@ -194,11 +196,13 @@ mod tests {
     #[rustfmt::skip]
     fn a_fault_is_shown_in_its_line() {
         let tabs = "a\n\tüb = \u{1b}[31m1\r\nc";
+        let bidi = "\u{202e}ü = 1";
         let cases: &[(&str, &str, Option<Range<usize>>, &str)] = &[
             // what it shows     the file   place             how it is shown
             ("the first",        "a = 1\n", Some(0..1),       "error: F\n --> x/t.toml:1:1\n  |\n1 | a = 1\n  | ^ E\n  = R\n"),
             ("the middle",       "a = 1\n", Some(4..5),       "error: F\n --> x/t.toml:1:5\n  |\n1 | a = 1\n  |     ^ E\n  = R\n"),
-            ("characters",       tabs,      Some(3..6),       "error: F\n --> x/t.toml:2:2\n  |\n2 |  üb =  [31m1\n  |  ^^ E\n  = R\n"),
+            ("characters",       tabs,      Some(3..6),       "error: F\n --> x/t.toml:2:2\n  |\n2 |  üb = \\x1b[31m1\n  |  ^^ E\n  = R\n"),
+            ("behind an escape", bidi,      Some(3..5),       "error: F\n --> x/t.toml:1:2\n  |\n1 | \\u{202e}ü = 1\n  |         ^ E\n  = R\n"),
             ("several lines",    "a = [\n1]", Some(4..8),     "error: F\n --> x/t.toml:1:5\n  |\n1 | a = [\n  |     ^ E\n  = R\n"),
             ("the end",          "a =",     Some(3..3),       "error: F\n --> x/t.toml:1:4\n  |\n1 | a =\n  |    ^ E\n  = R\n"),
             ("beyond the end",   "",        Some(9..10),      "error: F\n --> x/t.toml:1:1\n  |\n1 |\n  | ^ E\n  = R\n"),

@@ -9,6 +9,7 @@ use std::{
     ops::Range,
     path::{Path, PathBuf},
 };
+use tarpon_site::printable::{Printable, is_unseen};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -59,7 +60,7 @@ impl File {
                         "name a file that exists and may be read, as in --config tarpon.toml",
                     ),
                 };
-                Err(Trouble::new(format_args!("cannot read {}", path.display()), why, remedy))
+                Err(Trouble::new(format_args!("cannot read {}", path.printable()), why, remedy))
             }
         }
     }
@@ -190,12 +191,13 @@ impl Reader<'_> {
             (None, ..) => "see tarpon manual tarpon.toml for all there is".to_owned(),
         };
         let (found, expected) = match section {
-            Some(section) => {
-                (format!("unknown option `{name}`"), format!("expected an option of {}", section.head()))
-            }
+            Some(section) => (
+                format!("unknown option `{}`", name.printable()),
+                format!("expected an option of {}", section.head()),
+            ),
             None => {
                 let heads: Vec<_> = SECTIONS.into_iter().map(Section::head).collect();
-                (format!("unknown section `{name}`"), format!("expected {}", heads.join(", ")))
+                (format!("unknown section `{}`", name.printable()), format!("expected {}", heads.join(", ")))
             }
         };
         self.faults.push(Fault::at(key.span(), found, expected, remedy));
@@ -250,7 +252,12 @@ fn quoted(text: &str) -> String {
     for char in text.chars() {
         match char {
             '"' | '\\' => to.extend(['\\', char]),
-            char if char.is_control() => to += &format!("\\u{:04X}", u32::from(char)),
+            char if is_unseen(char) => {
+                to += &match u32::from(char) {
+                    code @ ..=0xffff => format!("\\u{code:04X}"),
+                    code => format!("\\U{code:08X}"),
+                }
+            }
             char => to.push(char),
         }
     }

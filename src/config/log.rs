@@ -118,7 +118,7 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "debug",
         kind: Kind::Flag(|config, on| config.server.settings.debug = on),
-        help: "Show each request as it happens, with its head and that of the response. Heads may have passwords in them, and this \
+        help: "Show each request as it happens, with its headers and those of the response. Headers may have passwords in them, and this \
                is slow: it is for looking, not for keeping",
         ..LOG
     },

@@ -35,7 +35,7 @@ mod read;
 mod server;
 mod show;
 mod site;
-mod size;
+pub(crate) mod size;
 mod system;
 mod time;
 

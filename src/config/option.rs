@@ -95,6 +95,8 @@ pub enum Program {
     Serve,
     /// `tarpon pack`
     Pack,
+    /// `tarpon inspect` and `tarpon verify`
+    Inspect,
     /// A program that carries its site.
     Carrier,
 }
@@ -222,7 +224,7 @@ impl Kind {
                 return Err(refused());
             }
             let path = if let Kind::Path(_) = self { base.join(value) } else { value.into() };
-            let text = path.display().to_string();
+            let text = path.to_string_lossy().into_owned();
             set(config, path);
             return Ok(text);
         }
@@ -254,7 +256,10 @@ impl Kind {
                     Address::Unix(path) => Address::Unix(base.join(path)),
                     address @ Address::Tcp(_) => address,
                 };
-                let text = address.to_string();
+                let text = match &address {
+                    Address::Unix(path) => format!("unix:{}", path.to_string_lossy()),
+                    Address::Tcp(_) => address.to_string(),
+                };
                 match self {
                     Kind::Address(set) => set(config, address),
                     Kind::AddressOrOff(set) => set(config, Some(address)),
@@ -269,7 +274,11 @@ impl Kind {
                     LogTarget::Socket(path) => LogTarget::Socket(base.join(path)),
                     LogTarget::Stdout => LogTarget::Stdout,
                 };
-                let text = target.to_string();
+                let text = match &target {
+                    LogTarget::File(path) => path.to_string_lossy().into_owned(),
+                    LogTarget::Socket(path) => format!("unix:{}", path.to_string_lossy()),
+                    LogTarget::Stdout => target.to_string(),
+                };
                 set(config, Some(target));
                 return Ok(text);
             }

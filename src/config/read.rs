@@ -10,6 +10,7 @@ use std::{
     ops::Range,
     path::Path,
 };
+use tarpon_site::Printable;
 
 /// What is said on a command line: values, by the names of flags without their dashes.
 #[derive(Clone, Debug, Default)]
@@ -170,7 +171,7 @@ impl<'a> Reader<'a> {
         match option.kind.set(value, Path::new(""), &mut self.config) {
             Ok(value) => Some(value),
             Err(expected) => {
-                let found = format!("{} cannot be {}", option.flag_words(), value.display());
+                let found = format!("{} cannot be {}", option.flag_words(), value.printable());
                 let remedy = format!("such as {}", option.example());
                 self.faults.push(Fault::nowhere(found, expected, remedy));
                 None
@@ -274,8 +275,8 @@ mod tests {
                 &["1:1: this [[listener]] has no `address`; expected it to have `address`; as in address = \"127.0.0.1:8080\"",
                   "3:1: this [[site]] has no `path`; expected it to have `path`; as in path = \"public\""]),
             ("what controls a terminal", "[server]\n\"\\u001b[31m\" = 1\ngrace = \"\"\"\n\t1\n\"\"\"",
-                &["2:1: unknown option ` [31m`; expected an option of [server]; see tarpon manual tarpon.toml for all there is",
-                  "3:9: `grace` cannot be \"\"\"  1 \"\"\"; expected a time from 1ms to 1d; as in grace = \"1m30s\""]),
+                &["2:1: unknown option `\\x1b[31m`; expected an option of [server]; see tarpon manual tarpon.toml for all there is",
+                  "3:9: `grace` cannot be \"\"\"\\n 1\\n\"\"\"; expected a time from 1ms to 1d; as in grace = \"1m30s\""]),
             ("an empty path",          "[[site]]\npath = \"\"",
                 &["2:8: `path` cannot be \"\"; expected a path; as in path = \"public\""]),
             ("behind what is wide",    "[[site]] # ü\npath = \".\"\n\"bücher\" = { path = 1 }",

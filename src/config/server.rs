@@ -123,7 +123,7 @@ const OPTIONS: &[Opt] = &[
         name: "head-timeout",
         kind: Kind::Time(TIMES, |config, time| config.server.settings.head_timeout = time),
         default: Unsaid::Value("20s"),
-        help: "How long the head of a request may take to arrive",
+        help: "How long the request line and headers may take to arrive",
         ..TIME
     },
     Opt {

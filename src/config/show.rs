@@ -3,6 +3,7 @@
 use super::{Kind, Origin, Said, Settled, Unsaid, file::written};
 use crate::{Address, LogTarget};
 use std::path::absolute;
+use tarpon_site::Printable;
 
 impl Settled {
     /// A configuration file that says all of it, defaults included, wherever it lies. Who said it stands beside it.
@@ -25,7 +26,7 @@ impl Settled {
     /// Who said it: the default, a line of the file, or a flag.
     pub fn from(&self, said: &Said) -> String {
         match (said.from, &self.file) {
-            (Origin::File(line), Some(file)) => format!("{}:{line}", file.path.display()),
+            (Origin::File(line), Some(file)) => format!("{}:{line}", file.path.printable()),
             (Origin::Flag, _) => match (&said.option.kind, &said.values[..]) {
                 (Kind::Flag(_), [off]) if off == "false" => format!("--no-{}", said.option.flag_name()),
                 (Kind::Flag(_), _) => format!("--{}", said.option.flag_name()),
@@ -43,7 +44,10 @@ impl Said {
             ([], Unsaid::Words(words), _) => (*words).to_owned(),
             ([], _, Kind::Flag(_)) => "false".to_owned(),
             ([], ..) if !self.option.many => "not set".to_owned(),
-            (values, ..) => values.join(", "),
+            (values, ..) => {
+                let values: Vec<_> = values.iter().map(|value| value.printable().to_string()).collect();
+                values.join(", ")
+            }
         }
     }
 }
@@ -64,16 +68,17 @@ fn line(said: &Said) -> String {
 
 /// A value that means the same wherever the file lies that says it.
 fn anywhere(said: &Said, value: &str) -> String {
-    let whole = |path: &str| absolute(path).map_or(path.to_owned(), |path| path.display().to_string());
+    let whole =
+        |path: &str| absolute(path).map_or(path.to_owned(), |path| path.to_string_lossy().into_owned());
     match said.option.kind {
         Kind::Path(_) => whole(value),
         Kind::Address(_) | Kind::AddressOrOff(_) => match value.parse() {
-            Ok(Address::Unix(path)) => format!("unix:{}", whole(&path.display().to_string())),
+            Ok(Address::Unix(path)) => format!("unix:{}", whole(&path.to_string_lossy())),
             _ => value.to_owned(),
         },
         Kind::Target(_) => match value.parse() {
             Ok(LogTarget::File(_)) => whole(value),
-            Ok(LogTarget::Socket(path)) => format!("unix:{}", whole(&path.display().to_string())),
+            Ok(LogTarget::Socket(path)) => format!("unix:{}", whole(&path.to_string_lossy())),
             _ => value.to_owned(),
         },
         _ => value.to_owned(),

@@ -6,7 +6,7 @@ use crate::{
     Addresses, Dialect, HostName, LogForm, LogTarget, Logging, SiteLimits, SiteLog, Source, TrailingSlash,
     Unknown, UserConfig,
 };
-use Program::{Carrier, Pack, Serve};
+use Program::{Carrier, Inspect, Pack, Serve};
 use std::num::NonZeroU32;
 use std::path::{Component, Path};
 
@@ -81,6 +81,16 @@ const OPTIONS: &[Opt] = &[
         kind: Kind::Inner(|config, dir| config.site().source.prefix = dir),
         example: "site-1.0/public",
         help: "Of an archive, take only what lies in this directory",
+        ..OPT
+    },
+    Opt {
+        name: "max-unpacked-size",
+        on: &[Serve, Pack, Inspect],
+        value_name: "BYTES",
+        kind: Kind::Size(1 << 10..=1 << 40, "", |config, len| config.site().source.max_unpacked_len = len),
+        default: Unsaid::Value("1GiB"),
+        example: "4GiB",
+        help: "Refuse a compressed archive that unpacks to more, as it is unpacked in memory",
         ..OPT
     },
     Opt {
@@ -163,12 +173,19 @@ const OPTIONS: &[Opt] = &[
         ..OPT
     },
     Opt {
+        name: "allow-sniffing",
+        on: &[Serve, Pack],
+        heading: PAGES,
+        kind: Kind::Flag(|config, on| config.site().source.policy.allow_sniffing = on),
+        help: "Let browsers take a file for another type than the one it is sent as: leave X-Content-Type-Options: nosniff out",
+        ..OPT
+    },
+    Opt {
         name: "secure-headers",
         on: &[Serve, Pack],
         heading: PAGES,
         kind: Kind::Flag(|config, on| config.site().source.policy.secure_headers = on),
-        help: "Send X-Content-Type-Options, Referrer-Policy, X-Frame-Options and Cross-Origin-Opener-Policy, with values \
-               that break no ordinary site",
+        help: "Send Referrer-Policy, X-Frame-Options and Cross-Origin-Opener-Policy, with values that break no ordinary site",
         ..OPT
     },
     Opt {

@@ -14,7 +14,7 @@ pub(super) fn parse(text: &str) -> Option<u64> {
 }
 
 /// Writes it in the largest unit of which it is a multiple.
-pub(super) fn say(len: u64) -> String {
+pub(crate) fn say(len: u64) -> String {
     match UNITS.iter().find(|(_, unit)| len > 0 && len.is_multiple_of(*unit)) {
         Some((name, unit)) => format!("{}{name}", len / unit),
         None => len.to_string(),

@@ -5,6 +5,7 @@
 use super::{Faults, Kind, Said, Settled};
 use crate::{Address, LogTarget};
 use std::path::Path;
+use tarpon_site::Printable;
 
 /// Asks the system about paths, addresses and engines that a configuration names.
 ///
@@ -19,7 +20,7 @@ pub fn look(settled: &Settled) -> Result<(), Faults> {
         for (at, value) in said.values.iter().enumerate() {
             match said.option.kind {
                 Kind::Path(_) if !Path::new(value).exists() => {
-                    let found = format!("there is no {value}");
+                    let found = format!("there is no {}", value.printable());
                     missing(
                         said,
                         at,
@@ -30,7 +31,7 @@ pub fn look(settled: &Settled) -> Result<(), Faults> {
                 }
                 Kind::Address(_) | Kind::AddressOrOff(_) => match value.parse() {
                     Ok(Address::Unix(path)) if !dir(&path).is_dir() => {
-                        let found = format!("there is no directory {}", dir(&path).display());
+                        let found = format!("there is no directory {}", dir(&path).printable());
                         missing(
                             said,
                             at,
@@ -40,7 +41,7 @@ pub fn look(settled: &Settled) -> Result<(), Faults> {
                         );
                     }
                     Ok(address) if !address.is_supported() => {
-                        let found = format!("{value} is no address of this host");
+                        let found = format!("{} is no address of this host", value.printable());
                         let remedy = "name one, such as 127.0.0.1, or 0.0.0.0 for all of them";
                         missing(said, at, found, "expected an address that this host has", remedy);
                     }
@@ -48,7 +49,7 @@ pub fn look(settled: &Settled) -> Result<(), Faults> {
                 },
                 Kind::Target(_) => match value.parse() {
                     Ok(LogTarget::File(path) | LogTarget::Socket(path)) if !dir(&path).is_dir() => {
-                        let found = format!("there is no directory {}", dir(&path).display());
+                        let found = format!("there is no directory {}", dir(&path).printable());
                         missing(
                             said,
                             at,

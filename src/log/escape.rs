@@ -5,9 +5,11 @@
 //! |---|---|---|
 //! | [`quoted`] | visible ASCII and SP, but `"` and `\` | `\xHH`, as nginx does |
 //! | [`lines`] | visible ASCII and SP, but `\`; the ends of lines | `\xHH` |
-//! | [`json`] | UTF-8, but `"`, `\` and controls | `\u00HH`; a byte that is no UTF-8, as the text `\xHH`, and `\` as the text `\\` |
+//! | [`json`] | UTF-8, but `"`, `\` and what is not seen | `\uHHHH`; a byte that is no UTF-8, as the text `\xHH`, and `\` as the text `\\` |
 //!
 //! All can be undone: a `\` that is read is always the first byte of an escape.
+
+use tarpon_site::printable::is_unseen;
 
 /// Appends `bytes` as they may stand between quotes in a line of text.
 pub(super) fn quoted(bytes: &[u8], to: &mut Vec<u8>) {
@@ -46,10 +48,14 @@ pub(super) fn json(bytes: &[u8], to: &mut Vec<u8>) {
             match shown {
                 '"' => to.extend_from_slice(b"\\\""),
                 '\\' => to.extend_from_slice(b"\\\\\\\\"),
-                // Those of the upper half too: some terminals act on them.
-                control if control.is_control() => {
-                    let code = control as u8;
-                    to.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(code >> 4), digit(code & 15)]);
+                // Those of the upper half too: some terminals act on them. And what changes the order of what is shown.
+                unseen if is_unseen(unseen) => {
+                    for unit in unseen.encode_utf16(&mut [0; 2]) {
+                        let [high, low] = unit.to_be_bytes();
+                        let digits = [high >> 4, high & 15, low >> 4, low & 15].map(digit);
+                        to.extend_from_slice(b"\\u");
+                        to.extend_from_slice(&digits);
+                    }
                 }
                 shown => to.extend_from_slice(shown.encode_utf8(&mut [0; 4]).as_bytes()),
             }
@@ -97,6 +103,7 @@ mod tests {
             (b"\x1b[31m\x7f",          "\\x1B[31m\\x7F",             "\\u001B[31m\\u007F"),
             ("caf\u{e9}".as_bytes(),   "caf\\xC3\\xA9",              "caf\u{e9}"),
             ("\u{9b}1m".as_bytes(),    "\\xC2\\x9B1m",               "\\u009B1m"),
+            ("a\u{202e}b\u{e0041}".as_bytes(), "a\\xE2\\x80\\xAEb\\xF3\\xA0\\x81\\x81", "a\\u202Eb\\uDB40\\uDC41"),
             (b"\xff\xc3",              "\\xFF\\xC3",                 "\\\\xFF\\\\xC3"),
         ];
         for &(said, in_text, in_json) in cases {

@@ -24,13 +24,15 @@ use std::{
     str::FromStr,
     time::{Duration, Instant},
 };
+use tarpon_site::Printable;
 
 /// Where an access log goes, as a user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogTarget {
     /// `-`
     Stdout,
-    /// A file, which is made if it is not there, and appended to if it is.
+    /// A file, which is made if it is not there, with mode 0640, and appended to if it is. A symbolic link is refused, except
+    /// `/dev/stdout` and `/dev/stderr`.
     File(PathBuf),
     /// `unix:PATH`: a socket that takes datagrams, one for each line, or a stream of lines.
     Socket(PathBuf),
@@ -80,6 +82,9 @@ impl LogTarget {
     /// Those of [`LogTarget::open`].
     pub fn open_turning(&self, rotation: Rotation) -> Result<LogSink, Trouble> {
         let LogTarget::File(path) = self else { return self.open() };
+        if !self.rotates() {
+            return self.open();
+        }
         append(path)
             .and_then(|file| {
                 Ok(LogSink::new(Way::Turning(file.try_clone()?, Turns::new(path, &file, rotation)?)))
@@ -87,12 +92,23 @@ impl LogTarget {
             .map_err(|error| self.trouble(&error))
     }
 
+    /// Whether it is a file that can be renamed: not the name of a standard stream.
+    pub(crate) fn rotates(&self) -> bool {
+        matches!(self, LogTarget::File(path) if !is_stream(path))
+    }
+
     fn trouble(&self, error: &io::Error) -> Trouble {
+        let what = format_args!("cannot log to {self}");
+        let is_link = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_symlink());
         let remedy = match self {
+            LogTarget::File(path) if !is_stream(path) && is_link(path) => {
+                let why = "it is a symbolic link, which is not followed";
+                return Trouble::new(what, why, "name the file that it leads to, or - for standard output");
+            }
             LogTarget::Socket(_) => "start what listens there first, or name a file with --access-log FILE",
             _ => "name a file in a directory that exists and may be written to, or - for standard output",
         };
-        Trouble::new(format_args!("cannot log to {self}"), reason(error), remedy)
+        Trouble::new(what, reason(error), remedy)
     }
 }
 
@@ -213,11 +229,25 @@ fn stdout() -> io::Result<Way> {
 
 /// For appending: several may write, and logrotate may cut it short. Does not wait for a reader where it is a pipe: without one
 /// it cannot be had. fifo(7).
+///
+/// Does not follow a link at the end of the path: the supervisor may be root, and a log may lie in a directory that other users write
+/// to. Makes a new file for its owner and group only, as the log names clients and their requests.
 pub(super) fn append(path: &Path) -> io::Result<File> {
-    let file = File::options().append(true).create(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let links = if is_stream(path) { 0 } else { libc::O_NOFOLLOW };
+    let mut options = File::options();
+    options.append(true).create(true).mode(MODE).custom_flags(libc::O_NONBLOCK | links);
+    let file = options.open(path)?;
     // To write to it may wait.
     ioctl_fionbio(&file, false)?;
     Ok(file)
+}
+
+/// The mode of a new file; the umask may take more of it.
+const MODE: u32 = 0o640;
+
+/// Names that are links on every system, and lead to what the program was started with.
+fn is_stream(path: &Path) -> bool {
+    [Path::new("/dev/stdout"), Path::new("/dev/stderr")].contains(&path)
 }
 
 fn connect(path: &Path) -> io::Result<Way> {
@@ -250,8 +280,29 @@ impl fmt::Display for LogTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LogTarget::Stdout => f.write_str("-"),
-            LogTarget::File(path) => path.display().fmt(f),
-            LogTarget::Socket(path) => write!(f, "unix:{}", path.display()),
+            LogTarget::File(path) => path.printable().fmt(f),
+            LogTarget::Socket(path) => write!(f, "unix:{}", path.printable()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_renamed_and_a_standard_stream_is_not() {
+        let cases = [
+            ("access.log", true),
+            ("/var/log/access.log", true),
+            ("/dev/stdout", false),
+            ("/dev/stderr", false),
+            ("-", false),
+            ("unix:/run/log.sock", false),
+        ];
+        for (text, want) in cases {
+            let target: LogTarget = text.parse().unwrap();
+            assert_eq!(target.rotates(), want, "{text}");
         }
     }
 }

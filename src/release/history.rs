@@ -121,9 +121,16 @@ impl Change {
         let (word, rest) = row.split_once(' ')?;
         let (at_s, name) = rest.split_once(' ')?;
         let how = [How::Activate, How::Rollback].into_iter().find(|how| how.word() == word)?;
-        let is_name = !name.is_empty();
-        is_name.then_some(Change { how, at_s: at_s.parse().ok()?, name: name.to_owned() })
+        is_name(name).then_some(Change { how, at_s: at_s.parse().ok()?, name: name.to_owned() })
     }
+}
+
+/// Whether a text is the name of something in the directory itself, and can stand in a line: no path, which a line that others have
+/// written could lead out of the directory with; nothing hidden, `.` and `..` among it.
+pub(super) fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with('.')
+        && !text.contains(|char: char| char == '/' || char.is_control())
 }
 
 impl How {
@@ -177,7 +184,14 @@ mod tests {
     #[test]
     fn what_is_no_history_is_told_by_its_line() {
         let good = "activate 5 a b.tar\n";
-        for bad in ["activate", "activate 5", "activate 5 ", "activate x a", "remove 5 a", ""] {
+        #[rustfmt::skip]
+        let cases = [
+            "activate", "activate 5", "activate 5 ", "activate x a", "remove 5 a", "",
+            // Paths, and hidden or unprintable names.
+            "activate 5 /etc/x.tar", "activate 5 ../x.tar", "activate 5 a/../../x.tar", "activate 5 a/x.tar", "activate 5 ..",
+            "activate 5 .", "activate 5 .x.tar", "rollback 5 /x.tar", "activate 5 x\u{1b}[2J.tar", "activate 5 x\0.tar",
+        ];
+        for bad in cases {
             let text = format!("{good}{bad}\n{good}");
             assert_eq!(History::parse(&text), Err(Damaged { line: 2 }), "{bad:?}");
         }

@@ -22,6 +22,7 @@ mod history;
 mod lock;
 
 use crate::{
+    archive::MAX_UNPACKED_LEN,
     error::{Trouble, reason},
     inspect::verify,
     site::Site,
@@ -36,6 +37,7 @@ use std::{
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
+use tarpon_site::Printable;
 
 /// A directory of releases.
 #[derive(Clone, Debug)]
@@ -98,7 +100,7 @@ impl Releases {
             Ok(_) => "it is no directory".to_owned(),
             Err(error) => reason(&error),
         };
-        let what = format_args!("cannot look for releases in {}", dir.display());
+        let what = format_args!("cannot look for releases in {}", dir.printable());
         Err(Trouble::new(what, why, "name the directory that your packed sites lie in"))
     }
 
@@ -146,7 +148,7 @@ impl Releases {
         held_by: impl FnOnce(Option<u32>),
     ) -> Result<Switched, Trouble> {
         if let Err(why) = check_name(name) {
-            let what = format_args!("cannot activate {name:?}");
+            let what = format_args!("cannot activate {}", name.printable());
             return Err(Trouble::new(what, why, self.remedy()));
         }
         let _lock = self.lock(held_by)?;
@@ -170,7 +172,7 @@ impl Releases {
         let mut history = self.history()?;
         let from = self.current()?;
         let Some(to) = history.rolled_back(now_s()) else {
-            let what = format_args!("cannot go back in {}", self.dir.display());
+            let what = format_args!("cannot go back in {}", self.dir.printable());
             return Err(Trouble::new(what, "no release was active before", self.remedy()));
         };
         self.check(&to, false)?;
@@ -182,8 +184,17 @@ impl Releases {
     /// The archives of the releases that were current before, the latest first: those that are still there. Empty: `path`
     /// is not the link to the current one of a directory of releases.
     pub fn before(path: &Path) -> Vec<PathBuf> {
-        let is_current = path.file_name().is_some_and(|name| name == CURRENT);
-        let Some(dir) = path.parent().filter(|_| is_current) else { return Vec::new() };
+        match path.parent() {
+            Some(dir) => Releases::before_in(path, dir),
+            None => Vec::new(),
+        }
+    }
+
+    /// The same, where the directory of the path is found at `dir` too.
+    pub(crate) fn before_in(path: &Path, dir: &Path) -> Vec<PathBuf> {
+        if path.file_name().is_none_or(|name| name != CURRENT) {
+            return Vec::new();
+        }
         let releases = Releases { dir: dir.to_owned() };
         let (Ok(history), Ok(Some(current))) = (releases.history(), releases.current()) else {
             return Vec::new();
@@ -196,7 +207,7 @@ impl Releases {
     fn current(&self) -> Result<Option<String>, Trouble> {
         let link = self.at(CURRENT);
         let odd = |why: &str| {
-            let what = format_args!("cannot use {}", link.display());
+            let what = format_args!("cannot use {}", link.printable());
             Trouble::new(what, why, "move it away, and activate a release")
         };
         let target = match fs::read_link(&link) {
@@ -213,7 +224,10 @@ impl Releases {
         };
         let name = target.file_name().and_then(|name| name.to_str());
         match (name, target.parent()) {
-            (Some(name), Some(dir)) if is_here(dir) => Ok(Some(name.to_owned())),
+            (Some(name), Some(dir)) if is_here(dir) => match history::is_name(name) {
+                true => Ok(Some(name.to_owned())),
+                false => Err(odd("it leads to what is no release")),
+            },
             _ => Err(odd("it leads out of the directory")),
         }
     }
@@ -228,7 +242,7 @@ impl Releases {
         };
         let mut history = History::parse(&text).map_err(|damaged| {
             let (what, why) = (
-                format_args!("cannot read {}", path.display()),
+                format_args!("cannot read {}", path.printable()),
                 format_args!("line {} is damaged", damaged.line),
             );
             Trouble::new(what, why, "remove that line; the releases themselves are not affected")
@@ -241,17 +255,17 @@ impl Releases {
     fn check(&self, name: &str, is_verified: bool) -> Result<(), Trouble> {
         let path = self.at(name);
         if !path.is_file() {
-            let what = format_args!("cannot activate {name}");
-            let why = format_args!("there is no such file in {}", self.dir.display());
+            let what = format_args!("cannot activate {}", name.printable());
+            let why = format_args!("there is no such file in {}", self.dir.printable());
             return Err(Trouble::new(what, why, self.remedy()));
         }
         open(&path)?;
-        if is_verified && let [first, others @ ..] = &*verify(&path, &[])?.damage {
+        if is_verified && let [first, others @ ..] = &*verify(&path, &[], MAX_UNPACKED_LEN)?.damage {
             let more = match others.len() {
                 0 => String::new(),
                 count => format!(", and {count} more"),
             };
-            let what = format_args!("cannot activate {name}");
+            let what = format_args!("cannot activate {}", name.printable());
             let why = format_args!("{first}{more}");
             return Err(Trouble::new(what, why, "fetch it again, or pack the site anew; see tarpon verify"));
         }
@@ -299,18 +313,18 @@ impl Releases {
     }
 
     fn unreadable(&self, path: &Path, error: &io::Error) -> Trouble {
-        let what = format_args!("cannot read {}", path.display());
+        let what = format_args!("cannot read {}", path.printable());
         Trouble::new(what, reason(error), "make it readable")
     }
 
     fn unwritable(&self, path: &Path, error: &io::Error) -> Trouble {
-        let what = format_args!("cannot write {}", path.display());
-        let remedy = format_args!("run it as the user who may write to {}", self.dir.display());
+        let what = format_args!("cannot write {}", path.printable());
+        let remedy = format_args!("run it as the user who may write to {}", self.dir.printable());
         Trouble::new(what, reason(error), remedy)
     }
 
     fn remedy(&self) -> String {
-        format!("see tarpon release list {} for those there are", self.dir.display())
+        format!("see tarpon release list {} for those there are", self.dir.printable())
     }
 }
 
@@ -320,7 +334,7 @@ fn open(path: &Path) -> Result<Site, Trouble> {
     if site.is_packed() {
         return Ok(site);
     }
-    let what = format_args!("cannot use {} as a release", path.display());
+    let what = format_args!("cannot use {} as a release", path.printable());
     Err(Trouble::new(what, "it is no packed site", "pack it, as with tarpon pack DIR -o FILE"))
 }
 
@@ -329,7 +343,7 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     if name.contains('/') {
         return Err("it is no name in the directory, but a path");
     }
-    if name.starts_with('.') || name.chars().any(char::is_control) || !name.ends_with(SUFFIX) {
+    if !history::is_name(name) || !name.ends_with(SUFFIX) {
         return Err("it is no name of a release, such as 2026-11-21.tar");
     }
     Ok(())

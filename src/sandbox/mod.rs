@@ -20,6 +20,12 @@ pub(crate) use rights::Rights;
 pub(crate) use system::{Narrowing, confine_begun_server, confine_control, confine_keeper, confine_server};
 
 use crate::engine::Engine;
+use std::io;
+
+/// Returns the message for a server that cannot be confined.
+pub(crate) fn unconfined(error: &io::Error) -> String {
+    format!("cannot confine the server process: {error}; --no-sandbox does without")
+}
 
 /// What a process is confined to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +34,8 @@ pub(crate) struct Confined {
     pub(crate) words: Vec<String>,
     /// Only files that it was told of can be opened.
     pub(crate) in_files: bool,
+    /// Its system calls are filtered. Whatever is to be taken from it later is taken, or it does not go on.
+    pub(crate) in_calls: bool,
 }
 
 impl Confined {

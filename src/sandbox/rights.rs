@@ -2,16 +2,12 @@
 
 use crate::{
     error::{Trouble, reason},
+    site::{missing, way::Stop},
     sys::{process::follow_into_death, user::User},
 };
-use rustix::{
-    fs::{Access, access},
-    io::Errno,
-};
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{io, path::Path};
+use tarpon_pack::Barrier;
+use tarpon_site::Printable;
 
 /// Whose rights the children have, and whether they are sandboxed.
 #[derive(Clone, Debug)]
@@ -39,7 +35,7 @@ impl Rights {
         };
         match user {
             Some(user) if !is_root && current.as_ref() != Some(&user) => Err(Trouble::new(
-                format_args!("cannot run as user {}", user.name()),
+                format_args!("cannot run as user {}", user.name().printable()),
                 "only root can become another user",
                 "leave --user out, or start it as root",
             )),
@@ -56,54 +52,64 @@ impl Rights {
         // The kernel forgets it with the rights. If the parent has ended by then, its channel tells.
         user.assume().and_then(|()| follow_into_death()).map_err(|error| {
             Trouble::new(
-                format_args!("cannot become user {}", user.name()),
+                format_args!("cannot become user {}", user.name().printable()),
                 reason(&error),
                 "leave the program CAP_SETUID and CAP_SETGID, or say --user root to stay who it is",
             )
         })
     }
 
-    /// Asked once this process has these rights: whether it can come to what lies at a path at all, and read that.
-    ///
-    /// # Errors
-    /// It cannot, because of the user that it has become.
-    pub(crate) fn check_way(&self, path: &Path) -> Result<(), Trouble> {
-        let Some(user) = &self.user else { return Ok(()) };
-        let barred = |what: &str, mode: &str, at: &Path| {
-            let (name, at) = (user.name(), at.display());
-            Trouble::new(
-                format_args!("cannot serve {}", path.display()),
-                format_args!("user {name} may not {what} {at}"),
-                format_args!("let it, as with chmod {mode} {at}, or choose another user with --user NAME"),
-            )
-        };
-        let error = match fs::metadata(path) {
-            Ok(meta) => {
-                // A directory is searched too.
-                let (wanted, mode) = match meta.is_dir() {
-                    true => (Access::READ_OK | Access::EXEC_OK, "o+rx"),
-                    false => (Access::READ_OK, "o+r"),
-                };
-                return match access(path, wanted) {
-                    Err(Errno::ACCESS) => Err(barred("read", mode, path)),
-                    // What else is wrong, who reads it will tell.
-                    Ok(()) | Err(_) => Ok(()),
-                };
-            }
-            Err(error) => error,
-        };
-        if error.kind() != io::ErrorKind::PermissionDenied {
-            return Ok(());
+    /// The users that may decide where a site lies, if it is opened with root's rights before a process becomes another user: root,
+    /// and the user that has started the program. `None`: it becomes none, or this system cannot do it.
+    pub(crate) fn trusted(&self) -> Option<[u32; 2]> {
+        let becomes_other = self.user.as_ref().is_some_and(|user| !user.is_root());
+        (becomes_other && cfg!(target_os = "linux")).then(|| [0, rustix::process::getuid().as_raw()])
+    }
+
+    /// The name of the user that the children become.
+    pub(crate) fn user_name(&self) -> Option<String> {
+        self.user.as_ref().map(User::name)
+    }
+
+    /// Returns the message for a site that this process cannot reach. Looks users up.
+    pub(crate) fn trouble(&self, path: &Path, stop: &Stop) -> Trouble {
+        let what = format!("cannot serve {}", path.printable());
+        match stop {
+            Stop::Missing(at) => missing(path, at),
+            Stop::Failed(at, error) => Trouble::new(
+                what,
+                format_args!("{}: {}", at.printable(), reason(error)),
+                "name a directory or tar archive, as in tarpon serve DIR",
+            ),
+            Stop::Barred(barrier) | Stop::Untrusted(barrier) => self.barred(path, barrier),
         }
-        let way: Vec<PathBuf> = path.ancestors().map(Path::to_owned).collect();
-        let mut steps = way.iter().rev().zip(way.iter().rev().skip(1));
-        let dir = steps.find(|(_, next)| fs::symlink_metadata(next).is_err()).map_or(path, |(dir, _)| dir);
-        Err(barred("enter", "o+x", dir))
+    }
+
+    /// Returns the message for a site that the user may not read.
+    pub(crate) fn barred(&self, path: &Path, barrier: &Barrier) -> Trouble {
+        let Barrier { path: at, uid, mode, is_dir } = barrier;
+        let at = at.printable();
+        let name = |user: Option<User>| user.map(|user| user.name());
+        let owner = name(User::numbered(*uid).ok().flatten());
+        let user = self.user_name().or_else(|| name(User::current().ok().flatten()));
+        let user = user.map_or_else(|| "this user".to_owned(), |user| format!("user {}", user.printable()));
+        let owner = owner.map(|owner| owner.printable().to_string());
+        let (may_not, bits) = if *is_dir { ("enter", "o+rx") } else { ("read", "o+r") };
+        let other = owner.as_deref().unwrap_or("NAME");
+        Trouble::new(
+            format_args!("cannot serve {}", path.printable()),
+            format_args!(
+                "{user} may not {may_not} {at} (owner {}, mode {mode:04o})",
+                owner.clone().unwrap_or_else(|| uid.to_string()),
+            ),
+            format_args!("let it, as with chmod {bits} {at}, or run as the owner with --user {other}"),
+        )
     }
 }
 
 fn named(name: &str) -> Result<User, Trouble> {
     User::named(name).map_err(|error| lookup_failed(&error))?.ok_or_else(|| {
+        let name = name.printable();
         Trouble::new(
             format_args!("cannot run as user {name}"),
             "there is no such user",
@@ -117,6 +123,10 @@ fn default_user() -> Result<User, Trouble> {
         if let Some(user) = User::named(name).map_err(|error| lookup_failed(&error))? {
             return Ok(user);
         }
+    }
+    // A container may hold this program and nothing else.
+    if User::all().is_empty() {
+        return Ok(User::nobody());
     }
     Err(Trouble::new(
         "cannot choose a user to run as instead of root",

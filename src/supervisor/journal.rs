@@ -18,6 +18,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
+use tarpon_site::Printable;
 
 /// A log that is open.
 #[derive(Debug)]
@@ -52,8 +53,7 @@ impl Journal {
     }
 
     fn new(owner: Owner, target: &LogTarget, rotation: Rotation) -> Result<Journal, Trouble> {
-        let is_file = matches!(target, LogTarget::File(_));
-        let look = (is_file && rotation.happens()).then(Instant::now);
+        let look = (target.rotates() && rotation.happens()).then(Instant::now);
         let (descriptor, made) = open(target)?;
         Ok(Journal { owners: vec![owner], target: target.clone(), rotation, descriptor, made, look })
     }
@@ -91,7 +91,7 @@ impl Journal {
     }
 
     fn stuck(&self, path: &Path, error: &io::Error) -> Trouble {
-        let what = format_args!("cannot begin another file in the place of {}", path.display());
+        let what = format_args!("cannot begin another file in the place of {}", path.printable());
         Trouble::new(what, reason(error), "let the supervisor write to its directory; until then it grows on")
     }
 }

@@ -6,15 +6,24 @@ use super::{
     told::Told,
 };
 use crate::{
+    archive::Archive,
     config::SiteConfig,
+    error::Trouble,
     release::Releases,
     sandbox::{self, Rights},
-    site::{Site, Source},
-    watch::{Change, Following, Watched},
+    site::{
+        Site, Source, from_archive,
+        way::{SiteRoot, Stop, Way, open_to_name, path_of, reopen},
+    },
+    watch::{
+        Change, Following, Watched,
+        names::{NameChange, NameWatch},
+    },
 };
 use std::{
-    os::fd::OwnedFd,
-    path::{Path, PathBuf},
+    fs::File,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{self, Path, PathBuf},
     process::exit,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -49,20 +58,29 @@ pub(super) fn run(
             return 1;
         }
     };
-    let kept = confined.sites.iter().enumerate().map(|(number, Known { site, earlier })| {
+    let Confined { sites: known, in_files, names } = confined;
+    let mut written = Vec::new();
+    let kept = known.into_iter().enumerate().map(|(number, site)| {
         // Of one site alone it need not be said which.
-        let of = (sites.len() > 1).then(|| site.source.path.clone());
-        let watched = match is_first {
-            true => build(number, site, earlier, of.as_deref(), &post)?,
-            false => Watched::unbuilt(site.source.clone()).map_err(|trouble| trouble.to_string())?,
+        let of = (sites.len() > 1).then(|| site.config.source.path.clone());
+        let Some(watched) = watch(number, site, of.as_deref(), start, in_files, &post)? else {
+            return Ok(None);
         };
-        // Where it is confined to what lies there now, another process has to read what takes its place; and where there are
-        // directories of users, to ask who they are.
-        let needs_another = confined.in_files || site.source.users.listed_in.is_some();
-        let watched = if needs_another { watched.until_replaced() } else { watched };
-        follow(number, watched, of, start, &post)
+        written.push((number, watched.on_written()));
+        follow(number, watched, of, start, &post).map(Some)
     });
-    match kept.collect::<Result<Vec<Following>, String>>() {
+    let followed = kept.collect::<Result<Vec<Option<Following>>, String>>().and_then(|following| {
+        let post = Arc::clone(&post);
+        let told = move |change| match change {
+            NameChange::Replaced => post.replaced(),
+            NameChange::Written(site) => {
+                written.iter().filter(|(number, _)| *number == site).for_each(|(_, tell)| tell());
+            }
+        };
+        let followed = names.map_or(Ok(()), |names| names.follow(told));
+        followed.map(|()| following).map_err(|error| error.to_string())
+    });
+    match followed {
         Ok(_following) => {
             // Nothing is ever said to it; but this is how it learns that nobody is there any more.
             while let Ok(Some(((), _))) = receiver.receive() {}
@@ -78,66 +96,175 @@ pub(super) fn run(
 /// What a keeper knows when it is confined.
 struct Confined {
     sites: Vec<Known>,
-    /// What takes the place of a site cannot be read.
+    /// This process cannot read a replacement of a site.
     in_files: bool,
+    /// The names on the ways to the sites.
+    names: Option<NameWatch>,
 }
 
 /// What it has to know of a site.
 struct Known {
     /// With the directories of users.
-    site: SiteConfig,
+    config: SiteConfig,
+    /// Opened with the rights it was started with: the site, or why it cannot be served now. `None`: it is read by its path.
+    root: Option<Result<Arc<SiteRoot>, Trouble>>,
     /// The archives of releases before the current one that are to be kept.
-    earlier: Vec<PathBuf>,
+    earlier: Vec<(PathBuf, File)>,
+    user: Option<String>,
 }
 
 /// Takes from this process all but what it needs to read the sites.
 fn confine(sites: &[SiteConfig], rights: &Rights, is_first: bool) -> Result<Confined, String> {
-    rights.assume().map_err(|trouble| trouble.to_string())?;
-    let known = |site: &SiteConfig| {
-        if is_first {
-            rights.check_way(&site.source.path).map_err(|trouble| trouble.to_string())?
-        }
-        let before = if is_first { Releases::before(&site.source.path) } else { Vec::new() };
-        let earlier = before.into_iter().take(site.keep_releases).collect();
-        // Each keeper asks anew.
-        let users = site.users.directories().map_err(|trouble| trouble.to_string())?;
-        let source = Source { users, ..site.source.clone() };
-        Ok(Known { site: SiteConfig { source, ..site.clone() }, earlier })
+    let (ways, names) = match rights.trusted() {
+        Some(trusted) => find_ways(sites, &trusted),
+        None => (sites.iter().map(|_| None).collect(), None),
     };
-    let sites = sites.iter().map(known).collect::<Result<Vec<Known>, String>>()?;
-    let paths: Vec<_> = sites.iter().flat_map(Known::paths).collect();
-    let confined = sandbox::confine_keeper(rights, &paths)
+    let mut earlier: Vec<_> = sites.iter().map(|_| Vec::new()).collect();
+    let open_earlier = |earlier: &mut [Vec<_>], by_way: bool| {
+        let sites =
+            sites.iter().zip(&ways).zip(earlier).filter(|((_, way), _)| is_first && way.is_some() == by_way);
+        sites.for_each(|((site, way), earlier)| *earlier = open_releases(site, way.as_ref()));
+    };
+    // If a site can be reached only with root's rights, so can the releases beside it.
+    open_earlier(&mut earlier, true);
+    rights.assume().map_err(|trouble| trouble.to_string())?;
+    open_earlier(&mut earlier, false);
+    let known = sites.iter().zip(ways).zip(earlier);
+    let known = known.map(|((site, way), earlier)| Known::new(site, way, earlier, rights, is_first));
+    let sites = known.collect::<Result<Vec<Known>, Trouble>>().map_err(|trouble| trouble.to_string())?;
+    let opened: Vec<OwnedFd> = sites.iter().flat_map(Known::readable).collect();
+    let opened: Vec<BorrowedFd<'_>> = opened.iter().map(OwnedFd::as_fd).collect();
+    let confined = sandbox::confine_keeper(rights, &opened)
         .map_err(|error| format!("cannot confine the keeper process: {error}; --no-sandbox does without"))?;
-    Ok(Confined { sites, in_files: confined.in_files })
+    Ok(Confined { sites, in_files: confined.in_files, names })
+}
+
+/// Goes the way to each site with the rights this process has. `None`: another user may decide what lies on the way, or changes of the
+/// names on it cannot be watched.
+fn find_ways(sites: &[SiteConfig], trusted: &[u32]) -> (Vec<Option<Way>>, Option<NameWatch>) {
+    let Ok(mut names) = NameWatch::new() else { return (sites.iter().map(|_| None).collect(), None) };
+    let ways = sites.iter().enumerate().map(|(number, site)| {
+        let path = path::absolute(&site.source.path).ok()?;
+        let mut is_watched = true;
+        let way = Way::find(&path, Some(trusted), |dir, name| {
+            is_watched &= names.add(dir, name, number).is_ok();
+        });
+        if way.end.as_ref().is_ok_and(SiteRoot::is_file) {
+            is_watched &= names.add_content(number).is_ok();
+        }
+        let is_usable = is_watched && matches!(way.end, Ok(_) | Err(Stop::Missing(_)));
+        is_usable.then_some(way)
+    });
+    (ways.collect(), Some(names))
+}
+
+/// Opens the archives of releases before the current one that are to be kept, to name them.
+fn open_releases(site: &SiteConfig, way: Option<&Way>) -> Vec<(PathBuf, OwnedFd)> {
+    let path = &site.source.path;
+    let archives = match way {
+        Some(Way { last_dir: Some(dir), .. }) => Releases::before_in(path, &path_of(dir)),
+        _ => Releases::before(path),
+    };
+    let opened = archives.into_iter().filter_map(|archive| {
+        let named = path.with_file_name(archive.file_name()?);
+        Some((named, open_to_name(&archive).ok()?))
+    });
+    opened.take(site.keep_releases).collect()
 }
 
 impl Known {
+    /// Asked once this process has the rights of its user.
+    fn new(
+        site: &SiteConfig,
+        way: Option<Way>,
+        earlier: Vec<(PathBuf, OwnedFd)>,
+        rights: &Rights,
+        is_first: bool,
+    ) -> Result<Known, Trouble> {
+        let path = &site.source.path;
+        let root = match way {
+            Some(way) => Some(way.end.map(Arc::new).map_err(|stop| rights.trouble(path, &stop))),
+            None => None,
+        };
+        if is_first {
+            check(path, root.as_ref(), rights)?;
+        }
+        // Each keeper asks anew.
+        let source = Source { users: site.users.directories()?, ..site.source.clone() };
+        let config = SiteConfig { source, ..site.clone() };
+        let earlier = earlier.into_iter().filter_map(|(path, file)| Some((path, reopen(&file).ok()?)));
+        Ok(Known { config, root, earlier: earlier.collect(), user: rights.user_name() })
+    }
+
     /// What is to be read: a directory of a user only where it is in its home.
-    fn paths(&self) -> Vec<PathBuf> {
-        let Known { site: SiteConfig { source, .. }, earlier } = self;
-        let users = source.users.directories.iter().filter_map(UserDirectory::real);
-        earlier.iter().cloned().chain([source.path.clone()]).chain(users).collect()
+    fn readable(&self) -> Vec<OwnedFd> {
+        let Source { path, users, .. } = &self.config.source;
+        let root = match &self.root {
+            Some(Ok(root)) => root.descriptor().try_clone_to_owned().ok(),
+            Some(Err(_)) => None,
+            None => open_to_name(path).ok(),
+        };
+        root.into_iter().chain(users.directories.iter().filter_map(UserDirectory::open)).collect()
     }
 }
 
-/// Builds a site for the first time, and sends it, behind earlier releases, of which the latest comes first here.
-fn build(
-    number: usize,
-    site: &SiteConfig,
-    earlier: &[PathBuf],
-    of: Option<&Path>,
-    post: &Post,
-) -> Result<Watched, String> {
-    let (watched, built) = Watched::new(site.source.clone()).map_err(|trouble| trouble.to_string())?;
-    (post.tell)(Told::Read(of, &built));
-    for archive in earlier.iter().rev() {
-        match Site::from_archive(archive, "") {
-            Ok(site) => post.send_site(number, site, true),
-            Err(trouble) => (post.tell)(Told::NotKept(&trouble)),
+/// Checks whether permissions allow this process to reach a site and to read its root.
+fn check(path: &Path, root: Option<&Result<Arc<SiteRoot>, Trouble>>, rights: &Rights) -> Result<(), Trouble> {
+    let root = match root {
+        Some(Ok(root)) => Arc::clone(root),
+        // The build of the site reports any other fault.
+        Some(Err(_)) => return Ok(()),
+        None => {
+            let Ok(absolute) = path::absolute(path) else { return Ok(()) };
+            let way = Way::find(&absolute, None, |_, _| ());
+            Arc::new(way.end.map_err(|stop| rights.trouble(path, &stop))?)
         }
+    };
+    root.barrier().map_or(Ok(()), |barrier| Err(rights.barred(path, &barrier)))
+}
+
+/// Watches a site. If none was served yet, builds it, and sends it after earlier releases, of which the latest comes first here.
+/// Returns `None` if there is no site now, and has then reported it.
+fn watch(
+    number: usize,
+    known: Known,
+    of: Option<&Path>,
+    start: Start,
+    in_files: bool,
+    post: &Post,
+) -> Result<Option<Watched>, String> {
+    let Known { config: SiteConfig { source, .. }, root, earlier, user } = known;
+    let is_first = matches!(start, Start::First);
+    let root = match root.transpose() {
+        Ok(root) => root,
+        Err(trouble) if is_first => return Err(trouble.to_string()),
+        Err(trouble) => {
+            (post.tell)(Told::Unchanged(&trouble));
+            return Ok(None);
+        }
+    };
+    // If this process may read only what lies there now, another process has to read a replacement. If the site has directories of
+    // users, another process has to look the users up.
+    let needs_another = in_files || source.users.listed_in.is_some();
+    let watched = Watched::unbuilt(source, root).map_err(|trouble| trouble.to_string())?;
+    let mut watched = watched.run_by(user);
+    if needs_another {
+        watched = watched.until_replaced();
     }
-    post.send_site(number, built, false);
-    Ok(watched)
+    if is_first {
+        let built = watched.build().map_err(|trouble| trouble.to_string())?;
+        (post.tell)(Told::Read(of, &built));
+        for (path, file) in earlier.into_iter().rev() {
+            let source = Source { path, ..Source::default() };
+            let archive = Archive::opened(file, &source.path, source.max_unpacked_len, false);
+            match archive.and_then(|archive| from_archive(archive, &source)) {
+                Ok(site) => post.send_site(number, site, true),
+                Err(trouble) => (post.tell)(Told::NotKept(&trouble)),
+            }
+        }
+        post.send_site(number, built, false);
+    }
+    Ok(Some(watched))
 }
 
 /// Sends a site whenever it changes.
@@ -161,10 +288,7 @@ fn follow(
         }
         Change::Failed(trouble) => (post.tell)(Told::Unchanged(&trouble)),
         Change::Polling(reason) => (post.tell)(Told::Polling(of.as_deref(), &reason)),
-        Change::Replaced => {
-            post.send(&FromKeeper::Moved, Vec::new());
-            exit(0);
-        }
+        Change::Replaced => post.replaced(),
     };
     watched.follow(told).map_err(|error| error.to_string())
 }
@@ -176,6 +300,12 @@ struct Post {
 }
 
 impl Post {
+    /// Another process has to read what lies there now.
+    fn replaced(&self) -> ! {
+        self.send(&FromKeeper::Moved, Vec::new());
+        exit(0);
+    }
+
     fn send_site(&self, site: usize, built: Site, is_earlier: bool) {
         let (record, descriptors) = built.into_parcel();
         self.send(&FromKeeper::Site { site, record, is_earlier }, descriptors);

@@ -81,6 +81,7 @@ use std::{
     path::PathBuf,
     time::{Duration, Instant},
 };
+use tarpon_site::Printable;
 
 /// What is to be served, and how.
 #[derive(Debug)]
@@ -401,7 +402,8 @@ impl<'a> Supervisor<'a> {
         let (listeners, sockets) = self.listeners.bequeath()?;
         let engine = current.engine();
         let heir = Heir::start(program, engine, listeners, &sockets, current.legacy());
-        let heir = heir.map_err(|error| format!("cannot start {}: {}", program.display(), reason(&error)))?;
+        let heir =
+            heir.map_err(|error| format!("cannot start {}: {}", program.printable(), reason(&error)))?;
         Ok(Trial::Program(heir))
     }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     admin::{Admin, Order},
     config::{LogConfig, SiteConfig},
-    engine::Chosen,
+    engine::{Chosen, Engine},
     hosts::{Unknown, VirtualHost, VirtualHosts},
     ledger::Ledger,
     listen::Bound,
@@ -55,7 +55,6 @@ pub(super) fn run(start: Start<'_>, channel: Channel) -> i32 {
     if start.settings.engine.has_processes() {
         return crew::run(start, channel);
     }
-    let rights = start.rights;
     let Channel { sender, mut receiver } = channel;
     let sender = Arc::new(Mutex::new(sender));
     let begun = begin(start, &mut receiver, &sender);
@@ -76,7 +75,8 @@ pub(super) fn run(start: Start<'_>, channel: Channel) -> i32 {
     let control = move || hear(&handle, admin, &mut receiver, &heard);
     let begun = thread::Builder::new().name("control".to_owned()).spawn(control).and_then(|_| {
         // The last thread: what it took to begin is not needed any more.
-        sandbox::confine_begun_server(rights)?;
+        sandbox::confine_begun_server(confined.in_calls, engine == Engine::IoUring)
+            .map_err(|error| io::Error::other(sandbox::unconfined(&error)))?;
         let words = confined.words(engine);
         say(&sender, &FromServer::Serving { engine, instead, confined: words });
         Ok(())
@@ -98,11 +98,10 @@ fn begin(
     sender: &Arc<Mutex<Sender>>,
 ) -> Result<Option<Begun>, String> {
     let Start { settings, listeners, admin, is_successor, sites, unknown, log, rights, .. } = start;
-    let unconfined = |error| format!("cannot confine the server process: {error}; --no-sandbox does without");
     // What is opened is opened before.
     let nowhere = loader::nowhere().map_err(|error| error.to_string())?;
     rights.assume().map_err(|trouble| trouble.to_string())?;
-    let confined = sandbox::confine_server(rights).map_err(unconfined)?;
+    let confined = sandbox::confine_server(rights).map_err(|error| sandbox::unconfined(&error))?;
     // A thread, and so no sooner than now. That there is nothing to serve yet is an answer too.
     let answer = |bound: &Bound, ledger: Option<Arc<Ledger>>| {
         let sender = Arc::clone(sender);

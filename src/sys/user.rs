@@ -44,14 +44,24 @@ impl User {
         })
     }
 
-    /// Who this process is.
+    /// The user that this process is.
     pub(crate) fn current() -> io::Result<Option<User>> {
-        // SAFETY: it has no arguments, and cannot fail.
-        let uid = unsafe { libc::geteuid() };
+        User::numbered(rustix::process::geteuid().as_raw())
+    }
+
+    /// Looks a user up by number.
+    pub(crate) fn numbered(uid: u32) -> io::Result<Option<User>> {
         find(|entry, room, found| {
             // SAFETY: as for the name.
             unsafe { libc::getpwuid_r(uid, entry, room.as_mut_ptr().cast(), room.len(), found) }
         })
+    }
+
+    /// Returns the user that the kernel shows for owners it cannot represent, for a system without users. proc(5),
+    /// /proc/sys/kernel/overflowuid
+    pub(crate) fn nobody() -> User {
+        let id = 65_534;
+        User { name: c"nobody".to_owned(), uid: id, gid: id, home: "/".into() }
     }
 
     pub(crate) fn name(&self) -> String {
@@ -102,6 +112,8 @@ fn find(
         0 if found.is_null() => Ok(None),
         // SAFETY: an entry that was found; its texts lie in `room`.
         0 => Ok(Some(unsafe { user(&entry) })),
+        // No such user, as some libraries say it; musl, also where there is no database at all. getpwnam(3)
+        libc::ENOENT | libc::ESRCH => Ok(None),
         code => Err(io::Error::from_raw_os_error(code)),
     }
 }

@@ -26,6 +26,9 @@ pub(crate) struct Response {
 
 pub(crate) trait Stream: Read + Write + Send {
     fn shut_down(&self) -> io::Result<()>;
+
+    /// Whether reads and writes wait.
+    fn wait(&self, waits: bool) -> io::Result<()>;
 }
 
 impl Client {
@@ -136,6 +139,22 @@ impl Client {
         self.try_rest().expect("the end of the connection")
     }
 
+    /// Returns whether the server has closed its side, in order and without another byte. Does not wait.
+    ///
+    /// # Panics
+    /// It has said something, or reset the connection.
+    #[track_caller]
+    pub(crate) fn is_at_end(&mut self) -> bool {
+        self.stream.wait(false).expect("a socket");
+        let end = match self.receive() {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            received => panic!("neither silence nor an end: {received:?}, {:?}", self.received),
+        };
+        self.stream.wait(true).expect("a socket");
+        end
+    }
+
     fn receive(&mut self) -> io::Result<()> {
         let mut block = [0; 64 * 1024];
         match self.stream.read(&mut block)? {
@@ -170,10 +189,18 @@ impl Stream for TcpStream {
     fn shut_down(&self) -> io::Result<()> {
         self.shutdown(Shutdown::Write)
     }
+
+    fn wait(&self, waits: bool) -> io::Result<()> {
+        self.set_nonblocking(!waits)
+    }
 }
 
 impl Stream for UnixStream {
     fn shut_down(&self) -> io::Result<()> {
         self.shutdown(Shutdown::Write)
+    }
+
+    fn wait(&self, waits: bool) -> io::Result<()> {
+        self.set_nonblocking(!waits)
     }
 }

@@ -52,6 +52,13 @@ impl Somewhere {
     }
 }
 
+impl Somewhere {
+    /// Keeps directories until the server ends: a program notices that one is gone.
+    pub(crate) fn with(self, dirs: impl Any) -> Somewhere {
+        Somewhere { address: self.address, _server: Box::new((self._server, dirs)) }
+    }
+}
+
 impl From<Served> for Somewhere {
     fn from(served: Served) -> Somewhere {
         Somewhere { address: served.address, _server: Box::new(served) }

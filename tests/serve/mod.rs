@@ -12,6 +12,8 @@
 //! | `hosts` | several sites, told apart by host |
 //! | `stop` | how it ends |
 
+#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+
 mod change;
 mod close;
 mod crowd;

@@ -9,7 +9,7 @@ use crate::common::{
 };
 use rustix::{
     fs::{CWD, FileType, Mode, mknodat},
-    process::Signal,
+    process::{Signal, geteuid},
 };
 use std::{
     fs,
@@ -65,11 +65,23 @@ fn a_directory_it_cannot_serve_is_told_with_a_remedy() {
     let dir = site(&[("file", ""), ("site/index.html", ""), ("site/closed", "")]);
     let at = |name: &str| dir.path().join(name);
     fs::set_permissions(at("site/closed"), fs::Permissions::from_mode(0o000)).unwrap();
+    // Root becomes another user, which is named.
+    let denied = match geteuid().is_root() {
+        true => {
+            "cannot read {}/site/closed: user nobody may not read {}/site/closed (owned by root, mode 0000); let it, as with \
+                 chmod o+r {}/site/closed, or move that out of the site"
+        }
+        false => {
+            "cannot read {}/site/closed: permission denied by {}/site/closed (owned by user number UID, mode 0000); make it \
+                  readable, or move it out of the site"
+        }
+    };
+    let denied = &*denied.replace("UID", &geteuid().as_raw().to_string());
     #[rustfmt::skip]
     let cases = [
-        ("missing", "cannot serve {}/missing: no such file or directory; name a directory or tar archive that exists and may be read, as in tarpon serve DIR"),
+        ("missing", "cannot serve {}/missing: it does not exist; name a directory or tar archive, as in tarpon serve DIR"),
         ("file",    "cannot read {}/file: it is no tar archive, at byte 0; name a directory or a tar archive"),
-        ("site",    "cannot read {}/site/closed: permission denied; make it readable, or move it out of the site"),
+        ("site",    denied),
     ];
     for (name, want) in cases {
         let ended = Program::run(unprivileged(&serve(&at(name), &[])));

@@ -120,27 +120,41 @@ fn a_client_that_takes_nothing_is_cut_off() {
 /// socket whose buffer is full has none before a third of it is free.
 #[test]
 fn a_reader_is_served_at_the_least_rate_and_cut_off_below_it() {
-    let len = 6 << 20;
-    let dir = site(&[("large", vec![7; len])]);
+    const LEN: usize = 6 << 20;
+    /// Half of the timeout. A reader that the machine stops for longer is below any rate.
+    const PAUSE_MAX: Duration = Duration::from_millis(500);
+    let dir = site(&[("large", vec![7; LEN])]);
     for (rate_min, served) in [("20000", true), ("100000000", false)] {
         let options = ["--send-timeout", "1", "--send-rate-min", rate_min, "--workers", "1"];
         let program = Program::started(serve(dir.path(), &options));
-        let mut stream = TcpStream::connect(program.address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        set_socket_recv_buffer_size(&stream, 64 * 1024).unwrap();
-        stream.write_all(b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-        let mut block = vec![0; 100_000];
-        let mut taken = stream.read(&mut block).unwrap();
-        while program.connection_count() > 0 {
-            thread::sleep(Duration::from_millis(150));
-            taken += stream.read(&mut block).unwrap_or(0);
-        }
-        // What the kernel still has for it, or nothing.
-        while let Ok(some @ 1..) = stream.read(&mut block) {
-            taken += some;
-        }
-        assert_eq!(taken > len, served, "{rate_min}: {taken} of {len} bytes and a head");
+        let taken = wait_for("a reader that is never stopped", || {
+            let (taken, longest) = read_slowly(&program);
+            ((taken > LEN) == served || longest < PAUSE_MAX).then_some(taken)
+        });
+        assert_eq!(taken > LEN, served, "{rate_min}: {taken} of {LEN} bytes and a head");
     }
+}
+
+/// Reads a response at 600 KB a second, to its end. Returns its length, and the longest pause of the reader.
+fn read_slowly(program: &Program) -> (usize, Duration) {
+    let mut stream = TcpStream::connect(program.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    set_socket_recv_buffer_size(&stream, 64 * 1024).unwrap();
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut block = vec![0; 100_000];
+    let mut taken = stream.read(&mut block).unwrap();
+    let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
+    while program.connection_count() > 0 {
+        thread::sleep(Duration::from_millis(150));
+        taken += stream.read(&mut block).unwrap_or(0);
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
+    }
+    // Takes what the kernel still has for the client, or nothing.
+    while let Ok(some @ 1..) = stream.read(&mut block) {
+        taken += some;
+    }
+    (taken, longest)
 }
 
 #[test]

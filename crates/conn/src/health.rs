@@ -45,7 +45,8 @@ impl Health {
     /// Writes all fields, and the content behind them, to the front of `to`. Returns their length. None: there is no room.
     pub(crate) fn write(self, to: &mut [u8]) -> Option<usize> {
         let mut room = Room::new(to);
-        room.put(b"Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\nContent-Length: ")?;
+        room.put(b"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n")?;
+        room.put(b"Cache-Control: no-store\r\nContent-Length: ")?;
         room.put(if self.is_stopping { b"9" } else { b"3" })?;
         room.put(b"\r\n\r\n")?;
         if self.with_content {

@@ -46,7 +46,9 @@ pub(crate) fn plan(
         let image = sites.image(id);
         let variants = find(image, path)?;
         let variant = if variants.is_one() { variants.identity } else { plan::choose(head, variants, image) };
-        Some((id, plan::file(head, variant, image, unix_s, with_content, with_ranges)))
+        image
+            .is_framed(&variant)
+            .then(|| (id, plan::file(head, &variant, image, unix_s, with_content, with_ranges)))
     })
 }
 

@@ -174,9 +174,22 @@ pub(crate) fn page(image: &Image, status: Status, with_content: bool) -> Plan {
 /// it: RFC 9110, sections 13.2.1 and 14.2.
 #[cold]
 fn missing(head: &Head<'_>, variants: Variants, image: &Image, with_content: bool) -> Plan {
-    let Variant { fields, content, .. } = choose(head, variants, image);
-    let content = with_content.then_some(content);
-    Plan { status: Status::NotFound, own: Own::Nothing, missed: true, fields, content }
+    let mut variant = choose(head, variants, image);
+    if !image.is_framed(&variant) {
+        variant = variants.identity;
+        if !image.is_framed(&variant) {
+            return Plan { missed: true, ..forged(image, with_content) };
+        }
+    }
+    let content = with_content.then_some(variant.content);
+    Plan { status: Status::NotFound, own: Own::Nothing, missed: true, fields: variant.fields, content }
+}
+
+/// The answer where the fields of a response do not frame it: a packer has not written them, and to send them could put a second
+/// response into the first.
+#[cold]
+fn forged(image: &Image, with_content: bool) -> Plan {
+    page(image, Status::InternalServerError, with_content)
 }
 
 /// Which methods there are, for any target: RFC 9110, section 9.3.7.
@@ -247,7 +260,19 @@ fn sent(
     with_content: bool,
     with_ranges: bool,
 ) -> Plan {
-    let variant = if variants.is_one() { variants.identity } else { choose(head, variants, image) };
+    let chosen;
+    let mut variant = &variants.identity;
+    if !variants.is_one() {
+        chosen = choose(head, variants, image);
+        variant = &chosen;
+    }
+    if !image.is_framed(variant) {
+        // If the coded variant is forged, the variant without a coding may still be as it was packed.
+        variant = &variants.identity;
+        if !image.is_framed(variant) {
+            return forged(image, with_content);
+        }
+    }
     match variants.ruled {
         None | Some(200) => file(head, variant, image, unix_s, with_content, with_ranges),
         Some(code) => error_file(code, variant, with_content),
@@ -267,10 +292,11 @@ fn instead(
     Plan { missed: true, ..sent(head, variants, image, unix_s, with_content, with_ranges) }
 }
 
+/// The answer for a file, of which this variant was chosen and is framed.
 #[inline(always)]
 pub(crate) fn file(
     head: &Head<'_>,
-    variant: Variant,
+    variant: &Variant,
     image: &Image,
     unix_s: u64,
     with_content: bool,
@@ -287,10 +313,12 @@ pub(crate) fn file(
             };
             // Range means nothing but with GET: RFC 9110, section 14.2.
             if head.has(Name::Range) && with_content && with_ranges {
-                return ranged(head, &variant, image, unix_s).unwrap_or(whole);
+                return ranged(head, variant, image, unix_s).unwrap_or(whole);
             }
             whole
         }
+        // Only a forged record has none.
+        Outcome::NotModified if variant.not_modified.len == 0 => forged(image, with_content),
         Outcome::NotModified => Plan {
             status: Status::NotModified,
             own: Own::Nothing,
@@ -327,8 +355,9 @@ fn ranged(head: &Head<'_>, variant: &Variant, image: &Image, unix_s: u64) -> Opt
 
 /// A file that stands for an error: neither preconditions nor ranges are about it (RFC 9110, sections 13.2.1 and 14.2).
 #[cold]
-fn error_file(code: u16, variant: Variant, with_content: bool) -> Plan {
-    let status = Status::of(code).unwrap_or(Status::NotFound);
+fn error_file(code: u16, variant: &Variant, with_content: bool) -> Plan {
+    // Other statuses, as 304, have no content.
+    let status = Status::of(code).filter(|status| status.code() >= 400).unwrap_or(Status::NotFound);
     let content = with_content.then_some(variant.content);
     Plan { status, own: Own::Nothing, missed: false, fields: variant.fields, content }
 }
@@ -344,6 +373,9 @@ fn lead(status: Status, leads: Leads, image: &Image, with_content: bool) -> Plan
 
 /// The query of the request goes along: `/dir?q` leads to `/dir/?q`. Unless a rule says what is in it.
 fn redirect(image: &Image, to: Redirect, query: Option<(u32, &[u8])>, with_content: bool) -> Plan {
+    if !image.is_redirect_framed(&to) {
+        return forged(image, with_content);
+    }
     let whole = Place { at: to.before_query.at, len: to.before_query.len + to.after_query.len };
     let (own, fields) = match query.filter(|_| to.before_query.len > 0) {
         None => (Own::Nothing, whole),

@@ -90,7 +90,10 @@ impl Leads {
     /// The fields that come behind Location, and the content.
     pub(crate) fn rest(&self, rules: Rules<'_>, image: &Image) -> (Place, Place) {
         match own(image, self.rule) {
-            Some(Entry::Redirect(redirect)) => (redirect.after_query, redirect.content),
+            // One that is forged could have a Location of its own.
+            Some(Entry::Redirect(redirect)) if redirect.is_behind_location(image) => {
+                (redirect.after_query, redirect.content)
+            }
             _ => (rules.fields(), rules.content()),
         }
     }

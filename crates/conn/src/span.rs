@@ -14,7 +14,7 @@ use crate::{
     start::{Start, Starts},
 };
 
-/// Something to send, in one of four homes: the worker's start table, an image, the pool, or a file (an archive is one).
+/// Something to send, in one of five homes: the worker's start table, an image, the pool, a file beside its image, or an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
     /// A whole start of a response, resolved when it is sent. What a short send leaves of it becomes a `Buf`.
@@ -69,7 +69,8 @@ impl Span {
     }
 }
 
-/// Spans a connection may owe on one leg: eight small responses. A longer burst waits in the kernel.
+/// Spans a connection may owe on one leg: six small pipelined responses of two each, as the next exchange needs five free ones. A
+/// longer burst waits in the kernel.
 pub const SPAN_COUNT_MAX: usize = 16;
 
 /// Spans in sending order. Full means: begin no further exchange.

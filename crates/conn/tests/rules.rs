@@ -7,7 +7,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use std::{fs, io::Cursor};
 use tarpon_conn::sim::{Cuts, Sim, UNIX_S};
-use tarpon_pack::{Dialect, Memo, Options, pack_dir};
+use tarpon_pack::{Dialect, Memo, Options, Policy, check_rules, pack_dir};
 use tarpon_site::{
     Image,
     rules::{Asked, Holds, RuleRow, matches},
@@ -32,18 +32,8 @@ proptest! {
     ) {
         let dialect = if netlify { Dialect::Netlify } else { Dialect::Cloudflare };
         let rules: Vec<_> = rules.into_iter().filter(|rule| netlify || rule.parameter.is_none()).collect();
-        let dir = tempfile::tempdir().expect("a directory");
-        for name in &files {
-            let path = dir.path().join(name);
-            fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
-            fs::write(path, "x").expect("a file");
-        }
         let text: String = rules.iter().enumerate().map(|(number, rule)| rule.line(number, netlify)).collect();
-        fs::write(dir.path().join("_redirects"), &text).expect("a file");
-        let mut out = Cursor::new(Vec::new());
-        let options = Options { dialect, ..Options::new(UNIX_S) };
-        pack_dir(dir.path(), &mut out, &options, &mut Memo::default()).expect("a site");
-        let image = Image::new(Bytes::from(out.into_inner())).expect("an image");
+        let image = packed(&files, &text, Options { dialect, ..Options::new(UNIX_S) })?;
         for (path, query) in requests {
             let target = query.map_or(path.clone(), |query| format!("{path}?{query}"));
             let target = match (absolute, target.strip_prefix('/').filter(|_| path == "/")) {
@@ -52,14 +42,33 @@ proptest! {
                 (true, Some(rest)) => format!("http://a{rest}"),
                 (true, None) => format!("http://a{target}"),
             };
-            let mut sim = Sim::new(image.clone());
-            sim.client_sends(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
-            sim.run(Cuts::NONE);
-            let got = String::from_utf8_lossy(&sim.wire).into_owned();
-            let status = got.split(' ').nth(1).expect("a status").to_owned();
-            let location = got.lines().find_map(|line| line.strip_prefix("Location: ")).map(str::to_owned);
+            let got = answer(&image, &target);
             let want = expected(&rules, &files, &path, query, netlify);
-            prop_assert_eq!((status, location), want, "{}\n{:?} {}", text, files, target);
+            prop_assert_eq!(got, want, "{}\n{:?} {}", text, files, target);
+        }
+    }
+
+    #[test]
+    fn a_target_that_is_a_path_never_names_a_host(
+        rules in prop::collection::vec(path_rule(), 1..4),
+        files in prop::sample::subsequence(vec!["evil.com/index.html", "\\evil.com/index.html", "a/evil.com.html"], 0..=3),
+        clean_urls: bool,
+        requests in prop::collection::vec(request_of_pieces(), 1..8),
+    ) {
+        // A rule that the packer refuses leads nowhere.
+        let mut accepted = String::new();
+        for rule in &rules {
+            let more = format!("{accepted}{rule}\n");
+            if check_rules(b"", more.as_bytes(), Dialect::Netlify, &[]).is_ok() {
+                accepted = more;
+            }
+        }
+        let policy = Policy { clean_urls, ..Policy::default() };
+        let image = packed(&files, &accepted, Options { policy, ..Options::new(UNIX_S) })?;
+        for target in requests {
+            let (_, location) = answer(&image, &target);
+            let location = location.unwrap_or("/".to_owned());
+            prop_assert!(names_no_host(&location), "{accepted}{files:?} {target:?} leads to {location:?}");
         }
     }
 
@@ -77,6 +86,98 @@ proptest! {
             prop_assert!(found.path(&mut to).is_none_or(|len| len <= to.len()));
         }
     }
+}
+
+#[test]
+#[rustfmt::skip]
+fn a_target_that_is_a_path_leads_to_this_host() {
+    let cases: &[(&str, &str, &str, &str)] = &[
+        // what it shows            rule                            request              status and Location
+        ("an empty splat",          "/docs/* /:splat/x",            "/docs/",            "301 /x"),
+        ("and without the slash",   "/docs/* /:splat/x",            "/docs",             "301 /x"),
+        ("a host behind it",        "/a/:id/* /:splat/:id 301",     "/a/evil.com/",      "301 /evil.com"),
+        ("many slashes",            "/a/:id/* /:splat/:id 301",     "/a/evil.com////",   "301 /evil.com"),
+        ("slashes held",            "/a/* /:splat",                 "/a///evil.com",     "301 /evil.com"),
+        ("slashes elsewhere stay",  "/a/* /b:splat",                "/a///c",            "301 /b//c"),
+        ("a backslash",             "/a/* /:splat",                 "/a/\\evil.com",     "301 /%5Cevil.com"),
+        ("an escaped backslash",    "/a/* /:splat",                 "/a/%5Cevil.com",    "301 /%5Cevil.com"),
+        ("an escaped slash",        "/a/* /:splat",                 "/a/%2Fevil.com",    "404"),
+        ("a tab",                   "/a/* /:splat",                 "/a/%09/evil.com",   "301 /%09/evil.com"),
+        ("a line end",              "/a/* /:splat",                 "/a/%0D%0A/evil.com", "301 /%0D%0A/evil.com"),
+        ("a slash in a parameter",  "/a p=:p /:p",                  "/a?p=/evil.com",    "301 /%2Fevil.com"),
+        ("and escaped",             "/a p=:p /:p",                  "/a?p=%2Fevil.com",  "301 /%2Fevil.com"),
+        ("a query",                 "/docs/* /:splat/x",            "/docs/?//evil.com", "301 /x?//evil.com"),
+        ("a directory of this name", "/a /b",                       "/evil.com",         "301 /evil.com/"),
+        ("by two slashes",          "/a /b",                        "//evil.com",        "404"),
+        ("by slash and backslash",  "/a /b",                        "/\\evil.com",       "404"),
+        ("another host by a rule",  "/a/* https://b.org/:splat",    "/a//x",             "301 https://b.org//x"),
+        ("a rewrite",               "/a/* /:splat/evil.com/ 200",   "/a/",               "200"),
+    ];
+    for (name, rule, request, want) in cases {
+        let image = packed(&["evil.com/index.html"], rule, Options::new(UNIX_S)).expect("a site");
+        let (status, location) = answer(&image, request);
+        let got = location.map_or(status.clone(), |location| format!("{status} {location}"));
+        assert_eq!(got, *want, "{name}: {rule}, {request}");
+    }
+}
+
+/// A site of these files and rules.
+fn packed(files: &[&str], rules: &str, options: Options) -> Result<Image, TestCaseError> {
+    let dir = tempfile::tempdir().expect("a directory");
+    for name in files {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        fs::write(path, "x").expect("a file");
+    }
+    fs::write(dir.path().join("_redirects"), rules).expect("a file");
+    let mut out = Cursor::new(Vec::new());
+    match pack_dir(dir.path(), &mut out, &options, &mut Memo::default()) {
+        Ok(_) => Ok(Image::new(Bytes::from(out.into_inner())).expect("an image")),
+        Err(error) => Err(TestCaseError::reject(error.to_string())),
+    }
+}
+
+/// The status and the Location that a request for `target` gets.
+fn answer(image: &Image, target: &str) -> (String, Option<String>) {
+    let mut sim = Sim::new(image.clone());
+    sim.client_sends(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+    sim.run(Cuts::NONE);
+    let got = String::from_utf8_lossy(&sim.wire).into_owned();
+    let status = got.split(' ').nth(1).expect("a status").to_owned();
+    (status, got.lines().find_map(|line| line.strip_prefix("Location: ")).map(str::to_owned))
+}
+
+/// Whether a reference is a path, also for a browser: it takes `\` for a slash and drops control bytes.
+fn names_no_host(location: &str) -> bool {
+    let is_graphic = location.bytes().all(|byte| byte.is_ascii_graphic());
+    is_graphic && location.starts_with('/') && !location[1..].starts_with(['/', '\\'])
+}
+
+/// A rule whose target is a path, in which what it holds and slashes stand anywhere.
+fn path_rule() -> impl Strategy<Value = String> {
+    let sources: Vec<(&str, &[&str])> = vec![
+        ("/a/*", &[":splat"]),
+        ("/a/:x/*", &[":x", ":splat"]),
+        ("/:x/b/*", &[":x", ":splat"]),
+        ("/a/:x", &[":x"]),
+        ("/a p=:p", &[":p"]),
+    ];
+    let statuses = prop::sample::select(vec!["301", "302!", "308"]);
+    (prop::sample::select(sources), statuses).prop_flat_map(|((source, names), status)| {
+        let pieces = [names, names, &["/", "/", "evil.com", "%2F", "%5C", "?", "#"]].concat();
+        prop::collection::vec(prop::sample::select(pieces), 1..5)
+            .prop_map(move |pieces| format!("{source} /{} {status}", pieces.concat()))
+    })
+}
+
+/// A target of a request; most are what one of the rules is about.
+fn request_of_pieces() -> impl Strategy<Value = String> {
+    let front = prop::sample::select(vec!["/a/", "/a/", "/a/evil.com/", "/x/b/", "/a?p=", "//", "/%5C", "/"]);
+    let piece = prop::sample::select(vec![
+        "/", "//", "evil.com", "%5C", "\\", "%2F", "%09", "%0d%0a", "%2e%2e/", "?",
+    ]);
+    (front, prop::collection::vec(piece, 0..4))
+        .prop_map(|(front, pieces)| format!("{front}{}", pieces.concat()))
 }
 
 impl Rule {

@@ -70,10 +70,8 @@ fn in_order(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> Outco
     let has_it = if head.has(Name::IfNoneMatch) {
         is_listed(head, Name::IfNoneMatch, |tag| tag.is_weakly(ours))
     } else {
-        // A date to come is from another clock, by which the client cannot know what it has. RFC 1945,
-        // section 10.9, calls it invalid; RFC 9110 does not say.
-        let since = date_of(head, Name::IfModifiedSince, now).filter(|&since| since <= now);
-        since.is_some_and(|since| last_modified <= since)
+        // A date later than `now` is a valid date: section 13.1.3 has no such exception.
+        date_of(head, Name::IfModifiedSince, now).is_some_and(|since| last_modified <= since)
     };
     if has_it { Outcome::NotModified } else { Outcome::Proceed }
 }
@@ -198,7 +196,8 @@ mod tests {
             ("same date",               "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n",     NotModified),
             ("later date",              "If-Modified-Since: Sun, 06 Nov 1994 08:49:38 GMT\r\n",     NotModified),
             ("date of now",             "If-Modified-Since: Sat, 21 Nov 2026 00:00:00 GMT\r\n",     NotModified),
-            ("date to come",            "If-Modified-Since: Sat, 21 Nov 2026 00:00:01 GMT\r\n",     Proceed),
+            ("date after now",          "If-Modified-Since: Sat, 21 Nov 2026 00:00:01 GMT\r\n",     NotModified),
+            ("date long after now",     "If-Modified-Since: Fri, 31 Dec 9999 23:59:59 GMT\r\n",     NotModified),
             ("earlier date",            "If-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT\r\n",     Proceed),
             ("date in old form",        "If-Modified-Since: Sunday, 06-Nov-94 08:49:37 GMT\r\n",    NotModified),
             ("date of asctime",         "If-Modified-Since: Sun Nov  6 08:49:37 1994\r\n",          NotModified),

@@ -9,6 +9,7 @@
 //! archive. Nothing is unpacked; of a member only its header is read here.
 
 use crate::error::{Damage, PackError};
+use crate::repeats::{Repeats, TooMany};
 use crate::skip::{Kind, Skipped, skip};
 use crate::walk::{Dir, Found, permissions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +66,8 @@ pub(crate) fn list(archive: &File, path: &Path, prefix: &Path) -> Result<Walk, P
         children,
         root: &root,
         above: Vec::new(),
-        seen: 0,
+        listed: BTreeSet::new(),
+        repeats: Repeats::default(),
         found: Vec::new(),
         seen_dirs: Vec::new(),
         skipped: skipped.clone(),
@@ -252,15 +254,13 @@ struct Walker<'t> {
     root: &'t [u8],
     /// The directories we are in: a link to one of them would never end.
     above: Vec<Vec<u8>>,
-    /// Entries that were looked at.
-    seen: usize,
+    /// All directories that were listed so far.
+    listed: BTreeSet<Vec<u8>>,
+    repeats: Repeats,
     found: Vec<Found<Member>>,
     seen_dirs: Vec<Dir>,
     skipped: Vec<Skipped>,
 }
-
-/// More entries than names and [`LINKED_COUNT_MAX`].
-struct TooMany;
 
 impl Walker<'_> {
     /// Lists the directory `at`, no link on the way, as `path`, which ends in a slash.
@@ -274,6 +274,8 @@ impl Walker<'_> {
         }
         self.above.push(at.to_vec());
         let names: Vec<_> = self.children[at].iter().copied().collect();
+        let is_first = self.listed.insert(at.to_vec());
+        self.repeats.add(names.len(), is_first)?;
         for name in names {
             let path = [path, name].concat();
             if name.starts_with(b".") && name != b".well-known" {
@@ -288,10 +290,6 @@ impl Walker<'_> {
 
     /// One entry, no matter whether a link led to it.
     fn entry(&mut self, at: &[u8], mut path: Vec<u8>) -> Result<(), TooMany> {
-        self.seen += 1;
-        if self.seen > 2 * self.nodes.len() + LINKED_COUNT_MAX {
-            return Err(TooMany);
-        }
         let is_dir = self.children.contains_key(at);
         // A directory takes one byte more, for the slash behind.
         if path.len() + usize::from(is_dir) > PATH_LEN_MAX {
@@ -385,6 +383,3 @@ const DIR_MODE: u32 = 0o755;
 const BLOCK_LEN: u64 = 512;
 /// Symbolic links on the way to one file: as many as Linux follows.
 const LINK_COUNT_MAX: usize = 40;
-/// Entries that may be reached through links, beside those that have a name. Links to directories multiply: a
-/// small archive could ask for more than memory holds.
-const LINKED_COUNT_MAX: usize = 1 << 18;

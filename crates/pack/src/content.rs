@@ -11,13 +11,10 @@ use crate::archive::Stretch;
 use crate::error::PackError;
 use crate::media::Look;
 use crate::memo::{Identity, Known, Memo};
-use crate::walk::{is, is_gone};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
+use crate::tree::Located;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use tarpon_site::format::Home;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
@@ -56,23 +53,17 @@ impl Content {
 }
 
 /// Reads a file. None if it is gone, or not a regular file any more.
-pub(crate) fn read(path: &Path, options: &Options, memo: &mut Memo) -> Result<Option<Content>, PackError> {
-    match open(path) {
-        Ok(Some((file, meta))) => content(file, &meta, options, memo).map(Some),
-        Ok(None) => return Ok(None),
-        Err(error) => Err(error),
-    }
-    .map_err(|error| PackError::Read { path: path.to_owned(), error })
+pub(crate) fn read(file: &Located, options: &Options, memo: &mut Memo) -> Result<Option<Content>, PackError> {
+    let Some((opened, meta)) = file.open()? else { return Ok(None) };
+    content(opened, &meta, options, memo).map(Some).map_err(|error| file.unreadable(error))
 }
 
 /// Reads the first `len` bytes of a file. None if it is gone, or not a regular file any more.
-pub(crate) fn start_of(path: &Path, len: u64) -> Result<Option<Vec<u8>>, PackError> {
-    let read = |(file, _): (File, Metadata)| {
-        let mut text = Vec::new();
-        file.take(len).read_to_end(&mut text).map(|_| text)
-    };
-    let text = open(path).and_then(|opened| opened.map(read).transpose());
-    text.map_err(|error| PackError::Read { path: path.to_owned(), error })
+pub(crate) fn start_of(file: &Located, len: u64) -> Result<Option<Vec<u8>>, PackError> {
+    let Some((opened, _)) = file.open()? else { return Ok(None) };
+    let mut text = Vec::new();
+    let read = opened.take(len).read_to_end(&mut text);
+    read.map(|_| Some(text)).map_err(|error| file.unreadable(error))
 }
 
 /// Reads a stretch of an archive. Judged as a file is, so that both get the same fields.
@@ -107,22 +98,6 @@ impl Read for Positioned<'_> {
         Ok(len)
     }
 }
-
-/// Opens a regular file, and nothing that was put in its place: no link is followed, no FIFO waited for.
-pub(crate) fn open(path: &Path) -> io::Result<Option<(File, Metadata)>> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = match rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from) {
-        Ok(file) => File::from(file),
-        Err(error) if is_gone(&error) || IRREGULAR.iter().any(|&errno| is(&error, errno)) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let meta = file.metadata()?;
-    Ok(meta.is_file().then_some((file, meta)))
-}
-
-/// A link or a socket now, not what was listed: so Linux and macOS say of a link and FreeBSD does; so Linux says of a socket and
-/// the others do.
-const IRREGULAR: [Errno; 4] = [Errno::LOOP, Errno::MLINK, Errno::NXIO, Errno::OPNOTSUPP];
 
 fn content(file: File, meta: &Metadata, options: &Options, memo: &mut Memo) -> io::Result<Content> {
     let identity = Identity::of(meta);
@@ -190,8 +165,9 @@ const BLOCK_LEN: usize = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::{CWD, FileType, mknodat};
-    use std::{fs, os::unix};
+    use crate::tree::Tree;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use std::{fs, os::unix, sync::Arc};
 
     #[test]
     fn what_was_put_in_the_place_of_a_file_is_not_served() {
@@ -202,6 +178,7 @@ mod tests {
         unix::fs::symlink(at("file"), at("link")).expect("a link");
         mknodat(CWD, at("fifo"), FileType::Fifo, Mode::RUSR, 0).expect("a FIFO");
         drop(unix::net::UnixListener::bind(at("socket")).expect("a socket"));
+        let tree = Arc::new(Tree::open(dir.path()).expect("a tree"));
         let cases = [
             ("file", true),
             ("file/below", false),
@@ -212,7 +189,8 @@ mod tests {
             ("socket", false),
         ];
         for (name, served) in cases {
-            let content = read(&at(name), &Options::new(0), &mut Memo::default()).expect(name);
+            let file = Located { tree: Arc::clone(&tree), path: name.into() };
+            let content = read(&file, &Options::new(0), &mut Memo::default()).expect(name);
             assert_eq!(content.is_some(), served, "{name}");
         }
     }

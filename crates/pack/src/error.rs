@@ -1,9 +1,12 @@
 //! Why there is no image: each message names the file and, where there is one, the remedy.
 
 use crate::rules::{RuleError, RuleFile};
+use crate::tree::Tree;
+use rustix::fs::Stat;
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{fmt, io};
+use tarpon_site::Printable;
 
 /// Why a directory could not be packed.
 #[derive(Debug)]
@@ -21,6 +24,18 @@ pub enum PackError {
         path: PathBuf,
         /// Why not.
         error: io::Error,
+    },
+    /// Permissions keep a file or directory of the site from being read.
+    Denied {
+        /// Where it lies.
+        path: PathBuf,
+        /// What bars the way: the file or directory itself, or one above it.
+        barrier: Barrier,
+    },
+    /// Its symbolic links lead to the same directories again and again.
+    Repeats {
+        /// Where one of these directories lies.
+        path: PathBuf,
     },
     /// More large files than may stay open.
     FileCount {
@@ -66,6 +81,53 @@ pub enum PackError {
     Write(io::Error),
 }
 
+/// A file or directory that this process may not read or search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Barrier {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its owner.
+    pub uid: u32,
+    /// Its permissions: the last nine bits of the mode, and those of set-id and sticky.
+    pub mode: u32,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+}
+
+impl Barrier {
+    /// A file or directory of this state.
+    pub fn new(path: PathBuf, stat: &Stat) -> Barrier {
+        #[allow(clippy::unnecessary_cast, reason = "16 bits on other systems")]
+        let mode = stat.st_mode as u32;
+        Barrier { path, uid: stat.st_uid, mode: mode & 0o7777, is_dir: mode & S_IFMT == S_IFDIR }
+    }
+}
+
+impl fmt::Display for Barrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Barrier { path, uid, mode, .. } = self;
+        let owner = if *uid == 0 { "root".to_owned() } else { format!("user number {uid}") };
+        write!(f, "{} (owned by {owner}, mode {mode:04o})", path.printable())
+    }
+}
+
+/// The bits of a mode that tell the kind of file, and their value for a directory: the same on every Unix.
+const S_IFMT: u32 = 0o170_000;
+const S_IFDIR: u32 = 0o040_000;
+
+impl PackError {
+    /// An entry of a tree cannot be read.
+    pub(crate) fn unreadable(tree: &Tree, path: &Path, error: io::Error) -> PackError {
+        let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+        let barrier = if is_denied { tree.barrier(path) } else { None };
+        let path = tree.name(path);
+        match barrier {
+            Some(barrier) => PackError::Denied { path, barrier },
+            None => PackError::Read { path, error },
+        }
+    }
+}
+
 /// What is wrong with an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
@@ -99,11 +161,24 @@ impl fmt::Display for Damage {
 impl fmt::Display for PackError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PackError::Root { path, error } => write!(f, "cannot serve {}: {error}", path.display()),
+            PackError::Root { path, error } => write!(f, "cannot serve {}: {error}", path.printable()),
             PackError::Read { path, error } => {
-                let path = path.display();
+                let path = path.printable();
                 write!(f, "cannot read {path}: {error}; make it readable, or move it out of the site")
             }
+            PackError::Denied { path, barrier } => {
+                let path = path.printable();
+                write!(
+                    f,
+                    "cannot read {path}: permission denied by {barrier}; make it readable, or move it out of the site"
+                )
+            }
+            PackError::Repeats { path } => write!(
+                f,
+                "symbolic links lead to the entries of {} and others too often; remove links to directories that hold such \
+                 links themselves",
+                path.printable()
+            ),
             PackError::FileCount { count, max } => write!(
                 f,
                 "{count} large files would stay open, but the open-file limit leaves room for {max}; raise it, as with \
@@ -112,14 +187,14 @@ impl fmt::Display for PackError {
                 (2 * count).next_power_of_two().max(1024),
             ),
             PackError::Archive { path, damage, at, member } => {
-                write!(f, "cannot read {}: {damage}, at byte {at}", path.display())?;
+                write!(f, "cannot read {}: {damage}, at byte {at}", path.printable())?;
                 match &**member {
                     [] => Ok(()),
-                    member => write!(f, " ({})", member.escape_ascii()),
+                    member => write!(f, " ({})", member.printable()),
                 }
             }
             PackError::Prefix { path, prefix } => {
-                write!(f, "there is no directory {} in {}", prefix.display(), path.display())
+                write!(f, "there is no directory {} in {}", prefix.printable(), path.printable())
             }
             PackError::Rules { file, line, column, error } => {
                 write!(f, "{}:{line}:{column}: {error}; {}", file.name(), error.remedy())
@@ -142,6 +217,8 @@ impl Error for PackError {
             PackError::Archive { .. }
             | PackError::Prefix { .. }
             | PackError::FileCount { .. }
+            | PackError::Denied { .. }
+            | PackError::Repeats { .. }
             | PackError::Rules { .. }
             | PackError::NoShell
             | PackError::TooLarge => None,

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! 304:                                                                  ETag  Last-Modified  Cache-Control  [Vary]  ┐ a file
-//! 200:  Content-Length  Content-Type  [Content-Encoding]  Accept-Ranges  [Use-As-Dictionary]  ETag  … as of 304 …   ┘
-//! 301:  Location  Content-Type  Content-Length  Cache-Control         a directory
-//! 404:  Content-Length  Content-Type  [Content-Encoding]  Cache-Control  [Vary]    a file that stands for an error
-//! page: [Content-Type  Content-Length  Cache-Control]  [Allow]        a status
+//! 200:  Content-Length  Content-Type  [X-Content-Type-Options]  [Content-Encoding]  Accept-Ranges  [Use-As-Dictionary]  ETag  … as of 304 …   ┘
+//! 301:  Location  Content-Type  [X-Content-Type-Options]  Content-Length  Cache-Control         a directory
+//! 404:  Content-Length  Content-Type  [X-Content-Type-Options]  [Content-Encoding]  Cache-Control  [Vary]    a file that stands for an error
+//! page: [Content-Type  [X-Content-Type-Options]  Content-Length  Cache-Control]  [Allow]        a status
 //! ```
 //!
 //! Behind them come those that rules and the policy add, wherever there is content. Status line, Server, Date and Connection come before; they are the server's to write. A 206 has the fields
@@ -14,6 +14,7 @@
 
 use crate::cache;
 use crate::dictionary::may_be_fresh;
+use crate::policy::SNIFFING;
 use crate::rules::Fields;
 use tarpon_http::date;
 use tarpon_site::Coding;
@@ -91,14 +92,14 @@ pub(crate) fn file(sent: Sent<'_>, len: u64, hash: u128) -> File {
     let etag = format!("\"{hash:032x}\"");
     let date = date::format(sent.last_modified);
     let date = std::str::from_utf8(&date).expect("a date is ASCII");
-    let Said { media, encoding, offer, cache, vary, more } = Said::of(sent);
+    let Said { media, sniffing, encoding, offer, cache, vary, more } = Said::of(sent);
     let not_modified =
         format!("ETag: {etag}\r\nLast-Modified: {date}\r\nCache-Control: {cache}\r\n{vary}{more}\r\n");
     File {
         etag_at: "ETag: ".len() as u32,
         etag_len: etag.len() as u32,
         ok: format!(
-            "Content-Length: {len}\r\nContent-Type: {media}\r\n{encoding}Accept-Ranges: bytes\r\n{offer}{not_modified}"
+            "Content-Length: {len}\r\nContent-Type: {media}\r\n{sniffing}{encoding}Accept-Ranges: bytes\r\n{offer}{not_modified}"
         )
         .into(),
         not_modified: not_modified.into(),
@@ -108,9 +109,9 @@ pub(crate) fn file(sent: Sent<'_>, len: u64, hash: u128) -> File {
 /// The fields of a file of this length that stands for an error, as that nothing is there. It is no representation of what
 /// was asked for: without validators, not in parts, and not kept.
 pub(crate) fn error(sent: Sent<'_>, len: u64) -> File {
-    let (Said { media, encoding, vary, more, .. }, cache) = (Said::of(sent), cache::NEVER);
+    let (Said { media, sniffing, encoding, vary, more, .. }, cache) = (Said::of(sent), cache::NEVER);
     let ok = format!(
-        "Content-Length: {len}\r\nContent-Type: {media}\r\n{encoding}Cache-Control: {cache}\r\n{vary}{more}\r\n"
+        "Content-Length: {len}\r\nContent-Type: {media}\r\n{sniffing}{encoding}Cache-Control: {cache}\r\n{vary}{more}\r\n"
     );
     File { ok: ok.into(), ..File::default() }
 }
@@ -118,7 +119,8 @@ pub(crate) fn error(sent: Sent<'_>, len: u64) -> File {
 /// What is said of a file by us and by rules.
 struct Said {
     media: String,
-    /// Content-Encoding, Use-As-Dictionary and Vary are lines, or nothing.
+    /// X-Content-Type-Options, Content-Encoding, Use-As-Dictionary and Vary are lines, or nothing.
+    sniffing: String,
     encoding: &'static str,
     offer: String,
     cache: String,
@@ -132,12 +134,14 @@ impl Said {
         let (media, more) = sent.more.clone().split_off("Content-Type");
         let (cache, more) = more.split_off("Cache-Control");
         let (vary, more) = more.split_off("Vary");
+        let (sniffing, more) = split_sniffing(more);
         let cache = cache.unwrap_or(sent.cache.to_owned());
         let vary: Vec<_> = sent.varies.names().map(str::to_owned).into_iter().chain(vary).collect();
         // A site may know better what its files are dictionaries of.
         let offer = sent.offer.filter(|_| may_be_fresh(&cache) && !more.has("Use-As-Dictionary"));
         Said {
             media: media.unwrap_or(sent.media.to_owned()),
+            sniffing,
             encoding: encoding(sent.coding),
             offer: offer.map_or(String::new(), |of| format!("Use-As-Dictionary: match=\"{of}\"\r\n")),
             cache,
@@ -145,6 +149,12 @@ impl Said {
             more: more.text(),
         }
     }
+}
+
+/// The line X-Content-Type-Options, or nothing, and the other fields. It stands beside Content-Type, and so not in a 304.
+fn split_sniffing(fields: Fields) -> (String, Fields) {
+    let (value, others) = fields.split_off(SNIFFING);
+    (value.map_or(String::new(), |value| format!("{SNIFFING}: {value}\r\n")), others)
 }
 
 fn encoding(coding: Coding) -> &'static str {
@@ -177,14 +187,14 @@ pub(crate) fn redirect_to(target: &str, fragment: Option<&str>, more: &Fields) -
         format!("<!doctype html><title>Moved</title><p>This is at <a href=\"{shown}\">{shown}</a>.\n");
     fields.push_str(fragment);
     fields.push_str("\r\n");
-    fields.push_str(&html(content.len(), cache::REVALIDATE, &more.beside_ours()));
+    fields.push_str(&html(content.len(), cache::REVALIDATE, "", more));
     Redirect { fields: fields.into(), before_query, content: content.into() }
 }
 
 /// What comes behind Location, and the content, where the target is not known beforehand.
 pub(crate) fn redirect_anywhere(more: &Fields) -> (Vec<u8>, &'static [u8]) {
     const CONTENT: &str = "<!doctype html><title>Moved</title><p>This is somewhere else now.\n";
-    (html(CONTENT.len(), cache::REVALIDATE, &more.beside_ours()).into(), CONTENT.as_bytes())
+    (html(CONTENT.len(), cache::REVALIDATE, "", more).into(), CONTENT.as_bytes())
 }
 
 /// The fields of a page. Allow with 405, and with 204, which answers OPTIONS and has no content (RFC 9110,
@@ -193,14 +203,19 @@ pub(crate) fn page(code: u16, len: usize, more: &Fields) -> Vec<u8> {
     const ALLOW: &str = "Allow: GET, HEAD, OPTIONS\r\n";
     match code {
         204 => format!("{ALLOW}\r\n").into(),
-        405 => html(len, cache::NEVER, &format!("{ALLOW}{}", more.beside_ours())).into(),
-        _ => html(len, cache::NEVER, &more.beside_ours()).into(),
+        405 => html(len, cache::NEVER, ALLOW, more).into(),
+        _ => html(len, cache::NEVER, "", more).into(),
     }
 }
 
-fn html(len: usize, cache: &str, more: &str) -> String {
+/// `allow`: a line, or nothing.
+fn html(len: usize, cache: &str, allow: &str, more: &Fields) -> String {
     let media = "text/html; charset=utf-8";
-    format!("Content-Type: {media}\r\nContent-Length: {len}\r\nCache-Control: {cache}\r\n{more}\r\n")
+    let (sniffing, more) = split_sniffing(more.beside_ours());
+    let more = more.text();
+    format!(
+        "Content-Type: {media}\r\n{sniffing}Content-Length: {len}\r\nCache-Control: {cache}\r\n{allow}{more}\r\n"
+    )
 }
 
 /// A path as it stands in a URI: what is not a pchar or a slash is percent-encoded. RFC 3986, section 3.3.
@@ -243,13 +258,17 @@ mod tests {
             (Coding::Dcb,      ByDictionary, year,       "Content-Encoding: dcb\r\n",  offer, delta),
             (Coding::Dcz,      ByDictionary, year,       "Content-Encoding: dcz\r\n",  offer, delta),
         ];
-        for (coding, varies, cache, encoding, offer, vary) in cases {
-            let (more, media, last_modified) = (&Fields::default(), "text/css", 784_111_777);
+        for ((coding, varies, cache, encoding, offer, vary), nosniff) in
+            cases.into_iter().flat_map(|case| [(case, false), (case, true)])
+        {
+            let sniffing = if nosniff { "X-Content-Type-Options: nosniff\r\n" } else { "" };
+            let more = Fields::of(nosniff.then_some((SNIFFING, "nosniff")).into_iter());
+            let (more, media, last_modified) = (&more, "text/css", 784_111_777);
             let sent = Sent { media, coding, varies, offer: Some("/a-*.css"), last_modified, cache, more };
             let fields = file(sent, 12, 0xab);
             let tag = "\"000000000000000000000000000000ab\"";
             let not_modified = format!("ETag: {tag}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nCache-Control: {cache}\r\n{vary}\r\n");
-            let ok = format!("Content-Length: 12\r\nContent-Type: text/css\r\n{encoding}Accept-Ranges: bytes\r\n{offer}{not_modified}");
+            let ok = format!("Content-Length: 12\r\nContent-Type: text/css\r\n{sniffing}{encoding}Accept-Ranges: bytes\r\n{offer}{not_modified}");
             assert_eq!(fields.not_modified, not_modified.as_bytes());
             assert_eq!(fields.ok, ok.as_bytes());
             assert_eq!(&fields.not_modified[fields.etag_at as usize..][..fields.etag_len as usize], tag.as_bytes());

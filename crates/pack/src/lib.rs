@@ -9,6 +9,8 @@
 //! | file | what |
 //! |---|---|
 //! | `walk.rs` | which files are served, at which paths |
+//! | `tree.rs` | a directory, read by descriptor, step by step |
+//! | `repeats.rs` | how often links may lead to the same entries |
 //! | `archive.rs` | which members of an archive are served, at which paths |
 //! | `content.rs` | the content of one file: read once, so that length, hash and bytes agree |
 //! | `coded.rs` | which files are coded forms of another |
@@ -48,23 +50,28 @@ mod memo;
 mod packed;
 mod page;
 mod policy;
+mod repeats;
 mod ruled;
 mod rules;
 mod skip;
+mod tree;
 mod user;
 mod walk;
 mod write;
 
-pub use error::{Damage, PackError};
+pub use error::{Barrier, Damage, PackError};
 pub use memo::Memo;
 pub use packed::{
-    CODINGS, DELTA_CODINGS, Dictionaries, Effort, Finding, Form, Input, Inspected, OpenError, PathRow,
-    Progress, Report, Rule, Saved, SiteError, SiteOptions, Step, Verified, What, carried_by, inspect,
-    pack_site, verify,
+    CODINGS, Changes, DELTA_CODINGS, Dictionaries, Effort, Finding, Form, Input, Inspected, Makeup, Now,
+    OpenError, PathRow, Progress, Report, Reuse, Rule, Saved, SiteError, SiteOptions, Step, Verified, What,
+    carried_by, inspect, pack_site, verify,
 };
+#[doc(hidden)]
+pub use packed::{Encoder, compress};
 pub use policy::{Policy, TrailingSlash};
 pub use rules::{Dialect, RuleError, RuleFile, check as check_rules};
 pub use skip::{Kind, Skipped};
+pub use tree::Tree;
 pub use user::{ENTRY_COUNT_MAX, LEN_MAX, LeftOut, UserDirectory, Why};
 
 use address::{Address, Addresses};
@@ -81,9 +88,11 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use tarpon_site::format::PATH_LEN_MAX;
 use tarpon_site::{Coding, JSON};
+use tree::Located;
 use walk::Found;
 use write::{Delta, Manner, Variant, Writer};
 
@@ -154,8 +163,23 @@ pub fn pack_dir<W: Write + Seek>(
     options: &Options,
     memo: &mut Memo,
 ) -> Result<Packed, PackError> {
-    let mut walk = walk::list(root)?;
-    let rules = Rules::read(&walk.found, options.dialect, |file, len| content::start_of(file, len))?;
+    let tree = Tree::open(root).map_err(|error| PackError::Root { path: root.to_owned(), error })?;
+    pack_tree(tree, out, options, memo)
+}
+
+/// Packs a directory that is open, as [`pack_dir`] does. Follows no link out of it, even if other processes replace entries during
+/// the packing.
+///
+/// # Errors
+/// Those of [`pack_dir`].
+pub fn pack_tree<W: Write + Seek>(
+    tree: Tree,
+    out: &mut W,
+    options: &Options,
+    memo: &mut Memo,
+) -> Result<Packed, PackError> {
+    let mut walk = walk::list(&Arc::new(tree))?;
+    let rules = Rules::read(&walk.found, options.dialect, content::start_of)?;
     walk.found.retain(|found| !is_hidden(&found.path));
     let site_count = walk.found.len();
     let limits = user::Limits { file_len_min: options.file_len_min, file_count_max: options.file_count_max };
@@ -163,7 +187,7 @@ pub fn pack_dir<W: Write + Seek>(
     walk.found.append(&mut of_users.found);
     let listed = All { found: walk.found, site_count, skipped: walk.skipped, archive_len: 0 };
     let packed =
-        write_site(listed, &rules, out, options, |file: &PathBuf| content::read(file, options, memo))?;
+        write_site(listed, &rules, out, options, |file: &Located| content::read(file, options, memo))?;
     memo.forget_unused();
     Ok(Packed { left_out: of_users.left_out, ..packed })
 }
@@ -245,7 +269,7 @@ fn write_site<F, W: Write + Seek>(
         let is_of_user = number >= site_count;
         let mut unread = 0;
         let mut read = |file: &F| match read(file) {
-            Err(PackError::Read { .. }) if is_of_user => {
+            Err(PackError::Read { .. } | PackError::Denied { .. }) if is_of_user => {
                 unread += 1;
                 Ok(None)
             }

@@ -1,15 +1,20 @@
 //! Content-Type: by the name's extension, and where that says nothing, by the content. RFC 9110, section 8.3.
 //!
 //! ```text
-//! extension ─ our rows ─ the table of mime_guess ─┐ nothing, or "some bytes"
+//! extension ─ our rows ─ the table of mime-db ────┐ nothing, or "some bytes"
 //!                                                 ▼
 //!                        text ─▶ text/plain      content ─ magic number ─ application/octet-stream
 //! ```
 //!
 //! `charset=utf-8` goes with `text/*` that is UTF-8. Text in anything else leaves without one: browsers then
 //! look for what the page itself says, and a wrong charset would keep them from it.
+//!
+//! The table is generated: `media/table.py`.
+
+mod table;
 
 use std::borrow::Cow;
+use table::TABLE;
 
 /// What a content looks like, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,10 +75,11 @@ fn by_name(name: &[u8], look: &Look) -> Option<&'static str> {
     if SOURCE_OR_STREAM.contains(&extension.as_str()) {
         return Some(if look.text { "text/plain" } else { "video/mp2t" });
     }
-    match OURS.binary_search_by_key(&extension.as_str(), |&(known, _)| known) {
-        Ok(at) => Some(OURS[at].1),
-        Err(_) => mime_guess::from_ext(&extension).first_raw().filter(|&media| media != BYTES),
-    }
+    let find = |rows: &[(&str, &'static str)]| {
+        let at = rows.binary_search_by_key(&extension.as_str(), |&(known, _)| known).ok()?;
+        Some(rows[at].1)
+    };
+    find(OURS).or_else(|| find(TABLE).filter(|&media| media != BYTES))
 }
 
 /// Text first: magic numbers of two letters are found in text too.
@@ -101,26 +107,44 @@ const BYTES: &str = "application/octet-stream";
 /// TypeScript, or an MPEG transport stream: only the content can tell.
 const SOURCE_OR_STREAM: [&str; 2] = ["mts", "ts"];
 
-/// Where the table says nothing, or what was true once. Sorted.
+const SCRIPT: &str = "text/javascript";
+/// Source code: shown. For names that the table does not know, the content says so.
+const SOURCE: &str = "text/plain";
+
+/// Types for extensions that the table lacks, or for which the table has an obsolete or uncommon type. Sorted.
 #[rustfmt::skip]
 const OURS: &[(&str, &str)] = &[
-    ("cjs",      "text/javascript"),               // RFC 9239
+    ("ac3",      "audio/ac3"),                     // RFC 4184
+    ("asc",      "application/pgp-signature"),     // beside a download; keys are rarer
+    ("asm",      SOURCE),
+    ("avifs",    "image/avif"),                    // AVIF, section 8: a sequence too
+    ("c",        SOURCE),
+    ("cc",       SOURCE),
+    ("cjs",      SCRIPT),                          // RFC 9239
+    ("cpp",      SOURCE),
+    ("cur",      "image/x-icon"),                  // a cursor of CSS; not shown as some bytes
+    ("cxx",      SOURCE),
+    ("ecma",     SCRIPT),                          // RFC 9239 obsoletes application/ecmascript
+    ("es",       SCRIPT),                          // RFC 9239
+    ("flac",     "audio/flac"),                    // RFC 9639
+    ("h",        SOURCE),
+    ("hdr",      "image/vnd.radiance"),
+    ("hh",       SOURCE),
+    ("java",     SOURCE),
+    ("jfif",     "image/jpeg"),                    // image/pjpeg was Internet Explorer's
+    ("jsm",      SCRIPT),                          // RFC 9239
     ("jsonl",    "application/jsonl"),
-    ("m3u8",     "application/vnd.apple.mpegurl"), // RFC 8216
-    ("m4a",      "audio/mp4"),
-    ("map",      "application/json"),              // source maps, ECMA-426
-    ("mjs",      "text/javascript"),               // RFC 9239
+    ("jsx",      SCRIPT),                          // no browser runs text/jsx
+    ("mpp",      "application/vnd.ms-project"),    // not a patch of DASH
     ("ndjson",   "application/x-ndjson"),
-    ("otf",      "font/otf"),                      // RFC 8081
+    ("parquet",  "application/vnd.apache.parquet"),
     ("pdb",      BYTES),                           // debug symbols, not Palm databases
-    ("rpm",      "application/x-rpm"),
-    ("stl",      "model/stl"),
+    ("pls",      "audio/x-scpls"),                 // a playlist, not a lexicon
+    ("rs",       SOURCE),                          // not services of RFC 4662
+    ("s",        SOURCE),
     ("tgz",      "application/gzip"),
-    ("toml",     "application/toml"),
     ("topojson", "application/json"),
-    ("ttf",      "font/ttf"),                      // RFC 8081
-    ("usdz",     "model/vnd.usdz+zip"),
-    ("woff",     "font/woff"),                     // RFC 8081
+    ("wave",     "audio/wav"),
     ("yaml",     "application/yaml"),              // RFC 9512
     ("yml",      "application/yaml"),              // RFC 9512
     ("zst",      "application/zstd"),              // RFC 8878
@@ -147,7 +171,7 @@ mod tests {
             ("a.wasm",            b"\0asm\x01\0\0\0",            "application/wasm"),
             ("a.webmanifest",     b"{}",                         "application/manifest+json"),
             ("a.svg",             b"<svg/>",                     "image/svg+xml"),
-            ("favicon.ico",       b"\0\0\x01\0",                 "image/x-icon"),
+            ("favicon.ico",       b"\0\0\x01\0",                 "image/vnd.microsoft.icon"),
             ("a.png",             b"\x89PNG",                    "image/png"),
             ("a.jpg",             b"\xff\xd8",                   "image/jpeg"),
             ("a.avif",            b"",                           "image/avif"),
@@ -161,7 +185,8 @@ mod tests {
             ("a.txt",             b"a",                          "text/plain; charset=utf-8"),
             ("a.txt",             b"",                           "text/plain; charset=utf-8"),
             ("a.csv",             b"a,b",                        "text/csv; charset=utf-8"),
-            ("a.xml",             b"<a/>",                       "text/xml; charset=utf-8"),
+            ("a.xml",             b"<a/>",                       "application/xml"),
+            ("a.xsl",             b"<a/>",                       "application/xml"),
             ("a.atom",            b"<a/>",                       "application/atom+xml"),
             ("a.rss",             b"<a/>",                       "application/rss+xml"),
             ("a.pdf",             b"%PDF-1.7",                   "application/pdf"),
@@ -177,6 +202,23 @@ mod tests {
             ("a.zip",             b"",                           "application/zip"),
             ("a.pdb",             b"\x01\x02",                   "application/octet-stream"),
             ("a.br",              b"\x0b\x02\x80",               "application/octet-stream"),
+            ("a.flac",            b"",                           "audio/flac"),
+            ("a.m4a",             b"",                           "audio/mp4"),
+            ("a.m3u8",            b"#EXTM3U",                    "application/vnd.apple.mpegurl"),
+            ("a.m4s",             b"",                           "video/iso.segment"),
+            ("a.usdz",            b"",                           "model/vnd.usdz+zip"),
+            ("a.stl",             b"",                           "model/stl"),
+            ("a.glb",             b"",                           "model/gltf-binary"),
+            ("a.docx",            b"PK",                         "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+            ("a.jfif",            b"",                           "image/jpeg"),
+            ("a.cur",             b"\0\0\x02\0",                 "image/x-icon"),
+            ("a.rar",             b"",                           "application/vnd.rar"),
+            ("a.vtt",             b"WEBVTT",                     "text/vtt; charset=utf-8"),
+            ("a.jsx",             b"1",                          "text/javascript; charset=utf-8"),
+            ("a.rs",              b"fn main() {}",               "text/plain; charset=utf-8"),
+            ("a.h",               b"int a;",                     "text/plain; charset=utf-8"),
+            ("a.py",              b"a = 1",                      "text/plain; charset=utf-8"),
+            ("a.tar.gz.asc",      b"-----BEGIN PGP",             "application/pgp-signature"),
             // The same extension for two things.
             ("a.ts",              b"let a: A",                   "text/plain; charset=utf-8"),
             ("a.ts",              b"\x47\x40\0\x10\0",           "video/mp2t"),
@@ -219,7 +261,42 @@ mod tests {
     }
 
     #[test]
-    fn our_rows_are_sorted() {
-        assert!(OURS.is_sorted_by_key(|&(extension, _)| extension));
+    fn both_tables_are_sorted_and_in_small_letters() {
+        for rows in [OURS, TABLE] {
+            assert!(rows.is_sorted_by(|(one, _), (next, _)| one < next));
+            let is_small =
+                |text: &str| !text.is_empty() && !text.bytes().any(|byte| byte.is_ascii_uppercase());
+            assert!(
+                rows.iter()
+                    .all(|(extension, media)| is_small(extension) && media.contains('/') && is_small(media))
+            );
+        }
+        assert!(TABLE.len() > 1_200, "{}", TABLE.len());
+    }
+
+    #[test]
+    fn no_row_of_ours_says_what_the_table_says() {
+        assert!(OURS.iter().all(|row| !TABLE.contains(row)));
+    }
+
+    /// Compares the table with the pinned version of mime-db, if `tests/setup` has installed it.
+    #[test]
+    fn the_table_is_what_its_script_makes_of_mime_db() {
+        let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let beside =
+            std::env::current_exe().ok().and_then(|exe| Some(exe.ancestors().nth(3)?.join("tmp/mime-db")));
+        let package = beside.map(|dir| dir.join("node_modules/mime-db")).filter(|package| package.is_dir());
+        let Some(package) = package else {
+            return println!("not compared: mime-db is missing; run tests/setup");
+        };
+        let script = std::process::Command::new("python3")
+            .arg(here.join("src/media/table.py"))
+            .arg(&package)
+            .output()
+            .expect("python3");
+        assert!(script.status.success(), "{}", String::from_utf8_lossy(&script.stderr));
+        let made = String::from_utf8(script.stdout).expect("text");
+        let kept = std::fs::read_to_string(here.join("src/media/table.rs")).expect("the table");
+        assert!(made == kept, "make it anew, as table.py says");
     }
 }

@@ -1,6 +1,6 @@
 //! How a site answers, as far as its files do not say: what the caller decides for all of it.
 
-/// What the caller decides for all of a site. The default decides nothing.
+/// What the caller decides for all of a site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// What is not there, and is not the path of an asset, is answered with `/index.html`, which knows what to make of it.
@@ -11,6 +11,8 @@ pub struct Policy {
     pub trailing_slash: TrailingSlash,
     /// A directory without an `index.html` is answered with a list of what it has.
     pub listings: bool,
+    /// Browsers may take a file for another type than the one it is sent as: without `X-Content-Type-Options: nosniff`.
+    pub allow_sniffing: bool,
     /// Whatever has content has fields that let browsers do less with it, and break no ordinary site.
     pub secure_headers: bool,
     /// What is sent for these paths, and below them, may be read by scripts of every origin. Each begins with a slash.
@@ -20,12 +22,16 @@ pub struct Policy {
 impl Policy {
     /// The fields of what is sent for a path, where no rule says otherwise.
     pub(crate) fn fields(&self, path: &[u8]) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let types = (!self.allow_sniffing).then_some((SNIFFING, "nosniff"));
         let secure = if self.secure_headers { SECURE } else { &[] };
         let is_open = self.open().any(|at| {
             let behind = path.strip_prefix(at);
             behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(b"/"))
         });
-        secure.iter().copied().chain(is_open.then_some(("Access-Control-Allow-Origin", "*")))
+        types
+            .into_iter()
+            .chain(secure.iter().copied())
+            .chain(is_open.then_some(("Access-Control-Allow-Origin", "*")))
     }
 
     /// The paths that scripts of every origin may read, with all below them; without a slash behind.
@@ -34,12 +40,15 @@ impl Policy {
     }
 }
 
-/// What no ordinary site does without: types are what they are said to be; other sites learn the origin of a visitor and
-/// not the page; no other site shows these pages as a part of its own; a page of another origin that opened one of these
-/// has no hold of it, while those that these open answer.
+/// The field that makes browsers believe Content-Type. Responses with content have it; a 304 does not repeat it, as the client has
+/// stored it with the content.
+pub(crate) const SNIFFING: &str = "X-Content-Type-Options";
+
+/// Fields that restrict browsers and break no ordinary site: other sites learn the origin of a visitor and not the page; no other
+/// site shows these pages as a part of its own; a page of another origin that opened one of these cannot access it, while the pages
+/// that these open can answer.
 #[rustfmt::skip]
 const SECURE: &[(&str, &str)] = &[
-    ("X-Content-Type-Options",     "nosniff"),
     ("Referrer-Policy",            "strict-origin-when-cross-origin"),
     ("X-Frame-Options",            "SAMEORIGIN"),
     ("Cross-Origin-Opener-Policy", "same-origin-allow-popups"),
@@ -75,12 +84,14 @@ mod tests {
             ("above",           "/a/b",      "/a",             false),
         ];
         for &(name, open, path, want) in cases {
-            let policy = Policy { cors: vec![open.to_owned()], ..Policy::default() };
+            let policy = Policy { cors: vec![open.to_owned()], allow_sniffing: true, ..Policy::default() };
             let fields: Vec<_> = policy.fields(path.as_bytes()).collect();
             assert_eq!(fields, if want { vec![("Access-Control-Allow-Origin", "*")] } else { vec![] }, "{name}");
         }
         let policy = Policy { secure_headers: true, ..Policy::default() };
-        assert!(policy.fields(b"/").eq(SECURE.iter().copied()));
-        assert_eq!(Policy::default().fields(b"/").count(), 0);
+        assert!(policy.fields(b"/").eq([(SNIFFING, "nosniff")].iter().chain(SECURE).copied()));
+        assert!(Policy::default().fields(b"/").eq([(SNIFFING, "nosniff")]));
+        let policy = Policy { allow_sniffing: true, ..Policy::default() };
+        assert_eq!(policy.fields(b"/").count(), 0);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use tarpon_site::Printable;
 
 /// Why something in the directory is not served, or not as what it looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,7 +85,7 @@ impl fmt::Display for Skipped {
             ),
             Kind::NameNotText => ("member whose name is not UTF-8", "members whose names are not UTF-8"),
         };
-        let example = self.example.display();
+        let example = self.example.printable();
         match self.count {
             1 => write!(f, "skipped 1 {one}: {example}"),
             count => write!(f, "skipped {count} {many}, such as {example}"),

@@ -12,12 +12,17 @@
 use crate::error::PackError;
 use crate::rules::is_hidden;
 use crate::skip::{Kind, Skipped, skip, skip_all};
+use crate::tree::{Located, Tree, Unresolved};
 use crate::walk::{self, Found, is_gone};
+use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tarpon_site::Printable;
 
 /// A directory of a user, which need not be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,9 +74,10 @@ impl UserDirectory {
         self.home.join(&self.dir)
     }
 
-    /// Where the directory is without links, if it is there, and in its home.
-    pub fn real(&self) -> Option<PathBuf> {
-        root(self, &mut Vec::new()).ok().flatten()
+    /// The directory, opened, if it is there, and in its home. It need not be readable.
+    pub fn open(&self) -> Option<OwnedFd> {
+        let tree = root(self, &mut Vec::new()).ok().flatten()?;
+        tree.root().try_clone_to_owned().ok()
     }
 
     /// What it is served as; ends in a slash.
@@ -83,7 +89,7 @@ impl UserDirectory {
 /// What is to be served of users.
 #[derive(Default)]
 pub(crate) struct OfUsers {
-    pub(crate) found: Vec<Found<PathBuf>>,
+    pub(crate) found: Vec<Found<Located>>,
     pub(crate) left_out: Vec<LeftOut>,
 }
 
@@ -98,7 +104,7 @@ pub(crate) struct Limits {
 /// Lists what users have, beside what a site has itself.
 pub(crate) fn list(
     users: &[UserDirectory],
-    site: &[Found<PathBuf>],
+    site: &[Found<Located>],
     limits: Limits,
     skipped: &mut Vec<Skipped>,
 ) -> OfUsers {
@@ -125,10 +131,10 @@ fn files(
     path: &[u8],
     limits: Limits,
     skipped: &mut Vec<Skipped>,
-) -> Result<Vec<Found<PathBuf>>, Why> {
+) -> Result<Vec<Found<Located>>, Why> {
     let Some(root) = root(user, skipped)? else { return Ok(Vec::new()) };
-    let walk =
-        walk::list_of_user(&root, path, ENTRY_COUNT_MAX).map_err(|error| Why::Unreadable(kind(error)))?;
+    let walk = walk::list_of_user(&Arc::new(root), path, ENTRY_COUNT_MAX);
+    let walk = walk.map_err(|error| Why::Unreadable(kind(error)))?;
     let mut walk = walk.ok_or(Why::EntryCount)?;
     // Rules are of the site. What says nothing need not be seen.
     walk.found.retain(|found| !is_hidden(&found.path[path.len() - 1..]));
@@ -137,34 +143,40 @@ fn files(
     Ok(walk.found)
 }
 
-/// The directory, without links; none if it is not there, or cannot be seen.
-fn root(user: &UserDirectory, skipped: &mut Vec<Skipped>) -> Result<Option<PathBuf>, Why> {
-    let canonical = |path: &Path| match fs::canonicalize(path) {
-        Ok(canonical) => Ok(Some(canonical)),
-        Err(error) if is_gone(&error) => Ok(None),
-        Err(error) => Err(error.kind()),
-    };
+/// The directory, opened; none if it is not there, or cannot be seen.
+fn root(user: &UserDirectory, skipped: &mut Vec<Skipped>) -> Result<Option<Tree>, Why> {
     if let Err(error) = fs::symlink_metadata(user.path())
         && error.kind() == io::ErrorKind::PermissionDenied
     {
         skip(skipped, Kind::UserHome, &user.home);
         return Ok(None);
     }
-    let root = canonical(&user.path()).map_err(Why::Unreadable)?;
-    let home = canonical(&user.home).map_err(Why::Unreadable)?;
-    match (root, home) {
-        (Some(root), Some(home)) if !root.starts_with(&home) || root == home => Err(Why::Outside),
-        (Some(root), Some(_)) if root.is_dir() => Ok(Some(root)),
-        _ => Ok(None),
+    let home = match Tree::open(&user.home) {
+        Ok(home) => home,
+        Err(error) if is_gone(&error) => return Ok(None),
+        Err(error) => return Err(Why::Unreadable(error.kind())),
+    };
+    let path = match home.resolve(&user.dir) {
+        Ok(path) if path.as_os_str().is_empty() => return Err(Why::Outside),
+        Ok(path) => path,
+        Err(Unresolved::Outside) => return Err(Why::Outside),
+        Err(Unresolved::Dangling) => return Ok(None),
+        Err(Unresolved::Loop) => return Err(Why::Unreadable(io::Error::from(Errno::LOOP).kind())),
+        Err(Unresolved::Unreadable(error)) => return Err(Why::Unreadable(error.kind())),
+    };
+    match home.below(&path) {
+        Ok(tree) => Ok(Some(tree)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(Why::Unreadable(error.kind())),
     }
 }
 
 /// Whether it is not too much.
-fn measure(found: &[Found<PathBuf>], limits: Limits) -> Result<(), Why> {
+fn measure(found: &[Found<Located>], limits: Limits) -> Result<(), Why> {
     let large_max = limits.file_count_max / LARGE_PART;
     let (mut len, mut large_count) = (0, 0);
     // What is gone by now has no length.
-    let lens = found.iter().map(|found| fs::symlink_metadata(&found.file).map_or(0, |meta| meta.len()));
+    let lens = found.iter().map(|found| found.file.len().unwrap_or(0));
     for file_len in lens {
         match file_len <= limits.file_len_min {
             true => len += file_len,
@@ -185,6 +197,7 @@ fn kind(error: PackError) -> io::ErrorKind {
         PackError::Root { error, .. } | PackError::Read { error, .. } | PackError::Write(error) => {
             error.kind()
         }
+        PackError::Denied { .. } => io::ErrorKind::PermissionDenied,
         _ => io::ErrorKind::Other,
     }
 }
@@ -192,8 +205,8 @@ fn kind(error: PackError) -> io::ErrorKind {
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LeftOut { user, why } = self;
-        let (name, home, path) = (&user.name, user.home.display(), user.path());
-        let path = path.display();
+        let (name, home, path) = (user.name.printable(), user.home.printable(), user.path());
+        let path = path.printable();
         write!(f, "left out /~{name}/: ")?;
         match why {
             Why::Taken => write!(f, "the site has ~{name} itself; rename that to serve {path}"),

@@ -11,19 +11,23 @@
 //! bytes, UTF-8 or not, as the path of a request is once decoded.
 
 use crate::error::PackError;
+use crate::repeats::Repeats;
 use crate::skip::{Kind, Skipped, skip};
+use crate::tree::{Located, Tree, Unresolved};
+use rustix::fs::FileType;
 use rustix::io::Errno;
+use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::{self, FileType};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tarpon_site::format::PATH_LEN_MAX;
 
 /// What was found.
 pub(crate) struct Walk {
-    pub(crate) found: Vec<Found<PathBuf>>,
+    pub(crate) found: Vec<Found<Located>>,
     pub(crate) dirs: Vec<Dir>,
     pub(crate) skipped: Vec<Skipped>,
 }
@@ -42,37 +46,31 @@ pub(crate) struct Dir {
 pub(crate) struct Found<F> {
     /// The path of a request, decoded: begins with one slash.
     pub(crate) path: Vec<u8>,
-    /// Where the file lies, with no symbolic link on the way.
+    /// Where the file lies.
     pub(crate) file: F,
 }
 
 /// Lists the files of a site.
-pub(crate) fn list(root: &Path) -> Result<Walk, PackError> {
-    let canonical = fs::canonicalize(root).and_then(|canonical| match canonical.is_dir() {
-        true => Ok(canonical),
-        false => Err(io::ErrorKind::NotADirectory.into()),
-    });
-    let canonical = canonical.map_err(|error| PackError::Root { path: root.to_owned(), error })?;
-    let mut walker = Walker::new(&canonical, b"/");
-    walker.dir(&canonical, b"/")?;
+pub(crate) fn list(tree: &Arc<Tree>) -> Result<Walk, PackError> {
+    let mut walker = Walker::new(tree, b"/");
+    walker.dir(Path::new(""), b"/")?;
     Ok(walker.walk())
 }
 
-/// Lists the files of a user, whose directory `root` is canonical and served at `path`. What cannot be read in it is
-/// skipped. None: there are more than `entry_count_max` entries of whatever kind.
+/// Lists the files of a user, whose directory is served at `path`. Skips what cannot be read in it. `None`: there are more than
+/// `entry_count_max` entries of whatever kind.
 pub(crate) fn list_of_user(
-    root: &Path,
+    tree: &Arc<Tree>,
     path: &[u8],
     entry_count_max: usize,
 ) -> Result<Option<Walk>, PackError> {
-    let mut walker = Walker { is_of_user: true, entries_left: entry_count_max, ..Walker::new(root, path) };
-    walker.dir(root, path)?;
+    let mut walker = Walker { is_of_user: true, entries_left: entry_count_max, ..Walker::new(tree, path) };
+    walker.dir(Path::new(""), path)?;
     Ok((!walker.is_cut).then(|| walker.walk()))
 }
 
 struct Walker<'r> {
-    /// Canonical.
-    root: &'r Path,
+    tree: &'r Arc<Tree>,
     /// What the root is served as; ends in a slash.
     top: &'r [u8],
     is_of_user: bool,
@@ -82,16 +80,29 @@ struct Walker<'r> {
     is_cut: bool,
     /// The directories we are in, by device and inode: a link to one of them would never end.
     above: Vec<(u64, u64)>,
-    found: Vec<Found<PathBuf>>,
+    /// All directories that were listed so far.
+    listed: HashSet<(u64, u64)>,
+    repeats: Repeats,
+    found: Vec<Found<Located>>,
     dirs: Vec<Dir>,
     skipped: Vec<Skipped>,
 }
 
 impl<'r> Walker<'r> {
-    fn new(root: &'r Path, top: &'r [u8]) -> Walker<'r> {
-        let (above, found, dirs, skipped) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (is_of_user, entries_left, is_cut) = (false, usize::MAX, false);
-        Walker { root, top, is_of_user, entries_left, is_cut, above, found, dirs, skipped }
+    fn new(tree: &'r Arc<Tree>, top: &'r [u8]) -> Walker<'r> {
+        Walker {
+            tree,
+            top,
+            is_of_user: false,
+            entries_left: usize::MAX,
+            is_cut: false,
+            above: Vec::new(),
+            listed: HashSet::new(),
+            repeats: Repeats::default(),
+            found: Vec::new(),
+            dirs: Vec::new(),
+            skipped: Vec::new(),
+        }
     }
 
     fn walk(self) -> Walk {
@@ -99,38 +110,36 @@ impl<'r> Walker<'r> {
         Walk { found, dirs, skipped }
     }
 
-    /// Lists the directory `at`, which is canonical, as `path`, which ends in a slash.
+    /// Lists the directory `at` as `path`, which ends in a slash.
     fn dir(&mut self, at: &Path, path: &[u8]) -> Result<(), PackError> {
-        let Some(meta) = self.judge(at, path, fs::metadata(at))? else { return Ok(()) };
+        let listed = self.tree.list(at, self.entries_left.saturating_add(1));
+        let Some((meta, mut entries)) = self.judge(at, path, listed)? else { return Ok(()) };
         let id = (meta.dev(), meta.ino());
         if self.above.contains(&id) {
             self.skip(Kind::LinkLoop, path);
             return Ok(());
         }
-        let entries = fs::read_dir(at).and_then(|entries| {
-            entries
-                .take(self.entries_left.saturating_add(1))
-                .map(|entry| entry.map(|entry| (entry.file_name().into_vec(), entry.file_type())))
-                .collect::<io::Result<Vec<_>>>()
-        });
-        let Some(mut entries) = self.judge(at, path, entries)? else { return Ok(()) };
         self.is_cut |= entries.len() > self.entries_left;
         if self.is_cut {
             return Ok(());
         }
         self.entries_left -= entries.len();
+        let is_first = self.listed.insert(id);
+        if self.repeats.add(entries.len(), is_first).is_err() {
+            return Err(PackError::Repeats { path: self.tree.name(at) });
+        }
         if path != self.top {
             let modified_s = u64::try_from(meta.mtime()).unwrap_or(0);
             self.dirs.push(Dir { path: path.to_vec(), mode: permissions(meta.mode()), modified_s });
         }
-        entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         self.above.push(id);
-        for (name, file_type) in entries {
-            let (at, path) = (at.join(OsStr::from_bytes(&name)), [path, &name].concat());
-            if name.starts_with(b".") && name != b".well-known" {
+        for entry in entries {
+            let (at, path) = (at.join(OsStr::from_bytes(&entry.name)), [path, &entry.name].concat());
+            if entry.name.starts_with(b".") && entry.name != b".well-known" {
                 self.skip(Kind::Dotfile, &path);
-            } else if let Some(file_type) = self.judge(&at, &path, file_type)? {
-                self.entry(at, path, file_type)?;
+            } else {
+                self.entry(at, path, entry.kind)?;
             }
         }
         self.above.pop();
@@ -138,47 +147,46 @@ impl<'r> Walker<'r> {
     }
 
     /// One entry, no matter whether a link led to it.
-    fn entry(&mut self, at: PathBuf, mut path: Vec<u8>, file_type: FileType) -> Result<(), PackError> {
+    fn entry(&mut self, at: PathBuf, mut path: Vec<u8>, kind: FileType) -> Result<(), PackError> {
         // A directory takes one byte more, for the slash behind.
-        if path.len() + usize::from(file_type.is_dir()) > PATH_LEN_MAX {
+        if path.len() + usize::from(kind.is_dir()) > PATH_LEN_MAX {
             self.skip(Kind::PathTooLong, &path);
-        } else if file_type.is_file() {
-            self.found.push(Found { path, file: at });
-        } else if file_type.is_dir() {
-            path.push(b'/');
-            self.dir(&at, &path)?;
-        } else if file_type.is_symlink() {
-            self.link(&at, path)?;
-        } else {
-            self.skip(Kind::Special, &path);
+            return Ok(());
+        }
+        match kind {
+            FileType::RegularFile => {
+                self.found.push(Found { path, file: Located { tree: Arc::clone(self.tree), path: at } });
+            }
+            FileType::Directory => {
+                path.push(b'/');
+                self.dir(&at, &path)?;
+            }
+            FileType::Symlink => self.link(&at, path)?,
+            _ => self.skip(Kind::Special, &path),
         }
         Ok(())
     }
 
-    /// Follows a symbolic link as far as it stays within the root. Names on its way may begin with a dot: who
-    /// sets a link to `.releases/7` means it.
+    /// Follows a symbolic link as far as it stays within the root. Names on its way may begin with a dot: a link to `.releases/7`
+    /// is meant.
     fn link(&mut self, at: &Path, path: Vec<u8>) -> Result<(), PackError> {
-        let target = match fs::canonicalize(at) {
-            Err(error) if is_gone(&error) => {
-                self.skip(Kind::LinkDangling, &path);
-                return Ok(());
+        let resolved = self.tree.resolve(at).and_then(|target| {
+            let kind = self.tree.kind(&target)?;
+            Ok((target, kind))
+        });
+        let kind = match resolved {
+            // Another process has just replaced the target by a link; the next pack will see it.
+            Ok((_, FileType::Symlink)) => return Ok(()),
+            Ok((target, kind)) => return self.entry(target, path, kind),
+            Err(Unresolved::Unreadable(error)) => {
+                return self.judge(at, &path, Err::<(), _>(error)).map(drop);
             }
-            Err(error) if is(&error, Errno::LOOP) => {
-                self.skip(Kind::LinkLoop, &path);
-                return Ok(());
-            }
-            result => result,
+            Err(Unresolved::Outside) => Kind::LinkOutside,
+            Err(Unresolved::Dangling) => Kind::LinkDangling,
+            Err(Unresolved::Loop) => Kind::LinkLoop,
         };
-        let Some(target) = self.judge(at, &path, target)? else { return Ok(()) };
-        if !target.starts_with(self.root) {
-            self.skip(Kind::LinkOutside, &path);
-            return Ok(());
-        }
-        match self.judge(&target, &path, fs::symlink_metadata(&target))? {
-            // What was a target and is a link now changes under our eyes; the next pack will see it.
-            Some(meta) if !meta.is_symlink() => self.entry(target, path, meta.file_type()),
-            _ => Ok(()),
-        }
+        self.skip(kind, &path);
+        Ok(())
     }
 
     /// The result; none if there is nothing any more; or the error that ends the packing.
@@ -186,7 +194,7 @@ impl<'r> Walker<'r> {
         match result {
             Ok(value) => Ok(Some(value)),
             // All but the root: a site that is being replaced must not become an empty one.
-            Err(error) if is_gone(&error) && path != self.top => Ok(None),
+            Err(error) if (is_gone(&error) || is_link(&error)) && path != self.top => Ok(None),
             Err(error) if is(&error, Errno::NAMETOOLONG) => {
                 self.skip(Kind::PathTooLong, path);
                 Ok(None)
@@ -195,7 +203,7 @@ impl<'r> Walker<'r> {
                 self.skip(Kind::UserUnreadable, path);
                 Ok(None)
             }
-            Err(error) => Err(PackError::Read { path: at.to_owned(), error }),
+            Err(error) => Err(PackError::unreadable(self.tree, at, error)),
         }
     }
 
@@ -215,6 +223,11 @@ pub(crate) fn permissions(mode: u32) -> u32 {
 /// Whether nothing is there: what was listed a moment ago may be gone.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Whether a link lies where a directory was listed a moment ago.
+fn is_link(error: &io::Error) -> bool {
+    is(error, Errno::LOOP) || is(error, Errno::MLINK)
 }
 
 /// Whether this is what the system said.

@@ -250,6 +250,7 @@ fn options() -> SiteOptions<'static> {
         clean_urls: false,
         trailing_slash: TrailingSlash::Auto,
         listings: false,
+        allow_sniffing: false,
         secure_headers: false,
         cors: Vec::new(),
     };

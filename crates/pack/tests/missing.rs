@@ -43,8 +43,7 @@ fn a_page_that_is_missing_has_no_validators_and_is_not_kept() {
     let image = packed(&BTreeSet::from([String::new()]));
     let Missing::Page(page) = image.missing(b"/x") else { panic!("no page") };
     let fields = std::str::from_utf8(image.bytes(page.identity.fields)).expect("ASCII");
-    let want =
-        "Content-Length: 0\r\nContent-Type: text/html; charset=utf-8\r\nCache-Control: no-store\r\n\r\n";
+    let want = "Content-Length: 0\r\nContent-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n\r\n";
     assert_eq!(fields, want);
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tarpon_pack::{Kind, Memo, Options, PackError, Packed, pack_dir};
+use tarpon_pack::{Dialect, Kind, Memo, Options, PackError, Packed, Policy, pack_dir};
 use tarpon_site::{Coding, Content, Entry, Image, PAGE_CODES, Place, Variants};
 use tempfile::TempDir;
 
@@ -151,7 +151,9 @@ fn what_is_found_is_what_was_packed() {
             fields.starts_with(&first) && fields.ends_with(" GMT\r\nCache-Control: no-cache\r\n\r\n"),
             "{fields}"
         );
-        let rest = format!("\r\nAccept-Ranges: bytes\r\nETag: {etag}\r\nLast-Modified: ");
+        let rest = format!(
+            "\r\nX-Content-Type-Options: nosniff\r\nAccept-Ranges: bytes\r\nETag: {etag}\r\nLast-Modified: "
+        );
         assert!(fields.contains(&rest), "{fields}");
         let hash = xxhash_rust::xxh3::xxh3_128(&want);
         assert_eq!(etag, format!("\"{hash:032x}\""));
@@ -159,12 +161,78 @@ fn what_is_found_is_what_was_packed() {
     }
     let Some(Entry::File(Variants { identity: root, .. })) = image.find(b"/") else { panic!("no root") };
     let Some(Entry::File(by_name)) = image.find(b"/index.html") else { panic!("no index") };
-    assert_eq!(by_name.identity, root);
+    assert_eq!((by_name.identity.fields, by_name.identity.content), (root.fields, root.content));
     assert_eq!(root.last_modified, 784_111_777);
     assert!(text(&image, root.fields).contains("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n"));
     for path in ["", "/a", "/a/", "//", "/index", "index.html", "/middle.bin/"] {
         assert_eq!(image.find(path.as_bytes()), None, "{path}");
     }
+}
+
+#[test]
+fn all_that_has_content_says_that_its_type_is_not_to_be_guessed() {
+    const FIELD: &str = "\r\nX-Content-Type-Options: ";
+    let site = Site::new(&[
+        Text("a.css", b"p{} p{} p{}"),
+        Text("a.css.gz", b"\x1f\x8b\x08"),
+        Text("dir/index.html", b"here"),
+        Text("404.html", b"nothing"),
+        Text("_redirects", b"/old /new\n/gone /404.html 410\n/x/* /y/:splat\n/z/* /:splat/404.html 404\n/list/* /a.css 200\n"),
+        Text("_headers", b"/given.txt\n  X-Content-Type-Options: none\n/gone\n  X-A: 1\n"),
+        Text("given.txt", b"x"),
+        Text("list/x", b"x"),
+    ]);
+    for allow_sniffing in [false, true] {
+        let policy = Policy { allow_sniffing, listings: true, ..Policy::default() };
+        let options = Options { policy, ..Options::new(now()) };
+        let (image, _) = site.pack_with(&options, &mut Memo::default()).expect("packs");
+        let check = |fields: Place, name: &str| {
+            let value =
+                text(&image, fields).split(FIELD).skip(1).map(|rest| rest.lines().next().expect("a line"));
+            let want = match name {
+                "/given.txt" => Some("none"),
+                _ => (!allow_sniffing).then_some("nosniff"),
+            };
+            assert_eq!(value.collect::<Vec<_>>(), want.into_iter().collect::<Vec<_>>(), "{name}");
+        };
+        let mut count = 0;
+        for (path, entry) in image.entries() {
+            let name = String::from_utf8_lossy(path);
+            match entry {
+                Entry::File(file) => {
+                    let coded = image.coded(file).map(|(_, variant)| variant);
+                    for variant in coded.chain([file.identity]) {
+                        check(variant.fields, &name);
+                        assert!(!text(&image, variant.not_modified).contains(FIELD), "{name}");
+                        count += 1;
+                    }
+                }
+                Entry::Redirect(to) => {
+                    let (before, after) = (to.before_query, to.after_query);
+                    check(Place { at: before.at, len: before.len + after.len }, &name);
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 15, "{count}");
+        for code in PAGE_CODES.into_iter().filter(|&code| code != 204) {
+            check(image.page(code).fields, &code.to_string());
+        }
+        check(image.rules().expect("a rule").fields(), "rules");
+    }
+    // Rules of Cloudflare can take it away.
+    let site = Site::new(&[
+        Text("a.txt", b"a"),
+        Text("b.txt", b"b"),
+        Text("_headers", b"/a.txt\n  ! X-Content-Type-Options\n"),
+    ]);
+    let options = Options { dialect: Dialect::Cloudflare, ..Options::new(now()) };
+    let (image, _) = site.pack_with(&options, &mut Memo::default()).expect("packs");
+    let has = |path: &str| {
+        let Some(Entry::File(file)) = image.find(path.as_bytes()) else { panic!("{path}") };
+        text(&image, file.identity.fields).contains(FIELD)
+    };
+    assert!(!has("/a.txt") && has("/b.txt"));
 }
 
 #[test]
@@ -220,7 +288,12 @@ fn a_coded_form_is_a_variant_and_a_file() {
         let Some(Entry::File(by_name)) = image.find(b"/dir/index.html.gz") else { panic!("not by its name") };
         let by_name = by_name.identity;
         let shown = text(&image, by_name.fields);
-        assert!(shown.contains("\r\nContent-Type: application/gzip\r\nAccept-Ranges: "), "{shown}");
+        assert!(
+            shown.contains(
+                "\r\nContent-Type: application/gzip\r\nX-Content-Type-Options: nosniff\r\nAccept-Ranges: "
+            ),
+            "{shown}"
+        );
         assert!(!shown.contains("Vary"), "{shown}");
         for path in [&b"/dir/"[..], b"/dir/index.html"] {
             let Some(Entry::File(file)) = image.find(path) else { panic!("no file") };
@@ -275,7 +348,8 @@ fn every_status_has_its_page() {
         let allow = if [204, 405].contains(&code) { "Allow: GET, HEAD, OPTIONS\r\n" } else { "" };
         let len = content.len();
         let html = format!(
-            "Content-Type: text/html; charset=utf-8\r\nContent-Length: {len}\r\nCache-Control: no-store\r\n"
+            "Content-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: {len}\r\n\
+             Cache-Control: no-store\r\n"
         );
         let html = if code == 204 { "" } else { &html };
         assert_eq!(fields, format!("{html}{allow}\r\n"));

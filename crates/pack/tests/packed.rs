@@ -13,14 +13,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 use std::thread;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 use tarpon_pack::{
-    Dialect, Dictionaries, Effort, Input, Kind, OpenError, PackError, Policy, Progress, Report, SiteError,
-    SiteOptions, Step, pack_site, verify,
+    Changes, Dialect, Dictionaries, Effort, Input, Kind, Makeup, OpenError, PackError, Policy, Progress,
+    Report, Reuse, SiteError, SiteOptions, Step, pack_site, verify,
 };
+use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::image_in;
 use tarpon_site::{Coding, Content, Entry, Image, Variant};
 use tempfile::TempDir;
+use xxhash_rust::xxh3::xxh3_128;
 
 #[test]
 fn every_file_is_served_with_the_variants_that_are_worth_it() {
@@ -266,55 +268,183 @@ fn a_coded_form_beside_its_file_is_taken_over_if_it_decodes_to_it() {
 }
 
 #[test]
-fn an_earlier_archive_saves_the_work_and_changes_nothing() {
+fn an_existing_output_saves_the_work_and_changes_nothing() {
     let site = Site::new();
-    let (report, earlier) = site.pack("earlier.tar", Effort::Best);
-    let again = |name: &str, reuse: &Path, effort| {
-        let archive = site.root().join(name);
-        let options = SiteOptions { reuse: Some(reuse), ..options(effort) };
-        let began = Instant::now();
-        let report = pack_site(Input::Dir(&site.dir()), &archive, &options, &Progress::default());
-        (report.expect("packs"), archive, began.elapsed())
-    };
-    let same =
-        |one: &Path, other: &Path| fs::read(one).expect("an archive") == fs::read(other).expect("an archive");
+    let (first, archive) = site.pack("site.tar", Effort::Fast);
+    let bytes = fs::read(&archive).expect("an archive");
+    assert_eq!((&first.reuse, &first.changes), (&Reuse::None, &None));
+    assert!(first.compressed > 12, "{first:?}");
     let taken = |report: &Report| report.saved.map(|saved| saved.taken);
-    assert_eq!(taken(&report), [0; 3]);
+    assert_eq!(taken(&first), [0; 3]);
 
-    let (_, fresh, cold) = {
-        let began = Instant::now();
-        let (report, archive) = site.pack("fresh.tar", Effort::Best);
-        (report, archive, began.elapsed())
-    };
-    let (report, reused, warm) = again("reused.tar", &earlier, Effort::Best);
-    assert!(same(&earlier, &fresh) && same(&earlier, &reused));
-    assert_eq!(taken(&report), report.saved.map(|saved| saved.files));
-    assert!(warm < cold / 2, "{warm:?} with it, {cold:?} without");
+    // Nothing has changed: nothing is compressed, and the bytes are the same.
+    let (again, _) = site.pack("site.tar", Effort::Fast);
+    assert_eq!((again.compressed, &again.reuse), (0, &Reuse::Taken));
+    assert_eq!(taken(&again), again.saved.map(|saved| saved.files));
+    assert!(again.changes.as_ref().is_some_and(Changes::is_none), "{again:?}");
+    assert!(fs::read(&archive).expect("an archive") == bytes);
 
-    // What other encoders made is not taken; what changed neither.
-    let (fast, ..) = again("fast.tar", &earlier, Effort::Fast);
-    assert!(taken(&fast) == [0; 3] && fast.is_reuse_vain && !report.is_reuse_vain);
-    fs::write(site.dir().join("index.html"), "<p>another page".repeat(100)).expect("a file");
-    let (report, changed, _) = again("changed.tar", &earlier, Effort::Best);
-    assert_eq!(taken(&report), report.saved.map(|saved| saved.files - 1));
-    let (_, fresh) = site.pack("fresh.tar", Effort::Best);
-    assert!(same(&changed, &fresh));
+    // The packer compresses new and changed files alone; a renamed file is neither.
+    fs::write(site.dir().join("index.html"), "<p>another page".repeat(200)).expect("a file");
+    fs::write(site.dir().join("new.txt"), "new").expect("a file");
+    fs::remove_file(site.dir().join("small.txt")).expect("a file");
+    fs::rename(site.dir().join("picture.png"), site.dir().join("renamed.png")).expect("a file");
+    let (changed, _) = site.pack("site.tar", Effort::Fast);
+    assert_eq!(changed.compressed, 6, "index.html and new.txt, in three codings each");
+    let changes = changed.changes.expect("an archive before");
+    assert_eq!((changes.added, changes.added_len, changes.removed, changes.removed_len), (1, 3, 1, 5));
+    assert_eq!((changes.changed, changes.changed_len_before, changes.changed_len), (1, 1500, 3000));
+    assert_eq!(changes.grown, [(b"/index.html".to_vec(), 1500), (b"/new.txt".to_vec(), 3)]);
+    assert_eq!(changes.len_before, bytes.len() as u64);
+    let (fresh, other) = site.pack("fresh.tar", Effort::Fast);
+    assert!(
+        fresh.compressed > 6
+            && fs::read(&archive).expect("an archive") == fs::read(&other).expect("an archive")
+    );
 
-    // One that is damaged is of no use, but does no harm.
+    // Another effort would make other bytes.
+    let (best, _) = site.pack("site.tar", Effort::Best);
+    let (fresh, other) = site.pack("best.tar", Effort::Best);
+    assert_eq!((best.compressed, &best.reuse), (fresh.compressed, &Reuse::OtherEncoders));
+    assert!(best.changes.as_ref().is_some_and(Changes::is_none), "{best:?}");
+    assert!(fs::read(&archive).expect("an archive") == fs::read(&other).expect("an archive"));
+}
+
+#[test]
+fn an_archive_that_is_named_is_reused_in_place_of_the_output() {
+    let site = Site::new();
+    let (_, earlier) = site.pack("earlier.tar", Effort::Fast);
+    fs::write(site.root().join("site.tar"), "not looked at").expect("a file");
+    let options = SiteOptions { reuse: Some(&earlier), ..options(Effort::Fast) };
+    let archive = site.root().join("site.tar");
+    let report = pack_site(Input::Dir(&site.dir()), &archive, &options, &Progress::default()).expect("packs");
+    assert_eq!((report.compressed, report.reuse), (0, Reuse::Taken));
+    assert!(fs::read(&archive).expect("an archive") == fs::read(&earlier).expect("an archive"));
+
+    // One that is named has to be of use.
     let mut bytes = fs::read(&earlier).expect("an archive");
-    let place = image_in(&bytes, bytes.len() as u64).expect("a good one").expect("a packed site");
-    let large = bytes.len() - 10_000;
-    assert!(large as u64 > place.at + place.len);
-    bytes[large] ^= 1;
-    fs::write(&earlier, &bytes).expect("a file");
-    let (_, mended, _) = again("mended.tar", &earlier, Effort::Best);
-    assert!(same(&mended, &fresh));
     bytes[4096 + 200] ^= 1;
     fs::write(&earlier, &bytes).expect("a file");
-    let options = SiteOptions { reuse: Some(&earlier), ..options(Effort::Best) };
     let error =
-        pack_site(Input::Dir(&site.dir()), &mended, &options, &Progress::default()).expect_err("damaged");
+        pack_site(Input::Dir(&site.dir()), &archive, &options, &Progress::default()).expect_err("damaged");
     assert!(matches!(error, SiteError::Reuse { error: OpenError::Body, .. }), "{error:?}");
+}
+
+#[test]
+fn an_output_that_is_damaged_or_foreign_does_no_harm() {
+    let site = Site::new();
+    let (report, good) = site.pack("good.tar", Effort::Fast);
+    let bytes = fs::read(&good).expect("an archive");
+    let place = image_in(&bytes, bytes.len() as u64).expect("a good one").expect("a packed site");
+    let flipped = |at: usize| {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let large = bytes.len() - 10_000;
+    assert!(large as u64 > place.at + place.len);
+    let plain_tar = [&b"index.html"[..], &[0; 1526]].concat();
+    let unusable = |why: &str| Reuse::Unusable(why.to_owned());
+    #[rustfmt::skip]
+    let cases: &[(&str, Vec<u8>, Reuse, u64)] = &[
+        // what lies there               its bytes                      what becomes of it                   contents compressed
+        ("an empty file",                Vec::new(),                    Reuse::None,                         report.compressed),
+        ("another file",                 b"a letter to a friend".into(), unusable("it is no packed site"),   report.compressed),
+        ("an archive of another kind",   plain_tar,                     unusable("it is no packed site"),    report.compressed),
+        ("cut short",                    bytes[..bytes.len() - 1].into(), unusable("the archive is cut short, or something was appended to it"), report.compressed),
+        ("a record is damaged",          flipped(4096 + 200),           unusable("its image is damaged"),    report.compressed),
+        ("one form is damaged",          flipped(large),                Reuse::Taken,                        1),
+    ];
+    for (name, content, reuse, compressed) in cases {
+        let archive = site.root().join("site.tar");
+        fs::write(&archive, content).expect("a file");
+        let (report, archive) = site.pack("site.tar", Effort::Fast);
+        assert_eq!((&report.reuse, report.compressed), (reuse, *compressed), "{name}");
+        assert!(fs::read(&archive).expect("an archive") == bytes, "{name}");
+    }
+}
+
+#[test]
+fn an_output_whose_checksums_were_made_to_fit_gives_no_form_that_is_not_of_its_content() {
+    let site = Site::new();
+    let (_, archive) = site.pack("site.tar", Effort::Fast);
+    let bytes = fs::read(&archive).expect("an archive");
+    let packed = Packed::new(&archive);
+    // Every form is something else, and its entity-tag is right.
+    let mut forged = bytes.clone();
+    for path in ["/large.css", "/index.html", "/guide/index.html"] {
+        let Some(Entry::File(file)) = packed.image.find(path.as_bytes()) else { panic!("{path}") };
+        for (_, variant) in packed.image.coded(file) {
+            let at = match variant.content {
+                Content::Archive(place) => place.at,
+                Content::Image(place) => 4096 + place.at,
+                Content::File { .. } => panic!("no files beside"),
+            };
+            let form = &mut forged[at as usize..][..variant.content.len() as usize];
+            let middle = form.len() / 2;
+            form[middle..][..4].copy_from_slice(b"evil");
+            let tag = format!("\"{:032x}\"", xxh3_128(form));
+            forged[4096 + variant.etag.at as usize..][..tag.len()].copy_from_slice(tag.as_bytes());
+        }
+    }
+    seal(&mut forged);
+    fs::write(&archive, &forged).expect("a file");
+    let (report, archive) = site.pack("site.tar", Effort::Fast);
+    assert_eq!((report.compressed, report.reuse), (9, Reuse::Taken));
+    assert!(fs::read(&archive).expect("an archive") == bytes);
+}
+
+/// Makes the sum over the records of an image right again.
+fn seal(archive: &mut [u8]) {
+    let header = Header::decode(archive[4096..].first_chunk().expect("a header")).expect("a header");
+    let body = &archive[4096 + HEADER_LEN..][..header.pages_at as usize - HEADER_LEN];
+    let header = Header { body_hash: hash(body), ..header };
+    archive[4096..][..HEADER_LEN].copy_from_slice(&header.encode());
+}
+
+#[test]
+fn pages_at_clean_urls_are_reused_and_forms_beside_them_are_not() {
+    let policy = Policy { clean_urls: true, ..Policy::default() };
+    let site = Site::new();
+    fs::write(site.dir().join("about.html"), "<p>about the world".repeat(100)).expect("a file");
+    let options = SiteOptions { policy: &policy, ..options(Effort::Fast) };
+    let pack = |name: &str| {
+        let archive = site.root().join(name);
+        let report = pack_site(Input::Dir(&site.dir()), &archive, &options, &Progress::default());
+        (report.expect("packs"), fs::read(archive).expect("an archive"))
+    };
+    pack("site.tar");
+    assert_eq!(pack("site.tar").0.compressed, 0);
+    // Another program made this form; when it is gone, the file has the form that it would have had.
+    let beside = site.dir().join("about.html.br");
+    fs::write(&beside, brotli_of(&"<p>about the world".repeat(100).into_bytes())).expect("a file");
+    pack("site.tar");
+    fs::remove_file(&beside).expect("a file");
+    let (report, reused) = pack("site.tar");
+    assert_eq!(report.compressed, 1);
+    assert!(reused == pack("fresh.tar").1);
+}
+
+#[test]
+fn an_archive_is_the_sum_of_what_it_is_said_to_consist_of() {
+    let site = Site::new();
+    let (report, archive) = site.pack("site.tar", Effort::Fast);
+    let Makeup { files: files_len, coded, small, program, rest } = report.makeup;
+    assert_eq!(files_len + coded + small + program + rest, fs::metadata(&archive).expect("an archive").len());
+    // The two styles, and the link to one, have the same content: a large one lies there once.
+    let all = files().into_iter().filter(|(path, _)| *path != "copy.css");
+    let (large_files, small_files): (Vec<_>, Vec<_>) = all.partition(|(_, content)| content.len() > 16 << 10);
+    let len =
+        |files: Vec<(&str, Vec<u8>)>| files.iter().map(|(_, content)| content.len() as u64).sum::<u64>();
+    let small_len = len(small_files);
+    assert_eq!((files_len, small, program), (len(large_files) + small_len, small_len, 0));
+    let packed = Packed::new(&archive);
+    let forms = ["/index.html", "/guide/index.html", "/large.css"].into_iter().flat_map(|path| {
+        let Some(Entry::File(file)) = packed.image.find(path.as_bytes()) else { panic!("{path}") };
+        packed.image.coded(file).map(|(_, variant)| variant.content.len()).collect::<Vec<_>>()
+    });
+    assert_eq!(coded, forms.sum::<u64>());
+    assert!(rest > 0 && rest < 128 << 10, "{rest}");
 }
 
 #[test]
@@ -406,7 +536,7 @@ fn a_file_that_changes_meanwhile_ends_it() {
         let error = thread::scope(|scope| {
             let packing = scope
                 .spawn(|| pack_site(Input::Dir(&site.dir()), &archive, &options(Effort::Best), &progress));
-            while progress.now().0 == Step::Reading && !packing.is_finished() {
+            while progress.now().step == Step::Reading && !packing.is_finished() {
                 thread::sleep(Duration::from_millis(1));
             }
             change(&site.dir().join("small.txt"));

@@ -85,6 +85,8 @@ fn damage_is_told_by_what_it_is_about() {
             &[Finding::Stretch { at: 0, len: 0 }, Finding::Tar(String::new())]),
         ("a wrong variant, with all sums right", |site| site.forge(b"/a.css", Coding::Br),
             &[Finding::Coded { path: b"/a.css".to_vec(), coding: Coding::Br }]),
+        ("another length, with all sums right", |site| site.misframe(b"/name"),
+            &[Finding::Framing { path: b"/name".to_vec() }]),
         ("another file, with all sums right", |site| site.forge(b"/name", Coding::Identity),
             &[Finding::Member { path: b"/name".to_vec() }]),
     ];
@@ -211,6 +213,17 @@ impl Packed {
         let tag = xxh3_128(&bytes[content.at as usize..][..content.len as usize]);
         let tag = format!("\"{tag:032x}\"");
         bytes[variant.etag.at as usize..][..tag.len()].copy_from_slice(tag.as_bytes());
+        self.write(bytes);
+    }
+
+    /// Has the fields of a file tell another length, and makes all sums right again.
+    fn misframe(&self, path: &[u8]) {
+        const LENGTH: &[u8] = b"Content-Length: 1";
+        let variant = self.variant(path, Coding::Identity);
+        let mut bytes = self.image().all().to_vec();
+        let fields = &mut bytes[variant.fields.at as usize..];
+        assert!(fields.starts_with(LENGTH));
+        fields[LENGTH.len() - 1] = b'2';
         self.write(bytes);
     }
 

@@ -38,7 +38,7 @@ impl Image {
     /// What a row says, if it makes sense.
     fn delta(&self, file: Variants, row: &[u8; DELTA_LEN]) -> Option<([u8; 32], Coding, Variant)> {
         let DeltaRow { dictionary, variant: record, .. } = DeltaRow::decode(row)?;
-        let variant = Variant::new(&record, self.bounds())?;
+        let variant = Variant::new(&record, self.delta_number(row), self.bounds())?;
         // It was modified when the file was.
         let variant = Variant { last_modified: file.identity.last_modified, ..variant };
         record.coding.wants_dictionary().then_some((dictionary, record.coding, variant))

@@ -6,7 +6,9 @@
 //!    └ etag ┘
 //! ```
 
-use crate::format::{Coding, Home, Kind, PageRow, RECORD_LEN, Record, VARIANT_LEN};
+use crate::format::{Coding, Home, Kind, PageRow, RECORD_LEN, Record, VARIANT_COUNT_MAX, VARIANT_LEN};
+use crate::framing::LOCATION;
+use crate::image::Image;
 use crate::place::Place;
 
 /// What lies at a path.
@@ -44,6 +46,8 @@ pub struct Variant {
     pub last_modified: u64,
     /// The content.
     pub content: Content,
+    /// Which response of the image it is: see [`Image::is_framed`](crate::Image::is_framed).
+    pub(crate) number: usize,
 }
 
 /// A coded representation: what a choice needs to know of it.
@@ -88,6 +92,8 @@ pub struct Redirect {
     pub after_query: Place,
     /// The content.
     pub content: Place,
+    /// Which response of the image it is: see [`Image::is_redirect_framed`](crate::Image::is_redirect_framed).
+    pub(crate) number: usize,
 }
 
 /// The answer that is about no file: one for each status.
@@ -111,27 +117,28 @@ pub(crate) struct Bounds {
 }
 
 impl Entry {
-    /// The entry that the record at `at` means. None if any of it lies out of bounds; but its coded variants are
-    /// looked at only when they are asked for.
+    /// The entry that the record at `at` means, to which the slot of this number leads. None if any of it lies out of bounds; but
+    /// its coded variants are looked at only when they are asked for.
     #[inline]
-    pub(crate) fn new(record: &Record, at: u64, bounds: Bounds) -> Option<Entry> {
+    pub(crate) fn new(record: &Record, at: u64, slot: usize, bounds: Bounds) -> Option<Entry> {
         if record.coding != Coding::Identity {
             return None;
         }
         let ruled = matches!(record.kind, Kind::RuledFile | Kind::RuledRedirect).then_some(record.status);
         let asks = record.asks;
+        let number = slot * usize::from(VARIANT_COUNT_MAX);
         match record.kind {
             Kind::File | Kind::RuledFile => {
                 let coded_len = u64::from(record.variant_count - 1) * VARIANT_LEN as u64;
                 Some(Entry::File(Variants {
-                    identity: Variant::new(record, bounds)?,
+                    identity: Variant::new(record, number, bounds)?,
                     coded: Place { at: at + RECORD_LEN as u64, len: coded_len },
                     ruled,
                     asks,
                 }))
             }
             Kind::Redirect | Kind::RuledRedirect if record.variant_count == 1 => {
-                let redirect = Redirect::new(record, bounds.len)?;
+                let redirect = Redirect::new(record, number, bounds.len)?;
                 Some(Entry::Redirect(Redirect { ruled, asks, ..redirect }))
             }
             Kind::Redirect | Kind::RuledRedirect => None,
@@ -180,14 +187,14 @@ impl Variants {
         let mut bytes = [0; RECORD_LEN];
         bytes[..head.len()].copy_from_slice(head);
         bytes[head.len()..].copy_from_slice(row);
-        Variant::new(&Record::decode(&bytes)?, bounds)
+        Variant::new(&Record::decode(&bytes)?, self.identity.number + 1 + offer.number, bounds)
     }
 }
 
 impl Variant {
     /// The variant a record of a file is given with.
     #[inline]
-    pub(crate) fn new(record: &Record, bounds: Bounds) -> Option<Variant> {
+    pub(crate) fn new(record: &Record, number: usize, bounds: Bounds) -> Option<Variant> {
         let (not_modified, fields) = run(record, bounds.len)?;
         let etag =
             Place { at: record.etag_at.into(), len: record.etag_len.into() }.within(not_modified.len)?;
@@ -206,6 +213,7 @@ impl Variant {
             etag: Place { at: not_modified.at + etag.at, len: etag.len },
             last_modified: record.last_modified,
             content,
+            number,
         })
     }
 }
@@ -237,9 +245,14 @@ impl Content {
 }
 
 impl Redirect {
+    /// Whether its fields go behind a Location that is written before them.
+    pub fn is_behind_location(&self, image: &Image) -> bool {
+        image.is_redirect_framed(self) && !image.read(self.after_query).starts_with(LOCATION)
+    }
+
     /// The redirect a record means.
     #[inline]
-    fn new(record: &Record, len: u64) -> Option<Redirect> {
+    fn new(record: &Record, number: usize, len: u64) -> Option<Redirect> {
         let (_, fields) = run(record, len)?;
         let before = Place { at: 0, len: record.before_query.into() }.within(fields.len)?.len;
         if record.home != Home::Image {
@@ -251,6 +264,7 @@ impl Redirect {
             before_query: Place { at: fields.at, len: before },
             after_query: Place { at: fields.at + before, len: fields.len - before },
             content: Place { at: record.content_at, len: record.content_len }.within(len)?,
+            number,
         })
     }
 }

@@ -21,7 +21,8 @@ impl Image {
         // At most once around: an index without an empty slot is nothing a packer writes, but an image may be
         // hostile.
         for probe in 0..slots.len() {
-            let slot = &slots[(hash as usize).wrapping_add(probe) & mask];
+            let number = (hash as usize).wrapping_add(probe) & mask;
+            let slot = &slots[number];
             if !self.has(self.place_of(slot)) {
                 return None;
             }
@@ -30,7 +31,7 @@ impl Image {
                 && let Some((found, head)) = self.record(slot.at())
                 && found == path
             {
-                return self.entry(slot.at(), head);
+                return self.entry(slot.at(), number, head);
             }
         }
         None
@@ -38,10 +39,10 @@ impl Image {
 
     /// Every path with its entry, in the order of the index. For tests and for looking into an image.
     pub fn entries(&self) -> impl Iterator<Item = (&[u8], Entry)> {
-        self.slots().iter().filter_map(|slot| {
+        self.slots().iter().enumerate().filter_map(|(number, slot)| {
             let at = Slot::decode(slot)?.at();
             let (path, head) = self.record(at)?;
-            Some((path, self.entry(at, head)?))
+            Some((path, self.entry(at, number, head)?))
         })
     }
 
@@ -85,10 +86,10 @@ impl Image {
         self.has(self.place_of(whole)).then(|| (&whole[path.start..], head))
     }
 
-    /// What the record at `at` says, if it makes sense.
+    /// What the record at `at` says, to which a slot leads, if it makes sense.
     #[inline]
-    fn entry(&self, at: u64, head: &[u8; RECORD_LEN]) -> Option<Entry> {
-        Entry::new(&Record::decode(head)?, at, self.bounds())
+    fn entry(&self, at: u64, slot: usize, head: &[u8; RECORD_LEN]) -> Option<Entry> {
+        Entry::new(&Record::decode(head)?, at, slot, self.bounds())
     }
 }
 

@@ -1,10 +1,11 @@
 //! A checked view of the bytes of an image. Nothing is parsed after `new`, and nothing per record in it.
 
-use crate::entry::{Bounds, Page};
+use crate::entry::{Bounds, Page, Redirect, Variant};
 use crate::format::{
     DELTA_LEN, HEADER_LEN, Header, INDEX_ALIGN, PAGE_CODES, PAGE_LEN, PAGES_ALIGN, PageRow, SECTION_LEN,
-    SLOT_COUNT_MIN, SLOT_LEN, SectionRow, Totals, hash, section,
+    SLOT_COUNT_MIN, SLOT_LEN, SectionRow, Totals, VARIANT_COUNT_MAX, hash, section,
 };
+use crate::framing::{Validated, frames_content, frames_nothing, frames_redirect};
 use crate::place::Place;
 use crate::presence::{Presence, Watched};
 use crate::rules::{Parts, Rules};
@@ -31,6 +32,8 @@ pub struct Image {
     pages: [Page; PAGE_CODES.len()],
     /// Where it lies on a disk: what of it may be read. `None`: it is memory.
     watched: Option<Watched>,
+    /// Of each slot the variants of its record, and behind them the deltas.
+    validated: Validated,
 }
 
 /// Why bytes are not an image.
@@ -46,7 +49,7 @@ pub enum ImageError {
     Length,
     /// The index is not where, or not as large as, an index can be.
     Index,
-    /// The pages are not where pages can be, or one lies elsewhere.
+    /// The pages are not where pages can be, one lies elsewhere, or its fields do not frame it.
     Pages,
     /// The checksum of pages and index is wrong.
     TablesHash,
@@ -54,7 +57,7 @@ pub enum ImageError {
     PageMissing,
     /// The rows of the sections lie elsewhere.
     Sections,
-    /// The rules lie elsewhere, or their checksum is wrong.
+    /// The rules lie elsewhere, their checksum is wrong, or one says what no packer writes.
     Rules,
     /// The archive it is the first member of has another length than it had.
     ArchiveLength,
@@ -78,6 +81,7 @@ impl Image {
         }
         let rows = &bytes[pages_at..][..header.page_count as usize * PAGE_LEN];
         let pages = read_pages(rows, header.len)?;
+        check_framing(&pages, &bytes).ok_or(ImageError::Pages)?;
         let sections = sections(&header).ok_or(ImageError::Sections)?;
         let Header { file_count, archive_len, record_count, .. } = header;
         let mut image = Image {
@@ -91,9 +95,11 @@ impl Image {
             deltas: Place { at: 0, len: 0 },
             pages,
             watched: None,
+            validated: Validated::new(0),
         };
         image.rules = image.find_rules()?;
         image.deltas = image.find_deltas();
+        image.validated = Validated::new(image.delta_numbers_from() + image.delta_rows().len());
         Ok(image)
     }
 
@@ -132,6 +138,46 @@ impl Image {
     pub fn page(&self, code: u16) -> Page {
         let place = PAGE_CODES.iter().position(|&known| known == code);
         self.pages[place.expect("a status that has a page")]
+    }
+
+    /// Returns whether the fields of a variant frame its content, and its fields of 304 no content. If not, the server must not send
+    /// the variant. Checks the fields once; while they are [wanted](Image::wanted), returns `false`.
+    #[inline]
+    pub fn is_framed(&self, variant: &Variant) -> bool {
+        self.validated.has(variant.number) || self.validate(variant)
+    }
+
+    /// Returns the same of a redirect.
+    #[inline]
+    pub fn is_redirect_framed(&self, redirect: &Redirect) -> bool {
+        self.validated.has(redirect.number) || self.validate_redirect(redirect)
+    }
+
+    #[cold]
+    fn validate(&self, variant: &Variant) -> bool {
+        let &Variant { fields, not_modified, content, number, .. } = variant;
+        let is_good = self.has(fields)
+            && self.has(not_modified)
+            && frames_content(self.bytes(fields), content.len())
+            // A variant that answers with an error has no fields of 304.
+            && (not_modified.len == 0 || frames_nothing(self.bytes(not_modified)));
+        if is_good {
+            self.validated.add(number);
+        }
+        is_good
+    }
+
+    #[cold]
+    fn validate_redirect(&self, redirect: &Redirect) -> bool {
+        let &Redirect { ruled, before_query, after_query, content, number, .. } = redirect;
+        let fields = Place { at: before_query.at, len: before_query.len + after_query.len };
+        let is_good = ruled.is_none_or(|status| matches!(status, 300..=399) && status != 304)
+            && self.has(fields)
+            && frames_redirect(self.bytes(fields), content.len, before_query.len as usize);
+        if is_good {
+            self.validated.add(number);
+        }
+        is_good
     }
 
     /// The bytes at a place of this image, for who knows that it [has](Image::has) them.
@@ -203,6 +249,7 @@ impl Image {
         let place = Place { at: row.at, len: row.len }.within(self.len()).ok_or(ImageError::Rules)?;
         let bytes = self.bytes(place);
         let parts = Parts::new(bytes, place.at).filter(|_| hash(bytes) == row.hash);
+        let parts = parts.filter(|&parts| Rules::new(parts, &self.bytes).are_valid(&self.bytes));
         parts.map(|parts| Some((parts, place))).ok_or(ImageError::Rules)
     }
 
@@ -223,6 +270,16 @@ impl Image {
     /// The rows of the deltas. Not to be read but where the image [has](Image::has) them.
     pub(crate) fn delta_rows(&self) -> &[[u8; DELTA_LEN]] {
         self.bytes(self.deltas).as_chunks().0
+    }
+
+    /// Which response a delta is.
+    pub(crate) fn delta_number(&self, row: &[u8; DELTA_LEN]) -> usize {
+        self.delta_numbers_from() + (self.place_of(row).at - self.deltas.at) as usize / DELTA_LEN
+    }
+
+    /// Before the deltas come the variants of the records.
+    fn delta_numbers_from(&self) -> usize {
+        self.slots().len() * usize::from(VARIANT_COUNT_MAX)
     }
 
     /// All bytes: what a descriptor of the image would hold.
@@ -256,11 +313,11 @@ impl fmt::Display for ImageError {
             ImageError::HeaderHash => "the header is damaged",
             ImageError::Length => "cut short, or something was appended",
             ImageError::Index => "the index is out of bounds",
-            ImageError::Pages => "the pages are out of bounds",
+            ImageError::Pages => "the pages are out of bounds, or forged",
             ImageError::TablesHash => "the index or the pages are damaged",
             ImageError::PageMissing => "a page is missing",
             ImageError::Sections => "the sections are out of bounds",
-            ImageError::Rules => "the rules are damaged",
+            ImageError::Rules => "the rules are damaged, or forged",
             ImageError::ArchiveLength => "the archive is cut short, or something was appended to it",
             ImageError::Files => "it wants files beside the archive",
         })
@@ -268,6 +325,15 @@ impl fmt::Display for ImageError {
 }
 
 impl std::error::Error for ImageError {}
+
+/// The fields of each page frame it: status 204 has no content (RFC 9110, section 15.3.5).
+fn check_framing(pages: &[Page; PAGE_CODES.len()], bytes: &[u8]) -> Option<()> {
+    let is_good = |(page, code): (&Page, u16)| match code {
+        204 => frames_nothing(&bytes[page.fields.range()]),
+        _ => frames_content(&bytes[page.fields.range()], page.content.len),
+    };
+    pages.iter().zip(PAGE_CODES).all(is_good).then_some(())
+}
 
 /// The index ends the image, on its alignment, with a power of two of slots of which half are free.
 fn check_index(header: &Header) -> Option<()> {

@@ -17,6 +17,7 @@
 //!
 //! Knows nothing of the files that rules are written in, nor of what comes before a rule.
 
+use crate::framing::{authority, frames_behind_location, is_uri_byte};
 use crate::place::Place;
 
 /// Rules that are tried for one request; a packer refuses to write more. Each costs some nanoseconds where the first
@@ -92,6 +93,11 @@ impl RuleRow<'_> {
         to.extend(parts.concat());
         to.extend(self.fragment);
         Some(to)
+    }
+
+    /// Whether an encoded rule, alone, is one that a packer writes: see [`Rules`].
+    pub fn is_valid(encoded: &[u8]) -> bool {
+        Rule::read(encoded).is_some_and(|(rule, _)| rule.is_valid())
     }
 
     /// What an encoded rule, alone, means for a request.
@@ -214,6 +220,20 @@ impl<'i> Rules<'i> {
         Rules { parts, bytes: &image[parts.rules.range()] }
     }
 
+    /// Whether they send nothing that a packer would not: the fields frame the content, each status has one, and a redirect leads to
+    /// a URI. Asked once, when the image of these bytes is opened.
+    pub(crate) fn are_valid(&self, image: &[u8]) -> bool {
+        let fields = &image[self.parts.fields.range()];
+        let mut rest = self.bytes;
+        let mut rules = std::iter::from_fn(|| {
+            let (rule, len) = Rule::read(rest)?;
+            rest = rest.get(len..)?;
+            Some(rule)
+        });
+        frames_behind_location(fields, self.parts.content.len)
+            && rules.by_ref().take(RULE_COUNT_MAX).all(|rule| rule.is_valid())
+    }
+
     /// The fields of a redirect that come behind Location, with the empty line, unless its rule has its own.
     pub fn fields(&self) -> Place {
         self.parts.fields
@@ -275,6 +295,31 @@ impl<'i> Rule<'i> {
         Some((Rule { status: number(2) as u16, flags: head[4], pattern, parameters, target, fragment }, len))
     }
 
+    fn is_valid(&self) -> bool {
+        match self.status {
+            304 => false,
+            300..=399 => self.leads_to_uri(),
+            200 | 400..=599 => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the target is a path, or names a host without what is held; and has the bytes of a URI.
+    fn leads_to_uri(&self) -> bool {
+        let mut steps = Steps(self.target);
+        let Some(Step::Text(first)) = steps.next() else { return false };
+        // The host ends before what is held begins.
+        let mut ends_host = || match steps.next() {
+            None => true,
+            Some(Step::Text(text)) => text.starts_with(b"#"),
+            Some(_) => first[b"https://".len()..].iter().any(|byte| b"/?#".contains(byte)),
+        };
+        let leads = first.starts_with(b"/") || authority(first).is_some() && ends_host();
+        let is_uri = |text: &[u8]| text.iter().all(|&byte| is_uri_byte(byte));
+        let texts_are = Steps(self.target).all(|step| !matches!(step, Step::Text(text) if !is_uri(text)));
+        leads && texts_are && is_uri(self.fragment)
+    }
+
     #[inline]
     fn applies<'r>(&self, asked: Asked<'r>) -> Option<[&'r [u8]; HELD_COUNT_MAX]> {
         if asked.exists && self.flags & FORCED == 0 {
@@ -294,23 +339,22 @@ impl Match<'_, '_> {
     }
 
     /// Writes the target of a redirect, a URI, to the front of `to`. None if there is too little room.
+    ///
+    /// A target that is a path begins with a single slash, whatever the placeholders hold.
     pub fn location(&self, to: &mut [u8]) -> Option<usize> {
         let mut pen = Pen { to, len: 0 };
         for step in Steps(self.rule.target) {
             let held = |number: u8| self.held.get(usize::from(number)).copied().unwrap_or_default();
             match step {
                 Step::Text(text) => pen.put(text)?,
-                Step::Held(number) => {
-                    // A target that begins with two slashes would name a host (RFC 3986, section 4.2).
-                    let held = held(number);
-                    let slashes = held.iter().take_while(|&&byte| byte == b'/').count();
-                    pen.escaped(if pen.len == 1 { &held[slashes..] } else { held }, is_path_byte)?;
-                }
+                Step::Held(number) => pen.escaped(held(number), is_path_byte)?,
                 Step::HeldInQuery(number) => pen.escaped(held(number), is_unreserved)?,
                 Step::HeldParameter(number) => pen.parameter(held(number))?,
                 Step::Hold | Step::HoldRest | Step::Name(_) => return None,
             }
         }
+        // Browsers take `\` for a slash: WHATWG URL, "relative slash state".
+        pen.keep_one_slash(b"/\\");
         if let Some(query) = self.query
             && self.rule.flags & KEEPS_QUERY != 0
         {
@@ -333,6 +377,7 @@ impl Match<'_, '_> {
                 Step::HeldInQuery(_) | Step::Hold | Step::HoldRest | Step::Name(_) => return None,
             }
         }
+        pen.keep_one_slash(b"/");
         Some(pen.len)
     }
 }
@@ -488,6 +533,17 @@ impl Pen<'_> {
         self.to.get_mut(self.len..self.len + bytes.len())?.copy_from_slice(bytes);
         self.len += bytes.len();
         Some(())
+    }
+
+    /// Removes all but the first of the `slashes` at the front: a reference that begins with two names a host (RFC 3986,
+    /// section 4.2).
+    fn keep_one_slash(&mut self, slashes: &[u8]) {
+        let written = &mut self.to[..self.len];
+        if written.first() == Some(&b'/') {
+            let count = written.iter().take_while(|byte| slashes.contains(byte)).count();
+            written.copy_within(count.., 1);
+            self.len -= count - 1;
+        }
     }
 
     fn escaped(&mut self, bytes: &[u8], stays: fn(u8) -> bool) -> Option<()> {

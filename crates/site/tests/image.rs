@@ -6,6 +6,7 @@ use tarpon_site::format::{
     DeltaRow, HEADER_LEN, Header, Home, INDEX_ALIGN, Kind, PAGE_CODES, PAGES_ALIGN, PageRow, RECORD_ALIGN,
     RECORD_LEN, Record, SLOT_LEN, SectionRow, Slot, StretchRow, VARIANT_LEN, hash, section,
 };
+use tarpon_site::rules::{RuleRow, Step, encode_head};
 use tarpon_site::{Coding, Content, Entry, Image, ImageError, Place, Variants, index};
 
 #[test]
@@ -138,8 +139,109 @@ fn a_redirect_has_room_for_a_query() {
 fn every_code_has_its_page() {
     let image = Draft::default().image();
     for code in PAGE_CODES {
-        assert_eq!(image.bytes(image.page(code).fields), b"\r\n");
+        let fields: &[u8] = if code == 204 { b"\r\n" } else { b"Content-Length: 3\r\n\r\n" };
+        assert_eq!(image.bytes(image.page(code).fields), fields);
         assert_eq!(image.bytes(image.page(code).content), code.to_string().as_bytes());
+    }
+}
+
+#[test]
+#[rustfmt::skip]
+fn what_does_not_frame_its_content_is_told_apart() {
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    enum Of { File, Brotli, Delta, Redirect }
+    use Of::*;
+    let cases: &[(&str, Of, &str, &str)] = &[
+        // what it shows            of        before                      after
+        ("nothing",                 File,     "Content-Length: 5",        "Content-Length: 5"),
+        ("a longer content",        File,     "Content-Length: 5",        "Content-Length: 4"),
+        ("zeros",                   File,     "Content-Length: 5",        "Content-Length:00"),
+        ("a line end too early",    File,     "Content-Length: 5",        "Content-Leng\r\n\r\n5"),
+        ("no length",               File,     "Content-Length: 5",        "Content-LengtX: 5"),
+        ("304 with a line too many", File,    "ETag: \"7\"\r\n\r\n",      "ETag:\r\n\r\n\r\n\r\n"),
+        ("304 without its end",     File,     "ETag: \"7\"\r\n\r\n",      "ETag: \"7\"\r\n\r:"),
+        ("a variant",               Brotli,   "Content-Length: 3",        "Content-Length: 4"),
+        ("with a dictionary",       Delta,    "Content-Length: 2",        "Content-Length: 3"),
+        ("a redirect",              Redirect, "Content-Length: 5",        "Content-Length: 3"),
+        ("to another host",         Redirect, "Location: /a/",            "Location: //a"),
+        ("its line",                Redirect, "Location: /a/",            "Location: /\r\n"),
+        ("its line, bare",          Redirect, "Location: /a/",            "Location: /\n/"),
+    ];
+    for &(name, of, before, after) in cases {
+        assert_eq!(before.len(), after.len(), "{name}");
+        let mut draft = Draft::default();
+        draft.coded(b"/b", &["world", "wld"], &|_| ());
+        draft.redirect(b"/c");
+        draft.deltas(&[(b"/b", [7; 32], Coding::Dcb, "ll")], &|_| ());
+        let mut bytes = draft.bytes();
+        // A redirect lies behind the files.
+        let from = if of == Redirect { bytes.windows(9).position(|at| at == b"Location:").expect("a redirect") } else { 0 };
+        let at = from + bytes[from..].windows(before.len()).position(|at| at == before.as_bytes()).expect("such fields");
+        bytes[at..at + after.len()].copy_from_slice(after.as_bytes());
+        let image = Image::new(bytes.into()).expect("an image");
+        let (Some(Entry::File(file)), Some(Entry::Redirect(redirect))) = (image.find(b"/b"), image.find(b"/c")) else { panic!("{name}") };
+        let (_, coded) = image.coded(file).next().expect("Brotli");
+        let (_, _, delta) = image.all_deltas(file).next().expect("a delta");
+        // The second look is at what was kept of the first.
+        for look in ["first", "second"] {
+            let got = [image.is_framed(&file.identity), image.is_framed(&coded), image.is_framed(&delta), image.is_redirect_framed(&redirect)];
+            let want = [File, Brotli, Delta, Redirect].map(|other| other != of || before == after);
+            assert_eq!(got, want, "{name}, {look} look");
+        }
+    }
+}
+
+#[test]
+fn a_page_or_a_rule_that_is_forged_is_refused() {
+    for (before, after) in
+        [("Content-Length: 3", "Content-Length: 4"), ("Content-Length: 3", "Content-Leng\r\n\r\n3")]
+    {
+        let mut bytes = Draft::default().bytes();
+        let at = bytes.windows(before.len()).position(|at| at == before.as_bytes()).expect("a page");
+        bytes[at..at + after.len()].copy_from_slice(after.as_bytes());
+        assert_eq!(Image::new(bytes.into()).expect_err(after), ImageError::Pages);
+    }
+    const FIELDS: &str = "Content-Length: 5\r\n\r\n";
+    #[rustfmt::skip]
+    let cases: &[(&str, &str, u16, &[Step<'_>], bool)] = &[
+        // what it shows           fields                  status  target
+        ("as packed",              FIELDS,                 301, &[Step::Text(b"/a/"), Step::Held(0)],              true),
+        ("a rewrite",              FIELDS,                 200, &[Step::Text(b"/a b/"), Step::Held(0)],            true),
+        ("an error",               FIELDS,                 404, &[Step::Text(b"/404.html")],                       true),
+        ("another host",           FIELDS,                 301, &[Step::Text(b"https://a.org/"), Step::Held(0)],   true),
+        ("a host alone",           FIELDS,                 301, &[Step::Text(b"https://a.org")],                   true),
+        ("a fragment",             FIELDS,                 301, &[Step::Text(b"https://a.org"), Step::Text(b"#"), Step::HeldInQuery(0)], true),
+        ("a part of a host",       FIELDS,                 301, &[Step::Text(b"https://a.org"), Step::Held(0)],    false),
+        ("a host that is held",    FIELDS,                 301, &[Step::Text(b"https://"), Step::Held(0)],         false),
+        ("all that is held",       FIELDS,                 301, &[Step::Held(0)],                                  false),
+        ("nowhere",                FIELDS,                 301, &[],                                               false),
+        ("a line end",             FIELDS,                 301, &[Step::Text(b"/a\r\nX: 1")],                      false),
+        ("a line end behind",      FIELDS,                 301, &[Step::Text(b"/a"), Step::Held(0), Step::Text(b"\n")], false),
+        ("a tab",                  FIELDS,                 301, &[Step::Text(b"/\t/a.org")],                       false),
+        ("a backslash",            FIELDS,                 301, &[Step::Text(b"/\\a.org")],                       false),
+        ("a status without content", FIELDS,               304, &[Step::Text(b"/a/")],                             false),
+        ("and another",            FIELDS,                 204, &[Step::Text(b"/a/")],                             false),
+        ("an interim one",         FIELDS,                 100, &[Step::Text(b"/a/")],                             false),
+        ("another length",         "Content-Length: 6\r\n\r\n", 301, &[Step::Text(b"/a/")],                       false),
+        ("a Location",             "Location: /\r\nContent-Length: 5\r\n\r\n", 301, &[Step::Text(b"/a/")],        false),
+    ];
+    for &(name, fields, status, target, is_good) in cases {
+        let (pattern, parameters, fragment) = (&[Step::Text(b"/x/"), Step::HoldRest], &[], b"");
+        let row = RuleRow {
+            status,
+            forced: true,
+            loose: true,
+            keeps_query: true,
+            pattern,
+            parameters,
+            target,
+            fragment,
+        };
+        let section = [encode_head(fields.as_bytes(), b"moved"), row.encode().expect("short")].concat();
+        let mut draft = Draft::default();
+        draft.section(section::RULES, &section);
+        let got = Image::new(draft.bytes().into()).map(|_| ());
+        assert_eq!(got, if is_good { Ok(()) } else { Err(ImageError::Rules) }, "{name}");
     }
 }
 
@@ -459,6 +561,9 @@ fn look(image: &Image, entry: Entry) {
             let deltas = image.all_deltas(file).map(|(_, _, variant)| variant);
             for variant in coded.chain(deltas).chain([file.identity]) {
                 [variant.fields, variant.not_modified, variant.etag].into_iter().for_each(see);
+                if image.is_framed(&variant) {
+                    assert_eq!(content_len(image.bytes(variant.fields)), Some(variant.content.len()));
+                }
                 match variant.content {
                     Content::Image(place) => see(place),
                     Content::File { number, .. } => assert!(u64::from(number) < image.file_count()),
@@ -468,7 +573,31 @@ fn look(image: &Image, entry: Entry) {
         }
         Entry::Redirect(redirect) => {
             [redirect.before_query, redirect.after_query, redirect.content].into_iter().for_each(see);
+            if image.is_redirect_framed(&redirect) {
+                let fields = [image.bytes(redirect.before_query), b"?q", image.bytes(redirect.after_query)];
+                let fields =
+                    if redirect.before_query.len == 0 { fields[2].to_vec() } else { fields.concat() };
+                assert_eq!(content_len(&fields), Some(redirect.content.len));
+            }
         }
+    }
+}
+
+/// Returns the length of a content that fields state to a client that splits them at line ends; `None` if they state more than one
+/// response.
+fn content_len(fields: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(fields);
+    let lines: Vec<_> = text.strip_suffix("\r\n\r\n")?.split("\r\n").collect();
+    let values: Vec<_> = lines
+        .iter()
+        .filter_map(|line| line.split_once(':'))
+        .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .map(|(_, value)| value.trim_matches(' '))
+        .collect();
+    let is_line = |line: &&str| line.contains(':') && !line.contains(['\r', '\n']);
+    match (lines.iter().all(is_line), &values[..]) {
+        (true, [value]) => value.parse().ok(),
+        _ => None,
     }
 }
 
@@ -555,17 +684,18 @@ impl Draft {
 
     /// Variants for who has a dictionary, of files with these paths; that of a row with the second coding is damaged.
     fn deltas(&mut self, deltas: &[(&[u8], [u8; 32], Coding, &str)], damage: &dyn Fn(&mut Record)) {
-        const FIELDS: &str = "ETag: \"7\"\r\n\r\n\r\n";
+        const NOT_MODIFIED: &str = "ETag: \"7\"\r\n\r\n";
         let mut rows = Vec::new();
         for &(path, dictionary, coding, content) in deltas {
             let (_, at) = *self.records.iter().find(|(found, _)| *found == hash(path)).expect("a file");
             let record = self.bytes[at as usize..].first_chunk().and_then(Record::decode).expect("a record");
             let run_at = self.bytes.len() as u64;
-            self.bytes.extend([FIELDS, content].concat().as_bytes());
-            let (content_at, content_len) = (run_at + FIELDS.len() as u64, content.len() as u64);
-            let lies = Record { content_at, content_len, home: Home::Image, ..record };
-            let mut variant =
-                Record { run_at, not_modified_len: FIELDS.len() as u32 - 2, fields_len: 2, coding, ..lies };
+            let fields = format!("Content-Length: {}\r\n\r\n", content.len());
+            self.bytes.extend([NOT_MODIFIED, &fields, content].concat().as_bytes());
+            let content_at = run_at + (NOT_MODIFIED.len() + fields.len()) as u64;
+            let lies = Record { content_at, content_len: content.len() as u64, home: Home::Image, ..record };
+            let (not_modified_len, fields_len) = (NOT_MODIFIED.len() as u32, fields.len() as u32);
+            let mut variant = Record { run_at, not_modified_len, fields_len, coding, ..lies };
             if content == "second" {
                 damage(&mut variant);
             }
@@ -633,10 +763,10 @@ impl Draft {
         let mut rows = Vec::new();
         for code in PAGE_CODES {
             let at = self.bytes.len() as u64 + self.page_shift;
-            self.bytes.extend(format!("\r\n{code}").as_bytes());
-            rows.extend(
-                PageRow { code, fields_len: 2, fields_at: at, content_at: at + 2, content_len: 3 }.encode(),
-            );
+            let fields = if code == 204 { "\r\n" } else { "Content-Length: 3\r\n\r\n" };
+            let (fields_len, content_at) = (fields.len() as u32, at + fields.len() as u64);
+            self.bytes.extend(format!("{fields}{code}").as_bytes());
+            rows.extend(PageRow { code, fields_len, fields_at: at, content_at, content_len: 3 }.encode());
         }
         self.align(PAGES_ALIGN);
         let pages_at = self.bytes.len();

@@ -6,7 +6,7 @@ use crate::{
     ledger::Ledger,
     listen::Bound,
     log::{Log, Logs, Rings},
-    sandbox::{self, Rights},
+    sandbox,
     supervisor::{
         channel::{Channel, Sender},
         journal,
@@ -32,7 +32,8 @@ pub(super) struct Start<'a> {
     pub(super) counters: Arc<Shared<Counters>>,
     /// How many.
     pub(super) sites: usize,
-    pub(super) rights: &'a Rights,
+    /// Its system calls are filtered.
+    pub(super) in_calls: bool,
 }
 
 /// Runs until the control process lets go of it. Returns an exit status.
@@ -47,7 +48,7 @@ pub(super) fn run(start: Start<'_>, channel: Channel) -> i32 {
 }
 
 fn attend(start: Start<'_>, channel: Channel) -> io::Result<()> {
-    let Start { admin: bound, is_successor, logs, rings, ledger, counters, sites, rights } = start;
+    let Start { admin: bound, is_successor, logs, rings, ledger, counters, sites, in_calls } = start;
     let Channel { sender, mut receiver } = channel;
     let parent = Arc::new(Parent(Mutex::new(sender)));
     let answer = |bound: &Bound, ledger: Option<Arc<Ledger>>| {
@@ -60,7 +61,7 @@ fn attend(start: Start<'_>, channel: Channel) -> io::Result<()> {
     let mut may_begin_threads = is_successor && bound.is_some();
     if !may_begin_threads {
         // What it took to begin is not needed any more.
-        sandbox::confine_begun_server(rights)?;
+        sandbox::confine_begun_server(in_calls, false)?;
     }
     let ledger = Arc::new(ledger);
     let mut awaited: Vec<usize> = (0..sites).collect();
@@ -76,7 +77,7 @@ fn attend(start: Start<'_>, channel: Channel) -> io::Result<()> {
                 if std::mem::take(&mut may_begin_threads) {
                     let ledger = Some(Arc::clone(&ledger));
                     admin = bound.as_ref().map(|bound| answer(bound, ledger)).transpose()?;
-                    sandbox::confine_begun_server(rights)?;
+                    sandbox::confine_begun_server(in_calls, false)?;
                 }
                 if let Some(admin) = &admin {
                     admin.answering(&ledger);

@@ -40,7 +40,7 @@ use crate::{
     listen::Bound,
     log::{Logs, Owner, Rings},
     roster::Roster,
-    sandbox::{self, Confined, Narrowing, Rights},
+    sandbox::{self, Confined, Narrowing},
     server::Settings,
     site::parcel::Record,
     stock::Stock,
@@ -87,7 +87,8 @@ struct Control<'a> {
     signals: Signals,
     settings: Settings,
     configs: &'a [SiteConfig],
-    rights: &'a Rights,
+    /// System calls of this process are filtered.
+    in_calls: bool,
     tell: fn(Told<'_>),
     confined: Option<Confined>,
     narrowing: Narrowing,
@@ -151,15 +152,16 @@ const DESK_TIME_MAX: Duration = Duration::from_secs(3);
 impl<'a> Control<'a> {
     fn begin(start: Start<'a>, channel: &mut Channel) -> Result<Control<'a>, String> {
         let Start { settings, listeners, admin, is_successor, sites, unknown, log, rights, tell } = start;
-        let unconfined =
-            |error| format!("cannot confine the server process: {error}; --no-sandbox does without");
+        let unconfined = |error| sandbox::unconfined(&error);
         let in_words = |error: io::Error| error.to_string();
         // What is opened is opened before.
         let alone = Alone::new().map_err(in_words)?;
         let signals = Signals::block(&[Signal::CHILD]).map_err(in_words)?;
         rights.assume().map_err(|trouble| trouble.to_string())?;
         let confined = sandbox::confine_control(rights).map_err(unconfined)?;
-        let narrowing = Narrowing::new(rights).map_err(unconfined)?;
+        let in_calls = confined.in_calls;
+        let narrowing = Narrowing::new(in_calls).map_err(unconfined)?;
+        try_in_child(&alone, || narrowing.confine()).map_err(unconfined)?;
         channel.waits_no_more().map_err(in_words)?;
         let names = sites.iter().map(|site| (&site.hosts[..], &site.aliases[..]));
         let hosts = Arc::new(hosts::table(names, unknown).map_err(|trouble| trouble.to_string())?);
@@ -177,7 +179,7 @@ impl<'a> Control<'a> {
             signals,
             settings: settings.clone(),
             configs: sites,
-            rights,
+            in_calls,
             tell,
             confined: Some(confined),
             narrowing,
@@ -515,8 +517,9 @@ impl<'a> Control<'a> {
 
     fn start_desk(&mut self) -> io::Result<()> {
         self.desk.due = None;
-        let is_successor = self.is_successor && self.stock.is_none();
-        let Control { alone, settings, rights, hosts, shared, admin, logs, .. } = self;
+        let &mut Control { is_successor, in_calls, .. } = self;
+        let is_successor = is_successor && self.stock.is_none();
+        let Control { alone, settings, hosts, shared, admin, logs, .. } = self;
         let Common { counters, rings, .. } = shared;
         let sites = self.configs.len();
         let bell = rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
@@ -529,7 +532,7 @@ impl<'a> Control<'a> {
             let (admin, counters) = (admin.take(), Arc::clone(counters));
             let rings = rings.as_ref().map(|(_, rings)| rings);
             desk::run(
-                desk::Start { admin, is_successor, logs, rings, ledger, counters, sites, rights },
+                desk::Start { admin, is_successor, logs, rings, ledger, counters, sites, in_calls },
                 channel,
             )
         })?;
@@ -634,6 +637,22 @@ impl<'a> Control<'a> {
 
 /// How long nobody is tried to be started where there was no room for another process.
 const FULL_TIME: Duration = Duration::from_secs(1);
+
+/// Whether a child can do something that every worker does before it meets a client: known before a client waits for one.
+fn try_in_child(alone: &Alone, attempt: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    let child = alone.spawn(&[], || match attempt() {
+        Ok(()) => 0,
+        Err(error) => {
+            tracing::warn!("a worker process cannot be confined: {error}");
+            1
+        }
+    })?;
+    let ended = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), WaitOptions::empty()))?;
+    match ended.is_some_and(|(_, status)| status.exit_status() == Some(0)) {
+        true => Ok(()),
+        false => Err(io::Error::other("a worker process cannot be")),
+    }
+}
 
 impl Common {
     fn new(count: usize, logs: &Logs) -> io::Result<Common> {

@@ -17,14 +17,36 @@ use tarpon_site::format::{StretchRow, Totals, section};
 use tarpon_site::packed::IMAGE_AT;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// Writes the archive into an empty file. Returns its length.
+/// The parts of an archive, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Makeup {
+    /// Contents of files, as any tar program extracts them; the same content of several files may lie there once.
+    pub files: u64,
+    /// Coded variants.
+    pub coded: u64,
+    /// Small contents, which lie behind their response fields too.
+    pub small: u64,
+    /// The program that carries the site.
+    pub program: u64,
+    /// All else: response fields, the index, lists of directories, headers of tar, and room up to the next page.
+    pub rest: u64,
+}
+
+impl Makeup {
+    /// Returns the length of the archive.
+    pub fn total(&self) -> u64 {
+        self.files + self.coded + self.small + self.program + self.rest
+    }
+}
+
+/// Writes the archive into an empty file.
 pub(crate) fn write(
     plan: &Plan<'_>,
     stores: &Stores,
     encoders: String,
     mut file: &File,
     progress: &Progress,
-) -> Result<u64, SiteError> {
+) -> Result<Makeup, SiteError> {
     // The front, each member with what lies before it, and the end.
     let stretch_count = 1 + Layout::count(plan) + 1;
     let unknown = StretchRow { at: 0, len: 0, hash: 0 };
@@ -55,17 +77,32 @@ pub(crate) fn write(
     drop(out);
     assert_eq!(stretches.len(), stretch_count, "as many as there was room for");
 
+    let mut makeup = Makeup::default();
+    for member in &layout.members {
+        match member.data {
+            Data::Nothing => {}
+            Data::File(number) => makeup.files += plan.content(&plan.files[number]).print.len,
+            Data::Coded(piece) => makeup.coded += piece.print.len,
+        }
+    }
     let written = image::write(
         plan,
         &layout,
         &self::sections(plan, &stretches, encoders),
         Behind { file, at: IMAGE_AT },
-        |small, len| read(plan, stores, small, len),
+        |small, len| {
+            match small {
+                Small::Plain(_) => makeup.small += len,
+                Small::Coded(_) => makeup.coded += len,
+            }
+            read(plan, stores, small, len)
+        },
     )?;
     assert_eq!(written, image_len, "as long as it was measured");
     file.rewind()?;
     file.write_all(&front)?;
-    Ok(layout.len)
+    makeup.rest = layout.len - makeup.total();
+    Ok(makeup)
 }
 
 fn sections(plan: &Plan<'_>, stretches: &[StretchRow], encoders: String) -> Vec<(u32, Vec<u8>)> {

@@ -1,43 +1,134 @@
-//! Codes a content: as small as it gets, since it is done once and sent often.
+//! Compresses a content once, so that it can be sent often.
 //!
-//! | coding | best | fast |
-//! |---|---|---|
-//! | `gzip` | Zopfli up to 8 MiB, DEFLATE 9 above | DEFLATE 9 |
-//! | `br` | quality 11 | quality 5 |
-//! | `zstd` | level 22 | level 9 |
-//! | `dcb`, `dcz` | as `br` and `zstd`, and behind a head that names the dictionary | |
+//! | coding | fast | balanced | best |
+//! |---|---|---|---|
+//! | `br` | quality 5 | quality 10 | quality 11 |
+//! | `gzip` | libdeflate 9 | libdeflate 10 | Zopfli up to 8 MiB, libdeflate 12 above |
+//! | `zstd` | level 9 | level 15 | level 22 |
+//! | `dcb`, `dcz` | as `br` and `zstd`, behind a head that names the dictionary | | |
 //!
-//! The same content gives the same bytes, on any machine: the crates are pinned to a version, run in one thread, and
-//! are built to calculate without the C library's logarithm. Windows are what every browser grants.
+//! What each level costs and saves: `docs/packing.md`. The same content gives the same bytes, on any machine: the crates
+//! are pinned to a version, run in one thread, and are built to calculate without the C library's logarithm. Windows are
+//! what every browser grants.
 
+use super::CODINGS;
 use super::dictionaries::{Dictionary, Digest};
-use flate2::{Compression, Crc, write::DeflateEncoder};
+use flate2::Crc;
+use libdeflater::{CompressionLvl, Compressor};
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::num::NonZeroU64;
 use tarpon_site::Coding;
 
-/// How much time coding may take.
+/// How much time compressing may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Effort {
-    /// A few percent larger, and a hundred times faster: to try something out.
+    /// About a tenth larger and many times faster: to try something out.
     Fast,
-    /// As small as it gets.
+    /// Within a few percent of `Best` in a fraction of its time.
     #[default]
+    Balanced,
+    /// As small as it gets.
     Best,
 }
 
-/// What codes, in one line: archives with the same line have the same bytes for the same content. It begins with the
-/// version of the rules in `variants.rs`, which decide what is worth coding.
-pub(crate) fn encoders(effort: Effort) -> String {
-    let zstd = zstd::zstd_safe::version_string();
-    match effort {
-        Effort::Fast => {
-            format!("1; fast; br: brotli {BROTLI} 5; gzip: miniz_oxide {MINIZ} 9; zstd: {zstd} 9")
+/// An encoder at one of its levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoder {
+    /// Brotli, quality 0 to 11.
+    Brotli(u8),
+    /// gzip by libdeflate, level 0 to 12.
+    Libdeflate(u8),
+    /// gzip by Zopfli, and how many rounds it tries.
+    Zopfli(u8),
+    /// Zstandard, level 1 to 22.
+    Zstd(u8),
+}
+
+impl Effort {
+    /// The encoder for a content of `len` bytes. There is none for a coding that changes nothing.
+    pub(crate) fn encoder(self, coding: Coding, len: u64) -> Option<Encoder> {
+        let by_effort = |[fast, balanced, best]: [Encoder; 3]| match self {
+            Effort::Fast => fast,
+            Effort::Balanced => balanced,
+            Effort::Best => best,
+        };
+        use Encoder::{Brotli, Libdeflate, Zopfli, Zstd};
+        let best_gzip = if len <= ZOPFLI_LEN_MAX { Zopfli(ZOPFLI_ROUNDS) } else { Libdeflate(12) };
+        match coding {
+            Coding::Identity => None,
+            Coding::Br | Coding::Dcb => Some(by_effort([Brotli(5), Brotli(10), Brotli(11)])),
+            Coding::Gzip => Some(by_effort([Libdeflate(9), Libdeflate(10), best_gzip])),
+            Coding::Zstd | Coding::Dcz => Some(by_effort([Zstd(9), Zstd(15), Zstd(22)])),
         }
-        Effort::Best => format!(
-            "1; best; br: brotli {BROTLI} 11; gzip: zopfli {ZOPFLI} {ZOPFLI_ROUNDS}, miniz_oxide {MINIZ} 9; zstd: {zstd} 22"
-        ),
     }
+
+    /// Those of all codings without a dictionary, for contents of a usual length.
+    #[doc(hidden)]
+    pub fn encoders(self) -> [Encoder; 3] {
+        CODINGS.map(|coding| self.encoder(coding, 0).expect("a coding with an encoder"))
+    }
+
+    /// As in the line of [`encoders`].
+    fn name(self) -> &'static str {
+        match self {
+            Effort::Fast => "fast",
+            Effort::Balanced => "balanced",
+            Effort::Best => "best",
+        }
+    }
+}
+
+impl Encoder {
+    /// Rule of thumb, for a first estimate and for what to begin with: nanoseconds of a core for each byte.
+    pub(crate) fn cost_ns(self) -> u64 {
+        match self {
+            Encoder::Brotli(11) => 1000,
+            Encoder::Brotli(10) => 600,
+            Encoder::Brotli(_) => 35,
+            Encoder::Libdeflate(12) => 300,
+            Encoder::Libdeflate(10) => 90,
+            Encoder::Libdeflate(_) => 20,
+            Encoder::Zopfli(_) => 3000,
+            Encoder::Zstd(22) => 600,
+            Encoder::Zstd(15) => 120,
+            Encoder::Zstd(_) => 20,
+        }
+    }
+}
+
+impl fmt::Display for Encoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Encoder::Brotli(quality) => write!(f, "brotli {BROTLI} {quality}"),
+            Encoder::Libdeflate(level) => write!(f, "libdeflate {LIBDEFLATE} {level}"),
+            Encoder::Zopfli(rounds) => write!(f, "zopfli {ZOPFLI} {rounds}"),
+            Encoder::Zstd(level) => write!(f, "zstd {} {level}", zstd::zstd_safe::version_string()),
+        }
+    }
+}
+
+/// Returns a line that names the effort and its encoders: archives with the same line have the same bytes for the same
+/// content. It begins with the version of the rules in `variants.rs`, which decide what is worth coding.
+pub(crate) fn encoders(effort: Effort) -> String {
+    let mut line = format!("1; {}", effort.name());
+    for coding in CODINGS {
+        let short = effort.encoder(coding, 0).expect("a coding with an encoder");
+        let long = effort.encoder(coding, u64::MAX).expect("a coding with an encoder");
+        line += &format!("; {}: {short}", coding.name());
+        if long != short {
+            line += &format!(", {long}");
+        }
+    }
+    line
+}
+
+/// Compresses a content with one encoder: for the bench that measures them all.
+#[doc(hidden)]
+pub fn compress(encoder: Encoder, plain: &[u8]) -> io::Result<Vec<u8>> {
+    let mut to = Vec::new();
+    encode_by(encoder, plain, plain.len() as u64, &mut to)?;
+    Ok(to)
 }
 
 /// Codes a content of `len` bytes.
@@ -48,12 +139,19 @@ pub(crate) fn encode(
     len: u64,
     mut to: impl Write,
 ) -> io::Result<()> {
-    match coding {
-        Coding::Identity => io::copy(&mut plain, &mut to).map(drop),
-        Coding::Br => brotli(effort, plain, len, to),
-        Coding::Gzip => gzip(effort, plain, len, to),
-        Coding::Zstd => zstd(effort, plain, len, to),
-        Coding::Dcb | Coding::Dcz => unreachable!("there is no dictionary"),
+    assert!(!coding.wants_dictionary(), "there is no dictionary");
+    match effort.encoder(coding, len) {
+        None => io::copy(&mut plain, &mut to).map(drop),
+        Some(encoder) => encode_by(encoder, plain, len, to),
+    }
+}
+
+fn encode_by(encoder: Encoder, plain: impl Read, len: u64, to: impl Write) -> io::Result<()> {
+    match encoder {
+        Encoder::Brotli(quality) => brotli(quality, plain, len, to),
+        Encoder::Libdeflate(level) => libdeflate(level, plain, len, to),
+        Encoder::Zopfli(rounds) => zopfli(rounds, plain, to),
+        Encoder::Zstd(level) => zstd_to(zstd::stream::Encoder::new(to, level.into())?, plain, len),
     }
 }
 
@@ -66,10 +164,10 @@ pub(crate) fn encode_with(
     mut to: impl Write,
 ) -> io::Result<()> {
     to.write_all(&head_with(coding, &dictionary.digest))?;
-    match coding {
-        Coding::Dcb => brotli_with(effort, &dictionary.bytes, plain, to),
-        Coding::Dcz => {
-            let encoder = zstd::stream::Encoder::with_ref_prefix(to, zstd_level(effort), &dictionary.bytes)?;
+    match effort.encoder(coding, plain.len() as u64) {
+        Some(Encoder::Brotli(quality)) => brotli_with(quality, &dictionary.bytes, plain, to),
+        Some(Encoder::Zstd(level)) => {
+            let encoder = zstd::stream::Encoder::with_ref_prefix(to, level.into(), &dictionary.bytes)?;
             zstd_to(encoder, plain, plain.len() as u64)
         }
         _ => unreachable!("a coding with a dictionary"),
@@ -87,12 +185,12 @@ pub(crate) fn head_with(coding: Coding, dictionary: &Digest) -> Vec<u8> {
     [sign, dictionary].concat()
 }
 
-fn brotli(effort: Effort, mut plain: impl Read, len: u64, mut to: impl Write) -> io::Result<()> {
-    brotli::BrotliCompress(&mut plain, &mut to, &brotli_params(effort, len, len)).map(drop)
+fn brotli(quality: u8, mut plain: impl Read, len: u64, mut to: impl Write) -> io::Result<()> {
+    brotli::BrotliCompress(&mut plain, &mut to, &brotli_params(quality, len, len)).map(drop)
 }
 
 /// The dictionary of words that every decoder has is not used beside one.
-fn brotli_with(effort: Effort, dictionary: &[u8], mut plain: &[u8], mut to: impl Write) -> io::Result<()> {
+fn brotli_with(quality: u8, dictionary: &[u8], mut plain: &[u8], mut to: impl Write) -> io::Result<()> {
     let (len, window) = (plain.len() as u64, (dictionary.len() + plain.len()) as u64);
     let (mut input, mut output) = ([0; BROTLI_BLOCK_LEN], [0; BROTLI_BLOCK_LEN]);
     brotli::enc::BrotliCompressCustomIoCustomDict(
@@ -100,7 +198,7 @@ fn brotli_with(effort: Effort, dictionary: &[u8], mut plain: &[u8], mut to: impl
         &mut brotli::IoWriterWrapper(&mut to),
         &mut input,
         &mut output,
-        &brotli_params(effort, len, window),
+        &brotli_params(quality, len, window),
         brotli::enc::StandardAlloc::default(),
         &mut |_, _, _, _| (),
         dictionary,
@@ -110,27 +208,13 @@ fn brotli_with(effort: Effort, dictionary: &[u8], mut plain: &[u8], mut to: impl
 }
 
 /// For a content of `len` bytes that can refer to `window` bytes.
-fn brotli_params(effort: Effort, len: u64, window: u64) -> brotli::enc::BrotliEncoderParams {
+fn brotli_params(quality: u8, len: u64, window: u64) -> brotli::enc::BrotliEncoderParams {
     brotli::enc::BrotliEncoderParams {
-        quality: match effort {
-            Effort::Fast => 5,
-            Effort::Best => 11,
-        },
+        quality: quality.into(),
         // RFC 7932, section 9.1: 24 at most. A larger window than that takes memory from the client for nothing.
         lgwin: if window > 4 << 20 { 24 } else { 22 },
         size_hint: usize::try_from(len).unwrap_or(usize::MAX),
         ..Default::default()
-    }
-}
-
-fn zstd(effort: Effort, plain: impl Read, len: u64, to: impl Write) -> io::Result<()> {
-    zstd_to(zstd::stream::Encoder::new(to, zstd_level(effort))?, plain, len)
-}
-
-fn zstd_level(effort: Effort) -> i32 {
-    match effort {
-        Effort::Fast => 9,
-        Effort::Best => 22,
     }
 }
 
@@ -145,33 +229,34 @@ fn zstd_to(
     encoder.finish().map(drop)
 }
 
-/// One member, without a name or a time: RFC 1952, section 2.3.
-fn gzip(effort: Effort, plain: impl Read, len: u64, mut to: impl Write) -> io::Result<()> {
+/// One member, without a name or a time: RFC 1952, section 2.3. libdeflate takes a content as a whole.
+fn libdeflate(level: u8, mut plain: impl Read, len: u64, mut to: impl Write) -> io::Result<()> {
+    let mut whole = Vec::with_capacity(usize::try_from(len).map_err(io::Error::other)?);
+    plain.read_to_end(&mut whole)?;
+    let level = CompressionLvl::new(level.into()).expect("levels are constants within the range");
+    let mut compressor = Compressor::new(level);
+    let mut coded = vec![0; compressor.gzip_compress_bound(whole.len())];
+    let coded_len = compressor.gzip_compress(&whole, &mut coded).expect("the bound leaves room");
+    to.write_all(&coded[..coded_len])
+}
+
+/// The same.
+fn zopfli(rounds: u8, plain: impl Read, mut to: impl Write) -> io::Result<()> {
     // Deflate; no flags; no time; compressed as small as possible; from a system that does not matter.
     to.write_all(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255])?;
     let mut summed = Summed { plain, crc: Crc::new() };
-    if effort == Effort::Best && len <= ZOPFLI_LEN_MAX {
-        zopfli(&mut summed, &mut to)?;
-    } else {
-        let mut encoder = DeflateEncoder::new(&mut to, Compression::best());
-        io::copy(&mut summed, &mut encoder)?;
-        encoder.finish()?;
-    }
-    to.write_all(&summed.crc.sum().to_le_bytes())?;
-    to.write_all(&summed.crc.amount().to_le_bytes())
-}
-
-fn zopfli(plain: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
-    let rounds = NonZeroU64::new(ZOPFLI_ROUNDS).expect("a constant that is not zero");
+    let rounds = NonZeroU64::new(rounds.into()).expect("a round at least");
     let options = zopfli::Options { iteration_count: rounds, ..Default::default() };
     // At most ZOPFLI_LEN_MAX, as is what it becomes.
     let mut encoder = zopfli::DeflateEncoder::new(options, zopfli::BlockType::Dynamic, Vec::new());
     let mut block = Vec::new();
-    while plain.by_ref().take(ZOPFLI_BLOCK_LEN).read_to_end(&mut block)? > 0 {
+    while summed.by_ref().take(ZOPFLI_BLOCK_LEN).read_to_end(&mut block)? > 0 {
         zopfli::Write::write_all(&mut encoder, &block).expect("a Vec takes all");
         block.clear();
     }
-    to.write_all(&encoder.finish().expect("a Vec takes all"))
+    to.write_all(&encoder.finish().expect("a Vec takes all"))?;
+    to.write_all(&summed.crc.sum().to_le_bytes())?;
+    to.write_all(&summed.crc.amount().to_le_bytes())
 }
 
 /// Sums up what is read through it.
@@ -191,14 +276,14 @@ impl<R: Read> Read for Summed<R> {
 /// As the manifest has them: a test compares.
 const BROTLI: &str = "9.1.1";
 const ZOPFLI: &str = "0.8.4";
-const MINIZ: &str = "0.9.1";
+const LIBDEFLATE: &str = "1.26.1";
 /// Bytes that Brotli takes and gives at once.
 const BROTLI_BLOCK_LEN: usize = 4096;
 /// 8 MiB: RFC 9659, section 3, asks every client for so much, and no sender for more; with a dictionary, RFC 9842, section 5,
 /// does too.
 pub(super) const ZSTD_WINDOW_LOG: u32 = 23;
 /// As many as Zopfli takes by default; from one round to these there is half a percent, from these on next to nothing.
-const ZOPFLI_ROUNDS: u64 = 15;
+const ZOPFLI_ROUNDS: u8 = 15;
 /// Zopfli takes about five seconds for each MiB; what is larger is a download, of which it would save one percent.
 const ZOPFLI_LEN_MAX: u64 = 8 << 20;
 /// Bytes Zopfli looks at as a whole: its own choice where it reads by itself.
@@ -217,12 +302,15 @@ mod tests {
             (0..30_000u32).flat_map(|at| (at * at / 7 % 1000).to_string().into_bytes()).collect();
         #[rustfmt::skip]
         let cases = [
-            (Coding::Br,   Effort::Fast, 0xfb6a_de52_13bb_2527),
-            (Coding::Br,   Effort::Best, 0x22da_fa47_cd94_8849),
-            (Coding::Gzip, Effort::Fast, 0x5c4d_0d67_0ff0_6ae8),
-            (Coding::Gzip, Effort::Best, 0x72c7_460c_d9b1_e46b),
-            (Coding::Zstd, Effort::Fast, 0x8c3d_895b_a6fe_a084),
-            (Coding::Zstd, Effort::Best, 0x8b62_a5eb_5153_6491),
+            (Coding::Br,   Effort::Fast,     0xfb6a_de52_13bb_2527),
+            (Coding::Br,   Effort::Balanced, 0x22da_fa47_cd94_8849),
+            (Coding::Br,   Effort::Best,     0x22da_fa47_cd94_8849),
+            (Coding::Gzip, Effort::Fast,     0xd443_787e_3185_a8e5),
+            (Coding::Gzip, Effort::Balanced, 0xd7d8_1ce8_0d86_b7d9),
+            (Coding::Gzip, Effort::Best,     0x72c7_460c_d9b1_e46b),
+            (Coding::Zstd, Effort::Fast,     0x8c3d_895b_a6fe_a084),
+            (Coding::Zstd, Effort::Balanced, 0xedbe_1ffa_2727_1755),
+            (Coding::Zstd, Effort::Best,     0x8b62_a5eb_5153_6491),
         ];
         let coded = cases.map(|(coding, effort, _)| {
             let mut coded = Vec::new();
@@ -231,15 +319,24 @@ mod tests {
         });
         assert_eq!(coded, cases, "{coded:x?}");
         assert_eq!(
+            encoders(Effort::Balanced),
+            "1; balanced; br: brotli 9.1.1 10; gzip: libdeflate 1.26.1 10; zstd: zstd 1.5.7 15"
+        );
+        assert_eq!(
             encoders(Effort::Best),
-            "1; best; br: brotli 9.1.1 11; gzip: zopfli 0.8.4 15, miniz_oxide 0.9.1 9; zstd: 1.5.7 22"
+            "1; best; br: brotli 9.1.1 11; gzip: zopfli 0.8.4 15, libdeflate 1.26.1 12; zstd: zstd 1.5.7 22"
         );
     }
 
     #[test]
     fn the_versions_are_those_of_the_manifest() {
         let manifest = include_str!("../../Cargo.toml");
-        for (name, version) in [("brotli", BROTLI), ("zopfli", ZOPFLI), ("miniz_oxide", MINIZ)] {
+        for (name, version) in [
+            ("brotli", BROTLI),
+            ("zopfli", ZOPFLI),
+            ("libdeflater", LIBDEFLATE),
+            ("libdeflate-sys", LIBDEFLATE),
+        ] {
             let line = manifest.lines().find(|line| line.starts_with(&format!("{name} ="))).expect(name);
             assert!(line.contains(&format!("\"={version}\"")), "{line}");
         }

@@ -1,6 +1,6 @@
 //! Whether a coded content really is its file: decoded with bounds, and compared by length and hash.
 //!
-//! Other decoders than those of the encoders where there are some: zstd is decoded by `ruzstd`, Zopfli's DEFLATE by
+//! Other decoders than those of the encoders where there are some: zstd is decoded by `ruzstd`, gzip by
 //! `miniz_oxide`. What only some clients would accept is refused: more than one member or frame, something behind the
 //! end, and a window larger than browsers grant. With a dictionary Zstandard is decoded by libzstd, since `ruzstd` takes none
 //! that is plain bytes.
@@ -151,13 +151,14 @@ mod tests {
     use sha2::{Digest as _, Sha256};
 
     const CODINGS: [Coding; 3] = [Coding::Br, Coding::Gzip, Coding::Zstd];
+    const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Best];
 
     #[test]
     fn what_was_coded_decodes_to_itself_and_to_nothing_else() {
         let text: Vec<u8> = (0..40_000u32).flat_map(|at| (at * at / 7).to_string().into_bytes()).collect();
         for plain in [&b""[..], b"a", &[0; 70_000], &text] {
             for (coding, effort) in
-                CODINGS.into_iter().flat_map(|coding| [(coding, Effort::Fast), (coding, Effort::Best)])
+                CODINGS.into_iter().flat_map(|coding| EFFORTS.map(|effort| (coding, effort)))
             {
                 let name = format!("{coding:?}, {effort:?}, {} bytes", plain.len());
                 let coded = coded(coding, effort, plain);
@@ -199,7 +200,7 @@ mod tests {
             let dictionary = dictionary(bytes);
             let print = print_of(plain, u64::MAX).expect("memory");
             for (coding, effort) in
-                DELTA_CODINGS.into_iter().flat_map(|coding| [(coding, Effort::Fast), (coding, Effort::Best)])
+                DELTA_CODINGS.into_iter().flat_map(|coding| EFFORTS.map(|effort| (coding, effort)))
             {
                 let name = format!("{name}, {coding:?}, {effort:?}");
                 let mut coded = Vec::new();

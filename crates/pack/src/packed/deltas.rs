@@ -12,13 +12,12 @@ use super::code::encode_with;
 use super::decode::decodes_with;
 use super::dictionaries::{Dictionaries, Dictionary, Digest, FAMILY_MAX};
 use super::error::SiteError;
+use super::estimate::Kind;
 use super::plan::{File, Plan};
-use super::progress::{Progress, Step};
-use super::reuse::Earlier;
 use super::spill::Spill;
 use super::variants::{CODED_LEN_MAX, is_worth, take};
 use super::work::each;
-use super::{DELTA_CODINGS, Piece, SiteOptions};
+use super::{DELTA_CODINGS, Packing, Piece, SiteOptions};
 use crate::cache;
 use crate::dictionary::{may_be_fresh, pattern};
 use crate::error::PackError;
@@ -46,41 +45,64 @@ struct Job {
     best_len: u64,
 }
 
-/// Takes the deltas that the earlier archive has over, and makes the others. Returns whether any of the dictionaries was offered
-/// to clients; none if there are none.
+/// Returns the work that [`make`] may have: no less than it turns out to be.
+pub(crate) fn expected(
+    plan: &Plan<'_>,
+    options: &SiteOptions<'_>,
+    dictionaries: &Dictionaries,
+) -> Vec<(Kind, u64)> {
+    let may_be_coded = |file: &File| {
+        let content = plan.content(file);
+        let is_coded = content.compressible || file.beside.iter().any(Option::is_some);
+        is_coded.then_some(content.print.len)
+    };
+    let jobs = jobs(plan, dictionaries, |file| codable(plan, file).then(|| may_be_coded(file))?);
+    jobs.iter().map(|job| (job.kind(options), plan.contents[job.content].print.len)).collect()
+}
+
+/// Takes the deltas that the earlier archive has, and makes the others. Returns whether any of the dictionaries was offered
+/// to clients, none if there are none; and how many deltas were made.
 pub(crate) fn make(
     plan: &mut Plan<'_>,
-    options: &SiteOptions<'_>,
-    earlier: Option<&Earlier>,
-    spills: &mut [Spill],
+    dictionaries: &Dictionaries,
+    packing: &mut Packing<'_>,
     write_failed: impl Fn(io::Error) -> SiteError + Sync,
-    progress: &Progress,
-) -> Result<Option<bool>, SiteError> {
-    let dictionaries = Dictionaries::open(options.dictionaries)?;
-    let mut jobs = jobs(plan, &dictionaries);
+) -> Result<(Option<bool>, u64), SiteError> {
+    let &mut Packing { options, earlier, ref mut spills, progress } = packing;
+    let mut jobs = jobs(plan, dictionaries, |file| best_len(plan, file));
     jobs.sort_by_key(|job| std::cmp::Reverse(plan.contents[job.content].print.len));
-    progress.begin(Step::Coding, jobs.iter().map(|job| plan.contents[job.content].print.len).sum());
+    let kinds = DELTA_CODINGS.map(|coding| kind(coding, options));
+    let work = jobs.iter().map(|job| (job.kind(options), plan.contents[job.content].print.len));
+    progress.expect_instead(&kinds, work);
     let made = each(spills, &jobs, |spill, job| {
         let print = plan.contents[job.content].print;
+        let _running = progress.run(spill.store, job.kind(options), print.len);
         let dictionary = dictionaries.read(job.dictionary)?;
         let known = earlier.and_then(|earlier| earlier.delta(print, &dictionary, job.coding));
-        let piece = match known.map(|found| take(&found, spill)) {
-            Some(Ok(piece)) => Some(piece),
-            Some(Err(_)) | None => one(plan, job, &dictionary, options, spill, &write_failed)?,
+        let (piece, compressed) = match known.map(|found| take(&found, spill)) {
+            Some(Ok(piece)) => (Some(piece), 0),
+            Some(Err(_)) | None => (one(plan, job, &dictionary, options, spill, &write_failed)?, 1),
         };
-        progress.add(print.len);
-        Ok::<_, SiteError>(piece.map(|piece| Delta {
-            dictionary: dictionary.digest,
-            coding: job.coding,
-            piece,
-        }))
+        let delta = piece.map(|piece| Delta { dictionary: dictionary.digest, coding: job.coding, piece });
+        Ok::<_, SiteError>((delta, compressed))
     })?;
     let used: BTreeSet<_> = jobs.iter().map(|job| job.dictionary).collect();
-    for (job, delta) in jobs.iter().zip(made) {
+    let compressed = made.iter().map(|(_, compressed)| compressed).sum();
+    for (job, (delta, _)) in jobs.iter().zip(made) {
         plan.contents[job.content].deltas.extend(delta);
     }
     let is_offered = used.iter().any(|&number| dictionaries.is_offered(number));
-    Ok((!used.is_empty()).then_some(is_offered))
+    Ok(((!used.is_empty()).then_some(is_offered), compressed))
+}
+
+impl Job {
+    fn kind(&self, options: &SiteOptions<'_>) -> Kind {
+        kind(self.coding, options)
+    }
+}
+
+fn kind(coding: Coding, options: &SiteOptions<'_>) -> Kind {
+    Kind::Difference(options.effort.encoder(coding, 0).expect("a coding with an encoder"))
 }
 
 /// Tells of each file what it may be the dictionary of.
@@ -101,11 +123,12 @@ pub(crate) fn offer(plan: &mut Plan<'_>) {
     }
 }
 
-fn jobs(plan: &Plan<'_>, dictionaries: &Dictionaries) -> Vec<Job> {
+/// Returns the contents to be coded with a dictionary; `best_len` tells the smallest variant of a file without one.
+fn jobs(plan: &Plan<'_>, dictionaries: &Dictionaries, best_len: impl Fn(&File) -> Option<u64>) -> Vec<Job> {
     // By content and dictionary: several files may have both in common.
     let mut wanted: HashMap<(usize, usize), u64> = HashMap::new();
     for file in plan.files.iter().filter(|file| !is_page_asked_about(plan, file)) {
-        let Some(best_len) = best_len(plan, file) else { continue };
+        let Some(best_len) = best_len(file) else { continue };
         let at = plan.addresses.of(&file.path).at;
         for dictionary in dictionaries.of(plan.content(file).print, at.iter().map(Vec::as_slice)) {
             wanted.insert((file.content, dictionary), best_len);
@@ -122,11 +145,16 @@ fn jobs(plan: &Plan<'_>, dictionaries: &Dictionaries) -> Vec<Job> {
 /// Bytes of the smallest variant of a file that is served. None if there is none.
 fn best_len(plan: &Plan<'_>, file: &File) -> Option<u64> {
     let content = plan.content(file);
-    if file.is_beside || is_hidden(&file.path) || content.print.len > CODED_LEN_MAX {
+    if !codable(plan, file) {
         return None;
     }
     let beside = file.beside.iter().flatten().map(|&form| plan.content(&plan.files[form]).print.len);
     content.variants.iter().flatten().map(|piece| piece.print.len).chain(beside).min()
+}
+
+/// Whether a file is served, is no form of another, and is not too large.
+fn codable(plan: &Plan<'_>, file: &File) -> bool {
+    !file.is_beside && !is_hidden(&file.path) && plan.content(file).print.len <= CODED_LEN_MAX
 }
 
 /// Whether a file is a page, and clients ask about it before each use.

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::{fmt, io};
 use tarpon_site::ImageError;
+use tarpon_site::Printable;
 
 /// Why a site could not be packed into an archive.
 #[derive(Debug)]
@@ -61,12 +62,12 @@ impl fmt::Display for SiteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SiteError::Input(error) => error.fmt(f),
-            SiteError::Changed { path } => write!(f, "{} changed while it was packed", path.display()),
-            SiteError::Inside { path } => write!(f, "{} would be a part of the site", path.display()),
-            SiteError::Write { path, error } => write!(f, "cannot write {}: {error}", path.display()),
-            SiteError::Reuse { path, error } => write!(f, "cannot reuse {}: {error}", path.display()),
+            SiteError::Changed { path } => write!(f, "{} changed while it was packed", path.printable()),
+            SiteError::Inside { path } => write!(f, "{} would be a part of the site", path.printable()),
+            SiteError::Write { path, error } => write!(f, "cannot write {}: {error}", path.printable()),
+            SiteError::Reuse { path, error } => write!(f, "cannot reuse {}: {error}", path.printable()),
             SiteError::Dictionary { path, error } => {
-                write!(f, "cannot take dictionaries from {}: {error}", path.display())
+                write!(f, "cannot take dictionaries from {}: {error}", path.printable())
             }
         }
     }

@@ -1,9 +1,10 @@
 //! What a packed site is made of: the files of a directory, or the members of another archive, opened alike.
 
 use crate::archive::{self, Stretch};
-use crate::content::{self, Positioned};
+use crate::content::Positioned;
 use crate::error::PackError;
 use crate::skip::Skipped;
+use crate::tree::{Located, Tree};
 use crate::walk::{self, Dir, Found, permissions};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,6 +12,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What a packed site is made of.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +33,8 @@ pub enum Input<'i> {
 /// Where a file lies.
 #[derive(Debug)]
 pub(crate) enum Lies {
-    /// In a directory, with no symbolic link on the way.
-    File(PathBuf),
+    /// In a directory.
+    File(Located),
     /// In the archive.
     Member(Stretch),
 }
@@ -66,7 +68,9 @@ impl<'i> Input<'i> {
     pub(crate) fn list(&self) -> Result<Listed, PackError> {
         let mut listed = match *self {
             Input::Dir(root) => {
-                let walk = walk::list(root)?;
+                let tree = Tree::open(root);
+                let tree = tree.map_err(|error| PackError::Root { path: root.to_owned(), error })?;
+                let walk = walk::list(&Arc::new(tree))?;
                 let found = walk.found.into_iter();
                 let found = found.map(|found| Found { path: found.path, file: Lies::File(found.file) });
                 Listed { found: found.collect(), dirs: walk.dirs, skipped: walk.skipped }
@@ -98,17 +102,13 @@ impl<'i> Input<'i> {
     /// Opens a file. None if it is gone, or not a regular file any more.
     pub(crate) fn open(&self, lies: &Lies) -> Result<Option<Plain<'i>>, PackError> {
         match (self, lies) {
-            (_, Lies::File(path)) => {
-                let opened = content::open(path);
-                let opened = opened.map_err(|error| PackError::Read { path: path.clone(), error })?;
-                Ok(opened.map(|(file, meta)| Plain {
-                    file: Held::Own(file),
-                    at: 0,
-                    len: meta.len(),
-                    modified_s: u64::try_from(meta.mtime()).unwrap_or(0),
-                    mode: permissions(meta.mode()),
-                }))
-            }
+            (_, Lies::File(file)) => Ok(file.open()?.map(|(file, meta)| Plain {
+                file: Held::Own(file),
+                at: 0,
+                len: meta.len(),
+                modified_s: u64::try_from(meta.mtime()).unwrap_or(0),
+                mode: permissions(meta.mode()),
+            })),
             (&Input::Archive { file, .. }, &Lies::Member(Stretch { at, len, modified_s, mode })) => {
                 Ok(Some(Plain { file: Held::Lent(file), at, len, modified_s, mode }))
             }
@@ -119,7 +119,7 @@ impl<'i> Input<'i> {
     /// What a file is called in an error.
     pub(crate) fn name(&self, lies: &Lies) -> PathBuf {
         match (self, lies) {
-            (_, Lies::File(path)) => path.clone(),
+            (_, Lies::File(file)) => file.name(),
             (Input::Archive { path, .. } | Input::Dir(path), Lies::Member(_)) => (*path).to_owned(),
         }
     }

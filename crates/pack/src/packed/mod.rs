@@ -13,7 +13,8 @@
 //! | `dictionaries.rs` | files of earlier releases that clients may still have |
 //! | `deltas.rs` | the variants for clients that have one of them |
 //! | `code.rs`, `decode.rs` | codes a content; whether a coded content is its file |
-//! | `reuse.rs` | variants of an earlier archive |
+//! | `reuse.rs` | an earlier archive, and the variants in it |
+//! | `changes.rs` | what has changed since an earlier archive |
 //! | `lists.rs` | lists of what directories have |
 //! | `spill.rs` | variants on their way, in temporary files |
 //! | `layout.rs` | where everything lies in the archive |
@@ -24,16 +25,19 @@
 //! | `target.rs` | nothing under a name until it is whole |
 //! | `open.rs`, `inspect.rs`, `verify.rs` | a packed site opened, looked into, and checked |
 //! | `work.rs`, `progress.rs` | many jobs on all cores; how far they are |
+//! | `estimate.rs` | how long compressing will still take |
 //! | `error.rs` | why there is no packed site |
 //!
 //! The same input gives the same bytes, on any machine. In prose: `docs/site-format.md`.
 
 mod archive;
+mod changes;
 mod code;
 mod decode;
 mod deltas;
 mod dictionaries;
 mod error;
+mod estimate;
 mod image;
 mod input;
 mod inspect;
@@ -53,13 +57,16 @@ mod variants;
 mod verify;
 mod work;
 
-pub use code::Effort;
+pub use archive::Makeup;
+pub use changes::Changes;
+pub use code::{Effort, Encoder, compress};
 pub use dictionaries::Dictionaries;
 pub use error::{OpenError, SiteError};
 pub use input::Input;
 pub use inspect::{Form, Inspected, PathRow, Rule, What, inspect};
 pub use program::carried_by;
-pub use progress::{Progress, Step};
+pub use progress::{Now, Progress, Step};
+pub use reuse::Reuse;
 pub use verify::{Finding, Verified, verify};
 
 use crate::error::PackError;
@@ -90,7 +97,8 @@ pub struct SiteOptions<'o> {
     pub workers: NonZeroUsize,
     /// Seconds since 1970: what was modified later is said to have been modified then.
     pub latest_s: u64,
-    /// An earlier archive, whose variants are taken over where they still fit.
+    /// An earlier archive, or a program that carries one: its variants are taken where they still fit. None: what lies at
+    /// the target already, if it can be used.
     pub reuse: Option<&'o Path>,
     /// Earlier archives, whose files clients may have and use as dictionaries.
     pub dictionaries: &'o [PathBuf],
@@ -113,15 +121,21 @@ pub struct Report {
     pub bytes: u64,
     /// Bytes of the archive.
     pub len: u64,
+    /// The parts of the archive, and their bytes.
+    pub makeup: Makeup,
     /// By [`CODINGS`].
     pub saved: [Saved; 3],
     /// By [`DELTA_CODINGS`]: over all files that have a variant for clients with a dictionary, the smallest counted.
     pub deltas: [Saved; 2],
     /// Whether there were dictionaries, and clients were not told to keep any of them.
     pub is_dictionary_vain: bool,
-    /// Whether there was an earlier archive that was of no use, since other encoders made it, or the same with another
-    /// effort.
-    pub is_reuse_vain: bool,
+    /// Contents that were compressed for this archive, in each coding that they were compressed in; lists of directories
+    /// are not counted.
+    pub compressed: u64,
+    /// Whether an earlier archive was reused.
+    pub reuse: Reuse,
+    /// The difference to the earlier archive. None: no earlier archive could be read.
+    pub changes: Option<Changes>,
     /// What was left out, a row for each kind.
     pub skipped: Vec<Skipped>,
 }
@@ -177,21 +191,27 @@ pub fn pack_site(
         return Err(SiteError::Inside { path: target.to_owned() });
     }
     let target = Target::new(&path).map_err(write_failed)?;
+    let encoders = code::encoders(options.effort);
+    let (earlier, reuse) = reuse::earlier(options, &path, &encoders)
+        .map_err(|error| SiteError::Reuse { path: options.reuse.unwrap_or(&path).to_owned(), error })?;
+    let dictionaries = Dictionaries::open(options.dictionaries)?;
     let mut plan = Plan::new(input, options, progress)?;
     variants::beside(&mut plan, options)?;
-    let encoders = code::encoders(options.effort);
-    let earlier = match options.reuse {
-        Some(path) => Earlier::open(path, &encoders)
-            .map_err(|error| SiteError::Reuse { path: path.to_owned(), error })?,
-        None => None,
-    };
-    let is_reuse_vain = options.reuse.is_some() && earlier.is_none();
     let spills = (0..options.workers.get()).map(|store| Ok(Spill::new(store, target.scratch()?)));
     let mut spills = spills.collect::<Result<Vec<_>, _>>().map_err(write_failed)?;
-    variants::make(&mut plan, options, earlier.as_ref(), &mut spills, write_failed, progress)?;
+    let jobs = variants::jobs(&plan, options.effort, earlier.as_ref());
+    let expected = deltas::expected(&plan, options, &dictionaries);
+    let kinds = jobs.iter().map(|job| (job.kind, plan.contents[job.content].print.len));
+    progress.begin_coding(options.workers.get(), variants::len(&plan, &jobs), kinds.chain(expected));
+    let mut packing = Packing { options, earlier: earlier.as_ref(), spills: &mut spills, progress };
+    let mut compressed = variants::make(&mut plan, jobs, &mut packing, write_failed)?;
     let is_offered = match options.dictionaries {
         [] => None,
-        _ => deltas::make(&mut plan, options, earlier.as_ref(), &mut spills, write_failed, progress)?,
+        _ => {
+            let (is_offered, more) = deltas::make(&mut plan, &dictionaries, &mut packing, write_failed)?;
+            compressed += more;
+            is_offered
+        }
     };
     if options.offers {
         deltas::offer(&mut plan);
@@ -204,17 +224,28 @@ pub fn pack_site(
             error => error,
         })
     };
-    let len = match options.program {
+    let makeup = match options.program {
         None => write(&target.file)?,
         Some(program) => {
             let site = target.scratch().map_err(write_failed)?;
-            write(&site)?;
-            program::write(program, &site, &target.file).map_err(write_failed)?
+            let makeup = write(&site)?;
+            let len = program::write(program, &site, &target.file).map_err(write_failed)?;
+            Makeup { program: len - makeup.total(), ..makeup }
         }
     };
     target.finish().map_err(write_failed)?;
     let is_dictionary_vain = is_offered == Some(false);
-    Ok(Report { is_reuse_vain, is_dictionary_vain, ..report(plan, len) })
+    let changes = earlier.map(|earlier| earlier.changes(&plan));
+    Ok(Report { makeup, compressed, reuse, changes, is_dictionary_vain, ..report(plan, makeup.total()) })
+}
+
+/// What all jobs of a packing share.
+pub(crate) struct Packing<'p> {
+    options: &'p SiteOptions<'p>,
+    earlier: Option<&'p Earlier>,
+    /// One for each worker.
+    spills: &'p mut [Spill],
+    progress: &'p Progress,
 }
 
 fn report(plan: Plan<'_>, len: u64) -> Report {

@@ -1,45 +1,119 @@
-//! How far the packing is: told by the packer, read by whoever draws it.
+//! How far the packing is: told by the packer, read by whatever draws it.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use super::estimate::{Estimate, Kind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// How far the packing is. May be read at any time, from any thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Progress {
-    step: AtomicU8,
-    done: AtomicU64,
-    total: AtomicU64,
+    began: Instant,
+    state: Mutex<State>,
+}
+
+/// How far it is at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Now {
+    /// The current step.
+    pub step: Step,
+    /// How much of it: files, work or bytes, by the step.
+    pub done: u64,
+    /// How much it is in all.
+    pub total: u64,
+    /// Bytes of the contents it is done with.
+    pub len: u64,
+    /// How long compressing will still take, once there is something to judge by.
+    pub left: Option<Duration>,
 }
 
 /// What is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Files are listed and read.
+    /// Files are listed and read. Progress counts files.
     Reading,
-    /// Variants are coded.
+    /// Variants are coded. Progress counts work: bytes, each weighed by what its coding costs.
     Coding,
-    /// The archive is written.
+    /// The archive is written. Progress counts bytes.
     Writing,
 }
 
+#[derive(Debug)]
+struct State {
+    step: Step,
+    done: u64,
+    total: u64,
+    len: u64,
+    estimate: Estimate,
+}
+
+/// A job that a worker is at; over when this is dropped.
+pub(crate) struct Running<'p> {
+    progress: &'p Progress,
+    worker: usize,
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        let estimate = Estimate::new(1);
+        let state = State { step: Step::Reading, done: 0, total: 0, len: 0, estimate };
+        Progress { began: Instant::now(), state: Mutex::new(state) }
+    }
+}
+
 impl Progress {
-    /// What is being done, and how many bytes of how many are through.
-    pub fn now(&self) -> (Step, u64, u64) {
-        let step = match self.step.load(Ordering::Relaxed) {
-            0 => Step::Reading,
-            1 => Step::Coding,
-            _ => Step::Writing,
-        };
-        (step, self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
+    /// Returns how far it is.
+    pub fn now(&self) -> Now {
+        let at = self.began.elapsed();
+        let State { step, done, total, len, estimate } = &mut *self.state();
+        match step {
+            Step::Coding => {
+                let (done, total) = estimate.share(at);
+                Now { step: *step, done, total, len: *len, left: estimate.shown(at) }
+            }
+            _ => Now { step: *step, done: *done, total: *total, len: *len, left: None },
+        }
     }
 
+    /// Begins a step other than coding.
     pub(crate) fn begin(&self, step: Step, total: u64) {
-        // Whoever looks in between sees a mixture for one moment; nothing depends on it.
-        self.done.store(0, Ordering::Relaxed);
-        self.total.store(total, Ordering::Relaxed);
-        self.step.store(step as u8, Ordering::Relaxed);
+        let mut state = self.state();
+        (state.step, state.done, state.total, state.len) = (step, 0, total, total);
+    }
+
+    /// Begins coding contents of `len` bytes, with all the work that is expected.
+    pub(crate) fn begin_coding(&self, workers: usize, len: u64, work: impl IntoIterator<Item = (Kind, u64)>) {
+        let mut state = self.state();
+        let mut estimate = Estimate::new(workers);
+        work.into_iter().for_each(|(kind, len)| estimate.expect(kind, len));
+        (state.step, state.len, state.estimate) = (Step::Coding, len, estimate);
+    }
+
+    /// Replaces what was expected of one kind, when it is known better and none of it has begun.
+    pub(crate) fn expect_instead(&self, kinds: &[Kind], work: impl IntoIterator<Item = (Kind, u64)>) {
+        let estimate = &mut self.state().estimate;
+        kinds.iter().for_each(|&kind| estimate.forget(kind));
+        work.into_iter().for_each(|(kind, len)| estimate.expect(kind, len));
+    }
+
+    /// A worker is at a job that was expected, until the result is dropped.
+    pub(crate) fn run(&self, worker: usize, kind: Kind, len: u64) -> Running<'_> {
+        let at = self.began.elapsed();
+        self.state().estimate.begin(worker, kind, len, at);
+        Running { progress: self, worker }
     }
 
     pub(crate) fn add(&self, len: u64) {
-        self.done.fetch_add(len, Ordering::Relaxed);
+        self.state().done += len;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let at = self.progress.began.elapsed();
+        self.progress.state().estimate.end(self.worker, at);
     }
 }

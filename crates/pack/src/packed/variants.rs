@@ -6,19 +6,19 @@
 //! made, worth it ──────────────────────────────────────── check┘
 //! ```
 
-use super::code::encode;
+use super::code::{Effort, encode};
 use super::decode::{decodes_to, print_of};
 use super::error::SiteError;
+use super::estimate::Kind as Work;
 use super::plan::Plan;
-use super::progress::{Progress, Step};
 use super::reuse::{Earlier, Found};
 use super::spill::Spill;
 use super::work::each;
-use super::{CODINGS, Piece, SiteOptions};
+use super::{CODINGS, Packing, Piece, SiteOptions};
 use crate::content::Positioned;
 use crate::error::PackError;
 use crate::skip::{Kind, skip};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -74,35 +74,31 @@ pub(crate) fn beside(plan: &mut Plan<'_>, options: &SiteOptions<'_>) -> Result<(
     Ok(())
 }
 
-/// Takes the variants that are missing over from the earlier archive, or makes them.
+/// Takes the variants that are missing from the earlier archive, or makes them. Returns how many contents were compressed,
+/// each coding counted by itself.
 pub(crate) fn make(
     plan: &mut Plan<'_>,
-    options: &SiteOptions<'_>,
-    earlier: Option<&Earlier>,
-    spills: &mut [Spill],
+    jobs: Vec<Job>,
+    packing: &mut Packing<'_>,
     write_failed: impl Fn(io::Error) -> SiteError + Sync,
-    progress: &Progress,
-) -> Result<(), SiteError> {
-    let mut jobs = jobs(plan);
-    // The longest first, so that none of them is begun when all else is done.
-    jobs.sort_by_key(|job| std::cmp::Reverse(plan.contents[job.content].print.len));
-    progress.begin(Step::Coding, jobs.iter().map(|job| plan.contents[job.content].print.len).sum());
+) -> Result<u64, SiteError> {
+    let &mut Packing { options, earlier, ref mut spills, progress } = packing;
     let made = each(spills, &jobs, |spill, job| {
         let print = plan.contents[job.content].print;
+        let _running = progress.run(spill.store, job.kind, print.len);
         let known = earlier.and_then(|earlier| earlier.variant(print, job.coding));
         let taken = known.map(|known| known.map(|found| take(&found, spill)).transpose());
-        let piece = match taken {
-            Some(Ok(piece)) => piece,
-            // What cannot be taken over can still be made.
-            Some(Err(_)) | None => one(plan, job, options, spill, &write_failed)?,
-        };
-        progress.add(print.len);
-        Ok::<_, SiteError>(piece)
+        match taken {
+            Some(Ok(piece)) => Ok((piece, 0)),
+            // What cannot be taken can still be made.
+            Some(Err(_)) | None => one(plan, job, options, spill, &write_failed).map(|piece| (piece, 1)),
+        }
     })?;
-    for (job, piece) in jobs.iter().zip(made) {
+    let compressed = made.iter().map(|(_, compressed)| compressed).sum();
+    for (job, (piece, _)) in jobs.iter().zip(made) {
         plan.contents[job.content].variants[job.coding] = piece;
     }
-    Ok(())
+    Ok(compressed)
 }
 
 /// Copies a variant of the earlier archive, if it is still what it was.
@@ -116,14 +112,17 @@ pub(crate) fn take(found: &Found<'_>, spill: &mut Spill) -> io::Result<Piece> {
 }
 
 /// A content to be coded.
-struct Job {
+pub(crate) struct Job {
     /// Number in [`Plan::contents`].
-    content: usize,
+    pub(crate) content: usize,
     /// Number in [`CODINGS`].
     coding: usize,
+    pub(crate) kind: Work,
 }
 
-fn jobs(plan: &Plan<'_>) -> Vec<Job> {
+/// Returns the contents to be coded, in each coding that nothing beside them has. The longest come first, so that none of
+/// them is begun when all else is done; all codings of one content together, so that the pace of each is known early.
+pub(crate) fn jobs(plan: &Plan<'_>, effort: Effort, earlier: Option<&Earlier>) -> Vec<Job> {
     let mut wanted = vec![[false; 3]; plan.contents.len()];
     for file in plan.files.iter().filter(|file| !file.is_beside) {
         for (wanted, beside) in wanted[file.content].iter_mut().zip(file.beside) {
@@ -132,12 +131,23 @@ fn jobs(plan: &Plan<'_>) -> Vec<Job> {
     }
     let mut jobs = Vec::new();
     for (content, wanted) in wanted.into_iter().enumerate() {
-        let is_coded =
-            plan.contents[content].compressible && plan.contents[content].print.len <= CODED_LEN_MAX;
-        let codings = (0..CODINGS.len()).filter(|&coding| is_coded && wanted[coding]);
-        jobs.extend(codings.map(|coding| Job { content, coding }));
+        let print = plan.contents[content].print;
+        let is_coded = plan.contents[content].compressible && print.len <= CODED_LEN_MAX;
+        for coding in (0..CODINGS.len()).filter(|&coding| is_coded && wanted[coding]) {
+            let encoder = effort.encoder(CODINGS[coding], print.len).expect("a coding with an encoder");
+            let is_known = earlier.is_some_and(|earlier| earlier.knows(print, coding));
+            let kind = if is_known { Work::Check } else { Work::Compress(encoder) };
+            jobs.push(Job { content, coding, kind });
+        }
     }
+    jobs.sort_by_key(|job| std::cmp::Reverse(plan.contents[job.content].print.len));
     jobs
+}
+
+/// Returns the bytes of the contents that jobs are about, each counted once.
+pub(crate) fn len(plan: &Plan<'_>, jobs: &[Job]) -> u64 {
+    let contents: HashSet<_> = jobs.iter().map(|job| job.content).collect();
+    contents.into_iter().map(|content| plan.contents[content].print.len).sum()
 }
 
 /// Codes one content. None if it is not worth it.

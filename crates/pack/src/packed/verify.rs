@@ -26,6 +26,7 @@ use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use tarpon_http::target::{PATH_LEN_MAX, normalize};
+use tarpon_site::Printable;
 use tarpon_site::format::{STRETCH_LEN, SectionRow, StretchRow, hash, section};
 use tarpon_site::{Coding, Content, Entry, Image, JSON, Redirect, Variant, Variants};
 
@@ -78,6 +79,11 @@ pub enum Finding {
         /// In which coding.
         coding: Coding,
     },
+    /// Fields do not frame their response, so it is not sent.
+    Framing {
+        /// The path it is served at, or the name of the record.
+        path: Vec<u8>,
+    },
     /// A coded variant does not decode to its file.
     Coded {
         /// The path it is served at.
@@ -85,7 +91,7 @@ pub enum Finding {
         /// Its coding.
         coding: Coding,
     },
-    /// Contents lie over one another, or one has more variants than any site: from here on they were not checked.
+    /// Contents or fields lie over one another, or a content has more variants than any site: from here on they were not checked.
     Crowded {
         /// The path it is served at.
         path: Vec<u8>,
@@ -113,6 +119,7 @@ pub fn verify(
     let image = &opened.image;
     let mut damage = Vec::new();
     sums(&opened, archive, &mut damage);
+    framing(image, &mut damage);
     let mut entries: BTreeMap<_, _> = image.entries().collect();
     let lost = image.record_count().saturating_sub(entries.len() as u64);
     // What answers for what is missing is there by its own name too; a list as JSON is not.
@@ -173,6 +180,42 @@ fn sum(archive: &File, row: StretchRow) -> Option<u64> {
         len += count as u64;
     }
     (len == row.len).then(|| hasher.digest())
+}
+
+/// Checks that the fields of each response frame it.
+fn framing(image: &Image, damage: &mut Vec<Finding>) {
+    let (mut checked, mut with_deltas) = (BTreeSet::new(), BTreeSet::new());
+    // Fields do not lie over one another, so all of them together are not longer than the image.
+    let mut left = image.len();
+    for (path, entry) in image.entries() {
+        let is_framed = match entry {
+            Entry::Redirect(to) => {
+                left = left.saturating_sub(to.before_query.len + to.after_query.len);
+                image.is_redirect_framed(&to)
+            }
+            Entry::File(file) => {
+                let coded = image.coded(file).map(|(_, variant)| variant);
+                let mut variants: Vec<_> = [file.identity].into_iter().chain(coded).collect();
+                if with_deltas.insert(file.identity.not_modified.at) {
+                    variants.extend(image.all_deltas(file).map(|(.., variant)| variant));
+                }
+                // Other paths may lead to the same response.
+                variants.retain(|Variant { fields, not_modified, content, .. }| {
+                    let lens = (fields.len, not_modified.len, content.len());
+                    let is_new = checked.insert((fields.at, not_modified.at, lens));
+                    left = left.saturating_sub(if is_new { fields.len + not_modified.len } else { 0 });
+                    is_new
+                });
+                variants.iter().all(|variant| image.is_framed(variant))
+            }
+        };
+        if !is_framed {
+            damage.push(Finding::Framing { path: path.to_vec() });
+        }
+        if left == 0 {
+            return damage.push(Finding::Crowded { path: path.to_vec() });
+        }
+    }
 }
 
 /// Checks what is served: each content once, however many paths lead to it. Returns how many there are, and how many of them
@@ -390,25 +433,30 @@ fn reader<'a>(opened: &'a Opened, archive: &'a File, variant: &Variant) -> Box<d
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Finding::Body => f.write_str("the records, fields or small contents of the image are damaged"),
+            Finding::Body => {
+                f.write_str("the records, response headers or small contents of the image are damaged")
+            }
             Finding::Section { kind } => write!(f, "section {kind} of the image is damaged"),
             Finding::Records { count } => write!(f, "{count} paths are lost: their records make no sense"),
             Finding::Stretch { at, len } => write!(f, "bytes {at} to {} are damaged", at + len),
             Finding::Unchecked { at } => write!(f, "from byte {at} on there is no checksum"),
             Finding::Content { path, coding } => {
-                write!(f, "{} ({}): the content is damaged", path.escape_ascii(), coding.name())
+                write!(f, "{} ({}): the content is damaged", path.printable(), coding.name())
+            }
+            Finding::Framing { path } => {
+                write!(f, "{}: its fields do not frame its content; it is not sent", path.printable())
             }
             Finding::Coded { path, coding } => {
-                write!(f, "{} ({}): does not decompress to its file", path.escape_ascii(), coding.name())
+                write!(f, "{} ({}): does not decompress to its file", path.printable(), coding.name())
             }
             Finding::Crowded { path } => write!(
                 f,
-                "{}: its content lies over others, or has too many variants; from here on contents were not checked",
-                path.escape_ascii()
+                "{}: its content or fields lie over others, or have too many variants; from here on they were not checked",
+                path.printable()
             ),
             Finding::Tar(error) => f.write_str(error),
             Finding::Member { path } => {
-                write!(f, "{}: what is served is not what a tar program extracts", path.escape_ascii())
+                write!(f, "{}: what is served is not what a tar program extracts", path.printable())
             }
         }
     }

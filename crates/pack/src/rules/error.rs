@@ -147,19 +147,19 @@ errors! {
     /// A rule that is too long.
     RuleLength: "this rule is longer than 64 KiB", "say it shorter";
     /// Fields before any path.
-    NoPath: "fields belong to a path, which stands before them, not indented", "begin with a path, as in /*";
+    NoPath: "headers belong to a path, which stands before them, not indented", "begin with a path, as in /*";
     /// No colon.
-    NoColon: "a field is a name, a colon and a value", "write it as in X-Frame-Options: DENY";
+    NoColon: "a header is a name, a colon and a value", "write it as in X-Frame-Options: DENY";
     /// No name.
-    FieldName: "this is no name of a field", "use letters, digits and hyphens";
+    FieldName: "this is no name of a header", "use letters, digits and hyphens";
     /// A value that is empty.
-    FieldValue: "a field has a value", "leave the line out";
+    FieldValue: "a header has a value", "leave the line out";
     /// A field that the server owns.
-    Owned: "this field says how the message is sent, and is the server's", "leave it out";
+    Owned: "this header says how the message is sent, and is the server's", "leave it out";
     /// `Basic-Auth`
     BasicAuth: "passwords need their platform", "put a proxy that asks for them before it";
     /// Netlify: `! Name`.
-    Removal: "taking fields away is for --rules cloudflare", "say the value anew in a later rule";
+    Removal: "taking headers away is for --rules cloudflare", "say the value anew in a later rule";
 }
 
 #[cfg(test)]

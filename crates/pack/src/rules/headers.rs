@@ -123,10 +123,10 @@ impl Fields {
     }
 
     /// What of them goes with an answer that the server writes itself: it knows its type, and how long that can be kept.
-    pub(crate) fn beside_ours(&self) -> String {
+    pub(crate) fn beside_ours(&self) -> Fields {
         let (_, more) = self.clone().split_off("Content-Type");
         let (_, more) = more.split_off("Cache-Control");
-        more.text()
+        more
     }
 
     /// Whether there is a field of this name.

@@ -1,0 +1,212 @@
+//! Sites below a directory that only root may enter, as a home of root is: they are served and followed by a server that has given
+//! root's rights away; and no other user can have what is closed served.
+//!
+//! Only root can start such a server: as another user these tests have nothing to show.
+
+#![allow(clippy::disallowed_methods, reason = "names of tests")]
+
+mod common;
+
+use common::{
+    ENGINES,
+    client::Client,
+    open_dir,
+    program::{Ended, Program, serve},
+    releases::{pack, point},
+    wait_for, write_files,
+};
+use rustix::process::geteuid;
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt, chown, lchown, symlink},
+    path::PathBuf,
+};
+use tempfile::TempDir;
+
+#[test]
+fn a_directory_below_a_closed_one_is_served_and_followed_by_every_engine() {
+    let Some(closed) = Closed::new() else { return };
+    for &engine in ENGINES {
+        let site = closed.at("site");
+        write_files(&site, &[("index.html", "first"), ("sub/page", "first")]);
+        let program = Program::started(serve(&site, &["--engine", engine.name()]));
+        expect(&program, "/sub/page", "first");
+        write_files(&site, &[("sub/page", "changed"), ("new/dir/page", "new")]);
+        expect(&program, "/sub/page", "changed");
+        expect(&program, "/new/dir/page", "new");
+        // tarpon also watches the files of a directory that came later.
+        write_files(&site, &[("new/dir/page", "newer")]);
+        expect(&program, "/new/dir/page", "newer");
+        // Another directory in its place.
+        write_files(&closed.at("next"), &[("index.html", "another")]);
+        fs::rename(&site, closed.at("old")).unwrap();
+        fs::rename(closed.at("next"), &site).unwrap();
+        expect(&program, "/", "another");
+        write_files(&site, &[("index.html", "another, changed")]);
+        expect(&program, "/", "another, changed");
+        drop(program);
+        fs::remove_dir_all(closed.at("old")).unwrap();
+        fs::remove_dir_all(&site).unwrap();
+    }
+}
+
+#[test]
+fn links_and_archives_below_a_closed_directory_are_followed() {
+    let Some(closed) = Closed::new() else { return };
+    write_files(&closed.at("7"), &[("index.html", "seven")]);
+    write_files(&closed.at("8"), &[("index.html", "eight")]);
+    symlink("7", closed.at("current")).unwrap();
+    // A link above the root, too.
+    symlink(".", closed.at("above")).unwrap();
+    let program = Program::started(serve(&closed.at("above/current"), &[]));
+    expect(&program, "/", "seven");
+    point(&closed.path, "8");
+    expect(&program, "/", "eight");
+    fs::remove_file(closed.at("current")).unwrap();
+    wait_for("a word about it", || program.err().contains("does not exist").then_some(()));
+    expect(&program, "/", "eight");
+    point(&closed.path, "7");
+    expect(&program, "/", "seven");
+    drop(program);
+
+    let program = Program::started(serve(&closed.at("above/7/../current"), &[]));
+    expect(&program, "/", "seven");
+    drop(program);
+
+    pack(&[("index.html", "packed")], &closed.at("site.tar"));
+    pack(&[("index.html", "packed anew")], &closed.at("next.tar"));
+    let program = Program::started(serve(&closed.at("site.tar"), &[]));
+    expect(&program, "/", "packed");
+    fs::rename(closed.at("next.tar"), closed.at("site.tar")).unwrap();
+    expect(&program, "/", "packed anew");
+}
+
+#[test]
+fn earlier_releases_below_a_closed_directory_are_kept() {
+    let Some(closed) = Closed::new() else { return };
+    let (old, new) = ("app.0123abcd45.js", "app.67890abcde.js");
+    pack(&[("index.html", "one"), (old, "old")], &closed.at("1.tar"));
+    pack(&[("index.html", "two"), (new, "new")], &closed.at("2.tar"));
+    for name in ["1.tar", "2.tar"] {
+        let mut command = common::program::tarpon(["release", "activate"].map(AsRef::as_ref));
+        command.arg(&closed.path).arg(name);
+        let Ended { status, err, .. } = Program::run(command);
+        assert!(status.success(), "{err}");
+    }
+    let options = ["--keep-releases", "2"];
+    let program = Program::started(serve(&closed.at("current"), &options));
+    expect(&program, "/", "two");
+    expect(&program, &format!("/{old}"), "old");
+    expect(&program, &format!("/{new}"), "new");
+}
+
+/// With the rights of root a directory of another user would lead wherever that user wants.
+#[test]
+fn a_link_of_another_user_into_a_closed_directory_serves_nothing_of_it() {
+    let Some(closed) = Closed::new() else { return };
+    write_files(&closed.at("secret"), &[("index.html", "secret")]);
+    let home = open_dir();
+    let at = |name: &str| home.path().join(name);
+    let link = |name: &str| {
+        symlink(closed.at("secret"), at(name)).unwrap();
+        lchown(at(name), Some(USER), Some(USER)).unwrap();
+    };
+    write_files(&at("ann/site"), &[("index.html", "of ann")]);
+    for name in ["ann", "ann/site"] {
+        chown(at(name), Some(USER), Some(USER)).unwrap();
+    }
+    // A link in her home; a link in a directory of root that is hers; a directory of hers on the way.
+    link("ann/link");
+    link("link-of-ann");
+    symlink("ann/link", at("through")).unwrap();
+    for name in ["ann/link", "link-of-ann", "through"] {
+        let Ended { status, err, .. } = Program::run(serve(&at(name), &[]));
+        assert!(!status.success(), "{name}");
+        assert!(err.contains("may not enter"), "{name}: {err}");
+    }
+    // Inside a site a link leads nowhere out of it.
+    link("ann/site/below");
+    let program = Program::started(serve(&at("ann/site"), &[]));
+    expect(&program, "/", "of ann");
+    assert_eq!(Client::connect(program.address()).get("/below/").status, 404);
+    // A site that is exchanged for a link while it is served.
+    fs::rename(at("ann/site"), at("ann/old")).unwrap();
+    symlink(closed.at("secret"), at("ann/site")).unwrap();
+    wait_for("a word about it", || program.err().contains("cannot").then_some(()));
+    expect(&program, "/", "of ann");
+}
+
+#[test]
+fn what_bars_the_way_is_named_with_owner_mode_user_and_remedies() {
+    let Some(closed) = Closed::new() else { return };
+    write_files(&closed.at("private/site"), &[("index.html", "x")]);
+    write_files(&closed.at("half"), &[("index.html", "x"), ("deep/page", "x")]);
+    pack(&[("index.html", "x")], &closed.at("private.tar"));
+    let mode = |name: &str, mode| fs::set_permissions(closed.at(name), Permissions::from_mode(mode)).unwrap();
+    mode("private", 0o700);
+    mode("private/site", 0o700);
+    mode("private.tar", 0o600);
+    mode("half/deep/page", 0o640);
+    let home = open_dir();
+    let of_user = home.path().join("ann/site");
+    write_files(&of_user, &[("index.html", "x")]);
+    chown(home.path().join("ann"), Some(USER), Some(USER)).unwrap();
+    fs::set_permissions(home.path().join("ann"), Permissions::from_mode(0o700)).unwrap();
+    let ann = home.path().join("ann").display().to_string();
+    let name = |name: &str| closed.at(name).display().to_string();
+    #[rustfmt::skip]
+    let cases = [
+        // what is served               what bars the way        why it does
+        (closed.at("private"),          name("private"),         "(owner root, mode 0700)"),
+        (closed.at("private/site"),     name("private/site"),    "(owner root, mode 0700)"),
+        (closed.at("private.tar"),      name("private.tar"),     "(owner root, mode 0600)"),
+        (closed.at("half"),             name("half/deep/page"),  "(owned by root, mode 0640)"),
+        (of_user,                       ann,                     "mode 0700)"),
+    ];
+    for (site, bar, why) in cases {
+        let Ended { status, err, .. } = Program::run(serve(&site, &[]));
+        assert!(!status.success(), "{err}");
+        for words in [&*bar, why, "user nobody may not", "chmod o+r", " or "] {
+            assert!(err.contains(words), "{}: {words}: {err}", site.display());
+        }
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+    for missing in ["nothing", "private/site/nothing", "nothing/site"] {
+        let Ended { err, .. } = Program::run(serve(&closed.at(missing), &[]));
+        assert!(err.contains("does not exist"), "{missing}: {err}");
+    }
+}
+
+/// A directory that only root may enter.
+struct Closed {
+    path: PathBuf,
+    _dir: TempDir,
+}
+
+impl Closed {
+    /// None where permissions do not bind: as another user.
+    fn new() -> Option<Closed> {
+        if !geteuid().is_root() {
+            return None;
+        }
+        let dir = open_dir();
+        let path = dir.path().join("closed");
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
+        Some(Closed { path, _dir: dir })
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+/// Waits until a path is answered with this content.
+#[track_caller]
+fn expect(program: &Program, path: &str, want: &str) {
+    let asked = || Client::connect(program.address()).get(path).content;
+    wait_for(want, || (asked() == want.as_bytes()).then_some(()));
+}
+
+/// A user with no rights.
+const USER: u32 = 4711;

@@ -1,0 +1,284 @@
+//! Packed sites of hostile hands: whatever their bytes say, each response ends where its client takes it to end.
+
+mod common;
+
+use common::{
+    distinct_bytes,
+    served::{Served, settings},
+    site,
+};
+use std::{
+    fs,
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+};
+use tarpon::{Effort, Engine, Packing, Progress, Site, Source, Unknown, VirtualHost, VirtualHosts, pack};
+use tarpon_site::{
+    Entry, Image,
+    format::{HEADER_LEN, Header, SECTION_LEN, SectionRow, hash},
+    packed::{IMAGE_AT, image_in},
+};
+use tempfile::TempDir;
+
+#[test]
+fn a_forged_length_never_makes_two_responses_of_one() {
+    let sites = Sites::new();
+    let forged: Vec<_> = (0..4).flat_map(|way| sites.lengths_forged(way)).collect();
+    assert!(forged.len() > 100, "{} of them", forged.len());
+    let statuses = sites.ask(&forged);
+    assert!(statuses.iter().any(|status| status == "500"), "none of them was noticed");
+}
+
+#[test]
+fn whatever_is_forged_each_response_ends_where_its_client_takes_it_to_end() {
+    let sites = Sites::new();
+    let forged: Vec<_> = (0..100).map(|seed| sites.forged(seed)).collect();
+    let statuses = sites.ask(&forged);
+    for status in ["200", "206", "301", "304", "404", "500"] {
+        assert!(statuses.iter().any(|got| got == status), "{status} was never seen");
+    }
+}
+
+/// A packed site with something of everything, to be forged, and where.
+struct Sites {
+    dir: TempDir,
+    good: Vec<u8>,
+    /// The requests: method and target, followed by fields.
+    requests: Vec<String>,
+}
+
+impl Sites {
+    fn new() -> Sites {
+        let dir = tempfile::tempdir().expect("a directory");
+        // Numbers of no pattern: a dictionary helps most.
+        let mut random = Random(7);
+        let lines: String =
+            (0..600).map(|at| format!("const a{at} = {};\n", random.below(1 << 40))).collect();
+        let script = |release: &str| format!("{lines}// {release}\n");
+        let old = dir.path().join("old.tar");
+        pack_of(&site(&[("script.js", script("old"))]), &old, &[]);
+        let files = site(&[
+            ("index.html", "<p>in a word, hello".repeat(40).into_bytes()),
+            ("script.js", script("new").into_bytes()),
+            ("large.bin", distinct_bytes(40_000)),
+            ("dir/index.html", b"a directory".to_vec()),
+            ("list/x", b"x".to_vec()),
+            ("404.html", b"nothing here".repeat(40)),
+            ("de/404.html", b"nichts da".to_vec()),
+            (
+                "_redirects",
+                b"/old /new 302\n/news/* /blog/:splat 301\n/ask id=:id /dir/:id 303\n/gone /404.html 410\n/sent/* /index.html 200\n\
+                  /x/:dir/* /:dir/404.html 404\n"
+                    .to_vec(),
+            ),
+            ("_headers", b"/dir/*\n  X-Dir: dir\n/news/*\n  X-News: news\n".to_vec()),
+        ]);
+        let path = dir.path().join("good.tar");
+        pack_of(&files, &path, &[old]);
+        let good = fs::read(&path).expect("an archive");
+        let requests = requests(&image_of(&good).expect("a good one"));
+        Sites { dir, good, requests }
+    }
+
+    /// Every other length among the fields, told otherwise: each in an archive of its own.
+    fn lengths_forged(&self, way: u8) -> Vec<Vec<u8>> {
+        const LENGTH: &[u8] = b"Content-Length: ";
+        let places = self.good.windows(LENGTH.len()).enumerate().filter(|(_, bytes)| *bytes == LENGTH);
+        let forge = |(at, _): (usize, _)| {
+            let mut bytes = self.good.clone();
+            let digits = &mut bytes[at + LENGTH.len()..];
+            let len = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            match way {
+                0 => digits[..len].fill(b'0'),
+                1 => digits[len - 1] = if digits[len - 1] == b'1' { b'2' } else { b'1' },
+                2 => bytes[at..at + 4].copy_from_slice(b"\r\n\r\n"),
+                _ => bytes[at] = b'X',
+            }
+            seal(&mut bytes);
+            bytes
+        };
+        places.skip(usize::from(way % 2)).step_by(2).map(forge).collect()
+    }
+
+    /// An archive with some changes.
+    fn forged(&self, seed: u64) -> Vec<u8> {
+        let mut random = Random(seed);
+        let mut bytes = self.good.clone();
+        let image_end = IMAGE_AT as usize + image_of(&self.good).expect("a good one").len() as usize;
+        for _ in 0..1 + random.below(4) {
+            let at = IMAGE_AT as usize
+                + HEADER_LEN
+                + random.below(image_end - IMAGE_AT as usize - HEADER_LEN - 40);
+            // Most bytes are of contents: half of the changes begin at a line of fields, or in a record.
+            let line = bytes[at..image_end]
+                .windows(2)
+                .position(|bytes| bytes == b"\r\n")
+                .map_or(at, |found| at + found);
+            let record = at.next_multiple_of(64) + random.below(64);
+            let pieces: &[&[u8]] = &[
+                b"\r\n\r\n",
+                b"\n",
+                b"\r",
+                b"\r\nTE: trailers",
+                b"\r\nContent-Length: 0\r\n\r\n",
+                b"\r\n\r\nHTTP/1.1 200 OK\r\n",
+                b"\0",
+                b":",
+                b"\r\n ",
+            ];
+            match random.below(4) {
+                0 => bytes[at] ^= 1 << random.below(8),
+                1 => bytes[record] = random.below(256) as u8,
+                2 => {
+                    let digit = bytes[line..image_end]
+                        .iter()
+                        .position(u8::is_ascii_digit)
+                        .map_or(at, |found| line + found);
+                    bytes[digit] = b'0' + random.below(10) as u8;
+                }
+                _ => {
+                    let piece = pieces[random.below(pieces.len())];
+                    let at = line + random.below(24);
+                    bytes[at..at + piece.len()].copy_from_slice(piece);
+                }
+            }
+        }
+        seal(&mut bytes);
+        bytes
+    }
+
+    /// Serves those of the archives that can be opened, asks all of them for everything, and returns the statuses. What the client
+    /// has against a response ends the test.
+    fn ask(&self, archives: &[Vec<u8>]) -> Vec<String> {
+        let opened: Vec<_> =
+            archives.iter().enumerate().filter(|(_, bytes)| image_of(bytes).is_some()).collect();
+        assert!(opened.len() * 2 > archives.len(), "{} of {} can be opened", opened.len(), archives.len());
+        let mut statuses = Vec::new();
+        for some in opened.chunks(100) {
+            let known = site(&[("known", "what is known")]);
+            let mut sites = vec![host("known", Site::from_dir(known.path()).expect("a site"))];
+            let mut input = String::new();
+            for (number, bytes) in some {
+                let path = self.dir.path().join(format!("{number}.tar"));
+                fs::write(&path, bytes).expect("a file");
+                let name = format!("forged-{number}");
+                sites.push(host(&name, Site::from_archive(&path, "").expect("it was opened before")));
+                input.extend(self.requests.iter().map(|request| format!("{name}\t{request}\n")));
+            }
+            let served = Served::sites(
+                &settings(Engine::Epoll, 1),
+                VirtualHosts::new(sites, Unknown::Refused).expect("names of their own"),
+            );
+            let mut client = Command::new("python3")
+                .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/framing.py"))
+                .args([&served.address.to_string(), "/known", "what is known"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("python3");
+            let mut stdin = client.stdin.take().expect("a pipe");
+            let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+            let output = client.wait_with_output().expect("it ends");
+            assert!(output.status.success(), "a response ends elsewhere");
+            writer.join().expect("no panic").expect("it reads all");
+            let out = String::from_utf8(output.stdout).expect("text");
+            statuses.extend(out.lines().map(str::to_owned));
+            assert!(served.end().is_ok());
+        }
+        statuses
+    }
+}
+
+fn pack_of(site: &TempDir, target: &Path, dictionaries: &[std::path::PathBuf]) {
+    let packing =
+        Packing { effort: Effort::Fast, dictionaries: dictionaries.to_vec(), ..Packing::new(target) };
+    let mut source = Source { path: site.path().into(), ..Source::default() };
+    source.policy.listings = true;
+    pack(&source, &packing, &Progress::default()).expect("packs");
+}
+
+fn host(name: &str, site: Site) -> VirtualHost {
+    VirtualHost { names: vec![name.parse().expect("a name")], ..site.into() }
+}
+
+/// Every path, each in all the ways that lead to another part of its record.
+fn requests(image: &Image) -> Vec<String> {
+    let paths = image.entries().map(|(path, _)| String::from_utf8(path.to_vec()).expect("text"));
+    let mut paths: Vec<_> = paths.filter(|path| path.starts_with('/')).collect();
+    paths.extend(
+        ["/missing", "/de/missing", "/news/a", "/ask?id=7", "/sent/a", "/x/de/a", "/x/none/a"]
+            .map(str::to_owned),
+    );
+    let (_, Entry::File(script)) =
+        image.entries().find(|(path, _)| *path == b"/script.js").expect("a script")
+    else {
+        panic!("no file");
+    };
+    let (dictionary, ..) = image.all_deltas(script).next().expect("a delta");
+    let dictionary = format!("Accept-Encoding: dcb, dcz\tAvailable-Dictionary: :{}:", base64(&dictionary));
+    let codings = ["", "\tAccept-Encoding: br", "\tAccept-Encoding: gzip", "\tAccept-Encoding: zstd"];
+    let mut requests = Vec::new();
+    for path in &paths {
+        requests.extend(codings.iter().map(|coding| format!("GET\t{path}{coding}")));
+        requests.extend(["", codings[1]].map(|coding| format!("GET\t{path}\tIf-None-Match: *{coding}")));
+        requests.push(format!("HEAD\t{path}"));
+        requests.push(format!("GET\t{path}{}q=//x", if path.contains('?') { '&' } else { '?' }));
+    }
+    let ranges = ["1-2", "0-0,4-5", "999999-"].map(|range| format!("GET\t/large.bin\tRange: bytes={range}"));
+    requests.extend(ranges);
+    requests.extend([
+        format!("GET\t/script.js\t{dictionary}"),
+        format!("GET\t/script.js\tIf-None-Match: *\t{dictionary}"),
+        "GET\t/list/\tAccept: application/json".to_owned(),
+        "GET\t/\tIf-Match: \"a\"".to_owned(),
+    ]);
+    requests.extend(["OPTIONS\t/", "POST\t/", "GET\t/%zz", "GET\t/\tExpect: a"].map(str::to_owned));
+    requests
+}
+
+/// The image of an archive that can be served.
+fn image_of(archive: &[u8]) -> Option<Image> {
+    let place = image_in(archive, archive.len() as u64).ok()??;
+    Image::new(archive[place.at as usize..][..place.len as usize].to_vec().into()).ok()
+}
+
+/// Makes all sums of an archive right again that are looked at when it is opened.
+fn seal(archive: &mut [u8]) {
+    let image = &mut archive[IMAGE_AT as usize..];
+    let header = Header::decode(image.first_chunk().expect("a header")).expect("an untouched header");
+    for number in 0..header.section_count as usize {
+        let at = header.sections_at as usize + number * SECTION_LEN;
+        let row = SectionRow::decode(image[at..].first_chunk().expect("a row"));
+        let bytes = image.get(row.at as usize..).and_then(|bytes| bytes.get(..row.len as usize));
+        let sum = bytes.map_or(0, hash);
+        image[at..at + SECTION_LEN].copy_from_slice(&SectionRow { hash: sum, ..row }.encode());
+    }
+    let tables_hash = hash(&image[header.pages_at as usize..header.len as usize]);
+    let body_hash = hash(&image[HEADER_LEN..header.pages_at as usize]);
+    image[..HEADER_LEN].copy_from_slice(&Header { tables_hash, body_hash, ..header }.encode());
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digits = bytes.chunks(3).flat_map(|three| {
+        let word = (0..3).fold(0, |word, at| word << 8 | u32::from(three.get(at).copied().unwrap_or(0)));
+        (0..4).map(move |at| match at <= three.len() {
+            true => char::from(DIGITS[(word >> (18 - 6 * at)) as usize & 63]),
+            false => '=',
+        })
+    });
+    digits.collect()
+}
+
+/// The same numbers again for the same seed: splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ mixed >> 31) % bound as u64) as usize
+    }
+}

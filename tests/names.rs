@@ -1,0 +1,463 @@
+//! Names in messages: whatever a file, a user of the command line or a peer calls something, a terminal gets text in one line.
+//!
+//! Each message is sent to a pseudo-terminal with names that try to do something there.
+
+mod common;
+
+use common::{
+    client::Client,
+    open_dir,
+    program::{Program, as_ourselves, serve, tarpon, unprivileged},
+    wait_for, write_files,
+};
+use rustix::process::Signal;
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt, fs::symlink, net::UnixListener},
+    path::{Path, PathBuf},
+    process::Command,
+};
+use tarpon::config::{self, Flags};
+
+/// What it tries, the name, and what a message shows. A line that begins with FORGED is one that the program did not write.
+const NAMES: &[(&str, &[u8], &str)] = &[
+    ("colours, titles, keys", b"\x1b[31m\x1b[8m\x1b]0;t\x07\x08\x7f\\", r"\x1b[31m\x1b[8m\x1b]0;t\x07\x08\x7f\\"),
+    ("lines of its own", b"a\nFORGED 1\r\nFORGED 2\rFORGED 3\tb", r"a\nFORGED 1\r\nFORGED 2\rFORGED 3\tb"),
+    (
+        "what is not seen, beside what is",
+        "f\u{fc}r \u{6f22} \u{1f980} \u{9b}2J\u{85}FORGED \u{202e}fdp.\u{2066}\u{200f}\u{2028}FORGED \u{200b}\u{feff}".as_bytes(),
+        "f\u{fc}r \u{6f22} \u{1f980} \\u{9b}2J\\u{85}FORGED \\u{202e}fdp.\\u{2066}\\u{200f}\\u{2028}FORGED \\u{200b}\\u{feff}",
+    ),
+    ("no text", b"\x9b2J\xff\xc3(\xe2\x80", r"\x9b2J\xff\xc3(\xe2\x80"),
+];
+
+/// As long as a name can be where another one is put together with it.
+const LONG: [u8; 200] = [0x1b; 200];
+
+/// All names, the long one last.
+fn names() -> impl Iterator<Item = (&'static OsStr, String)> {
+    let listed = NAMES.iter().map(|(_, name, shown)| (*name, (*shown).to_owned()));
+    let all = listed.chain([(&LONG[..], r"\x1b".repeat(LONG.len()))]);
+    all.map(|(name, shown)| (OsStr::from_bytes(name), shown))
+}
+
+/// Names that a text file can have.
+fn texts() -> impl Iterator<Item = (&'static str, String)> {
+    names().filter_map(|(name, shown)| Some((name.to_str()?, shown)))
+}
+
+#[test]
+fn what_is_skipped_is_named_in_one_line() {
+    for (name, shown) in names() {
+        let temp = open_dir();
+        let site = site_of_names(temp.path(), name);
+        let archive = joined(temp.path(), name, ".tar");
+        let mut pack = tarpon([OsStr::new("pack"), site.as_os_str()]);
+        pack.args(["--effort", "fast", "-o"]).arg(&archive);
+        let said = ended(pack);
+        for what in [
+            "dotfile: .",
+            "symbolic link to nothing: dangling ",
+            "symbolic link out of the site: outside ",
+            "FIFO, socket or device: socket ",
+        ] {
+            assert!(said.contains(&format!("skipped 1 {what}{shown}")), "{what}: {said}");
+        }
+        assert!(
+            said.contains(&format!("/{shown}.tar: ")) && said.contains(&format!("/{shown}; took")),
+            "{said}"
+        );
+        let server = Program::on_terminal(serve(&site, &[]));
+        let said = wait_for("the banner", || Some(server.out()).filter(|said| said.contains("Ctrl-C")));
+        assert!(said.contains(&format!("skipped 1 dotfile: .{shown}")), "{said}");
+        let bold = format!("/{shown}\u{1b}[0m: ");
+        assert!(said.contains(&bold), "{said}");
+        checked(&said);
+    }
+}
+
+#[test]
+fn members_of_an_archive_are_named_in_one_line() {
+    for (name, shown) in names() {
+        // As long as a name in a header can be.
+        if name.len() > 80 {
+            continue;
+        }
+        let temp = open_dir();
+        let archive = joined(temp.path(), name, ".tar");
+        let member = |before: &str| [before.as_bytes(), name.as_bytes()].concat();
+        write_tar(
+            &archive,
+            &[(member("/abs "), b'0'), (member("../up "), b'0'), (b"bytes \xff".to_vec(), b'0')],
+        );
+        let server = Program::on_terminal(serve(&archive, &[]));
+        let said = wait_for("the banner", || Some(server.out()).filter(|said| said.contains("Ctrl-C")));
+        for what in [
+            format!("absolute name: /abs {shown}"),
+            format!("has ..: ../up {shown}"),
+            r"not UTF-8: bytes \xff".to_owned(),
+        ] {
+            assert!(said.contains(&what), "{what}: {said}");
+        }
+        checked(&said);
+        drop(server);
+        if name.to_str().is_none() {
+            // Such a member is left out, whatever it is.
+            continue;
+        }
+        // GNU's sparse files.
+        write_tar(&archive, &[(member("sparse "), b'S')]);
+        for command in [serve(&archive, &[]), pack(&archive, &temp.path().join("out.tar"))] {
+            let said = ended(command);
+            assert!(
+                said.contains(&format!("sparse {shown}")) && said.contains(&format!("/{shown}.tar")),
+                "{said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_told_in_one_line() {
+    for (name, shown) in names() {
+        let temp = open_dir();
+        let (missing, nowhere) = (temp.path().join("missing").join(name), temp.path().join("missing"));
+        let page = temp.path().join("site");
+        write_files(&page, &[("index.html", "home")]);
+        let no_archive = temp.path().join(name);
+        fs::write(&no_archive, "no archive").expect("a file");
+        let unix = |path: &Path| [OsStr::new("unix:"), path.as_os_str()].concat_all();
+        let with = |option: &str, value: &OsStr| {
+            let mut command = serve(&page, &[]);
+            command.arg(option).arg(value);
+            command
+        };
+        let words = |words: &[&OsStr]| tarpon(words.iter().copied());
+        let text = OsStr::new;
+        let socket = unix(&missing);
+        let mut epoch = pack(&page, &temp.path().join("out.tar"));
+        epoch.env("SOURCE_DATE_EPOCH", name);
+        let unreadable = temp.path().join("unreadable");
+        fs::create_dir(&unreadable).expect("a directory");
+        write_files(&unreadable, &[(PathBuf::from(name), "secret")]);
+        fs::set_permissions(unreadable.join(name), fs::Permissions::from_mode(0o000)).expect("our own");
+        #[rustfmt::skip]
+        let commands = [
+            serve(&missing, &[]),
+            serve(&no_archive, &[]),
+            with("--prefix", name),
+            with("--listen", &socket),
+            with("--access-log", missing.join("log").as_os_str()),
+            with("--user", name),
+            with("--idle-timeout", name),
+            with("--engine", name),
+            words(&[text("serve"), text("--config"), missing.as_os_str()]),
+            unprivileged(&serve(&unreadable, as_ourselves())),
+            unprivileged(&pack(&unreadable, &temp.path().join("out.tar"))),
+            pack(&missing, &temp.path().join("out.tar")),
+            pack(&no_archive, &temp.path().join("out.tar")),
+            pack(&page, &missing),
+            pack(&page, &page.join(name)),
+            epoch,
+            words(&[text("inspect"), missing.as_os_str()]),
+            words(&[text("inspect"), no_archive.as_os_str()]),
+            words(&[text("inspect"), no_archive.as_os_str(), name]),
+            words(&[text("verify"), no_archive.as_os_str()]),
+            words(&[text("verify"), no_archive.as_os_str(), text("--dictionary"), missing.as_os_str()]),
+            words(&[text("release"), text("list"), missing.as_os_str()]),
+            words(&[text("release"), text("activate"), nowhere.parent().expect("one above").as_os_str(), name]),
+            words(&[text("status"), text("--admin"), &socket]),
+            words(&[text("reload"), text("--admin"), &socket]),
+            words(&[name]),
+            words(&[text("config"), text("check"), text("--config"), no_archive.as_os_str()]),
+        ];
+        for command in commands {
+            let (what, said) = (format!("{command:?}"), ended(command));
+            let is_shown = said.contains(&shown);
+            // An argument that has to be text, and is none, is refused without a word of it.
+            let is_no_text =
+                name.to_str().is_none() && (said.contains("invalid UTF-8") || said.contains('\u{fffd}'));
+            assert!(is_shown || is_no_text, "{what}: {said}");
+        }
+    }
+}
+
+#[test]
+fn packed_sites_and_releases_are_shown_in_lines_of_the_program_alone() {
+    for (name, shown) in names() {
+        let temp = open_dir();
+        let site = site_of_names(temp.path(), name);
+        write_files(&site, &[(joined(Path::new(""), name, ".html"), "<p>page".repeat(4000))]);
+        let dir = temp.path().join("releases");
+        fs::create_dir(&dir).expect("a directory");
+        let archive = joined(&dir, name, ".tar");
+        ended(pack(&site, &archive));
+        let on = |words: &[&str], path: &Path| {
+            let mut command = tarpon(words.iter().map(OsStr::new));
+            command.arg(path);
+            ended(command)
+        };
+        let listed = on(&["inspect"], &archive);
+        assert!(listed.contains(&format!("/{shown}.html")), "{listed}");
+        checked(&on(&["inspect", "--json"], &archive));
+        let verified = on(&["verify"], &archive);
+        assert!(
+            verified.contains(&format!("/{shown}.tar")) && verified.contains("is in order"),
+            "{verified}"
+        );
+        let mut activate = tarpon(["release", "activate"].map(OsStr::new));
+        activate.arg(&dir).arg(archive.file_name().expect("a name"));
+        let activated = ended(activate);
+        if activated.contains("is current") {
+            assert!(activated.contains(&format!("{shown}.tar")), "{activated}");
+            let list = on(&["release", "list"], &dir);
+            assert!(list.contains(&format!("{shown}.tar")), "{list}");
+        } else {
+            // A link and a line of the history cannot have every name.
+            assert!(
+                name.to_str().is_none() || name.to_string_lossy().contains(char::is_control),
+                "{activated}"
+            );
+        }
+        checked(&on(&["release", "rollback"], &dir));
+        // One byte of the content is changed: `verify` names the file.
+        let mut bytes = fs::read(&archive).expect("an archive");
+        let at = bytes.windows(14).position(|window| window == b"<p>page<p>page").expect("the page");
+        bytes[at + 3] ^= 1;
+        fs::write(&archive, bytes).expect("an archive");
+        let damaged = on(&["verify"], &archive);
+        assert!(damaged.contains(&format!("/{shown}.html (identity)")), "{damaged}");
+    }
+}
+
+#[test]
+fn a_configuration_is_quoted_in_lines_of_the_program_alone() {
+    for (name, shown) in texts() {
+        let temp = open_dir();
+        let file = joined(temp.path(), OsStr::new(name), ".toml");
+        let on = |words: &[&str]| {
+            let mut command = tarpon(words.iter().map(OsStr::new));
+            command.arg("--config").arg(&file);
+            ended(command)
+        };
+        let quoted: String = name.chars().map(|char| format!("\\U{:08X}", u32::from(char))).collect();
+        let place = format!("/{shown}.toml");
+        let cases = [
+            (format!("[server]\n\"{quoted}\" = 1\n"), format!("unknown option `{shown}`")),
+            (format!("[\"{quoted}\"]\n"), format!("unknown section `{shown}`")),
+            (
+                format!("[[site]]\npath = \"{quoted}\"\n"),
+                format!("there is no {}/{shown}", temp.path().to_str().expect("text")),
+            ),
+            (format!("[[site]]\npath = \".\"\naccess-log = \"{quoted}/log\"\n"), shown.clone()),
+            (format!("[[site]]\npath = \".\"\nhosts = [\"{quoted}\"]\n"), place.clone()),
+            (format!("[[listener]]\naddress = \"unix:{quoted}/x\"\n"), shown.clone()),
+            (
+                format!("[[listener]]\naddress = \"unix:{quoted}\"\n").repeat(2),
+                format!("{shown} is there twice"),
+            ),
+            // As it is, which TOML does not allow everywhere.
+            (format!("[server]\n{name} = 1\nworkers = \"{name}\"\n"), place.clone()),
+        ];
+        for (text, want) in cases {
+            fs::write(&file, &text).expect("a file");
+            let said = on(&["config", "check"]);
+            assert!(said.contains(&want) && said.contains(&place), "{text:?}: {said}");
+        }
+        fs::write(&file, format!("[[site]]\npath = \"{quoted}\"\nspa = true\n")).expect("a file");
+        let said = on(&["config", "show"]);
+        assert!(said.contains(&format!("/{shown} ")) && said.contains(&format!("{place}:3")), "{said}");
+        // The configuration that `--toml` writes reads back as the same.
+        let toml = temp.path().join("same.toml");
+        let said = on(&["config", "show", "--toml"]);
+        fs::write(&toml, said.replace("\r\n", "\n")).expect("a file");
+        let text = fs::read_to_string(&toml).expect("text");
+        let same = config::File { path: toml, text };
+        let settled = config::read(Some(&same), &Flags::default(), config::Program::Serve);
+        let path = temp.path().join(name);
+        assert_eq!(settled.expect("a configuration").config.sites[0].source.path, path, "{}", same.text);
+        write_files(&path, &[("index.html", "home")]);
+        let said = on(&["config", "check"]);
+        assert!(said.contains("is in order"), "{said}");
+    }
+}
+
+#[test]
+fn a_server_tells_of_its_sites_in_lines_of_the_program_alone() {
+    for (name, shown) in texts() {
+        let temp = open_dir();
+        let sites = ["one", "two"].map(|parent| {
+            let parent = temp.path().join(parent);
+            fs::create_dir(&parent).expect("a directory");
+            site_of_names(&parent, OsStr::new(name))
+        });
+        let quoted: String = name.chars().map(|char| format!("\\U{:08X}", u32::from(char))).collect();
+        let admin = temp.path().join("admin.sock");
+        let text = format!(
+            "[[listener]]\naddress = \"127.0.0.1:0\"\n[server]\nadmin = \"unix:{}\"\n[[site]]\npath = \"one/{quoted}\"\n\
+             [[site]]\npath = \"two/{quoted}\"\nhosts = [\"two.example\"]\n",
+            admin.to_str().expect("text")
+        );
+        let file = joined(temp.path(), OsStr::new(name), ".toml");
+        for form in ["human", "json"] {
+            fs::write(&file, &text).expect("a file");
+            let mut command = tarpon([OsStr::new("serve"), OsStr::new("--config"), file.as_os_str()]);
+            command.args(["--log-format", form]).args(as_ourselves());
+            let server = Program::on_terminal(command);
+            let told = |want: &str| wait_for(want, || Some(server.out()).filter(|said| said.contains(want)));
+            let is_json = form == "json";
+            told(if is_json { "\"serving\"" } else { "Ctrl-C" });
+            write_files(&sites[1], &[("new.html", "new")]);
+            told("changed");
+            // What one server says of itself to another process.
+            let ask = |words: &[&str]| {
+                let mut command = tarpon(words.iter().map(OsStr::new));
+                command.arg("--admin").arg([OsStr::new("unix:"), admin.as_os_str()].concat_all());
+                ended(command)
+            };
+            assert!(ask(&["status"]).contains("two.example"));
+            checked(&ask(&["status", "--json"]));
+            fs::write(&file, format!("[server]\n\"{quoted}\" = 1\n")).expect("a file");
+            let refused = ask(&["reload"]);
+            assert!(refused.contains(&format!("unknown option `{shown}`")), "{refused}");
+            told("not reloaded");
+            fs::write(&file, &text).expect("a file");
+            assert!(ask(&["reload"]).contains("reloaded"));
+            server.signal(Signal::TERM);
+            let ended = server.ended();
+            checked(&ended.out);
+            let named = format!("/{}", if is_json { shown.replace('\\', r"\\") } else { shown.clone() });
+            assert!(ended.out.contains(&format!("skipped 1 dotfile: .{}", &named[1..])), "{}", ended.out);
+            assert!(ended.out.contains(&named), "{}", ended.out);
+            if is_json {
+                for line in ended.out.lines() {
+                    serde_json::from_str::<serde_json::Value>(line)
+                        .unwrap_or_else(|error| panic!("{error}: {line}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_client_sends_is_shown_in_lines_of_the_program_alone() {
+    let temp = open_dir();
+    write_files(temp.path(), &[("index.html", "home")]);
+    for form in ["combined", "common", "json", "simple"] {
+        let options = ["--access-log", "-", "--access-log-form", form, "--debug"];
+        let server = Program::on_terminal(serve(temp.path(), &options));
+        let address = wait_for("an address", || {
+            let said = server.out();
+            let (_, behind) = said.split_once("http://")?;
+            said.contains("Ctrl-C").then(|| behind.split('/').next()?.parse().ok()).flatten()
+        });
+        let mut client = Client::connect(address);
+        for (_, name, _) in NAMES {
+            // The bytes of the name that a header can contain.
+            let value: Vec<u8> = name.iter().copied().filter(|byte| !matches!(byte, 0..=31 | 127)).collect();
+            let head = [
+                b"GET /logged HTTP/1.1\r\nHost: a\r\nUser-Agent: ",
+                &value[..],
+                b"\r\nReferer: ",
+                &value,
+                b"\r\n\r\n",
+            ];
+            client.send(head.concat());
+            client.response();
+        }
+        let count = || server.out().matches("/logged").count() >= NAMES.len();
+        wait_for("the lines", || count().then_some(()));
+        checked(&server.out());
+    }
+}
+
+/// Joins words to one.
+trait ConcatAll {
+    fn concat_all(&self) -> OsString;
+}
+
+impl<const COUNT: usize> ConcatAll for [&OsStr; COUNT] {
+    fn concat_all(&self) -> OsString {
+        self.iter().copied().collect()
+    }
+}
+
+/// Returns the path of a name in a directory, with `behind` appended to the name.
+fn joined(dir: &Path, name: &OsStr, behind: &str) -> PathBuf {
+    dir.join([name, OsStr::new(behind)].concat_all())
+}
+
+/// A directory of this name, with a page, and things of this name that are not served.
+fn site_of_names(dir: &Path, name: &OsStr) -> PathBuf {
+    let site = dir.join(name);
+    let at = |before: &str| site.join([OsStr::new(before), name].concat_all());
+    write_files(&site, &[("index.html", "home"), ("empty", "")]);
+    fs::write(at("."), "hidden").expect("a file");
+    symlink("nothing", at("dangling ")).expect("a link");
+    symlink("/etc/passwd", at("outside ")).expect("a link");
+    // The address of a socket has to be short.
+    let made = dir.join("s");
+    drop(UnixListener::bind(&made).expect("a socket"));
+    fs::rename(made, at("socket ")).expect("another name");
+    site
+}
+
+fn pack(site: &Path, target: &Path) -> Command {
+    let mut command = tarpon([OsStr::new("pack"), site.as_os_str()]);
+    command.args(["--effort", "fast", "-o"]).arg(target);
+    command
+}
+
+/// A tar archive of empty members with these names and types. POSIX.1-2017, pax, ustar.
+fn write_tar(path: &Path, members: &[(Vec<u8>, u8)]) {
+    let mut archive = Vec::new();
+    for (name, kind) in members {
+        let mut header = [0; 512];
+        header[..name.len()].copy_from_slice(name);
+        header[100..108].copy_from_slice(b"0000644\0");
+        header[124..136].copy_from_slice(b"00000000000\0");
+        header[136..148].copy_from_slice(b"00000000000\0");
+        header[148..156].copy_from_slice(b"        ");
+        header[156] = *kind;
+        header[257..265].copy_from_slice(b"ustar  \0");
+        // The size that a reader of a sparse file sees.
+        header[483..495].copy_from_slice(b"00000000000\0");
+        let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        archive.extend_from_slice(&header);
+    }
+    archive.resize(archive.len() + 1024, 0);
+    fs::write(path, archive).expect("an archive");
+}
+
+/// Runs a program on a terminal until its end, and returns its output without colours.
+#[track_caller]
+fn ended(command: Command) -> String {
+    checked(&Program::on_terminal(command).ended().out)
+}
+
+/// Returns terminal output without the colours that the program uses. Checks that nothing else in it acts on the terminal, and that
+/// each line is one of the program. The terminal makes CR LF of a newline.
+#[track_caller]
+fn checked(said: &str) -> String {
+    let mut plain = said.replace("\r\n", "\n");
+    // A bar draws itself anew over itself, and clears its line in the end.
+    if let Some((bars, behind)) = plain.rsplit_once("\r\u{1b}[2K") {
+        for bar in bars.split("\r\u{1b}[2K") {
+            let is_bar = ["reading ", "compressing ", "writing "].iter().any(|step| bar.starts_with(step));
+            assert!(is_bar && !bar.contains(char::is_control), "{said:?}");
+        }
+        plain = behind.to_owned();
+    }
+    for colour in ["0", "1", "2", "4", "31", "32", "33", "36"] {
+        plain = plain.replace(&format!("\u{1b}[{colour}m"), "");
+    }
+    let acts = |char: char| {
+        let is_bidi = matches!(char, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        char.is_control() && char != '\n' || is_bidi || char == '\u{feff}'
+    };
+    assert!(!plain.contains(acts), "{said:?}");
+    assert!(!plain.lines().any(|line| line.starts_with("FORGED")), "{plain}");
+    plain
+}

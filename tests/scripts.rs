@@ -1,0 +1,268 @@
+//! The scripts of `tests/`, with stubs in place of the programs they call: `run` goes on after a failing step and lists every
+//! failure; `setup` tries a failed download again and names what is missing.
+
+use std::{
+    env, fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::Mutex,
+};
+use tempfile::TempDir;
+
+#[test]
+fn run_goes_on_after_a_failing_step_and_lists_it_at_the_end() {
+    let dir = checkout();
+    let run = |arguments: &[&str]| ended(&mut command(&dir, "tests/run", arguments));
+    let (status, out) = run(&[]);
+    assert_eq!(status, 0, "{out}");
+    assert!(out.lines().last().unwrap().starts_with("All passed: 11 steps in "), "{out}");
+    let (status, out) = run(&["--quick"]);
+    assert_eq!(status, 0, "{out}");
+    let quick = "(quick: no AddressSanitizer, no fuzz targets, no browser)";
+    assert!(out.lines().last().unwrap().starts_with(&format!("All passed {quick}: 7 steps in ")), "{out}");
+
+    for failing in ["setup", "walls", "smoke", "cargo-doc"] {
+        fs::write(dir.path().join("fails").join(failing), "").unwrap();
+    }
+    let (status, out) = run(&[]);
+    assert_eq!(status, 1, "{out}");
+    let headings: Vec<_> = out.lines().filter_map(|line| line.strip_prefix("== FAILED: ")).collect();
+    let want = ["setup", "documentation", "walls", "fuzz targets, from their seeds"];
+    assert_eq!(headings, want, "{out}");
+    let (_, list) = out.split_once("\nFAILED, 11 steps in ").expect("a summary");
+    assert_eq!(list.lines().skip(1).map(str::trim_start).collect::<Vec<_>>(), want, "{out}");
+    // The steps behind them run all the same.
+    assert!(out.contains("\n== tests: ") && out.contains("\n== memory, with AddressSanitizer: "), "{out}");
+}
+
+/// With the real cargo, as `run` reads its output.
+#[test]
+fn run_lists_each_failing_test_and_how_to_run_it_again() {
+    let dir = checkout();
+    let write = |path: &str, text: &str| write(&dir.path().join(path), text);
+    write(
+        "Cargo.toml",
+        "[package]\nname = \"sample\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n",
+    );
+    write("Cargo.lock", "version = 4\n\n[[package]]\nname = \"sample\"\nversion = \"0.0.0\"\n");
+    write("src/lib.rs", "//! ```\n//! panic!();\n//! ```\n");
+    // The output of a test may look like a list of failures.
+    write(
+        "tests/a.rs",
+        r#"
+        #[test] fn good() {}
+        #[test] fn first() { panic!("\nfailures:\n    inner\n\ntest result: ok. of another program") }
+        mod deeper { #[test] fn second() { assert_eq!(1, 2, "    indented\n\nfailures:\nmore") } }
+        "#,
+    );
+    write("tests/b.rs", "#[test] fn aborts() { std::process::abort() }");
+    write("tests/c.rs", "#[test] fn good() {}");
+    write("stubs/real", "");
+    remove(&dir, &["cc", "rustc"]);
+    let (status, out) = ended(&mut command(&dir, "tests/run", &["--quick"]));
+    assert_eq!(status, 1, "{out}");
+    let (_, list) = out.split_once("\nFAILED (quick: ").unwrap_or_else(|| panic!("no summary: {out}"));
+    let list: Vec<_> = list.lines().skip(1).collect();
+    let want = [
+        "  tests",
+        "    deeper::second   (cargo test --test a)",
+        "    first   (cargo test --test a)",
+        "    all of it, as it ended early   (cargo test --test b)",
+        "    src/lib.rs - (line 1)   (cargo test --doc)",
+    ];
+    assert_eq!(list, want, "{out}");
+    assert!(out.contains("test result: ok. 1 passed; 0 failed;"), "the counts of cargo stay: {out}");
+}
+
+#[test]
+fn setup_does_nothing_where_all_is_there() {
+    let dir = checkout();
+    assert_eq!(ended(&mut command(&dir, "tests/setup", &["--quick"])), (0, String::new()));
+    assert_eq!(calls(&dir), [""; 0]);
+}
+
+#[test]
+fn setup_reads_the_lists_of_packages_first_and_tries_a_failed_download_again() {
+    let dir = checkout();
+    remove(&dir, &["brotli", "zopfli"]);
+    write(&dir.path().join("fails/once-install"), "");
+    let (status, out) = ended(&mut command(&dir, "tests/setup", &["--quick"]));
+    assert_eq!(status, 0, "{out}");
+    assert!(out.contains("tests/setup: failed, and tried again in 0 s: "), "{out}");
+    let install = "install brotli zopfli";
+    assert_eq!(calls(&dir), ["update", install, "update", install], "{out}");
+}
+
+#[test]
+fn setup_installs_what_it_can_and_names_the_rest() {
+    let dir = checkout();
+    remove(&dir, &["brotli", "cc", "zopfli"]);
+    write(&dir.path().join("fails/package-zopfli"), "");
+    write(&dir.path().join("stubs/rust-version"), "1.2.3");
+    let (status, out) = ended(&mut command(&dir, "tests/setup", &["--quick"]));
+    assert_eq!(status, 1, "{out}");
+    let (_, missing) = out.split_once("tests/setup: missing:\n").expect("a list");
+    let missing: Vec<_> = missing.lines().collect();
+    let [packages, rust] = missing[..] else { panic!("{missing:?}") };
+    assert!(packages.ends_with(": zopfli"), "{out}");
+    assert!(rust.contains("or newer: this one is 1.2.3"), "{out}");
+    assert!(dir.path().join("stubs/brotli").exists() && dir.path().join("stubs/cc").exists(), "{out}");
+    for package in ["brotli", "gcc", "libc6-dev", "zopfli"] {
+        assert!(calls(&dir).contains(&format!("install {package}")), "{:?}", calls(&dir));
+    }
+}
+
+/// Stands for a script: fails if `fails` has a file of its name.
+const STUB: &str = r#"#!/bin/bash
+cd "$STUBS/.."
+name=${0##*/}
+if [[ -e fails/$name ]]; then exit 101; fi
+"#;
+
+/// Stands for cargo: the scripts read its metadata. If `stubs/real` exists, the real cargo runs the tests.
+const CARGO: &str = r#"#!/bin/bash
+root=$STUBS/..
+if [[ -e $root/fails/cargo-$1 ]]; then exit 101; fi
+case $1 in
+    metadata) printf '{"target_directory":"%s/target"}' "$root" ;;
+    test) [[ ! -e $STUBS/real ]] || exec "$REAL_CARGO" "$@" ;;
+esac
+"#;
+
+const RUSTC: &str = r#"#!/bin/bash
+version=$(cat "$STUBS/rust-version" 2>/dev/null || echo 1.999.0)
+echo "rustc $version (0123abcd 2030-01-01)"
+if [[ $* == *--verbose* ]]; then echo "host: x86_64-unknown-linux-gnu"; fi
+"#;
+
+/// Stands for Python: makes virtual environments, and succeeds at anything else.
+const PYTHON: &str = r#"#!/bin/bash
+if [[ $* == "-m venv --clear "* ]]; then mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; fi
+"#;
+
+/// Stands for apt-get: notes its operands; to install a package is to make a program of its name.
+const APT_GET: &str = r#"#!/bin/bash
+words=()
+skip=
+for word; do
+    case $word in
+        --option) skip=1; continue ;;
+        -*) ;;
+        *) [[ $skip ]] || words+=("$word") ;;
+    esac
+    skip=
+done
+echo "${words[*]}" >>"$STUBS/calls"
+[[ $DEBIAN_FRONTEND == noninteractive && " $* " == *" --yes "* && ! -t 0 ]] || exit 100
+if [[ -e $STUBS/../fails/once-${words[0]} ]]; then rm "$STUBS/../fails/once-${words[0]}"; exit 100; fi
+if [[ ${words[0]} == update ]]; then exit; fi
+for package in "${words[@]:1}"; do
+    if [[ -e $STUBS/../fails/package-$package ]]; then echo "E: Unable to locate package $package" >&2; exit 100; fi
+done
+for package in "${words[@]:1}"; do
+    case $package in gcc) program=cc ;; *) program=$package ;; esac
+    cp "$STUBS/true" "$STUBS/$program"
+done
+"#;
+
+/// Stands for `sudo -n COMMAND...`: runs the command.
+const SUDO: &str = "#!/bin/bash\nshift\nexec \"$@\"\n";
+
+/// Held while programs are written, and while one starts. A child process has every file of its parent open between fork and
+/// exec, and the kernel starts no program that is open for writing.
+static WRITING: Mutex<()> = Mutex::new(());
+
+/// The scripts, and a directory of stubs for all that they call.
+fn checkout() -> TempDir {
+    let _writing = WRITING.lock().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for path in ["tests/run", "tests/setup", "tests/clients/requirements.txt", "Cargo.toml"] {
+        let to = dir.path().join(path);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(ours.join(path), to).unwrap();
+    }
+    fs::create_dir(dir.path().join("fails")).unwrap();
+    let stub = |path: &str, text: &str| script(&dir.path().join(path), text);
+    // A stub takes the place of `setup` in `run`.
+    let real_setup = dir.path().join("tests/setup");
+    fs::rename(&real_setup, dir.path().join("tests/real-setup")).unwrap();
+    for path in ["tests/setup", "tests/walls", "tests/targets", "tests/sanitize", "fuzz/smoke"] {
+        stub(path, STUB);
+    }
+    stub("stubs/cargo", CARGO);
+    stub("stubs/rustc", RUSTC);
+    stub("stubs/python3", PYTHON);
+    stub("stubs/apt-get", APT_GET);
+    stub("stubs/sudo", SUDO);
+    let programs = "true cc curl node npm go slowhttptest brotli zopfli bsdtar zstd ip unshare pkg-config nginx mandoc zsh \
+                    fish systemd-analyze logrotate fail2ban-regex";
+    for program in programs.split_whitespace() {
+        stub(&format!("stubs/{program}"), "#!/bin/sh\n");
+    }
+    let tools = "awk bash cat cmp cp cut dirname env grep mapfile mkdir mktemp rm sed sleep sort tee";
+    for tool in tools.split_whitespace() {
+        if let Some(path) = program(tool) {
+            symlink(path, dir.path().join("stubs").join(tool)).unwrap();
+        }
+    }
+    dir
+}
+
+/// Finds a program of this system.
+fn program(name: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH").unwrap()).map(|dir| dir.join(name)).find(|path| path.exists())
+}
+
+fn remove(dir: &TempDir, programs: &[&str]) {
+    programs.iter().for_each(|program| fs::remove_file(dir.path().join("stubs").join(program)).unwrap());
+}
+
+fn command(dir: &TempDir, script: &str, arguments: &[&str]) -> Command {
+    let stubs = dir.path().join("stubs");
+    // The real cargo needs the other programs of this system.
+    let path = match stubs.join("real").exists() {
+        true => env::join_paths(
+            [stubs.clone()].into_iter().chain(env::split_paths(&env::var_os("PATH").unwrap())),
+        ),
+        false => env::join_paths([&stubs]),
+    };
+    let script = if script == "tests/setup" { "tests/real-setup" } else { script };
+    let mut command = Command::new(dir.path().join(script));
+    command.args(arguments).env("PATH", path.unwrap()).env("STUBS", &stubs);
+    command
+        .env("RETRY_SECONDS", "0")
+        .env("REAL_CARGO", env!("CARGO"))
+        .env("CARGO_TARGET_DIR", dir.path().join("target"));
+    command.env_remove("CARGO_TERM_COLOR");
+    command
+}
+
+/// Runs a command to its end. Returns its status and its output, standard error last.
+fn ended(command: &mut Command) -> (i32, String) {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let writing = WRITING.lock().unwrap();
+    // Returns behind the exec.
+    let child = command.spawn().unwrap();
+    drop(writing);
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let said = [stdout, stderr].concat();
+    (status.code().expect("a status"), String::from_utf8(said).unwrap())
+}
+
+/// Returns the operands of each call of apt-get.
+fn calls(dir: &TempDir) -> Vec<String> {
+    let calls = fs::read_to_string(dir.path().join("stubs/calls")).unwrap_or_default();
+    calls.lines().map(str::to_owned).collect()
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn script(path: &Path, text: &str) {
+    write(path, text);
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
