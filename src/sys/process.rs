@@ -9,7 +9,6 @@ use std::{
     marker::PhantomData,
     os::fd::RawFd,
     panic::{AssertUnwindSafe, catch_unwind},
-    process::exit,
 };
 
 /// Starts a child, which runs `main` and ends with the status that this returns. All that the parent has in memory, the child
@@ -47,7 +46,12 @@ impl Alone {
         // that the parent may. It never returns from here, so that nothing of the parent's is done twice.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
-            0 => exit(catch_unwind(AssertUnwindSafe(|| begin(parent, keep, main))).unwrap_or(PANICKED)),
+            0 => {
+                let status = catch_unwind(AssertUnwindSafe(|| begin(parent, keep, main))).unwrap_or(PANICKED);
+                // SAFETY: ends this process and nothing else. Exit handlers were registered for the parent, and the child may be
+                // confined to calls that they do not know: a leak checker starts a process of its own.
+                unsafe { libc::_exit(status) }
+            }
             // SAFETY: fork returns the number of the child, which is above 0.
             child => Ok(unsafe { Pid::from_raw_unchecked(child) }),
         }
