@@ -58,7 +58,12 @@ pub(crate) fn told(told: Told<'_>) {
     match told {
         Told::Read(of, site) => warnings(of, site),
         Told::Changed(of, site) => {
-            info!(site = of.map(name), files = site.file_count(), bytes = site.content_len(), "changed");
+            info!(
+                site = of.map(name),
+                files = site.file_count(),
+                bytes = site.content_len(),
+                "site_reloaded"
+            );
             warnings(of, site);
         }
         Told::Unchanged(trouble) => warn!("{trouble}; what was read before is still served"),
@@ -81,8 +86,8 @@ pub(crate) fn told(told: Told<'_>) {
             warn!(role = "worker", "a worker process {how}; its connection is lost")
         }
         Told::Ended { role, how, again_after } => {
-            let (role, again_after_s) = (role.to_string(), again_after.as_secs_f64());
-            warn!(role, again_after_s, "the {role} process {how}; another takes its place");
+            let (role, restart_delay_s) = (role.to_string(), again_after.as_secs_f64());
+            warn!(role, restart_delay_s, "the {role} process {how}; another takes its place");
         }
     }
 }

@@ -23,7 +23,7 @@ pub struct VirtualHost {
     /// The hosts it is served for. The first that is no wildcard is its canonical name.
     pub names: Vec<HostName>,
     /// Hosts that lead to its canonical name.
-    pub aliases: Vec<HostName>,
+    pub redirect_hosts: Vec<HostName>,
     /// What it grants its clients.
     pub limits: SiteLimits,
     /// Instead of [`Settings::keep_releases`].
@@ -37,11 +37,11 @@ pub struct VirtualHost {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // each is the setting of that name
 pub struct SiteLimits {
-    pub content_timeout: Option<Duration>,
+    pub body_timeout: Option<Duration>,
     pub idle_timeout: Option<Duration>,
     pub send_timeout: Option<Duration>,
-    pub send_rate_min: Option<u32>,
-    pub requests_max: Option<NonZeroU32>,
+    pub min_send_rate: Option<u32>,
+    pub keepalive_requests: Option<NonZeroU32>,
 }
 
 /// What a host means that no site has among its names, and a request without a host.
@@ -64,14 +64,14 @@ impl VirtualHosts {
     /// All the sites of a server.
     ///
     /// # Errors
-    /// There are none, or too many; a name is given twice; aliases lead nowhere, as their site has no name that is no wildcard.
+    /// There are none, or too many; a name is given twice; redirect hosts of a site that has only wildcard names.
     pub fn new(sites: Vec<VirtualHost>, unknown: Unknown) -> Result<VirtualHosts, Trouble> {
-        let hosts = table(sites.iter().map(|site| (&site.names[..], &site.aliases[..])), unknown)?;
+        let hosts = table(sites.iter().map(|site| (&site.names[..], &site.redirect_hosts[..])), unknown)?;
         Ok(VirtualHosts { sites, hosts: Arc::new(hosts) })
     }
 }
 
-/// The table for the names and aliases of each site.
+/// The table for the names and redirect hosts of each site.
 pub(crate) fn table<'n>(
     sites: impl IntoIterator<Item = (&'n [HostName], &'n [HostName])>,
     unknown: Unknown,
@@ -99,11 +99,11 @@ pub(crate) fn table<'n>(
         };
         names.iter().try_for_each(add)?;
     }
-    for (number, (_, aliases)) in sites.iter().enumerate() {
+    for (number, (_, redirect_hosts)) in sites.iter().enumerate() {
         let add = |name: &HostName| {
             hosts.add_alias(name.clone(), SiteId::new(number)).map_err(|error| trouble(name, error))
         };
-        aliases.iter().try_for_each(add)?;
+        redirect_hosts.iter().try_for_each(add)?;
     }
     Ok(hosts)
 }
@@ -127,9 +127,9 @@ fn trouble(name: &HostName, error: HostsError) -> Trouble {
 impl From<Site> for VirtualHost {
     /// Without names.
     fn from(site: Site) -> VirtualHost {
-        let (earlier, names, aliases) = (Vec::new(), Vec::new(), Vec::new());
+        let (earlier, names, redirect_hosts) = (Vec::new(), Vec::new(), Vec::new());
         let (limits, log) = (SiteLimits::default(), SiteLog::default());
-        VirtualHost { site, earlier, names, aliases, limits, keep_releases: None, log }
+        VirtualHost { site, earlier, names, redirect_hosts, limits, keep_releases: None, log }
     }
 }
 
@@ -145,12 +145,12 @@ impl SiteLimits {
     pub(crate) fn of(&self, settings: &Settings) -> Limits {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Limits {
-            head_ms: ms(settings.head_timeout),
-            content_ms: ms(self.content_timeout.unwrap_or(settings.content_timeout)),
+            head_ms: ms(settings.header_timeout),
+            content_ms: ms(self.body_timeout.unwrap_or(settings.body_timeout)),
             idle_ms: ms(self.idle_timeout.unwrap_or(settings.idle_timeout)),
             send_ms: ms(self.send_timeout.unwrap_or(settings.send_timeout)),
-            send_rate_min: self.send_rate_min.unwrap_or(settings.send_rate_min),
-            requests_max: self.requests_max.unwrap_or(settings.requests_max),
+            min_send_rate: self.min_send_rate.unwrap_or(settings.min_send_rate),
+            keepalive_requests: self.keepalive_requests.unwrap_or(settings.keepalive_requests),
         }
     }
 }

@@ -13,7 +13,7 @@ use tarpon_conn::SiteId;
 pub(crate) enum Message {
     /// Plan new exchanges of this site from these.
     Swap(SiteId, Lineup),
-    /// Accept nothing more, and end after `grace` at the latest.
+    /// Accept nothing more, and end after `grace-period` at the latest.
     Leave { farewell: Farewell, grace: Duration },
     /// What this connection waits for was read into memory, if it could be.
     Loaded { site: Arc<Site>, stretch: Stretch, index: u32, generation: u32 },

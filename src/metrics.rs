@@ -40,9 +40,9 @@ pub struct Metrics {
     /// Responses by status and version.
     pub responses: Vec<Responses>,
     /// Responses whose end has not left: the client was gone, or too slow.
-    pub cut: u64,
+    pub aborted: u64,
     /// Exchanges that were not logged, for want of room.
-    pub unlogged: u64,
+    pub log_dropped: u64,
     /// How many responses have left within so many milliseconds. Clocks are read once for many requests and have steps of
     /// some milliseconds, so that most have taken no time at all.
     pub latencies: Vec<(u64, u64)>,
@@ -103,8 +103,8 @@ impl Metrics {
             self.accepted += counters.accepted.get();
             self.received_len += counters.received_len.get();
             self.sent_len += counters.sent_len.get();
-            self.cut += counters.cut.get();
-            self.unlogged += counters.unlogged.get();
+            self.aborted += counters.aborted.get();
+            self.log_dropped += counters.log_dropped.get();
             self.latency_ms += counters.latency_ms.get();
             for (sum, class) in latencies.iter_mut().zip(&counters.latencies) {
                 *sum += Counter::get(class);
@@ -154,9 +154,9 @@ impl Metrics {
             page.row("requests_total", &[("status", &status.to_string()), ("version", version)], *count);
         }
         let help = "Responses whose end has not left, as the client was gone or too slow";
-        page.number("responses_cut_total", "counter", help, self.cut);
+        page.number("responses_aborted_total", "counter", help, self.aborted);
         let help = "Requests that were not logged, as whoever takes the log was too slow";
-        page.number("unlogged_requests_total", "counter", help, self.unlogged);
+        page.number("access_log_dropped_total", "counter", help, self.log_dropped);
         self.histogram(&mut page);
         let mut each_site = |name: &str, kind: &str, help: &str, value: fn(&SiteMetrics) -> u64| {
             page.family(name, kind, help);
@@ -168,7 +168,7 @@ impl Metrics {
         each_site("site_files", "gauge", "Files of the site", |site| site.files);
         each_site("site_bytes", "gauge", "Bytes of these files", |site| site.bytes);
         let help = "How often the site was read, at the start and when it had changed";
-        each_site("site_reads_total", "counter", help, |site| site.generation);
+        each_site("site_loads_total", "counter", help, |site| site.generation);
         page.0
     }
 

@@ -100,7 +100,7 @@ pub(crate) fn event(level: tracing::Level, words: &str) -> String {
 /// how that ended.
 pub(crate) fn exchange<'f>(field: impl Fn(&str) -> &'f str) -> String {
     let connection = field("connection");
-    if field("message") == "over" {
+    if field("message") == "request_end" {
         let (line, status, bytes, ms) =
             (field("line"), field("status"), field("bytes"), field("duration_ms"));
         let cut = if field("complete") == "true" { "" } else { ", and no more" };

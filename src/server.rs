@@ -43,19 +43,19 @@ pub struct Settings {
     /// Threads that serve. `None`: as many as the engine usually has, which is one for each core, and of `threads` 64.
     pub worker_count: Option<NonZeroUsize>,
     /// Binds each worker to a core of its own.
-    pub pin: bool,
+    pub cpu_affinity: bool,
     /// For a whole head to arrive.
-    pub head_timeout: Duration,
+    pub header_timeout: Duration,
     /// For a request's whole content to arrive.
-    pub content_timeout: Duration,
+    pub body_timeout: Duration,
     /// For the next request on a connection.
     pub idle_timeout: Duration,
     /// For the client to take a response, or so much of it that its rate is good enough.
     pub send_timeout: Duration,
     /// Bytes per second that a client takes at least, on average over `send_timeout`. 0: any byte will do.
-    pub send_rate_min: u32,
+    pub min_send_rate: u32,
     /// Requests on one connection.
-    pub requests_max: NonZeroU32,
+    pub keepalive_requests: NonZeroU32,
     /// Earlier sites of which files stay that were declared immutable, for pages that were loaded before a swap. At most
     /// so many, and as many as a quarter of the limit on open files has room for.
     pub keep_releases: usize,
@@ -71,17 +71,18 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        let Limits { head_ms, content_ms, idle_ms, send_ms, send_rate_min, requests_max } = Limits::default();
+        let Limits { head_ms, content_ms, idle_ms, send_ms, min_send_rate, keepalive_requests } =
+            Limits::default();
         Settings {
             engine: Engine::default(),
             worker_count: None,
-            pin: false,
-            head_timeout: Duration::from_millis(head_ms),
-            content_timeout: Duration::from_millis(content_ms),
+            cpu_affinity: false,
+            header_timeout: Duration::from_millis(head_ms),
+            body_timeout: Duration::from_millis(content_ms),
             idle_timeout: Duration::from_millis(idle_ms),
             send_timeout: Duration::from_millis(send_ms),
-            send_rate_min,
-            requests_max,
+            min_send_rate,
+            keepalive_requests,
             keep_releases: 0,
             logging: None,
             health_path: None,
@@ -199,7 +200,7 @@ impl Server {
         };
         let recents = stock.into_recents().into_iter().map(Mutex::new).collect();
         let handle = Handle { mailboxes, recents, log, ledger: Arc::new(ledger) };
-        let allowed = settings.pin.then(cores::allowed).transpose()?;
+        let allowed = settings.cpu_affinity.then(cores::allowed).transpose()?;
         let (loader, crew) = Loader::new(nowhere);
         let roster = Arc::new(Shared::<Roster>::new(1)?).part(0);
         roster.open(worker_count);
@@ -334,14 +335,14 @@ impl Handle {
         self.ledger.metrics()
     }
 
-    /// Accepts nothing more, finishes what has begun, and ends after `grace` at the latest.
+    /// Accepts nothing more, finishes what has begun, and ends after `grace-period` at the latest.
     pub fn stop(&self, grace: Duration) {
         self.leave(Farewell::Stop, grace);
     }
 
     /// Leaves its clients to another server that has the same listening sockets: accepts nothing more, and answers each
     /// connection once more, with `Connection: close`. A client that does not ask is waited for, so that no request meets
-    /// a connection that was just closed; but not longer than it may be idle, and not longer than `grace`.
+    /// a connection that was just closed; but not longer than it may be idle, and not longer than `grace-period`.
     pub fn drain(&self, grace: Duration) {
         self.leave(Farewell::Drain, grace);
     }

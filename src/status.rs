@@ -21,7 +21,8 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
         Stage::Serving => "serving",
         Stage::Draining => "draining",
     };
-    let Metrics { version, engine, accepted, open, sent_len, received_len, cut, unlogged, .. } = metrics;
+    let Metrics { version, engine, accepted, open, sent_len, received_len, aborted, log_dropped, .. } =
+        metrics;
     // Whatever answered there.
     let (version, engine) = (version.printable(), engine.printable());
     let (up, workers) =
@@ -36,8 +37,8 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
         ("connections", grouped(*open), format!("open, of {} accepted", grouped(*accepted))),
         ("requests", grouped(metrics.response_count()), by_status(metrics)),
         ("sent", sent.to_string(), format!("received {received}")),
-        ("cut short", grouped(*cut), "responses whose client was gone, or too slow".to_owned()),
-        ("not logged", grouped(*unlogged), "requests, as the access log was too slow".to_owned()),
+        ("aborted", grouped(*aborted), "responses whose client was gone, or too slow".to_owned()),
+        ("not logged", grouped(*log_dropped), "requests, as the access log was too slow".to_owned()),
     ];
     for (what, value, more) in rows {
         writeln!(to, "  {what:<12} {value:>14}  {DIM}{more}{DIM:#}")?;

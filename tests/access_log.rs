@@ -59,7 +59,7 @@ fn each_exchange_is_a_line() {
     ];
     for &engine in ENGINES {
         let dir = site(&[("index.html", &b"home"[..]), ("dir/index.html", b"dir"), ("big", &big)]);
-        let soon = Settings { head_timeout: Duration::from_millis(300), ..settings(engine, 1) };
+        let soon = Settings { header_timeout: Duration::from_millis(300), ..settings(engine, 1) };
         let log = Log::default();
         let served = log.somewhere(&soon, LogForm::Combined, dir.path());
         for &(name, sent, line, said) in cases {
@@ -291,9 +291,9 @@ fn the_program_logs_where_it_is_told() {
         let dir = site(&[("index.html", "home")]);
         let log = Log::default();
         let path = log.path().to_string_lossy().into_owned();
-        let form = ["--access-log-form", "simple", "--engine", engine.name()];
+        let form = ["--access-log-format", "simple", "--engine", engine.name()];
         // To a file, which logrotate renames.
-        let options = ["--access-log", &path, "--log-addresses", "truncated"];
+        let options = ["--access-log", &path, "--log-client-ip", "truncated"];
         let program = Program::started(serve(dir.path(), &[&form[..], &options].concat()));
         let mut client = Client::connect(program.address());
         client.get("/?1");
@@ -426,7 +426,7 @@ fn each_site_has_the_log_that_its_section_says() {
     let config = r#"
 [log]
 access-log = "all.log"
-access-log-form = "simple"
+access-log-format = "simple"
 [[site]]
 path = "site"
 [[site]]
@@ -440,17 +440,17 @@ access-log = "off"
 [[site]]
 path = "site"
 hosts = ["shy"]
-log-addresses = "none"
+log-client-ip = "none"
 [[site]]
 path = "site"
 hosts = ["same"]
 access-log = "own.log"
-access-log-form = "json"
+access-log-format = "json"
 [[site]]
 path = "site"
 hosts = ["few"]
 access-log = "few.log"
-access-log-one-in = 1000000
+access-log-sample = 1000000
 [[listener]]
 address = "127.0.0.1:0"
 "#;
@@ -651,15 +651,15 @@ impl Log {
         if EMBEDDED.contains(&with.engine) {
             return self.served(with, form, dir).into();
         }
-        let timeout = format!("{}ms", with.head_timeout.as_millis());
+        let timeout = format!("{}ms", with.header_timeout.as_millis());
         let (path, form, workers) =
             (self.path().display().to_string(), form.to_string(), with.workers().to_string());
         let options = [
             ["--engine", with.engine.name()],
             ["--workers", &workers],
             ["--access-log", &path],
-            ["--access-log-form", &form],
-            ["--head-timeout", &timeout],
+            ["--access-log-format", &form],
+            ["--header-timeout", &timeout],
         ];
         Program::started(exactly(dir, options.as_flattened())).into()
     }

@@ -121,13 +121,13 @@ fn metrics_are_what_happened() {
             ("tarpon_sent_bytes_total ", sent_len as u64),
             ("tarpon_response_duration_seconds_count ", 11),
             ("tarpon_response_duration_seconds_bucket le=+Inf", 11),
-            ("tarpon_responses_cut_total ", 0),
-            ("tarpon_unlogged_requests_total ", 0),
+            ("tarpon_responses_aborted_total ", 0),
+            ("tarpon_access_log_dropped_total ", 0),
             ("tarpon_workers ", workers(engine, 8) as u64),
             ("tarpon_ready ", 1),
             ("tarpon_site_files host=,site=0", 2),
             ("tarpon_site_bytes host=,site=0", (30 << 20) + 4),
-            ("tarpon_site_reads_total host=,site=0", 1),
+            ("tarpon_site_loads_total host=,site=0", 1),
         ];
         // The last to leave may be counted as open a moment longer.
         let missing = |found: &BTreeMap<String, u64>| {
@@ -154,8 +154,8 @@ fn metrics_are_what_happened() {
         wait_for("a response cut short, and a change", || {
             let found = admin.metrics();
             let value = |name: &str| found.get(name).copied();
-            (value("tarpon_responses_cut_total ") == Some(1)
-                && value("tarpon_site_reads_total host=,site=0") >= Some(2)
+            (value("tarpon_responses_aborted_total ") == Some(1)
+                && value("tarpon_site_loads_total host=,site=0") >= Some(2)
                 && value("tarpon_site_files host=,site=0") == Some(3))
             .then_some(())
         });
@@ -264,7 +264,7 @@ fn a_log_that_nobody_reads_holds_nobody_up_and_what_is_lost_is_counted() {
             (0..100).for_each(|_| drop(client.response()));
         }
         let unlogged = wait_for("what is lost", || {
-            admin.metrics().get("tarpon_unlogged_requests_total ").copied().filter(|&lost| lost > 0)
+            admin.metrics().get("tarpon_access_log_dropped_total ").copied().filter(|&lost| lost > 0)
         });
         assert!(unlogged < COUNT as u64, "{engine}: some were logged");
         // Who stops it need not read the log either.

@@ -270,7 +270,7 @@ fn what_all_processes_have_done_is_counted_and_logged_once() {
                 .filter(|metrics| metrics.open == 0 && metrics.accepted == connection_count as u64)
         });
         assert_eq!((metrics.response_count(), metrics.workers), (count as u64, 16), "{engine}");
-        assert_eq!((metrics.unlogged, metrics.cut), (0, 0), "{engine}");
+        assert_eq!((metrics.log_dropped, metrics.aborted), (0, 0), "{engine}");
         assert_eq!((metrics.engine.as_str(), metrics.sites[0].files), (engine.name(), 1));
         program.signal(Signal::TERM);
         assert_eq!(program.ended().status, ExitStatus::default(), "{engine}");
@@ -310,7 +310,8 @@ fn the_end_waits_for_what_is_under_way_and_not_longer_than_the_grace() {
     let dir = site(&[("index.html", "home".as_bytes()), ("large", &large)]);
     for engine in ENGINES {
         for (grace, is_patient) in [("3600", true), ("1", false)] {
-            let program = Program::started(with(dir.path(), engine, &["--workers", "4", "--grace", grace]));
+            let program =
+                Program::started(with(dir.path(), engine, &["--workers", "4", "--grace-period", grace]));
             let mut idle = Client::connect(program.address());
             assert_eq!(idle.get("/").content, b"home");
             let mut client = Client::connect(program.address());

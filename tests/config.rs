@@ -48,10 +48,10 @@ fn what_a_file_says_is_served_and_flags_win() {
 
 #[test]
 fn a_flag_of_a_limit_wins_over_what_sites_say_of_theirs() {
-    let text = "[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\npath = \"public\"\nrequests-max = 2\n[server]\nrequests-max = 4\n";
+    let text = "[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\npath = \"public\"\nkeepalive-requests = 2\n[server]\nkeepalive-requests = 4\n";
     let dir = site(&[("tarpon.toml", text), ("public/index.html", "home")]);
     let file = dir.path().join("tarpon.toml");
-    for (flags, last) in [(&[][..], 2), (&["--requests-max", "3"], 3)] {
+    for (flags, last) in [(&[][..], 2), (&["--keepalive-requests", "3"], 3)] {
         let program = Program::started(of(&["serve", "--config", file.to_str().unwrap()], flags));
         let mut client = Client::connect(program.address());
         let closes: Vec<_> = (0..last).map(|_| client.get("/").closes()).collect();
@@ -62,7 +62,7 @@ fn a_flag_of_a_limit_wins_over_what_sites_say_of_theirs() {
 #[test]
 fn each_host_has_the_site_that_the_file_says() {
     let text = "[[listener]]\naddress = \"127.0.0.1:0\"\n\
-                [[site]]\npath = \"a\"\nhosts = [\"a.example\", \"*.a.example\"]\naliases = [\"www.a.example\"]\n\
+                [[site]]\npath = \"a\"\nhosts = [\"a.example\", \"*.a.example\"]\nredirect-hosts = [\"www.a.example\"]\n\
                 [[site]]\npath = \"b\"\ndefault = true\n";
     let dir = site(&[("tarpon.toml", text), ("a/index.html", "this is a"), ("b/index.html", "this is b")]);
     let program =
@@ -118,7 +118,7 @@ fn a_broken_file_is_shown_and_nothing_is_served() {
     let file = dir.path().join("tarpon.toml").display().to_string();
     let want = "tarpon: cannot use FILE: 3 errors\n\n\
                 error: `workers` cannot be 0\n --> FILE:2:11\n  |\n2 | workers = 0\n  |           ^ expected a number from 1 to 1024\n  = as in workers = 4\n\n\
-                error: this is not TOML\n --> FILE:3:7\n  |\n3 | pin = yes\n  |       ^^^ string values must be quoted, expected literal string\n  = see https://toml.io for its form\n\n\
+                error: this is not TOML\n --> FILE:3:16\n  |\n3 | cpu-affinity = yes\n  |                ^^^ string values must be quoted, expected literal string\n  = see https://toml.io for its form\n\n\
                 error: unknown option `clean-url`\n --> FILE:7:1\n  |\n7 | clean-url = true\n  | ^^^^^^^^^ expected an option of [[site]]\n  = did you mean `clean-urls`?\n\n";
     for command in [&["config", "check"][..], &["config", "show"], &["serve"]] {
         let ended = Program::run(of(command, &["--config", &file]));
@@ -199,8 +199,8 @@ fn what_holds_is_shown_with_who_said_it() {
         ("[[site]] 1", "spa",          "true",                 "--spa"),
         ("[[site]] 1", "clean-urls",   "false",                "default"),
         ("[server]",   "workers",      "3",                    "--workers"),
-        ("[server]",   "head-timeout", "20s",                  "default"),
-        ("[server]",   "grace",        "1m30s",                "tarpon.toml:5"),
+        ("[server]",   "header-timeout", "20s",                  "default"),
+        ("[server]",   "grace-period",        "1m30s",                "tarpon.toml:5"),
         ("[[listener]]", "address",    "127.0.0.1:8080 and, where there is IPv6, [::1]:8080", "default"),
     ];
     for (section, option, value, from) in cases {
@@ -214,11 +214,11 @@ fn what_holds_is_shown_with_who_said_it() {
 
 #[test]
 fn a_configuration_that_is_shown_says_the_same_again_anywhere() {
-    let text = "[[listener]]\naddress = \"unix:a \\\"b\\\".sock\"\n[[site]]\npath = \"ü\\\\\"\nhosts = [\"a.example\"]\naliases = [\"b.example\"]\n\
+    let text = "[[listener]]\naddress = \"unix:a \\\"b\\\".sock\"\n[[site]]\npath = \"ü\\\\\"\nhosts = [\"a.example\"]\nredirect-hosts = [\"b.example\"]\n\
                 cors = [\"/a\", \"/b\"]\nprefix = \"in/it\"\nspa = true\ntrailing-slash = \"never\"\n\
                 [[site]]\npath = \"/srv/b\"\ndefault = true\nkeep-releases = 3\n\
-                [server]\nengine = \"epoll\"\nworkers = 3\nhead-timeout = 0.5\nsend-rate-min = \"2KiB\"\n";
-    for (text, flags) in [(text, &["--grace", "1m"][..]), ("", &[])] {
+                [server]\nengine = \"epoll\"\nworkers = 3\nheader-timeout = 0.5\nmin-send-rate = \"2KiB\"\n";
+    for (text, flags) in [(text, &["--grace-period", "1m"][..]), ("", &[])] {
         let dir = site(&[("tarpon.toml", text), ("elsewhere/tarpon.toml", "")]);
         let show = |dir: &Path, flags: &[&str]| {
             let mut command = of(&["config", "show", "--toml", "--config", "tarpon.toml"], flags);
@@ -309,12 +309,12 @@ fn every_page_of_the_manual_is_one() {
     };
     let serve = shown("tarpon-serve.1");
     for part in
-        ["--head-timeout <TIME> [default: 20s]", "CONFIGURATION FILE", "SIGNALS", "SIGTERM", "EXIT STATUS"]
+        ["--header-timeout <TIME> [default: 20s]", "CONFIGURATION FILE", "SIGNALS", "SIGTERM", "EXIT STATUS"]
     {
         assert!(serve.contains(part), "{part}");
     }
     let file = shown("tarpon.toml.5");
-    for part in ["[[site]]", "head-timeout = 1ms to 1d [20s]", "On the command line: --listen."] {
+    for part in ["[[site]]", "header-timeout = 1ms to 1d [20s]", "On the command line: --listen."] {
         assert!(file.contains(part), "{part}: {file}");
     }
     assert_eq!(

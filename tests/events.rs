@@ -29,7 +29,7 @@ fn each_event_is_an_object_on_standard_error() {
         [Some(1), Some(1), Some(4)]
     );
     fs::write(dir.path().join("new.html"), "new").expect("a file");
-    let changed = event("changed");
+    let changed = event("site_reloaded");
     assert_eq!((&changed["files"], &changed["bytes"]), (&2.into(), &7.into()));
     program.signal(Signal::HUP);
     let reloaded = event("reloaded");
@@ -97,7 +97,7 @@ fn each_exchange_is_told_as_it_happens_where_that_is_asked_for() {
         // Of a large file all is told but its end, while the client still takes it.
         let mut client = Client::connect(address);
         client.send(get("/big"));
-        let begun = event(&program, "begun");
+        let begun = event(&program, "request_start");
         let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
         assert_eq!(
             (text(&begun, "client"), text(&begun, "request")),
@@ -110,7 +110,7 @@ fn each_exchange_is_told_as_it_happens_where_that_is_asked_for() {
         );
         assert!(!program.err().contains("\"over\""), "{engine}");
         drop(client);
-        let over = event(&program, "over");
+        let over = event(&program, "request_end");
         assert_eq!((&over["status"], &over["complete"]), (&200.into(), &false.into()), "{engine}");
         assert_eq!(over["connection"], begun["connection"]);
         assert!(over["bytes"].as_u64().expect("a number") < 30 << 20, "{over}");

@@ -21,7 +21,7 @@ address = "127.0.0.1:0"
 [[site]]
 path = "plain"
 hosts = ["plain"]
-aliases = ["alias"]
+redirect-hosts = ["alias"]
 [[site]]
 path = "plain"
 hosts = ["app"]

@@ -28,16 +28,16 @@ fn dir(name: &str) -> TempDir {
     ])
 }
 
-fn host(dir: &TempDir, names: &[&str], aliases: &[&str]) -> VirtualHost {
+fn host(dir: &TempDir, names: &[&str], redirect_hosts: &[&str]) -> VirtualHost {
     let site = Site::from_dir(dir.path()).expect("a site");
-    VirtualHost { names: parsed(names), aliases: parsed(aliases), ..site.into() }
+    VirtualHost { names: parsed(names), redirect_hosts: parsed(redirect_hosts), ..site.into() }
 }
 
 fn parsed(names: &[&str]) -> Vec<HostName> {
     names.iter().map(|name| name.parse().expect("a name")).collect()
 }
 
-/// `one.example`; `two.example` with aliases; and what ends in `.two.example`.
+/// `one.example`; `two.example` with redirect hosts; and what ends in `.two.example`.
 fn three(unknown: Unknown, settings: &Settings) -> Served {
     let dirs = ["one", "two", "wild"].map(dir);
     let sites = vec![
@@ -58,7 +58,7 @@ fn anywhere(unknown: Unknown, engine: Engine) -> Somewhere {
         "[[listener]]\naddress = \"127.0.0.1:0\"\n\
          [[site]]\npath = {:?}\nhosts = [\"one.example\"]\n\
          [[site]]\npath = {:?}\nhosts = [\"two.example\", \"deux.example\"]\n\
-         aliases = [\"www.two.example\", \"*.zwei.example\"]\nDEFAULT\n\
+         redirect-hosts = [\"www.two.example\", \"*.zwei.example\"]\nDEFAULT\n\
          [[site]]\npath = {:?}\nhosts = [\"*.two.example\"]\n",
         dirs[0].path(),
         dirs[1].path(),
@@ -214,7 +214,7 @@ fn each_site_has_limits_of_its_own() {
         let [short, long] = ["short", "long"].map(dir);
         let limits = SiteLimits {
             idle_timeout: Some(Duration::from_millis(100)),
-            requests_max: 2.try_into().ok(),
+            keepalive_requests: 2.try_into().ok(),
             ..SiteLimits::default()
         };
         let short = VirtualHost { limits, ..host(&short, &["short.example"], &[]) };
@@ -281,7 +281,7 @@ fn an_archive_that_is_truncated_concerns_its_own_site_alone() {
 fn names_that_make_no_sense_are_refused_with_a_remedy() {
     let sites = |sites: &[(&[&str], &[&str])], unknown| {
         let dir = dir("any");
-        let sites = sites.iter().map(|(names, aliases)| host(&dir, names, aliases));
+        let sites = sites.iter().map(|(names, redirect_hosts)| host(&dir, names, redirect_hosts));
         let checked = VirtualHosts::new(sites.collect(), unknown);
         checked.err().map(|trouble| trouble.to_string()).unwrap_or_default()
     };

@@ -129,7 +129,7 @@ fn a_listener_that_somebody_kept_makes_no_work_after_a_stop() {
             assert_eq!(idle.get("/").status, 200);
             server.handle().stop(Duration::from_secs(3600));
             assert_eq!(idle.rest(), b"");
-            // A worker that has not handled the stop yet still accepts; the one with `begun` does not end.
+            // A worker that has not handled the stop yet still accepts; the one with `request_start` does not end.
             wait_for(&format!("the workers of {engine} close the listener"), || {
                 (descriptors_of(&kept) == 1).then_some(())
             });

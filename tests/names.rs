@@ -309,7 +309,7 @@ fn a_server_tells_of_its_sites_in_lines_of_the_program_alone() {
             let is_json = form == "json";
             told(if is_json { "\"serving\"" } else { "Ctrl-C" });
             write_files(&sites[1], &[("new.html", "new")]);
-            told("changed");
+            told("site_reloaded");
             // What one server says of itself to another process.
             let ask = |words: &[&str]| {
                 let mut command = tarpon(words.iter().map(OsStr::new));
@@ -345,7 +345,7 @@ fn what_a_client_sends_is_shown_in_lines_of_the_program_alone() {
     let temp = open_dir();
     write_files(temp.path(), &[("index.html", "home")]);
     for form in ["combined", "common", "json", "simple"] {
-        let options = ["--access-log", "-", "--access-log-form", form, "--debug"];
+        let options = ["--access-log", "-", "--access-log-format", form, "--debug"];
         let server = Program::on_terminal(serve(temp.path(), &options));
         let address = wait_for("an address", || {
             let said = server.out();

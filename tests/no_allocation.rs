@@ -84,7 +84,7 @@ fn a_worker_allocates_nothing_for_static_files() {
     let dir = site(&files);
     for (&engine, several) in EMBEDDED.iter().flat_map(|engine| [(engine, false), (engine, true)]) {
         let before = COUNT.load(Ordering::Relaxed);
-        let settings = Settings { requests_max: NonZeroU32::MAX, ..settings(engine, 1) };
+        let settings = Settings { keepalive_requests: NonZeroU32::MAX, ..settings(engine, 1) };
         let served = Served::sites(&settings, if several { three_of(dir.path()) } else { one(dir.path()) });
         let mut client = Client::connect(served.address);
         mixed_requests(&mut client, several, 100);
@@ -105,8 +105,8 @@ fn one(dir: &Path) -> VirtualHosts {
 fn three_of(dir: &Path) -> VirtualHosts {
     let name = |name: &str| -> HostName { name.parse().expect("a name") };
     let sites = [vec![], vec![name("a"), name("b")], vec![name("*.b")]].map(|names| {
-        let aliases = if names.len() == 2 { vec![name("www.b")] } else { vec![] };
-        VirtualHost { names, aliases, ..Site::from_dir(dir).expect("a site").into() }
+        let redirect_hosts = if names.len() == 2 { vec![name("www.b")] } else { vec![] };
+        VirtualHost { names, redirect_hosts, ..Site::from_dir(dir).expect("a site").into() }
     });
     VirtualHosts::new(sites.into(), Unknown::Site(0)).expect("names of their own")
 }

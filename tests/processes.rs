@@ -172,7 +172,7 @@ fn a_signal_to_all_of_them_stops_them_in_order() {
     let dir = site(&[("index.html", "home"), ("large", &"large ".repeat(8 << 20))]);
     // As Ctrl-C does, and as systemd does with a whole unit.
     for signal in [Signal::INT, Signal::TERM] {
-        let mut command = serve(dir.path(), &["--grace", "3600"]);
+        let mut command = serve(dir.path(), &["--grace-period", "3600"]);
         command.process_group(0);
         let program = Program::started(command);
         let mut client = Client::connect(program.address());

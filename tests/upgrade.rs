@@ -162,7 +162,7 @@ fn what_is_asked_for_later_takes_the_place_of_what_has_not_begun() {
 
 #[test]
 fn a_download_of_the_program_before_is_finished() {
-    let made = Made::new("grace = \"1h\"\n");
+    let made = Made::new("grace-period = \"1h\"\n");
     let large = common::distinct_bytes(32 << 20);
     write_files(made.dir.path(), &[("one/large", &large)]);
     let program = made.start();

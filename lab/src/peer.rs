@@ -566,7 +566,7 @@ const POOL_LEN: usize = 64;
 const FORK_COUNT_MAX: usize = 256;
 
 /// How tarpon is told to keep connections, as nginx is: what is measured is not how they are made.
-const REQUESTS_MAX: &str = "--requests-max";
+const REQUESTS_MAX: &str = "--keepalive-requests";
 
 /// Longest wait for a server to answer after its start.
 const START_TIME_MAX: Duration = Duration::from_secs(10);

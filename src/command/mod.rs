@@ -29,11 +29,15 @@ mod verify;
 
 use crate::output::{self, Form};
 pub(crate) use carrier::run as run_carrier;
-use clap::{ArgMatches, Command, CommandFactory, error::ContextValue};
+use clap::{
+    ArgMatches, Command, CommandFactory,
+    error::{ContextKind, ContextValue},
+};
 use std::{
     error::Error,
     io::{self, Write},
 };
+use tarpon::config::Opt;
 use tarpon_site::printable::{Printable, is_unseen};
 
 /// What became of it.
@@ -83,6 +87,7 @@ pub(crate) fn run() -> Done {
 fn matches(command: Command) -> ArgMatches {
     command.try_get_matches().unwrap_or_else(|mut refused| {
         in_line(&mut refused);
+        name_successor(&mut refused);
         let text = refused.render();
         let _ = match refused.use_stderr() {
             true => write!(output::stderr(Form::Words), "{}", text.ansi()),
@@ -109,6 +114,18 @@ fn in_line(refused: &mut clap::Error) {
             _ => continue,
         };
         refused.insert(kind, value);
+    }
+}
+
+/// Names the option of today in the error for one of an earlier version.
+fn name_successor(refused: &mut clap::Error) {
+    let Some(ContextValue::String(name)) = refused.get(ContextKind::InvalidArg) else { return };
+    let name = name.trim_start_matches("--");
+    let (switch, name) = name.strip_prefix("no-").map_or(("", name), |name| ("no-", name));
+    if let Some(option) = Opt::renamed(name) {
+        let hint = format!("it is called --{switch}{} now", option.flag_name());
+        refused.remove(ContextKind::SuggestedArg);
+        refused.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
     }
 }
 

@@ -43,7 +43,7 @@ fn service(config: Config) -> Service {
     events::begin(config.log.events);
     let unknown = config.unknown();
     let Config { sites, listeners, server, log } = config;
-    let ServerConfig { settings, grace, user, sandbox, admin, .. } = server;
+    let ServerConfig { settings, grace_period: grace, user, sandbox, admin, .. } = server;
     let addresses = listeners.into_iter().map(|listener| listener.address).collect();
     let admin_is_usual = admin == AdminAt::Usual;
     let admin = match admin {

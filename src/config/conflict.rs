@@ -10,7 +10,7 @@ pub(super) fn find(said: &[Said], faults: &mut Vec<Fault>) {
     let is_claimed = |address: &str| !address.ends_with(":0");
     twice("listener", of(said, "listener", &["address"]), is_claimed, faults);
     admins(said, is_claimed, faults);
-    twice("host", of(said, "site", &["hosts", "aliases"]), |_| true, faults);
+    twice("host", of(said, "site", &["hosts", "redirect-hosts"]), |_| true, faults);
     defaults(said, faults);
     // Where none says that it is the default, the first is.
     let is_default_said = of(said, "site", &["default"]).any(is_on);
@@ -18,16 +18,23 @@ pub(super) fn find(said: &[Said], faults: &mut Vec<Fault>) {
     let is_first_default = !is_default_said && !is_refusing;
     for (number, path) in of(said, "site", &["path"]).enumerate() {
         let option = |name| said.iter().find(|said| is(said, "site", name) && said.number == Some(number));
-        let (Some(hosts), Some(aliases)) = (option("hosts"), option("aliases")) else { continue };
+        let (Some(hosts), Some(redirect_hosts)) = (option("hosts"), option("redirect-hosts")) else {
+            continue;
+        };
         let is_default = number == 0 && is_first_default || option("default").is_some_and(is_on);
         if hosts.values.is_empty() && !is_default {
             let found = "nobody can reach this site: it has no hosts, and is not the default";
             faults.push(path.fault(0, found, "expected `hosts` beside it", "add them, or default = true"));
         }
-        if !aliases.values.is_empty() && hosts.values.iter().all(|host| host.starts_with("*.")) {
+        if !redirect_hosts.values.is_empty() && hosts.values.iter().all(|host| host.starts_with("*.")) {
             let expected = "expected one of `hosts` without a *";
             let remedy = "add the name they lead to, as in hosts = [\"example.org\"]";
-            faults.push(aliases.fault(0, "these aliases lead nowhere", expected, remedy));
+            faults.push(redirect_hosts.fault(
+                0,
+                "`redirect-hosts` have no host to redirect to",
+                expected,
+                remedy,
+            ));
         }
     }
 }

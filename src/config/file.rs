@@ -186,6 +186,7 @@ impl Reader<'_> {
         let elsewhere =
             SECTIONS.into_iter().find(|section| section.options.iter().any(|option| option.name == name));
         let remedy = match (near, elsewhere, section) {
+            _ if let Some(option) = Opt::renamed(name) => format!("it is called `{}` now", option.name),
             (_, Some(other), _) => format!("it is an option of {}: move it there", other.head()),
             (Some((_, near)), ..) => format!("did you mean `{near}`?"),
             (None, ..) => "see tarpon manual tarpon.toml for all there is".to_owned(),

@@ -54,7 +54,8 @@ const OPTIONS: &[Opt] = &[
         ..LOG
     },
     Opt {
-        name: "access-log-form",
+        name: "access-log-format",
+        former_name: "access-log-form",
         value_name: "NAME",
         kind: Kind::Word(&[
             ("combined", |config| config.log.logging.form = LogForm::Combined),
@@ -67,7 +68,8 @@ const OPTIONS: &[Opt] = &[
         ..LOG
     },
     Opt {
-        name: "log-addresses",
+        name: "log-client-ip",
+        former_name: "log-addresses",
         value_name: "HOW",
         kind: Kind::Word(&[
             ("full", |config| config.log.logging.addresses = Addresses::Full),
@@ -80,7 +82,8 @@ const OPTIONS: &[Opt] = &[
         ..LOG
     },
     Opt {
-        name: "access-log-one-in",
+        name: "access-log-sample",
+        former_name: "access-log-one-in",
         value_name: "COUNT",
         kind: Kind::Count(ONE_IN, "requests", |config, count| {
             config.log.logging.one_in = NonZeroU32::new(count).expect("one at least");

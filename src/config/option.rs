@@ -32,6 +32,8 @@ pub struct Section {
 pub struct Opt {
     /// In the file, and on the command line behind two dashes.
     pub name: &'static str,
+    /// Its name in an earlier version, in the file and on the command line: the error for it names the one of today. Empty: none.
+    pub former_name: &'static str,
     /// How it is said on the command line.
     pub flag: Flag,
     /// Where it may stand on the command line; nowhere: it is for the file alone.
@@ -59,6 +61,7 @@ pub struct Opt {
 /// What the rows of the tables leave out.
 pub(super) const OPT: Opt = Opt {
     name: "",
+    former_name: "",
     flag: Flag::Long,
     on: &[],
     heading: "",
@@ -175,6 +178,12 @@ impl Opt {
     /// Whether it is on or off, and on where nobody says anything.
     pub fn is_on_unsaid(&self) -> bool {
         matches!((&self.kind, self.default), (Kind::Flag(_), Unsaid::Value("true")))
+    }
+
+    /// Returns the option that had this name in an earlier version.
+    pub fn renamed(former_name: &str) -> Option<&'static Opt> {
+        let mut options = super::SECTIONS.into_iter().flat_map(|section| section.options);
+        options.find(|option| !former_name.is_empty() && option.former_name == former_name)
     }
 
     /// Whether it can be said to a program.

@@ -215,29 +215,29 @@ mod tests {
                 &["2:11: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for its form"]),
             ("no quotes",              "[server]\nengine = epoll",
                 &["2:10: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for its form"]),
-            ("said twice",             "[server]\npin = true\npin = false",
+            ("said twice",             "[server]\ncpu-affinity = true\ncpu-affinity = false",
                 &["3:1: this is not TOML; duplicate key; see https://toml.io for its form"]),
-            ("two errors of form",     "[server]\npin = yes\nworkers = 0\ngrace = 1s",
-                &["2:7: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for its form",
+            ("two errors of form",     "[server]\ncpu-affinity = yes\nworkers = 0\ngrace-period = 1s",
+                &["2:16: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for its form",
                   "3:11: `workers` cannot be 0; expected a number from 1 to 1024; as in workers = 4",
-                  "4:9: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for its form"]),
-            ("below a lost head",      "[server\npin = true",
+                  "4:16: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for its form"]),
+            ("below a lost head",      "[server\ncpu-affinity = true",
                 &["1:8: this is not TOML; unclosed table, expected `]`; see https://toml.io for its form"]),
-            ("unknown section",        "[sever]\npin = true",
+            ("unknown section",        "[sever]\ncpu-affinity = true",
                 &["1:2: unknown section `sever`; expected SECTIONS; did you mean `server`?"]),
             ("far from any",           "[x]",
                 &["1:2: unknown section `x`; expected SECTIONS; see tarpon manual tarpon.toml for all there is"]),
             ("no section",             "workers = 3",
                 &["1:1: unknown section `workers`; expected SECTIONS; it is an option of [server]: move it there"]),
-            ("unknown option",         "[server]\nhead_timeout = 3",
-                &["2:1: unknown option `head_timeout`; expected an option of [server]; did you mean `head-timeout`?"]),
+            ("unknown option",         "[server]\nheader_timeout = 3",
+                &["2:1: unknown option `header_timeout`; expected an option of [server]; did you mean `header-timeout`?"]),
             ("of another section",     "[server]\nspa = true",
                 &["2:1: unknown option `spa`; expected an option of [server]; it is an option of [[site]]: move it there"]),
             ("like none",              "[[listener]]\naddress = \"[::1]:80\"\nqqq = 1",
                 &["3:1: unknown option `qqq`; expected an option of [[listener]]; see tarpon manual tarpon.toml for all there is"]),
             ("one of several",         "[site]\npath = \".\"",
                 &["1:2: `site` is a table; expected [[site]]; write [[site]] above its options; there may be several"]),
-            ("several of one",         "[[server]]\npin = true",
+            ("several of one",         "[[server]]\ncpu-affinity = true",
                 &["1:3: `server` is a list; expected [server]; write [server] above its options; there is one"]),
             ("no table at all",        "server = 3\nsite = [1]",
                 &["1:1: `server` is a whole number; expected [server]; write [server] above its options; there is one",
@@ -246,22 +246,22 @@ mod tests {
                 &["2:11: `workers` is text; expected a number from 1 to 1024; as in workers = 4"]),
             ("beyond the range",       "[server]\nworkers = 0x401",
                 &["2:11: `workers` cannot be 0x401; expected a number from 1 to 1024; as in workers = 4"]),
-            ("below the range",        "[server]\nworkers = -1\nrequests-max = 0",
+            ("below the range",        "[server]\nworkers = -1\nkeepalive-requests = 0",
                 &["2:11: `workers` cannot be -1; expected a number from 1 to 1024; as in workers = 4",
-                  "3:16: `requests-max` cannot be 0; expected a number from 1 to 4294967295; as in requests-max = 1000"]),
+                  "3:22: `keepalive-requests` cannot be 0; expected a number from 1 to 4294967295; as in keepalive-requests = 1000"]),
             ("a number for a word",    "[[site]]\npath = \".\"\nrules = 3",
                 &["3:9: `rules` is a whole number; expected one of netlify, cloudflare, off; as in rules = \"netlify\""]),
             ("another word",           "[[site]]\npath = \".\"\nrules = \"apache\"",
                 &["3:9: `rules` cannot be \"apache\"; expected one of netlify, cloudflare, off; as in rules = \"netlify\""]),
-            ("text for a flag",        "[server]\npin = \"true\"",
-                &["2:7: `pin` is text; expected true or false; as in pin = true"]),
-            ("no time",                "[server]\ngrace = \"soon\"\nhead-timeout = 0\nidle-timeout = 1979-05-27\nsend-timeout = nan",
-                &["2:9: `grace` cannot be \"soon\"; expected a time from 1ms to 1d; as in grace = \"1m30s\"",
-                  "3:16: `head-timeout` cannot be 0; expected a time from 1ms to 1d; as in head-timeout = \"1m30s\"",
+            ("text for a flag",        "[server]\ncpu-affinity = \"true\"",
+                &["2:16: `cpu-affinity` is text; expected true or false; as in cpu-affinity = true"]),
+            ("no time",                "[server]\ngrace-period = \"soon\"\nheader-timeout = 0\nidle-timeout = 1979-05-27\nsend-timeout = nan",
+                &["2:16: `grace-period` cannot be \"soon\"; expected a time from 1ms to 1d; as in grace-period = \"1m30s\"",
+                  "3:16: `header-timeout` cannot be 0; expected a time from 1ms to 1d; as in header-timeout = \"1m30s\"",
                   "4:16: `idle-timeout` is a date; expected a time from 1ms to 1d; as in idle-timeout = \"1m30s\"",
                   "5:16: `send-timeout` cannot be nan; expected a time from 1ms to 1d; as in send-timeout = \"1m30s\""]),
-            ("no size",                "[server]\nsend-rate-min = \"1k\"",
-                &["2:17: `send-rate-min` cannot be \"1k\"; expected a size from 0 to 1GiB; as in send-rate-min = \"4KiB\""]),
+            ("no size",                "[server]\nmin-send-rate = \"1k\"",
+                &["2:17: `min-send-rate` cannot be \"1k\"; expected a size from 0 to 1GiB; as in min-send-rate = \"4KiB\""]),
             ("no list",                "[[site]]\npath = \".\"\nhosts = \"example.org\"",
                 &["3:9: `hosts` is text; expected a list; as in hosts = [\"example.org\"]"]),
             ("no text in it",          "[[site]]\npath = \".\"\ncors = [\"/a\", 3, \"b\"]",
@@ -274,11 +274,14 @@ mod tests {
             ("what it needs",          "[[listener]]\n\n[[site]]\nspa = true",
                 &["1:1: this [[listener]] has no `address`; expected it to have `address`; as in address = \"127.0.0.1:8080\"",
                   "3:1: this [[site]] has no `path`; expected it to have `path`; as in path = \"public\""]),
-            ("what controls a terminal", "[server]\n\"\\u001b[31m\" = 1\ngrace = \"\"\"\n\t1\n\"\"\"",
+            ("what controls a terminal", "[server]\n\"\\u001b[31m\" = 1\ngrace-period = \"\"\"\n\t1\n\"\"\"",
                 &["2:1: unknown option `\\x1b[31m`; expected an option of [server]; see tarpon manual tarpon.toml for all there is",
-                  "3:9: `grace` cannot be \"\"\"\\n 1\\n\"\"\"; expected a time from 1ms to 1d; as in grace = \"1m30s\""]),
+                  "3:16: `grace-period` cannot be \"\"\"\\n 1\\n\"\"\"; expected a time from 1ms to 1d; as in grace-period = \"1m30s\""]),
             ("an empty path",          "[[site]]\npath = \"\"",
                 &["2:8: `path` cannot be \"\"; expected a path; as in path = \"public\""]),
+            ("a former name",          "[server]\nhead-timeout = 5\n[[site]]\npath = \".\"\naliases = [\"a.org\"]",
+                &["2:1: unknown option `head-timeout`; expected an option of [server]; it is called `header-timeout` now",
+                  "5:1: unknown option `aliases`; expected an option of [[site]]; it is called `redirect-hosts` now"]),
             ("behind what is wide",    "[[site]] # ü\npath = \".\"\n\"bücher\" = { path = 1 }",
                 &["3:1: unknown option `bücher`; expected an option of [[site]]; see tarpon manual tarpon.toml for all there is"]),
             ("an address twice",       "[[listener]]\naddress = \"[::1]:80\"\n[[listener]]\naddress = \"[0::1]:80\"",
@@ -286,9 +289,9 @@ mod tests {
             ("admin and listener",    "[[site]]\npath = \"a\"\n[[listener]]\naddress = \"[::1]:80\"\n[server]\nadmin = \"[::1]:80\"",
                 &["6:9: admin [::1]:80 is a listener as well; expected an address of its own; take another port, as in admin = \"127.0.0.1:9000\", a Unix socket, or off"]),
             ("a free port twice",      "[[listener]]\naddress = \"[::1]:0\"\n[[listener]]\naddress = \"[::1]:0\"", &[]),
-            ("a host twice",           "[[site]]\npath = \"a\"\nhosts = [\"a.org\", \"A.org.\"]\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]\naliases = [\"a.org\"]",
+            ("a host twice",           "[[site]]\npath = \"a\"\nhosts = [\"a.org\", \"A.org.\"]\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]\nredirect-hosts = [\"a.org\"]",
                 &["3:19: host a.org is there twice; it is there in line 3 already; leave one of them out",
-                  "7:12: host a.org is there twice; it is there in line 3 already; leave one of them out"]),
+                  "7:19: host a.org is there twice; it is there in line 3 already; leave one of them out"]),
             ("two defaults",           "[[site]]\npath = \"a\"\ndefault = true\n[[site]]\npath = \"b\"\ndefault = true",
                 &["6:11: there is a default site already; expected one at most; leave it to one of them"]),
             ("no host, no default",    "[[site]]\npath = \"a\"\nhosts = [\"a.org\"]\n[[site]]\npath = \"b\"",
@@ -298,8 +301,8 @@ mod tests {
             ("no host, but the first", "[[site]]\npath = \"a\"\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]", &[]),
             ("a default, others refused", "[server]\nrefuse-unknown-hosts = true\n[[site]]\npath = \"a\"\nhosts = [\"a.org\"]\ndefault = true",
                 &["6:11: there is a default site, and hosts that no site has are refused; expected one of the two; leave out default, or refuse-unknown-hosts"]),
-            ("aliases of nothing",     "[[site]]\npath = \"a\"\nhosts = [\"*.a.org\"]\naliases = [\"b.org\"]",
-                &["4:12: these aliases lead nowhere; expected one of `hosts` without a *; add the name they lead to, as in hosts = [\"example.org\"]"]),
+            ("redirects to nothing",     "[[site]]\npath = \"a\"\nhosts = [\"*.a.org\"]\nredirect-hosts = [\"b.org\"]",
+                &["4:19: `redirect-hosts` have no host to redirect to; expected one of `hosts` without a *; add the name they lead to, as in hosts = [\"example.org\"]"]),
         ];
         let sections = SECTIONS.map(Section::head).join(", ");
         for (name, text, want) in cases {
@@ -326,13 +329,13 @@ mod tests {
     fn what_a_flag_says_wins_and_what_nobody_says_is_the_default() {
         let cases: &[Case] = &[
             // what it shows   the file                      the flags                 option         value     who said it
-            ("nobody",         "",                           &[],                      "head-timeout", "20s",    Origin::Default),
-            ("the file",       "[server]\nhead-timeout = 5", &[],                      "head-timeout", "5s",     Origin::File(2)),
-            ("a flag",         "",                           &[("head-timeout", "5s")],  "head-timeout", "5s",   Origin::Flag),
-            ("both",           "[server]\nhead-timeout = 5", &[("head-timeout", "6")], "head-timeout", "6s",     Origin::Flag),
-            ("with units",     "[server]\nhead-timeout = \"1m\"", &[],                 "head-timeout", "1m",     Origin::File(2)),
-            ("a fraction",     "[server]\nhead-timeout = 0.25", &[],                   "head-timeout", "250ms",  Origin::File(2)),
-            ("a size",         "[server]\nsend-rate-min = 2048", &[],                  "send-rate-min", "2KiB",  Origin::File(2)),
+            ("nobody",         "",                           &[],                      "header-timeout", "20s",    Origin::Default),
+            ("the file",       "[server]\nheader-timeout = 5", &[],                      "header-timeout", "5s",     Origin::File(2)),
+            ("a flag",         "",                           &[("header-timeout", "5s")],  "header-timeout", "5s",   Origin::Flag),
+            ("both",           "[server]\nheader-timeout = 5", &[("header-timeout", "6")], "header-timeout", "6s",     Origin::Flag),
+            ("with units",     "[server]\nheader-timeout = \"1m\"", &[],                 "header-timeout", "1m",     Origin::File(2)),
+            ("a fraction",     "[server]\nheader-timeout = 0.25", &[],                   "header-timeout", "250ms",  Origin::File(2)),
+            ("a size",         "[server]\nmin-send-rate = 2048", &[],                  "min-send-rate", "2KiB",  Origin::File(2)),
             ("switched on",    "[[site]]\npath = \".\"\nspa = true", &[],              "spa",          "true",   Origin::File(3)),
             ("switched off",   "[[site]]\npath = \".\"\nspa = true", &[("spa", "false")], "spa",       "false",  Origin::Flag),
             ("a list",         "[[site]]\npath = \".\"\ncors = [\"/a\", \"/b\"]", &[], "cors",         "/a, /b", Origin::File(3)),
@@ -353,7 +356,8 @@ mod tests {
 
     #[test]
     fn what_a_site_says_for_itself_gives_way_to_a_flag_that_says_it_for_all() {
-        let text = "[[site]]\npath = \".\"\nidle-timeout = 1\nrequests-max = 2\n[server]\nidle-timeout = 5\n";
+        let text =
+            "[[site]]\npath = \".\"\nidle-timeout = 1\nkeepalive-requests = 2\n[server]\nidle-timeout = 5\n";
         let file = File { path: "tarpon.toml".into(), text: text.to_owned() };
         let s = Duration::from_secs;
         for (flag, site, server, from) in
@@ -367,7 +371,7 @@ mod tests {
                 (site, server),
                 "{flag:?}"
             );
-            assert_eq!(limits.requests_max.map(u32::from), Some(2), "of which no flag says anything");
+            assert_eq!(limits.keepalive_requests.map(u32::from), Some(2), "of which no flag says anything");
             let said = said.iter().find(|said| said.option.name == "idle-timeout").expect("that of the site");
             assert_eq!((said.section.name, said.from), ("site", from), "{flag:?}");
         }
@@ -414,8 +418,11 @@ mod tests {
 
     #[test]
     fn a_flag_that_nobody_checked_is_told_without_a_place() {
-        let flags = Flags(BTreeMap::from([("grace", vec!["soon".into()])]));
+        let flags = Flags(BTreeMap::from([("grace-period", vec!["soon".into()])]));
         let faults = read(None, &flags, Program::Serve).expect_err("no time");
-        assert_eq!(faults.lines(), ["--grace cannot be soon; expected a time from 1ms to 1d; such as 1m30s"]);
+        assert_eq!(
+            faults.lines(),
+            ["--grace-period cannot be soon; expected a time from 1ms to 1d; such as 1m30s"]
+        );
     }
 }

@@ -16,7 +16,7 @@ pub struct ServerConfig {
     /// How it runs. The engine may be `Auto`; what a site says is not here.
     pub settings: Settings,
     /// How long responses under way may take to finish when it is told to stop.
-    pub grace: Duration,
+    pub grace_period: Duration,
     /// A host that no site has is answered with 421, instead of by the default site.
     pub refuse_unknown_hosts: bool,
     /// Whom the processes that serve become, where it is started as root.
@@ -114,21 +114,24 @@ const OPTIONS: &[Opt] = &[
         ..SERVER
     },
     Opt {
-        name: "pin",
-        kind: Kind::Flag(|config, on| config.server.settings.pin = on),
+        name: "cpu-affinity",
+        former_name: "pin",
+        kind: Kind::Flag(|config, on| config.server.settings.cpu_affinity = on),
         help: "Bind each worker to a core of its own",
         ..SERVER
     },
     Opt {
-        name: "head-timeout",
-        kind: Kind::Time(TIMES, |config, time| config.server.settings.head_timeout = time),
+        name: "header-timeout",
+        former_name: "head-timeout",
+        kind: Kind::Time(TIMES, |config, time| config.server.settings.header_timeout = time),
         default: Unsaid::Value("20s"),
         help: "How long the request line and headers may take to arrive",
         ..TIME
     },
     Opt {
-        name: "content-timeout",
-        kind: Kind::Time(TIMES, |config, time| config.server.settings.content_timeout = time),
+        name: "body-timeout",
+        former_name: "content-timeout",
+        kind: Kind::Time(TIMES, |config, time| config.server.settings.body_timeout = time),
         default: Unsaid::Value("30s"),
         help: "How long the content of a request may take to arrive",
         ..TIME
@@ -144,14 +147,15 @@ const OPTIONS: &[Opt] = &[
         name: "send-timeout",
         kind: Kind::Time(TIMES, |config, time| config.server.settings.send_timeout = time),
         default: Unsaid::Value("30s"),
-        help: "How long a client may take less of a response than --send-rate-min",
+        help: "How long a client may take less of a response than --min-send-rate",
         ..TIME
     },
     Opt {
-        name: "send-rate-min",
+        name: "min-send-rate",
+        former_name: "send-rate-min",
         value_name: "BYTES",
         kind: Kind::Size(SEND_RATES, "a second", |config, len| {
-            config.server.settings.send_rate_min = len.try_into().expect("one gibibyte at most");
+            config.server.settings.min_send_rate = len.try_into().expect("one gibibyte at most");
         }),
         default: Unsaid::Value("500"),
         example: "4KiB",
@@ -160,10 +164,11 @@ const OPTIONS: &[Opt] = &[
         ..SERVER
     },
     Opt {
-        name: "requests-max",
+        name: "keepalive-requests",
+        former_name: "requests-max",
         value_name: "COUNT",
         kind: Kind::Count(1..=u32::MAX, "requests", |config, count| {
-            config.server.settings.requests_max = NonZeroU32::new(count).expect("one at least");
+            config.server.settings.keepalive_requests = NonZeroU32::new(count).expect("one at least");
         }),
         default: Unsaid::Value("100000"),
         example: "1000",
@@ -188,8 +193,9 @@ const OPTIONS: &[Opt] = &[
         ..SERVER
     },
     Opt {
-        name: "grace",
-        kind: Kind::Time(TIMES, |config, time| config.server.grace = time),
+        name: "grace-period",
+        former_name: "grace",
+        kind: Kind::Time(TIMES, |config, time| config.server.grace_period = time),
         default: Unsaid::Value("30s"),
         help: "How long responses under way may take to finish when the server is told to stop",
         ..TIME

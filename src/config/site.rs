@@ -18,7 +18,7 @@ pub struct SiteConfig {
     /// The hosts it is served for. The first that is no wildcard is its canonical name.
     pub hosts: Vec<HostName>,
     /// Hosts that lead to its canonical name.
-    pub aliases: Vec<HostName>,
+    pub redirect_hosts: Vec<HostName>,
     /// Whether it answers to names that no site has.
     pub is_default: bool,
     /// What it grants its clients where that is not what the server grants.
@@ -118,9 +118,10 @@ const OPTIONS: &[Opt] = &[
         ..OPT
     },
     Opt {
-        name: "aliases",
+        name: "redirect-hosts",
+        former_name: "aliases",
         value_name: "NAME",
-        kind: Kind::Text(host, |config, name| config.site().aliases.push(named(&name))),
+        kind: Kind::Text(host, |config, name| config.site().redirect_hosts.push(named(&name))),
         many: true,
         example: "www.example.org",
         refused: NO_HOSTS,
@@ -256,8 +257,9 @@ const OPTIONS: &[Opt] = &[
         ..OPT
     },
     Opt {
-        name: "content-timeout",
-        kind: Kind::Time(TIMES, |config, time| config.site().limits.content_timeout = Some(time)),
+        name: "body-timeout",
+        former_name: "content-timeout",
+        kind: Kind::Time(TIMES, |config, time| config.site().limits.body_timeout = Some(time)),
         help: "How long the content of a request may take to arrive",
         ..TIME
     },
@@ -270,14 +272,15 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "send-timeout",
         kind: Kind::Time(TIMES, |config, time| config.site().limits.send_timeout = Some(time)),
-        help: "How long a client may take less of a response than send-rate-min",
+        help: "How long a client may take less of a response than min-send-rate",
         ..TIME
     },
     Opt {
-        name: "send-rate-min",
+        name: "min-send-rate",
+        former_name: "send-rate-min",
         value_name: "BYTES",
         kind: Kind::Size(SEND_RATES, "a second", |config, len| {
-            config.site().limits.send_rate_min = Some(len.try_into().expect("one gibibyte at most"));
+            config.site().limits.min_send_rate = Some(len.try_into().expect("one gibibyte at most"));
         }),
         example: "4KiB",
         help: "Bytes per second that a client takes of a response, on average over send-timeout; 0 to cut off only who takes \
@@ -285,10 +288,11 @@ const OPTIONS: &[Opt] = &[
         ..LIMIT
     },
     Opt {
-        name: "requests-max",
+        name: "keepalive-requests",
+        former_name: "requests-max",
         value_name: "COUNT",
         kind: Kind::Count(1..=u32::MAX, "requests", |config, count| {
-            config.site().limits.requests_max = NonZeroU32::new(count);
+            config.site().limits.keepalive_requests = NonZeroU32::new(count);
         }),
         example: "1000",
         help: "Requests on one connection, of which the last is for this site, before it is closed",
@@ -305,7 +309,8 @@ const OPTIONS: &[Opt] = &[
         ..LOG
     },
     Opt {
-        name: "access-log-form",
+        name: "access-log-format",
+        former_name: "access-log-form",
         value_name: "NAME",
         kind: Kind::Word(&[
             ("combined", |config| config.site().log.form = Some(LogForm::Combined)),
@@ -318,7 +323,8 @@ const OPTIONS: &[Opt] = &[
         ..LOG
     },
     Opt {
-        name: "log-addresses",
+        name: "log-client-ip",
+        former_name: "log-addresses",
         value_name: "HOW",
         kind: Kind::Word(&[
             ("full", |config| config.site().log.addresses = Some(Addresses::Full)),
@@ -330,7 +336,8 @@ const OPTIONS: &[Opt] = &[
         ..LOG
     },
     Opt {
-        name: "access-log-one-in",
+        name: "access-log-sample",
+        former_name: "access-log-one-in",
         value_name: "COUNT",
         kind: Kind::Count(super::log::ONE_IN, "requests", |config, count| {
             config.site().log.one_in = NonZeroU32::new(count);

@@ -2,8 +2,8 @@
 //!
 //! | event | when | its fields |
 //! |---|---|---|
-//! | `begun` | the response is queued | `connection`, `client`, `site`, `time`, `request`, `response`: both heads |
-//! | `over` | it has left, or the client | `connection`, `line`, `status`, `bytes`, `duration_ms`, `complete` |
+//! | `request_start` | the response is queued | `connection`, `client`, `site`, `time`, `request`, `response`: both heads |
+//! | `request_end` | it has left, or the client | `connection`, `line`, `status`, `bytes`, `duration_ms`, `complete` |
 //!
 //! Whatever a client has said, it is lines of printable ASCII here.
 
@@ -49,7 +49,7 @@ impl Witness {
             time = format!("{time:.3}"),
             request = lines(begun.request),
             response = lines(begun.response),
-            "begun"
+            "request_start"
         );
     }
 }
@@ -63,7 +63,7 @@ fn over(worker: usize, exchange: &Exchange<'_>) {
         bytes = exchange.content_len,
         duration_ms = exchange.took_ms,
         complete = !exchange.cut,
-        "over"
+        "request_end"
     );
 }
 

@@ -291,7 +291,7 @@ impl Losses {
     }
 
     fn tell_now(&mut self) {
-        let unlogged: u64 = self.counters.iter().map(|counters| counters.unlogged.get()).sum();
+        let unlogged: u64 = self.counters.iter().map(|counters| counters.log_dropped.get()).sum();
         if unlogged > self.told {
             let count = unlogged - self.told;
             warn!(count, "{count} requests were not logged: whoever takes the access log is too slow");

@@ -111,7 +111,7 @@ impl Inlet {
         let given = self.ring.push(records.bytes());
         let unlogged = records.take_lost() + if given { 0 } else { records.count() };
         if unlogged > 0 {
-            counters.unlogged.add(unlogged);
+            counters.log_dropped.add(unlogged);
         }
         records.clear();
         self.bell.ring_if_asleep();

@@ -23,9 +23,9 @@ pub(super) enum ToServer {
     Site { site: usize, record: Record, is_earlier: bool },
     /// Log what is `of` this owner to this from now on. With its descriptor.
     Log { of: Owner },
-    /// Accept nothing more, finish what has begun, and end after `grace` at the latest.
+    /// Accept nothing more, finish what has begun, and end after `grace-period` at the latest.
     Stop { grace: Duration },
-    /// Leave the clients to another server that has the same listeners, and end after `grace` at the latest.
+    /// Leave the clients to another server that has the same listeners, and end after `grace-period` at the latest.
     Drain { grace: Duration },
 }
 

@@ -163,11 +163,19 @@ impl Arrived {
 
     /// The site with its names, limits and log, once there is one.
     pub(super) fn host(self, config: &SiteConfig, logging: Logging) -> VirtualHost {
-        let SiteConfig { hosts, aliases, limits, keep_releases, log, .. } = config;
-        let (names, aliases, log) = (hosts.clone(), aliases.clone(), log.of(logging));
+        let SiteConfig { hosts, redirect_hosts, limits, keep_releases, log, .. } = config;
+        let (names, redirect_hosts, log) = (hosts.clone(), redirect_hosts.clone(), log.of(logging));
         let site = self.current.expect("it was waited for");
         let keep_releases = Some(*keep_releases);
-        VirtualHost { site, earlier: self.earlier, names, aliases, limits: *limits, keep_releases, log }
+        VirtualHost {
+            site,
+            earlier: self.earlier,
+            names,
+            redirect_hosts,
+            limits: *limits,
+            keep_releases,
+            log,
+        }
     }
 }
 

@@ -50,7 +50,7 @@ fn a_client_that_closes_its_sending_side_still_gets_the_whole_response() {
 fn behind_the_last_request_that_a_connection_takes_nothing_is_answered() {
     let content = distinct_bytes(1 << 20);
     let dir = site(&[("index.html", &b"home"[..]), ("large", &content)]);
-    let program = Program::started(serve(dir.path(), &["--workers", "1", "--requests-max", "3"]));
+    let program = Program::started(serve(dir.path(), &["--workers", "1", "--keepalive-requests", "3"]));
     // Pipelined: the third response has still to leave when all of the others have been read.
     let mut client = Client::connect(program.address());
     client.send(get("/") + &get("/") + &get("/large") + &get("/").repeat(1_000));
@@ -95,7 +95,7 @@ fn an_answer_to_too_much_content_is_not_lost() {
 fn a_client_that_takes_its_time_with_the_last_response_gets_it_whole_whatever_it_sends() {
     let content = distinct_bytes(1 << 20);
     let dir = site(&[("large", &content)]);
-    let program = Program::started(serve(dir.path(), &["--workers", "1", "--requests-max", "1"]));
+    let program = Program::started(serve(dir.path(), &["--workers", "1", "--keepalive-requests", "1"]));
     let stream = TcpStream::connect(program.address()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     // The rest has left and waits in the server's kernel.

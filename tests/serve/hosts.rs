@@ -30,13 +30,13 @@ address = "127.0.0.1:0"
 [[site]]
 path = "one"
 hosts = ["one.example", "*.one.example"]
-aliases = ["www.one.example"]
+redirect-hosts = ["www.one.example"]
 
 [[site]]
 path = "two"
 hosts = ["two.example"]
 clean-urls = true
-requests-max = 2
+keepalive-requests = 2
 "#;
 
 fn serve(dir: &Path) -> Command {
@@ -147,7 +147,11 @@ fn what_hosts_contradict_is_said_at_once() {
             "nobody can reach this site",
         ),
         ("a name twice", CONFIG.replace("two.example", "One.example."), "host one.example is there twice"),
-        ("aliases of a wildcard", CONFIG.replace("\"one.example\", ", ""), "these aliases lead nowhere"),
+        (
+            "redirect hosts of a wildcard",
+            CONFIG.replace("\"one.example\", ", ""),
+            "`redirect-hosts` have no host to redirect to",
+        ),
         ("a port", CONFIG.replace("two.example", "two.example:80"), "expected a host without its port"),
     ];
     for (name, config, want) in cases {

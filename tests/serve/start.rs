@@ -129,24 +129,26 @@ fn an_option_it_does_not_understand_is_told() {
     let dir = site(&[("index.html", "")]);
     #[rustfmt::skip]
     let cases = [
-        ("--listen",       "localhost",   "expected an address and a port, or unix:PATH, such as 127.0.0.1:8080"),
-        ("--listen",       "8080",        "expected an address and a port, or unix:PATH, such as 127.0.0.1:8080"),
-        ("--listen",       "unix:",       "expected an address and a port, or unix:PATH"),
-        ("--workers",      "0",           "expected a number from 1 to 1024"),
-        ("--workers",      "1025",        "expected a number from 1 to 1024"),
-        ("--workers",      "many",        "expected a number from 1 to 1024"),
-        ("--head-timeout", "0",           "expected a time from 1ms to 1d, such as 1m30s"),
-        ("--head-timeout", "-1",          "unexpected argument '-1' found"),
-        ("--head-timeout", "nan",         "expected a time from 1ms to 1d"),
-        ("--idle-timeout", "1e9",         "expected a time from 1ms to 1d"),
-        ("--send-timeout", "5 parsecs",   "expected a time from 1ms to 1d"),
-        ("--content-timeout", "",         "expected a time from 1ms to 1d"),
-        ("--send-rate-min", "1k",         "expected a size from 0 to 1GiB, such as 4KiB"),
-        ("--requests-max", "0",           "expected a number from 1 to 4294967295, such as 1000"),
-        ("--keep-releases", "101",        "expected a number from 0 to 100, such as 3"),
-        ("--cors",         "fonts",       "expected a path that begins with /, such as /fonts"),
-        ("--engine",       "iocp",        "[possible values: auto, io_uring, epoll, kqueue, poll, threads, prefork, fork]"),
-        ("--grace",        "soon",        "expected a time from 1ms to 1d"),
+        ("--listen",              "localhost",  "expected an address and a port, or unix:PATH, such as 127.0.0.1:8080"),
+        ("--listen",              "8080",       "expected an address and a port, or unix:PATH, such as 127.0.0.1:8080"),
+        ("--listen",              "unix:",      "expected an address and a port, or unix:PATH"),
+        ("--workers",             "0",          "expected a number from 1 to 1024"),
+        ("--workers",             "1025",       "expected a number from 1 to 1024"),
+        ("--workers",             "many",       "expected a number from 1 to 1024"),
+        ("--header-timeout",      "0",          "expected a time from 1ms to 1d, such as 1m30s"),
+        ("--head-timeout",        "5",          "it is called --header-timeout now"),
+        ("--no-pin",              ".",          "it is called --no-cpu-affinity now"),
+        ("--header-timeout",      "-1",         "unexpected argument '-1' found"),
+        ("--header-timeout",      "nan",        "expected a time from 1ms to 1d"),
+        ("--idle-timeout",        "1e9",        "expected a time from 1ms to 1d"),
+        ("--send-timeout",        "5 parsecs",  "expected a time from 1ms to 1d"),
+        ("--body-timeout",        "",           "expected a time from 1ms to 1d"),
+        ("--min-send-rate",       "1k",         "expected a size from 0 to 1GiB, such as 4KiB"),
+        ("--keepalive-requests",  "0",          "expected a number from 1 to 4294967295, such as 1000"),
+        ("--keep-releases",       "101",        "expected a number from 0 to 100, such as 3"),
+        ("--cors",                "fonts",      "expected a path that begins with /, such as /fonts"),
+        ("--engine",              "iocp",       "[possible values: auto, io_uring, epoll, kqueue, poll, threads, prefork, fork]"),
+        ("--grace-period",        "soon",       "expected a time from 1ms to 1d"),
     ];
     for (option, value, want) in cases {
         let ended = Program::run(exactly(dir.path(), &[option, value]));
@@ -227,7 +229,8 @@ fn a_unix_socket_that_a_successor_has_taken_over_is_left_to_it() {
     let unix = format!("unix:{}", socket.display());
     // A connection at the socket keeps its inode from being given to the next; one elsewhere does not.
     for drains_at_socket in [true, false] {
-        let options = ["--listen", &unix, "--listen", "127.0.0.1:0", "--grace", "3600", "--workers", "1"];
+        let options =
+            ["--listen", &unix, "--listen", "127.0.0.1:0", "--grace-period", "3600", "--workers", "1"];
         let first = Program::started(serve(dir.path(), &options));
         let mut client = match drains_at_socket {
             true => Client::connect_unix(&socket),
@@ -281,8 +284,8 @@ fn help_and_version_are_told() {
     let version = Program::run(tarpon(["--version".as_ref()]));
     assert_eq!(version.out, format!("tarpon {}\n", env!("CARGO_PKG_VERSION")));
     let help = Program::run(tarpon(["serve".as_ref(), "--help".as_ref()]));
-    let options = "--listen --workers --pin --head-timeout --content-timeout --idle-timeout --send-timeout \
-        --send-rate-min --requests-max --grace";
+    let options = "--listen --workers --cpu-affinity --header-timeout --body-timeout --idle-timeout --send-timeout \
+        --min-send-rate --keepalive-requests --grace-period";
     for option in options.split(' ') {
         assert!(help.out.contains(option), "{option}");
     }

@@ -25,7 +25,7 @@ use tarpon::Engine;
 const LARGE_LEN: usize = 32 << 20;
 
 /// Far more than a test takes: who waits for it has waited in vain.
-const LONG: [&str; 2] = ["--grace", "3600"];
+const LONG: [&str; 2] = ["--grace-period", "3600"];
 
 #[test]
 fn an_idle_server_ends_at_once_when_it_is_told_to() {
@@ -70,7 +70,7 @@ fn a_download_under_way_is_finished_first() {
 #[test]
 fn a_client_that_takes_nothing_is_waited_for_no_longer_than_the_grace() {
     let dir = site(&[("large", vec![0; LARGE_LEN])]);
-    let program = Program::started(serve(dir.path(), &["--grace", "1", "--workers", "2"]));
+    let program = Program::started(serve(dir.path(), &["--grace-period", "1", "--workers", "2"]));
     let mut client = Client::connect(program.address());
     client.send(get("/large"));
     assert_eq!(client.try_head().unwrap().status, 200);

@@ -22,7 +22,7 @@ const SHORT_MS: u128 = 300;
 #[test]
 fn a_head_that_is_not_completed_is_answered_with_408() {
     let dir = site(&[("index.html", "home")]);
-    let program = Program::started(serve(dir.path(), &["--head-timeout", SHORT]));
+    let program = Program::started(serve(dir.path(), &["--header-timeout", SHORT]));
     for behind_another in [false, true] {
         let mut client = Client::connect(program.address());
         if behind_another {
@@ -45,7 +45,7 @@ fn a_head_in_drops_has_no_more_time_than_any_other() {
     const DROP_COUNT_MAX: usize = 400;
     let dir = site(&[("index.html", "home")]);
     // What comes behind the answer is content to be dropped.
-    let limits = ["--head-timeout", SHORT, "--content-timeout", SHORT];
+    let limits = ["--header-timeout", SHORT, "--body-timeout", SHORT];
     let program = Program::started(serve(dir.path(), &limits));
     // Within a line, and line by line: a hundred lines would be too many, but not before five seconds.
     for drops in [["x", "y"], ["X: ", "y\r\n"]] {
@@ -68,7 +68,7 @@ fn a_head_in_drops_has_no_more_time_than_any_other() {
 #[test]
 fn content_in_drops_has_no_more_time_than_any_other() {
     let dir = site(&[("index.html", "home")]);
-    let program = Program::started(serve(dir.path(), &["--content-timeout", SHORT]));
+    let program = Program::started(serve(dir.path(), &["--body-timeout", SHORT]));
     let mut stream = TcpStream::connect(program.address()).unwrap();
     let mut client = Client::new(stream.try_clone().unwrap());
     let since = Instant::now();
@@ -90,7 +90,7 @@ fn content_in_drops_has_no_more_time_than_any_other() {
 #[test]
 fn a_client_that_says_nothing_is_left_without_a_word() {
     let dir = site(&[("index.html", "home")]);
-    for (option, first_request) in [("--head-timeout", false), ("--idle-timeout", true)] {
+    for (option, first_request) in [("--header-timeout", false), ("--idle-timeout", true)] {
         let program = Program::started(serve(dir.path(), &[option, SHORT]));
         let mut client = Client::connect(program.address());
         if first_request {
@@ -125,7 +125,7 @@ fn a_reader_is_served_at_the_least_rate_and_cut_off_below_it() {
     const PAUSE_MAX: Duration = Duration::from_millis(500);
     let dir = site(&[("large", vec![7; LEN])]);
     for (rate_min, served) in [("20000", true), ("100000000", false)] {
-        let options = ["--send-timeout", "1", "--send-rate-min", rate_min, "--workers", "1"];
+        let options = ["--send-timeout", "1", "--min-send-rate", rate_min, "--workers", "1"];
         let program = Program::started(serve(dir.path(), &options));
         let taken = wait_for("a reader that is never stopped", || {
             let (taken, longest) = read_slowly(&program);

@@ -20,9 +20,9 @@ pub struct Counters {
     /// Bytes sent.
     pub sent_len: Counter,
     /// Responses whose end has not left: the client was gone, or too slow.
-    pub cut: Counter,
+    pub aborted: Counter,
     /// Exchanges that a log has not learnt of, for want of room.
-    pub unlogged: Counter,
+    pub log_dropped: Counter,
     /// Responses by how long they took, each in the first class of [`LATENCY_MS`] that is not shorter, or in the last.
     pub latencies: [Counter; LATENCY_MS.len() + 1],
     /// The sum of these times, in milliseconds.

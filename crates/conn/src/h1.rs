@@ -251,7 +251,7 @@ impl Http1 {
 
     /// The connection is gone.
     pub(crate) fn abandon(&mut self, cx: &mut Cx<'_>) {
-        cx.counters.cut.add(self.owed_count.into());
+        cx.counters.aborted.add(self.owed_count.into());
         if self.recorded {
             self.record_sent(cx, true);
         }
@@ -403,7 +403,8 @@ impl Http1 {
         let unsure = content.is_some() && plan::expects_continue(&head) || head.method == Method::Connect;
         self.site = site;
         self.request_count += 1;
-        let last = self.stopping || self.draining || self.request_count >= self.limits(cx).requests_max.get();
+        let last =
+            self.stopping || self.draining || self.request_count >= self.limits(cx).keepalive_requests.get();
         let persists = client_persists && !last && !unsure && plan.status != Status::BadRequest;
         let fate = match (persists, head.version) {
             (false, _) => Fate::Close,

@@ -121,7 +121,7 @@ impl Hosts {
         self.default
     }
 
-    /// Where the aliases of a site lead.
+    /// Where the redirect hosts of a site lead.
     pub fn canonical(&self, site: SiteId) -> Option<&[u8]> {
         self.canonical.get(&site).map(|name| name.0.as_bytes())
     }

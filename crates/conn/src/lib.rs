@@ -111,12 +111,12 @@ pub struct Limits {
     pub content_ms: u64,
     /// For the next request.
     pub idle_ms: u64,
-    /// For what the client is owed: in each such time it takes all of it, or `send_rate_min`.
+    /// For what the client is owed: in each such time it takes all of it, or `min_send_rate`.
     pub send_ms: u64,
     /// Bytes per second that a client takes at least, on average over `send_ms`. 0: any byte will do.
-    pub send_rate_min: u32,
+    pub min_send_rate: u32,
     /// Requests on one connection; behind the response to the last of them it closes.
-    pub requests_max: NonZeroU32,
+    pub keepalive_requests: NonZeroU32,
 }
 
 impl Default for Limits {
@@ -130,8 +130,8 @@ impl Default for Limits {
             content_ms: 30_000,
             idle_ms: 75_000,
             send_ms: 30_000,
-            send_rate_min: 500,
-            requests_max: const { NonZeroU32::new(100_000).unwrap() },
+            min_send_rate: 500,
+            keepalive_requests: const { NonZeroU32::new(100_000).unwrap() },
         }
     }
 }
@@ -139,7 +139,7 @@ impl Default for Limits {
 impl Limits {
     /// Bytes that a client takes at least in `send_ms`.
     fn send_len_min(&self) -> u64 {
-        (u64::from(self.send_rate_min).saturating_mul(self.send_ms) / 1_000).max(1)
+        (u64::from(self.min_send_rate).saturating_mul(self.send_ms) / 1_000).max(1)
     }
 }
 

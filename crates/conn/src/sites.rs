@@ -244,7 +244,7 @@ impl Sites {
         self.fallback
     }
 
-    /// Where the aliases of a site lead.
+    /// Where the redirect hosts of a site lead.
     pub(crate) fn canonical(&self, site: SiteId) -> &[u8] {
         self.hosts.as_ref().and_then(|hosts| hosts.canonical(site)).expect("an alias leads to a name")
     }

@@ -147,7 +147,7 @@ fn limits_are_those_of_the_site_that_was_asked_last() {
     limits.idle_ms = 1_234;
     limits.content_ms = 2_345;
     limits.send_ms = 3_456;
-    limits.requests_max = 3.try_into().unwrap();
+    limits.keepalive_requests = 3.try_into().unwrap();
     let default = Limits::default();
     let get = |host: &str| format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
     assert_eq!(sim.deadline_ms(), default.head_ms, "none was asked yet");

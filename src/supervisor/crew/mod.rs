@@ -163,7 +163,7 @@ impl<'a> Control<'a> {
         let narrowing = Narrowing::new(in_calls).map_err(unconfined)?;
         try_in_child(&alone, || narrowing.confine()).map_err(unconfined)?;
         channel.waits_no_more().map_err(in_words)?;
-        let names = sites.iter().map(|site| (&site.hosts[..], &site.aliases[..]));
+        let names = sites.iter().map(|site| (&site.hosts[..], &site.redirect_hosts[..]));
         let hosts = Arc::new(hosts::table(names, unknown).map_err(|trouble| trouble.to_string())?);
         let count = settings.workers().get();
         let of_sites = sites.iter().enumerate().map(|(number, site)| {

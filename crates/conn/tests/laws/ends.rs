@@ -77,7 +77,7 @@ fn behind_the_last_request_that_a_connection_takes_nothing_is_answered() {
     for &(name, most, requests, want) in cases {
         for read in [1, 7, 100, usize::MAX] {
             let mut sim = sim();
-            sim.sites.limits_mut(SiteId::FIRST).requests_max = most.try_into().unwrap();
+            sim.sites.limits_mut(SiteId::FIRST).keepalive_requests = most.try_into().unwrap();
             sim.client_sends(&requests.concat());
             sim.run(Cuts { read, ..Cuts::NONE });
             let text = String::from_utf8_lossy(&sim.wire);

@@ -150,9 +150,9 @@ fn a_reader_is_served_on_at_the_least_rate_and_cut_off_below_it() {
         ("full buffers that it empties too slowly",   500, &[(80_000, 60_000), (0, 45_001)], false),
         ("filling buffers is not taking",             500, &[(80_000, 60_000), (15_000, 75_000)], false),
     ];
-    for &(name, send_rate_min, windows, served_on) in cases {
+    for &(name, min_send_rate, windows, served_on) in cases {
         let mut sim = sim();
-        sim.sites.limits_mut(SiteId::FIRST).send_rate_min = send_rate_min;
+        sim.sites.limits_mut(SiteId::FIRST).min_send_rate = min_send_rate;
         sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         sim.run(Cuts { read: usize::MAX, send: 0 });
         for (number, &(send, unacked)) in windows.iter().enumerate() {
