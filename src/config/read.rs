@@ -257,7 +257,7 @@ mod tests {
                 &["2:16: `cpu-affinity` is text; expected true or false; as in cpu-affinity = true"]),
             ("no time",                "[server]\ngrace-period = \"soon\"\nheader-timeout = 0\nidle-timeout = 1979-05-27\nsend-timeout = nan",
                 &["2:16: `grace-period` cannot be \"soon\"; expected a time from 1ms to 1d; as in grace-period = \"1m30s\"",
-                  "3:16: `header-timeout` cannot be 0; expected a time from 1ms to 1d; as in header-timeout = \"1m30s\"",
+                  "3:18: `header-timeout` cannot be 0; expected a time from 1ms to 1d; as in header-timeout = \"1m30s\"",
                   "4:16: `idle-timeout` is a date; expected a time from 1ms to 1d; as in idle-timeout = \"1m30s\"",
                   "5:16: `send-timeout` cannot be nan; expected a time from 1ms to 1d; as in send-timeout = \"1m30s\""]),
             ("no size",                "[server]\nmin-send-rate = \"1k\"",
