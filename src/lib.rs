@@ -17,30 +17,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | module | what |
+//! The modules lie in planes; a module names only those of its own plane and of planes further down:
+//!
+//! | plane | what |
 //! |---|---|
-//! | [`config`] | what a user can say, from flags and from a file |
-//! | `server` | starts the workers, and tells them what to do |
-//! | `site` | an image and its descriptors |
-//! | `hosts` | several sites, told apart by host |
-//! | `archive` | a tar archive, unpacked if it is compressed |
-//! | `pack` | a site packed into one archive |
-//! | `inspect` | such an archive, looked into and checked |
-//! | `recent`, `stock` | the sites that are served, and earlier ones that are kept |
-//! | `release` | a directory of packed sites, of which one is current |
-//! | `listen` | listening sockets |
-//! | `log` | the access log: what the workers leave of each exchange, formatted and written |
-//! | `metrics`, `ledger` | what a server has done and does, for Prometheus and for people |
-//! | `admin` | answers whoever watches over the server |
-//! | `users` | which users have directories of their own beside a site |
-//! | `watch` | notices that a directory or archive has changed |
-//! | `worker`, `wheel`, `mailbox`, `roster` | what all engines share |
-//! | `served`, `residency`, `loader` | what of a site is in memory, and reading what is not |
-//! | `engine` | waits for the kernel and drives connections |
-//! | `supervisor` | the processes of the program, and what they say to each other |
-//! | `sandbox` | what is taken from each of them |
-//! | `sys` | memory with a descriptor, files mapped, and how their truncation is survived |
-//! | `error` | what a user is told |
+//! | `program` | what a person touches: command line, configuration file, output |
+//! | `control` | decides and prepares: processes, listeners, rights, logs, metrics |
+//! | `data` | what a request passes: engines and workers |
+//! | `site` | a site as it is served, and how files become one |
+//! | `base` | values that all of them name: errors, settings, configuration |
+//! | `sys` | kernel structures and calls |
 
 #![deny(unsafe_code)]
 // Users copy examples, so examples compile without warnings.
@@ -51,57 +37,43 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-mod admin;
-mod archive;
-pub mod config;
-#[allow(unsafe_code)]
-mod engine;
-mod error;
-mod hosts;
-mod inspect;
-mod ledger;
-mod listen;
-mod loader;
-mod log;
-mod mailbox;
-mod metrics;
-mod pack;
-mod recent;
-mod release;
-mod residency;
-mod roster;
-mod sandbox;
-mod served;
-mod server;
+mod base;
+mod control;
+mod data;
+mod program;
 mod site;
-mod stock;
-mod supervisor;
 #[allow(unsafe_code)]
 mod sys;
-mod systemd;
-mod users;
-mod watch;
-mod wheel;
-mod worker;
 
-pub use admin::{Admin, Order, ask, order};
-pub use archive::MAX_UNPACKED_LEN;
-pub use engine::{Chosen, Engine};
-pub use error::Trouble;
-pub use hosts::{SiteLimits, Unknown, VirtualHost, VirtualHosts};
-pub use inspect::{inspect, verify};
-pub use listen::{Address, Bound, default_addresses, usual_admin};
-pub use log::{Addresses, LogForm, LogSink, LogTarget, Logging, Rotation, SiteLog, turn};
-pub use metrics::{Metrics, Responses, SiteMetrics, Stage};
-pub use pack::{Packing, carried_archive, carries_site, pack};
-pub use release::{Release, Releases, Switched, Turn};
-pub use server::{Handle, Server, Settings};
-pub use site::{Site, Source};
-pub use supervisor::{Of, Role, Served, Service, Told, supervise};
+pub use base::{
+    address::{Address, default_addresses},
+    engine::{Chosen, Engine},
+    error::Trouble,
+    log_config::{Addresses, LogForm, LogTarget, Logging, Rotation, SiteLog},
+    settings::{Settings, SiteLimits, Unknown},
+    site_config::{MAX_UNPACKED_LEN, Source, UserConfig, UserDirectories},
+};
+pub use control::{
+    access_log::{LogSink, turn},
+    admin::{Admin, Order, ask, order},
+    listeners::{Bound, usual_admin},
+    metrics::{Metrics, Responses, SiteMetrics, Stage},
+    server::{Handle, Server},
+    supervisor::{Of, Role, Served, Service, Told, supervise},
+};
+pub use program::config;
+#[doc(hidden)]
+pub use program::run as run_program;
+pub use site::{
+    Site,
+    inspect::{inspect, verify},
+    pack::{Packing, carried_archive, carries_site, pack},
+    releases::{Release, Releases, Switched, Turn},
+    virtual_hosts::{VirtualHost, VirtualHosts},
+    watch::{Change, Following, Watched},
+};
 pub use tarpon_conn::{HostName, HostNameError};
 pub use tarpon_pack::{
     CODINGS, Changes, DELTA_CODINGS, Dialect, Effort, Finding, Form, Inspected, Makeup, Now, PathRow, Policy,
     Progress, Report, Reuse, Rule, Saved, Step, TrailingSlash, UserDirectory, Verified, What,
 };
-pub use users::{UserConfig, UserDirectories};
-pub use watch::{Change, Following, Watched};

@@ -80,7 +80,7 @@ fn it_is_answered_on_every_host_where_the_site_has_nothing() {
 fn who_stops_says_so_and_who_is_succeeded_does_not() {
     let dir = configured();
     // Of several workers one may know of the end before another does; and these have one for each connection.
-    for &engine in ENGINES.iter().filter(|engine| !engine.is_one_at_a_time()) {
+    for &engine in ENGINES.iter().filter(|engine| !engine.is_blocking()) {
         let mut command = serve(dir.path(), engine);
         command.args(["--workers", "1"]);
         let program = Program::started(command);

@@ -19,7 +19,7 @@ fn ten_thousand_connections_are_held_and_each_of_them_is_served() {
     let room = limit.maximum.and_then(|maximum| usize::try_from(maximum).ok()).unwrap_or(usize::MAX);
     assert!(room > CLIENT_COUNT + 500, "a limit on open files of {room}: raise it with ulimit -Hn");
     let dir = site(&[("index.html", "home")]);
-    for &engine in ENGINES.iter().filter(|engine| !engine.is_one_at_a_time()) {
+    for &engine in ENGINES.iter().filter(|engine| !engine.is_blocking()) {
         let program = Program::started(serve(dir.path(), &["--engine", engine.name(), "--workers", "1"]));
         let mut clients: Vec<_> = (0..CLIENT_COUNT).map(|_| Client::connect(program.address())).collect();
         wait_for("all of them", || (program.connection_count() == CLIENT_COUNT).then_some(()));

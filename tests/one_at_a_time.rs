@@ -107,7 +107,7 @@ fn while_somebody_is_free_nobody_gives_way() {
 /// Runs a test on each of these engines, with so many workers.
 fn each(worker_count: usize, test: impl Fn(&Somewhere, Engine)) {
     let dir = site(&[("index.html", "home")]);
-    for &engine in ENGINES.iter().filter(|engine| engine.is_one_at_a_time()) {
+    for &engine in ENGINES.iter().filter(|engine| engine.is_blocking()) {
         test(&Somewhere::exactly(engine, worker_count, dir.path()), engine);
     }
 }

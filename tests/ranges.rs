@@ -63,7 +63,7 @@ fn clients_that_ask_for_parts_and_take_nothing_leave_buffers_for_others() {
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let dir = site(&[("index.html", &b"home"[..]), ("large", &distinct_bytes(LARGE_LEN))]);
     // Workers with one connection each share no buffers.
-    for &engine in EMBEDDED.iter().filter(|engine| !engine.is_one_at_a_time()) {
+    for &engine in EMBEDDED.iter().filter(|engine| !engine.is_blocking()) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         // The sockets it accepts take little: the kernel's memory is not what this is about.
         set_socket_send_buffer_size(&listener, 16 << 10).unwrap();

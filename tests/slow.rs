@@ -133,7 +133,7 @@ fn attackable(dir: &Path, engine: Engine) -> Program {
     let timeouts = ["--header-timeout", "--body-timeout", "--idle-timeout", "--send-timeout"];
     let limits: Vec<&str> = timeouts.iter().flat_map(|timeout| [*timeout, LIMIT_S]).collect();
     // Where a worker has one connection at a time, each of the attack holds one until its time is over.
-    let workers = if engine.is_one_at_a_time() { (2 * COUNT).to_string() } else { "1".to_owned() };
+    let workers = if engine.is_blocking() { (2 * COUNT).to_string() } else { "1".to_owned() };
     let options = [&["--engine", engine.name(), "--workers", &workers], &limits[..]].concat();
     Program::started(exactly(dir, &options))
 }

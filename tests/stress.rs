@@ -93,7 +93,7 @@ fn clients_that_ask_for_much_and_take_nothing_leave_memory_for_others() {
     let _alone = alone();
     let dir = site(&[("index.html", vec![b'x'; 10]), ("large", vec![b'x'; 8 << 20])]);
     // Workers with one connection each share no buffers.
-    for &engine in EMBEDDED.iter().filter(|engine| !engine.is_one_at_a_time()) {
+    for &engine in EMBEDDED.iter().filter(|engine| !engine.is_blocking()) {
         let served = Served::dir(&settings(engine, 1), dir.path());
         let requests = get("/large").repeat(3_000);
         let greedy: Vec<TcpStream> = (0..GREEDY_COUNT)

@@ -38,3 +38,6 @@ pub(crate) use system::attempts;
 pub(crate) use system::forbidden;
 #[cfg(not(target_os = "linux"))]
 pub(crate) use system::queue;
+
+/// Connections that may wait in a listener's accept queue, at most; the kernel lowers the number to `net.core.somaxconn`.
+pub(crate) const BACKLOG: i32 = 4096;

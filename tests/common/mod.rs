@@ -37,7 +37,7 @@ pub(crate) const EMBEDDED: &[Engine] = Engine::EMBEDDED;
 
 /// How many workers of an engine have at least as many connections as so many of any other have in a test.
 pub(crate) fn workers(engine: Engine, count: usize) -> usize {
-    if engine.is_one_at_a_time() { 32 * count } else { count }
+    if engine.is_blocking() { 32 * count } else { count }
 }
 
 /// Nothing a test waits for takes so long, however busy the machine is.

@@ -1,7 +1,7 @@
 //! More clients than the program has descriptors for: those that do not fit wait in the backlog, and no
 //! processor time is spent on them.
 
-use super::{IS_ONE_AT_A_TIME, serve};
+use super::{IS_BLOCKING, serve};
 use crate::{
     ENGINE,
     common::{
@@ -17,7 +17,7 @@ use tarpon::Engine;
 const CLIENT_COUNT: usize = 80;
 
 /// Descriptors for all of a server. Where a worker has one connection, there are many workers, which have some of their own.
-const LIMIT: &str = if IS_ONE_AT_A_TIME { "--nofile=100:100" } else { "--nofile=64:64" };
+const LIMIT: &str = if IS_BLOCKING { "--nofile=100:100" } else { "--nofile=64:64" };
 
 #[test]
 fn clients_wait_their_turn_under_a_low_limit_on_open_files() {

@@ -38,4 +38,4 @@ fn exactly(dir: &Path, options: &[&str]) -> Command {
 }
 
 /// Whether a worker of this engine serves one connection at a time.
-const IS_ONE_AT_A_TIME: bool = ENGINE.is_one_at_a_time();
+const IS_BLOCKING: bool = ENGINE.is_blocking();

@@ -1,6 +1,6 @@
 //! That no client, and no crowd of them, takes the program for itself.
 
-use super::{IS_ONE_AT_A_TIME, serve};
+use super::{IS_BLOCKING, serve};
 use crate::common::{
     client::{Client, get},
     program::Program,
@@ -38,7 +38,7 @@ fn a_client_that_floods_leaves_others_their_share() {
 #[test]
 fn heads_that_never_end_do_not_keep_another_from_being_read() {
     /// More than a worker has buffers for; but where each of them has a worker to itself, no more than there are.
-    const HOLDER_COUNT: usize = if IS_ONE_AT_A_TIME { 15 } else { 4_500 };
+    const HOLDER_COUNT: usize = if IS_BLOCKING { 15 } else { 4_500 };
     let dir = site(&[("index.html", "home")]);
     let program = Program::started(serve(dir.path(), &["--workers", "1"]));
     let limit = getrlimit(Resource::Nofile);

@@ -1,0 +1,57 @@
+//! How a number of bytes is written: `64KiB`, or plain.
+
+/// Units from large to small, in bytes.
+const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+/// Reads a size.
+pub(crate) fn parse(text: &str) -> Option<u64> {
+    let (digits, unit) = text.split_at(text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len()));
+    let unit = match unit {
+        "" => 1,
+        name => UNITS.iter().find(|(unit, _)| *unit == name)?.1,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// Writes it in the largest unit of which it is a multiple.
+pub(crate) fn say(len: u64) -> String {
+    match UNITS.iter().find(|(_, unit)| len > 0 && len.is_multiple_of(*unit)) {
+        Some((name, unit)) => format!("{}{name}", len / unit),
+        None => len.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_size_is_read_and_written() {
+        let cases: &[(&str, Option<(u64, &str)>)] = &[
+            // text      bytes, and as they are written
+            ("0",        Some((0, "0"))),
+            ("500",      Some((500, "500"))),
+            ("64KiB",    Some((65_536, "64KiB"))),
+            ("65536",    Some((65_536, "64KiB"))),
+            ("1024KiB",  Some((1 << 20, "1MiB"))),
+            ("3GiB",     Some((3 << 30, "3GiB"))),
+            ("2TiB",     Some((2 << 40, "2TiB"))),
+            ("",         None),
+            ("KiB",      None),
+            // A thousand, or 1024? Nobody knows.
+            ("1k",       None),
+            ("1kB",      None),
+            ("64 KiB",   None),
+            ("1.5MiB",   None),
+            ("-1",       None),
+            ("99999999999TiB", None),
+        ];
+        for &(text, want) in cases {
+            assert_eq!(parse(text), want.map(|(len, _)| len), "{text}");
+            let Some((len, want)) = want else { continue };
+            assert_eq!(say(len), want, "{text}");
+            assert_eq!(parse(want), Some(len), "{text}");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The forms of a line of the access log. Times are UTC.
+//!
+//! | form | line |
+//! |---|---|
+//! | `common` | `192.0.2.7 - - [14/Jan/2026:04:21:21 +0000] "GET / HTTP/1.0" 200 137` |
+//! | `combined` | the same, and ` "https://example.net/" "Mozilla/5.0"`: Referer and User-Agent |
+//! | `simple` | `192.0.2.7 2026-01-14T04:21:21Z "GET / HTTP/1.0" 200 137` |
+//! | `json` | one object, its keys always the same and in the same order; see docs/logging.md |
+//!
+//! The bytes are those of the content that has left; what is not known is `-`, in JSON `null`; what a client has said is
+//! escaped, and where it was cut there is `...` behind it, in JSON the key `cut` names it.
+
+use super::{escape, exchange::Exchange};
+use crate::base::log_config::{Addresses, LogForm};
+use jiff::Timestamp;
+use std::{
+    io::Write,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+use tarpon_conn::Text;
+
+/// Writes lines.
+pub(super) struct Scribe {
+    form: LogForm,
+    addresses: Addresses,
+    second: Second,
+}
+
+impl Scribe {
+    pub(super) fn new(form: LogForm, addresses: Addresses) -> Scribe {
+        Scribe { form, addresses, second: Second::new(0) }
+    }
+
+    /// Appends the line of an exchange, with its end.
+    pub(super) fn line(&mut self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
+        let unix_s = (exchange.begun.unix_ms / 1_000) as i64;
+        if self.second.unix_s != unix_s {
+            self.second = Second::new(unix_s);
+        }
+        match self.form {
+            LogForm::Common | LogForm::Combined => self.common(exchange, to),
+            LogForm::Simple => self.simple(exchange, to),
+            LogForm::Json => self.json(exchange, to),
+        }
+        to.push(b'\n');
+    }
+
+    fn common(&self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
+        let begun = &exchange.begun;
+        address(self.addresses.shown(begun.accepted.peer), to);
+        put(to, format_args!(" - - [{}] \"", self.second.common));
+        text(begun.line, to);
+        put(to, format_args!("\" {} {}", begun.status, exchange.content_len));
+        if self.form == LogForm::Combined {
+            for said in [begun.referer, begun.agent] {
+                to.extend_from_slice(b" \"");
+                text(said, to);
+                to.push(b'"');
+            }
+        }
+    }
+
+    fn simple(&self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
+        let begun = &exchange.begun;
+        address(self.addresses.shown(begun.accepted.peer), to);
+        put(to, format_args!(" {}Z \"", self.second.iso));
+        text(begun.line, to);
+        put(to, format_args!("\" {} {}", begun.status, exchange.content_len));
+    }
+
+    fn json(&self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
+        let begun = &exchange.begun;
+        put(to, format_args!("{{\"time\":\"{}.{:03}Z\"", self.second.iso, begun.unix_ms % 1_000));
+        match self.addresses.shown(begun.accepted.peer) {
+            Some(address) => put(to, format_args!(",\"client\":\"{address}\"")),
+            None => to.extend_from_slice(b",\"client\":null"),
+        }
+        let parts = split(begun.line).filter(|_| begun.version.is_some());
+        let [method, target, version] = parts.unwrap_or_default();
+        let request = if parts.is_some() { Text::default() } else { begun.line };
+        let said = [
+            ("method", method),
+            ("target", target),
+            ("version", version),
+            ("request", request),
+            ("host", begun.host),
+            ("referer", begun.referer),
+            ("user_agent", begun.agent),
+        ];
+        for (key, said) in said {
+            put(to, format_args!(",\"{key}\":"));
+            quotation(said.bytes, to);
+        }
+        let (status, len, took_ms) = (begun.status, exchange.content_len, exchange.took_ms);
+        put(to, format_args!(",\"status\":{status},\"bytes\":{len},\"duration_ms\":{took_ms}"));
+        put(to, format_args!(",\"complete\":{},\"cut\":[", !exchange.cut));
+        let cut: Vec<_> =
+            said.iter().filter(|(_, said)| said.cut).map(|(key, _)| format!("\"{key}\"")).collect();
+        put(to, format_args!("{}]}}", cut.join(",")));
+    }
+}
+
+impl Addresses {
+    /// What of a client's address may be told.
+    pub(super) fn shown(self, peer: Option<IpAddr>) -> Option<IpAddr> {
+        match (self, peer?) {
+            (Addresses::Full, peer) => Some(peer),
+            (Addresses::Truncated, IpAddr::V4(v4)) => Some(Ipv4Addr::from_bits(v4.to_bits() & NET_V4).into()),
+            (Addresses::Truncated, IpAddr::V6(v6)) => Some(Ipv6Addr::from_bits(v6.to_bits() & NET_V6).into()),
+            (Addresses::None, _) => None,
+        }
+    }
+}
+
+/// A second, as the forms show it: there are many lines in one.
+struct Second {
+    unix_s: i64,
+    /// As in `14/Jan/2026:04:21:21 +0000`.
+    common: String,
+    /// As in `2026-01-14T04:21:21`.
+    iso: String,
+}
+
+impl Second {
+    fn new(unix_s: i64) -> Second {
+        // A clock beyond the year 9999 is wrong anyway.
+        let time = Timestamp::from_second(unix_s).unwrap_or(Timestamp::MAX);
+        let common = time.strftime("%d/%b/%Y:%H:%M:%S +0000").to_string();
+        Second { unix_s, common, iso: time.strftime("%Y-%m-%dT%H:%M:%S").to_string() }
+    }
+}
+
+/// Method, target and version of a request-line that was read: nothing of it has a space within.
+fn split(line: Text<'_>) -> Option<[Text<'_>; 3]> {
+    let part = |bytes, cut| Text { bytes, cut };
+    let mut parts = line.bytes.splitn(3, |&byte| byte == b' ');
+    let (method, target) = (parts.next()?, parts.next()?);
+    let version = parts.next().unwrap_or_default();
+    // What is cut off is the end of the line, and the version with it.
+    Some([part(method, false), part(target, line.cut && version.is_empty()), part(version, line.cut)])
+}
+
+fn address(shown: Option<IpAddr>, to: &mut Vec<u8>) {
+    match shown {
+        Some(address) => put(to, format_args!("{address}")),
+        None => to.push(b'-'),
+    }
+}
+
+fn text(said: Text<'_>, to: &mut Vec<u8>) {
+    if said.bytes.is_empty() {
+        to.push(b'-');
+    }
+    escape::quoted(said.bytes, to);
+    if said.cut {
+        to.extend_from_slice(b"...");
+    }
+}
+
+fn quotation(said: &[u8], to: &mut Vec<u8>) {
+    if said.is_empty() {
+        return to.extend_from_slice(b"null");
+    }
+    to.push(b'"');
+    escape::json(said, to);
+    to.push(b'"');
+}
+
+fn put(to: &mut Vec<u8>, arguments: std::fmt::Arguments<'_>) {
+    to.write_fmt(arguments).expect("memory takes all that is written");
+}
+
+/// Of an address of version 4 three bytes stay, as analytics programs have agreed on.
+const NET_V4: u32 = 0xffff_ff00;
+/// Of version 6 what a site usually has: RFC 6177.
+const NET_V6: u128 = !0 << (128 - 48);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{array, prelude::*};
+    use std::array::from_fn as array_of;
+    use tarpon_conn::{Accepted, Begun, Tick};
+    use tarpon_http::head::Version;
+
+    #[test]
+    fn each_form_says_what_is_known() {
+        let (all, broken) =
+            (exchange(), Exchange { cut: true, content_len: 0, begun: nothing(), took_ms: 9 });
+        #[rustfmt::skip]
+        let cases: &[(&str, LogForm, Addresses, &Exchange<'_>, &str)] = &[
+            ("common",          LogForm::Common,   Addresses::Full,      &all, r#"192.0.2.7 - - [14/Jan/2026:04:21:21 +0000] "GET /?q=\x22 HTTP/1.1" 200 137"#),
+            ("combined",        LogForm::Combined, Addresses::Full,      &all, r##"192.0.2.7 - - [14/Jan/2026:04:21:21 +0000] "GET /?q=\x22 HTTP/1.1" 200 137 "-" "M\xC3\xB6zilla...""##),
+            ("simple",          LogForm::Simple,   Addresses::Truncated, &all, r#"192.0.2.0 2026-01-14T04:21:21Z "GET /?q=\x22 HTTP/1.1" 200 137"#),
+            ("nobody's",        LogForm::Simple,   Addresses::None,      &all, r#"- 2026-01-14T04:21:21Z "GET /?q=\x22 HTTP/1.1" 200 137"#),
+            ("json",            LogForm::Json,     Addresses::Full,      &all, r#"{"time":"2026-01-14T04:21:21.042Z","client":"192.0.2.7","method":"GET","target":"/?q=\"","version":"HTTP/1.1","request":null,"host":"example.net","referer":null,"user_agent":"Mözilla","status":200,"bytes":137,"duration_ms":3,"complete":true,"cut":["user_agent"]}"#),
+            ("malformed",       LogForm::Common,   Addresses::Full,      &broken, r#"- - - [01/Jan/1970:00:00:00 +0000] "\x16\x03" 400 0"#),
+            ("malformed, json", LogForm::Json,     Addresses::Full,      &broken, r#"{"time":"1970-01-01T00:00:00.000Z","client":null,"method":null,"target":null,"version":null,"request":"\u0016\u0003","host":null,"referer":null,"user_agent":null,"status":400,"bytes":0,"duration_ms":9,"complete":false,"cut":[]}"#),
+        ];
+        for &(name, form, addresses, exchange, want) in cases {
+            let mut line = Vec::new();
+            Scribe::new(form, addresses).line(exchange, &mut line);
+            let line = String::from_utf8(line).expect("UTF-8");
+            assert_eq!(line, format!("{want}\n"), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_truncated_address_names_a_network() {
+        #[rustfmt::skip]
+        let cases = [
+            ("192.0.2.77",                "192.0.2.0"),
+            ("2001:db8:aaaa:bbbb::1",     "2001:db8:aaaa::"),
+            ("::1",                       "::"),
+        ];
+        for (full, want) in cases {
+            let peer: IpAddr = full.parse().expect("an address");
+            assert_eq!(Addresses::Truncated.shown(Some(peer)).expect("one").to_string(), want);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_client_sends_is_one_line_that_can_be_taken_apart_again(
+            said in array::uniform4(any_text()),
+            (cuts, is_request, status, len, unix_s) in (any::<[bool; 4]>(), any::<bool>(), 100..600u16, any::<u64>(), 0..4_000_000_000u64),
+        ) {
+            let texts: [Text<'_>; 4] = array_of(|at| Text { bytes: &said[at], cut: cuts[at] });
+            let [line, host, referer, agent] = texts;
+            let version = is_request.then_some(Version::Http11);
+            let begun = Begun { line, host, referer, agent, version, status, unix_ms: unix_s * 1_000, ..nothing() };
+            let exchange = Exchange { begun, took_ms: 0, content_len: len, cut: false };
+            let written = |form| {
+                let mut to = Vec::new();
+                Scribe::new(form, Addresses::Full).line(&exchange, &mut to);
+                String::from_utf8(to).expect("UTF-8")
+            };
+            for form in LogForm::ALL {
+                let shown = written(form);
+                prop_assert!(shown.ends_with('\n') && shown.matches('\n').count() == 1, "{form}: {shown:?}");
+                prop_assert!(!shown.trim_end_matches('\n').chars().any(char::is_control), "{form}: {shown:?}");
+                prop_assert!(form == LogForm::Json || shown.is_ascii(), "{form}: {shown:?}");
+            }
+            // As programs that read logs split it: at the quotation marks, as none is within.
+            let combined = written(LogForm::Combined);
+            let parts: Vec<_> = combined.split('"').collect();
+            prop_assert_eq!(parts.len(), 7, "{}", &combined);
+            for (shown, text) in [(parts[1], line), (parts[3], referer), (parts[5], agent)] {
+                prop_assert_eq!(undone(shown, text.cut), if text.bytes.is_empty() { b"-" } else { text.bytes });
+            }
+            prop_assert_eq!(parts[2], format!(" {status} {len} "));
+            let object: serde_json::Value = serde_json::from_str(&written(LogForm::Json)).expect("JSON");
+            prop_assert_eq!(object.as_object().expect("an object").len(), 14);
+            prop_assert_eq!(object["status"].as_u64(), Some(status.into()));
+            for (key, text) in [("host", host), ("referer", referer), ("user_agent", agent)] {
+                let shown = object[key].as_str().unwrap_or_default();
+                prop_assert_eq!(undone(shown, false), text.bytes);
+            }
+        }
+    }
+
+    /// Bytes as they come, and with more of those that mean something in a line.
+    fn any_text() -> impl Strategy<Value = Vec<u8>> {
+        let meaning =
+            prop_oneof![any::<u8>(), prop::sample::select(&b" \"\\\r\n\t\x1b\x7f\xc2\x9b\xffx0-[]{}:,"[..])];
+        prop::collection::vec(meaning, 0..60)
+    }
+
+    /// The bytes that were shown so. A `\` begins an escape, in JSON one of its own.
+    fn undone(shown: &str, cut: bool) -> Vec<u8> {
+        let shown = if cut { shown.strip_suffix("...").expect("a sign that there was more") } else { shown };
+        let (mut bytes, mut rest) = (Vec::new(), shown.as_bytes());
+        loop {
+            rest = match rest {
+                [] => return bytes,
+                [b'\\', b'\\', behind @ ..] => {
+                    bytes.push(b'\\');
+                    behind
+                }
+                [b'\\', b'x', high, low, behind @ ..] => {
+                    let digits = [*high, *low];
+                    let digits = std::str::from_utf8(&digits).expect("ASCII");
+                    bytes.push(u8::from_str_radix(digits, 16).expect("two digits"));
+                    behind
+                }
+                [byte, behind @ ..] => {
+                    assert_ne!(*byte, b'\\', "{shown}");
+                    bytes.push(*byte);
+                    behind
+                }
+            };
+        }
+    }
+
+    fn exchange() -> Exchange<'static> {
+        let begun = Begun {
+            accepted: Accepted { number: 0, peer: Some(Ipv4Addr::new(192, 0, 2, 7).into()) },
+            unix_ms: 1_768_364_481_042,
+            version: Some(Version::Http11),
+            status: 200,
+            line: Text { bytes: b"GET /?q=\" HTTP/1.1", cut: false },
+            host: Text { bytes: b"example.net", cut: false },
+            agent: Text { bytes: "M\u{f6}zilla".as_bytes(), cut: true },
+            ..nothing()
+        };
+        Exchange { begun, took_ms: 3, content_len: 137, cut: false }
+    }
+
+    fn nothing() -> Begun<'static> {
+        Begun {
+            accepted: Accepted::default(),
+            site: 0,
+            is_sampled: true,
+            unix_ms: 0,
+            tick: Tick(0),
+            version: None,
+            status: 400,
+            at: 0,
+            end: 0,
+            content_len: 0,
+            line: Text { bytes: b"\x16\x03", cut: false },
+            host: Text::default(),
+            referer: Text::default(),
+            agent: Text::default(),
+            request: Text::default(),
+            response: Text::default(),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The server process: workers, and a thread that hears the supervisor.
+
+use super::{
+    Told,
+    channel::{Channel, Receiver, Sender},
+    journal,
+    message::{FromServer, ToServer},
+};
+use crate::{
+    base::{
+        engine::{Chosen, Engine},
+        log_config::{LogConfig, Logging, Owner},
+        settings::{Settings, Unknown},
+        site_config::SiteConfig,
+    },
+    control::worker_pool,
+    control::{
+        admin::{Admin, Order},
+        listeners::Bound,
+        sandbox::{self, Confined, Rights},
+        server::{Handle, Server},
+        stats::Ledger,
+    },
+    data::worker::loader,
+    site::{
+        Site,
+        transfer::Record,
+        virtual_hosts::{VirtualHost, VirtualHosts},
+    },
+};
+use std::{
+    io,
+    os::fd::OwnedFd,
+    process::exit,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+/// What a server process begins with.
+pub(crate) struct Start<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) listeners: Vec<Bound>,
+    pub(crate) admin: Option<Bound>,
+    /// Another server answers there meanwhile.
+    pub(crate) is_successor: bool,
+    pub(crate) sites: &'a [SiteConfig],
+    pub(crate) unknown: Unknown,
+    pub(crate) log: &'a LogConfig,
+    pub(crate) rights: &'a Rights,
+    pub(crate) tell: fn(Told<'_>),
+}
+
+/// A server that has begun.
+struct Begun {
+    server: Server,
+    /// Answers until the process ends.
+    admin: Option<Admin>,
+    chosen: Chosen,
+    confined: Confined,
+}
+
+/// Runs until it is told to stop. Returns an exit status.
+pub(crate) fn run(start: Start<'_>, channel: Channel) -> i32 {
+    if worker_pool::runs(start.settings.engine) {
+        return worker_pool::run(start, channel);
+    }
+    let Channel { sender, mut receiver } = channel;
+    let sender = Arc::new(Mutex::new(sender));
+    let begun = begin(start, &mut receiver, &sender);
+    let Begun { server, admin, chosen, confined } = match begun {
+        Ok(Some(begun)) => begun,
+        // It was told to stop before it had anything to serve.
+        Ok(None) => return 0,
+        Err(why) => {
+            say(&sender, &FromServer::Refused { why });
+            return 1;
+        }
+    };
+    let Chosen { engine, instead } = chosen;
+    if let Some(admin) = &admin {
+        admin.serving(server.handle());
+    }
+    let (handle, heard) = (server.handle(), Arc::clone(&sender));
+    let control = move || hear(&handle, admin, &mut receiver, &heard);
+    let begun = thread::Builder::new().name("control".to_owned()).spawn(control).and_then(|_| {
+        // The last thread: what it took to begin is not needed any more.
+        sandbox::confine_begun_server(confined.in_calls, engine == Engine::IoUring)
+            .map_err(|error| io::Error::other(sandbox::unconfined(&error)))?;
+        let words = confined.words(engine);
+        say(&sender, &FromServer::Serving { engine, instead, confined: words });
+        Ok(())
+    });
+    let done = begun.and_then(|()| server.join());
+    match done {
+        Ok(()) => 0,
+        Err(error) => {
+            say(&sender, &FromServer::Refused { why: error.to_string() });
+            1
+        }
+    }
+}
+
+/// Waits for the sites, and starts the server. `None`: there is to be none.
+fn begin(
+    start: Start<'_>,
+    receiver: &mut Receiver,
+    sender: &Arc<Mutex<Sender>>,
+) -> Result<Option<Begun>, String> {
+    let Start { settings, listeners, admin, is_successor, sites, unknown, log, rights, .. } = start;
+    // What is opened is opened before.
+    let nowhere = loader::nowhere().map_err(|error| error.to_string())?;
+    rights.assume().map_err(|trouble| trouble.to_string())?;
+    let confined = sandbox::confine_server(rights).map_err(|error| sandbox::unconfined(&error))?;
+    // A thread, and so no sooner than now. That there is nothing to serve yet is an answer too.
+    let answer = |bound: &Bound, ledger: Option<Arc<Ledger>>| {
+        let sender = Arc::clone(sender);
+        Admin::start_with(bound, ledger, move |order, client| ask(&sender, order, client))
+    };
+    let early = admin.as_ref().filter(|_| !is_successor);
+    let early = early.map(|bound| answer(bound, None)).transpose().map_err(|error| error.to_string())?;
+    // While the keeper reads.
+    let chosen = settings.engine.choose().map_err(|trouble| trouble.to_string())?;
+    let settings = Settings { engine: chosen.engine, ..settings.clone() };
+    let mut arrived: Vec<_> = sites.iter().map(|_| Arrived::default()).collect();
+    let mut sinks = Vec::new();
+    while !arrived.iter().all(Arrived::is_whole) {
+        match receiver.receive().map_err(|error| error.to_string())? {
+            Some((ToServer::Site { site, record, is_earlier }, descriptors)) => {
+                let arrived = arrived.get_mut(site).ok_or("there is no site of this number")?;
+                arrived.add(take_over(&record, descriptors)?, is_earlier);
+            }
+            Some((ToServer::Log { of }, descriptors)) => {
+                sinks.extend(journal::sink(descriptors, log_broken(sender, of)).map(|sink| (of, sink)));
+            }
+            Some((ToServer::Stop { .. } | ToServer::Drain { .. }, _)) | None => return Ok(None),
+        }
+    }
+    let hosts = sites.iter().zip(arrived).map(|(config, arrived)| arrived.host(config, log.logging));
+    let hosts = VirtualHosts::new(hosts.collect(), unknown).map_err(|trouble| trouble.to_string())?;
+    let server =
+        Server::start_with(&settings, listeners, hosts, nowhere).map_err(|error| error.to_string())?;
+    let handle = server.handle();
+    sinks.into_iter().for_each(|(of, sink)| handle.log_of(of, sink));
+    let late = admin.as_ref().filter(|_| is_successor);
+    let late = late
+        .map(|bound| answer(bound, Some(Arc::clone(server.handle().ledger()))))
+        .transpose()
+        .map_err(|error| error.to_string())?;
+    Ok(Some(Begun { server, admin: early.or(late), chosen, confined }))
+}
+
+/// What has come of a site.
+#[derive(Default)]
+pub(crate) struct Arrived {
+    current: Option<Site>,
+    /// The latest first.
+    earlier: Vec<Site>,
+}
+
+impl Arrived {
+    pub(crate) fn add(&mut self, site: Site, is_earlier: bool) {
+        match is_earlier {
+            true => self.earlier.insert(0, site),
+            false => self.current = Some(site),
+        }
+    }
+
+    /// Whether there is something to serve.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// The site with its names, limits and log, once there is one.
+    pub(crate) fn host(self, config: &SiteConfig, logging: Logging) -> VirtualHost {
+        let SiteConfig { hosts, redirect_hosts, limits, keep_releases, log, .. } = config;
+        let (names, redirect_hosts, log) = (hosts.clone(), redirect_hosts.clone(), log.of(logging));
+        let site = self.current.expect("it was waited for");
+        let keep_releases = Some(*keep_releases);
+        VirtualHost {
+            site,
+            earlier: self.earlier,
+            names,
+            redirect_hosts,
+            limits: *limits,
+            keep_releases,
+            log,
+        }
+    }
+}
+
+/// Does what the supervisor says, for as long as there is one.
+fn hear(server: &Handle, mut admin: Option<Admin>, receiver: &mut Receiver, sender: &Arc<Mutex<Sender>>) {
+    loop {
+        match receiver.receive() {
+            // An earlier one is here already, or comes too late.
+            Ok(Some((ToServer::Site { is_earlier: true, .. }, _))) => {}
+            Ok(Some((ToServer::Site { site, record, .. }, descriptors))) => {
+                match take_over(&record, descriptors) {
+                    Ok(built) => server.swap_at(site, built),
+                    Err(why) => say(sender, &FromServer::Unfit { why }),
+                }
+            }
+            Ok(Some((ToServer::Log { of }, descriptors))) => {
+                if let Some(sink) = journal::sink(descriptors, log_broken(sender, of)) {
+                    server.log_of(of, sink);
+                }
+            }
+            Ok(Some((ToServer::Stop { grace }, _))) => server.stop(grace),
+            Ok(Some((ToServer::Drain { grace }, _))) => {
+                // Its successor answers there.
+                drop(admin.take());
+                server.drain(grace);
+            }
+            // Without it nobody could stop us.
+            Ok(None) | Err(_) => exit(1),
+        }
+    }
+}
+
+/// Tells the supervisor that nobody listens to the log of an owner.
+fn log_broken(sender: &Arc<Mutex<Sender>>, of: Owner) -> impl FnMut() + Send + 'static {
+    let sender = Arc::clone(sender);
+    move || say(&sender, &FromServer::LogBroken { of })
+}
+
+/// The site that was sent.
+pub(crate) fn take_over(record: &Record, descriptors: Vec<OwnedFd>) -> Result<Site, String> {
+    let unfit = |error: io::Error| format!("cannot take over the site: {error}");
+    Site::from_parcel(record, descriptors).map_err(unfit)
+}
+
+/// Passes on to the supervisor what somebody wants of it.
+fn ask(sender: &Mutex<Sender>, order: Order, client: OwnedFd) {
+    let mut sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
+    // As below.
+    let _ = sender.send(&FromServer::Asked { order }, &[client].into());
+}
+
+fn say(sender: &Mutex<Sender>, message: &FromServer) {
+    // Where nobody hears it the supervisor has ended, and that is noticed elsewhere.
+    let _ = sender.lock().unwrap_or_else(PoisonError::into_inner).say(message);
+}

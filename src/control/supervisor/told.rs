@@ -1,0 +1,109 @@
+//! What is told of a service while it runs.
+
+use crate::{
+    base::{address::Address, error::Trouble, settings::Settings, site_config::SiteConfig},
+    site::Site,
+};
+use std::{fmt, path::Path, time::Duration};
+
+/// Something that a user may want to know.
+pub enum Told<'a> {
+    /// A site was read that will be served.
+    Read(Of<'a>, &'a Site),
+    /// A site has changed, and will be served as it is now.
+    Changed(Of<'a>, &'a Site),
+    /// It has changed, and cannot be served as it is now: what was read before still is.
+    Unchanged(&'a Trouble),
+    /// An earlier release cannot be kept.
+    NotKept(&'a Trouble),
+    /// The kernel does not tell of changes, for this reason: they are looked for.
+    Polling(Of<'a>, &'a str),
+    /// The server could not take over a site, for this reason: what was read before is still served.
+    Unfit(&'a str),
+    /// The access log could not be opened anew, or no other file takes the place of this one.
+    LogStays(&'a Trouble),
+    /// From now on clients are served.
+    Serving(&'a Served<'a>),
+    /// From now on clients are served by another configuration.
+    Reloaded(&'a Served<'a>),
+    /// A configuration cannot be served, for this reason: the one before still is.
+    Unreloaded(&'a str),
+    /// Another program, of this process, serves from now on; this one leaves.
+    Upgraded(u32),
+    /// Another program cannot serve, for this reason: this one still does.
+    Unupgraded(&'a str),
+    /// A server of a configuration before did not end as it was told to.
+    LeftBadly(&'a str),
+    /// Nobody new will be served; responses under way have so much time.
+    Stopping(Duration),
+    /// A process has ended that should not have, with the only connection it had; how, as below.
+    ConnectionLost(&'a str),
+    /// A process has ended that should not have. Another one takes its place, after so much time.
+    Ended {
+        /// Which.
+        role: Role,
+        /// In words, as "was killed by SIGKILL".
+        how: &'a str,
+        /// Until there is another.
+        again_after: Duration,
+    },
+}
+
+/// Which site it is about: where it lies. `None`: there is only one.
+pub type Of<'a> = Option<&'a Path>;
+
+/// What is served from now on.
+#[derive(Debug)]
+pub struct Served<'a> {
+    /// The sites: what was said of each, how many files it has, and how many bytes these.
+    pub sites: Vec<(&'a SiteConfig, u64, u64)>,
+    /// Where the server listens.
+    pub addresses: Vec<&'a Address>,
+    /// How it runs; the engine is the one that was chosen.
+    pub settings: &'a Settings,
+    /// Why that is not io_uring, where that was wanted if possible.
+    pub instead: Option<&'a str>,
+    /// What its process is confined to, in a few words each.
+    pub confined: &'a [String],
+    /// Where the admin listener would be, if another server had none there.
+    pub unwatched_at: Option<&'a Address>,
+}
+
+impl fmt::Display for Served<'_> {
+    /// In one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Served { sites, addresses, settings, .. } = self;
+        let (engine, workers) = (settings.engine, settings.workers());
+        let addresses: Vec<_> = addresses.iter().map(|address| address.to_string()).collect();
+        let [files, bytes] = sites.iter().fold([0; 2], |sum, (_, files, len)| [sum[0] + files, sum[1] + len]);
+        let (sites, addresses) = (sites.len(), addresses.join(", "));
+        write!(
+            f,
+            "sites: {sites}, files: {files}, bytes: {bytes}, at {addresses}; engine: {engine}, workers: {workers}"
+        )
+    }
+}
+
+/// What a process is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It watches and builds the sites.
+    Keeper,
+    /// It serves them.
+    Server,
+    /// It serves connections for a server that is several processes.
+    Worker,
+    /// It writes the log of such a server, and answers its admin listener.
+    Desk,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::Keeper => "keeper",
+            Role::Server => "server",
+            Role::Worker => "worker",
+            Role::Desk => "desk",
+        })
+    }
+}

@@ -1,0 +1,23 @@
+//! The engine that only BSD and macOS have: kqueue.
+
+use super::{Begun, Chosen, Engine, readiness};
+use crate::data::worker::Outfit;
+use std::io;
+
+/// The best that this host offers.
+pub(super) fn best() -> Chosen {
+    Chosen { engine: Engine::Kqueue, instead: None }
+}
+
+/// Why this host does not offer an engine that this system has: it does.
+pub(super) fn refusal(_engine: Engine) -> Option<String> {
+    None
+}
+
+/// Runs a worker on one of these engines.
+pub(super) fn run(engine: Engine, outfit: Outfit, begun: Begun) -> io::Result<()> {
+    match engine {
+        Engine::Kqueue => readiness::run::<readiness::kqueue::Kqueue>(outfit, begun),
+        _ => unreachable!("{engine} was not chosen here"),
+    }
+}

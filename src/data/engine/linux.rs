@@ -1,0 +1,39 @@
+//! The engines that only Linux has: io_uring, and epoll where the host forbids it.
+
+use super::{Begun, Chosen, Engine, readiness, uring};
+use crate::{base::error::reason, data::worker::Outfit};
+use rustix::io::Errno;
+use std::io;
+
+/// The best that this host offers.
+pub(super) fn best() -> Chosen {
+    match refusal(Engine::IoUring) {
+        None => Chosen { engine: Engine::IoUring, instead: None },
+        instead => Chosen { engine: Engine::Epoll, instead },
+    }
+}
+
+/// Why this host does not offer an engine that this system has, if it does not.
+pub(super) fn refusal(engine: Engine) -> Option<String> {
+    let error = match engine {
+        Engine::IoUring => uring::probe().err()?,
+        _ => return None,
+    };
+    Some(match Errno::from_io_error(&error) {
+        Some(Errno::PERM | Errno::ACCESS) => "this host forbids it".to_owned(),
+        Some(Errno::NOSYS) => "this kernel does not have it".to_owned(),
+        // Older kernels count nothing; newer ones count the rings of all processes of this user.
+        Some(Errno::NOMEM) => "no room for another ring in the limit on locked memory, ulimit -l".to_owned(),
+        Some(Errno::INVAL) => "this kernel is older than Linux 6.1".to_owned(),
+        _ => reason(&error),
+    })
+}
+
+/// Runs a worker on one of these engines.
+pub(super) fn run(engine: Engine, outfit: Outfit, begun: Begun) -> io::Result<()> {
+    match engine {
+        Engine::IoUring => uring::run(outfit, begun),
+        Engine::Epoll => readiness::run::<readiness::epoll::Epoll>(outfit, begun),
+        _ => unreachable!("{engine} was not chosen here"),
+    }
+}

@@ -1,0 +1,87 @@
+//! Engines: the only code that waits for the kernel. Each drives the same `Connection`.
+//!
+//! An engine knows descriptors, readiness and bytes; it does not know methods, fields or status codes.
+
+#[deny(unsafe_code)]
+mod accept;
+#[deny(unsafe_code)]
+pub(crate) mod blocking;
+#[deny(unsafe_code)]
+mod readiness;
+#[cfg_attr(target_os = "linux", path = "linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "bsd.rs")]
+mod system;
+#[cfg(target_os = "linux")]
+mod uring;
+
+use super::worker::{Outfit, loader::Loader};
+use crate::base::{
+    engine::{Chosen, Engine},
+    error::Trouble,
+};
+pub(crate) use accept::is_fatal;
+use readiness::poll;
+use std::{
+    fs::File,
+    io,
+    sync::mpsc::{Sender, channel},
+};
+
+/// For a worker to say that it has all it needs from the kernel. Dropped without a word, it will never have that.
+pub(crate) struct Begun(pub(crate) Sender<()>);
+
+impl Begun {
+    /// Returns one for a process that nothing waits for: its clients wait in the accept queue until it begins.
+    pub(crate) fn unheard() -> Begun {
+        Begun(channel().0)
+    }
+
+    /// The worker is about to serve.
+    pub(crate) fn tell(self) {
+        // Nobody may wait for it.
+        let _ = self.0.send(());
+    }
+}
+
+impl Engine {
+    /// Tries what this host offers.
+    ///
+    /// # Errors
+    /// It does not offer this engine.
+    pub fn choose(self) -> Result<Chosen, Trouble> {
+        let refusal = match self {
+            Engine::Auto => return Ok(system::best()),
+            _ if !Engine::ALL.contains(&self) => Some("this system does not have it".to_owned()),
+            _ => system::refusal(self),
+        };
+        match refusal {
+            None => Ok(Chosen { engine: self, instead: None }),
+            Some(why) => {
+                let remedy = format!("take --engine {}, or auto", system::best().engine);
+                Err(Trouble::new(format_args!("cannot use {self}"), why, remedy))
+            }
+        }
+    }
+
+    /// Starts the threads that read content from disk for the workers of this engine. `None`: its workers block, and read for
+    /// themselves.
+    pub(crate) fn start_loader(self, nowhere: File) -> io::Result<Option<Loader>> {
+        if self.is_blocking() {
+            return Ok(None);
+        }
+        let (loader, threads) = Loader::new(nowhere);
+        threads.start()?;
+        Ok(Some(loader))
+    }
+
+    /// Runs a worker until it is told to stop.
+    pub(crate) fn run(self, outfit: Outfit, begun: Begun) -> io::Result<()> {
+        match self {
+            Engine::Auto => unreachable!("chosen before a worker runs"),
+            Engine::Prefork | Engine::Fork => unreachable!("refused for threads"),
+            Engine::IoUring | Engine::Epoll | Engine::Kqueue => system::run(self, outfit, begun),
+            Engine::Poll => readiness::run::<poll::Poll>(outfit, begun),
+            Engine::Threads => blocking::run(outfit, begun),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The turn of one connection under readiness: send, close, offer, read, until the socket has no more.
+//!
+//! How bytes leave depends on how many there are, as measured in the lab beside a server that does nothing:
+//!
+//! ```text
+//!  up to 5 KiB     copied together, one send         the copy costs less than a second iovec
+//!  up to 18 KiB    gathered, one sendmsg
+//!  above           sendfile from the image, file or archive, behind its start (MSG_MORE)
+//! ```
+
+use crate::{
+    data::worker::{COPY_LEN_MAX, Cold, Commons, Slot},
+    site::Store,
+    sys::socket::{self, MORE, QUIET},
+};
+use rustix::{
+    io::{Errno, retry_on_intr},
+    net::{RecvFlags, SendAncillaryBuffer, Shutdown, recv, send, sendmsg, shutdown},
+};
+use std::{io::IoSlice, mem, os::fd::AsFd};
+use tarpon_conn::{Close, Input, Leg, Run, SPAN_COUNT_MAX, Span};
+
+/// What is known of a socket's readiness: events add to it, calls that come back empty take from it.
+pub(crate) struct Readiness {
+    /// There may be bytes.
+    pub(crate) readable: bool,
+    /// There may be room.
+    pub(crate) writable: bool,
+    /// The client has closed its side: the end of its bytes will be read.
+    pub(crate) hung: bool,
+    /// It will have a turn without an event.
+    pub(crate) queued: bool,
+}
+
+impl Default for Readiness {
+    /// A new socket has room; and very often the request has come with the connection.
+    fn default() -> Readiness {
+        Readiness { readable: true, writable: true, hung: false, queued: false }
+    }
+}
+
+impl Readiness {
+    /// The kernel tells something. What has failed is found by reading or writing.
+    #[inline]
+    pub(crate) fn add(&mut self, readable: bool, writable: bool, hung: bool, failed: bool) {
+        self.hung |= hung | failed;
+        self.readable |= readable | self.hung;
+        self.writable |= writable | failed;
+    }
+}
+
+/// What comes after a turn.
+pub(crate) enum After {
+    /// The kernel will tell when there is more to do.
+    Wait,
+    /// There is more to do now; but others come first.
+    Again,
+    /// What is to be sent must be read into memory first.
+    Load(Cold),
+}
+
+/// The connection is over: closed in order, reset, or failed.
+pub(crate) struct Over;
+
+/// Steps of one turn: enough for a burst of pipelined requests or a few MiB, and then others come first.
+const STEPS_MAX: usize = 16;
+
+/// Responses up to this length, in bytes, are copied together.
+const COPY_WORTH_MAX: u64 = 5 * 1024;
+const _: () = assert!(COPY_WORTH_MAX as usize <= COPY_LEN_MAX);
+
+/// Stretches from this length on, in bytes, leave by `sendfile`.
+const FILE_WORTH_MIN: u64 = 18 * 1024;
+
+/// The most that one `sendfile` is asked for, in bytes: large enough to cost nothing, small enough to share.
+const FILE_TURN_MAX: u64 = 1024 * 1024;
+
+/// Takes one turn of a connection.
+#[inline]
+pub(crate) fn turn(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<After, Over> {
+    for _ in 0..STEPS_MAX {
+        let need = slot.conn.need(Leg::Client);
+        // First of all: what a connection still owes when it gives up must not be sent.
+        if need.close == Close::Both {
+            return Err(Over);
+        }
+        if slot.state.writable && slot.loading.is_none() && !slot.conn.outbox(Leg::Client).is_empty() {
+            if let Some(cold) = commons.cold(slot.conn.outbox(Leg::Client), FILE_WORTH_MIN, FILE_TURN_MAX) {
+                return Ok(After::Load(cold));
+            }
+            send_front(commons, slot)?;
+            continue;
+        }
+        if let Some(wanted) = slot.conn.wants()
+            && slot.loading.is_none()
+            && slot.conn.outbox(Leg::Client).is_empty()
+        {
+            match commons.unknown(wanted) {
+                Some(cold) => return Ok(After::Load(cold)),
+                None => slot.conn.loaded(),
+            }
+            continue;
+        }
+        if need.close == Close::Write && !slot.shut {
+            slot.shut = true;
+            shutdown(&slot.fd, Shutdown::Write).map_err(|_| Over)?;
+        }
+        let progress = match need.input {
+            Input::Pause => false,
+            Input::Bytes { max } => match slot.inbox {
+                Some(run) if slot.fresh => {
+                    commons.offer(slot, run).map_err(|_| Over)?;
+                    true
+                }
+                _ => slot.state.readable && read(commons, slot, max as usize)?,
+            },
+        };
+        if !progress {
+            return Ok(After::Wait);
+        }
+    }
+    Ok(After::Again)
+}
+
+/// Reads once, behind what is in the inbox, and offers it. Returns whether there was anything.
+#[inline]
+fn read(commons: &mut Commons, slot: &mut Slot<Readiness>, max: usize) -> Result<bool, Over> {
+    let (buf, held) = match slot.inbox {
+        None => (commons.scratch, 0),
+        Some(run) => {
+            let run = if run.at == 0 { run } else { commons.pool.copy(run, run.buf, 0) };
+            slot.inbox = Some(run);
+            (run.buf, run.len as usize)
+        }
+    };
+    let room = &mut commons.pool.buf_mut(buf)[held..max];
+    assert!(!room.is_empty(), "a connection refuses what fills a buffer and is still incomplete");
+    match receive(slot, room)? {
+        Received::Bytes(len) => {
+            let run = Run { buf, at: 0, len: (held + len) as u32 };
+            commons.offer(slot, run).map_err(|_| Over)?;
+            Ok(true)
+        }
+        Received::End => {
+            commons.empty_inbox(slot);
+            slot.conn.ended(&mut commons.cx(), Leg::Client);
+            Ok(true)
+        }
+        Received::Nothing => Ok(false),
+    }
+}
+
+enum Received {
+    Bytes(usize),
+    End,
+    Nothing,
+}
+
+#[inline]
+fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Over> {
+    match retry_on_intr(|| recv(&slot.fd, &mut *room, RecvFlags::empty())) {
+        Ok((0, _)) => {
+            (slot.state.readable, slot.state.hung) = (false, false);
+            Ok(Received::End)
+        }
+        Ok((len, _)) => {
+            // A short read has emptied the socket; only the end of the stream may still be there.
+            slot.state.readable = len == room.len() || slot.state.hung;
+            Ok(Received::Bytes(len))
+        }
+        Err(Errno::AGAIN) => {
+            slot.state.readable = false;
+            Ok(Received::Nothing)
+        }
+        Err(_) => Err(Over),
+    }
+}
+
+/// Sends the front of the outbox once.
+#[inline]
+fn send_front(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<(), Over> {
+    let spans = slot.conn.outbox(Leg::Client);
+    let sent = match spans[0] {
+        Span::File { image, number, at, len } => {
+            let file = commons.site(image).file(number);
+            send_file(slot, file, at, len)
+        }
+        Span::Archive { image, at, len } if !commons.is_in_memory(&spans[0], FILE_WORTH_MIN) => {
+            let (file, begin) = commons.site(image).file_of(Store::Archive);
+            send_file(slot, file, begin + at, len)
+        }
+        Span::Site { image, at, len } if len >= FILE_WORTH_MIN => {
+            let (store, begin) = commons.site(image).store();
+            send_file(slot, store, begin + at, len)
+        }
+        _ => send_memory(commons, slot),
+    };
+    match sent {
+        // A file or archive that has become shorter than its Content-Length: the client must see that it is cut.
+        Ok(0) => Err(Over),
+        Ok(len) => {
+            slot.conn.sent(&mut commons.cx(), Leg::Client, len as u64);
+            Ok(())
+        }
+        Err(Errno::AGAIN) => {
+            slot.state.writable = false;
+            Ok(())
+        }
+        Err(Errno::INTR) => Ok(()),
+        Err(_) => Err(Over),
+    }
+}
+
+fn send_file(slot: &Slot<Readiness>, file: impl AsFd, at: u64, len: u64) -> Result<usize, Errno> {
+    socket::send_file(&slot.fd, file, at, len.min(FILE_TURN_MAX) as usize)
+}
+
+/// Sends the spans in memory that are at the front: copied together, or gathered. Nothing if one of them is damaged.
+#[inline]
+fn send_memory(commons: &mut Commons, slot: &Slot<Readiness>) -> Result<usize, Errno> {
+    let spans = slot.conn.outbox(Leg::Client);
+    let count = spans.iter().take_while(|span| commons.is_in_memory(span, FILE_WORTH_MIN)).count();
+    let (front, behind) = spans.split_at(count);
+    // What follows by `sendfile` shares its first segment with what goes now.
+    let flags = match behind {
+        [] => QUIET,
+        _ => QUIET | MORE,
+    };
+    let len: u64 = front.iter().map(Span::len).sum();
+    if len <= COPY_WORTH_MAX {
+        let mut copy = mem::take(&mut commons.copy);
+        let mut end = 0;
+        for bytes in front.iter().map(|span| commons.bytes(span)) {
+            copy[end..][..bytes.len()].copy_from_slice(bytes);
+            end += bytes.len();
+        }
+        let sound = end as u64 == len && front.iter().all(|span| commons.is_sound(span));
+        let sent = if sound { send(&slot.fd, &copy[..end], flags) } else { Ok(0) };
+        commons.copy = copy;
+        return sent;
+    }
+    let mut parts = [IoSlice::new(&[]); SPAN_COUNT_MAX];
+    for (part, span) in parts.iter_mut().zip(front) {
+        *part = IoSlice::new(commons.named(span));
+    }
+    sendmsg(&slot.fd, &parts[..count], &mut SendAncillaryBuffer::default(), flags)
+}

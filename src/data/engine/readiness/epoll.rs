@@ -1,0 +1,83 @@
+//! Readiness, edge triggered, with `epoll(7)`.
+//!
+//! A connection is registered once, for both directions, and never again: the kernel tells what becomes possible, and
+//! forgets it when its descriptor is closed.
+
+use crate::data::{
+    engine::readiness::{Selector, SlotName, Told, drive::Readiness, token::Token},
+    worker::timespec,
+};
+use rustix::{
+    event::epoll::{self, CreateFlags, Event, EventData, EventFlags},
+    io::Errno,
+};
+use std::{
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+};
+
+pub(crate) struct Epoll {
+    epoll: OwnedFd,
+    events: [Event; BATCH_LEN],
+}
+
+/// Events taken at once. From 16 on the wait itself costs little; more keep the clock and the caches shared.
+const BATCH_LEN: usize = 128;
+
+impl Selector for Epoll {
+    fn new() -> io::Result<Epoll> {
+        const NO_EVENT: Event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        Ok(Epoll { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: [NO_EVENT; BATCH_LEN] })
+    }
+
+    fn watch_mailbox(&mut self, mailbox: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, mailbox, data(Token::Mailbox), EventFlags::IN)?)
+    }
+
+    fn watch_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
+        // Exclusive: of several workers that share a listener, not all are woken for one client.
+        let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
+        epoll::add(&self.epoll, listener, data(Token::Listener(number)), flags)
+    }
+
+    fn leave_listener(&mut self, _number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
+        epoll::delete(&self.epoll, listener)
+    }
+
+    fn watch_slot(&mut self, name: SlotName, socket: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
+        let both = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(&self.epoll, socket, data(Token::Slot(name)), both)
+    }
+
+    /// Edges come of themselves.
+    #[inline]
+    fn mind_slot(&mut self, _index: u32, _readiness: &Readiness) {}
+
+    /// Closing does it.
+    #[inline]
+    fn leave_slot(&mut self, _index: u32) {}
+
+    fn wait(&mut self, wait_ms: Option<u64>) -> Result<usize, Errno> {
+        epoll::wait(&self.epoll, &mut self.events, wait_ms.map(timespec).as_ref())
+    }
+
+    #[inline]
+    fn told(&self, number: usize) -> Told {
+        let Event { flags, data } = self.events[number];
+        match Token::of(data.u64()) {
+            Token::Slot(name) => Told::Ready {
+                name,
+                readable: flags.contains(EventFlags::IN),
+                writable: flags.contains(EventFlags::OUT),
+                hung: flags.contains(EventFlags::RDHUP),
+                failed: flags.intersects(EventFlags::ERR | EventFlags::HUP),
+            },
+            Token::Listener(number) => Told::Client(number),
+            Token::Mailbox => Told::Mail,
+        }
+    }
+}
+
+fn data(token: Token) -> EventData {
+    EventData::new_u64(token.bits())
+}

@@ -1,0 +1,108 @@
+//! Readiness, edge triggered, with `kqueue(2)`: FreeBSD and macOS.
+//!
+//! A connection is registered once, and never again, with a filter for each direction: the kernel tells what becomes possible, one
+//! direction at a time, and forgets both when the descriptor is closed.
+//!
+//! ```text
+//! mailbox, listener   EVFILT_READ                               told for as long as it is so
+//! connection          EVFILT_READ + EVFILT_WRITE, EV_CLEAR      told when it becomes so
+//! ```
+//!
+//! Of several workers that share a listener all are woken for one client, and one of them gets it: there is nothing like
+//! `EPOLLEXCLUSIVE`.
+
+use crate::{
+    data::{
+        engine::readiness::{Selector, SlotName, Told, drive::Readiness, token::Token},
+        worker::timespec,
+    },
+    sys::queue::Queue,
+};
+use rustix::{
+    event::kqueue::{Event, EventFilter, EventFlags},
+    io::Errno,
+};
+use std::{
+    io,
+    os::fd::{AsRawFd, BorrowedFd},
+    ptr,
+};
+
+pub(crate) struct Kqueue {
+    queue: Queue,
+    events: Vec<Event>,
+}
+
+/// Events taken at once: two may be about one connection.
+const BATCH_LEN: usize = 256;
+
+/// A token has the place of a pointer.
+const _: () = assert!(usize::BITS >= u64::BITS);
+
+impl Selector for Kqueue {
+    fn new() -> io::Result<Kqueue> {
+        Ok(Kqueue { queue: Queue::new()?, events: Vec::with_capacity(BATCH_LEN) })
+    }
+
+    fn watch_mailbox(&mut self, mailbox: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(self.queue.change(&[reads(mailbox, EventFlags::ADD, Token::Mailbox)])?)
+    }
+
+    fn watch_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.queue.change(&[reads(listener, EventFlags::ADD, Token::Listener(number))])
+    }
+
+    fn leave_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.queue.change(&[reads(listener, EventFlags::DELETE, Token::Listener(number))])
+    }
+
+    fn watch_slot(&mut self, name: SlotName, socket: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
+        let (flags, token) = (EventFlags::ADD | EventFlags::CLEAR, Token::Slot(name));
+        self.queue.change(&[reads(socket, flags, token), writes(socket, flags, token)])
+    }
+
+    /// Edges come of themselves.
+    #[inline]
+    fn mind_slot(&mut self, _index: u32, _readiness: &Readiness) {}
+
+    /// Closing does it.
+    #[inline]
+    fn leave_slot(&mut self, _index: u32) {}
+
+    fn wait(&mut self, wait_ms: Option<u64>) -> Result<usize, Errno> {
+        self.queue.wait(&mut self.events, wait_ms.map(timespec).as_ref())
+    }
+
+    #[inline]
+    fn told(&self, number: usize) -> Told {
+        let event = &self.events[number];
+        match Token::of(event.udata().addr() as u64) {
+            Token::Slot(name) => {
+                let readable = matches!(event.filter(), EventFilter::Read(_));
+                Told::Ready {
+                    name,
+                    readable,
+                    writable: !readable,
+                    // Of the other direction it is said too when this side has closed it.
+                    hung: readable && event.flags().contains(EventFlags::EOF),
+                    // Whoever is reset is hung, too.
+                    failed: false,
+                }
+            }
+            Token::Listener(number) => Told::Client(number),
+            Token::Mailbox => Told::Mail,
+        }
+    }
+}
+
+fn reads(descriptor: BorrowedFd<'_>, flags: EventFlags, token: Token) -> Event {
+    event(EventFilter::Read(descriptor.as_raw_fd()), flags, token)
+}
+
+fn writes(descriptor: BorrowedFd<'_>, flags: EventFlags, token: Token) -> Event {
+    event(EventFilter::Write(descriptor.as_raw_fd()), flags, token)
+}
+
+fn event(filter: EventFilter, flags: EventFlags, token: Token) -> Event {
+    Event::new(filter, flags, ptr::without_provenance_mut(token.bits() as usize))
+}

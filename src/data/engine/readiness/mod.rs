@@ -1,0 +1,305 @@
+//! The rounds of a worker under readiness, whoever tells of it: epoll, poll, kqueue.
+//!
+//! ```text
+//! wait ─▶ mail, new clients, sockets that are ready ─▶ who has more to do ─▶ what was read, times, shortage ─┐
+//!   ▲                                                                                                        │
+//!   └────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! What a socket can do is remembered in its slot, and what the kernel tells only adds to it. Listeners are watched while
+//! clients may be accepted, and only then, so that a process out of descriptors does not spin.
+
+pub(super) mod drive;
+#[cfg(target_os = "linux")]
+pub(super) mod epoll;
+#[cfg(not(target_os = "linux"))]
+pub(super) mod kqueue;
+pub(super) mod poll;
+mod token;
+
+use super::{Begun, accept};
+use crate::{
+    data::worker::{Outfit, Worker, mailbox::Farewell},
+    sys::BACKLOG,
+};
+use drive::{After, Readiness};
+use rustix::io::Errno;
+use std::{
+    collections::VecDeque,
+    io, mem,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+/// A kernel's way to wait for many sockets at once. What it tells may be out of date or untrue of this moment; the calls that follow
+/// find out.
+pub(super) trait Selector: Sized {
+    fn new() -> io::Result<Self>;
+
+    /// Watches the mailbox, level triggered.
+    fn watch_mailbox(&mut self, mailbox: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Watches a listener, level triggered, until [`leave_listener`](Selector::leave_listener).
+    fn watch_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno>;
+
+    fn leave_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno>;
+
+    /// Watches a connection that was accepted and has had its first turn.
+    fn watch_slot(
+        &mut self,
+        name: SlotName,
+        socket: BorrowedFd<'_>,
+        readiness: &Readiness,
+    ) -> Result<(), Errno>;
+
+    /// What is known of a connection after its turn.
+    fn mind_slot(&mut self, index: u32, readiness: &Readiness);
+
+    /// A connection is about to be closed; it may not be watched yet.
+    fn leave_slot(&mut self, index: u32);
+
+    /// Waits, for so many milliseconds at most, and returns how many there are to tell of.
+    fn wait(&mut self, wait_ms: Option<u64>) -> Result<usize, Errno>;
+
+    /// What the last wait has brought.
+    fn told(&self, number: usize) -> Told;
+}
+
+/// A connection, and not one that has its slot later.
+#[derive(Clone, Copy)]
+pub(super) struct SlotName {
+    pub(super) index: u32,
+    pub(super) generation: u32,
+}
+
+/// What the kernel tells.
+#[derive(Clone, Copy)]
+pub(super) enum Told {
+    Mail,
+    /// Somebody connects to the listener of this number.
+    Client(usize),
+    /// What a socket can do.
+    Ready {
+        name: SlotName,
+        readable: bool,
+        writable: bool,
+        /// The client has closed its side.
+        hung: bool,
+        /// How is found by reading or writing.
+        failed: bool,
+    },
+}
+
+/// Connections accepted in one go, so that those already open are not kept waiting.
+const ACCEPT_MAX: usize = 64;
+
+/// Runs a worker until it is told to stop.
+pub(super) fn run<S: Selector>(outfit: Outfit, begun: Begun) -> io::Result<()> {
+    accept::never_wait(&outfit.listeners)?;
+    let mut rounds =
+        Rounds { selector: S::new()?, worker: Worker::new(outfit), listening: false, again: VecDeque::new() };
+    rounds.selector.watch_mailbox(rounds.worker.mailbox.as_fd())?;
+    begun.tell();
+    rounds.run()
+}
+
+struct Rounds<S> {
+    selector: S,
+    worker: Worker<Readiness>,
+    /// The listeners are watched.
+    listening: bool,
+    /// Slots that have more to do although no event will tell.
+    again: VecDeque<SlotName>,
+}
+
+impl<S: Selector> Rounds<S> {
+    fn run(&mut self) -> io::Result<()> {
+        loop {
+            self.mind_gate()?;
+            let count = match self.wait() {
+                Err(Errno::INTR) => 0,
+                count => count?,
+            };
+            self.worker.tell_time();
+            for number in 0..count {
+                match self.selector.told(number) {
+                    Told::Ready { name, readable, writable, hung, failed } => {
+                        self.ready(name, readable, writable, hung, failed);
+                    }
+                    Told::Client(number) => self.accept(number, ACCEPT_MAX)?,
+                    Told::Mail => self.mail()?,
+                }
+            }
+            for _ in 0..self.again.len() {
+                let Some(name) = self.again.pop_front() else { break };
+                self.requeue(name);
+            }
+            while let Some(index) = self.worker.next_loaded() {
+                self.turn(index);
+            }
+            while let Some(index) = self.worker.next_expired() {
+                self.turn(index);
+            }
+            while let Some(index) = self.worker.next_shed() {
+                self.turn(index);
+            }
+            self.worker.end_batch();
+            if self.worker.is_over() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wait(&mut self) -> Result<usize, Errno> {
+        let wait_ms = if self.again.is_empty() { self.worker.wait_ms() } else { Some(0) };
+        self.selector.wait(wait_ms)
+    }
+
+    /// The kernel tells of a connection, or of one that had this slot before.
+    #[inline]
+    fn ready(&mut self, name: SlotName, readable: bool, writable: bool, hung: bool, failed: bool) {
+        let SlotName { index, generation } = name;
+        if self.worker.slots.generation(index) != generation {
+            return;
+        }
+        let Some(slot) = self.worker.slots.get_mut(index) else { return };
+        slot.state.add(readable, writable, hung, failed);
+        // One that has had its turn waits for the next round, however much its client sends.
+        if !slot.state.queued {
+            self.turn(index);
+        }
+    }
+
+    /// A turn without an event.
+    fn requeue(&mut self, SlotName { index, generation }: SlotName) {
+        if self.worker.slots.generation(index) == generation
+            && let Some(slot) = self.worker.slots.get_mut(index)
+        {
+            slot.state.queued = false;
+            self.turn(index);
+        }
+    }
+
+    #[inline]
+    fn turn(&mut self, index: u32) {
+        let Worker { slots, commons, .. } = &mut self.worker;
+        let Some(slot) = slots.get_mut(index) else { return };
+        match drive::turn(commons, slot) {
+            Ok(after) => {
+                match after {
+                    After::Wait => {}
+                    After::Again => {
+                        if !mem::replace(&mut slot.state.queued, true) {
+                            self.again.push_back(SlotName { index, generation: slots.generation(index) });
+                        }
+                    }
+                    After::Load(cold) => self.worker.load(index, cold),
+                }
+                self.mind(index);
+            }
+            Err(drive::Over) => self.remove(index),
+        }
+    }
+
+    #[inline]
+    fn mind(&mut self, index: u32) {
+        if let Some(slot) = self.worker.slots.get_mut(index) {
+            self.selector.mind_slot(index, &slot.state);
+        }
+        self.worker.mind_deadline(index);
+    }
+
+    fn remove(&mut self, index: u32) {
+        self.selector.leave_slot(index);
+        self.worker.remove(index);
+    }
+
+    fn accept(&mut self, number: usize, count_max: usize) -> io::Result<()> {
+        for _ in 0..count_max {
+            let Some(fd) = accept::accept(&mut self.worker, number)? else { break };
+            self.accepted(fd);
+        }
+        Ok(())
+    }
+
+    /// Takes the first turn before the connection is watched: often the request has come with it, and a connection for
+    /// one request is never watched at all.
+    fn accepted(&mut self, fd: OwnedFd) {
+        let index = self.worker.insert(fd);
+        self.turn(index);
+        let generation = self.worker.slots.generation(index);
+        let Some(slot) = self.worker.slots.get_mut(index) else { return };
+        let name = SlotName { index, generation };
+        if self.selector.watch_slot(name, slot.fd.as_fd(), &slot.state).is_err() {
+            // Out of memory, or of watches for this user: this client is let go, the others live.
+            self.remove(index);
+            self.worker.shut_gate();
+        }
+    }
+
+    fn mail(&mut self) -> io::Result<()> {
+        let Some(farewell) = self.worker.read_mail() else { return Ok(()) };
+        // First of all it is not told of clients any more: one for whom the kernel wakes it alone, it has to serve. Whoever handed a
+        // listener over may have kept it, and with it its registration.
+        if self.listening {
+            for (number, listener) in self.worker.listeners.iter().enumerate() {
+                self.selector.leave_listener(number, listener.as_fd())?;
+            }
+        }
+        self.listening = false;
+        // Who is in the backlog has begun. Closing the listener would reset them; and where others accept on it too, the kernel
+        // may have told nobody else of them.
+        for number in 0..self.worker.listeners.len() {
+            self.accept(number, BACKLOG as usize)?;
+        }
+        self.worker.listeners.clear();
+        for index in self.worker.slots.indices() {
+            match farewell {
+                Farewell::Drain => self.worker.slots.get_mut(index).expect("it is in use").conn.drain(),
+                Farewell::Stop => self.stop(index),
+            }
+        }
+        Ok(())
+    }
+
+    /// What has arrived by now has begun; nothing else will begin.
+    fn stop(&mut self, index: u32) {
+        if let Some(slot) = self.worker.slots.get_mut(index) {
+            slot.state.readable = true;
+        }
+        self.turn(index);
+        let Worker { slots, commons, .. } = &mut self.worker;
+        if let Some(slot) = slots.get_mut(index) {
+            slot.conn.stop(&mut commons.cx());
+            self.turn(index);
+        }
+    }
+
+    /// Watches the listeners while connections may be accepted, and only then.
+    #[inline]
+    fn mind_gate(&mut self) -> io::Result<()> {
+        let open = self.worker.may_accept();
+        if open == self.listening {
+            return Ok(());
+        }
+        for (number, listener) in self.worker.listeners.iter().enumerate() {
+            if open {
+                match self.selector.watch_listener(number, listener.as_fd()) {
+                    Ok(()) => {}
+                    // What is lacking now may be there later.
+                    Err(Errno::NOMEM | Errno::NOSPC) => {
+                        for (number, added) in self.worker.listeners[..number].iter().enumerate() {
+                            self.selector.leave_listener(number, added.as_fd())?;
+                        }
+                        self.worker.shut_gate();
+                        return Ok(());
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            } else {
+                self.selector.leave_listener(number, listener.as_fd())?;
+            }
+        }
+        self.listening = open;
+        Ok(())
+    }
+}

@@ -1,0 +1,621 @@
+//! Completions, with io_uring(7).
+//!
+//! ```text
+//! listener ─ accept, multishot ─▶ slot ─ receive, multishot ─▶ provided buffer ─ copy ─▶ inbox ─▶ Connection
+//!                                  ▲                                                                │ outbox
+//!                                  └──────────── sent ◀─ completion ◀─ send ◀─ letter ◀─────────────┘
+//! ```
+//!
+//! What is in flight for a connection is known here alone. A connection that is over is let go of when nothing is in
+//! flight any more, so that the kernel never touches what has been freed.
+//!
+//! Receiving goes on by itself while the connection wants bytes without a limit. When it asks to pause, the receive is
+//! cancelled; what arrives until that is done waits in pool buffers behind the inbox.
+//!
+//! A large stretch leaves by `sendfile`, called from here: the ring has no such operation. The socket, which is
+//! blocking for the ring's sake, is made non-blocking for the moment.
+
+mod buffers;
+mod ring;
+mod send_buffers;
+
+use crate::{
+    data::{
+        engine::Begun,
+        worker::{Commons, Outfit, Slot, Worker, mailbox::Farewell},
+    },
+    site::Store,
+};
+use ring::{Act, Done, Ring};
+use rustix::{
+    fs::sendfile,
+    io::{Errno, ioctl_fionbio},
+    net::{
+        Shutdown, SocketFlags, accept_with, shutdown,
+        sockopt::{Timeout, set_socket_timeout},
+    },
+};
+use send_buffers::{Letter, Letters, Part};
+use std::{
+    collections::VecDeque,
+    io, mem,
+    os::fd::{AsFd, FromRawFd, OwnedFd},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    thread,
+    time::Duration,
+};
+use tarpon_conn::{BUF_LEN, Close, Input, Leg, Run, Span};
+
+/// What is in flight for one connection.
+#[derive(Default)]
+pub(super) struct Flight {
+    receive: Receive,
+    send: Option<Send>,
+    /// The connection is over: nothing is begun any more, and when nothing is in flight it is let go of.
+    over: bool,
+    /// The client has closed its side.
+    ended: bool,
+    /// It will have a turn although no completion tells.
+    queued: bool,
+    /// Arrived while the inbox was full, oldest first.
+    backlog: VecDeque<Run>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Receive {
+    #[default]
+    Idle,
+    Armed,
+    /// Cancelled, and not completed yet.
+    Ending,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Send {
+    /// A letter is on its way.
+    Letter(u32),
+    /// The socket is full; its room is waited for.
+    Room,
+}
+
+/// The connection is over: closed in order, reset, or failed.
+struct Over;
+
+/// Whether there is a ring to be had with all that the engine needs.
+///
+/// # Errors
+/// The kernel is older than 6.1, or the host forbids it.
+pub(super) fn probe() -> io::Result<()> {
+    // On a thread of its own: the kernel ends a ring later, and interrupts the system calls of the thread that had it.
+    let probe = thread::Builder::new().name("probe".to_owned()).spawn(|| Ring::new().map(drop))?;
+    probe.join().expect("making a ring does not panic")
+}
+
+pub(super) fn run(outfit: Outfit, begun: Begun) -> io::Result<()> {
+    let worker = Worker::new(outfit);
+    for listener in &worker.listeners {
+        // A non-blocking listener would make the ring say so instead of waiting.
+        ioctl_fionbio(listener, false)?;
+    }
+    let mut engine = Engine {
+        accepting: vec![Receive::Idle; worker.listeners.len()],
+        farewell: None,
+        worker,
+        letters: Letters::default(),
+        ring: Ring::new()?,
+        again: VecDeque::new(),
+    };
+    engine.ring.mail(&engine.worker.mailbox);
+    begun.tell();
+    let done = catch_unwind(AssertUnwindSafe(|| engine.run()));
+    // Whatever has happened, a panic too, the kernel must be done with our memory before it is freed. If that cannot
+    // be had, it is not freed.
+    if let Err(error) = engine.ring.finish() {
+        mem::forget(engine);
+        return Err(error);
+    }
+    done.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// Dropped in this order: first the ring, then what its entries have named.
+struct Engine {
+    ring: Ring,
+    letters: Letters,
+    worker: Worker<Flight>,
+    /// For each listener.
+    accepting: Vec<Receive>,
+    /// How it is to part from its clients, once it has ended to accept.
+    farewell: Option<Farewell>,
+    /// Slots that have more to do although no completion will tell.
+    again: VecDeque<u32>,
+}
+
+/// Steps of one turn: enough for a burst of pipelined requests, and then others come first.
+const STEPS_MAX: usize = 16;
+
+/// Responses up to this length, in bytes, are copied: less than with readiness, as each send in flight needs memory of
+/// its own.
+const COPY_WORTH_MAX: u64 = 3 * 1024;
+const _: () = assert!(COPY_WORTH_MAX as usize <= Letter::LEN);
+
+/// Stretches from this length on, in bytes, leave by `sendfile`.
+const FILE_WORTH_MIN: u64 = 18 * 1024;
+
+/// The most that one `sendfile` is asked for, in bytes.
+const FILE_TURN_MAX: u64 = 1024 * 1024;
+
+/// How long a listener that is about to be closed is waited for: as good as not at all.
+const DRAIN_WAIT: Duration = Duration::from_millis(1);
+
+impl Engine {
+    fn run(&mut self) -> io::Result<()> {
+        loop {
+            self.mind_gate();
+            let wait_ms = if self.again.is_empty() { self.worker.wait_ms() } else { Some(0) };
+            self.ring.wait(wait_ms)?;
+            self.worker.tell_time();
+            self.complete()?;
+            for _ in 0..self.again.len() {
+                let Some(index) = self.again.pop_front() else { break };
+                if let Some(slot) = self.worker.slots.get_mut(index) {
+                    slot.state.queued = false;
+                }
+                self.turn(index);
+            }
+            while let Some(index) = self.worker.next_loaded() {
+                self.turn(index);
+            }
+            while let Some(index) = self.worker.next_expired() {
+                self.turn(index);
+            }
+            while let Some(index) = self.worker.next_shed() {
+                self.turn(index);
+            }
+            self.worker.end_batch();
+            let accepts = self.accepting.iter().any(|&accepting| accepting != Receive::Idle);
+            if self.worker.is_over() && !accepts {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Acts on all completions there are. Returns whether there was one.
+    fn complete(&mut self) -> io::Result<bool> {
+        let mut any = false;
+        while let Some(done) = self.ring.next() {
+            any = true;
+            match done.act {
+                Act::Receive(index) => self.received(index, &done),
+                Act::Send(index) => self.sent(index, done.result),
+                Act::Accept(number) => self.accepted(number, &done)?,
+                Act::Mail => self.mail(&done)?,
+                act if done.result.is_err() => self.end_again(act),
+                _ => {}
+            }
+        }
+        Ok(any)
+    }
+
+    #[inline]
+    fn received(&mut self, index: u32, done: &Done) {
+        let Engine { worker: Worker { slots, commons, .. }, ring, .. } = self;
+        let slot = slots.get_mut(index).expect("a slot lives while something is in flight for it");
+        if !done.more {
+            slot.state.receive = Receive::Idle;
+        }
+        let kept = match (done.result, done.buffer) {
+            (Ok(0), _) => {
+                slot.state.ended = true;
+                Ok(())
+            }
+            (Ok(len), Some(buffer)) if !slot.state.over => {
+                arrived(commons, slot, ring.buffers.bytes(buffer, len as usize))
+            }
+            (Ok(_), _) => Ok(()),
+            // Out of buffers, which are all given back before the kernel is called again; or cancelled, as asked.
+            (Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN), _) => Ok(()),
+            (Err(_), _) => Err(Over),
+        };
+        if let Some(buffer) = done.buffer {
+            ring.buffers.give(buffer);
+        }
+        match kept {
+            Ok(()) => self.turn(index),
+            Err(Over) => self.end(index),
+        }
+    }
+
+    #[inline]
+    fn sent(&mut self, index: u32, result: Result<u32, Errno>) {
+        let Engine { worker: Worker { slots, commons, .. }, letters, .. } = self;
+        let slot = slots.get_mut(index).expect("a slot lives while something is in flight for it");
+        let sent = match (slot.state.send.take(), result) {
+            (Some(Send::Letter(letter)), result) => {
+                letters.release(letter);
+                match result {
+                    // Of an archive that has become shorter nothing is left to send.
+                    Ok(0) => Err(Over),
+                    Ok(len) => {
+                        if !slot.state.over {
+                            slot.conn.sent(&mut commons.cx(), Leg::Client, len.into());
+                        }
+                        Ok(())
+                    }
+                    Err(Errno::INTR | Errno::AGAIN) => Ok(()),
+                    Err(_) => Err(Over),
+                }
+            }
+            // Whether there is room, and whether the client is still there, the next send tells.
+            (Some(Send::Room) | None, _) => Ok(()),
+        };
+        match sent {
+            Ok(()) => self.turn(index),
+            Err(Over) => self.end(index),
+        }
+    }
+
+    fn turn(&mut self, index: u32) {
+        for _ in 0..STEPS_MAX {
+            match self.step(index) {
+                Ok(true) => {}
+                Ok(false) => return self.worker.mind_deadline(index),
+                Err(Over) => return self.end(index),
+            }
+        }
+        if let Some(slot) = self.worker.slots.get_mut(index)
+            && !mem::replace(&mut slot.state.queued, true)
+        {
+            self.again.push_back(index);
+        }
+        self.worker.mind_deadline(index);
+    }
+
+    /// One step of a turn. Returns whether there may be another one now.
+    #[inline]
+    fn step(&mut self, index: u32) -> Result<bool, Over> {
+        let Engine { worker: Worker { slots, commons, .. }, ring, letters, .. } = self;
+        let Some(slot) = slots.get_mut(index) else { return Ok(false) };
+        if slot.state.over {
+            return Err(Over);
+        }
+        let need = slot.conn.need(Leg::Client);
+        // First of all: what a connection still owes when it gives up must not be sent.
+        if need.close == Close::Both {
+            return Err(Over);
+        }
+        if slot.state.send.is_none() && slot.loading.is_none() && !slot.conn.outbox(Leg::Client).is_empty() {
+            if let Some(cold) = commons.cold(slot.conn.outbox(Leg::Client), FILE_WORTH_MIN, FILE_TURN_MAX) {
+                self.worker.load(index, cold);
+                return Ok(true);
+            }
+            return send_front(commons, slot, ring, letters, index).map(|()| true);
+        }
+        if let Some(wanted) = slot.conn.wants()
+            && slot.loading.is_none()
+            && slot.conn.outbox(Leg::Client).is_empty()
+        {
+            match commons.unknown(wanted) {
+                Some(cold) => self.worker.load(index, cold),
+                None => slot.conn.loaded(),
+            }
+            return Ok(true);
+        }
+        if need.close == Close::Write && !slot.shut {
+            slot.shut = true;
+            shutdown(&slot.fd, Shutdown::Write).map_err(|_| Over)?;
+        }
+        let flight = &mut slot.state;
+        match (need.input, slot.inbox) {
+            (Input::Pause, _) => {
+                if flight.receive == Receive::Armed {
+                    flight.receive = Receive::Ending;
+                    ring.end_receive(index);
+                }
+                Ok(false)
+            }
+            (Input::Bytes { .. }, Some(run)) if slot.fresh => {
+                commons.offer(slot, run).map_err(|_| Over)?;
+                if !slot.fresh || slot.inbox.is_none() {
+                    refill(commons, slot);
+                }
+                Ok(true)
+            }
+            (Input::Bytes { .. }, _) => {
+                if mem::take(&mut slot.state.ended) {
+                    commons.empty_inbox(slot);
+                    slot.conn.ended(&mut commons.cx(), Leg::Client);
+                    return Ok(true);
+                }
+                if slot.state.receive == Receive::Idle {
+                    slot.state.receive = Receive::Armed;
+                    ring.receive(index, &slot.fd);
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// The connection is over: ends what is in flight, and lets go of it when nothing is.
+    #[cold]
+    fn end(&mut self, index: u32) {
+        let Engine { worker: Worker { slots, commons, .. }, ring, .. } = self;
+        let Some(slot) = slots.get_mut(index) else { return };
+        let first = !mem::replace(&mut slot.state.over, true);
+        // Copies, of which the kernel knows nothing: others may need their buffers at once.
+        commons.empty_inbox(slot);
+        empty_backlog(commons, slot);
+        if slot.state.receive == Receive::Idle && slot.state.send.is_none() {
+            self.worker.remove(index);
+            return;
+        }
+        if !first {
+            return;
+        }
+        if slot.state.receive == Receive::Armed {
+            slot.state.receive = Receive::Ending;
+            ring.end_receive(index);
+        }
+        if slot.state.send.is_some() {
+            ring.end_send(index);
+        }
+    }
+
+    /// Something was to be ended, and was not found: it has completed, or must be looked for again.
+    #[cold]
+    fn end_again(&mut self, act: Act) {
+        let Engine { worker: Worker { slots, .. }, ring, accepting, .. } = self;
+        let mut is = |index, in_flight: fn(&Flight) -> bool| {
+            slots.get_mut(index).is_some_and(|slot| in_flight(&slot.state))
+        };
+        match act {
+            Act::EndAccept(number) if accepting.get(number as usize) == Some(&Receive::Ending) => {
+                ring.end_accept(number);
+            }
+            Act::EndReceive(index) if is(index, |flight| flight.receive == Receive::Ending) => {
+                ring.end_receive(index);
+            }
+            Act::EndSend(index) if is(index, |flight| flight.over && flight.send.is_some()) => {
+                ring.end_send(index);
+            }
+            _ => {}
+        }
+    }
+
+    fn accepted(&mut self, number: u32, done: &Done) -> io::Result<()> {
+        if !done.more {
+            self.accepting[number as usize] = Receive::Idle;
+        }
+        match done.result {
+            Ok(fd) => self.begin(accepted(fd)),
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => self.worker.shut_gate(),
+            Err(error) if crate::data::engine::is_fatal(error) => return Err(error.into()),
+            // The client has gone again; accept(2) reports an error of the network that is its own; or cancelled.
+            Err(_) => {}
+        }
+        self.leave()
+    }
+
+    fn begin(&mut self, fd: OwnedFd) {
+        let index = self.worker.insert(fd);
+        self.turn(index);
+    }
+
+    fn mail(&mut self, done: &Done) -> io::Result<()> {
+        if !done.more {
+            self.ring.mail(&self.worker.mailbox);
+        }
+        if let Some(farewell) = self.worker.read_mail() {
+            self.farewell = Some(farewell);
+            for (number, accepting) in self.accepting.iter_mut().enumerate() {
+                if *accepting == Receive::Armed {
+                    *accepting = Receive::Ending;
+                    self.ring.end_accept(number as u32);
+                }
+            }
+            self.leave()?;
+        }
+        Ok(())
+    }
+
+    /// Parts from the clients, once no accept is in flight any more.
+    fn leave(&mut self) -> io::Result<()> {
+        let accepts = self.accepting.iter().any(|&accepting| accepting != Receive::Idle);
+        let Some(farewell) = self.farewell.filter(|_| !accepts) else { return Ok(()) };
+        self.farewell = None;
+        self.accepting.clear();
+        self.empty_listeners()?;
+        if farewell == Farewell::Stop {
+            // What has arrived by now has begun. Receives begun just now, and those that have bytes, complete before anybody is
+            // told to stop. One call brings only some of them.
+            for _ in self.worker.slots.indices() {
+                self.ring.wait(Some(0))?;
+                if !self.complete()? {
+                    break;
+                }
+            }
+        }
+        for index in self.worker.slots.indices() {
+            let Worker { slots, commons, .. } = &mut self.worker;
+            let Some(slot) = slots.get_mut(index) else { continue };
+            match farewell {
+                Farewell::Drain => slot.conn.drain(),
+                Farewell::Stop => {
+                    slot.conn.stop(&mut commons.cx());
+                    self.turn(index);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Who is in the backlog has begun. Closing the listener would reset them; and where others accept on it too, the kernel may
+    /// have told nobody else of them.
+    fn empty_listeners(&mut self) -> io::Result<()> {
+        for listener in mem::take(&mut self.worker.listeners) {
+            // Not made non-blocking, which another worker that has the same listener and only just begins would undo.
+            set_socket_timeout(&listener, Timeout::Recv, Some(DRAIN_WAIT))?;
+            while self.worker.may_accept() {
+                match accept_with(&listener, SocketFlags::CLOEXEC) {
+                    Ok(fd) => self.begin(fd),
+                    Err(Errno::INTR | Errno::CONNABORTED) => {}
+                    Err(_) => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Accepts while connections may be accepted, and only then.
+    #[inline]
+    fn mind_gate(&mut self) {
+        let open = self.worker.may_accept() && !self.worker.is_leaving();
+        for (number, listener) in self.worker.listeners.iter().enumerate() {
+            let accepting = &mut self.accepting[number];
+            match (open, *accepting) {
+                (true, Receive::Idle) => {
+                    *accepting = Receive::Armed;
+                    self.ring.accept(number as u32, listener);
+                }
+                (false, Receive::Armed) => {
+                    *accepting = Receive::Ending;
+                    self.ring.end_accept(number as u32);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A descriptor that a completion brought.
+fn accepted(fd: u32) -> OwnedFd {
+    // SAFETY: the kernel has just made this descriptor for us, and told nobody else.
+    unsafe { OwnedFd::from_raw_fd(fd as i32) }
+}
+
+/// Puts what has arrived into the inbox, or behind it.
+#[inline]
+fn arrived(commons: &mut Commons, slot: &mut Slot<Flight>, bytes: &[u8]) -> Result<(), Over> {
+    match slot.inbox {
+        None => {
+            commons.pool.buf_mut(commons.scratch)[..bytes.len()].copy_from_slice(bytes);
+            let run = Run { buf: commons.scratch, at: 0, len: bytes.len() as u32 };
+            match slot.conn.need(Leg::Client).input {
+                Input::Bytes { .. } => commons.offer(slot, run).map_err(|_| Over),
+                Input::Pause => commons.keep(slot, run).map_err(|_| Over),
+            }
+        }
+        Some(ref mut inbox) => {
+            let last = slot.state.backlog.back_mut().unwrap_or(inbox);
+            let (front, rest) = bytes.split_at(bytes.len().min(BUF_LEN - last.len as usize));
+            *last = commons.pool.append(*last, front);
+            slot.fresh = true;
+            if !rest.is_empty() {
+                let buf = commons.pool.take().ok_or(Over)?;
+                commons.pool.buf_mut(buf)[..rest.len()].copy_from_slice(rest);
+                slot.state.backlog.push_back(Run { buf, at: 0, len: rest.len() as u32 });
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Moves what waits behind the inbox into it, as far as it fits.
+fn refill(commons: &mut Commons, slot: &mut Slot<Flight>) {
+    while let Some(next) = slot.state.backlog.pop_front() {
+        let Some(run) = slot.inbox else {
+            (slot.inbox, slot.fresh) = (Some(next), true);
+            continue;
+        };
+        let len = next.len.min(BUF_LEN as u32 - run.len);
+        slot.fresh |= len > 0;
+        slot.inbox = Some(commons.pool.join(run, Run { len, ..next }));
+        let rest = next.skip(len as usize);
+        if rest.len > 0 {
+            return slot.state.backlog.push_front(rest);
+        }
+        commons.pool.release(rest.buf);
+    }
+}
+
+fn empty_backlog(commons: &mut Commons, slot: &mut Slot<Flight>) {
+    for run in slot.state.backlog.drain(..) {
+        commons.pool.release(run.buf);
+    }
+}
+
+/// Sends the front of the outbox once: begins to, or has done so when this returns.
+#[inline]
+fn send_front(
+    commons: &mut Commons,
+    slot: &mut Slot<Flight>,
+    ring: &mut Ring,
+    letters: &mut Letters,
+    index: u32,
+) -> Result<(), Over> {
+    let spans = slot.conn.outbox(Leg::Client);
+    let (file, at, len) = match spans[0] {
+        Span::File { image, number, at, len } => (commons.site(image).file(number), at, len),
+        Span::Archive { image, at, len } if !commons.is_in_memory(&spans[0], FILE_WORTH_MIN) => {
+            let (file, begin) = commons.site(image).file_of(Store::Archive);
+            (file, begin + at, len)
+        }
+        Span::Site { image, at, len } if len >= FILE_WORTH_MIN => {
+            let (store, begin) = commons.site(image).store();
+            (store, begin + at, len)
+        }
+        _ => {
+            let number = letters.take();
+            let more = write(letters.get(number), spans, commons).inspect_err(|_| letters.release(number))?;
+            slot.state.send = Some(Send::Letter(number));
+            ring.send(index, &slot.fd, letters.get(number), more);
+            return Ok(());
+        }
+    };
+    match send_file(&slot.fd, file, at, len) {
+        // A file that has become shorter than its Content-Length: the client must see that it is cut.
+        Ok(0) => Err(Over),
+        Ok(len) => {
+            slot.conn.sent(&mut commons.cx(), Leg::Client, len as u64);
+            Ok(())
+        }
+        Err(Errno::AGAIN) => {
+            slot.state.send = Some(Send::Room);
+            ring.room(index, &slot.fd);
+            Ok(())
+        }
+        Err(Errno::INTR) => Ok(()),
+        Err(_) => Err(Over),
+    }
+}
+
+/// Writes the spans in memory that are at the front into a letter. Returns whether more follows.
+#[inline]
+fn write(letter: &mut Letter, spans: &[Span], commons: &Commons) -> Result<bool, Over> {
+    let count = spans.iter().take_while(|span| commons.is_in_memory(span, FILE_WORTH_MIN)).count();
+    let (front, behind) = spans.split_at(count);
+    let len: u64 = front.iter().map(Span::len).sum();
+    if len <= COPY_WORTH_MAX {
+        for span in front {
+            letter.copy(commons.bytes(span));
+        }
+        // An archive that has become shorter: the client must see that it is cut.
+        if letter.bytes().len() as u64 != len || !front.iter().all(|span| commons.is_sound(span)) {
+            return Err(Over);
+        }
+    } else {
+        letter.gather(front.iter().map(|span| match span {
+            // Rendered anew while the kernel may still read.
+            Span::Start(_) => Part::Copied(commons.bytes(span)),
+            _ => Part::Named(commons.named(span)),
+        }));
+    }
+    Ok(!behind.is_empty())
+}
+
+fn send_file(socket: &OwnedFd, file: impl AsFd, at: u64, len: u64) -> Result<usize, Errno> {
+    let mut at = at;
+    ioctl_fionbio(socket, true)?;
+    let sent = sendfile(socket, file, Some(&mut at), len.min(FILE_TURN_MAX) as usize);
+    ioctl_fionbio(socket, false)?;
+    sent
+}

@@ -1,0 +1,427 @@
+//! The ring: what is asked of the kernel, and what it has done.
+//!
+//! Everything unsafe about submitting is here: an entry names memory that must stay where it is until the entry has
+//! completed. It lies in [`Buffers`] and [`Letters`], which outlive the ring's last completion, and in images and pool
+//! buffers, which an outbox holds until the engine reports them sent.
+//!
+//! [`Letters`]: super::send_buffers::Letters
+
+use super::{buffers::Buffers, send_buffers::Letter};
+use crate::data::worker::WAIT_MS_MAX;
+use io_uring::{
+    IoUring, cqueue, opcode,
+    register::Restriction,
+    squeue,
+    types::{self, CancelBuilder, Fd, SubmitArgs},
+};
+use rustix::io::Errno;
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::{AsFd, AsRawFd},
+};
+
+/// Submissions and completions of one worker.
+pub(super) struct Ring {
+    ring: IoUring,
+    /// Memory that is received into.
+    pub(super) buffers: Buffers,
+    /// Entries that found no room among the submissions, in order.
+    late: VecDeque<squeue::Entry>,
+    /// Entries asked for whose last completion has not been seen.
+    pending: usize,
+}
+
+/// What a completion completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// A client was accepted at the listener of this number.
+    Accept(u32),
+    /// Bytes have arrived for the slot of this number.
+    Receive(u32),
+    /// Bytes of the slot have left, or its socket has room again.
+    Send(u32),
+    /// There is mail.
+    Mail,
+    /// An accept was to be ended. Whether it has, its own completion tells.
+    EndAccept(u32),
+    /// A receive was to be ended, likewise.
+    EndReceive(u32),
+    /// A send was to be ended, likewise.
+    EndSend(u32),
+}
+
+/// One completion.
+pub(super) struct Done {
+    pub(super) act: Act,
+    pub(super) result: Result<u32, Errno>,
+    /// The buffer that was received into, to be given back.
+    pub(super) buffer: Option<u16>,
+    /// More completions of the same entry follow.
+    pub(super) more: bool,
+}
+
+impl Ring {
+    /// A ring with all that the engine needs: Linux 6.1.
+    ///
+    /// # Errors
+    /// The kernel is older, or the host forbids it.
+    pub(super) fn new() -> io::Result<Ring> {
+        let ring: IoUring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_cqsize(COMPLETION_COUNT)
+            .setup_r_disabled()
+            .build(SUBMISSION_COUNT)?;
+        let buffers = Buffers::new();
+        // SAFETY: the ring of entries has the length told, and `finish` sees the last completion before it is freed.
+        unsafe {
+            ring.submitter().register_buf_ring_with_flags(buffers.address(), Buffers::COUNT, GROUP, 0)?
+        };
+        // A filter of system calls does not see what a ring does: it can do nothing else, whoever gets hold of it.
+        ring.submitter().register_restrictions(&mut restrictions())?;
+        ring.submitter().register_enable_rings()?;
+        Ok(Ring { ring, buffers, late: VecDeque::new(), pending: 0 })
+    }
+
+    /// Submits what was asked for and waits for a completion, at most `wait_ms`. `None`: for ever.
+    pub(super) fn wait(&mut self, wait_ms: Option<u64>) -> io::Result<()> {
+        self.buffers.publish();
+        self.submit_late()?;
+        // Whatever could not be submitted must not be waited for.
+        let wait_ms = if self.late.is_empty() { wait_ms } else { Some(0) };
+        unless_passing(match wait_ms.map(|ms| ms.min(WAIT_MS_MAX)) {
+            None => self.ring.submit_and_wait(1),
+            Some(ms) => {
+                let time = types::Timespec::new().sec(ms / 1_000).nsec((ms % 1_000) as u32 * 1_000_000);
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
+            }
+        })
+    }
+
+    /// The next completion, if there is one already.
+    pub(super) fn next(&mut self) -> Option<Done> {
+        let entry = self.ring.completion().next()?;
+        let more = cqueue::more(entry.flags());
+        self.pending -= usize::from(!more);
+        let result = u32::try_from(entry.result()).map_err(|_| Errno::from_raw_os_error(-entry.result()));
+        Some(Done {
+            act: Act::from(entry.user_data()),
+            result,
+            buffer: cqueue::buffer_select(entry.flags()),
+            more,
+        })
+    }
+
+    /// Accepts every client of a listener.
+    pub(super) fn accept(&mut self, number: u32, listener: impl AsFd) {
+        let fd = Fd(listener.as_fd().as_raw_fd());
+        self.push(opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build(), Act::Accept(number));
+    }
+
+    /// Receives all that arrives, each time into a provided buffer.
+    pub(super) fn receive(&mut self, slot: u32, socket: impl AsFd) {
+        let fd = Fd(socket.as_fd().as_raw_fd());
+        self.push(opcode::RecvMulti::new(fd, GROUP).build(), Act::Receive(slot));
+    }
+
+    /// Sends a letter, once.
+    ///
+    /// The caller keeps it, and all that it names, until this has completed.
+    pub(super) fn send(&mut self, slot: u32, socket: impl AsFd, letter: &Letter, more: bool) {
+        let fd = Fd(socket.as_fd().as_raw_fd());
+        let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
+        let entry = match letter.message() {
+            None => {
+                let bytes = letter.bytes();
+                opcode::Send::new(fd, bytes.as_ptr(), bytes.len() as u32).flags(flags).build()
+            }
+            Some(message) => opcode::SendMsg::new(fd, message).flags(flags as u32).build(),
+        };
+        self.push(entry, Act::Send(slot));
+    }
+
+    /// Waits for room in a socket, instead of sending: a slot does one of them at a time.
+    pub(super) fn room(&mut self, slot: u32, socket: impl AsFd) {
+        let fd = Fd(socket.as_fd().as_raw_fd());
+        self.push(opcode::PollAdd::new(fd, libc::POLLOUT as u32).build(), Act::Send(slot));
+    }
+
+    /// Waits for mail, again and again.
+    pub(super) fn mail(&mut self, mailbox: impl AsFd) {
+        let fd = Fd(mailbox.as_fd().as_raw_fd());
+        self.push(opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build(), Act::Mail);
+    }
+
+    /// Ends what was begun and has not completed; it then completes, if it has not just done so.
+    ///
+    /// The kernel may miss its target: one that is about to be tried again is in none of the lists it searches. Then
+    /// this fails, and is to be asked for once more.
+    pub(super) fn end_accept(&mut self, number: u32) {
+        self.cancel(Act::Accept(number), Act::EndAccept(number));
+    }
+
+    /// As [`end_accept`](Ring::end_accept).
+    pub(super) fn end_receive(&mut self, slot: u32) {
+        self.cancel(Act::Receive(slot), Act::EndReceive(slot));
+    }
+
+    /// As [`end_accept`](Ring::end_accept).
+    pub(super) fn end_send(&mut self, slot: u32) {
+        self.cancel(Act::Send(slot), Act::EndSend(slot));
+    }
+
+    /// Cancels everything, and sees each entry complete: the kernel then touches none of our memory.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        // The kernel never sees these.
+        self.pending -= self.late.len();
+        self.late.clear();
+        let mut wait_ms = 0;
+        while self.pending > 0 {
+            self.wait(Some(wait_ms))?;
+            while let Some(done) = self.next() {
+                if let Some(buffer) = done.buffer {
+                    self.buffers.give(buffer);
+                }
+                // Accepted too late to be served.
+                if let (Act::Accept(_), Ok(fd)) = (done.act, done.result) {
+                    drop(super::accepted(fd));
+                }
+            }
+            // Each time: what it misses once, it finds later.
+            unless_passing(self.ring.submitter().register_sync_cancel(None, CancelBuilder::any()))?;
+            wait_ms = FINISH_WAIT_MS;
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, target: Act, act: Act) {
+        self.push(opcode::AsyncCancel::new(target.into()).build(), act);
+    }
+
+    /// Asks for something. The kernel sees it at the next `wait`, and in the order of asking: not before, as what
+    /// completes while a batch of completions is acted on could keep that from ever ending.
+    fn push(&mut self, entry: squeue::Entry, act: Act) {
+        let entry = entry.user_data(act.into());
+        self.pending += 1;
+        // SAFETY: what the entry names stays: see the module. A descriptor named by it is open until the entry has
+        // completed: its slot, or its listener, is kept for as long.
+        if !self.late.is_empty() || unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.late.push_back(entry);
+        }
+    }
+
+    /// Submits until there is room for all.
+    fn submit_late(&mut self) -> io::Result<()> {
+        while let Some(entry) = self.late.front() {
+            // SAFETY: as in `push`.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+                self.late.pop_front();
+                continue;
+            }
+            unless_passing(self.ring.submit())?;
+            if self.ring.submission().is_full() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All that a ring may do.
+fn restrictions() -> [Restriction; 9] {
+    [
+        Restriction::sqe_op(opcode::AcceptMulti::CODE),
+        Restriction::sqe_op(opcode::RecvMulti::CODE),
+        Restriction::sqe_op(opcode::Send::CODE),
+        Restriction::sqe_op(opcode::SendMsg::CODE),
+        Restriction::sqe_op(opcode::PollAdd::CODE),
+        Restriction::sqe_op(opcode::AsyncCancel::CODE),
+        // Of the flags of an entry, only that a buffer is chosen from those provided.
+        Restriction::sqe_flags_allowed(IOSQE_BUFFER_SELECT),
+        Restriction::register_op(IORING_REGISTER_SYNC_CANCEL),
+        Restriction::register_op(IORING_REGISTER_ENABLE_RINGS),
+    ]
+}
+
+/// As in `linux/io_uring.h`.
+const IOSQE_BUFFER_SELECT: u8 = 1 << 5;
+const IORING_REGISTER_ENABLE_RINGS: u8 = 12;
+const IORING_REGISTER_SYNC_CANCEL: u8 = 24;
+
+/// Errors that do not concern the next call: the time is over; a signal; more completions than fit, or too little
+/// memory, for now; nothing to cancel, or just about to be.
+fn unless_passing<T>(called: io::Result<T>) -> io::Result<()> {
+    use Errno as E;
+    let Err(error) = called else { return Ok(()) };
+    match Errno::from_io_error(&error) {
+        Some(E::TIME | E::INTR | E::BUSY | E::AGAIN | E::NOENT | E::ALREADY) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+impl From<Act> for u64 {
+    fn from(act: Act) -> u64 {
+        let (kind, number) = match act {
+            Act::Accept(number) => (0, number),
+            Act::Receive(slot) => (1, slot),
+            Act::Send(slot) => (2, slot),
+            Act::Mail => (3, 0),
+            Act::EndAccept(number) => (4, number),
+            Act::EndReceive(slot) => (5, slot),
+            Act::EndSend(slot) => (6, slot),
+        };
+        kind << 32 | u64::from(number)
+    }
+}
+
+impl From<u64> for Act {
+    #[inline]
+    fn from(data: u64) -> Act {
+        let number = data as u32;
+        match data >> 32 {
+            0 => Act::Accept(number),
+            1 => Act::Receive(number),
+            2 => Act::Send(number),
+            3 => Act::Mail,
+            4 => Act::EndAccept(number),
+            5 => Act::EndReceive(number),
+            _ => Act::EndSend(number),
+        }
+    }
+}
+
+/// Submissions at once: more than one batch asks for, as a rule. More are [late](Ring::late).
+const SUBMISSION_COUNT: u32 = 1024;
+
+/// Completions that may wait in the ring; more wait in the kernel. With the submissions they take 128 KiB, which count as locked
+/// memory: of the 8 MiB that a user may usually lock, some fifty rings.
+const COMPLETION_COUNT: u32 = 4 * 1024;
+
+/// How long a completion is waited for at the end, in milliseconds, before all that is left is cancelled again.
+const FINISH_WAIT_MS: u64 = 10;
+
+/// The only group of provided buffers.
+const GROUP: u16 = 0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{io::Write, net::TcpListener, os::unix::net::UnixStream};
+
+    #[test]
+    fn an_act_comes_back_as_it_was_asked() {
+        for act in [
+            Act::Accept(7),
+            Act::Receive(0),
+            Act::Send(u32::MAX),
+            Act::Mail,
+            Act::EndAccept(1 << 31),
+            Act::EndReceive(1),
+            Act::EndSend(2),
+        ] {
+            assert_eq!(Act::from(u64::from(act)), act);
+        }
+    }
+
+    #[test]
+    fn more_arrivals_than_submissions_and_buffers_come_all_and_soon() {
+        const COUNT: usize = 2 * SUBMISSION_COUNT as usize;
+        let mut ring = Ring::new().unwrap();
+        let pairs: Vec<_> = (0..COUNT).map(|_| UnixStream::pair().unwrap()).collect();
+        for (slot, (ours, theirs)) in pairs.iter().enumerate() {
+            (&*theirs).write_all(&[slot as u8]).unwrap();
+            ring.receive(slot as u32, ours);
+        }
+        let mut arrived = vec![false; COUNT];
+        // A few more than needed if each round fills all the buffers.
+        for _ in 0..4 * COUNT / usize::from(Buffers::COUNT) {
+            ring.wait(Some(0)).unwrap();
+            while let Some(done) = ring.next() {
+                let Act::Receive(slot) = done.act else { panic!("{:?} was not asked for", done.act) };
+                if let Some(buffer) = done.buffer {
+                    assert_eq!(ring.buffers.bytes(buffer, done.result.unwrap() as usize), [slot as u8]);
+                    ring.buffers.give(buffer);
+                    arrived[slot as usize] = true;
+                } else {
+                    assert_eq!(done.result, Err(Errno::NOBUFS));
+                    assert!(!done.more);
+                    ring.receive(slot, &pairs[slot as usize].0);
+                }
+            }
+        }
+        assert_eq!(arrived.iter().filter(|&&arrived| !arrived).count(), 0);
+        ring.finish().unwrap();
+    }
+
+    #[test]
+    fn a_ring_opens_connects_and_sends_nowhere_whoever_gets_hold_of_it() {
+        let mut ring = Ring::new().unwrap();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let fd = Fd(ours.as_raw_fd());
+        let address = [0u8; 16];
+        let entries = [
+            opcode::OpenAt::new(Fd(libc::AT_FDCWD), c"/etc/passwd".as_ptr()).build(),
+            opcode::Connect::new(fd, address.as_ptr().cast(), address.len() as u32).build(),
+            opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build(),
+            opcode::Splice::new(fd, -1, fd, -1, 1).build(),
+            opcode::Send::new(fd, address.as_ptr(), 1).build().flags(squeue::Flags::ASYNC),
+        ];
+        for entry in entries {
+            ring.push(entry, Act::Send(0));
+            ring.wait(Some(1_000)).unwrap();
+            let done = ring.next().expect("a refusal");
+            assert_eq!(done.result, Err(Errno::ACCESS));
+        }
+        let refused = ring.ring.submitter().register_files(&[ours.as_raw_fd()]).unwrap_err();
+        assert_eq!(Errno::from_io_error(&refused), Some(Errno::ACCESS));
+    }
+
+    #[test]
+    fn nothing_is_in_flight_at_the_end() {
+        let mut ring = Ring::new().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        ring.accept(0, &listener);
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        while (&theirs).write(&[0; 4096]).is_ok() {}
+        ring.room(0, &theirs);
+        let mut letters = super::super::send_buffers::Letters::default();
+        let letter = letters.take();
+        letters.get(letter).copy(b"late");
+        theirs.set_nonblocking(false).unwrap();
+        ring.send(1, &theirs, letters.get(letter), false);
+        ring.wait(Some(1)).unwrap();
+        // And many that the kernel has not seen, with bytes there for some of them.
+        let pair = UnixStream::pair().unwrap();
+        for slot in 0..2 * SUBMISSION_COUNT {
+            ring.receive(slot, if slot % 2 == 0 { &pair.0 } else { &ours });
+        }
+        ring.finish().unwrap();
+        assert_eq!((ring.pending, ring.late.len()), (0, 0));
+        assert!(ring.next().is_none());
+    }
+
+    #[test]
+    fn what_was_ended_has_completed_once() {
+        let mut ring = Ring::new().unwrap();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        ring.end_receive(3);
+        ring.receive(3, &ours);
+        ring.end_receive(3);
+        let mut seen = Vec::new();
+        while seen.len() < 3 {
+            ring.wait(Some(1_000)).unwrap();
+            seen.extend(std::iter::from_fn(|| ring.next()).map(|done| (done.act, done.result)));
+        }
+        let ended = [
+            (Act::EndReceive(3), Err(Errno::NOENT)),
+            (Act::EndReceive(3), Ok(0)),
+            (Act::Receive(3), Err(Errno::CANCELED)),
+        ];
+        for want in ended {
+            assert!(seen.contains(&want), "{want:?} in {seen:?}");
+        }
+        assert_eq!(ring.pending, 0);
+    }
+}

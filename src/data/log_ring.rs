@@ -1,0 +1,319 @@
+//! The way records take from a worker to the log: a ring of bytes, written and read without a lock.
+//!
+//! ```text
+//! worker 0 ─ records of a batch ─▶ [ ring ] ─┐
+//! worker 1 ─ records of a batch ─▶ [ ring ] ─┴▶ log, every few milliseconds while there is something
+//!     └──────── rings the bell, if the log has fallen asleep ──────────┘
+//!
+//! ring   written  read  │ length, records … │ length, records … │          words of 8 bytes, a batch begins with one
+//!                       └ read              └ written: what lies behind is not there yet
+//! ```
+//!
+//! A worker never waits: a batch that finds no room is lost as a whole, and counted.
+//!
+//! All of it lies in memory that forked processes share, so that it is the same whether a worker is a thread or a process. One that
+//! is killed while it writes has written nothing. Each ring has one writer at a time.
+
+use crate::sys::{
+    shared::{Part, Shared},
+    wake::Wake,
+};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+};
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering, fence},
+    },
+    time::Duration,
+};
+use tarpon_conn::{Counters, RECORDS_LEN, Records};
+
+/// Bytes that may wait for the log, of one worker: some 4,000 exchanges, which is more than a core answers in the time the
+/// log naps.
+const RING_LEN: usize = 1024 * 1024;
+
+/// Bytes that may wait of many workers together: no more of them run at once than there are cores.
+const RINGS_LEN: usize = 32 * 1024 * 1024;
+
+/// Bytes that may wait of one of very many: a few batches, whatever they have in them.
+const RING_LEN_MIN: usize = 4 * RECORDS_LEN;
+
+/// The rings of all workers.
+#[derive(Clone)]
+pub(crate) struct Rings {
+    words: Arc<Shared<AtomicU64>>,
+    count: usize,
+    bell: Arc<Bell>,
+}
+
+/// The worker's side.
+pub(crate) struct Inlet {
+    ring: Ring,
+    bell: Arc<Bell>,
+}
+
+/// The log's side.
+pub(crate) struct Outlet {
+    ring: Ring,
+}
+
+/// Wakes the log.
+pub(crate) struct Bell {
+    /// The log sleeps until somebody rings.
+    asleep: Part<AtomicBool>,
+    wake: Wake,
+}
+
+impl Rings {
+    /// A ring for each of so many workers.
+    pub(crate) fn new(count: usize) -> io::Result<Rings> {
+        let len = (RINGS_LEN / count.max(1)).clamp(RING_LEN_MIN, RING_LEN);
+        let data_len = 1 << (len / WORD_LEN).ilog2();
+        let words = Arc::new(Shared::zeros(count * (DATA + data_len))?);
+        Ok(Rings { words, count, bell: Arc::new(Bell::new()?) })
+    }
+
+    /// The side of the worker of this number.
+    pub(crate) fn inlet(&self, number: usize) -> Inlet {
+        Inlet { ring: self.ring(number), bell: Arc::clone(&self.bell) }
+    }
+
+    /// The other sides, by number.
+    pub(crate) fn outlets(&self) -> impl Iterator<Item = Outlet> {
+        (0..self.count).map(|number| Outlet { ring: self.ring(number) })
+    }
+
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
+    }
+
+    fn ring(&self, number: usize) -> Ring {
+        let len = self.words.len() / self.count;
+        Ring { words: Arc::clone(&self.words), at: number * len, data_len: len - DATA }
+    }
+}
+
+impl AsFd for Rings {
+    /// The bell's: a process that has rings has it too.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.wake.as_fd()
+    }
+}
+
+impl Inlet {
+    /// Hands the records on, or loses them; either way they are cleared.
+    pub(crate) fn give(&mut self, records: &mut Records, counters: &Counters) {
+        let given = self.ring.push(records.bytes());
+        let unlogged = records.take_lost() + if given { 0 } else { records.count() };
+        if unlogged > 0 {
+            counters.log_dropped.add(unlogged);
+        }
+        records.clear();
+        self.bell.ring_if_asleep();
+    }
+}
+
+impl Outlet {
+    /// Appends what has come to `bytes`. Whole records only, as they are given by the batch.
+    pub(crate) fn take(&mut self, bytes: &mut Vec<u8>) {
+        self.ring.take(bytes);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+}
+
+/// A ring among all words.
+struct Ring {
+    words: Arc<Shared<AtomicU64>>,
+    at: usize,
+    /// Words of data: a power of two.
+    data_len: usize,
+}
+
+const WORD_LEN: usize = size_of::<u64>();
+
+/// Where in a ring is said how many words were ever written, and read; each has a line of the cache for itself.
+const WRITTEN: usize = 0;
+const READ: usize = 128 / WORD_LEN;
+const DATA: usize = 2 * READ;
+
+impl Ring {
+    /// Appends a batch, if there is room for all of it.
+    fn push(&self, batch: &[u8]) -> bool {
+        let (written, read) =
+            (self.word(WRITTEN).load(Ordering::Relaxed), self.word(READ).load(Ordering::Acquire));
+        let len = 1 + batch.len().div_ceil(WORD_LEN) as u64;
+        if written.wrapping_sub(read).saturating_add(len) > self.data_len as u64 {
+            return false;
+        }
+        self.data(written).store(batch.len() as u64, Ordering::Relaxed);
+        let (words, rest) = batch.as_chunks();
+        let mut at = written.wrapping_add(1);
+        for word in words {
+            self.data(at).store(u64::from_le_bytes(*word), Ordering::Relaxed);
+            at = at.wrapping_add(1);
+        }
+        if !rest.is_empty() {
+            let mut last = [0; WORD_LEN];
+            last[..rest.len()].copy_from_slice(rest);
+            self.data(at).store(u64::from_le_bytes(last), Ordering::Relaxed);
+        }
+        self.word(WRITTEN).store(written.wrapping_add(len), Ordering::Release);
+        true
+    }
+
+    /// Appends all batches that are there to `bytes`.
+    fn take(&self, bytes: &mut Vec<u8>) {
+        let written = self.word(WRITTEN).load(Ordering::Acquire);
+        let mut read = self.word(READ).load(Ordering::Relaxed);
+        let mut left = written.wrapping_sub(read);
+        while left > 0 && left <= self.data_len as u64 {
+            let len = self.data(read).load(Ordering::Relaxed) as usize;
+            let word_count = len.div_ceil(WORD_LEN) as u64;
+            if word_count >= left {
+                break;
+            }
+            let begin = bytes.len();
+            for number in 1..=word_count {
+                let word = self.data(read.wrapping_add(number)).load(Ordering::Relaxed);
+                bytes.extend_from_slice(&word.to_le_bytes());
+            }
+            bytes.truncate(begin + len);
+            read = read.wrapping_add(1 + word_count);
+            left -= 1 + word_count;
+        }
+        // Also where it does not come out even: a worker that somebody has taken over may write anything there.
+        self.word(READ).store(written, Ordering::Release);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.word(READ).load(Ordering::Relaxed) == self.word(WRITTEN).load(Ordering::Relaxed)
+    }
+
+    fn word(&self, which: usize) -> &AtomicU64 {
+        &self.words[self.at + which]
+    }
+
+    /// The word that was or will be written as the one of this number.
+    fn data(&self, number: u64) -> &AtomicU64 {
+        &self.words[self.at + DATA + (number as usize & (self.data_len - 1))]
+    }
+}
+
+impl Bell {
+    fn new() -> io::Result<Bell> {
+        Ok(Bell { asleep: Arc::new(Shared::new(1)?).part(0), wake: Wake::new()? })
+    }
+
+    /// Wakes the log, whatever it does.
+    pub(crate) fn ring(&self) {
+        self.wake.wake();
+    }
+
+    /// One system call for a whole burst: the log does not sleep again before it has found nothing for a while.
+    fn ring_if_asleep(&self) {
+        // Between the records given and the look at `asleep`; its partner is in `sleep`. Without the two, each side could miss
+        // what the other has just done.
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
+            self.ring();
+        }
+    }
+
+    /// Sleeps until somebody rings; not if `is_idle` says that something has come by now.
+    pub(crate) fn sleep(&self, is_idle: impl FnOnce() -> bool) {
+        self.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if is_idle() {
+            self.wait(None);
+        }
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// Sleeps for a while, or until somebody rings loudly.
+    pub(crate) fn nap(&self, time: Duration) {
+        self.wait(Some(time));
+    }
+
+    fn wait(&self, time: Option<Duration>) {
+        let time = time.and_then(|time| time.try_into().ok());
+        match poll(&mut [PollFd::new(&self.wake, PollFlags::IN)], time.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => unreachable!("poll(2) of one descriptor that is open: {error}"),
+        }
+        self.wake.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn nobody_sleeps_through_what_has_come() {
+        let rings = Rings::new(3).expect("memory");
+        let (inlet, mut outlet) = (rings.inlet(1), rings.outlets().nth(1).expect("one of three"));
+        let writer = thread::spawn(move || {
+            for number in 0..20_000u32 {
+                while !inlet.ring.push(&number.to_le_bytes()) {
+                    thread::yield_now();
+                }
+                inlet.bell.ring_if_asleep();
+            }
+        });
+        let mut bytes = Vec::new();
+        while bytes.len() < 4 * 20_000 {
+            rings.bell().sleep(|| outlet.is_empty());
+            outlet.take(&mut bytes);
+        }
+        writer.join().expect("a writer");
+        assert!(bytes.chunks_exact(4).zip(0u32..).all(|(found, number)| *found == number.to_le_bytes()));
+        assert!(rings.outlets().all(|outlet| outlet.is_empty()), "the others have heard nothing");
+    }
+
+    #[test]
+    fn batches_come_as_they_were_given_or_not_at_all() {
+        let rings = Rings::new(1_000).expect("memory");
+        let (ring, mut outlet) = (rings.ring(0), rings.outlets().next().expect("the first"));
+        // Of every length, several times round the ring.
+        let mut given = 0;
+        for round in 0..40 {
+            let mut want = Vec::new();
+            for len in (0..RECORDS_LEN).step_by(1 + 997 * (round % 7)).chain([RECORDS_LEN; 9]) {
+                let batch: Vec<u8> = (0..len).map(|at| (at + round) as u8).collect();
+                if !ring.push(&batch) {
+                    break;
+                }
+                want.extend(batch);
+                given += 1;
+            }
+            let mut bytes = Vec::new();
+            outlet.take(&mut bytes);
+            assert!(bytes == want, "round {round}");
+        }
+        assert!(given > 1_000);
+        assert!(outlet.is_empty());
+    }
+
+    #[test]
+    fn what_a_worker_writes_beside_the_rules_harms_nobody() {
+        for (written, len) in [(u64::MAX, 0), (1 << 40, 1), (3, 1 << 40), (3, u64::MAX), (3, u64::MAX - 6)] {
+            let rings = Rings::new(1).expect("memory");
+            let (ring, mut outlet) = (rings.ring(0), rings.outlets().next().expect("one"));
+            ring.data(0).store(len, Ordering::Relaxed);
+            ring.word(WRITTEN).store(written, Ordering::Relaxed);
+            let mut bytes = Vec::new();
+            outlet.take(&mut bytes);
+            assert!(outlet.is_empty(), "{written}, {len}");
+            assert!(bytes.len() <= RING_LEN, "{written}, {len}");
+        }
+    }
+}

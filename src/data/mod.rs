@@ -1,0 +1,17 @@
+//! What a request passes: the engines, the worker that they drive, and the records it leaves for the log.
+//!
+//! ```text
+//! kernel ◀─▶ engine ◀─▶ worker: slots with a Connection each ─▶ site
+//!                          └─ records ─▶ log_ring ─▶ control::access_log
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | `engine` | waits for the kernel and drives connections |
+//! | `worker` | what all engines share: slots, timers, mailbox, residency, sending |
+//! | `log_ring` | the bounded queue of log records from a worker to the log |
+
+#[allow(unsafe_code)]
+pub(crate) mod engine;
+pub(crate) mod log_ring;
+pub(crate) mod worker;

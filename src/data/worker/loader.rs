@@ -1,0 +1,260 @@
+//! Reads into memory what a worker is about to send, so that the worker need not wait for the disk.
+//!
+//! ```text
+//! worker ── job ──▶ queue ── loader threads ── read, forget the bytes ──▶ mailbox of the worker: loaded
+//!    └ the connection waits; when it goes, so does its job
+//! ```
+
+use crate::{
+    data::worker::mailbox::{Mailbox, Message},
+    site::{Site, Store},
+    sys::cached,
+};
+use rustix::io::Errno;
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    thread,
+};
+use tarpon_site::Place;
+
+/// Takes jobs from any worker.
+#[derive(Clone)]
+pub(crate) struct Loader(Arc<Open>);
+
+/// A stretch that is to be in memory.
+pub(crate) struct Job {
+    pub(crate) site: Arc<Site>,
+    pub(crate) stretch: Stretch,
+    /// Who waits for it: the worker, and its connection.
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+    /// Of the connection, as long as it waits.
+    pub(crate) waits: Weak<()>,
+}
+
+/// A stretch of what lies on a disk of a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) store: Store,
+    /// In the store's file.
+    pub(crate) place: Place,
+}
+
+/// Reads that are under way at once: enough to keep a disk busy with several clients' wishes.
+const THREAD_COUNT: usize = 4;
+
+/// Bytes read at once.
+const READ_LEN: u64 = 256 * 1024;
+
+/// Jobs among which those that nobody waits for any more are not looked for: it is not worth it, and they have room in some
+/// tens of KiB. Beyond it, at most every other job is one of these, so there are no more than twice as many jobs as connections
+/// that wait; however many come, ask for what is cold, and go.
+const STALE_COUNT_MAX: usize = 1_024;
+
+impl Loader {
+    /// With nobody who works yet, and where to send what is read: [`nowhere`].
+    pub(crate) fn new(nowhere: File) -> (Loader, Crew) {
+        let queue = Arc::new(Queue::default());
+        (Loader(Arc::new(Open(Arc::clone(&queue)))), Crew { queue, nowhere: Arc::new(nowhere) })
+    }
+
+    /// Returns at once. The worker will be told, whatever comes of it, if the connection still waits.
+    pub(crate) fn load(&self, job: Job) {
+        let Open(queue) = &*self.0;
+        queue.lock().push(job);
+        queue.wake.notify_one();
+    }
+}
+
+/// As long as it is there, jobs may come.
+struct Open(Arc<Queue>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.lock().is_closed = true;
+        self.0.wake.notify_all();
+    }
+}
+
+/// Jobs that nobody has begun.
+#[derive(Default)]
+struct Queue {
+    jobs: Mutex<Jobs>,
+    /// There is a job, or there will be none.
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    /// How many there were when those of nobody had last been looked for.
+    wanted_count: usize,
+    is_closed: bool,
+}
+
+impl Jobs {
+    fn push(&mut self, job: Job) {
+        if self.waiting.len() >= (2 * self.wanted_count).max(STALE_COUNT_MAX) {
+            self.waiting.retain(Job::is_wanted);
+            self.wanted_count = self.waiting.len();
+        }
+        self.waiting.push_back(job);
+    }
+}
+
+impl Job {
+    fn is_wanted(&self) -> bool {
+        self.waits.strong_count() > 0 && self.mailbox.is_open()
+    }
+}
+
+impl Queue {
+    /// The next job that somebody waits for. `None`: there will be none any more.
+    fn take(&self) -> Option<Job> {
+        let mut jobs = self.lock();
+        loop {
+            while let Some(job) = jobs.waiting.pop_front() {
+                if job.is_wanted() {
+                    return Some(job);
+                }
+            }
+            if jobs.is_closed {
+                return None;
+            }
+            jobs = self.wake.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where all that is sent vanishes.
+///
+/// # Errors
+/// Descriptors are lacking.
+pub(crate) fn nowhere() -> io::Result<File> {
+    File::options().write(true).open("/dev/null")
+}
+
+/// Who does the jobs.
+pub(crate) struct Crew {
+    queue: Arc<Queue>,
+    nowhere: Arc<File>,
+}
+
+impl Crew {
+    /// Starts its threads. They end when no [`Loader`] is left, and what they read then has come; nobody waits for them,
+    /// as a disk may never answer.
+    pub(crate) fn start(self) -> io::Result<()> {
+        let start = |number| {
+            let (queue, nowhere) = (Arc::clone(&self.queue), Arc::clone(&self.nowhere));
+            thread::Builder::new()
+                .name(format!("loader {number}"))
+                .spawn(move || work(&queue, &nowhere))
+                .map(drop)
+        };
+        (0..THREAD_COUNT).try_for_each(start)
+    }
+}
+
+fn work(queue: &Queue, nowhere: &File) {
+    while let Some(job) = queue.take() {
+        let (file, _) = job.site.file_of(job.stretch.store);
+        // What nobody waits for any more may be much: others wait, and so may the end of the server.
+        read(file, job.stretch.place, nowhere, || job.is_wanted());
+        // Not all of it may be there.
+        if !job.is_wanted() {
+            continue;
+        }
+        let Job { site, stretch, mailbox, index, generation, .. } = job;
+        mailbox.post(Message::Loaded { site, stretch, index, generation });
+    }
+}
+
+/// Reads a stretch, as long as somebody wants it.
+fn read(file: &File, place: Place, nowhere: &File, mut is_wanted: impl FnMut() -> bool) {
+    let end = place.at + place.len;
+    let mut at = place.at;
+    while at < end && is_wanted() {
+        let len = (end - at).min(READ_LEN) as usize;
+        // All at once: nothing is read ahead.
+        cached::expect(file, at, len as u64);
+        match cached::fetch(file, &mut at, len, nowhere) {
+            Ok(1..) | Err(Errno::INTR) => {}
+            // The send will show it too.
+            Ok(0) | Err(_) => break,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn jobs_of_connections_that_are_gone_are_neither_kept_nor_done() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("large"), vec![0; 100_000]).unwrap();
+        let site = Arc::new(Site::from_dir(dir.path()).unwrap());
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        let (loader, crew) = Loader::new(nowhere().unwrap());
+        let queue = Arc::clone(&crew.queue);
+        let stretch = Stretch { store: Store::File(0), place: Place { at: 0, len: 5 } };
+        let mut waiting = Vec::new();
+        for index in 0..20 * STALE_COUNT_MAX as u32 {
+            let waits = Arc::new(());
+            let (site, mailbox, waited) = (Arc::clone(&site), Arc::clone(&mailbox), Arc::downgrade(&waits));
+            loader.load(Job { site, stretch, mailbox, index, generation: 7, waits: waited });
+            // One of ten is patient.
+            waiting.extend((index % 10 == 0).then_some((index, waits)));
+            let most = (2 * waiting.len()).max(STALE_COUNT_MAX) + 1;
+            assert!(queue.lock().waiting.len() <= most, "{index}");
+        }
+        crew.start().unwrap();
+        let (mut loaded, began) = (Vec::new(), Instant::now());
+        while loaded.len() < waiting.len() && began.elapsed() < Duration::from_secs(20) {
+            for message in mailbox.take() {
+                let Message::Loaded { index, generation: 7, .. } = message else { panic!("another message") };
+                loaded.push(index);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        loaded.sort_unstable();
+        assert_eq!(loaded, waiting.iter().map(|(index, _)| *index).collect::<Vec<_>>());
+        assert_eq!(queue.lock().waiting.len(), 0);
+        drop(loader);
+        assert!(queue.take().is_none(), "nobody is left who could have a job");
+    }
+
+    #[test]
+    fn a_stretch_is_read_to_its_end_or_as_long_as_it_is_wanted() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(10 * READ_LEN).unwrap();
+        let nowhere = File::options().write(true).open("/dev/null").unwrap();
+        #[rustfmt::skip]
+        let cases = [
+            // what it shows    at  len  wanted  reads
+            ("all",             0,  10,  99,     10),
+            ("a stretch",       2,   6,  99,      6),
+            ("beyond the end",  8,   6,  99,      3),
+            ("nobody waits",    0,  10,   2,      2),
+            ("nobody ever did", 0,  10,   0,      0),
+        ];
+        for (name, at, len, wanted, want) in cases {
+            let mut read_count = 0;
+            read(&file, Place { at: at * READ_LEN, len: len * READ_LEN }, &nowhere, || {
+                let goes_on = read_count < wanted;
+                read_count += u32::from(goes_on);
+                goes_on
+            });
+            assert_eq!(read_count, want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! How the control plane speaks to a worker: it posts, and wakes the worker out of its wait.
+
+use crate::{
+    data::worker::loader::Stretch,
+    site::{Site, versions::Lineup},
+    sys::wake::Wake,
+};
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tarpon_conn::SiteId;
+
+/// What a worker is told. It acts on it between two turns.
+pub(crate) enum Message {
+    /// Plan new exchanges of this site from these.
+    Swap(SiteId, Lineup),
+    /// Accept nothing more, and end after `grace-period` at the latest.
+    Leave { farewell: Farewell, grace: Duration },
+    /// What this connection waits for was read into memory, if it could be.
+    Loaded { site: Arc<Site>, stretch: Stretch, index: u32, generation: u32 },
+}
+
+/// How a worker parts from its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Farewell {
+    /// Another server accepts on the same sockets: each connection gets one more answer, which says that it is the last one.
+    Drain,
+    /// Nobody will listen here: what has begun is finished, who waits for nothing is left.
+    Stop,
+}
+
+/// Messages to one worker.
+pub(crate) struct Mailbox {
+    /// `None`: the worker has ended.
+    messages: Mutex<Option<Vec<Message>>>,
+    /// Readable when there are messages.
+    wake: Alarm,
+    /// They come from another process.
+    hear: Option<Mutex<Hear>>,
+}
+
+/// What becomes readable when there are messages.
+enum Alarm {
+    Rung(Wake),
+    /// Of a channel to another process.
+    Socket(Arc<OwnedFd>),
+}
+
+/// What another process has said.
+type Hear = Box<dyn FnMut() -> Vec<Message> + Send>;
+
+impl Mailbox {
+    pub(crate) fn new() -> io::Result<Mailbox> {
+        let wake = Alarm::Rung(Wake::new()?);
+        Ok(Mailbox { messages: Mutex::new(Some(Vec::new())), wake, hear: None })
+    }
+
+    /// Of a worker that is a process: `hear` reads what comes at this socket, and does not wait for it.
+    pub(crate) fn of_process(
+        socket: Arc<OwnedFd>,
+        hear: impl FnMut() -> Vec<Message> + Send + 'static,
+    ) -> Mailbox {
+        Mailbox {
+            messages: Mutex::default(),
+            wake: Alarm::Socket(socket),
+            hear: Some(Mutex::new(Box::new(hear))),
+        }
+    }
+
+    /// Leaves a message; for a worker that has ended, it is dropped. Nobody has the mailbox of a process but itself.
+    pub(crate) fn post(&self, message: Message) {
+        if let Some(messages) = &mut *self.lock() {
+            messages.push(message);
+        }
+        if let Alarm::Rung(wake) = &self.wake {
+            wake.wake();
+        }
+    }
+
+    /// All messages, oldest first.
+    pub(crate) fn take(&self) -> Vec<Message> {
+        if let Some(hear) = &self.hear {
+            return hear.lock().unwrap_or_else(PoisonError::into_inner)();
+        }
+        // In this order: a message posted in between wakes the worker again.
+        if let Alarm::Rung(wake) = &self.wake {
+            wake.clear();
+        }
+        self.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Whether there is a worker to read it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// The worker ends: what is here, and what comes, is for nobody.
+    pub(crate) fn close(&self) {
+        *self.lock() = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<Message>>> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AsFd for Mailbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.wake {
+            Alarm::Rung(wake) => wake.as_fd(),
+            Alarm::Socket(socket) => socket.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! A program that carries its site: serves it, unless it is told something else.
+
+use super::{Done, base, flags, inspect::inspect, matches, serve::serve, verify::verify, written};
+use crate::{
+    MAX_UNPACKED_LEN,
+    config::{self, Program},
+};
+use clap::{FromArgMatches, Subcommand};
+use std::{
+    env,
+    io::{self, IsTerminal, Write},
+    path::Path,
+};
+
+/// What else it can do.
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Show what the site has: paths, types, sizes in each coding, ETags
+    Inspect {
+        /// Show it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check the site: every checksum, and that every compressed form is its file
+    ///
+    /// Says all that is wrong; the exit status tells whether anything is.
+    Verify,
+    /// Write the site to standard output, as the tar archive it is: extract | tar -x
+    Extract,
+}
+
+pub(crate) fn run() -> Done {
+    let command = base("tarpon").args_conflicts_with_subcommands(true).args(flags::args(Program::Carrier));
+    let command = Action::augment_subcommands(command).subcommand_required(false);
+    // Behind the subcommands, which bring a sentence of their own.
+    let command = command
+        .about("Serves the site that this program carries, unless a command says otherwise")
+        .long_about(None);
+    let matches = matches(command);
+    let path = env::current_exe()?;
+    if matches.subcommand().is_none() {
+        let flags = flags::said(&matches, Program::Carrier);
+        return serve(&|| {
+            let mut config = config::read(None, &flags, Program::Carrier)?.config;
+            config.sites[0].source.path.clone_from(&path);
+            Ok(config)
+        });
+    }
+    match Action::from_arg_matches(&matches)? {
+        Action::Inspect { json } => inspect(&path, json, MAX_UNPACKED_LEN),
+        Action::Verify => verify(&path, &[], MAX_UNPACKED_LEN),
+        Action::Extract => extract(&path),
+    }
+}
+
+fn extract(path: &Path) -> Done {
+    let mut out = io::stdout().lock();
+    if out.is_terminal() {
+        return Err("a tar archive is nothing for a terminal; take it on, as with extract | tar -x".into());
+    }
+    written(io::copy(&mut crate::carried_archive(path)?, &mut out).and_then(|_| out.flush()))
+}

@@ -1,0 +1,33 @@
+//! What a person touches: the command line, the configuration file, and all that the program prints.
+//!
+//! ```text
+//! arguments ─▶ cli ─┬─ config ◀── tarpon.toml
+//!                   ├─ output ──▶ terminal, pipe, log daemon
+//!                   └─▶ control, site
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | `cli` | the command line: a file for each command |
+//! | `config` | the options, from defaults, a file and flags, as one checked value |
+//! | `output` | messages, events, progress and tables |
+
+mod cli;
+pub mod config;
+mod output;
+
+use crate::site::pack::carries_site;
+use std::process::ExitCode;
+
+/// Runs the program with the arguments of this process. Prints an error, and returns the exit status.
+#[doc(hidden)]
+pub fn run() -> ExitCode {
+    let done = if carries_site() { cli::run_embedded() } else { cli::run() };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::messages::error(&*error);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! What the program says: the banner to standard output, warnings and errors to standard error.
+//!
+//! Colour is for a terminal that wants it; in a pipe, or with `NO_COLOR`, the same words come plain.
+
+use crate::program::output::{self, Form, tables};
+use crate::{
+    Address, CODINGS, Changes, DELTA_CODINGS, HostName, Makeup, Of, Release, Report, Reuse, Saved, Served,
+    Site, Switched, Told, Turn, Verified,
+    config::{Config, Settled},
+};
+use anstyle::{AnsiColor, Style};
+use std::{
+    cmp::Ordering,
+    fmt,
+    io::{self, Write},
+    path::Path,
+    time::Duration,
+};
+use tarpon_http::date;
+use tarpon_site::Printable;
+
+/// Like that of `std`; but what cannot be said is no reason to end. The disk of a log may be full: the server goes on.
+macro_rules! println {
+    ($($words:tt)*) => { drop(output::stdout(Form::Words).say(format_args!($($words)*))) };
+}
+
+/// The same to standard error.
+macro_rules! eprintln {
+    ($($words:tt)*) => { drop(output::stderr(Form::Words).say(format_args!($($words)*))) };
+}
+
+/// A warning, to standard error.
+macro_rules! warn {
+    ($($words:tt)*) => { eprintln!("{WARNING}warning{WARNING:#}: {}", format_args!($($words)*)) };
+}
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const LINK: Style = AnsiColor::Cyan.on_default().underline();
+const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+
+/// What happens while a site is served.
+pub(crate) fn told(told: Told<'_>) {
+    match told {
+        Told::Read(of, site) => warnings(of, site),
+        Told::Changed(of, site) => {
+            let size = size(site.file_count(), site.content_len());
+            println!("{DIM}changed{DIM:#}: {}{size}", name(of));
+            warnings(of, site);
+        }
+        Told::Unchanged(trouble) => warn!("{trouble}; what was read before is still served"),
+        Told::Unfit(why) => warn!("{why}; what was read before is still served"),
+        Told::NotKept(trouble) => warn!("{trouble}; nothing of this earlier release is kept"),
+        Told::Polling(of, reason) => {
+            let name = name(of);
+            warn!("{name}the kernel does not tell of changes ({reason}); looking every 2 s");
+        }
+        Told::LogStays(trouble) => warn!("{trouble}"),
+        Told::Serving(served) => {
+            serving(served);
+            let workers = Count(served.settings.workers().get() as u64, "worker");
+            println!("{DIM}{}, {workers}; Ctrl-C stops it{DIM:#}", served.settings.engine.name());
+        }
+        Told::Reloaded(served) => {
+            println!("{DIM}reloaded{DIM:#}");
+            serving(served);
+        }
+        Told::Unreloaded(why) => warn!("not reloaded: {why}\nwhat was served before still is"),
+        Told::Upgraded(id) => println!("{DIM}upgraded: process {id} serves from now on{DIM:#}"),
+        Told::Unupgraded(why) => warn!("not upgraded: {why}\nthe program that runs still serves"),
+        Told::LeftBadly(why) => warn!("{why}"),
+        Told::Stopping(Duration::ZERO) => println!("{DIM}stopping now{DIM:#}"),
+        Told::Stopping(grace) => {
+            println!("{DIM}stopping, within {grace:?} at the latest; once more stops it now{DIM:#}");
+        }
+        Told::ConnectionLost(how) => warn!("a worker process {how}; its connection is lost"),
+        Told::Ended { role, how, again_after: Duration::ZERO } => {
+            warn!("the {role} process {how}; starting another");
+        }
+        Told::Ended { role, how, again_after } => {
+            warn!("the {role} process {how}; starting another in {again_after:?}");
+        }
+    }
+}
+
+/// What the library says through `tracing`.
+pub(crate) fn event(level: tracing::Level, words: &str) -> String {
+    match level {
+        tracing::Level::ERROR => format!("{ERROR}error{ERROR:#}: {words}"),
+        tracing::Level::WARN => format!("{WARNING}warning{WARNING:#}: {words}"),
+        _ => words.to_owned(),
+    }
+}
+
+/// What happens to an exchange, from the fields in which the library tells it: both heads when its response is queued, and later
+/// how that ended.
+pub(crate) fn exchange<'f>(field: impl Fn(&str) -> &'f str) -> String {
+    let connection = field("connection");
+    if field("message") == "request_end" {
+        let (line, status, bytes, ms) =
+            (field("line"), field("status"), field("bytes"), field("duration_ms"));
+        let cut = if field("complete") == "true" { "" } else { ", and no more" };
+        return format!(
+            "{DIM}{connection}{DIM:#} {status}, {bytes} bytes of content in {ms} ms{cut} {DIM}{line}{DIM:#}"
+        );
+    }
+    let (time, client, site) = (field("time"), field("client"), field("site"));
+    let site = if site.is_empty() { String::new() } else { format!(", site {site}") };
+    let mut words = format!("{DIM}{connection} {time} {client}{site}{DIM:#}");
+    for (sign, head) in [('>', field("request")), ('<', field("response"))] {
+        for (number, line) in head.lines().enumerate() {
+            let style = if number == 0 { BOLD } else { Style::new() };
+            words += &format!("\n  {DIM}{sign}{DIM:#} {style}{line}{style:#}");
+        }
+    }
+    words
+}
+
+fn serving(served: &Served<'_>) {
+    let Served { sites, addresses, instead, confined, unwatched_at, .. } = served;
+    if let Some(reason) = instead {
+        warn!("no io_uring ({reason}); using epoll");
+    }
+    match &sites[..] {
+        [(site, file_count, len)] => {
+            let (path, size) = (site.source.path.printable(), size(*file_count, *len));
+            println!("{BOLD}tarpon{BOLD:#} {VERSION} serves {BOLD}{path}{BOLD:#}: {size}");
+        }
+        sites => {
+            let count = Count(sites.len() as u64, "site");
+            println!("{BOLD}tarpon{BOLD:#} {VERSION} serves {BOLD}{count}{BOLD:#}");
+            for (site, file_count, len) in sites {
+                let (path, size) = (site.source.path.printable(), size(*file_count, *len));
+                let names: Vec<_> = site.hosts.iter().map(HostName::to_string).collect();
+                let names = if names.is_empty() { "any other host".to_owned() } else { names.join(", ") };
+                println!("  {BOLD}{names}{BOLD:#}: {path}, {size}");
+            }
+        }
+    }
+    for address in addresses {
+        match address {
+            Address::Tcp(socket) => println!("  {LINK}http://{socket}/{LINK:#}"),
+            Address::Unix(_) => println!("  {LINK}{address}{LINK:#}"),
+        }
+    }
+    let confined = if confined.is_empty() { "off".to_owned() } else { confined.join(", ") };
+    println!("{DIM}sandbox: {confined}{DIM:#}");
+    if let Some(address) = unwatched_at {
+        println!("{DIM}admin: none, as {address} is not to be had; name another with --admin{DIM:#}");
+    }
+}
+
+fn warnings(of: Of<'_>, site: &Site) {
+    let name = name(of);
+    for warning in site.warnings() {
+        warn!("{name}{warning}");
+    }
+}
+
+/// Which of several sites something is about.
+fn name(of: Of<'_>) -> String {
+    of.map(|path| format!("{}: ", path.printable())).unwrap_or_default()
+}
+
+/// What became of a site that was packed.
+pub(crate) fn packed(site: &Path, target: &Path, report: &Report, took: Duration) {
+    for skipped in &report.skipped {
+        warn!("{skipped}");
+    }
+    match &report.reuse {
+        Reuse::None | Reuse::Taken => {}
+        Reuse::OtherEncoders => {
+            warn!(
+                "the earlier archive was packed with another --effort or version; everything is compressed anew"
+            );
+        }
+        Reuse::Unusable(why) => {
+            let target = target.printable();
+            warn!("{target}: {why}; everything is compressed anew, and it is replaced");
+        }
+    }
+    if report.is_dictionary_vain {
+        eprintln!(
+            "{WARNING}warning{WARNING:#}: browsers do not keep the files of the earlier archive as dictionaries: it was \
+             packed without --offer-dictionaries, or these files are asked about before each use"
+        );
+    }
+    let (site, target) = (site.printable(), target.printable());
+    let (files, bytes, len) = (Count(report.files, "file"), Bytes(report.bytes), Bytes(report.len));
+    println!(
+        "{BOLD}{target}{BOLD:#}: {len}, of {files}, {bytes}, in {site}; took {:.1} s",
+        took.as_secs_f64()
+    );
+    let deltas = DELTA_CODINGS.iter().zip(&report.deltas);
+    let saved = CODINGS.iter().zip(&report.saved).chain(deltas);
+    for (coding, saved) in saved.filter(|(_, saved)| saved.files > 0) {
+        let Saved { files, taken, plain, coded } = *saved;
+        let (count, percent) = (Count(files, "file"), 100.0 * (1.0 - coded as f64 / plain as f64));
+        let taken = if taken > 0 { format!(", {taken} made before") } else { String::new() };
+        let name = coding.name();
+        println!("  {name:<4} {count}{taken}: {} become {}, {percent:.0}% less", Bytes(plain), Bytes(coded));
+    }
+    makeup(&report.makeup);
+    if let Some(changes) = &report.changes {
+        changed(changes, report.len);
+    }
+}
+
+/// Prints the parts of a packed site, which explain why it is larger than its files.
+fn makeup(makeup: &Makeup) {
+    let Makeup { files, coded, small, program, rest } = *makeup;
+    println!("  in it:");
+    let rows = [
+        (program, "the program"),
+        (files, "the files, as tar extracts them"),
+        (coded, "compressed forms of them"),
+        (small, "files up to 16 KiB once more, beside their response headers"),
+        (rest, "response headers, index, tar headers, and padding"),
+    ];
+    for (len, what) in rows.into_iter().filter(|&(len, _)| len > 0) {
+        println!("  {:>11}  {what}", Bytes(len).to_string());
+    }
+}
+
+/// Prints the changes since the previous archive.
+fn changed(changes: &Changes, len: u64) {
+    let Changes { len_before, added, removed, changed, ref grown, .. } = *changes;
+    let size = match len.cmp(&len_before) {
+        Ordering::Equal => "as large".to_owned(),
+        Ordering::Greater => format!("{} larger", Bytes(len - len_before)),
+        Ordering::Less => format!("{} smaller", Bytes(len_before - len)),
+    };
+    if changes.is_none() {
+        println!("  no file changed since the archive before; {size}");
+        return;
+    }
+    println!("  since the archive before, {size}:");
+    let rows = [
+        (added, Difference(0, changes.added_len), "added"),
+        (removed, Difference(changes.removed_len, 0), "removed"),
+        (changed, Difference(changes.changed_len_before, changes.changed_len), "changed"),
+    ];
+    for (count, difference, what) in rows.into_iter().filter(|(count, ..)| *count > 0) {
+        println!("  {:>11}  {} {what}", difference.to_string(), Count(count, "file"));
+    }
+    if !grown.is_empty() {
+        println!("  grown most:");
+    }
+    for (path, by) in grown {
+        let difference = Difference(0, *by).to_string();
+        println!("  {difference:>11}  {}", String::from_utf8_lossy(path).escape_debug());
+    }
+}
+
+/// How much more or less something has become.
+struct Difference(u64, u64);
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference(before, now) = *self;
+        let sign = if now < before { "-" } else { "+" };
+        write!(f, "{sign}{}", Bytes(now.abs_diff(before)))
+    }
+}
+
+/// What a check of a packed site found.
+pub(crate) fn verified(archive: &Path, verified: &Verified) {
+    let archive = archive.printable();
+    for found in &verified.damage {
+        eprintln!("{WARNING}damaged{WARNING:#}: {archive}: {found}");
+    }
+    if verified.damage.is_empty() {
+        let (paths, contents) = (Count(verified.paths, "path"), Count(verified.contents, "content"));
+        println!("{BOLD}{archive}{BOLD:#} is in order: {paths}, {contents}, {}", Bytes(verified.len));
+        if verified.undecoded > 0 {
+            let count = Count(verified.undecoded, "content");
+            println!("  not decoded: {count}, for which --dictionary has to name the earlier archive");
+        }
+    }
+}
+
+/// The releases of a directory, and which of them matter.
+pub(crate) fn releases(releases: &[Release], to: &mut impl Write) -> io::Result<()> {
+    let row = |release: &Release| {
+        let date = date::format(release.modified_s);
+        // Without the name of the day, and with the zone in the head of the table.
+        let date = String::from_utf8_lossy(&date[5..25]).into_owned();
+        let (files, trouble) = match &release.files {
+            Ok(files) => (files.to_string(), None),
+            Err(trouble) => (String::new(), Some(trouble.to_string())),
+        };
+        let turn = match release.turn {
+            Some(Turn::Current) => Some("current".to_owned()),
+            Some(Turn::Before) => Some("before".to_owned()),
+            None => None,
+        };
+        let remarks: Vec<_> = turn.into_iter().chain(trouble).collect();
+        [
+            release.name.printable().to_string(),
+            date,
+            Bytes(release.len).to_string(),
+            files,
+            remarks.join("; "),
+        ]
+    };
+    let rows: Vec<_> = releases.iter().map(row).collect();
+    tables::columns(["release", "modified (UTC)", "size", "files", ""], &rows, 2..=3, to)
+}
+
+/// What became of the link to the current release.
+pub(crate) fn switched(Switched { to, from }: &Switched) {
+    let (to, from) = (to.printable(), from.as_ref().map(|from| from.printable()));
+    match from {
+        Some(from) if from == to => println!("{BOLD}{to}{BOLD:#} is current already"),
+        Some(from) => println!("{BOLD}{to}{BOLD:#} is current, {from} was before"),
+        None => println!("{BOLD}{to}{BOLD:#} is current"),
+    }
+}
+
+/// Another process changes the releases.
+pub(crate) fn waiting(holder: Option<u32>) {
+    let holder = holder.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+    eprintln!("waiting for {holder}, which changes the releases too");
+}
+
+pub(crate) fn error(error: &dyn std::error::Error) {
+    eprintln!("{ERROR}tarpon{ERROR:#}: {error}");
+}
+
+/// A configuration can be used.
+pub(crate) fn in_order(settled: &Settled) {
+    let path = settled.file.as_ref().map_or("".into(), |file| file.path.printable().to_string());
+    let Config { sites, listeners, .. } = &settled.config;
+    let (sites, listeners) = (Count(sites.len() as u64, "site"), listeners.len().max(1));
+    let listeners = Count(listeners as u64, "listener");
+    println!("{BOLD}{path}{BOLD:#} is in order: {sites}, {listeners}");
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn size(file_count: u64, len: u64) -> String {
+    format!("{}, {}", Count(file_count, "file"), Bytes(len))
+}
+
+/// A count with its noun.
+pub(crate) struct Count(pub(crate) u64, pub(crate) &'static str);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Count(count, noun) = self;
+        write!(f, "{count} {noun}{}", if *count == 1 { "" } else { "s" })
+    }
+}
+
+/// A number of bytes, in the largest unit that leaves at least one.
+pub(crate) struct Bytes(pub(crate) u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+        if self.0 < 1024 {
+            return write!(f, "{}", Count(self.0, "byte"));
+        }
+        let mut value = self.0 as f64 / 1024.0;
+        let mut unit = 0;
+        while value >= 1024.0 && unit + 1 < UNITS.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        write!(f, "{value:.1} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_in_readable_units() {
+        #[rustfmt::skip]
+        let cases = [
+            (0, "0 bytes"), (1, "1 byte"), (1_023, "1023 bytes"), (1_024, "1.0 KiB"), (1_536, "1.5 KiB"),
+            (5 << 20, "5.0 MiB"), (3 << 30, "3.0 GiB"), (7 << 50, "7168.0 TiB"),
+        ];
+        for (bytes, want) in cases {
+            assert_eq!(Bytes(bytes).to_string(), want);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Standard output and standard error, as the program writes to them.
+//!
+//! ```text
+//! message ─ lines ─▶ Output ─ no control character but newlines and our colours ─▶ anstream ─ colours where wanted ─▶ terminal
+//! ```
+//!
+//! Every name in a message is [`Printable`](tarpon_site::Printable) where the message is made. This is the second guard, for
+//! what the first one missed: a text of a library, of another process, or of the command line. It cannot tell a newline of a
+//! name from one of the message, so the first guard stays necessary.
+
+pub(crate) mod events;
+pub(crate) mod messages;
+pub(crate) mod progress;
+pub(crate) mod status;
+pub(crate) mod tables;
+
+use std::{
+    fmt,
+    io::{self, Write},
+};
+use tarpon_site::printable::{is_unseen, write_escaped};
+
+/// The form of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Text for people, with colours.
+    Words,
+    /// JSON for programs: escapes are those of JSON strings, as only a string can contain such characters.
+    Json,
+}
+
+/// A stream that lets no raw control character through, apart from newlines and the colours that the program uses.
+pub(crate) struct Output<W: Write> {
+    to: W,
+    form: Form,
+    /// Bytes that were not written yet.
+    waiting: Vec<u8>,
+}
+
+/// Standard output.
+pub(crate) fn stdout(form: Form) -> Output<impl Write> {
+    Output::new(anstream::stdout(), form)
+}
+
+/// Standard error.
+pub(crate) fn stderr(form: Form) -> Output<impl Write> {
+    Output::new(anstream::stderr(), form)
+}
+
+impl<W: Write> Output<W> {
+    fn new(to: W, form: Form) -> Output<W> {
+        Output { to, form, waiting: Vec::new() }
+    }
+
+    /// Writes one message, and a newline.
+    pub(crate) fn say(mut self, words: fmt::Arguments<'_>) -> io::Result<()> {
+        writeln!(self, "{words}")?;
+        self.flush()
+    }
+
+    /// Writes the first `len` bytes that wait.
+    fn release(&mut self, len: usize) -> io::Result<()> {
+        let safe = match self.form {
+            Form::Words => words(&self.waiting[..len]),
+            Form::Json => json(&self.waiting[..len]),
+        };
+        self.waiting.drain(..len);
+        self.to.write_all(safe.as_bytes())
+    }
+}
+
+impl<W: Write> Write for Output<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.waiting.extend_from_slice(bytes);
+        // A colour or a character may come in pieces, but never with a newline within.
+        if self.waiting.len() >= BLOCK_LEN
+            && let Some(newline) = self.waiting.iter().rposition(|&byte| byte == b'\n')
+        {
+            self.release(newline + 1)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.release(self.waiting.len())?;
+        self.to.flush()
+    }
+}
+
+impl<W: Write> Drop for Output<W> {
+    fn drop(&mut self) {
+        // A caller that wants to know of an error calls `flush` itself.
+        let _ = self.flush();
+    }
+}
+
+/// Returns text for people as a terminal can have it.
+fn words(bytes: &[u8]) -> String {
+    let mut safe = String::with_capacity(bytes.len());
+    let is_escaped = |char| char != '\n' && is_unseen(char);
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|&byte| byte == 0x1b) {
+        let len = colour_len(&rest[at..]);
+        // If the sequence is no colour of ours, escapes its first byte; the rest of it is plain text.
+        let _ = write_escaped(&rest[..at + usize::from(len == 0)], is_escaped, &mut safe);
+        safe.extend(rest[at..at + len].iter().map(|&byte| char::from(byte)));
+        rest = &rest[at + len.max(1)..];
+    }
+    let _ = write_escaped(rest, is_escaped, &mut safe);
+    safe
+}
+
+/// Returns JSON as a terminal can have it. RFC 8259, section 7.
+fn json(bytes: &[u8]) -> String {
+    let mut safe = String::with_capacity(bytes.len());
+    for char in String::from_utf8_lossy(bytes).chars() {
+        match char == '\n' || !is_unseen(char) {
+            true => safe.push(char),
+            false => char.encode_utf16(&mut [0; 2]).iter().for_each(|unit| safe += &format!("\\u{unit:04x}")),
+        }
+    }
+    safe
+}
+
+/// Returns the length of the colour at the front; 0: there is none that the program uses. ECMA-48, SGR.
+fn colour_len(bytes: &[u8]) -> usize {
+    let Some(behind) = bytes.strip_prefix(b"\x1b[") else { return 0 };
+    let Some(len) = behind.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b';')) else { return 0 };
+    let is_ours = |number: &[u8]| OUR_COLOURS.contains(&number);
+    match behind[len] == b'm' && behind[..len].split(|&byte| byte == b';').all(is_ours) {
+        true => b"\x1b[".len() + len + b"m".len(),
+        false => 0,
+    }
+}
+
+/// Plain, bold, dim, underlined, and the colours of messages and of the help. None hides text.
+const OUR_COLOURS: [&[u8]; 8] = [b"0", b"1", b"2", b"4", b"31", b"32", b"33", b"36"];
+
+/// Written at once.
+const BLOCK_LEN: usize = 8 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_newlines_and_our_colours_come_through() {
+        #[rustfmt::skip]
+        let cases: &[(&str, &[u8], &str)] = &[
+            // what it shows      written                       on the terminal
+            ("nothing",           b"",                          ""),
+            ("lines",             b"a\nb\n",                    "a\nb\n"),
+            ("a colour",          b"\x1b[1m\x1b[31ma\x1b[0m",   "\x1b[1m\x1b[31ma\x1b[0m"),
+            ("two at once",       b"\x1b[1;33ma",               "\x1b[1;33ma"),
+            ("concealed",         b"\x1b[8ma",                  "\\x1b[8ma"),
+            ("black on black",    b"\x1b[30;40ma",              "\\x1b[30;40ma"),
+            ("a title",           b"\x1b]0;t\x07",              "\\x1b]0;t\\x07"),
+            ("the screen",        b"\x1b[2J\x1b[31",            "\\x1b[2J\\x1b[31"),
+            ("nothing behind",    b"a\x1b",                     "a\\x1b"),
+            ("ours behind it",    b"\x1b\x1b[0m",               "\\x1b\x1b[0m"),
+            ("C1",                "\u{9b}2J".as_bytes(),        "\\u{9b}2J"),
+            ("not UTF-8",         b"\x9b2J\xff",                "\\x9b2J\\xff"),
+            ("back and forth",    b"a\r\x08\tb",                "a\\r\\x08\\tb"),
+            ("another order",     "\u{202e}a".as_bytes(),       "\\u{202e}a"),
+            ("a backslash",       b"\\x1b",                     "\\x1b"),
+        ];
+        for (name, written, want) in cases {
+            for len in 1..=written.len().max(1) {
+                let mut room = Vec::new();
+                let mut output = Output::new(&mut room, Form::Words);
+                written.chunks(len).for_each(|part| output.write_all(part).expect("memory"));
+                drop(output);
+                assert_eq!(String::from_utf8(room).as_deref(), Ok(*want), "{name}, {len} bytes at a time");
+            }
+        }
+    }
+
+    #[test]
+    fn json_stays_the_same_value() {
+        let value = "a\u{9b}b\u{202e}c\u{e0041}d\u{7f}";
+        let mut room = Vec::new();
+        Output::new(&mut room, Form::Json)
+            .say(format_args!("{}", serde_json::to_string(value).expect("text")))
+            .expect("memory");
+        let text = String::from_utf8(room).expect("text");
+        assert_eq!(text, "\"a\\u009bb\\u202ec\\udb40\\udc41d\\u007f\"\n");
+        assert_eq!(serde_json::from_str::<String>(&text).expect("JSON"), value);
+    }
+
+    #[test]
+    fn what_is_long_is_written_before_its_end() {
+        let mut output = Output::new(Vec::new(), Form::Words);
+        (0..1000).for_each(|_| output.write_all(b"0123456789\n").expect("memory"));
+        assert!(output.waiting.len() < BLOCK_LEN && output.to.len() >= BLOCK_LEN);
+    }
+}

@@ -1,0 +1,173 @@
+//! Shows how far a packing is: a bar on a terminal; elsewhere a line for each step, and one at intervals while it
+//! compresses.
+
+use crate::program::output::messages::Bytes;
+use crate::{Now, Progress, Step};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::{
+    fmt,
+    io::{IsTerminal, stderr},
+    sync::mpsc::{RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Runs `work`, and shows how far it is.
+pub(crate) fn during<T>(work: impl FnOnce(&Progress) -> T) -> T {
+    let progress = Progress::default();
+    thread::scope(|scope| {
+        let (done, waits) = channel::<()>();
+        let looked_at = &progress;
+        scope.spawn(move || {
+            let (began, mut shown) = (Instant::now(), Shown::new(stderr().is_terminal()));
+            while let Err(RecvTimeoutError::Timeout) = waits.recv_timeout(LOOK_EVERY) {
+                shown.show(looked_at.now(), began.elapsed());
+            }
+            shown.end();
+        });
+        let worked = work(&progress);
+        drop(done);
+        worked
+    })
+}
+
+enum Shown {
+    Bar { bar: ProgressBar, last: Option<Step> },
+    Lines(Lines),
+}
+
+impl Shown {
+    fn new(is_terminal: bool) -> Shown {
+        match is_terminal {
+            true => Shown::Bar { bar: ProgressBar::new(0), last: None },
+            false => Shown::Lines(Lines::default()),
+        }
+    }
+
+    fn show(&mut self, now: Now, at: Duration) {
+        match self {
+            Shown::Bar { bar, last } => {
+                if last.replace(now.step) != Some(now.step) {
+                    bar.set_style(style(now.step));
+                    bar.reset();
+                }
+                bar.set_message(now.left.map_or(String::new(), |left| format!(", {}", Left(left))));
+                bar.set_length(now.total);
+                bar.set_position(now.done);
+            }
+            Shown::Lines(lines) => {
+                if let Some(line) = lines.line(now, at) {
+                    eprintln!("{line}");
+                }
+            }
+        }
+    }
+
+    fn end(self) {
+        if let Shown::Bar { bar, .. } = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// The lines for what is no terminal.
+#[derive(Default)]
+struct Lines {
+    step: Option<Step>,
+    /// When the last line was written.
+    last: Duration,
+}
+
+impl Lines {
+    /// Returns the line that is due at this time, if one is.
+    fn line(&mut self, now: Now, at: Duration) -> Option<String> {
+        let is_new = self.step.replace(now.step) != Some(now.step);
+        let len = Bytes(now.len);
+        let line = match (now.step, is_new) {
+            (Step::Reading, true) => "reading".to_owned(),
+            (Step::Coding, true) => format!("compressing {len}"),
+            (Step::Writing, true) => format!("writing {len}"),
+            (Step::Coding, false) if at.saturating_sub(self.last) >= LINE_EVERY => {
+                let percent = 100 * now.done / now.total.max(1);
+                let left = now.left.map_or(String::new(), |left| format!(", {}", Left(left)));
+                format!("compressing: {percent}%{left}")
+            }
+            _ => return None,
+        };
+        self.last = at;
+        Some(line)
+    }
+}
+
+/// A time that is left: no finer than it is known.
+struct Left(Duration);
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let up_to = |unit: u64| (self.0.as_secs_f64() / unit as f64).ceil().max(1.0) as u64 * unit;
+        match self.0.as_secs() {
+            0..20 => write!(f, "{} s left", up_to(1)),
+            20..100 => write!(f, "{} s left", up_to(5)),
+            100..3600 => write!(f, "{} min left", up_to(60) / 60),
+            _ => write!(f, "{} h {} min left", up_to(600) / 3600, up_to(600) / 60 % 60),
+        }
+    }
+}
+
+fn style(step: Step) -> ProgressStyle {
+    let template = match step {
+        Step::Reading => "reading     [{wide_bar}] {pos} of {len} files",
+        Step::Coding => "compressing [{wide_bar}] {percent}%{msg}",
+        Step::Writing => "writing     [{wide_bar}] {bytes} of {total_bytes}",
+    };
+    // Characters whose width no terminal doubts.
+    ProgressStyle::with_template(template).expect("a template that was tried").progress_chars("=> ")
+}
+
+/// Often enough to look alive.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Without a terminal: often enough that a log shows life, and seldom enough that it stays short.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_for_each_step_and_at_intervals() {
+        let now = |step, done, left: Option<u64>| {
+            let left = left.map(Duration::from_secs);
+            Now { step, done, total: 200, len: 64 << 20, left }
+        };
+        #[rustfmt::skip]
+        let cases = [
+            // s    progress                                  line
+            (0.0,   now(Step::Reading, 0, None),              Some("reading")),
+            (0.1,   now(Step::Reading, 100, None),            None),
+            (0.2,   now(Step::Coding, 0, None),               Some("compressing 64.0 MiB")),
+            (10.1,  now(Step::Coding, 20, Some(80)),          None),
+            (10.3,  now(Step::Coding, 21, Some(78)),          Some("compressing: 10%, 80 s left")),
+            (20.2,  now(Step::Coding, 50, Some(60)),          None),
+            (20.4,  now(Step::Coding, 51, None),              Some("compressing: 25%")),
+            (30.5,  now(Step::Coding, 199, Some(0)),          Some("compressing: 99%, 1 s left")),
+            (31.0,  now(Step::Writing, 0, None),              Some("writing 64.0 MiB")),
+            (99.0,  now(Step::Writing, 100, None),            None),
+        ];
+        let mut lines = Lines::default();
+        for (at, now, want) in cases {
+            assert_eq!(lines.line(now, Duration::from_secs_f64(at)).as_deref(), want, "at {at} s");
+        }
+    }
+
+    #[test]
+    fn a_time_that_is_left_is_told_no_finer_than_it_is_known() {
+        #[rustfmt::skip]
+        let cases = [
+            (0.0, "1 s left"), (7.2, "8 s left"), (20.1, "25 s left"), (61.0, "65 s left"), (99.0, "100 s left"),
+            (100.5, "2 min left"), (121.0, "3 min left"), (3_599.0, "60 min left"), (4_000.0, "1 h 10 min left"),
+        ];
+        for (seconds, want) in cases {
+            assert_eq!(Left(Duration::from_secs_f64(seconds)).to_string(), want);
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! A packed site as a table, for people, and as JSON, for programs.
+
+use crate::{Form, Inspected, PathRow, Rule, What};
+use anstyle::Style;
+use std::{
+    fmt::Write as _,
+    io::{self, Write},
+    ops::RangeInclusive,
+};
+use tarpon_site::printable::{Printable, is_unseen};
+
+const DIM: Style = Style::new().dimmed();
+
+/// A name in the first column that is longer pushes its own line to the right, and no other.
+const NAME_WIDTH_MAX: usize = 60;
+/// Of a name that must be shortened, at least so much is left.
+const NAME_WIDTH_MIN: usize = 12;
+/// Columns between two cells.
+const GAP: usize = 2;
+/// The cell of the forms with a dictionary, and the last one.
+const DELTA: usize = 6;
+const TAG: usize = 8;
+
+/// Writes a line for each path: what it is, its size as it is and in each coding, how caches keep it, its tag; then one for
+/// each rule. Of the forms for who has an earlier one, the size of the smallest, if there are any in the site. `width`: that of the terminal, in which each line has room; names are shortened for it, and tags left out.
+pub(crate) fn write(site: &Inspected, width: Option<usize>, to: &mut impl Write) -> io::Result<()> {
+    let mut heads = ["path", "type", "bytes", "br", "gzip", "zstd", "delta", "cache", "tag"];
+    let mut rows: Vec<[String; 9]> = site.paths.iter().map(row).collect();
+    if rows.iter().all(|row| row[DELTA].is_empty()) {
+        heads[DELTA] = "";
+    }
+    if let Some(width) = width {
+        fit(&mut heads, &mut rows, width);
+    }
+    columns(heads, &rows, 2..=6, to)?;
+    let mut rules: Vec<[String; 3]> = site.rules.iter().map(rule).collect();
+    if let Some(width) = width {
+        let room = width.saturating_sub("status".len() + 2 * GAP) / 2;
+        rules
+            .iter_mut()
+            .for_each(|[from, _, to]| [from, to].into_iter().for_each(|cell| shorten(cell, room)));
+    }
+    if !rules.is_empty() {
+        writeln!(to)?;
+        columns(["rule, tried in this order", "status", "leads to, or sends"], &rules, 1..=1, to)?;
+    }
+    let encoders = site.encoders.as_deref().unwrap_or("unknown");
+    writeln!(to, "{DIM}{} bytes, of them {} the image{DIM:#}", site.len, site.image_len)?;
+    let encoders = shown(encoders.as_bytes());
+    writeln!(to, "{DIM}{}{DIM:#}", parted(&format!("compressed by {encoders}"), width.unwrap_or(usize::MAX)))
+}
+
+/// A list in lines that have room.
+fn parted(list: &str, width: usize) -> String {
+    let (mut text, mut line) = (String::new(), String::new());
+    for part in list.split_inclusive("; ") {
+        if line.len() + part.trim_end().len() > width {
+            text.extend([line.trim_end(), "\n"]);
+            line.clear();
+        }
+        line.push_str(part);
+    }
+    text + &line
+}
+
+/// Makes room: first the tags go, then the parameters of types, then the middle of names.
+fn fit(heads: &mut [&str; 9], rows: &mut [[String; 9]], width: usize) {
+    let width_of = |heads: &[&str; 9], rows: &[[String; 9]], at: usize| {
+        let cells = rows.iter().filter(|row| at == 0 || is_file(row)).map(|row| row[at].chars().count());
+        cells.chain([heads[at].len()]).max().unwrap_or_default()
+    };
+    let behind = |heads: &[&str; 9], rows: &[[String; 9]]| -> usize {
+        (1..9).map(|at| width_of(heads, rows, at)).filter(|&width| width > 0).map(|width| GAP + width).sum()
+    };
+    let is_narrow = |heads: &[&str; 9], rows: &[[String; 9]]| {
+        width_of(heads, rows, 0).min(NAME_WIDTH_MAX) + behind(heads, rows) > width
+    };
+    if is_narrow(heads, rows) {
+        heads[TAG] = "";
+        rows.iter_mut().for_each(|row| row[TAG].clear());
+    }
+    if is_narrow(heads, rows) {
+        rows.iter_mut().filter(|row| is_file(row)).for_each(|row| {
+            let len = row[1].find(';').unwrap_or(row[1].len());
+            row[1].truncate(len);
+        });
+    }
+    let room = width.saturating_sub(behind(heads, rows)).clamp(NAME_WIDTH_MIN, NAME_WIDTH_MAX);
+    rows.iter_mut().for_each(|row| shorten(&mut row[0], room));
+    let room = width.saturating_sub(width_of(heads, rows, 0) + GAP);
+    rows.iter_mut().filter(|row| !is_file(row)).for_each(|row| shorten(&mut row[1], room));
+}
+
+/// Whether there is a size behind the type, and not a redirect in its place.
+fn is_file(row: &[String; 9]) -> bool {
+    !row[2].is_empty()
+}
+
+/// Whether a cell has to do with the width of its column: the last one of a row is as long as it is.
+fn counts(row: &[String], at: usize) -> bool {
+    at == 0 || row[at + 1..].iter().any(|cell| !cell.is_empty())
+}
+
+/// Leaves out the middle of what is longer: both ends tell names apart.
+fn shorten(text: &mut String, width: usize) {
+    let count = text.chars().count();
+    if count > width {
+        let front = width.saturating_sub(1).div_ceil(2);
+        let back = width.saturating_sub(1 + front);
+        *text = text.chars().take(front).chain(['…']).chain(text.chars().skip(count - back)).collect();
+    }
+}
+
+/// Writes rows in columns as wide as they must be: those of numbers to the right, words to the left.
+pub(crate) fn columns<const COUNT: usize>(
+    heads: [&str; COUNT],
+    rows: &[[String; COUNT]],
+    numbers: RangeInclusive<usize>,
+    to: &mut impl Write,
+) -> io::Result<()> {
+    let heads = heads.map(str::to_owned);
+    let all = || [&heads].into_iter().chain(rows);
+    let mut widths: [usize; COUNT] = std::array::from_fn(|at| {
+        let cells = all().filter(|row| numbers.contains(&at) || counts(&row[..], at));
+        cells.map(|row| row[at].chars().count()).max().unwrap_or_default()
+    });
+    widths[0] = widths[0].min(NAME_WIDTH_MAX);
+    for (number, row) in all().enumerate() {
+        let mut line = String::new();
+        for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
+            let gap = if at + 1 == COUNT || width == 0 { 0 } else { GAP };
+            let _ = match numbers.contains(&at) {
+                true => write!(line, "{cell:>width$}{:gap$}", ""),
+                false => write!(line, "{cell:<width$}{:gap$}", ""),
+            };
+        }
+        match number {
+            0 => writeln!(to, "{DIM}{}{DIM:#}", line.trim_end())?,
+            _ => writeln!(to, "{}", line.trim_end())?,
+        }
+    }
+    Ok(())
+}
+
+fn row(PathRow { path, what }: &PathRow) -> [String; 9] {
+    let path = shown(path);
+    match what {
+        What::Redirect { status, to } => {
+            let mut row = [const { String::new() }; 9];
+            (row[0], row[1]) = (path, format!("{status} -> {}", shown(to.as_bytes())));
+            row
+        }
+        What::File { status, is_listing, media, cache, forms, .. } => {
+            let len = |name: &str| {
+                let form = forms.iter().find(|form| form.coding.name() == name);
+                form.map(|form| form.len.to_string()).unwrap_or_default()
+            };
+            let deltas = forms.iter().filter(|form| form.dictionary.is_some()).map(|form| form.len);
+            let delta = deltas.min().map(|len| len.to_string()).unwrap_or_default();
+            let tag = forms.first().map(|form| shown(form.tag.as_bytes())).unwrap_or_default();
+            let media = match status {
+                200 if *is_listing => format!("listing, {}", shown(media.as_bytes())),
+                200 => shown(media.as_bytes()),
+                _ => format!("{status} {}", shown(media.as_bytes())),
+            };
+            [path, media, len("identity"), len("br"), len("gzip"), len("zstd"), delta, kept(cache), tag]
+        }
+    }
+}
+
+fn rule(Rule { from, status, forced, to }: &Rule) -> [String; 3] {
+    let status = format!("{status}{}", if *forced { "!" } else { "" });
+    [shown(from.as_bytes()), status, shown(to.as_bytes())]
+}
+
+/// A value of Cache-Control; of what is immutable, that alone.
+fn kept(cache: &str) -> String {
+    match cache.split(',').any(|directive| directive.trim() == "immutable") {
+        true => "immutable".to_owned(),
+        false => shown(cache.as_bytes()),
+    }
+}
+
+/// Text as a terminal can have it, whatever a name says.
+fn shown(bytes: &[u8]) -> String {
+    bytes.printable().to_string()
+}
+
+/// The same as one JSON object. A path that is not UTF-8 is given with replacement characters.
+pub(crate) fn json(site: &Inspected) -> String {
+    let mut to = String::new();
+    let encoders = site.encoders.as_deref().map_or("null".to_owned(), string);
+    let _ = write!(
+        to,
+        "{{\"len\":{},\"image_len\":{},\"encoders\":{encoders},\"paths\":[",
+        site.len, site.image_len
+    );
+    for (number, PathRow { path, what }) in site.paths.iter().enumerate() {
+        to.push_str(if number > 0 { ",\n" } else { "\n" });
+        let path = string(&String::from_utf8_lossy(path));
+        let _ = match what {
+            What::Redirect { status, to: location } => {
+                write!(to, "{{\"path\":{path},\"status\":{status},\"location\":{}}}", string(location))
+            }
+            What::File { status, is_listing, media, last_modified, cache, forms } => {
+                let forms: Vec<_> = forms.iter().map(form).collect();
+                write!(
+                    to,
+                    "{{\"path\":{path},\"status\":{status},\"listing\":{is_listing},\"type\":{},\"last_modified\":{last_modified},\"cache_control\":{},\"forms\":[{}]}}",
+                    string(media),
+                    string(cache),
+                    forms.join(",")
+                )
+            }
+        };
+    }
+    to.push_str("\n],\"rules\":[");
+    for (number, Rule { from, status, forced, to: target }) in site.rules.iter().enumerate() {
+        let comma = if number > 0 { "," } else { "" };
+        let (from, target) = (string(from), string(target));
+        let _ = write!(
+            to,
+            "{comma}\n{{\"from\":{from},\"status\":{status},\"forced\":{forced},\"to\":{target}}}"
+        );
+    }
+    to.push_str("\n]}");
+    to
+}
+
+/// The dictionary as `sha256sum` tells it.
+fn form(Form { coding, dictionary, len, tag }: &Form) -> String {
+    let hex = |digest: &[u8; 32]| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let dictionary = dictionary.as_ref().map(|digest| format!(",\"dictionary\":\"{}\"", hex(digest)));
+    let (coding, tag, dictionary) = (string(coding.name()), string(tag), dictionary.unwrap_or_default());
+    format!("{{\"coding\":{coding},\"len\":{len},\"tag\":{tag}{dictionary}}}")
+}
+
+/// RFC 8259, section 7.
+fn string(text: &str) -> String {
+    let mut to = String::from('"');
+    for char in text.chars() {
+        match char {
+            '"' | '\\' => to.extend(['\\', char]),
+            // As it may be shown on a terminal.
+            char if is_unseen(char) => {
+                for unit in char.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(to, "\\u{unit:04x}");
+                }
+            }
+            _ => to.push(char),
+        }
+    }
+    to.push('"');
+    to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CODINGS, DELTA_CODINGS};
+    use tarpon_site::Coding;
+
+    #[test]
+    fn json_says_what_the_table_says() {
+        let form = |coding, dictionary, len| Form { coding, dictionary, len, tag: "\"t\"".to_owned() };
+        let mut forms = CODINGS.map(|coding| form(coding, None, 5)).to_vec();
+        forms.extend([9, 3].map(|len| form(DELTA_CODINGS[0], Some([0xab; 32]), len)));
+        let cache = "public, immutable".to_owned();
+        let file = What::File {
+            status: 200,
+            is_listing: false,
+            media: "text/html".to_owned(),
+            last_modified: 7,
+            cache,
+            forms,
+        };
+        let rule = Rule { from: "/a/* b=:2".to_owned(), status: 302, forced: true, to: "/:splat".to_owned() };
+        let redirect = What::Redirect { status: 308, to: "/b".to_owned() };
+        let site = Inspected {
+            len: 1,
+            image_len: 2,
+            encoders: None,
+            paths: vec![
+                PathRow { path: b"/a\"\\\n\xff".to_vec(), what: redirect },
+                PathRow { path: "/é".into(), what: file.clone() },
+            ],
+            rules: vec![rule.clone(), rule],
+        };
+        let want = concat!(
+            "{\"len\":1,\"image_len\":2,\"encoders\":null,\"paths\":[\n",
+            "{\"path\":\"/a\\\"\\\\\\u000a\u{fffd}\",\"status\":308,\"location\":\"/b\"},\n",
+            "{\"path\":\"/é\",\"status\":200,\"listing\":false,\"type\":\"text/html\",\"last_modified\":7,",
+            "\"cache_control\":\"public, immutable\",\"forms\":[",
+            "{\"coding\":\"br\",\"len\":5,\"tag\":\"\\\"t\\\"\"},",
+            "{\"coding\":\"gzip\",\"len\":5,\"tag\":\"\\\"t\\\"\"},",
+            "{\"coding\":\"zstd\",\"len\":5,\"tag\":\"\\\"t\\\"\"},",
+            "{\"coding\":\"dcb\",\"len\":9,\"tag\":\"\\\"t\\\"\",\"dictionary\":\"DIGEST\"},",
+            "{\"coding\":\"dcb\",\"len\":3,\"tag\":\"\\\"t\\\"\",\"dictionary\":\"DIGEST\"}]}\n],\"rules\":[\n",
+            "{\"from\":\"/a/* b=:2\",\"status\":302,\"forced\":true,\"to\":\"/:splat\"},\n",
+            "{\"from\":\"/a/* b=:2\",\"status\":302,\"forced\":true,\"to\":\"/:splat\"}\n]}",
+        );
+        assert_eq!(json(&site), want.replace("DIGEST", &"ab".repeat(32)));
+        assert_eq!(row(&site.paths[0])[..2], ["/a\"\\\\\\n\\xff", "308 -> /b"]);
+        assert_eq!(row(&site.paths[1])[1..8], ["text/html", "", "5", "5", "5", "3", "immutable"]);
+        assert_eq!(super::rule(&site.rules[0]), ["/a/* b=:2", "302!", "/:splat"]);
+        assert_eq!([kept("no-cache"), kept("max-age=9")], ["no-cache", "max-age=9"]);
+    }
+
+    #[test]
+    fn each_line_has_room_in_the_terminal_and_both_ends_of_its_name() {
+        let tag = format!("\"{}\"", "0".repeat(32));
+        let form = |coding| Form { coding, dictionary: None, len: 123_456, tag: tag.clone() };
+        let forms: Vec<_> = [Coding::Identity].into_iter().chain(CODINGS).map(form).collect();
+        let media = "text/html; charset=utf-8".to_owned();
+        let file = What::File {
+            status: 200,
+            is_listing: false,
+            media,
+            last_modified: 7,
+            cache: "no-cache".to_owned(),
+            forms,
+        };
+        let path = |name: &str| format!("/{}{name}", "long/".repeat(30));
+        let rows = |what: &What, name: &str| PathRow { path: path(name).into(), what: what.clone() };
+        let redirect = What::Redirect { status: 301, to: path("target") };
+        let rule = Rule { from: path("*"), status: 301, forced: false, to: path(":splat") };
+        let site = Inspected {
+            len: 1,
+            image_len: 2,
+            encoders: None,
+            paths: vec![rows(&file, "name"), rows(&redirect, "old")],
+            rules: vec![rule],
+        };
+        let lines = |width| {
+            let mut out = Vec::new();
+            write(&site, width, &mut out).expect("memory");
+            let text = anstream::adapter::strip_str(&String::from_utf8(out).expect("text")).to_string();
+            text.lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        for width in [80, 100, 132] {
+            let lines = lines(Some(width));
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:#?}");
+            assert!(lines[1].starts_with("/long/") && lines[1].contains("/name "), "{lines:#?}");
+            assert!(lines[2].contains("/old ") && lines[2].ends_with("/target"), "{lines:#?}");
+            assert!(lines[5].contains("/* ") && lines[5].ends_with("/:splat"), "{lines:#?}");
+        }
+        let whole = lines(None).join("\n");
+        for shown in [path("name"), path("old"), path("target"), path("*"), tag, "charset".to_owned()] {
+            assert!(whole.contains(&shown), "{whole}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Which users have directories of their own, served below `/~name/`.
+//!
+//! ```text
+//! users of the system ─┬─ root ───────────────────────────────────────────▶ never
+//!                      ├─ below 1000, or nobody, unless they are named ───▶ no
+//!                      ├─ excepted, or others are named ──────────────────▶ no
+//!                      └─ has a home ─────────────────────────────────────▶ HOME/public_html, if it is there
+//! ```
+//!
+//! As mod_userdir of Apache and of lighttpd; but that here users are looked up when the site is read, not when somebody asks.
+
+use crate::{
+    base::error::{Trouble, reason},
+    base::site_config::{UserConfig, UserDirectories},
+    sys::user::User,
+};
+use std::{collections::BTreeMap, path::Path};
+use tarpon_pack::UserDirectory;
+
+impl UserConfig {
+    /// The directories of all users that are to have one.
+    ///
+    /// # Errors
+    /// The system cannot be asked for its users.
+    pub(crate) fn directories(&self) -> Result<UserDirectories, Trouble> {
+        let Some(dir) = &self.dir else { return Ok(UserDirectories::default()) };
+        let users = match &self.only[..] {
+            [] => User::all(),
+            // Whoever is named is asked for by name: not every database tells all it has.
+            names => named(names)?,
+        };
+        let directories: BTreeMap<_, _> = users.iter().filter_map(|user| self.directory(dir, user)).collect();
+        let directories = directories.into_values().collect();
+        Ok(UserDirectories { directories, listed_in: Some(DATABASE.into()) })
+    }
+
+    fn directory(&self, dir: &Path, user: &User) -> Option<(String, UserDirectory)> {
+        let (name, home) = (user.name(), user.home());
+        let is_person = user.uid() >= UID_MIN && user.uid() != NOBODY;
+        let is_wanted = self.only.contains(&name) || self.only.is_empty() && is_person;
+        let is_served = is_wanted && !user.is_root() && !self.except.contains(&name);
+        let has_home = home.is_absolute() && home.parent().is_some();
+        let is_segment = !name.is_empty() && !name.contains('/');
+        let found = is_served && has_home && is_segment;
+        let directory = || UserDirectory { name: name.clone(), home: home.to_owned(), dir: dir.to_owned() };
+        found.then(|| (name.clone(), directory()))
+    }
+}
+
+fn named(names: &[String]) -> Result<Vec<User>, Trouble> {
+    let users = names.iter().map(|name| User::named(name)).collect::<Result<Vec<_>, _>>();
+    let users = users.map_err(|error| {
+        let remedy = "see /etc/passwd and /etc/nsswitch.conf, or leave user-directories out";
+        Trouble::new("cannot look users up", reason(&error), remedy)
+    })?;
+    Ok(users.into_iter().flatten().collect())
+}
+
+/// Below are users of the system. login.defs(5), UID_MIN.
+const UID_MIN: u32 = 1000;
+/// Who has nothing, by custom.
+const NOBODY: u32 = 65_534;
+/// Where users of this host alone are written down.
+const DATABASE: &str = "/etc/passwd";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_have_directories_and_root_and_users_of_the_system_have_none() {
+        let users = [
+            ("root", 0, "/root"),
+            ("www", 33, "/srv/www"),
+            ("ann", 1000, "/home/ann"),
+            ("bob", 1001, "/home/bob"),
+            ("homeless", 1002, "/"),
+            ("lost", 1003, ""),
+            ("near", 1004, "home/near"),
+            ("in/out", 1005, "/home/in"),
+            ("nobody", 65_534, "/nonexistent"),
+            ("far", 70_000, "/net/far"),
+        ];
+        type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a str], &'a [&'a str]);
+        #[rustfmt::skip]
+        let cases: &[Case<'_>] = &[
+            // what it shows       only               except    who has one
+            ("people",             &[],               &[],      &["ann", "bob", "far"]),
+            ("but one",            &[],               &["bob"], &["ann", "far"]),
+            ("these alone",        &["bob"],          &[],      &["bob"]),
+            ("of the system",      &["www", "ann"],   &[],      &["ann", "www"]),
+            ("root never",         &["root"],         &[],      &[]),
+            ("no home, no matter", &["lost", "near"], &[],      &[]),
+            ("excepted after all", &["ann", "bob"],   &["ann"], &["bob"]),
+        ];
+        let texts = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        for (name, only, except, want) in cases {
+            let config = UserConfig { dir: Some("www".into()), only: texts(only), except: texts(except) };
+            let found = users.iter().filter_map(|&(name, uid, home)| {
+                config.directory(Path::new("www"), &User::of(name, uid, home))
+            });
+            let found: BTreeMap<_, _> = found.collect();
+            assert_eq!(found.keys().collect::<Vec<_>>(), *want, "{name}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_asked_for_by_name_is_among_all() {
+        let root = User::named("root").expect("users").expect("root");
+        assert!(User::all().contains(&root));
+    }
+}
