@@ -224,7 +224,7 @@ mod tests {
 
     /// Runs one of these tests in a process of its own, with a variable in its environment.
     fn again(test: &str, key: &str, value: &str) -> (Comes, Output) {
-        let name = format!("sandbox::system::tests::{test}");
+        let name = format!("control::sandbox::system::tests::{test}");
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", &name, "--test-threads=1", "--nocapture"]);
         let output = command.env(key, value).output().unwrap();
