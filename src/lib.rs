@@ -47,19 +47,19 @@ mod sys;
 
 pub use base::{
     address::{Address, default_addresses},
-    engine::{Chosen, Engine},
-    error::Trouble,
-    log_config::{Addresses, LogForm, LogTarget, Logging, Rotation, SiteLog},
-    settings::{Settings, SiteLimits, Unknown},
+    engine::{ChosenEngine, Engine},
+    error::UserError,
+    log_config::{LogClientIp, LogFormat, LogTarget, Logging, Rotation, SiteLog},
+    settings::{Settings, SiteLimits, UnknownHost},
     site_config::{MAX_UNPACKED_LEN, Source, UserConfig, UserDirectories},
 };
 pub use control::{
     access_log::{LogSink, turn},
     admin::{Admin, Order, ask, order},
-    listeners::{Bound, usual_admin},
-    metrics::{Metrics, Responses, SiteMetrics, Stage},
+    listeners::{Listener, usual_admin},
+    metrics::{Metrics, Responses, ServerState, SiteMetrics},
     server::{Handle, Server},
-    supervisor::{Of, Role, Served, Service, Told, supervise},
+    supervisor::{Notice, Role, Service, ServingReport, SiteLabel, supervise},
 };
 pub use program::config;
 #[doc(hidden)]
@@ -67,10 +67,10 @@ pub use program::run as run_program;
 pub use site::{
     Site,
     inspect::{inspect, verify},
-    pack::{Packing, carried_archive, carries_site, pack},
+    pack::{SitePacking, carried_archive, carries_site, pack},
     releases::{Release, Releases, Switched, Turn},
     virtual_hosts::{VirtualHost, VirtualHosts},
-    watch::{Change, Following, Watched},
+    watch::{SiteChange, SiteWatcher, WatchHandle},
 };
 pub use tarpon_conn::{HostName, HostNameError};
 pub use tarpon_pack::{

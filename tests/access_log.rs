@@ -27,8 +27,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 use tarpon::{
-    Addresses, Engine, LogForm, LogTarget, Logging, Rotation, Settings, Site, SiteLog, Unknown, VirtualHost,
-    VirtualHosts,
+    Engine, LogClientIp, LogFormat, LogTarget, Logging, Rotation, Settings, Site, SiteLog, UnknownHost,
+    VirtualHost, VirtualHosts,
 };
 
 #[test]
@@ -61,7 +61,7 @@ fn each_exchange_is_a_line() {
         let dir = site(&[("index.html", &b"home"[..]), ("dir/index.html", b"dir"), ("big", &big)]);
         let soon = Settings { header_timeout: Duration::from_millis(300), ..settings(engine, 1) };
         let log = Log::default();
-        let served = log.somewhere(&soon, LogForm::Combined, dir.path());
+        let served = log.somewhere(&soon, LogFormat::Combined, dir.path());
         for &(name, sent, line, said) in cases {
             let mut client = Client::connect(served.address);
             client.send(sent.replace("LONG", &long));
@@ -69,7 +69,7 @@ fn each_exchange_is_a_line() {
             let Response { status, content, .. } = response.expect("an answer");
             let (len, said) = (content.len(), said.replace("CUT", &long[..512]));
             let want = format!("127.0.0.1 - - [TIME] \"{line}\" {status} {len} {said}");
-            assert_eq!(without_time(&log.only_line(), LogForm::Combined), want, "{name}, {engine}");
+            assert_eq!(without_time(&log.only_line(), LogFormat::Combined), want, "{name}, {engine}");
             log.empty();
         }
         // One that asks for nothing leaves nothing; and the log goes on behind it.
@@ -83,10 +83,10 @@ fn each_exchange_is_a_line() {
 fn each_form_shows_the_same_exchange() {
     #[rustfmt::skip]
     let cases = [
-        (LogForm::Common,   r#"127.0.0.1 - - [TIME] "GET /?\x22 HTTP/1.1" 200 4"#),
-        (LogForm::Combined, r#"127.0.0.1 - - [TIME] "GET /?\x22 HTTP/1.1" 200 4 "r" "\x5C\xFF""#),
-        (LogForm::Simple,   r#"127.0.0.1 TIME "GET /?\x22 HTTP/1.1" 200 4"#),
-        (LogForm::Json,     r#"{"time":"TIME","client":"127.0.0.1","method":"GET","target":"/?\"","version":"HTTP/1.1","request":null,"host":"h","referer":"r","user_agent":"\\\\\\xFF","status":200,"bytes":4,"duration_ms":MS,"complete":true,"cut":[]}"#),
+        (LogFormat::Common,   r#"127.0.0.1 - - [TIME] "GET /?\x22 HTTP/1.1" 200 4"#),
+        (LogFormat::Combined, r#"127.0.0.1 - - [TIME] "GET /?\x22 HTTP/1.1" 200 4 "r" "\x5C\xFF""#),
+        (LogFormat::Simple,   r#"127.0.0.1 TIME "GET /?\x22 HTTP/1.1" 200 4"#),
+        (LogFormat::Json,     r#"{"time":"TIME","client":"127.0.0.1","method":"GET","target":"/?\"","version":"HTTP/1.1","request":null,"host":"h","referer":"r","user_agent":"\\\\\\xFF","status":200,"bytes":4,"duration_ms":MS,"complete":true,"cut":[]}"#),
     ];
     for &engine in ENGINES {
         let dir = site(&[("index.html", "home")]);
@@ -106,7 +106,7 @@ fn what_was_cut_short_is_logged_as_far_as_it_came() {
     for &engine in ENGINES {
         let dir = site(&[("big", distinct_bytes(50 << 20))]);
         let log = Log::default();
-        let served = log.somewhere(&settings(engine, 1), LogForm::Json, dir.path());
+        let served = log.somewhere(&settings(engine, 1), LogFormat::Json, dir.path());
         let mut client = Client::connect(served.address);
         client.send(get("/big"));
         client.take(100_000);
@@ -125,7 +125,7 @@ fn pipelined_requests_are_logged_in_order_and_each_once() {
     for &engine in ENGINES {
         let dir = site(&[("index.html", "home")]);
         let log = Log::default();
-        let served = log.somewhere(&settings(engine, 2), LogForm::Simple, dir.path());
+        let served = log.somewhere(&settings(engine, 2), LogFormat::Simple, dir.path());
         let mut client = Client::connect(served.address);
         client.send((0..COUNT).map(|number| get(&format!("/?{number}"))).collect::<String>());
         (0..COUNT).for_each(|_| drop(client.response()));
@@ -143,7 +143,7 @@ fn a_sample_is_fair_and_has_every_failure() {
     for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         let log = Log::default();
-        let logging = Some(Logging { form: LogForm::Simple, one_in, ..Logging::default() });
+        let logging = Some(Logging { form: LogFormat::Simple, one_in, ..Logging::default() });
         let served = Served::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
         served.handle.log_to(log.target().open().expect("a file"));
         let mut client = Client::connect(served.address);
@@ -169,7 +169,7 @@ fn addresses_are_told_as_far_as_they_may_be() {
         let dir = site(&[("index.html", "home")]);
         for (addresses, want) in [("full", "127.0.0.1"), ("truncated", "127.0.0.0"), ("none", "-")] {
             let log = Log::default();
-            let addresses: Addresses = addresses.parse().expect("a way");
+            let addresses: LogClientIp = addresses.parse().expect("a way");
             let logging = Some(Logging { addresses, ..Logging::default() });
             let served = Served::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
             served.handle.log_to(log.target().open().expect("a file"));
@@ -185,7 +185,7 @@ fn a_log_goes_where_it_is_told_from_then_on() {
     for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         let (first, second) = (Log::default(), Log::default());
-        let served = first.served(&settings(engine, 1), LogForm::Simple, dir.path());
+        let served = first.served(&settings(engine, 1), LogFormat::Simple, dir.path());
         let mut client = Client::connect(served.address);
         client.get("/?1");
         first.lines(1);
@@ -211,7 +211,7 @@ fn files_take_turns_by_size_and_lose_no_line() {
         let dir = site(&[("index.html", "home")]);
         let log = Log::default();
         let rotation = Rotation { len_max: Some(20_000), age_max: None, keep: 100 };
-        let logging = Some(Logging { form: LogForm::Simple, ..Logging::default() });
+        let logging = Some(Logging { form: LogFormat::Simple, ..Logging::default() });
         let served = Served::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
         served.handle.log_to(log.target().open_turning(rotation).expect("a file"));
         let mut client = Client::connect(served.address);
@@ -261,7 +261,7 @@ fn a_socket_takes_lines_as_datagrams_or_as_a_stream() {
         let target = |name: &str| LogTarget::Socket(place.path().join(name));
         let datagrams = UnixDatagram::bind(place.path().join("datagrams")).expect("a socket");
         let stream = UnixListener::bind(place.path().join("stream")).expect("a socket");
-        let logging = Some(Logging { form: LogForm::Simple, ..Logging::default() });
+        let logging = Some(Logging { form: LogFormat::Simple, ..Logging::default() });
         let served = Served::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
         served.handle.log_to(target("datagrams").open().expect("somebody listens"));
         let mut client = Client::connect(served.address);
@@ -570,14 +570,14 @@ fn a_library_says_of_each_site_what_is_logged_and_where() {
     for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         let (common, own) = (Log::default(), Log::default());
-        let simple = Logging { form: LogForm::Simple, ..Logging::default() };
+        let simple = Logging { form: LogFormat::Simple, ..Logging::default() };
         let sites = [SiteLog::Server, SiteLog::Own(simple), SiteLog::Off].into_iter().enumerate();
         let sites = sites.map(|(number, log)| {
             let names = vec![format!("site{number}").parse().expect("a name")];
             VirtualHost { names, log, ..Site::from_dir(dir.path()).expect("a site").into() }
         });
-        let hosts = VirtualHosts::new(sites.collect(), Unknown::Site(0)).expect("sites");
-        let logging = Some(Logging { addresses: Addresses::None, ..simple });
+        let hosts = VirtualHosts::new(sites.collect(), UnknownHost::Site(0)).expect("sites");
+        let logging = Some(Logging { addresses: LogClientIp::None, ..simple });
         let served = Served::sites(&Settings { logging, ..settings(engine, 1) }, hosts);
         served.handle.log_to(common.target().open().expect("a file"));
         let mut client = Client::connect(served.address);
@@ -591,9 +591,12 @@ fn a_library_says_of_each_site_what_is_logged_and_where() {
             "{engine}: not known of all yet"
         );
         served.handle.log_site_to(1, own.target().open().expect("a file"));
-        assert_eq!(without_time(&common.only_line(), LogForm::Simple), r#"- TIME "GET /?0 HTTP/1.1" 200 4"#);
         assert_eq!(
-            without_time(&own.only_line(), LogForm::Simple),
+            without_time(&common.only_line(), LogFormat::Simple),
+            r#"- TIME "GET /?0 HTTP/1.1" 200 4"#
+        );
+        assert_eq!(
+            without_time(&own.only_line(), LogFormat::Simple),
             r#"127.0.0.1 TIME "GET /?1 HTTP/1.1" 200 4"#
         );
         // One that has none is nothing to say of.
@@ -639,7 +642,7 @@ impl Default for Log {
 
 impl Log {
     /// A server that logs all to it.
-    fn served(&self, with: &Settings, form: LogForm, dir: &Path) -> Served {
+    fn served(&self, with: &Settings, form: LogFormat, dir: &Path) -> Served {
         let logging = Some(Logging { form, ..Logging::default() });
         let served = Served::dir(&Settings { logging, ..with.clone() }, dir);
         served.handle.log_to(self.target().open().expect("a file"));
@@ -647,7 +650,7 @@ impl Log {
     }
 
     /// The same, of whatever engine.
-    fn somewhere(&self, with: &Settings, form: LogForm, dir: &Path) -> Somewhere {
+    fn somewhere(&self, with: &Settings, form: LogFormat, dir: &Path) -> Somewhere {
         if EMBEDDED.contains(&with.engine) {
             return self.served(with, form, dir).into();
         }
@@ -703,11 +706,11 @@ fn count(path: impl AsRef<Path>) -> usize {
 
 /// The line with its times checked and replaced.
 #[track_caller]
-fn without_time(line: &str, form: LogForm) -> String {
+fn without_time(line: &str, form: LogFormat) -> String {
     let (before, after, shape) = match form {
-        LogForm::Common | LogForm::Combined => ("[", "]", "dd/Mmm/dddd:dd:dd:dd +0000"),
-        LogForm::Simple => (" ", " ", "dddd-dd-ddTdd:dd:ddZ"),
-        LogForm::Json => ("\"time\":\"", "\"", "dddd-dd-ddTdd:dd:dd.dddZ"),
+        LogFormat::Common | LogFormat::Combined => ("[", "]", "dd/Mmm/dddd:dd:dd:dd +0000"),
+        LogFormat::Simple => (" ", " ", "dddd-dd-ddTdd:dd:ddZ"),
+        LogFormat::Json => ("\"time\":\"", "\"", "dddd-dd-ddTdd:dd:dd.dddZ"),
     };
     let (front, rest) = line.split_once(before).unwrap_or_else(|| panic!("a time in {line}"));
     let (time, rest) = rest.split_once(after).unwrap_or_else(|| panic!("a time in {line}"));

@@ -18,7 +18,7 @@ use std::{
     path::Path,
     process::{Command, Stdio},
 };
-use tarpon::config::{self, File, Flags};
+use tarpon::config::{self, CliFlags, ConfigFile};
 
 #[test]
 fn what_a_file_says_is_served_and_flags_win() {
@@ -252,8 +252,9 @@ fn every_example_of_the_documents_is_a_configuration() {
     {
         let text = fs::read_to_string(&document).unwrap();
         for example in text.split("```toml\n").skip(1) {
-            let file = File { path: document.clone(), text: example.split("```").next().unwrap().to_owned() };
-            let read = config::read(Some(&file), &Flags::default(), config::Program::Serve);
+            let file =
+                ConfigFile { path: document.clone(), text: example.split("```").next().unwrap().to_owned() };
+            let read = config::read(Some(&file), &CliFlags::default(), config::CommandKind::Serve);
             assert!(read.is_ok(), "{}", read.unwrap_err());
             count += 1;
         }

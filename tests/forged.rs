@@ -13,7 +13,9 @@ use std::{
     path::Path,
     process::{Command, Stdio},
 };
-use tarpon::{Effort, Engine, Packing, Progress, Site, Source, Unknown, VirtualHost, VirtualHosts, pack};
+use tarpon::{
+    Effort, Engine, Progress, Site, SitePacking, Source, UnknownHost, VirtualHost, VirtualHosts, pack,
+};
 use tarpon_site::{
     Entry, Image,
     format::{HEADER_LEN, Header, SECTION_LEN, SectionRow, hash},
@@ -168,7 +170,7 @@ impl Sites {
             }
             let served = Served::sites(
                 &settings(Engine::Epoll, 1),
-                VirtualHosts::new(sites, Unknown::Refused).expect("names of their own"),
+                VirtualHosts::new(sites, UnknownHost::Refused).expect("names of their own"),
             );
             let mut client = Command::new("python3")
                 .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/framing.py"))
@@ -192,7 +194,7 @@ impl Sites {
 
 fn pack_of(site: &TempDir, target: &Path, dictionaries: &[std::path::PathBuf]) {
     let packing =
-        Packing { effort: Effort::Fast, dictionaries: dictionaries.to_vec(), ..Packing::new(target) };
+        SitePacking { effort: Effort::Fast, dictionaries: dictionaries.to_vec(), ..SitePacking::new(target) };
     let mut source = Source { path: site.path().into(), ..Source::default() };
     source.policy.listings = true;
     pack(&source, &packing, &Progress::default()).expect("packs");

@@ -12,8 +12,8 @@ use common::{
 };
 use std::{fs, net::SocketAddr, process::Command, time::Duration};
 use tarpon::{
-    Effort, Engine, HostName, Packing, Progress, Settings, Site, SiteLimits, Source, Unknown, VirtualHost,
-    VirtualHosts, pack,
+    Effort, Engine, HostName, Progress, Settings, Site, SiteLimits, SitePacking, Source, UnknownHost,
+    VirtualHost, VirtualHosts, pack,
 };
 use tempfile::TempDir;
 
@@ -38,7 +38,7 @@ fn parsed(names: &[&str]) -> Vec<HostName> {
 }
 
 /// `one.example`; `two.example` with redirect hosts; and what ends in `.two.example`.
-fn three(unknown: Unknown, settings: &Settings) -> Served {
+fn three(unknown: UnknownHost, settings: &Settings) -> Served {
     let dirs = ["one", "two", "wild"].map(dir);
     let sites = vec![
         host(&dirs[0], &["one.example"], &[]),
@@ -49,7 +49,7 @@ fn three(unknown: Unknown, settings: &Settings) -> Served {
 }
 
 /// The same of any engine; of those that are processes, by the program and as its configuration says.
-fn anywhere(unknown: Unknown, engine: Engine) -> Somewhere {
+fn anywhere(unknown: UnknownHost, engine: Engine) -> Somewhere {
     if EMBEDDED.contains(&engine) {
         return three(unknown, &settings(engine, 1)).into();
     }
@@ -64,12 +64,12 @@ fn anywhere(unknown: Unknown, engine: Engine) -> Somewhere {
         dirs[1].path(),
         dirs[2].path(),
     );
-    config = config.replace("DEFAULT", if unknown == Unknown::Refused { "" } else { "default = true" });
+    config = config.replace("DEFAULT", if unknown == UnknownHost::Refused { "" } else { "default = true" });
     let configuration = site(&[("tarpon.toml", config)]);
     let mut command = tarpon(["serve", "--config"].map(AsRef::as_ref));
     command.arg(configuration.path().join("tarpon.toml"));
     command.args(["--engine", engine.name(), "--admin", "off"]);
-    if unknown == Unknown::Refused {
+    if unknown == UnknownHost::Refused {
         command.arg("--refuse-unknown-hosts");
     }
     Somewhere::from(Program::started(command)).with((configuration, dirs))
@@ -106,7 +106,7 @@ fn each_request_is_answered_by_the_site_of_its_host() {
         ("one.example",          "http://two.example/", "200 two"),
     ];
     for &engine in ENGINES {
-        let served = anywhere(Unknown::Refused, engine);
+        let served = anywhere(UnknownHost::Refused, engine);
         // One connection for all: it changes its host between requests.
         let mut client = Client::connect(served.address);
         for (host, target, want) in cases {
@@ -127,7 +127,7 @@ fn each_request_is_answered_by_the_site_of_its_host() {
 #[test]
 fn whom_nobody_serves_gets_the_default_site() {
     for &engine in ENGINES {
-        let served = anywhere(Unknown::Site(1), engine);
+        let served = anywhere(UnknownHost::Site(1), engine);
         let mut client = Client::connect(served.address);
         assert_eq!(told(&ask(&mut client, "three.example", "/")), "200 two");
         assert_eq!(told(&ask(&mut client, "127.0.0.1:8080", "/")), "200 two");
@@ -142,7 +142,7 @@ fn whom_nobody_serves_gets_the_default_site() {
 #[test]
 fn curl_follows_an_alias() {
     for &engine in ENGINES {
-        let served = anywhere(Unknown::Refused, engine);
+        let served = anywhere(UnknownHost::Refused, engine);
         let port = served.address.port();
         for (from, to) in [("www.two.example", "two.example"), ("x.zwei.example", "two.example")] {
             let resolve = [from, to].map(|name| format!("{name}:{port}:127.0.0.1"));
@@ -162,7 +162,7 @@ fn curl_follows_an_alias() {
 fn one_site_is_swapped_and_the_others_stay() {
     for &engine in EMBEDDED {
         let settings = Settings { keep_releases: 1, ..settings(engine, 2) };
-        let served = three(Unknown::Refused, &settings);
+        let served = three(UnknownHost::Refused, &settings);
         let mut clients: Vec<_> = (0..4).map(|_| Client::connect(served.address)).collect();
         let new = site(&[("index.html", "new")]);
         served.handle.swap_at(1, Site::from_dir(new.path()).expect("a site"));
@@ -196,7 +196,7 @@ fn each_site_keeps_its_own_earlier_releases() {
         let sites = vec![host(&now, &["other.example"], &[]), kept];
         let served = Served::sites(
             &settings(engine, 1),
-            VirtualHosts::new(sites, Unknown::Site(0)).expect("names of their own"),
+            VirtualHosts::new(sites, UnknownHost::Site(0)).expect("names of their own"),
         );
         let mut client = Client::connect(served.address);
         let target = format!("/{SCRIPT}");
@@ -221,7 +221,7 @@ fn each_site_has_limits_of_its_own() {
         let sites = vec![host(&long, &["long.example"], &[]), short];
         let served = Served::sites(
             &settings(engine, 1),
-            VirtualHosts::new(sites, Unknown::Site(0)).expect("names of their own"),
+            VirtualHosts::new(sites, UnknownHost::Site(0)).expect("names of their own"),
         );
         let mut clients = ["short.example", "long.example"].map(|host| {
             let mut client = Client::connect(served.address);
@@ -253,7 +253,7 @@ fn an_archive_that_is_truncated_concerns_its_own_site_alone() {
         let paths = ["one.tar", "two.tar"].map(|name| archives.path().join(name));
         for (dir, path) in dirs.iter().zip(&paths) {
             let source = Source { path: dir.path().to_owned(), ..Source::default() };
-            let packing = Packing { effort: Effort::Fast, ..Packing::new(path) };
+            let packing = SitePacking { effort: Effort::Fast, ..SitePacking::new(path) };
             pack(&source, &packing, &Progress::default()).expect("an archive");
         }
         let names = [["one.example"], ["two.example"]];
@@ -263,7 +263,7 @@ fn an_archive_that_is_truncated_concerns_its_own_site_alone() {
         });
         let served = Served::sites(
             &settings(engine, 1),
-            VirtualHosts::new(sites.collect(), Unknown::Refused).expect("names of their own"),
+            VirtualHosts::new(sites.collect(), UnknownHost::Refused).expect("names of their own"),
         );
         let mut client = Client::connect(served.address);
         assert_eq!(told(&ask(&mut client, "one.example", "/")), "200 one");
@@ -287,17 +287,17 @@ fn names_that_make_no_sense_are_refused_with_a_remedy() {
     };
     #[rustfmt::skip]
     let cases = [
-        ("in order",      sites(&[(&["a.org", "*.a.org"], &["b.org"]), (&["c.org"], &[])], Unknown::Refused), ""),
-        ("no names",      sites(&[(&[], &[])], Unknown::Site(0)),                                             ""),
-        ("twice",         sites(&[(&["a.org"], &[]), (&["A.org."], &[])], Unknown::Site(0)),
+        ("in order",      sites(&[(&["a.org", "*.a.org"], &["b.org"]), (&["c.org"], &[])], UnknownHost::Refused), ""),
+        ("no names",      sites(&[(&[], &[])], UnknownHost::Site(0)),                                             ""),
+        ("twice",         sites(&[(&["a.org"], &[]), (&["A.org."], &[])], UnknownHost::Site(0)),
             "cannot serve the host a.org: it is named twice, first for site number 1; name each host once, for one site or as one alias"),
-        ("name and alias", sites(&[(&["a.org"], &["b.org"]), (&["b.org"], &[])], Unknown::Site(0)),
+        ("name and alias", sites(&[(&["a.org"], &["b.org"]), (&["b.org"], &[])], UnknownHost::Site(0)),
             "cannot serve the host b.org: it is named twice, first for site number 2; name each host once, for one site or as one alias"),
-        ("leads nowhere", sites(&[(&["*.a.org"], &["b.org"])], Unknown::Site(0)),
+        ("leads nowhere", sites(&[(&["*.a.org"], &["b.org"])], UnknownHost::Site(0)),
             "cannot serve the host b.org: it is an alias of a site that has no name of its own to lead to; give the site a name that is no wildcard, as in www.example.org"),
-        ("no such site",  sites(&[(&["a.org"], &[])], Unknown::Site(1)),
+        ("no such site",  sites(&[(&["a.org"], &[])], UnknownHost::Site(1)),
             "cannot serve these sites: there are 1, of 32768 at most, and the default is one of them; name at least one site, and one of them as the default"),
-        ("none at all",   sites(&[], Unknown::Refused),
+        ("none at all",   sites(&[], UnknownHost::Refused),
             "cannot serve these sites: there are 0, of 32768 at most, and the default is one of them; name at least one site, and one of them as the default"),
     ];
     for (name, got, want) in cases {
@@ -314,7 +314,7 @@ fn a_thousand_sites_are_served() {
             let dir = site(&[("index.html", number.to_string())]);
             host(&dir, &[&format!("site-{number}.example")], &[&format!("www.site-{number}.example")])
         });
-        let sites = VirtualHosts::new(sites.collect(), Unknown::Refused).expect("names of their own");
+        let sites = VirtualHosts::new(sites.collect(), UnknownHost::Refused).expect("names of their own");
         let served = Served::sites(&settings(engine, 1), sites);
         let mut client = Client::connect(served.address);
         for number in (0..COUNT).step_by(37) {

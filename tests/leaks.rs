@@ -21,7 +21,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon::{Bound, Change, Server, Site, Source, Watched};
+use tarpon::{Listener, Server, Site, SiteChange, SiteWatcher, Source};
 
 #[test]
 fn a_server_that_cannot_begin_leaves_no_thread_and_no_port() {
@@ -37,7 +37,7 @@ fn a_server_that_cannot_begin_leaves_no_thread_and_no_port() {
             let mut failure_count = 0;
             loop {
                 let site = Site::from_dir(dir.path()).unwrap();
-                let (addresses, listeners): (Vec<SocketAddr>, Vec<Bound>) =
+                let (addresses, listeners): (Vec<SocketAddr>, Vec<Listener>) =
                     (0..LISTENER_COUNT).map(|_| listener()).unzip();
                 let current = Some((Held::now().descriptor_count + spare) as u64);
                 setrlimit(Resource::Nofile, Rlimit { current, ..limit }).unwrap();
@@ -69,12 +69,13 @@ fn following_ends_when_it_is_dropped() {
         let dir = site(&[("index.html", "home")]);
         let before = Held::now();
         for round in 0..3 {
-            let (watched, _) = Watched::new(Source { path: dir.path().into(), ..Source::default() }).unwrap();
+            let (watched, _) =
+                SiteWatcher::new(Source { path: dir.path().into(), ..Source::default() }).unwrap();
             let (send, changes) = channel();
             let following = watched.follow(move |change| send.send(change).unwrap()).unwrap();
             fs::write(dir.path().join("index.html"), format!("round {round}")).unwrap();
             let change = changes.recv_timeout(common::PATIENCE).unwrap();
-            assert!(matches!(change, Change::Site(_)));
+            assert!(matches!(change, SiteChange::Site(_)));
             drop((change, following));
             // Whatever is told until then, the end comes.
             while changes.recv_timeout(common::PATIENCE).is_ok() {}
@@ -178,7 +179,7 @@ impl Held {
 }
 
 /// A port and what listens there.
-fn listener() -> (SocketAddr, Bound) {
+fn listener() -> (SocketAddr, Listener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     (listener.local_addr().unwrap(), listener.try_into().unwrap())
 }

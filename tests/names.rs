@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use tarpon::config::{self, Flags};
+use tarpon::config::{self, CliFlags};
 
 /// What it tries, the name, and what a message shows. A line that begins with FORGED is one that the program did not write.
 const NAMES: &[(&str, &[u8], &str)] = &[
@@ -273,8 +273,8 @@ fn a_configuration_is_quoted_in_lines_of_the_program_alone() {
         let said = on(&["config", "show", "--toml"]);
         fs::write(&toml, said.replace("\r\n", "\n")).expect("a file");
         let text = fs::read_to_string(&toml).expect("text");
-        let same = config::File { path: toml, text };
-        let settled = config::read(Some(&same), &Flags::default(), config::Program::Serve);
+        let same = config::ConfigFile { path: toml, text };
+        let settled = config::read(Some(&same), &CliFlags::default(), config::CommandKind::Serve);
         let path = temp.path().join(name);
         assert_eq!(settled.expect("a configuration").config.sites[0].source.path, path, "{}", same.text);
         write_files(&path, &[("index.html", "home")]);

@@ -17,7 +17,7 @@ use std::{
     path::Path,
     sync::atomic::{AtomicU64, Ordering},
 };
-use tarpon::{HostName, Settings, Site, Unknown, VirtualHost, VirtualHosts};
+use tarpon::{HostName, Settings, Site, UnknownHost, VirtualHost, VirtualHosts};
 
 /// The system's allocator, with a count.
 struct Counting;
@@ -108,7 +108,7 @@ fn three_of(dir: &Path) -> VirtualHosts {
         let redirect_hosts = if names.len() == 2 { vec![name("www.b")] } else { vec![] };
         VirtualHost { names, redirect_hosts, ..Site::from_dir(dir).expect("a site").into() }
     });
-    VirtualHosts::new(sites.into(), Unknown::Site(0)).expect("names of their own")
+    VirtualHosts::new(sites.into(), UnknownHost::Site(0)).expect("names of their own")
 }
 
 /// So many requests on one connection at least, of every kind that a static site is asked for, and until the

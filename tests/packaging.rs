@@ -13,7 +13,7 @@ use std::{
     num::NonZeroU32,
     process::Command,
 };
-use tarpon::{Addresses, LogForm, Logging, Settings};
+use tarpon::{LogClientIp, LogFormat, Logging, Settings};
 
 #[test]
 fn the_service_has_few_rights_and_many_descriptors() {
@@ -85,9 +85,9 @@ fn fail2ban_finds_who_asks_as_no_browser_does_and_nobody_else() {
         ("BREW / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), true),
         ("GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: \" 400 \\\" 400 137\r\n\r\n".to_owned(), false),
     ];
-    for form in [LogForm::Common, LogForm::Combined, LogForm::Simple] {
+    for form in [LogFormat::Common, LogFormat::Combined, LogFormat::Simple] {
         let log = dir.path().join("log");
-        let logging = Logging { form, addresses: Addresses::Full, one_in: NonZeroU32::MIN };
+        let logging = Logging { form, addresses: LogClientIp::Full, one_in: NonZeroU32::MIN };
         let settings = Settings { logging: Some(logging), ..settings(EMBEDDED[0], 1) };
         let served = Served::dir(&settings, dir.path());
         served.handle.log_to(File::create(&log).unwrap().into());

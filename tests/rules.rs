@@ -20,7 +20,7 @@ use std::{
     process::Command,
     time::Duration,
 };
-use tarpon::{Address, Bound, Dialect, Server, Source, Watched};
+use tarpon::{Address, Dialect, Listener, Server, SiteWatcher, Source};
 use tarpon_conn::sim::{Cuts, Sim, UNIX_S};
 use tarpon_pack::{
     Dictionaries, Effort, Input, Memo, Options, Progress, SiteOptions, pack_dir, pack_site, pack_tar, verify,
@@ -618,8 +618,9 @@ fn each_rule_does_what_it_says_on_every_engine() {
                 continue;
             }
             let source = Source { path: dir.path().into(), dialect: case.dialect, ..Source::default() };
-            let (_, site) = Watched::new(source).expect(case.name);
-            let bound: Bound = TcpListener::bind("127.0.0.1:0").expect("a port").try_into().expect("bound");
+            let (_, site) = SiteWatcher::new(source).expect(case.name);
+            let bound: Listener =
+                TcpListener::bind("127.0.0.1:0").expect("a port").try_into().expect("bound");
             let server = Server::start(&settings(engine, 1), vec![bound], site).expect("a server");
             let &[Address::Tcp(address)] = server.addresses() else { panic!("one TCP address") };
             case.check(asking(address), engine.name());

@@ -23,7 +23,7 @@ use std::{
     process::Command,
     sync::mpsc::channel,
 };
-use tarpon::{Change, Source, UserDirectories, UserDirectory, Watched};
+use tarpon::{SiteChange, SiteWatcher, Source, UserDirectories, UserDirectory};
 use tempfile::TempDir;
 
 #[test]
@@ -205,13 +205,13 @@ fn a_library_is_told_of_users_and_follows_their_directories() {
     let user = UserDirectory { name: "alice".into(), home: dir.path().join("home/alice"), dir: "www".into() };
     let users = UserDirectories { directories: vec![user], listed_in: None };
     let source = Source { path: dir.path().join("site"), users, ..Source::default() };
-    let (watched, site) = Watched::new(source).unwrap();
+    let (watched, site) = SiteWatcher::new(source).unwrap();
     assert_eq!(site.file_count(), 1);
     let (send, changes) = channel();
     let _following = watched.follow(move |change| drop(send.send(change))).unwrap();
     let wait_for_count = |count| loop {
         match changes.recv_timeout(PATIENCE).expect("a change") {
-            Change::Site(site) if site.file_count() == count => return,
+            SiteChange::Site(site) if site.file_count() == count => return,
             _ => {}
         }
     };

@@ -27,7 +27,7 @@ pub enum Engine {
 
 /// An engine that was chosen, and why not a better one.
 #[derive(Debug)]
-pub struct Chosen {
+pub struct ChosenEngine {
     /// Never `Auto`.
     pub engine: Engine,
     /// Why it is not io_uring, where that was wanted if possible.

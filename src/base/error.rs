@@ -5,7 +5,7 @@ use tarpon_site::printable::{is_unseen, write_escaped};
 
 /// A failure outside of any connection, as a user is told of it.
 #[derive(Debug)]
-pub struct Trouble {
+pub struct UserError {
     /// What could not be done, with the name of what it concerns.
     what: String,
     /// Why, in the words of the system where it has some.
@@ -14,20 +14,24 @@ pub struct Trouble {
     remedy: String,
 }
 
-impl Trouble {
-    pub(crate) fn new(what: impl fmt::Display, why: impl fmt::Display, remedy: impl fmt::Display) -> Trouble {
-        Trouble { what: in_line(&what), why: in_line(&why), remedy: in_line(&remedy) }
+impl UserError {
+    pub(crate) fn new(
+        what: impl fmt::Display,
+        why: impl fmt::Display,
+        remedy: impl fmt::Display,
+    ) -> UserError {
+        UserError { what: in_line(&what), why: in_line(&why), remedy: in_line(&remedy) }
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for UserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Trouble { what, why, remedy } = self;
+        let UserError { what, why, remedy } = self;
         write!(f, "{what}: {why}; {remedy}")
     }
 }
 
-impl Error for Trouble {}
+impl Error for UserError {}
 
 /// Returns text as a part of one line. Names in it are printable already; this is for text that others have made,
 /// as the words of a library.

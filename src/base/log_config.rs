@@ -14,22 +14,22 @@ use tarpon_site::Printable;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logging {
     /// What a line looks like.
-    pub form: LogForm,
+    pub form: LogFormat,
     /// What of clients' addresses is told.
-    pub addresses: Addresses,
+    pub addresses: LogClientIp,
     /// One exchange in so many, by chance; and each that fails, with status 400 or above.
     pub one_in: NonZeroU32,
 }
 
 impl Default for Logging {
     fn default() -> Logging {
-        Logging { form: LogForm::default(), addresses: Addresses::default(), one_in: NonZeroU32::MIN }
+        Logging { form: LogFormat::default(), addresses: LogClientIp::default(), one_in: NonZeroU32::MIN }
     }
 }
 
 /// What a line looks like. Times are UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogForm {
+pub enum LogFormat {
     /// The Common Log Format.
     Common,
     /// The same with Referer and User-Agent.
@@ -41,33 +41,34 @@ pub enum LogForm {
     Simple,
 }
 
-impl LogForm {
+impl LogFormat {
     /// Every form there is.
-    pub const ALL: [LogForm; 4] = [LogForm::Common, LogForm::Combined, LogForm::Json, LogForm::Simple];
+    pub const ALL: [LogFormat; 4] =
+        [LogFormat::Common, LogFormat::Combined, LogFormat::Json, LogFormat::Simple];
 
     /// The name that users know it by.
     pub fn name(self) -> &'static str {
         match self {
-            LogForm::Common => "common",
-            LogForm::Combined => "combined",
-            LogForm::Json => "json",
-            LogForm::Simple => "simple",
+            LogFormat::Common => "common",
+            LogFormat::Combined => "combined",
+            LogFormat::Json => "json",
+            LogFormat::Simple => "simple",
         }
     }
 }
 
-impl FromStr for LogForm {
+impl FromStr for LogFormat {
     type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<LogForm, &'static str> {
-        LogForm::ALL
+    fn from_str(text: &str) -> Result<LogFormat, &'static str> {
+        LogFormat::ALL
             .into_iter()
             .find(|form| form.name() == text)
             .ok_or("expected common, combined, json or simple")
     }
 }
 
-impl fmt::Display for LogForm {
+impl fmt::Display for LogFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -75,7 +76,7 @@ impl fmt::Display for LogForm {
 
 /// What of clients' addresses is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Addresses {
+pub enum LogClientIp {
     /// All.
     #[default]
     Full,
@@ -85,29 +86,29 @@ pub enum Addresses {
     None,
 }
 
-impl Addresses {
+impl LogClientIp {
     /// Every way there is.
-    pub const ALL: [Addresses; 3] = [Addresses::Full, Addresses::Truncated, Addresses::None];
+    pub const ALL: [LogClientIp; 3] = [LogClientIp::Full, LogClientIp::Truncated, LogClientIp::None];
 
     /// The name that users know it by.
     pub fn name(self) -> &'static str {
         match self {
-            Addresses::Full => "full",
-            Addresses::Truncated => "truncated",
-            Addresses::None => "none",
+            LogClientIp::Full => "full",
+            LogClientIp::Truncated => "truncated",
+            LogClientIp::None => "none",
         }
     }
 }
 
-impl FromStr for Addresses {
+impl FromStr for LogClientIp {
     type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Addresses, &'static str> {
-        Addresses::ALL.into_iter().find(|way| way.name() == text).ok_or("expected full, truncated or none")
+    fn from_str(text: &str) -> Result<LogClientIp, &'static str> {
+        LogClientIp::ALL.into_iter().find(|way| way.name() == text).ok_or("expected full, truncated or none")
     }
 }
 
-impl fmt::Display for Addresses {
+impl fmt::Display for LogClientIp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -129,20 +130,20 @@ pub enum SiteLog {
 
 impl SiteLog {
     /// What is logged of the site of this number where this is logged of the server, and whose log it goes to.
-    pub(crate) fn of(self, number: usize, server: Option<Logging>) -> Option<(Logging, Owner)> {
-        let shared = |logging| (logging, Owner::Server);
+    pub(crate) fn of(self, number: usize, server: Option<Logging>) -> Option<(Logging, LogOwner)> {
+        let shared = |logging| (logging, LogOwner::Server);
         match self {
             SiteLog::Server => server.map(shared),
             SiteLog::Off => None,
             SiteLog::Shared(logging) => server.map(|_| shared(logging)),
-            SiteLog::Own(logging) => Some((logging, Owner::Site(number))),
+            SiteLog::Own(logging) => Some((logging, LogOwner::Site(number))),
         }
     }
 }
 
 /// Whose lines go to a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Owner {
+pub(crate) enum LogOwner {
     /// Those of all sites that have none of their own.
     Server,
     /// Those of the site of this number.
@@ -230,12 +231,12 @@ pub struct LogConfig {
     /// When a file gives its place to the next one.
     pub rotation: Rotation,
     /// For whom what happens in the server's life is said.
-    pub events: EventForm,
+    pub events: EventFormat,
 }
 
 /// For whom what happens in a server's life is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EventForm {
+pub enum EventFormat {
     /// For people where standard error is a terminal, else for programs.
     #[default]
     Auto,
@@ -251,8 +252,8 @@ pub enum EventForm {
 pub struct SiteLogConfig {
     /// Where it goes, or that there is none. `None`: nothing was said, and its lines go where those of others do.
     pub access: Option<Option<LogTarget>>,
-    pub form: Option<LogForm>,
-    pub addresses: Option<Addresses>,
+    pub form: Option<LogFormat>,
+    pub addresses: Option<LogClientIp>,
     pub one_in: Option<NonZeroU32>,
 }
 

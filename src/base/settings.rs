@@ -104,7 +104,7 @@ impl SiteLimits {
 
 /// What a host means that no site has among its names, and a request without a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unknown {
+pub enum UnknownHost {
     /// The site of this number.
     Site(usize),
     /// None: the answer is 421 (Misdirected Request), with the page of the first site.

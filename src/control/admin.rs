@@ -15,10 +15,10 @@
 use crate::{
     base::address::Address,
     control::{
-        listeners::Bound,
-        metrics::{Metrics, Stage},
+        listeners::Listener,
+        metrics::{Metrics, ServerState},
         server::Handle,
-        stats::Ledger,
+        stats::ServerStats,
     },
     sys::{socket, wake::Wake},
 };
@@ -47,7 +47,7 @@ use tarpon_http::{
 /// An admin listener that answers. Dropped, it does not any more.
 #[derive(Debug)]
 pub struct Admin {
-    server: Arc<OnceLock<Arc<Ledger>>>,
+    server: Arc<OnceLock<Arc<ServerStats>>>,
     end: Arc<Wake>,
     thread: Option<JoinHandle<()>>,
 }
@@ -75,7 +75,7 @@ impl Order {
 }
 
 /// Where orders go, with the connection of who gave them.
-type Orders = Box<dyn Fn(Order, OwnedFd) + Send>;
+type AdminHandler = Box<dyn Fn(Order, OwnedFd) + Send>;
 
 /// A connection may take so long, all in all.
 const TIME_MAX: Duration = Duration::from_secs(1);
@@ -84,7 +84,7 @@ const TIME_MAX: Duration = Duration::from_secs(1);
 const REQUEST_LEN_MAX: usize = 4 * 1024;
 
 /// What is answered to a request.
-pub(crate) struct Answer {
+pub(crate) struct AdminAnswer {
     status: Status,
     media: &'static str,
     content: String,
@@ -93,8 +93,8 @@ pub(crate) struct Answer {
 }
 
 /// What becomes of a request.
-enum Reply {
-    Answer(Answer),
+enum AdminReply {
+    Answer(AdminAnswer),
     /// Somebody else answers, when it is done.
     Order(Order),
 }
@@ -104,23 +104,27 @@ impl Admin {
     ///
     /// # Errors
     /// Threads or descriptors are lacking.
-    pub fn start(listener: &Bound) -> io::Result<Admin> {
+    pub fn start(listener: &Listener) -> io::Result<Admin> {
         Admin::begin(listener, None, None)
     }
 
     /// The same for a server with a supervisor, who is told of orders; and for one that has begun.
     pub(crate) fn start_with(
-        listener: &Bound,
-        ledger: Option<Arc<Ledger>>,
+        listener: &Listener,
+        ledger: Option<Arc<ServerStats>>,
         orders: impl Fn(Order, OwnedFd) + Send + 'static,
     ) -> io::Result<Admin> {
         Admin::begin(listener, ledger, Some(Box::new(orders)))
     }
 
-    fn begin(listener: &Bound, ledger: Option<Arc<Ledger>>, orders: Option<Orders>) -> io::Result<Admin> {
+    fn begin(
+        listener: &Listener,
+        ledger: Option<Arc<ServerStats>>,
+        orders: Option<AdminHandler>,
+    ) -> io::Result<Admin> {
         let server = ledger.map_or_else(OnceLock::new, OnceLock::from);
         let (server, end) = (Arc::new(server), Wake::new()?);
-        let desk = Desk {
+        let desk = AdminDesk {
             listener: listener.sockets()[0].try_clone()?,
             server: Arc::clone(&server),
             end: Arc::new(end),
@@ -137,7 +141,7 @@ impl Admin {
     }
 
     /// The same, where there is no handle: this is what is known of the server.
-    pub(crate) fn answering(&self, ledger: &Arc<Ledger>) {
+    pub(crate) fn answering(&self, ledger: &Arc<ServerStats>) {
         // A second one is not answered for.
         let _ = self.server.set(Arc::clone(ledger));
     }
@@ -153,14 +157,14 @@ impl Drop for Admin {
 }
 
 /// What the thread has.
-struct Desk {
+struct AdminDesk {
     listener: OwnedFd,
-    server: Arc<OnceLock<Arc<Ledger>>>,
+    server: Arc<OnceLock<Arc<ServerStats>>>,
     end: Arc<Wake>,
-    orders: Option<Orders>,
+    orders: Option<AdminHandler>,
 }
 
-impl Desk {
+impl AdminDesk {
     fn run(self) {
         loop {
             let mut polled =
@@ -202,12 +206,12 @@ impl Desk {
             }
         };
         let answer = match (reply, &self.orders) {
-            (Reply::Answer(answer), _) => answer,
-            (Reply::Order(order), Some(orders)) => {
+            (AdminReply::Answer(answer), _) => answer,
+            (AdminReply::Order(order), Some(orders)) => {
                 orders(order, client);
                 return Ok(());
             }
-            (Reply::Order(_), None) => page(Status::NotImplemented, "there is no supervisor\n"),
+            (AdminReply::Order(_), None) => page(Status::NotImplemented, "there is no supervisor\n"),
         };
         let with_content = !request.starts_with(b"HEAD ");
         let bytes = answer.bytes(with_content);
@@ -219,7 +223,7 @@ impl Desk {
         Ok(shutdown(&client, Shutdown::Write)?)
     }
 
-    fn reply(&self, head: &Head<'_>, client: &OwnedFd) -> Reply {
+    fn reply(&self, head: &Head<'_>, client: &OwnedFd) -> AdminReply {
         // A page that a browser shows could ask in its name: RFC 6454. Programs send no such field.
         if head.fields().any(|(name, _)| name.eq_ignore_ascii_case(b"Origin")) {
             return page(Status::Forbidden, "not for pages\n").into();
@@ -228,28 +232,28 @@ impl Desk {
             None => self.answer(head).into(),
             Some(_) if head.method != Method::Post => not_allowed("POST").into(),
             Some(_) if !may_order(head, client) => page(Status::Forbidden, "not from there\n").into(),
-            Some(order) => Reply::Order(order),
+            Some(order) => AdminReply::Order(order),
         }
     }
 
-    fn answer(&self, head: &Head<'_>) -> Answer {
+    fn answer(&self, head: &Head<'_>) -> AdminAnswer {
         if !matches!(head.method, Method::Get | Method::Head) {
             return not_allowed("GET, HEAD");
         }
         match head.target {
             b"/health" => page(Status::Ok, "alive\n"),
             b"/ready" => match self.metrics().stage {
-                Stage::Starting => page(Status::ServiceUnavailable, "starting\n"),
-                Stage::Serving => page(Status::Ok, "serving\n"),
-                Stage::Draining => page(Status::ServiceUnavailable, "draining\n"),
+                ServerState::Starting => page(Status::ServiceUnavailable, "starting\n"),
+                ServerState::Serving => page(Status::Ok, "serving\n"),
+                ServerState::Draining => page(Status::ServiceUnavailable, "draining\n"),
             },
             b"/metrics" => {
                 let media = "text/plain; version=0.0.4; charset=utf-8";
-                Answer { media, ..page(Status::Ok, &self.metrics().prometheus()) }
+                AdminAnswer { media, ..page(Status::Ok, &self.metrics().prometheus()) }
             }
             b"/status" => {
                 let content = serde_json::to_string(&self.metrics()).expect("it has numbers and names only");
-                Answer { media: "application/json", ..page(Status::Ok, &(content + "\n")) }
+                AdminAnswer { media: "application/json", ..page(Status::Ok, &(content + "\n")) }
             }
             _ => page(
                 Status::NotFound,
@@ -263,9 +267,9 @@ impl Desk {
     }
 }
 
-impl Answer {
+impl AdminAnswer {
     pub(crate) fn bytes(&self, with_content: bool) -> Vec<u8> {
-        let Answer { status, media, content, allow } = self;
+        let AdminAnswer { status, media, content, allow } = self;
         let (code, reason, len) = (status.code(), status.reason(), content.len());
         let allow = if allow.is_empty() { String::new() } else { format!("Allow: {allow}\r\n") };
         let head = format!(
@@ -280,19 +284,19 @@ impl Answer {
     }
 }
 
-impl From<Answer> for Reply {
-    fn from(answer: Answer) -> Reply {
-        Reply::Answer(answer)
+impl From<AdminAnswer> for AdminReply {
+    fn from(answer: AdminAnswer) -> AdminReply {
+        AdminReply::Answer(answer)
     }
 }
 
-pub(crate) fn page(status: Status, content: &str) -> Answer {
-    Answer { status, media: "text/plain; charset=utf-8", content: content.to_owned(), allow: "" }
+pub(crate) fn page(status: Status, content: &str) -> AdminAnswer {
+    AdminAnswer { status, media: "text/plain; charset=utf-8", content: content.to_owned(), allow: "" }
 }
 
-fn not_allowed(allow: &'static str) -> Answer {
+fn not_allowed(allow: &'static str) -> AdminAnswer {
     let content = allow.replace(", ", " or ") + "\n";
-    Answer { allow, ..page(Status::MethodNotAllowed, &content) }
+    AdminAnswer { allow, ..page(Status::MethodNotAllowed, &content) }
 }
 
 /// Whether who asks may give orders. No browser: it says so by Fetch Metadata. On a Unix socket, whoever could connect; on TCP, who

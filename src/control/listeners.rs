@@ -7,7 +7,7 @@
 
 use crate::{
     base::address::Address,
-    base::error::{Trouble, reason},
+    base::error::{UserError, reason},
     sys::BACKLOG,
     sys::{
         name::Named,
@@ -34,7 +34,7 @@ use std::{
 
 /// A socket that listens, for every worker.
 #[derive(Debug)]
-pub struct Bound {
+pub struct Listener {
     address: Address,
     /// One for each worker, or one for all.
     sockets: Vec<OwnedFd>,
@@ -66,13 +66,13 @@ impl Address {
     }
 }
 
-impl Bound {
+impl Listener {
     /// Listens at an address, with so many sockets: one for each worker, or one for all.
     ///
     /// # Errors
     /// The address is in use, also where `SO_REUSEPORT` would let two servers share it without a word; it is
     /// not one of this host; or it needs rights that are not there.
-    pub fn new(address: &Address, socket_count: usize) -> Result<Bound, Trouble> {
+    pub fn new(address: &Address, socket_count: usize) -> Result<Listener, UserError> {
         match address {
             Address::Tcp(socket) => bind_tcp(*socket, socket_count),
             Address::Unix(path) => bind_unix(path),
@@ -81,21 +81,21 @@ impl Bound {
     }
 
     /// What another program has bound, and handed over.
-    pub(crate) fn inherited(address: Address, sockets: Vec<OwnedFd>) -> Bound {
-        Bound { address, sockets, made: None }
+    pub(crate) fn inherited(address: Address, sockets: Vec<OwnedFd>) -> Listener {
+        Listener { address, sockets, made: None }
     }
 
     /// A socket that another program goes on holding. All workers share it.
     ///
     /// # Errors
     /// It does not listen for connections, or at no address that a user could name.
-    pub(crate) fn lent(socket: OwnedFd) -> io::Result<Bound> {
+    pub(crate) fn lent(socket: OwnedFd) -> io::Result<Listener> {
         let none = || io::Error::other("it is no socket that listens for connections");
         if socket_type(&socket).map_err(|_| none())? != SocketType::STREAM || !socket::is_listening(&socket)?
         {
             return Err(none());
         }
-        let bound: Bound = match getsockname(&socket)?.address_family() {
+        let bound: Listener = match getsockname(&socket)?.address_family() {
             AddressFamily::INET | AddressFamily::INET6 => TcpListener::from(socket).try_into(),
             AddressFamily::UNIX => UnixListener::from(socket).try_into(),
             _ => Err(none()),
@@ -175,30 +175,30 @@ impl Drop for SocketFile {
     }
 }
 
-impl TryFrom<TcpListener> for Bound {
+impl TryFrom<TcpListener> for Listener {
     type Error = io::Error;
 
     /// All workers share the listener.
-    fn try_from(listener: TcpListener) -> io::Result<Bound> {
+    fn try_from(listener: TcpListener) -> io::Result<Listener> {
         let address = Address::Tcp(listener.local_addr()?);
         listener.set_nonblocking(true)?;
         set_tcp_nodelay(&listener, true)?;
-        Ok(Bound { address, sockets: vec![listener.into()], made: None })
+        Ok(Listener { address, sockets: vec![listener.into()], made: None })
     }
 }
 
-impl TryFrom<UnixListener> for Bound {
+impl TryFrom<UnixListener> for Listener {
     type Error = io::Error;
 
     /// All workers share the listener. Its path stays when the server has ended.
-    fn try_from(listener: UnixListener) -> io::Result<Bound> {
+    fn try_from(listener: UnixListener) -> io::Result<Listener> {
         let path = listener.local_addr()?.as_pathname().map(Path::to_owned).unwrap_or_default();
         listener.set_nonblocking(true)?;
-        Ok(Bound { address: Address::Unix(path), sockets: vec![listener.into()], made: None })
+        Ok(Listener { address: Address::Unix(path), sockets: vec![listener.into()], made: None })
     }
 }
 
-fn bind_tcp(address: SocketAddr, socket_count: usize) -> io::Result<Bound> {
+fn bind_tcp(address: SocketAddr, socket_count: usize) -> io::Result<Listener> {
     if address.port() != 0 {
         // With SO_REUSEPORT a second server of the same user would be let in and take half of the clients.
         // Without it the kernel refuses, so this is tried first. SO_REUSEADDR overlooks what is only closing.
@@ -219,7 +219,7 @@ fn bind_tcp(address: SocketAddr, socket_count: usize) -> io::Result<Bound> {
     for socket in &sockets {
         listen(socket, BACKLOG)?;
     }
-    Ok(Bound { address: Address::Tcp(address), sockets, made: None })
+    Ok(Listener { address: Address::Tcp(address), sockets, made: None })
 }
 
 fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
@@ -234,7 +234,7 @@ fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn bind_unix(path: &Path) -> io::Result<Bound> {
+fn bind_unix(path: &Path) -> io::Result<Listener> {
     let address = SocketAddrUnix::new(path)?;
     let socket = || socket::stream(AddressFamily::UNIX);
     let listener = socket()?;
@@ -250,7 +250,7 @@ fn bind_unix(path: &Path) -> io::Result<Bound> {
     }
     listen(&listener, BACKLOG)?;
     let made = Some(SocketFile::new(path)?);
-    Ok(Bound { address: Address::Unix(path.to_owned()), sockets: vec![listener], made })
+    Ok(Listener { address: Address::Unix(path.to_owned()), sockets: vec![listener], made })
 }
 
 /// Of a file that is no socket the kernel says, too, that nobody answers; but it is not ours to remove.
@@ -258,7 +258,7 @@ fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
 }
 
-fn trouble(address: &Address, error: io::Error) -> Trouble {
+fn trouble(address: &Address, error: io::Error) -> UserError {
     let remedy = match Errno::from_io_error(&error) {
         Some(Errno::ADDRINUSE) => {
             "stop the server that listens there, or choose another with --listen ADDR:PORT"
@@ -272,5 +272,5 @@ fn trouble(address: &Address, error: io::Error) -> Trouble {
         Some(Errno::NOENT | Errno::NOTDIR) => "make the directory of the socket first",
         _ => "choose another with --listen ADDR:PORT or --listen unix:PATH",
     };
-    Trouble::new(format_args!("cannot listen on {address}"), reason(&error), remedy)
+    UserError::new(format_args!("cannot listen on {address}"), reason(&error), remedy)
 }

@@ -28,7 +28,7 @@ pub struct Metrics {
     /// When it began, in seconds since 1970.
     pub start_unix_s: u64,
     /// Where it is.
-    pub stage: Stage,
+    pub stage: ServerState,
     /// Connections that were accepted.
     pub accepted: u64,
     /// Connections that are open.
@@ -57,7 +57,7 @@ pub struct Metrics {
 /// Where a server is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Stage {
+pub enum ServerState {
     /// It waits for the sites it will serve.
     #[default]
     Starting,
@@ -138,12 +138,12 @@ impl Metrics {
 
     /// In the text format of Prometheus, version 0.0.4.
     pub fn prometheus(&self) -> String {
-        let mut page = Page(String::new());
+        let mut page = PrometheusPage(String::new());
         page.family("build_info", "gauge", "What runs");
         page.row("build_info", &[("version", &self.version), ("engine", &self.engine)], 1);
         page.number("start_time_seconds", "gauge", "When the server began, since 1970", self.start_unix_s);
         page.number("workers", "gauge", "Threads that serve", self.workers as u64);
-        let ready = u64::from(self.stage == Stage::Serving);
+        let ready = u64::from(self.stage == ServerState::Serving);
         page.number("ready", "gauge", "1 while clients are accepted", ready);
         page.number("connections_accepted_total", "counter", "Connections that were accepted", self.accepted);
         page.number("connections_open", "gauge", "Connections that are open", self.open);
@@ -172,7 +172,7 @@ impl Metrics {
         page.0
     }
 
-    fn histogram(&self, page: &mut Page) {
+    fn histogram(&self, page: &mut PrometheusPage) {
         let name = "response_duration_seconds";
         page.family(name, "histogram", "From the head of a request to the end of its response");
         for &(ms, count) in &self.latencies {
@@ -185,9 +185,9 @@ impl Metrics {
 }
 
 /// Text for Prometheus.
-struct Page(String);
+struct PrometheusPage(String);
 
-impl Page {
+impl PrometheusPage {
     fn number(&mut self, name: &str, kind: &str, help: &str, value: u64) {
         self.family(name, kind, help);
         self.row(name, &[], value);

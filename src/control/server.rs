@@ -8,25 +8,25 @@
 
 use crate::{
     base::settings::Settings,
-    base::{address::Address, engine::Engine, error::Trouble, log_config::Owner},
+    base::{address::Address, engine::Engine, error::UserError, log_config::LogOwner},
     control::{
-        access_log::{Log, LogSink, Logs},
-        listeners::{Bound, SocketFile},
+        access_log::{AccessLog, LogPlan, LogSink},
+        listeners::{Listener, SocketFile},
         metrics::Metrics,
-        stats::Ledger,
+        stats::ServerStats,
     },
     data::{
-        engine::Begun,
-        log_ring::Rings,
+        engine::WorkerReady,
+        log_ring::LogRings,
         worker::{
-            Outfit,
-            idle_workers::Roster,
+            WorkerConfig,
+            idle_workers::IdleWorkers,
             loader::{self},
-            mailbox::{Farewell, Mailbox, Message},
+            mailbox::{Mailbox, ShutdownMode, WorkerMessage},
         },
     },
-    site::{Site, set::Stock, versions::Recent, virtual_hosts::VirtualHosts},
-    sys::{cores, shared::Shared},
+    site::{Site, set::SiteSet, versions::SiteHistory, virtual_hosts::VirtualHosts},
+    sys::{cores, shared::SharedArray},
 };
 use rustix::process::{Resource, getrlimit};
 use std::{
@@ -54,9 +54,9 @@ pub struct Server {
 pub struct Handle {
     mailboxes: Arc<[Arc<Mailbox>]>,
     /// By the number of the site.
-    recents: Arc<[Mutex<Recent>]>,
-    log: Option<Log>,
-    ledger: Arc<Ledger>,
+    recents: Arc<[Mutex<SiteHistory>]>,
+    log: Option<AccessLog>,
+    ledger: Arc<ServerStats>,
 }
 
 impl Server {
@@ -86,7 +86,7 @@ impl Server {
     /// [`supervise`](crate::supervise) has.
     pub fn start(
         settings: &Settings,
-        listeners: Vec<Bound>,
+        listeners: Vec<Listener>,
         sites: impl Into<VirtualHosts>,
     ) -> io::Result<Server> {
         let engine = settings.engine.choose().map_err(io::Error::other)?.engine;
@@ -97,7 +97,7 @@ impl Server {
     /// Opens no file.
     pub(crate) fn start_with(
         settings: &Settings,
-        mut listeners: Vec<Bound>,
+        mut listeners: Vec<Listener>,
         sites: impl Into<VirtualHosts>,
         nowhere: File,
     ) -> io::Result<Server> {
@@ -105,20 +105,20 @@ impl Server {
         let engine = settings.engine;
         let worker_count = settings.workers().get();
         if !Engine::EMBEDDED.contains(&engine) {
-            return Err(io::Error::other(Trouble::new(
+            return Err(io::Error::other(UserError::new(
                 format_args!("cannot run the engine {engine} within another program"),
                 "its workers are processes, and a process that has threads cannot be divided",
                 "take threads, which serves in the same way, or run tarpon serve",
             )));
         }
         let logs: Vec<_> = sites.iter().map(|site| site.log).collect();
-        let stock = Stock::new(settings, sites);
+        let stock = SiteSet::new(settings, sites);
         let connection_count_max = connection_count_max(worker_count, stock.descriptor_count());
         let sites = stock.sites();
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
-        let counters = Arc::new(Shared::new(worker_count)?);
-        let ledger = Ledger::new(engine, worker_count, Arc::clone(&counters), &hosts, sites.len());
+        let counters = Arc::new(SharedArray::new(worker_count)?);
+        let ledger = ServerStats::new(engine, worker_count, Arc::clone(&counters), &hosts, sites.len());
         for (number, (lineup, _)) in sites.iter().enumerate() {
             ledger.read(number, lineup.current.file_count(), lineup.current.content_len());
         }
@@ -126,11 +126,11 @@ impl Server {
             let name = hosts.canonical(SiteId::new(number));
             (log, name.map(|name| String::from_utf8_lossy(name).into_owned()))
         });
-        let logs = Logs::new(settings.logging, logs, settings.debug);
+        let logs = LogPlan::new(settings.logging, logs, settings.debug);
         let (log, rings) = match logs.recording() {
             Some(recording) => {
-                let rings = Rings::new(worker_count)?;
-                (Some(Log::start(&logs, &rings, &counters)?), Some((recording, rings)))
+                let rings = LogRings::new(worker_count)?;
+                (Some(AccessLog::start(&logs, &rings, &counters)?), Some((recording, rings)))
             }
             None => (None, None),
         };
@@ -139,12 +139,12 @@ impl Server {
         let allowed = settings.cpu_affinity.then(cores::allowed).transpose()?;
         let loader = engine.start_loader(nowhere)?;
         let socket_count = engine.socket_count(settings.workers());
-        let roster = Arc::new(Shared::<Roster>::new(1)?).part(0);
+        let roster = Arc::new(SharedArray::<IdleWorkers>::new(1)?).part(0);
         roster.open(worker_count);
         let outfit = |number| {
             let sockets =
                 listeners.iter().map(|bound| bound.sockets_for(number % socket_count, socket_count));
-            io::Result::Ok(Outfit {
+            io::Result::Ok(WorkerConfig {
                 number,
                 worker_count,
                 roster: roster.clone(),
@@ -165,8 +165,8 @@ impl Server {
         let (begun, all_begun) = channel();
         for (number, outfit) in outfits.into_iter().enumerate() {
             let core = allowed.as_ref().map(|cores| cores[number % cores.len()]);
-            let whole = Whole { handle: handle.clone(), ended_as_told: false };
-            let begun = Begun(begun.clone());
+            let whole = WorkerGuard { handle: handle.clone(), ended_as_told: false };
+            let begun = WorkerReady(begun.clone());
             let run = move || {
                 if let Some(core) = core {
                     cores::pin(core)?;
@@ -180,7 +180,7 @@ impl Server {
         drop(begun);
         let begun_count = all_begun.iter().count();
         let addresses = listeners.iter().map(|bound| bound.address().clone()).collect();
-        let files = listeners.iter_mut().filter_map(Bound::take_file).collect();
+        let files = listeners.iter_mut().filter_map(Listener::take_file).collect();
         let server = Server { workers, handle, addresses, files };
         if begun_count < worker_count {
             server.handle.stop(Duration::ZERO);
@@ -236,29 +236,29 @@ impl Handle {
         self.ledger.read(number, site.file_count(), site.content_len());
         let lineup = recent.next(site);
         for mailbox in &*self.mailboxes {
-            mailbox.post(Message::Swap(SiteId::new(number), lineup.clone()));
+            mailbox.post(WorkerMessage::Swap(SiteId::new(number), lineup.clone()));
         }
     }
 
     /// From now on the access log goes there; until it is told of each log where it goes, what is to be logged waits. Nothing comes
     /// of it where [`Settings::logging`] is `None`.
     pub fn log_to(&self, sink: LogSink) {
-        self.log_of(Owner::Server, sink);
+        self.log_of(LogOwner::Server, sink);
     }
 
     /// The same for the log that the site of this number has for itself: [`SiteLog::Own`](crate::SiteLog::Own).
     pub fn log_site_to(&self, number: usize, sink: LogSink) {
-        self.log_of(Owner::Site(number), sink);
+        self.log_of(LogOwner::Site(number), sink);
     }
 
-    pub(crate) fn log_of(&self, owner: Owner, sink: LogSink) {
+    pub(crate) fn log_of(&self, owner: LogOwner, sink: LogSink) {
         if let Some(log) = &self.log {
             log.log_to(owner, sink);
         }
     }
 
     /// What is known of the server.
-    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+    pub(crate) fn ledger(&self) -> &Arc<ServerStats> {
         &self.ledger
     }
 
@@ -269,38 +269,38 @@ impl Handle {
 
     /// Accepts nothing more, finishes what has begun, and ends after `grace-period` at the latest.
     pub fn stop(&self, grace: Duration) {
-        self.leave(Farewell::Stop, grace);
+        self.leave(ShutdownMode::Stop, grace);
     }
 
     /// Leaves its clients to another server that has the same listening sockets: accepts nothing more, and answers each
     /// connection once more, with `Connection: close`. A client that does not ask is waited for, so that no request meets
     /// a connection that was just closed; but not longer than it may be idle, and not longer than `grace-period`.
     pub fn drain(&self, grace: Duration) {
-        self.leave(Farewell::Drain, grace);
+        self.leave(ShutdownMode::Drain, grace);
     }
 
-    fn leave(&self, farewell: Farewell, grace: Duration) {
+    fn leave(&self, farewell: ShutdownMode, grace: Duration) {
         self.ledger.stopping();
         for mailbox in &*self.mailboxes {
-            mailbox.post(Message::Leave { farewell, grace });
+            mailbox.post(WorkerMessage::Leave { farewell, grace });
         }
     }
 }
 
 /// Held by a worker while it runs. Where it failed, or never began, the others must not go on as a part of a
 /// server.
-struct Whole {
+struct WorkerGuard {
     handle: Handle,
     ended_as_told: bool,
 }
 
-impl Whole {
+impl WorkerGuard {
     fn ended_as_told(mut self) {
         self.ended_as_told = true;
     }
 }
 
-impl Drop for Whole {
+impl Drop for WorkerGuard {
     fn drop(&mut self) {
         if !self.ended_as_told {
             self.handle.stop(Duration::ZERO);

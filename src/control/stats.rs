@@ -4,8 +4,8 @@
 
 use crate::{
     base::engine::Engine,
-    control::metrics::{Metrics, SiteMetrics, Stage},
-    sys::shared::Shared,
+    control::metrics::{Metrics, ServerState, SiteMetrics},
+    sys::shared::SharedArray,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::{
@@ -16,19 +16,19 @@ use tarpon_conn::{Counters, Hosts, SiteId};
 
 /// What is known of a server.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct ServerStats {
     engine: Engine,
     start_unix_s: u64,
     /// Of each worker.
-    counters: Arc<Shared<Counters>>,
+    counters: Arc<SharedArray<Counters>>,
     worker_count: usize,
-    sites: Vec<Entry>,
+    sites: Vec<SiteStats>,
     is_stopping: AtomicBool,
 }
 
 /// A site.
 #[derive(Debug)]
-struct Entry {
+struct SiteStats {
     /// Its canonical host.
     host: Option<String>,
     files: AtomicU64,
@@ -37,21 +37,21 @@ struct Entry {
     reads: AtomicU64,
 }
 
-impl Ledger {
+impl ServerStats {
     /// Of a server that begins now, with so many sites under these names.
     pub(crate) fn new(
         engine: Engine,
         worker_count: usize,
-        counters: Arc<Shared<Counters>>,
+        counters: Arc<SharedArray<Counters>>,
         hosts: &Hosts,
         site_count: usize,
-    ) -> Ledger {
+    ) -> ServerStats {
         let entry = |number| {
             let host = hosts.canonical(SiteId::new(number));
             let host = host.map(|name| String::from_utf8_lossy(name).into_owned());
-            Entry { host, files: AtomicU64::new(0), bytes: AtomicU64::new(0), reads: AtomicU64::new(0) }
+            SiteStats { host, files: AtomicU64::new(0), bytes: AtomicU64::new(0), reads: AtomicU64::new(0) }
         };
-        Ledger {
+        ServerStats {
             engine,
             start_unix_s: clock_gettime(ClockId::Realtime).tv_sec.max(0) as u64,
             counters,
@@ -63,7 +63,7 @@ impl Ledger {
 
     /// The site of this number was read: it has so many files, of so many bytes together.
     pub(crate) fn read(&self, number: usize, files: u64, bytes: u64) {
-        let Entry { files: of_files, bytes: of_bytes, reads, .. } = &self.sites[number];
+        let SiteStats { files: of_files, bytes: of_bytes, reads, .. } = &self.sites[number];
         of_files.store(files, Ordering::Relaxed);
         of_bytes.store(bytes, Ordering::Relaxed);
         reads.fetch_add(1, Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Ledger {
 
     /// All of it, as of now.
     pub(crate) fn metrics(&self) -> Metrics {
-        let site = |entry: &Entry| SiteMetrics {
+        let site = |entry: &SiteStats| SiteMetrics {
             host: entry.host.clone(),
             files: entry.files.load(Ordering::Relaxed),
             bytes: entry.bytes.load(Ordering::Relaxed),
@@ -88,7 +88,7 @@ impl Ledger {
             engine: self.engine.name().to_owned(),
             workers: self.worker_count,
             start_unix_s: self.start_unix_s,
-            stage: if is_stopping { Stage::Draining } else { Stage::Serving },
+            stage: if is_stopping { ServerState::Draining } else { ServerState::Serving },
             sites: self.sites.iter().map(site).collect(),
             ..Metrics::default()
         };

@@ -8,8 +8,8 @@
 //! | `STOPPING=1` | nobody new is served |
 
 use crate::{
-    base::error::{Trouble, reason},
-    control::listeners::Bound,
+    base::error::{UserError, reason},
+    control::listeners::Listener,
     sys::{inherited, socket::abstract_address},
 };
 use rustix::{
@@ -92,7 +92,7 @@ const FIRST: i32 = 3;
 ///
 /// # Errors
 /// One of them is none that listens for connections at an address that has a name.
-pub(crate) fn sockets() -> Result<Vec<Bound>, Trouble> {
+pub(crate) fn sockets() -> Result<Vec<Listener>, UserError> {
     let number = |variable| env::var(variable).ok().and_then(|value| value.parse::<i32>().ok());
     let [process, count, _] = LISTEN_VARIABLES.map(number);
     if process != Some(getpid().as_raw_nonzero().get()) {
@@ -105,8 +105,8 @@ pub(crate) fn sockets() -> Result<Vec<Bound>, Trouble> {
         let what = format_args!("cannot use the socket {} of systemd, descriptor {number}", name.printable())
             .to_string();
         let remedy = "have ListenStream= of its socket unit name an address and a port, or a path";
-        let bound = inherited::take(number).and_then(Bound::lent);
-        bound.map_err(|error| Trouble::new(what, reason(&error), remedy))
+        let bound = inherited::take(number).and_then(Listener::lent);
+        bound.map_err(|error| UserError::new(what, reason(&error), remedy))
     });
     sockets.collect()
 }

@@ -15,7 +15,7 @@
 //! is killed while it writes has written nothing. Each ring has one writer at a time.
 
 use crate::sys::{
-    shared::{Part, Shared},
+    shared::{SharedArray, SharedRow},
     wake::Wake,
 };
 use rustix::{
@@ -45,67 +45,67 @@ const RING_LEN_MIN: usize = 4 * RECORDS_LEN;
 
 /// The rings of all workers.
 #[derive(Clone)]
-pub(crate) struct Rings {
-    words: Arc<Shared<AtomicU64>>,
+pub(crate) struct LogRings {
+    words: Arc<SharedArray<AtomicU64>>,
     count: usize,
-    bell: Arc<Bell>,
+    bell: Arc<Wakeup>,
 }
 
 /// The worker's side.
-pub(crate) struct Inlet {
-    ring: Ring,
-    bell: Arc<Bell>,
+pub(crate) struct RingProducer {
+    ring: LogRing,
+    bell: Arc<Wakeup>,
 }
 
 /// The log's side.
-pub(crate) struct Outlet {
-    ring: Ring,
+pub(crate) struct RingConsumer {
+    ring: LogRing,
 }
 
 /// Wakes the log.
-pub(crate) struct Bell {
+pub(crate) struct Wakeup {
     /// The log sleeps until somebody rings.
-    asleep: Part<AtomicBool>,
+    asleep: SharedRow<AtomicBool>,
     wake: Wake,
 }
 
-impl Rings {
+impl LogRings {
     /// A ring for each of so many workers.
-    pub(crate) fn new(count: usize) -> io::Result<Rings> {
+    pub(crate) fn new(count: usize) -> io::Result<LogRings> {
         let len = (RINGS_LEN / count.max(1)).clamp(RING_LEN_MIN, RING_LEN);
         let data_len = 1 << (len / WORD_LEN).ilog2();
-        let words = Arc::new(Shared::zeros(count * (DATA + data_len))?);
-        Ok(Rings { words, count, bell: Arc::new(Bell::new()?) })
+        let words = Arc::new(SharedArray::zeros(count * (DATA + data_len))?);
+        Ok(LogRings { words, count, bell: Arc::new(Wakeup::new()?) })
     }
 
     /// The side of the worker of this number.
-    pub(crate) fn inlet(&self, number: usize) -> Inlet {
-        Inlet { ring: self.ring(number), bell: Arc::clone(&self.bell) }
+    pub(crate) fn inlet(&self, number: usize) -> RingProducer {
+        RingProducer { ring: self.ring(number), bell: Arc::clone(&self.bell) }
     }
 
     /// The other sides, by number.
-    pub(crate) fn outlets(&self) -> impl Iterator<Item = Outlet> {
-        (0..self.count).map(|number| Outlet { ring: self.ring(number) })
+    pub(crate) fn outlets(&self) -> impl Iterator<Item = RingConsumer> {
+        (0..self.count).map(|number| RingConsumer { ring: self.ring(number) })
     }
 
-    pub(crate) fn bell(&self) -> &Arc<Bell> {
+    pub(crate) fn bell(&self) -> &Arc<Wakeup> {
         &self.bell
     }
 
-    fn ring(&self, number: usize) -> Ring {
+    fn ring(&self, number: usize) -> LogRing {
         let len = self.words.len() / self.count;
-        Ring { words: Arc::clone(&self.words), at: number * len, data_len: len - DATA }
+        LogRing { words: Arc::clone(&self.words), at: number * len, data_len: len - DATA }
     }
 }
 
-impl AsFd for Rings {
+impl AsFd for LogRings {
     /// The bell's: a process that has rings has it too.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.bell.wake.as_fd()
     }
 }
 
-impl Inlet {
+impl RingProducer {
     /// Hands the records on, or loses them; either way they are cleared.
     pub(crate) fn give(&mut self, records: &mut Records, counters: &Counters) {
         let given = self.ring.push(records.bytes());
@@ -118,7 +118,7 @@ impl Inlet {
     }
 }
 
-impl Outlet {
+impl RingConsumer {
     /// Appends what has come to `bytes`. Whole records only, as they are given by the batch.
     pub(crate) fn take(&mut self, bytes: &mut Vec<u8>) {
         self.ring.take(bytes);
@@ -130,8 +130,8 @@ impl Outlet {
 }
 
 /// A ring among all words.
-struct Ring {
-    words: Arc<Shared<AtomicU64>>,
+struct LogRing {
+    words: Arc<SharedArray<AtomicU64>>,
     at: usize,
     /// Words of data: a power of two.
     data_len: usize,
@@ -144,7 +144,7 @@ const WRITTEN: usize = 0;
 const READ: usize = 128 / WORD_LEN;
 const DATA: usize = 2 * READ;
 
-impl Ring {
+impl LogRing {
     /// Appends a batch, if there is room for all of it.
     fn push(&self, batch: &[u8]) -> bool {
         let (written, read) =
@@ -207,9 +207,9 @@ impl Ring {
     }
 }
 
-impl Bell {
-    fn new() -> io::Result<Bell> {
-        Ok(Bell { asleep: Arc::new(Shared::new(1)?).part(0), wake: Wake::new()? })
+impl Wakeup {
+    fn new() -> io::Result<Wakeup> {
+        Ok(Wakeup { asleep: Arc::new(SharedArray::new(1)?).part(0), wake: Wake::new()? })
     }
 
     /// Wakes the log, whatever it does.
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn nobody_sleeps_through_what_has_come() {
-        let rings = Rings::new(3).expect("memory");
+        let rings = LogRings::new(3).expect("memory");
         let (inlet, mut outlet) = (rings.inlet(1), rings.outlets().nth(1).expect("one of three"));
         let writer = thread::spawn(move || {
             for number in 0..20_000u32 {
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn batches_come_as_they_were_given_or_not_at_all() {
-        let rings = Rings::new(1_000).expect("memory");
+        let rings = LogRings::new(1_000).expect("memory");
         let (ring, mut outlet) = (rings.ring(0), rings.outlets().next().expect("the first"));
         // Of every length, several times round the ring.
         let mut given = 0;
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn what_a_worker_writes_beside_the_rules_harms_nobody() {
         for (written, len) in [(u64::MAX, 0), (1 << 40, 1), (3, 1 << 40), (3, u64::MAX), (3, u64::MAX - 6)] {
-            let rings = Rings::new(1).expect("memory");
+            let rings = LogRings::new(1).expect("memory");
             let (ring, mut outlet) = (rings.ring(0), rings.outlets().next().expect("one"));
             ring.data(0).store(len, Ordering::Relaxed);
             ring.word(WRITTEN).store(written, Ordering::Relaxed);

@@ -10,7 +10,7 @@
 
 use crate::{
     base::{
-        error::{Trouble, reason},
+        error::{UserError, reason},
         size,
     },
     sys::{mapped::Mapped, memory},
@@ -41,7 +41,7 @@ pub(crate) struct Archive {
 }
 
 /// An archive that was opened.
-pub(crate) struct Opened {
+pub(crate) struct OpenedArchive {
     file: File,
     /// Where it lies in the file.
     place: Place,
@@ -50,7 +50,7 @@ pub(crate) struct Opened {
 impl Archive {
     /// Opens an archive, unpacks it into memory if it is compressed, copies it there if it is to be preloaded, and maps
     /// it.
-    pub(crate) fn new(path: &Path, max_unpacked_len: u64, preload: bool) -> Result<Archive, Trouble> {
+    pub(crate) fn new(path: &Path, max_unpacked_len: u64, preload: bool) -> Result<Archive, UserError> {
         Archive::of(open(path, max_unpacked_len)?, path, preload)
     }
 
@@ -60,15 +60,15 @@ impl Archive {
         path: &Path,
         max_unpacked_len: u64,
         preload: bool,
-    ) -> Result<Archive, Trouble> {
+    ) -> Result<Archive, UserError> {
         Archive::of(look_into(file, path, max_unpacked_len)?, path, preload)
     }
 
-    fn of(opened: Opened, path: &Path, preload: bool) -> Result<Archive, Trouble> {
-        let Opened { file, place } = if preload { opened.copied(path)? } else { opened };
+    fn of(opened: OpenedArchive, path: &Path, preload: bool) -> Result<Archive, UserError> {
+        let OpenedArchive { file, place } = if preload { opened.copied(path)? } else { opened };
         Archive::over(file, place, preload).map_err(|error| {
             let what = format_args!("cannot map {}", path.printable());
-            Trouble::new(
+            UserError::new(
                 what,
                 reason(&error),
                 "serve it from a local file system, or serve fewer archives at once",
@@ -92,76 +92,80 @@ impl Archive {
     }
 }
 
-impl Opened {
+impl OpenedArchive {
     /// A copy in memory, in huge pages where the system allows.
-    fn copied(mut self, path: &Path) -> Result<Opened, Trouble> {
+    fn copied(mut self, path: &Path) -> Result<OpenedArchive, UserError> {
         let mut copy = || {
             let mut copy = memory::file()?;
             self.file.seek(SeekFrom::Start(self.place.at))?;
             io::copy(&mut (&self.file).take(self.place.len), &mut copy)?;
             memory::freeze(&copy)?;
-            Ok(Opened { place: whole(&copy)?, file: copy })
+            Ok(OpenedArchive { place: whole(&copy)?, file: copy })
         };
         copy().map_err(|error| {
-            Trouble::new(format_args!("cannot read {}", path.printable()), reason(&error), "free some memory")
+            UserError::new(
+                format_args!("cannot read {}", path.printable()),
+                reason(&error),
+                "free some memory",
+            )
         })
     }
 }
 
 /// Opens an archive as a file of its own: one that a program carries is copied into memory, as one that is unpacked is.
-pub(crate) fn alone(path: &Path, max_unpacked_len: u64) -> Result<File, Trouble> {
+pub(crate) fn alone(path: &Path, max_unpacked_len: u64) -> Result<File, UserError> {
     let opened = open(path, max_unpacked_len)?;
     Ok(if opened.place.at == 0 { opened.file } else { opened.copied(path)?.file })
 }
 
 /// Opens an archive, and unpacks it into memory if it is compressed: into so many bytes at most.
-fn open(path: &Path, max_unpacked_len: u64) -> Result<Opened, Trouble> {
+fn open(path: &Path, max_unpacked_len: u64) -> Result<OpenedArchive, UserError> {
     // Does not wait for the writer of a FIFO.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     look_into(file.map_err(|error| unreadable(path, &error))?, path, max_unpacked_len)
 }
 
 /// Returns the message for an archive that cannot be read.
-pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Trouble {
+pub(crate) fn unreadable(path: &Path, error: &io::Error) -> UserError {
     let what = format_args!("cannot open {}", path.printable());
-    Trouble::new(what, reason(error), "name a directory or tar archive that exists and may be read")
+    UserError::new(what, reason(error), "name a directory or tar archive that exists and may be read")
 }
 
 /// Tells what a file is, and unpacks it into memory if it is compressed.
-fn look_into(file: File, path: &Path, max_unpacked_len: u64) -> Result<Opened, Trouble> {
+fn look_into(file: File, path: &Path, max_unpacked_len: u64) -> Result<OpenedArchive, UserError> {
     let what = || format!("cannot open {}", path.printable());
     let unreadable = |error| unreadable(path, &error);
     let mut start = [0; START_LEN];
     let len = file.read_at(&mut start, 0).map_err(unreadable)?;
     let coding = match &start[..len] {
-        [0x1f, 0x8b, ..] => Coding::Gzip,
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Coding::Zstd,
+        [0x1f, 0x8b, ..] => ArchiveCompression::Gzip,
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => ArchiveCompression::Zstd,
         start => {
             if let Some((_, why, remedy)) = OTHERS.iter().find(|(magic, ..)| start.starts_with(magic)) {
-                return Err(Trouble::new(what(), why, remedy));
+                return Err(UserError::new(what(), why, remedy));
             }
             let carried = carried_by(&file).map_err(unreadable)?.map(|carried| carried.place);
             let place = match carried {
                 Some(place) => place,
                 None => whole(&file).map_err(unreadable)?,
             };
-            return Ok(Opened { file, place });
+            return Ok(OpenedArchive { file, place });
         }
     };
     let unpacked = unpack(coding, BufReader::with_capacity(READ_LEN, file), max_unpacked_len)
-        .and_then(|file| Ok(Opened { place: whole(&file)?, file }));
+        .and_then(|file| Ok(OpenedArchive { place: whole(&file)?, file }));
     unpacked.map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => {
             let why = format_args!("it unpacks to more than {}, in memory", size::say(max_unpacked_len));
             let remedy = "raise --max-unpacked-size, or unpack it on disk, and name the archive or directory";
-            Trouble::new(what(), why, remedy)
+            UserError::new(what(), why, remedy)
         }
         io::ErrorKind::StorageFull | io::ErrorKind::OutOfMemory => {
-            Trouble::new(what(), reason(&error), "free some memory")
+            UserError::new(what(), reason(&error), "free some memory")
         }
         _ => {
             let why = "it is incomplete or damaged, and cannot be unpacked";
-            Trouble::new(what(), why, "write it whole under another name, then rename it")
+            UserError::new(what(), why, "write it whole under another name, then rename it")
         }
     })
 }
@@ -188,7 +192,7 @@ const START_LEN: usize = 29;
 
 /// How an archive is compressed.
 #[derive(Clone, Copy)]
-enum Coding {
+enum ArchiveCompression {
     /// RFC 1952.
     Gzip,
     /// RFC 8878.
@@ -196,14 +200,14 @@ enum Coding {
 }
 
 /// Unpacks into memory: all members of a gzip file, all frames of a zstd file. At most `len_max` bytes.
-fn unpack(coding: Coding, mut from: impl BufRead, len_max: u64) -> io::Result<File> {
+fn unpack(coding: ArchiveCompression, mut from: impl BufRead, len_max: u64) -> io::Result<File> {
     let mut to = memory::file()?;
     // One byte more, to tell what ends there from what goes on.
     let more = len_max.saturating_add(1);
     let mut len = 0;
     match coding {
-        Coding::Gzip => len = io::copy(&mut MultiGzDecoder::new(from).take(more), &mut to)?,
-        Coding::Zstd => {
+        ArchiveCompression::Gzip => len = io::copy(&mut MultiGzDecoder::new(from).take(more), &mut to)?,
+        ArchiveCompression::Zstd => {
             while len < more && !from.fill_buf()?.is_empty() {
                 let frame = StreamingDecoder::new(&mut from).map_err(io::Error::other)?;
                 len += io::copy(&mut frame.take(more - len), &mut to)?;
@@ -235,8 +239,8 @@ mod tests {
         };
         let zstd = |content: &[u8]| compress_to_vec(content, CompressionLevel::Fastest);
         let cases = [
-            ("gzip", Coding::Gzip, [gzip(&[b'a'; 500]), gzip(&[b'b'; 500])].concat()),
-            ("zstd", Coding::Zstd, [zstd(&[b'a'; 500]), zstd(&[b'b'; 500])].concat()),
+            ("gzip", ArchiveCompression::Gzip, [gzip(&[b'a'; 500]), gzip(&[b'b'; 500])].concat()),
+            ("zstd", ArchiveCompression::Zstd, [zstd(&[b'a'; 500]), zstd(&[b'b'; 500])].concat()),
         ];
         for (name, coding, packed) in cases {
             let mut file = unpack(coding, &packed[..], 1000).expect(name);

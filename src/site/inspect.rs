@@ -1,7 +1,7 @@
 //! Looks into a packed site, or checks it: what the library finds, for a user.
 
 use crate::{
-    base::error::{Trouble, reason},
+    base::error::{UserError, reason},
     site::{archive, pack::dictionary_trouble},
 };
 use std::{
@@ -17,7 +17,7 @@ use tarpon_site::Printable;
 ///
 /// # Errors
 /// It cannot be read, is no packed site, or nothing could be served of it.
-pub fn inspect(path: &Path, max_unpacked_len: u64) -> Result<Inspected, Trouble> {
+pub fn inspect(path: &Path, max_unpacked_len: u64) -> Result<Inspected, UserError> {
     tarpon_pack::inspect(&archive::alone(path, max_unpacked_len)?).map_err(|error| trouble(path, error))
 }
 
@@ -26,24 +26,26 @@ pub fn inspect(path: &Path, max_unpacked_len: u64) -> Result<Inspected, Trouble>
 ///
 /// # Errors
 /// It cannot be read, is no packed site, or nothing could be served of it.
-pub fn verify(path: &Path, dictionaries: &[PathBuf], max_unpacked_len: u64) -> Result<Verified, Trouble> {
+pub fn verify(path: &Path, dictionaries: &[PathBuf], max_unpacked_len: u64) -> Result<Verified, UserError> {
     let workers = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let dictionaries = Dictionaries::open(dictionaries).map_err(|error| match error {
         SiteError::Dictionary { path, error } => dictionary_trouble(&path, error),
-        error => Trouble::new("cannot take dictionaries", error, "leave --dictionary out"),
+        error => UserError::new("cannot take dictionaries", error, "leave --dictionary out"),
     })?;
     let archive = archive::alone(path, max_unpacked_len)?;
     tarpon_pack::verify(&archive, path, &dictionaries, workers).map_err(|error| trouble(path, error))
 }
 
 /// What is told of an archive that was looked at in vain.
-fn trouble(path: &Path, error: OpenError) -> Trouble {
+fn trouble(path: &Path, error: OpenError) -> UserError {
     let what = format!("cannot look into {}", path.printable());
     match error {
-        OpenError::Read(error) => Trouble::new(what, reason(&error), "name an archive that may be read"),
-        error @ OpenError::NotPacked => Trouble::new(what, error, "pack it, as with tarpon pack DIR -o FILE"),
+        OpenError::Read(error) => UserError::new(what, reason(&error), "name an archive that may be read"),
+        error @ OpenError::NotPacked => {
+            UserError::new(what, error, "pack it, as with tarpon pack DIR -o FILE")
+        }
         error @ (OpenError::Image(_) | OpenError::Body) => {
-            Trouble::new(what, error, "pack the site anew, or fetch the archive again")
+            UserError::new(what, error, "pack the site anew, or fetch the archive again")
         }
     }
 }

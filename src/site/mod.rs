@@ -14,7 +14,7 @@ pub(crate) mod watch;
 
 use crate::{
     base::{
-        error::{Trouble, reason},
+        error::{UserError, reason},
         site_config::Source,
     },
     sys::{cached, memory},
@@ -61,10 +61,10 @@ impl Site {
     /// # Errors
     /// It is missing, something in it cannot be read, or more files are too large for the image than the limit
     /// on open files leaves room for.
-    pub fn from_dir(dir: impl AsRef<Path>) -> Result<Site, Trouble> {
+    pub fn from_dir(dir: impl AsRef<Path>) -> Result<Site, UserError> {
         let source = Source { path: dir.as_ref().to_owned(), ..Source::default() };
         let failed = |error| trouble(PackError::Root { path: source.path.clone(), error });
-        Builder::default().dir(Tree::open(&source.path).map_err(failed)?, &source)
+        SiteBuilder::default().dir(Tree::open(&source.path).map_err(failed)?, &source)
     }
 
     /// Reads a tar archive, or the directory `prefix` of it if that is not empty. The contents are sent from the
@@ -73,7 +73,7 @@ impl Site {
     ///
     /// # Errors
     /// It is missing, is no complete tar archive, has sparse members, or has no such directory.
-    pub fn from_archive(path: impl AsRef<Path>, prefix: impl AsRef<Path>) -> Result<Site, Trouble> {
+    pub fn from_archive(path: impl AsRef<Path>, prefix: impl AsRef<Path>) -> Result<Site, UserError> {
         let (path, prefix) = (path.as_ref().to_owned(), prefix.as_ref().to_owned());
         let source = Source { path, prefix, ..Source::default() };
         from_archive(Archive::new(&source.path, source.max_unpacked_len, source.preload)?, &source)
@@ -176,10 +176,10 @@ impl Site {
 
     /// The descriptor of a store, and where it begins there.
     #[inline]
-    pub(crate) fn file_of(&self, store: Store) -> (&File, u64) {
+    pub(crate) fn file_of(&self, store: StoreId) -> (&File, u64) {
         match store {
-            Store::Archive => (&self.archive().file, self.archive().at),
-            Store::File(number) => (self.file(number), 0),
+            StoreId::Archive => (&self.archive().file, self.archive().at),
+            StoreId::File(number) => (self.file(number), 0),
         }
     }
 
@@ -191,7 +191,7 @@ impl Site {
 
 /// Where on a disk a part of a site lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Store {
+pub(crate) enum StoreId {
     /// In its archive.
     Archive,
     /// In the file of this number.
@@ -200,7 +200,7 @@ pub(crate) enum Store {
 
 /// Builds a site again and again, and does not read twice what has not changed.
 #[derive(Default)]
-pub(crate) struct Builder {
+pub(crate) struct SiteBuilder {
     memo: Memo,
     /// Left out by the last build, and already reported.
     left_out: Vec<LeftOut>,
@@ -210,19 +210,19 @@ pub(crate) struct Builder {
     user: Option<String>,
 }
 
-impl Builder {
+impl SiteBuilder {
     /// A builder that reads a directory or archive that is open already.
-    pub(crate) fn at(root: Arc<SiteRoot>) -> Builder {
-        Builder { root: Some(root), ..Builder::default() }
+    pub(crate) fn at(root: Arc<SiteRoot>) -> SiteBuilder {
+        SiteBuilder { root: Some(root), ..SiteBuilder::default() }
     }
 
     /// The builder of a process that has become this user.
     #[must_use]
-    pub(crate) fn run_by(self, user: Option<String>) -> Builder {
-        Builder { user, ..self }
+    pub(crate) fn run_by(self, user: Option<String>) -> SiteBuilder {
+        SiteBuilder { user, ..self }
     }
 
-    pub(crate) fn build(&mut self, source: &Source) -> Result<Site, Trouble> {
+    pub(crate) fn build(&mut self, source: &Source) -> Result<Site, UserError> {
         let &Source { ref path, ref prefix, preload, max_unpacked_len, .. } = source;
         let tree = match &self.root {
             None if path.is_file() => {
@@ -246,7 +246,7 @@ impl Builder {
         if prefix.as_os_str().is_empty() {
             self.dir(tree, source)
         } else {
-            Err(Trouble::new(
+            Err(UserError::new(
                 format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
                 "it is no archive",
                 format_args!("leave --prefix out, as in tarpon serve {}", path.join(prefix).printable()),
@@ -254,7 +254,7 @@ impl Builder {
         }
     }
 
-    fn dir(&mut self, tree: Tree, source: &Source) -> Result<Site, Trouble> {
+    fn dir(&mut self, tree: Tree, source: &Source) -> Result<Site, UserError> {
         let mut options = Options { file_count_max: file_count_max(), ..options(source) };
         if source.preload {
             options.file_len_min = u64::MAX;
@@ -269,7 +269,7 @@ impl Builder {
     }
 
     /// Returns the message for a directory that cannot be packed.
-    fn trouble(&self, error: PackError) -> Trouble {
+    fn trouble(&self, error: PackError) -> UserError {
         match error {
             PackError::Denied { path, barrier } => self.denied(&path, &barrier),
             error => trouble(error),
@@ -277,13 +277,13 @@ impl Builder {
     }
 
     /// Returns the message for a path that permissions keep this process from reading.
-    fn denied(&self, path: &Path, barrier: &Barrier) -> Trouble {
+    fn denied(&self, path: &Path, barrier: &Barrier) -> UserError {
         let (what, bits) = if barrier.is_dir { ("enter", "o+rx") } else { ("read", "o+r") };
         let Some(user) = &self.user else {
             return trouble(PackError::Denied { path: path.to_owned(), barrier: barrier.clone() });
         };
         let user = user.printable();
-        Trouble::new(
+        UserError::new(
             format_args!("cannot read {}", path.printable()),
             format_args!("user {user} may not {what} {barrier}"),
             format_args!(
@@ -300,10 +300,10 @@ fn options(source: &Source) -> Options {
 }
 
 /// The site of an archive; `source` says the rest.
-pub(crate) fn from_archive(archive: Archive, source: &Source) -> Result<Site, Trouble> {
+pub(crate) fn from_archive(archive: Archive, source: &Source) -> Result<Site, UserError> {
     let Source { path, prefix, policy, .. } = source;
     if source.users.listed_in.is_some() || !source.users.directories.is_empty() {
-        return Err(Trouble::new(
+        return Err(UserError::new(
             format_args!("cannot serve directories of users beside {}", path.printable()),
             "it is an archive, to which nothing can be added",
             "leave --user-directories out, or serve a directory",
@@ -311,7 +311,7 @@ pub(crate) fn from_archive(archive: Archive, source: &Source) -> Result<Site, Tr
     }
     let damaged = |error: ImageError| {
         let what = format_args!("cannot serve {}", path.printable());
-        Trouble::new(what, error, "see what tarpon verify says, and pack the site anew")
+        UserError::new(what, error, "see what tarpon verify says, and pack the site anew")
     };
     let Some(image) = archive.image().map_err(damaged)? else {
         // What a program carries was packed, so that an archive without an image is a file of its own.
@@ -320,14 +320,14 @@ pub(crate) fn from_archive(archive: Archive, source: &Source) -> Result<Site, Tr
         return Ok(Site { archive: Some(archive), ..site });
     };
     if !prefix.as_os_str().is_empty() {
-        return Err(Trouble::new(
+        return Err(UserError::new(
             format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
             "it is a packed site, in which every path is settled",
             "leave --prefix out, or pack that directory by itself",
         ));
     }
     if *policy != Policy::default() {
-        return Err(Trouble::new(
+        return Err(UserError::new(
             format_args!("cannot serve {} with these options", path.printable()),
             "it is a packed site, which answers as it was packed",
             "give --spa, --clean-urls and the like to tarpon pack, and leave them out here",
@@ -361,30 +361,30 @@ fn site(pack: impl FnOnce(&mut BufWriter<File>) -> Result<Packed, PackError>) ->
 }
 
 /// What a user is told of a directory or archive that cannot be packed.
-fn trouble(error: PackError) -> Trouble {
+fn trouble(error: PackError) -> UserError {
     match error {
         PackError::Root { path, error } if error.kind() == io::ErrorKind::NotFound => missing(&path, &path),
-        PackError::Root { path, error } => Trouble::new(
+        PackError::Root { path, error } => UserError::new(
             format_args!("cannot serve {}", path.printable()),
             reason(&error),
             "name a directory or tar archive that exists and may be read, as in tarpon serve DIR",
         ),
-        PackError::Read { path, error } => Trouble::new(
+        PackError::Read { path, error } => UserError::new(
             format_args!("cannot read {}", path.printable()),
             reason(&error),
             "make it readable, or move it out of the site",
         ),
-        PackError::Denied { path, barrier } => Trouble::new(
+        PackError::Denied { path, barrier } => UserError::new(
             format_args!("cannot read {}", path.printable()),
             format_args!("permission denied by {barrier}"),
             "make it readable, or move it out of the site",
         ),
-        PackError::Repeats { path } => Trouble::new(
+        PackError::Repeats { path } => UserError::new(
             "cannot make the site's image",
             format_args!("its symbolic links lead to {} and others too often", path.printable()),
             "remove links to directories that hold such links themselves",
         ),
-        PackError::FileCount { count, max } => Trouble::new(
+        PackError::FileCount { count, max } => UserError::new(
             format_args!("cannot keep {count} large files open"),
             format_args!("the limit on open files leaves room for {max}"),
             format_args!("raise it, as with ulimit -n {}", (4 * count).next_power_of_two()),
@@ -401,39 +401,39 @@ fn trouble(error: PackError) -> Trouble {
                 true => format!("{damage}, at byte {at}"),
                 false => format!("{damage}, at byte {at}, {}", member.printable()),
             };
-            Trouble::new(format_args!("cannot read {}", path.printable()), place, remedy)
+            UserError::new(format_args!("cannot read {}", path.printable()), place, remedy)
         }
-        PackError::Prefix { path, prefix } => Trouble::new(
+        PackError::Prefix { path, prefix } => UserError::new(
             format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
             "the archive has no such directory",
             "see tar -tf for those it has",
         ),
         PackError::Rules { file, line, column, error } => {
-            Trouble::new(format_args!("{}:{line}:{column}", file.name()), error, error.remedy())
+            UserError::new(format_args!("{}:{line}:{column}", file.name()), error, error.remedy())
         }
-        error @ PackError::NoShell => Trouble::new(
+        error @ PackError::NoShell => UserError::new(
             "cannot serve the site with --spa",
             error,
             "put it at the root of the site, or leave --spa out",
         ),
         error @ PackError::TooLarge => {
-            Trouble::new("cannot make the site's image", error, "serve its parts as several sites")
+            UserError::new("cannot make the site's image", error, "serve its parts as several sites")
         }
         PackError::Write(error) => {
-            Trouble::new("cannot make the site's image in memory", reason(&error), "free some memory")
+            UserError::new("cannot make the site's image in memory", reason(&error), "free some memory")
         }
     }
 }
 
 /// There is no site at a path, as there is nothing at `at`, which is the same or on the way to it.
-pub(crate) fn missing(path: &Path, at: &Path) -> Trouble {
+pub(crate) fn missing(path: &Path, at: &Path) -> UserError {
     let (what, remedy) = (
         format!("cannot serve {}", path.printable()),
         "name a directory or tar archive, as in tarpon serve DIR",
     );
     match at == path {
-        true => Trouble::new(what, "it does not exist", remedy),
-        false => Trouble::new(what, format_args!("{} does not exist", at.printable()), remedy),
+        true => UserError::new(what, "it does not exist", remedy),
+        false => UserError::new(what, format_args!("{} does not exist", at.printable()), remedy),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     base::site_config::MAX_UNPACKED_LEN,
     base::{
-        error::{Trouble, reason},
+        error::{UserError, reason},
         site_config::Source,
     },
     site::archive,
@@ -26,7 +26,7 @@ use tarpon_site::Printable;
 
 /// What a site is packed into, and how.
 #[derive(Clone, Debug)]
-pub struct Packing {
+pub struct SitePacking {
     /// The archive to be written. One that is there is replaced when the new one is whole.
     pub target: PathBuf,
     /// How much time compressing may take.
@@ -42,11 +42,18 @@ pub struct Packing {
     pub executable: bool,
 }
 
-impl Packing {
+impl SitePacking {
     /// With the effort that is the default.
-    pub fn new(target: &Path) -> Packing {
+    pub fn new(target: &Path) -> SitePacking {
         let (effort, dictionaries) = (Effort::default(), Vec::new());
-        Packing { target: target.into(), effort, reuse: None, dictionaries, offers: false, executable: false }
+        SitePacking {
+            target: target.into(),
+            effort,
+            reuse: None,
+            dictionaries,
+            offers: false,
+            executable: false,
+        }
     }
 }
 
@@ -55,7 +62,7 @@ impl Packing {
 ///
 /// # Errors
 /// The site cannot be read, or changes meanwhile; the archive cannot be written, or would lie within the site.
-pub fn pack(source: &Source, packing: &Packing, progress: &Progress) -> Result<Report, Trouble> {
+pub fn pack(source: &Source, packing: &SitePacking, progress: &Progress) -> Result<Report, UserError> {
     let &Source { ref path, ref prefix, max_unpacked_len, .. } = source;
     let program = packing.executable.then(this_program).transpose()?;
     let options = SiteOptions {
@@ -77,7 +84,7 @@ pub fn pack(source: &Source, packing: &Packing, progress: &Progress) -> Result<R
     } else if prefix.as_os_str().is_empty() {
         pack(Input::Dir(path))
     } else {
-        Err(Trouble::new(
+        Err(UserError::new(
             format_args!("cannot pack {} of {}", prefix.printable(), path.printable()),
             "it is no archive",
             format_args!("leave --prefix out, as in tarpon pack {}", path.join(prefix).printable()),
@@ -86,9 +93,13 @@ pub fn pack(source: &Source, packing: &Packing, progress: &Progress) -> Result<R
 }
 
 /// The program that runs, as a file: also if another one has taken its name.
-fn this_program() -> Result<File, Trouble> {
+fn this_program() -> Result<File, UserError> {
     program::open().map_err(|error| {
-        Trouble::new("cannot read this program", reason(&error), "pack without --executable, or mount /proc")
+        UserError::new(
+            "cannot read this program",
+            reason(&error),
+            "pack without --executable, or mount /proc",
+        )
     })
 }
 
@@ -102,18 +113,18 @@ pub fn carries_site() -> bool {
 ///
 /// # Errors
 /// It cannot be read, or there is too little memory to copy it into.
-pub fn carried_archive(program: &Path) -> Result<File, Trouble> {
+pub fn carried_archive(program: &Path) -> Result<File, UserError> {
     let mut archive = archive::alone(program, MAX_UNPACKED_LEN)?;
     let rewound = archive.rewind().map(|()| archive);
-    rewound.map_err(|error| Trouble::new("cannot read this program", reason(&error), "pack it anew"))
+    rewound.map_err(|error| UserError::new("cannot read this program", reason(&error), "pack it anew"))
 }
 
 /// <https://reproducible-builds.org/specs/source-date-epoch/>: builders that do not understand its value must fail.
-fn latest_s() -> Result<u64, Trouble> {
+fn latest_s() -> Result<u64, UserError> {
     match env::var_os("SOURCE_DATE_EPOCH") {
         None => Ok(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())),
         Some(value) => value.to_str().and_then(|value| value.parse().ok()).ok_or_else(|| {
-            Trouble::new(
+            UserError::new(
                 format_args!("cannot use SOURCE_DATE_EPOCH={}", value.printable()),
                 "it is no number of seconds since 1970",
                 "set it as with SOURCE_DATE_EPOCH=$(git log -1 --format=%ct), or unset it",
@@ -123,25 +134,25 @@ fn latest_s() -> Result<u64, Trouble> {
 }
 
 /// What a user is told of a site that cannot be packed.
-fn trouble(error: SiteError, site: &Path) -> Trouble {
+fn trouble(error: SiteError, site: &Path) -> UserError {
     match error {
         SiteError::Input(error) => input_trouble(error, site),
-        SiteError::Changed { path } => Trouble::new(
+        SiteError::Changed { path } => UserError::new(
             format_args!("cannot pack {}", site.printable()),
             format_args!("{} changed meanwhile", path.printable()),
             "pack it when nobody writes to it",
         ),
-        SiteError::Inside { path } => Trouble::new(
+        SiteError::Inside { path } => UserError::new(
             format_args!("cannot write {}", path.printable()),
             "it would be a part of the site it is packed from",
             "write it beside the directory, as with -o ../site.tar",
         ),
-        SiteError::Write { path, error } => Trouble::new(
+        SiteError::Write { path, error } => UserError::new(
             format_args!("cannot write {}", path.printable()),
             reason(&error),
             "name a file in a directory that exists, with room for the site and its compressed forms",
         ),
-        SiteError::Reuse { path, error } => Trouble::new(
+        SiteError::Reuse { path, error } => UserError::new(
             format_args!("cannot reuse {}", path.printable()),
             why(error),
             "name an archive that tarpon pack has written, or leave --reuse out",
@@ -151,8 +162,8 @@ fn trouble(error: SiteError, site: &Path) -> Trouble {
 }
 
 /// What a user is told of an earlier archive that is of no use.
-pub(crate) fn dictionary_trouble(path: &Path, error: OpenError) -> Trouble {
-    Trouble::new(
+pub(crate) fn dictionary_trouble(path: &Path, error: OpenError) -> UserError {
+    UserError::new(
         format_args!("cannot take dictionaries from {}", path.printable()),
         why(error),
         "name an archive that tarpon pack has written, or leave --dictionary out",
@@ -166,29 +177,29 @@ fn why(error: OpenError) -> String {
     }
 }
 
-fn input_trouble(error: PackError, site: &Path) -> Trouble {
+fn input_trouble(error: PackError, site: &Path) -> UserError {
     match error {
-        PackError::Root { path, error } if error.kind() == io::ErrorKind::NotFound => Trouble::new(
+        PackError::Root { path, error } if error.kind() == io::ErrorKind::NotFound => UserError::new(
             format_args!("cannot pack {}", path.printable()),
             "it does not exist",
             "name a directory or tar archive, as in tarpon pack DIR -o FILE",
         ),
-        PackError::Root { path, error } => Trouble::new(
+        PackError::Root { path, error } => UserError::new(
             format_args!("cannot pack {}", path.printable()),
             reason(&error),
             "name a directory or tar archive that exists and may be read, as in tarpon pack DIR -o FILE",
         ),
-        PackError::Read { path, error } => Trouble::new(
+        PackError::Read { path, error } => UserError::new(
             format_args!("cannot read {}", path.printable()),
             reason(&error),
             "make it readable, or move it out of the site",
         ),
-        PackError::Denied { path, barrier } => Trouble::new(
+        PackError::Denied { path, barrier } => UserError::new(
             format_args!("cannot read {}", path.printable()),
             format_args!("permission denied by {barrier}"),
             "make it readable, or move it out of the site",
         ),
-        PackError::Repeats { path } => Trouble::new(
+        PackError::Repeats { path } => UserError::new(
             format_args!("cannot pack {}", site.printable()),
             format_args!("its symbolic links lead to {} and others too often", path.printable()),
             "remove links to directories that hold such links themselves",
@@ -198,22 +209,22 @@ fn input_trouble(error: PackError, site: &Path) -> Trouble {
                 PackError::Archive { damage: Damage::NotTar, .. } => "name a directory or a tar archive",
                 _ => "make it anew, as with tar -cf, or name its directory",
             };
-            Trouble::new(format_args!("cannot pack {}", site.printable()), error, remedy)
+            UserError::new(format_args!("cannot pack {}", site.printable()), error, remedy)
         }
-        error @ PackError::Prefix { .. } => Trouble::new(
+        error @ PackError::Prefix { .. } => UserError::new(
             format_args!("cannot pack {}", site.printable()),
             error,
             "see tar -tf for those it has",
         ),
         PackError::Rules { file, line, column, error } => {
-            Trouble::new(format_args!("{}:{line}:{column}", file.name()), error, error.remedy())
+            UserError::new(format_args!("{}:{line}:{column}", file.name()), error, error.remedy())
         }
-        error @ PackError::NoShell => Trouble::new(
+        error @ PackError::NoShell => UserError::new(
             format_args!("cannot pack {} with --spa", site.printable()),
             error,
             "put it at the root of the site, or leave --spa out",
         ),
-        error @ (PackError::TooLarge | PackError::FileCount { .. } | PackError::Write(_)) => Trouble::new(
+        error @ (PackError::TooLarge | PackError::FileCount { .. } | PackError::Write(_)) => UserError::new(
             format_args!("cannot pack {}", site.printable()),
             error,
             "pack its parts as several sites",

@@ -4,7 +4,7 @@ use crate::{
     base::settings::Settings,
     site::{
         Site,
-        versions::{Lineup, Recent},
+        versions::{SiteHistory, SiteVersions},
         virtual_hosts::VirtualHost,
     },
 };
@@ -17,16 +17,16 @@ use std::{
 use tarpon_conn::Limits;
 
 /// The sites, by number.
-pub(crate) struct Stock {
-    sites: Arc<[(Lineup, Limits)]>,
-    recents: Vec<Recent>,
+pub(crate) struct SiteSet {
+    sites: Arc<[(SiteVersions, Limits)]>,
+    recents: Vec<SiteHistory>,
     /// That they may have open, each with what takes its place.
     descriptor_count: usize,
 }
 
-impl Stock {
+impl SiteSet {
     /// What a server of these settings begins with.
-    pub(crate) fn new(settings: &Settings, sites: Vec<VirtualHost>) -> Stock {
+    pub(crate) fn new(settings: &Settings, sites: Vec<VirtualHost>) -> SiteSet {
         let site_count = sites.len();
         let kept_max = |site: &VirtualHost| site.keep_releases.unwrap_or(settings.keep_releases);
         let descriptor_count =
@@ -34,21 +34,21 @@ impl Stock {
         let kept_descriptors_max = kept_descriptors_max() / site_count;
         let (mut recents, mut lineups, mut held) = (Vec::new(), Vec::new(), Vec::new());
         for host in sites {
-            let mut recent = Recent::new(kept_max(&host), kept_descriptors_max);
+            let mut recent = SiteHistory::new(kept_max(&host), kept_descriptors_max);
             let VirtualHost { site, earlier, limits, .. } = host;
             // Held until the last one has taken over what of the others is kept.
             held.extend(earlier.into_iter().rev().map(|earlier| recent.next(earlier)));
             lineups.push((recent.next(site), limits.of(settings)));
             recents.push(recent);
         }
-        Stock { sites: lineups.into(), recents, descriptor_count }
+        SiteSet { sites: lineups.into(), recents, descriptor_count }
     }
 
     /// From now on this is the site of this number.
     pub(crate) fn swap(&mut self, number: usize, site: Site) {
         if let Some(recent) = self.recents.get_mut(number) {
             let lineup = recent.next(site);
-            let renew = |(place, (before, limits)): (usize, &(Lineup, Limits))| match place == number {
+            let renew = |(place, (before, limits)): (usize, &(SiteVersions, Limits))| match place == number {
                 true => (lineup.clone(), *limits),
                 false => (before.clone(), *limits),
             };
@@ -62,23 +62,23 @@ impl Stock {
         if self.sites.iter().all(|(lineup, _)| lineup.earlier.iter().all(|site| is_sound(&site))) {
             return;
         }
-        let sound = |(Lineup { current, earlier }, limits): &(Lineup, Limits)| {
+        let sound = |(SiteVersions { current, earlier }, limits): &(SiteVersions, Limits)| {
             let earlier = earlier.iter().filter(is_sound).cloned().collect();
-            (Lineup { current: Arc::clone(current), earlier }, *limits)
+            (SiteVersions { current: Arc::clone(current), earlier }, *limits)
         };
         self.sites = self.sites.iter().map(sound).collect();
     }
 
-    pub(crate) fn sites(&self) -> Arc<[(Lineup, Limits)]> {
+    pub(crate) fn sites(&self) -> Arc<[(SiteVersions, Limits)]> {
         Arc::clone(&self.sites)
     }
 
-    pub(crate) fn recents(&self) -> &[Recent] {
+    pub(crate) fn recents(&self) -> &[SiteHistory] {
         &self.recents
     }
 
     /// For whom only remembers: the workers hold the sites.
-    pub(crate) fn into_recents(self) -> Vec<Recent> {
+    pub(crate) fn into_recents(self) -> Vec<SiteHistory> {
         self.recents
     }
 

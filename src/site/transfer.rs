@@ -18,19 +18,19 @@ use tarpon_site::{Image, Place};
 
 /// What travels of a site beside its descriptors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct SiteTransfer {
     /// The first descriptor is that of memory with the image in it. Otherwise it lies in the archive.
     has_store: bool,
     /// Where the archive lies in the next descriptor. What is left are files, in the order of their numbers.
-    archive: Option<Lies>,
+    archive: Option<TransferPlace>,
     pub(crate) file_count: u64,
     /// Bytes of all files.
     pub(crate) content_len: u64,
 }
 
-impl Record {
+impl SiteTransfer {
     /// Whether two sites are the same: by the bytes of their images, or as the same archive. Nothing of them is believed.
-    pub(crate) fn is_same(&self, descriptors: &[OwnedFd], other: &Record, others: &[OwnedFd]) -> bool {
+    pub(crate) fn is_same(&self, descriptors: &[OwnedFd], other: &SiteTransfer, others: &[OwnedFd]) -> bool {
         let (Some(first), Some(second)) = (descriptors.first(), others.first()) else { return false };
         self == other
             && match self.has_store {
@@ -68,7 +68,7 @@ fn is_same_file(first: &OwnedFd, second: &OwnedFd) -> io::Result<bool> {
 
 /// Where an archive lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Lies {
+struct TransferPlace {
     at: u64,
     len: u64,
     is_preloaded: bool,
@@ -76,14 +76,14 @@ struct Lies {
 
 impl Site {
     /// What is needed to make the same site in another process. Of what is not served the other one does not learn.
-    pub(crate) fn into_parcel(self) -> (Record, Vec<OwnedFd>) {
+    pub(crate) fn into_parcel(self) -> (SiteTransfer, Vec<OwnedFd>) {
         let Site { store, files, archive, file_count, len, .. } = self;
-        let lies = |archive: &Archive| Lies {
+        let lies = |archive: &Archive| TransferPlace {
             at: archive.at,
             len: archive.map.len(),
             is_preloaded: archive.is_preloaded,
         };
-        let record = Record {
+        let record = SiteTransfer {
             has_store: store.is_some(),
             archive: archive.as_ref().map(lies),
             file_count,
@@ -97,13 +97,13 @@ impl Site {
     ///
     /// # Errors
     /// It is not whole, or not in order: an archive may have been truncated meanwhile.
-    pub(crate) fn from_parcel(record: &Record, descriptors: Vec<OwnedFd>) -> io::Result<Site> {
-        let &Record { has_store, archive, file_count, content_len, .. } = record;
+    pub(crate) fn from_parcel(record: &SiteTransfer, descriptors: Vec<OwnedFd>) -> io::Result<Site> {
+        let &SiteTransfer { has_store, archive, file_count, content_len, .. } = record;
         let mut descriptors = descriptors.into_iter().map(File::from);
         let mut next = || descriptors.next().ok_or_else(|| unfit("a descriptor is missing"));
         let store = has_store.then(&mut next).transpose()?;
         let archive = match archive {
-            Some(Lies { at, len, is_preloaded }) => {
+            Some(TransferPlace { at, len, is_preloaded }) => {
                 Some(Archive::over(next()?, Place { at, len }, is_preloaded)?)
             }
             None => None,

@@ -29,9 +29,9 @@ use std::{
 use tarpon_pack::{Barrier, Tree};
 
 /// How far a path leads.
-pub(crate) struct Way {
+pub(crate) struct TrustedPath {
     /// The site, or what stops the way.
-    pub(crate) end: Result<SiteRoot, Stop>,
+    pub(crate) end: Result<SiteRoot, PathBarrier>,
     /// The directory that the last name of the path stands in.
     pub(crate) last_dir: Option<Arc<OwnedFd>>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Way {
 /// A directory or archive that was opened by its path once, and is read by its descriptor.
 #[derive(Debug)]
 pub(crate) struct SiteRoot {
-    kind: Kind,
+    kind: PathKind,
     /// Absolute, without links.
     path: PathBuf,
     /// As it was given.
@@ -47,14 +47,14 @@ pub(crate) struct SiteRoot {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum PathKind {
     Directory(OwnedFd),
     File(OwnedFd),
 }
 
 /// What stops a way.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum PathBarrier {
     /// Nothing lies at this path.
     Missing(PathBuf),
     /// Another user may exchange what lies in this directory, or owns this link.
@@ -65,14 +65,14 @@ pub(crate) enum Stop {
     Failed(PathBuf, io::Error),
 }
 
-impl Way {
+impl TrustedPath {
     /// Goes the way of an absolute path. `trusted`: the users that may decide what lies on it; `None`: all. Calls `saw` for each name
     /// before it is looked up, with the directory it stands in.
     pub(crate) fn find(
         path: &Path,
         trusted: Option<&[u32]>,
         mut saw: impl FnMut(BorrowedFd<'_>, &OsStr),
-    ) -> Way {
+    ) -> TrustedPath {
         let mut last_dir = None;
         let end = go(path, trusted, |dir, name, is_last| {
             saw(dir.as_fd(), name);
@@ -80,7 +80,7 @@ impl Way {
                 last_dir = Some(Arc::clone(dir));
             }
         });
-        Way { end, last_dir }
+        TrustedPath { end, last_dir }
     }
 }
 
@@ -88,9 +88,10 @@ fn go(
     given: &Path,
     trusted: Option<&[u32]>,
     mut saw: impl FnMut(&Arc<OwnedFd>, &OsStr, bool),
-) -> Result<SiteRoot, Stop> {
+) -> Result<SiteRoot, PathBarrier> {
     let is_trusted = |stat: &Stat| trusted.is_none_or(|users| users.contains(&stat.st_uid));
-    let root = rustix::fs::open("/", STEP, Mode::empty()).map_err(|error| Stop::of("/".into(), error))?;
+    let root =
+        rustix::fs::open("/", STEP, Mode::empty()).map_err(|error| PathBarrier::of("/".into(), error))?;
     let mut dirs = vec![Arc::new(root)];
     let mut at = PathBuf::from("/");
     let mut todo = reversed(given);
@@ -112,25 +113,25 @@ fn go(
             _ => {}
         }
         let dir = Arc::clone(dirs.last().expect("the root of the file system stays"));
-        let stat = fstat(&*dir).map_err(|error| Stop::of(at.clone(), error))?;
+        let stat = fstat(&*dir).map_err(|error| PathBarrier::of(at.clone(), error))?;
         if !is_trusted(&stat) || trusted.is_some() && others_may_exchange(&stat) {
-            return Err(Stop::Untrusted(Barrier::new(at, &stat)));
+            return Err(PathBarrier::Untrusted(Barrier::new(at, &stat)));
         }
         saw(&dir, &name, is_last);
         let next = at.join(&name);
         let failed = |error| match error {
-            Errno::ACCESS => Stop::Barred(Barrier::new(at.clone(), &stat)),
-            error => Stop::of(next.clone(), error),
+            Errno::ACCESS => PathBarrier::Barred(Barrier::new(at.clone(), &stat)),
+            error => PathBarrier::of(next.clone(), error),
         };
         let found = statat(&*dir, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
         match FileType::from_raw_mode(found.st_mode) {
             FileType::Symlink => {
                 link_count += 1;
                 if link_count > LINK_COUNT_MAX {
-                    return Err(Stop::of(next, Errno::LOOP));
+                    return Err(PathBarrier::of(next, Errno::LOOP));
                 }
                 if !is_trusted(&found) {
-                    return Err(Stop::Untrusted(Barrier::new(next, &found)));
+                    return Err(PathBarrier::Untrusted(Barrier::new(next, &found)));
                 }
                 let target = readlinkat(&*dir, &name, Vec::new()).map_err(failed)?;
                 todo.extend(reversed(Path::new(&OsString::from_vec(target.into_bytes()))));
@@ -140,23 +141,23 @@ fn go(
                 dirs.push(Arc::new(dir));
                 at = next;
             }
-            _ if !todo.is_empty() => return Err(Stop::of(next, Errno::NOTDIR)),
+            _ if !todo.is_empty() => return Err(PathBarrier::of(next, Errno::NOTDIR)),
             _ => {
                 let flags = STEP.difference(OFlags::DIRECTORY);
                 let file = openat(&*dir, &name, flags, Mode::empty()).map_err(failed)?;
-                return Ok(SiteRoot { kind: Kind::File(file), path: next, given: given.to_owned() });
+                return Ok(SiteRoot { kind: PathKind::File(file), path: next, given: given.to_owned() });
             }
         }
     }
     let dir = dirs.last().expect("the root of the file system stays");
-    let dir = dir.try_clone().map_err(|error| Stop::Failed(at.clone(), error))?;
-    Ok(SiteRoot { kind: Kind::Directory(dir), path: at, given: given.to_owned() })
+    let dir = dir.try_clone().map_err(|error| PathBarrier::Failed(at.clone(), error))?;
+    Ok(SiteRoot { kind: PathKind::Directory(dir), path: at, given: given.to_owned() })
 }
 
 impl SiteRoot {
     /// The directory, to be read; `None`: it is a file.
     pub(crate) fn tree(&self) -> io::Result<Option<Tree>> {
-        let Kind::Directory(dir) = &self.kind else { return Ok(None) };
+        let PathKind::Directory(dir) = &self.kind else { return Ok(None) };
         Ok(Some(Tree::new(dir.try_clone()?, self.path.clone()).also_called(self.given.clone())))
     }
 
@@ -166,16 +167,18 @@ impl SiteRoot {
     /// It is a directory, may not be read, or there is no `/proc`.
     pub(crate) fn file(&self) -> io::Result<File> {
         match &self.kind {
-            Kind::Directory(_) => Err(io::ErrorKind::IsADirectory.into()),
-            Kind::File(file) => reopen(file),
+            PathKind::Directory(_) => Err(io::ErrorKind::IsADirectory.into()),
+            PathKind::File(file) => reopen(file),
         }
     }
 
     /// What keeps this process from reading the site, if permissions of its root do.
     pub(crate) fn barrier(&self) -> Option<Barrier> {
         let opened = match &self.kind {
-            Kind::Directory(dir) => openat(dir, ".", LIST, Mode::empty()).map(drop).map_err(io::Error::from),
-            Kind::File(file) => reopen(file).map(drop),
+            PathKind::Directory(dir) => {
+                openat(dir, ".", LIST, Mode::empty()).map(drop).map_err(io::Error::from)
+            }
+            PathKind::File(file) => reopen(file).map(drop),
         };
         opened.err().filter(|error| error.kind() == io::ErrorKind::PermissionDenied)?;
         Some(Barrier::new(self.path.clone(), &fstat(self.descriptor()).ok()?))
@@ -183,21 +186,21 @@ impl SiteRoot {
 
     /// Whether it is an archive.
     pub(crate) fn is_file(&self) -> bool {
-        matches!(self.kind, Kind::File(_))
+        matches!(self.kind, PathKind::File(_))
     }
 
     /// The directory or archive, which is not open for reading.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         match &self.kind {
-            Kind::Directory(fd) | Kind::File(fd) => fd.as_fd(),
+            PathKind::Directory(fd) | PathKind::File(fd) => fd.as_fd(),
         }
     }
 
     /// A path to the directory that needs no rights on the way: proc(5), `/proc/self/fd`. `None`: it is a file.
     pub(crate) fn reopened_at(&self) -> Option<PathBuf> {
         match &self.kind {
-            Kind::Directory(dir) => Some(path_of(dir).join(".")),
-            Kind::File(_) => None,
+            PathKind::Directory(dir) => Some(path_of(dir).join(".")),
+            PathKind::File(_) => None,
         }
     }
 }
@@ -218,11 +221,11 @@ pub(crate) fn path_of(fd: &OwnedFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
 }
 
-impl Stop {
-    fn of(path: PathBuf, error: Errno) -> Stop {
+impl PathBarrier {
+    fn of(path: PathBuf, error: Errno) -> PathBarrier {
         match error {
-            Errno::NOENT => Stop::Missing(path),
-            error => Stop::Failed(path, error.into()),
+            Errno::NOENT => PathBarrier::Missing(path),
+            error => PathBarrier::Failed(path, error.into()),
         }
     }
 }
@@ -300,13 +303,15 @@ mod tests {
             ("safe/site",       &nobody_at_all, "untrusted /"),
         ];
         for (path, trusted, want) in cases {
-            let way = Way::find(&dir.join(path), Some(trusted), |_, _| ());
+            let way = TrustedPath::find(&dir.join(path), Some(trusted), |_, _| ());
             let said = match way.end {
                 Ok(root) => root.path.printable().to_string(),
-                Err(Stop::Missing(at)) => format!("missing {}", at.printable()),
-                Err(Stop::Untrusted(Barrier { path, .. })) => format!("untrusted {}", path.printable()),
-                Err(Stop::Barred(Barrier { path, .. })) => format!("barred {}", path.printable()),
-                Err(Stop::Failed(at, _)) => format!("failed {}", at.printable()),
+                Err(PathBarrier::Missing(at)) => format!("missing {}", at.printable()),
+                Err(PathBarrier::Untrusted(Barrier { path, .. })) => {
+                    format!("untrusted {}", path.printable())
+                }
+                Err(PathBarrier::Barred(Barrier { path, .. })) => format!("barred {}", path.printable()),
+                Err(PathBarrier::Failed(at, _)) => format!("failed {}", at.printable()),
             };
             let said = said.replace(&format!("{}/", dir.printable()), "");
             assert_eq!(said, *want, "{path}");
@@ -320,7 +325,7 @@ mod tests {
         fs::create_dir_all(dir.join("releases/7")).unwrap();
         symlink("releases/7", dir.join("current")).unwrap();
         let mut names = Vec::new();
-        let way = Way::find(&dir.join("current"), None, |_, name| names.push(name.to_owned()));
+        let way = TrustedPath::find(&dir.join("current"), None, |_, name| names.push(name.to_owned()));
         assert_eq!(names[names.len() - 3..], ["current", "releases", "7"]);
         let last = fstat(&*way.last_dir.unwrap()).unwrap();
         assert_eq!(last.st_ino, dir.metadata().unwrap().ino());

@@ -10,7 +10,7 @@
 //! As mod_userdir of Apache and of lighttpd; but that here users are looked up when the site is read, not when somebody asks.
 
 use crate::{
-    base::error::{Trouble, reason},
+    base::error::{UserError, reason},
     base::site_config::{UserConfig, UserDirectories},
     sys::user::User,
 };
@@ -22,7 +22,7 @@ impl UserConfig {
     ///
     /// # Errors
     /// The system cannot be asked for its users.
-    pub(crate) fn directories(&self) -> Result<UserDirectories, Trouble> {
+    pub(crate) fn directories(&self) -> Result<UserDirectories, UserError> {
         let Some(dir) = &self.dir else { return Ok(UserDirectories::default()) };
         let users = match &self.only[..] {
             [] => User::all(),
@@ -47,11 +47,11 @@ impl UserConfig {
     }
 }
 
-fn named(names: &[String]) -> Result<Vec<User>, Trouble> {
+fn named(names: &[String]) -> Result<Vec<User>, UserError> {
     let users = names.iter().map(|name| User::named(name)).collect::<Result<Vec<_>, _>>();
     let users = users.map_err(|error| {
         let remedy = "see /etc/passwd and /etc/nsswitch.conf, or leave user-directories out";
-        Trouble::new("cannot look users up", reason(&error), remedy)
+        UserError::new("cannot look users up", reason(&error), remedy)
     })?;
     Ok(users.into_iter().flatten().collect())
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 /// What the workers serve from.
 #[derive(Clone, Debug)]
-pub(crate) struct Lineup {
+pub(crate) struct SiteVersions {
     pub(crate) current: Arc<Site>,
     /// The latest first.
     pub(crate) earlier: Arc<[Arc<Site>]>,
@@ -15,7 +15,7 @@ pub(crate) struct Lineup {
 
 /// The sites that were served last.
 #[derive(Clone, Debug)]
-pub(crate) struct Recent {
+pub(crate) struct SiteHistory {
     /// The latest first: the current one, and those that are kept.
     sites: Vec<Weak<Site>>,
     /// Earlier sites that are kept, at most.
@@ -24,14 +24,14 @@ pub(crate) struct Recent {
     descriptor_max: usize,
 }
 
-impl Recent {
-    pub(crate) fn new(kept_max: usize, descriptor_max: usize) -> Recent {
-        Recent { sites: Vec::new(), kept_max, descriptor_max }
+impl SiteHistory {
+    pub(crate) fn new(kept_max: usize, descriptor_max: usize) -> SiteHistory {
+        SiteHistory { sites: Vec::new(), kept_max, descriptor_max }
     }
 
     /// Another site becomes the current one. One with the same content is not kept beside it: what is read again without
     /// having changed, or comes back, takes no other's place.
-    pub(crate) fn next(&mut self, site: Site) -> Lineup {
+    pub(crate) fn next(&mut self, site: Site) -> SiteVersions {
         let current = Arc::new(site);
         let mut descriptors = 0;
         let earlier: Arc<[_]> = (self.sites.iter().filter_map(Weak::upgrade))
@@ -43,7 +43,7 @@ impl Recent {
             })
             .collect();
         self.sites = [&current].into_iter().chain(&*earlier).map(Arc::downgrade).collect();
-        Lineup { current, earlier }
+        SiteVersions { current, earlier }
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
             ("one that comes back",    2,       "aba",            &["b"]),
         ];
         for &(name, kept_max, served, want) in cases {
-            let mut recent = Recent::new(kept_max, usize::MAX);
+            let mut recent = SiteHistory::new(kept_max, usize::MAX);
             // What the workers hold.
             let mut lineups = Vec::new();
             for content in served.chars() {
@@ -82,7 +82,7 @@ mod tests {
             drop(lineups);
             assert!(recent.next(site("x")).earlier.is_empty(), "{name}: nobody serves it any more");
         }
-        let mut recent = Recent::new(5, 2);
+        let mut recent = SiteHistory::new(5, 2);
         let lineups: Vec<_> = ["a", "b", "c", "d"].map(|content| recent.next(site(content))).into();
         assert_eq!(lineups[3].earlier.len(), 2, "each has a descriptor");
     }

@@ -10,8 +10,8 @@
 //! How names are compared is told in `tarpon-conn`.
 
 use crate::{
-    base::settings::{SiteLimits, Unknown},
-    base::{error::Trouble, log_config::SiteLog},
+    base::settings::{SiteLimits, UnknownHost},
+    base::{error::UserError, log_config::SiteLog},
     site::Site,
 };
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl VirtualHosts {
     ///
     /// # Errors
     /// There are none, or too many; a name is given twice; redirect hosts of a site that has only wildcard names.
-    pub fn new(sites: Vec<VirtualHost>, unknown: Unknown) -> Result<VirtualHosts, Trouble> {
+    pub fn new(sites: Vec<VirtualHost>, unknown: UnknownHost) -> Result<VirtualHosts, UserError> {
         let hosts = table(sites.iter().map(|site| (&site.names[..], &site.redirect_hosts[..])), unknown)?;
         Ok(VirtualHosts { sites, hosts: Arc::new(hosts) })
     }
@@ -57,16 +57,16 @@ impl VirtualHosts {
 /// The table for the names and redirect hosts of each site.
 pub(crate) fn table<'n>(
     sites: impl IntoIterator<Item = (&'n [HostName], &'n [HostName])>,
-    unknown: Unknown,
-) -> Result<Hosts, Trouble> {
+    unknown: UnknownHost,
+) -> Result<Hosts, UserError> {
     let sites: Vec<_> = sites.into_iter().collect();
     let count = sites.len();
     let default = match unknown {
-        Unknown::Refused => None,
-        Unknown::Site(number) => Some(number),
+        UnknownHost::Refused => None,
+        UnknownHost::Site(number) => Some(number),
     };
     if count == 0 || count > SiteId::COUNT_MAX || default.is_some_and(|number| number >= count) {
-        return Err(Trouble::new(
+        return Err(UserError::new(
             "cannot serve these sites",
             format_args!(
                 "there are {count}, of {} at most, and the default is one of them",
@@ -91,15 +91,15 @@ pub(crate) fn table<'n>(
     Ok(hosts)
 }
 
-fn trouble(name: &HostName, error: HostsError) -> Trouble {
+fn trouble(name: &HostName, error: HostsError) -> UserError {
     let what = format_args!("cannot serve the host {name}");
     match error {
-        HostsError::Taken(site) => Trouble::new(
+        HostsError::Taken(site) => UserError::new(
             what,
             format_args!("it is named twice, first for site number {}", site.index() + 1),
             "name each host once, for one site or as one alias",
         ),
-        HostsError::LeadsNowhere => Trouble::new(
+        HostsError::LeadsNowhere => UserError::new(
             what,
             "it is an alias of a site that has no name of its own to lead to",
             "give the site a name that is no wildcard, as in www.example.org",
@@ -119,6 +119,6 @@ impl From<Site> for VirtualHost {
 impl From<Site> for VirtualHosts {
     /// One site, whatever the host.
     fn from(site: Site) -> VirtualHosts {
-        VirtualHosts::new(vec![site.into()], Unknown::Site(0)).expect("one site without names")
+        VirtualHosts::new(vec![site.into()], UnknownHost::Site(0)).expect("one site without names")
     }
 }

@@ -25,13 +25,13 @@ use std::{
 
 /// A range of addresses in which faults are survived, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    row: &'static Row,
+pub(crate) struct MapWatch {
+    row: &'static WatchedMap,
 }
 
 /// A row of the table that the handler reads. It may be rewritten only while nobody reads the range it had.
 #[derive(Debug)]
-struct Row {
+struct WatchedMap {
     /// Address of the first byte; `FREE` or `CLAIMED` if there is none.
     start: AtomicUsize,
     /// Address behind the last byte, a multiple of the page size.
@@ -46,21 +46,21 @@ const FREE: usize = 0;
 /// No range begins here: the first page of an address space is never mapped for a process.
 const CLAIMED: usize = 1;
 
-static ROWS: [Row; WATCH_COUNT_MAX] = [const {
-    Row { start: AtomicUsize::new(FREE), end: AtomicUsize::new(0), damaged: AtomicBool::new(false) }
+static ROWS: [WatchedMap; WATCH_COUNT_MAX] = [const {
+    WatchedMap { start: AtomicUsize::new(FREE), end: AtomicUsize::new(0), damaged: AtomicBool::new(false) }
 }; WATCH_COUNT_MAX];
 
 /// What was asked about SIGBUS before us, and what installing our handler came to.
-static BEFORE: OnceLock<Result<Action, c_int>> = OnceLock::new();
+static BEFORE: OnceLock<Result<SignalAction, c_int>> = OnceLock::new();
 
-struct Action(libc::sigaction);
+struct SignalAction(libc::sigaction);
 
 // SAFETY: plain numbers and addresses of functions, which every thread may read and call.
-unsafe impl Send for Action {}
+unsafe impl Send for SignalAction {}
 // SAFETY: as above; it is never written.
-unsafe impl Sync for Action {}
+unsafe impl Sync for SignalAction {}
 
-impl Watch {
+impl MapWatch {
     /// Survives faults in `range` from now on, whose ends are multiples of the page size.
     ///
     /// # Errors
@@ -69,15 +69,15 @@ impl Watch {
     /// # Safety
     /// The range is a mapping of the caller for reading only. It must outlive the watch, and the caller must expect
     /// zeros in it.
-    pub(crate) unsafe fn new(range: Range<*const c_void>) -> io::Result<Watch> {
+    pub(crate) unsafe fn new(range: Range<*const c_void>) -> io::Result<MapWatch> {
         BEFORE.get_or_init(install).as_ref().map_err(|&code| io::Error::from_raw_os_error(code))?;
-        let is_ours = |row: &&Row| row.start.compare_exchange(FREE, CLAIMED, Acquire, Relaxed).is_ok();
+        let is_ours = |row: &&WatchedMap| row.start.compare_exchange(FREE, CLAIMED, Acquire, Relaxed).is_ok();
         let row = ROWS.iter().find(is_ours).ok_or(io::ErrorKind::QuotaExceeded)?;
         row.damaged.store(false, Relaxed);
         // Who sees this end does not see the start that the row had before.
         row.end.store(range.end.addr(), Release);
         row.start.store(range.start.addr(), Release);
-        Ok(Watch { row })
+        Ok(MapWatch { row })
     }
 
     /// Whether something read in the range so far may have been zeros that are not in the file.
@@ -87,13 +87,13 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for MapWatch {
     fn drop(&mut self) {
         self.row.start.store(FREE, Release);
     }
 }
 
-impl Row {
+impl WatchedMap {
     /// From the page of `at` to the end of the range, if `at` is in it.
     fn rest(&self, at: usize, page_len: usize) -> Option<Range<usize>> {
         let start = self.start.load(Acquire);
@@ -116,7 +116,7 @@ impl Row {
     }
 }
 
-fn install() -> Result<Action, c_int> {
+fn install() -> Result<SignalAction, c_int> {
     // Asked now: a signal handler may not.
     rustix::param::page_size();
     // SAFETY: a sigaction of zeros is valid: the default action, no flags. Both structures live during the calls, and
@@ -128,7 +128,7 @@ fn install() -> Result<Action, c_int> {
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         libc::sigemptyset(&mut action.sa_mask);
         match libc::sigaction(libc::SIGBUS, &action, &mut before) {
-            0 => Ok(Action(before)),
+            0 => Ok(SignalAction(before)),
             _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)),
         }
     }

@@ -10,7 +10,7 @@
 //! A file that is truncated keeps zeros to the end of its new last page, which read without a fault. So whoever asks whether
 //! there was one has the page that was the last touched too.
 
-use super::{fault::Watch, memory::Map};
+use super::{fault::MapWatch, memory::MemoryMap};
 use bytes::Bytes;
 use std::{fs::File, io, sync::Arc};
 use tarpon_site::Place;
@@ -19,9 +19,9 @@ use tarpon_site::Place;
 #[derive(Debug)]
 pub(crate) struct Mapped {
     /// Dropped before the map it watches.
-    watch: Watch,
-    read: Map,
-    named: Map,
+    watch: MapWatch,
+    read: MemoryMap,
+    named: MemoryMap,
 }
 
 impl Mapped {
@@ -31,10 +31,10 @@ impl Mapped {
     /// # Errors
     /// The file system cannot map, or the address space is full.
     pub(crate) fn new(file: &File, place: Place, huge: bool) -> io::Result<Mapped> {
-        let read = if huge { Map::huge(file, place)? } else { Map::new(file, place)? };
-        let named = Map::new(file, place)?;
+        let read = if huge { MemoryMap::huge(file, place)? } else { MemoryMap::new(file, place)? };
+        let named = MemoryMap::new(file, place)?;
         // SAFETY: our mapping for reading only, which lives as long as the watch. `bytes` tells of the zeros.
-        let watch = unsafe { Watch::new(read.pages())? };
+        let watch = unsafe { MapWatch::new(read.pages())? };
         let mapped = Mapped { watch, read, named };
         // The first time here, where the disk may be waited for.
         mapped.is_damaged();
@@ -46,7 +46,7 @@ impl Mapped {
     pub(crate) fn image(self: &Arc<Mapped>, place: Place) -> Option<Bytes> {
         within(&self.read, place)?;
         Some(
-            Bytes::from_owner(Read(Arc::clone(self)))
+            Bytes::from_owner(MappedRead(Arc::clone(self)))
                 .slice(place.at as usize..(place.at + place.len) as usize),
         )
     }
@@ -78,16 +78,16 @@ impl Mapped {
 }
 
 /// The map we read, kept for as long as its bytes are.
-struct Read(Arc<Mapped>);
+struct MappedRead(Arc<Mapped>);
 
-impl AsRef<[u8]> for Read {
+impl AsRef<[u8]> for MappedRead {
     fn as_ref(&self) -> &[u8] {
         self.0.read.as_ref()
     }
 }
 
 #[inline]
-fn within(map: &Map, place: Place) -> Option<&[u8]> {
+fn within(map: &MemoryMap, place: Place) -> Option<&[u8]> {
     let (at, len) = (usize::try_from(place.at).ok()?, usize::try_from(place.len).ok()?);
     map.as_ref().get(at..)?.get(..len)
 }
@@ -141,7 +141,7 @@ mod tests {
             file.write_all(b"x").unwrap();
             let whole = Place { at: 0, len: 1 };
             let (watched, other) =
-                (Mapped::new(&file, whole, false).unwrap(), Map::new(&file, whole).unwrap());
+                (Mapped::new(&file, whole, false).unwrap(), MemoryMap::new(&file, whole).unwrap());
             file.set_len(0).unwrap();
             assert_eq!(watched.bytes(whole), Some(&b"\0"[..]));
             std::hint::black_box(other.as_ref().to_vec());

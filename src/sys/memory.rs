@@ -30,7 +30,7 @@ pub(crate) fn map_sealed(file: &File) -> io::Result<Bytes> {
     if !sealed::is_frozen(file)? {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory of the image is not sealed"));
     }
-    Ok(Bytes::from_owner(Map::new(file, Place { at: 0, len: len(file)? })?))
+    Ok(Bytes::from_owner(MemoryMap::new(file, Place { at: 0, len: len(file)? })?))
 }
 
 /// How long a file is. By fstat(2), which takes no path: it is what the sandbox of a server allows.
@@ -40,29 +40,29 @@ pub(crate) fn len(file: &File) -> io::Result<u64> {
 
 /// A mapping of a file, or of a stretch of it.
 #[derive(Debug)]
-pub(crate) struct Map {
+pub(crate) struct MemoryMap {
     /// Invariant: `len` bytes from here are mapped for reading until this is dropped.
     start: *const c_void,
     len: usize,
 }
 
-impl Map {
+impl MemoryMap {
     /// Maps a stretch of a file, which begins on a page. One that is not sealed may change while it is read, as memory
     /// shared with another process may; who maps it takes care that nothing but bytes to send is made of it, and of
     /// SIGBUS.
-    pub(crate) fn new(file: &File, place: Place) -> io::Result<Map> {
+    pub(crate) fn new(file: &File, place: Place) -> io::Result<MemoryMap> {
         let len = usize::try_from(place.len).map_err(|_| io::ErrorKind::FileTooLarge)?;
         // SAFETY: a new mapping, at a place the kernel chooses, so no memory in use is touched. Whole pages.
         // Private rather than shared: kernels before 6.7 refuse a shared mapping of a file sealed against writing.
         let start =
             unsafe { mmap(ptr::null_mut(), pages(len), ProtFlags::READ, MapFlags::PRIVATE, file, place.at)? };
-        Ok(Map { start, len })
+        Ok(MemoryMap { start, len })
     }
 
     /// The same in huge pages, as far as the file is in memory and the system allows: fewer misses of the TLB. Nothing
     /// is lost where it does not.
-    pub(crate) fn huge(file: &File, place: Place) -> io::Result<Map> {
-        let map = Map { start: aligned(pages(place.len as usize))?, len: place.len as usize };
+    pub(crate) fn huge(file: &File, place: Place) -> io::Result<MemoryMap> {
+        let map = MemoryMap { start: aligned(pages(place.len as usize))?, len: place.len as usize };
         // SAFETY: takes the place of address space that was reserved just now, and is unmapped with `map`. Then other pages
         // are asked for, with the same contents.
         unsafe {
@@ -95,7 +95,7 @@ impl Map {
     }
 }
 
-impl AsRef<[u8]> for Map {
+impl AsRef<[u8]> for MemoryMap {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         // SAFETY: mapped for reading, by the invariant. We never write it; who else may is said at `new`.
@@ -103,7 +103,7 @@ impl AsRef<[u8]> for Map {
     }
 }
 
-impl Drop for Map {
+impl Drop for MemoryMap {
     fn drop(&mut self) {
         // SAFETY: whoever borrowed the bytes borrowed `self`, or holds the `Bytes` that owns it; both are over.
         // It fails only for a mapping that does not exist.
@@ -137,9 +137,9 @@ fn pages(len: usize) -> usize {
 }
 
 // SAFETY: the mapping belongs to no thread, and we never write it.
-unsafe impl Send for Map {}
+unsafe impl Send for MemoryMap {}
 // SAFETY: as above; all access is by shared reads.
-unsafe impl Sync for Map {}
+unsafe impl Sync for MemoryMap {}
 
 #[cfg(test)]
 mod tests {

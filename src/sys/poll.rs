@@ -7,20 +7,20 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// One descriptor to be looked at.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(crate) struct Entry(libc::pollfd);
+pub(crate) struct PollEntry(libc::pollfd);
 
 /// What is asked of a descriptor, or told of it: `POLLIN`, `POLLOUT` and so on.
-pub(crate) type Flags = libc::c_short;
+pub(crate) type PollEvents = libc::c_short;
 
-impl Entry {
-    pub(crate) fn new(descriptor: BorrowedFd<'_>, asked: Flags) -> Entry {
-        let mut entry = Entry(libc::pollfd { fd: descriptor.as_raw_fd(), events: 0, revents: 0 });
+impl PollEntry {
+    pub(crate) fn new(descriptor: BorrowedFd<'_>, asked: PollEvents) -> PollEntry {
+        let mut entry = PollEntry(libc::pollfd { fd: descriptor.as_raw_fd(), events: 0, revents: 0 });
         entry.ask(asked);
         entry
     }
 
     /// From now on this is asked. Of a descriptor that nothing is asked about nothing is told, not even that it has failed.
-    pub(crate) fn ask(&mut self, asked: Flags) {
+    pub(crate) fn ask(&mut self, asked: PollEvents) {
         let libc::pollfd { fd, events, .. } = &mut self.0;
         let is_out = *fd < 0;
         if is_out != (asked == 0) {
@@ -31,14 +31,14 @@ impl Entry {
     }
 
     /// What the last wait has told.
-    pub(crate) fn told(&self) -> Flags {
+    pub(crate) fn told(&self) -> PollEvents {
         self.0.revents
     }
 }
 
 /// Waits until there is something to tell, for so many milliseconds at most; `None`: for as long as it takes. Returns of how
 /// many there is.
-pub(crate) fn poll(entries: &mut [Entry], wait_ms: Option<u64>) -> Result<usize, Errno> {
+pub(crate) fn poll(entries: &mut [PollEntry], wait_ms: Option<u64>) -> Result<usize, Errno> {
     let wait = wait_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
     // SAFETY: `Entry` is a `pollfd` by its representation, the slice is exclusively ours during the call, and its length is given.
     let told = unsafe { libc::poll(entries.as_mut_ptr().cast(), entries.len() as libc::nfds_t, wait) };
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn only_what_was_asked_is_told_and_of_one_that_nothing_is_asked_nothing() {
         let (mut near, far) = UnixStream::pair().unwrap();
-        let mut entries = [Entry::new(far.as_fd(), libc::POLLIN)];
+        let mut entries = [PollEntry::new(far.as_fd(), libc::POLLIN)];
         assert_eq!(poll(&mut entries, Some(0)), Ok(0));
         near.write_all(b"x").unwrap();
         assert_eq!(poll(&mut entries, None), Ok(1));

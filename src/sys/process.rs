@@ -20,21 +20,21 @@ use std::{
 /// This process has other threads: of what they were doing a child would see one half. Or there is no room for another
 /// process.
 pub(crate) fn spawn(keep: &[RawFd], main: impl FnOnce() -> i32) -> io::Result<Pid> {
-    Alone::new()?.spawn(keep, main)
+    SingleThreaded::new()?.spawn(keep, main)
 }
 
 /// That this process has one thread, which may divide it. Whoever has asked begins no other thread.
 #[derive(Debug)]
-pub(crate) struct Alone(PhantomData<*const ()>);
+pub(crate) struct SingleThreaded(PhantomData<*const ()>);
 
-impl Alone {
+impl SingleThreaded {
     /// Asks in a way that a sandbox may bar later.
     ///
     /// # Errors
     /// There are others.
-    pub(crate) fn new() -> io::Result<Alone> {
+    pub(crate) fn new() -> io::Result<SingleThreaded> {
         match thread_count()? {
-            1 => Ok(Alone(PhantomData)),
+            1 => Ok(SingleThreaded(PhantomData)),
             _ => Err(io::Error::other("a process with several threads cannot be divided")),
         }
     }

@@ -19,7 +19,7 @@ use std::{
 
 /// Items that all processes see which were forked since it was made. They change by what they are made of: atomics.
 #[derive(Debug)]
-pub(crate) struct Shared<T: Sync> {
+pub(crate) struct SharedArray<T: Sync> {
     /// Invariant: `count` items from here are initialised, and mapped until this is dropped.
     start: NonNull<T>,
     count: usize,
@@ -27,16 +27,16 @@ pub(crate) struct Shared<T: Sync> {
 
 /// One of the items.
 #[derive(Debug)]
-pub(crate) struct Part<T: Sync> {
+pub(crate) struct SharedRow<T: Sync> {
     /// Invariant: points to an item of `_all`.
     item: NonNull<T>,
-    _all: Arc<Shared<T>>,
+    _all: Arc<SharedArray<T>>,
 }
 
-impl<T: Sync + Default> Shared<T> {
+impl<T: Sync + Default> SharedArray<T> {
     /// So many items, as they are by default.
-    pub(crate) fn new(count: usize) -> io::Result<Shared<T>> {
-        let shared = Shared { start: map(count)?, count };
+    pub(crate) fn new(count: usize) -> io::Result<SharedArray<T>> {
+        let shared = SharedArray { start: map(count)?, count };
         for number in 0..count {
             // SAFETY: within the mapping, which nobody else knows of, and aligned, as pages are.
             unsafe { shared.start.add(number).write(T::default()) };
@@ -45,18 +45,18 @@ impl<T: Sync + Default> Shared<T> {
     }
 }
 
-impl Shared<AtomicU64> {
+impl SharedArray<AtomicU64> {
     /// So many zeros, none of which is written before it is needed.
-    pub(crate) fn zeros(count: usize) -> io::Result<Shared<AtomicU64>> {
+    pub(crate) fn zeros(count: usize) -> io::Result<SharedArray<AtomicU64>> {
         // New pages are zeros, and these are numbers.
-        Ok(Shared { start: map(count)?, count })
+        Ok(SharedArray { start: map(count)?, count })
     }
 }
 
-impl<T: Sync> Shared<T> {
+impl<T: Sync> SharedArray<T> {
     /// The item of this number.
-    pub(crate) fn part(self: &Arc<Self>, number: usize) -> Part<T> {
-        Part { item: NonNull::from(&self[number]), _all: Arc::clone(self) }
+    pub(crate) fn part(self: &Arc<Self>, number: usize) -> SharedRow<T> {
+        SharedRow { item: NonNull::from(&self[number]), _all: Arc::clone(self) }
     }
 }
 
@@ -81,7 +81,7 @@ fn len<T>(count: usize) -> usize {
 /// No architecture has smaller pages.
 const PAGE_LEN_MIN: usize = 4096;
 
-impl<T: Sync> Deref for Shared<T> {
+impl<T: Sync> Deref for SharedArray<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -90,7 +90,7 @@ impl<T: Sync> Deref for Shared<T> {
     }
 }
 
-impl<T: Sync> Deref for Part<T> {
+impl<T: Sync> Deref for SharedRow<T> {
     type Target = T;
 
     #[inline]
@@ -100,13 +100,13 @@ impl<T: Sync> Deref for Part<T> {
     }
 }
 
-impl<T: Sync> Clone for Part<T> {
-    fn clone(&self) -> Part<T> {
-        Part { item: self.item, _all: Arc::clone(&self._all) }
+impl<T: Sync> Clone for SharedRow<T> {
+    fn clone(&self) -> SharedRow<T> {
+        SharedRow { item: self.item, _all: Arc::clone(&self._all) }
     }
 }
 
-impl<T: Sync> Drop for Shared<T> {
+impl<T: Sync> Drop for SharedArray<T> {
     fn drop(&mut self) {
         // SAFETY: whoever borrowed an item borrowed `self`, or holds an `Arc` of it. Items need not be dropped. It fails only for
         // a mapping that does not exist.
@@ -115,13 +115,13 @@ impl<T: Sync> Drop for Shared<T> {
 }
 
 // SAFETY: the mapping belongs to no thread, and all access is by shared references, which `T: Sync` allows.
-unsafe impl<T: Sync> Send for Shared<T> {}
+unsafe impl<T: Sync> Send for SharedArray<T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for Shared<T> {}
+unsafe impl<T: Sync> Sync for SharedArray<T> {}
 // SAFETY: as above; it is such a reference, with what keeps it alive.
-unsafe impl<T: Sync> Send for Part<T> {}
+unsafe impl<T: Sync> Send for SharedRow<T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for Part<T> {}
+unsafe impl<T: Sync> Sync for SharedRow<T> {}
 
 #[cfg(test)]
 mod tests {
@@ -132,12 +132,12 @@ mod tests {
 
     #[test]
     fn what_a_child_writes_its_parent_reads() {
-        let shared: Arc<Shared<AtomicU64>> = Arc::new(Shared::new(3).unwrap());
+        let shared: Arc<SharedArray<AtomicU64>> = Arc::new(SharedArray::new(3).unwrap());
         let parts: Vec<_> = (0..3).map(|number| shared.part(number)).collect();
         let child = attempts::in_child(|| parts[1].store(7, Relaxed)).unwrap();
         waitpid(Some(child), WaitOptions::empty()).unwrap();
         assert_eq!(shared.iter().map(|item| item.load(Relaxed)).collect::<Vec<_>>(), [0, 7, 0]);
-        assert!(Shared::zeros(1 << 20).unwrap().iter().all(|item| item.load(Relaxed) == 0));
-        assert!(Shared::<AtomicU64>::new(0).unwrap().is_empty());
+        assert!(SharedArray::zeros(1 << 20).unwrap().iter().all(|item| item.load(Relaxed) == 0));
+        assert!(SharedArray::<AtomicU64>::new(0).unwrap().is_empty());
     }
 }

@@ -6,11 +6,11 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
-use tarpon::{Effort, Packing, Progress, Source};
+use tarpon::{Effort, Progress, SitePacking, Source};
 
 /// Packs a site of these files.
 pub(crate) fn pack<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], target: &Path) {
-    pack_as(files, Packing::new(target));
+    pack_as(files, SitePacking::new(target));
 }
 
 /// Packs a site of these files that may be dictionaries for later ones, with those of earlier archives as dictionaries.
@@ -19,13 +19,13 @@ pub(crate) fn pack_after<P: AsRef<Path>, C: AsRef<[u8]>>(
     before: &[PathBuf],
     target: &Path,
 ) {
-    pack_as(files, Packing { dictionaries: before.to_vec(), offers: true, ..Packing::new(target) });
+    pack_as(files, SitePacking { dictionaries: before.to_vec(), offers: true, ..SitePacking::new(target) });
 }
 
-fn pack_as<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], packing: Packing) {
+fn pack_as<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], packing: SitePacking) {
     let dir = site(files);
     let source = Source { path: dir.path().into(), ..Source::default() };
-    let packing = Packing { effort: Effort::Fast, ..packing };
+    let packing = SitePacking { effort: Effort::Fast, ..packing };
     tarpon::pack(&source, &packing, &Progress::default()).expect("a packed site");
 }
 

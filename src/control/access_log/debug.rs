@@ -8,31 +8,31 @@
 //! Whatever a client has said, it is lines of printable ASCII here.
 
 use super::{
-    Logs, escape,
-    exchange::{Exchange, Step},
+    LogPlan, escape,
+    exchange::{Exchange, ExchangeStep},
 };
 use jiff::Timestamp;
 use tarpon_conn::{Begun, Text};
 use tracing::debug;
 
 /// Tells of exchanges, where that is asked for.
-pub(super) struct Witness {
+pub(super) struct DebugTracer {
     is_on: bool,
     /// By the number of the site.
     names: Vec<Option<String>>,
 }
 
-impl Witness {
-    pub(super) fn new(logs: &Logs) -> Witness {
-        Witness { is_on: logs.debug, names: logs.names.clone() }
+impl DebugTracer {
+    pub(super) fn new(logs: &LogPlan) -> DebugTracer {
+        DebugTracer { is_on: logs.debug, names: logs.names.clone() }
     }
 
     /// What happens to an exchange of the worker of this number.
-    pub(super) fn tell(&self, worker: usize, step: &Step<'_>) {
+    pub(super) fn tell(&self, worker: usize, step: &ExchangeStep<'_>) {
         match step {
             _ if !self.is_on => {}
-            Step::Begun(begun) => self.begun(worker, begun),
-            Step::Over(exchange) => over(worker, exchange),
+            ExchangeStep::Begun(begun) => self.begun(worker, begun),
+            ExchangeStep::Over(exchange) => over(worker, exchange),
         }
     }
 

@@ -13,7 +13,7 @@ const NUMBER_MAX: usize = 1 << 22;
 
 /// What happens to an exchange.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step<'a> {
+pub(super) enum ExchangeStep<'a> {
     /// Its response is queued.
     Begun(Begun<'a>),
     /// It is over.
@@ -46,13 +46,13 @@ const FREE_COUNT_MAX: usize = 1024;
 
 impl Exchanges {
     /// Reads records, and tells what has happened by them.
-    pub(super) fn read(&mut self, mut bytes: &[u8], mut happens: impl FnMut(Step<'_>)) {
+    pub(super) fn read(&mut self, mut bytes: &[u8], mut happens: impl FnMut(ExchangeStep<'_>)) {
         while let Some((record, len)) = Record::read(bytes) {
             let (front, rest) = bytes.split_at(len);
             match record {
                 Record::Begun(begun) => {
                     self.begin(&begun, front, &mut happens);
-                    happens(Step::Begun(begun));
+                    happens(ExchangeStep::Begun(begun));
                 }
                 Record::Sent(sent) => self.sent(sent, &mut happens),
             }
@@ -62,13 +62,13 @@ impl Exchanges {
     }
 
     /// No record will come any more: tells of all that are under way.
-    pub(super) fn end(&mut self, mut happens: impl FnMut(Step<'_>)) {
+    pub(super) fn end(&mut self, mut happens: impl FnMut(ExchangeStep<'_>)) {
         for mut begun in mem::take(&mut self.begun) {
             begun.drain(..).for_each(|record| tell(&record, None, &mut happens));
         }
     }
 
-    fn begin(&mut self, begun: &Begun<'_>, record: &[u8], happens: &mut impl FnMut(Step<'_>)) {
+    fn begin(&mut self, begun: &Begun<'_>, record: &[u8], happens: &mut impl FnMut(ExchangeStep<'_>)) {
         let number = begun.accepted.number as usize;
         // No process has so many connections: whoever wrote this was taken over.
         if number >= NUMBER_MAX {
@@ -88,7 +88,7 @@ impl Exchanges {
         queue.push_back(kept);
     }
 
-    fn sent(&mut self, sent: Sent, happens: &mut impl FnMut(Step<'_>)) {
+    fn sent(&mut self, sent: Sent, happens: &mut impl FnMut(ExchangeStep<'_>)) {
         let Some(queue) = self.begun.get_mut(sent.number as usize) else { return };
         let is_over = |record: &Vec<u8>| sent.last || read(record).is_none_or(|begun| begun.end <= sent.len);
         while queue.front().is_some_and(is_over) {
@@ -110,11 +110,11 @@ fn read(record: &[u8]) -> Option<Begun<'_>> {
 }
 
 /// Tells that an exchange is over, with what is known of its end. `None`: nothing is.
-fn tell(record: &[u8], sent: Option<Sent>, happens: &mut impl FnMut(Step<'_>)) {
+fn tell(record: &[u8], sent: Option<Sent>, happens: &mut impl FnMut(ExchangeStep<'_>)) {
     let Some(begun) = read(record) else { return };
     let (len, tick) = sent.map_or((begun.at, begun.tick), |sent| (sent.len, sent.tick));
     let missing = begun.end.saturating_sub(len);
-    happens(Step::Over(Exchange {
+    happens(ExchangeStep::Over(Exchange {
         begun,
         took_ms: tick.0.saturating_sub(begun.tick.0),
         content_len: begun.content_len.saturating_sub(missing),

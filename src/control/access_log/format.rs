@@ -11,7 +11,7 @@
 //! escaped, and where it was cut there is `...` behind it, in JSON the key `cut` names it.
 
 use super::{escape, exchange::Exchange};
-use crate::base::log_config::{Addresses, LogForm};
+use crate::base::log_config::{LogClientIp, LogFormat};
 use jiff::Timestamp;
 use std::{
     io::Write,
@@ -20,27 +20,27 @@ use std::{
 use tarpon_conn::Text;
 
 /// Writes lines.
-pub(super) struct Scribe {
-    form: LogForm,
-    addresses: Addresses,
-    second: Second,
+pub(super) struct Formatter {
+    form: LogFormat,
+    addresses: LogClientIp,
+    second: FormattedSecond,
 }
 
-impl Scribe {
-    pub(super) fn new(form: LogForm, addresses: Addresses) -> Scribe {
-        Scribe { form, addresses, second: Second::new(0) }
+impl Formatter {
+    pub(super) fn new(form: LogFormat, addresses: LogClientIp) -> Formatter {
+        Formatter { form, addresses, second: FormattedSecond::new(0) }
     }
 
     /// Appends the line of an exchange, with its end.
     pub(super) fn line(&mut self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
         let unix_s = (exchange.begun.unix_ms / 1_000) as i64;
         if self.second.unix_s != unix_s {
-            self.second = Second::new(unix_s);
+            self.second = FormattedSecond::new(unix_s);
         }
         match self.form {
-            LogForm::Common | LogForm::Combined => self.common(exchange, to),
-            LogForm::Simple => self.simple(exchange, to),
-            LogForm::Json => self.json(exchange, to),
+            LogFormat::Common | LogFormat::Combined => self.common(exchange, to),
+            LogFormat::Simple => self.simple(exchange, to),
+            LogFormat::Json => self.json(exchange, to),
         }
         to.push(b'\n');
     }
@@ -51,7 +51,7 @@ impl Scribe {
         put(to, format_args!(" - - [{}] \"", self.second.common));
         text(begun.line, to);
         put(to, format_args!("\" {} {}", begun.status, exchange.content_len));
-        if self.form == LogForm::Combined {
+        if self.form == LogFormat::Combined {
             for said in [begun.referer, begun.agent] {
                 to.extend_from_slice(b" \"");
                 text(said, to);
@@ -100,20 +100,24 @@ impl Scribe {
     }
 }
 
-impl Addresses {
+impl LogClientIp {
     /// What of a client's address may be told.
     pub(super) fn shown(self, peer: Option<IpAddr>) -> Option<IpAddr> {
         match (self, peer?) {
-            (Addresses::Full, peer) => Some(peer),
-            (Addresses::Truncated, IpAddr::V4(v4)) => Some(Ipv4Addr::from_bits(v4.to_bits() & NET_V4).into()),
-            (Addresses::Truncated, IpAddr::V6(v6)) => Some(Ipv6Addr::from_bits(v6.to_bits() & NET_V6).into()),
-            (Addresses::None, _) => None,
+            (LogClientIp::Full, peer) => Some(peer),
+            (LogClientIp::Truncated, IpAddr::V4(v4)) => {
+                Some(Ipv4Addr::from_bits(v4.to_bits() & NET_V4).into())
+            }
+            (LogClientIp::Truncated, IpAddr::V6(v6)) => {
+                Some(Ipv6Addr::from_bits(v6.to_bits() & NET_V6).into())
+            }
+            (LogClientIp::None, _) => None,
         }
     }
 }
 
 /// A second, as the forms show it: there are many lines in one.
-struct Second {
+struct FormattedSecond {
     unix_s: i64,
     /// As in `14/Jan/2026:04:21:21 +0000`.
     common: String,
@@ -121,12 +125,12 @@ struct Second {
     iso: String,
 }
 
-impl Second {
-    fn new(unix_s: i64) -> Second {
+impl FormattedSecond {
+    fn new(unix_s: i64) -> FormattedSecond {
         // A clock beyond the year 9999 is wrong anyway.
         let time = Timestamp::from_second(unix_s).unwrap_or(Timestamp::MAX);
         let common = time.strftime("%d/%b/%Y:%H:%M:%S +0000").to_string();
-        Second { unix_s, common, iso: time.strftime("%Y-%m-%dT%H:%M:%S").to_string() }
+        FormattedSecond { unix_s, common, iso: time.strftime("%Y-%m-%dT%H:%M:%S").to_string() }
     }
 }
 
@@ -188,18 +192,18 @@ mod tests {
         let (all, broken) =
             (exchange(), Exchange { cut: true, content_len: 0, begun: nothing(), took_ms: 9 });
         #[rustfmt::skip]
-        let cases: &[(&str, LogForm, Addresses, &Exchange<'_>, &str)] = &[
-            ("common",          LogForm::Common,   Addresses::Full,      &all, r#"192.0.2.7 - - [14/Jan/2026:04:21:21 +0000] "GET /?q=\x22 HTTP/1.1" 200 137"#),
-            ("combined",        LogForm::Combined, Addresses::Full,      &all, r##"192.0.2.7 - - [14/Jan/2026:04:21:21 +0000] "GET /?q=\x22 HTTP/1.1" 200 137 "-" "M\xC3\xB6zilla...""##),
-            ("simple",          LogForm::Simple,   Addresses::Truncated, &all, r#"192.0.2.0 2026-01-14T04:21:21Z "GET /?q=\x22 HTTP/1.1" 200 137"#),
-            ("nobody's",        LogForm::Simple,   Addresses::None,      &all, r#"- 2026-01-14T04:21:21Z "GET /?q=\x22 HTTP/1.1" 200 137"#),
-            ("json",            LogForm::Json,     Addresses::Full,      &all, r#"{"time":"2026-01-14T04:21:21.042Z","client":"192.0.2.7","method":"GET","target":"/?q=\"","version":"HTTP/1.1","request":null,"host":"example.net","referer":null,"user_agent":"Mözilla","status":200,"bytes":137,"duration_ms":3,"complete":true,"cut":["user_agent"]}"#),
-            ("malformed",       LogForm::Common,   Addresses::Full,      &broken, r#"- - - [01/Jan/1970:00:00:00 +0000] "\x16\x03" 400 0"#),
-            ("malformed, json", LogForm::Json,     Addresses::Full,      &broken, r#"{"time":"1970-01-01T00:00:00.000Z","client":null,"method":null,"target":null,"version":null,"request":"\u0016\u0003","host":null,"referer":null,"user_agent":null,"status":400,"bytes":0,"duration_ms":9,"complete":false,"cut":[]}"#),
+        let cases: &[(&str, LogFormat, LogClientIp, &Exchange<'_>, &str)] = &[
+            ("common",          LogFormat::Common,   LogClientIp::Full,      &all, r#"192.0.2.7 - - [14/Jan/2026:04:21:21 +0000] "GET /?q=\x22 HTTP/1.1" 200 137"#),
+            ("combined",        LogFormat::Combined, LogClientIp::Full,      &all, r##"192.0.2.7 - - [14/Jan/2026:04:21:21 +0000] "GET /?q=\x22 HTTP/1.1" 200 137 "-" "M\xC3\xB6zilla...""##),
+            ("simple",          LogFormat::Simple,   LogClientIp::Truncated, &all, r#"192.0.2.0 2026-01-14T04:21:21Z "GET /?q=\x22 HTTP/1.1" 200 137"#),
+            ("nobody's",        LogFormat::Simple,   LogClientIp::None,      &all, r#"- 2026-01-14T04:21:21Z "GET /?q=\x22 HTTP/1.1" 200 137"#),
+            ("json",            LogFormat::Json,     LogClientIp::Full,      &all, r#"{"time":"2026-01-14T04:21:21.042Z","client":"192.0.2.7","method":"GET","target":"/?q=\"","version":"HTTP/1.1","request":null,"host":"example.net","referer":null,"user_agent":"Mözilla","status":200,"bytes":137,"duration_ms":3,"complete":true,"cut":["user_agent"]}"#),
+            ("malformed",       LogFormat::Common,   LogClientIp::Full,      &broken, r#"- - - [01/Jan/1970:00:00:00 +0000] "\x16\x03" 400 0"#),
+            ("malformed, json", LogFormat::Json,     LogClientIp::Full,      &broken, r#"{"time":"1970-01-01T00:00:00.000Z","client":null,"method":null,"target":null,"version":null,"request":"\u0016\u0003","host":null,"referer":null,"user_agent":null,"status":400,"bytes":0,"duration_ms":9,"complete":false,"cut":[]}"#),
         ];
         for &(name, form, addresses, exchange, want) in cases {
             let mut line = Vec::new();
-            Scribe::new(form, addresses).line(exchange, &mut line);
+            Formatter::new(form, addresses).line(exchange, &mut line);
             let line = String::from_utf8(line).expect("UTF-8");
             assert_eq!(line, format!("{want}\n"), "{name}");
         }
@@ -215,7 +219,7 @@ mod tests {
         ];
         for (full, want) in cases {
             let peer: IpAddr = full.parse().expect("an address");
-            assert_eq!(Addresses::Truncated.shown(Some(peer)).expect("one").to_string(), want);
+            assert_eq!(LogClientIp::Truncated.shown(Some(peer)).expect("one").to_string(), want);
         }
     }
 
@@ -232,24 +236,24 @@ mod tests {
             let exchange = Exchange { begun, took_ms: 0, content_len: len, cut: false };
             let written = |form| {
                 let mut to = Vec::new();
-                Scribe::new(form, Addresses::Full).line(&exchange, &mut to);
+                Formatter::new(form, LogClientIp::Full).line(&exchange, &mut to);
                 String::from_utf8(to).expect("UTF-8")
             };
-            for form in LogForm::ALL {
+            for form in LogFormat::ALL {
                 let shown = written(form);
                 prop_assert!(shown.ends_with('\n') && shown.matches('\n').count() == 1, "{form}: {shown:?}");
                 prop_assert!(!shown.trim_end_matches('\n').chars().any(char::is_control), "{form}: {shown:?}");
-                prop_assert!(form == LogForm::Json || shown.is_ascii(), "{form}: {shown:?}");
+                prop_assert!(form == LogFormat::Json || shown.is_ascii(), "{form}: {shown:?}");
             }
             // As programs that read logs split it: at the quotation marks, as none is within.
-            let combined = written(LogForm::Combined);
+            let combined = written(LogFormat::Combined);
             let parts: Vec<_> = combined.split('"').collect();
             prop_assert_eq!(parts.len(), 7, "{}", &combined);
             for (shown, text) in [(parts[1], line), (parts[3], referer), (parts[5], agent)] {
                 prop_assert_eq!(undone(shown, text.cut), if text.bytes.is_empty() { b"-" } else { text.bytes });
             }
             prop_assert_eq!(parts[2], format!(" {status} {len} "));
-            let object: serde_json::Value = serde_json::from_str(&written(LogForm::Json)).expect("JSON");
+            let object: serde_json::Value = serde_json::from_str(&written(LogFormat::Json)).expect("JSON");
             prop_assert_eq!(object.as_object().expect("an object").len(), 14);
             prop_assert_eq!(object["status"].as_u64(), Some(status.into()));
             for (key, text) in [("host", host), ("referer", referer), ("user_agent", agent)] {

@@ -22,11 +22,11 @@ pub use rotate::turn;
 pub use sink::LogSink;
 
 use crate::{
-    base::log_config::{Logging, Owner, SiteLog},
-    data::log_ring::{Bell, Outlet, Rings},
+    base::log_config::{LogOwner, Logging, SiteLog},
+    data::log_ring::{LogRings, RingConsumer, Wakeup},
     sys,
 };
-use debug::Witness;
+use debug::DebugTracer;
 use exchange::Exchanges;
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
@@ -37,48 +37,48 @@ use std::{
 };
 use tarpon_conn::{Counters, Recording};
 use tracing::warn;
-use writer::Books;
+use writer::LogWriters;
 
 /// The logs of a server that runs.
 #[derive(Clone)]
-pub(crate) struct Log {
-    shared: Arc<Shared>,
+pub(crate) struct AccessLog {
+    shared: Arc<LogControl>,
     /// Told nothing, but disconnected when the log has ended.
     ended: Arc<Mutex<mpsc::Receiver<()>>>,
 }
 
-struct Shared {
-    bell: Arc<Bell>,
-    orders: Mutex<Orders>,
+struct LogControl {
+    bell: Arc<Wakeup>,
+    orders: Mutex<LogOrders>,
 }
 
 /// What the log is told.
 #[derive(Default)]
-struct Orders {
-    sinks: Vec<(Owner, LogSink)>,
+struct LogOrders {
+    sinks: Vec<(LogOwner, LogSink)>,
     end: bool,
 }
 
 /// What is to be logged of a server.
-pub(crate) struct Logs {
+pub(crate) struct LogPlan {
     /// By the number of the site: what, and whose log it goes to.
-    sites: Vec<Option<(Logging, Owner)>>,
+    sites: Vec<Option<(Logging, LogOwner)>>,
     /// By the number of the site: what it is called.
     names: Vec<Option<String>>,
     /// Each exchange is told as it happens.
     debug: bool,
 }
 
-impl Logs {
+impl LogPlan {
     /// What comes of what is said of the server, and of each site with its name.
     pub(crate) fn new(
         server: Option<Logging>,
         sites: impl IntoIterator<Item = (SiteLog, Option<String>)>,
         debug: bool,
-    ) -> Logs {
+    ) -> LogPlan {
         let sites = sites.into_iter().enumerate();
         let (sites, names) = sites.map(|(number, (site, name))| (site.of(number, server), name)).unzip();
-        Logs { sites, names, debug }
+        LogPlan { sites, names, debug }
     }
 
     /// What workers have to record. `None`: nothing.
@@ -92,31 +92,31 @@ impl Logs {
     }
 }
 
-impl Log {
+impl AccessLog {
     /// The logs for workers with these rings and these counters.
     pub(crate) fn start(
-        logs: &Logs,
-        rings: &Rings,
-        counters: &Arc<sys::shared::Shared<Counters>>,
-    ) -> io::Result<Log> {
-        let shared = Arc::new(Shared { bell: Arc::clone(rings.bell()), orders: Mutex::default() });
+        logs: &LogPlan,
+        rings: &LogRings,
+        counters: &Arc<sys::shared::SharedArray<Counters>>,
+    ) -> io::Result<AccessLog> {
+        let shared = Arc::new(LogControl { bell: Arc::clone(rings.bell()), orders: Mutex::default() });
         let (alive, ended) = mpsc::channel();
-        let writer = Writer {
+        let writer = LogThread {
             shared: Arc::clone(&shared),
             sources: rings.outlets().map(|outlet| (outlet, Exchanges::default())).collect(),
-            books: Books::new(logs),
-            witness: Witness::new(logs),
-            losses: Losses::new(Arc::clone(counters)),
+            books: LogWriters::new(logs),
+            witness: DebugTracer::new(logs),
+            losses: DropReport::new(Arc::clone(counters)),
         };
         thread::Builder::new().name("log".to_owned()).spawn(move || {
             writer.run();
             drop(alive);
         })?;
-        Ok(Log { shared, ended: Arc::new(Mutex::new(ended)) })
+        Ok(AccessLog { shared, ended: Arc::new(Mutex::new(ended)) })
     }
 
     /// From now on the lines of an owner go there. Of one that logs nothing it is nothing to say.
-    pub(crate) fn log_to(&self, owner: Owner, sink: LogSink) {
+    pub(crate) fn log_to(&self, owner: LogOwner, sink: LogSink) {
         self.order(|orders| orders.sinks.push((owner, sink)));
     }
 
@@ -128,23 +128,23 @@ impl Log {
         let _ = ended.recv_timeout(END_TIME_MAX);
     }
 
-    fn order(&self, give: impl FnOnce(&mut Orders)) {
+    fn order(&self, give: impl FnOnce(&mut LogOrders)) {
         give(&mut self.shared.orders.lock().unwrap_or_else(PoisonError::into_inner));
         self.shared.bell.ring();
     }
 }
 
 /// What the thread has.
-struct Writer {
-    shared: Arc<Shared>,
+struct LogThread {
+    shared: Arc<LogControl>,
     /// Of each worker.
-    sources: Vec<(Outlet, Exchanges)>,
-    books: Books,
-    witness: Witness,
-    losses: Losses,
+    sources: Vec<(RingConsumer, Exchanges)>,
+    books: LogWriters,
+    witness: DebugTracer,
+    losses: DropReport,
 }
 
-impl Writer {
+impl LogThread {
     fn run(mut self) {
         let (mut end, mut bytes, mut idle_count) = (false, Vec::new(), 0);
         loop {
@@ -202,16 +202,16 @@ impl Writer {
 }
 
 /// What could not be logged, told now and then.
-struct Losses {
-    counters: Arc<sys::shared::Shared<Counters>>,
+struct DropReport {
+    counters: Arc<sys::shared::SharedArray<Counters>>,
     /// Exchanges that found no room, when that was told last.
     told: u64,
     next: Instant,
 }
 
-impl Losses {
-    fn new(counters: Arc<sys::shared::Shared<Counters>>) -> Losses {
-        Losses { counters, told: 0, next: Instant::now() }
+impl DropReport {
+    fn new(counters: Arc<sys::shared::SharedArray<Counters>>) -> DropReport {
+        DropReport { counters, told: 0, next: Instant::now() }
     }
 
     fn tell(&mut self) {

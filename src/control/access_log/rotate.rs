@@ -18,19 +18,19 @@ use std::{
 
 /// Whose turn it is.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct Rotator {
     path: PathBuf,
     rotation: Rotation,
     len: u64,
     made: SystemTime,
 }
 
-impl Turns {
-    pub(super) fn new(path: &Path, file: &File, rotation: Rotation) -> io::Result<Turns> {
+impl Rotator {
+    pub(super) fn new(path: &Path, file: &File, rotation: Rotation) -> io::Result<Rotator> {
         let meta = file.metadata()?;
         // Not every file system knows when a file was made.
         let made = meta.created().unwrap_or_else(|_| SystemTime::now());
-        Ok(Turns { path: path.to_owned(), rotation, len: meta.len(), made })
+        Ok(Rotator { path: path.to_owned(), rotation, len: meta.len(), made })
     }
 
     /// Before `lines` are written: puts the next file in the place of this one, if its time has come. Returns how many bytes
@@ -43,7 +43,7 @@ impl Turns {
             self.made.elapsed().unwrap_or_default() >= age_max
         });
         let due = self.len > 0 && (is_full || is_old);
-        let turned = if due { self.turn(file) } else { Ok(()) };
+        let turned = if due { self.rotate_files(file) } else { Ok(()) };
         let room = usize::try_from(self.len_max() - self.len.min(self.len_max())).unwrap_or(usize::MAX);
         let fitting =
             lines[..lines.len().min(room)].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
@@ -52,12 +52,12 @@ impl Turns {
         (len, turned)
     }
 
-    fn turn(&mut self, file: &mut File) -> io::Result<()> {
+    fn rotate_files(&mut self, file: &mut File) -> io::Result<()> {
         // Where that fails, it is tried again with as many lines more.
         (self.len, self.made) = (0, SystemTime::now());
         turn(&self.path, self.rotation.keep)?;
         *file = append(&self.path)?;
-        *self = Turns::new(&self.path, file, self.rotation)?;
+        *self = Rotator::new(&self.path, file, self.rotation)?;
         Ok(())
     }
 

@@ -3,9 +3,9 @@
 //! What a user names is a [`LogTarget`]; opened, it is a [`LogSink`]. Whoever may not open files is handed a sink that
 //! somebody else has opened.
 
-use super::rotate::Turns;
+use super::rotate::Rotator;
 use crate::base::{
-    error::{Trouble, reason},
+    error::{UserError, reason},
     log_config::{LogTarget, Rotation},
 };
 use rustix::{
@@ -29,7 +29,7 @@ use std::{
 
 /// Where lines go.
 pub struct LogSink {
-    way: Way,
+    way: SinkKind,
     /// The last write ended within a line.
     torn: bool,
     /// Told when nobody listens any more.
@@ -42,10 +42,10 @@ pub struct LogSink {
 const BROKEN_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-enum Way {
+enum SinkKind {
     File(File),
     /// A file that is replaced by the next one when it is full or old.
-    Turning(File, Turns),
+    Turning(File, Rotator),
     Stream(UnixStream),
     Datagrams(UnixDatagram),
 }
@@ -55,10 +55,10 @@ impl LogTarget {
     ///
     /// # Errors
     /// The file cannot be made or appended to; nobody listens on the socket.
-    pub fn open(&self) -> Result<LogSink, Trouble> {
+    pub fn open(&self) -> Result<LogSink, UserError> {
         match self {
             LogTarget::Stdout => stdout(),
-            LogTarget::File(path) => append(path).map(Way::File),
+            LogTarget::File(path) => append(path).map(SinkKind::File),
             LogTarget::Socket(path) => connect(path),
         }
         .map(LogSink::new)
@@ -69,14 +69,14 @@ impl LogTarget {
     ///
     /// # Errors
     /// Those of [`LogTarget::open`].
-    pub fn open_turning(&self, rotation: Rotation) -> Result<LogSink, Trouble> {
+    pub fn open_turning(&self, rotation: Rotation) -> Result<LogSink, UserError> {
         let LogTarget::File(path) = self else { return self.open() };
         if !self.rotates() {
             return self.open();
         }
         append(path)
             .and_then(|file| {
-                Ok(LogSink::new(Way::Turning(file.try_clone()?, Turns::new(path, &file, rotation)?)))
+                Ok(LogSink::new(SinkKind::Turning(file.try_clone()?, Rotator::new(path, &file, rotation)?)))
             })
             .map_err(|error| self.trouble(&error))
     }
@@ -86,23 +86,23 @@ impl LogTarget {
         matches!(self, LogTarget::File(path) if !is_stream(path))
     }
 
-    fn trouble(&self, error: &io::Error) -> Trouble {
+    fn trouble(&self, error: &io::Error) -> UserError {
         let what = format_args!("cannot log to {self}");
         let is_link = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_symlink());
         let remedy = match self {
             LogTarget::File(path) if !is_stream(path) && is_link(path) => {
                 let why = "it is a symbolic link, which is not followed";
-                return Trouble::new(what, why, "name the file that it leads to, or - for standard output");
+                return UserError::new(what, why, "name the file that it leads to, or - for standard output");
             }
             LogTarget::Socket(_) => "start what listens there first, or name a file with --access-log FILE",
             _ => "name a file in a directory that exists and may be written to, or - for standard output",
         };
-        Trouble::new(what, reason(error), remedy)
+        UserError::new(what, reason(error), remedy)
     }
 }
 
 impl LogSink {
-    fn new(way: Way) -> LogSink {
+    fn new(way: SinkKind) -> LogSink {
         LogSink { way, torn: false, broken: None, next: Instant::now() }
     }
 
@@ -117,9 +117,9 @@ impl LogSink {
     /// For a process that opens it for another one.
     pub(crate) fn into_descriptor(self) -> OwnedFd {
         match self.way {
-            Way::File(file) | Way::Turning(file, _) => file.into(),
-            Way::Stream(stream) => stream.into(),
-            Way::Datagrams(socket) => socket.into(),
+            SinkKind::File(file) | SinkKind::Turning(file, _) => file.into(),
+            SinkKind::Stream(stream) => stream.into(),
+            SinkKind::Datagrams(socket) => socket.into(),
         }
     }
 
@@ -139,12 +139,12 @@ impl LogSink {
 
     fn try_write(&mut self, lines: &[u8]) -> io::Result<()> {
         match &mut self.way {
-            Way::Datagrams(socket) => lines
+            SinkKind::Datagrams(socket) => lines
                 .split_inclusive(|&byte| byte == b'\n')
                 .try_for_each(|line| socket.send(line.strip_suffix(b"\n").unwrap_or(line)).map(drop)),
-            Way::File(file) => write_lines(file, lines, &mut self.torn),
-            Way::Stream(stream) => write_lines(stream, lines, &mut self.torn),
-            Way::Turning(file, turns) => {
+            SinkKind::File(file) => write_lines(file, lines, &mut self.torn),
+            SinkKind::Stream(stream) => write_lines(stream, lines, &mut self.torn),
+            SinkKind::Turning(file, turns) => {
                 let (mut rest, mut done) = (lines, Ok(()));
                 while !rest.is_empty() {
                     // Where no other file can be had, the lines go on in this one.
@@ -190,7 +190,7 @@ fn write_lines(to: &mut impl Write, lines: &[u8], torn: &mut bool) -> io::Result
 impl From<File> for LogSink {
     /// A file, a pipe or a terminal that somebody else has opened.
     fn from(file: File) -> LogSink {
-        LogSink::new(Way::File(file))
+        LogSink::new(SinkKind::File(file))
     }
 }
 
@@ -198,8 +198,8 @@ impl From<OwnedFd> for LogSink {
     /// The same, or a socket that is connected.
     fn from(fd: OwnedFd) -> LogSink {
         match socket_type(&fd) {
-            Ok(SocketType::DGRAM) => LogSink::new(Way::Datagrams(fd.into())),
-            Ok(_) => LogSink::new(Way::Stream(fd.into())),
+            Ok(SocketType::DGRAM) => LogSink::new(SinkKind::Datagrams(fd.into())),
+            Ok(_) => LogSink::new(SinkKind::Stream(fd.into())),
             Err(_) => File::from(fd).into(),
         }
     }
@@ -211,9 +211,9 @@ impl fmt::Debug for LogSink {
     }
 }
 
-fn stdout() -> io::Result<Way> {
+fn stdout() -> io::Result<SinkKind> {
     use std::os::fd::AsFd;
-    Ok(Way::File(io::stdout().as_fd().try_clone_to_owned()?.into()))
+    Ok(SinkKind::File(io::stdout().as_fd().try_clone_to_owned()?.into()))
 }
 
 /// For appending: several may write, and logrotate may cut it short. Does not wait for a reader where it is a pipe: without one
@@ -239,12 +239,12 @@ fn is_stream(path: &Path) -> bool {
     [Path::new("/dev/stdout"), Path::new("/dev/stderr")].contains(&path)
 }
 
-fn connect(path: &Path) -> io::Result<Way> {
+fn connect(path: &Path) -> io::Result<SinkKind> {
     let datagrams = UnixDatagram::unbound()?;
     match datagrams.connect(path) {
-        Ok(()) => Ok(Way::Datagrams(datagrams)),
+        Ok(()) => Ok(SinkKind::Datagrams(datagrams)),
         // EPROTOTYPE: somebody listens, but for a stream.
-        Err(_) => UnixStream::connect(path).map(Way::Stream),
+        Err(_) => UnixStream::connect(path).map(SinkKind::Stream),
     }
 }
 

@@ -1,27 +1,27 @@
 //! Where lines are kept until they are written: a book for the server, and one for each site that has a log of its own.
 
-use super::{LogSink, Logs, exchange::Step, format::Scribe};
+use super::{LogPlan, LogSink, exchange::ExchangeStep, format::Formatter};
 use crate::base::error::reason;
-use crate::base::log_config::{Logging, Owner};
+use crate::base::log_config::{LogOwner, Logging};
 use tracing::warn;
 
 /// The books, and which of them a site's exchanges are entered in.
-pub(super) struct Books {
+pub(super) struct LogWriters {
     /// By the number of the site. `None`: in none.
-    sites: Vec<Option<Entry>>,
-    books: Vec<Book>,
+    sites: Vec<Option<WriterEntry>>,
+    books: Vec<LogWriter>,
 }
 
 /// How the exchanges of a site are logged.
-struct Entry {
-    scribe: Scribe,
+struct WriterEntry {
+    scribe: Formatter,
     /// By its number.
     book: usize,
 }
 
 /// A log: where its lines go, and those that have not gone yet.
-struct Book {
-    owner: Owner,
+struct LogWriter {
+    owner: LogOwner,
     /// The name of that, if it is not the server's.
     of: Option<String>,
     sink: Option<LogSink>,
@@ -30,24 +30,24 @@ struct Book {
     failed: Option<String>,
 }
 
-impl Books {
+impl LogWriters {
     /// A book for each owner that has something to log.
-    pub(super) fn new(logs: &Logs) -> Books {
-        let mut books: Vec<Book> = Vec::new();
-        let entry = |site: &Option<(Logging, Owner)>| {
+    pub(super) fn new(logs: &LogPlan) -> LogWriters {
+        let mut books: Vec<LogWriter> = Vec::new();
+        let entry = |site: &Option<(Logging, LogOwner)>| {
             let (logging, owner) = (*site)?;
             let known = books.iter().position(|book| book.owner == owner);
             let book = known.unwrap_or_else(|| {
-                books.push(Book::new(owner, logs));
+                books.push(LogWriter::new(owner, logs));
                 books.len() - 1
             });
-            Some(Entry { scribe: Scribe::new(logging.form, logging.addresses), book })
+            Some(WriterEntry { scribe: Formatter::new(logging.form, logging.addresses), book })
         };
-        Books { sites: logs.sites.iter().map(entry).collect(), books }
+        LogWriters { sites: logs.sites.iter().map(entry).collect(), books }
     }
 
     /// From now on the lines of these owners go there. Of one that logs nothing it is nothing to say.
-    pub(super) fn assign(&mut self, sinks: Vec<(Owner, LogSink)>) {
+    pub(super) fn assign(&mut self, sinks: Vec<(LogOwner, LogSink)>) {
         for (owner, sink) in sinks {
             if let Some(book) = self.books.iter_mut().find(|book| book.owner == owner) {
                 book.sink = Some(sink);
@@ -61,27 +61,27 @@ impl Books {
     }
 
     /// Enters the line of an exchange that is over, as its site wants it, unless it is none for a log.
-    pub(super) fn enter(&mut self, step: &Step<'_>) {
-        let Step::Over(exchange) = step else { return };
+    pub(super) fn enter(&mut self, step: &ExchangeStep<'_>) {
+        let ExchangeStep::Over(exchange) = step else { return };
         let of = self.sites.get_mut(exchange.begun.site as usize);
-        if let (Some(Some(Entry { scribe, book })), true) = (of, exchange.begun.is_sampled) {
+        if let (Some(Some(WriterEntry { scribe, book })), true) = (of, exchange.begun.is_sampled) {
             scribe.line(exchange, &mut self.books[*book].lines);
         }
     }
 
     /// Writes to the sinks what has been entered.
     pub(super) fn write(&mut self) {
-        self.books.iter_mut().for_each(Book::write);
+        self.books.iter_mut().for_each(LogWriter::write);
     }
 }
 
-impl Book {
-    fn new(owner: Owner, logs: &Logs) -> Book {
+impl LogWriter {
+    fn new(owner: LogOwner, logs: &LogPlan) -> LogWriter {
         let of = match owner {
-            Owner::Server => None,
-            Owner::Site(number) => logs.names[number].clone(),
+            LogOwner::Server => None,
+            LogOwner::Site(number) => logs.names[number].clone(),
         };
-        Book { owner, of, sink: None, lines: Vec::new(), failed: None }
+        LogWriter { owner, of, sink: None, lines: Vec::new(), failed: None }
     }
 
     fn write(&mut self) {

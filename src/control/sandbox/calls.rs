@@ -57,15 +57,15 @@ pub(super) fn allow_controlling() -> io::Result<()> {
 /// What a worker process is forbidden that its parent may. Made once, for all of them: with few lines, as it is a part of what a
 /// process costs.
 #[derive(Debug)]
-pub(super) struct Narrowing(BpfProgram);
+pub(super) struct WorkerFilter(BpfProgram);
 
-impl Narrowing {
-    pub(super) fn new() -> io::Result<Narrowing> {
+impl WorkerFilter {
+    pub(super) fn new() -> io::Result<WorkerFilter> {
         // And a signal to itself: that is its parent there, as the number is that of who has made the filter.
         let making = [libc::SYS_clone, libc::SYS_clone3, libc::SYS_tgkill];
         let calls = [BEGINNING, DIVIDING, &making].into_iter().flatten().map(|&call| (call, Vec::new()));
         let others = [follow_into_death()];
-        Ok(Narrowing(filter(calls.chain(others), SeccompAction::Allow, SeccompAction::Trap)?))
+        Ok(WorkerFilter(filter(calls.chain(others), SeccompAction::Allow, SeccompAction::Trap)?))
     }
 
     /// For this process from now on.

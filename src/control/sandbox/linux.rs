@@ -3,7 +3,7 @@
 mod calls;
 mod files;
 
-use super::{Confined, Rights};
+use super::{Confinement, Privileges};
 use crate::base::error::reason;
 use rustix::{
     io::Errno,
@@ -16,7 +16,7 @@ use tarpon_site::Printable;
 ///
 /// # Errors
 /// Something could not be taken from it that the host offers to take.
-pub(crate) fn confine_keeper(rights: &Rights, roots: &[BorrowedFd<'_>]) -> io::Result<Confined> {
+pub(crate) fn confine_keeper(rights: &Privileges, roots: &[BorrowedFd<'_>]) -> io::Result<Confinement> {
     let mut confined = take_capabilities(rights, CapabilitySet::DAC_READ_SEARCH)?;
     if rights.is_sandboxed {
         confined.in_files = confined.add("Landlock", files::allow_to_read(roots))?;
@@ -29,7 +29,7 @@ pub(crate) fn confine_keeper(rights: &Rights, roots: &[BorrowedFd<'_>]) -> io::R
 ///
 /// # Errors
 /// As above.
-pub(crate) fn confine_server(rights: &Rights) -> io::Result<Confined> {
+pub(crate) fn confine_server(rights: &Privileges) -> io::Result<Confinement> {
     let mut confined = take_capabilities(rights, CapabilitySet::empty())?;
     if rights.is_sandboxed {
         confined.in_files = confined.add("Landlock", files::allow_to_read(&[]))?;
@@ -43,7 +43,7 @@ pub(crate) fn confine_server(rights: &Rights) -> io::Result<Confined> {
 ///
 /// # Errors
 /// As above.
-pub(crate) fn confine_control(rights: &Rights) -> io::Result<Confined> {
+pub(crate) fn confine_control(rights: &Privileges) -> io::Result<Confinement> {
     let mut confined = take_capabilities(rights, CapabilitySet::empty())?;
     if rights.is_sandboxed {
         confined.in_files = confined.add("Landlock", files::allow_to_read(&[]))?;
@@ -54,15 +54,15 @@ pub(crate) fn confine_control(rights: &Rights) -> io::Result<Confined> {
 
 /// What is taken from a worker process of what its parent may.
 #[derive(Debug)]
-pub(crate) struct Narrowing(Option<calls::Narrowing>);
+pub(crate) struct WorkerSeccomp(Option<calls::WorkerFilter>);
 
-impl Narrowing {
+impl WorkerSeccomp {
     /// For all workers of a process that was confined, and may have a filter of [its system calls](Confined::in_calls).
     ///
     /// # Errors
     /// This processor is not known.
-    pub(crate) fn new(in_calls: bool) -> io::Result<Narrowing> {
-        Ok(Narrowing(in_calls.then(calls::Narrowing::new).transpose()?))
+    pub(crate) fn new(in_calls: bool) -> io::Result<WorkerSeccomp> {
+        Ok(WorkerSeccomp(in_calls.then(calls::WorkerFilter::new).transpose()?))
     }
 
     /// Confines this process.
@@ -70,7 +70,7 @@ impl Narrowing {
     /// # Errors
     /// The host has taken the filter of its parent, and refuses this one.
     pub(crate) fn confine(&self) -> io::Result<()> {
-        self.0.as_ref().map_or(Ok(()), calls::Narrowing::apply)
+        self.0.as_ref().map_or(Ok(()), calls::WorkerFilter::apply)
     }
 }
 
@@ -87,8 +87,8 @@ pub(crate) fn confine_begun_server(in_calls: bool, has_rings: bool) -> io::Resul
 }
 
 /// Leaves no capabilities, but those of root that are kept, and no way to get any.
-fn take_capabilities(rights: &Rights, kept_of_root: CapabilitySet) -> io::Result<Confined> {
-    let mut confined = Confined::default();
+fn take_capabilities(rights: &Privileges, kept_of_root: CapabilitySet) -> io::Result<Confinement> {
+    let mut confined = Confinement::default();
     confined.words.extend(rights.user.as_ref().map(|user| format!("user {}", user.name().printable())));
     let is_root = rights.user.as_ref().is_some_and(|user| user.is_root());
     // Root of a container may lack some of them: what it does not have it cannot keep.
@@ -99,7 +99,7 @@ fn take_capabilities(rights: &Rights, kept_of_root: CapabilitySet) -> io::Result
     Ok(confined)
 }
 
-impl Confined {
+impl Confinement {
     /// One more thing was taken; or the host does not offer to. Returns whether it was taken.
     fn add(&mut self, name: &str, done: io::Result<()>) -> io::Result<bool> {
         let lacking = unless_lacking(done)?;
@@ -150,7 +150,7 @@ mod tests {
         if let Ok(attempt) = env::var(ATTEMPT) {
             let (who, number) = attempt.split_once(' ').unwrap();
             let (_, attempt, ..) = ATTEMPTS[number.parse::<usize>().unwrap()];
-            let open = Open::new();
+            let open = OpenFile::new();
             confine(who);
             exit_with(attempt(&open));
         }
@@ -174,14 +174,14 @@ mod tests {
     #[test]
     fn a_server_with_rings_uses_those_it_has_and_only_that() {
         const RING: &str = "TARPON_TEST_RING";
-        let cases: &[(&str, Attempt, Comes)] = &[
+        let cases: &[(&str, Attempt, AttemptResult)] = &[
             ("use", |_| attempts::use_no_ring(), Done),
             ("register", |_| attempts::register_without_ring(), Killed),
             ("make", |_| io_uring::IoUring::new(4).map(drop), Killed),
         ];
         if let Ok(wanted) = env::var(RING) {
             let (_, attempt, _) = cases.iter().find(|(name, ..)| *name == wanted).unwrap();
-            let open = Open::new();
+            let open = OpenFile::new();
             let confined = confine_server(&RIGHTS).unwrap();
             confine_begun_server(confined.in_calls, true).unwrap();
             exit_with(attempt(&open));
@@ -202,7 +202,7 @@ mod tests {
                 "server" => confine_server(&RIGHTS).unwrap(),
                 _ => confine_control(&RIGHTS).unwrap(),
             };
-            let narrowing = Narrowing::new(confined.in_calls).unwrap();
+            let narrowing = WorkerSeccomp::new(confined.in_calls).unwrap();
             calls::refuse_filters(errno.parse().unwrap());
             let error = match who {
                 "server" => confine_begun_server(confined.in_calls, false),
@@ -223,15 +223,15 @@ mod tests {
     }
 
     /// Runs one of these tests in a process of its own, with a variable in its environment.
-    fn again(test: &str, key: &str, value: &str) -> (Comes, Output) {
+    fn again(test: &str, key: &str, value: &str) -> (AttemptResult, Output) {
         let name = format!("control::sandbox::system::tests::{test}");
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", &name, "--test-threads=1", "--nocapture"]);
         let output = command.env(key, value).output().unwrap();
         let came = match (output.status.code(), output.status.signal()) {
-            (Some(DONE), _) => Comes::Done,
-            (Some(REFUSED), _) => Comes::Refused,
-            (_, Some(libc::SIGSYS)) => Comes::Killed,
+            (Some(DONE), _) => AttemptResult::Done,
+            (Some(REFUSED), _) => AttemptResult::Refused,
+            (_, Some(libc::SIGSYS)) => AttemptResult::Killed,
             _ => panic!("{test}: {value}: {output:?}"),
         };
         (came, output)
@@ -250,17 +250,17 @@ mod tests {
 
     /// What comes of an attempt.
     #[derive(Debug, PartialEq, Eq)]
-    enum Comes {
+    enum AttemptResult {
         Done,
         Refused,
         Killed,
     }
-    use Comes::{Done, Killed, Refused};
+    use AttemptResult::{Done, Killed, Refused};
 
-    type Attempt = fn(&Open) -> io::Result<()>;
+    type Attempt = fn(&OpenFile) -> io::Result<()>;
 
     #[rustfmt::skip]
-    const ATTEMPTS: &[(&str, Attempt, Comes, Comes, Comes)] = &[
+    const ATTEMPTS: &[(&str, Attempt, AttemptResult, AttemptResult, AttemptResult)] = &[
         // what                                                                       by the server, a worker process, the keeper
         ("read its site",            |open| File::open(&open.site).map(drop),                  Refused, Refused, Done),
         ("read another file",        |_| File::open("/etc/passwd").map(drop),                  Refused, Refused, Refused),
@@ -327,7 +327,7 @@ mod tests {
     ];
 
     /// What a process has open, and knows, before.
-    struct Open {
+    struct OpenFile {
         site: PathBuf,
         socket: std::os::fd::OwnedFd,
         address: SocketAddr,
@@ -340,15 +340,15 @@ mod tests {
         code: usize,
     }
 
-    impl Open {
-        fn new() -> Open {
+    impl OpenFile {
+        fn new() -> OpenFile {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let address = listener.local_addr().unwrap();
             let client = TcpStream::connect(address).unwrap();
             let log = tempfile::NamedTempFile::new().unwrap();
             let log = File::options().append(true).open(log.path()).unwrap();
             let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-            Open {
+            OpenFile {
                 site: env::current_exe().unwrap(),
                 socket,
                 address,
@@ -381,7 +381,7 @@ mod tests {
             }
             "worker" => {
                 let confined = confine_control(&RIGHTS).unwrap();
-                Narrowing::new(confined.in_calls).unwrap().confine().unwrap();
+                WorkerSeccomp::new(confined.in_calls).unwrap().confine().unwrap();
                 confined
             }
             _ => {
@@ -404,7 +404,7 @@ mod tests {
 
     /// As in `asm-generic/fcntl.h`.
     const F_SETSIG: i32 = 10;
-    const RIGHTS: Rights = Rights { user: None, is_sandboxed: true };
+    const RIGHTS: Privileges = Privileges { user: None, is_sandboxed: true };
     const ATTEMPT: &str = "TARPON_TEST_ATTEMPT";
     const DONE: i32 = 40;
     const REFUSED: i32 = 41;

@@ -16,8 +16,10 @@ mod rights;
 #[cfg_attr(not(target_os = "linux"), path = "none.rs")]
 mod system;
 
-pub(crate) use rights::Rights;
-pub(crate) use system::{Narrowing, confine_begun_server, confine_control, confine_keeper, confine_server};
+pub(crate) use rights::Privileges;
+pub(crate) use system::{
+    WorkerSeccomp, confine_begun_server, confine_control, confine_keeper, confine_server,
+};
 
 use crate::base::engine::Engine;
 use std::io;
@@ -29,7 +31,7 @@ pub(crate) fn unconfined(error: &io::Error) -> String {
 
 /// What a process is confined to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Confined {
+pub(crate) struct Confinement {
     /// All of it, and what the host does not offer for it: a few words each.
     pub(crate) words: Vec<String>,
     /// Only files that it was told of can be opened.
@@ -38,7 +40,7 @@ pub(crate) struct Confined {
     pub(crate) in_calls: bool,
 }
 
-impl Confined {
+impl Confinement {
     /// All of it, for a server on this engine.
     pub(crate) fn words(mut self, engine: Engine) -> Vec<String> {
         if engine == Engine::IoUring {

@@ -1,8 +1,8 @@
 //! Whose rights the children have.
 
 use crate::{
-    base::error::{Trouble, reason},
-    site::{missing, trusted_path::Stop},
+    base::error::{UserError, reason},
+    site::{missing, trusted_path::PathBarrier},
     sys::{process::follow_into_death, user::User},
 };
 use std::{io, path::Path};
@@ -11,7 +11,7 @@ use tarpon_site::Printable;
 
 /// Whose rights the children have, and whether they are sandboxed.
 #[derive(Clone, Debug)]
-pub(crate) struct Rights {
+pub(crate) struct Privileges {
     /// `None`: of whoever has started the program, who is not root.
     pub(crate) user: Option<User>,
     pub(crate) is_sandboxed: bool,
@@ -20,12 +20,12 @@ pub(crate) struct Rights {
 /// Whom root becomes where nobody says whom: the first of them that there is.
 const DEFAULT_USERS: [&str; 2] = ["tarpon", "nobody"];
 
-impl Rights {
+impl Privileges {
     /// Those of the user of this name; where root has named none, of one of the usual users.
     ///
     /// # Errors
     /// There is no such user, or this process may not become that user.
-    pub(crate) fn new(wanted: Option<&str>, is_sandboxed: bool) -> Result<Rights, Trouble> {
+    pub(crate) fn new(wanted: Option<&str>, is_sandboxed: bool) -> Result<Privileges, UserError> {
         let current = User::current().map_err(|error| lookup_failed(&error))?;
         let is_root = rustix::process::geteuid().is_root();
         let user = match wanted {
@@ -34,12 +34,12 @@ impl Rights {
             None => None,
         };
         match user {
-            Some(user) if !is_root && current.as_ref() != Some(&user) => Err(Trouble::new(
+            Some(user) if !is_root && current.as_ref() != Some(&user) => Err(UserError::new(
                 format_args!("cannot run as user {}", user.name().printable()),
                 "only root can become another user",
                 "leave --user out, or start it as root",
             )),
-            user => Ok(Rights { user: user.filter(|_| is_root), is_sandboxed }),
+            user => Ok(Privileges { user: user.filter(|_| is_root), is_sandboxed }),
         }
     }
 
@@ -47,11 +47,11 @@ impl Rights {
     ///
     /// # Errors
     /// It may not become that user: root of a container may lack the rights to.
-    pub(crate) fn assume(&self) -> Result<(), Trouble> {
+    pub(crate) fn assume(&self) -> Result<(), UserError> {
         let Some(user) = &self.user else { return Ok(()) };
         // The kernel forgets it with the rights. If the parent has ended by then, its channel tells.
         user.assume().and_then(|()| follow_into_death()).map_err(|error| {
-            Trouble::new(
+            UserError::new(
                 format_args!("cannot become user {}", user.name().printable()),
                 reason(&error),
                 "leave the program CAP_SETUID and CAP_SETGID, or say --user root to stay who it is",
@@ -72,21 +72,21 @@ impl Rights {
     }
 
     /// Returns the message for a site that this process cannot reach. Looks users up.
-    pub(crate) fn trouble(&self, path: &Path, stop: &Stop) -> Trouble {
+    pub(crate) fn trouble(&self, path: &Path, stop: &PathBarrier) -> UserError {
         let what = format!("cannot serve {}", path.printable());
         match stop {
-            Stop::Missing(at) => missing(path, at),
-            Stop::Failed(at, error) => Trouble::new(
+            PathBarrier::Missing(at) => missing(path, at),
+            PathBarrier::Failed(at, error) => UserError::new(
                 what,
                 format_args!("{}: {}", at.printable(), reason(error)),
                 "name a directory or tar archive, as in tarpon serve DIR",
             ),
-            Stop::Barred(barrier) | Stop::Untrusted(barrier) => self.barred(path, barrier),
+            PathBarrier::Barred(barrier) | PathBarrier::Untrusted(barrier) => self.barred(path, barrier),
         }
     }
 
     /// Returns the message for a site that the user may not read.
-    pub(crate) fn barred(&self, path: &Path, barrier: &Barrier) -> Trouble {
+    pub(crate) fn barred(&self, path: &Path, barrier: &Barrier) -> UserError {
         let Barrier { path: at, uid, mode, is_dir } = barrier;
         let at = at.printable();
         let name = |user: Option<User>| user.map(|user| user.name());
@@ -96,7 +96,7 @@ impl Rights {
         let owner = owner.map(|owner| owner.printable().to_string());
         let (may_not, bits) = if *is_dir { ("enter", "o+rx") } else { ("read", "o+r") };
         let other = owner.as_deref().unwrap_or("NAME");
-        Trouble::new(
+        UserError::new(
             format_args!("cannot serve {}", path.printable()),
             format_args!(
                 "{user} may not {may_not} {at} (owner {}, mode {mode:04o})",
@@ -107,10 +107,10 @@ impl Rights {
     }
 }
 
-fn named(name: &str) -> Result<User, Trouble> {
+fn named(name: &str) -> Result<User, UserError> {
     User::named(name).map_err(|error| lookup_failed(&error))?.ok_or_else(|| {
         let name = name.printable();
-        Trouble::new(
+        UserError::new(
             format_args!("cannot run as user {name}"),
             "there is no such user",
             format_args!("create it, as with useradd --system {name}, or choose another with --user NAME"),
@@ -118,7 +118,7 @@ fn named(name: &str) -> Result<User, Trouble> {
     })
 }
 
-fn default_user() -> Result<User, Trouble> {
+fn default_user() -> Result<User, UserError> {
     for name in DEFAULT_USERS {
         if let Some(user) = User::named(name).map_err(|error| lookup_failed(&error))? {
             return Ok(user);
@@ -128,13 +128,13 @@ fn default_user() -> Result<User, Trouble> {
     if User::all().is_empty() {
         return Ok(User::nobody());
     }
-    Err(Trouble::new(
+    Err(UserError::new(
         "cannot choose a user to run as instead of root",
         "there is no user tarpon, and no user nobody",
         "choose one with --user NAME, or say that root is meant with --user root",
     ))
 }
 
-fn lookup_failed(error: &io::Error) -> Trouble {
-    Trouble::new("cannot look a user up", reason(error), "see /etc/passwd and /etc/nsswitch.conf")
+fn lookup_failed(error: &io::Error) -> UserError {
+    UserError::new("cannot look a user up", reason(error), "see /etc/passwd and /etc/nsswitch.conf")
 }

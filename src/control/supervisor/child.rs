@@ -44,10 +44,10 @@ impl Child {
         let (channel, theirs) = Channel::pair()?;
         let keep = [keep, &[theirs.as_fd().as_raw_fd()]].concat();
         let name = match role {
-            Role::Keeper => c"tarpon-keeper",
+            Role::Builder => c"tarpon-keeper",
             Role::Server => c"tarpon-server",
             Role::Worker => c"tarpon-worker",
-            Role::Desk => c"tarpon-desk",
+            Role::Aux => c"tarpon-desk",
         };
         let pid = process::spawn(&keep, || {
             process::set_name(name);

@@ -1,7 +1,7 @@
 //! What came of one reading of the configuration: a keeper, a server, and what they have to know.
 
 use super::{
-    Service, Told,
+    Notice, Service,
     caller::Caller,
     child::End,
     journal::Journal,
@@ -11,11 +11,11 @@ use super::{
     message::{FromKeeper, FromServer, ToServer},
     post::Post,
     serving,
-    told::{Role, Served},
+    told::{Role, ServingReport},
 };
 use crate::{
-    base::{engine::Engine, error::Trouble, settings::Settings},
-    control::{admin::Order, sandbox::Rights},
+    base::{engine::Engine, error::UserError, settings::Settings},
+    control::{admin::Order, sandbox::Privileges},
 };
 use rustix::event::PollFd;
 use std::{
@@ -34,7 +34,7 @@ pub(super) struct Generation {
     /// Of each source.
     lineups: Vec<Lineup>,
     journals: Vec<Journal>,
-    rights: Rights,
+    rights: Privileges,
     pub(super) service: Service,
     /// Its server has served.
     has_begun: bool,
@@ -43,7 +43,7 @@ pub(super) struct Generation {
     chosen: Option<Engine>,
     /// What was asked for at its admin listener.
     orders: Vec<(Order, Caller)>,
-    tell: fn(Told<'_>),
+    tell: fn(Notice<'_>),
 }
 
 /// What a server says when it begins.
@@ -58,16 +58,16 @@ impl Generation {
     pub(super) fn new(
         mut service: Service,
         legacy: &Legacy,
-        tell: fn(Told<'_>),
+        tell: fn(Notice<'_>),
     ) -> Result<Generation, Box<dyn Error>> {
         let journals = Journal::open_all(&service.log, &service.sites)?;
         service.settings.logging = service.log.access.is_some().then_some(service.log.logging);
         Ok(Generation {
-            keeper: Post::new(Role::Keeper),
+            keeper: Post::new(Role::Builder),
             server: Post::new(Role::Server),
             lineups: service.sites.iter().map(|site| Lineup::new(site, legacy)).collect(),
             journals,
-            rights: Rights::new(service.user.as_deref(), service.sandbox)?,
+            rights: Privileges::new(service.user.as_deref(), service.sandbox)?,
             service,
             has_begun: false,
             chosen: None,
@@ -126,12 +126,12 @@ impl Generation {
     }
 
     /// Hands the server each log that was opened anew, as `renew` says.
-    fn renew_logs(&mut self, mut renew: impl FnMut(&mut Journal) -> Result<bool, Trouble>) {
+    fn renew_logs(&mut self, mut renew: impl FnMut(&mut Journal) -> Result<bool, UserError>) {
         for journal in &mut self.journals {
             match renew(journal) {
                 Ok(true) => hand(&mut self.server, journal),
                 Ok(false) => {}
-                Err(trouble) => (self.tell)(Told::LogStays(&trouble)),
+                Err(trouble) => (self.tell)(Notice::LogStays(&trouble)),
             }
         }
     }
@@ -178,7 +178,7 @@ impl Generation {
                     let is_broken = journal.owners.contains(&of);
                     if is_broken { journal.reopen().map(|()| true) } else { Ok(false) }
                 }),
-                FromServer::Unfit { why } => (self.tell)(Told::Unfit(&why)),
+                FromServer::Unfit { why } => (self.tell)(Notice::Unfit(&why)),
                 FromServer::Refused { why } => self.server.why = Some(why),
                 FromServer::Asked { order } => {
                     self.orders.extend(descriptors.into_iter().next().map(|client| (order, Caller(client))));
@@ -221,7 +221,7 @@ impl Generation {
             let record = lineup.current()?;
             Some((site, record.file_count, record.content_len))
         });
-        let served = Served {
+        let served = ServingReport {
             sites: sites.collect(),
             addresses: listeners.at(addresses),
             settings: &Settings { engine: begun.engine, ..settings.clone() },
@@ -229,7 +229,7 @@ impl Generation {
             confined: &begun.confined,
             unwatched_at: self.service.admin.as_ref().filter(|address| !listeners.has(address)),
         };
-        (self.tell)(if is_first { Told::Serving(&served) } else { Told::Reloaded(&served) });
+        (self.tell)(if is_first { Notice::Serving(&served) } else { Notice::Reloaded(&served) });
         served.to_string()
     }
 

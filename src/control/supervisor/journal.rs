@@ -7,8 +7,8 @@
 
 use crate::{
     base::{
-        error::{Trouble, reason},
-        log_config::{LogConfig, LogTarget, Owner, Rotation},
+        error::{UserError, reason},
+        log_config::{LogConfig, LogOwner, LogTarget, Rotation},
         site_config::SiteConfig,
     },
     control::access_log::{LogSink, turn},
@@ -27,7 +27,7 @@ use tarpon_site::Printable;
 #[derive(Debug)]
 pub(crate) struct Journal {
     /// Whose lines go there.
-    pub(crate) owners: Vec<Owner>,
+    pub(crate) owners: Vec<LogOwner>,
     target: LogTarget,
     rotation: Rotation,
     descriptor: Arc<[OwnedFd]>,
@@ -41,12 +41,12 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Journal {
     /// Opens all logs that are to be.
-    pub(crate) fn open_all(config: &LogConfig, sites: &[SiteConfig]) -> Result<Vec<Journal>, Trouble> {
+    pub(crate) fn open_all(config: &LogConfig, sites: &[SiteConfig]) -> Result<Vec<Journal>, UserError> {
         let of_sites = sites.iter().enumerate();
         let of_sites = of_sites
-            .filter_map(|(number, site)| Some((Owner::Site(number), site.log.access.as_ref()?.as_ref()?)));
+            .filter_map(|(number, site)| Some((LogOwner::Site(number), site.log.access.as_ref()?.as_ref()?)));
         let mut journals: Vec<Journal> = Vec::new();
-        for (owner, target) in config.access.iter().map(|target| (Owner::Server, target)).chain(of_sites) {
+        for (owner, target) in config.access.iter().map(|target| (LogOwner::Server, target)).chain(of_sites) {
             match journals.iter_mut().find(|journal| journal.target == *target) {
                 Some(journal) => journal.owners.push(owner),
                 None => journals.push(Journal::new(owner, target, config.rotation)?),
@@ -55,14 +55,14 @@ impl Journal {
         Ok(journals)
     }
 
-    fn new(owner: Owner, target: &LogTarget, rotation: Rotation) -> Result<Journal, Trouble> {
+    fn new(owner: LogOwner, target: &LogTarget, rotation: Rotation) -> Result<Journal, UserError> {
         let look = (target.rotates() && rotation.happens()).then(Instant::now);
         let (descriptor, made) = open(target)?;
         Ok(Journal { owners: vec![owner], target: target.clone(), rotation, descriptor, made, look })
     }
 
     /// Opens it anew: somebody has renamed the file, or another listens on the socket.
-    pub(crate) fn reopen(&mut self) -> Result<(), Trouble> {
+    pub(crate) fn reopen(&mut self) -> Result<(), UserError> {
         (self.descriptor, self.made) = open(&self.target)?;
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Journal {
     }
 
     /// Begins the next file, if this one has had its time. Returns whether it did.
-    pub(crate) fn mind(&mut self, now: Instant) -> Result<bool, Trouble> {
+    pub(crate) fn mind(&mut self, now: Instant) -> Result<bool, UserError> {
         let LogTarget::File(path) = &self.target else { return Ok(false) };
         if self.look.is_none_or(|look| look > now) {
             return Ok(false);
@@ -93,13 +93,17 @@ impl Journal {
         Ok(true)
     }
 
-    fn stuck(&self, path: &Path, error: &io::Error) -> Trouble {
+    fn stuck(&self, path: &Path, error: &io::Error) -> UserError {
         let what = format_args!("cannot begin another file in the place of {}", path.printable());
-        Trouble::new(what, reason(error), "let the supervisor write to its directory; until then it grows on")
+        UserError::new(
+            what,
+            reason(error),
+            "let the supervisor write to its directory; until then it grows on",
+        )
     }
 }
 
-fn open(target: &LogTarget) -> Result<(Arc<[OwnedFd]>, SystemTime), Trouble> {
+fn open(target: &LogTarget) -> Result<(Arc<[OwnedFd]>, SystemTime), UserError> {
     let descriptor = target.open()?.into_descriptor();
     let file = File::from(descriptor);
     // Not every file system knows when a file was made, and what is no file was made by nobody.

@@ -3,22 +3,22 @@
 use super::{
     channel::{Channel, Sender},
     message::FromKeeper,
-    told::Told,
+    told::Notice,
 };
 use crate::{
     base::{
-        error::Trouble,
+        error::UserError,
         site_config::{SiteConfig, Source},
     },
-    control::sandbox::{self, Rights},
+    control::sandbox::{self, Privileges},
     site::{
         Site,
         archive::Archive,
         from_archive,
         releases::Releases,
-        trusted_path::{SiteRoot, Stop, Way, open_to_name, path_of, reopen},
+        trusted_path::{PathBarrier, SiteRoot, TrustedPath, open_to_name, path_of, reopen},
         watch::{
-            Change, Following, Watched,
+            SiteChange, SiteWatcher, WatchHandle,
             names::{NameChange, NameWatch},
         },
     },
@@ -46,10 +46,10 @@ pub(super) enum Start {
 /// Runs until the supervisor ends it. Returns an exit status.
 pub(super) fn run(
     sites: &[SiteConfig],
-    rights: &Rights,
+    rights: &Privileges,
     start: Start,
     channel: Channel,
-    tell: fn(Told<'_>),
+    tell: fn(Notice<'_>),
 ) -> i32 {
     let Channel { sender, mut receiver } = channel;
     let post = Arc::new(Post { sender: Mutex::new(sender), tell });
@@ -72,7 +72,7 @@ pub(super) fn run(
         written.push((number, watched.on_written()));
         follow(number, watched, of, start, &post).map(Some)
     });
-    let followed = kept.collect::<Result<Vec<Option<Following>>, String>>().and_then(|following| {
+    let followed = kept.collect::<Result<Vec<Option<WatchHandle>>, String>>().and_then(|following| {
         let post = Arc::clone(&post);
         let told = move |change| match change {
             NameChange::Replaced => post.replaced(),
@@ -110,14 +110,14 @@ struct Known {
     /// With the directories of users.
     config: SiteConfig,
     /// Opened with the rights it was started with: the site, or why it cannot be served now. `None`: it is read by its path.
-    root: Option<Result<Arc<SiteRoot>, Trouble>>,
+    root: Option<Result<Arc<SiteRoot>, UserError>>,
     /// The archives of releases before the current one that are to be kept.
     earlier: Vec<(PathBuf, File)>,
     user: Option<String>,
 }
 
 /// Takes from this process all but what it needs to read the sites.
-fn confine(sites: &[SiteConfig], rights: &Rights, is_first: bool) -> Result<Confined, String> {
+fn confine(sites: &[SiteConfig], rights: &Privileges, is_first: bool) -> Result<Confined, String> {
     let (ways, names) = match rights.trusted() {
         Some(trusted) => find_ways(sites, &trusted),
         None => (sites.iter().map(|_| None).collect(), None),
@@ -134,7 +134,7 @@ fn confine(sites: &[SiteConfig], rights: &Rights, is_first: bool) -> Result<Conf
     open_earlier(&mut earlier, false);
     let known = sites.iter().zip(ways).zip(earlier);
     let known = known.map(|((site, way), earlier)| Known::new(site, way, earlier, rights, is_first));
-    let sites = known.collect::<Result<Vec<Known>, Trouble>>().map_err(|trouble| trouble.to_string())?;
+    let sites = known.collect::<Result<Vec<Known>, UserError>>().map_err(|trouble| trouble.to_string())?;
     let opened: Vec<OwnedFd> = sites.iter().flat_map(Known::readable).collect();
     let opened: Vec<BorrowedFd<'_>> = opened.iter().map(OwnedFd::as_fd).collect();
     let confined = sandbox::confine_keeper(rights, &opened)
@@ -144,28 +144,28 @@ fn confine(sites: &[SiteConfig], rights: &Rights, is_first: bool) -> Result<Conf
 
 /// Goes the way to each site with the rights this process has. `None`: another user may decide what lies on the way, or changes of the
 /// names on it cannot be watched.
-fn find_ways(sites: &[SiteConfig], trusted: &[u32]) -> (Vec<Option<Way>>, Option<NameWatch>) {
+fn find_ways(sites: &[SiteConfig], trusted: &[u32]) -> (Vec<Option<TrustedPath>>, Option<NameWatch>) {
     let Ok(mut names) = NameWatch::new() else { return (sites.iter().map(|_| None).collect(), None) };
     let ways = sites.iter().enumerate().map(|(number, site)| {
         let path = path::absolute(&site.source.path).ok()?;
         let mut is_watched = true;
-        let way = Way::find(&path, Some(trusted), |dir, name| {
+        let way = TrustedPath::find(&path, Some(trusted), |dir, name| {
             is_watched &= names.add(dir, name, number).is_ok();
         });
         if way.end.as_ref().is_ok_and(SiteRoot::is_file) {
             is_watched &= names.add_content(number).is_ok();
         }
-        let is_usable = is_watched && matches!(way.end, Ok(_) | Err(Stop::Missing(_)));
+        let is_usable = is_watched && matches!(way.end, Ok(_) | Err(PathBarrier::Missing(_)));
         is_usable.then_some(way)
     });
     (ways.collect(), Some(names))
 }
 
 /// Opens the archives of releases before the current one that are to be kept, to name them.
-fn open_releases(site: &SiteConfig, way: Option<&Way>) -> Vec<(PathBuf, OwnedFd)> {
+fn open_releases(site: &SiteConfig, way: Option<&TrustedPath>) -> Vec<(PathBuf, OwnedFd)> {
     let path = &site.source.path;
     let archives = match way {
-        Some(Way { last_dir: Some(dir), .. }) => Releases::before_in(path, &path_of(dir)),
+        Some(TrustedPath { last_dir: Some(dir), .. }) => Releases::before_in(path, &path_of(dir)),
         _ => Releases::before(path),
     };
     let opened = archives.into_iter().filter_map(|archive| {
@@ -179,11 +179,11 @@ impl Known {
     /// Asked once this process has the rights of its user.
     fn new(
         site: &SiteConfig,
-        way: Option<Way>,
+        way: Option<TrustedPath>,
         earlier: Vec<(PathBuf, OwnedFd)>,
-        rights: &Rights,
+        rights: &Privileges,
         is_first: bool,
-    ) -> Result<Known, Trouble> {
+    ) -> Result<Known, UserError> {
         let path = &site.source.path;
         let root = match way {
             Some(way) => Some(way.end.map(Arc::new).map_err(|stop| rights.trouble(path, &stop))),
@@ -212,14 +212,18 @@ impl Known {
 }
 
 /// Checks whether permissions allow this process to reach a site and to read its root.
-fn check(path: &Path, root: Option<&Result<Arc<SiteRoot>, Trouble>>, rights: &Rights) -> Result<(), Trouble> {
+fn check(
+    path: &Path,
+    root: Option<&Result<Arc<SiteRoot>, UserError>>,
+    rights: &Privileges,
+) -> Result<(), UserError> {
     let root = match root {
         Some(Ok(root)) => Arc::clone(root),
         // The build of the site reports any other fault.
         Some(Err(_)) => return Ok(()),
         None => {
             let Ok(absolute) = path::absolute(path) else { return Ok(()) };
-            let way = Way::find(&absolute, None, |_, _| ());
+            let way = TrustedPath::find(&absolute, None, |_, _| ());
             Arc::new(way.end.map_err(|stop| rights.trouble(path, &stop))?)
         }
     };
@@ -235,34 +239,34 @@ fn watch(
     start: Start,
     in_files: bool,
     post: &Post,
-) -> Result<Option<Watched>, String> {
+) -> Result<Option<SiteWatcher>, String> {
     let Known { config: SiteConfig { source, .. }, root, earlier, user } = known;
     let is_first = matches!(start, Start::First);
     let root = match root.transpose() {
         Ok(root) => root,
         Err(trouble) if is_first => return Err(trouble.to_string()),
         Err(trouble) => {
-            (post.tell)(Told::Unchanged(&trouble));
+            (post.tell)(Notice::Unchanged(&trouble));
             return Ok(None);
         }
     };
     // If this process may read only what lies there now, another process has to read a replacement. If the site has directories of
     // users, another process has to look the users up.
     let needs_another = in_files || source.users.listed_in.is_some();
-    let watched = Watched::unbuilt(source, root).map_err(|trouble| trouble.to_string())?;
+    let watched = SiteWatcher::unbuilt(source, root).map_err(|trouble| trouble.to_string())?;
     let mut watched = watched.run_by(user);
     if needs_another {
         watched = watched.until_replaced();
     }
     if is_first {
         let built = watched.build().map_err(|trouble| trouble.to_string())?;
-        (post.tell)(Told::Read(of, &built));
+        (post.tell)(Notice::Read(of, &built));
         for (path, file) in earlier.into_iter().rev() {
             let source = Source { path, ..Source::default() };
             let archive = Archive::opened(file, &source.path, source.max_unpacked_len, false);
             match archive.and_then(|archive| from_archive(archive, &source)) {
                 Ok(site) => post.send_site(number, site, true),
-                Err(trouble) => (post.tell)(Told::NotKept(&trouble)),
+                Err(trouble) => (post.tell)(Notice::NotKept(&trouble)),
             }
         }
         post.send_site(number, built, false);
@@ -273,25 +277,25 @@ fn watch(
 /// Sends a site whenever it changes.
 fn follow(
     number: usize,
-    watched: Watched,
+    watched: SiteWatcher,
     of: Option<PathBuf>,
     start: Start,
     post: &Arc<Post>,
-) -> Result<Following, String> {
+) -> Result<WatchHandle, String> {
     let post = Arc::clone(post);
     // It need not have changed since another keeper has built it.
     let mut is_same = matches!(start, Start::Again);
     let told = move |change| match change {
-        Change::Site(built) => {
+        SiteChange::Site(built) => {
             let of = of.as_deref();
-            let told = if is_same { Told::Read(of, &built) } else { Told::Changed(of, &built) };
+            let told = if is_same { Notice::Read(of, &built) } else { Notice::Changed(of, &built) };
             is_same = false;
             (post.tell)(told);
             post.send_site(number, *built, false);
         }
-        Change::Failed(trouble) => (post.tell)(Told::Unchanged(&trouble)),
-        Change::Polling(reason) => (post.tell)(Told::Polling(of.as_deref(), &reason)),
-        Change::Replaced => post.replaced(),
+        SiteChange::Failed(trouble) => (post.tell)(Notice::Unchanged(&trouble)),
+        SiteChange::Polling(reason) => (post.tell)(Notice::Polling(of.as_deref(), &reason)),
+        SiteChange::Replaced => post.replaced(),
     };
     watched.follow(told).map_err(|error| error.to_string())
 }
@@ -299,7 +303,7 @@ fn follow(
 /// What the threads that watch send by.
 struct Post {
     sender: Mutex<Sender>,
-    tell: fn(Told<'_>),
+    tell: fn(Notice<'_>),
 }
 
 impl Post {

@@ -3,7 +3,7 @@
 
 use crate::{
     base::site_config::{SiteConfig, Source},
-    site::{set::kept_descriptors_max, transfer::Record},
+    site::{set::kept_descriptors_max, transfer::SiteTransfer},
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::VecDeque, os::fd::OwnedFd, path::Path, sync::Arc};
@@ -12,7 +12,7 @@ use std::{collections::VecDeque, os::fd::OwnedFd, path::Path, sync::Arc};
 #[derive(Debug)]
 pub(super) struct Lineup {
     /// The latest first.
-    parcels: VecDeque<(Record, Arc<[OwnedFd]>)>,
+    parcels: VecDeque<(SiteTransfer, Arc<[OwnedFd]>)>,
     /// The first of them is what is served.
     is_whole: bool,
     /// Earlier ones that are kept, at most.
@@ -24,7 +24,7 @@ pub(super) struct Lineup {
 pub(crate) struct Kept {
     path: String,
     prefix: String,
-    record: Record,
+    record: SiteTransfer,
 }
 
 /// What of a source is kept for the next configuration or program, the oldest first.
@@ -44,7 +44,7 @@ impl Lineup {
         let (Some(path), Some(prefix)) = (source.path.to_str(), source.prefix.to_str()) else {
             return Legacy::new();
         };
-        let kept = |record: &Record| Kept {
+        let kept = |record: &SiteTransfer| Kept {
             path: path.to_owned(),
             prefix: prefix.to_owned(),
             record: record.clone(),
@@ -53,7 +53,7 @@ impl Lineup {
     }
 
     /// Another one has come.
-    pub(super) fn add(&mut self, record: Record, descriptors: Arc<[OwnedFd]>, is_earlier: bool) {
+    pub(super) fn add(&mut self, record: SiteTransfer, descriptors: Arc<[OwnedFd]>, is_earlier: bool) {
         // What is read again without having changed, or comes back, takes no other's place.
         self.parcels.retain(|(former, others)| !former.is_same(others, &record, &descriptors));
         self.is_whole |= !is_earlier;
@@ -73,12 +73,12 @@ impl Lineup {
     }
 
     /// What is served.
-    pub(super) fn current(&self) -> Option<&Record> {
+    pub(super) fn current(&self) -> Option<&SiteTransfer> {
         self.parcels.front().map(|(record, _)| record)
     }
 
     /// All of them, the oldest first; and whether each is an earlier one.
-    pub(super) fn in_order(&self) -> impl Iterator<Item = (&Record, &Arc<[OwnedFd]>, bool)> {
+    pub(super) fn in_order(&self) -> impl Iterator<Item = (&SiteTransfer, &Arc<[OwnedFd]>, bool)> {
         let parcels = self.parcels.iter().enumerate().rev();
         parcels.map(|(place, (record, descriptors))| (record, descriptors, place > 0))
     }

@@ -5,9 +5,9 @@ use super::Service;
 use crate::{
     base::{
         address::{Address, default_addresses},
-        error::Trouble,
+        error::UserError,
     },
-    control::listeners::{Bound, SocketFile},
+    control::listeners::{Listener, SocketFile},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -23,7 +23,7 @@ use std::{
 /// Sockets, by the address that was asked for.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
-    bound: Vec<(Address, Bound)>,
+    bound: Vec<(Address, Listener)>,
     /// Of Unix sockets. A child has none of them: it must not remove what it has not made.
     files: Vec<(Address, SocketFile)>,
     /// Where systemd listens. These stay open, named or not: systemd has them anyway, so nobody else could listen there.
@@ -51,7 +51,7 @@ pub(crate) struct Bequest {
 
 impl Listeners {
     /// Those of systemd.
-    pub(super) fn lent(sockets: Vec<Bound>) -> Listeners {
+    pub(super) fn lent(sockets: Vec<Listener>) -> Listeners {
         let lent: Vec<_> = sockets.iter().map(|bound| bound.address().clone()).collect();
         let bound = lent.iter().cloned().zip(sockets).collect();
         Listeners { bound, files: Vec::new(), lent }
@@ -72,7 +72,7 @@ impl Listeners {
                 listeners.files.push((asked.clone(), SocketFile::inherited(path)?));
             }
             listeners.lent.extend(is_lent.then(|| asked.clone()));
-            listeners.bound.push((asked, Bound::inherited(bound, sockets)));
+            listeners.bound.push((asked, Listener::inherited(bound, sockets)));
         }
         Ok(listeners)
     }
@@ -115,10 +115,10 @@ impl Listeners {
     ///
     /// # Errors
     /// systemd listens where the service does not.
-    pub(super) fn check_lent(&self, service: &Service) -> Result<(), Trouble> {
+    pub(super) fn check_lent(&self, service: &Service) -> Result<(), UserError> {
         match self.lent.iter().find(|address| !is_wanted(service, address)) {
             None => Ok(()),
-            Some(address) => Err(Trouble::new(
+            Some(address) => Err(UserError::new(
                 format_args!("cannot leave the socket of systemd at {address} alone"),
                 "no listener of the configuration is there, and clients would wait for ever",
                 format_args!(
@@ -133,7 +133,7 @@ impl Listeners {
     ///
     /// # Errors
     /// One cannot be had; then none is added.
-    pub(super) fn add(&mut self, service: &Service) -> Result<Vec<Address>, Trouble> {
+    pub(super) fn add(&mut self, service: &Service) -> Result<Vec<Address>, UserError> {
         let mut added = Vec::new();
         let socket_count = service.settings.socket_count();
         let clients = service.addresses.iter().map(|address| (address, socket_count));
@@ -145,7 +145,7 @@ impl Listeners {
             if is_usual {
                 make_place(address);
             }
-            match Bound::new(address, socket_count) {
+            match Listener::new(address, socket_count) {
                 Ok(mut bound) => {
                     self.files.extend(bound.take_file().map(|file| (address.clone(), file)));
                     self.bound.push((address.clone(), bound));
@@ -155,7 +155,7 @@ impl Listeners {
                 Err(trouble) => {
                     let own = self.bound.iter().find(|(known, _)| shares_port(known, address));
                     let trouble = own.map_or(trouble, |(own, _)| {
-                        Trouble::new(
+                        UserError::new(
                             format_args!("cannot listen on {address}"),
                             format_args!("this server has the port already, at {own}"),
                             "restart it, or leave it where it listens",
@@ -203,7 +203,7 @@ impl Listeners {
     }
 
     /// In a child, which has a memory of its own: takes those for clients and that of the admin, and closes the others.
-    pub(super) fn take(&mut self, service: &Service) -> (Vec<Bound>, Option<Bound>) {
+    pub(super) fn take(&mut self, service: &Service) -> (Vec<Listener>, Option<Listener>) {
         let (mut clients, mut admin) = (Vec::new(), None);
         for (address, bound) in mem::take(&mut self.bound) {
             if service.admin.as_ref() == Some(&address) {

@@ -2,9 +2,9 @@
 
 use super::{lineup::Kept, listeners::Bequest};
 use crate::{
-    base::{engine::Engine, log_config::Owner},
+    base::{engine::Engine, log_config::LogOwner},
     control::admin::Order,
-    site::transfer::Record,
+    site::transfer::SiteTransfer,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromKeeper {
     /// A site as it is now, or an earlier release of it; of these the oldest comes first. With all its descriptors.
-    Site { site: usize, record: Record, is_earlier: bool },
+    Site { site: usize, record: SiteTransfer, is_earlier: bool },
     /// Its root is another one by now, which its sandbox keeps from it: another keeper shall read that.
     Moved,
     /// It cannot begin.
@@ -24,9 +24,9 @@ pub(crate) enum FromKeeper {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToServer {
     /// As from the keeper.
-    Site { site: usize, record: Record, is_earlier: bool },
+    Site { site: usize, record: SiteTransfer, is_earlier: bool },
     /// Log what is `of` this owner to this from now on. With its descriptor.
-    Log { of: Owner },
+    Log { of: LogOwner },
     /// Accept nothing more, finish what has begun, and end after `grace-period` at the latest.
     Stop { grace: Duration },
     /// Leave the clients to another server that has the same listeners, and end after `grace-period` at the latest.
@@ -40,7 +40,7 @@ pub(crate) enum FromServer {
     /// confined to, in words.
     Serving { engine: Engine, instead: Option<String>, confined: Vec<String> },
     /// Nobody listens any more to what is logged `of` this owner.
-    LogBroken { of: Owner },
+    LogBroken { of: LogOwner },
     /// A site is not in order; the one before is still served.
     Unfit { why: String },
     /// It cannot begin, or not go on.

@@ -48,7 +48,7 @@ mod program;
 pub(super) mod serving;
 mod told;
 
-pub use told::{Of, Role, Served, Told};
+pub use told::{Notice, Role, ServingReport, SiteLabel};
 
 use crate::{
     base::{
@@ -56,7 +56,7 @@ use crate::{
         engine::Engine,
         error::reason,
         log_config::LogConfig,
-        settings::{Settings, Unknown},
+        settings::{Settings, UnknownHost},
         site_config::SiteConfig,
     },
     control::{
@@ -96,7 +96,7 @@ pub struct Service {
     /// What is served, at least one site.
     pub sites: Vec<SiteConfig>,
     /// What a host means that none of them has.
-    pub unknown: Unknown,
+    pub unknown: UnknownHost,
     /// How long responses under way may take to finish when a signal tells the program to stop.
     pub grace: Duration,
     /// What is logged. What [`Settings::logging`] says comes from here.
@@ -125,7 +125,7 @@ type Read<'a> = &'a dyn Fn() -> Result<Service, Box<dyn Error>>;
 /// It could not begin; or the server did not end as it was told to.
 pub fn supervise(
     read: &dyn Fn() -> Result<Service, Box<dyn Error>>,
-    tell: fn(Told<'_>),
+    tell: fn(Notice<'_>),
 ) -> Result<(), Box<dyn Error>> {
     let mut former = Former::find()?;
     let done = match Supervisor::new(&mut former, read, tell) {
@@ -158,7 +158,7 @@ struct Supervisor<'a> {
     /// Where the program lies.
     program: io::Result<PathBuf>,
     read: Read<'a>,
-    tell: fn(Told<'_>),
+    tell: fn(Notice<'_>),
 }
 
 /// What the whole of it is at.
@@ -195,7 +195,11 @@ impl Trial {
 
 impl<'a> Supervisor<'a> {
     /// Without processes so far.
-    fn new(former: &mut Option<Former>, read: Read<'a>, tell: fn(Told<'_>)) -> Result<Self, Box<dyn Error>> {
+    fn new(
+        former: &mut Option<Former>,
+        read: Read<'a>,
+        tell: fn(Notice<'_>),
+    ) -> Result<Self, Box<dyn Error>> {
         let (engine, mut listeners, legacy) = match former {
             Some(former) => {
                 let (engine, listeners, legacy) = former.legacy()?;
@@ -321,7 +325,7 @@ impl<'a> Supervisor<'a> {
 
     /// Lets all servers end.
     fn stop(&mut self, grace: Duration) {
-        (self.tell)(Told::Stopping(grace));
+        (self.tell)(Notice::Stopping(grace));
         self.systemd.stopping();
         if let Some(Next { callers, .. }) = self.next.take() {
             callers.into_iter().for_each(|caller| caller.refuse("the server stops"));
@@ -413,8 +417,8 @@ impl<'a> Supervisor<'a> {
     /// What was to take over cannot, for this reason.
     fn stay(&mut self, order: Order, why: &str, callers: Vec<Caller>) {
         let (told, what, otherwise) = match order {
-            Order::Reload => (Told::Unreloaded(why), "not reloaded", "what was served before still is"),
-            Order::Upgrade => (Told::Unupgraded(why), "not upgraded", "the program that runs still serves"),
+            Order::Reload => (Notice::Unreloaded(why), "not reloaded", "what was served before still is"),
+            Order::Upgrade => (Notice::Unupgraded(why), "not upgraded", "the program that runs still serves"),
         };
         (self.tell)(told);
         let words = format!("{what}: {why}\n{otherwise}");
@@ -501,7 +505,7 @@ impl<'a> Supervisor<'a> {
     /// Another program serves: this one leaves its clients to it, and ends.
     fn hand_over(&mut self) {
         let Some(Next { trial: Trial::Program(heir), callers }) = self.next.take() else { return };
-        (self.tell)(Told::Upgraded(heir.id));
+        (self.tell)(Notice::Upgraded(heir.id));
         // Only the main process may say which is.
         self.systemd.main_process(heir.id);
         self.listeners.own(false);
@@ -543,7 +547,7 @@ impl<'a> Supervisor<'a> {
             }
         }
         if let (Err(why), Stage::Serving(_)) = (&last, &self.stage) {
-            (self.tell)(Told::LeftBadly(why));
+            (self.tell)(Notice::LeftBadly(why));
         }
         Ok(last)
     }

@@ -1,7 +1,7 @@
 //! A place for a process: who is there, and when another takes its place.
 
 use super::{
-    Role, Told,
+    Notice, Role,
     backoff::Backoff,
     channel::Channel,
     child::{Child, End},
@@ -86,13 +86,13 @@ impl Post {
     }
 
     /// It has ended, and another will take its place.
-    pub(super) fn again(&mut self, end: &End, tell: fn(Told<'_>)) {
+    pub(super) fn again(&mut self, end: &End, tell: fn(Notice<'_>)) {
         let after = self.backoff.after(end.lived);
         let how = match self.why.take() {
             Some(why) => format!("{end}: {why}"),
             None => end.to_string(),
         };
-        tell(Told::Ended { role: self.role, how: &how, again_after: after });
+        tell(Notice::Ended { role: self.role, how: &how, again_after: after });
         self.due = Some(Instant::now() + after);
     }
 

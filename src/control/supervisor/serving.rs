@@ -1,30 +1,30 @@
 //! The server process: workers, and a thread that hears the supervisor.
 
 use super::{
-    Told,
+    Notice,
     channel::{Channel, Receiver, Sender},
     journal,
     message::{FromServer, ToServer},
 };
 use crate::{
     base::{
-        engine::{Chosen, Engine},
-        log_config::{LogConfig, Logging, Owner},
-        settings::{Settings, Unknown},
+        engine::{ChosenEngine, Engine},
+        log_config::{LogConfig, LogOwner, Logging},
+        settings::{Settings, UnknownHost},
         site_config::SiteConfig,
     },
     control::worker_pool,
     control::{
         admin::{Admin, Order},
-        listeners::Bound,
-        sandbox::{self, Confined, Rights},
+        listeners::Listener,
+        sandbox::{self, Confinement, Privileges},
         server::{Handle, Server},
-        stats::Ledger,
+        stats::ServerStats,
     },
     data::worker::loader,
     site::{
         Site,
-        transfer::Record,
+        transfer::SiteTransfer,
         virtual_hosts::{VirtualHost, VirtualHosts},
     },
 };
@@ -39,15 +39,15 @@ use std::{
 /// What a server process begins with.
 pub(crate) struct Start<'a> {
     pub(crate) settings: &'a Settings,
-    pub(crate) listeners: Vec<Bound>,
-    pub(crate) admin: Option<Bound>,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) admin: Option<Listener>,
     /// Another server answers there meanwhile.
     pub(crate) is_successor: bool,
     pub(crate) sites: &'a [SiteConfig],
-    pub(crate) unknown: Unknown,
+    pub(crate) unknown: UnknownHost,
     pub(crate) log: &'a LogConfig,
-    pub(crate) rights: &'a Rights,
-    pub(crate) tell: fn(Told<'_>),
+    pub(crate) rights: &'a Privileges,
+    pub(crate) tell: fn(Notice<'_>),
 }
 
 /// A server that has begun.
@@ -55,8 +55,8 @@ struct Begun {
     server: Server,
     /// Answers until the process ends.
     admin: Option<Admin>,
-    chosen: Chosen,
-    confined: Confined,
+    chosen: ChosenEngine,
+    confined: Confinement,
 }
 
 /// Runs until it is told to stop. Returns an exit status.
@@ -76,7 +76,7 @@ pub(crate) fn run(start: Start<'_>, channel: Channel) -> i32 {
             return 1;
         }
     };
-    let Chosen { engine, instead } = chosen;
+    let ChosenEngine { engine, instead } = chosen;
     if let Some(admin) = &admin {
         admin.serving(server.handle());
     }
@@ -112,7 +112,7 @@ fn begin(
     rights.assume().map_err(|trouble| trouble.to_string())?;
     let confined = sandbox::confine_server(rights).map_err(|error| sandbox::unconfined(&error))?;
     // A thread, and so no sooner than now. That there is nothing to serve yet is an answer too.
-    let answer = |bound: &Bound, ledger: Option<Arc<Ledger>>| {
+    let answer = |bound: &Listener, ledger: Option<Arc<ServerStats>>| {
         let sender = Arc::clone(sender);
         Admin::start_with(bound, ledger, move |order, client| ask(&sender, order, client))
     };
@@ -218,13 +218,13 @@ fn hear(server: &Handle, mut admin: Option<Admin>, receiver: &mut Receiver, send
 }
 
 /// Tells the supervisor that nobody listens to the log of an owner.
-fn log_broken(sender: &Arc<Mutex<Sender>>, of: Owner) -> impl FnMut() + Send + 'static {
+fn log_broken(sender: &Arc<Mutex<Sender>>, of: LogOwner) -> impl FnMut() + Send + 'static {
     let sender = Arc::clone(sender);
     move || say(&sender, &FromServer::LogBroken { of })
 }
 
 /// The site that was sent.
-pub(crate) fn take_over(record: &Record, descriptors: Vec<OwnedFd>) -> Result<Site, String> {
+pub(crate) fn take_over(record: &SiteTransfer, descriptors: Vec<OwnedFd>) -> Result<Site, String> {
     let unfit = |error: io::Error| format!("cannot take over the site: {error}");
     Site::from_parcel(record, descriptors).map_err(unfit)
 }

@@ -1,31 +1,31 @@
 //! What is told of a service while it runs.
 
 use crate::{
-    base::{address::Address, error::Trouble, settings::Settings, site_config::SiteConfig},
+    base::{address::Address, error::UserError, settings::Settings, site_config::SiteConfig},
     site::Site,
 };
 use std::{fmt, path::Path, time::Duration};
 
 /// Something that a user may want to know.
-pub enum Told<'a> {
+pub enum Notice<'a> {
     /// A site was read that will be served.
-    Read(Of<'a>, &'a Site),
+    Read(SiteLabel<'a>, &'a Site),
     /// A site has changed, and will be served as it is now.
-    Changed(Of<'a>, &'a Site),
+    Changed(SiteLabel<'a>, &'a Site),
     /// It has changed, and cannot be served as it is now: what was read before still is.
-    Unchanged(&'a Trouble),
+    Unchanged(&'a UserError),
     /// An earlier release cannot be kept.
-    NotKept(&'a Trouble),
+    NotKept(&'a UserError),
     /// The kernel does not tell of changes, for this reason: they are looked for.
-    Polling(Of<'a>, &'a str),
+    Polling(SiteLabel<'a>, &'a str),
     /// The server could not take over a site, for this reason: what was read before is still served.
     Unfit(&'a str),
     /// The access log could not be opened anew, or no other file takes the place of this one.
-    LogStays(&'a Trouble),
+    LogStays(&'a UserError),
     /// From now on clients are served.
-    Serving(&'a Served<'a>),
+    Serving(&'a ServingReport<'a>),
     /// From now on clients are served by another configuration.
-    Reloaded(&'a Served<'a>),
+    Reloaded(&'a ServingReport<'a>),
     /// A configuration cannot be served, for this reason: the one before still is.
     Unreloaded(&'a str),
     /// Another program, of this process, serves from now on; this one leaves.
@@ -50,11 +50,11 @@ pub enum Told<'a> {
 }
 
 /// Which site it is about: where it lies. `None`: there is only one.
-pub type Of<'a> = Option<&'a Path>;
+pub type SiteLabel<'a> = Option<&'a Path>;
 
 /// What is served from now on.
 #[derive(Debug)]
-pub struct Served<'a> {
+pub struct ServingReport<'a> {
     /// The sites: what was said of each, how many files it has, and how many bytes these.
     pub sites: Vec<(&'a SiteConfig, u64, u64)>,
     /// Where the server listens.
@@ -69,10 +69,10 @@ pub struct Served<'a> {
     pub unwatched_at: Option<&'a Address>,
 }
 
-impl fmt::Display for Served<'_> {
+impl fmt::Display for ServingReport<'_> {
     /// In one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Served { sites, addresses, settings, .. } = self;
+        let ServingReport { sites, addresses, settings, .. } = self;
         let (engine, workers) = (settings.engine, settings.workers());
         let addresses: Vec<_> = addresses.iter().map(|address| address.to_string()).collect();
         let [files, bytes] = sites.iter().fold([0; 2], |sum, (_, files, len)| [sum[0] + files, sum[1] + len]);
@@ -88,22 +88,22 @@ impl fmt::Display for Served<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It watches and builds the sites.
-    Keeper,
+    Builder,
     /// It serves them.
     Server,
     /// It serves connections for a server that is several processes.
     Worker,
     /// It writes the log of such a server, and answers its admin listener.
-    Desk,
+    Aux,
 }
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Role::Keeper => "keeper",
+            Role::Builder => "keeper",
             Role::Server => "server",
             Role::Worker => "worker",
-            Role::Desk => "desk",
+            Role::Aux => "desk",
         })
     }
 }

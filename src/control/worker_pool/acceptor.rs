@@ -14,7 +14,7 @@
 use crate::{
     data::engine::is_fatal,
     sys::{
-        shared::Part,
+        shared::SharedRow,
         socket::{self, QUIET},
     },
 };
@@ -34,7 +34,7 @@ use tarpon_http::status::Status;
 
 /// Accepts clients for a process that forks a worker for each, and refuses those for whom there is no place.
 #[derive(Debug)]
-pub(crate) struct Porter {
+pub(crate) struct Acceptor {
     listeners: Vec<OwnedFd>,
     /// The listener that is asked first: none is asked always before another.
     first: usize,
@@ -48,7 +48,7 @@ pub(crate) struct Porter {
     gate: Option<Instant>,
     /// Who was told that there is no place, and when he is let go.
     refused: VecDeque<(OwnedFd, Instant)>,
-    counters: Part<Counters>,
+    counters: SharedRow<Counters>,
 }
 
 /// As long as no place becomes free, clients wait so long. A connection that is not used has given way by then.
@@ -72,12 +72,12 @@ const REFUSAL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nServer: tarpon\r\nRetry-After: 2\r\nContent-Length: 0\r\n\
       Connection: close\r\n\r\n";
 
-impl Porter {
+impl Acceptor {
     /// Accepts on these listeners. What it refuses is counted there.
-    pub(crate) fn new(listeners: Vec<OwnedFd>, counters: Part<Counters>) -> io::Result<Porter> {
+    pub(crate) fn new(listeners: Vec<OwnedFd>, counters: SharedRow<Counters>) -> io::Result<Acceptor> {
         // They are shared with other processes, which may have made them wait.
         listeners.iter().try_for_each(|listener| ioctl_fionbio(listener, true))?;
-        Ok(Porter {
+        Ok(Acceptor {
             listeners,
             first: 0,
             is_leaving: false,
@@ -224,7 +224,7 @@ impl Porter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::shared::Shared;
+    use crate::sys::shared::SharedArray;
     use std::{
         io::{Read, Write},
         net::{TcpListener, TcpStream},
@@ -236,8 +236,8 @@ mod tests {
     fn who_finds_no_place_for_too_long_is_told_so_and_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let counters: Arc<Shared<Counters>> = Arc::new(Shared::new(1).unwrap());
-        let mut porter = Porter::new(vec![listener.into()], counters.part(0)).unwrap();
+        let counters: Arc<SharedArray<Counters>> = Arc::new(SharedArray::new(1).unwrap());
+        let mut porter = Acceptor::new(vec![listener.into()], counters.part(0)).unwrap();
         let mut clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
         clients.iter_mut().for_each(|client| client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap());
         let first = porter.accept().unwrap();
@@ -267,8 +267,8 @@ mod tests {
     fn each_listener_has_its_turn_and_who_has_a_successor_refuses_nobody() {
         let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let addresses = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
-        let counters: Arc<Shared<Counters>> = Arc::new(Shared::new(1).unwrap());
-        let mut porter = Porter::new(listeners.map(Into::into).into(), counters.part(0)).unwrap();
+        let counters: Arc<SharedArray<Counters>> = Arc::new(SharedArray::new(1).unwrap());
+        let mut porter = Acceptor::new(listeners.map(Into::into).into(), counters.part(0)).unwrap();
         let _clients = [0, 0, 0, 1, 0].map(|number: usize| TcpStream::connect(addresses[number]).unwrap());
         let from = |connection: Option<OwnedFd>| {
             let at = TcpStream::from(connection.unwrap()).local_addr().unwrap();

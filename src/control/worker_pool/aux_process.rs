@@ -3,19 +3,19 @@
 
 use crate::{
     control::{
-        access_log::{Log, Logs},
+        access_log::{AccessLog, LogPlan},
         admin::Admin,
-        listeners::Bound,
+        listeners::Listener,
         sandbox,
-        stats::Ledger,
+        stats::ServerStats,
         supervisor::{
             channel::{Channel, Sender},
             journal,
             message::{FromServer, ToServer},
         },
     },
-    data::log_ring::Rings,
-    sys::shared::Shared,
+    data::log_ring::LogRings,
+    sys::shared::SharedArray,
 };
 use std::{
     io,
@@ -25,14 +25,14 @@ use std::{
 use tarpon_conn::Counters;
 
 /// What it begins with.
-pub(super) struct Start<'a> {
-    pub(super) admin: Option<Bound>,
+pub(super) struct AuxStart<'a> {
+    pub(super) admin: Option<Listener>,
     /// Another server answers there meanwhile.
     pub(super) is_successor: bool,
-    pub(super) logs: &'a Logs,
-    pub(super) rings: Option<&'a Rings>,
-    pub(super) ledger: Ledger,
-    pub(super) counters: Arc<Shared<Counters>>,
+    pub(super) logs: &'a LogPlan,
+    pub(super) rings: Option<&'a LogRings>,
+    pub(super) ledger: ServerStats,
+    pub(super) counters: Arc<SharedArray<Counters>>,
     /// How many.
     pub(super) sites: usize,
     /// Its system calls are filtered.
@@ -40,7 +40,7 @@ pub(super) struct Start<'a> {
 }
 
 /// Runs until the control process lets go of it. Returns an exit status.
-pub(super) fn run(start: Start<'_>, channel: Channel) -> i32 {
+pub(super) fn run(start: AuxStart<'_>, channel: Channel) -> i32 {
     match attend(start, channel) {
         Ok(()) => 0,
         Err(error) => {
@@ -50,16 +50,16 @@ pub(super) fn run(start: Start<'_>, channel: Channel) -> i32 {
     }
 }
 
-fn attend(start: Start<'_>, channel: Channel) -> io::Result<()> {
-    let Start { admin: bound, is_successor, logs, rings, ledger, counters, sites, in_calls } = start;
+fn attend(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
+    let AuxStart { admin: bound, is_successor, logs, rings, ledger, counters, sites, in_calls } = start;
     let Channel { sender, mut receiver } = channel;
-    let parent = Arc::new(Parent(Mutex::new(sender)));
-    let answer = |bound: &Bound, ledger: Option<Arc<Ledger>>| {
+    let parent = Arc::new(MasterChannel(Mutex::new(sender)));
+    let answer = |bound: &Listener, ledger: Option<Arc<ServerStats>>| {
         let parent = Arc::clone(&parent);
         let ask = move |order, client| parent.send(&FromServer::Asked { order }, [client]);
         Admin::start_with(bound, ledger, ask)
     };
-    let log = rings.map(|rings| Log::start(logs, rings, &counters)).transpose()?;
+    let log = rings.map(|rings| AccessLog::start(logs, rings, &counters)).transpose()?;
     let mut admin = bound.as_ref().filter(|_| !is_successor).map(|bound| answer(bound, None)).transpose()?;
     let mut may_begin_threads = is_successor && bound.is_some();
     if !may_begin_threads {
@@ -108,9 +108,9 @@ fn attend(start: Start<'_>, channel: Channel) -> io::Result<()> {
 }
 
 /// The process that has forked this one.
-struct Parent(Mutex<Sender>);
+struct MasterChannel(Mutex<Sender>);
 
-impl Parent {
+impl MasterChannel {
     fn send<const N: usize>(&self, message: &FromServer, descriptors: [OwnedFd; N]) {
         let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Where nobody hears it this process is about to end, too.

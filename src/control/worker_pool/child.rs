@@ -2,7 +2,7 @@
 
 use crate::{
     control::supervisor::{channel::Channel, child::End},
-    sys::process::{self, Alone},
+    sys::process::{self, SingleThreaded},
 };
 use rustix::{
     event::{PollFd, PollFlags},
@@ -18,7 +18,7 @@ use std::{
 };
 
 /// A process that has not been waited for: its number is its own.
-pub(super) struct Member {
+pub(super) struct PoolProcess {
     pid: Pid,
     channel: Channel,
     since: Instant,
@@ -26,22 +26,22 @@ pub(super) struct Member {
     is_silent: bool,
 }
 
-impl Member {
+impl PoolProcess {
     /// Starts a process, which has descriptors with these numbers too, and ends with the status that `main` returns. The ends of
     /// a [`Channel`] are for this process and that one.
     pub(super) fn start(
-        alone: &Alone,
+        alone: &SingleThreaded,
         name: &'static CStr,
         (channel, theirs): (Channel, Channel),
         keep: &[RawFd],
         main: impl FnOnce(Channel) -> i32,
-    ) -> io::Result<Member> {
+    ) -> io::Result<PoolProcess> {
         let keep = [keep, &[theirs.as_fd().as_raw_fd()]].concat();
         let pid = alone.spawn(&keep, || {
             process::set_name(name);
             main(theirs)
         })?;
-        Ok(Member { pid, channel, since: Instant::now(), is_silent: false })
+        Ok(PoolProcess { pid, channel, since: Instant::now(), is_silent: false })
     }
 
     pub(super) fn pid(&self) -> Pid {

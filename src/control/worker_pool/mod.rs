@@ -22,7 +22,7 @@ mod child;
 mod worker_process;
 
 use super::supervisor::{
-    Role, Told,
+    Notice, Role,
     backoff::Backoff,
     channel::Channel,
     child::End,
@@ -32,30 +32,30 @@ use super::supervisor::{
 use crate::{
     base::{
         engine::Engine,
-        log_config::{LogConfig, Owner},
+        log_config::{LogConfig, LogOwner},
         settings::Settings,
         site_config::SiteConfig,
     },
     control::{
-        access_log::Logs,
-        listeners::Bound,
-        sandbox::{self, Confined, Narrowing},
-        stats::Ledger,
+        access_log::LogPlan,
+        listeners::Listener,
+        sandbox::{self, Confinement, WorkerSeccomp},
+        stats::ServerStats,
     },
     data::{
-        engine::{Begun, blocking},
-        log_ring::Rings,
-        worker::{Outfit, idle_workers::Roster},
+        engine::{WorkerReady, blocking},
+        log_ring::LogRings,
+        worker::{WorkerConfig, idle_workers::IdleWorkers},
     },
-    site::{set::Stock, transfer::Record, virtual_hosts},
+    site::{set::SiteSet, transfer::SiteTransfer, virtual_hosts},
     sys::{
-        process::Alone,
-        shared::{Part, Shared},
+        process::SingleThreaded,
+        shared::{SharedArray, SharedRow},
         signals::Signals,
     },
 };
-use acceptor::Porter;
-use child::Member;
+use acceptor::Acceptor;
+use child::PoolProcess;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -78,7 +78,7 @@ pub(crate) fn runs(engine: Engine) -> bool {
 
 /// Runs until it is told to stop. Returns an exit status.
 pub(crate) fn run(start: Start<'_>, mut channel: Channel) -> i32 {
-    let begun = Control::begin(start, &mut channel);
+    let begun = Master::begin(start, &mut channel);
     match begun.and_then(|mut control| control.run(&mut channel)) {
         Ok(()) => 0,
         Err(why) => {
@@ -90,63 +90,63 @@ pub(crate) fn run(start: Start<'_>, mut channel: Channel) -> i32 {
 }
 
 /// The process that controls. Without a thread but this one, so that it may be divided at any time.
-struct Control<'a> {
-    alone: Alone,
+struct Master<'a> {
+    alone: SingleThreaded,
     /// That a process has ended.
     signals: Signals,
     settings: Settings,
     configs: &'a [SiteConfig],
     /// System calls of this process are filtered.
     in_calls: bool,
-    tell: fn(Told<'_>),
-    confined: Option<Confined>,
-    narrowing: Narrowing,
+    tell: fn(Notice<'_>),
+    confined: Option<Confinement>,
+    narrowing: WorkerSeccomp,
     hosts: Arc<Hosts>,
-    shared: Common,
+    shared: SharedMemory,
     /// Where clients come.
-    porter: Porter,
-    admin: Option<Bound>,
+    porter: Acceptor,
+    admin: Option<Listener>,
     /// Another server answers there until this one serves.
     is_successor: bool,
-    desk: Post,
+    desk: PoolSlot,
     log: &'a LogConfig,
-    logs: Logs,
+    logs: LogPlan,
     /// Where they go, as the desk was told: for another one.
-    sinks: Vec<(Owner, Arc<[OwnedFd]>)>,
+    sinks: Vec<(LogOwner, Arc<[OwnedFd]>)>,
     /// By number of the site: what has come so far.
     arrived: Vec<Arrived>,
-    records: Vec<Option<Record>>,
+    records: Vec<Option<SiteTransfer>>,
     /// `None`: not all has come.
-    stock: Option<Stock>,
-    workers: Vec<Post>,
+    stock: Option<SiteSet>,
+    workers: Vec<PoolSlot>,
     /// With `fork`: places of nobody.
     free: BTreeSet<usize>,
     /// With `fork`: until when no other process is tried, as there was no room for one.
     crowded: Option<Instant>,
     /// For the next connection.
     spare: Option<(Channel, Channel)>,
-    leaving: Option<Leaving>,
+    leaving: Option<PoolDraining>,
 }
 
 /// What lies in memory that all processes share.
-struct Common {
+struct SharedMemory {
     /// Of each worker; and the last of them of this process.
-    counters: Arc<Shared<Counters>>,
-    roster: Part<Roster>,
-    rings: Option<(Recording, Rings)>,
+    counters: Arc<SharedArray<Counters>>,
+    roster: SharedRow<IdleWorkers>,
+    rings: Option<(Recording, LogRings)>,
 }
 
 /// A place for a process.
 #[derive(Default)]
-struct Post {
-    member: Option<Member>,
+struct PoolSlot {
+    member: Option<PoolProcess>,
     backoff: Backoff,
     /// When there is to be one.
     due: Option<Instant>,
 }
 
 /// The end has been announced.
-struct Leaving {
+struct PoolDraining {
     farewell: ToServer,
     /// Later than that nobody is waited for.
     by: Instant,
@@ -158,18 +158,18 @@ const OVERDUE: Duration = Duration::from_secs(2);
 /// How long the desk may take to write what the workers have left.
 const DESK_TIME_MAX: Duration = Duration::from_secs(3);
 
-impl<'a> Control<'a> {
-    fn begin(start: Start<'a>, channel: &mut Channel) -> Result<Control<'a>, String> {
+impl<'a> Master<'a> {
+    fn begin(start: Start<'a>, channel: &mut Channel) -> Result<Master<'a>, String> {
         let Start { settings, listeners, admin, is_successor, sites, unknown, log, rights, tell } = start;
         let unconfined = |error| sandbox::unconfined(&error);
         let in_words = |error: io::Error| error.to_string();
         // What is opened is opened before.
-        let alone = Alone::new().map_err(in_words)?;
+        let alone = SingleThreaded::new().map_err(in_words)?;
         let signals = Signals::block(&[Signal::CHILD]).map_err(in_words)?;
         rights.assume().map_err(|trouble| trouble.to_string())?;
         let confined = sandbox::confine_control(rights).map_err(unconfined)?;
         let in_calls = confined.in_calls;
-        let narrowing = Narrowing::new(in_calls).map_err(unconfined)?;
+        let narrowing = WorkerSeccomp::new(in_calls).map_err(unconfined)?;
         try_in_child(&alone, || narrowing.confine()).map_err(unconfined)?;
         channel.waits_no_more().map_err(in_words)?;
         let names = sites.iter().map(|site| (&site.hosts[..], &site.redirect_hosts[..]));
@@ -179,11 +179,11 @@ impl<'a> Control<'a> {
             let name = hosts.canonical(SiteId::new(number));
             (site.log.of(log.logging), name.map(|name| String::from_utf8_lossy(name).into_owned()))
         });
-        let logs = Logs::new(settings.logging, of_sites, settings.debug);
-        let shared = Common::new(count, &logs).map_err(in_words)?;
-        let listeners = listeners.into_iter().flat_map(Bound::into_sockets).collect();
-        let porter = Porter::new(listeners, shared.counters.part(count)).map_err(in_words)?;
-        let mut control = Control {
+        let logs = LogPlan::new(settings.logging, of_sites, settings.debug);
+        let shared = SharedMemory::new(count, &logs).map_err(in_words)?;
+        let listeners = listeners.into_iter().flat_map(Listener::into_sockets).collect();
+        let porter = Acceptor::new(listeners, shared.counters.part(count)).map_err(in_words)?;
+        let mut control = Master {
             alone,
             signals,
             settings: settings.clone(),
@@ -197,14 +197,14 @@ impl<'a> Control<'a> {
             porter,
             admin,
             is_successor,
-            desk: Post::default(),
+            desk: PoolSlot::default(),
             log,
             logs,
             sinks: Vec::new(),
             arrived: sites.iter().map(|_| Arrived::default()).collect(),
             records: sites.iter().map(|_| None).collect(),
             stock: None,
-            workers: (0..count).map(|_| Post::default()).collect(),
+            workers: (0..count).map(|_| PoolSlot::default()).collect(),
             free: BTreeSet::new(),
             crowded: None,
             spare: None,
@@ -293,7 +293,7 @@ impl<'a> Control<'a> {
     fn site(
         &mut self,
         number: usize,
-        record: Record,
+        record: SiteTransfer,
         is_earlier: bool,
         descriptors: &Arc<[OwnedFd]>,
         channel: &mut Channel,
@@ -331,7 +331,7 @@ impl<'a> Control<'a> {
         let arrived = mem::take(&mut self.arrived);
         let sites =
             self.configs.iter().zip(arrived).map(|(config, arrived)| arrived.host(config, self.log.logging));
-        self.stock = Some(Stock::new(&self.settings, sites.collect()));
+        self.stock = Some(SiteSet::new(&self.settings, sites.collect()));
         if self.forks() {
             for place in 0..self.workers.len() {
                 self.vacate(place);
@@ -361,7 +361,7 @@ impl<'a> Control<'a> {
             true => self.porter.close_when_empty(matches!(farewell, ToServer::Drain { .. })),
             false => self.porter.close(),
         }
-        self.leaving = Some(Leaving { farewell, by });
+        self.leaving = Some(PoolDraining { farewell, by });
     }
 
     fn tell_workers(&mut self, message: &ToServer, descriptors: &Arc<[OwnedFd]>) {
@@ -377,7 +377,7 @@ impl<'a> Control<'a> {
     }
 
     /// Shows the desk what is served: numbers only.
-    fn show_desk(&mut self, site: usize, record: Record) {
+    fn show_desk(&mut self, site: usize, record: SiteTransfer) {
         let message = ToServer::Site { site, record: record.clone(), is_earlier: false };
         self.tell_desk(&message, &Arc::default());
         self.records[site] = Some(record);
@@ -403,10 +403,10 @@ impl<'a> Control<'a> {
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             };
-            let is_it = |post: &Post| post.member.as_ref().is_some_and(|member| member.pid() == pid);
+            let is_it = |post: &PoolSlot| post.member.as_ref().is_some_and(|member| member.pid() == pid);
             if is_it(&self.desk) {
                 let end = self.desk.member.take().expect("it is there").ended(status);
-                self.desk.again(Role::Desk, &end, self.tell);
+                self.desk.again(Role::Aux, &end, self.tell);
             } else if let Some(place) = self.workers.iter().position(is_it) {
                 let end = self.workers[place].member.take().expect("it is there").ended(status);
                 self.worker_ended(place, &end);
@@ -422,7 +422,7 @@ impl<'a> Control<'a> {
         }
         if self.forks() {
             if !end.is_good() {
-                (self.tell)(Told::ConnectionLost(&end.to_string()));
+                (self.tell)(Notice::ConnectionLost(&end.to_string()));
             }
             self.vacate(place);
         } else if self.leaving.is_none() {
@@ -526,22 +526,22 @@ impl<'a> Control<'a> {
 
     fn start_desk(&mut self) -> io::Result<()> {
         self.desk.due = None;
-        let &mut Control { is_successor, in_calls, .. } = self;
+        let &mut Master { is_successor, in_calls, .. } = self;
         let is_successor = is_successor && self.stock.is_none();
-        let Control { alone, settings, hosts, shared, admin, logs, .. } = self;
-        let Common { counters, rings, .. } = shared;
+        let Master { alone, settings, hosts, shared, admin, logs, .. } = self;
+        let SharedMemory { counters, rings, .. } = shared;
         let sites = self.configs.len();
         let bell = rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
         let keep: Vec<_> =
-            bell.chain(admin.iter().flat_map(Bound::sockets).map(AsRawFd::as_raw_fd)).collect();
+            bell.chain(admin.iter().flat_map(Listener::sockets).map(AsRawFd::as_raw_fd)).collect();
         let keep: Vec<RawFd> = keep;
         let (engine, worker_count) = (settings.engine, settings.workers().get());
-        let mut member = Member::start(alone, c"tarpon-desk", Channel::pair()?, &keep, |channel| {
-            let ledger = Ledger::new(engine, worker_count, Arc::clone(counters), hosts, sites);
+        let mut member = PoolProcess::start(alone, c"tarpon-desk", Channel::pair()?, &keep, |channel| {
+            let ledger = ServerStats::new(engine, worker_count, Arc::clone(counters), hosts, sites);
             let (admin, counters) = (admin.take(), Arc::clone(counters));
             let rings = rings.as_ref().map(|(_, rings)| rings);
             aux_process::run(
-                aux_process::Start { admin, is_successor, logs, rings, ledger, counters, sites, in_calls },
+                aux_process::AuxStart { admin, is_successor, logs, rings, ledger, counters, sites, in_calls },
                 channel,
             )
         })?;
@@ -585,7 +585,7 @@ impl<'a> Control<'a> {
         channel: (Channel, Channel),
         connection: &mut Option<OwnedFd>,
     ) -> io::Result<()> {
-        let Control { alone, settings, narrowing, hosts, shared, porter, stock: all, .. } = self;
+        let Master { alone, settings, narrowing, hosts, shared, porter, stock: all, .. } = self;
         let Some(stock) = all else { return Ok(()) };
         stock.forget_damaged();
         let is_for_all = connection.is_none();
@@ -597,12 +597,12 @@ impl<'a> Control<'a> {
             // Before it begins: from then on it says so itself, and may be busy at once.
             shared.roster.set(place, true);
         }
-        let started = Member::start(alone, c"tarpon-worker", channel, &keep, |channel| {
+        let started = PoolProcess::start(alone, c"tarpon-worker", channel, &keep, |channel| {
             let work = || {
                 narrowing.confine()?;
                 // Not kept beside the outfit: a site is there for as long as it is served.
                 let stock = all.take().expect("it was there when the process was made");
-                let outfit = Outfit {
+                let outfit = WorkerConfig {
                     number: place,
                     worker_count: settings.workers().get(),
                     roster: shared.roster.clone(),
@@ -623,7 +623,10 @@ impl<'a> Control<'a> {
                 drop(stock);
                 match connection.take() {
                     Some(connection) => blocking::serve(outfit, connection),
-                    None => blocking::run(Outfit { listeners: porter.take(), ..outfit }, Begun::unheard()),
+                    None => blocking::run(
+                        WorkerConfig { listeners: porter.take(), ..outfit },
+                        WorkerReady::unheard(),
+                    ),
                 }
             };
             match work() {
@@ -648,7 +651,7 @@ impl<'a> Control<'a> {
 const FULL_TIME: Duration = Duration::from_secs(1);
 
 /// Whether a child can do something that every worker does before it meets a client: known before a client waits for one.
-fn try_in_child(alone: &Alone, attempt: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+fn try_in_child(alone: &SingleThreaded, attempt: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     let child = alone.spawn(&[], || match attempt() {
         Ok(()) => 0,
         Err(error) => {
@@ -663,22 +666,22 @@ fn try_in_child(alone: &Alone, attempt: impl FnOnce() -> io::Result<()>) -> io::
     }
 }
 
-impl Common {
-    fn new(count: usize, logs: &Logs) -> io::Result<Common> {
+impl SharedMemory {
+    fn new(count: usize, logs: &LogPlan) -> io::Result<SharedMemory> {
         let rings = match logs.recording() {
-            Some(recording) => Some((recording, Rings::new(count)?)),
+            Some(recording) => Some((recording, LogRings::new(count)?)),
             None => None,
         };
-        let roster = Arc::new(Shared::new(1)?).part(0);
-        Ok(Common { counters: Arc::new(Shared::new(count + 1)?), roster, rings })
+        let roster = Arc::new(SharedArray::new(1)?).part(0);
+        Ok(SharedMemory { counters: Arc::new(SharedArray::new(count + 1)?), roster, rings })
     }
 }
 
-impl Post {
+impl PoolSlot {
     /// Its process has ended, and another will take its place.
-    fn again(&mut self, role: Role, end: &End, tell: fn(Told<'_>)) {
+    fn again(&mut self, role: Role, end: &End, tell: fn(Notice<'_>)) {
         let after = self.backoff.after(end.lived);
-        tell(Told::Ended { role, how: &end.to_string(), again_after: after });
+        tell(Notice::Ended { role, how: &end.to_string(), again_after: after });
         self.due = Some(Instant::now() + after);
     }
 

@@ -2,14 +2,14 @@
 
 use crate::{
     control::supervisor::{channel::Channel, message::ToServer, serving::take_over},
-    data::worker::mailbox::{Farewell, Mailbox, Message},
-    site::versions::Recent,
+    data::worker::mailbox::{Mailbox, ShutdownMode, WorkerMessage},
+    site::versions::SiteHistory,
 };
 use std::{io, process::exit};
 use tarpon_conn::SiteId;
 
 /// The mailbox of a worker, which its parent fills. `recents` are those of the parent when it was forked.
-pub(super) fn mailbox(channel: Channel, mut recents: Vec<Recent>) -> io::Result<Mailbox> {
+pub(super) fn mailbox(channel: Channel, mut recents: Vec<SiteHistory>) -> io::Result<Mailbox> {
     channel.waits_no_more()?;
     let socket = channel.socket();
     let mut receiver = channel.receiver;
@@ -28,12 +28,14 @@ pub(super) fn mailbox(channel: Channel, mut recents: Vec<Recent>) -> io::Result<
                     if let (Ok(built), Some(recent)) =
                         (take_over(&record, descriptors), recents.get_mut(site))
                     {
-                        messages.push(Message::Swap(SiteId::new(site), recent.next(built)));
+                        messages.push(WorkerMessage::Swap(SiteId::new(site), recent.next(built)));
                     }
                 }
-                ToServer::Stop { grace } => messages.push(Message::Leave { farewell: Farewell::Stop, grace }),
+                ToServer::Stop { grace } => {
+                    messages.push(WorkerMessage::Leave { farewell: ShutdownMode::Stop, grace })
+                }
                 ToServer::Drain { grace } => {
-                    messages.push(Message::Leave { farewell: Farewell::Drain, grace })
+                    messages.push(WorkerMessage::Leave { farewell: ShutdownMode::Drain, grace })
                 }
                 ToServer::Site { .. } | ToServer::Log { .. } => {}
             }

@@ -16,18 +16,18 @@
 //! A listener that somebody connects to wakes all who wait there, and one of them gets the client.
 
 use super::{
-    Begun, accept,
+    WorkerReady, accept,
     readiness::{
-        drive::{self, After, Over, Readiness},
+        drive::{self, Closed, NextDrive, Readiness},
         poll::{learn, to_ask},
     },
 };
 use crate::{
-    data::worker::{Outfit, Slot, Worker, idle_workers::Roster, mailbox::Farewell},
+    data::worker::{Slot, Worker, WorkerConfig, idle_workers::IdleWorkers, mailbox::ShutdownMode},
     sys::{
         BACKLOG,
-        poll::{Entry, Flags, poll},
-        shared::Part,
+        poll::{PollEntry, PollEvents, poll},
+        shared::SharedRow,
     },
 };
 use libc::POLLIN;
@@ -43,7 +43,7 @@ use std::{
 use tarpon_conn::Tick;
 
 /// Runs a worker until it is told to stop.
-pub(crate) fn run(outfit: Outfit, begun: Begun) -> io::Result<()> {
+pub(crate) fn run(outfit: WorkerConfig, begun: WorkerReady) -> io::Result<()> {
     let mut blocking = Blocking::new(outfit)?;
     begun.tell();
     loop {
@@ -55,14 +55,14 @@ pub(crate) fn run(outfit: Outfit, begun: Begun) -> io::Result<()> {
 }
 
 /// Serves a connection that was accepted, and returns when it is over. The outfit has no listeners.
-pub(crate) fn serve(outfit: Outfit, connection: OwnedFd) -> io::Result<()> {
+pub(crate) fn serve(outfit: WorkerConfig, connection: OwnedFd) -> io::Result<()> {
     let mut blocking = Blocking::new(outfit)?;
     // Its first turn comes before its first wait, and may be recorded.
     blocking.worker.tell_time();
     // Of one that is only just beginning its parent may want to be rid already.
     let farewell = blocking.worker.read_mail();
     blocking.begin(connection);
-    if farewell == Some(Farewell::Stop) {
+    if farewell == Some(ShutdownMode::Stop) {
         blocking.stop();
     }
     blocking.leave_room();
@@ -75,13 +75,13 @@ pub(crate) fn serve(outfit: Outfit, connection: OwnedFd) -> io::Result<()> {
 
 struct Blocking {
     worker: Worker<Readiness>,
-    place: Place,
+    place: IdleMark,
     /// What the kernel is asked: see the module. Without a connection the first one is out of date.
-    asked: Vec<Entry>,
+    asked: Vec<PollEntry>,
     /// The connection has more to do although the kernel will not tell.
     again: bool,
     quiet: Quiet,
-    crowd: Crowd,
+    crowd: WaitingClients,
     /// The listener that is asked first: none is asked always before another.
     first_listener: usize,
     /// Accepted when the worker was told to leave.
@@ -94,7 +94,7 @@ struct Blocking {
 
 /// Whether somebody waits and nobody is free, as far as it is known to who serves.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Crowd {
+enum WaitingClients {
     /// It was not so, the last time.
     No,
     /// It was so at this time.
@@ -104,8 +104,8 @@ enum Crowd {
 }
 
 /// A worker's row in the roster.
-struct Place {
-    roster: Part<Roster>,
+struct IdleMark {
+    roster: SharedRow<IdleWorkers>,
     number: usize,
     is_free: bool,
 }
@@ -119,7 +119,7 @@ struct Quiet {
 
 /// What the last wait has told.
 struct Woken {
-    connection: Flags,
+    connection: PollEvents,
     mail: bool,
     client: bool,
 }
@@ -150,15 +150,15 @@ const PARTING_MS: u64 = 2_000;
 const PARTING_COUNT_MAX: usize = 16;
 
 impl Blocking {
-    fn new(outfit: Outfit) -> io::Result<Blocking> {
+    fn new(outfit: WorkerConfig) -> io::Result<Blocking> {
         accept::never_wait(&outfit.listeners)?;
-        let place = Place { roster: outfit.roster.clone(), number: outfit.number, is_free: true };
+        let place = IdleMark { roster: outfit.roster.clone(), number: outfit.number, is_free: true };
         let worker_count = outfit.worker_count;
         // Who comes is there before who gives way has gone. Whatever the process has descriptors for: buffers are counted by it.
         let connection_count_max = 2;
-        let worker: Worker<Readiness> = Worker::new(Outfit { connection_count_max, ..outfit });
-        let mailbox = Entry::new(worker.mailbox.as_fd(), POLLIN);
-        let listeners = worker.listeners.iter().map(|listener| Entry::new(listener.as_fd(), POLLIN));
+        let worker: Worker<Readiness> = Worker::new(WorkerConfig { connection_count_max, ..outfit });
+        let mailbox = PollEntry::new(worker.mailbox.as_fd(), POLLIN);
+        let listeners = worker.listeners.iter().map(|listener| PollEntry::new(listener.as_fd(), POLLIN));
         let asked = [mailbox, mailbox].into_iter().chain(listeners).collect();
         Ok(Blocking {
             worker,
@@ -166,7 +166,7 @@ impl Blocking {
             asked,
             again: false,
             quiet: Quiet { since: Tick(0), deadline: Tick(0) },
-            crowd: Crowd::No,
+            crowd: WaitingClients::No,
             first_listener: 0,
             waiting: VecDeque::new(),
             worker_count,
@@ -227,7 +227,7 @@ impl Blocking {
         let end = if self.wants_client() { self.asked.len() } else { LISTENERS };
         let wait_ms = self.wait_ms(end > LISTENERS);
         if let Some(slot) = self.only() {
-            let entry = Entry::new(slot.fd.as_fd(), to_ask(&slot.state));
+            let entry = PollEntry::new(slot.fd.as_fd(), to_ask(&slot.state));
             self.asked[CONNECTION] = entry;
         }
         let asked = &mut self.asked[if is_serving { CONNECTION } else { MAILBOX }..end];
@@ -236,10 +236,10 @@ impl Blocking {
             Err(Errno::INTR) => Ok(Woken { connection: 0, mail: false, client: false }),
             told => {
                 told?;
-                let is_told = |entry: &Entry| entry.told() != 0;
+                let is_told = |entry: &PollEntry| entry.told() != 0;
                 let client = self.asked[LISTENERS..end].iter().any(is_told);
                 if !client && self.is_seen_for_long() {
-                    self.crowd = Crowd::No;
+                    self.crowd = WaitingClients::No;
                 }
                 Ok(Woken {
                     connection: if is_serving { self.asked[CONNECTION].told() } else { 0 },
@@ -256,16 +256,16 @@ impl Blocking {
             return self.worker.may_accept();
         }
         let wants_to_know = match self.crowd {
-            Crowd::No => true,
-            Crowd::Seen(_) => self.is_seen_for_long(),
-            Crowd::Told => self.may_give_way(),
+            WaitingClients::No => true,
+            WaitingClients::Seen(_) => self.is_seen_for_long(),
+            WaitingClients::Told => self.may_give_way(),
         };
         wants_to_know && self.worker.may_accept() && !self.place.is_any_free()
     }
 
     /// Whether it is time to look whether somebody still waits.
     fn is_seen_for_long(&self) -> bool {
-        matches!(self.crowd, Crowd::Seen(at) if at.after(CROWD_MS) <= self.worker.commons.now)
+        matches!(self.crowd, WaitingClients::Seen(at) if at.after(CROWD_MS) <= self.worker.commons.now)
     }
 
     /// How long to wait at most, in milliseconds; and whether a client who waits would be noticed.
@@ -279,9 +279,9 @@ impl Blocking {
         let (is_unused, may_give_way) = (self.is_unused(), self.may_give_way());
         let look = match self.crowd {
             // When that time has come, it looks and does not wait.
-            Crowd::Seen(at) => Some(until(at.after(CROWD_MS))),
+            WaitingClients::Seen(at) => Some(until(at.after(CROWD_MS))),
             _ if !is_unused => None,
-            Crowd::Told if !may_give_way => Some(until(self.quiet.since.after(PATIENCE_MS))),
+            WaitingClients::Told if !may_give_way => Some(until(self.quiet.since.after(PATIENCE_MS))),
             _ => (!notices_clients).then_some(LOOK_MS),
         };
         [self.worker.wait_ms(), parting, look].into_iter().flatten().min()
@@ -315,12 +315,12 @@ impl Blocking {
             }
         } else if let Some(slot) = self.worker.slots.get_mut(ONLY) {
             self.crowd = match self.crowd {
-                Crowd::No => Crowd::Seen(self.worker.commons.now),
-                Crowd::Seen(_) => {
+                WaitingClients::No => WaitingClients::Seen(self.worker.commons.now),
+                WaitingClients::Seen(_) => {
                     slot.conn.drain();
-                    Crowd::Told
+                    WaitingClients::Told
                 }
-                Crowd::Told => Crowd::Told,
+                WaitingClients::Told => WaitingClients::Told,
             };
         }
         Ok(())
@@ -335,13 +335,13 @@ impl Blocking {
         }
         let Some(slot) = self.worker.slots.get_mut(ONLY) else { return };
         self.crowd = match self.crowd {
-            Crowd::Told => Crowd::Told,
-            _ if is_any_free => Crowd::No,
-            Crowd::No => Crowd::Seen(now),
-            Crowd::Seen(at) if at.after(CROWD_MS) > now => Crowd::Seen(at),
-            Crowd::Seen(_) => {
+            WaitingClients::Told => WaitingClients::Told,
+            _ if is_any_free => WaitingClients::No,
+            WaitingClients::No => WaitingClients::Seen(now),
+            WaitingClients::Seen(at) if at.after(CROWD_MS) > now => WaitingClients::Seen(at),
+            WaitingClients::Seen(_) => {
                 slot.conn.drain();
-                Crowd::Told
+                WaitingClients::Told
             }
         };
     }
@@ -378,12 +378,12 @@ impl Blocking {
             slot.conn.drain();
         }
         self.place.set(false);
-        self.crowd = Crowd::No;
+        self.crowd = WaitingClients::No;
         self.quiet = Quiet { since: self.worker.commons.now, deadline: Tick::NEVER };
         self.turn();
     }
 
-    fn ready(&mut self, flags: Flags) {
+    fn ready(&mut self, flags: PollEvents) {
         if let Some(slot) = self.only() {
             learn(&mut slot.state, flags);
             self.turn();
@@ -394,11 +394,11 @@ impl Blocking {
         self.again = false;
         let Worker { slots, commons, .. } = &mut self.worker;
         let Some(slot) = slots.get_mut(ONLY) else { return };
-        match drive::turn(commons, slot) {
-            Ok(After::Wait) => {}
-            Ok(After::Again) => self.again = true,
-            Ok(After::Load(_)) => unreachable!("without a loader nothing is cold"),
-            Err(Over) => {
+        match drive::drive(commons, slot) {
+            Ok(NextDrive::Wait) => {}
+            Ok(NextDrive::Again) => self.again = true,
+            Ok(NextDrive::Load(_)) => unreachable!("without a loader nothing is cold"),
+            Err(Closed) => {
                 self.worker.remove(ONLY);
                 return;
             }
@@ -417,9 +417,9 @@ impl Blocking {
         let count_max = match farewell {
             _ if !is_serving => BACKLOG as usize,
             // Others accept who waits.
-            Farewell::Drain => 0,
-            Farewell::Stop if self.place.is_any_free() => 0,
-            Farewell::Stop => (BACKLOG as usize).div_ceil(self.worker_count),
+            ShutdownMode::Drain => 0,
+            ShutdownMode::Stop if self.place.is_any_free() => 0,
+            ShutdownMode::Stop => (BACKLOG as usize).div_ceil(self.worker_count),
         };
         while self.waiting.len() < count_max
             && let Some(fd) = self.accept()?
@@ -427,12 +427,12 @@ impl Blocking {
             self.waiting.push_back(fd);
         }
         match farewell {
-            Farewell::Drain => {
+            ShutdownMode::Drain => {
                 if let Some(slot) = self.only() {
                     slot.conn.drain();
                 }
             }
-            Farewell::Stop => self.stop(),
+            ShutdownMode::Stop => self.stop(),
         }
         self.worker.listeners.clear();
         self.asked.truncate(LISTENERS);
@@ -453,7 +453,7 @@ impl Blocking {
     }
 }
 
-impl Place {
+impl IdleMark {
     fn set(&mut self, is_free: bool) {
         if self.is_free != is_free {
             self.is_free = is_free;
@@ -468,7 +468,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for IdleMark {
     fn drop(&mut self) {
         self.set(false);
     }

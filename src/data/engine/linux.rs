@@ -1,15 +1,15 @@
 //! The engines that only Linux has: io_uring, and epoll where the host forbids it.
 
-use super::{Begun, Chosen, Engine, readiness, uring};
-use crate::{base::error::reason, data::worker::Outfit};
+use super::{ChosenEngine, Engine, WorkerReady, readiness, uring};
+use crate::{base::error::reason, data::worker::WorkerConfig};
 use rustix::io::Errno;
 use std::io;
 
 /// The best that this host offers.
-pub(super) fn best() -> Chosen {
+pub(super) fn best() -> ChosenEngine {
     match refusal(Engine::IoUring) {
-        None => Chosen { engine: Engine::IoUring, instead: None },
-        instead => Chosen { engine: Engine::Epoll, instead },
+        None => ChosenEngine { engine: Engine::IoUring, instead: None },
+        instead => ChosenEngine { engine: Engine::Epoll, instead },
     }
 }
 
@@ -30,7 +30,7 @@ pub(super) fn refusal(engine: Engine) -> Option<String> {
 }
 
 /// Runs a worker on one of these engines.
-pub(super) fn run(engine: Engine, outfit: Outfit, begun: Begun) -> io::Result<()> {
+pub(super) fn run(engine: Engine, outfit: WorkerConfig, begun: WorkerReady) -> io::Result<()> {
     match engine {
         Engine::IoUring => uring::run(outfit, begun),
         Engine::Epoll => readiness::run::<readiness::epoll::Epoll>(outfit, begun),

@@ -14,10 +14,10 @@ mod system;
 #[cfg(target_os = "linux")]
 mod uring;
 
-use super::worker::{Outfit, loader::Loader};
+use super::worker::{WorkerConfig, loader::Loader};
 use crate::base::{
-    engine::{Chosen, Engine},
-    error::Trouble,
+    engine::{ChosenEngine, Engine},
+    error::UserError,
 };
 pub(crate) use accept::is_fatal;
 use readiness::poll;
@@ -28,12 +28,12 @@ use std::{
 };
 
 /// For a worker to say that it has all it needs from the kernel. Dropped without a word, it will never have that.
-pub(crate) struct Begun(pub(crate) Sender<()>);
+pub(crate) struct WorkerReady(pub(crate) Sender<()>);
 
-impl Begun {
+impl WorkerReady {
     /// Returns one for a process that nothing waits for: its clients wait in the accept queue until it begins.
-    pub(crate) fn unheard() -> Begun {
-        Begun(channel().0)
+    pub(crate) fn unheard() -> WorkerReady {
+        WorkerReady(channel().0)
     }
 
     /// The worker is about to serve.
@@ -48,17 +48,17 @@ impl Engine {
     ///
     /// # Errors
     /// It does not offer this engine.
-    pub fn choose(self) -> Result<Chosen, Trouble> {
+    pub fn choose(self) -> Result<ChosenEngine, UserError> {
         let refusal = match self {
             Engine::Auto => return Ok(system::best()),
             _ if !Engine::ALL.contains(&self) => Some("this system does not have it".to_owned()),
             _ => system::refusal(self),
         };
         match refusal {
-            None => Ok(Chosen { engine: self, instead: None }),
+            None => Ok(ChosenEngine { engine: self, instead: None }),
             Some(why) => {
                 let remedy = format!("take --engine {}, or auto", system::best().engine);
-                Err(Trouble::new(format_args!("cannot use {self}"), why, remedy))
+                Err(UserError::new(format_args!("cannot use {self}"), why, remedy))
             }
         }
     }
@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// Runs a worker until it is told to stop.
-    pub(crate) fn run(self, outfit: Outfit, begun: Begun) -> io::Result<()> {
+    pub(crate) fn run(self, outfit: WorkerConfig, begun: WorkerReady) -> io::Result<()> {
         match self {
             Engine::Auto => unreachable!("chosen before a worker runs"),
             Engine::Prefork | Engine::Fork => unreachable!("refused for threads"),

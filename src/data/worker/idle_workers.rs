@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Who is free. All may look, whenever they like; what they see may be over when they act upon it.
 #[derive(Debug, Default)]
-pub(crate) struct Roster {
+pub(crate) struct IdleWorkers {
     rows: [AtomicU64; WORKER_COUNT_MAX / 64],
 }
 
 /// Of more workers than these, the others are taken for busy.
 const WORKER_COUNT_MAX: usize = 1024;
 
-impl Roster {
+impl IdleWorkers {
     /// So many workers are free: those that have not begun yet will soon.
     pub(crate) fn open(&self, worker_count: usize) {
         (0..worker_count).for_each(|worker| self.set(worker, true));
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn somebody_is_free_until_all_are_busy() {
-        let roster = Roster::default();
+        let roster = IdleWorkers::default();
         let workers = [0, 63, 64, WORKER_COUNT_MAX - 1];
         assert!(!roster.is_any_free());
         workers.iter().for_each(|&worker| roster.set(worker, true));

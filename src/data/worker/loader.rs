@@ -6,8 +6,8 @@
 //! ```
 
 use crate::{
-    data::worker::mailbox::{Mailbox, Message},
-    site::{Site, Store},
+    data::worker::mailbox::{Mailbox, WorkerMessage},
+    site::{Site, StoreId},
     sys::cached,
 };
 use rustix::io::Errno;
@@ -22,12 +22,12 @@ use tarpon_site::Place;
 
 /// Takes jobs from any worker.
 #[derive(Clone)]
-pub(crate) struct Loader(Arc<Open>);
+pub(crate) struct Loader(Arc<QueueHandle>);
 
 /// A stretch that is to be in memory.
-pub(crate) struct Job {
+pub(crate) struct LoadJob {
     pub(crate) site: Arc<Site>,
-    pub(crate) stretch: Stretch,
+    pub(crate) stretch: FileRange,
     /// Who waits for it: the worker, and its connection.
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) index: u32,
@@ -38,8 +38,8 @@ pub(crate) struct Job {
 
 /// A stretch of what lies on a disk of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
-    pub(crate) store: Store,
+pub(crate) struct FileRange {
+    pub(crate) store: StoreId,
     /// In the store's file.
     pub(crate) place: Place,
 }
@@ -57,23 +57,26 @@ const STALE_COUNT_MAX: usize = 1_024;
 
 impl Loader {
     /// With nobody who works yet, and where to send what is read: [`nowhere`].
-    pub(crate) fn new(nowhere: File) -> (Loader, Crew) {
-        let queue = Arc::new(Queue::default());
-        (Loader(Arc::new(Open(Arc::clone(&queue)))), Crew { queue, nowhere: Arc::new(nowhere) })
+    pub(crate) fn new(nowhere: File) -> (Loader, LoaderThreads) {
+        let queue = Arc::new(LoadQueue::default());
+        (
+            Loader(Arc::new(QueueHandle(Arc::clone(&queue)))),
+            LoaderThreads { queue, nowhere: Arc::new(nowhere) },
+        )
     }
 
     /// Returns at once. The worker will be told, whatever comes of it, if the connection still waits.
-    pub(crate) fn load(&self, job: Job) {
-        let Open(queue) = &*self.0;
+    pub(crate) fn load(&self, job: LoadJob) {
+        let QueueHandle(queue) = &*self.0;
         queue.lock().push(job);
         queue.wake.notify_one();
     }
 }
 
 /// As long as it is there, jobs may come.
-struct Open(Arc<Queue>);
+struct QueueHandle(Arc<LoadQueue>);
 
-impl Drop for Open {
+impl Drop for QueueHandle {
     fn drop(&mut self) {
         self.0.lock().is_closed = true;
         self.0.wake.notify_all();
@@ -82,39 +85,39 @@ impl Drop for Open {
 
 /// Jobs that nobody has begun.
 #[derive(Default)]
-struct Queue {
-    jobs: Mutex<Jobs>,
+struct LoadQueue {
+    jobs: Mutex<QueuedJobs>,
     /// There is a job, or there will be none.
     wake: Condvar,
 }
 
 #[derive(Default)]
-struct Jobs {
-    waiting: VecDeque<Job>,
+struct QueuedJobs {
+    waiting: VecDeque<LoadJob>,
     /// How many there were when those of nobody had last been looked for.
     wanted_count: usize,
     is_closed: bool,
 }
 
-impl Jobs {
-    fn push(&mut self, job: Job) {
+impl QueuedJobs {
+    fn push(&mut self, job: LoadJob) {
         if self.waiting.len() >= (2 * self.wanted_count).max(STALE_COUNT_MAX) {
-            self.waiting.retain(Job::is_wanted);
+            self.waiting.retain(LoadJob::is_wanted);
             self.wanted_count = self.waiting.len();
         }
         self.waiting.push_back(job);
     }
 }
 
-impl Job {
+impl LoadJob {
     fn is_wanted(&self) -> bool {
         self.waits.strong_count() > 0 && self.mailbox.is_open()
     }
 }
 
-impl Queue {
+impl LoadQueue {
     /// The next job that somebody waits for. `None`: there will be none any more.
-    fn take(&self) -> Option<Job> {
+    fn take(&self) -> Option<LoadJob> {
         let mut jobs = self.lock();
         loop {
             while let Some(job) = jobs.waiting.pop_front() {
@@ -129,7 +132,7 @@ impl Queue {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Jobs> {
+    fn lock(&self) -> MutexGuard<'_, QueuedJobs> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -143,12 +146,12 @@ pub(crate) fn nowhere() -> io::Result<File> {
 }
 
 /// Who does the jobs.
-pub(crate) struct Crew {
-    queue: Arc<Queue>,
+pub(crate) struct LoaderThreads {
+    queue: Arc<LoadQueue>,
     nowhere: Arc<File>,
 }
 
-impl Crew {
+impl LoaderThreads {
     /// Starts its threads. They end when no [`Loader`] is left, and what they read then has come; nobody waits for them,
     /// as a disk may never answer.
     pub(crate) fn start(self) -> io::Result<()> {
@@ -163,7 +166,7 @@ impl Crew {
     }
 }
 
-fn work(queue: &Queue, nowhere: &File) {
+fn work(queue: &LoadQueue, nowhere: &File) {
     while let Some(job) = queue.take() {
         let (file, _) = job.site.file_of(job.stretch.store);
         // What nobody waits for any more may be much: others wait, and so may the end of the server.
@@ -172,8 +175,8 @@ fn work(queue: &Queue, nowhere: &File) {
         if !job.is_wanted() {
             continue;
         }
-        let Job { site, stretch, mailbox, index, generation, .. } = job;
-        mailbox.post(Message::Loaded { site, stretch, index, generation });
+        let LoadJob { site, stretch, mailbox, index, generation, .. } = job;
+        mailbox.post(WorkerMessage::Loaded { site, stretch, index, generation });
     }
 }
 
@@ -206,12 +209,12 @@ mod tests {
         let mailbox = Arc::new(Mailbox::new().unwrap());
         let (loader, crew) = Loader::new(nowhere().unwrap());
         let queue = Arc::clone(&crew.queue);
-        let stretch = Stretch { store: Store::File(0), place: Place { at: 0, len: 5 } };
+        let stretch = FileRange { store: StoreId::File(0), place: Place { at: 0, len: 5 } };
         let mut waiting = Vec::new();
         for index in 0..20 * STALE_COUNT_MAX as u32 {
             let waits = Arc::new(());
             let (site, mailbox, waited) = (Arc::clone(&site), Arc::clone(&mailbox), Arc::downgrade(&waits));
-            loader.load(Job { site, stretch, mailbox, index, generation: 7, waits: waited });
+            loader.load(LoadJob { site, stretch, mailbox, index, generation: 7, waits: waited });
             // One of ten is patient.
             waiting.extend((index % 10 == 0).then_some((index, waits)));
             let most = (2 * waiting.len()).max(STALE_COUNT_MAX) + 1;
@@ -221,7 +224,9 @@ mod tests {
         let (mut loaded, began) = (Vec::new(), Instant::now());
         while loaded.len() < waiting.len() && began.elapsed() < Duration::from_secs(20) {
             for message in mailbox.take() {
-                let Message::Loaded { index, generation: 7, .. } = message else { panic!("another message") };
+                let WorkerMessage::Loaded { index, generation: 7, .. } = message else {
+                    panic!("another message")
+                };
                 loaded.push(index);
             }
             thread::sleep(Duration::from_millis(1));

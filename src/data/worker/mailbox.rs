@@ -1,8 +1,8 @@
 //! How the control plane speaks to a worker: it posts, and wakes the worker out of its wait.
 
 use crate::{
-    data::worker::loader::Stretch,
-    site::{Site, versions::Lineup},
+    data::worker::loader::FileRange,
+    site::{Site, versions::SiteVersions},
     sys::wake::Wake,
 };
 use std::{
@@ -14,18 +14,18 @@ use std::{
 use tarpon_conn::SiteId;
 
 /// What a worker is told. It acts on it between two turns.
-pub(crate) enum Message {
+pub(crate) enum WorkerMessage {
     /// Plan new exchanges of this site from these.
-    Swap(SiteId, Lineup),
+    Swap(SiteId, SiteVersions),
     /// Accept nothing more, and end after `grace-period` at the latest.
-    Leave { farewell: Farewell, grace: Duration },
+    Leave { farewell: ShutdownMode, grace: Duration },
     /// What this connection waits for was read into memory, if it could be.
-    Loaded { site: Arc<Site>, stretch: Stretch, index: u32, generation: u32 },
+    Loaded { site: Arc<Site>, stretch: FileRange, index: u32, generation: u32 },
 }
 
 /// How a worker parts from its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Farewell {
+pub(crate) enum ShutdownMode {
     /// Another server accepts on the same sockets: each connection gets one more answer, which says that it is the last one.
     Drain,
     /// Nobody will listen here: what has begun is finished, who waits for nothing is left.
@@ -35,58 +35,58 @@ pub(crate) enum Farewell {
 /// Messages to one worker.
 pub(crate) struct Mailbox {
     /// `None`: the worker has ended.
-    messages: Mutex<Option<Vec<Message>>>,
+    messages: Mutex<Option<Vec<WorkerMessage>>>,
     /// Readable when there are messages.
-    wake: Alarm,
+    wake: MailboxWake,
     /// They come from another process.
     hear: Option<Mutex<Hear>>,
 }
 
 /// What becomes readable when there are messages.
-enum Alarm {
+enum MailboxWake {
     Rung(Wake),
     /// Of a channel to another process.
     Socket(Arc<OwnedFd>),
 }
 
 /// What another process has said.
-type Hear = Box<dyn FnMut() -> Vec<Message> + Send>;
+type Hear = Box<dyn FnMut() -> Vec<WorkerMessage> + Send>;
 
 impl Mailbox {
     pub(crate) fn new() -> io::Result<Mailbox> {
-        let wake = Alarm::Rung(Wake::new()?);
+        let wake = MailboxWake::Rung(Wake::new()?);
         Ok(Mailbox { messages: Mutex::new(Some(Vec::new())), wake, hear: None })
     }
 
     /// Of a worker that is a process: `hear` reads what comes at this socket, and does not wait for it.
     pub(crate) fn of_process(
         socket: Arc<OwnedFd>,
-        hear: impl FnMut() -> Vec<Message> + Send + 'static,
+        hear: impl FnMut() -> Vec<WorkerMessage> + Send + 'static,
     ) -> Mailbox {
         Mailbox {
             messages: Mutex::default(),
-            wake: Alarm::Socket(socket),
+            wake: MailboxWake::Socket(socket),
             hear: Some(Mutex::new(Box::new(hear))),
         }
     }
 
     /// Leaves a message; for a worker that has ended, it is dropped. Nobody has the mailbox of a process but itself.
-    pub(crate) fn post(&self, message: Message) {
+    pub(crate) fn post(&self, message: WorkerMessage) {
         if let Some(messages) = &mut *self.lock() {
             messages.push(message);
         }
-        if let Alarm::Rung(wake) = &self.wake {
+        if let MailboxWake::Rung(wake) = &self.wake {
             wake.wake();
         }
     }
 
     /// All messages, oldest first.
-    pub(crate) fn take(&self) -> Vec<Message> {
+    pub(crate) fn take(&self) -> Vec<WorkerMessage> {
         if let Some(hear) = &self.hear {
             return hear.lock().unwrap_or_else(PoisonError::into_inner)();
         }
         // In this order: a message posted in between wakes the worker again.
-        if let Alarm::Rung(wake) = &self.wake {
+        if let MailboxWake::Rung(wake) = &self.wake {
             wake.clear();
         }
         self.lock().as_mut().map(std::mem::take).unwrap_or_default()
@@ -102,7 +102,7 @@ impl Mailbox {
         *self.lock() = None;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<Message>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<WorkerMessage>>> {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -110,8 +110,8 @@ impl Mailbox {
 impl AsFd for Mailbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.wake {
-            Alarm::Rung(wake) => wake.as_fd(),
-            Alarm::Socket(socket) => socket.as_fd(),
+            MailboxWake::Rung(wake) => wake.as_fd(),
+            MailboxWake::Socket(socket) => socket.as_fd(),
         }
     }
 }

@@ -13,17 +13,17 @@ mod timer_wheel;
 
 use crate::{
     data::{
-        log_ring::Inlet,
+        log_ring::RingProducer,
         worker::{
-            idle_workers::Roster,
-            loader::{Job, Loader, Stretch},
-            mailbox::{Farewell, Mailbox, Message},
-            served_site::Served,
-            timer_wheel::Wheel,
+            idle_workers::IdleWorkers,
+            loader::{FileRange, LoadJob, Loader},
+            mailbox::{Mailbox, ShutdownMode, WorkerMessage},
+            served_site::ServedSite,
+            timer_wheel::TimerWheel,
         },
     },
-    site::{Site, versions::Lineup},
-    sys::{clock, shared::Part, socket},
+    site::{Site, versions::SiteVersions},
+    sys::{clock, shared::SharedRow, socket},
 };
 use rustix::{
     net::{getpeername, sockopt::set_socket_linger},
@@ -48,10 +48,10 @@ pub(crate) struct Worker<S> {
     pub(crate) listeners: Vec<OwnedFd>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) slots: Slots<S>,
-    pub(crate) commons: Commons,
-    wheel: Wheel,
+    pub(crate) commons: WorkerContext,
+    wheel: TimerWheel,
     /// Set when the worker is to end.
-    farewell: Option<Farewell>,
+    farewell: Option<ShutdownMode>,
     /// When it ends at the latest.
     stop_by: Option<Tick>,
     /// Accept nothing before: the process was out of descriptors or memory.
@@ -63,47 +63,47 @@ pub(crate) struct Worker<S> {
 }
 
 /// What a worker is given.
-pub(crate) struct Outfit {
+pub(crate) struct WorkerConfig {
     /// Its own, among all of the server.
     pub(crate) number: usize,
     /// Of the server, with this one.
     pub(crate) worker_count: usize,
     /// Who of them is free: for those that serve one connection at a time.
-    pub(crate) roster: Part<Roster>,
+    pub(crate) roster: SharedRow<IdleWorkers>,
     /// Listening sockets, non-blocking.
     pub(crate) listeners: Vec<OwnedFd>,
     pub(crate) mailbox: Arc<Mailbox>,
     /// By number.
-    pub(crate) sites: Arc<[(Lineup, Limits)]>,
+    pub(crate) sites: Arc<[(SiteVersions, Limits)]>,
     pub(crate) hosts: Arc<Hosts>,
     /// `None`: the worker itself waits for the disk.
     pub(crate) loader: Option<Loader>,
     /// Connections it holds at most.
     pub(crate) connection_count_max: usize,
-    pub(crate) counters: Part<Counters>,
+    pub(crate) counters: SharedRow<Counters>,
     /// Where load balancers may ask.
     pub(crate) health_path: Option<Arc<[u8]>>,
     /// What to record of exchanges, and where to hand it.
-    pub(crate) log: Option<(Recording, Inlet)>,
+    pub(crate) log: Option<(Recording, RingProducer)>,
 }
 
 /// A connection cannot go on: it needs a buffer and none is free, or what it was answered from has been truncated.
-pub(crate) struct Stuck;
+pub(crate) struct SendError;
 
 /// What is not in memory, and of which image.
-pub(crate) struct Cold {
+pub(crate) struct NotResident {
     image: ImageId,
-    stretch: Stretch,
+    stretch: FileRange,
 }
 
 /// What the connections of one worker share.
-pub(crate) struct Commons {
+pub(crate) struct WorkerContext {
     pub(crate) sites: Sites,
     pub(crate) pool: Pool,
     pub(crate) starts: Starts,
     pub(crate) now: Tick,
     /// Sites by image, for their descriptors.
-    served: Vec<Option<Served>>,
+    served: Vec<Option<ServedSite>>,
     /// Some of what was ever served lies in files: it may have to be read first, or be truncated meanwhile.
     in_files: bool,
     /// What is received arrives here; a connection that leaves something of it takes the buffer over.
@@ -114,10 +114,10 @@ pub(crate) struct Commons {
     epoch: Timespec,
     /// What is not in memory is sent all the same.
     waits_for_disk: bool,
-    counters: Part<Counters>,
+    counters: SharedRow<Counters>,
     records: Records,
     /// Where the records go.
-    inlet: Option<Inlet>,
+    inlet: Option<RingProducer>,
 }
 
 /// Buffers of a worker. A connection holds one only while it has sent a part of a head, asks for a redirect
@@ -138,9 +138,9 @@ pub(crate) const COPY_LEN_MAX: usize = 8 * 1024;
 const GATE_MS: u64 = 1_000;
 
 impl<S: Default> Worker<S> {
-    pub(crate) fn new(outfit: Outfit) -> Worker<S> {
-        let Outfit { listeners, mailbox, sites, hosts, health_path, loader, .. } = outfit;
-        let Outfit { connection_count_max, counters, log, .. } = outfit;
+    pub(crate) fn new(outfit: WorkerConfig) -> Worker<S> {
+        let WorkerConfig { listeners, mailbox, sites, hosts, health_path, loader, .. } = outfit;
+        let WorkerConfig { connection_count_max, counters, log, .. } = outfit;
         let (records, inlet) = match log {
             Some((recording, inlet)) => (Records::new(recording), Some(inlet)),
             None => (Records::off(), None),
@@ -150,9 +150,9 @@ impl<S: Default> Worker<S> {
         let scratch = pool.take().expect("a new pool has free buffers");
         let waits_for_disk = loader.is_none();
         let current = sites.iter().map(|(lineup, _)| lineup.current.clone());
-        let served: Vec<_> = current.map(|site| Served::new(site, waits_for_disk)).collect();
+        let served: Vec<_> = current.map(|site| ServedSite::new(site, waits_for_disk)).collect();
         let images = served.iter().zip(&*sites).map(|(served, (_, limits))| (served.image(), *limits));
-        let mut commons = Commons {
+        let mut commons = WorkerContext {
             sites: Sites::by_host(images, hosts),
             pool,
             starts: Starts::new(unix_ms() / 1_000),
@@ -174,7 +174,7 @@ impl<S: Default> Worker<S> {
             commons.swap(SiteId::new(number), lineup.clone());
         }
         let slots = Slots::new(connection_count_max);
-        let (wheel, loaded) = (Wheel::new(), Vec::new());
+        let (wheel, loaded) = (TimerWheel::new(), Vec::new());
         Worker {
             listeners,
             mailbox,
@@ -280,11 +280,11 @@ impl<S: Default> Worker<S> {
 
     /// What a connection is to send next is not in memory: it sends nothing until that was read, and then wants a turn.
     #[cold]
-    pub(crate) fn load(&mut self, index: u32, Cold { image, stretch }: Cold) {
+    pub(crate) fn load(&mut self, index: u32, NotResident { image, stretch }: NotResident) {
         let generation = self.slots.generation(index);
         let (Some(slot), Some(loader)) = (self.slots.get_mut(index), &self.loader) else { return };
         let waits = Arc::new(());
-        let job = Job {
+        let job = LoadJob {
             site: Arc::clone(&self.commons.served(image).site),
             stretch,
             mailbox: Arc::clone(&self.mailbox),
@@ -311,18 +311,18 @@ impl<S: Default> Worker<S> {
     }
 
     /// Reads the mailbox. Returns how to part from the clients, if the worker was just told so.
-    pub(crate) fn read_mail(&mut self) -> Option<Farewell> {
+    pub(crate) fn read_mail(&mut self) -> Option<ShutdownMode> {
         let before = self.farewell;
         for message in self.mailbox.take() {
             match message {
-                Message::Swap(site, lineup) => self.commons.swap(site, lineup),
-                Message::Leave { farewell, grace } => {
+                WorkerMessage::Swap(site, lineup) => self.commons.swap(site, lineup),
+                WorkerMessage::Leave { farewell, grace } => {
                     // Who was to drain may be stopped, but not the other way round.
                     self.farewell = self.farewell.max(Some(farewell));
                     let by = self.commons.now.after(grace.as_millis().try_into().unwrap_or(u64::MAX));
                     self.stop_by = Some(self.stop_by.map_or(by, |former| former.min(by)));
                 }
-                Message::Loaded { site, stretch, index, generation } => {
+                WorkerMessage::Loaded { site, stretch, index, generation } => {
                     self.commons.learn(&site, stretch);
                     if self.slots.generation(index) == generation
                         && let Some(slot) = self.slots.get_mut(index)
@@ -346,7 +346,7 @@ impl<S: Default> Worker<S> {
 
     /// Whether it is to leave without waiting for what has not begun.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.farewell == Some(Farewell::Stop)
+        self.farewell == Some(ShutdownMode::Stop)
     }
 
     /// Whether the worker has stopped: nothing is left to finish, or the time for it is over.
@@ -383,7 +383,7 @@ impl<S> Drop for Worker<S> {
     }
 }
 
-impl Commons {
+impl WorkerContext {
     /// What a connection may look at and use up.
     #[inline]
     pub(crate) fn cx(&mut self) -> Cx<'_> {
@@ -422,14 +422,14 @@ impl Commons {
     }
 
     #[inline]
-    fn served(&self, image: ImageId) -> &Served {
+    fn served(&self, image: ImageId) -> &ServedSite {
         self.served[image.index()].as_ref().expect("a site outlives the spans that name its image")
     }
 
     /// What has to be read before the front of an outbox can be sent: the spans in memory, or the first one, of which
     /// at most `len_max` bytes leave now.
     #[inline]
-    pub(crate) fn cold(&mut self, spans: &[Span], file_len_min: u64, len_max: u64) -> Option<Cold> {
+    pub(crate) fn cold(&mut self, spans: &[Span], file_len_min: u64, len_max: u64) -> Option<NotResident> {
         if !self.in_files || self.waits_for_disk {
             return None;
         }
@@ -444,7 +444,7 @@ impl Commons {
             let served =
                 self.served[image.index()].as_mut().expect("a site outlives the spans that name its image");
             if let Some(stretch) = served.cold(span, len_max, self.now) {
-                return Some(Cold { image, stretch });
+                return Some(NotResident { image, stretch });
             }
         }
         None
@@ -458,13 +458,13 @@ impl Commons {
 
     /// What a connection wants and is not in memory. Of an image that is gone nothing is wanted any more.
     #[cold]
-    pub(crate) fn unknown(&mut self, Wanted { image, place }: Wanted) -> Option<Cold> {
+    pub(crate) fn unknown(&mut self, Wanted { image, place }: Wanted) -> Option<NotResident> {
         let served = self.served[image.index()].as_mut()?;
-        served.unknown(place, self.now).map(|stretch| Cold { image, stretch })
+        served.unknown(place, self.now).map(|stretch| NotResident { image, stretch })
     }
 
     /// A stretch of a site was read just now.
-    fn learn(&mut self, site: &Arc<Site>, stretch: Stretch) {
+    fn learn(&mut self, site: &Arc<Site>, stretch: FileRange) {
         let mut served = self.served.iter_mut().flatten();
         if let Some(served) = served.find(|served| Arc::ptr_eq(&served.site, site)) {
             served.learn(stretch);
@@ -531,7 +531,7 @@ impl Commons {
 
     /// Offers `run`, which is the inbox or lies in the scratch buffer; keeps what is not used.
     #[inline]
-    pub(crate) fn offer<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), Stuck> {
+    pub(crate) fn offer<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), SendError> {
         let mut used = slot.conn.received(&mut self.cx(), Leg::Client, run);
         while let Some(wanted) = slot.conn.wants()
             && self.has(wanted)
@@ -540,7 +540,7 @@ impl Commons {
             used += slot.conn.received(&mut self.cx(), Leg::Client, run.skip(used));
         }
         if self.is_doubtful() {
-            return Err(Stuck);
+            return Err(SendError);
         }
         let rest = run.skip(used);
         match (slot.inbox, rest.len) {
@@ -555,8 +555,8 @@ impl Commons {
     }
 
     /// Makes a run of the scratch buffer the inbox: the connection keeps that buffer, another takes its place.
-    pub(crate) fn keep<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), Stuck> {
-        self.scratch = self.pool.take().ok_or(Stuck)?;
+    pub(crate) fn keep<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), SendError> {
+        self.scratch = self.pool.take().ok_or(SendError)?;
         slot.inbox = Some(run);
         slot.fresh = true;
         Ok(())
@@ -596,7 +596,7 @@ impl Commons {
     }
 
     /// From now on these are served.
-    fn swap(&mut self, site: SiteId, Lineup { current, earlier }: Lineup) {
+    fn swap(&mut self, site: SiteId, SiteVersions { current, earlier }: SiteVersions) {
         self.in_files |= earlier.iter().chain([&current]).any(|site| site.lies_in_files());
         let current = self.image_of(site, current);
         let earlier = earlier.iter().map(|earlier| self.image_of(site, Arc::clone(earlier))).collect();
@@ -609,7 +609,7 @@ impl Commons {
         let mut served = [current].into_iter().chain(self.sites.earlier(site).iter().copied());
         let known = served.find(|&image| Arc::ptr_eq(&self.served(image).site, &wanted));
         known.unwrap_or_else(|| {
-            let wanted = Served::new(wanted, self.waits_for_disk);
+            let wanted = ServedSite::new(wanted, self.waits_for_disk);
             let image = self.sites.add(wanted.image());
             if self.served.len() <= image.index() {
                 self.served.resize_with(image.index() + 1, || None);

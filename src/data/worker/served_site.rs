@@ -4,8 +4,8 @@
 //! the image too.
 
 use crate::{
-    data::worker::{loader::Stretch, residency::Residency},
-    site::{Site, Store},
+    data::worker::{loader::FileRange, residency::Residency},
+    site::{Site, StoreId},
     sys::cached,
 };
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tarpon_conn::{Span, Tick};
 use tarpon_site::{Image, Place, packed};
 
 /// A site and what is known of its files.
-pub(crate) struct Served {
+pub(crate) struct ServedSite {
     pub(crate) site: Arc<Site>,
     archive: Residency,
     files: Vec<Residency>,
@@ -23,9 +23,9 @@ pub(crate) struct Served {
     is_packed: bool,
 }
 
-impl Served {
+impl ServedSite {
     /// For a worker that waits for the disk itself, all is taken to be in memory.
-    pub(crate) fn new(site: Arc<Site>, waits_for_disk: bool) -> Served {
+    pub(crate) fn new(site: Arc<Site>, waits_for_disk: bool) -> ServedSite {
         let archive = Residency::new(site.archive_end());
         let files: Vec<_> = site.file_lens().map(Residency::new).collect();
         let is_packed = site.is_packed();
@@ -33,7 +33,7 @@ impl Served {
         if may_be_cold {
             site.files_on_disk().for_each(cached::fetch_alone);
         }
-        Served { site, archive, files, may_be_cold, is_packed }
+        ServedSite { site, archive, files, may_be_cold, is_packed }
     }
 
     /// The image as the worker looks things up in it: of one on a disk, only what is known to be in memory.
@@ -48,43 +48,43 @@ impl Served {
 
     /// What has to be read before a place of the image's file can be looked at. `None`: it is in memory.
     #[cold]
-    pub(crate) fn unknown(&mut self, place: Place, now: Tick) -> Option<Stretch> {
+    pub(crate) fn unknown(&mut self, place: Place, now: Tick) -> Option<FileRange> {
         if !self.is_packed {
             return None;
         }
-        let (file, _) = self.site.file_of(Store::Archive);
+        let (file, _) = self.site.file_of(StoreId::Archive);
         let place = self.archive.missing(file, place, now)?;
-        Some(Stretch { store: Store::Archive, place })
+        Some(FileRange { store: StoreId::Archive, place })
     }
 
     /// What has to be read before a span of this site can be sent, of which at most `len_max` bytes leave now. `None`:
     /// it is all in memory.
     #[inline]
-    pub(crate) fn cold(&mut self, span: &Span, len_max: u64, now: Tick) -> Option<Stretch> {
+    pub(crate) fn cold(&mut self, span: &Span, len_max: u64, now: Tick) -> Option<FileRange> {
         if !self.may_be_cold {
             return None;
         }
         let (store, at, len) = match *span {
-            Span::Site { at, len, .. } if self.is_packed => (Store::Archive, packed::IMAGE_AT + at, len),
-            Span::Archive { at, len, .. } => (Store::Archive, at, len),
-            Span::File { number, at, len, .. } => (Store::File(number), at, len),
+            Span::Site { at, len, .. } if self.is_packed => (StoreId::Archive, packed::IMAGE_AT + at, len),
+            Span::Archive { at, len, .. } => (StoreId::Archive, at, len),
+            Span::File { number, at, len, .. } => (StoreId::File(number), at, len),
             Span::Start(_) | Span::Buf(_) | Span::Site { .. } => return None,
         };
         let (file, begin) = self.site.file_of(store);
         let place = Place { at: begin + at, len: len.min(len_max) };
         let known = match store {
-            Store::Archive => &mut self.archive,
-            Store::File(number) => &mut self.files[number as usize],
+            StoreId::Archive => &mut self.archive,
+            StoreId::File(number) => &mut self.files[number as usize],
         };
-        known.missing(file, place, now).map(|place| Stretch { store, place })
+        known.missing(file, place, now).map(|place| FileRange { store, place })
     }
 
     /// A stretch was read just now.
-    pub(crate) fn learn(&mut self, stretch: Stretch) {
+    pub(crate) fn learn(&mut self, stretch: FileRange) {
         let (file, _) = self.site.file_of(stretch.store);
         match stretch.store {
-            Store::Archive => self.archive.learn(file, stretch.place),
-            Store::File(number) => self.files[number as usize].learn(file, stretch.place),
+            StoreId::Archive => self.archive.learn(file, stretch.place),
+            StoreId::File(number) => self.files[number as usize].learn(file, stretch.place),
         }
     }
 }

@@ -12,7 +12,7 @@
 use tarpon_conn::Tick;
 
 /// Timers, by slot number.
-pub(crate) struct Wheel {
+pub(crate) struct TimerWheel {
     /// First timer of each bucket.
     buckets: [u32; BUCKET_COUNT],
     timers: Vec<Timer>,
@@ -39,9 +39,9 @@ const BUCKET_SHIFT: u32 = 6;
 const NONE: u32 = u32::MAX;
 const UNARMED: u64 = u64::MAX;
 
-impl Wheel {
-    pub(crate) fn new() -> Wheel {
-        Wheel { buckets: [NONE; BUCKET_COUNT], timers: Vec::new(), done: 0, next: UNARMED }
+impl TimerWheel {
+    pub(crate) fn new() -> TimerWheel {
+        TimerWheel { buckets: [NONE; BUCKET_COUNT], timers: Vec::new(), done: 0, next: UNARMED }
     }
 
     /// Arms the timer of a slot, which is not armed, to fire at a deadline or before it.
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     /// All timers that have fired by `ms`, in slot order.
-    fn fired(wheel: &mut Wheel, ms: u64) -> Vec<u32> {
+    fn fired(wheel: &mut TimerWheel, ms: u64) -> Vec<u32> {
         let mut slots: Vec<u32> = std::iter::from_fn(|| wheel.take(Tick(ms))).collect();
         slots.sort_unstable();
         slots
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_timer_fires_within_a_bucket_of_its_deadline() {
-        let mut wheel = Wheel::new();
+        let mut wheel = TimerWheel::new();
         for (slot, ms) in [(0, 100), (1, 128), (2, 1_000), (3, 15_000)] {
             wheel.arm(slot, Tick(ms));
         }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_timer_beyond_the_horizon_fires_at_the_horizon() {
-        let mut wheel = Wheel::new();
+        let mut wheel = TimerWheel::new();
         wheel.arm(0, Tick(75_000));
         assert_eq!(fired(&mut wheel, 16_000), [0; 0]);
         assert_eq!(fired(&mut wheel, 16_400), [0]);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_disarmed_timer_does_not_fire_and_its_neighbours_do() {
-        let mut wheel = Wheel::new();
+        let mut wheel = TimerWheel::new();
         for slot in 0..5 {
             wheel.arm(slot, Tick(640));
         }
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_nearer_deadline_hastens_and_a_later_one_waits() {
-        let mut wheel = Wheel::new();
+        let mut wheel = TimerWheel::new();
         wheel.arm(0, Tick(10_000));
         wheel.hasten(0, Tick(20_000));
         wheel.hasten(0, Tick(2_000));
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_wait_ends_when_the_first_timer_may_fire() {
-        let mut wheel = Wheel::new();
+        let mut wheel = TimerWheel::new();
         assert_eq!(wheel.wait_ms(Tick(0)), None);
         wheel.arm(0, Tick(6_400));
         wheel.arm(1, Tick(640));
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_long_sleep_skips_no_timer() {
-        let mut wheel = Wheel::new();
+        let mut wheel = TimerWheel::new();
         for slot in 0..200 {
             wheel.arm(slot, Tick(slot as u64 * 80));
         }

@@ -1,6 +1,6 @@
 //! `tarpon completions`: what a shell needs to complete the command line.
 
-use super::{Done, written};
+use super::{CommandResult, written};
 use clap::{
     Arg, ArgMatches, Command,
     builder::{PossibleValuesParser, TypedValueParser},
@@ -25,7 +25,7 @@ pub(super) fn command() -> Command {
         .arg(Arg::new("shell").value_name("SHELL").help("Which shell").required(true).value_parser(shell))
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Done {
+pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     let shell: &Shell = matches.get_one("shell").expect("clap asks for one");
     let mut script = Vec::new();
     clap_complete::generate(*shell, &mut super::command(), "tarpon", &mut script);

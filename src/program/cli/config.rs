@@ -1,8 +1,8 @@
 //! `tarpon config`: the configuration, checked and shown.
 
-use super::{Done, flags, read, written};
-use crate::config::{self, Program, Said, Settled};
-use crate::program::output::{self, Form, messages, tables};
+use super::{CommandResult, flags, read, written};
+use crate::config::{self, CommandKind, OptionValue, ResolvedConfig};
+use crate::program::output::{self, OutputForm, messages, tables};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::io::{self, Write};
 
@@ -26,11 +26,11 @@ pub(super) fn command() -> Command {
                         .help("Write a configuration file that says the same"),
                 )
                 .arg(read::config_arg())
-                .args(flags::args(Program::Serve)),
+                .args(flags::args(CommandKind::Serve)),
         )
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Done {
+pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     match matches.subcommand() {
         Some(("check", matches)) => check(matches),
         Some((_, matches)) => show(matches),
@@ -38,9 +38,9 @@ pub(super) fn run(matches: &ArgMatches) -> Done {
     }
 }
 
-fn show(matches: &ArgMatches) -> Done {
+fn show(matches: &ArgMatches) -> CommandResult {
     let settled = read::settled(matches)?;
-    let mut out = output::stdout(Form::Words);
+    let mut out = output::stdout(OutputForm::Words);
     let done = match matches.get_flag("toml") {
         true => write!(out, "{}", settled.toml()),
         false => write_table(&settled, &mut out),
@@ -48,15 +48,15 @@ fn show(matches: &ArgMatches) -> Done {
     written(done.and_then(|()| out.flush()))
 }
 
-fn check(matches: &ArgMatches) -> Done {
+fn check(matches: &ArgMatches) -> CommandResult {
     let settled = read::of_file(matches)?;
-    config::look(&settled).map_err(read::Refused)?;
+    config::look(&settled).map_err(read::ReadError)?;
     messages::in_order(&settled);
     Ok(())
 }
 
-fn write_table(settled: &Settled, to: &mut impl Write) -> io::Result<()> {
-    let row = |said: &Said| {
+fn write_table(settled: &ResolvedConfig, to: &mut impl Write) -> io::Result<()> {
+    let row = |said: &OptionValue| {
         let number = said.number.filter(|_| said.section.is_many()).map(|number| format!(" {}", number + 1));
         let section = format!("{}{}", said.section.head(), number.unwrap_or_default());
         [section, said.option.name.to_owned(), said.words(), settled.from(said)]

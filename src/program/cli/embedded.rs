@@ -1,9 +1,9 @@
 //! A program that carries its site: serves it, unless it is told something else.
 
-use super::{Done, base, flags, inspect::inspect, matches, serve::serve, verify::verify, written};
+use super::{CommandResult, base, flags, inspect::inspect, matches, serve::serve, verify::verify, written};
 use crate::{
     MAX_UNPACKED_LEN,
-    config::{self, Program},
+    config::{self, CommandKind},
 };
 use clap::{FromArgMatches, Subcommand};
 use std::{
@@ -14,7 +14,7 @@ use std::{
 
 /// What else it can do.
 #[derive(Debug, Subcommand)]
-enum Action {
+enum EmbeddedAction {
     /// Show what the site has: paths, types, sizes in each coding, ETags
     Inspect {
         /// Show it as JSON
@@ -29,9 +29,10 @@ enum Action {
     Extract,
 }
 
-pub(crate) fn run() -> Done {
-    let command = base("tarpon").args_conflicts_with_subcommands(true).args(flags::args(Program::Carrier));
-    let command = Action::augment_subcommands(command).subcommand_required(false);
+pub(crate) fn run() -> CommandResult {
+    let command =
+        base("tarpon").args_conflicts_with_subcommands(true).args(flags::args(CommandKind::Carrier));
+    let command = EmbeddedAction::augment_subcommands(command).subcommand_required(false);
     // Behind the subcommands, which bring a sentence of their own.
     let command = command
         .about("Serves the site that this program carries, unless a command says otherwise")
@@ -39,21 +40,21 @@ pub(crate) fn run() -> Done {
     let matches = matches(command);
     let path = env::current_exe()?;
     if matches.subcommand().is_none() {
-        let flags = flags::said(&matches, Program::Carrier);
+        let flags = flags::said(&matches, CommandKind::Carrier);
         return serve(&|| {
-            let mut config = config::read(None, &flags, Program::Carrier)?.config;
+            let mut config = config::read(None, &flags, CommandKind::Carrier)?.config;
             config.sites[0].source.path.clone_from(&path);
             Ok(config)
         });
     }
-    match Action::from_arg_matches(&matches)? {
-        Action::Inspect { json } => inspect(&path, json, MAX_UNPACKED_LEN),
-        Action::Verify => verify(&path, &[], MAX_UNPACKED_LEN),
-        Action::Extract => extract(&path),
+    match EmbeddedAction::from_arg_matches(&matches)? {
+        EmbeddedAction::Inspect { json } => inspect(&path, json, MAX_UNPACKED_LEN),
+        EmbeddedAction::Verify => verify(&path, &[], MAX_UNPACKED_LEN),
+        EmbeddedAction::Extract => extract(&path),
     }
 }
 
-fn extract(path: &Path) -> Done {
+fn extract(path: &Path) -> CommandResult {
     let mut out = io::stdout().lock();
     if out.is_terminal() {
         return Err("a tar archive is nothing for a terminal; take it on, as with extract | tar -x".into());

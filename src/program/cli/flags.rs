@@ -1,6 +1,6 @@
 //! The flags of the options that a configuration has, made from their table.
 
-use crate::config::{Flag, Flags, Kind, Opt, Program, SECTIONS, Unsaid};
+use crate::config::{CliFlags, CommandKind, FlagForm, Opt, OptionDefault, SECTIONS, ValueKind};
 use clap::{
     Arg, ArgAction, ArgMatches, ValueHint,
     builder::{PossibleValuesParser, ValueParser},
@@ -10,20 +10,20 @@ use clap::{
 use std::{ffi::OsStr, path::PathBuf};
 
 /// One for each option that can be said to a program.
-pub(super) fn args(program: Program) -> impl Iterator<Item = Arg> {
+pub(super) fn args(program: CommandKind) -> impl Iterator<Item = Arg> {
     options(program).flat_map(|option| match option.kind {
-        Kind::Flag(_) => switch(option).to_vec(),
+        ValueKind::Flag(_) => switch(option).to_vec(),
         _ => vec![arg(option)],
     })
 }
 
 /// What was said.
-pub(super) fn said(matches: &ArgMatches, program: Program) -> Flags {
-    let mut flags = Flags::default();
+pub(super) fn said(matches: &ArgMatches, program: CommandKind) -> CliFlags {
+    let mut flags = CliFlags::default();
     for option in options(program) {
         let name = option.flag_name();
         let is_said = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
-        if let Kind::Flag(_) = option.kind {
+        if let ValueKind::Flag(_) = option.kind {
             let on = [(name.to_owned(), "true"), (format!("no-{name}"), "false")];
             if let Some((_, value)) = on.into_iter().find(|(name, _)| is_said(name)) {
                 flags.0.insert(name, vec![value.into()]);
@@ -36,7 +36,7 @@ pub(super) fn said(matches: &ArgMatches, program: Program) -> Flags {
     flags
 }
 
-fn options(program: Program) -> impl Iterator<Item = &'static Opt> {
+fn options(program: CommandKind) -> impl Iterator<Item = &'static Opt> {
     let options = SECTIONS.into_iter().flat_map(|section| section.options);
     options.filter(move |option| option.is_on(program))
 }
@@ -44,16 +44,16 @@ fn options(program: Program) -> impl Iterator<Item = &'static Opt> {
 fn arg(option: &'static Opt) -> Arg {
     let name = option.flag_name();
     let arg = match option.flag {
-        Flag::Long => Arg::new(name).long(name),
-        Flag::Short(short) | Flag::Named(_, short) => Arg::new(name).long(name).short(short),
-        Flag::Place => Arg::new(name),
+        FlagForm::Long => Arg::new(name).long(name),
+        FlagForm::Short(short) | FlagForm::Named(_, short) => Arg::new(name).long(name).short(short),
+        FlagForm::Place => Arg::new(name),
     };
     let mut help = option.help.to_owned();
-    let is_repeated = option.many || matches!(option.flag, Flag::Named(..));
+    let is_repeated = option.many || matches!(option.flag, FlagForm::Named(..));
     if is_repeated {
         help += ". May be given more than once";
     }
-    if let Unsaid::Words(words) = option.default {
+    if let OptionDefault::Words(words) = option.default {
         help += &format!(" [default: {words}]");
     }
     let arg = arg.help(help);
@@ -61,11 +61,11 @@ fn arg(option: &'static Opt) -> Arg {
     let action = if is_repeated { ArgAction::Append } else { ArgAction::Set };
     let arg = arg.value_name(option.value_name).value_parser(parser(option)).action(action);
     let arg = match option.kind {
-        Kind::Path(_) => arg.value_hint(ValueHint::AnyPath),
+        ValueKind::Path(_) => arg.value_hint(ValueHint::AnyPath),
         _ => arg,
     };
     match option.default {
-        Unsaid::Value(value) => arg.default_value(value),
+        OptionDefault::Value(value) => arg.default_value(value),
         _ => arg,
     }
 }
@@ -89,8 +89,8 @@ fn under_heading(option: &'static Opt, arg: Arg) -> Arg {
 /// Refuses what the option refuses.
 fn parser(option: &'static Opt) -> ValueParser {
     match &option.kind {
-        Kind::Word(words) => PossibleValuesParser::new(words.iter().map(|(word, _)| *word)).into(),
-        Kind::Path(_) | Kind::Inner(_) => value_parser!(PathBuf),
+        ValueKind::Word(words) => PossibleValuesParser::new(words.iter().map(|(word, _)| *word)).into(),
+        ValueKind::Path(_) | ValueKind::Inner(_) => value_parser!(PathBuf),
         _ => ValueParser::new(move |value: &str| option.check(value.as_ref()).map(|()| value.to_owned())),
     }
 }

@@ -1,6 +1,6 @@
 //! `tarpon manual`: pages for man, made of the words of the command line.
 
-use super::{Done, reference, written};
+use super::{CommandResult, reference, written};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use clap_mangen::{
     Man,
@@ -40,7 +40,7 @@ pub(super) fn command() -> Command {
         )
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Done {
+pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     if matches.get_flag("markdown") {
         return written(io::stdout().write_all(reference::markdown().as_bytes()));
     }
@@ -62,7 +62,7 @@ pub(super) fn run(matches: &ArgMatches) -> Done {
     written(io::stdout().write_all(&page.text))
 }
 
-struct Page {
+struct ManualPage {
     /// As a user asks for it.
     name: String,
     /// Of its file.
@@ -71,12 +71,12 @@ struct Page {
 }
 
 /// Every page there is.
-fn pages() -> io::Result<Vec<Page>> {
+fn pages() -> io::Result<Vec<ManualPage>> {
     let mut command = super::command().disable_help_subcommand(true);
     command.build();
     let mut pages = Vec::new();
     add(&command, &mut pages)?;
-    pages.push(Page {
+    pages.push(ManualPage {
         name: "tarpon.toml".into(),
         file: "tarpon.toml.5".into(),
         text: reference::page().into_bytes(),
@@ -85,7 +85,7 @@ fn pages() -> io::Result<Vec<Page>> {
 }
 
 /// The page of a command, and those of its own commands.
-fn add(command: &Command, pages: &mut Vec<Page>) -> io::Result<()> {
+fn add(command: &Command, pages: &mut Vec<ManualPage>) -> io::Result<()> {
     let full = command.get_display_name().unwrap_or(command.get_name());
     let name = full.strip_prefix("tarpon-").unwrap_or(full).to_owned();
     let man =
@@ -108,15 +108,15 @@ fn add(command: &Command, pages: &mut Vec<Page>) -> io::Result<()> {
     roff.control("SH", ["SEE ALSO"]);
     roff.text([bold("tarpon"), roman("(1), "), bold("tarpon.toml"), roman("(5)")]);
     roff.to_writer(&mut text)?;
-    pages.push(Page { name, file: man.get_filename(), text });
+    pages.push(ManualPage { name, file: man.get_filename(), text });
     command
         .get_subcommands()
         .filter(|command| !command.is_hide_set())
         .try_for_each(|command| add(command, pages))
 }
 
-fn write_all(pages: &[Page], dir: &Path) -> Done {
-    for Page { file, text, .. } in pages {
+fn write_all(pages: &[ManualPage], dir: &Path) -> CommandResult {
+    for ManualPage { file, text, .. } in pages {
         let path = dir.join(file);
         fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.printable()))?;
     }

@@ -28,7 +28,7 @@ mod status;
 mod verify;
 
 use crate::config::Opt;
-use crate::program::output::{self, Form};
+use crate::program::output::{self, OutputForm};
 use clap::{
     ArgMatches, Command, CommandFactory,
     error::{ContextKind, ContextValue},
@@ -41,29 +41,29 @@ use std::{
 use tarpon_site::printable::{Printable, is_unseen};
 
 /// What became of it.
-type Done = Result<(), Box<dyn Error>>;
+type CommandResult = Result<(), Box<dyn Error>>;
 
 /// Something the program can be told to do.
-struct Action {
+struct CliCommand {
     /// How it is said.
     command: fn() -> Command,
     /// Does it.
-    run: fn(&ArgMatches) -> Done,
+    run: fn(&ArgMatches) -> CommandResult,
 }
 
 /// In the order of the help.
-const ACTIONS: [Action; 11] = [
-    Action { command: serve::command, run: serve::run },
-    Action { command: pack::command, run: pack::run },
-    Action { command: inspect::command, run: inspect::run },
-    Action { command: verify::command, run: verify::run },
-    Action { command: release::Release::command, run: release::run },
-    Action { command: status::Status::command, run: status::run },
-    Action { command: order::Reload::command, run: order::reload },
-    Action { command: order::Upgrade::command, run: order::upgrade },
-    Action { command: config::command, run: config::run },
-    Action { command: manual::command, run: manual::run },
-    Action { command: completions::command, run: completions::run },
+const ACTIONS: [CliCommand; 11] = [
+    CliCommand { command: serve::command, run: serve::run },
+    CliCommand { command: pack::command, run: pack::run },
+    CliCommand { command: inspect::command, run: inspect::run },
+    CliCommand { command: verify::command, run: verify::run },
+    CliCommand { command: release::ReleaseArgs::command, run: release::run },
+    CliCommand { command: status::StatusArgs::command, run: status::run },
+    CliCommand { command: order::Reload::command, run: order::reload },
+    CliCommand { command: order::Upgrade::command, run: order::upgrade },
+    CliCommand { command: config::command, run: config::run },
+    CliCommand { command: manual::command, run: manual::run },
+    CliCommand { command: completions::command, run: completions::run },
 ];
 
 /// All of the command line.
@@ -76,7 +76,7 @@ fn command() -> Command {
 }
 
 /// Does what the command line says.
-pub(crate) fn run() -> Done {
+pub(crate) fn run() -> CommandResult {
     let matches = matches(command());
     let (name, matches) = matches.subcommand().expect("clap asks for one");
     let action = ACTIONS.iter().find(|action| (action.command)().get_name() == name);
@@ -90,8 +90,8 @@ fn matches(command: Command) -> ArgMatches {
         name_successor(&mut refused);
         let text = refused.render();
         let _ = match refused.use_stderr() {
-            true => write!(output::stderr(Form::Words), "{}", text.ansi()),
-            false => write!(output::stdout(Form::Words), "{}", text.ansi()),
+            true => write!(output::stderr(OutputForm::Words), "{}", text.ansi()),
+            false => write!(output::stdout(OutputForm::Words), "{}", text.ansi()),
         };
         std::process::exit(refused.exit_code())
     })
@@ -135,7 +135,7 @@ fn base(name: &'static str) -> Command {
 }
 
 /// What came of writing to standard output.
-fn written(done: io::Result<()>) -> Done {
+fn written(done: io::Result<()>) -> CommandResult {
     match done {
         // Who reads it has read enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,12 +1,12 @@
 //! `tarpon reload`, `tarpon upgrade`: what a server is told to do while it runs, by way of its admin listener.
 
 use super::{
-    Done,
-    status::{Desk, trouble},
+    CommandResult,
+    status::{AdminOption, trouble},
     written,
 };
 use crate::Order;
-use crate::program::output::{self, Form};
+use crate::program::output::{self, OutputForm};
 use clap::{ArgMatches, FromArgMatches, Parser};
 use std::io::ErrorKind;
 
@@ -18,7 +18,7 @@ use std::io::ErrorKind;
 #[command(name = "reload")]
 pub(super) struct Reload {
     #[command(flatten)]
-    desk: Desk,
+    desk: AdminOption,
 }
 
 /// Let a server leave its place to its program as it is installed now
@@ -30,24 +30,24 @@ pub(super) struct Reload {
 #[command(name = "upgrade")]
 pub(super) struct Upgrade {
     #[command(flatten)]
-    desk: Desk,
+    desk: AdminOption,
 }
 
-pub(super) fn upgrade(matches: &ArgMatches) -> Done {
+pub(super) fn upgrade(matches: &ArgMatches) -> CommandResult {
     let Upgrade { desk } = Upgrade::from_arg_matches(matches)?;
     give(desk, Order::Upgrade, "; without one, kill -USR2 PID does the same")
 }
 
-pub(super) fn reload(matches: &ArgMatches) -> Done {
+pub(super) fn reload(matches: &ArgMatches) -> CommandResult {
     let Reload { desk } = Reload::from_arg_matches(matches)?;
     give(desk, Order::Reload, "; without one, kill -HUP PID does the same")
 }
 
 /// Gives an order, which can be given otherwise too, and shows what came of it.
-fn give(desk: Desk, order: Order, otherwise: &str) -> Done {
+fn give(desk: AdminOption, order: Order, otherwise: &str) -> CommandResult {
     let admin = desk.address()?;
     match crate::order(&admin, order) {
-        Ok(said) => written(output::stdout(Form::Words).say(format_args!("{said}"))),
+        Ok(said) => written(output::stdout(OutputForm::Words).say(format_args!("{said}"))),
         // In the words of the server.
         Err(error) if error.kind() == ErrorKind::Other => Err(error.into()),
         Err(error) => Err(trouble(&admin, &error, otherwise).into()),

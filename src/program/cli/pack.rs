@@ -1,10 +1,10 @@
 //! `tarpon pack`: packs a site into one archive, or into a program that carries it.
 
-use super::{Done, flags};
+use super::{CommandResult, flags};
 use crate::program::output::{messages, progress};
 use crate::{
-    Effort, Packing, Source,
-    config::{self, Program},
+    Effort, SitePacking, Source,
+    config::{self, CommandKind},
 };
 use clap::{
     ArgMatches, CommandFactory, FromArgMatches, Parser,
@@ -19,7 +19,7 @@ use std::{path::PathBuf, time::Instant};
 /// gives the same bytes; SOURCE_DATE_EPOCH is honoured.
 #[derive(Debug, Parser)]
 #[command(name = "pack")]
-struct Pack {
+struct PackArgs {
     /// The directory to pack, or a tar archive of it
     path: PathBuf,
 
@@ -52,16 +52,23 @@ struct Pack {
 }
 
 pub(super) fn command() -> clap::Command {
-    Pack::command().args(flags::args(Program::Pack))
+    PackArgs::command().args(flags::args(CommandKind::Pack))
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Done {
-    let Pack { path, output: target, effort, reuse, dictionaries, offer_dictionaries: offers, executable } =
-        Pack::from_arg_matches(matches)?;
-    let mut settled = config::read(None, &flags::said(matches, Program::Pack), Program::Pack)?;
+pub(super) fn run(matches: &ArgMatches) -> CommandResult {
+    let PackArgs {
+        path,
+        output: target,
+        effort,
+        reuse,
+        dictionaries,
+        offer_dictionaries: offers,
+        executable,
+    } = PackArgs::from_arg_matches(matches)?;
+    let mut settled = config::read(None, &flags::said(matches, CommandKind::Pack), CommandKind::Pack)?;
     let site = settled.config.sites.swap_remove(0);
     let source = Source { path, ..site.source };
-    let packing = Packing { target, effort, reuse, dictionaries, offers, executable };
+    let packing = SitePacking { target, effort, reuse, dictionaries, offers, executable };
     let began = Instant::now();
     let report = progress::during(|progress| crate::pack(&source, &packing, progress))?;
     messages::packed(&source.path, &packing.target, &report, began.elapsed());

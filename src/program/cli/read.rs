@@ -1,7 +1,7 @@
 //! The configuration of a command line: its flags, and the file that it names.
 
 use super::flags;
-use crate::config::{self, Faults, File, Flags, Program, Settled};
+use crate::config::{self, CliFlags, CommandKind, ConfigErrors, ConfigFile, ResolvedConfig};
 use clap::{Arg, ArgMatches, ValueHint, value_parser};
 use std::{error::Error, fmt, path::PathBuf};
 use tarpon_site::Printable;
@@ -18,27 +18,27 @@ pub(super) fn config_arg() -> Arg {
 }
 
 /// What the file and the flags of `tarpon serve` say together.
-pub(super) fn settled(matches: &ArgMatches) -> Result<Settled, Box<dyn Error>> {
-    with(matches, &flags::said(matches, Program::Serve))
+pub(super) fn settled(matches: &ArgMatches) -> Result<ResolvedConfig, Box<dyn Error>> {
+    with(matches, &flags::said(matches, CommandKind::Serve))
 }
 
 /// What the file says.
-pub(super) fn of_file(matches: &ArgMatches) -> Result<Settled, Box<dyn Error>> {
-    with(matches, &Flags::default())
+pub(super) fn of_file(matches: &ArgMatches) -> Result<ResolvedConfig, Box<dyn Error>> {
+    with(matches, &CliFlags::default())
 }
 
-fn with(matches: &ArgMatches, flags: &Flags) -> Result<Settled, Box<dyn Error>> {
-    let file = matches.get_one::<PathBuf>("config").map(File::open).transpose()?;
-    Ok(config::read(file.as_ref(), flags, Program::Serve).map_err(Refused)?)
+fn with(matches: &ArgMatches, flags: &CliFlags) -> Result<ResolvedConfig, Box<dyn Error>> {
+    let file = matches.get_one::<PathBuf>("config").map(ConfigFile::open).transpose()?;
+    Ok(config::read(file.as_ref(), flags, CommandKind::Serve).map_err(ReadError)?)
 }
 
 /// Why a configuration cannot be used, as a terminal shows it.
 #[derive(Debug)]
-pub(super) struct Refused(pub(super) Faults);
+pub(super) struct ReadError(pub(super) ConfigErrors);
 
-impl fmt::Display for Refused {
+impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Refused(faults) = self;
+        let ReadError(faults) = self;
         let path = faults.path().map_or("the command line".into(), |path| path.printable().to_string());
         let count = match faults.count() {
             1 => "one error".to_owned(),
@@ -48,4 +48,4 @@ impl fmt::Display for Refused {
     }
 }
 
-impl Error for Refused {}
+impl Error for ReadError {}

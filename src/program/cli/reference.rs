@@ -1,6 +1,6 @@
 //! The reference of the configuration file, made of the table of its options: as a page of the manual, and as Markdown.
 
-use crate::config::{Kind, Opt, Program, SECTIONS, Unsaid};
+use crate::config::{CommandKind, Opt, OptionDefault, SECTIONS, ValueKind};
 use clap_mangen::roff::{Roff, bold, italic, roman};
 use std::fmt::Write;
 
@@ -56,7 +56,7 @@ pub(super) fn markdown() -> String {
             let flag = flag(option).map(|flag| format!("`{flag}`")).unwrap_or_default();
             let (name, written, help) = (option.name, written(option), escaped(option.help));
             let default = match option.default {
-                Unsaid::Value(_) => format!("`{}`", default(option)),
+                OptionDefault::Value(_) => format!("`{}`", default(option)),
                 _ => escaped(&default(option)),
             };
             let _ = writeln!(text, "| `{name}` | {} | {default} | {flag} | {help} |", escaped(&written));
@@ -70,12 +70,12 @@ pub(super) fn markdown() -> String {
 fn written(option: &Opt) -> String {
     let one = option.kind.words();
     let one = match option.kind {
-        Kind::Path(_)
-        | Kind::Inner(_)
-        | Kind::Address(_)
-        | Kind::AddressOrOff(_)
-        | Kind::Target(_)
-        | Kind::Text(..) => {
+        ValueKind::Path(_)
+        | ValueKind::Inner(_)
+        | ValueKind::Address(_)
+        | ValueKind::AddressOrOff(_)
+        | ValueKind::Target(_)
+        | ValueKind::Text(..) => {
             format!("{one}, such as \"{}\"", option.example())
         }
         _ => one,
@@ -85,15 +85,15 @@ fn written(option: &Opt) -> String {
 
 fn default(option: &Opt) -> String {
     match (option.default, &option.kind) {
-        (Unsaid::Value(value), _) => value.to_owned(),
-        (Unsaid::Words(words), _) => words.to_owned(),
-        (Unsaid::Nothing, Kind::Flag(_)) => "false".to_owned(),
-        (Unsaid::Nothing, _) => "none".to_owned(),
+        (OptionDefault::Value(value), _) => value.to_owned(),
+        (OptionDefault::Words(words), _) => words.to_owned(),
+        (OptionDefault::Nothing, ValueKind::Flag(_)) => "false".to_owned(),
+        (OptionDefault::Nothing, _) => "none".to_owned(),
     }
 }
 
 fn flag(option: &Opt) -> Option<String> {
-    option.is_on(Program::Serve).then(|| option.flag_words())
+    option.is_on(CommandKind::Serve).then(|| option.flag_words())
 }
 
 /// Text in a cell of a table.

@@ -1,8 +1,8 @@
 //! `tarpon release`: a directory of packed sites, of which one is current.
 
-use super::{Done, written};
+use super::{CommandResult, written};
 use crate::Releases;
-use crate::program::output::{self, Form, messages};
+use crate::program::output::{self, OutputForm, messages};
 use clap::{ArgMatches, FromArgMatches, Parser, Subcommand};
 use std::{io::Write, path::PathBuf};
 
@@ -13,13 +13,13 @@ use std::{io::Write, path::PathBuf};
 /// the next, and whoever serves it follows.
 #[derive(Debug, Parser)]
 #[command(name = "release")]
-pub(super) struct Release {
+pub(super) struct ReleaseArgs {
     #[command(subcommand)]
-    action: Action,
+    action: ReleaseAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum ReleaseAction {
     /// Show the releases, the youngest first: which is current, and which was before
     List {
         /// The directory of releases
@@ -47,18 +47,20 @@ enum Action {
     },
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Done {
-    let Release { action } = Release::from_arg_matches(matches)?;
+pub(super) fn run(matches: &ArgMatches) -> CommandResult {
+    let ReleaseArgs { action } = ReleaseArgs::from_arg_matches(matches)?;
     match action {
-        Action::List { dir } => {
+        ReleaseAction::List { dir } => {
             let releases = Releases::new(dir)?.list()?;
-            let mut out = output::stdout(Form::Words);
+            let mut out = output::stdout(OutputForm::Words);
             written(messages::releases(&releases, &mut out).and_then(|()| out.flush()))?;
         }
-        Action::Activate { dir, name, verify } => {
+        ReleaseAction::Activate { dir, name, verify } => {
             messages::switched(&Releases::new(dir)?.activate(&name, verify, messages::waiting)?);
         }
-        Action::Rollback { dir } => messages::switched(&Releases::new(dir)?.rollback(messages::waiting)?),
+        ReleaseAction::Rollback { dir } => {
+            messages::switched(&Releases::new(dir)?.rollback(messages::waiting)?)
+        }
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! `tarpon serve`: serves until it is told to stop.
 
-use super::{Done, flags, read};
+use super::{CommandResult, flags, read};
 use crate::program::output::events;
 use crate::{
     Service,
-    config::{AdminAt, Config, Program, ServerConfig},
+    config::{AdminAt, CommandKind, Config, ServerConfig},
     usual_admin,
 };
 use clap::{ArgMatches, Command};
@@ -21,19 +21,19 @@ pub(super) fn command() -> Command {
              sent from where they lie.",
         )
         .arg(read::config_arg())
-        .args(flags::args(Program::Serve))
+        .args(flags::args(CommandKind::Serve))
         .after_help(
             "Options on the command line win over those of a configuration file; --NAME and --no-NAME switch on and off what it says \
              otherwise.",
         )
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Done {
+pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     serve(&|| Ok(read::settled(matches)?.config))
 }
 
 /// Serves what a configuration says, each time it is read.
-pub(super) fn serve(read: &dyn Fn() -> Result<Config, Box<dyn Error>>) -> Done {
+pub(super) fn serve(read: &dyn Fn() -> Result<Config, Box<dyn Error>>) -> CommandResult {
     raise_limits();
     crate::supervise(&|| Ok(service(read()?)), events::told)
 }

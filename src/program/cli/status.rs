@@ -1,8 +1,8 @@
 //! `tarpon status`: what a server says of itself.
 
-use super::{Done, written};
+use super::{CommandResult, written};
 use crate::Address;
-use crate::program::output::{self, Form, status};
+use crate::program::output::{self, OutputForm, status};
 use clap::{ArgMatches, Args, FromArgMatches, Parser};
 use std::io::{self, ErrorKind, Write};
 
@@ -11,9 +11,9 @@ use std::io::{self, ErrorKind, Write};
 /// Asks its admin listener.
 #[derive(Debug, Parser)]
 #[command(name = "status")]
-pub(super) struct Status {
+pub(super) struct StatusArgs {
     #[command(flatten)]
-    desk: Desk,
+    desk: AdminOption,
 
     /// Show it as JSON
     #[arg(long)]
@@ -22,14 +22,14 @@ pub(super) struct Status {
 
 /// Where to ask.
 #[derive(Debug, Args)]
-pub(super) struct Desk {
+pub(super) struct AdminOption {
     /// Where the server listens for this, if it was given an --admin [default: unix:/run/tarpon/admin.sock; for others than root,
     /// in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "ADDR:PORT")]
     admin: Option<Address>,
 }
 
-impl Desk {
+impl AdminOption {
     /// The place that was named, or the usual one.
     pub(super) fn address(self) -> Result<Address, &'static str> {
         self.admin
@@ -38,11 +38,11 @@ impl Desk {
     }
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Done {
-    let Status { desk, json } = Status::from_arg_matches(matches)?;
+pub(super) fn run(matches: &ArgMatches) -> CommandResult {
+    let StatusArgs { desk, json } = StatusArgs::from_arg_matches(matches)?;
     let admin = desk.address()?;
     let metrics = crate::ask(&admin).map_err(|error| trouble(&admin, &error, ""))?;
-    let mut out = output::stdout(if json { Form::Json } else { Form::Words });
+    let mut out = output::stdout(if json { OutputForm::Json } else { OutputForm::Words });
     let done = match json {
         true => {
             serde_json::to_writer_pretty(&mut out, &metrics).map_err(Into::into).and_then(|()| writeln!(out))

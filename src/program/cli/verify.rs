@@ -1,7 +1,7 @@
 //! `tarpon verify`: checks a packed site.
 
-use super::{Done, flags, inspect::max_unpacked_len};
-use crate::config::Program;
+use super::{CommandResult, flags, inspect::max_unpacked_len};
+use crate::config::CommandKind;
 use crate::program::output::messages;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 use std::path::{Path, PathBuf};
@@ -23,15 +23,15 @@ struct Verify {
 }
 
 pub(super) fn command() -> clap::Command {
-    Verify::command().args(flags::args(Program::Inspect))
+    Verify::command().args(flags::args(CommandKind::Inspect))
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Done {
+pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     let Verify { path, dictionaries } = Verify::from_arg_matches(matches)?;
     verify(&path, &dictionaries, max_unpacked_len(matches)?)
 }
 
-pub(super) fn verify(path: &Path, dictionaries: &[PathBuf], max_unpacked_len: u64) -> Done {
+pub(super) fn verify(path: &Path, dictionaries: &[PathBuf], max_unpacked_len: u64) -> CommandResult {
     let verified = crate::verify(path, dictionaries, max_unpacked_len)?;
     messages::verified(path, &verified);
     match verified.damage.len() {

@@ -1,11 +1,11 @@
 //! What is wrong though each value by itself is right: what two of them claim, or one lacks.
 
-use super::{Fault, Origin, Said};
+use super::{ConfigError, OptionValue, Origin};
 use std::collections::BTreeMap;
 use tarpon_site::Printable;
 
 /// Finds what contradicts itself.
-pub(super) fn find(said: &[Said], faults: &mut Vec<Fault>) {
+pub(super) fn find(said: &[OptionValue], faults: &mut Vec<ConfigError>) {
     // The kernel chooses port 0 anew each time.
     let is_claimed = |address: &str| !address.ends_with(":0");
     twice("listener", of(said, "listener", &["address"]), is_claimed, faults);
@@ -42,9 +42,9 @@ pub(super) fn find(said: &[Said], faults: &mut Vec<Fault>) {
 /// Values that were claimed before, by the same section or another one.
 fn twice<'a>(
     noun: &str,
-    said: impl Iterator<Item = &'a Said>,
+    said: impl Iterator<Item = &'a OptionValue>,
     is_claimed: impl Fn(&str) -> bool,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<ConfigError>,
 ) {
     let mut first: BTreeMap<&str, Origin> = BTreeMap::new();
     for said in said {
@@ -68,7 +68,7 @@ fn twice<'a>(
 }
 
 /// An admin listener where sites are served: of one socket there is one use.
-fn admins(said: &[Said], is_claimed: impl Fn(&str) -> bool, faults: &mut Vec<Fault>) {
+fn admins(said: &[OptionValue], is_claimed: impl Fn(&str) -> bool, faults: &mut Vec<ConfigError>) {
     for admin in of(said, "server", &["admin"]) {
         for (at, value) in admin.values.iter().enumerate().filter(|(_, value)| is_claimed(value)) {
             if of(said, "listener", &["address"]).any(|listener| listener.values.contains(value)) {
@@ -81,7 +81,7 @@ fn admins(said: &[Said], is_claimed: impl Fn(&str) -> bool, faults: &mut Vec<Fau
 }
 
 /// More than one site that answers for all others, or one where nobody is to.
-fn defaults(said: &[Said], faults: &mut Vec<Fault>) {
+fn defaults(said: &[OptionValue], faults: &mut Vec<ConfigError>) {
     let mut defaults = of(said, "site", &["default"]).filter(|said| is_on(said));
     if of(said, "server", &["refuse-unknown-hosts"]).any(is_on)
         && let Some(default) = defaults.next()
@@ -97,15 +97,19 @@ fn defaults(said: &[Said], faults: &mut Vec<Fault>) {
 }
 
 /// Some options in every section that there is.
-fn of<'a>(said: &'a [Said], section: &'a str, options: &'a [&str]) -> impl Iterator<Item = &'a Said> {
-    let is_one = |said: &Said| options.iter().any(|option| is(said, section, option));
+fn of<'a>(
+    said: &'a [OptionValue],
+    section: &'a str,
+    options: &'a [&str],
+) -> impl Iterator<Item = &'a OptionValue> {
+    let is_one = |said: &OptionValue| options.iter().any(|option| is(said, section, option));
     said.iter().filter(move |said| said.number.is_some() && is_one(said))
 }
 
-fn is(said: &Said, section: &str, option: &str) -> bool {
+fn is(said: &OptionValue, section: &str, option: &str) -> bool {
     said.section.name == section && said.option.name == option
 }
 
-fn is_on(said: &Said) -> bool {
+fn is_on(said: &OptionValue) -> bool {
     said.values.first().is_some_and(|value| value == "true")
 }

@@ -9,14 +9,14 @@
 //!   = did you mean `clean-urls`?
 //! ```
 
-use super::File;
+use super::ConfigFile;
 use anstyle::{AnsiColor, Style};
 use std::{error::Error, fmt, ops::Range, path::PathBuf};
 use tarpon_site::printable::{Printable, is_unseen, write_escaped};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ConfigError {
     /// The bytes of the file that it is about. `None`: a flag, or no place at all.
     at: Option<Range<usize>>,
     /// What was found.
@@ -29,30 +29,30 @@ pub struct Fault {
 
 /// All that is wrong, in the order of the file.
 #[derive(Clone, Debug)]
-pub struct Faults {
-    file: Option<File>,
-    list: Vec<Fault>,
+pub struct ConfigErrors {
+    file: Option<ConfigFile>,
+    list: Vec<ConfigError>,
 }
 
-impl Fault {
+impl ConfigError {
     pub(super) fn at(
         at: Range<usize>,
         found: impl Into<String>,
         expected: impl Into<String>,
         remedy: impl Into<String>,
-    ) -> Fault {
-        Fault { at: Some(at), ..Fault::nowhere(found, expected, remedy) }
+    ) -> ConfigError {
+        ConfigError { at: Some(at), ..ConfigError::nowhere(found, expected, remedy) }
     }
 
     pub(super) fn nowhere(
         found: impl Into<String>,
         expected: impl Into<String>,
         remedy: impl Into<String>,
-    ) -> Fault {
+    ) -> ConfigError {
         // Names and values of a file may stand in each of them.
         let [found, expected, remedy] =
             [found.into(), expected.into(), remedy.into()].map(|text| shown(text.trim_end()));
-        Fault { at: None, found, expected, remedy }
+        ConfigError { at: None, found, expected, remedy }
     }
 
     /// The byte of the file where it begins.
@@ -61,10 +61,10 @@ impl Fault {
     }
 }
 
-impl Faults {
-    pub(super) fn new(file: Option<&File>, mut list: Vec<Fault>) -> Faults {
-        list.sort_by_key(Fault::start);
-        Faults { file: file.cloned(), list }
+impl ConfigErrors {
+    pub(super) fn new(file: Option<&ConfigFile>, mut list: Vec<ConfigError>) -> ConfigErrors {
+        list.sort_by_key(ConfigError::start);
+        ConfigErrors { file: file.cloned(), list }
     }
 
     /// How many there are.
@@ -80,8 +80,8 @@ impl Faults {
     /// A line for each: `7:1: what was found; what was expected; what to do`, with line and column, the first ones being
     /// 1. Columns count characters.
     pub fn lines(&self) -> Vec<String> {
-        let line = |Fault { at, found, expected, remedy }: &Fault| {
-            let place = self.file.as_ref().zip(at.as_ref()).map(|(file, at)| Line::of(file, at.start));
+        let line = |ConfigError { at, found, expected, remedy }: &ConfigError| {
+            let place = self.file.as_ref().zip(at.as_ref()).map(|(file, at)| SourceLine::of(file, at.start));
             let place = place.map(|line| format!("{}:{}: ", line.number, line.column)).unwrap_or_default();
             format!("{place}{found}; {expected}; {remedy}")
         };
@@ -90,20 +90,20 @@ impl Faults {
 
     /// The same text with colours.
     pub fn coloured(&self) -> impl fmt::Display {
-        Shown { faults: self, styles: COLOURED }
+        StyledErrors { faults: self, styles: COLOURED }
     }
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Shown { faults: self, styles: PLAIN }.fmt(f)
+        StyledErrors { faults: self, styles: PLAIN }.fmt(f)
     }
 }
 
-impl Error for Faults {}
+impl Error for ConfigErrors {}
 
 /// The line of a file that a byte is in.
-struct Line<'a> {
+struct SourceLine<'a> {
     number: usize,
     column: usize,
     /// Where it begins.
@@ -111,19 +111,19 @@ struct Line<'a> {
     text: &'a str,
 }
 
-impl Line<'_> {
-    fn of(file: &File, at: usize) -> Line<'_> {
+impl SourceLine<'_> {
+    fn of(file: &ConfigFile, at: usize) -> SourceLine<'_> {
         // A fault may lie behind the last byte.
         let at = at.min(file.text.len());
         let start = file.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
         let text = file.text[start..].lines().next().unwrap_or_default();
         let column = file.text[start..at].chars().count() + 1;
-        Line { number: file.line(at), column, start, text }
+        SourceLine { number: file.line(at), column, start, text }
     }
 }
 
-struct Shown<'a> {
-    faults: &'a Faults,
+struct StyledErrors<'a> {
+    faults: &'a ConfigErrors,
     styles: Styles,
 }
 
@@ -142,7 +142,7 @@ const COLOURED: Styles = Styles {
     frame: AnsiColor::Cyan.on_default(),
 };
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for StyledErrors<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, fault) in self.faults.list.iter().enumerate() {
             if number > 0 {
@@ -154,15 +154,15 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-impl Shown<'_> {
-    fn fault(&self, fault: &Fault, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fault { at, found, expected, remedy } = fault;
+impl StyledErrors<'_> {
+    fn fault(&self, fault: &ConfigError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ConfigError { at, found, expected, remedy } = fault;
         let Styles { error, strong, frame } = self.styles;
         writeln!(f, "{error}error{error:#}{strong}: {found}{strong:#}")?;
         let Some((file, at)) = self.faults.file.as_ref().zip(at.as_ref()) else {
             return writeln!(f, "  {frame}={frame:#} {expected}: {remedy}");
         };
-        let Line { number, column, start, text } = Line::of(file, at.start);
+        let SourceLine { number, column, start, text } = SourceLine::of(file, at.start);
         let margin = " ".repeat(number.to_string().len());
         // To the end of the line at most, and something in any case.
         let end = at.end.min(start + text.len());
@@ -210,9 +210,9 @@ mod tests {
             ("nowhere",          "a = 1\n", None,             "error: F\n  = E: R\n"),
         ];
         for (name, text, at, want) in cases {
-            let file = File { path: "x/t.toml".into(), text: (*text).to_owned() };
-            let fault = Fault { at: at.clone(), ..Fault::nowhere("F", "E", "R") };
-            let faults = Faults::new(Some(&file), vec![fault]);
+            let file = ConfigFile { path: "x/t.toml".into(), text: (*text).to_owned() };
+            let fault = ConfigError { at: at.clone(), ..ConfigError::nowhere("F", "E", "R") };
+            let faults = ConfigErrors::new(Some(&file), vec![fault]);
             assert_eq!(faults.to_string(), *want, "{name}");
             let coloured = faults.coloured().to_string();
             assert!(coloured.contains("\u{1b}[") && anstream::adapter::strip_str(&coloured).to_string() == *want, "{name}");

@@ -2,8 +2,8 @@
 //!
 //! Knows names and types. What a value means, and how far it may go, its option says.
 
-use super::{Fault, Kind, Opt, SECTIONS, Section};
-use crate::base::error::{Trouble, reason};
+use super::{ConfigError, ConfigSection, Opt, SECTIONS, ValueKind};
+use crate::base::error::{UserError, reason};
 use std::{
     fs, io,
     ops::Range,
@@ -17,7 +17,7 @@ use toml::{
 
 /// A configuration file.
 #[derive(Clone, Debug)]
-pub struct File {
+pub struct ConfigFile {
     /// Where it is.
     pub path: PathBuf,
     /// What it says.
@@ -26,16 +26,16 @@ pub struct File {
 
 /// A section as it stands in a file.
 #[derive(Debug)]
-pub(super) struct Table {
-    pub(super) section: &'static Section,
+pub(super) struct ConfigTable {
+    pub(super) section: &'static ConfigSection,
     /// Its head.
     pub(super) at: Range<usize>,
-    pub(super) given: Vec<Given>,
+    pub(super) given: Vec<GivenOption>,
 }
 
 /// An option as it stands in a file.
 #[derive(Debug)]
-pub(super) struct Given {
+pub(super) struct GivenOption {
     pub(super) option: &'static Opt,
     /// Each that will do, as it would be given on the command line, and where it stands.
     pub(super) values: Vec<(String, Range<usize>)>,
@@ -43,15 +43,15 @@ pub(super) struct Given {
     pub(super) at: Range<usize>,
 }
 
-impl File {
+impl ConfigFile {
     /// Reads a file.
     ///
     /// # Errors
     /// It cannot be read, or is no text.
-    pub fn open(path: impl Into<PathBuf>) -> Result<File, Trouble> {
+    pub fn open(path: impl Into<PathBuf>) -> Result<ConfigFile, UserError> {
         let path = path.into();
         match fs::read_to_string(&path) {
-            Ok(text) => Ok(File { path, text }),
+            Ok(text) => Ok(ConfigFile { path, text }),
             Err(error) => {
                 let (why, remedy) = match error.kind() {
                     io::ErrorKind::InvalidData => ("it is not UTF-8".to_owned(), "save it as UTF-8"),
@@ -60,7 +60,7 @@ impl File {
                         "name a file that exists and may be read, as in --config tarpon.toml",
                     ),
                 };
-                Err(Trouble::new(format_args!("cannot read {}", path.printable()), why, remedy))
+                Err(UserError::new(format_args!("cannot read {}", path.printable()), why, remedy))
             }
         }
     }
@@ -77,26 +77,26 @@ impl File {
 }
 
 /// What a file says, in its order, as far as it can be understood.
-pub(super) fn tables(file: &File, faults: &mut Vec<Fault>) -> Vec<Table> {
+pub(super) fn tables(file: &ConfigFile, faults: &mut Vec<ConfigError>) -> Vec<ConfigTable> {
     let (root, errors) = DeTable::parse_recoverable(&file.text);
     let syntax: Vec<_> = errors
         .iter()
         .map(|error| {
             let at = error.span().unwrap_or_default();
-            Fault::at(at, "this is not TOML", error.message(), "see https://toml.io for its form")
+            ConfigError::at(at, "this is not TOML", error.message(), "see https://toml.io for its form")
         })
         .collect();
-    let mut reader = Reader { text: &file.text, tables: Vec::new(), faults: Vec::new() };
+    let mut reader = FileReader { text: &file.text, tables: Vec::new(), faults: Vec::new() };
     reader.root(root.get_ref());
-    let Reader { mut tables, faults: found, .. } = reader;
+    let FileReader { mut tables, faults: found, .. } = reader;
     tables.sort_by_key(|table| table.at.start);
     // What else is found in a line that was not understood is not to be trusted, nor what stands below a head that was not.
-    let lines: Vec<_> = syntax.iter().filter_map(Fault::start).map(|at| file.line(at)).collect();
+    let lines: Vec<_> = syntax.iter().filter_map(ConfigError::start).map(|at| file.line(at)).collect();
     let is_head = |line: &&usize| {
         file.text.lines().nth(**line - 1).is_some_and(|line| line.trim_start().starts_with('['))
     };
     let lost = lines.iter().find(is_head).copied().unwrap_or(usize::MAX);
-    let is_sound = |fault: &Fault| {
+    let is_sound = |fault: &ConfigError| {
         fault.start().map(|at| file.line(at)).is_none_or(|line| line < lost && !lines.contains(&line))
     };
     faults.extend(syntax);
@@ -105,13 +105,13 @@ pub(super) fn tables(file: &File, faults: &mut Vec<Fault>) -> Vec<Table> {
 }
 
 /// Goes through what was parsed.
-struct Reader<'a> {
+struct FileReader<'a> {
     text: &'a str,
-    tables: Vec<Table>,
-    faults: Vec<Fault>,
+    tables: Vec<ConfigTable>,
+    faults: Vec<ConfigError>,
 }
 
-impl Reader<'_> {
+impl FileReader<'_> {
     fn root(&mut self, root: &DeTable<'_>) {
         for (key, value) in root {
             let Some(section) = SECTIONS.into_iter().find(|section| section.name == key.get_ref()) else {
@@ -133,18 +133,18 @@ impl Reader<'_> {
         }
     }
 
-    fn table(&mut self, section: &'static Section, at: Range<usize>, table: &DeTable<'_>) {
+    fn table(&mut self, section: &'static ConfigSection, at: Range<usize>, table: &DeTable<'_>) {
         let mut given = Vec::new();
         for (key, value) in table {
             match section.options.iter().find(|option| option.name == key.get_ref()) {
                 Some(option) => {
-                    given.push(Given { option, values: self.values(option, value), at: key.span() });
+                    given.push(GivenOption { option, values: self.values(option, value), at: key.span() });
                 }
                 None => self.unknown(key, Some(section)),
             }
         }
         given.sort_by_key(|given| given.at.start);
-        self.tables.push(Table { section, at, given });
+        self.tables.push(ConfigTable { section, at, given });
     }
 
     fn values(&mut self, option: &'static Opt, value: &Spanned<DeValue<'_>>) -> Vec<(String, Range<usize>)> {
@@ -152,7 +152,7 @@ impl Reader<'_> {
             DeValue::Array(values) if option.many => values.iter().collect(),
             other if option.many => {
                 let found = format!("`{}` is {}", option.name, noun(other));
-                self.faults.push(Fault::at(value.span(), found, "expected a list", as_in(option)));
+                self.faults.push(ConfigError::at(value.span(), found, "expected a list", as_in(option)));
                 return Vec::new();
             }
             _ => vec![value],
@@ -171,11 +171,11 @@ impl Reader<'_> {
             },
             None => (format!("`{}` is {}", option.name, noun(value.get_ref())), option.kind.expected()),
         };
-        self.faults.push(Fault::at(value.span(), found, expected, as_in(option)));
+        self.faults.push(ConfigError::at(value.span(), found, expected, as_in(option)));
         None
     }
 
-    fn unknown(&mut self, key: &Spanned<impl AsRef<str>>, section: Option<&'static Section>) {
+    fn unknown(&mut self, key: &Spanned<impl AsRef<str>>, section: Option<&'static ConfigSection>) {
         let name = key.get_ref().as_ref();
         let known: Vec<&str> = match section {
             Some(section) => section.options.iter().map(|option| option.name).collect(),
@@ -197,34 +197,34 @@ impl Reader<'_> {
                 format!("expected an option of {}", section.head()),
             ),
             None => {
-                let heads: Vec<_> = SECTIONS.into_iter().map(Section::head).collect();
+                let heads: Vec<_> = SECTIONS.into_iter().map(ConfigSection::head).collect();
                 (format!("unknown section `{}`", name.printable()), format!("expected {}", heads.join(", ")))
             }
         };
-        self.faults.push(Fault::at(key.span(), found, expected, remedy));
+        self.faults.push(ConfigError::at(key.span(), found, expected, remedy));
     }
 
-    fn no_section(&mut self, section: &Section, at: Range<usize>, found: &DeValue<'_>) {
+    fn no_section(&mut self, section: &ConfigSection, at: Range<usize>, found: &DeValue<'_>) {
         let head = section.head();
         let found = format!("`{}` is {}", section.name, noun(found));
         let remedy = match section.is_many() {
             true => format!("write {head} above its options; there may be several"),
             false => format!("write {head} above its options; there is one"),
         };
-        self.faults.push(Fault::at(at, found, format!("expected {head}"), remedy));
+        self.faults.push(ConfigError::at(at, found, format!("expected {head}"), remedy));
     }
 }
 
 /// A value as it would be given on the command line, if its type can be one of the option.
 fn text(option: &Opt, value: &DeValue<'_>) -> Option<String> {
     match (&option.kind, value) {
-        (Kind::Flag(_), DeValue::Boolean(on)) => Some(on.to_string()),
-        (Kind::Time(..) | Kind::Count(..) | Kind::Size(..), DeValue::Integer(number)) => {
+        (ValueKind::Flag(_), DeValue::Boolean(on)) => Some(on.to_string()),
+        (ValueKind::Time(..) | ValueKind::Count(..) | ValueKind::Size(..), DeValue::Integer(number)) => {
             let plain = i128::from_str_radix(number.as_str(), number.radix());
             Some(plain.map_or_else(|_| number.to_string(), |number| number.to_string()))
         }
-        (Kind::Time(..), DeValue::Float(number)) => Some(number.as_str().to_owned()),
-        (Kind::Flag(_) | Kind::Count(..), _) => None,
+        (ValueKind::Time(..), DeValue::Float(number)) => Some(number.as_str().to_owned()),
+        (ValueKind::Flag(_) | ValueKind::Count(..), _) => None,
         (_, DeValue::String(text)) => Some(text.clone().into_owned()),
         _ => None,
     }
@@ -242,7 +242,7 @@ pub(super) fn as_in(option: &Opt) -> String {
 /// A value in the form of TOML.
 pub(super) fn written(option: &Opt, value: &str) -> String {
     match option.kind {
-        Kind::Flag(_) | Kind::Count(..) => value.to_owned(),
+        ValueKind::Flag(_) | ValueKind::Count(..) => value.to_owned(),
         _ => quoted(value),
     }
 }

@@ -1,12 +1,12 @@
 //! `[log]`: what is logged, and where.
 
-use super::EventForm;
-use super::{Config, Kind, Opt, Program, Section, Unsaid, option::OPT};
-use crate::{Addresses, LogForm, Rotation};
-use Program::{Carrier, Serve};
+use super::EventFormat;
+use super::{CommandKind, Config, ConfigSection, Opt, OptionDefault, ValueKind, option::OPT};
+use crate::{LogClientIp, LogFormat, Rotation};
+use CommandKind::{Carrier, Serve};
 use std::{num::NonZeroU32, time::Duration};
 
-pub(super) const SECTION: Section = Section {
+pub(super) const SECTION: ConfigSection = ConfigSection {
     name: "log",
     count: 1..=1,
     help: "What is logged, and where",
@@ -22,7 +22,7 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "access-log",
         value_name: "WHERE",
-        kind: Kind::Target(|config, target| config.log.access = target),
+        kind: ValueKind::Target(|config, target| config.log.access = target),
         example: "access.log",
         refused: &["", "unix:"],
         help: "Where a line of each request goes: a file, - for standard output, unix:PATH, a socket that takes datagrams or a \
@@ -33,13 +33,13 @@ const OPTIONS: &[Opt] = &[
         name: "access-log-format",
         former_name: "access-log-form",
         value_name: "NAME",
-        kind: Kind::Word(&[
-            ("combined", |config| config.log.logging.form = LogForm::Combined),
-            ("common", |config| config.log.logging.form = LogForm::Common),
-            ("json", |config| config.log.logging.form = LogForm::Json),
-            ("simple", |config| config.log.logging.form = LogForm::Simple),
+        kind: ValueKind::Word(&[
+            ("combined", |config| config.log.logging.form = LogFormat::Combined),
+            ("common", |config| config.log.logging.form = LogFormat::Common),
+            ("json", |config| config.log.logging.form = LogFormat::Json),
+            ("simple", |config| config.log.logging.form = LogFormat::Simple),
         ]),
-        default: Unsaid::Value("combined"),
+        default: OptionDefault::Value("combined"),
         help: "What such a line looks like; times are UTC",
         ..LOG
     },
@@ -47,12 +47,12 @@ const OPTIONS: &[Opt] = &[
         name: "log-client-ip",
         former_name: "log-addresses",
         value_name: "HOW",
-        kind: Kind::Word(&[
-            ("full", |config| config.log.logging.addresses = Addresses::Full),
-            ("truncated", |config| config.log.logging.addresses = Addresses::Truncated),
-            ("none", |config| config.log.logging.addresses = Addresses::None),
+        kind: ValueKind::Word(&[
+            ("full", |config| config.log.logging.addresses = LogClientIp::Full),
+            ("truncated", |config| config.log.logging.addresses = LogClientIp::Truncated),
+            ("none", |config| config.log.logging.addresses = LogClientIp::None),
         ]),
-        default: Unsaid::Value("full"),
+        default: OptionDefault::Value("full"),
         help: "What of clients' addresses is logged: all; truncated to the network, which is 24 bits of IPv4 and 48 of IPv6; or \
                nothing",
         ..LOG
@@ -61,10 +61,10 @@ const OPTIONS: &[Opt] = &[
         name: "access-log-sample",
         former_name: "access-log-one-in",
         value_name: "COUNT",
-        kind: Kind::Count(ONE_IN, "requests", |config, count| {
+        kind: ValueKind::Count(ONE_IN, "requests", |config, count| {
             config.log.logging.one_in = NonZeroU32::new(count).expect("one at least");
         }),
-        default: Unsaid::Value("1"),
+        default: OptionDefault::Value("1"),
         example: "100",
         help: "Log one request in so many, chosen by chance, and each that is answered with status 400 or above",
         ..LOG
@@ -72,7 +72,7 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "access-log-size",
         value_name: "BYTES",
-        kind: Kind::Size(64 << 10..=1 << 40, "", |config, len| rotation(config).len_max = Some(len)),
+        kind: ValueKind::Size(64 << 10..=1 << 40, "", |config, len| rotation(config).len_max = Some(len)),
         example: "100MiB",
         help: "Begin another file when this one has so many bytes; the others are kept as FILE.1, FILE.2 and so on",
         ..LOG
@@ -80,7 +80,7 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "access-log-age",
         value_name: "TIME",
-        kind: Kind::Time(AGES, |config, age| rotation(config).age_max = Some(age)),
+        kind: ValueKind::Time(AGES, |config, age| rotation(config).age_max = Some(age)),
         example: "1d",
         help: "Begin another file when this one is so old",
         ..LOG
@@ -88,15 +88,15 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "access-log-keep",
         value_name: "COUNT",
-        kind: Kind::Count(0..=10_000, "files", |config, count| rotation(config).keep = count),
-        default: Unsaid::Value("7"),
+        kind: ValueKind::Count(0..=10_000, "files", |config, count| rotation(config).keep = count),
+        default: OptionDefault::Value("7"),
         example: "30",
         help: "How many of these others are kept",
         ..LOG
     },
     Opt {
         name: "debug",
-        kind: Kind::Flag(|config, on| config.server.settings.debug = on),
+        kind: ValueKind::Flag(|config, on| config.server.settings.debug = on),
         help: "Show each request as it happens, with its headers and those of the response. Headers may have passwords in them, and this \
                is slow: it is for looking, not for keeping",
         ..LOG
@@ -104,12 +104,12 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "log-format",
         value_name: "NAME",
-        kind: Kind::Word(&[
-            ("auto", |config| config.log.events = EventForm::Auto),
-            ("human", |config| config.log.events = EventForm::Human),
-            ("json", |config| config.log.events = EventForm::Json),
+        kind: ValueKind::Word(&[
+            ("auto", |config| config.log.events = EventFormat::Auto),
+            ("human", |config| config.log.events = EventFormat::Human),
+            ("json", |config| config.log.events = EventFormat::Json),
         ]),
-        default: Unsaid::Value("auto"),
+        default: OptionDefault::Value("auto"),
         help: "How the server says what happens to it: human, in words; json, as lines of JSON on standard error; or auto, in \
                words where standard error is a terminal, and else as JSON",
         ..LOG

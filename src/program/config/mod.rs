@@ -39,14 +39,14 @@ mod system;
 mod time;
 
 pub use crate::base::{
-    log_config::{EventForm, LogConfig, SiteLogConfig},
+    log_config::{EventFormat, LogConfig, SiteLogConfig},
     site_config::SiteConfig,
 };
-pub use fault::{Fault, Faults};
-pub use file::File;
+pub use fault::{ConfigError, ConfigErrors};
+pub use file::ConfigFile;
 pub use listener::ListenerConfig;
-pub use option::{Flag, Kind, Opt, Program, Section, Unsaid, Words};
-pub use read::{Flags, Origin, Said, Settled, read};
+pub use option::{CommandKind, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, WordList};
+pub use read::{CliFlags, OptionValue, Origin, ResolvedConfig, read};
 pub use server::{AdminAt, ServerConfig};
 pub use system::look;
 
@@ -64,4 +64,5 @@ pub struct Config {
 }
 
 /// Every section there is, in the order in which users read of them.
-pub const SECTIONS: [&Section; 4] = [&site::SECTION, &listener::SECTION, &server::SECTION, &log::SECTION];
+pub const SECTIONS: [&ConfigSection; 4] =
+    [&site::SECTION, &listener::SECTION, &server::SECTION, &log::SECTION];

@@ -12,7 +12,7 @@ use std::{
 
 /// A section of the file, and the options that stand in it.
 #[derive(Debug)]
-pub struct Section {
+pub struct ConfigSection {
     /// As in `[server]` or `[[site]]`.
     pub name: &'static str,
     /// How many there are at least, said or not, and at most.
@@ -36,21 +36,21 @@ pub struct Opt {
     /// Its name in an earlier version, in the file and on the command line: the error for it names the one of today. Empty: none.
     pub former_name: &'static str,
     /// How it is said on the command line.
-    pub flag: Flag,
+    pub flag: FlagForm,
     /// Where it may stand on the command line; nowhere: it is for the file alone.
-    pub on: &'static [Program],
+    pub on: &'static [CommandKind],
     /// The title of the part of the help that it is in.
     pub heading: &'static str,
     /// What stands for the value in the help.
     pub value_name: &'static str,
     /// What its value may be, and what becomes of it.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Whether there may be several values.
     pub many: bool,
     /// Whether a section of the file is of no use without it.
     pub required: bool,
     /// What holds where nobody says anything.
-    pub default: Unsaid,
+    pub default: OptionDefault,
     /// A value as somebody might want it. Empty: the default, or for a flag that it is on.
     pub example: &'static str,
     /// Values that are refused, of a kind that has no range.
@@ -63,14 +63,14 @@ pub struct Opt {
 pub(super) const OPT: Opt = Opt {
     name: "",
     former_name: "",
-    flag: Flag::Long,
+    flag: FlagForm::Long,
     on: &[],
     heading: "",
     value_name: "",
-    kind: Kind::Flag(|_, _| ()),
+    kind: ValueKind::Flag(|_, _| ()),
     many: false,
     required: false,
-    default: Unsaid::Nothing,
+    default: OptionDefault::Nothing,
     example: "",
     refused: &[],
     help: "",
@@ -81,7 +81,7 @@ pub(super) const OFF: &str = "off";
 
 /// How an option is said on the command line.
 #[derive(Clone, Copy, Debug)]
-pub enum Flag {
+pub enum FlagForm {
     /// By its name, behind two dashes.
     Long,
     /// By its name, or by this character behind one dash.
@@ -94,7 +94,7 @@ pub enum Flag {
 
 /// What reads a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
+pub enum CommandKind {
     /// `tarpon serve`
     Serve,
     /// `tarpon pack`
@@ -107,7 +107,7 @@ pub enum Program {
 
 /// What holds where nobody says anything.
 #[derive(Clone, Copy, Debug)]
-pub enum Unsaid {
+pub enum OptionDefault {
     /// Nothing: the option is off, or its list is empty.
     Nothing,
     /// This value.
@@ -118,7 +118,7 @@ pub enum Unsaid {
 
 /// What a value may be, and what it sets.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum ValueKind {
     /// On or off.
     Flag(fn(&mut Config, bool)),
     /// A time within a range.
@@ -128,7 +128,7 @@ pub enum Kind {
     /// So many bytes within a range, and what they are counted by, as in `a second`, or nothing.
     Size(RangeInclusive<u64>, &'static str, fn(&mut Config, u64)),
     /// One of a few words.
-    Word(Words),
+    Word(WordList),
     /// A path; one that a file says begins where the file is.
     Path(fn(&mut Config, PathBuf)),
     /// A path within something, where it begins.
@@ -144,9 +144,9 @@ pub enum Kind {
 }
 
 /// Words, and what each of them sets.
-pub type Words = &'static [(&'static str, fn(&mut Config))];
+pub type WordList = &'static [(&'static str, fn(&mut Config))];
 
-impl Section {
+impl ConfigSection {
     /// Whether there may be several: `[[site]]`, not `[site]`.
     pub fn is_many(&self) -> bool {
         *self.count.end() > 1
@@ -162,15 +162,15 @@ impl Opt {
     /// Its name on the command line, without dashes.
     pub fn flag_name(&self) -> &'static str {
         match self.flag {
-            Flag::Named(name, _) => name,
-            Flag::Long | Flag::Short(_) | Flag::Place => self.name,
+            FlagForm::Named(name, _) => name,
+            FlagForm::Long | FlagForm::Short(_) | FlagForm::Place => self.name,
         }
     }
 
     /// As a user says it on the command line, without a value, where it is not to be as by default.
     pub fn flag_words(&self) -> String {
         match self.flag {
-            Flag::Place => self.value_name.to_owned(),
+            FlagForm::Place => self.value_name.to_owned(),
             _ if self.is_on_unsaid() => format!("--no-{}", self.flag_name()),
             _ => format!("--{}", self.flag_name()),
         }
@@ -178,7 +178,7 @@ impl Opt {
 
     /// Whether it is on or off, and on where nobody says anything.
     pub fn is_on_unsaid(&self) -> bool {
-        matches!((&self.kind, self.default), (Kind::Flag(_), Unsaid::Value("true")))
+        matches!((&self.kind, self.default), (ValueKind::Flag(_), OptionDefault::Value("true")))
     }
 
     /// Returns the option that had this name in an earlier version.
@@ -188,14 +188,14 @@ impl Opt {
     }
 
     /// Whether it can be said to a program.
-    pub fn is_on(&self, program: Program) -> bool {
+    pub fn is_on(&self, program: CommandKind) -> bool {
         self.on.contains(&program)
     }
 
     /// A value as somebody might want it.
     pub fn example(&self) -> &'static str {
         match (self.example, self.default) {
-            ("", Unsaid::Value(value)) => value,
+            ("", OptionDefault::Value(value)) => value,
             ("", _) => "true",
             (example, _) => example,
         }
@@ -222,46 +222,46 @@ impl Opt {
     }
 }
 
-impl Kind {
+impl ValueKind {
     /// Sets the value; a path begins at `base`. Returns it as it is written at its best.
     ///
     /// # Errors
     /// It is none of this kind, or out of range: what was expected.
     pub(super) fn set(&self, value: &OsStr, base: &Path, config: &mut Config) -> Result<String, String> {
         let refused = || self.expected();
-        if let Kind::Path(set) | Kind::Inner(set) = self {
+        if let ValueKind::Path(set) | ValueKind::Inner(set) = self {
             if value.is_empty() {
                 return Err(refused());
             }
-            let path = if let Kind::Path(_) = self { base.join(value) } else { value.into() };
+            let path = if let ValueKind::Path(_) = self { base.join(value) } else { value.into() };
             let text = path.to_string_lossy().into_owned();
             set(config, path);
             return Ok(text);
         }
         let value = value.to_str().ok_or_else(refused)?;
         match self {
-            Kind::Flag(set) => set(config, value.parse().map_err(|_| refused())?),
-            Kind::Time(range, set) => {
+            ValueKind::Flag(set) => set(config, value.parse().map_err(|_| refused())?),
+            ValueKind::Time(range, set) => {
                 let time = time::parse(value).filter(|time| range.contains(time)).ok_or_else(refused)?;
                 set(config, time);
                 return Ok(time::say(time));
             }
-            Kind::Count(range, _, set) => {
+            ValueKind::Count(range, _, set) => {
                 let count = value.parse().ok().filter(|count| range.contains(count)).ok_or_else(refused)?;
                 set(config, count);
                 return Ok(count.to_string());
             }
-            Kind::Size(range, _, set) => {
+            ValueKind::Size(range, _, set) => {
                 let len = size::parse(value).filter(|len| range.contains(len)).ok_or_else(refused)?;
                 set(config, len);
                 return Ok(size::say(len));
             }
-            Kind::Word(words) => {
+            ValueKind::Word(words) => {
                 let (_, set) = words.iter().find(|(word, _)| *word == value).ok_or_else(refused)?;
                 set(config);
             }
-            Kind::AddressOrOff(set) if value == OFF => set(config, None),
-            Kind::Address(_) | Kind::AddressOrOff(_) => {
+            ValueKind::AddressOrOff(set) if value == OFF => set(config, None),
+            ValueKind::Address(_) | ValueKind::AddressOrOff(_) => {
                 let address = match value.parse().map_err(|_| refused())? {
                     Address::Unix(path) => Address::Unix(base.join(path)),
                     address @ Address::Tcp(_) => address,
@@ -271,14 +271,14 @@ impl Kind {
                     Address::Tcp(_) => address.to_string(),
                 };
                 match self {
-                    Kind::Address(set) => set(config, address),
-                    Kind::AddressOrOff(set) => set(config, Some(address)),
+                    ValueKind::Address(set) => set(config, address),
+                    ValueKind::AddressOrOff(set) => set(config, Some(address)),
                     _ => unreachable!("matched above"),
                 }
                 return Ok(text);
             }
-            Kind::Target(set) if value == OFF => set(config, None),
-            Kind::Target(set) => {
+            ValueKind::Target(set) if value == OFF => set(config, None),
+            ValueKind::Target(set) => {
                 let target = match value.parse().map_err(|_| refused())? {
                     LogTarget::File(path) => LogTarget::File(base.join(path)),
                     LogTarget::Socket(path) => LogTarget::Socket(base.join(path)),
@@ -292,12 +292,12 @@ impl Kind {
                 set(config, Some(target));
                 return Ok(text);
             }
-            Kind::Text(form, set) => {
+            ValueKind::Text(form, set) => {
                 let text = form(value)?;
                 set(config, text.clone());
                 return Ok(text);
             }
-            Kind::Path(_) | Kind::Inner(_) => unreachable!("set above"),
+            ValueKind::Path(_) | ValueKind::Inner(_) => unreachable!("set above"),
         }
         Ok(value.to_owned())
     }
@@ -305,9 +305,9 @@ impl Kind {
     /// What was expected of a value that is refused.
     pub fn expected(&self) -> String {
         match (self, self.range()) {
-            (Kind::Word(_), _) => format!("expected one of {}", self.words()),
-            (Kind::Time(..), Some((min, max))) => format!("expected a time from {min} to {max}"),
-            (Kind::Size(..), Some((min, max))) => format!("expected a size from {min} to {max}"),
+            (ValueKind::Word(_), _) => format!("expected one of {}", self.words()),
+            (ValueKind::Time(..), Some((min, max))) => format!("expected a time from {min} to {max}"),
+            (ValueKind::Size(..), Some((min, max))) => format!("expected a size from {min} to {max}"),
             (_, Some((min, max))) => format!("expected a number from {min} to {max}"),
             (_, None) => format!("expected {}", self.words()),
         }
@@ -316,18 +316,18 @@ impl Kind {
     /// What values there are.
     pub fn words(&self) -> String {
         match self {
-            Kind::Flag(_) => "true or false".to_owned(),
-            Kind::Word(words) => words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", "),
-            Kind::Path(_) | Kind::Inner(_) => "a path".to_owned(),
-            Kind::Address(_) => "an address and a port, or unix:PATH".to_owned(),
-            Kind::AddressOrOff(_) => format!("an address and a port, unix:PATH, or {OFF}"),
-            Kind::Target(_) => format!("a path, -, unix:PATH, or {OFF}"),
-            Kind::Text(..) => "text".to_owned(),
-            Kind::Time(..) | Kind::Count(..) | Kind::Size(..) => {
+            ValueKind::Flag(_) => "true or false".to_owned(),
+            ValueKind::Word(words) => words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", "),
+            ValueKind::Path(_) | ValueKind::Inner(_) => "a path".to_owned(),
+            ValueKind::Address(_) => "an address and a port, or unix:PATH".to_owned(),
+            ValueKind::AddressOrOff(_) => format!("an address and a port, unix:PATH, or {OFF}"),
+            ValueKind::Target(_) => format!("a path, -, unix:PATH, or {OFF}"),
+            ValueKind::Text(..) => "text".to_owned(),
+            ValueKind::Time(..) | ValueKind::Count(..) | ValueKind::Size(..) => {
                 let (min, max) = self.range().expect("of a kind that has one");
                 match self {
-                    Kind::Count(_, unit, _) => format!("{min} to {max} {unit}"),
-                    Kind::Size(_, unit, _) => format!("{min} to {max} {unit}").trim_end().to_owned(),
+                    ValueKind::Count(_, unit, _) => format!("{min} to {max} {unit}"),
+                    ValueKind::Size(_, unit, _) => format!("{min} to {max} {unit}").trim_end().to_owned(),
                     _ => format!("{min} to {max}"),
                 }
             }
@@ -337,9 +337,9 @@ impl Kind {
     /// The least and the greatest value, of a kind that has them.
     pub fn range(&self) -> Option<(String, String)> {
         match self {
-            Kind::Time(range, _) => Some((time::say(*range.start()), time::say(*range.end()))),
-            Kind::Count(range, ..) => Some((range.start().to_string(), range.end().to_string())),
-            Kind::Size(range, ..) => Some((size::say(*range.start()), size::say(*range.end()))),
+            ValueKind::Time(range, _) => Some((time::say(*range.start()), time::say(*range.end()))),
+            ValueKind::Count(range, ..) => Some((range.start().to_string(), range.end().to_string())),
+            ValueKind::Size(range, ..) => Some((size::say(*range.start()), size::say(*range.end()))),
             _ => None,
         }
     }
@@ -350,7 +350,7 @@ mod tests {
     use super::*;
     use crate::{
         Settings,
-        program::config::{Flags, SECTIONS, read},
+        program::config::{CliFlags, SECTIONS, read},
     };
     use std::collections::BTreeSet;
 
@@ -362,13 +362,13 @@ mod tests {
     fn each_option_takes_the_ends_of_its_range_and_nothing_beyond() {
         for option in all() {
             let (taken, refused): (Vec<String>, Vec<String>) = match &option.kind {
-                Kind::Flag(_) => (vec!["true".into(), "false".into()], vec!["yes".into(), "1".into()]),
-                Kind::Time(range, _) => {
+                ValueKind::Flag(_) => (vec!["true".into(), "false".into()], vec!["yes".into(), "1".into()]),
+                ValueKind::Time(range, _) => {
                     let (min, max) = (*range.start(), *range.end());
                     let beyond = [min / 2, max + Duration::from_millis(1)];
                     (vec![time::say(min), time::say(max)], beyond.map(time::say).into())
                 }
-                Kind::Count(range, ..) => {
+                ValueKind::Count(range, ..) => {
                     let (min, max) = (i64::from(*range.start()), i64::from(*range.end()));
                     let text = |number: i64| number.to_string();
                     (
@@ -376,28 +376,35 @@ mod tests {
                         vec![text(min - 1), text(max + 1), "1.5".into(), "many".into()],
                     )
                 }
-                Kind::Size(range, ..) => {
+                ValueKind::Size(range, ..) => {
                     let (min, max) = (*range.start(), *range.end());
                     let below = min.checked_sub(1).map_or("-1".to_owned(), size::say);
                     (vec![size::say(min), size::say(max)], vec![below, size::say(max + 1), "1k".into()])
                 }
-                Kind::Word(words) => {
+                ValueKind::Word(words) => {
                     (words.iter().map(|(word, _)| (*word).to_owned()).collect(), vec!["another".into()])
                 }
-                Kind::Path(_) | Kind::Inner(_) => (vec!["a b/ü".into()], vec![]),
-                Kind::Address(_) | Kind::AddressOrOff(_) | Kind::Target(_) | Kind::Text(..) => {
+                ValueKind::Path(_) | ValueKind::Inner(_) => (vec!["a b/ü".into()], vec![]),
+                ValueKind::Address(_)
+                | ValueKind::AddressOrOff(_)
+                | ValueKind::Target(_)
+                | ValueKind::Text(..) => {
                     assert!(!option.refused.is_empty(), "{} refuses nothing", option.name);
                     (vec![], option.refused.iter().map(|value| (*value).to_owned()).collect())
                 }
             };
-            let default = if let Unsaid::Value(value) = option.default { Some(value) } else { None };
+            let default = if let OptionDefault::Value(value) = option.default { Some(value) } else { None };
             let taken = taken.iter().map(|value| &**value).chain([option.example()]).chain(default);
             for value in taken {
                 assert_eq!(option.check(value.as_ref()), Ok(()), "{} {value}", option.name);
             }
             for value in refused.iter().map(|value| &**value).chain(["\0"; 1]) {
                 let Err(message) = option.check(value.as_ref()) else {
-                    assert!(matches!(option.kind, Kind::Path(_) | Kind::Inner(_)), "{} {value}", option.name);
+                    assert!(
+                        matches!(option.kind, ValueKind::Path(_) | ValueKind::Inner(_)),
+                        "{} {value}",
+                        option.name
+                    );
                     continue;
                 };
                 assert!(message.starts_with("expected "), "{message}");
@@ -420,7 +427,7 @@ mod tests {
                 |value: &str| option.kind.set(value.as_ref(), Path::new(""), &mut scratch).expect("a value");
             let once = written(option.example());
             assert_eq!(written(&once), once, "{}", option.name);
-            if let Unsaid::Value(value) = option.default {
+            if let OptionDefault::Value(value) = option.default {
                 assert_eq!(written(value), value, "the default of {}", option.name);
             }
         }
@@ -436,7 +443,7 @@ mod tests {
                 assert!(names.insert(name), "{name} is twice in {}", section.head());
                 assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{name}");
                 assert!(option.help.starts_with(char::is_uppercase) && !option.help.ends_with('.'), "{name}");
-                assert_eq!(option.value_name.is_empty(), matches!(option.kind, Kind::Flag(_)), "{name}");
+                assert_eq!(option.value_name.is_empty(), matches!(option.kind, ValueKind::Flag(_)), "{name}");
                 assert!(option.on.is_empty() || flags.insert(option.flag_name()), "--{}", option.flag_name());
             }
         }
@@ -444,8 +451,9 @@ mod tests {
 
     #[test]
     fn nothing_said_is_what_the_library_does_by_itself() {
-        let config =
-            read(None, &Flags::default(), Program::Serve).expect("nothing is wrong with nothing").config;
+        let config = read(None, &CliFlags::default(), CommandKind::Serve)
+            .expect("nothing is wrong with nothing")
+            .config;
         assert_eq!(format!("{:?}", config.server.settings), format!("{:?}", Settings::default()));
         let [site] = &config.sites[..] else { panic!("one site") };
         let source = crate::Source { path: ".".into(), ..crate::Source::default() };

@@ -1,8 +1,9 @@
 //! Defaults, file and flags become a configuration: for each option of each section, what is said last and nearest holds.
 
 use super::{
-    Config, Fault, Faults, File, Flag, Opt, Program, SECTIONS, Section, Unsaid, conflict,
-    file::{self, Table},
+    CommandKind, Config, ConfigError, ConfigErrors, ConfigFile, ConfigSection, FlagForm, Opt, OptionDefault,
+    SECTIONS, conflict,
+    file::{self, ConfigTable},
 };
 use std::{
     collections::BTreeMap,
@@ -14,29 +15,29 @@ use tarpon_site::Printable;
 
 /// What is said on a command line: values, by the names of flags without their dashes.
 #[derive(Clone, Debug, Default)]
-pub struct Flags(pub BTreeMap<&'static str, Vec<OsString>>);
+pub struct CliFlags(pub BTreeMap<&'static str, Vec<OsString>>);
 
 /// A configuration, and where each value of it came from.
 #[derive(Clone, Debug)]
-pub struct Settled {
+pub struct ResolvedConfig {
     /// What holds.
     pub config: Config,
     /// Option by option.
-    pub said: Vec<Said>,
+    pub said: Vec<OptionValue>,
     /// The file that was read.
-    pub file: Option<File>,
+    pub file: Option<ConfigFile>,
 }
 
 /// An option in one section, with what holds there.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct OptionValue {
     /// The section it is in.
-    pub section: &'static Section,
+    pub section: &'static ConfigSection,
     /// Which of several sections, the first one being 0. `None`: there is none, and a default takes its place.
     pub number: Option<usize>,
     /// The option.
     pub option: &'static Opt,
-    /// Each value as it is written at its best. None: what [`Unsaid`] says.
+    /// Each value as it is written at its best. None: what [`OptionDefault`] says.
     pub values: Vec<String>,
     /// Who said it.
     pub from: Origin,
@@ -55,7 +56,7 @@ pub enum Origin {
     Flag,
 }
 
-impl Said {
+impl OptionValue {
     /// What is wrong with the value of this number.
     pub(super) fn fault(
         &self,
@@ -63,10 +64,10 @@ impl Said {
         found: impl Into<String>,
         expected: impl Into<String>,
         remedy: impl Into<String>,
-    ) -> Fault {
+    ) -> ConfigError {
         match self.places.get(at) {
-            Some(place) => Fault::at(place.clone(), found, expected, remedy),
-            None => Fault::nowhere(found, expected, remedy),
+            Some(place) => ConfigError::at(place.clone(), found, expected, remedy),
+            None => ConfigError::nowhere(found, expected, remedy),
         }
     }
 }
@@ -75,34 +76,39 @@ impl Said {
 ///
 /// # Errors
 /// All that is wrong with them.
-pub fn read(file: Option<&File>, flags: &Flags, program: Program) -> Result<Settled, Faults> {
+pub fn read(
+    file: Option<&ConfigFile>,
+    flags: &CliFlags,
+    program: CommandKind,
+) -> Result<ResolvedConfig, ConfigErrors> {
     let mut faults = Vec::new();
     let tables = file.map(|file| file::tables(file, &mut faults)).unwrap_or_default();
-    let mut reader = Reader { file, flags, program, config: Config::default(), said: Vec::new(), faults };
+    let mut reader =
+        ConfigReader { file, flags, program, config: Config::default(), said: Vec::new(), faults };
     for section in SECTIONS {
         let tables: Vec<_> = tables.iter().filter(|table| table.section.name == section.name).collect();
         reader.sections(section, &tables);
     }
-    let Reader { config, said, mut faults, .. } = reader;
+    let ConfigReader { config, said, mut faults, .. } = reader;
     conflict::find(&said, &mut faults);
     match faults.is_empty() {
-        true => Ok(Settled { config, said, file: file.cloned() }),
-        false => Err(Faults::new(file, faults)),
+        true => Ok(ResolvedConfig { config, said, file: file.cloned() }),
+        false => Err(ConfigErrors::new(file, faults)),
     }
 }
 
-struct Reader<'a> {
-    file: Option<&'a File>,
-    flags: &'a Flags,
-    program: Program,
+struct ConfigReader<'a> {
+    file: Option<&'a ConfigFile>,
+    flags: &'a CliFlags,
+    program: CommandKind,
     config: Config,
-    said: Vec<Said>,
-    faults: Vec<Fault>,
+    said: Vec<OptionValue>,
+    faults: Vec<ConfigError>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ConfigReader<'a> {
     /// All sections of a kind.
-    fn sections(&mut self, section: &'static Section, tables: &[&Table]) {
+    fn sections(&mut self, section: &'static ConfigSection, tables: &[&ConfigTable]) {
         let of_key = section.options.iter().find(|option| section.key == Some(option.name));
         let (tables, count) = match of_key.and_then(|option| self.flag(option)) {
             Some(values) => (&[][..], values.len()),
@@ -115,7 +121,7 @@ impl<'a> Reader<'a> {
             }
         }
         if count == 0 {
-            let nobody = |option| Said {
+            let nobody = |option| OptionValue {
                 section,
                 number: None,
                 option,
@@ -128,10 +134,16 @@ impl<'a> Reader<'a> {
     }
 
     /// An option of one section.
-    fn option(&mut self, section: &'static Section, number: usize, option: &'static Opt, tables: &[&Table]) {
+    fn option(
+        &mut self,
+        section: &'static ConfigSection,
+        number: usize,
+        option: &'static Opt,
+        tables: &[&ConfigTable],
+    ) {
         let table = tables.get(number);
         let given = table.and_then(|table| table.given.iter().find(|given| given.option.name == option.name));
-        let mut said = Said {
+        let mut said = OptionValue {
             section,
             number: Some(number),
             option,
@@ -143,7 +155,7 @@ impl<'a> Reader<'a> {
             let values = if section.key == Some(option.name) { &values[number..=number] } else { values };
             said.from = Origin::Flag;
             said.values = values.iter().filter_map(|value| self.of_flag(option, value)).collect();
-            if matches!(option.flag, Flag::Place) && tables.len() > 1 && number == 0 {
+            if matches!(option.flag, FlagForm::Place) && tables.len() > 1 && number == 0 {
                 self.one_for_several(section, option, tables.len());
             }
         } else if given.is_some() && self.is_overruled(option) {
@@ -158,8 +170,8 @@ impl<'a> Reader<'a> {
         } else if let (true, Some(table)) = (option.required, table) {
             let found = format!("this {} has no `{}`", section.head(), option.name);
             let expected = format!("expected it to have `{}`", option.name);
-            self.faults.push(Fault::at(table.at.clone(), found, expected, file::as_in(option)));
-        } else if let Unsaid::Value(value) = option.default {
+            self.faults.push(ConfigError::at(table.at.clone(), found, expected, file::as_in(option)));
+        } else if let OptionDefault::Value(value) = option.default {
             let set = option.kind.set(value.as_ref(), Path::new(""), &mut self.config);
             said.values.push(set.expect("a default is a value"));
         }
@@ -173,16 +185,16 @@ impl<'a> Reader<'a> {
             Err(expected) => {
                 let found = format!("{} cannot be {}", option.flag_words(), value.printable());
                 let remedy = format!("such as {}", option.example());
-                self.faults.push(Fault::nowhere(found, expected, remedy));
+                self.faults.push(ConfigError::nowhere(found, expected, remedy));
                 None
             }
         }
     }
 
     /// What has its place on the command line cannot be that of several sections.
-    fn one_for_several(&mut self, section: &Section, option: &Opt, count: usize) {
+    fn one_for_several(&mut self, section: &ConfigSection, option: &Opt, count: usize) {
         let found = format!("{} is of one {}, and the file has {count}", option.value_name, section.name);
-        self.faults.push(Fault::nowhere(found, "expected to find it in the file", "leave it out here"));
+        self.faults.push(ConfigError::nowhere(found, "expected to find it in the file", "leave it out here"));
     }
 
     /// Whether the command line says for all what only the file can say for some: a limit of the server, which a site may have
@@ -304,10 +316,10 @@ mod tests {
             ("redirects to nothing",     "[[site]]\npath = \"a\"\nhosts = [\"*.a.org\"]\nredirect-hosts = [\"b.org\"]",
                 &["4:19: `redirect-hosts` have no host to redirect to; expected one of `hosts` without a *; add the name they lead to, as in hosts = [\"example.org\"]"]),
         ];
-        let sections = SECTIONS.map(Section::head).join(", ");
+        let sections = SECTIONS.map(ConfigSection::head).join(", ");
         for (name, text, want) in cases {
-            let file = File { path: "tarpon.toml".into(), text: (*text).to_owned() };
-            let got = read(Some(&file), &Flags::default(), Program::Serve);
+            let file = ConfigFile { path: "tarpon.toml".into(), text: (*text).to_owned() };
+            let got = read(Some(&file), &CliFlags::default(), CommandKind::Serve);
             let faults = got.map_or_else(|faults| faults.lines(), |_| Vec::new());
             let want: Vec<_> = want.iter().map(|line| line.replace("SECTIONS", &sections)).collect();
             assert_eq!(faults, want, "{name}");
@@ -344,9 +356,9 @@ mod tests {
             ("for other programs", "",                       &[("hosts", "a.org")],    "hosts",        "",       Origin::Default),
         ];
         for &(name, text, flags, option, want, from) in cases {
-            let file = File { path: "tarpon.toml".into(), text: text.to_owned() };
-            let flags = Flags(flags.iter().map(|&(flag, value)| (flag, vec![value.into()])).collect());
-            let settled = read(Some(&file), &flags, Program::Serve).expect(name);
+            let file = ConfigFile { path: "tarpon.toml".into(), text: text.to_owned() };
+            let flags = CliFlags(flags.iter().map(|&(flag, value)| (flag, vec![value.into()])).collect());
+            let settled = read(Some(&file), &flags, CommandKind::Serve).expect(name);
             let said: Vec<_> = settled.said.iter().filter(|said| said.option.name == option).collect();
             // What a site can say too, the server says last.
             let [.., said] = said[..] else { panic!("{name}: {said:?}") };
@@ -358,13 +370,15 @@ mod tests {
     fn what_a_site_says_for_itself_gives_way_to_a_flag_that_says_it_for_all() {
         let text =
             "[[site]]\npath = \".\"\nidle-timeout = 1\nkeepalive-requests = 2\n[server]\nidle-timeout = 5\n";
-        let file = File { path: "tarpon.toml".into(), text: text.to_owned() };
+        let file = ConfigFile { path: "tarpon.toml".into(), text: text.to_owned() };
         let s = Duration::from_secs;
         for (flag, site, server, from) in
             [(None, Some(s(1)), s(5), Origin::File(3)), (Some("7s"), None, s(7), Origin::Flag)]
         {
-            let flags = Flags(flag.map(|value| ("idle-timeout", vec![value.into()])).into_iter().collect());
-            let Settled { config, said, .. } = read(Some(&file), &flags, Program::Serve).expect("in order");
+            let flags =
+                CliFlags(flag.map(|value| ("idle-timeout", vec![value.into()])).into_iter().collect());
+            let ResolvedConfig { config, said, .. } =
+                read(Some(&file), &flags, CommandKind::Serve).expect("in order");
             let limits = &config.sites[0].limits;
             assert_eq!(
                 (limits.idle_timeout, config.server.settings.idle_timeout),
@@ -380,9 +394,9 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_file_is_told_though_a_flag_says_otherwise() {
         let text = "[server]\nworkers = 0\n[[listener]]\naddress = \"8080\"\n";
-        let file = File { path: "tarpon.toml".into(), text: text.to_owned() };
+        let file = ConfigFile { path: "tarpon.toml".into(), text: text.to_owned() };
         let flags = BTreeMap::from([("workers", vec!["3".into()]), ("listen", vec!["[::1]:80".into()])]);
-        let faults = read(Some(&file), &Flags(flags), Program::Serve).expect_err("two errors");
+        let faults = read(Some(&file), &CliFlags(flags), CommandKind::Serve).expect_err("two errors");
         assert_eq!(faults.count(), 2, "{faults}");
     }
 
@@ -390,27 +404,29 @@ mod tests {
     fn paths_of_a_file_begin_where_it_is_and_those_of_flags_do_not() {
         let text = "[[site]]\npath = \"public\"\nprefix = \"in/it\"\n[[listener]]\naddress = \"unix:tarpon.sock\"\n\
                     [[listener]]\naddress = \"unix:/run/tarpon.sock\"";
-        let file = File { path: "/etc/tarpon/tarpon.toml".into(), text: text.to_owned() };
-        let config = read(Some(&file), &Flags::default(), Program::Serve).expect("nothing is wrong").config;
+        let file = ConfigFile { path: "/etc/tarpon/tarpon.toml".into(), text: text.to_owned() };
+        let config =
+            read(Some(&file), &CliFlags::default(), CommandKind::Serve).expect("nothing is wrong").config;
         assert_eq!(config.sites[0].source.path, Path::new("/etc/tarpon/public"));
         assert_eq!(config.sites[0].source.prefix, Path::new("in/it"));
         let addresses: Vec<_> = config.listeners.into_iter().map(|listener| listener.address).collect();
         let unix = |path: &str| Address::Unix(path.into());
         assert_eq!(addresses, [unix("/etc/tarpon/tarpon.sock"), unix("/run/tarpon.sock")]);
-        let flags = Flags(BTreeMap::from([("path", vec!["public".into()])]));
-        let config = read(Some(&file), &flags, Program::Serve).expect("nothing is wrong").config;
+        let flags = CliFlags(BTreeMap::from([("path", vec!["public".into()])]));
+        let config = read(Some(&file), &flags, CommandKind::Serve).expect("nothing is wrong").config;
         assert_eq!(config.sites[0].source.path, Path::new("public"));
     }
 
     #[test]
     fn flags_of_a_site_hold_in_every_site_but_its_path_in_none_of_several() {
         let text = "[[site]]\npath = \"a\"\ndefault = true\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]\n";
-        let file = File { path: "tarpon.toml".into(), text: text.to_owned() };
-        let flags = |flag, value: &str| Flags(BTreeMap::from([(flag, vec![value.into()])]));
-        let config =
-            read(Some(&file), &flags("keep-releases", "3"), Program::Serve).expect("nothing is wrong").config;
+        let file = ConfigFile { path: "tarpon.toml".into(), text: text.to_owned() };
+        let flags = |flag, value: &str| CliFlags(BTreeMap::from([(flag, vec![value.into()])]));
+        let config = read(Some(&file), &flags("keep-releases", "3"), CommandKind::Serve)
+            .expect("nothing is wrong")
+            .config;
         assert!(config.sites.iter().all(|site| site.keep_releases == 3) && config.sites.len() == 2);
-        let faults = read(Some(&file), &flags("path", "c"), Program::Serve).expect_err("which site?");
+        let faults = read(Some(&file), &flags("path", "c"), CommandKind::Serve).expect_err("which site?");
         let want =
             "PATH is of one site, and the file has 2; expected to find it in the file; leave it out here";
         assert_eq!(faults.lines(), [want]);
@@ -418,8 +434,8 @@ mod tests {
 
     #[test]
     fn a_flag_that_nobody_checked_is_told_without_a_place() {
-        let flags = Flags(BTreeMap::from([("grace-period", vec!["soon".into()])]));
-        let faults = read(None, &flags, Program::Serve).expect_err("no time");
+        let flags = CliFlags(BTreeMap::from([("grace-period", vec!["soon".into()])]));
+        let faults = read(None, &flags, CommandKind::Serve).expect_err("no time");
         assert_eq!(
             faults.lines(),
             ["--grace-period cannot be soon; expected a time from 1ms to 1d; such as 1m30s"]

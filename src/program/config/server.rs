@@ -1,8 +1,8 @@
 //! `[server]`: what concerns all sites and listeners.
 
-use super::{Flag, Kind, Opt, Program, Section, Unsaid, option::OPT};
+use super::{CommandKind, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, option::OPT};
 use crate::{Address, Engine, Settings};
-use Program::{Carrier, Serve};
+use CommandKind::{Carrier, Serve};
 use std::{
     num::{NonZeroU32, NonZeroUsize},
     ops::RangeInclusive,
@@ -39,7 +39,7 @@ pub enum AdminAt {
     Nowhere,
 }
 
-pub(super) const SECTION: Section = Section {
+pub(super) const SECTION: ConfigSection = ConfigSection {
     name: "server",
     count: 1..=1,
     help: "What concerns all sites and listeners",
@@ -85,9 +85,9 @@ fn health_path(path: &str) -> Result<String, String> {
 const OPTIONS: &[Opt] = &[
     Opt {
         name: "engine",
-        flag: Flag::Short('e'),
+        flag: FlagForm::Short('e'),
         value_name: "NAME",
-        kind: Kind::Word(&[
+        kind: ValueKind::Word(&[
             ("auto", |config| config.server.settings.engine = Engine::Auto),
             ("io_uring", |config| config.server.settings.engine = Engine::IoUring),
             ("epoll", |config| config.server.settings.engine = Engine::Epoll),
@@ -97,18 +97,18 @@ const OPTIONS: &[Opt] = &[
             ("prefork", |config| config.server.settings.engine = Engine::Prefork),
             ("fork", |config| config.server.settings.engine = Engine::Fork),
         ]),
-        default: Unsaid::Value("auto"),
+        default: OptionDefault::Value("auto"),
         help: "What drives the workers: io_uring (Linux 6.1 and newer), epoll (Linux), kqueue (FreeBSD and macOS), poll, threads, prefork, fork, or auto, the best that this host offers",
         ..SERVER
     },
     Opt {
         name: "workers",
-        flag: Flag::Short('w'),
+        flag: FlagForm::Short('w'),
         value_name: "COUNT",
-        kind: Kind::Count(1..=WORKER_COUNT_MAX, "threads", |config, count| {
+        kind: ValueKind::Count(1..=WORKER_COUNT_MAX, "threads", |config, count| {
             config.server.settings.worker_count = NonZeroUsize::new(count as usize);
         }),
-        default: Unsaid::Words("one for each core; with threads and prefork, 64; with fork, 256"),
+        default: OptionDefault::Words("one for each core; with threads and prefork, 64; with fork, 256"),
         example: "4",
         help: "Threads that serve, at most 1024; with prefork and fork, processes, of which each has one connection",
         ..SERVER
@@ -116,37 +116,37 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "cpu-affinity",
         former_name: "pin",
-        kind: Kind::Flag(|config, on| config.server.settings.cpu_affinity = on),
+        kind: ValueKind::Flag(|config, on| config.server.settings.cpu_affinity = on),
         help: "Bind each worker to a core of its own",
         ..SERVER
     },
     Opt {
         name: "header-timeout",
         former_name: "head-timeout",
-        kind: Kind::Time(TIMES, |config, time| config.server.settings.header_timeout = time),
-        default: Unsaid::Value("20s"),
+        kind: ValueKind::Time(TIMES, |config, time| config.server.settings.header_timeout = time),
+        default: OptionDefault::Value("20s"),
         help: "How long the request line and headers may take to arrive",
         ..TIME
     },
     Opt {
         name: "body-timeout",
         former_name: "content-timeout",
-        kind: Kind::Time(TIMES, |config, time| config.server.settings.body_timeout = time),
-        default: Unsaid::Value("30s"),
+        kind: ValueKind::Time(TIMES, |config, time| config.server.settings.body_timeout = time),
+        default: OptionDefault::Value("30s"),
         help: "How long the content of a request may take to arrive",
         ..TIME
     },
     Opt {
         name: "idle-timeout",
-        kind: Kind::Time(TIMES, |config, time| config.server.settings.idle_timeout = time),
-        default: Unsaid::Value("1m15s"),
+        kind: ValueKind::Time(TIMES, |config, time| config.server.settings.idle_timeout = time),
+        default: OptionDefault::Value("1m15s"),
         help: "How long a connection may wait for its next request",
         ..TIME
     },
     Opt {
         name: "send-timeout",
-        kind: Kind::Time(TIMES, |config, time| config.server.settings.send_timeout = time),
-        default: Unsaid::Value("30s"),
+        kind: ValueKind::Time(TIMES, |config, time| config.server.settings.send_timeout = time),
+        default: OptionDefault::Value("30s"),
         help: "How long a client may take less of a response than --min-send-rate",
         ..TIME
     },
@@ -154,10 +154,10 @@ const OPTIONS: &[Opt] = &[
         name: "min-send-rate",
         former_name: "send-rate-min",
         value_name: "BYTES",
-        kind: Kind::Size(SEND_RATES, "a second", |config, len| {
+        kind: ValueKind::Size(SEND_RATES, "a second", |config, len| {
             config.server.settings.min_send_rate = len.try_into().expect("one gibibyte at most");
         }),
-        default: Unsaid::Value("500"),
+        default: OptionDefault::Value("500"),
         example: "4KiB",
         help: "Bytes per second that a client takes of a response, on average over --send-timeout; 0 to cut off only who \
                takes nothing",
@@ -167,10 +167,10 @@ const OPTIONS: &[Opt] = &[
         name: "keepalive-requests",
         former_name: "requests-max",
         value_name: "COUNT",
-        kind: Kind::Count(1..=u32::MAX, "requests", |config, count| {
+        kind: ValueKind::Count(1..=u32::MAX, "requests", |config, count| {
             config.server.settings.keepalive_requests = NonZeroU32::new(count).expect("one at least");
         }),
-        default: Unsaid::Value("100000"),
+        default: OptionDefault::Value("100000"),
         example: "1000",
         help: "Requests that are answered on one connection before it is closed (nginx: keepalive_requests)",
         ..SERVER
@@ -178,14 +178,14 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "refuse-unknown-hosts",
         on: &[Serve],
-        kind: Kind::Flag(|config, on| config.server.refuse_unknown_hosts = on),
+        kind: ValueKind::Flag(|config, on| config.server.refuse_unknown_hosts = on),
         help: "Answer 421 (Misdirected Request) to names of hosts that no site has, instead of serving the default site",
         ..SERVER
     },
     Opt {
         name: "health-path",
         value_name: "PATH",
-        kind: Kind::Text(health_path, |config, path| config.server.settings.health_path = Some(path)),
+        kind: ValueKind::Text(health_path, |config, path| config.server.settings.health_path = Some(path)),
         example: "/healthz",
         refused: &["", "healthz", "/a b", "/%61", "/a?b", "/a#b", "/./a", "//a", "http://h/a", "/\u{e9}"],
         help: "Answer GET and HEAD at this path with 200, under every host and for load balancers, unless a site has something there; \
@@ -195,16 +195,18 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "grace-period",
         former_name: "grace",
-        kind: Kind::Time(TIMES, |config, time| config.server.grace_period = time),
-        default: Unsaid::Value("30s"),
+        kind: ValueKind::Time(TIMES, |config, time| config.server.grace_period = time),
+        default: OptionDefault::Value("30s"),
         help: "How long responses under way may take to finish when the server is told to stop",
         ..TIME
     },
     Opt {
         name: "user",
         value_name: "NAME",
-        kind: Kind::Text(user, |config, name| config.server.user = Some(name)),
-        default: Unsaid::Words("where it is started as root: tarpon if there is such a user, else nobody"),
+        kind: ValueKind::Text(user, |config, name| config.server.user = Some(name)),
+        default: OptionDefault::Words(
+            "where it is started as root: tarpon if there is such a user, else nobody",
+        ),
         example: "www-data",
         refused: &["", "a:b"],
         help: "Whom the processes that read the site and serve it become, where it is started as root; to stay root has to be \
@@ -213,18 +215,20 @@ const OPTIONS: &[Opt] = &[
     },
     Opt {
         name: "sandbox",
-        kind: Kind::Flag(|config, on| config.server.sandbox = on),
-        default: Unsaid::Value("true"),
+        kind: ValueKind::Flag(|config, on| config.server.sandbox = on),
+        default: OptionDefault::Value("true"),
         help: "Take from these processes what they do not need, with Landlock and seccomp",
         ..SERVER
     },
     Opt {
         name: "admin",
         value_name: "ADDR:PORT",
-        kind: Kind::AddressOrOff(|config, address| {
+        kind: ValueKind::AddressOrOff(|config, address| {
             config.server.admin = address.map_or(AdminAt::Nowhere, AdminAt::At);
         }),
-        default: Unsaid::Words("unix:/run/tarpon/admin.sock; for others than root, in $XDG_RUNTIME_DIR"),
+        default: OptionDefault::Words(
+            "unix:/run/tarpon/admin.sock; for others than root, in $XDG_RUNTIME_DIR",
+        ),
         example: "unix:/run/tarpon/admin.sock",
         refused: &["", "9000", "unix:"],
         help: "Where to answer /health, /ready, /metrics, tarpon status, reload and upgrade: unix:PATH; ADDR:PORT, where nobody is \

@@ -1,11 +1,11 @@
 //! What holds in the end, as a file that says the same.
 
-use super::{Kind, Origin, Said, Settled, Unsaid, file::written};
+use super::{OptionDefault, OptionValue, Origin, ResolvedConfig, ValueKind, file::written};
 use crate::{Address, LogTarget};
 use std::path::absolute;
 use tarpon_site::Printable;
 
-impl Settled {
+impl ResolvedConfig {
     /// A configuration file that says all of it, defaults included, wherever it lies. Who said it stands beside it.
     pub fn toml(&self) -> String {
         let mut text = String::new();
@@ -24,12 +24,12 @@ impl Settled {
     }
 
     /// Who said it: the default, a line of the file, or a flag.
-    pub fn from(&self, said: &Said) -> String {
+    pub fn from(&self, said: &OptionValue) -> String {
         match (said.from, &self.file) {
             (Origin::File(line), Some(file)) => format!("{}:{line}", file.path.printable()),
             (Origin::Flag, _) => match (&said.option.kind, &said.values[..]) {
-                (Kind::Flag(_), [off]) if off == "false" => format!("--no-{}", said.option.flag_name()),
-                (Kind::Flag(_), _) => format!("--{}", said.option.flag_name()),
+                (ValueKind::Flag(_), [off]) if off == "false" => format!("--no-{}", said.option.flag_name()),
+                (ValueKind::Flag(_), _) => format!("--{}", said.option.flag_name()),
                 _ => said.option.flag_words(),
             },
             _ => "default".to_owned(),
@@ -37,12 +37,12 @@ impl Settled {
     }
 }
 
-impl Said {
+impl OptionValue {
     /// What holds, in words.
     pub fn words(&self) -> String {
         match (&self.values[..], &self.option.default, &self.option.kind) {
-            ([], Unsaid::Words(words), _) => (*words).to_owned(),
-            ([], _, Kind::Flag(_)) => "false".to_owned(),
+            ([], OptionDefault::Words(words), _) => (*words).to_owned(),
+            ([], _, ValueKind::Flag(_)) => "false".to_owned(),
             ([], ..) if !self.option.many => "not set".to_owned(),
             (values, ..) => {
                 let values: Vec<_> = values.iter().map(|value| value.printable().to_string()).collect();
@@ -53,7 +53,7 @@ impl Said {
 }
 
 /// An option as it stands in a file; one that has no value as a remark.
-fn line(said: &Said) -> String {
+fn line(said: &OptionValue) -> String {
     let name = said.option.name;
     let values: Vec<_> =
         said.values.iter().map(|value| written(said.option, &anywhere(said, value))).collect();
@@ -61,22 +61,22 @@ fn line(said: &Said) -> String {
         _ if said.number.is_none() => format!("# {name}: {}", said.words()),
         (values, _) if said.option.many => format!("{name} = [{}]", values.join(", ")),
         ([value, ..], _) => format!("{name} = {value}"),
-        ([], Kind::Flag(_)) => format!("{name} = false"),
+        ([], ValueKind::Flag(_)) => format!("{name} = false"),
         ([], _) => format!("# {name}: {}", said.words()),
     }
 }
 
 /// A value that means the same wherever the file lies that says it.
-fn anywhere(said: &Said, value: &str) -> String {
+fn anywhere(said: &OptionValue, value: &str) -> String {
     let whole =
         |path: &str| absolute(path).map_or(path.to_owned(), |path| path.to_string_lossy().into_owned());
     match said.option.kind {
-        Kind::Path(_) => whole(value),
-        Kind::Address(_) | Kind::AddressOrOff(_) => match value.parse() {
+        ValueKind::Path(_) => whole(value),
+        ValueKind::Address(_) | ValueKind::AddressOrOff(_) => match value.parse() {
             Ok(Address::Unix(path)) => format!("unix:{}", whole(&path.to_string_lossy())),
             _ => value.to_owned(),
         },
-        Kind::Target(_) => match value.parse() {
+        ValueKind::Target(_) => match value.parse() {
             Ok(LogTarget::File(_)) => whole(value),
             Ok(LogTarget::Socket(path)) => format!("unix:{}", whole(&path.to_string_lossy())),
             _ => value.to_owned(),

@@ -1,13 +1,15 @@
 //! `[[site]]`: what is served, and how it answers.
 
 use super::server::{SEND_RATES, TIMES};
-use super::{Config, Flag, Kind, Opt, Program, Section, SiteConfig, Unsaid, option::OPT};
-use crate::{Addresses, Dialect, HostName, LogForm, TrailingSlash, Unknown};
-use Program::{Carrier, Inspect, Pack, Serve};
+use super::{
+    CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, SiteConfig, ValueKind, option::OPT,
+};
+use crate::{Dialect, HostName, LogClientIp, LogFormat, TrailingSlash, UnknownHost};
+use CommandKind::{Carrier, Inspect, Pack, Serve};
 use std::num::NonZeroU32;
 use std::path::{Component, Path};
 
-pub(super) const SECTION: Section = Section {
+pub(super) const SECTION: ConfigSection = ConfigSection {
     name: "site",
     count: 1..=usize::MAX,
     help: "A site: what is served, to whom, and how it answers",
@@ -20,21 +22,21 @@ const USERS: &str = "Directories of users";
 const PAGES: &str = "Pages (a packed site answers as it was packed)";
 
 /// What a site grants instead of what the server does.
-const LIMIT: Opt = Opt { default: Unsaid::Words("that of [server]"), ..OPT };
+const LIMIT: Opt = Opt { default: OptionDefault::Words("that of [server]"), ..OPT };
 const TIME: Opt = Opt { value_name: "TIME", example: "1m30s", ..LIMIT };
 
 /// What a site logs otherwise than the others.
-const LOG: Opt = Opt { default: Unsaid::Words("that of [log]"), ..OPT };
+const LOG: Opt = Opt { default: OptionDefault::Words("that of [log]"), ..OPT };
 
 const OPTIONS: &[Opt] = &[
     Opt {
         name: "path",
-        flag: Flag::Place,
+        flag: FlagForm::Place,
         on: &[Serve],
         value_name: "PATH",
-        kind: Kind::Path(|config, path| config.site().source.path = path),
+        kind: ValueKind::Path(|config, path| config.site().source.path = path),
         required: true,
-        default: Unsaid::Value("."),
+        default: OptionDefault::Value("."),
         example: "public",
         help: "The directory to serve, or a tar archive of it",
         ..OPT
@@ -43,7 +45,7 @@ const OPTIONS: &[Opt] = &[
         name: "prefix",
         on: &[Serve, Pack],
         value_name: "DIR",
-        kind: Kind::Inner(|config, dir| config.site().source.prefix = dir),
+        kind: ValueKind::Inner(|config, dir| config.site().source.prefix = dir),
         example: "site-1.0/public",
         help: "Of an archive, take only what lies in this directory",
         ..OPT
@@ -52,8 +54,10 @@ const OPTIONS: &[Opt] = &[
         name: "max-unpacked-size",
         on: &[Serve, Pack, Inspect],
         value_name: "BYTES",
-        kind: Kind::Size(1 << 10..=1 << 40, "", |config, len| config.site().source.max_unpacked_len = len),
-        default: Unsaid::Value("1GiB"),
+        kind: ValueKind::Size(1 << 10..=1 << 40, "", |config, len| {
+            config.site().source.max_unpacked_len = len
+        }),
+        default: OptionDefault::Value("1GiB"),
         example: "4GiB",
         help: "Refuse a compressed archive that unpacks to more, as it is unpacked in memory",
         ..OPT
@@ -62,12 +66,12 @@ const OPTIONS: &[Opt] = &[
         name: "rules",
         on: &[Serve, Pack],
         value_name: "NAME",
-        kind: Kind::Word(&[
+        kind: ValueKind::Word(&[
             ("netlify", |config| config.site().source.dialect = Dialect::Netlify),
             ("cloudflare", |config| config.site().source.dialect = Dialect::Cloudflare),
             ("off", |config| config.site().source.dialect = Dialect::Off),
         ]),
-        default: Unsaid::Value("netlify"),
+        default: OptionDefault::Value("netlify"),
         help: "Whose form the files _headers and _redirects at the root of the site have: netlify, cloudflare, or off to \
                ignore them. A packed site is as it was packed",
         ..OPT
@@ -75,7 +79,7 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "hosts",
         value_name: "NAME",
-        kind: Kind::Text(host, |config, name| config.site().hosts.push(named(&name))),
+        kind: ValueKind::Text(host, |config, name| config.site().hosts.push(named(&name))),
         many: true,
         example: "example.org",
         refused: NO_HOSTS,
@@ -86,7 +90,7 @@ const OPTIONS: &[Opt] = &[
         name: "redirect-hosts",
         former_name: "aliases",
         value_name: "NAME",
-        kind: Kind::Text(host, |config, name| config.site().redirect_hosts.push(named(&name))),
+        kind: ValueKind::Text(host, |config, name| config.site().redirect_hosts.push(named(&name))),
         many: true,
         example: "www.example.org",
         refused: NO_HOSTS,
@@ -95,7 +99,7 @@ const OPTIONS: &[Opt] = &[
     },
     Opt {
         name: "default",
-        kind: Kind::Flag(|config, on| config.site().is_default = on),
+        kind: ValueKind::Flag(|config, on| config.site().is_default = on),
         help: "Answer to all names that no site has. Where no site says so, the first does",
         ..OPT
     },
@@ -103,7 +107,7 @@ const OPTIONS: &[Opt] = &[
         name: "spa",
         on: &[Serve, Pack],
         heading: PAGES,
-        kind: Kind::Flag(|config, on| config.site().source.policy.spa = on),
+        kind: ValueKind::Flag(|config, on| config.site().source.policy.spa = on),
         help: "Answer what is not there, and is not named as an asset, with /index.html",
         ..OPT
     },
@@ -111,7 +115,7 @@ const OPTIONS: &[Opt] = &[
         name: "clean-urls",
         on: &[Serve, Pack],
         heading: PAGES,
-        kind: Kind::Flag(|config, on| config.site().source.policy.clean_urls = on),
+        kind: ValueKind::Flag(|config, on| config.site().source.policy.clean_urls = on),
         help: "Show about.html at /about, and dir/index.html at /dir/; their names lead there",
         ..OPT
     },
@@ -120,12 +124,12 @@ const OPTIONS: &[Opt] = &[
         on: &[Serve, Pack],
         heading: PAGES,
         value_name: "WHEN",
-        kind: Kind::Word(&[
+        kind: ValueKind::Word(&[
             ("auto", |config| config.site().source.policy.trailing_slash = TrailingSlash::Auto),
             ("always", |config| config.site().source.policy.trailing_slash = TrailingSlash::Always),
             ("never", |config| config.site().source.policy.trailing_slash = TrailingSlash::Never),
         ]),
-        default: Unsaid::Value("auto"),
+        default: OptionDefault::Value("auto"),
         help: "Whether addresses of pages end in a slash: auto, of directories only; always; or never. The other form leads \
                to the one that counts",
         ..OPT
@@ -134,7 +138,7 @@ const OPTIONS: &[Opt] = &[
         name: "listings",
         on: &[Serve, Pack],
         heading: PAGES,
-        kind: Kind::Flag(|config, on| config.site().source.policy.listings = on),
+        kind: ValueKind::Flag(|config, on| config.site().source.policy.listings = on),
         help: "Answer a directory without index.html with a list of what it has, as a page or, for programs, as JSON",
         ..OPT
     },
@@ -142,7 +146,7 @@ const OPTIONS: &[Opt] = &[
         name: "allow-sniffing",
         on: &[Serve, Pack],
         heading: PAGES,
-        kind: Kind::Flag(|config, on| config.site().source.policy.allow_sniffing = on),
+        kind: ValueKind::Flag(|config, on| config.site().source.policy.allow_sniffing = on),
         help: "Let browsers take a file for another type than the one it is sent as: leave X-Content-Type-Options: nosniff out",
         ..OPT
     },
@@ -150,7 +154,7 @@ const OPTIONS: &[Opt] = &[
         name: "secure-headers",
         on: &[Serve, Pack],
         heading: PAGES,
-        kind: Kind::Flag(|config, on| config.site().source.policy.secure_headers = on),
+        kind: ValueKind::Flag(|config, on| config.site().source.policy.secure_headers = on),
         help: "Send Referrer-Policy, X-Frame-Options and Cross-Origin-Opener-Policy, with values that break no ordinary site",
         ..OPT
     },
@@ -159,7 +163,7 @@ const OPTIONS: &[Opt] = &[
         on: &[Serve, Pack],
         heading: PAGES,
         value_name: "PATH",
-        kind: Kind::Text(open_path, |config, path| config.site().source.policy.cors.push(path)),
+        kind: ValueKind::Text(open_path, |config, path| config.site().source.policy.cors.push(path)),
         many: true,
         example: "/fonts",
         refused: &["", "fonts", "https://example.org/"],
@@ -171,7 +175,7 @@ const OPTIONS: &[Opt] = &[
         on: &[Serve],
         heading: USERS,
         value_name: "DIR",
-        kind: Kind::Text(home_path, |config, dir| config.site().users.dir = Some(dir.into())),
+        kind: ValueKind::Text(home_path, |config, dir| config.site().users.dir = Some(dir.into())),
         example: "public_html",
         refused: &["", "/srv", "..", "a/../..", ".", "~"],
         help: "Serve this directory in the home of each user at /~name/. Users of the system and root have none",
@@ -182,7 +186,7 @@ const OPTIONS: &[Opt] = &[
         on: &[Serve],
         heading: USERS,
         value_name: "USER",
-        kind: Kind::Text(user, |config, name| config.site().users.only.push(name)),
+        kind: ValueKind::Text(user, |config, name| config.site().users.only.push(name)),
         many: true,
         example: "alice",
         refused: NO_USERS,
@@ -194,7 +198,7 @@ const OPTIONS: &[Opt] = &[
         on: &[Serve],
         heading: USERS,
         value_name: "USER",
-        kind: Kind::Text(user, |config, name| config.site().users.except.push(name)),
+        kind: ValueKind::Text(user, |config, name| config.site().users.except.push(name)),
         many: true,
         example: "bob",
         refused: NO_USERS,
@@ -205,7 +209,7 @@ const OPTIONS: &[Opt] = &[
         name: "preload",
         on: &[Serve, Carrier],
         heading: "Server",
-        kind: Kind::Flag(|config, on| config.site().source.preload = on),
+        kind: ValueKind::Flag(|config, on| config.site().source.preload = on),
         help: "Read all of the site into memory first, in huge pages where the system allows",
         ..OPT
     },
@@ -214,8 +218,10 @@ const OPTIONS: &[Opt] = &[
         on: &[Serve, Carrier],
         heading: "Server",
         value_name: "COUNT",
-        kind: Kind::Count(0..=100, "releases", |config, count| config.site().keep_releases = count as usize),
-        default: Unsaid::Value("0"),
+        kind: ValueKind::Count(0..=100, "releases", |config, count| {
+            config.site().keep_releases = count as usize
+        }),
+        default: OptionDefault::Value("0"),
         example: "3",
         help: "Earlier releases of which scripts, styles and pictures stay, for pages that were loaded before a change: what \
                has a hash in its name, unless the current release has something else there",
@@ -224,19 +230,19 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "body-timeout",
         former_name: "content-timeout",
-        kind: Kind::Time(TIMES, |config, time| config.site().limits.body_timeout = Some(time)),
+        kind: ValueKind::Time(TIMES, |config, time| config.site().limits.body_timeout = Some(time)),
         help: "How long the content of a request may take to arrive",
         ..TIME
     },
     Opt {
         name: "idle-timeout",
-        kind: Kind::Time(TIMES, |config, time| config.site().limits.idle_timeout = Some(time)),
+        kind: ValueKind::Time(TIMES, |config, time| config.site().limits.idle_timeout = Some(time)),
         help: "How long a connection may wait for its next request, once it has asked for something of this site",
         ..TIME
     },
     Opt {
         name: "send-timeout",
-        kind: Kind::Time(TIMES, |config, time| config.site().limits.send_timeout = Some(time)),
+        kind: ValueKind::Time(TIMES, |config, time| config.site().limits.send_timeout = Some(time)),
         help: "How long a client may take less of a response than min-send-rate",
         ..TIME
     },
@@ -244,7 +250,7 @@ const OPTIONS: &[Opt] = &[
         name: "min-send-rate",
         former_name: "send-rate-min",
         value_name: "BYTES",
-        kind: Kind::Size(SEND_RATES, "a second", |config, len| {
+        kind: ValueKind::Size(SEND_RATES, "a second", |config, len| {
             config.site().limits.min_send_rate = Some(len.try_into().expect("one gibibyte at most"));
         }),
         example: "4KiB",
@@ -256,7 +262,7 @@ const OPTIONS: &[Opt] = &[
         name: "keepalive-requests",
         former_name: "requests-max",
         value_name: "COUNT",
-        kind: Kind::Count(1..=u32::MAX, "requests", |config, count| {
+        kind: ValueKind::Count(1..=u32::MAX, "requests", |config, count| {
             config.site().limits.keepalive_requests = NonZeroU32::new(count);
         }),
         example: "1000",
@@ -266,7 +272,7 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "access-log",
         value_name: "WHERE",
-        kind: Kind::Target(|config, target| config.site().log.access = Some(target)),
+        kind: ValueKind::Target(|config, target| config.site().log.access = Some(target)),
         example: "example.org.log",
         refused: &["", "unix:"],
         help: "Where a line of each request to this site goes instead of where [log] says: a file, -, unix:PATH, or off, nowhere. \
@@ -277,11 +283,11 @@ const OPTIONS: &[Opt] = &[
         name: "access-log-format",
         former_name: "access-log-form",
         value_name: "NAME",
-        kind: Kind::Word(&[
-            ("combined", |config| config.site().log.form = Some(LogForm::Combined)),
-            ("common", |config| config.site().log.form = Some(LogForm::Common)),
-            ("json", |config| config.site().log.form = Some(LogForm::Json)),
-            ("simple", |config| config.site().log.form = Some(LogForm::Simple)),
+        kind: ValueKind::Word(&[
+            ("combined", |config| config.site().log.form = Some(LogFormat::Combined)),
+            ("common", |config| config.site().log.form = Some(LogFormat::Common)),
+            ("json", |config| config.site().log.form = Some(LogFormat::Json)),
+            ("simple", |config| config.site().log.form = Some(LogFormat::Simple)),
         ]),
         example: "json",
         help: "What such a line looks like",
@@ -291,10 +297,10 @@ const OPTIONS: &[Opt] = &[
         name: "log-client-ip",
         former_name: "log-addresses",
         value_name: "HOW",
-        kind: Kind::Word(&[
-            ("full", |config| config.site().log.addresses = Some(Addresses::Full)),
-            ("truncated", |config| config.site().log.addresses = Some(Addresses::Truncated)),
-            ("none", |config| config.site().log.addresses = Some(Addresses::None)),
+        kind: ValueKind::Word(&[
+            ("full", |config| config.site().log.addresses = Some(LogClientIp::Full)),
+            ("truncated", |config| config.site().log.addresses = Some(LogClientIp::Truncated)),
+            ("none", |config| config.site().log.addresses = Some(LogClientIp::None)),
         ]),
         example: "truncated",
         help: "What of clients' addresses is logged",
@@ -304,7 +310,7 @@ const OPTIONS: &[Opt] = &[
         name: "access-log-sample",
         former_name: "access-log-one-in",
         value_name: "COUNT",
-        kind: Kind::Count(super::log::ONE_IN, "requests", |config, count| {
+        kind: ValueKind::Count(super::log::ONE_IN, "requests", |config, count| {
             config.site().log.one_in = NonZeroU32::new(count);
         }),
         example: "100",
@@ -315,10 +321,10 @@ const OPTIONS: &[Opt] = &[
 
 impl Config {
     /// What a host means that no site has.
-    pub fn unknown(&self) -> Unknown {
+    pub fn unknown(&self) -> UnknownHost {
         match self.server.refuse_unknown_hosts {
-            true => Unknown::Refused,
-            false => Unknown::Site(self.sites.iter().position(|site| site.is_default).unwrap_or(0)),
+            true => UnknownHost::Refused,
+            false => UnknownHost::Site(self.sites.iter().position(|site| site.is_default).unwrap_or(0)),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Starts nothing, and reads no site: what a server finds when it begins, it tells by itself.
 
-use super::{Faults, Kind, Said, Settled};
+use super::{ConfigErrors, OptionValue, ResolvedConfig, ValueKind};
 use crate::{Address, LogTarget};
 use std::path::Path;
 use tarpon_site::Printable;
@@ -11,15 +11,15 @@ use tarpon_site::Printable;
 ///
 /// # Errors
 /// All that this system does not have.
-pub fn look(settled: &Settled) -> Result<(), Faults> {
+pub fn look(settled: &ResolvedConfig) -> Result<(), ConfigErrors> {
     let mut faults = Vec::new();
-    let mut missing = |said: &Said, at, found: String, expected: &str, remedy: &str| {
+    let mut missing = |said: &OptionValue, at, found: String, expected: &str, remedy: &str| {
         faults.push(said.fault(at, found, expected, remedy));
     };
     for said in settled.said.iter().filter(|said| said.number.is_some()) {
         for (at, value) in said.values.iter().enumerate() {
             match said.option.kind {
-                Kind::Path(_) if !Path::new(value).exists() => {
+                ValueKind::Path(_) if !Path::new(value).exists() => {
                     let found = format!("there is no {}", value.printable());
                     missing(
                         said,
@@ -29,7 +29,7 @@ pub fn look(settled: &Settled) -> Result<(), Faults> {
                         "name one; it begins where the file is",
                     );
                 }
-                Kind::Address(_) | Kind::AddressOrOff(_) => match value.parse() {
+                ValueKind::Address(_) | ValueKind::AddressOrOff(_) => match value.parse() {
                     Ok(Address::Unix(path)) if !dir(&path).is_dir() => {
                         let found = format!("there is no directory {}", dir(&path).printable());
                         missing(
@@ -47,7 +47,7 @@ pub fn look(settled: &Settled) -> Result<(), Faults> {
                     }
                     _ => {}
                 },
-                Kind::Target(_) => match value.parse() {
+                ValueKind::Target(_) => match value.parse() {
                     Ok(LogTarget::File(path) | LogTarget::Socket(path)) if !dir(&path).is_dir() => {
                         let found = format!("there is no directory {}", dir(&path).printable());
                         missing(
@@ -69,7 +69,7 @@ pub fn look(settled: &Settled) -> Result<(), Faults> {
     {
         missing(said, 0, trouble.to_string(), "expected an engine that this host offers", "leave it to auto");
     }
-    if faults.is_empty() { Ok(()) } else { Err(Faults::new(settled.file.as_ref(), faults)) }
+    if faults.is_empty() { Ok(()) } else { Err(ConfigErrors::new(settled.file.as_ref(), faults)) }
 }
 
 /// The directory that a path is in.

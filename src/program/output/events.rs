@@ -3,8 +3,8 @@
 //! People read words, `say.rs` has them. Programs read a line of JSON for each event on standard error: `timestamp`, `level`,
 //! `message`, and what belongs to it. What the library says through `tracing` comes out the same way.
 
-use crate::program::output::{self, Form, messages};
-use crate::{Address, Of, Served, Site, Told, config::EventForm};
+use crate::program::output::{self, OutputForm, messages};
+use crate::{Address, Notice, ServingReport, Site, SiteLabel, config::EventFormat};
 use anstream::adapter::strip_str;
 use std::{collections::BTreeMap, fmt, io, path::Path, sync::OnceLock};
 use tarpon_site::Printable;
@@ -18,17 +18,17 @@ use tracing_subscriber::{
 static IS_JSON: OnceLock<bool> = OnceLock::new();
 
 /// From now on events are shown in this form.
-pub(crate) fn begin(form: EventForm) {
+pub(crate) fn begin(form: EventFormat) {
     use std::io::IsTerminal;
     let is_json = match form {
-        EventForm::Human => false,
-        EventForm::Json => true,
-        EventForm::Auto => !io::stderr().is_terminal(),
+        EventFormat::Human => false,
+        EventFormat::Json => true,
+        EventFormat::Auto => !io::stderr().is_terminal(),
     };
     if IS_JSON.set(is_json).is_err() {
         return;
     }
-    let form = if is_json { Form::Json } else { Form::Words };
+    let form = if is_json { OutputForm::Json } else { OutputForm::Words };
     // Nothing is told at the lowest of these levels unless it is asked for.
     let builder =
         tracing_subscriber::fmt().with_writer(move || output::stderr(form)).with_max_level(Level::DEBUG);
@@ -40,21 +40,21 @@ pub(crate) fn begin(form: EventForm) {
             .flatten_event(true)
             .with_target(false)
             .with_current_span(false)
-            .with_timer(Clock)
+            .with_timer(EventClock)
             .init();
     } else {
-        builder.event_format(Words).init();
+        builder.event_format(HumanFormat).init();
     }
 }
 
 /// What happens while sites are served.
-pub(crate) fn told(told: Told<'_>) {
+pub(crate) fn told(told: Notice<'_>) {
     if !IS_JSON.get().is_some_and(|&is_json| is_json) {
         return messages::told(told);
     }
     match told {
-        Told::Read(of, site) => warnings(of, site),
-        Told::Changed(of, site) => {
+        Notice::Read(of, site) => warnings(of, site),
+        Notice::Changed(of, site) => {
             info!(
                 site = of.map(name),
                 files = site.file_count(),
@@ -63,34 +63,34 @@ pub(crate) fn told(told: Told<'_>) {
             );
             warnings(of, site);
         }
-        Told::Unchanged(trouble) => warn!("{trouble}; what was read before is still served"),
-        Told::Unfit(why) => warn!("{why}; what was read before is still served"),
-        Told::NotKept(trouble) => warn!("{trouble}; nothing of this earlier release is kept"),
-        Told::Polling(of, reason) => {
+        Notice::Unchanged(trouble) => warn!("{trouble}; what was read before is still served"),
+        Notice::Unfit(why) => warn!("{why}; what was read before is still served"),
+        Notice::NotKept(trouble) => warn!("{trouble}; nothing of this earlier release is kept"),
+        Notice::Polling(of, reason) => {
             warn!(site = of.map(name), reason, "the kernel does not tell of changes; looking every 2 s")
         }
-        Told::LogStays(trouble) => warn!("{trouble}"),
-        Told::Unreloaded(why) => warn!("not reloaded: {}; what was served before still is", strip_str(why)),
-        Told::Upgraded(process) => info!(process, "upgraded"),
-        Told::Unupgraded(why) => {
+        Notice::LogStays(trouble) => warn!("{trouble}"),
+        Notice::Unreloaded(why) => warn!("not reloaded: {}; what was served before still is", strip_str(why)),
+        Notice::Upgraded(process) => info!(process, "upgraded"),
+        Notice::Unupgraded(why) => {
             warn!("not upgraded: {}; the program that runs still serves", strip_str(why))
         }
-        Told::LeftBadly(why) => warn!("{why}"),
-        Told::Serving(served) => serving("serving", served),
-        Told::Reloaded(served) => serving("reloaded", served),
-        Told::Stopping(grace) => info!(grace_s = grace.as_secs_f64(), "stopping"),
-        Told::ConnectionLost(how) => {
+        Notice::LeftBadly(why) => warn!("{why}"),
+        Notice::Serving(served) => serving("serving", served),
+        Notice::Reloaded(served) => serving("reloaded", served),
+        Notice::Stopping(grace) => info!(grace_s = grace.as_secs_f64(), "stopping"),
+        Notice::ConnectionLost(how) => {
             warn!(role = "worker", "a worker process {how}; its connection is lost")
         }
-        Told::Ended { role, how, again_after } => {
+        Notice::Ended { role, how, again_after } => {
             let (role, restart_delay_s) = (role.to_string(), again_after.as_secs_f64());
             warn!(role, restart_delay_s, "the {role} process {how}; another takes its place");
         }
     }
 }
 
-fn serving(message: &str, served: &Served<'_>) {
-    let Served { sites, addresses, settings, instead, confined, unwatched_at } = served;
+fn serving(message: &str, served: &ServingReport<'_>) {
+    let ServingReport { sites, addresses, settings, instead, confined, unwatched_at } = served;
     if let Some(reason) = instead {
         warn!(reason, "no io_uring; using epoll");
     }
@@ -111,7 +111,7 @@ fn serving(message: &str, served: &Served<'_>) {
     }
 }
 
-fn warnings(of: Of<'_>, site: &Site) {
+fn warnings(of: SiteLabel<'_>, site: &Site) {
     for warning in site.warnings() {
         warn!(site = of.map(name), "{warning}");
     }
@@ -130,15 +130,15 @@ fn url(address: &Address) -> String {
 }
 
 /// An event as people read it.
-struct Words;
+struct HumanFormat;
 
-impl<S, N> FormatEvent<S, N> for Words
+impl<S, N> FormatEvent<S, N> for HumanFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let mut fields = Fields::default();
+        let mut fields = EventFields::default();
         event.record(&mut fields);
         let words = match *event.metadata().level() {
             Level::DEBUG => messages::exchange(|name| fields.get(name)),
@@ -150,15 +150,15 @@ where
 
 /// What an event says, by the names of its fields.
 #[derive(Default)]
-struct Fields(BTreeMap<&'static str, String>);
+struct EventFields(BTreeMap<&'static str, String>);
 
-impl Fields {
+impl EventFields {
     fn get(&self, name: &str) -> &str {
         self.0.get(name).map_or("", |value| value)
     }
 }
 
-impl field::Visit for Fields {
+impl field::Visit for EventFields {
     fn record_str(&mut self, field: &field::Field, value: &str) {
         self.0.insert(field.name(), value.to_owned());
     }
@@ -169,9 +169,9 @@ impl field::Visit for Fields {
 }
 
 /// The time of an event, to the millisecond.
-struct Clock;
+struct EventClock;
 
-impl FormatTime for Clock {
+impl FormatTime for EventClock {
     fn format_time(&self, to: &mut Writer<'_>) -> fmt::Result {
         write!(to, "{:.3}", jiff::Timestamp::now())
     }

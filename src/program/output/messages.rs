@@ -2,11 +2,11 @@
 //!
 //! Colour is for a terminal that wants it; in a pipe, or with `NO_COLOR`, the same words come plain.
 
-use crate::program::output::{self, Form, tables};
+use crate::program::output::{self, OutputForm, tables};
 use crate::{
-    Address, CODINGS, Changes, DELTA_CODINGS, HostName, Makeup, Of, Release, Report, Reuse, Saved, Served,
-    Site, Switched, Told, Turn, Verified,
-    config::{Config, Settled},
+    Address, CODINGS, Changes, DELTA_CODINGS, HostName, Makeup, Notice, Release, Report, Reuse, Saved,
+    ServingReport, Site, SiteLabel, Switched, Turn, Verified,
+    config::{Config, ResolvedConfig},
 };
 use anstyle::{AnsiColor, Style};
 use std::{
@@ -21,12 +21,12 @@ use tarpon_site::Printable;
 
 /// Like that of `std`; but what cannot be said is no reason to end. The disk of a log may be full: the server goes on.
 macro_rules! println {
-    ($($words:tt)*) => { drop(output::stdout(Form::Words).say(format_args!($($words)*))) };
+    ($($words:tt)*) => { drop(output::stdout(OutputForm::Words).say(format_args!($($words)*))) };
 }
 
 /// The same to standard error.
 macro_rules! eprintln {
-    ($($words:tt)*) => { drop(output::stderr(Form::Words).say(format_args!($($words)*))) };
+    ($($words:tt)*) => { drop(output::stderr(OutputForm::Words).say(format_args!($($words)*))) };
 }
 
 /// A warning, to standard error.
@@ -41,44 +41,44 @@ const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 
 /// What happens while a site is served.
-pub(crate) fn told(told: Told<'_>) {
+pub(crate) fn told(told: Notice<'_>) {
     match told {
-        Told::Read(of, site) => warnings(of, site),
-        Told::Changed(of, site) => {
+        Notice::Read(of, site) => warnings(of, site),
+        Notice::Changed(of, site) => {
             let size = size(site.file_count(), site.content_len());
             println!("{DIM}changed{DIM:#}: {}{size}", name(of));
             warnings(of, site);
         }
-        Told::Unchanged(trouble) => warn!("{trouble}; what was read before is still served"),
-        Told::Unfit(why) => warn!("{why}; what was read before is still served"),
-        Told::NotKept(trouble) => warn!("{trouble}; nothing of this earlier release is kept"),
-        Told::Polling(of, reason) => {
+        Notice::Unchanged(trouble) => warn!("{trouble}; what was read before is still served"),
+        Notice::Unfit(why) => warn!("{why}; what was read before is still served"),
+        Notice::NotKept(trouble) => warn!("{trouble}; nothing of this earlier release is kept"),
+        Notice::Polling(of, reason) => {
             let name = name(of);
             warn!("{name}the kernel does not tell of changes ({reason}); looking every 2 s");
         }
-        Told::LogStays(trouble) => warn!("{trouble}"),
-        Told::Serving(served) => {
+        Notice::LogStays(trouble) => warn!("{trouble}"),
+        Notice::Serving(served) => {
             serving(served);
             let workers = Count(served.settings.workers().get() as u64, "worker");
             println!("{DIM}{}, {workers}; Ctrl-C stops it{DIM:#}", served.settings.engine.name());
         }
-        Told::Reloaded(served) => {
+        Notice::Reloaded(served) => {
             println!("{DIM}reloaded{DIM:#}");
             serving(served);
         }
-        Told::Unreloaded(why) => warn!("not reloaded: {why}\nwhat was served before still is"),
-        Told::Upgraded(id) => println!("{DIM}upgraded: process {id} serves from now on{DIM:#}"),
-        Told::Unupgraded(why) => warn!("not upgraded: {why}\nthe program that runs still serves"),
-        Told::LeftBadly(why) => warn!("{why}"),
-        Told::Stopping(Duration::ZERO) => println!("{DIM}stopping now{DIM:#}"),
-        Told::Stopping(grace) => {
+        Notice::Unreloaded(why) => warn!("not reloaded: {why}\nwhat was served before still is"),
+        Notice::Upgraded(id) => println!("{DIM}upgraded: process {id} serves from now on{DIM:#}"),
+        Notice::Unupgraded(why) => warn!("not upgraded: {why}\nthe program that runs still serves"),
+        Notice::LeftBadly(why) => warn!("{why}"),
+        Notice::Stopping(Duration::ZERO) => println!("{DIM}stopping now{DIM:#}"),
+        Notice::Stopping(grace) => {
             println!("{DIM}stopping, within {grace:?} at the latest; once more stops it now{DIM:#}");
         }
-        Told::ConnectionLost(how) => warn!("a worker process {how}; its connection is lost"),
-        Told::Ended { role, how, again_after: Duration::ZERO } => {
+        Notice::ConnectionLost(how) => warn!("a worker process {how}; its connection is lost"),
+        Notice::Ended { role, how, again_after: Duration::ZERO } => {
             warn!("the {role} process {how}; starting another");
         }
-        Told::Ended { role, how, again_after } => {
+        Notice::Ended { role, how, again_after } => {
             warn!("the {role} process {how}; starting another in {again_after:?}");
         }
     }
@@ -117,8 +117,8 @@ pub(crate) fn exchange<'f>(field: impl Fn(&str) -> &'f str) -> String {
     words
 }
 
-fn serving(served: &Served<'_>) {
-    let Served { sites, addresses, instead, confined, unwatched_at, .. } = served;
+fn serving(served: &ServingReport<'_>) {
+    let ServingReport { sites, addresses, instead, confined, unwatched_at, .. } = served;
     if let Some(reason) = instead {
         warn!("no io_uring ({reason}); using epoll");
     }
@@ -151,7 +151,7 @@ fn serving(served: &Served<'_>) {
     }
 }
 
-fn warnings(of: Of<'_>, site: &Site) {
+fn warnings(of: SiteLabel<'_>, site: &Site) {
     let name = name(of);
     for warning in site.warnings() {
         warn!("{name}{warning}");
@@ -159,7 +159,7 @@ fn warnings(of: Of<'_>, site: &Site) {
 }
 
 /// Which of several sites something is about.
-fn name(of: Of<'_>) -> String {
+fn name(of: SiteLabel<'_>) -> String {
     of.map(|path| format!("{}: ", path.printable())).unwrap_or_default()
 }
 
@@ -329,7 +329,7 @@ pub(crate) fn error(error: &dyn std::error::Error) {
 }
 
 /// A configuration can be used.
-pub(crate) fn in_order(settled: &Settled) {
+pub(crate) fn in_order(settled: &ResolvedConfig) {
     let path = settled.file.as_ref().map_or("".into(), |file| file.path.printable().to_string());
     let Config { sites, listeners, .. } = &settled.config;
     let (sites, listeners) = (Count(sites.len() as u64, "site"), listeners.len().max(1));

@@ -22,7 +22,7 @@ use tarpon_site::printable::{is_unseen, write_escaped};
 
 /// The form of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum OutputForm {
     /// Text for people, with colours.
     Words,
     /// JSON for programs: escapes are those of JSON strings, as only a string can contain such characters.
@@ -32,23 +32,23 @@ pub(crate) enum Form {
 /// A stream that lets no raw control character through, apart from newlines and the colours that the program uses.
 pub(crate) struct Output<W: Write> {
     to: W,
-    form: Form,
+    form: OutputForm,
     /// Bytes that were not written yet.
     waiting: Vec<u8>,
 }
 
 /// Standard output.
-pub(crate) fn stdout(form: Form) -> Output<impl Write> {
+pub(crate) fn stdout(form: OutputForm) -> Output<impl Write> {
     Output::new(anstream::stdout(), form)
 }
 
 /// Standard error.
-pub(crate) fn stderr(form: Form) -> Output<impl Write> {
+pub(crate) fn stderr(form: OutputForm) -> Output<impl Write> {
     Output::new(anstream::stderr(), form)
 }
 
 impl<W: Write> Output<W> {
-    fn new(to: W, form: Form) -> Output<W> {
+    fn new(to: W, form: OutputForm) -> Output<W> {
         Output { to, form, waiting: Vec::new() }
     }
 
@@ -61,8 +61,8 @@ impl<W: Write> Output<W> {
     /// Writes the first `len` bytes that wait.
     fn release(&mut self, len: usize) -> io::Result<()> {
         let safe = match self.form {
-            Form::Words => words(&self.waiting[..len]),
-            Form::Json => json(&self.waiting[..len]),
+            OutputForm::Words => words(&self.waiting[..len]),
+            OutputForm::Json => json(&self.waiting[..len]),
         };
         self.waiting.drain(..len);
         self.to.write_all(safe.as_bytes())
@@ -167,7 +167,7 @@ mod tests {
         for (name, written, want) in cases {
             for len in 1..=written.len().max(1) {
                 let mut room = Vec::new();
-                let mut output = Output::new(&mut room, Form::Words);
+                let mut output = Output::new(&mut room, OutputForm::Words);
                 written.chunks(len).for_each(|part| output.write_all(part).expect("memory"));
                 drop(output);
                 assert_eq!(String::from_utf8(room).as_deref(), Ok(*want), "{name}, {len} bytes at a time");
@@ -179,7 +179,7 @@ mod tests {
     fn json_stays_the_same_value() {
         let value = "a\u{9b}b\u{202e}c\u{e0041}d\u{7f}";
         let mut room = Vec::new();
-        Output::new(&mut room, Form::Json)
+        Output::new(&mut room, OutputForm::Json)
             .say(format_args!("{}", serde_json::to_string(value).expect("text")))
             .expect("memory");
         let text = String::from_utf8(room).expect("text");
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_is_long_is_written_before_its_end() {
-        let mut output = Output::new(Vec::new(), Form::Words);
+        let mut output = Output::new(Vec::new(), OutputForm::Words);
         (0..1000).for_each(|_| output.write_all(b"0123456789\n").expect("memory"));
         assert!(output.waiting.len() < BLOCK_LEN && output.to.len() >= BLOCK_LEN);
     }

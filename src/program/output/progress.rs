@@ -19,7 +19,7 @@ pub(crate) fn during<T>(work: impl FnOnce(&Progress) -> T) -> T {
         let (done, waits) = channel::<()>();
         let looked_at = &progress;
         scope.spawn(move || {
-            let (began, mut shown) = (Instant::now(), Shown::new(stderr().is_terminal()));
+            let (began, mut shown) = (Instant::now(), ProgressView::new(stderr().is_terminal()));
             while let Err(RecvTimeoutError::Timeout) = waits.recv_timeout(LOOK_EVERY) {
                 shown.show(looked_at.now(), began.elapsed());
             }
@@ -31,31 +31,31 @@ pub(crate) fn during<T>(work: impl FnOnce(&Progress) -> T) -> T {
     })
 }
 
-enum Shown {
+enum ProgressView {
     Bar { bar: ProgressBar, last: Option<Step> },
     Lines(Lines),
 }
 
-impl Shown {
-    fn new(is_terminal: bool) -> Shown {
+impl ProgressView {
+    fn new(is_terminal: bool) -> ProgressView {
         match is_terminal {
-            true => Shown::Bar { bar: ProgressBar::new(0), last: None },
-            false => Shown::Lines(Lines::default()),
+            true => ProgressView::Bar { bar: ProgressBar::new(0), last: None },
+            false => ProgressView::Lines(Lines::default()),
         }
     }
 
     fn show(&mut self, now: Now, at: Duration) {
         match self {
-            Shown::Bar { bar, last } => {
+            ProgressView::Bar { bar, last } => {
                 if last.replace(now.step) != Some(now.step) {
                     bar.set_style(style(now.step));
                     bar.reset();
                 }
-                bar.set_message(now.left.map_or(String::new(), |left| format!(", {}", Left(left))));
+                bar.set_message(now.left.map_or(String::new(), |left| format!(", {}", TimeLeft(left))));
                 bar.set_length(now.total);
                 bar.set_position(now.done);
             }
-            Shown::Lines(lines) => {
+            ProgressView::Lines(lines) => {
                 if let Some(line) = lines.line(now, at) {
                     eprintln!("{line}");
                 }
@@ -64,7 +64,7 @@ impl Shown {
     }
 
     fn end(self) {
-        if let Shown::Bar { bar, .. } = self {
+        if let ProgressView::Bar { bar, .. } = self {
             bar.finish_and_clear();
         }
     }
@@ -89,7 +89,7 @@ impl Lines {
             (Step::Writing, true) => format!("writing {len}"),
             (Step::Coding, false) if at.saturating_sub(self.last) >= LINE_EVERY => {
                 let percent = 100 * now.done / now.total.max(1);
-                let left = now.left.map_or(String::new(), |left| format!(", {}", Left(left)));
+                let left = now.left.map_or(String::new(), |left| format!(", {}", TimeLeft(left)));
                 format!("compressing: {percent}%{left}")
             }
             _ => return None,
@@ -100,9 +100,9 @@ impl Lines {
 }
 
 /// A time that is left: no finer than it is known.
-struct Left(Duration);
+struct TimeLeft(Duration);
 
-impl fmt::Display for Left {
+impl fmt::Display for TimeLeft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let up_to = |unit: u64| (self.0.as_secs_f64() / unit as f64).ceil().max(1.0) as u64 * unit;
         match self.0.as_secs() {
@@ -167,7 +167,7 @@ mod tests {
             (100.5, "2 min left"), (121.0, "3 min left"), (3_599.0, "60 min left"), (4_000.0, "1 h 10 min left"),
         ];
         for (seconds, want) in cases {
-            assert_eq!(Left(Duration::from_secs_f64(seconds)).to_string(), want);
+            assert_eq!(TimeLeft(Duration::from_secs_f64(seconds)).to_string(), want);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a server says of itself, for people: a few lines that have room in a terminal.
 
 use crate::program::output::messages::{Bytes, Count};
-use crate::{Metrics, Stage};
+use crate::{Metrics, ServerState};
 use anstyle::Style;
 use std::{
     io::{self, Write},
@@ -15,11 +15,11 @@ const DIM: Style = Style::new().dimmed();
 /// Writes it. `unix_s`: the time, in seconds since 1970.
 pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::Result<()> {
     let stage = match metrics.stage {
-        Stage::Starting => {
+        ServerState::Starting => {
             return writeln!(to, "{BOLD}starting{BOLD:#}: it waits for the sites it will serve");
         }
-        Stage::Serving => "serving",
-        Stage::Draining => "draining",
+        ServerState::Serving => "serving",
+        ServerState::Draining => "draining",
     };
     let Metrics { version, engine, accepted, open, sent_len, received_len, aborted, log_dropped, .. } =
         metrics;

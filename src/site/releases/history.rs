@@ -13,13 +13,13 @@ use std::fmt::Write;
 
 /// The changes that are remembered.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct History {
-    changes: Vec<Change>,
+pub(super) struct ReleaseHistory {
+    changes: Vec<HistoryEntry>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Change {
-    how: How,
+struct HistoryEntry {
+    how: ActivationKind,
     /// Seconds since 1970.
     at_s: u64,
     /// The release that is current from then on.
@@ -27,29 +27,31 @@ struct Change {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+enum ActivationKind {
     Activate,
     Rollback,
 }
 
 /// A line that no history has; the first one is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Damaged {
+pub(super) struct DamagedHistory {
     pub(super) line: usize,
 }
 
 /// Changes that are remembered: nobody goes back further, and the file stays small.
 const CHANGE_COUNT_MAX: usize = 1_000;
 
-impl History {
-    pub(super) fn parse(text: &str) -> Result<History, Damaged> {
-        let rows = text.lines().zip(1..).map(|(row, line)| Change::parse(row).ok_or(Damaged { line }));
-        rows.collect::<Result<_, _>>().map(|changes| History { changes })
+impl ReleaseHistory {
+    pub(super) fn parse(text: &str) -> Result<ReleaseHistory, DamagedHistory> {
+        let rows =
+            text.lines().zip(1..).map(|(row, line)| HistoryEntry::parse(row).ok_or(DamagedHistory { line }));
+        rows.collect::<Result<_, _>>().map(|changes| ReleaseHistory { changes })
     }
 
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
-        for Change { how, at_s, name } in &self.changes[self.changes.len().saturating_sub(CHANGE_COUNT_MAX)..]
+        for HistoryEntry { how, at_s, name } in
+            &self.changes[self.changes.len().saturating_sub(CHANGE_COUNT_MAX)..]
         {
             writeln!(text, "{} {at_s} {name}", how.word()).expect("a String takes all");
         }
@@ -61,19 +63,21 @@ impl History {
         let Some(current) = current else { return };
         match *self.active() {
             [.., last] if last == current => {}
-            [.., before, _] if before == current => self.push(How::Rollback, at_s, current.to_owned()),
+            [.., before, _] if before == current => {
+                self.push(ActivationKind::Rollback, at_s, current.to_owned())
+            }
             _ => self.activated(current, at_s),
         }
     }
 
     pub(super) fn activated(&mut self, name: &str, at_s: u64) {
-        self.push(How::Activate, at_s, name.to_owned());
+        self.push(ActivationKind::Activate, at_s, name.to_owned());
     }
 
     /// The release before the current one is current again. `None`: there is none.
     pub(super) fn rolled_back(&mut self, at_s: u64) -> Option<String> {
         let name = self.before()?.to_owned();
-        self.push(How::Rollback, at_s, name.clone());
+        self.push(ActivationKind::Rollback, at_s, name.clone());
         Some(name)
     }
 
@@ -88,7 +92,7 @@ impl History {
     /// Every release that was active, each once, the latest one first.
     pub(super) fn latest(&self) -> Vec<&str> {
         let mut names = Vec::new();
-        for Change { name, .. } in self.changes.iter().rev() {
+        for HistoryEntry { name, .. } in self.changes.iter().rev() {
             if !names.contains(&&**name) {
                 names.push(name);
             }
@@ -99,8 +103,8 @@ impl History {
     /// The activations that were not taken back, oldest first: the last one is of the current release.
     fn active(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
-        for Change { how, name, .. } in &self.changes {
-            if *how == How::Rollback {
+        for HistoryEntry { how, name, .. } in &self.changes {
+            if *how == ActivationKind::Rollback {
                 names.pop();
             }
             // After a rollback it is there, unless its activation is no longer remembered.
@@ -111,17 +115,19 @@ impl History {
         names
     }
 
-    fn push(&mut self, how: How, at_s: u64, name: String) {
-        self.changes.push(Change { how, at_s, name });
+    fn push(&mut self, how: ActivationKind, at_s: u64, name: String) {
+        self.changes.push(HistoryEntry { how, at_s, name });
     }
 }
 
-impl Change {
-    fn parse(row: &str) -> Option<Change> {
+impl HistoryEntry {
+    fn parse(row: &str) -> Option<HistoryEntry> {
         let (word, rest) = row.split_once(' ')?;
         let (at_s, name) = rest.split_once(' ')?;
-        let how = [How::Activate, How::Rollback].into_iter().find(|how| how.word() == word)?;
-        is_name(name).then_some(Change { how, at_s: at_s.parse().ok()?, name: name.to_owned() })
+        let how = [ActivationKind::Activate, ActivationKind::Rollback]
+            .into_iter()
+            .find(|how| how.word() == word)?;
+        is_name(name).then_some(HistoryEntry { how, at_s: at_s.parse().ok()?, name: name.to_owned() })
     }
 }
 
@@ -133,11 +139,11 @@ pub(super) fn is_name(text: &str) -> bool {
         && !text.contains(|char: char| char == '/' || char.is_control())
 }
 
-impl How {
+impl ActivationKind {
     fn word(self) -> &'static str {
         match self {
-            How::Activate => "activate",
-            How::Rollback => "rollback",
+            ActivationKind::Activate => "activate",
+            ActivationKind::Rollback => "rollback",
         }
     }
 }
@@ -168,14 +174,14 @@ mod tests {
             ("back, with nothing before",     &["+a", "-"],                  None,      &["a"]),
         ];
         for (name, steps, before, latest) in cases {
-            let mut history = History::default();
+            let mut history = ReleaseHistory::default();
             for (step, at_s) in steps.iter().zip(100..) {
                 match step.split_at(1) {
                     ("+", name) => history.activated(name, at_s),
                     ("=", name) => history.found(Some(name), at_s),
                     _ => drop(history.rolled_back(at_s)),
                 }
-                history = History::parse(&history.text()).expect(name);
+                history = ReleaseHistory::parse(&history.text()).expect(name);
             }
             assert_eq!((history.before(), &*history.latest()), (*before, *latest), "{name}");
         }
@@ -193,18 +199,18 @@ mod tests {
         ];
         for bad in cases {
             let text = format!("{good}{bad}\n{good}");
-            assert_eq!(History::parse(&text), Err(Damaged { line: 2 }), "{bad:?}");
+            assert_eq!(ReleaseHistory::parse(&text), Err(DamagedHistory { line: 2 }), "{bad:?}");
         }
-        assert_eq!(History::parse(good).map(|history| history.text()), Ok(good.to_owned()));
+        assert_eq!(ReleaseHistory::parse(good).map(|history| history.text()), Ok(good.to_owned()));
     }
 
     #[test]
     fn it_does_not_grow_without_end() {
-        let mut history = History::default();
+        let mut history = ReleaseHistory::default();
         for number in 0..2 * CHANGE_COUNT_MAX {
             history.activated(&number.to_string(), 0);
         }
-        let again = History::parse(&history.text()).expect("a history");
+        let again = ReleaseHistory::parse(&history.text()).expect("a history");
         assert_eq!(again.latest().len(), CHANGE_COUNT_MAX);
         assert_eq!(again.before(), history.before());
     }

@@ -11,14 +11,14 @@ use std::{
 
 /// The right to change the directory, until this is dropped or the process ends, however it ends.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(super) struct ReleaseLock {
     /// Stays where it is: another process may wait for it already.
     _file: File,
 }
 
-impl Lock {
+impl ReleaseLock {
     /// Takes the lock. While another process has it, tells which, if that is known, and waits.
-    pub(super) fn take(path: &Path, held_by: impl FnOnce(Option<u32>)) -> io::Result<Lock> {
+    pub(super) fn take(path: &Path, held_by: impl FnOnce(Option<u32>)) -> io::Result<ReleaseLock> {
         // Whose directory it is may not be who changes it: no link leads elsewhere.
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
@@ -36,6 +36,6 @@ impl Lock {
         file.set_len(0)?;
         file.rewind()?;
         writeln!(file, "{}", process::id())?;
-        Ok(Lock { _file: file })
+        Ok(ReleaseLock { _file: file })
     }
 }

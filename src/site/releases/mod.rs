@@ -23,13 +23,13 @@ mod lock;
 
 use crate::{
     base::{
-        error::{Trouble, reason},
+        error::{UserError, reason},
         site_config::MAX_UNPACKED_LEN,
     },
     site::{Site, inspect::verify},
 };
-use history::History;
-use lock::Lock;
+use history::ReleaseHistory;
+use lock::ReleaseLock;
 use std::{
     cmp::Reverse,
     fs::{self, File},
@@ -56,7 +56,7 @@ pub struct Release {
     /// Bytes of the archive.
     pub len: u64,
     /// How many files it has; or why it cannot be served.
-    pub files: Result<u64, Trouble>,
+    pub files: Result<u64, UserError>,
     /// Whether it is current, or a rollback leads to it.
     pub turn: Option<Turn>,
 }
@@ -94,7 +94,7 @@ impl Releases {
     ///
     /// # Errors
     /// It is no directory.
-    pub fn new(dir: impl Into<PathBuf>) -> Result<Releases, Trouble> {
+    pub fn new(dir: impl Into<PathBuf>) -> Result<Releases, UserError> {
         let dir = dir.into();
         let why = match fs::metadata(&dir) {
             Ok(found) if found.is_dir() => return Ok(Releases { dir }),
@@ -102,14 +102,14 @@ impl Releases {
             Err(error) => reason(&error),
         };
         let what = format_args!("cannot look for releases in {}", dir.printable());
-        Err(Trouble::new(what, why, "name the directory that your packed sites lie in"))
+        Err(UserError::new(what, why, "name the directory that your packed sites lie in"))
     }
 
     /// All releases, the youngest first.
     ///
     /// # Errors
     /// Directory, link or history cannot be read.
-    pub fn list(&self) -> Result<Vec<Release>, Trouble> {
+    pub fn list(&self) -> Result<Vec<Release>, UserError> {
         let (current, history) = (self.current()?, self.history()?);
         let unreadable = |error| self.unreadable(&self.dir, &error);
         let mut releases = Vec::new();
@@ -147,10 +147,10 @@ impl Releases {
         name: &str,
         is_verified: bool,
         held_by: impl FnOnce(Option<u32>),
-    ) -> Result<Switched, Trouble> {
+    ) -> Result<Switched, UserError> {
         if let Err(why) = check_name(name) {
             let what = format_args!("cannot activate {}", name.printable());
-            return Err(Trouble::new(what, why, self.remedy()));
+            return Err(UserError::new(what, why, self.remedy()));
         }
         let _lock = self.lock(held_by)?;
         let mut history = self.history()?;
@@ -168,13 +168,13 @@ impl Releases {
     ///
     /// # Errors
     /// As there; or there was none before.
-    pub fn rollback(&self, held_by: impl FnOnce(Option<u32>)) -> Result<Switched, Trouble> {
+    pub fn rollback(&self, held_by: impl FnOnce(Option<u32>)) -> Result<Switched, UserError> {
         let _lock = self.lock(held_by)?;
         let mut history = self.history()?;
         let from = self.current()?;
         let Some(to) = history.rolled_back(now_s()) else {
             let what = format_args!("cannot go back in {}", self.dir.printable());
-            return Err(Trouble::new(what, "no release was active before", self.remedy()));
+            return Err(UserError::new(what, "no release was active before", self.remedy()));
         };
         self.check(&to, false)?;
         self.point(&to)?;
@@ -205,11 +205,11 @@ impl Releases {
     }
 
     /// The release that the link leads to.
-    fn current(&self) -> Result<Option<String>, Trouble> {
+    fn current(&self) -> Result<Option<String>, UserError> {
         let link = self.at(CURRENT);
         let odd = |why: &str| {
             let what = format_args!("cannot use {}", link.printable());
-            Trouble::new(what, why, "move it away, and activate a release")
+            UserError::new(what, why, "move it away, and activate a release")
         };
         let target = match fs::read_link(&link) {
             Ok(target) => target,
@@ -234,31 +234,31 @@ impl Releases {
     }
 
     /// The history, up to what the link says now.
-    fn history(&self) -> Result<History, Trouble> {
+    fn history(&self) -> Result<ReleaseHistory, UserError> {
         let path = self.at(HISTORY);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(self.unreadable(&path, &error)),
         };
-        let mut history = History::parse(&text).map_err(|damaged| {
+        let mut history = ReleaseHistory::parse(&text).map_err(|damaged| {
             let (what, why) = (
                 format_args!("cannot read {}", path.printable()),
                 format_args!("line {} is damaged", damaged.line),
             );
-            Trouble::new(what, why, "remove that line; the releases themselves are not affected")
+            UserError::new(what, why, "remove that line; the releases themselves are not affected")
         })?;
         history.found(self.current()?.as_deref(), now_s());
         Ok(history)
     }
 
     /// That a release can be served.
-    fn check(&self, name: &str, is_verified: bool) -> Result<(), Trouble> {
+    fn check(&self, name: &str, is_verified: bool) -> Result<(), UserError> {
         let path = self.at(name);
         if !path.is_file() {
             let what = format_args!("cannot activate {}", name.printable());
             let why = format_args!("there is no such file in {}", self.dir.printable());
-            return Err(Trouble::new(what, why, self.remedy()));
+            return Err(UserError::new(what, why, self.remedy()));
         }
         open(&path)?;
         if is_verified && let [first, others @ ..] = &*verify(&path, &[], MAX_UNPACKED_LEN)?.damage {
@@ -268,13 +268,17 @@ impl Releases {
             };
             let what = format_args!("cannot activate {}", name.printable());
             let why = format_args!("{first}{more}");
-            return Err(Trouble::new(what, why, "fetch it again, or pack the site anew; see tarpon verify"));
+            return Err(UserError::new(
+                what,
+                why,
+                "fetch it again, or pack the site anew; see tarpon verify",
+            ));
         }
         Ok(())
     }
 
     /// Has the link lead to a release.
-    fn point(&self, name: &str) -> Result<(), Trouble> {
+    fn point(&self, name: &str) -> Result<(), UserError> {
         let (next, link) = (self.at(NEXT_LINK), self.at(CURRENT));
         let point = || {
             remove_if_there(&next)?;
@@ -285,7 +289,7 @@ impl Releases {
         point().map_err(|error| self.unwritable(&link, &error))
     }
 
-    fn remember(&self, history: &History) -> Result<(), Trouble> {
+    fn remember(&self, history: &ReleaseHistory) -> Result<(), UserError> {
         let (next, path) = (self.at(NEXT_HISTORY), self.at(HISTORY));
         let remember = || {
             remove_if_there(&next)?;
@@ -299,9 +303,9 @@ impl Releases {
         remember().map_err(|error| self.unwritable(&path, &error))
     }
 
-    fn lock(&self, held_by: impl FnOnce(Option<u32>)) -> Result<Lock, Trouble> {
+    fn lock(&self, held_by: impl FnOnce(Option<u32>)) -> Result<ReleaseLock, UserError> {
         let path = self.at(LOCK);
-        Lock::take(&path, held_by).map_err(|error| self.unwritable(&path, &error))
+        ReleaseLock::take(&path, held_by).map_err(|error| self.unwritable(&path, &error))
     }
 
     /// What was renamed is so after the machine stops, too.
@@ -313,15 +317,15 @@ impl Releases {
         self.dir.join(name)
     }
 
-    fn unreadable(&self, path: &Path, error: &io::Error) -> Trouble {
+    fn unreadable(&self, path: &Path, error: &io::Error) -> UserError {
         let what = format_args!("cannot read {}", path.printable());
-        Trouble::new(what, reason(error), "make it readable")
+        UserError::new(what, reason(error), "make it readable")
     }
 
-    fn unwritable(&self, path: &Path, error: &io::Error) -> Trouble {
+    fn unwritable(&self, path: &Path, error: &io::Error) -> UserError {
         let what = format_args!("cannot write {}", path.printable());
         let remedy = format_args!("run it as the user who may write to {}", self.dir.printable());
-        Trouble::new(what, reason(error), remedy)
+        UserError::new(what, reason(error), remedy)
     }
 
     fn remedy(&self) -> String {
@@ -330,13 +334,13 @@ impl Releases {
 }
 
 /// The packed site that an archive has to be.
-fn open(path: &Path) -> Result<Site, Trouble> {
+fn open(path: &Path) -> Result<Site, UserError> {
     let site = Site::from_archive(path, "")?;
     if site.is_packed() {
         return Ok(site);
     }
     let what = format_args!("cannot use {} as a release", path.printable());
-    Err(Trouble::new(what, "it is no packed site", "pack it, as with tarpon pack DIR -o FILE"))
+    Err(UserError::new(what, "it is no packed site", "pack it, as with tarpon pack DIR -o FILE"))
 }
 
 /// A name that a link and a line of the history can have.

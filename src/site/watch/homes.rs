@@ -16,15 +16,15 @@ use tarpon_pack::{ENTRY_COUNT_MAX, UserDirectory};
 /// Directories of users, as they were when they were looked at.
 pub(super) struct Homes {
     /// Of each.
-    seen: Vec<Option<Id>>,
+    seen: Vec<Option<FileId>>,
     /// Of the file that users are listed in.
-    list: Option<Id>,
+    list: Option<FileId>,
     at: Instant,
 }
 
 /// How they are now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Now {
+pub(super) enum HomeState {
     /// As they were.
     Same,
     /// One is gone, or cannot be seen any more.
@@ -35,7 +35,7 @@ pub(super) enum Now {
 
 /// A directory or file in one state.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Id {
+struct FileId {
     dev: u64,
     ino: u64,
     mode: u32,
@@ -45,38 +45,38 @@ struct Id {
 
 impl Homes {
     pub(super) fn look(users: &UserDirectories) -> Homes {
-        let seen = users.directories.iter().map(|user| Id::of_directory(&user.path())).collect();
-        let list = users.listed_in.as_deref().and_then(Id::of_file);
+        let seen = users.directories.iter().map(|user| FileId::of_directory(&user.path())).collect();
+        let list = users.listed_in.as_deref().and_then(FileId::of_file);
         Homes { seen, list, at: Instant::now() }
     }
 
     /// How they are; the same within `pause` after they were looked at last.
-    pub(super) fn compare(&mut self, users: &UserDirectories, pause: Duration) -> Now {
+    pub(super) fn compare(&mut self, users: &UserDirectories, pause: Duration) -> HomeState {
         if self.at.elapsed() < pause {
-            return Now::Same;
+            return HomeState::Same;
         }
         let now = Homes::look(users);
         self.at = now.at;
-        let is_other = |(now, seen): (&Option<Id>, &Option<Id>)| now.is_some() && now != seen;
+        let is_other = |(now, seen): (&Option<FileId>, &Option<FileId>)| now.is_some() && now != seen;
         if now.list != self.list || now.seen.iter().zip(&self.seen).any(is_other) {
-            Now::Others
+            HomeState::Others
         } else if now.seen != self.seen {
-            Now::Fewer
+            HomeState::Fewer
         } else {
-            Now::Same
+            HomeState::Same
         }
     }
 }
 
-impl Id {
-    fn of_directory(path: &Path) -> Option<Id> {
+impl FileId {
+    fn of_directory(path: &Path) -> Option<FileId> {
         let meta = fs::metadata(path).ok()?;
-        Some(Id { dev: meta.dev(), ino: meta.ino(), mode: meta.mode(), since: meta.created().ok() })
+        Some(FileId { dev: meta.dev(), ino: meta.ino(), mode: meta.mode(), since: meta.created().ok() })
     }
 
-    fn of_file(path: &Path) -> Option<Id> {
+    fn of_file(path: &Path) -> Option<FileId> {
         let meta = fs::metadata(path).ok()?;
-        Some(Id { dev: meta.dev(), ino: meta.ino(), mode: meta.mode(), since: meta.modified().ok() })
+        Some(FileId { dev: meta.dev(), ino: meta.ino(), mode: meta.mode(), since: meta.modified().ok() })
     }
 }
 

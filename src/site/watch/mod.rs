@@ -12,12 +12,12 @@ pub(crate) mod names;
 
 use crate::{
     base::{
-        error::{Trouble, reason},
+        error::{UserError, reason},
         site_config::Source,
     },
-    site::{Builder, Site, missing, trusted_path::SiteRoot},
+    site::{Site, SiteBuilder, missing, trusted_path::SiteRoot},
 };
-use homes::{Homes, Now};
+use homes::{HomeState, Homes};
 use notify::{
     Config, Event, EventKind, PollWatcher, RecommendedWatcher, RecursiveMode, Watcher,
     event::{AccessKind, AccessMode},
@@ -36,15 +36,15 @@ use std::{
 use tarpon_site::Printable;
 
 /// A site that follows its directory or archive.
-pub struct Watched {
+pub struct SiteWatcher {
     /// Its path is absolute, so that events, which carry whole paths, can be compared with it.
     source: Source,
-    builder: Builder,
+    builder: SiteBuilder,
     /// The directory or archive to read and to watch, if it is open already.
     root: Option<Arc<SiteRoot>>,
-    watch: Watch,
-    send: Sender<Heard>,
-    heard: Receiver<Heard>,
+    watch: DirectoryWatch,
+    send: Sender<WatchEvent>,
+    heard: Receiver<WatchEvent>,
     /// It has been built once.
     is_built: bool,
     /// Reports another directory or archive in its place, and does not read it.
@@ -52,16 +52,16 @@ pub struct Watched {
 }
 
 /// Following ends when this is dropped.
-pub struct Following {
-    send: Sender<Heard>,
+pub struct WatchHandle {
+    send: Sender<WatchEvent>,
 }
 
 /// What became of a change.
-pub enum Change {
+pub enum SiteChange {
     /// The site as it is now.
     Site(Box<Site>),
     /// It cannot be built; what was served before still is. It is tried again.
-    Failed(Trouble),
+    Failed(UserError),
     /// The kernel does not tell of changes here, for this reason: directory or archive is looked at every two seconds.
     Polling(String),
     /// Another directory or archive is in its place. Only a site that [does not follow it](Watched::until_replaced) reports this, and
@@ -70,7 +70,7 @@ pub enum Change {
 }
 
 /// What the watching thread hears.
-enum Heard {
+enum WatchEvent {
     Event(notify::Result<Event>),
     /// The archive was written.
     Written,
@@ -80,7 +80,7 @@ enum Heard {
 
 /// What the watching thread has to do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Todo {
+enum WatchState {
     Nothing,
     Build,
     /// Watch anew, as what is watched is not all there is; then build.
@@ -99,19 +99,19 @@ const BURST_MAX: Duration = Duration::from_millis(1_000);
 /// build that failed is tried again.
 const POLL: Duration = Duration::from_secs(2);
 
-impl Watched {
+impl SiteWatcher {
     /// Builds the site for the first time.
     ///
     /// # Errors
     /// Those of [`Site::from_dir`] and [`Site::from_archive`].
-    pub fn new(source: Source) -> Result<(Watched, Site), Trouble> {
-        let mut watched = Watched::unbuilt(source, None)?;
+    pub fn new(source: Source) -> Result<(SiteWatcher, Site), UserError> {
+        let mut watched = SiteWatcher::unbuilt(source, None)?;
         let site = watched.build()?;
         Ok((watched, site))
     }
 
     /// Builds the site for the first time.
-    pub(crate) fn build(&mut self) -> Result<Site, Trouble> {
+    pub(crate) fn build(&mut self) -> Result<Site, UserError> {
         let site = self.builder.build(&self.source)?;
         self.is_built = true;
         Ok(site)
@@ -119,7 +119,7 @@ impl Watched {
 
     /// Prepares a site. [`follow`](Watched::follow) builds it at once, unless [`build`](Watched::build) did before, and reports the
     /// result as a change. With a root that is open already, never reads another one in its place.
-    pub(crate) fn unbuilt(source: Source, root: Option<Arc<SiteRoot>>) -> Result<Watched, Trouble> {
+    pub(crate) fn unbuilt(source: Source, root: Option<Arc<SiteRoot>>) -> Result<SiteWatcher, UserError> {
         // A root that is open needs no way to it, which this process may not be able to go.
         let path = if root.is_some() { path::absolute(&source.path) } else { absolute(&source.path) };
         let path = path.map_err(|error| {
@@ -127,7 +127,7 @@ impl Watched {
                 return missing(&source.path, &source.path);
             }
             let what = format_args!("cannot serve {}", source.path.printable());
-            Trouble::new(
+            UserError::new(
                 what,
                 reason(&error),
                 "name a directory or tar archive that exists and may be read, as in tarpon serve DIR",
@@ -136,16 +136,16 @@ impl Watched {
         let source = Source { path, ..source };
         let (send, heard) = channel();
         // Watched first: what changes while the site is built is not missed.
-        let watch = Watch::new(&source, root.as_deref(), &send);
-        let builder = root.clone().map_or_else(Builder::default, Builder::at);
+        let watch = DirectoryWatch::new(&source, root.as_deref(), &send);
+        let builder = root.clone().map_or_else(SiteBuilder::default, SiteBuilder::at);
         let until_replaced = root.is_some();
-        Ok(Watched { source, builder, root, watch, send, heard, is_built: false, until_replaced })
+        Ok(SiteWatcher { source, builder, root, watch, send, heard, is_built: false, until_replaced })
     }
 
     /// The user that this process has become, for messages.
     #[must_use]
-    pub(crate) fn run_by(self, user: Option<String>) -> Watched {
-        Watched { builder: self.builder.run_by(user), ..self }
+    pub(crate) fn run_by(self, user: Option<String>) -> SiteWatcher {
+        SiteWatcher { builder: self.builder.run_by(user), ..self }
     }
 
     /// Returns a function to call when the archive was written, and may be another one.
@@ -153,27 +153,27 @@ impl Watched {
         let send = self.send.clone();
         move || {
             // A failed send means that nothing follows the site any more, so there is nothing to build.
-            let _ = send.send(Heard::Written);
+            let _ = send.send(WatchEvent::Written);
         }
     }
 
     /// Follows only the directory or archive that is there now: reports another one in its place, and does not read it.
     #[must_use]
-    pub fn until_replaced(self) -> Watched {
-        Watched { until_replaced: true, ..self }
+    pub fn until_replaced(self) -> SiteWatcher {
+        SiteWatcher { until_replaced: true, ..self }
     }
 
     /// Tells of each change from now on, from a thread of its own, until what is returned is dropped.
     ///
     /// # Errors
     /// No thread can be had.
-    pub fn follow(self, told: impl FnMut(Change) + Send + 'static) -> io::Result<Following> {
-        let following = Following { send: self.send.clone() };
+    pub fn follow(self, told: impl FnMut(SiteChange) + Send + 'static) -> io::Result<WatchHandle> {
+        let following = WatchHandle { send: self.send.clone() };
         thread::Builder::new().name("watch".to_owned()).spawn(move || self.run(told))?;
         Ok(following)
     }
 
-    fn run(mut self, mut told: impl FnMut(Change)) {
+    fn run(mut self, mut told: impl FnMut(SiteChange)) {
         let mut said = None;
         let mut took = Duration::ZERO;
         let mut failed: Option<String> = None;
@@ -183,18 +183,21 @@ impl Watched {
                 && said.as_ref() != Some(&reason)
             {
                 said = Some(reason.clone());
-                told(Change::Polling(reason));
+                told(SiteChange::Polling(reason));
             }
-            let todo =
-                if mem::replace(&mut self.is_built, true) { self.next(retry_at, took) } else { Todo::Build };
+            let todo = if mem::replace(&mut self.is_built, true) {
+                self.next(retry_at, took)
+            } else {
+                WatchState::Build
+            };
             match todo {
-                Todo::Nothing => continue,
-                Todo::Build => {}
-                Todo::Replaced if self.until_replaced => return told(Change::Replaced),
-                Todo::WatchAndBuild | Todo::Replaced => {
-                    self.watch = Watch::new(&self.source, self.root.as_deref(), &self.send);
+                WatchState::Nothing => continue,
+                WatchState::Build => {}
+                WatchState::Replaced if self.until_replaced => return told(SiteChange::Replaced),
+                WatchState::WatchAndBuild | WatchState::Replaced => {
+                    self.watch = DirectoryWatch::new(&self.source, self.root.as_deref(), &self.send);
                 }
-                Todo::End => return,
+                WatchState::End => return,
             }
             let begun = Instant::now();
             let built = self.builder.build(&self.source);
@@ -202,12 +205,12 @@ impl Watched {
             let before = failed.take();
             retry_at = built.is_err().then(|| Instant::now() + POLL);
             match built {
-                Ok(site) => told(Change::Site(Box::new(site))),
+                Ok(site) => told(SiteChange::Site(Box::new(site))),
                 Err(trouble) => {
                     let why = failed.insert(trouble.to_string());
                     // What fails again for the same reason need not be said again.
                     if before.as_ref() != Some(why) {
-                        told(Change::Failed(trouble));
+                        told(SiteChange::Failed(trouble));
                     }
                 }
             }
@@ -215,76 +218,81 @@ impl Watched {
     }
 
     /// Waits for a change, and for the burst it begins to end; or for a while, to look without having been told.
-    fn next(&mut self, retry_at: Option<Instant>, took: Duration) -> Todo {
+    fn next(&mut self, retry_at: Option<Instant>, took: Duration) -> WatchState {
         let mut todo = match self.heard.recv_timeout(POLL) {
             Ok(heard) => heard.todo(&self.watch.names),
-            Err(RecvTimeoutError::Timeout) => Todo::Nothing,
-            Err(RecvTimeoutError::Disconnected) => return Todo::End,
+            Err(RecvTimeoutError::Timeout) => WatchState::Nothing,
+            Err(RecvTimeoutError::Disconnected) => return WatchState::End,
         };
         // What happens beside it may never pause, so these do not wait for a pause.
-        if todo == Todo::Nothing {
+        if todo == WatchState::Nothing {
             // It, or a link above it, may have been replaced without a word to whoever watches the old one.
             todo = self.watch.look(&self.source, POLL);
-            if todo == Todo::Nothing && retry_at.is_some_and(|at| at <= Instant::now()) {
-                todo = Todo::Build;
+            if todo == WatchState::Nothing && retry_at.is_some_and(|at| at <= Instant::now()) {
+                todo = WatchState::Build;
             }
         }
         let since = Instant::now();
         let mut quiet_from = since;
-        while !matches!(todo, Todo::Nothing | Todo::End) && since.elapsed() < BURST_MAX.max(took) {
+        while !matches!(todo, WatchState::Nothing | WatchState::End) && since.elapsed() < BURST_MAX.max(took)
+        {
             match self.heard.recv_timeout(QUIET.saturating_sub(quiet_from.elapsed())) {
                 Ok(heard) => match heard.todo(&self.watch.names) {
-                    Todo::Nothing => {}
-                    Todo::End => return Todo::End,
+                    WatchState::Nothing => {}
+                    WatchState::End => return WatchState::End,
                     more => (todo, quiet_from) = (todo.max(more), Instant::now()),
                 },
                 Err(_) => break,
             }
         }
         match todo {
-            Todo::Nothing | Todo::End => todo,
+            WatchState::Nothing | WatchState::End => todo,
             // A directory that is new within that of a user is not watched by itself.
-            Todo::Build if !self.source.users.directories.is_empty() => {
-                Todo::WatchAndBuild.max(self.watch.look(&self.source, Duration::ZERO))
+            WatchState::Build if !self.source.users.directories.is_empty() => {
+                WatchState::WatchAndBuild.max(self.watch.look(&self.source, Duration::ZERO))
             }
             todo => todo.max(self.watch.look(&self.source, Duration::ZERO)),
         }
     }
 }
 
-impl Drop for Following {
+impl Drop for WatchHandle {
     fn drop(&mut self) {
         // A thread that has ended needs no telling.
-        let _ = self.send.send(Heard::End);
+        let _ = self.send.send(WatchEvent::End);
     }
 }
 
-impl Heard {
+impl WatchEvent {
     /// What an event asks for. Reading, which we do too, changes nothing; nor does what happens beside `names`, those
     /// of the directory or archive.
-    fn todo(&self, names: &[PathBuf]) -> Todo {
+    fn todo(&self, names: &[PathBuf]) -> WatchState {
         let event = match self {
-            Heard::Event(Ok(event)) => event,
+            WatchEvent::Event(Ok(event)) => event,
             // Events were lost, or a new directory cannot be watched.
-            Heard::Event(Err(_)) => return Todo::WatchAndBuild,
-            Heard::Written => return Todo::Build,
-            Heard::End => return Todo::End,
+            WatchEvent::Event(Err(_)) => return WatchState::WatchAndBuild,
+            WatchEvent::Written => return WatchState::Build,
+            WatchEvent::End => return WatchState::End,
         };
         if event.need_rescan() {
-            return Todo::WatchAndBuild;
+            return WatchState::WatchAndBuild;
         }
         match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write)) => {}
-            EventKind::Access(_) => return Todo::Nothing,
+            EventKind::Access(_) => return WatchState::Nothing,
             _ => {}
         }
         let is_here = |path: &PathBuf| names.iter().any(|name| path.starts_with(name));
-        if event.paths.is_empty() || event.paths.iter().any(is_here) { Todo::Build } else { Todo::Nothing }
+        if event.paths.is_empty() || event.paths.iter().any(is_here) {
+            WatchState::Build
+        } else {
+            WatchState::Nothing
+        }
     }
 }
 
 /// The directory or archive as it is watched now.
-struct Watch {
+struct DirectoryWatch {
     /// Where it lies, and where without links; and the same of users' directories.
     names: Vec<PathBuf>,
     /// Watches until it is dropped.
@@ -296,8 +304,8 @@ struct Watch {
     polling: Option<String>,
 }
 
-impl Watch {
-    fn new(source: &Source, root: Option<&SiteRoot>, send: &Sender<Heard>) -> Watch {
+impl DirectoryWatch {
+    fn new(source: &Source, root: Option<&SiteRoot>, send: &Sender<WatchEvent>) -> DirectoryWatch {
         let path = &*source.path;
         let (id, homes) = (identity(path), Homes::look(&source.users));
         // The path of a descriptor needs no rights on the way.
@@ -313,19 +321,19 @@ impl Watch {
         };
         let users = source.users.directories.iter().flat_map(homes::names);
         let names = [path.to_owned(), real].into_iter().chain(users).collect();
-        Watch { names, _watcher: watcher, id, homes, polling }
+        DirectoryWatch { names, _watcher: watcher, id, homes, polling }
     }
 
     /// What there is to do though nobody has told of it: a name may mean another one by now. Homes are looked at again only
     /// after `pause`: there may be many.
-    fn look(&mut self, source: &Source, pause: Duration) -> Todo {
+    fn look(&mut self, source: &Source, pause: Duration) -> WatchState {
         if identity(&source.path).is_some_and(|id| Some(id) != self.id) {
-            return Todo::Replaced;
+            return WatchState::Replaced;
         }
         match self.homes.compare(&source.users, pause) {
-            Now::Same => Todo::Nothing,
-            Now::Fewer => Todo::WatchAndBuild,
-            Now::Others => Todo::Replaced,
+            HomeState::Same => WatchState::Nothing,
+            HomeState::Fewer => WatchState::WatchAndBuild,
+            HomeState::Others => WatchState::Replaced,
         }
     }
 }
@@ -340,7 +348,7 @@ fn kernel_watcher(
     source: &Source,
     root: Option<&SiteRoot>,
     real: &Path,
-    send: &Sender<Heard>,
+    send: &Sender<WatchEvent>,
 ) -> notify::Result<Box<dyn Watcher + Send>> {
     let mut watcher = RecommendedWatcher::new(hearer(send), config())?;
     if let Some(root) = root {
@@ -368,7 +376,7 @@ fn kernel_watcher(
 fn poll_watcher(
     source: &Source,
     real: &Path,
-    send: &Sender<Heard>,
+    send: &Sender<WatchEvent>,
 ) -> notify::Result<Box<dyn Watcher + Send>> {
     let mut watcher = PollWatcher::new(hearer(send), config().with_poll_interval(POLL))?;
     watcher.watch(real, RecursiveMode::Recursive)?;
@@ -376,11 +384,11 @@ fn poll_watcher(
     Ok(Box::new(watcher))
 }
 
-fn hearer(send: &Sender<Heard>) -> impl Fn(notify::Result<Event>) + Send + 'static {
+fn hearer(send: &Sender<WatchEvent>) -> impl Fn(notify::Result<Event>) + Send + 'static {
     let send = send.clone();
     move |event| {
         // Nobody hears an event after the end.
-        let _ = send.send(Heard::Event(event));
+        let _ = send.send(WatchEvent::Event(event));
     }
 }
 
@@ -424,21 +432,21 @@ mod tests {
         let lost = Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan));
         #[rustfmt::skip]
         let cases = [
-            ("a new file",              event(create, "/site/new"),          Todo::Build),
-            ("a file written",          event(written, "/site/dir/file"),    Todo::Build),
-            ("the directory itself",    event(modify, "/site"),              Todo::Build),
-            ("behind a link",           event(modify, "/releases/7/file"),   Todo::Build),
-            ("the archive itself",      event(written, "/site.tar"),         Todo::Build),
-            ("a file read",             event(read, "/site/file"),           Todo::Nothing),
-            ("a neighbour",             event(create, "/other"),             Todo::Nothing),
-            ("a neighbour by name",     event(create, "/site2"),             Todo::Nothing),
-            ("beside the archive",      event(create, "/site.tar.part"),     Todo::Nothing),
-            ("events that were lost",   lost,                                Todo::WatchAndBuild),
-            ("an error of the watcher", Err(notify::Error::generic("gone")), Todo::WatchAndBuild),
+            ("a new file",              event(create, "/site/new"),          WatchState::Build),
+            ("a file written",          event(written, "/site/dir/file"),    WatchState::Build),
+            ("the directory itself",    event(modify, "/site"),              WatchState::Build),
+            ("behind a link",           event(modify, "/releases/7/file"),   WatchState::Build),
+            ("the archive itself",      event(written, "/site.tar"),         WatchState::Build),
+            ("a file read",             event(read, "/site/file"),           WatchState::Nothing),
+            ("a neighbour",             event(create, "/other"),             WatchState::Nothing),
+            ("a neighbour by name",     event(create, "/site2"),             WatchState::Nothing),
+            ("beside the archive",      event(create, "/site.tar.part"),     WatchState::Nothing),
+            ("events that were lost",   lost,                                WatchState::WatchAndBuild),
+            ("an error of the watcher", Err(notify::Error::generic("gone")), WatchState::WatchAndBuild),
         ];
         for (name, event, want) in cases {
             let names = ["/site", "/releases/7", "/site.tar"].map(PathBuf::from);
-            assert!(Heard::Event(event).todo(&names) == want, "{name}");
+            assert!(WatchEvent::Event(event).todo(&names) == want, "{name}");
         }
     }
 }

@@ -9,8 +9,8 @@
 //! ```
 
 use crate::{
-    data::worker::{COPY_LEN_MAX, Cold, Commons, Slot},
-    site::Store,
+    data::worker::{COPY_LEN_MAX, NotResident, Slot, WorkerContext},
+    site::StoreId,
     sys::socket::{self, MORE, QUIET},
 };
 use rustix::{
@@ -50,17 +50,17 @@ impl Readiness {
 }
 
 /// What comes after a turn.
-pub(crate) enum After {
+pub(crate) enum NextDrive {
     /// The kernel will tell when there is more to do.
     Wait,
     /// There is more to do now; but others come first.
     Again,
     /// What is to be sent must be read into memory first.
-    Load(Cold),
+    Load(NotResident),
 }
 
 /// The connection is over: closed in order, reset, or failed.
-pub(crate) struct Over;
+pub(crate) struct Closed;
 
 /// Steps of one turn: enough for a burst of pipelined requests or a few MiB, and then others come first.
 const STEPS_MAX: usize = 16;
@@ -77,16 +77,16 @@ const FILE_TURN_MAX: u64 = 1024 * 1024;
 
 /// Takes one turn of a connection.
 #[inline]
-pub(crate) fn turn(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<After, Over> {
+pub(crate) fn drive(commons: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<NextDrive, Closed> {
     for _ in 0..STEPS_MAX {
         let need = slot.conn.need(Leg::Client);
         // First of all: what a connection still owes when it gives up must not be sent.
         if need.close == Close::Both {
-            return Err(Over);
+            return Err(Closed);
         }
         if slot.state.writable && slot.loading.is_none() && !slot.conn.outbox(Leg::Client).is_empty() {
             if let Some(cold) = commons.cold(slot.conn.outbox(Leg::Client), FILE_WORTH_MIN, FILE_TURN_MAX) {
-                return Ok(After::Load(cold));
+                return Ok(NextDrive::Load(cold));
             }
             send_front(commons, slot)?;
             continue;
@@ -96,35 +96,35 @@ pub(crate) fn turn(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<
             && slot.conn.outbox(Leg::Client).is_empty()
         {
             match commons.unknown(wanted) {
-                Some(cold) => return Ok(After::Load(cold)),
+                Some(cold) => return Ok(NextDrive::Load(cold)),
                 None => slot.conn.loaded(),
             }
             continue;
         }
         if need.close == Close::Write && !slot.shut {
             slot.shut = true;
-            shutdown(&slot.fd, Shutdown::Write).map_err(|_| Over)?;
+            shutdown(&slot.fd, Shutdown::Write).map_err(|_| Closed)?;
         }
         let progress = match need.input {
             Input::Pause => false,
             Input::Bytes { max } => match slot.inbox {
                 Some(run) if slot.fresh => {
-                    commons.offer(slot, run).map_err(|_| Over)?;
+                    commons.offer(slot, run).map_err(|_| Closed)?;
                     true
                 }
                 _ => slot.state.readable && read(commons, slot, max as usize)?,
             },
         };
         if !progress {
-            return Ok(After::Wait);
+            return Ok(NextDrive::Wait);
         }
     }
-    Ok(After::Again)
+    Ok(NextDrive::Again)
 }
 
 /// Reads once, behind what is in the inbox, and offers it. Returns whether there was anything.
 #[inline]
-fn read(commons: &mut Commons, slot: &mut Slot<Readiness>, max: usize) -> Result<bool, Over> {
+fn read(commons: &mut WorkerContext, slot: &mut Slot<Readiness>, max: usize) -> Result<bool, Closed> {
     let (buf, held) = match slot.inbox {
         None => (commons.scratch, 0),
         Some(run) => {
@@ -138,7 +138,7 @@ fn read(commons: &mut Commons, slot: &mut Slot<Readiness>, max: usize) -> Result
     match receive(slot, room)? {
         Received::Bytes(len) => {
             let run = Run { buf, at: 0, len: (held + len) as u32 };
-            commons.offer(slot, run).map_err(|_| Over)?;
+            commons.offer(slot, run).map_err(|_| Closed)?;
             Ok(true)
         }
         Received::End => {
@@ -157,7 +157,7 @@ enum Received {
 }
 
 #[inline]
-fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Over> {
+fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Closed> {
     match retry_on_intr(|| recv(&slot.fd, &mut *room, RecvFlags::empty())) {
         Ok((0, _)) => {
             (slot.state.readable, slot.state.hung) = (false, false);
@@ -172,13 +172,13 @@ fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Over
             slot.state.readable = false;
             Ok(Received::Nothing)
         }
-        Err(_) => Err(Over),
+        Err(_) => Err(Closed),
     }
 }
 
 /// Sends the front of the outbox once.
 #[inline]
-fn send_front(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<(), Over> {
+fn send_front(commons: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<(), Closed> {
     let spans = slot.conn.outbox(Leg::Client);
     let sent = match spans[0] {
         Span::File { image, number, at, len } => {
@@ -186,7 +186,7 @@ fn send_front(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<(), O
             send_file(slot, file, at, len)
         }
         Span::Archive { image, at, len } if !commons.is_in_memory(&spans[0], FILE_WORTH_MIN) => {
-            let (file, begin) = commons.site(image).file_of(Store::Archive);
+            let (file, begin) = commons.site(image).file_of(StoreId::Archive);
             send_file(slot, file, begin + at, len)
         }
         Span::Site { image, at, len } if len >= FILE_WORTH_MIN => {
@@ -197,7 +197,7 @@ fn send_front(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<(), O
     };
     match sent {
         // A file or archive that has become shorter than its Content-Length: the client must see that it is cut.
-        Ok(0) => Err(Over),
+        Ok(0) => Err(Closed),
         Ok(len) => {
             slot.conn.sent(&mut commons.cx(), Leg::Client, len as u64);
             Ok(())
@@ -207,7 +207,7 @@ fn send_front(commons: &mut Commons, slot: &mut Slot<Readiness>) -> Result<(), O
             Ok(())
         }
         Err(Errno::INTR) => Ok(()),
-        Err(_) => Err(Over),
+        Err(_) => Err(Closed),
     }
 }
 
@@ -217,7 +217,7 @@ fn send_file(slot: &Slot<Readiness>, file: impl AsFd, at: u64, len: u64) -> Resu
 
 /// Sends the spans in memory that are at the front: copied together, or gathered. Nothing if one of them is damaged.
 #[inline]
-fn send_memory(commons: &mut Commons, slot: &Slot<Readiness>) -> Result<usize, Errno> {
+fn send_memory(commons: &mut WorkerContext, slot: &Slot<Readiness>) -> Result<usize, Errno> {
     let spans = slot.conn.outbox(Leg::Client);
     let count = spans.iter().take_while(|span| commons.is_in_memory(span, FILE_WORTH_MIN)).count();
     let (front, behind) = spans.split_at(count);

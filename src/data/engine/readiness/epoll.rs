@@ -4,7 +4,7 @@
 //! forgets it when its descriptor is closed.
 
 use crate::data::{
-    engine::readiness::{Selector, SlotName, Told, drive::Readiness, token::Token},
+    engine::readiness::{ReadyEvent, Selector, SlotId, drive::Readiness, token::Token},
     worker::timespec,
 };
 use rustix::{
@@ -44,7 +44,7 @@ impl Selector for Epoll {
         epoll::delete(&self.epoll, listener)
     }
 
-    fn watch_slot(&mut self, name: SlotName, socket: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
+    fn watch_slot(&mut self, name: SlotId, socket: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
         let both = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&self.epoll, socket, data(Token::Slot(name)), both)
     }
@@ -62,18 +62,18 @@ impl Selector for Epoll {
     }
 
     #[inline]
-    fn told(&self, number: usize) -> Told {
+    fn told(&self, number: usize) -> ReadyEvent {
         let Event { flags, data } = self.events[number];
         match Token::of(data.u64()) {
-            Token::Slot(name) => Told::Ready {
+            Token::Slot(name) => ReadyEvent::Ready {
                 name,
                 readable: flags.contains(EventFlags::IN),
                 writable: flags.contains(EventFlags::OUT),
                 hung: flags.contains(EventFlags::RDHUP),
                 failed: flags.intersects(EventFlags::ERR | EventFlags::HUP),
             },
-            Token::Listener(number) => Told::Client(number),
-            Token::Mailbox => Told::Mail,
+            Token::Listener(number) => ReadyEvent::Client(number),
+            Token::Mailbox => ReadyEvent::Mail,
         }
     }
 }

@@ -17,12 +17,12 @@ pub(super) mod kqueue;
 pub(super) mod poll;
 mod token;
 
-use super::{Begun, accept};
+use super::{WorkerReady, accept};
 use crate::{
-    data::worker::{Outfit, Worker, mailbox::Farewell},
+    data::worker::{Worker, WorkerConfig, mailbox::ShutdownMode},
     sys::BACKLOG,
 };
-use drive::{After, Readiness};
+use drive::{NextDrive, Readiness};
 use rustix::io::Errno;
 use std::{
     collections::VecDeque,
@@ -46,7 +46,7 @@ pub(super) trait Selector: Sized {
     /// Watches a connection that was accepted and has had its first turn.
     fn watch_slot(
         &mut self,
-        name: SlotName,
+        name: SlotId,
         socket: BorrowedFd<'_>,
         readiness: &Readiness,
     ) -> Result<(), Errno>;
@@ -61,25 +61,25 @@ pub(super) trait Selector: Sized {
     fn wait(&mut self, wait_ms: Option<u64>) -> Result<usize, Errno>;
 
     /// What the last wait has brought.
-    fn told(&self, number: usize) -> Told;
+    fn told(&self, number: usize) -> ReadyEvent;
 }
 
 /// A connection, and not one that has its slot later.
 #[derive(Clone, Copy)]
-pub(super) struct SlotName {
+pub(super) struct SlotId {
     pub(super) index: u32,
     pub(super) generation: u32,
 }
 
 /// What the kernel tells.
 #[derive(Clone, Copy)]
-pub(super) enum Told {
+pub(super) enum ReadyEvent {
     Mail,
     /// Somebody connects to the listener of this number.
     Client(usize),
     /// What a socket can do.
     Ready {
-        name: SlotName,
+        name: SlotId,
         readable: bool,
         writable: bool,
         /// The client has closed its side.
@@ -93,25 +93,29 @@ pub(super) enum Told {
 const ACCEPT_MAX: usize = 64;
 
 /// Runs a worker until it is told to stop.
-pub(super) fn run<S: Selector>(outfit: Outfit, begun: Begun) -> io::Result<()> {
+pub(super) fn run<S: Selector>(outfit: WorkerConfig, begun: WorkerReady) -> io::Result<()> {
     accept::never_wait(&outfit.listeners)?;
-    let mut rounds =
-        Rounds { selector: S::new()?, worker: Worker::new(outfit), listening: false, again: VecDeque::new() };
+    let mut rounds = EventLoop {
+        selector: S::new()?,
+        worker: Worker::new(outfit),
+        listening: false,
+        again: VecDeque::new(),
+    };
     rounds.selector.watch_mailbox(rounds.worker.mailbox.as_fd())?;
     begun.tell();
     rounds.run()
 }
 
-struct Rounds<S> {
+struct EventLoop<S> {
     selector: S,
     worker: Worker<Readiness>,
     /// The listeners are watched.
     listening: bool,
     /// Slots that have more to do although no event will tell.
-    again: VecDeque<SlotName>,
+    again: VecDeque<SlotId>,
 }
 
-impl<S: Selector> Rounds<S> {
+impl<S: Selector> EventLoop<S> {
     fn run(&mut self) -> io::Result<()> {
         loop {
             self.mind_gate()?;
@@ -122,11 +126,11 @@ impl<S: Selector> Rounds<S> {
             self.worker.tell_time();
             for number in 0..count {
                 match self.selector.told(number) {
-                    Told::Ready { name, readable, writable, hung, failed } => {
+                    ReadyEvent::Ready { name, readable, writable, hung, failed } => {
                         self.ready(name, readable, writable, hung, failed);
                     }
-                    Told::Client(number) => self.accept(number, ACCEPT_MAX)?,
-                    Told::Mail => self.mail()?,
+                    ReadyEvent::Client(number) => self.accept(number, ACCEPT_MAX)?,
+                    ReadyEvent::Mail => self.mail()?,
                 }
             }
             for _ in 0..self.again.len() {
@@ -156,8 +160,8 @@ impl<S: Selector> Rounds<S> {
 
     /// The kernel tells of a connection, or of one that had this slot before.
     #[inline]
-    fn ready(&mut self, name: SlotName, readable: bool, writable: bool, hung: bool, failed: bool) {
-        let SlotName { index, generation } = name;
+    fn ready(&mut self, name: SlotId, readable: bool, writable: bool, hung: bool, failed: bool) {
+        let SlotId { index, generation } = name;
         if self.worker.slots.generation(index) != generation {
             return;
         }
@@ -170,7 +174,7 @@ impl<S: Selector> Rounds<S> {
     }
 
     /// A turn without an event.
-    fn requeue(&mut self, SlotName { index, generation }: SlotName) {
+    fn requeue(&mut self, SlotId { index, generation }: SlotId) {
         if self.worker.slots.generation(index) == generation
             && let Some(slot) = self.worker.slots.get_mut(index)
         {
@@ -183,20 +187,20 @@ impl<S: Selector> Rounds<S> {
     fn turn(&mut self, index: u32) {
         let Worker { slots, commons, .. } = &mut self.worker;
         let Some(slot) = slots.get_mut(index) else { return };
-        match drive::turn(commons, slot) {
+        match drive::drive(commons, slot) {
             Ok(after) => {
                 match after {
-                    After::Wait => {}
-                    After::Again => {
+                    NextDrive::Wait => {}
+                    NextDrive::Again => {
                         if !mem::replace(&mut slot.state.queued, true) {
-                            self.again.push_back(SlotName { index, generation: slots.generation(index) });
+                            self.again.push_back(SlotId { index, generation: slots.generation(index) });
                         }
                     }
-                    After::Load(cold) => self.worker.load(index, cold),
+                    NextDrive::Load(cold) => self.worker.load(index, cold),
                 }
                 self.mind(index);
             }
-            Err(drive::Over) => self.remove(index),
+            Err(drive::Closed) => self.remove(index),
         }
     }
 
@@ -228,7 +232,7 @@ impl<S: Selector> Rounds<S> {
         self.turn(index);
         let generation = self.worker.slots.generation(index);
         let Some(slot) = self.worker.slots.get_mut(index) else { return };
-        let name = SlotName { index, generation };
+        let name = SlotId { index, generation };
         if self.selector.watch_slot(name, slot.fd.as_fd(), &slot.state).is_err() {
             // Out of memory, or of watches for this user: this client is let go, the others live.
             self.remove(index);
@@ -254,8 +258,8 @@ impl<S: Selector> Rounds<S> {
         self.worker.listeners.clear();
         for index in self.worker.slots.indices() {
             match farewell {
-                Farewell::Drain => self.worker.slots.get_mut(index).expect("it is in use").conn.drain(),
-                Farewell::Stop => self.stop(index),
+                ShutdownMode::Drain => self.worker.slots.get_mut(index).expect("it is in use").conn.drain(),
+                ShutdownMode::Stop => self.stop(index),
             }
         }
         Ok(())

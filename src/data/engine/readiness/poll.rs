@@ -9,9 +9,9 @@
 //! places   slot 2 → 3   slot 7 → 2   slot 9 → 4               so that it is found; who leaves is replaced by the last
 //! ```
 
-use super::{Selector, SlotName, Told, drive::Readiness};
+use super::{ReadyEvent, Selector, SlotId, drive::Readiness};
 use crate::sys::{
-    poll::{Entry, Flags, poll},
+    poll::{PollEntry, PollEvents, poll},
     socket::RDHUP,
 };
 use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT};
@@ -20,20 +20,20 @@ use std::{io, os::fd::BorrowedFd};
 
 pub(crate) struct Poll {
     /// What the kernel is asked.
-    asked: Vec<Entry>,
+    asked: Vec<PollEntry>,
     /// Whom each of these is about.
     whom: Vec<Whom>,
     /// Where in these a slot is; [`NOWHERE`]: it is not.
     places: Vec<u32>,
     /// What the last wait has told. Not where: entries move while it is acted upon.
-    told: Vec<Told>,
+    told: Vec<ReadyEvent>,
 }
 
 #[derive(Clone, Copy)]
 enum Whom {
     Mailbox,
     Listener(usize),
-    Slot(SlotName),
+    Slot(SlotId),
 }
 
 const NOWHERE: u32 = u32::MAX;
@@ -44,12 +44,12 @@ impl Selector for Poll {
     }
 
     fn watch_mailbox(&mut self, mailbox: BorrowedFd<'_>) -> io::Result<()> {
-        self.insert(Entry::new(mailbox, POLLIN), Whom::Mailbox);
+        self.insert(PollEntry::new(mailbox, POLLIN), Whom::Mailbox);
         Ok(())
     }
 
     fn watch_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
-        self.insert(Entry::new(listener, POLLIN), Whom::Listener(number));
+        self.insert(PollEntry::new(listener, POLLIN), Whom::Listener(number));
         Ok(())
     }
 
@@ -60,12 +60,12 @@ impl Selector for Poll {
         Ok(())
     }
 
-    fn watch_slot(&mut self, name: SlotName, socket: BorrowedFd<'_>, known: &Readiness) -> Result<(), Errno> {
+    fn watch_slot(&mut self, name: SlotId, socket: BorrowedFd<'_>, known: &Readiness) -> Result<(), Errno> {
         let index = name.index as usize;
         if self.places.len() <= index {
             self.places.resize(index + 1, NOWHERE);
         }
-        self.places[index] = self.insert(Entry::new(socket, to_ask(known)), Whom::Slot(name));
+        self.places[index] = self.insert(PollEntry::new(socket, to_ask(known)), Whom::Slot(name));
         Ok(())
     }
 
@@ -93,14 +93,14 @@ impl Selector for Poll {
     }
 
     #[inline]
-    fn told(&self, number: usize) -> Told {
+    fn told(&self, number: usize) -> ReadyEvent {
         self.told[number]
     }
 }
 
 impl Poll {
     /// Returns where it is.
-    fn insert(&mut self, entry: Entry, whom: Whom) -> u32 {
+    fn insert(&mut self, entry: PollEntry, whom: Whom) -> u32 {
         self.asked.push(entry);
         self.whom.push(whom);
         self.whom.len() as u32 - 1
@@ -123,13 +123,13 @@ impl Poll {
 
 impl Whom {
     #[inline]
-    fn told(self, flags: Flags) -> Told {
+    fn told(self, flags: PollEvents) -> ReadyEvent {
         match self {
-            Whom::Mailbox => Told::Mail,
-            Whom::Listener(number) => Told::Client(number),
+            Whom::Mailbox => ReadyEvent::Mail,
+            Whom::Listener(number) => ReadyEvent::Client(number),
             Whom::Slot(name) => {
                 let any = |of| flags & of != 0;
-                Told::Ready {
+                ReadyEvent::Ready {
                     name,
                     readable: any(POLLIN),
                     writable: any(POLLOUT),
@@ -143,9 +143,9 @@ impl Whom {
 
 /// What is told of a connection.
 #[inline]
-pub(crate) fn learn(known: &mut Readiness, flags: Flags) {
-    if let Told::Ready { readable, writable, hung, failed, .. } =
-        Whom::Slot(SlotName { index: 0, generation: 0 }).told(flags)
+pub(crate) fn learn(known: &mut Readiness, flags: PollEvents) {
+    if let ReadyEvent::Ready { readable, writable, hung, failed, .. } =
+        Whom::Slot(SlotId { index: 0, generation: 0 }).told(flags)
     {
         known.add(readable, writable, hung, failed);
     }
@@ -153,7 +153,7 @@ pub(crate) fn learn(known: &mut Readiness, flags: Flags) {
 
 /// What is not known yet.
 #[inline]
-pub(crate) fn to_ask(known: &Readiness) -> Flags {
+pub(crate) fn to_ask(known: &Readiness) -> PollEvents {
     let unless = |known: bool, flag| if known { 0 } else { flag };
     unless(known.readable, POLLIN) | unless(known.writable, POLLOUT) | unless(known.hung, RDHUP)
 }

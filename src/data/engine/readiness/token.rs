@@ -1,10 +1,10 @@
 //! Whom an event is about, in the 64 bits that a kernel keeps for it: epoll, kqueue.
 
-use super::SlotName;
+use super::SlotId;
 
 #[derive(Clone, Copy)]
 pub(super) enum Token {
-    Slot(SlotName),
+    Slot(SlotId),
     Listener(usize),
     Mailbox,
 }
@@ -12,7 +12,7 @@ pub(super) enum Token {
 impl Token {
     pub(super) fn bits(self) -> u64 {
         match self {
-            Token::Slot(SlotName { index, generation }) => (generation as u64) << 32 | index as u64,
+            Token::Slot(SlotId { index, generation }) => (generation as u64) << 32 | index as u64,
             Token::Listener(number) => LISTENER | number as u64,
             Token::Mailbox => MAILBOX,
         }
@@ -21,9 +21,7 @@ impl Token {
     #[inline]
     pub(super) fn of(bits: u64) -> Token {
         match bits as u32 {
-            index if index < SLOT_COUNT_MAX => {
-                Token::Slot(SlotName { index, generation: (bits >> 32) as u32 })
-            }
+            index if index < SLOT_COUNT_MAX => Token::Slot(SlotId { index, generation: (bits >> 32) as u32 }),
             _ if bits == MAILBOX => Token::Mailbox,
             number => Token::Listener((number - SLOT_COUNT_MAX) as usize),
         }
@@ -41,7 +39,7 @@ mod tests {
 
     #[test]
     fn whoever_goes_in_comes_out() {
-        let slot = |index, generation| Token::Slot(SlotName { index, generation });
+        let slot = |index, generation| Token::Slot(SlotId { index, generation });
         let cases = [
             Token::Mailbox,
             Token::Listener(0),

@@ -16,23 +16,24 @@ use std::{
 };
 
 /// The provided buffers of one ring.
-pub(super) struct Buffers {
+pub(super) struct ProvidedBuffers {
     entries: NonNull<BufRingEntry>,
     bytes: NonNull<u8>,
     /// Entries ever offered, modulo 2^16. The kernel has seen it up to the last `publish`.
     tail: u16,
 }
 
-impl Buffers {
+impl ProvidedBuffers {
     /// A power of two.
     pub(super) const COUNT: u16 = 256;
 
     /// Bytes of one buffer: a browser's request fits.
     pub(super) const LEN: usize = 2 * 1024;
 
-    pub(super) fn new() -> Buffers {
-        let mut buffers = Buffers { entries: allocate(entries()).cast(), bytes: allocate(memory()), tail: 0 };
-        (0..Buffers::COUNT).for_each(|buffer| buffers.give(buffer));
+    pub(super) fn new() -> ProvidedBuffers {
+        let mut buffers =
+            ProvidedBuffers { entries: allocate(entries()).cast(), bytes: allocate(memory()), tail: 0 };
+        (0..ProvidedBuffers::COUNT).for_each(|buffer| buffers.give(buffer));
         buffers.publish();
         buffers
     }
@@ -45,26 +46,29 @@ impl Buffers {
     /// What has arrived in a buffer that is out: the first `len` bytes of it.
     #[inline]
     pub(super) fn bytes(&self, buffer: u16, len: usize) -> &[u8] {
-        assert!(buffer < Buffers::COUNT && len <= Buffers::LEN);
+        assert!(buffer < ProvidedBuffers::COUNT && len <= ProvidedBuffers::LEN);
         // SAFETY: within the allocation, by the assertion. The kernel has handed this buffer out and does not write it
         // before it is given back, which takes `&mut self`.
         unsafe {
-            std::slice::from_raw_parts(self.bytes.as_ptr().add(usize::from(buffer) * Buffers::LEN), len)
+            std::slice::from_raw_parts(
+                self.bytes.as_ptr().add(usize::from(buffer) * ProvidedBuffers::LEN),
+                len,
+            )
         }
     }
 
     /// Offers a buffer to the kernel again, from the next `publish` on.
     #[inline]
     pub(super) fn give(&mut self, buffer: u16) {
-        assert!(buffer < Buffers::COUNT);
-        let at = usize::from(self.tail % Buffers::COUNT);
+        assert!(buffer < ProvidedBuffers::COUNT);
+        let at = usize::from(self.tail % ProvidedBuffers::COUNT);
         // SAFETY: `at` lies within the entries, `buffer` within the bytes. The kernel reads entries before the published
         // tail only; and as at most COUNT buffers are out, this entry is not one of those. The fields are set one by
         // one, because the spare field of the first entry is the tail.
         unsafe {
             let entry = &mut *self.entries.as_ptr().add(at);
-            entry.set_addr(self.bytes.as_ptr().add(usize::from(buffer) * Buffers::LEN) as u64);
-            entry.set_len(Buffers::LEN as u32);
+            entry.set_addr(self.bytes.as_ptr().add(usize::from(buffer) * ProvidedBuffers::LEN) as u64);
+            entry.set_len(ProvidedBuffers::LEN as u32);
             entry.set_bid(buffer);
         }
         self.tail = self.tail.wrapping_add(1);
@@ -79,7 +83,7 @@ impl Buffers {
     }
 }
 
-impl Drop for Buffers {
+impl Drop for ProvidedBuffers {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with these layouts. The ring, declared before its buffers, is closed by now, and
         // `Ring::finish` has seen every receive complete.
@@ -91,11 +95,11 @@ impl Drop for Buffers {
 }
 
 fn entries() -> Layout {
-    page(usize::from(Buffers::COUNT) * size_of::<BufRingEntry>())
+    page(usize::from(ProvidedBuffers::COUNT) * size_of::<BufRingEntry>())
 }
 
 fn memory() -> Layout {
-    page(usize::from(Buffers::COUNT) * Buffers::LEN)
+    page(usize::from(ProvidedBuffers::COUNT) * ProvidedBuffers::LEN)
 }
 
 /// The kernel wants the entries on a page.

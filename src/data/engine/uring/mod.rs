@@ -21,12 +21,12 @@ mod send_buffers;
 
 use crate::{
     data::{
-        engine::Begun,
-        worker::{Commons, Outfit, Slot, Worker, mailbox::Farewell},
+        engine::WorkerReady,
+        worker::{Slot, Worker, WorkerConfig, WorkerContext, mailbox::ShutdownMode},
     },
-    site::Store,
+    site::StoreId,
 };
-use ring::{Act, Done, Ring};
+use ring::{Completion, Op, Ring};
 use rustix::{
     fs::sendfile,
     io::{Errno, ioctl_fionbio},
@@ -35,7 +35,7 @@ use rustix::{
         sockopt::{Timeout, set_socket_timeout},
     },
 };
-use send_buffers::{Letter, Letters, Part};
+use send_buffers::{BufferPart, SendBuffer, SendBuffers};
 use std::{
     collections::VecDeque,
     io, mem,
@@ -48,7 +48,7 @@ use tarpon_conn::{BUF_LEN, Close, Input, Leg, Run, Span};
 
 /// What is in flight for one connection.
 #[derive(Default)]
-pub(super) struct Flight {
+pub(super) struct InFlight {
     receive: Receive,
     send: Option<Send>,
     /// The connection is over: nothing is begun any more, and when nothing is in flight it is let go of.
@@ -75,11 +75,11 @@ enum Send {
     /// A letter is on its way.
     Letter(u32),
     /// The socket is full; its room is waited for.
-    Room,
+    WaitWritable,
 }
 
 /// The connection is over: closed in order, reset, or failed.
-struct Over;
+struct UringClosed;
 
 /// Whether there is a ring to be had with all that the engine needs.
 ///
@@ -91,17 +91,17 @@ pub(super) fn probe() -> io::Result<()> {
     probe.join().expect("making a ring does not panic")
 }
 
-pub(super) fn run(outfit: Outfit, begun: Begun) -> io::Result<()> {
+pub(super) fn run(outfit: WorkerConfig, begun: WorkerReady) -> io::Result<()> {
     let worker = Worker::new(outfit);
     for listener in &worker.listeners {
         // A non-blocking listener would make the ring say so instead of waiting.
         ioctl_fionbio(listener, false)?;
     }
-    let mut engine = Engine {
+    let mut engine = UringEngine {
         accepting: vec![Receive::Idle; worker.listeners.len()],
         farewell: None,
         worker,
-        letters: Letters::default(),
+        letters: SendBuffers::default(),
         ring: Ring::new()?,
         again: VecDeque::new(),
     };
@@ -118,14 +118,14 @@ pub(super) fn run(outfit: Outfit, begun: Begun) -> io::Result<()> {
 }
 
 /// Dropped in this order: first the ring, then what its entries have named.
-struct Engine {
+struct UringEngine {
     ring: Ring,
-    letters: Letters,
-    worker: Worker<Flight>,
+    letters: SendBuffers,
+    worker: Worker<InFlight>,
     /// For each listener.
     accepting: Vec<Receive>,
     /// How it is to part from its clients, once it has ended to accept.
-    farewell: Option<Farewell>,
+    farewell: Option<ShutdownMode>,
     /// Slots that have more to do although no completion will tell.
     again: VecDeque<u32>,
 }
@@ -136,7 +136,7 @@ const STEPS_MAX: usize = 16;
 /// Responses up to this length, in bytes, are copied: less than with readiness, as each send in flight needs memory of
 /// its own.
 const COPY_WORTH_MAX: u64 = 3 * 1024;
-const _: () = assert!(COPY_WORTH_MAX as usize <= Letter::LEN);
+const _: () = assert!(COPY_WORTH_MAX as usize <= SendBuffer::LEN);
 
 /// Stretches from this length on, in bytes, leave by `sendfile`.
 const FILE_WORTH_MIN: u64 = 18 * 1024;
@@ -147,7 +147,7 @@ const FILE_TURN_MAX: u64 = 1024 * 1024;
 /// How long a listener that is about to be closed is waited for: as good as not at all.
 const DRAIN_WAIT: Duration = Duration::from_millis(1);
 
-impl Engine {
+impl UringEngine {
     fn run(&mut self) -> io::Result<()> {
         loop {
             self.mind_gate();
@@ -185,10 +185,10 @@ impl Engine {
         while let Some(done) = self.ring.next() {
             any = true;
             match done.act {
-                Act::Receive(index) => self.received(index, &done),
-                Act::Send(index) => self.sent(index, done.result),
-                Act::Accept(number) => self.accepted(number, &done)?,
-                Act::Mail => self.mail(&done)?,
+                Op::Receive(index) => self.received(index, &done),
+                Op::Send(index) => self.sent(index, done.result),
+                Op::Accept(number) => self.accepted(number, &done)?,
+                Op::Mail => self.mail(&done)?,
                 act if done.result.is_err() => self.end_again(act),
                 _ => {}
             }
@@ -197,8 +197,8 @@ impl Engine {
     }
 
     #[inline]
-    fn received(&mut self, index: u32, done: &Done) {
-        let Engine { worker: Worker { slots, commons, .. }, ring, .. } = self;
+    fn received(&mut self, index: u32, done: &Completion) {
+        let UringEngine { worker: Worker { slots, commons, .. }, ring, .. } = self;
         let slot = slots.get_mut(index).expect("a slot lives while something is in flight for it");
         if !done.more {
             slot.state.receive = Receive::Idle;
@@ -214,27 +214,27 @@ impl Engine {
             (Ok(_), _) => Ok(()),
             // Out of buffers, which are all given back before the kernel is called again; or cancelled, as asked.
             (Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN), _) => Ok(()),
-            (Err(_), _) => Err(Over),
+            (Err(_), _) => Err(UringClosed),
         };
         if let Some(buffer) = done.buffer {
             ring.buffers.give(buffer);
         }
         match kept {
             Ok(()) => self.turn(index),
-            Err(Over) => self.end(index),
+            Err(UringClosed) => self.end(index),
         }
     }
 
     #[inline]
     fn sent(&mut self, index: u32, result: Result<u32, Errno>) {
-        let Engine { worker: Worker { slots, commons, .. }, letters, .. } = self;
+        let UringEngine { worker: Worker { slots, commons, .. }, letters, .. } = self;
         let slot = slots.get_mut(index).expect("a slot lives while something is in flight for it");
         let sent = match (slot.state.send.take(), result) {
             (Some(Send::Letter(letter)), result) => {
                 letters.release(letter);
                 match result {
                     // Of an archive that has become shorter nothing is left to send.
-                    Ok(0) => Err(Over),
+                    Ok(0) => Err(UringClosed),
                     Ok(len) => {
                         if !slot.state.over {
                             slot.conn.sent(&mut commons.cx(), Leg::Client, len.into());
@@ -242,15 +242,15 @@ impl Engine {
                         Ok(())
                     }
                     Err(Errno::INTR | Errno::AGAIN) => Ok(()),
-                    Err(_) => Err(Over),
+                    Err(_) => Err(UringClosed),
                 }
             }
             // Whether there is room, and whether the client is still there, the next send tells.
-            (Some(Send::Room) | None, _) => Ok(()),
+            (Some(Send::WaitWritable) | None, _) => Ok(()),
         };
         match sent {
             Ok(()) => self.turn(index),
-            Err(Over) => self.end(index),
+            Err(UringClosed) => self.end(index),
         }
     }
 
@@ -259,7 +259,7 @@ impl Engine {
             match self.step(index) {
                 Ok(true) => {}
                 Ok(false) => return self.worker.mind_deadline(index),
-                Err(Over) => return self.end(index),
+                Err(UringClosed) => return self.end(index),
             }
         }
         if let Some(slot) = self.worker.slots.get_mut(index)
@@ -272,16 +272,16 @@ impl Engine {
 
     /// One step of a turn. Returns whether there may be another one now.
     #[inline]
-    fn step(&mut self, index: u32) -> Result<bool, Over> {
-        let Engine { worker: Worker { slots, commons, .. }, ring, letters, .. } = self;
+    fn step(&mut self, index: u32) -> Result<bool, UringClosed> {
+        let UringEngine { worker: Worker { slots, commons, .. }, ring, letters, .. } = self;
         let Some(slot) = slots.get_mut(index) else { return Ok(false) };
         if slot.state.over {
-            return Err(Over);
+            return Err(UringClosed);
         }
         let need = slot.conn.need(Leg::Client);
         // First of all: what a connection still owes when it gives up must not be sent.
         if need.close == Close::Both {
-            return Err(Over);
+            return Err(UringClosed);
         }
         if slot.state.send.is_none() && slot.loading.is_none() && !slot.conn.outbox(Leg::Client).is_empty() {
             if let Some(cold) = commons.cold(slot.conn.outbox(Leg::Client), FILE_WORTH_MIN, FILE_TURN_MAX) {
@@ -302,7 +302,7 @@ impl Engine {
         }
         if need.close == Close::Write && !slot.shut {
             slot.shut = true;
-            shutdown(&slot.fd, Shutdown::Write).map_err(|_| Over)?;
+            shutdown(&slot.fd, Shutdown::Write).map_err(|_| UringClosed)?;
         }
         let flight = &mut slot.state;
         match (need.input, slot.inbox) {
@@ -314,7 +314,7 @@ impl Engine {
                 Ok(false)
             }
             (Input::Bytes { .. }, Some(run)) if slot.fresh => {
-                commons.offer(slot, run).map_err(|_| Over)?;
+                commons.offer(slot, run).map_err(|_| UringClosed)?;
                 if !slot.fresh || slot.inbox.is_none() {
                     refill(commons, slot);
                 }
@@ -338,7 +338,7 @@ impl Engine {
     /// The connection is over: ends what is in flight, and lets go of it when nothing is.
     #[cold]
     fn end(&mut self, index: u32) {
-        let Engine { worker: Worker { slots, commons, .. }, ring, .. } = self;
+        let UringEngine { worker: Worker { slots, commons, .. }, ring, .. } = self;
         let Some(slot) = slots.get_mut(index) else { return };
         let first = !mem::replace(&mut slot.state.over, true);
         // Copies, of which the kernel knows nothing: others may need their buffers at once.
@@ -362,26 +362,26 @@ impl Engine {
 
     /// Something was to be ended, and was not found: it has completed, or must be looked for again.
     #[cold]
-    fn end_again(&mut self, act: Act) {
-        let Engine { worker: Worker { slots, .. }, ring, accepting, .. } = self;
-        let mut is = |index, in_flight: fn(&Flight) -> bool| {
+    fn end_again(&mut self, act: Op) {
+        let UringEngine { worker: Worker { slots, .. }, ring, accepting, .. } = self;
+        let mut is = |index, in_flight: fn(&InFlight) -> bool| {
             slots.get_mut(index).is_some_and(|slot| in_flight(&slot.state))
         };
         match act {
-            Act::EndAccept(number) if accepting.get(number as usize) == Some(&Receive::Ending) => {
+            Op::EndAccept(number) if accepting.get(number as usize) == Some(&Receive::Ending) => {
                 ring.end_accept(number);
             }
-            Act::EndReceive(index) if is(index, |flight| flight.receive == Receive::Ending) => {
+            Op::EndReceive(index) if is(index, |flight| flight.receive == Receive::Ending) => {
                 ring.end_receive(index);
             }
-            Act::EndSend(index) if is(index, |flight| flight.over && flight.send.is_some()) => {
+            Op::EndSend(index) if is(index, |flight| flight.over && flight.send.is_some()) => {
                 ring.end_send(index);
             }
             _ => {}
         }
     }
 
-    fn accepted(&mut self, number: u32, done: &Done) -> io::Result<()> {
+    fn accepted(&mut self, number: u32, done: &Completion) -> io::Result<()> {
         if !done.more {
             self.accepting[number as usize] = Receive::Idle;
         }
@@ -400,7 +400,7 @@ impl Engine {
         self.turn(index);
     }
 
-    fn mail(&mut self, done: &Done) -> io::Result<()> {
+    fn mail(&mut self, done: &Completion) -> io::Result<()> {
         if !done.more {
             self.ring.mail(&self.worker.mailbox);
         }
@@ -424,7 +424,7 @@ impl Engine {
         self.farewell = None;
         self.accepting.clear();
         self.empty_listeners()?;
-        if farewell == Farewell::Stop {
+        if farewell == ShutdownMode::Stop {
             // What has arrived by now has begun. Receives begun just now, and those that have bytes, complete before anybody is
             // told to stop. One call brings only some of them.
             for _ in self.worker.slots.indices() {
@@ -438,8 +438,8 @@ impl Engine {
             let Worker { slots, commons, .. } = &mut self.worker;
             let Some(slot) = slots.get_mut(index) else { continue };
             match farewell {
-                Farewell::Drain => slot.conn.drain(),
-                Farewell::Stop => {
+                ShutdownMode::Drain => slot.conn.drain(),
+                ShutdownMode::Stop => {
                     slot.conn.stop(&mut commons.cx());
                     self.turn(index);
                 }
@@ -494,14 +494,14 @@ fn accepted(fd: u32) -> OwnedFd {
 
 /// Puts what has arrived into the inbox, or behind it.
 #[inline]
-fn arrived(commons: &mut Commons, slot: &mut Slot<Flight>, bytes: &[u8]) -> Result<(), Over> {
+fn arrived(commons: &mut WorkerContext, slot: &mut Slot<InFlight>, bytes: &[u8]) -> Result<(), UringClosed> {
     match slot.inbox {
         None => {
             commons.pool.buf_mut(commons.scratch)[..bytes.len()].copy_from_slice(bytes);
             let run = Run { buf: commons.scratch, at: 0, len: bytes.len() as u32 };
             match slot.conn.need(Leg::Client).input {
-                Input::Bytes { .. } => commons.offer(slot, run).map_err(|_| Over),
-                Input::Pause => commons.keep(slot, run).map_err(|_| Over),
+                Input::Bytes { .. } => commons.offer(slot, run).map_err(|_| UringClosed),
+                Input::Pause => commons.keep(slot, run).map_err(|_| UringClosed),
             }
         }
         Some(ref mut inbox) => {
@@ -510,7 +510,7 @@ fn arrived(commons: &mut Commons, slot: &mut Slot<Flight>, bytes: &[u8]) -> Resu
             *last = commons.pool.append(*last, front);
             slot.fresh = true;
             if !rest.is_empty() {
-                let buf = commons.pool.take().ok_or(Over)?;
+                let buf = commons.pool.take().ok_or(UringClosed)?;
                 commons.pool.buf_mut(buf)[..rest.len()].copy_from_slice(rest);
                 slot.state.backlog.push_back(Run { buf, at: 0, len: rest.len() as u32 });
             }
@@ -520,7 +520,7 @@ fn arrived(commons: &mut Commons, slot: &mut Slot<Flight>, bytes: &[u8]) -> Resu
 }
 
 /// Moves what waits behind the inbox into it, as far as it fits.
-fn refill(commons: &mut Commons, slot: &mut Slot<Flight>) {
+fn refill(commons: &mut WorkerContext, slot: &mut Slot<InFlight>) {
     while let Some(next) = slot.state.backlog.pop_front() {
         let Some(run) = slot.inbox else {
             (slot.inbox, slot.fresh) = (Some(next), true);
@@ -537,7 +537,7 @@ fn refill(commons: &mut Commons, slot: &mut Slot<Flight>) {
     }
 }
 
-fn empty_backlog(commons: &mut Commons, slot: &mut Slot<Flight>) {
+fn empty_backlog(commons: &mut WorkerContext, slot: &mut Slot<InFlight>) {
     for run in slot.state.backlog.drain(..) {
         commons.pool.release(run.buf);
     }
@@ -546,17 +546,17 @@ fn empty_backlog(commons: &mut Commons, slot: &mut Slot<Flight>) {
 /// Sends the front of the outbox once: begins to, or has done so when this returns.
 #[inline]
 fn send_front(
-    commons: &mut Commons,
-    slot: &mut Slot<Flight>,
+    commons: &mut WorkerContext,
+    slot: &mut Slot<InFlight>,
     ring: &mut Ring,
-    letters: &mut Letters,
+    letters: &mut SendBuffers,
     index: u32,
-) -> Result<(), Over> {
+) -> Result<(), UringClosed> {
     let spans = slot.conn.outbox(Leg::Client);
     let (file, at, len) = match spans[0] {
         Span::File { image, number, at, len } => (commons.site(image).file(number), at, len),
         Span::Archive { image, at, len } if !commons.is_in_memory(&spans[0], FILE_WORTH_MIN) => {
-            let (file, begin) = commons.site(image).file_of(Store::Archive);
+            let (file, begin) = commons.site(image).file_of(StoreId::Archive);
             (file, begin + at, len)
         }
         Span::Site { image, at, len } if len >= FILE_WORTH_MIN => {
@@ -573,24 +573,24 @@ fn send_front(
     };
     match send_file(&slot.fd, file, at, len) {
         // A file that has become shorter than its Content-Length: the client must see that it is cut.
-        Ok(0) => Err(Over),
+        Ok(0) => Err(UringClosed),
         Ok(len) => {
             slot.conn.sent(&mut commons.cx(), Leg::Client, len as u64);
             Ok(())
         }
         Err(Errno::AGAIN) => {
-            slot.state.send = Some(Send::Room);
+            slot.state.send = Some(Send::WaitWritable);
             ring.room(index, &slot.fd);
             Ok(())
         }
         Err(Errno::INTR) => Ok(()),
-        Err(_) => Err(Over),
+        Err(_) => Err(UringClosed),
     }
 }
 
 /// Writes the spans in memory that are at the front into a letter. Returns whether more follows.
 #[inline]
-fn write(letter: &mut Letter, spans: &[Span], commons: &Commons) -> Result<bool, Over> {
+fn write(letter: &mut SendBuffer, spans: &[Span], commons: &WorkerContext) -> Result<bool, UringClosed> {
     let count = spans.iter().take_while(|span| commons.is_in_memory(span, FILE_WORTH_MIN)).count();
     let (front, behind) = spans.split_at(count);
     let len: u64 = front.iter().map(Span::len).sum();
@@ -600,13 +600,13 @@ fn write(letter: &mut Letter, spans: &[Span], commons: &Commons) -> Result<bool,
         }
         // An archive that has become shorter: the client must see that it is cut.
         if letter.bytes().len() as u64 != len || !front.iter().all(|span| commons.is_sound(span)) {
-            return Err(Over);
+            return Err(UringClosed);
         }
     } else {
         letter.gather(front.iter().map(|span| match span {
             // Rendered anew while the kernel may still read.
-            Span::Start(_) => Part::Copied(commons.bytes(span)),
-            _ => Part::Named(commons.named(span)),
+            Span::Start(_) => BufferPart::Copied(commons.bytes(span)),
+            _ => BufferPart::Named(commons.named(span)),
         }));
     }
     Ok(!behind.is_empty())

@@ -1,12 +1,12 @@
 //! The ring: what is asked of the kernel, and what it has done.
 //!
 //! Everything unsafe about submitting is here: an entry names memory that must stay where it is until the entry has
-//! completed. It lies in [`Buffers`] and [`Letters`], which outlive the ring's last completion, and in images and pool
+//! completed. It lies in [`Buffers`] and [`SendBuffers`], which outlive the ring's last completion, and in images and pool
 //! buffers, which an outbox holds until the engine reports them sent.
 //!
-//! [`Letters`]: super::send_buffers::Letters
+//! [`SendBuffers`]: super::send_buffers::Letters
 
-use super::{buffers::Buffers, send_buffers::Letter};
+use super::{buffers::ProvidedBuffers, send_buffers::SendBuffer};
 use crate::data::worker::WAIT_MS_MAX;
 use io_uring::{
     IoUring, cqueue, opcode,
@@ -25,7 +25,7 @@ use std::{
 pub(super) struct Ring {
     ring: IoUring,
     /// Memory that is received into.
-    pub(super) buffers: Buffers,
+    pub(super) buffers: ProvidedBuffers,
     /// Entries that found no room among the submissions, in order.
     late: VecDeque<squeue::Entry>,
     /// Entries asked for whose last completion has not been seen.
@@ -34,7 +34,7 @@ pub(super) struct Ring {
 
 /// What a completion completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum Op {
     /// A client was accepted at the listener of this number.
     Accept(u32),
     /// Bytes have arrived for the slot of this number.
@@ -52,8 +52,8 @@ pub(super) enum Act {
 }
 
 /// One completion.
-pub(super) struct Done {
-    pub(super) act: Act,
+pub(super) struct Completion {
+    pub(super) act: Op,
     pub(super) result: Result<u32, Errno>,
     /// The buffer that was received into, to be given back.
     pub(super) buffer: Option<u16>,
@@ -73,10 +73,15 @@ impl Ring {
             .setup_cqsize(COMPLETION_COUNT)
             .setup_r_disabled()
             .build(SUBMISSION_COUNT)?;
-        let buffers = Buffers::new();
+        let buffers = ProvidedBuffers::new();
         // SAFETY: the ring of entries has the length told, and `finish` sees the last completion before it is freed.
         unsafe {
-            ring.submitter().register_buf_ring_with_flags(buffers.address(), Buffers::COUNT, GROUP, 0)?
+            ring.submitter().register_buf_ring_with_flags(
+                buffers.address(),
+                ProvidedBuffers::COUNT,
+                GROUP,
+                0,
+            )?
         };
         // A filter of system calls does not see what a ring does: it can do nothing else, whoever gets hold of it.
         ring.submitter().register_restrictions(&mut restrictions())?;
@@ -100,13 +105,13 @@ impl Ring {
     }
 
     /// The next completion, if there is one already.
-    pub(super) fn next(&mut self) -> Option<Done> {
+    pub(super) fn next(&mut self) -> Option<Completion> {
         let entry = self.ring.completion().next()?;
         let more = cqueue::more(entry.flags());
         self.pending -= usize::from(!more);
         let result = u32::try_from(entry.result()).map_err(|_| Errno::from_raw_os_error(-entry.result()));
-        Some(Done {
-            act: Act::from(entry.user_data()),
+        Some(Completion {
+            act: Op::from(entry.user_data()),
             result,
             buffer: cqueue::buffer_select(entry.flags()),
             more,
@@ -116,19 +121,19 @@ impl Ring {
     /// Accepts every client of a listener.
     pub(super) fn accept(&mut self, number: u32, listener: impl AsFd) {
         let fd = Fd(listener.as_fd().as_raw_fd());
-        self.push(opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build(), Act::Accept(number));
+        self.push(opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build(), Op::Accept(number));
     }
 
     /// Receives all that arrives, each time into a provided buffer.
     pub(super) fn receive(&mut self, slot: u32, socket: impl AsFd) {
         let fd = Fd(socket.as_fd().as_raw_fd());
-        self.push(opcode::RecvMulti::new(fd, GROUP).build(), Act::Receive(slot));
+        self.push(opcode::RecvMulti::new(fd, GROUP).build(), Op::Receive(slot));
     }
 
     /// Sends a letter, once.
     ///
     /// The caller keeps it, and all that it names, until this has completed.
-    pub(super) fn send(&mut self, slot: u32, socket: impl AsFd, letter: &Letter, more: bool) {
+    pub(super) fn send(&mut self, slot: u32, socket: impl AsFd, letter: &SendBuffer, more: bool) {
         let fd = Fd(socket.as_fd().as_raw_fd());
         let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
         let entry = match letter.message() {
@@ -138,19 +143,19 @@ impl Ring {
             }
             Some(message) => opcode::SendMsg::new(fd, message).flags(flags as u32).build(),
         };
-        self.push(entry, Act::Send(slot));
+        self.push(entry, Op::Send(slot));
     }
 
     /// Waits for room in a socket, instead of sending: a slot does one of them at a time.
     pub(super) fn room(&mut self, slot: u32, socket: impl AsFd) {
         let fd = Fd(socket.as_fd().as_raw_fd());
-        self.push(opcode::PollAdd::new(fd, libc::POLLOUT as u32).build(), Act::Send(slot));
+        self.push(opcode::PollAdd::new(fd, libc::POLLOUT as u32).build(), Op::Send(slot));
     }
 
     /// Waits for mail, again and again.
     pub(super) fn mail(&mut self, mailbox: impl AsFd) {
         let fd = Fd(mailbox.as_fd().as_raw_fd());
-        self.push(opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build(), Act::Mail);
+        self.push(opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build(), Op::Mail);
     }
 
     /// Ends what was begun and has not completed; it then completes, if it has not just done so.
@@ -158,17 +163,17 @@ impl Ring {
     /// The kernel may miss its target: one that is about to be tried again is in none of the lists it searches. Then
     /// this fails, and is to be asked for once more.
     pub(super) fn end_accept(&mut self, number: u32) {
-        self.cancel(Act::Accept(number), Act::EndAccept(number));
+        self.cancel(Op::Accept(number), Op::EndAccept(number));
     }
 
     /// As [`end_accept`](Ring::end_accept).
     pub(super) fn end_receive(&mut self, slot: u32) {
-        self.cancel(Act::Receive(slot), Act::EndReceive(slot));
+        self.cancel(Op::Receive(slot), Op::EndReceive(slot));
     }
 
     /// As [`end_accept`](Ring::end_accept).
     pub(super) fn end_send(&mut self, slot: u32) {
-        self.cancel(Act::Send(slot), Act::EndSend(slot));
+        self.cancel(Op::Send(slot), Op::EndSend(slot));
     }
 
     /// Cancels everything, and sees each entry complete: the kernel then touches none of our memory.
@@ -184,7 +189,7 @@ impl Ring {
                     self.buffers.give(buffer);
                 }
                 // Accepted too late to be served.
-                if let (Act::Accept(_), Ok(fd)) = (done.act, done.result) {
+                if let (Op::Accept(_), Ok(fd)) = (done.act, done.result) {
                     drop(super::accepted(fd));
                 }
             }
@@ -195,13 +200,13 @@ impl Ring {
         Ok(())
     }
 
-    fn cancel(&mut self, target: Act, act: Act) {
+    fn cancel(&mut self, target: Op, act: Op) {
         self.push(opcode::AsyncCancel::new(target.into()).build(), act);
     }
 
     /// Asks for something. The kernel sees it at the next `wait`, and in the order of asking: not before, as what
     /// completes while a batch of completions is acted on could keep that from ever ending.
-    fn push(&mut self, entry: squeue::Entry, act: Act) {
+    fn push(&mut self, entry: squeue::Entry, act: Op) {
         let entry = entry.user_data(act.into());
         self.pending += 1;
         // SAFETY: what the entry names stays: see the module. A descriptor named by it is open until the entry has
@@ -260,33 +265,33 @@ fn unless_passing<T>(called: io::Result<T>) -> io::Result<()> {
     }
 }
 
-impl From<Act> for u64 {
-    fn from(act: Act) -> u64 {
+impl From<Op> for u64 {
+    fn from(act: Op) -> u64 {
         let (kind, number) = match act {
-            Act::Accept(number) => (0, number),
-            Act::Receive(slot) => (1, slot),
-            Act::Send(slot) => (2, slot),
-            Act::Mail => (3, 0),
-            Act::EndAccept(number) => (4, number),
-            Act::EndReceive(slot) => (5, slot),
-            Act::EndSend(slot) => (6, slot),
+            Op::Accept(number) => (0, number),
+            Op::Receive(slot) => (1, slot),
+            Op::Send(slot) => (2, slot),
+            Op::Mail => (3, 0),
+            Op::EndAccept(number) => (4, number),
+            Op::EndReceive(slot) => (5, slot),
+            Op::EndSend(slot) => (6, slot),
         };
         kind << 32 | u64::from(number)
     }
 }
 
-impl From<u64> for Act {
+impl From<u64> for Op {
     #[inline]
-    fn from(data: u64) -> Act {
+    fn from(data: u64) -> Op {
         let number = data as u32;
         match data >> 32 {
-            0 => Act::Accept(number),
-            1 => Act::Receive(number),
-            2 => Act::Send(number),
-            3 => Act::Mail,
-            4 => Act::EndAccept(number),
-            5 => Act::EndReceive(number),
-            _ => Act::EndSend(number),
+            0 => Op::Accept(number),
+            1 => Op::Receive(number),
+            2 => Op::Send(number),
+            3 => Op::Mail,
+            4 => Op::EndAccept(number),
+            5 => Op::EndReceive(number),
+            _ => Op::EndSend(number),
         }
     }
 }
@@ -312,15 +317,15 @@ mod tests {
     #[test]
     fn an_act_comes_back_as_it_was_asked() {
         for act in [
-            Act::Accept(7),
-            Act::Receive(0),
-            Act::Send(u32::MAX),
-            Act::Mail,
-            Act::EndAccept(1 << 31),
-            Act::EndReceive(1),
-            Act::EndSend(2),
+            Op::Accept(7),
+            Op::Receive(0),
+            Op::Send(u32::MAX),
+            Op::Mail,
+            Op::EndAccept(1 << 31),
+            Op::EndReceive(1),
+            Op::EndSend(2),
         ] {
-            assert_eq!(Act::from(u64::from(act)), act);
+            assert_eq!(Op::from(u64::from(act)), act);
         }
     }
 
@@ -335,10 +340,10 @@ mod tests {
         }
         let mut arrived = vec![false; COUNT];
         // A few more than needed if each round fills all the buffers.
-        for _ in 0..4 * COUNT / usize::from(Buffers::COUNT) {
+        for _ in 0..4 * COUNT / usize::from(ProvidedBuffers::COUNT) {
             ring.wait(Some(0)).unwrap();
             while let Some(done) = ring.next() {
-                let Act::Receive(slot) = done.act else { panic!("{:?} was not asked for", done.act) };
+                let Op::Receive(slot) = done.act else { panic!("{:?} was not asked for", done.act) };
                 if let Some(buffer) = done.buffer {
                     assert_eq!(ring.buffers.bytes(buffer, done.result.unwrap() as usize), [slot as u8]);
                     ring.buffers.give(buffer);
@@ -368,7 +373,7 @@ mod tests {
             opcode::Send::new(fd, address.as_ptr(), 1).build().flags(squeue::Flags::ASYNC),
         ];
         for entry in entries {
-            ring.push(entry, Act::Send(0));
+            ring.push(entry, Op::Send(0));
             ring.wait(Some(1_000)).unwrap();
             let done = ring.next().expect("a refusal");
             assert_eq!(done.result, Err(Errno::ACCESS));
@@ -386,7 +391,7 @@ mod tests {
         theirs.set_nonblocking(true).unwrap();
         while (&theirs).write(&[0; 4096]).is_ok() {}
         ring.room(0, &theirs);
-        let mut letters = super::super::send_buffers::Letters::default();
+        let mut letters = super::super::send_buffers::SendBuffers::default();
         let letter = letters.take();
         letters.get(letter).copy(b"late");
         theirs.set_nonblocking(false).unwrap();
@@ -415,9 +420,9 @@ mod tests {
             seen.extend(std::iter::from_fn(|| ring.next()).map(|done| (done.act, done.result)));
         }
         let ended = [
-            (Act::EndReceive(3), Err(Errno::NOENT)),
-            (Act::EndReceive(3), Ok(0)),
-            (Act::Receive(3), Err(Errno::CANCELED)),
+            (Op::EndReceive(3), Err(Errno::NOENT)),
+            (Op::EndReceive(3), Ok(0)),
+            (Op::Receive(3), Err(Errno::CANCELED)),
         ];
         for want in ended {
             assert!(seen.contains(&want), "{want:?} in {seen:?}");

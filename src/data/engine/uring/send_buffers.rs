@@ -8,32 +8,32 @@ use tarpon_conn::SPAN_COUNT_MAX;
 
 /// The letters of one worker. As many as were ever under way at once.
 #[derive(Default)]
-pub(super) struct Letters {
+pub(super) struct SendBuffers {
     /// Boxed: their addresses outlive every growth of this list.
-    letters: Vec<Box<Letter>>,
+    letters: Vec<Box<SendBuffer>>,
     /// Last in, first out: the next letter is the one most likely to be in the cache.
     free: Vec<u32>,
 }
 
 /// One send.
-pub(super) struct Letter {
-    bytes: [u8; Letter::LEN],
+pub(super) struct SendBuffer {
+    bytes: [u8; SendBuffer::LEN],
     len: usize,
     parts: [libc::iovec; SPAN_COUNT_MAX],
     message: libc::msghdr,
 }
 
-impl Letters {
+impl SendBuffers {
     /// An empty letter.
     pub(super) fn take(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
-            self.letters.push(Letter::new());
+            self.letters.push(SendBuffer::new());
             self.letters.len() as u32 - 1
         })
     }
 
     #[inline]
-    pub(super) fn get(&mut self, number: u32) -> &mut Letter {
+    pub(super) fn get(&mut self, number: u32) -> &mut SendBuffer {
         &mut self.letters[number as usize]
     }
 
@@ -45,14 +45,14 @@ impl Letters {
     }
 }
 
-impl Letter {
+impl SendBuffer {
     /// Bytes that are copied.
     pub(super) const LEN: usize = 4 * 1024;
 
-    fn new() -> Box<Letter> {
+    fn new() -> Box<SendBuffer> {
         // SAFETY: an iovec and a msghdr of zeros are valid: null pointers with lengths of 0.
         let (parts, message) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-        Box::new(Letter { bytes: [0; Letter::LEN], len: 0, parts, message })
+        Box::new(SendBuffer { bytes: [0; SendBuffer::LEN], len: 0, parts, message })
     }
 
     /// Adds bytes by copy. They must fit.
@@ -63,12 +63,12 @@ impl Letter {
     }
 
     /// Makes it a gathered one: of the bytes given, in order. Those of them that change are copied in first.
-    pub(super) fn gather<'b>(&mut self, parts: impl Iterator<Item = Part<'b>>) {
+    pub(super) fn gather<'b>(&mut self, parts: impl Iterator<Item = BufferPart<'b>>) {
         let mut count = 0;
         for part in parts {
             let bytes = match part {
-                Part::Named(bytes) => bytes,
-                Part::Copied(bytes) => {
+                BufferPart::Named(bytes) => bytes,
+                BufferPart::Copied(bytes) => {
                     let at = self.len;
                     self.copy(bytes);
                     &self.bytes[at..self.len]
@@ -95,7 +95,7 @@ impl Letter {
 }
 
 /// One stretch of a gathered letter.
-pub(super) enum Part<'b> {
+pub(super) enum BufferPart<'b> {
     /// Stays where it is until it has been sent.
     Named(&'b [u8]),
     /// May change.
