@@ -91,7 +91,7 @@ impl Leads {
     pub(crate) fn rest(&self, rules: Rules<'_>, image: &Image) -> (Region, Region) {
         match own(image, self.rule) {
             // One that is forged could have a Location of its own.
-            Some(Entry::Redirect(redirect)) if redirect.needs_location(image) => {
+            Some(Entry::Redirect(redirect)) if image.needs_location(&redirect) => {
                 (redirect.after_query, redirect.content)
             }
             _ => (rules.fields(), rules.content()),

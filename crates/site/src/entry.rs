@@ -9,8 +9,6 @@
 use crate::format::{
     Coding, EntryRecord, RECORD_LEN, RecordKind, StatusPageRow, Storage, VARIANT_COUNT_MAX, VARIANT_LEN,
 };
-use crate::framing::LOCATION;
-use crate::image::Image;
 use crate::region::Region;
 
 /// What lies at a path.
@@ -248,11 +246,6 @@ impl Content {
 }
 
 impl Redirect {
-    /// Whether its fields go behind a Location that is written before them.
-    pub fn needs_location(&self, image: &Image) -> bool {
-        image.is_redirect_framed(self) && !image.bytes_if_resident(self.after_query).starts_with(LOCATION)
-    }
-
     /// The redirect a record means.
     #[inline]
     fn new(record: &EntryRecord, number: usize, len: u64) -> Option<Redirect> {

@@ -12,7 +12,7 @@
 //! little-endian. Whether what they say makes sense together is for [`Image`](crate::Image) and `entry.rs` to
 //! judge.
 
-use crate::image::ImageError;
+use crate::error::ImageError;
 use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 

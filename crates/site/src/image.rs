@@ -1,11 +1,12 @@
 //! A checked view of the bytes of an image. Nothing is parsed after `new`, and nothing per record in it.
 
 use crate::entry::{ImageBounds, Redirect, StatusPage, Variant};
+use crate::error::ImageError;
 use crate::format::{
     DELTA_LEN, HEADER_LEN, Header, INDEX_ALIGN, PAGES_ALIGN, SECTION_LEN, SLOT_COUNT_MIN, SLOT_LEN,
     STATUS_PAGE_CODES, STATUS_PAGE_LEN, SectionRow, StatusPageRow, Totals, VARIANT_COUNT_MAX, hash, section,
 };
-use crate::framing::{ValidatedResponses, frames_content, frames_nothing, frames_redirect};
+use crate::framing::{LOCATION, ValidatedResponses, frames_content, frames_nothing, frames_redirect};
 use crate::region::Region;
 use crate::resident_pages::{ImageResidency, ResidentPages};
 use crate::rules::{Rules, RulesLayout};
@@ -34,35 +35,6 @@ pub struct Image {
     residency: Option<ImageResidency>,
     /// Of each slot the variants of its record, and behind them the deltas.
     validated: ValidatedResponses,
-}
-
-/// Why bytes are not an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ImageError {
-    /// They do not begin as an image does.
-    Magic,
-    /// The version, or the length of the header, is not one we know.
-    Version,
-    /// The checksum of the header is wrong.
-    HeaderHash,
-    /// They are fewer or more than the header says.
-    Length,
-    /// The index is not where, or not as large as, an index can be.
-    Index,
-    /// The pages are not where pages can be, one lies elsewhere, or its fields do not frame it.
-    Pages,
-    /// The checksum of pages and index is wrong.
-    TablesHash,
-    /// There is no page for one of [`PAGE_CODES`].
-    PageMissing,
-    /// The rows of the sections lie elsewhere.
-    Sections,
-    /// The rules lie elsewhere, their checksum is wrong, or one says what no packer writes.
-    Rules,
-    /// The archive it is the first member of has another length than it had.
-    ArchiveLength,
-    /// It wants files beside it, which a packed site does not have.
-    Files,
 }
 
 impl Image {
@@ -151,6 +123,12 @@ impl Image {
     #[inline]
     pub fn is_redirect_framed(&self, redirect: &Redirect) -> bool {
         self.validated.has(redirect.number) || self.validate_redirect(redirect)
+    }
+
+    /// Returns whether the server must write the Location line of this redirect before its fields.
+    pub fn needs_location(&self, redirect: &Redirect) -> bool {
+        self.is_redirect_framed(redirect)
+            && !self.bytes_if_resident(redirect.after_query).starts_with(LOCATION)
     }
 
     #[cold]
@@ -304,27 +282,6 @@ impl fmt::Debug for Image {
             .finish_non_exhaustive()
     }
 }
-
-impl fmt::Display for ImageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ImageError::Magic => "not a site image",
-            ImageError::Version => "a site image of another version",
-            ImageError::HeaderHash => "the header is damaged",
-            ImageError::Length => "cut short, or something was appended",
-            ImageError::Index => "the index is out of bounds",
-            ImageError::Pages => "the pages are out of bounds, or forged",
-            ImageError::TablesHash => "the index or the pages are damaged",
-            ImageError::PageMissing => "a page is missing",
-            ImageError::Sections => "the sections are out of bounds",
-            ImageError::Rules => "the rules are damaged, or forged",
-            ImageError::ArchiveLength => "the archive is cut short, or something was appended to it",
-            ImageError::Files => "it wants files beside the archive",
-        })
-    }
-}
-
-impl std::error::Error for ImageError {}
 
 /// The fields of each page frame it: status 204 has no content (RFC 9110, section 15.3.5).
 fn check_framing(pages: &[StatusPage; STATUS_PAGE_CODES.len()], bytes: &[u8]) -> Option<()> {

@@ -9,8 +9,8 @@
 //!
 //! Knows nothing of the other members: tar programs read those.
 
+use crate::error::ImageError;
 use crate::format::{HEADER_LEN, Header};
-use crate::image::ImageError;
 use crate::region::Region;
 
 /// Where the image lies in a packed site: the least multiple of a page with room for two headers and a comment.
