@@ -26,7 +26,7 @@ use std::{
     thread,
 };
 use tarpon_pack::{Memo, Options, pack_dir};
-use tarpon_site::{Image, PAGE_CODES};
+use tarpon_site::{Image, STATUS_PAGE_CODES};
 
 #[test]
 fn a_page_that_asks_for_everything_gets_it_in_a_browser() {
@@ -189,9 +189,9 @@ fn every_page_for_an_error_is_read_on_a_phone_and_in_the_dark_in_a_browser() {
     pack_dir(site.path(), &mut out, &Options::new(0), &mut Memo::default()).expect("a site");
     let image = Image::new(out.into_inner().into()).expect("an image");
     // No content is no page.
-    let codes: Vec<_> = PAGE_CODES.into_iter().filter(|&code| code != 204).collect();
+    let codes: Vec<_> = STATUS_PAGE_CODES.into_iter().filter(|&code| code != 204).collect();
     for &code in &codes {
-        let page = image.bytes(image.page(code).content);
+        let page = image.bytes(image.status_page(code).content);
         write_files(site.path(), &[(format!("errors/{code}.html"), page)]);
     }
     let program = Program::started(serve(site.path(), &[]));

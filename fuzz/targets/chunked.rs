@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tarpon_http::chunked::{ChunkError, Chunked};
+use tarpon_http::chunked::{ChunkError, ChunkedDecoder};
 
 // The first byte says how the rest is cut.
 fuzz_target!(|input: &[u8]| {
@@ -21,7 +21,7 @@ fuzz_target!(|input: &[u8]| {
 
 /// Content, bytes used and whether the message is complete, when `wire` arrives `cut` bytes at a time.
 fn decode(wire: &[u8], cut: usize) -> Result<(Vec<u8>, usize, bool), ChunkError> {
-    let mut decoder = Chunked::default();
+    let mut decoder = ChunkedDecoder::default();
     let (mut content, mut used) = (Vec::new(), 0);
     for arrived in (0..wire.len()).step_by(cut).map(|at| (at + cut).min(wire.len())) {
         loop {

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tarpon_http::head::{self, HEAD_LEN_MAX, Head, HeadError, Method, Name, Version};
+use tarpon_http::head::{self, FieldName, HEAD_LEN_MAX, Head, HeadError, Method, Version};
 use tarpon_http::{framing, persist, target};
 
 fuzz_target!(|input: &[u8]| {
@@ -47,14 +47,14 @@ fn cuts_change_nothing(input: &[u8], verdict: &Verdict<'_>) {
 /// What a verdict says, in a form that can be compared.
 fn summary(verdict: &Verdict<'_>) -> Result<Option<(String, usize)>, HeadError> {
     let text = |head: Head<'_>| {
-        let values = Name::ALL.map(|name| head.all(name).collect::<Vec<_>>());
+        let values = FieldName::ALL.map(|name| head.all(name).collect::<Vec<_>>());
         format!("{:?}", (head.method, head.target, head.version, values))
     };
     verdict.map(|found| found.map(|(head, len)| (text(head), len)))
 }
 
 fn fields_agree(head: &Head<'_>) {
-    for name in Name::ALL {
+    for name in FieldName::ALL {
         let all: Vec<_> = head.all(name).collect();
         assert_eq!(head.first(name), all.first().copied(), "{name:?}");
         assert_eq!(head.has(name), !all.is_empty(), "{name:?}");
@@ -79,8 +79,8 @@ fn httparse_agrees(head: &Head<'_>, input: &[u8]) {
     assert_eq!(other.path.map(str::as_bytes), Some(head.target));
     assert_eq!(other.version == Some(1), head.version == Version::Http11);
     assert!(head.fields().eq(other.headers.iter().map(|field| (field.name.as_bytes(), field.value))));
-    for name in Name::ALL {
-        let theirs = other.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name.text()));
+    for name in FieldName::ALL {
+        let theirs = other.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name.as_str()));
         assert!(theirs.map(|field| field.value).eq(head.all(name)), "{name:?}");
     }
 }

@@ -5,10 +5,10 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use tarpon_site::format::{
-    DeltaRow, HEADER_LEN, Header, Home, Kind, PageRow, RECORD_ALIGN, RECORD_LEN, Record, SECTION_LEN,
-    SectionRow, VARIANT_LEN, hash, section,
+    DeltaRow, EntryRecord, HEADER_LEN, Header, RECORD_ALIGN, RECORD_LEN, RecordKind, SECTION_LEN, SectionRow,
+    StatusPageRow, Storage, VARIANT_LEN, hash, section,
 };
-use tarpon_site::{Coding, Content, Entry, Image, PAGE_CODES, Place, index};
+use tarpon_site::{Coding, Content, Entry, Image, Region, STATUS_PAGE_CODES, build_index};
 
 // Taken for an image; and taken for what is to be changed in a good one, whose checksums are then made right again.
 fuzz_target!(|input: &[u8]| {
@@ -32,8 +32,8 @@ const PATHS: [&[u8]; 4] = [b"/", b"/style.css", b"/film.mp4", b"/guide"];
 /// be sent frame its content for a client that splits fields at line ends.
 fn look_around(image: &Image) {
     image.sections().for_each(|(row, bytes)| assert_eq!(row.len, bytes.len() as u64));
-    for code in PAGE_CODES {
-        let page = image.page(code);
+    for code in STATUS_PAGE_CODES {
+        let page = image.status_page(code);
         touch(image, &[page.fields, page.content]);
         assert_eq!(told_len(image.bytes(page.fields)), Some((code != 204).then_some(page.content.len)));
     }
@@ -42,12 +42,12 @@ fn look_around(image: &Image) {
         match image.find(path) {
             None => {}
             Some(Entry::File(file)) => {
-                assert!(!file.is_one() || image.coded(file).count() == 0);
+                assert!(!file.is_single() || image.coded_variants(file).count() == 0);
                 let deltas: Vec<_> = image.all_deltas(file).collect();
                 for (coding, _) in image.deltas(file, DICTIONARY) {
                     assert!(deltas.iter().any(|delta| (delta.0, delta.1) == (DICTIONARY, coding)));
                 }
-                let coded = image.coded(file).map(|(_, variant)| variant);
+                let coded = image.coded_variants(file).map(|(_, variant)| variant);
                 let deltas = deltas.into_iter().map(|(_, _, variant)| variant);
                 for variant in coded.chain(deltas).chain([file.identity]) {
                     touch(image, &[variant.fields, variant.not_modified, variant.etag]);
@@ -94,7 +94,7 @@ fn told_len(fields: &[u8]) -> Option<Option<u64>> {
     Some(told)
 }
 
-fn touch(image: &Image, places: &[Place]) {
+fn touch(image: &Image, places: &[Region]) {
     for &place in places {
         assert_eq!(image.bytes(place).len() as u64, place.len);
     }
@@ -140,26 +140,26 @@ fn good_image() -> Vec<u8> {
     const FIELDS_204: &[u8] = b"Allow: GET\r\n\r\n";
     const FIELDS_301: &[u8] = b"Location: /guide/\r\nContent-Length: 0\r\n\r\n";
     let mut bytes = vec![0; HEADER_LEN];
-    let file = |run_at: usize, content_at: usize, home| Record {
+    let file = |fields_at: usize, content_at: usize, storage| EntryRecord {
         path_len: 0,
-        kind: Kind::File,
+        kind: RecordKind::File,
         variant_count: 1,
         before_query: 0,
         last_modified: 784_111_777,
-        run_at: run_at as u64,
+        fields_at: fields_at as u64,
         not_modified_len: FIELDS_304.len() as u32,
         fields_len: FIELDS_200.len() as u32,
         content_at: content_at as u64,
         content_len: 5,
         etag_at: 6,
         etag_len: 3,
-        home,
+        storage,
         coding: Coding::Identity,
         status: 0,
-        asks: false,
+        checks_rules: false,
     };
 
-    let run_at = bytes.len();
+    let fields_at = bytes.len();
     bytes.extend_from_slice(&[FIELDS_304, FIELDS_200, b"hello"].concat());
     let redirect_at = bytes.len();
     bytes.extend_from_slice(FIELDS_301);
@@ -168,29 +168,29 @@ fn good_image() -> Vec<u8> {
     let allow_at = bytes.len();
     bytes.extend_from_slice(FIELDS_204);
     let records = [
-        Record { variant_count: 2, ..file(run_at, redirect_at - 5, Home::Image) },
-        file(run_at, elsewhere, Home::Image),
-        file(run_at, 0, Home::File),
-        Record {
-            kind: Kind::Redirect,
+        EntryRecord { variant_count: 2, ..file(fields_at, redirect_at - 5, Storage::Image) },
+        file(fields_at, elsewhere, Storage::Image),
+        file(fields_at, 0, Storage::File),
+        EntryRecord {
+            kind: RecordKind::Redirect,
             before_query: b"Location: /guide/".len() as u32,
             not_modified_len: 0,
             fields_len: FIELDS_301.len() as u32,
             content_len: 0,
             etag_at: 0,
             etag_len: 0,
-            ..file(redirect_at, redirect_at, Home::Image)
+            ..file(redirect_at, redirect_at, Storage::Image)
         },
     ];
     let mut places = Vec::new();
     for (path, record) in PATHS.into_iter().zip(&records) {
         pad(&mut bytes, RECORD_ALIGN);
         places.push((hash(path), bytes.len() as u64));
-        let record = Record { path_len: path.len() as u16, ..*record };
+        let record = EntryRecord { path_len: path.len() as u16, ..*record };
         bytes.extend_from_slice(&record.encode());
         // The first file is there in gzip too.
         if record.variant_count == 2 {
-            let coded = Record { coding: Coding::Gzip, ..record }.encode();
+            let coded = EntryRecord { coding: Coding::Gzip, ..record }.encode();
             bytes.extend_from_slice(&coded[RECORD_LEN - VARIANT_LEN..]);
         }
         bytes.extend_from_slice(path);
@@ -199,25 +199,26 @@ fn good_image() -> Vec<u8> {
     pad(&mut bytes, RECORD_ALIGN);
     // The second file is there for who has a dictionary.
     let sections_at = bytes.len() as u64;
-    let variant = Record { coding: Coding::Dcz, ..records[1] };
-    let delta = DeltaRow { file_at: records[1].run_at, dictionary: DICTIONARY, variant }.encode();
+    let variant = EntryRecord { coding: Coding::Dcz, ..records[1] };
+    let delta = DeltaRow { file_at: records[1].fields_at, dictionary: DICTIONARY, variant }.encode();
     let (at, len) = (sections_at + SECTION_LEN as u64, delta.len() as u64);
     bytes.extend_from_slice(&SectionRow { kind: section::DELTAS, at, len, hash: hash(&delta) }.encode());
     bytes.extend_from_slice(&delta);
     pad(&mut bytes, RECORD_ALIGN);
     let pages_at = bytes.len() as u64;
-    for code in PAGE_CODES {
+    for code in STATUS_PAGE_CODES {
         let (fields_at, fields_len) = match code {
             204 => (allow_at, FIELDS_204.len()),
             _ => (redirect_at, FIELDS_301.len()),
         };
         let (fields_at, fields_len, content_at) = (fields_at as u64, fields_len as u32, elsewhere as u64);
-        bytes
-            .extend_from_slice(&PageRow { code, fields_len, fields_at, content_at, content_len: 0 }.encode());
+        bytes.extend_from_slice(
+            &StatusPageRow { code, fields_len, fields_at, content_at, content_len: 0 }.encode(),
+        );
     }
     pad(&mut bytes, RECORD_ALIGN);
     let index_at = bytes.len() as u64;
-    let slots = index(&places).expect("a small image");
+    let slots = build_index(&places).expect("a small image");
     bytes.extend_from_slice(slots.as_flattened());
 
     let header = Header {
@@ -226,7 +227,7 @@ fn good_image() -> Vec<u8> {
         slot_count: slots.len() as u64,
         record_count: PATHS.len() as u64,
         pages_at,
-        page_count: PAGE_CODES.len() as u64,
+        page_count: STATUS_PAGE_CODES.len() as u64,
         file_count: 1,
         archive_len: 0,
         tables_hash: 0,

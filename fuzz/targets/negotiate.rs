@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tarpon_http::negotiate::{Acceptable, Coding};
+use tarpon_http::negotiate::{AcceptEncoding, ContentCoding};
 use tarpon_http::{dictionary, head};
 
 // Each line is a field line Accept-Encoding; and then each alone is one of Available-Dictionary.
@@ -17,7 +17,7 @@ fuzz_target!(|input: &[u8]| {
     }
     wire.extend_from_slice(b"\r\n");
     let Ok(Some((head, _))) = head::parse(&wire) else { return };
-    let acceptable = Acceptable::of(&head);
+    let acceptable = AcceptEncoding::parse(&head);
     for (coding, names) in CODINGS {
         assert_eq!(acceptable.weight(coding), plain(&lines, names), "{coding:?}");
     }
@@ -34,13 +34,13 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-const CODINGS: [(Coding, &[&str]); 6] = [
-    (Coding::Identity, &["identity"]),
-    (Coding::Br, &["br"]),
-    (Coding::Gzip, &["gzip", "x-gzip"]),
-    (Coding::Zstd, &["zstd"]),
-    (Coding::Dcb, &["dcb"]),
-    (Coding::Dcz, &["dcz"]),
+const CODINGS: [(ContentCoding, &[&str]); 6] = [
+    (ContentCoding::Identity, &["identity"]),
+    (ContentCoding::Br, &["br"]),
+    (ContentCoding::Gzip, &["gzip", "x-gzip"]),
+    (ContentCoding::Zstd, &["zstd"]),
+    (ContentCoding::Dcb, &["dcb"]),
+    (ContentCoding::Dcz, &["dcz"]),
 ];
 
 fn dictionary(value: &[u8]) {

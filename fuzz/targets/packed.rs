@@ -50,7 +50,7 @@ fn look_at(bytes: &[u8]) -> bool {
     assert_eq!(image.is_some(), verified.is_ok());
     for (_, entry) in image.iter().flat_map(Image::entries) {
         let Entry::File(file) = entry else { continue };
-        let coded = image.iter().flat_map(|image| image.coded(file)).map(|(_, variant)| variant);
+        let coded = image.iter().flat_map(|image| image.coded_variants(file)).map(|(_, variant)| variant);
         for variant in coded.chain([file.identity]) {
             // What may be sent frames its content: one empty line, at the end.
             let fields = image

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tarpon_http::head;
-use tarpon_http::range::{PART_COUNT_MAX, Selected, select};
+use tarpon_http::range::{RANGE_COUNT_MAX, RangeSelection, select};
 
 // Eight bytes are a length, in the first of them how much of it counts; the rest is the value of the field.
 fuzz_target!(|input: &[u8]| {
@@ -16,11 +16,11 @@ fuzz_target!(|input: &[u8]| {
         return;
     }
     let found = match select(&head, len) {
-        Selected::Whole => None,
-        Selected::Nothing => Some(Vec::new()),
-        Selected::Parts(parts) => {
+        RangeSelection::Whole => None,
+        RangeSelection::Unsatisfiable => Some(Vec::new()),
+        RangeSelection::Ranges(parts) => {
             let parts = parts.as_slice();
-            assert!((1..=PART_COUNT_MAX).contains(&parts.len()));
+            assert!((1..=RANGE_COUNT_MAX).contains(&parts.len()));
             Some(
                 parts
                     .iter()
@@ -69,7 +69,7 @@ fn parts(asked: &[(i128, i128)]) -> Option<Vec<(i128, i128)>> {
                 _ => ordered.push((from, to)),
             }
         }
-        if ordered.len() > PART_COUNT_MAX {
+        if ordered.len() > RANGE_COUNT_MAX {
             return None;
         }
     }

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tarpon_pack::{Dialect, PackError, RuleFile, check_rules};
-use tarpon_site::rules::{Asked, RuleRow};
+use tarpon_site::rules::{RuleRequest, RuleRow};
 
 // A byte for whose form the files have; then `_headers` and `_redirects`, with 0xff between, or a compiled rule.
 fuzz_target!(|input: &[u8]| {
@@ -26,7 +26,7 @@ fuzz_target!(|input: &[u8]| {
     }
 
     for (path, query) in [(&b"/"[..], None), (b"/a/b", Some(&b"a=b&c=%zz+"[..])), (b"/a//b/", Some(b""))] {
-        if let Some(found) = RuleRow::matched(rest, Asked { path, query, exists: first >= 128 }) {
+        if let Some(found) = RuleRow::match_request(rest, RuleRequest { path, query, exists: first >= 128 }) {
             let mut to = [0; 100];
             let location = found.location(&mut to).map(|len| &to[..len]);
             // A rule that an image may have leads to a path, or to a host that stands in the rule.
@@ -40,7 +40,7 @@ fuzz_target!(|input: &[u8]| {
                 !may_be_sent
                     || location.is_none_or(|to| leads_well(to) && to.iter().all(u8::is_ascii_graphic))
             );
-            assert!(found.path(&mut to).is_none_or(|len| len <= to.len()));
+            assert!(found.rewrite_path(&mut to).is_none_or(|len| len <= to.len()));
         }
     }
 });

@@ -1,7 +1,7 @@
 //! Why the program cannot start or go on: one line that says what, why, and what to do.
 
 use std::{error::Error, fmt};
-use tarpon_site::printable::{is_unseen, write_escaped};
+use tarpon_site::printable::{is_invisible, write_escaped};
 
 /// A failure outside of any connection, as a user is told of it.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Error for UserError {}
 /// as the words of a library.
 fn in_line(text: &impl fmt::Display) -> String {
     let mut line = String::new();
-    let _ = write_escaped(text.to_string().as_bytes(), is_unseen, &mut line);
+    let _ = write_escaped(text.to_string().as_bytes(), is_invisible, &mut line);
     line
 }
 

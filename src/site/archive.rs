@@ -26,7 +26,7 @@ use std::{
 };
 use tarpon_pack::carried_by;
 use tarpon_site::Printable;
-use tarpon_site::{Image, ImageError, Place, packed};
+use tarpon_site::{Image, ImageError, Region, packed};
 
 /// An archive that is served from.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct Archive {
 pub(crate) struct OpenedArchive {
     file: File,
     /// Where it lies in the file.
-    place: Place,
+    place: Region,
 }
 
 impl Archive {
@@ -77,7 +77,7 @@ impl Archive {
     }
 
     /// Maps an archive that lies at this place of a file.
-    pub(crate) fn over(file: File, place: Place, is_preloaded: bool) -> io::Result<Archive> {
+    pub(crate) fn over(file: File, place: Region, is_preloaded: bool) -> io::Result<Archive> {
         let map = Mapped::new(&file, place, is_preloaded)?;
         Ok(Archive { file, at: place.at, map: Arc::new(map), is_preloaded })
     }
@@ -85,7 +85,7 @@ impl Archive {
     /// The image in it, if it is a packed site.
     pub(crate) fn image(&self) -> Result<Option<Image>, ImageError> {
         let len = self.map.len();
-        let front = Place { at: 0, len: len.min(packed::FRONT_LEN as u64) };
+        let front = Region { at: 0, len: len.min(packed::FRONT_LEN as u64) };
         let front = self.map.bytes(front).unwrap_or_default();
         let Some(place) = packed::image_in(front, len)? else { return Ok(None) };
         Image::new(self.map.image(place).ok_or(ImageError::Length)?).map(Some)
@@ -144,7 +144,7 @@ fn look_into(file: File, path: &Path, max_unpacked_len: u64) -> Result<OpenedArc
             if let Some((_, why, remedy)) = OTHERS.iter().find(|(magic, ..)| start.starts_with(magic)) {
                 return Err(UserError::new(what(), why, remedy));
             }
-            let carried = carried_by(&file).map_err(unreadable)?.map(|carried| carried.place);
+            let carried = carried_by(&file).map_err(unreadable)?.map(|carried| carried.site);
             let place = match carried {
                 Some(place) => place,
                 None => whole(&file).map_err(unreadable)?,
@@ -170,8 +170,8 @@ fn look_into(file: File, path: &Path, max_unpacked_len: u64) -> Result<OpenedArc
     })
 }
 
-fn whole(file: &File) -> io::Result<Place> {
-    Ok(Place { at: 0, len: file.metadata()?.len() })
+fn whole(file: &File) -> io::Result<Region> {
+    Ok(Region { at: 0, len: file.metadata()?.len() })
 }
 
 /// First bytes of what is often taken for an archive that can be served, what it is, and what to do.

@@ -33,7 +33,7 @@ use tarpon_pack::{
     Barrier, Damage, LeftOut, Memo, Options, PackError, Packed, Policy, Skipped, Tree, pack_tar, pack_tree,
 };
 use tarpon_site::Printable;
-use tarpon_site::{Image, ImageError, Place, packed};
+use tarpon_site::{Image, ImageError, Region, packed};
 use trusted_path::SiteRoot;
 
 /// A site, ready to be served: an immutable image of all it contains.
@@ -98,7 +98,7 @@ impl Site {
     /// Whether another one has the same content, under the same names and with the same fields: an image has a hash of
     /// whatever lies beside it.
     pub(crate) fn is_same(&self, other: &Site) -> bool {
-        self.image.all() == other.image.all()
+        self.image.as_bytes() == other.image.as_bytes()
     }
 
     /// Descriptors it keeps open.
@@ -128,11 +128,11 @@ impl Site {
 
     /// A stretch of the image for the kernel to read, and only for it.
     #[inline]
-    pub(crate) fn named(&self, place: Place) -> &[u8] {
+    pub(crate) fn named(&self, place: Region) -> &[u8] {
         match &self.store {
             Some(_) => self.image.bytes(place),
             None => {
-                let place = Place { at: place.at + packed::IMAGE_AT, ..place };
+                let place = Region { at: place.at + packed::IMAGE_AT, ..place };
                 self.archive().map.named(place).unwrap_or_default()
             }
         }

@@ -14,7 +14,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 use std::{fs::File, io, os::fd::OwnedFd};
-use tarpon_site::{Image, Place};
+use tarpon_site::{Image, Region};
 
 /// What travels of a site beside its descriptors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,7 +104,7 @@ impl Site {
         let store = has_store.then(&mut next).transpose()?;
         let archive = match archive {
             Some(TransferPlace { at, len, is_preloaded }) => {
-                Some(Archive::over(next()?, Place { at, len }, is_preloaded)?)
+                Some(Archive::over(next()?, Region { at, len }, is_preloaded)?)
             }
             None => None,
         };

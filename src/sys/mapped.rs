@@ -13,7 +13,7 @@
 use super::{fault::MapWatch, memory::MemoryMap};
 use bytes::Bytes;
 use std::{fs::File, io, sync::Arc};
-use tarpon_site::Place;
+use tarpon_site::Region;
 
 /// The maps of a file.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Mapped {
     ///
     /// # Errors
     /// The file system cannot map, or the address space is full.
-    pub(crate) fn new(file: &File, place: Place, huge: bool) -> io::Result<Mapped> {
+    pub(crate) fn new(file: &File, place: Region, huge: bool) -> io::Result<Mapped> {
         let read = if huge { MemoryMap::huge(file, place)? } else { MemoryMap::new(file, place)? };
         let named = MemoryMap::new(file, place)?;
         // SAFETY: our mapping for reading only, which lives as long as the watch. `bytes` tells of the zeros.
@@ -43,7 +43,7 @@ impl Mapped {
     }
 
     /// A stretch of the file as an image's bytes. Of those too [`is_damaged`](Mapped::is_damaged) tells.
-    pub(crate) fn image(self: &Arc<Mapped>, place: Place) -> Option<Bytes> {
+    pub(crate) fn image(self: &Arc<Mapped>, place: Region) -> Option<Bytes> {
         within(&self.read, place)?;
         Some(
             Bytes::from_owner(MappedRead(Arc::clone(self)))
@@ -54,13 +54,13 @@ impl Mapped {
     /// Bytes of the file, to be copied at once. When that is done, [`is_damaged`](Mapped::is_damaged) tells whether
     /// they are to be thrown away. `None`: there is no such place.
     #[inline]
-    pub(crate) fn bytes(&self, place: Place) -> Option<&[u8]> {
+    pub(crate) fn bytes(&self, place: Region) -> Option<&[u8]> {
         within(&self.read, place)
     }
 
     /// The same for the kernel alone, which fails where there is nothing. Not to be read: that would be SIGBUS.
     #[inline]
-    pub(crate) fn named(&self, place: Place) -> Option<&[u8]> {
+    pub(crate) fn named(&self, place: Region) -> Option<&[u8]> {
         within(&self.named, place)
     }
 
@@ -87,7 +87,7 @@ impl AsRef<[u8]> for MappedRead {
 }
 
 #[inline]
-fn within(map: &MemoryMap, place: Place) -> Option<&[u8]> {
+fn within(map: &MemoryMap, place: Region) -> Option<&[u8]> {
     let (at, len) = (usize::try_from(place.at).ok()?, usize::try_from(place.len).ok()?);
     map.as_ref().get(at..)?.get(..len)
 }
@@ -103,9 +103,9 @@ mod tests {
         let page_len = rustix::param::page_size();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![b'x'; 3 * page_len]).unwrap();
-        let whole = Place { at: 0, len: 3 * page_len as u64 };
+        let whole = Region { at: 0, len: 3 * page_len as u64 };
         let mapped = Mapped::new(&file, whole, false).unwrap();
-        let place = |page: usize| Place { at: (page * page_len) as u64, len: page_len as u64 };
+        let place = |page: usize| Region { at: (page * page_len) as u64, len: page_len as u64 };
         assert!(mapped.bytes(place(2)).unwrap().iter().all(|&byte| byte == b'x'));
         assert!(mapped.bytes(place(3)).is_none() && mapped.named(place(3)).is_none());
 
@@ -124,11 +124,11 @@ mod tests {
         let page_len = rustix::param::page_size();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![b'x'; 2 * page_len]).unwrap();
-        let whole = Place { at: 0, len: 2 * page_len as u64 };
+        let whole = Region { at: 0, len: 2 * page_len as u64 };
         let mapped = Mapped::new(&file, whole, false).unwrap();
         assert!(!mapped.is_damaged());
         file.set_len(10).unwrap();
-        assert_eq!(mapped.bytes(Place { at: 8, len: 4 }), Some(&b"xx\0\0"[..]));
+        assert_eq!(mapped.bytes(Region { at: 8, len: 4 }), Some(&b"xx\0\0"[..]));
         assert!(mapped.is_damaged());
     }
 
@@ -139,7 +139,7 @@ mod tests {
         if env::var_os(AGAIN).is_some() {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(b"x").unwrap();
-            let whole = Place { at: 0, len: 1 };
+            let whole = Region { at: 0, len: 1 };
             let (watched, other) =
                 (Mapped::new(&file, whole, false).unwrap(), MemoryMap::new(&file, whole).unwrap());
             file.set_len(0).unwrap();

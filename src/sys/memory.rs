@@ -14,7 +14,7 @@ use rustix::{
     param::page_size,
 };
 use std::{ffi::c_void, fs::File, io, ops::Range, ptr};
-use tarpon_site::Place;
+use tarpon_site::Region;
 
 /// Seals a file of [`file()`] against every change, and maps it.
 pub(crate) fn seal(file: &File) -> io::Result<Bytes> {
@@ -30,7 +30,7 @@ pub(crate) fn map_sealed(file: &File) -> io::Result<Bytes> {
     if !sealed::is_frozen(file)? {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory of the image is not sealed"));
     }
-    Ok(Bytes::from_owner(MemoryMap::new(file, Place { at: 0, len: len(file)? })?))
+    Ok(Bytes::from_owner(MemoryMap::new(file, Region { at: 0, len: len(file)? })?))
 }
 
 /// How long a file is. By fstat(2), which takes no path: it is what the sandbox of a server allows.
@@ -50,7 +50,7 @@ impl MemoryMap {
     /// Maps a stretch of a file, which begins on a page. One that is not sealed may change while it is read, as memory
     /// shared with another process may; who maps it takes care that nothing but bytes to send is made of it, and of
     /// SIGBUS.
-    pub(crate) fn new(file: &File, place: Place) -> io::Result<MemoryMap> {
+    pub(crate) fn new(file: &File, place: Region) -> io::Result<MemoryMap> {
         let len = usize::try_from(place.len).map_err(|_| io::ErrorKind::FileTooLarge)?;
         // SAFETY: a new mapping, at a place the kernel chooses, so no memory in use is touched. Whole pages.
         // Private rather than shared: kernels before 6.7 refuse a shared mapping of a file sealed against writing.
@@ -61,7 +61,7 @@ impl MemoryMap {
 
     /// The same in huge pages, as far as the file is in memory and the system allows: fewer misses of the TLB. Nothing
     /// is lost where it does not.
-    pub(crate) fn huge(file: &File, place: Place) -> io::Result<MemoryMap> {
+    pub(crate) fn huge(file: &File, place: Region) -> io::Result<MemoryMap> {
         let map = MemoryMap { start: aligned(pages(place.len as usize))?, len: place.len as usize };
         // SAFETY: takes the place of address space that was reserved just now, and is unmapped with `map`. Then other pages
         // are asked for, with the same contents.

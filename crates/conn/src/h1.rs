@@ -25,14 +25,14 @@ use crate::{
 };
 use std::mem;
 use tarpon_http::{
-    chunked::Chunked,
+    chunked::ChunkedDecoder,
     framing::{self, Framing},
     head::{self, HEAD_LEN_MAX, Head, Method, Version},
     persist,
-    range::PART_COUNT_MAX,
+    range::RANGE_COUNT_MAX,
     status::Status,
 };
-use tarpon_site::{Content, Place};
+use tarpon_site::{Content, Region};
 
 #[derive(Debug)]
 pub(crate) struct Http1 {
@@ -102,7 +102,7 @@ const fn spans_in_parts(count: usize) -> usize {
     if count > 1 { 3 + 2 * count + 1 } else { 3 + count }
 }
 const _: () = assert!(spans_in_parts(1) <= SPANS_PER_EXCHANGE);
-const _: () = assert!(spans_in_parts(PART_COUNT_MAX) <= SPAN_COUNT_MAX);
+const _: () = assert!(spans_in_parts(RANGE_COUNT_MAX) <= SPAN_COUNT_MAX);
 
 /// How long a closing connection waits for a client that sends nothing to close, in milliseconds: a round trip,
 /// generously. One that sends on, as it has not seen the response yet, is waited for as long as content may take.
@@ -384,7 +384,7 @@ impl Http1 {
             }
         }
         // The fields will be sent, and what is written for a response may be taken from them.
-        cx.sites.image(image).has(plan.fields);
+        cx.sites.image(image).is_resident(plan.fields);
         self.wants = cx.sites.wanted(site);
         self.crowded = self.wants.is_some();
         if self.crowded {
@@ -596,7 +596,7 @@ fn record_head(cx: &mut Cx<'_>, out: &Outbox, begin: u64, end: u64) {
         let bytes = match *span {
             Span::Start(start) => cx.starts.bytes(start),
             Span::Buf(run) => cx.pool.bytes(run),
-            Span::Site { image, at, len } => cx.sites.image(image).bytes(Place { at, len }),
+            Span::Site { image, at, len } => cx.sites.image(image).bytes(Region { at, len }),
             Span::File { .. } | Span::Archive { .. } => &[],
         };
         if at >= begin && at < end {
@@ -630,7 +630,7 @@ fn redirect(
     image: ImageId,
     plan: &Plan,
     fate: Fate,
-    target: Place,
+    target: Region,
     query: Run,
 ) {
     out.push(cx.sites, Span::Start(cx.starts.start(plan.status, fate)));
@@ -701,7 +701,7 @@ fn push_rest(cx: &mut Cx<'_>, out: &mut Outbox, image: ImageId, plan: &Plan) {
     match plan.content {
         // The usual case: content that lies behind its fields leaves with them, as one stretch.
         Some(Content::Image(content)) if content.at == fields.at + fields.len => {
-            out.push(cx.sites, site(image, Place { at: fields.at, len: fields.len + content.len }));
+            out.push(cx.sites, site(image, Region { at: fields.at, len: fields.len + content.len }));
         }
         Some(content) => {
             out.push(cx.sites, site(image, fields));
@@ -712,7 +712,7 @@ fn push_rest(cx: &mut Cx<'_>, out: &mut Outbox, image: ImageId, plan: &Plan) {
 }
 
 #[inline]
-fn site(image: ImageId, place: Place) -> Span {
+fn site(image: ImageId, place: Region) -> Span {
     Span::Site { image, at: place.at, len: place.len }
 }
 
@@ -783,7 +783,7 @@ fn empty_lines(wire: &[u8]) -> usize {
 #[derive(Debug)]
 enum Incoming {
     Length { left: u64 },
-    Chunked { decoder: Chunked, left: u64 },
+    Chunked { decoder: ChunkedDecoder, left: u64 },
 }
 
 /// The content is malformed or too long: where it ends is not known, or not worth waiting for.
@@ -822,7 +822,7 @@ fn incoming(head: &Head<'_>) -> Result<Option<Incoming>, Status> {
         Framing::Length(len) if len > CONTENT_LEN_MAX => Err(Status::ContentTooLarge),
         Framing::Length(left) => Ok(Some(Incoming::Length { left })),
         Framing::Chunked => {
-            Ok(Some(Incoming::Chunked { decoder: Chunked::default(), left: CONTENT_LEN_MAX }))
+            Ok(Some(Incoming::Chunked { decoder: ChunkedDecoder::default(), left: CONTENT_LEN_MAX }))
         }
     }
 }

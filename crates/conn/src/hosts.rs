@@ -129,7 +129,7 @@ impl Hosts {
     /// What a valid host means, with or without a port.
     pub(crate) fn find(&self, host: &[u8]) -> Option<Meaning> {
         let mut scratch = [0; KEY_LEN_MAX];
-        let key = key(host::split(host).0, &mut scratch)?;
+        let key = key(host::split_port(host).0, &mut scratch)?;
         self.meanings.get(&key[..]).copied().or_else(|| self.find_wildcard(key))
     }
 
@@ -191,7 +191,7 @@ impl FromStr for HostName {
         if !text.is_ascii() {
             return Err(HostNameError::NotAscii);
         }
-        let (host, port) = text.split_at(host::split(text.as_bytes()).0.len());
+        let (host, port) = text.split_at(host::split_port(text.as_bytes()).0.len());
         if !port.is_empty() && host.parse::<HostName>().is_ok() {
             return Err(HostNameError::Port);
         }

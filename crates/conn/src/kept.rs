@@ -45,7 +45,8 @@ pub(crate) fn plan(
     sites.earlier(site).iter().find_map(|&id| {
         let image = sites.image(id);
         let variants = find(image, path)?;
-        let variant = if variants.is_one() { variants.identity } else { plan::choose(head, variants, image) };
+        let variant =
+            if variants.is_single() { variants.identity } else { plan::choose(head, variants, image) };
         image
             .is_framed(&variant)
             .then(|| (id, plan::file(head, &variant, image, unix_s, with_content, with_ranges)))
@@ -56,10 +57,10 @@ pub(crate) fn plan(
 fn find(image: &Image, path: &[u8]) -> Option<Variants> {
     let Entry::File(variants) = image.find(path)? else { return None };
     // What a rule sent there then is the rule's affair, not the path's.
-    if variants.ruled.is_some() {
+    if variants.rule_status.is_some() {
         return None;
     }
-    let fields = image.read(variants.identity.fields);
+    let fields = image.bytes_if_resident(variants.identity.fields);
     let is_of = |media: &[&[u8]]| {
         values(fields, b"Content-Type").any(|value| media.iter().any(|media| value.starts_with(media)))
     };

@@ -52,7 +52,7 @@ impl Moved {
             }
             Target::Absolute { .. } | Target::Authority(_) | Target::Asterisk => return None,
         };
-        let (_, port) = host::split(host);
+        let (_, port) = host::split_port(host);
         let part = |part: &[u8]| Part { at: offset(wire, part), len: part.len() as u32 };
         let status = match head.method {
             Method::Get | Method::Head => Status::MovedPermanently,

@@ -17,19 +17,19 @@
 
 use crate::pool::BUF_LEN;
 use std::ops::Range;
-use tarpon_http::range::{PART_COUNT_MAX, Part, Parts};
-use tarpon_site::{Image, Place, Variant};
+use tarpon_http::range::{ByteRange, RANGE_COUNT_MAX, RangeSet};
+use tarpon_site::{Image, Region, Variant};
 
 /// The parts of one representation, and what has to be said of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Partial {
-    parts: Parts,
+    parts: RangeSet,
     /// Length of the representation, in bytes.
     of: u64,
     /// Its line Content-Type.
-    media: Place,
+    media: Region,
     /// Its entity-tag, without quotes.
-    boundary: Place,
+    boundary: Region,
 }
 
 /// Where in a buffer the pieces lie that were written: the fields, and where there are several parts, the delimiter
@@ -37,7 +37,7 @@ pub(crate) struct Partial {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pieces {
     /// Where each ends, and the next begins.
-    ends: [u16; PART_COUNT_MAX + 2],
+    ends: [u16; RANGE_COUNT_MAX + 2],
     count: u8,
 }
 
@@ -45,13 +45,13 @@ impl Partial {
     /// The parts, and where those fields lie that go behind the written ones. `None`: the whole representation is the
     /// better answer, as several parts with all that is said of them would not be shorter, so that no answer is longer
     /// than a file; or its fields are not as a packer writes them, or not known to be in memory.
-    pub(crate) fn new(parts: Parts, variant: &Variant, image: &Image) -> Option<(Partial, Place)> {
-        if !image.has(variant.fields) || !image.has(variant.etag) {
+    pub(crate) fn new(parts: RangeSet, variant: &Variant, image: &Image) -> Option<(Partial, Region)> {
+        if !image.is_resident(variant.fields) || !image.is_resident(variant.etag) {
             return None;
         }
         let (_, behind_len) = split_line(variant.fields, b"Content-Length: ", image)?;
         let (media, behind_media) = split_line(behind_len, b"Content-Type: ", image)?;
-        let boundary = Place { at: variant.etag.at + 1, len: variant.etag.len.checked_sub(2)? };
+        let boundary = Region { at: variant.etag.at + 1, len: variant.etag.len.checked_sub(2)? };
         let partial = Partial { parts, of: variant.content.len(), media, boundary };
         if !partial.is_multipart() {
             return Some((partial, behind_len));
@@ -65,7 +65,7 @@ impl Partial {
 
     /// The parts, in the order they are sent.
     #[inline]
-    pub(crate) fn parts(&self) -> &[Part] {
+    pub(crate) fn parts(&self) -> &[ByteRange] {
         self.parts.as_slice()
     }
 
@@ -119,7 +119,7 @@ impl Partial {
         pen.put(b"\r\n");
     }
 
-    fn content_range(&self, part: Part, pen: &mut Pen<'_>) {
+    fn content_range(&self, part: ByteRange, pen: &mut Pen<'_>) {
         pen.put(b"Content-Range: bytes ");
         pen.number(part.at);
         pen.put(b"-");
@@ -192,11 +192,11 @@ impl<'t> Pen<'t> {
 }
 
 /// The line at the front of `fields`, which must begin with `name`, and what is behind it.
-fn split_line(fields: Place, name: &[u8], image: &Image) -> Option<(Place, Place)> {
+fn split_line(fields: Region, name: &[u8], image: &Image) -> Option<(Region, Region)> {
     let bytes = image.bytes(fields);
     let len = bytes.iter().position(|&byte| byte == b'\n')? as u64 + 1;
-    let behind = Place { at: fields.at + len, len: fields.len - len };
-    bytes.starts_with(name).then_some((Place { at: fields.at, len }, behind))
+    let behind = Region { at: fields.at + len, len: fields.len - len };
+    bytes.starts_with(name).then_some((Region { at: fields.at, len }, behind))
 }
 
 /// Whether it may be a boundary as it is, without quotes: the part of RFC 2046, section 5.1.1, that a hash needs.

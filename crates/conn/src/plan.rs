@@ -17,15 +17,15 @@ use crate::sites::Chosen;
 use std::iter;
 use tarpon_http::{
     dictionary, field,
-    head::{Head, Method, Name, Version},
+    head::{FieldName, Head, Method, Version},
     media,
-    negotiate::{Acceptable, Coding},
+    negotiate::{AcceptEncoding, ContentCoding},
     precondition::{self, Outcome},
-    range::{self, Selected},
+    range::{self, RangeSelection},
     status::Status,
     target::{self, Scheme, Target},
 };
-use tarpon_site::{Content, Entry, Image, Missing, Place, Redirect, Variant, Variants};
+use tarpon_site::{Content, Entry, Fallback, Image, Redirect, Region, Variant, Variants};
 
 /// What one exchange will send. Borrows nothing of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) struct Plan {
     /// The site has nothing at the path: a page or a rule says so, or something stands for it.
     pub(crate) missed: bool,
     /// Fields, with the empty line that ends them.
-    pub(crate) fields: Place,
+    pub(crate) fields: Region,
     /// `None`: the response has no content, whatever its fields say (HEAD, 304). With status 206, the parts are parts
     /// of it.
     pub(crate) content: Option<Content>,
@@ -80,7 +80,7 @@ pub(crate) enum Own {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Location {
     /// In the image: `Location: ` and the target.
-    pub(crate) target: Place,
+    pub(crate) target: Region,
     /// Where the query begins in the bytes of the head, with its `?`.
     pub(crate) query_at: u32,
     /// Length of the query in bytes, with its `?`.
@@ -93,7 +93,7 @@ pub(crate) struct Location {
 #[inline]
 pub(crate) fn plan(head: &Head<'_>, wire: &[u8], image: &Image, unix_s: u64, with_ranges: bool) -> Plan {
     let with_content = head.method != Method::Head;
-    if head.has(Name::Expect) && !expects_nothing_else(head) {
+    if head.has(FieldName::Expect) && !expects_nothing_else(head) {
         return page(image, Status::ExpectationFailed, with_content);
     }
     let (path, query) = match target::parse(head.method, head.target) {
@@ -143,7 +143,7 @@ pub(crate) fn elsewhere(
         return Some(page(image, Status::MisdirectedRequest, head.method != Method::Head));
     };
     let (status, moved) = Moved::new(head, wire, host, site)?;
-    let fields = Place { at: 0, len: 0 };
+    let fields = Region { at: 0, len: 0 };
     Some(Plan { status, own: Own::Moved(moved), missed: false, fields, content: None })
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn elsewhere(
 #[cold]
 pub(crate) fn health(head: &Head<'_>, health_path: &[u8], is_stopping: bool) -> Option<Plan> {
     let (status, health) = Health::new(head, health_path, is_stopping)?;
-    let fields = Place { at: 0, len: 0 };
+    let fields = Region { at: 0, len: 0 };
     Some(Plan { status, own: Own::Health(health), missed: false, fields, content: None })
 }
 
@@ -165,7 +165,7 @@ enum Failed {
 
 /// What stands for a status that is not about one file.
 pub(crate) fn page(image: &Image, status: Status, with_content: bool) -> Plan {
-    let page = image.page(status.code());
+    let page = image.status_page(status.code());
     let content = with_content.then_some(Content::Image(page.content));
     Plan { status, own: Own::Nothing, missed: false, fields: page.fields, content }
 }
@@ -200,12 +200,12 @@ fn options(image: &Image) -> Plan {
 /// Whether the client waits to be told to go on. RFC 9110, section 10.1.1.
 pub(crate) fn expects_continue(head: &Head<'_>) -> bool {
     // In HTTP/1.0 there is no such thing.
-    head.version == Version::Http11 && field::has_token(head.all(Name::Expect), b"100-continue")
+    head.version == Version::Http11 && field::has_token(head.all(FieldName::Expect), b"100-continue")
 }
 
 /// Whether the client expects nothing but perhaps that.
 fn expects_nothing_else(head: &Head<'_>) -> bool {
-    let mut members = head.all(Name::Expect).flat_map(field::members);
+    let mut members = head.all(FieldName::Expect).flat_map(field::members);
     members.all(|member| member.eq_ignore_ascii_case(b"100-continue"))
 }
 
@@ -213,15 +213,15 @@ fn expects_nothing_else(head: &Head<'_>) -> bool {
 /// RFC 9110, section 12.5.3, does not ask for.
 #[inline]
 pub(crate) fn choose(head: &Head<'_>, variants: Variants, image: &Image) -> Variant {
-    if head.has(Name::AvailableDictionary) {
+    if head.has(FieldName::AvailableDictionary) {
         return choose_among_all(head, variants, image);
     }
-    let identity = (Coding::Identity, variants.identity.content.len(), None);
+    let identity = (ContentCoding::Identity, variants.identity.content.len(), None);
     let offers = image.offers(variants).map(|offer| (known(offer.coding), offer.len, Some(offer)));
-    match Acceptable::of(head).choose(iter::once(identity).chain(offers)).flatten() {
+    match AcceptEncoding::parse(head).choose(iter::once(identity).chain(offers)).flatten() {
         None => variants.identity,
         Some(offer) => {
-            image.taken(variants, offer).unwrap_or_else(|| choose_among_all(head, variants, image))
+            image.variant(variants, offer).unwrap_or_else(|| choose_among_all(head, variants, image))
         }
     }
 }
@@ -230,22 +230,22 @@ pub(crate) fn choose(head: &Head<'_>, variants: Variants, image: &Image) -> Vari
 #[cold]
 fn choose_among_all(head: &Head<'_>, variants: Variants, image: &Image) -> Variant {
     let deltas = dictionary::available(head).map(|dictionary| image.deltas(variants, dictionary));
-    let coded = image.coded(variants).chain(deltas.into_iter().flatten());
+    let coded = image.coded_variants(variants).chain(deltas.into_iter().flatten());
     let offered = iter::once((tarpon_site::Coding::Identity, variants.identity)).chain(coded);
     let offered = offered.map(|(coding, variant)| (known(coding), variant.content.len(), variant));
-    Acceptable::of(head).choose(offered).unwrap_or(variants.identity)
+    AcceptEncoding::parse(head).choose(offered).unwrap_or(variants.identity)
 }
 
 /// The coding by its name in a field.
 #[inline]
-fn known(coding: tarpon_site::Coding) -> Coding {
+fn known(coding: tarpon_site::Coding) -> ContentCoding {
     match coding {
-        tarpon_site::Coding::Identity => Coding::Identity,
-        tarpon_site::Coding::Br => Coding::Br,
-        tarpon_site::Coding::Gzip => Coding::Gzip,
-        tarpon_site::Coding::Zstd => Coding::Zstd,
-        tarpon_site::Coding::Dcb => Coding::Dcb,
-        tarpon_site::Coding::Dcz => Coding::Dcz,
+        tarpon_site::Coding::Identity => ContentCoding::Identity,
+        tarpon_site::Coding::Br => ContentCoding::Br,
+        tarpon_site::Coding::Gzip => ContentCoding::Gzip,
+        tarpon_site::Coding::Zstd => ContentCoding::Zstd,
+        tarpon_site::Coding::Dcb => ContentCoding::Dcb,
+        tarpon_site::Coding::Dcz => ContentCoding::Dcz,
     }
 }
 
@@ -262,7 +262,7 @@ fn sent(
 ) -> Plan {
     let chosen;
     let mut variant = &variants.identity;
-    if !variants.is_one() {
+    if !variants.is_single() {
         chosen = choose(head, variants, image);
         variant = &chosen;
     }
@@ -273,7 +273,7 @@ fn sent(
             return forged(image, with_content);
         }
     }
-    match variants.ruled {
+    match variants.rule_status {
         None | Some(200) => file(head, variant, image, unix_s, with_content, with_ranges),
         Some(code) => error_file(code, variant, with_content),
     }
@@ -302,7 +302,7 @@ pub(crate) fn file(
     with_content: bool,
     with_ranges: bool,
 ) -> Plan {
-    match precondition::evaluate(head, image.read(variant.etag), variant.last_modified, unix_s) {
+    match precondition::evaluate(head, image.bytes_if_resident(variant.etag), variant.last_modified, unix_s) {
         Outcome::Proceed => {
             let whole = Plan {
                 status: Status::Ok,
@@ -312,7 +312,7 @@ pub(crate) fn file(
                 content: with_content.then_some(variant.content),
             };
             // Range means nothing but with GET: RFC 9110, section 14.2.
-            if head.has(Name::Range) && with_content && with_ranges {
+            if head.has(FieldName::Range) && with_content && with_ranges {
                 return ranged(head, variant, image, unix_s).unwrap_or(whole);
             }
             whole
@@ -334,19 +334,24 @@ pub(crate) fn file(
 /// What a range of a file is answered with. `None`: with the whole file.
 #[cold]
 fn ranged(head: &Head<'_>, variant: &Variant, image: &Image, unix_s: u64) -> Option<Plan> {
-    if !precondition::range_applies(head, image.read(variant.etag), variant.last_modified, unix_s) {
+    if !precondition::range_applies(
+        head,
+        image.bytes_if_resident(variant.etag),
+        variant.last_modified,
+        unix_s,
+    ) {
         return None;
     }
     let of = variant.content.len();
     match range::select(head, of) {
-        Selected::Whole => None,
-        Selected::Parts(parts) => {
+        RangeSelection::Whole => None,
+        RangeSelection::Ranges(parts) => {
             let (partial, fields) = Partial::new(parts, variant, image)?;
             let content = Some(variant.content);
             let (status, own) = (Status::PartialContent, Own::Parts(partial));
             Some(Plan { status, own, missed: false, fields, content })
         }
-        Selected::Nothing => {
+        RangeSelection::Unsatisfiable => {
             let page = page(image, Status::RangeNotSatisfiable, true);
             Some(Plan { own: Own::Unsatisfied { of }, ..page })
         }
@@ -357,7 +362,7 @@ fn ranged(head: &Head<'_>, variant: &Variant, image: &Image, unix_s: u64) -> Opt
 #[cold]
 fn error_file(code: u16, variant: &Variant, with_content: bool) -> Plan {
     // Other statuses, as 304, have no content.
-    let status = Status::of(code).filter(|status| status.code() >= 400).unwrap_or(Status::NotFound);
+    let status = Status::from_code(code).filter(|status| status.code() >= 400).unwrap_or(Status::NotFound);
     let content = with_content.then_some(variant.content);
     Plan { status, own: Own::Nothing, missed: false, fields: variant.fields, content }
 }
@@ -376,18 +381,18 @@ fn redirect(image: &Image, to: Redirect, query: Option<(u32, &[u8])>, with_conte
     if !image.is_redirect_framed(&to) {
         return forged(image, with_content);
     }
-    let whole = Place { at: to.before_query.at, len: to.before_query.len + to.after_query.len };
+    let whole = Region { at: to.before_query.at, len: to.before_query.len + to.after_query.len };
     let (own, fields) = match query.filter(|_| to.before_query.len > 0) {
         None => (Own::Nothing, whole),
         Some((at, query)) => {
             let query_len = query.len() as u32 + 1;
-            image.has(to.before_query);
+            image.is_resident(to.before_query);
             let location = Location { target: to.before_query, query_at: at - 1, query_len };
             (Own::Location(location), to.after_query)
         }
     };
     let content = with_content.then_some(Content::Image(to.content));
-    let status = to.ruled.and_then(Status::of).unwrap_or(Status::MovedPermanently);
+    let status = to.rule_status.and_then(Status::from_code).unwrap_or(Status::MovedPermanently);
     Plan { status, own, missed: false, fields, content }
 }
 
@@ -408,7 +413,7 @@ fn find(image: &Image, wanted: Wanted<'_>) -> Result<Found, Failed> {
 fn look(image: &Image, wanted: Wanted<'_>, path: &[u8]) -> Result<Found, Failed> {
     let entry = image.find(path);
     match entry {
-        Some(entry) if !entry.asks() => Ok(Found::Entry(entry)),
+        Some(entry) if !entry.checks_rules() => Ok(Found::Entry(entry)),
         _ => stand_in(image, wanted, path, entry),
     }
 }
@@ -431,9 +436,9 @@ fn stand_in(image: &Image, wanted: Wanted<'_>, path: &[u8], entry: Option<Entry>
         (Ok(None), Some(entry)) => return Ok(Found::Entry(as_json(image, wanted, path).unwrap_or(entry))),
         (Ok(None), None) | (Err(ruled::Nowhere), _) => {}
     }
-    match image.missing(path) {
-        Missing::Shell(variants) => Ok(Found::Instead(variants)),
-        Missing::Page(variants) => Err(Failed::Missing(variants)),
-        Missing::Nothing => Err(Failed::Status(Status::NotFound)),
+    match image.fallback(path) {
+        Fallback::AppShell(variants) => Ok(Found::Instead(variants)),
+        Fallback::NotFoundPage(variants) => Err(Failed::Missing(variants)),
+        Fallback::StatusPage => Err(Failed::Status(Status::NotFound)),
     }
 }

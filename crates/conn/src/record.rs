@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 use tarpon_http::{
-    head::{Head, Name, Version},
+    head::{FieldName, Head, Version},
     status::Status,
 };
 
@@ -204,7 +204,7 @@ impl Records {
         let [referer, agent] = head.map_or([&[][..]; 2], told);
         let texts = [
             Text::of(request_line(wire), LINE_LEN_MAX),
-            Text::of(head.and_then(|head| head.first(Name::Host)).unwrap_or_default(), HOST_LEN_MAX),
+            Text::of(head.and_then(|head| head.first(FieldName::Host)).unwrap_or_default(), HOST_LEN_MAX),
             Text::of(referer, REFERER_LEN_MAX),
             Text::of(agent, AGENT_LEN_MAX),
             Text::of(request, HEADS_LEN_MAX),

@@ -24,7 +24,7 @@ impl<'t> Room<'t> {
     /// A path with its query, or a part of it, as it may be sent: browsers send bytes that no URI has.
     pub(crate) fn put_escaped(&mut self, target: &[u8]) -> Option<()> {
         let hex = |digit: u8| b"0123456789ABCDEF"[digit as usize];
-        target.iter().try_for_each(|&byte| match target::is_query(byte) {
+        target.iter().try_for_each(|&byte| match target::is_query_byte(byte) {
             true => self.put(&[byte]),
             false => self.put(&[b'%', hex(byte >> 4), hex(byte & 15)]),
         })

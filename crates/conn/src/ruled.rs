@@ -14,8 +14,8 @@ use tarpon_http::{
     target::{self, PATH_LEN_MAX},
 };
 use tarpon_site::{
-    Entry, Image, Place, Variants,
-    rules::{Asked, FILE_SUFFIXES, Match, RULE_NAME_LEN, Rules, rule_name},
+    Entry, Image, Region, Variants,
+    rules::{FILE_SUFFIXES, RULE_NAME_LEN, RuleMatch, RuleRequest, Rules, rule_name},
 };
 
 /// A rule that leads elsewhere, and where in the bytes of the head that lies which its placeholders hold.
@@ -71,12 +71,12 @@ pub(crate) fn ask(
     path: &[u8],
     exists: bool,
 ) -> Result<Option<Found>, Nowhere> {
-    let asked = Asked { path, query: wanted.query, exists };
-    let Some(found) = rules.first(asked) else { return Ok(None) };
-    let status = Status::of(found.status()).ok_or(Nowhere)?;
+    let asked = RuleRequest { path, query: wanted.query, exists };
+    let Some(found) = rules.first_match(asked) else { return Ok(None) };
+    let status = Status::from_code(found.status()).ok_or(Nowhere)?;
     if !is_redirect(status) {
         let mut file = own(image, found.at).and_then(file_of).map_or_else(|| elsewhere(image, &found), Ok)?;
-        file.ruled = Some(found.status());
+        file.rule_status = Some(found.status());
         return Ok(Some(Found::Entry(Entry::File(file))));
     }
     let part = |part: &[u8]| Part { at: offset(wanted.wire, part), len: part.len() as u32 };
@@ -88,10 +88,10 @@ pub(crate) fn ask(
 
 impl Leads {
     /// The fields that come behind Location, and the content.
-    pub(crate) fn rest(&self, rules: Rules<'_>, image: &Image) -> (Place, Place) {
+    pub(crate) fn rest(&self, rules: Rules<'_>, image: &Image) -> (Region, Region) {
         match own(image, self.rule) {
             // One that is forged could have a Location of its own.
-            Some(Entry::Redirect(redirect)) if redirect.is_behind_location(image) => {
+            Some(Entry::Redirect(redirect)) if image.needs_location(&redirect) => {
                 (redirect.after_query, redirect.content)
             }
             _ => (rules.fields(), rules.content()),
@@ -110,8 +110,8 @@ impl Leads {
         let mut scratch = [0; PATH_LEN_MAX];
         let path = self.path.map_or(Some(&b"/"[..]), part)?;
         let path = target::normalize(path, &mut scratch).ok()?;
-        let asked = Asked { path, query: self.query.and_then(part), exists: self.exists };
-        let found = rules.again(self.rule, asked)?;
+        let asked = RuleRequest { path, query: self.query.and_then(part), exists: self.exists };
+        let found = rules.match_at(self.rule, asked)?;
         let (name, rest) = to.split_at_mut_checked(NAME.len())?;
         name.copy_from_slice(NAME);
         let room = rest.len().saturating_sub(2).min(LOCATION_LEN_MAX);
@@ -127,12 +127,12 @@ fn own(image: &Image, rule: u32) -> Option<Entry> {
 }
 
 /// The file that a rewrite leads to from this path. What another rule leads to is no file: rules are asked once.
-fn elsewhere(image: &Image, found: &Match<'_, '_>) -> Result<Variants, Nowhere> {
+fn elsewhere(image: &Image, found: &RuleMatch<'_, '_>) -> Result<Variants, Nowhere> {
     let mut path = [0; PATH_LEN_MAX];
-    let len = found.path(&mut path).ok_or(Nowhere)?;
+    let len = found.rewrite_path(&mut path).ok_or(Nowhere)?;
     let find = |path: &[u8]| match found.status() {
-        200 => image.find(path).and_then(file_of).filter(|file| file.ruled.is_none()),
-        _ => image.error(path),
+        200 => image.find(path).and_then(file_of).filter(|file| file.rule_status.is_none()),
+        _ => image.error_file(path),
     };
     let mut suffixes = FILE_SUFFIXES.into_iter();
     let file = suffixes.find_map(|suffix| {

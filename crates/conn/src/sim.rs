@@ -19,7 +19,7 @@ use crate::{
     SPAN_COUNT_MAX, Sites, Span, Starts, Tick,
 };
 use std::sync::Arc;
-use tarpon_site::{Image, Place, Presence};
+use tarpon_site::{Image, Region, ResidentPages};
 
 /// One connection, and all that is around it.
 pub struct Sim {
@@ -51,7 +51,7 @@ pub struct Sim {
     /// The archive beside the image.
     pub archive: Vec<u8>,
     /// What is in memory of the file that the images lie in, if they are watched there: what is wanted comes at once.
-    pub disk: Option<Arc<Presence>>,
+    pub disk: Option<Arc<ResidentPages>>,
     close: Close,
 }
 
@@ -153,7 +153,7 @@ impl Sim {
             && self.outbox().is_empty()
         {
             let disk = self.disk.as_ref().expect("only a page on a disk is wanted");
-            Presence::pages(wanted.place).for_each(|page| disk.add(page));
+            ResidentPages::pages_of(wanted.place).for_each(|page| disk.insert(page));
             self.fact(|conn, _| conn.loaded());
             return true;
         }
@@ -223,7 +223,7 @@ impl Sim {
         for &span in self.conn.as_ref().expect("one fact at a time").outbox(Leg::Client) {
             let bytes = match span {
                 Span::Start(start) => self.starts.bytes(start),
-                Span::Site { image, at, len } => self.sites.image(image).bytes(Place { at, len }),
+                Span::Site { image, at, len } => self.sites.image(image).bytes(Region { at, len }),
                 Span::Buf(run) => self.pool.bytes(run),
                 Span::File { number, at, len, .. } => {
                     &self.files[number as usize][at as usize..][..len as usize]

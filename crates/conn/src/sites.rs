@@ -19,7 +19,7 @@ use tarpon_http::{
     head::Head,
     target::{self, Target},
 };
-use tarpon_site::{Image, Place};
+use tarpon_site::{Image, Region};
 
 /// Names an image of this worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub struct Wanted {
     /// The image.
     pub image: ImageId,
     /// In the file that the image lies in.
-    pub place: Place,
+    pub place: Region,
 }
 
 /// Who answers a request.
@@ -282,7 +282,7 @@ impl Sites {
     /// What a plan for a site wanted to read of its images, and is not known to be in memory. Then the plan means nothing.
     #[inline]
     pub(crate) fn wanted(&self, site: SiteId) -> Option<Wanted> {
-        let of = |image: ImageId| Some(Wanted { image, place: self.image(image).wanted()? });
+        let of = |image: ImageId| Some(Wanted { image, place: self.image(image).take_missed_page()? });
         let wanted = of(self.rows[site.index()].current);
         if !self.asked_earlier {
             return wanted;

@@ -10,7 +10,7 @@ use tarpon_conn::sim::{Cuts, Sim, UNIX_S};
 use tarpon_pack::{Dialect, Memo, Options, Policy, check_rules, pack_dir};
 use tarpon_site::{
     Image,
-    rules::{Asked, Holds, RuleRow, matches},
+    rules::{Captures, RuleRequest, RuleRow, match_pattern},
 };
 
 #[derive(Clone, Debug)]
@@ -77,13 +77,13 @@ proptest! {
         bytes in prop::collection::vec(prop_oneof![0..8u8, any::<u8>(), Just(b'/')], 0..80),
         path in "/[a/]{0,6}",
     ) {
-        let mut held = Holds::default();
-        matches(&bytes, true, path.as_bytes(), &mut held);
-        let asked = Asked { path: path.as_bytes(), query: Some(b"a=b"), exists: false };
-        if let Some(found) = RuleRow::matched(&bytes, asked) {
+        let mut held = Captures::default();
+        match_pattern(&bytes, true, path.as_bytes(), &mut held);
+        let asked = RuleRequest { path: path.as_bytes(), query: Some(b"a=b"), exists: false };
+        if let Some(found) = RuleRow::match_request(&bytes, asked) {
             let mut to = [0; 64];
             prop_assert!(found.location(&mut to).is_none_or(|len| len <= to.len()));
-            prop_assert!(found.path(&mut to).is_none_or(|len| len <= to.len()));
+            prop_assert!(found.rewrite_path(&mut to).is_none_or(|len| len <= to.len()));
         }
     }
 }

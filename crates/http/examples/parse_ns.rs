@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use tarpon_http::negotiate::{Acceptable, Coding};
+use tarpon_http::negotiate::{AcceptEncoding, ContentCoding};
 use tarpon_http::{framing, head, persist, precondition, target};
 
 const LOAD_GENERATOR: &[u8] = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -37,9 +37,13 @@ fn main() {
     }
     let Ok(Some((head, _))) = head::parse(BROWSER) else { unreachable!("it is whole") };
     let negotiate = fastest_ns(|| {
-        let offered =
-            [(Coding::Identity, 9, 0), (Coding::Br, 3, 1), (Coding::Zstd, 4, 2), (Coding::Gzip, 5, 3)];
-        black_box(Acceptable::of(black_box(&head)).choose(offered));
+        let offered = [
+            (ContentCoding::Identity, 9, 0),
+            (ContentCoding::Br, 3, 1),
+            (ContentCoding::Zstd, 4, 2),
+            (ContentCoding::Gzip, 5, 3),
+        ];
+        black_box(AcceptEncoding::parse(black_box(&head)).choose(offered));
     });
     println!("browser: negotiation {negotiate:.1} ns");
 }

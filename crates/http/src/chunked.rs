@@ -13,7 +13,7 @@ use core::ops::Range;
 use crate::field::quoted_string;
 use crate::head::field_line;
 use crate::status::Status;
-use crate::token::{TCHAR, run};
+use crate::token::{TCHAR, prefix_len};
 
 /// The longest line, CRLF included: what a caller must be able to hold of the wire.
 pub const LINE_LEN_MAX: usize = 4096;
@@ -27,8 +27,8 @@ pub const TRAILERS_LEN_MAX: usize = 8 * 1024;
 
 /// Decoder of the content of one message.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Chunked {
-    state: State,
+pub struct ChunkedDecoder {
+    state: ChunkState,
     /// Bytes of the current chunk still to come; not 0 in `Data`.
     left: u64,
     /// Bytes of extensions seen.
@@ -39,7 +39,7 @@ pub struct Chunked {
 
 /// What one call found at the front of the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct Decoded {
     /// Bytes of the wire that are done with.
     pub used: usize,
     /// Where in the wire content lies, within `used`; empty if the call found none.
@@ -48,7 +48,7 @@ pub struct Piece {
 
 /// What the decoder awaits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     #[default]
     Size,
     Data,
@@ -57,58 +57,58 @@ enum State {
     Done,
 }
 
-impl Chunked {
+impl ChunkedDecoder {
     /// Reads the front of `wire`; the caller offers what was not used again, with more behind it,
     /// until a call uses nothing. How the bytes were cut never changes the content.
     ///
     /// # Errors
     ///
     /// The first rule the message breaks. The decoder is of no further use then.
-    pub fn decode(&mut self, wire: &[u8]) -> Result<Piece, ChunkError> {
+    pub fn decode(&mut self, wire: &[u8]) -> Result<Decoded, ChunkError> {
         let mut used = 0;
         loop {
             let rest = &wire[used..];
             match self.state {
-                State::Size => {
+                ChunkState::Size => {
                     let Some(line) = line(rest)? else { break };
                     used += line.len();
                     self.left = self.size(&line[..line.len() - 2])?;
-                    self.state = if self.left == 0 { State::Trailers } else { State::Data };
+                    self.state = if self.left == 0 { ChunkState::Trailers } else { ChunkState::Data };
                 }
-                State::Data => {
+                ChunkState::Data => {
                     let len = usize::try_from(self.left).map_or(rest.len(), |left| left.min(rest.len()));
                     self.left -= len as u64;
                     if self.left == 0 {
-                        self.state = State::DataEnd;
+                        self.state = ChunkState::DataEnd;
                     }
-                    return Ok(Piece { used: used + len, content: used..used + len });
+                    return Ok(Decoded { used: used + len, content: used..used + len });
                 }
-                State::DataEnd => match rest {
+                ChunkState::DataEnd => match rest {
                     [b'\r', b'\n', ..] => {
                         used += 2;
-                        self.state = State::Size;
+                        self.state = ChunkState::Size;
                     }
                     [] | [b'\r'] => break,
                     _ => return Err(ChunkError::LineEnd),
                 },
-                State::Trailers => {
+                ChunkState::Trailers => {
                     let Some(line) = line(rest)? else { break };
                     used += line.len();
                     if line == b"\r\n" {
-                        self.state = State::Done;
+                        self.state = ChunkState::Done;
                     } else {
                         self.trailer(line)?;
                     }
                 }
-                State::Done => break,
+                ChunkState::Done => break,
             }
         }
-        Ok(Piece { used, content: used..used })
+        Ok(Decoded { used, content: used..used })
     }
 
     /// Whether the message is complete. What stands behind it is left unused.
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == ChunkState::Done
     }
 
     /// chunk-size, which extensions may follow.
@@ -187,7 +187,7 @@ impl ChunkError {
 /// a value is a token or a quoted-string. What we do not know is ignored, but only if it is an
 /// extension. RFC 9112, section 7.1.1.
 fn check_extensions(mut rest: &[u8]) -> Result<(), ChunkError> {
-    let token = |bytes| Some(run(TCHAR, bytes)).filter(|&len| len > 0);
+    let token = |bytes| Some(prefix_len(TCHAR, bytes)).filter(|&len| len > 0);
     while !rest.is_empty() {
         rest = without_bws(rest).strip_prefix(b";").map(without_bws).ok_or(ChunkError::Extension)?;
         rest = &rest[token(rest).ok_or(ChunkError::Extension)?..];
@@ -330,7 +330,7 @@ mod tests {
     fn a_message_is_done_with_its_last_byte_and_leaves_what_follows() {
         let wire = b"1\r\nx\r\n0\r\na: b\r\n\r\n";
         for len in 0..=wire.len() {
-            let mut decoder = Chunked::default();
+            let mut decoder = ChunkedDecoder::default();
             let followed = [&wire[..len], if len == wire.len() { b"5\r\n" } else { b"" }].concat();
             let mut used = 0;
             for _ in 0..3 {
@@ -356,7 +356,7 @@ mod tests {
 
     /// What `wire` decodes to when it arrives `cut` bytes at a time.
     fn content(wire: &[u8], cut: usize) -> Result<Vec<u8>, ChunkError> {
-        let (mut decoder, mut content, mut from) = (Chunked::default(), vec![], 0);
+        let (mut decoder, mut content, mut from) = (ChunkedDecoder::default(), vec![], 0);
         for to in (cut..wire.len()).step_by(cut).chain([wire.len()]) {
             loop {
                 let piece = decoder.decode(&wire[from..to])?;

@@ -15,7 +15,7 @@ pub const UNIX_S_MAX: u64 = 253_402_300_799;
 pub fn format(unix_s: u64) -> [u8; 29] {
     let unix_s = unix_s.min(UNIX_S_MAX);
     let (days, second) = (unix_s / DAY_S, unix_s % DAY_S);
-    let (year, month, day) = civil(days);
+    let (year, month, day) = civil_from_days(days);
     let mut date = *b"Thu, 01 Jan 1970 00:00:00 GMT";
     date[..3].copy_from_slice(&DAYS[(days % 7) as usize].as_bytes()[..3]);
     date[5..7].copy_from_slice(&two_digits(day));
@@ -29,10 +29,10 @@ pub fn format(unix_s: u64) -> [u8; 29] {
 }
 
 /// `unix_s` as `2026-01-14T04:21:21Z`, which is a date of HTML and of RFC 3339; a time beyond [`UNIX_S_MAX`] as that.
-pub fn iso(unix_s: u64) -> [u8; 20] {
+pub fn format_rfc3339(unix_s: u64) -> [u8; 20] {
     let unix_s = unix_s.min(UNIX_S_MAX);
     let (days, second) = (unix_s / DAY_S, unix_s % DAY_S);
-    let (year, month, day) = civil(days);
+    let (year, month, day) = civil_from_days(days);
     let mut date = *b"1970-01-01T00:00:00Z";
     let parts = [year / 100, year % 100, month, day, second / 3600, second / 60 % 60, second % 60];
     for (at, part) in [0, 2, 5, 8, 11, 14, 17].into_iter().zip(parts) {
@@ -70,7 +70,7 @@ fn rfc850_date(value: &[u8], now: u64) -> Option<u64> {
     day_name(|full| full.as_bytes() == name)?;
     let [b',', b' ', d1, d2, b'-', m1, m2, m3, b'-', y1, y2, b' ', time @ ..] = rest else { return None };
     let (month, day) = (month(&[*m1, *m2, *m3])?, number(&[*d1, *d2])?);
-    let (this_year, ..) = civil(now.min(UNIX_S_MAX) / DAY_S);
+    let (this_year, ..) = civil_from_days(now.min(UNIX_S_MAX) / DAY_S);
     // The latest year with these digits that lies at most 50 years ahead.
     let latest = this_year + 50;
     let year = latest - (latest - number(&[*y1, *y2])?) % 100;
@@ -123,16 +123,16 @@ fn two_digits(number: u64) -> [u8; 2] {
 
 fn fifty_years_after(now: u64) -> u64 {
     let now = now.min(UNIX_S_MAX);
-    let (year, month, day) = civil(now / DAY_S);
+    let (year, month, day) = civil_from_days(now / DAY_S);
     // A 29 February has no equal fifty years later; the day before is near enough.
     let day = day.min(days_in(year + 50, month));
-    days_before(year + 50, month, day) * DAY_S + now % DAY_S
+    days_from_civil(year + 50, month, day) * DAY_S + now % DAY_S
 }
 
 /// `None` if there is no such day, or if it lies before 1970.
 fn unix_s(year: u64, month: u64, day: u64, second_of_day: u64) -> Option<u64> {
     let exists = year >= 1970 && (1..=days_in(year, month)).contains(&day);
-    exists.then(|| days_before(year, month, day) * DAY_S + second_of_day)
+    exists.then(|| days_from_civil(year, month, day) * DAY_S + second_of_day)
 }
 
 fn days_in(year: u64, month: u64) -> u64 {
@@ -150,13 +150,13 @@ fn is_leap(year: u64) -> bool {
 
 /// Days from 1970-01-01 to this day. The year is taken to begin in March, so that the leap day is
 /// its last; 153 days make any five months from there.
-fn days_before(year: u64, month: u64, day: u64) -> u64 {
+fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - EPOCH_DAYS
 }
 
 /// Year, month and day of the day `days` after 1970-01-01: [`days_before`], reversed.
-fn civil(days: u64) -> (u64, u64, u64) {
+fn civil_from_days(days: u64) -> (u64, u64, u64) {
     let days = days + EPOCH_DAYS;
     let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -248,11 +248,11 @@ mod tests {
     fn the_last_second_that_can_be_written_is_written_for_all_later_ones() {
         assert_eq!(&format(UNIX_S_MAX), b"Fri, 31 Dec 9999 23:59:59 GMT");
         assert_eq!(format(u64::MAX), format(UNIX_S_MAX));
-        assert_eq!(&iso(UNIX_S_MAX), b"9999-12-31T23:59:59Z");
-        assert_eq!(iso(u64::MAX), iso(UNIX_S_MAX));
-        assert_eq!(&iso(0), b"1970-01-01T00:00:00Z");
-        assert_eq!(&iso(951_782_400 + 86_399), b"2000-02-29T23:59:59Z");
-        assert_eq!(&iso(784_111_777), b"1994-11-06T08:49:37Z");
+        assert_eq!(&format_rfc3339(UNIX_S_MAX), b"9999-12-31T23:59:59Z");
+        assert_eq!(format_rfc3339(u64::MAX), format_rfc3339(UNIX_S_MAX));
+        assert_eq!(&format_rfc3339(0), b"1970-01-01T00:00:00Z");
+        assert_eq!(&format_rfc3339(951_782_400 + 86_399), b"2000-02-29T23:59:59Z");
+        assert_eq!(&format_rfc3339(784_111_777), b"1994-11-06T08:49:37Z");
     }
 
     proptest! {
@@ -265,7 +265,7 @@ mod tests {
 
         #[test]
         fn a_two_digit_year_is_read_within_fifty_years_of_now(now in 2_000_000_000..UNIX_S_MAX / 2, years in 0_u64..100) {
-            let (year, ..) = civil(now / DAY_S);
+            let (year, ..) = civil_from_days(now / DAY_S);
             let value = std::format!("Sunday, 01-Mar-{:02} 00:00:00 GMT", (year + years) % 100);
             let read = parse(value.as_bytes(), now).unwrap();
             prop_assert!(read <= fifty_years_after(now));

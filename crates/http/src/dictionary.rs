@@ -10,21 +10,22 @@
 //! origin, is fresh, and its pattern matches. Knows nothing of dictionaries themselves.
 
 use crate::field::trim_ows;
-use crate::head::{Head, Name};
+use crate::head::{FieldName, Head};
 
 /// The SHA-256 of a dictionary.
-pub type Digest = [u8; 32];
+pub type DictionaryHash = [u8; 32];
 
 /// The dictionary that a client has for this request.
-pub fn available(head: &Head<'_>) -> Option<Digest> {
-    let value =
-        head.first(Name::AvailableDictionary).filter(|_| !head.is_repeated(Name::AvailableDictionary))?;
-    digest(value)
+pub fn available(head: &Head<'_>) -> Option<DictionaryHash> {
+    let value = head
+        .first(FieldName::AvailableDictionary)
+        .filter(|_| !head.is_repeated(FieldName::AvailableDictionary))?;
+    parse_hash(value)
 }
 
 /// Reads an Item of RFC 9651, section 3.3, that is a Byte Sequence of 32 bytes. Its parameters mean nothing here and are
 /// not looked at.
-fn digest(value: &[u8]) -> Option<Digest> {
+fn parse_hash(value: &[u8]) -> Option<DictionaryHash> {
     let value = trim_ows(value).strip_prefix(b":")?;
     let (base64, behind) = value.split_at(value.iter().position(|&byte| byte == b':')?);
     if !matches!(behind, [b':'] | [b':', b';', ..]) {
@@ -69,7 +70,7 @@ mod tests {
     use crate::head::parse;
 
     /// The example of RFC 9842, section 2.2.
-    const EXAMPLE: Digest = [
+    const EXAMPLE: DictionaryHash = [
         0xa5, 0x91, 0xa6, 0xd4, 0x0b, 0xf4, 0x20, 0x40, 0x4a, 0x01, 0x17, 0x33, 0xcf, 0xb7, 0xb1, 0x90, 0xd6,
         0x2c, 0x65, 0xbf, 0x0b, 0xcd, 0xa3, 0x2b, 0x57, 0xb2, 0x77, 0xd9, 0xad, 0x9f, 0x14, 0x6e,
     ];
@@ -127,7 +128,7 @@ mod tests {
                     bits[(6 * at + bit) / 8] |= 0x80 >> ((6 * at + bit) % 8);
                 }
                 assert_eq!(
-                    digest(&field).as_ref().map(|digest| &digest[..]),
+                    parse_hash(&field).as_ref().map(|digest| &digest[..]),
                     Some(&bits[..32]),
                     "{at}: {digit}"
                 );

@@ -2,7 +2,7 @@
 //!
 //! Knows neither the fields nor what their members mean.
 
-use crate::token::{VALUE, is};
+use crate::token::{VALUE, in_class};
 
 /// The members of a list, without the OWS around them. Empty ones are skipped; a comma within a
 /// quoted-string does not separate.
@@ -33,7 +33,7 @@ pub(crate) fn quoted_string(bytes: &[u8]) -> Option<usize> {
     for (at, &byte) in inner.iter().enumerate() {
         match byte {
             // What may be escaped, may stand in a value, too.
-            _ if !is(VALUE, byte) => return None,
+            _ if !in_class(VALUE, byte) => return None,
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
             b'"' => return Some(at + 2),

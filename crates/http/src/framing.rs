@@ -3,9 +3,9 @@
 //! Strict wherever two readers could come to two answers: that is how requests are smuggled.
 
 use crate::field::{elements, trim_ows};
-use crate::head::{Head, Name, Version};
+use crate::head::{FieldName, Head, Version};
 use crate::status::Status;
-use crate::token::{TCHAR, run};
+use crate::token::{TCHAR, prefix_len};
 
 /// How the content of a request is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Framing {
 /// Those of RFC 9112, sections 6.1 and 6.3. Where the content ends is then unknown.
 #[inline]
 pub fn framing(head: &Head<'_>) -> Result<Framing, FramingError> {
-    match (head.has(Name::TransferEncoding), head.has(Name::ContentLength)) {
+    match (head.has(FieldName::TransferEncoding), head.has(FieldName::ContentLength)) {
         (false, false) => Ok(Framing::None),
         (false, true) => length(head).map(Framing::Length),
         (true, true) => Err(FramingError::LengthAndCoding),
@@ -77,7 +77,7 @@ impl FramingError {
 #[cold]
 fn length(head: &Head<'_>) -> Result<u64, FramingError> {
     let mut values = head
-        .all(Name::ContentLength)
+        .all(FieldName::ContentLength)
         .flat_map(|value| value.split(|&byte| byte == b',').map(|member| digits(trim_ows(member))));
     let first = values.next().unwrap_or(Err(FramingError::Length))?;
     for value in values {
@@ -107,8 +107,8 @@ fn codings(head: &Head<'_>) -> Result<(), FramingError> {
         return Err(FramingError::CodingInHttp10);
     }
     let (mut chunked, mut others) = (false, false);
-    for coding in head.all(Name::TransferEncoding).flat_map(elements) {
-        let name = &coding[..run(TCHAR, coding)];
+    for coding in head.all(FieldName::TransferEncoding).flat_map(elements) {
+        let name = &coding[..prefix_len(TCHAR, coding)];
         let behind = trim_ows(&coding[name.len()..]);
         if name.is_empty() || !matches!(behind.first(), None | Some(b';')) {
             return Err(FramingError::Coding);

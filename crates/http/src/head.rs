@@ -19,7 +19,7 @@ use core::ops::Range;
 
 use crate::host;
 use crate::status::Status;
-use crate::token::{TARGET, TCHAR, is, run, value_run};
+use crate::token::{TARGET, TCHAR, in_class, prefix_len, value_prefix_len};
 
 /// The longest head, empty lines before it included: twice the 8,000 bytes RFC 9110, section 4.1,
 /// recommends for a target alone, and within the 16 bits of a [`Head`]'s places.
@@ -59,16 +59,16 @@ macro_rules! names {
         /// The fields the server acts on.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
-        pub enum Name {
+        pub enum FieldName {
             $(#[doc = $text] $name,)*
         }
 
-        impl Name {
+        impl FieldName {
             /// All of them.
-            pub const ALL: [Name; NAMES.len()] = [$(Name::$name),*];
+            pub const ALL: [FieldName; NAMES.len()] = [$(FieldName::$name),*];
         }
 
-        const NAMES: [(Name, &str); [$($text),*].len()] = [$((Name::$name, $text)),*];
+        const NAMES: [(FieldName, &str); [$($text),*].len()] = [$((FieldName::$name, $text)),*];
     };
 }
 
@@ -100,9 +100,9 @@ pub struct Head<'a> {
     /// Field lines, the last CRLF of each included, without the empty line.
     section: &'a [u8],
     /// For each name in `present`, where in `section` its first value lies: at and len.
-    places: [(u16, u16); NAMES.len()],
-    present: Names,
-    repeated: Names,
+    first_values: [(u16, u16); NAMES.len()],
+    present: FieldSet,
+    repeated: FieldSet,
 }
 
 /// Reads the head at the front of `input`. `Ok(None)`: it is not complete yet. Otherwise the head
@@ -117,45 +117,47 @@ pub struct Head<'a> {
 #[inline]
 pub fn parse(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, HeadError> {
     let seen = &input[..input.len().min(HEAD_LEN_MAX)];
-    match read(seen) {
+    match parse_head(seen) {
         Ok(found) => Ok(Some(found)),
-        Err(stop) => judge(seen, stop).map(|()| None),
+        Err(stop) => classify_error(seen, stop).map(|()| None),
     }
 }
 
 impl<'a> Head<'a> {
     /// The value of the first field line named `name`, without the OWS around it.
     #[inline]
-    pub fn first(&self, name: Name) -> Option<&'a [u8]> {
-        let (at, len) = self.places[name as usize];
+    pub fn first(&self, name: FieldName) -> Option<&'a [u8]> {
+        let (at, len) = self.first_values[name as usize];
         self.present.contains(name).then(|| &self.section[at as usize..][..len as usize])
     }
 
     /// The values of all field lines named `name`, in order. Looks beyond the first only where
     /// the name is repeated.
     #[inline]
-    pub fn all(&self, name: Name) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let (at, len) = self.places[name as usize];
+    pub fn all(&self, name: FieldName) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (at, len) = self.first_values[name as usize];
         let behind = if self.is_repeated(name) { &self.section[(at + len) as usize..] } else { &[] };
         self.first(name).into_iter().chain(
-            lines(behind).filter_map(move |(found, value)| (Name::of(found) == Some(name)).then_some(value)),
+            field_lines(behind).filter_map(move |(found, value)| {
+                (FieldName::from_bytes(found) == Some(name)).then_some(value)
+            }),
         )
     }
 
     /// Name and value of every field line, in order, each value without the OWS around it.
     pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        lines(self.section)
+        field_lines(self.section)
     }
 
     /// Whether a field line named `name` is present.
     #[inline]
-    pub fn has(&self, name: Name) -> bool {
+    pub fn has(&self, name: FieldName) -> bool {
         self.present.contains(name)
     }
 
     /// Whether more than one field line is named `name`.
     #[inline]
-    pub fn is_repeated(&self, name: Name) -> bool {
+    pub fn is_repeated(&self, name: FieldName) -> bool {
         self.repeated.contains(name)
     }
 
@@ -167,9 +169,9 @@ impl<'a> Head<'a> {
     /// form of the target: RFC 9112, section 3.2.
     #[inline]
     pub fn host(&self) -> Result<Option<&'a [u8]>, HeadError> {
-        match self.first(Name::Host) {
+        match self.first(FieldName::Host) {
             None if self.version == Version::Http10 => Ok(None),
-            Some(value) if !self.is_repeated(Name::Host) && host::is_valid(value) => Ok(Some(value)),
+            Some(value) if !self.is_repeated(FieldName::Host) && host::is_valid(value) => Ok(Some(value)),
             _ => Err(HeadError::Host),
         }
     }
@@ -224,7 +226,7 @@ impl HeadError {
 }
 
 impl Method {
-    fn of(token: &[u8]) -> Method {
+    fn from_token(token: &[u8]) -> Method {
         match token {
             b"GET" => Method::Get,
             b"HEAD" => Method::Head,
@@ -240,15 +242,15 @@ impl Method {
     }
 }
 
-impl Name {
+impl FieldName {
     /// The name, as it is usually written.
-    pub const fn text(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         NAMES[self as usize].1
     }
 
     /// Field names are case-insensitive: RFC 9110, section 5.1.
     #[inline(always)]
-    fn of(name: &[u8]) -> Option<Name> {
+    fn from_bytes(name: &[u8]) -> Option<FieldName> {
         let (candidate, text) = NAMES.get(BUCKETS[bucket(name)] as usize)?;
         name.eq_ignore_ascii_case(text.as_bytes()).then_some(*candidate)
     }
@@ -256,22 +258,22 @@ impl Name {
 
 /// A set of names.
 #[derive(Clone, Copy, Debug, Default)]
-struct Names(u32);
+struct FieldSet(u32);
 
-impl Names {
+impl FieldSet {
     #[inline(always)]
-    fn contains(self, name: Name) -> bool {
+    fn contains(self, name: FieldName) -> bool {
         self.0 & (1 << name as u8) != 0
     }
 
     #[inline(always)]
-    fn insert(&mut self, name: Name) {
+    fn insert(&mut self, name: FieldName) {
         self.0 |= 1 << name as u8;
     }
 }
 
 /// Where a head cannot be read on, and what rule that breaks if the line is complete.
-pub(crate) struct Stop {
+pub(crate) struct ParseError {
     pub(crate) at: usize,
     pub(crate) error: HeadError,
 }
@@ -287,30 +289,30 @@ pub(crate) struct FieldLine {
 }
 
 #[inline(always)]
-fn read(seen: &[u8]) -> Result<(Head<'_>, usize), Stop> {
+fn parse_head(seen: &[u8]) -> Result<(Head<'_>, usize), ParseError> {
     // RFC 9112, section 3: one SP each between method, target and version.
     let mut at = empty_lines(seen);
-    let method = &seen[at..][..run(TCHAR, &seen[at..])];
+    let method = &seen[at..][..prefix_len(TCHAR, &seen[at..])];
     at += method.len();
     if method.is_empty() || seen.get(at) != Some(&b' ') {
-        return Err(Stop { at, error: HeadError::Method });
+        return Err(ParseError { at, error: HeadError::Method });
     }
     at += 1;
-    let target = &seen[at..][..run(TARGET, &seen[at..])];
+    let target = &seen[at..][..prefix_len(TARGET, &seen[at..])];
     at += target.len();
     if target.is_empty() || seen.get(at) != Some(&b' ') {
-        return Err(Stop { at, error: HeadError::Target });
+        return Err(ParseError { at, error: HeadError::Target });
     }
     at += 1;
     let version = match version(&seen[at..]) {
         Ok(version) => version,
-        Err(error) => return Err(Stop { at, error }),
+        Err(error) => return Err(ParseError { at, error }),
     };
     at += VERSION_LINE_LEN;
 
     let from = at;
     let mut places = [(0, 0); NAMES.len()];
-    let (mut present, mut repeated) = (Names::default(), Names::default());
+    let (mut present, mut repeated) = (FieldSet::default(), FieldSet::default());
     let mut count = 0;
     loop {
         let line = &seen[at..];
@@ -319,13 +321,13 @@ fn read(seen: &[u8]) -> Result<(Head<'_>, usize), Stop> {
         }
         let FieldLine { name, value, len } = match field_line(line) {
             Ok(found) => found,
-            Err(stop) => return Err(Stop { at: at + stop.at, ..stop }),
+            Err(stop) => return Err(ParseError { at: at + stop.at, ..stop }),
         };
         if count == FIELD_COUNT_MAX {
-            return Err(Stop { at, error: HeadError::FieldCount });
+            return Err(ParseError { at, error: HeadError::FieldCount });
         }
         count += 1;
-        if let Some(name) = Name::of(&line[..name]) {
+        if let Some(name) = FieldName::from_bytes(&line[..name]) {
             if present.contains(name) {
                 repeated.insert(name);
             } else {
@@ -335,15 +337,15 @@ fn read(seen: &[u8]) -> Result<(Head<'_>, usize), Stop> {
         }
         at += len;
     }
-    let method = Method::of(method);
+    let method = Method::from_token(method);
     let section = &seen[from..at];
-    Ok((Head { method, target, version, section, places, present, repeated }, at + 2))
+    Ok((Head { method, target, version, section, first_values: places, present, repeated }, at + 2))
 }
 
 /// Reads the field line at the front of `line`, which may hold more, or not yet all of it.
 #[inline(always)]
-pub(crate) fn field_line(line: &[u8]) -> Result<FieldLine, Stop> {
-    let name = run(TCHAR, line);
+pub(crate) fn field_line(line: &[u8]) -> Result<FieldLine, ParseError> {
+    let name = prefix_len(TCHAR, line);
     // RFC 9112, section 5.1: no whitespace between name and colon.
     if name == 0 || line.get(name) != Some(&b':') {
         let error = match line[name..] {
@@ -351,13 +353,13 @@ pub(crate) fn field_line(line: &[u8]) -> Result<FieldLine, Stop> {
             [b'\r' | b'\n', ..] if name == 0 => HeadError::LineEnd,
             _ => HeadError::FieldName,
         };
-        return Err(Stop { at: name, error });
+        return Err(ParseError { at: name, error });
     }
     let mut from = name + 1;
     while let Some(b' ' | b'\t') = line.get(from) {
         from += 1;
     }
-    let end = from + value_run(&line[from..]);
+    let end = from + value_prefix_len(&line[from..]);
     let mut to = end;
     while to > from && matches!(line[to - 1], b' ' | b'\t') {
         to -= 1;
@@ -365,13 +367,13 @@ pub(crate) fn field_line(line: &[u8]) -> Result<FieldLine, Stop> {
     match line[end..] {
         [b'\r', b'\n', ..] => Ok(FieldLine { name, value: from..to, len: end + 2 }),
         // RFC 9112, section 2.2: neither a bare CR nor, being strict, a bare LF ends a line.
-        [b'\r' | b'\n', ..] => Err(Stop { at: end, error: HeadError::LineEnd }),
-        _ => Err(Stop { at: end, error: HeadError::FieldValue }),
+        [b'\r' | b'\n', ..] => Err(ParseError { at: end, error: HeadError::LineEnd }),
+        _ => Err(ParseError { at: end, error: HeadError::FieldValue }),
     }
 }
 
 /// Name and value of each line of a section that was read before.
-fn lines(section: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+fn field_lines(section: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     section.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
         let FieldLine { name, value, .. } = field_line(line).ok()?;
         Some((&line[..name], &line[value]))
@@ -407,12 +409,12 @@ fn version(rest: &[u8]) -> Result<Version, HeadError> {
 
 /// Decides whether a head that cannot be read on is wrong, too long, or not complete yet (`Ok`).
 #[cold]
-fn judge(seen: &[u8], stop: Stop) -> Result<(), HeadError> {
+fn classify_error(seen: &[u8], stop: ParseError) -> Result<(), HeadError> {
     if seen[stop.at..].contains(&b'\n') {
         return Err(stop.error);
     }
     // A token begins a request-line, a CR may begin an empty line. Nothing else can come first.
-    if seen.first().is_some_and(|&byte| !is(TCHAR, byte) && byte != b'\r') {
+    if seen.first().is_some_and(|&byte| !in_class(TCHAR, byte) && byte != b'\r') {
         return Err(HeadError::Method);
     }
     if seen.len() < HEAD_LEN_MAX {
@@ -544,10 +546,10 @@ mod tests {
         let (head, len) = parse(wire).unwrap().unwrap();
         assert_eq!(&wire[len..], b"Host: behind");
         #[rustfmt::skip]
-        let cases: &[(Name, &[&str])] = &[
-            (Name::Host,          &["a b"]),
-            (Name::IfNoneMatch,   &["If-None-Match: 1", "", "\"3\""]),
-            (Name::ContentLength, &[]),
+        let cases: &[(FieldName, &[&str])] = &[
+            (FieldName::Host,          &["a b"]),
+            (FieldName::IfNoneMatch,   &["If-None-Match: 1", "", "\"3\""]),
+            (FieldName::ContentLength, &[]),
         ];
         for (name, want) in cases {
             let found: Vec<_> = head.all(*name).map(|value| str::from_utf8(value).unwrap()).collect();
@@ -634,7 +636,7 @@ mod tests {
     fn a_peer_who_speaks_another_protocol_is_refused_at_its_first_byte() {
         for byte in 0..=255 {
             let found = parse(&[byte]).map(|found| found.is_some());
-            let may_begin = is(TCHAR, byte) || byte == b'\r';
+            let may_begin = in_class(TCHAR, byte) || byte == b'\r';
             assert_eq!(found, if may_begin { Ok(false) } else { Err(HeadError::Method) }, "{byte:#x}");
         }
     }

@@ -4,7 +4,7 @@
 
 use core::net::Ipv6Addr;
 
-use crate::token::{REG_NAME, is};
+use crate::token::{REG_NAME, in_class};
 
 /// Whether `value` is a valid value of the Host field, and the authority of an http or https URI.
 ///
@@ -24,7 +24,7 @@ pub fn is_valid(value: &[u8]) -> bool {
     // An IPv4 address is a reg-name, too.
     let mut at = 0;
     while let Some(&byte) = value.get(at) {
-        if is(REG_NAME, byte) {
+        if in_class(REG_NAME, byte) {
             at += 1;
         } else if byte == b'%' && is_escape(&value[at..]) {
             at += 3;
@@ -38,7 +38,7 @@ pub fn is_valid(value: &[u8]) -> bool {
 /// The host without its port, and the port with its colon, of a value that [`is_valid`]. The port may be missing, or be a
 /// colon alone.
 #[inline]
-pub fn split(value: &[u8]) -> (&[u8], &[u8]) {
+pub fn split_port(value: &[u8]) -> (&[u8], &[u8]) {
     let digits = value.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     match value[..value.len() - digits] {
         // In brackets there are digits behind a colon, too; but a bracket comes last.
@@ -67,7 +67,7 @@ fn is_ip_literal(literal: &[u8]) -> bool {
             let version = future.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
             match &future[version..] {
                 [b'.', address @ ..] if version > 0 && !address.is_empty() => {
-                    address.iter().all(|&byte| is(REG_NAME, byte) || byte == b':')
+                    address.iter().all(|&byte| in_class(REG_NAME, byte) || byte == b':')
                 }
                 _ => false,
             }
@@ -145,7 +145,7 @@ mod tests {
         ];
         for (name, value, host, port) in cases {
             assert!(is_valid(value.as_bytes()), "{name}: {value}");
-            assert_eq!(split(value.as_bytes()), (host.as_bytes(), port.as_bytes()), "{name}: {value}");
+            assert_eq!(split_port(value.as_bytes()), (host.as_bytes(), port.as_bytes()), "{name}: {value}");
         }
     }
 }

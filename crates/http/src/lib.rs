@@ -41,5 +41,5 @@ pub mod status;
 pub mod target;
 mod token;
 
-pub use head::{Head, HeadError, Method, Name, Version};
+pub use head::{FieldName, Head, HeadError, Method, Version};
 pub use status::Status;

@@ -9,72 +9,72 @@
 
 use crate::field::{members, trim_ows};
 use crate::head::Head;
-use crate::negotiate::Weight;
+use crate::negotiate::QValue;
 
 /// A media type: type and subtype, in small letters.
-pub type Media = (&'static str, &'static str);
+pub type MediaType = (&'static str, &'static str);
 
 /// Whether a client likes `this` better than `that`, which it gets otherwise: it gives it more weight; or the same, but names
 /// it more closely, as whoever asks for `application/json, */*` does.
 #[cold]
-pub fn is_preferred(head: &Head<'_>, this: Media, that: Media) -> bool {
+pub fn is_preferred(head: &Head<'_>, this: MediaType, that: MediaType) -> bool {
     let (this, that) = (weight(head, this), weight(head, that));
     this.weight > 0 && this > that
 }
 
 /// What a client said of a type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Said {
+struct MediaPreference {
     /// In thousandths.
     weight: u16,
-    closeness: Closeness,
+    specificity: Specificity,
 }
 
 /// How closely a type was named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Closeness {
+enum Specificity {
     #[default]
-    Not,
+    Unlisted,
     /// `*/*`
     Any,
     /// `type/*`
     Type,
     /// `type/subtype`
-    Whole,
+    Exact,
 }
 
 /// What the field lines Accept say of a type; the closest member counts, of equally close ones the last.
-fn weight(head: &Head<'_>, media: Media) -> Said {
+fn weight(head: &Head<'_>, media: MediaType) -> MediaPreference {
     let lines = head.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"Accept"));
-    let mut said = Said::default();
+    let mut said = MediaPreference::default();
     for (closeness, weight) in
         lines.flat_map(|(_, value)| members(value)).filter_map(|one| member(one, media))
     {
-        if closeness >= said.closeness {
-            said = Said { weight, closeness };
+        if closeness >= said.specificity {
+            said = MediaPreference { weight, specificity: closeness };
         }
     }
     said
 }
 
 /// How closely a member names a type, and with what weight. None: it is about others.
-fn member(member: &[u8], media: Media) -> Option<(Closeness, u16)> {
+fn member(member: &[u8], media: MediaType) -> Option<(Specificity, u16)> {
     let mut parts = member.split(|&byte| byte == b';').map(trim_ows);
     let range = parts.next()?;
     let slash = range.iter().position(|&byte| byte == b'/')?;
     let (of_type, subtype) = (&range[..slash], &range[slash + 1..]);
     let closeness = match (of_type, subtype) {
-        (b"*", b"*") => Closeness::Any,
+        (b"*", b"*") => Specificity::Any,
         _ if !of_type.eq_ignore_ascii_case(media.0.as_bytes()) => return None,
-        (_, b"*") => Closeness::Type,
-        _ if subtype.eq_ignore_ascii_case(media.1.as_bytes()) => Closeness::Whole,
+        (_, b"*") => Specificity::Type,
+        _ if subtype.eq_ignore_ascii_case(media.1.as_bytes()) => Specificity::Exact,
         _ => return None,
     };
     let weight = parts.find_map(|part| match part {
-        [b'q' | b'Q', b'=', qvalue @ ..] => Some(Weight::parse(qvalue)),
+        [b'q' | b'Q', b'=', qvalue @ ..] => Some(QValue::parse(qvalue)),
         _ => None,
     });
-    Some((closeness, weight.unwrap_or(Some(Weight::FULL))?.thousandths()))
+    Some((closeness, weight.unwrap_or(Some(QValue::FULL))?.thousandths()))
 }
 
 #[cfg(test)]

@@ -11,11 +11,11 @@
 use core::cmp::Reverse;
 
 use crate::field::{members, trim_ows};
-use crate::head::{Head, Name};
+use crate::head::{FieldName, Head};
 
 /// A content coding. RFC 9110, section 8.4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coding {
+pub enum ContentCoding {
     /// None.
     Identity,
     /// `br`: Brotli, RFC 7932.
@@ -32,27 +32,27 @@ pub enum Coding {
 
 /// What a client said of each coding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Acceptable {
-    identity: Option<Weight>,
-    br: Option<Weight>,
-    gzip: Option<Weight>,
-    zstd: Option<Weight>,
-    dcb: Option<Weight>,
-    dcz: Option<Weight>,
+pub struct AcceptEncoding {
+    identity: Option<QValue>,
+    br: Option<QValue>,
+    gzip: Option<QValue>,
+    zstd: Option<QValue>,
+    dcb: Option<QValue>,
+    dcz: Option<QValue>,
     /// `*`: every coding that is not listed.
-    any: Option<Weight>,
+    any: Option<QValue>,
 }
 
-impl Acceptable {
+impl AcceptEncoding {
     /// Reads all field lines Accept-Encoding. A coding listed twice has the weight it was given last.
     ///
     /// Without the field any coding would be acceptable, but who does not ask for one may not know it:
     /// such a client is read as one that sent an empty field.
     #[inline]
-    pub fn of(head: &Head<'_>) -> Acceptable {
-        let mut found = Acceptable::default();
-        for (name, weight) in head.all(Name::AcceptEncoding).flat_map(members).filter_map(member) {
-            if let Some(said) = found.about(name) {
+    pub fn parse(head: &Head<'_>) -> AcceptEncoding {
+        let mut found = AcceptEncoding::default();
+        for (name, weight) in head.all(FieldName::AcceptEncoding).flat_map(members).filter_map(member) {
+            if let Some(said) = found.weight_mut(name) {
                 *said = Some(weight);
             }
         }
@@ -63,18 +63,18 @@ impl Acceptable {
     /// unless it is excluded, by itself or by `*`; where it is not listed, everything listed comes
     /// before it. Whoever has a dictionary says so with the codings for it, so `*` does not mean these.
     #[inline]
-    pub fn weight(&self, coding: Coding) -> Option<u16> {
+    pub fn weight(&self, coding: ContentCoding) -> Option<u16> {
         let (listed, else_weight) = match coding {
-            Coding::Identity => (self.identity, Some(0)),
-            Coding::Br => (self.br, None),
-            Coding::Gzip => (self.gzip, None),
-            Coding::Zstd => (self.zstd, None),
-            Coding::Dcb => return self.dcb.map(|Weight(weight)| weight).filter(|&weight| weight > 0),
-            Coding::Dcz => return self.dcz.map(|Weight(weight)| weight).filter(|&weight| weight > 0),
+            ContentCoding::Identity => (self.identity, Some(0)),
+            ContentCoding::Br => (self.br, None),
+            ContentCoding::Gzip => (self.gzip, None),
+            ContentCoding::Zstd => (self.zstd, None),
+            ContentCoding::Dcb => return self.dcb.map(|QValue(weight)| weight).filter(|&weight| weight > 0),
+            ContentCoding::Dcz => return self.dcz.map(|QValue(weight)| weight).filter(|&weight| weight > 0),
         };
         match listed.or(self.any) {
-            Some(Weight(0)) => None,
-            Some(Weight(weight)) => Some(weight),
+            Some(QValue(0)) => None,
+            Some(QValue(weight)) => Some(weight),
             None => else_weight,
         }
     }
@@ -83,7 +83,7 @@ impl Acceptable {
     /// equal weights, the shortest; then the first. None if nothing is acceptable: then the server is
     /// free to send what it has, and a client that gets it is better off than with an error.
     #[inline]
-    pub fn choose<T>(&self, offered: impl IntoIterator<Item = (Coding, u64, T)>) -> Option<T> {
+    pub fn choose<T>(&self, offered: impl IntoIterator<Item = (ContentCoding, u64, T)>) -> Option<T> {
         let acceptable = offered.into_iter().filter_map(|(coding, len, what)| {
             let weight = self.weight(coding)?;
             Some(((Reverse(weight), len), what))
@@ -93,7 +93,7 @@ impl Acceptable {
 
     /// Where the weight of this name is kept. Names are case-insensitive.
     #[inline]
-    fn about(&mut self, name: &[u8]) -> Option<&mut Option<Weight>> {
+    fn weight_mut(&mut self, name: &[u8]) -> Option<&mut Option<QValue>> {
         // By length first: most names differ in it.
         match name.len() {
             1 if name == b"*" => Some(&mut self.any),
@@ -111,17 +111,17 @@ impl Acceptable {
 
 /// Thousandths, 0 to 1000; 0 is "not acceptable". RFC 9110, section 12.4.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Weight(u16);
+pub(crate) struct QValue(u16);
 
-impl Weight {
-    pub(crate) const FULL: Weight = Weight(1000);
+impl QValue {
+    pub(crate) const FULL: QValue = QValue(1000);
 
     pub(crate) fn thousandths(self) -> u16 {
         self.0
     }
 
     /// Reads a qvalue: `0` or `1`, and up to three decimals, which are zeros behind `1`.
-    pub(crate) fn parse(qvalue: &[u8]) -> Option<Weight> {
+    pub(crate) fn parse(qvalue: &[u8]) -> Option<QValue> {
         let (whole, decimals) = match qvalue {
             [whole @ (b'0' | b'1')] => (whole, &[][..]),
             [whole @ (b'0' | b'1'), b'.', decimals @ ..] if decimals.len() <= 3 => (whole, decimals),
@@ -134,18 +134,18 @@ impl Weight {
             }
             weight += u16::from(digit - b'0') * place;
         }
-        (weight <= Weight::FULL.0).then_some(Weight(weight))
+        (weight <= QValue::FULL.0).then_some(QValue(weight))
     }
 }
 
 /// Name and weight of a member: `name [ OWS ";" OWS "q=" qvalue ]`.
 #[inline]
-fn member(member: &[u8]) -> Option<(&[u8], Weight)> {
+fn member(member: &[u8]) -> Option<(&[u8], QValue)> {
     let Some(semicolon) = member.iter().position(|&byte| byte == b';') else {
-        return Some((member, Weight::FULL));
+        return Some((member, QValue::FULL));
     };
     let [b'q' | b'Q', b'=', qvalue @ ..] = trim_ows(&member[semicolon + 1..]) else { return None };
-    Some((trim_ows(&member[..semicolon]), Weight::parse(qvalue)?))
+    Some((trim_ows(&member[..semicolon]), QValue::parse(qvalue)?))
 }
 
 #[cfg(test)]
@@ -154,17 +154,17 @@ mod tests {
     use std::format;
     use std::string::String;
 
-    use super::Coding::*;
+    use super::ContentCoding::*;
     use super::*;
     use crate::head::parse;
 
-    const ALL: [(Coding, u64); 6] =
+    const ALL: [(ContentCoding, u64); 6] =
         [(Identity, 1000), (Br, 300), (Gzip, 400), (Zstd, 350), (Dcb, 20), (Dcz, 30)];
 
     #[test]
     fn the_highest_weight_is_chosen_and_then_the_shortest() {
         #[rustfmt::skip]
-        let cases: &[(&str, &[&str], Option<Coding>)] = &[
+        let cases: &[(&str, &[&str], Option<ContentCoding>)] = &[
             // what it shows                     field lines                              chosen
             ("a browser",                        &["gzip, deflate, br, zstd"],            Some(Br)),
             ("absent",                           &[],                                     Some(Identity)),
@@ -227,15 +227,15 @@ mod tests {
     fn of_equals_the_first_is_chosen_and_of_nothing_none() {
         let head = "GET / HTTP/1.1\r\nAccept-Encoding: *\r\n\r\n";
         let (head, _) = parse(head.as_bytes()).unwrap().unwrap();
-        let acceptable = Acceptable::of(&head);
+        let acceptable = AcceptEncoding::parse(&head);
         assert_eq!(acceptable.choose([(Zstd, 7, 1), (Br, 7, 2)]), Some(1));
         assert_eq!(acceptable.choose::<()>([]), None);
     }
 
-    fn chosen(lines: &[&str]) -> Option<Coding> {
+    fn chosen(lines: &[&str]) -> Option<ContentCoding> {
         let lines: String = lines.iter().map(|line| format!("Accept-Encoding: {line}\r\n")).collect();
         let wire = format!("GET / HTTP/1.1\r\n{lines}\r\n");
         let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
-        Acceptable::of(&head).choose(ALL.map(|(coding, len)| (coding, len, coding)))
+        AcceptEncoding::parse(&head).choose(ALL.map(|(coding, len)| (coding, len, coding)))
     }
 }

@@ -1,17 +1,17 @@
 //! Whether the connection may carry another request. RFC 9112, section 9.3.
 
 use crate::field::has_token;
-use crate::head::{Head, Name, Version};
+use crate::head::{FieldName, Head, Version};
 
 /// Whether the client lets the connection persist after this exchange.
 ///
 /// HTTP/1.1 persists unless it says `close`, HTTP/1.0 only if it says `keep-alive`; `close` wins.
 #[inline]
 pub fn persists(head: &Head<'_>) -> bool {
-    if !head.has(Name::Connection) {
+    if !head.has(FieldName::Connection) {
         return head.version == Version::Http11;
     }
-    let says = |token| has_token(head.all(Name::Connection), token);
+    let says = |token| has_token(head.all(FieldName::Connection), token);
     !says(b"close") && (head.version == Version::Http11 || says(b"keep-alive"))
 }
 

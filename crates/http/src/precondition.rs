@@ -10,8 +10,8 @@
 //! Knows nothing of where validators come from, and of time only what it is told.
 
 use crate::date;
-use crate::head::{Head, Name};
-use crate::token::{ETAG, run};
+use crate::head::{FieldName, Head};
+use crate::token::{ETAG, prefix_len};
 
 /// What a GET or HEAD is answered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +32,11 @@ pub enum Outcome {
 /// year.
 #[inline]
 pub fn evaluate(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> Outcome {
-    let is_conditional = head.has(Name::IfNoneMatch)
-        || head.has(Name::IfModifiedSince)
-        || head.has(Name::IfMatch)
-        || head.has(Name::IfUnmodifiedSince);
-    if is_conditional { in_order(head, etag, last_modified, now) } else { Outcome::Proceed }
+    let is_conditional = head.has(FieldName::IfNoneMatch)
+        || head.has(FieldName::IfModifiedSince)
+        || head.has(FieldName::IfMatch)
+        || head.has(FieldName::IfUnmodifiedSince);
+    if is_conditional { evaluate_fields(head, etag, last_modified, now) } else { Outcome::Proceed }
 }
 
 /// Whether the Range field of a GET counts: without If-Range it does, and with one, only if that
@@ -46,32 +46,32 @@ pub fn evaluate(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> O
 /// over, there may have been another representation, and may yet be, with the same date.
 #[inline]
 pub fn range_applies(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> bool {
-    let Some(validator) = head.first(Name::IfRange) else { return true };
-    if head.is_repeated(Name::IfRange) {
+    let Some(validator) = head.first(FieldName::IfRange) else { return true };
+    if head.is_repeated(FieldName::IfRange) {
         return false;
     }
-    match Tag::split(validator) {
-        Some((tag, [])) => tag.is_strongly(Tag::of(etag)),
+    match EntityTag::split_first(validator) {
+        Some((tag, [])) => tag.matches_strongly(EntityTag::parse(etag)),
         _ => last_modified < now && date::parse(validator, now) == Some(last_modified),
     }
 }
 
-fn in_order(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> Outcome {
-    let ours = Tag::of(etag);
+fn evaluate_fields(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> Outcome {
+    let ours = EntityTag::parse(etag);
     // Sections 13.1.3 and 13.1.4: a date is ignored where there are entity-tags, however malformed.
-    let holds = if head.has(Name::IfMatch) {
-        is_listed(head, Name::IfMatch, |tag| tag.is_strongly(ours))
+    let holds = if head.has(FieldName::IfMatch) {
+        is_listed(head, FieldName::IfMatch, |tag| tag.matches_strongly(ours))
     } else {
-        date_of(head, Name::IfUnmodifiedSince, now).is_none_or(|since| last_modified <= since)
+        date_of(head, FieldName::IfUnmodifiedSince, now).is_none_or(|since| last_modified <= since)
     };
     if !holds {
         return Outcome::Failed;
     }
-    let has_it = if head.has(Name::IfNoneMatch) {
-        is_listed(head, Name::IfNoneMatch, |tag| tag.is_weakly(ours))
+    let has_it = if head.has(FieldName::IfNoneMatch) {
+        is_listed(head, FieldName::IfNoneMatch, |tag| tag.matches_weakly(ours))
     } else {
         // A date later than `now` is a valid date: section 13.1.3 has no such exception.
-        date_of(head, Name::IfModifiedSince, now).is_some_and(|since| last_modified <= since)
+        date_of(head, FieldName::IfModifiedSince, now).is_some_and(|since| last_modified <= since)
     };
     if has_it { Outcome::NotModified } else { Outcome::Proceed }
 }
@@ -79,7 +79,7 @@ fn in_order(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> Outco
 /// Whether the field lines `name` are `*`, or list an entity-tag that `is_ours`. Sections 13.1.1 and
 /// 13.1.2. A malformed member ends the list: what stands behind it cannot be told apart. So does a
 /// `*` that is not alone.
-fn is_listed(head: &Head<'_>, name: Name, is_ours: impl Fn(Tag<'_>) -> bool) -> bool {
+fn is_listed(head: &Head<'_>, name: FieldName, is_ours: impl Fn(EntityTag<'_>) -> bool) -> bool {
     if head.first(name) == Some(b"*") && !head.is_repeated(name) {
         return true;
     }
@@ -91,7 +91,7 @@ fn is_listed(head: &Head<'_>, name: Name, is_ours: impl Fn(Tag<'_>) -> bool) -> 
             if rest.is_empty() {
                 break;
             }
-            let Some((tag, behind)) = Tag::split(rest) else { return false };
+            let Some((tag, behind)) = EntityTag::split_first(rest) else { return false };
             if is_ours(tag) {
                 return true;
             }
@@ -103,32 +103,32 @@ fn is_listed(head: &Head<'_>, name: Name, is_ours: impl Fn(Tag<'_>) -> bool) -> 
 
 /// The date in the field `name`. None, and the field is ignored, if it is no valid date, or more than
 /// one. Sections 13.1.3 and 13.1.4.
-fn date_of(head: &Head<'_>, name: Name, now: u64) -> Option<u64> {
+fn date_of(head: &Head<'_>, name: FieldName, now: u64) -> Option<u64> {
     let value = head.first(name).filter(|_| !head.is_repeated(name))?;
     date::parse(value, now)
 }
 
 /// An entity-tag. Section 8.8.3.
 #[derive(Clone, Copy)]
-struct Tag<'a> {
+struct EntityTag<'a> {
     is_weak: bool,
     /// With its quotes.
     opaque: &'a [u8],
 }
 
-impl<'a> Tag<'a> {
+impl<'a> EntityTag<'a> {
     /// Our own, which is well formed.
-    fn of(etag: &'a [u8]) -> Tag<'a> {
+    fn parse(etag: &'a [u8]) -> EntityTag<'a> {
         let opaque = etag.strip_prefix(b"W/");
-        Tag { is_weak: opaque.is_some(), opaque: opaque.unwrap_or(etag) }
+        EntityTag { is_weak: opaque.is_some(), opaque: opaque.unwrap_or(etag) }
     }
 
     /// Takes the first entity-tag off a list, and what must follow it: OWS, then a comma or the end.
     /// An opaque-tag may have commas, and `\` escapes nothing in it.
-    fn split(list: &'a [u8]) -> Option<(Tag<'a>, &'a [u8])> {
-        let Tag { is_weak, opaque: list } = Tag::of(list);
+    fn split_first(list: &'a [u8]) -> Option<(EntityTag<'a>, &'a [u8])> {
+        let EntityTag { is_weak, opaque: list } = EntityTag::parse(list);
         let inner = list.strip_prefix(b"\"")?;
-        let len = run(ETAG, inner);
+        let len = prefix_len(ETAG, inner);
         let (opaque, mut behind) = list.split_at_checked(len + 2)?;
         if inner[len] != b'"' {
             return None;
@@ -136,16 +136,16 @@ impl<'a> Tag<'a> {
         while let [b' ' | b'\t', rest @ ..] = behind {
             behind = rest;
         }
-        matches!(behind, [] | [b',', ..]).then_some((Tag { is_weak, opaque }, behind))
+        matches!(behind, [] | [b',', ..]).then_some((EntityTag { is_weak, opaque }, behind))
     }
 
     /// Weak comparison. Section 8.8.3.2.
-    fn is_weakly(self, other: Tag<'_>) -> bool {
+    fn matches_weakly(self, other: EntityTag<'_>) -> bool {
         self.opaque == other.opaque
     }
 
     /// Strong comparison. Section 8.8.3.2.
-    fn is_strongly(self, other: Tag<'_>) -> bool {
+    fn matches_strongly(self, other: EntityTag<'_>) -> bool {
         !self.is_weak && !other.is_weak && self.opaque == other.opaque
     }
 }

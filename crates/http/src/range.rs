@@ -13,26 +13,26 @@
 //! Knows nothing of responses, and not whether the field applies: that is If-Range's to say.
 
 use crate::field::members;
-use crate::head::{Head, Name};
+use crate::head::{FieldName, Head};
 
 /// Parts of one response. A reader who seeks asks for one, one who looks for an index at either end for two or
 /// three; many small ones cost more than the whole.
-pub const PART_COUNT_MAX: usize = 6;
+pub const RANGE_COUNT_MAX: usize = 6;
 
 /// What of a representation is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Selected {
+pub enum RangeSelection {
     /// All of it: there is no Range, or it is ignored.
     Whole,
     /// Some of it: at least one part.
-    Parts(Parts),
+    Ranges(RangeSet),
     /// Nothing that there is: status 416.
-    Nothing,
+    Unsatisfiable,
 }
 
 /// A part of a representation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct ByteRange {
     /// From the start of the representation, in bytes.
     pub at: u64,
     /// In bytes, at least 1.
@@ -42,8 +42,8 @@ pub struct Part {
 /// Parts of a representation, in the order they were asked for. No two of them overlap or touch: those that did
 /// are one, in the place of the first.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Parts {
-    parts: [Part; PART_COUNT_MAX],
+pub struct RangeSet {
+    ranges: [ByteRange; RANGE_COUNT_MAX],
     count: u8,
 }
 
@@ -51,16 +51,16 @@ pub struct Parts {
 ///
 /// Numbers are clamped to 64 bits, which no representation exceeds. The parts are never more than
 /// [`PART_COUNT_MAX`], not even while those behind could still close the gaps between them.
-pub fn select(head: &Head<'_>, len: u64) -> Selected {
-    match head.first(Name::Range) {
-        Some(range) if !head.is_repeated(Name::Range) && len > 0 => {
-            read(range, len).unwrap_or(Selected::Whole)
+pub fn select(head: &Head<'_>, len: u64) -> RangeSelection {
+    match head.first(FieldName::Range) {
+        Some(range) if !head.is_repeated(FieldName::Range) && len > 0 => {
+            parse_specifier(range, len).unwrap_or(RangeSelection::Whole)
         }
-        _ => Selected::Whole,
+        _ => RangeSelection::Whole,
     }
 }
 
-impl Part {
+impl ByteRange {
     /// Offset of the last byte.
     #[inline]
     pub fn last(self) -> u64 {
@@ -68,44 +68,44 @@ impl Part {
     }
 
     /// Whether no byte lies between.
-    fn touches(self, other: Part) -> bool {
+    fn touches(self, other: ByteRange) -> bool {
         self.at <= other.last().saturating_add(1) && other.at <= self.last().saturating_add(1)
     }
 
     /// From the first byte of either to the last byte of either.
-    fn union(self, other: Part) -> Part {
+    fn union(self, other: ByteRange) -> ByteRange {
         let at = self.at.min(other.at);
-        Part { at, len: self.last().max(other.last()) - at + 1 }
+        ByteRange { at, len: self.last().max(other.last()) - at + 1 }
     }
 }
 
-impl Parts {
+impl RangeSet {
     /// At least one.
     #[inline]
-    pub fn as_slice(&self) -> &[Part] {
-        &self.parts[..self.count as usize]
+    pub fn as_slice(&self) -> &[ByteRange] {
+        &self.ranges[..self.count as usize]
     }
 
     /// Adds a part, joined with those it touches. `None`: it is one too many.
-    fn add(&mut self, part: Part) -> Option<()> {
+    fn add(&mut self, part: ByteRange) -> Option<()> {
         // The others touch each other nowhere, so what touches the union of some of them touches `part` itself.
         let joined =
             self.as_slice().iter().filter(|other| other.touches(part)).fold(part, |a, &b| a.union(b));
         let (mut kept, mut placed) = (0, false);
         for at in 0..self.count as usize {
-            let other = self.parts[at];
+            let other = self.ranges[at];
             if !other.touches(part) {
-                self.parts[kept] = other;
+                self.ranges[kept] = other;
             } else if placed {
                 continue;
             } else {
-                self.parts[kept] = joined;
+                self.ranges[kept] = joined;
                 placed = true;
             }
             kept += 1;
         }
         if !placed {
-            *self.parts.get_mut(kept)? = joined;
+            *self.ranges.get_mut(kept)? = joined;
             kept += 1;
         }
         self.count = kept as u8;
@@ -113,64 +113,66 @@ impl Parts {
     }
 }
 
-impl PartialEq for Parts {
-    fn eq(&self, other: &Parts) -> bool {
+impl PartialEq for RangeSet {
+    fn eq(&self, other: &RangeSet) -> bool {
         self.as_slice() == other.as_slice()
     }
 }
 
-impl Eq for Parts {}
+impl Eq for RangeSet {}
 
 /// A ranges-specifier: `bytes "=" 1#range-spec`. `None`: it is to be ignored.
-fn read(specifier: &[u8], len: u64) -> Option<Selected> {
+fn parse_specifier(specifier: &[u8], len: u64) -> Option<RangeSelection> {
     let equals = specifier.iter().position(|&byte| byte == b'=')?;
     let (unit, set) = (&specifier[..equals], &specifier[equals + 1..]);
     if !unit.eq_ignore_ascii_case(b"bytes") {
         return None;
     }
-    let (mut parts, mut is_empty) = (Parts::default(), true);
+    let (mut parts, mut is_empty) = (RangeSet::default(), true);
     for spec in members(set) {
         is_empty = false;
-        if let Some(part) = Spec::parse(spec)?.part_of(len) {
+        if let Some(part) = RangeSpec::parse(spec)?.resolve(len) {
             parts.add(part)?;
         }
     }
     match parts.count {
         _ if is_empty => None,
-        0 => Some(Selected::Nothing),
-        _ => Some(Selected::Parts(parts)),
+        0 => Some(RangeSelection::Unsatisfiable),
+        _ => Some(RangeSelection::Ranges(parts)),
     }
 }
 
 /// A range-spec.
-enum Spec {
+enum RangeSpec {
     /// `first "-" [ last ]`. An open one reaches to the end of the numbers. Invariant: `first <= last`.
     Int { first: u64, last: u64 },
     /// `"-" len`: the last bytes.
     Suffix { len: u64 },
 }
 
-impl Spec {
+impl RangeSpec {
     /// `None`: it is malformed, or its last byte comes before its first.
-    fn parse(spec: &[u8]) -> Option<Spec> {
+    fn parse(spec: &[u8]) -> Option<RangeSpec> {
         let dash = spec.iter().position(|&byte| byte == b'-')?;
         match (&spec[..dash], &spec[dash + 1..]) {
-            ([], len) => Some(Spec::Suffix { len: number(len)? }),
-            (first, []) => Some(Spec::Int { first: number(first)?, last: u64::MAX }),
+            ([], len) => Some(RangeSpec::Suffix { len: number(len)? }),
+            (first, []) => Some(RangeSpec::Int { first: number(first)?, last: u64::MAX }),
             (first, last) => {
                 let (first, last) = (number(first)?, number(last)?);
-                (first <= last).then_some(Spec::Int { first, last })
+                (first <= last).then_some(RangeSpec::Int { first, last })
             }
         }
     }
 
     /// What it means of a representation of `of` bytes, at least one. `None`: nothing that there is.
-    fn part_of(self, of: u64) -> Option<Part> {
+    fn resolve(self, of: u64) -> Option<ByteRange> {
         match self {
-            Spec::Int { first, .. } if first >= of => None,
-            Spec::Int { first, last } => Some(Part { at: first, len: last.min(of - 1) - first + 1 }),
-            Spec::Suffix { len: 0 } => None,
-            Spec::Suffix { len } => Some(Part { at: of - len.min(of), len: len.min(of) }),
+            RangeSpec::Int { first, .. } if first >= of => None,
+            RangeSpec::Int { first, last } => {
+                Some(ByteRange { at: first, len: last.min(of - 1) - first + 1 })
+            }
+            RangeSpec::Suffix { len: 0 } => None,
+            RangeSpec::Suffix { len } => Some(ByteRange { at: of - len.min(of), len: len.min(of) }),
         }
     }
 }
@@ -268,7 +270,7 @@ mod tests {
             assert_eq!(selected(value, 0), None, "{value}");
         }
         let (head, _) = parse(b"GET / HTTP/1.1\r\n\r\n").unwrap().unwrap();
-        assert_eq!(select(&head, 100), Selected::Whole, "without the field");
+        assert_eq!(select(&head, 100), RangeSelection::Whole, "without the field");
     }
 
     proptest! {
@@ -299,9 +301,11 @@ mod tests {
         let wire = format!("GET / HTTP/1.1\r\nRange: {value}\r\n\r\n");
         let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
         match select(&head, len) {
-            Selected::Whole => None,
-            Selected::Parts(parts) => Some(parts.as_slice().iter().map(|part| (part.at, part.len)).collect()),
-            Selected::Nothing => Some(Vec::new()),
+            RangeSelection::Whole => None,
+            RangeSelection::Ranges(parts) => {
+                Some(parts.as_slice().iter().map(|part| (part.at, part.len)).collect())
+            }
+            RangeSelection::Unsatisfiable => Some(Vec::new()),
         }
     }
 }

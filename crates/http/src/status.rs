@@ -55,7 +55,7 @@ impl Status {
     }
 
     /// The status of a code, if it is one of those.
-    pub fn of(code: u16) -> Option<Status> {
+    pub fn from_code(code: u16) -> Option<Status> {
         Status::ALL.into_iter().find(|status| status.code() == code)
     }
 

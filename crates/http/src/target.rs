@@ -75,7 +75,7 @@ pub fn parse(method: Method, target: &[u8]) -> Result<Target<'_>, TargetError> {
 
 /// Whether a byte stands for itself in a query, or begins an escape. Others may be received, but must not be sent.
 /// RFC 3986, section 3.4.
-pub fn is_query(byte: u8) -> bool {
+pub fn is_query_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte)
 }
 

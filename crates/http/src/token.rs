@@ -15,19 +15,19 @@ pub(crate) const ETAG: u8 = 1 << 4;
 
 /// Whether `byte` is in `class`.
 #[inline(always)]
-pub(crate) fn is(class: u8, byte: u8) -> bool {
+pub(crate) fn in_class(class: u8, byte: u8) -> bool {
     CLASSES[byte as usize] & class != 0
 }
 
 /// How many bytes at the front of `bytes` are in `class`.
 #[inline(always)]
-pub(crate) fn run(class: u8, bytes: &[u8]) -> usize {
-    bytes.iter().position(|&byte| !is(class, byte)).unwrap_or(bytes.len())
+pub(crate) fn prefix_len(class: u8, bytes: &[u8]) -> usize {
+    bytes.iter().position(|&byte| !in_class(class, byte)).unwrap_or(bytes.len())
 }
 
 /// `run(VALUE, bytes)`, eight bytes at a time: values are most of what a browser sends.
 #[inline(always)]
-pub(crate) fn value_run(bytes: &[u8]) -> usize {
+pub(crate) fn value_prefix_len(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let Some((word, behind)) = rest.split_first_chunk::<8>() {
         let stops = controls(u64::from_le_bytes(*word));
@@ -41,7 +41,7 @@ pub(crate) fn value_run(bytes: &[u8]) -> usize {
             _ => return bytes.len() - rest.len(),
         }
     }
-    bytes.len() - rest.len() + run(VALUE, rest)
+    bytes.len() - rest.len() + prefix_len(VALUE, rest)
 }
 
 /// Marks the first byte of `word` below SP or equal to DEL in its top bit; bytes above it may be
@@ -113,7 +113,7 @@ mod tests {
             (ETAG, 93 + 128),
         ];
         for (class, want) in cases {
-            assert_eq!((0..=255).filter(|&byte| is(class, byte)).count(), want, "class {class}");
+            assert_eq!((0..=255).filter(|&byte| in_class(class, byte)).count(), want, "class {class}");
         }
     }
 
@@ -125,7 +125,11 @@ mod tests {
                     let mut bytes = [b'v'; 24];
                     bytes[at] = byte;
                     bytes[at + 2] = second;
-                    assert_eq!(value_run(&bytes), run(VALUE, &bytes), "{byte:#x} at {at}, then {second:#x}");
+                    assert_eq!(
+                        value_prefix_len(&bytes),
+                        prefix_len(VALUE, &bytes),
+                        "{byte:#x} at {at}, then {second:#x}"
+                    );
                 }
             }
         }

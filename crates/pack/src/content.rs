@@ -15,7 +15,7 @@ use crate::tree::Located;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
-use tarpon_site::format::Home;
+use tarpon_site::format::Storage;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// A content, and what is to be said about it.
@@ -35,7 +35,7 @@ pub(crate) enum Body {
     InMemory(Vec<u8>),
     OnDisk(File),
     /// Placed before, or from the start: where the image or the archive has them, or which of the files.
-    Placed(Home, u64),
+    Placed(Storage, u64),
 }
 
 impl Content {
@@ -47,7 +47,7 @@ impl Content {
     }
 
     /// The same, which lies at a place already.
-    pub(crate) fn at(&self, home: Home, at: u64) -> Content {
+    pub(crate) fn at(&self, home: Storage, at: u64) -> Content {
         Content { body: Body::Placed(home, at), ..*self }
     }
 }
@@ -81,7 +81,7 @@ pub(crate) fn stretch(archive: &File, stretch: Stretch, options: &Options) -> io
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let last_modified = modified_s.min(options.now);
-    let body = Body::Placed(Home::Archive, at);
+    let body = Body::Placed(Storage::Archive, at);
     Ok(Content { body, len, hash: known.hash, look: known.look, last_modified })
 }
 

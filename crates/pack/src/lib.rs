@@ -91,7 +91,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use tarpon_site::format::PATH_LEN_MAX;
-use tarpon_site::{Coding, JSON};
+use tarpon_site::{Coding, JSON_SUFFIX};
 use tree::Located;
 use walk::Found;
 use write::{Delta, Manner, Variant, Writer};
@@ -431,7 +431,7 @@ fn write_listing<W: Write + Seek>(
     // There may be a choice, so it is not answered without a second look.
     let runs = writer.file(address, &mut page, Manner::File { asks: true }, &mut Vec::new())?;
     ruled.wrote(dir, address, media, &page, &runs);
-    let name = [address.strip_prefix(b"/").unwrap_or(address), JSON].concat();
+    let name = [address.strip_prefix(b"/").unwrap_or(address), JSON_SUFFIX].concat();
     if name.len() <= PATH_LEN_MAX {
         let mut json = variants("application/json", json, &more_of_json);
         writer.file(&name, &mut json, Manner::File { asks: false }, &mut Vec::new())?;

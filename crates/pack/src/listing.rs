@@ -211,7 +211,7 @@ fn quoted(text: &str) -> String {
 }
 
 fn iso(unix_s: u64) -> String {
-    String::from_utf8_lossy(&date::iso(unix_s)).into_owned()
+    String::from_utf8_lossy(&date::format_rfc3339(unix_s)).into_owned()
 }
 
 /// Exactly.

@@ -45,12 +45,12 @@ const TEXTS: [(u16, &str, &str); 15] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarpon_site::PAGE_CODES;
+    use tarpon_site::STATUS_PAGE_CODES;
 
     #[test]
     fn every_status_has_a_small_page() {
         assert_eq!(content(204).as_deref(), Some(""));
-        let texts = PAGE_CODES.into_iter().filter(|&code| code != 204);
+        let texts = STATUS_PAGE_CODES.into_iter().filter(|&code| code != 204);
         assert!(texts.clone().eq(TEXTS.map(|(code, ..)| code)));
         for code in texts {
             let page = content(code).expect("a page");

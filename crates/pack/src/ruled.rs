@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Seek, Write};
 use tarpon_site::format::{PATH_LEN_MAX, section};
 use tarpon_site::rules::{RULE_NAME_LEN, rule_name};
-use tarpon_site::{Coding, ERROR, SHELL, page_name};
+use tarpon_site::{Coding, ERROR_SUFFIX, SHELL_NAME, not_found_page_name};
 
 /// The rules of a site, while it is written.
 pub(crate) struct Ruled<'r> {
@@ -171,9 +171,9 @@ impl<'r> Ruled<'r> {
     /// The files that a rule of the table may send with an error, and not always the same one.
     fn errors<W: Write + Seek>(&self, writer: &mut Writer<'_, W>) -> Result<(), PackError> {
         let files = self.kept.iter().filter(|(path, _)| self.may_be_error(path));
-        for (path, kept) in files.filter(|(path, _)| path.len() + ERROR.len() <= PATH_LEN_MAX) {
+        for (path, kept) in files.filter(|(path, _)| path.len() + ERROR_SUFFIX.len() <= PATH_LEN_MAX) {
             let mut variants = kept.error(&self.fields(path));
-            let name = [path.strip_prefix(b"/").unwrap_or(path), ERROR].concat();
+            let name = [path.strip_prefix(b"/").unwrap_or(path), ERROR_SUFFIX].concat();
             writer.file(&name, &mut variants, Manner::File { asks: false }, &mut Vec::new())?;
         }
         Ok(())
@@ -188,7 +188,7 @@ impl<'r> Ruled<'r> {
         if let Some(shell) = &self.shell {
             for dir in &dirs {
                 let more = self.fields_of(&[Paths::one(b"/index.html"), Paths::below(dir)]);
-                let name = page_name(dir).map(|name| [name, SHELL].concat());
+                let name = not_found_page_name(dir).map(|name| [name, SHELL_NAME].concat());
                 if let Some(name) = name.filter(|name| name.len() <= PATH_LEN_MAX) {
                     writer.file(&name, &mut shell.whole(&more), manner, &mut Vec::new())?;
                 }
@@ -198,7 +198,9 @@ impl<'r> Ruled<'r> {
             self.kept.iter().filter_map(|(path, kept)| Some((page_dir(path)?, (path, kept)))).collect();
         dirs.extend(pages.keys().map(|dir| dir.to_vec()));
         for dir in &dirs {
-            let Some(name) = page_name(dir).filter(|name| name.len() <= PATH_LEN_MAX) else { continue };
+            let Some(name) = not_found_page_name(dir).filter(|name| name.len() <= PATH_LEN_MAX) else {
+                continue;
+            };
             let mut variants = match above(dir).find_map(|dir| pages.get(dir)) {
                 Some((path, page)) => page.error(&self.fields_of(&[Paths::one(path), Paths::below(dir)])),
                 // The page that the image has anyway.

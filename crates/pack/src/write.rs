@@ -16,9 +16,9 @@ use crate::{fields, page};
 use std::fs;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use tarpon_site::format::{
-    CONTENT_ALIGN, Coding, DeltaRow, HEADER_LEN, Header, Home, INDEX_ALIGN, INLINE_LEN_MAX, Kind, PAGE_CODES,
-    PAGES_ALIGN, PageRow, RECORD_ALIGN, RECORD_LEN, Record, SECTION_ALIGN, SectionRow, VARIANT_LEN, hash,
-    section,
+    CONTENT_ALIGN, Coding, DeltaRow, EntryRecord, HEADER_LEN, Header, INDEX_ALIGN, INLINE_LEN_MAX,
+    PAGES_ALIGN, RECORD_ALIGN, RECORD_LEN, RecordKind, SECTION_ALIGN, STATUS_PAGE_CODES, SectionRow,
+    StatusPageRow, Storage, VARIANT_LEN, hash, section,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -65,7 +65,7 @@ impl Variant {
     }
 
     /// What a record says of it if its run lies at `at`, with `file_count` files beside the image. Moves both behind it.
-    fn placed(&self, at: &mut u64, file_count: &mut u64) -> Record {
+    fn placed(&self, at: &mut u64, file_count: &mut u64) -> EntryRecord {
         let Variant { coding, fields, content } = self;
         let run_at = *at;
         *at += (fields.not_modified.len() + fields.ok.len()) as u64;
@@ -73,33 +73,33 @@ impl Variant {
             Body::Placed(home, at) => (*home, *at),
             Body::OnDisk(_) => {
                 *file_count += 1;
-                (Home::File, *file_count - 1)
+                (Storage::File, *file_count - 1)
             }
             Body::InMemory(bytes) => {
                 if content.len > INLINE_LEN_MAX {
                     *at = at.next_multiple_of(CONTENT_ALIGN);
                 }
                 *at += bytes.len() as u64;
-                (Home::Image, *at - bytes.len() as u64)
+                (Storage::Image, *at - bytes.len() as u64)
             }
         };
-        Record {
+        EntryRecord {
             path_len: 0,
-            kind: Kind::File,
+            kind: RecordKind::File,
             variant_count: 1,
             before_query: 0,
             last_modified: content.last_modified,
-            run_at,
+            fields_at: run_at,
             not_modified_len: fields.not_modified.len() as u32,
             fields_len: fields.ok.len() as u32,
             content_at,
             content_len: content.len,
             etag_at: fields.etag_at,
             etag_len: fields.etag_len,
-            home,
+            storage: home,
             coding: *coding,
             status: 0,
-            asks: false,
+            checks_rules: false,
         }
     }
 
@@ -117,12 +117,12 @@ pub(crate) struct Delta {
 }
 
 /// What a record says of the runs that were written, one for each variant: another path can lead there too.
-pub(crate) struct Runs(Vec<Record>);
+pub(crate) struct Runs(Vec<EntryRecord>);
 
 impl Runs {
     /// Where the content of each variant lies.
-    pub(crate) fn places(&self) -> impl Iterator<Item = (Home, u64)> {
-        self.0.iter().map(|record| (record.home, record.content_at))
+    pub(crate) fn places(&self) -> impl Iterator<Item = (Storage, u64)> {
+        self.0.iter().map(|record| (record.storage, record.content_at))
     }
 }
 
@@ -155,15 +155,21 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         files: &mut Vec<fs::File>,
     ) -> Result<Runs, PackError> {
         let (kind, status, asks) = match manner {
-            Manner::File { asks } => (Kind::File, 0, asks),
-            Manner::Ruled { status } => (Kind::RuledFile, status, false),
+            Manner::File { asks } => (RecordKind::File, 0, asks),
+            Manner::Ruled { status } => (RecordKind::RuleFile, status, false),
         };
         let mut at = self.record_at() + record_len(variants.len()) + path.len() as u64;
         let mut file_count = files.len() as u64;
         let mut records = Vec::with_capacity(variants.len());
         for variant in &*variants {
             let record = variant.placed(&mut at, &mut file_count);
-            records.push(Record { kind, variant_count: variants.len() as u8, status, asks, ..record });
+            records.push(EntryRecord {
+                kind,
+                variant_count: variants.len() as u8,
+                status,
+                checks_rules: asks,
+                ..record
+            });
         }
         self.record(path, &records)?;
         for (Variant { fields, content, .. }, record) in variants.iter_mut().zip(&records) {
@@ -187,7 +193,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
             self.put(&variant.fields.not_modified)?;
             self.put(&variant.fields.ok)?;
             self.content(&mut variant.content, &record, files)?;
-            let file_at = of.0.first().expect("a file has a variant").run_at;
+            let file_at = of.0.first().expect("a file has a variant").fields_at;
             self.deltas.push(DeltaRow { file_at, dictionary: *dictionary, variant: record });
         }
         Ok(())
@@ -195,7 +201,8 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
 
     /// The same runs at another path.
     pub(crate) fn alias(&mut self, path: &[u8], runs: &Runs, asks: bool) -> Result<(), PackError> {
-        let records: Vec<_> = runs.0.iter().map(|record| Record { asks, ..*record }).collect();
+        let records: Vec<_> =
+            runs.0.iter().map(|record| EntryRecord { checks_rules: asks, ..*record }).collect();
         self.record(path, &records)
     }
 
@@ -203,10 +210,10 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
     fn content(
         &mut self,
         content: &mut Content,
-        record: &Record,
+        record: &EntryRecord,
         files: &mut Vec<fs::File>,
     ) -> Result<(), PackError> {
-        let placed = Body::Placed(record.home, record.content_at);
+        let placed = Body::Placed(record.storage, record.content_at);
         match &content.body {
             Body::InMemory(bytes) if content.len <= INLINE_LEN_MAX => return self.put(bytes),
             Body::InMemory(bytes) => {
@@ -233,23 +240,23 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         asks: bool,
     ) -> Result<(), PackError> {
         let run_at = self.record_at() + record_len(1) + path.len() as u64;
-        let record = Record {
+        let record = EntryRecord {
             path_len: 0,
-            kind: if ruled.is_some() { Kind::RuledRedirect } else { Kind::Redirect },
+            kind: if ruled.is_some() { RecordKind::RuleRedirect } else { RecordKind::Redirect },
             variant_count: 1,
             before_query: redirect.before_query,
             last_modified: 0,
-            run_at,
+            fields_at: run_at,
             not_modified_len: 0,
             fields_len: redirect.fields.len() as u32,
             content_at: run_at + redirect.fields.len() as u64,
             content_len: redirect.content.len() as u64,
             etag_at: 0,
             etag_len: 0,
-            home: Home::Image,
+            storage: Storage::Image,
             coding: Coding::Identity,
             status: ruled.unwrap_or(0),
-            asks,
+            checks_rules: asks,
         };
         self.record(path, &[record])?;
         self.put(&redirect.fields)?;
@@ -277,7 +284,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         self.pad_to(self.at.next_multiple_of(PAGES_ALIGN))?;
         let (pages_at, body_hash) = (self.at, self.hasher.digest());
         let index_at = (pages_at + tables.len() as u64).next_multiple_of(INDEX_ALIGN);
-        let index = tarpon_site::index(&self.records).ok_or(PackError::TooLarge)?;
+        let index = tarpon_site::build_index(&self.records).ok_or(PackError::TooLarge)?;
         tables.resize((index_at - pages_at) as usize, 0);
         tables.extend_from_slice(index.as_flattened());
         self.put(&tables)?;
@@ -287,7 +294,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
             slot_count: index.len() as u64,
             record_count: self.records.len() as u64,
             pages_at,
-            page_count: PAGE_CODES.len() as u64,
+            page_count: STATUS_PAGE_CODES.len() as u64,
             file_count,
             tables_hash: hash(&tables),
             archive_len,
@@ -326,10 +333,10 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
     /// The pages: writes their fields and contents, and returns their rows.
     fn pages(&mut self) -> Result<Vec<u8>, PackError> {
         let mut rows = Vec::new();
-        for code in PAGE_CODES {
+        for code in STATUS_PAGE_CODES {
             let content = page::content(code).expect("a text for every status: a test compares them");
             let fields = fields::page(code, content.len(), &self.more);
-            let row = PageRow {
+            let row = StatusPageRow {
                 code,
                 fields_len: fields.len() as u32,
                 fields_at: self.at,
@@ -349,12 +356,12 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
     }
 
     /// Writes a record for `path`, with these variants.
-    fn record(&mut self, path: &[u8], variants: &[Record]) -> Result<(), PackError> {
+    fn record(&mut self, path: &[u8], variants: &[EntryRecord]) -> Result<(), PackError> {
         self.pad_to(self.record_at())?;
         self.records.push((hash(path), self.at));
         for (number, variant) in variants.iter().enumerate() {
             // The walk leaves out paths of more than PATH_LEN_MAX.
-            let bytes = Record { path_len: path.len() as u16, ..*variant }.encode();
+            let bytes = EntryRecord { path_len: path.len() as u16, ..*variant }.encode();
             let head_len = if number == 0 { 0 } else { RECORD_LEN - VARIANT_LEN };
             self.put(&bytes[head_len..])?;
         }

@@ -92,7 +92,7 @@ fn a_coded_form_beside_a_member_is_offered_as_beside_a_file() {
         let bytes = archive(members);
         let (image, packed, _) = pack(&bytes, "").expect(name);
         let Some(Entry::File(file)) = image.find(b"/a") else { panic!("{name}: no file") };
-        let coded: Vec<_> = image.coded(file).collect();
+        let coded: Vec<_> = image.coded_variants(file).collect();
         assert_eq!(coded.iter().map(|(coding, _)| *coding).collect::<Vec<_>>(), *want, "{name}");
         assert_eq!(packed.skipped.iter().map(|row| row.kind).collect::<Vec<_>>(), *skipped, "{name}");
         // Whatever it is a form of, a member is there by its own name, and lies in the archive once.

@@ -108,7 +108,7 @@ fn what_may_be_a_dictionary_later_says_so() {
         for (path, want) in cases {
             let Some(Entry::File(file)) = image.find(path.as_bytes()) else { panic!("{path} is not there") };
             let want = if offers || path.starts_with("/own") { want } else { "" };
-            for variant in image.coded(file).map(|(_, variant)| variant).chain([file.identity]) {
+            for variant in image.coded_variants(file).map(|(_, variant)| variant).chain([file.identity]) {
                 assert_eq!(offer(image.bytes(variant.fields)), want, "{path}");
                 // Nor is a page with another coding a reason to say it with 304.
                 assert!(

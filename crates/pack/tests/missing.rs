@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use std::{collections::BTreeSet, fs, io::Cursor, path::Path};
 use tarpon_pack::{Memo, Options, pack_dir};
-use tarpon_site::{Content, Image, Missing, PAGE_DEPTH_MAX};
+use tarpon_site::{Content, Fallback, Image, NOT_FOUND_DEPTH_MAX};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
@@ -24,12 +24,12 @@ proptest! {
 
 #[test]
 fn a_page_too_deep_for_the_search_is_a_file_alone() {
-    for depth in [PAGE_DEPTH_MAX - 1, PAGE_DEPTH_MAX, PAGE_DEPTH_MAX + 1] {
+    for depth in [NOT_FOUND_DEPTH_MAX - 1, NOT_FOUND_DEPTH_MAX, NOT_FOUND_DEPTH_MAX + 1] {
         let dir = "a/".repeat(depth);
         let image = packed(&BTreeSet::from([dir.clone()]));
         assert!(image.find(format!("/{dir}404.html").as_bytes()).is_some());
         for below in ["x", "b/x", "b/b/b/x"] {
-            let want = (depth <= PAGE_DEPTH_MAX).then(|| dir.clone());
+            let want = (depth <= NOT_FOUND_DEPTH_MAX).then(|| dir.clone());
             assert_eq!(page(&image, &format!("/{dir}{below}")), want, "{depth}");
         }
         assert_eq!(page(&image, "/x"), None, "{depth}");
@@ -41,7 +41,7 @@ fn a_page_too_deep_for_the_search_is_a_file_alone() {
 #[test]
 fn a_page_that_is_missing_has_no_validators_and_is_not_kept() {
     let image = packed(&BTreeSet::from([String::new()]));
-    let Missing::Page(page) = image.missing(b"/x") else { panic!("no page") };
+    let Fallback::NotFoundPage(page) = image.fallback(b"/x") else { panic!("no page") };
     let fields = std::str::from_utf8(image.bytes(page.identity.fields)).expect("ASCII");
     let want = "Content-Length: 0\r\nContent-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n\r\n";
     assert_eq!(fields, want);
@@ -66,13 +66,13 @@ fn image(root: &Path) -> Image {
 
 /// Where the page lies that answers for a path.
 fn page(image: &Image, path: &str) -> Option<String> {
-    match image.missing(path.as_bytes()) {
-        Missing::Page(page) => {
+    match image.fallback(path.as_bytes()) {
+        Fallback::NotFoundPage(page) => {
             let Content::Image(place) = page.identity.content else { panic!("elsewhere") };
             Some(String::from_utf8(image.bytes(place).to_vec()).expect("ASCII"))
         }
-        Missing::Shell(_) => panic!("there is none"),
-        Missing::Nothing => None,
+        Fallback::AppShell(_) => panic!("there is none"),
+        Fallback::StatusPage => None,
     }
 }
 

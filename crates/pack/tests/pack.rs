@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tarpon_pack::{Dialect, Kind, Memo, Options, PackError, Packed, Policy, pack_dir};
-use tarpon_site::{Coding, Content, Entry, Image, PAGE_CODES, Place, Variants};
+use tarpon_site::{Coding, Content, Entry, Image, Region, STATUS_PAGE_CODES, Variants};
 use tempfile::TempDir;
 
 /// What lies in a directory before it is packed.
@@ -186,7 +186,7 @@ fn all_that_has_content_says_that_its_type_is_not_to_be_guessed() {
         let policy = Policy { allow_sniffing, listings: true, ..Policy::default() };
         let options = Options { policy, ..Options::new(now()) };
         let (image, _) = site.pack_with(&options, &mut Memo::default()).expect("packs");
-        let check = |fields: Place, name: &str| {
+        let check = |fields: Region, name: &str| {
             let value =
                 text(&image, fields).split(FIELD).skip(1).map(|rest| rest.lines().next().expect("a line"));
             let want = match name {
@@ -200,7 +200,7 @@ fn all_that_has_content_says_that_its_type_is_not_to_be_guessed() {
             let name = String::from_utf8_lossy(path);
             match entry {
                 Entry::File(file) => {
-                    let coded = image.coded(file).map(|(_, variant)| variant);
+                    let coded = image.coded_variants(file).map(|(_, variant)| variant);
                     for variant in coded.chain([file.identity]) {
                         check(variant.fields, &name);
                         assert!(!text(&image, variant.not_modified).contains(FIELD), "{name}");
@@ -209,14 +209,14 @@ fn all_that_has_content_says_that_its_type_is_not_to_be_guessed() {
                 }
                 Entry::Redirect(to) => {
                     let (before, after) = (to.before_query, to.after_query);
-                    check(Place { at: before.at, len: before.len + after.len }, &name);
+                    check(Region { at: before.at, len: before.len + after.len }, &name);
                     count += 1;
                 }
             }
         }
         assert!(count > 15, "{count}");
-        for code in PAGE_CODES.into_iter().filter(|&code| code != 204) {
-            check(image.page(code).fields, &code.to_string());
+        for code in STATUS_PAGE_CODES.into_iter().filter(|&code| code != 204) {
+            check(image.status_page(code).fields, &code.to_string());
         }
         check(image.rules().expect("a rule").fields(), "rules");
     }
@@ -263,7 +263,7 @@ fn a_coded_form_beside_a_file_is_offered_where_it_is_of_use() {
         let site = Site::new(lies);
         let (image, packed) = site.pack();
         let Some(Entry::File(file)) = image.find(path.as_bytes()) else { panic!("{name}: no file") };
-        let codings: Vec<_> = image.coded(file).map(|(coding, _)| coding).collect();
+        let codings: Vec<_> = image.coded_variants(file).map(|(coding, _)| coding).collect();
         assert_eq!(codings, *want, "{name}");
         let vary = "\r\nVary: Accept-Encoding\r\n";
         assert_eq!(text(&image, file.identity.fields).contains(vary), !want.is_empty(), "{name}");
@@ -297,7 +297,7 @@ fn a_coded_form_is_a_variant_and_a_file() {
         assert!(!shown.contains("Vary"), "{shown}");
         for path in [&b"/dir/"[..], b"/dir/index.html"] {
             let Some(Entry::File(file)) = image.find(path) else { panic!("no file") };
-            let coded: Vec<_> = image.coded(file).collect();
+            let coded: Vec<_> = image.coded_variants(file).collect();
             let [(Coding::Gzip, variant)] = coded[..] else { panic!("{coded:?}") };
             assert!(content(&image, &packed, variant.content) == form);
             assert_eq!(variant.content == by_name.content, len > 16_384, "{len}");
@@ -332,7 +332,7 @@ fn a_coded_form_older_than_its_file_is_not_offered() {
         set("a.br", form_ms);
         let (image, packed) = site.pack();
         let Some(Entry::File(file)) = image.find(b"/a") else { panic!("no file") };
-        assert_eq!(image.coded(file).count(), usize::from(offered), "{file_ms}, {form_ms}");
+        assert_eq!(image.coded_variants(file).count(), usize::from(offered), "{file_ms}, {form_ms}");
         let kinds: Vec<_> = packed.skipped.iter().map(|row| row.kind).collect();
         assert_eq!(kinds, if offered { vec![] } else { vec![Kind::CodedStale] }, "{file_ms}, {form_ms}");
         assert!(image.find(b"/a.br").is_some());
@@ -342,8 +342,8 @@ fn a_coded_form_older_than_its_file_is_not_offered() {
 #[test]
 fn every_status_has_its_page() {
     let (image, _) = Site::new(&[]).pack();
-    for code in PAGE_CODES {
-        let page = image.page(code);
+    for code in STATUS_PAGE_CODES {
+        let page = image.status_page(code);
         let (fields, content) = (text(&image, page.fields), text(&image, page.content));
         let allow = if [204, 405].contains(&code) { "Allow: GET, HEAD, OPTIONS\r\n" } else { "" };
         let len = content.len();
@@ -361,7 +361,7 @@ fn every_status_has_its_page() {
 #[test]
 fn the_same_directory_gives_the_same_bytes() {
     let site = Site::new(&[Text("b/index.html", b"b"), Text("a", b"a"), Zeros("c", 70_000), Link("d", "b")]);
-    assert_eq!(site.pack().0.all(), site.pack().0.all());
+    assert_eq!(site.pack().0.as_bytes(), site.pack().0.as_bytes());
 }
 
 #[test]
@@ -596,7 +596,7 @@ fn content(image: &Image, packed: &Packed, content: Content) -> Vec<u8> {
     }
 }
 
-fn text(image: &Image, place: Place) -> &str {
+fn text(image: &Image, place: Region) -> &str {
     std::str::from_utf8(image.bytes(place)).expect("ASCII")
 }
 

@@ -34,7 +34,7 @@ fn every_file_is_served_with_the_variants_that_are_worth_it() {
             panic!("{path} is not there")
         };
         assert!(packed.content(&file.identity) == content, "{path}");
-        let coded: Vec<_> = packed.image.coded(file).collect();
+        let coded: Vec<_> = packed.image.coded_variants(file).collect();
         let is_text = ["index.html", "guide/index.html", "large.css", "copy.css"].contains(&path);
         assert_eq!(coded.len(), if is_text { 3 } else { 0 }, "{path}");
         for (coding, variant) in coded {
@@ -58,7 +58,7 @@ fn large_contents_lie_on_pages_and_each_of_them_once() {
     let packed = Packed::new(&archive);
     let place = |path: &str| {
         let Some(Entry::File(file)) = packed.image.find(path.as_bytes()) else { panic!("{path}") };
-        let variants = packed.image.coded(file).map(|(_, variant)| variant).chain([file.identity]);
+        let variants = packed.image.coded_variants(file).map(|(_, variant)| variant).chain([file.identity]);
         variants.map(|variant| variant.content).collect::<Vec<_>>()
     };
     let mut large_count = 0;
@@ -256,7 +256,7 @@ fn a_coded_form_beside_its_file_is_taken_over_if_it_decodes_to_it() {
         let report = pack_site(Input::Dir(&dir), &archive, &options(Effort::Fast), &Progress::default()).expect(name);
         let packed = Packed::new(&archive);
         let Some(Entry::File(file)) = packed.image.find(b"/a.css") else { panic!("{name}") };
-        let forms: Vec<_> = packed.image.coded(file).map(|(coding, form)| (coding, packed.content(&form))).collect();
+        let forms: Vec<_> = packed.image.coded_variants(file).map(|(coding, form)| (coding, packed.content(&form))).collect();
         assert_eq!(forms.len(), 3, "{name}: what was not taken is made");
         assert!(forms.iter().all(|(coding, form)| decoded(*coding, form) == text), "{name}");
         assert_eq!(forms.iter().any(|(_, form)| form == content), taken, "{name}");
@@ -374,7 +374,7 @@ fn an_output_whose_checksums_were_made_to_fit_gives_no_form_that_is_not_of_its_c
     let mut forged = bytes.clone();
     for path in ["/large.css", "/index.html", "/guide/index.html"] {
         let Some(Entry::File(file)) = packed.image.find(path.as_bytes()) else { panic!("{path}") };
-        for (_, variant) in packed.image.coded(file) {
+        for (_, variant) in packed.image.coded_variants(file) {
             let at = match variant.content {
                 Content::Archive(place) => place.at,
                 Content::Image(place) => 4096 + place.at,
@@ -441,7 +441,7 @@ fn an_archive_is_the_sum_of_what_it_is_said_to_consist_of() {
     let packed = Packed::new(&archive);
     let forms = ["/index.html", "/guide/index.html", "/large.css"].into_iter().flat_map(|path| {
         let Some(Entry::File(file)) = packed.image.find(path.as_bytes()) else { panic!("{path}") };
-        packed.image.coded(file).map(|(_, variant)| variant.content.len()).collect::<Vec<_>>()
+        packed.image.coded_variants(file).map(|(_, variant)| variant.content.len()).collect::<Vec<_>>()
     });
     assert_eq!(coded, forms.sum::<u64>());
     assert!(rest > 0 && rest < 128 << 10, "{rest}");

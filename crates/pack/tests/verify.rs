@@ -108,7 +108,7 @@ fn damage_is_told_by_what_it_is_about() {
 #[test]
 fn contents_that_lie_over_one_another_are_not_read_again_and_again() {
     let site = Packed::new();
-    let mut bytes = site.image().all().to_vec();
+    let mut bytes = site.image().as_bytes().to_vec();
     // Each of them is all of the image but for some bytes: together they are more than the archive has.
     for (number, (path, coding)) in [
         (&b"/a.css"[..], Coding::Identity),
@@ -194,7 +194,7 @@ impl Packed {
     fn variant(&self, path: &[u8], coding: Coding) -> Variant {
         let image = self.image();
         let Some(Entry::File(file)) = image.find(path) else { panic!("not there") };
-        let mut all = image.coded(file).chain([(Coding::Identity, file.identity)]);
+        let mut all = image.coded_variants(file).chain([(Coding::Identity, file.identity)]);
         all.find(|(found, _)| *found == coding).expect("a variant").1
     }
 
@@ -207,7 +207,7 @@ impl Packed {
     /// Puts another content in the place of one, and makes its tag and all sums right again.
     fn forge(&self, path: &[u8], coding: Coding) {
         let variant = self.variant(path, coding);
-        let mut bytes = self.image().all().to_vec();
+        let mut bytes = self.image().as_bytes().to_vec();
         let Content::Image(content) = variant.content else { panic!("large") };
         bytes[content.at as usize] ^= 1;
         let tag = xxh3_128(&bytes[content.at as usize..][..content.len as usize]);
@@ -220,7 +220,7 @@ impl Packed {
     fn misframe(&self, path: &[u8]) {
         const LENGTH: &[u8] = b"Content-Length: 1";
         let variant = self.variant(path, Coding::Identity);
-        let mut bytes = self.image().all().to_vec();
+        let mut bytes = self.image().as_bytes().to_vec();
         let fields = &mut bytes[variant.fields.at as usize..];
         assert!(fields.starts_with(LENGTH));
         fields[LENGTH.len() - 1] = b'2';

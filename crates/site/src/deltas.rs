@@ -32,7 +32,7 @@ impl Image {
 
     /// What a row is sorted by, if it may be read.
     fn delta_key(&self, row: &[u8; DELTA_LEN]) -> Option<(u64, [u8; 32])> {
-        self.has(self.place_of(row)).then(|| DeltaRow::key(row))
+        self.is_resident(self.region_of(row)).then(|| DeltaRow::key(row))
     }
 
     /// What a row says, if it makes sense.
@@ -41,6 +41,6 @@ impl Image {
         let variant = Variant::new(&record, self.delta_number(row), self.bounds())?;
         // It was modified when the file was.
         let variant = Variant { last_modified: file.identity.last_modified, ..variant };
-        record.coding.wants_dictionary().then_some((dictionary, record.coding, variant))
+        record.coding.needs_dictionary().then_some((dictionary, record.coding, variant))
     }
 }

@@ -6,10 +6,10 @@
 //!    └ etag ┘
 //! ```
 
-use crate::format::{Coding, Home, Kind, PageRow, RECORD_LEN, Record, VARIANT_COUNT_MAX, VARIANT_LEN};
-use crate::framing::LOCATION;
-use crate::image::Image;
-use crate::place::Place;
+use crate::format::{
+    Coding, EntryRecord, RECORD_LEN, RecordKind, StatusPageRow, Storage, VARIANT_COUNT_MAX, VARIANT_LEN,
+};
+use crate::region::Region;
 
 /// What lies at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,22 +26,22 @@ pub struct Variants {
     /// The one without a content coding.
     pub identity: Variant,
     /// Where the others lie, with the head of their record before.
-    coded: Place,
+    coded: Region,
     /// The status a rule sends it with. None: it is what lies at the path, without a rule.
-    pub ruled: Option<u16>,
+    pub rule_status: Option<u16>,
     /// Whether a rule may come first.
-    pub asks: bool,
+    pub checks_rules: bool,
 }
 
 /// A representation: what answers a GET.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// Fields of 200, with the empty line. A small content lies right behind.
-    pub fields: Place,
+    pub fields: Region,
     /// Fields of 304, with the empty line.
-    pub not_modified: Place,
+    pub not_modified: Region,
     /// The entity-tag, with its quotes. RFC 9110, section 8.8.3.
-    pub etag: Place,
+    pub etag: Region,
     /// Seconds since 1970.
     pub last_modified: u64,
     /// The content.
@@ -52,7 +52,7 @@ pub struct Variant {
 
 /// A coded representation: what a choice needs to know of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct VariantOffer {
     /// Its content coding.
     pub coding: Coding,
     /// Bytes of its content.
@@ -65,7 +65,7 @@ pub struct Offer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// In the image.
-    Image(Place),
+    Image(Region),
     /// In a file beside the image.
     File {
         /// Which of the files; less than [`Image::file_count`](crate::Image::file_count).
@@ -76,38 +76,38 @@ pub enum Content {
         len: u64,
     },
     /// In the archive beside the image: a place there, within [`Image::archive_len`](crate::Image::archive_len).
-    Archive(Place),
+    Archive(Region),
 }
 
 /// The answer where a path means another one. RFC 9110, section 15.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redirect {
     /// The status, if a rule tells one; otherwise it is 301.
-    pub ruled: Option<u16>,
+    pub rule_status: Option<u16>,
     /// Whether another rule may come first.
-    pub asks: bool,
+    pub checks_rules: bool,
     /// Fields up to the end of the target of Location; the query of the request goes in behind. Empty: it does not.
-    pub before_query: Place,
+    pub before_query: Region,
     /// The rest of the fields, with the empty line.
-    pub after_query: Place,
+    pub after_query: Region,
     /// The content.
-    pub content: Place,
+    pub content: Region,
     /// Which response of the image it is: see [`Image::is_redirect_framed`](crate::Image::is_redirect_framed).
     pub(crate) number: usize,
 }
 
 /// The answer that is about no file: one for each status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct StatusPage {
     /// Fields, with the empty line.
-    pub fields: Place,
+    pub fields: Region,
     /// The content.
-    pub content: Place,
+    pub content: Region,
 }
 
 /// What an image has, and what lies beside it: all that a record can name.
 #[derive(Clone, Copy)]
-pub(crate) struct Bounds {
+pub(crate) struct ImageBounds {
     /// Bytes of the image.
     pub(crate) len: u64,
     /// Files beside it.
@@ -120,37 +120,38 @@ impl Entry {
     /// The entry that the record at `at` means, to which the slot of this number leads. None if any of it lies out of bounds; but
     /// its coded variants are looked at only when they are asked for.
     #[inline]
-    pub(crate) fn new(record: &Record, at: u64, slot: usize, bounds: Bounds) -> Option<Entry> {
+    pub(crate) fn new(record: &EntryRecord, at: u64, slot: usize, bounds: ImageBounds) -> Option<Entry> {
         if record.coding != Coding::Identity {
             return None;
         }
-        let ruled = matches!(record.kind, Kind::RuledFile | Kind::RuledRedirect).then_some(record.status);
-        let asks = record.asks;
+        let ruled =
+            matches!(record.kind, RecordKind::RuleFile | RecordKind::RuleRedirect).then_some(record.status);
+        let asks = record.checks_rules;
         let number = slot * usize::from(VARIANT_COUNT_MAX);
         match record.kind {
-            Kind::File | Kind::RuledFile => {
+            RecordKind::File | RecordKind::RuleFile => {
                 let coded_len = u64::from(record.variant_count - 1) * VARIANT_LEN as u64;
                 Some(Entry::File(Variants {
                     identity: Variant::new(record, number, bounds)?,
-                    coded: Place { at: at + RECORD_LEN as u64, len: coded_len },
-                    ruled,
-                    asks,
+                    coded: Region { at: at + RECORD_LEN as u64, len: coded_len },
+                    rule_status: ruled,
+                    checks_rules: asks,
                 }))
             }
-            Kind::Redirect | Kind::RuledRedirect if record.variant_count == 1 => {
+            RecordKind::Redirect | RecordKind::RuleRedirect if record.variant_count == 1 => {
                 let redirect = Redirect::new(record, number, bounds.len)?;
-                Some(Entry::Redirect(Redirect { ruled, asks, ..redirect }))
+                Some(Entry::Redirect(Redirect { rule_status: ruled, checks_rules: asks, ..redirect }))
             }
-            Kind::Redirect | Kind::RuledRedirect => None,
+            RecordKind::Redirect | RecordKind::RuleRedirect => None,
         }
     }
 
     /// Whether a rule may come before what is here.
     #[inline]
-    pub fn asks(&self) -> bool {
+    pub fn checks_rules(&self) -> bool {
         match self {
-            Entry::File(variants) => variants.asks,
-            Entry::Redirect(redirect) => redirect.asks,
+            Entry::File(variants) => variants.checks_rules,
+            Entry::Redirect(redirect) => redirect.checks_rules,
         }
     }
 }
@@ -158,7 +159,7 @@ impl Entry {
 impl Variants {
     /// Whether there is no choice.
     #[inline]
-    pub fn is_one(&self) -> bool {
+    pub fn is_single(&self) -> bool {
         self.coded.len == 0
     }
 
@@ -170,47 +171,47 @@ impl Variants {
     /// The coded ones, as they lie in the image of these bytes. One that has a coding this version does not know, or
     /// one that wants a dictionary, is passed over.
     #[inline]
-    pub(crate) fn offers(self, all: &[u8]) -> impl Iterator<Item = Offer> {
+    pub(crate) fn offers(self, all: &[u8]) -> impl Iterator<Item = VariantOffer> {
         let rows = all[self.coded.range()].as_chunks::<VARIANT_LEN>().0;
         let offers = rows.iter().zip(0..).filter_map(|(row, number)| {
-            let (coding, len) = Record::offer(row)?;
-            Some(Offer { coding, len, number })
+            let (coding, len) = EntryRecord::decode_offer(row)?;
+            Some(VariantOffer { coding, len, number })
         });
         offers.filter(|offer| matches!(offer.coding, Coding::Br | Coding::Gzip | Coding::Zstd))
     }
 
     /// One of them. None if it is damaged.
     #[inline]
-    pub(crate) fn taken(self, offer: Offer, all: &[u8], bounds: Bounds) -> Option<Variant> {
+    pub(crate) fn variant(self, offer: VariantOffer, all: &[u8], bounds: ImageBounds) -> Option<Variant> {
         let row = &all[self.coded.range()].as_chunks::<VARIANT_LEN>().0[offer.number];
         let head = &all[(self.coded.at as usize - RECORD_LEN)..][..RECORD_LEN - VARIANT_LEN];
         let mut bytes = [0; RECORD_LEN];
         bytes[..head.len()].copy_from_slice(head);
         bytes[head.len()..].copy_from_slice(row);
-        Variant::new(&Record::decode(&bytes)?, self.identity.number + 1 + offer.number, bounds)
+        Variant::new(&EntryRecord::decode(&bytes)?, self.identity.number + 1 + offer.number, bounds)
     }
 }
 
 impl Variant {
     /// The variant a record of a file is given with.
     #[inline]
-    pub(crate) fn new(record: &Record, number: usize, bounds: Bounds) -> Option<Variant> {
-        let (not_modified, fields) = run(record, bounds.len)?;
+    pub(crate) fn new(record: &EntryRecord, number: usize, bounds: ImageBounds) -> Option<Variant> {
+        let (not_modified, fields) = field_regions(record, bounds.len)?;
         let etag =
-            Place { at: record.etag_at.into(), len: record.etag_len.into() }.within(not_modified.len)?;
-        let content = Place { at: record.content_at, len: record.content_len };
-        let content = match record.home {
-            Home::Image => Content::Image(content.within(bounds.len)?),
-            Home::File if content.at < bounds.file_count => {
+            Region { at: record.etag_at.into(), len: record.etag_len.into() }.within(not_modified.len)?;
+        let content = Region { at: record.content_at, len: record.content_len };
+        let content = match record.storage {
+            Storage::Image => Content::Image(content.within(bounds.len)?),
+            Storage::File if content.at < bounds.file_count => {
                 Content::File { number: u32::try_from(content.at).ok()?, at: 0, len: content.len }
             }
-            Home::File => return None,
-            Home::Archive => Content::Archive(content.within(bounds.archive_len)?),
+            Storage::File => return None,
+            Storage::Archive => Content::Archive(content.within(bounds.archive_len)?),
         };
         Some(Variant {
             fields,
             not_modified,
-            etag: Place { at: not_modified.at + etag.at, len: etag.len },
+            etag: Region { at: not_modified.at + etag.at, len: etag.len },
             last_modified: record.last_modified,
             content,
             number,
@@ -235,7 +236,7 @@ impl Content {
     /// If there is no such part.
     pub fn part(self, at: u64, len: u64) -> Content {
         assert!(at <= self.len() && len <= self.len() - at, "a part lies within its content");
-        let within = |place: Place| Place { at: place.at + at, len };
+        let within = |place: Region| Region { at: place.at + at, len };
         match self {
             Content::Image(place) => Content::Image(within(place)),
             Content::File { number, at: from, .. } => Content::File { number, at: from + at, len },
@@ -245,46 +246,41 @@ impl Content {
 }
 
 impl Redirect {
-    /// Whether its fields go behind a Location that is written before them.
-    pub fn is_behind_location(&self, image: &Image) -> bool {
-        image.is_redirect_framed(self) && !image.read(self.after_query).starts_with(LOCATION)
-    }
-
     /// The redirect a record means.
     #[inline]
-    fn new(record: &Record, number: usize, len: u64) -> Option<Redirect> {
-        let (_, fields) = run(record, len)?;
-        let before = Place { at: 0, len: record.before_query.into() }.within(fields.len)?.len;
-        if record.home != Home::Image {
+    fn new(record: &EntryRecord, number: usize, len: u64) -> Option<Redirect> {
+        let (_, fields) = field_regions(record, len)?;
+        let before = Region { at: 0, len: record.before_query.into() }.within(fields.len)?.len;
+        if record.storage != Storage::Image {
             return None;
         }
         Some(Redirect {
-            ruled: None,
-            asks: false,
-            before_query: Place { at: fields.at, len: before },
-            after_query: Place { at: fields.at + before, len: fields.len - before },
-            content: Place { at: record.content_at, len: record.content_len }.within(len)?,
+            rule_status: None,
+            checks_rules: false,
+            before_query: Region { at: fields.at, len: before },
+            after_query: Region { at: fields.at + before, len: fields.len - before },
+            content: Region { at: record.content_at, len: record.content_len }.within(len)?,
             number,
         })
     }
 }
 
-impl Page {
+impl StatusPage {
     /// The page a row means, in an image of `len` bytes. None if any of it lies elsewhere.
-    pub(crate) fn new(row: &PageRow, len: u64) -> Option<Page> {
-        Some(Page {
-            fields: Place { at: row.fields_at, len: row.fields_len.into() }.within(len)?,
-            content: Place { at: row.content_at, len: row.content_len }.within(len)?,
+    pub(crate) fn new(row: &StatusPageRow, len: u64) -> Option<StatusPage> {
+        Some(StatusPage {
+            fields: Region { at: row.fields_at, len: row.fields_len.into() }.within(len)?,
+            content: Region { at: row.content_at, len: row.content_len }.within(len)?,
         })
     }
 }
 
 /// The fields of 304, and behind them those of 200 or 301.
 #[inline]
-fn run(record: &Record, len: u64) -> Option<(Place, Place)> {
+fn field_regions(record: &EntryRecord, len: u64) -> Option<(Region, Region)> {
     let split = u64::from(record.not_modified_len);
-    let run = Place { at: record.run_at, len: split + u64::from(record.fields_len) }.within(len)?;
-    let not_modified = Place { at: run.at, len: split };
-    let fields = Place { at: run.at + split, len: run.len - split };
+    let run = Region { at: record.fields_at, len: split + u64::from(record.fields_len) }.within(len)?;
+    let not_modified = Region { at: run.at, len: split };
+    let fields = Region { at: run.at + split, len: run.len - split };
     Some((not_modified, fields))
 }

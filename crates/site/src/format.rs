@@ -12,7 +12,7 @@
 //! little-endian. Whether what they say makes sense together is for [`Image`](crate::Image) and `entry.rs` to
 //! judge.
 
-use crate::image::ImageError;
+use crate::error::ImageError;
 use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -37,7 +37,7 @@ pub const VARIANT_COUNT_MAX: u8 = 4;
 /// Bytes of a record's alignment. A slot counts in these, so an image ends before 256 GiB.
 pub const RECORD_ALIGN: u64 = 64;
 /// Bytes of a row of the pages.
-pub const PAGE_LEN: usize = 32;
+pub const STATUS_PAGE_LEN: usize = 32;
 /// Bytes of the alignment of the pages.
 pub const PAGES_ALIGN: u64 = 8;
 /// Bytes of a row of the sections.
@@ -49,7 +49,7 @@ pub const TOTALS_LEN: usize = 16;
 /// Bytes of a row of the deltas.
 pub const DELTA_LEN: usize = 40 + VARIANT_LEN;
 /// Bytes of a row of the stretches.
-pub const STRETCH_LEN: usize = 24;
+pub const CHECKSUM_LEN: usize = 24;
 /// Largest content that lies right behind its fields, in bytes: one send of both beats two up to about here.
 pub const INLINE_LEN_MAX: u64 = 16 << 10;
 /// Bytes of the alignment of a content that does not lie behind its fields: a page, so that it can leave from
@@ -60,7 +60,7 @@ pub const PATH_LEN_MAX: usize = 4096;
 
 /// Every status that is answered by a page: the same fields and content, whatever was asked for. An image has one for
 /// each, sorted. The page for 204 has no content.
-pub const PAGE_CODES: [u16; 16] =
+pub const STATUS_PAGE_CODES: [u16; 16] =
     [204, 400, 404, 405, 408, 412, 413, 414, 416, 417, 421, 431, 500, 501, 503, 505];
 
 /// The hash of a path (decoded, beginning with `/`), and of whatever else is checked: XXH3-64, seed 0.
@@ -153,19 +153,19 @@ impl Header {
 
 /// A slot of the index that is taken. An empty one is eight zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub struct IndexSlot {
     /// The upper half of the hash of the path.
     pub tag: u32,
     /// Where the record lies, in units of [`RECORD_ALIGN`]; never 0, where the header lies.
     pub unit: u32,
 }
 
-impl Slot {
+impl IndexSlot {
     /// The slot for a record at `at`, on [`RECORD_ALIGN`], whose path has this hash. None if it lies too far
     /// off.
-    pub fn new(hash: u64, at: u64) -> Option<Slot> {
+    pub fn new(hash: u64, at: u64) -> Option<IndexSlot> {
         debug_assert!(at > 0 && at.is_multiple_of(RECORD_ALIGN));
-        Some(Slot { tag: tag(hash), unit: u32::try_from(at / RECORD_ALIGN).ok()? })
+        Some(IndexSlot { tag: tag(hash), unit: u32::try_from(at / RECORD_ALIGN).ok()? })
     }
 
     /// The slot as it lies in the index.
@@ -178,8 +178,8 @@ impl Slot {
 
     /// The slot, if it is taken.
     #[inline]
-    pub fn decode(from: &[u8; SLOT_LEN]) -> Option<Slot> {
-        let slot = Slot { tag: u32_at(from, 0), unit: u32_at(from, 4) };
+    pub fn decode(from: &[u8; SLOT_LEN]) -> Option<IndexSlot> {
+        let slot = IndexSlot { tag: u32_at(from, 0), unit: u32_at(from, 4) };
         (slot.unit != 0).then_some(slot)
     }
 
@@ -199,20 +199,20 @@ pub fn tag(hash: u64) -> u32 {
 
 /// What a record is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RecordKind {
     /// A representation.
     File = 0,
     /// Another path.
     Redirect = 1,
     /// A representation that a rule sends for this path, with the status in the record.
-    RuledFile = 2,
+    RuleFile = 2,
     /// Another place, to which a rule sends, with the status in the record.
-    RuledRedirect = 3,
+    RuleRedirect = 3,
 }
 
 /// Where a content lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum Storage {
     /// In the image.
     Image = 0,
     /// In a file beside the image.
@@ -268,7 +268,7 @@ impl Coding {
     /// Whether only those can decode it who have a dictionary. Then it lies in the deltas, and no variant of a record has
     /// it.
     #[inline]
-    pub fn wants_dictionary(self) -> bool {
+    pub fn needs_dictionary(self) -> bool {
         matches!(self, Coding::Dcb | Coding::Dcz)
     }
 }
@@ -276,11 +276,11 @@ impl Coding {
 /// A record with one of its variants: head (16 bytes) and variant (48). The first variant lies behind the head,
 /// then the others, then the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct EntryRecord {
     /// Bytes of the path.
     pub path_len: u16,
     /// What the record is about.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// Variants: 1 to [`VARIANT_COUNT_MAX`]. Redirect: 1.
     pub variant_count: u8,
     /// Redirect: how many bytes of the fields come before the query. File: 0.
@@ -288,7 +288,7 @@ pub struct Record {
     /// File: seconds since 1970. Redirect: 0.
     pub last_modified: u64,
     /// Where the run lies.
-    pub run_at: u64,
+    pub fields_at: u64,
     /// Bytes of the fields of 304, empty line included. Redirect: 0.
     pub not_modified_len: u32,
     /// Bytes of the fields of 200 or 301, empty line included.
@@ -302,16 +302,16 @@ pub struct Record {
     /// Bytes of the entity-tag, quotes included. Redirect: 0.
     pub etag_len: u32,
     /// Where the content lies.
-    pub home: Home,
+    pub storage: Storage,
     /// How the content is coded.
     pub coding: Coding,
     /// Ruled: the status. Otherwise 0.
     pub status: u16,
     /// Whether a rule may come before what is here.
-    pub asks: bool,
+    pub checks_rules: bool,
 }
 
-impl Record {
+impl EntryRecord {
     /// The record as it lies in the image, before its other variants and its path. Of a record with another
     /// variant, the last [`VARIANT_LEN`] bytes are that variant.
     pub fn encode(&self) -> [u8; RECORD_LEN] {
@@ -321,23 +321,23 @@ impl Record {
         put(&mut to, 3, [self.variant_count]);
         put(&mut to, 4, self.before_query.to_le_bytes());
         put(&mut to, 8, self.last_modified.to_le_bytes());
-        put(&mut to, 16, self.run_at.to_le_bytes());
+        put(&mut to, 16, self.fields_at.to_le_bytes());
         put(&mut to, 24, self.not_modified_len.to_le_bytes());
         put(&mut to, 28, self.fields_len.to_le_bytes());
         put(&mut to, 32, self.content_at.to_le_bytes());
         put(&mut to, 40, self.content_len.to_le_bytes());
         put(&mut to, 48, self.etag_at.to_le_bytes());
         put(&mut to, 52, self.etag_len.to_le_bytes());
-        put(&mut to, 56, [self.home as u8]);
+        put(&mut to, 56, [self.storage as u8]);
         put(&mut to, 57, [self.coding as u8]);
         put(&mut to, 58, self.status.to_le_bytes());
-        put(&mut to, 60, [u8::from(self.asks)]);
+        put(&mut to, 60, [u8::from(self.checks_rules)]);
         to
     }
 
     /// Where the path lies, from the record: all that a search must know to tell whether it is the one.
     #[inline]
-    pub fn path(from: &[u8; RECORD_LEN]) -> Range<usize> {
+    pub fn path_range(from: &[u8; RECORD_LEN]) -> Range<usize> {
         // A branch that is nearly always taken the same way: the path is read without waiting for the count.
         let at = match from[3] {
             1 => RECORD_LEN,
@@ -348,21 +348,21 @@ impl Record {
 
     /// Coding and length of the content of a variant that lies behind the first. None: a coding this version does not know.
     #[inline]
-    pub fn offer(from: &[u8; VARIANT_LEN]) -> Option<(Coding, u64)> {
+    pub fn decode_offer(from: &[u8; VARIANT_LEN]) -> Option<(Coding, u64)> {
         const HEAD_LEN: usize = RECORD_LEN - VARIANT_LEN;
         Some((Coding::decode(from[57 - HEAD_LEN])?, u64_at(from, 40 - HEAD_LEN)))
     }
 
     /// Reads a record. None if it says something this version does not know.
     #[inline]
-    pub fn decode(from: &[u8; RECORD_LEN]) -> Option<Record> {
-        Some(Record {
+    pub fn decode(from: &[u8; RECORD_LEN]) -> Option<EntryRecord> {
+        Some(EntryRecord {
             path_len: u16::from_le_bytes([from[0], from[1]]),
             kind: match from[2] {
-                0 => Kind::File,
-                1 => Kind::Redirect,
-                2 => Kind::RuledFile,
-                3 => Kind::RuledRedirect,
+                0 => RecordKind::File,
+                1 => RecordKind::Redirect,
+                2 => RecordKind::RuleFile,
+                3 => RecordKind::RuleRedirect,
                 _ => return None,
             },
             variant_count: match from[3] {
@@ -371,29 +371,29 @@ impl Record {
             },
             before_query: u32_at(from, 4),
             last_modified: u64_at(from, 8),
-            run_at: u64_at(from, 16),
+            fields_at: u64_at(from, 16),
             not_modified_len: u32_at(from, 24),
             fields_len: u32_at(from, 28),
             content_at: u64_at(from, 32),
             content_len: u64_at(from, 40),
             etag_at: u32_at(from, 48),
             etag_len: u32_at(from, 52),
-            home: match from[56] {
-                0 => Home::Image,
-                1 => Home::File,
-                2 => Home::Archive,
+            storage: match from[56] {
+                0 => Storage::Image,
+                1 => Storage::File,
+                2 => Storage::Archive,
                 _ => return None,
             },
             coding: Coding::decode(from[57])?,
             status: u16::from_le_bytes([from[58], from[59]]),
-            asks: from[60] != 0,
+            checks_rules: from[60] != 0,
         })
     }
 }
 
 /// A row of the pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PageRow {
+pub struct StatusPageRow {
     /// The status code.
     pub code: u16,
     /// Bytes of the fields, empty line included.
@@ -406,10 +406,10 @@ pub struct PageRow {
     pub content_len: u64,
 }
 
-impl PageRow {
+impl StatusPageRow {
     /// The row as it lies in the pages.
-    pub fn encode(&self) -> [u8; PAGE_LEN] {
-        let mut to = [0; PAGE_LEN];
+    pub fn encode(&self) -> [u8; STATUS_PAGE_LEN] {
+        let mut to = [0; STATUS_PAGE_LEN];
         put(&mut to, 0, u32::from(self.code).to_le_bytes());
         put(&mut to, 4, self.fields_len.to_le_bytes());
         put(&mut to, 8, self.fields_at.to_le_bytes());
@@ -419,8 +419,8 @@ impl PageRow {
     }
 
     /// Reads a row. None if its status is not one.
-    pub fn decode(from: &[u8; PAGE_LEN]) -> Option<PageRow> {
-        Some(PageRow {
+    pub fn decode(from: &[u8; STATUS_PAGE_LEN]) -> Option<StatusPageRow> {
+        Some(StatusPageRow {
             code: u16::try_from(u32_at(from, 0)).ok()?,
             fields_len: u32_at(from, 4),
             fields_at: u64_at(from, 8),
@@ -468,7 +468,7 @@ impl SectionRow {
 /// The kinds of sections.
 pub mod section {
     /// Checksums of the archive around the image: rows of [`StretchRow`](super::StretchRow).
-    pub const STRETCHES: u32 = 1;
+    pub const CHECKSUMS: u32 = 1;
     /// What coded the variants: a line of text, UTF-8.
     pub const ENCODERS: u32 = 2;
     /// How large the site is: [`Totals`](super::Totals).
@@ -487,7 +487,7 @@ pub struct DeltaRow {
     /// SHA-256 of the dictionary.
     pub dictionary: [u8; 32],
     /// The variant: as much of it as lies in [`VARIANT_LEN`] bytes.
-    pub variant: Record,
+    pub variant: EntryRecord,
 }
 
 impl DeltaRow {
@@ -512,7 +512,7 @@ impl DeltaRow {
         let mut record = [0; RECORD_LEN];
         record[3] = 1;
         record[RECORD_LEN - VARIANT_LEN..].copy_from_slice(&from[40..]);
-        Some(DeltaRow { file_at, dictionary, variant: Record::decode(&record)? })
+        Some(DeltaRow { file_at, dictionary, variant: EntryRecord::decode(&record)? })
     }
 }
 
@@ -542,7 +542,7 @@ impl Totals {
 
 /// A row of the stretches: a part of the archive with its checksum. Together they are all of it but the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StretchRow {
+pub struct ChecksumRow {
     /// From the start of the archive, in bytes.
     pub at: u64,
     /// In bytes.
@@ -551,10 +551,10 @@ pub struct StretchRow {
     pub hash: u64,
 }
 
-impl StretchRow {
+impl ChecksumRow {
     /// The row as it lies in its section.
-    pub fn encode(&self) -> [u8; STRETCH_LEN] {
-        let mut to = [0; STRETCH_LEN];
+    pub fn encode(&self) -> [u8; CHECKSUM_LEN] {
+        let mut to = [0; CHECKSUM_LEN];
         put(&mut to, 0, self.at.to_le_bytes());
         put(&mut to, 8, self.len.to_le_bytes());
         put(&mut to, 16, self.hash.to_le_bytes());
@@ -562,8 +562,8 @@ impl StretchRow {
     }
 
     /// Reads a row, which may say anything.
-    pub fn decode(from: &[u8; STRETCH_LEN]) -> StretchRow {
-        StretchRow { at: u64_at(from, 0), len: u64_at(from, 8), hash: u64_at(from, 16) }
+    pub fn decode(from: &[u8; CHECKSUM_LEN]) -> ChecksumRow {
+        ChecksumRow { at: u64_at(from, 0), len: u64_at(from, 8), hash: u64_at(from, 16) }
     }
 }
 

@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// The responses of an image whose fields were checked and are in order: a bit for each. Shared by all that serve the image, as its
 /// bytes do not change.
 #[derive(Clone, Debug)]
-pub(crate) struct Validated(Arc<[AtomicU64]>);
+pub(crate) struct ValidatedResponses(Arc<[AtomicU64]>);
 
-impl Validated {
+impl ValidatedResponses {
     /// Creates a bit for each of `count` responses, none of which was checked.
-    pub(crate) fn new(count: usize) -> Validated {
-        Validated((0..count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    pub(crate) fn new(count: usize) -> ValidatedResponses {
+        ValidatedResponses((0..count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
     }
 
     /// Returns whether a response was checked and is in order.
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_response_is_validated_alone() {
-        let validated = Validated::new(65);
+        let validated = ValidatedResponses::new(65);
         validated.add(64);
         let known: Vec<_> = (0..200).filter(|&number| validated.has(number)).collect();
         assert_eq!(known, [64]);

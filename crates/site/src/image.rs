@@ -1,14 +1,15 @@
 //! A checked view of the bytes of an image. Nothing is parsed after `new`, and nothing per record in it.
 
-use crate::entry::{Bounds, Page, Redirect, Variant};
+use crate::entry::{ImageBounds, Redirect, StatusPage, Variant};
+use crate::error::ImageError;
 use crate::format::{
-    DELTA_LEN, HEADER_LEN, Header, INDEX_ALIGN, PAGE_CODES, PAGE_LEN, PAGES_ALIGN, PageRow, SECTION_LEN,
-    SLOT_COUNT_MIN, SLOT_LEN, SectionRow, Totals, VARIANT_COUNT_MAX, hash, section,
+    DELTA_LEN, HEADER_LEN, Header, INDEX_ALIGN, PAGES_ALIGN, SECTION_LEN, SLOT_COUNT_MIN, SLOT_LEN,
+    STATUS_PAGE_CODES, STATUS_PAGE_LEN, SectionRow, StatusPageRow, Totals, VARIANT_COUNT_MAX, hash, section,
 };
-use crate::framing::{Validated, frames_content, frames_nothing, frames_redirect};
-use crate::place::Place;
-use crate::presence::{Presence, Watched};
-use crate::rules::{Parts, Rules};
+use crate::framing::{LOCATION, ValidatedResponses, frames_content, frames_nothing, frames_redirect};
+use crate::region::Region;
+use crate::resident_pages::{ImageResidency, ResidentPages};
+use crate::rules::{Rules, RulesLayout};
 use bytes::Bytes;
 use std::fmt;
 use std::sync::Arc;
@@ -23,46 +24,17 @@ pub struct Image {
     archive_len: u64,
     record_count: u64,
     /// The rows of the sections.
-    sections: Place,
+    sections: Region,
     /// Where the rules lie, if there are any, and their section.
-    rules: Option<(Parts, Place)>,
+    rules: Option<(RulesLayout, Region)>,
     /// The rows of the deltas; empty if there are none.
-    deltas: Place,
+    deltas: Region,
     /// In the order of [`PAGE_CODES`].
-    pages: [Page; PAGE_CODES.len()],
+    pages: [StatusPage; STATUS_PAGE_CODES.len()],
     /// Where it lies on a disk: what of it may be read. `None`: it is memory.
-    watched: Option<Watched>,
+    residency: Option<ImageResidency>,
     /// Of each slot the variants of its record, and behind them the deltas.
-    validated: Validated,
-}
-
-/// Why bytes are not an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ImageError {
-    /// They do not begin as an image does.
-    Magic,
-    /// The version, or the length of the header, is not one we know.
-    Version,
-    /// The checksum of the header is wrong.
-    HeaderHash,
-    /// They are fewer or more than the header says.
-    Length,
-    /// The index is not where, or not as large as, an index can be.
-    Index,
-    /// The pages are not where pages can be, one lies elsewhere, or its fields do not frame it.
-    Pages,
-    /// The checksum of pages and index is wrong.
-    TablesHash,
-    /// There is no page for one of [`PAGE_CODES`].
-    PageMissing,
-    /// The rows of the sections lie elsewhere.
-    Sections,
-    /// The rules lie elsewhere, their checksum is wrong, or one says what no packer writes.
-    Rules,
-    /// The archive it is the first member of has another length than it had.
-    ArchiveLength,
-    /// It wants files beside it, which a packed site does not have.
-    Files,
+    validated: ValidatedResponses,
 }
 
 impl Image {
@@ -79,7 +51,7 @@ impl Image {
         if hash(&bytes[pages_at..]) != header.tables_hash {
             return Err(ImageError::TablesHash);
         }
-        let rows = &bytes[pages_at..][..header.page_count as usize * PAGE_LEN];
+        let rows = &bytes[pages_at..][..header.page_count as usize * STATUS_PAGE_LEN];
         let pages = read_pages(rows, header.len)?;
         check_framing(&pages, &bytes).ok_or(ImageError::Pages)?;
         let sections = sections(&header).ok_or(ImageError::Sections)?;
@@ -92,42 +64,42 @@ impl Image {
             record_count,
             sections,
             rules: None,
-            deltas: Place { at: 0, len: 0 },
+            deltas: Region { at: 0, len: 0 },
             pages,
-            watched: None,
-            validated: Validated::new(0),
+            residency: None,
+            validated: ValidatedResponses::new(0),
         };
         image.rules = image.find_rules()?;
         image.deltas = image.find_deltas();
-        image.validated = Validated::new(image.delta_numbers_from() + image.delta_rows().len());
+        image.validated = ValidatedResponses::new(image.delta_numbers_from() + image.delta_rows().len());
         Ok(image)
     }
 
     /// The same image, which lies in a file from `at` on: from now on a lookup touches no page of it that is not known to be there, but
     /// [wants](Image::wanted) it.
     #[must_use]
-    pub fn watched(self, file: Arc<Presence>, at: u64) -> Image {
-        Image { watched: Some(Watched { file, at }), ..self }
+    pub fn with_residency(self, file: Arc<ResidentPages>, at: u64) -> Image {
+        Image { residency: Some(ImageResidency { file, at }), ..self }
     }
 
     /// Whether a place may be read: all of it is memory, or known to be in memory. If not, it is [wanted](Image::wanted).
     #[inline]
-    pub fn has(&self, place: Place) -> bool {
-        self.watched.as_ref().is_none_or(|watched| watched.has(place))
+    pub fn is_resident(&self, place: Region) -> bool {
+        self.residency.as_ref().is_none_or(|watched| watched.is_resident(place))
     }
 
     /// The first page that was wanted and is not known to be in memory, as a place of the file that the image lies in. Whatever was found
     /// since this was asked before, or was not, means nothing.
     #[inline]
-    pub fn wanted(&self) -> Option<Place> {
-        self.watched.as_ref()?.wanted()
+    pub fn take_missed_page(&self) -> Option<Region> {
+        self.residency.as_ref()?.take_missed_page()
     }
 
     /// The rules that the path alone does not settle, if there are any.
     #[inline]
     pub fn rules(&self) -> Option<Rules<'_>> {
         let (parts, section) = self.rules?;
-        self.has(section).then(|| Rules::new(parts, &self.bytes))
+        self.is_resident(section).then(|| Rules::new(parts, &self.bytes))
     }
 
     /// The page for one of [`PAGE_CODES`].
@@ -135,8 +107,8 @@ impl Image {
     /// # Panics
     /// For any other code.
     #[inline]
-    pub fn page(&self, code: u16) -> Page {
-        let place = PAGE_CODES.iter().position(|&known| known == code);
+    pub fn status_page(&self, code: u16) -> StatusPage {
+        let place = STATUS_PAGE_CODES.iter().position(|&known| known == code);
         self.pages[place.expect("a status that has a page")]
     }
 
@@ -153,11 +125,17 @@ impl Image {
         self.validated.has(redirect.number) || self.validate_redirect(redirect)
     }
 
+    /// Returns whether the server must write the Location line of this redirect before its fields.
+    pub fn needs_location(&self, redirect: &Redirect) -> bool {
+        self.is_redirect_framed(redirect)
+            && !self.bytes_if_resident(redirect.after_query).starts_with(LOCATION)
+    }
+
     #[cold]
     fn validate(&self, variant: &Variant) -> bool {
         let &Variant { fields, not_modified, content, number, .. } = variant;
-        let is_good = self.has(fields)
-            && self.has(not_modified)
+        let is_good = self.is_resident(fields)
+            && self.is_resident(not_modified)
             && frames_content(self.bytes(fields), content.len())
             // A variant that answers with an error has no fields of 304.
             && (not_modified.len == 0 || frames_nothing(self.bytes(not_modified)));
@@ -169,10 +147,10 @@ impl Image {
 
     #[cold]
     fn validate_redirect(&self, redirect: &Redirect) -> bool {
-        let &Redirect { ruled, before_query, after_query, content, number, .. } = redirect;
-        let fields = Place { at: before_query.at, len: before_query.len + after_query.len };
+        let &Redirect { rule_status: ruled, before_query, after_query, content, number, .. } = redirect;
+        let fields = Region { at: before_query.at, len: before_query.len + after_query.len };
         let is_good = ruled.is_none_or(|status| matches!(status, 300..=399) && status != 304)
-            && self.has(fields)
+            && self.is_resident(fields)
             && frames_redirect(self.bytes(fields), content.len, before_query.len as usize);
         if is_good {
             self.validated.add(number);
@@ -185,7 +163,7 @@ impl Image {
     /// # Panics
     /// If the place is not one this image handed out, and lies outside.
     #[inline]
-    pub fn bytes(&self, place: Place) -> &[u8] {
+    pub fn bytes(&self, place: Region) -> &[u8] {
         &self.bytes[place.range()]
     }
 
@@ -194,8 +172,8 @@ impl Image {
     /// # Panics
     /// As above.
     #[inline]
-    pub fn read(&self, place: Place) -> &[u8] {
-        if self.has(place) { self.bytes(place) } else { &[] }
+    pub fn bytes_if_resident(&self, place: Region) -> &[u8] {
+        if self.is_resident(place) { self.bytes(place) } else { &[] }
     }
 
     /// Bytes of the image.
@@ -218,8 +196,8 @@ impl Image {
     }
 
     #[inline]
-    pub(crate) fn bounds(&self) -> Bounds {
-        Bounds { len: self.len(), file_count: self.file_count, archive_len: self.archive_len }
+    pub(crate) fn bounds(&self) -> ImageBounds {
+        ImageBounds { len: self.len(), file_count: self.file_count, archive_len: self.archive_len }
     }
 
     /// Records: paths that lead somewhere.
@@ -231,7 +209,7 @@ impl Image {
     pub fn sections(&self) -> impl Iterator<Item = (SectionRow, &[u8])> {
         let rows = self.bytes(self.sections).as_chunks::<SECTION_LEN>().0.iter().map(SectionRow::decode);
         rows.filter_map(|row| {
-            let place = Place { at: row.at, len: row.len }.within(self.len())?;
+            let place = Region { at: row.at, len: row.len }.within(self.len())?;
             Some((row, self.bytes(place)))
         })
     }
@@ -243,28 +221,28 @@ impl Image {
     }
 
     /// Checked when an image is opened: to serve a site without its rules would be worse than not to serve it.
-    fn find_rules(&self) -> Result<Option<(Parts, Place)>, ImageError> {
+    fn find_rules(&self) -> Result<Option<(RulesLayout, Region)>, ImageError> {
         let mut rows = self.bytes(self.sections).as_chunks::<SECTION_LEN>().0.iter().map(SectionRow::decode);
         let Some(row) = rows.find(|row| row.kind == section::RULES) else { return Ok(None) };
-        let place = Place { at: row.at, len: row.len }.within(self.len()).ok_or(ImageError::Rules)?;
+        let place = Region { at: row.at, len: row.len }.within(self.len()).ok_or(ImageError::Rules)?;
         let bytes = self.bytes(place);
-        let parts = Parts::new(bytes, place.at).filter(|_| hash(bytes) == row.hash);
+        let parts = RulesLayout::new(bytes, place.at).filter(|_| hash(bytes) == row.hash);
         let parts = parts.filter(|&parts| Rules::new(parts, &self.bytes).are_valid(&self.bytes));
         parts.map(|parts| Some((parts, place))).ok_or(ImageError::Rules)
     }
 
     /// Like records, they are looked at when they are asked for: who has the dictionary notices a wrong one by its hash.
-    fn find_deltas(&self) -> Place {
+    fn find_deltas(&self) -> Region {
         let mut sections = self.sections();
         let deltas = sections.find(|(row, _)| row.kind == section::DELTAS);
-        deltas.map_or(Place { at: 0, len: 0 }, |(row, _)| Place { at: row.at, len: row.len })
+        deltas.map_or(Region { at: 0, len: 0 }, |(row, _)| Region { at: row.at, len: row.len })
     }
 
     /// Where a piece of its bytes lies.
     #[inline]
-    pub(crate) fn place_of(&self, piece: &[u8]) -> Place {
+    pub(crate) fn region_of(&self, piece: &[u8]) -> Region {
         let at = piece.as_ptr().addr() - self.bytes.as_ptr().addr();
-        Place { at: at as u64, len: piece.len() as u64 }
+        Region { at: at as u64, len: piece.len() as u64 }
     }
 
     /// The rows of the deltas. Not to be read but where the image [has](Image::has) them.
@@ -274,7 +252,7 @@ impl Image {
 
     /// Which response a delta is.
     pub(crate) fn delta_number(&self, row: &[u8; DELTA_LEN]) -> usize {
-        self.delta_numbers_from() + (self.place_of(row).at - self.deltas.at) as usize / DELTA_LEN
+        self.delta_numbers_from() + (self.region_of(row).at - self.deltas.at) as usize / DELTA_LEN
     }
 
     /// Before the deltas come the variants of the records.
@@ -284,7 +262,7 @@ impl Image {
 
     /// All bytes: what a descriptor of the image would hold.
     #[inline]
-    pub fn all(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
@@ -305,34 +283,13 @@ impl fmt::Debug for Image {
     }
 }
 
-impl fmt::Display for ImageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ImageError::Magic => "not a site image",
-            ImageError::Version => "a site image of another version",
-            ImageError::HeaderHash => "the header is damaged",
-            ImageError::Length => "cut short, or something was appended",
-            ImageError::Index => "the index is out of bounds",
-            ImageError::Pages => "the pages are out of bounds, or forged",
-            ImageError::TablesHash => "the index or the pages are damaged",
-            ImageError::PageMissing => "a page is missing",
-            ImageError::Sections => "the sections are out of bounds",
-            ImageError::Rules => "the rules are damaged, or forged",
-            ImageError::ArchiveLength => "the archive is cut short, or something was appended to it",
-            ImageError::Files => "it wants files beside the archive",
-        })
-    }
-}
-
-impl std::error::Error for ImageError {}
-
 /// The fields of each page frame it: status 204 has no content (RFC 9110, section 15.3.5).
-fn check_framing(pages: &[Page; PAGE_CODES.len()], bytes: &[u8]) -> Option<()> {
-    let is_good = |(page, code): (&Page, u16)| match code {
+fn check_framing(pages: &[StatusPage; STATUS_PAGE_CODES.len()], bytes: &[u8]) -> Option<()> {
+    let is_good = |(page, code): (&StatusPage, u16)| match code {
         204 => frames_nothing(&bytes[page.fields.range()]),
         _ => frames_content(&bytes[page.fields.range()], page.content.len),
     };
-    pages.iter().zip(PAGE_CODES).all(is_good).then_some(())
+    pages.iter().zip(STATUS_PAGE_CODES).all(is_good).then_some(())
 }
 
 /// The index ends the image, on its alignment, with a power of two of slots of which half are free.
@@ -348,7 +305,7 @@ fn check_index(header: &Header) -> Option<()> {
 
 /// The pages lie on their alignment, between the header and the index.
 fn check_pages(header: &Header) -> Option<()> {
-    let size = header.page_count.checked_mul(PAGE_LEN as u64)?;
+    let size = header.page_count.checked_mul(STATUS_PAGE_LEN as u64)?;
     let good = header.pages_at >= HEADER_LEN as u64
         && header.pages_at.is_multiple_of(PAGES_ALIGN)
         && header.pages_at.checked_add(size)? <= header.index_at;
@@ -356,19 +313,19 @@ fn check_pages(header: &Header) -> Option<()> {
 }
 
 /// The rows of the sections lie within the image.
-fn sections(header: &Header) -> Option<Place> {
+fn sections(header: &Header) -> Option<Region> {
     let len = header.section_count.checked_mul(SECTION_LEN as u64)?;
-    Place { at: header.sections_at, len }.within(header.len)
+    Region { at: header.sections_at, len }.within(header.len)
 }
 
 /// The pages of [`PAGE_CODES`], of an image of `len` bytes.
-fn read_pages(rows: &[u8], len: u64) -> Result<[Page; PAGE_CODES.len()], ImageError> {
-    let nowhere = Place { at: 0, len: 0 };
-    let mut pages = [Page { fields: nowhere, content: nowhere }; PAGE_CODES.len()];
-    for (page, code) in pages.iter_mut().zip(PAGE_CODES) {
-        let mut rows = rows.as_chunks().0.iter().filter_map(PageRow::decode);
+fn read_pages(rows: &[u8], len: u64) -> Result<[StatusPage; STATUS_PAGE_CODES.len()], ImageError> {
+    let nowhere = Region { at: 0, len: 0 };
+    let mut pages = [StatusPage { fields: nowhere, content: nowhere }; STATUS_PAGE_CODES.len()];
+    for (page, code) in pages.iter_mut().zip(STATUS_PAGE_CODES) {
+        let mut rows = rows.as_chunks().0.iter().filter_map(StatusPageRow::decode);
         let row = rows.find(|row| row.code == code).ok_or(ImageError::PageMissing)?;
-        *page = Page::new(&row, len).ok_or(ImageError::Pages)?;
+        *page = StatusPage::new(&row, len).ok_or(ImageError::Pages)?;
     }
     Ok(pages)
 }

@@ -31,27 +31,29 @@
 #![forbid(unsafe_code)]
 
 mod asset;
-pub mod carried;
 mod deltas;
+pub mod embedded;
 mod entry;
+mod error;
+mod fallback;
 mod find;
 pub mod format;
 mod framing;
 mod image;
 mod listing;
-mod missing;
 pub mod packed;
-mod place;
-mod presence;
 pub mod printable;
+mod region;
+mod resident_pages;
 pub mod rules;
 
-pub use entry::{Content, Entry, Offer, Page, Redirect, Variant, Variants};
-pub use find::index;
-pub use format::{Coding, PAGE_CODES};
-pub use image::{Image, ImageError};
-pub use listing::JSON;
-pub use missing::{ERROR, Missing, PAGE_DEPTH_MAX, SHELL, page_name};
-pub use place::Place;
-pub use presence::{PAGE_LEN, Presence};
+pub use entry::{Content, Entry, Redirect, StatusPage, Variant, VariantOffer, Variants};
+pub use error::ImageError;
+pub use fallback::{ERROR_SUFFIX, Fallback, NOT_FOUND_DEPTH_MAX, SHELL_NAME, not_found_page_name};
+pub use find::build_index;
+pub use format::{Coding, STATUS_PAGE_CODES};
+pub use image::Image;
+pub use listing::JSON_SUFFIX;
 pub use printable::Printable;
+pub use region::Region;
+pub use resident_pages::{PAGE_LEN, ResidentPages};

@@ -10,7 +10,7 @@ use crate::format::PATH_LEN_MAX;
 use crate::image::Image;
 
 /// What stands behind the path of a listing, without its first slash, in the name of its JSON.
-pub const JSON: &[u8] = b" json";
+pub const JSON_SUFFIX: &[u8] = b" json";
 
 impl Image {
     /// The listing at a path as JSON. None: there is no listing.
@@ -18,10 +18,10 @@ impl Image {
     pub fn listing_json(&self, path: &[u8]) -> Option<Variants> {
         let bare = path.strip_prefix(b"/")?;
         let mut name = [0; PATH_LEN_MAX];
-        let name = name.get_mut(..bare.len() + JSON.len())?;
+        let name = name.get_mut(..bare.len() + JSON_SUFFIX.len())?;
         let (front, back) = name.split_at_mut(bare.len());
         front.copy_from_slice(bare);
-        back.copy_from_slice(JSON);
+        back.copy_from_slice(JSON_SUFFIX);
         match self.find(name)? {
             Entry::File(variants) => Some(variants),
             Entry::Redirect(_) => None,

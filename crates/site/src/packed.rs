@@ -9,16 +9,16 @@
 //!
 //! Knows nothing of the other members: tar programs read those.
 
+use crate::error::ImageError;
 use crate::format::{HEADER_LEN, Header};
-use crate::image::ImageError;
-use crate::place::Place;
+use crate::region::Region;
 
 /// Where the image lies in a packed site: the least multiple of a page with room for two headers and a comment.
 pub const IMAGE_AT: u64 = 4096;
 /// How much of an archive [`image_in`] must see.
 pub const FRONT_LEN: usize = IMAGE_AT as usize + HEADER_LEN;
 /// The directory of an archive that is no part of the site: what the packer adds lies in it.
-pub const RESERVED: &str = ".tarpon";
+pub const RESERVED_DIR: &str = ".tarpon";
 /// The name of the member that is the image.
 pub const IMAGE_NAME: &str = ".tarpon/image";
 /// The name of the extended header before it.
@@ -30,7 +30,7 @@ pub const FRONT_NAME: &str = ".tarpon/PaxHeaders/image";
 /// # Errors
 /// It is a packed site, but cut short, longer than it was, of another version, its header is damaged, or its image wants
 /// files beside it.
-pub fn image_in(front: &[u8], archive_len: u64) -> Result<Option<Place>, ImageError> {
+pub fn image_in(front: &[u8], archive_len: u64) -> Result<Option<Region>, ImageError> {
     if !is_packed(front) {
         return Ok(None);
     }
@@ -43,7 +43,7 @@ pub fn image_in(front: &[u8], archive_len: u64) -> Result<Option<Place>, ImageEr
     if header.file_count != 0 {
         return Err(ImageError::Files);
     }
-    let place = Place { at: IMAGE_AT, len: header.len }.within(archive_len);
+    let place = Region { at: IMAGE_AT, len: header.len }.within(archive_len);
     place.map(Some).ok_or(ImageError::Length)
 }
 
@@ -87,8 +87,8 @@ mod tests {
     #[rustfmt::skip]
     fn an_image_is_found_where_it_lies() {
         type Change = fn(&mut Vec<u8>);
-        type Found = Result<Option<Place>, ImageError>;
-        let there = Ok(Some(Place { at: 4096, len: 900 }));
+        type Found = Result<Option<Region>, ImageError>;
+        let there = Ok(Some(Region { at: 4096, len: 900 }));
         let cases: &[(&str, Change, u64, Found)] = &[
             // what it shows            what is done to the front              of   what is found
             ("as packed",               |_| (),                                5000, there),

@@ -51,7 +51,7 @@ impl Printable for Path {
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_escaped(self.0, |char| char == '\\' || is_unseen(char), f)
+        write_escaped(self.0, |char| char == '\\' || is_invisible(char), f)
     }
 }
 
@@ -93,7 +93,7 @@ fn write_escape(char: char, to: &mut impl fmt::Write) -> fmt::Result {
 /// Returns whether a character acts on a terminal or on the text around it, or cannot be seen: control characters, and what
 /// Unicode calls default-ignorable, assigned or not. Spaces and the selectors between text and emoji (U+FE0E, U+FE0F) count as
 /// seen.
-pub fn is_unseen(char: char) -> bool {
+pub fn is_invisible(char: char) -> bool {
     match char {
         ' '..='~' => false,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{feff}' | '\u{3164}' | '\u{ffa0}' => true,
@@ -157,9 +157,9 @@ mod tests {
     fn what_is_shown_holds_nothing_unseen() {
         for char in (0..=u32::from(char::MAX)).filter_map(char::from_u32) {
             let shown = char.encode_utf8(&mut [0; 4]).printable().to_string();
-            assert!(!shown.chars().any(is_unseen), "{char:?}");
+            assert!(!shown.chars().any(is_invisible), "{char:?}");
             assert!(!char.is_control() || shown.starts_with('\\'), "{char:?}");
-            assert!(!char.is_alphanumeric() || shown.chars().eq([char]) || is_unseen(char), "{char:?}");
+            assert!(!char.is_alphanumeric() || shown.chars().eq([char]) || is_invisible(char), "{char:?}");
         }
     }
 }

@@ -18,13 +18,13 @@
 //! Knows nothing of the files that rules are written in, nor of what comes before a rule.
 
 use crate::framing::{authority, frames_behind_location, is_uri_byte};
-use crate::place::Place;
+use crate::region::Region;
 
 /// Rules that are tried for one request; a packer refuses to write more. Each costs some nanoseconds where the first
 /// bytes differ: all of them, about as much as a request over loopback.
 pub const RULE_COUNT_MAX: usize = 1_000;
 /// Placeholders and parameters of one rule that hold something.
-pub const HELD_COUNT_MAX: usize = 16;
+pub const CAPTURE_COUNT_MAX: usize = 16;
 /// What goes behind the path that a rewrite leads to, until there is a file: nothing, so that it is one; a directory's
 /// index; a page without its extension.
 pub const FILE_SUFFIXES: [&[u8]; 3] = [b"", b"/", b".html"];
@@ -39,21 +39,21 @@ const RULE_NAME: &[u8] = b"rule ";
 
 /// One step of a pattern, of parameters, or of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<'s> {
+pub enum RuleStep<'s> {
     /// These bytes. In the target of a redirect they are part of a URI already.
     Text(&'s [u8]),
     /// Pattern: the rest of a segment up to the text behind, not empty; held. Parameters: any value; held.
-    Hold,
+    Capture,
     /// Pattern: any bytes, perhaps none; held. Behind it is one text at most.
-    HoldRest,
+    CaptureRest,
     /// Parameters: one of this name; its value is the next step.
     Name(&'s [u8]),
     /// Target: what was held, of a path, in a path.
-    Held(u8),
+    Captured(u8),
     /// Target: what was held, of a path, in a query.
-    HeldInQuery(u8),
+    CapturedInQuery(u8),
     /// Target: what was held, of a parameter.
-    HeldParameter(u8),
+    CapturedParameter(u8),
 }
 
 /// A rule as it is written.
@@ -64,15 +64,15 @@ pub struct RuleRow<'s> {
     /// Applies where the site has something at the path as well.
     pub forced: bool,
     /// A slash at the end of the path makes no difference.
-    pub loose: bool,
+    pub optional_slash: bool,
     /// The query of the request goes behind the target.
     pub keeps_query: bool,
     /// What the path is.
-    pub pattern: &'s [Step<'s>],
+    pub pattern: &'s [RuleStep<'s>],
     /// What the query has.
-    pub parameters: &'s [Step<'s>],
+    pub parameters: &'s [RuleStep<'s>],
     /// Where it leads.
-    pub target: &'s [Step<'s>],
+    pub target: &'s [RuleStep<'s>],
     /// Redirect: comes behind the target and the query, with its `#`.
     pub fragment: &'s [u8],
 }
@@ -80,8 +80,9 @@ pub struct RuleRow<'s> {
 impl RuleRow<'_> {
     /// The rule as it lies in the section. None if it is too long.
     pub fn encode(&self) -> Option<Vec<u8>> {
-        let parts = [encode(self.pattern)?, encode(self.parameters)?, encode(self.target)?];
-        let flags = u8::from(self.forced) | u8::from(self.loose) << 1 | u8::from(self.keeps_query) << 2;
+        let parts = [encode_steps(self.pattern)?, encode_steps(self.parameters)?, encode_steps(self.target)?];
+        let flags =
+            u8::from(self.forced) | u8::from(self.optional_slash) << 1 | u8::from(self.keeps_query) << 2;
         let len = RULE_HEAD_LEN + parts.iter().map(Vec::len).sum::<usize>() + self.fragment.len();
         let mut to = Vec::with_capacity(len);
         to.extend(u16::try_from(len).ok()?.to_le_bytes());
@@ -101,10 +102,10 @@ impl RuleRow<'_> {
     }
 
     /// What an encoded rule, alone, means for a request.
-    pub fn matched<'i, 'r>(encoded: &'i [u8], asked: Asked<'r>) -> Option<Match<'i, 'r>> {
+    pub fn match_request<'i, 'r>(encoded: &'i [u8], asked: RuleRequest<'r>) -> Option<RuleMatch<'i, 'r>> {
         let (rule, _) = Rule::read(encoded)?;
-        let held = rule.applies(asked)?;
-        Some(Match { rule, held, query: asked.query, at: 0 })
+        let held = rule.match_request(asked)?;
+        Some(RuleMatch { rule, captures: held, query: asked.query, at: 0 })
     }
 }
 
@@ -138,37 +139,37 @@ pub fn rule_name(at: u32, to: &mut [u8; RULE_NAME_LEN]) -> &[u8] {
 
 /// Where the parts of a section lie in the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Parts {
-    fields: Place,
-    content: Place,
-    rules: Place,
+pub(crate) struct RulesLayout {
+    fields: Region,
+    content: Region,
+    rules: Region,
 }
 
-impl Parts {
+impl RulesLayout {
     /// The parts of the section `bytes`, which lies at `at`. None if they are not within.
-    pub(crate) fn new(bytes: &[u8], at: u64) -> Option<Parts> {
+    pub(crate) fn new(bytes: &[u8], at: u64) -> Option<RulesLayout> {
         let head = bytes.first_chunk::<RULES_HEAD_LEN>()?;
         let number =
             |at: usize| u64::from(u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
-        let fields = Place { at: RULES_HEAD_LEN as u64, len: number(0) };
-        let content = Place { at: fields.at + fields.len, len: number(4) };
+        let fields = Region { at: RULES_HEAD_LEN as u64, len: number(0) };
+        let content = Region { at: fields.at + fields.len, len: number(4) };
         let end = content.at + content.len;
-        let rules = Place { at: end, len: (bytes.len() as u64).checked_sub(end)? };
-        let within = |place: Place| Place { at: at + place.at, ..place };
-        Some(Parts { fields: within(fields), content: within(content), rules: within(rules) })
+        let rules = Region { at: end, len: (bytes.len() as u64).checked_sub(end)? };
+        let within = |place: Region| Region { at: at + place.at, ..place };
+        Some(RulesLayout { fields: within(fields), content: within(content), rules: within(rules) })
     }
 }
 
 /// The rules of an image.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'i> {
-    parts: Parts,
+    layout: RulesLayout,
     bytes: &'i [u8],
 }
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'r> {
+pub struct RuleRequest<'r> {
     /// Decoded; begins with a slash.
     pub path: &'r [u8],
     /// As received, without its `?`.
@@ -179,9 +180,9 @@ pub struct Asked<'r> {
 
 /// A rule that applies, with what its placeholders hold.
 #[derive(Clone, Copy, Debug)]
-pub struct Match<'i, 'r> {
+pub struct RuleMatch<'i, 'r> {
     rule: Rule<'i>,
-    held: [&'r [u8]; HELD_COUNT_MAX],
+    captures: [&'r [u8]; CAPTURE_COUNT_MAX],
     query: Option<&'r [u8]>,
     /// Where the rule lies among the rules; see [`Rules::again`].
     pub at: u32,
@@ -189,17 +190,17 @@ pub struct Match<'i, 'r> {
 
 /// A rule of an image, to be shown. See [`RuleRow`].
 #[derive(Clone, Debug)]
-pub struct Written<'i> {
+pub struct RuleInfo<'i> {
     /// The status it answers with.
     pub status: u16,
     /// Applies where the site has something at the path as well.
     pub forced: bool,
     /// What the path is.
-    pub pattern: Steps<'i>,
+    pub pattern: RuleSteps<'i>,
     /// What the query has.
-    pub parameters: Steps<'i>,
+    pub parameters: RuleSteps<'i>,
     /// Where it leads.
-    pub target: Steps<'i>,
+    pub target: RuleSteps<'i>,
     /// Comes behind the target and the query.
     pub fragment: &'i [u8],
 }
@@ -216,46 +217,46 @@ struct Rule<'i> {
 
 impl<'i> Rules<'i> {
     /// The rules of an image of these bytes.
-    pub(crate) fn new(parts: Parts, image: &'i [u8]) -> Rules<'i> {
-        Rules { parts, bytes: &image[parts.rules.range()] }
+    pub(crate) fn new(parts: RulesLayout, image: &'i [u8]) -> Rules<'i> {
+        Rules { layout: parts, bytes: &image[parts.rules.range()] }
     }
 
     /// Whether they send nothing that a packer would not: the fields frame the content, each status has one, and a redirect leads to
     /// a URI. Asked once, when the image of these bytes is opened.
     pub(crate) fn are_valid(&self, image: &[u8]) -> bool {
-        let fields = &image[self.parts.fields.range()];
+        let fields = &image[self.layout.fields.range()];
         let mut rest = self.bytes;
         let mut rules = std::iter::from_fn(|| {
             let (rule, len) = Rule::read(rest)?;
             rest = rest.get(len..)?;
             Some(rule)
         });
-        frames_behind_location(fields, self.parts.content.len)
+        frames_behind_location(fields, self.layout.content.len)
             && rules.by_ref().take(RULE_COUNT_MAX).all(|rule| rule.is_valid())
     }
 
     /// The fields of a redirect that come behind Location, with the empty line, unless its rule has its own.
-    pub fn fields(&self) -> Place {
-        self.parts.fields
+    pub fn fields(&self) -> Region {
+        self.layout.fields
     }
 
     /// The content of a redirect.
-    pub fn content(&self) -> Place {
-        self.parts.content
+    pub fn content(&self) -> Region {
+        self.layout.content
     }
 
     /// All rules, in the order they are tried.
-    pub fn all(&self) -> impl Iterator<Item = Written<'i>> + use<'i> {
+    pub fn all(&self) -> impl Iterator<Item = RuleInfo<'i>> + use<'i> {
         let mut rest = self.bytes;
         std::iter::from_fn(move || {
             let (rule, len) = Rule::read(rest)?;
             rest = rest.get(len..)?;
-            Some(Written {
+            Some(RuleInfo {
                 status: rule.status,
                 forced: rule.flags & FORCED != 0,
-                pattern: Steps(rule.pattern),
-                parameters: Steps(rule.parameters),
-                target: Steps(rule.target),
+                pattern: RuleSteps(rule.pattern),
+                parameters: RuleSteps(rule.parameters),
+                target: RuleSteps(rule.target),
                 fragment: rule.fragment,
             })
         })
@@ -263,12 +264,12 @@ impl<'i> Rules<'i> {
     }
 
     /// The first rule that applies.
-    pub fn first<'r>(&self, asked: Asked<'r>) -> Option<Match<'i, 'r>> {
+    pub fn first_match<'r>(&self, asked: RuleRequest<'r>) -> Option<RuleMatch<'i, 'r>> {
         let mut at = 0;
         for _ in 0..RULE_COUNT_MAX {
             let (rule, len) = Rule::read(self.bytes.get(at..)?)?;
-            if let Some(held) = rule.applies(asked) {
-                return Some(Match { rule, held, query: asked.query, at: at as u32 });
+            if let Some(held) = rule.match_request(asked) {
+                return Some(RuleMatch { rule, captures: held, query: asked.query, at: at as u32 });
             }
             at += len;
         }
@@ -276,10 +277,10 @@ impl<'i> Rules<'i> {
     }
 
     /// The rule at [`Match::at`], which applied before.
-    pub fn again<'r>(&self, at: u32, asked: Asked<'r>) -> Option<Match<'i, 'r>> {
+    pub fn match_at<'r>(&self, at: u32, asked: RuleRequest<'r>) -> Option<RuleMatch<'i, 'r>> {
         let (rule, _) = Rule::read(self.bytes.get(at as usize..)?)?;
-        let held = rule.applies(asked)?;
-        Some(Match { rule, held, query: asked.query, at })
+        let held = rule.match_request(asked)?;
+        Some(RuleMatch { rule, captures: held, query: asked.query, at })
     }
 }
 
@@ -298,41 +299,42 @@ impl<'i> Rule<'i> {
     fn is_valid(&self) -> bool {
         match self.status {
             304 => false,
-            300..=399 => self.leads_to_uri(),
+            300..=399 => self.targets_uri(),
             200 | 400..=599 => true,
             _ => false,
         }
     }
 
     /// Whether the target is a path, or names a host without what is held; and has the bytes of a URI.
-    fn leads_to_uri(&self) -> bool {
-        let mut steps = Steps(self.target);
-        let Some(Step::Text(first)) = steps.next() else { return false };
+    fn targets_uri(&self) -> bool {
+        let mut steps = RuleSteps(self.target);
+        let Some(RuleStep::Text(first)) = steps.next() else { return false };
         // The host ends before what is held begins.
         let mut ends_host = || match steps.next() {
             None => true,
-            Some(Step::Text(text)) => text.starts_with(b"#"),
+            Some(RuleStep::Text(text)) => text.starts_with(b"#"),
             Some(_) => first[b"https://".len()..].iter().any(|byte| b"/?#".contains(byte)),
         };
         let leads = first.starts_with(b"/") || authority(first).is_some() && ends_host();
         let is_uri = |text: &[u8]| text.iter().all(|&byte| is_uri_byte(byte));
-        let texts_are = Steps(self.target).all(|step| !matches!(step, Step::Text(text) if !is_uri(text)));
+        let texts_are =
+            RuleSteps(self.target).all(|step| !matches!(step, RuleStep::Text(text) if !is_uri(text)));
         leads && texts_are && is_uri(self.fragment)
     }
 
     #[inline]
-    fn applies<'r>(&self, asked: Asked<'r>) -> Option<[&'r [u8]; HELD_COUNT_MAX]> {
+    fn match_request<'r>(&self, asked: RuleRequest<'r>) -> Option<[&'r [u8]; CAPTURE_COUNT_MAX]> {
         if asked.exists && self.flags & FORCED == 0 {
             return None;
         }
-        let mut held = Holds::default();
-        let matched = matches(self.pattern, self.flags & LOOSE != 0, asked.path, &mut held)
+        let mut held = Captures::default();
+        let matched = match_pattern(self.pattern, self.flags & OPTIONAL_SLASH != 0, asked.path, &mut held)
             && parameters_match(self.parameters, asked.query, &mut held);
         matched.then_some(held.values)
     }
 }
 
-impl Match<'_, '_> {
+impl RuleMatch<'_, '_> {
     /// The status to answer with.
     pub fn status(&self) -> u16 {
         self.rule.status
@@ -342,15 +344,15 @@ impl Match<'_, '_> {
     ///
     /// A target that is a path begins with a single slash, whatever the placeholders hold.
     pub fn location(&self, to: &mut [u8]) -> Option<usize> {
-        let mut pen = Pen { to, len: 0 };
-        for step in Steps(self.rule.target) {
-            let held = |number: u8| self.held.get(usize::from(number)).copied().unwrap_or_default();
+        let mut pen = SliceWriter { to, len: 0 };
+        for step in RuleSteps(self.rule.target) {
+            let held = |number: u8| self.captures.get(usize::from(number)).copied().unwrap_or_default();
             match step {
-                Step::Text(text) => pen.put(text)?,
-                Step::Held(number) => pen.escaped(held(number), is_path_byte)?,
-                Step::HeldInQuery(number) => pen.escaped(held(number), is_unreserved)?,
-                Step::HeldParameter(number) => pen.parameter(held(number))?,
-                Step::Hold | Step::HoldRest | Step::Name(_) => return None,
+                RuleStep::Text(text) => pen.put(text)?,
+                RuleStep::Captured(number) => pen.put_escaped(held(number), is_path_byte)?,
+                RuleStep::CapturedInQuery(number) => pen.put_escaped(held(number), is_unreserved)?,
+                RuleStep::CapturedParameter(number) => pen.put_parameter(held(number))?,
+                RuleStep::Capture | RuleStep::CaptureRest | RuleStep::Name(_) => return None,
             }
         }
         // Browsers take `\` for a slash: WHATWG URL, "relative slash state".
@@ -359,22 +361,25 @@ impl Match<'_, '_> {
             && self.rule.flags & KEEPS_QUERY != 0
         {
             pen.put(b"?")?;
-            pen.escaped(query, is_query_byte)?;
+            pen.put_escaped(query, is_query_byte)?;
         }
         pen.put(self.rule.fragment)?;
         Some(pen.len)
     }
 
     /// Writes the path that a rewrite leads to, decoded, to the front of `to`. None if there is too little room.
-    pub fn path(&self, to: &mut [u8]) -> Option<usize> {
-        let mut pen = Pen { to, len: 0 };
-        for step in Steps(self.rule.target) {
-            let held = |number: u8| self.held.get(usize::from(number)).copied().unwrap_or_default();
+    pub fn rewrite_path(&self, to: &mut [u8]) -> Option<usize> {
+        let mut pen = SliceWriter { to, len: 0 };
+        for step in RuleSteps(self.rule.target) {
+            let held = |number: u8| self.captures.get(usize::from(number)).copied().unwrap_or_default();
             match step {
-                Step::Text(text) => pen.put(text)?,
-                Step::Held(number) => pen.put(held(number))?,
-                Step::HeldParameter(number) => pen.unescaped(held(number))?,
-                Step::HeldInQuery(_) | Step::Hold | Step::HoldRest | Step::Name(_) => return None,
+                RuleStep::Text(text) => pen.put(text)?,
+                RuleStep::Captured(number) => pen.put(held(number))?,
+                RuleStep::CapturedParameter(number) => pen.put_unescaped(held(number))?,
+                RuleStep::CapturedInQuery(_)
+                | RuleStep::Capture
+                | RuleStep::CaptureRest
+                | RuleStep::Name(_) => return None,
             }
         }
         pen.keep_one_slash(b"/");
@@ -384,12 +389,12 @@ impl Match<'_, '_> {
 
 /// What is held by placeholders, in their order.
 #[derive(Default)]
-pub struct Holds<'r> {
-    values: [&'r [u8]; HELD_COUNT_MAX],
+pub struct Captures<'r> {
+    values: [&'r [u8]; CAPTURE_COUNT_MAX],
     count: usize,
 }
 
-impl<'r> Holds<'r> {
+impl<'r> Captures<'r> {
     /// The values.
     pub fn values(&self) -> &[&'r [u8]] {
         &self.values[..self.count]
@@ -404,27 +409,27 @@ impl<'r> Holds<'r> {
 }
 
 /// Whether a pattern, as [`encode`] writes it, is what `path` is. `loose`: a slash at the end makes no difference.
-pub fn matches<'r>(pattern: &[u8], loose: bool, path: &'r [u8], held: &mut Holds<'r>) -> bool {
+pub fn match_pattern<'r>(pattern: &[u8], loose: bool, path: &'r [u8], held: &mut Captures<'r>) -> bool {
     let bare = if loose && path.len() > 1 { path.strip_suffix(b"/").unwrap_or(path) } else { path };
-    let mut steps = Steps(pattern);
+    let mut steps = RuleSteps(pattern);
     let mut rest = path;
     while let Some(step) = steps.next() {
         match step {
-            Step::Text(text) => match rest.strip_prefix(text) {
+            RuleStep::Text(text) => match rest.strip_prefix(text) {
                 Some(behind) => rest = behind,
                 // `/a/*` means `/a` too.
                 None if loose
                     && text.strip_suffix(b"/") == Some(rest)
-                    && Steps(steps.0).next() == Some(Step::HoldRest) =>
+                    && RuleSteps(steps.0).next() == Some(RuleStep::CaptureRest) =>
                 {
                     rest = b"";
                 }
                 None => return loose && steps.0.is_empty() && tail(path, bare, rest) == Some(text),
             },
-            Step::Hold => {
+            RuleStep::Capture => {
                 let segment = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
-                let suffix = match Steps(steps.0).next() {
-                    Some(Step::Text(text)) => {
+                let suffix = match RuleSteps(steps.0).next() {
+                    Some(RuleStep::Text(text)) => {
                         text.iter().position(|&byte| byte == b'/').unwrap_or(text.len())
                     }
                     _ => 0,
@@ -435,9 +440,9 @@ pub fn matches<'r>(pattern: &[u8], loose: bool, path: &'r [u8], held: &mut Holds
                 }
                 rest = &rest[len..];
             }
-            Step::HoldRest => {
+            RuleStep::CaptureRest => {
                 let suffix = match steps.next() {
-                    Some(Step::Text(text)) => text,
+                    Some(RuleStep::Text(text)) => text,
                     None => b"",
                     Some(_) => return false,
                 };
@@ -458,15 +463,15 @@ fn tail<'r>(path: &'r [u8], bare: &'r [u8], rest: &'r [u8]) -> Option<&'r [u8]> 
 }
 
 /// Whether each parameter is in the query.
-fn parameters_match<'r>(parameters: &[u8], query: Option<&'r [u8]>, held: &mut Holds<'r>) -> bool {
-    let mut steps = Steps(parameters);
+fn parameters_match<'r>(parameters: &[u8], query: Option<&'r [u8]>, held: &mut Captures<'r>) -> bool {
+    let mut steps = RuleSteps(parameters);
     while let Some(step) = steps.next() {
-        let Step::Name(name) = step else { return false };
+        let RuleStep::Name(name) = step else { return false };
         let mut pairs = query.unwrap_or_default().split(|&byte| byte == b'&');
         let value = pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="));
         let fits = match (steps.next(), value) {
-            (Some(Step::Text(text)), Some(value)) => value == text,
-            (Some(Step::Hold), Some(value)) => !value.is_empty() && held.push(value),
+            (Some(RuleStep::Text(text)), Some(value)) => value == text,
+            (Some(RuleStep::Capture), Some(value)) => !value.is_empty() && held.push(value),
             _ => false,
         };
         if !fits {
@@ -477,17 +482,17 @@ fn parameters_match<'r>(parameters: &[u8], query: Option<&'r [u8]>, held: &mut H
 }
 
 /// Steps as they lie in a rule. None if one is too long.
-pub fn encode(steps: &[Step<'_>]) -> Option<Vec<u8>> {
+pub fn encode_steps(steps: &[RuleStep<'_>]) -> Option<Vec<u8>> {
     let mut to = Vec::new();
     for step in steps {
         let (op, bytes): (u8, &[u8]) = match step {
-            Step::Text(text) => (0, text),
-            Step::Hold => (1, b""),
-            Step::HoldRest => (2, b""),
-            Step::Name(name) => (3, name),
-            Step::Held(number) => (4, std::slice::from_ref(number)),
-            Step::HeldInQuery(number) => (5, std::slice::from_ref(number)),
-            Step::HeldParameter(number) => (6, std::slice::from_ref(number)),
+            RuleStep::Text(text) => (0, text),
+            RuleStep::Capture => (1, b""),
+            RuleStep::CaptureRest => (2, b""),
+            RuleStep::Name(name) => (3, name),
+            RuleStep::Captured(number) => (4, std::slice::from_ref(number)),
+            RuleStep::CapturedInQuery(number) => (5, std::slice::from_ref(number)),
+            RuleStep::CapturedParameter(number) => (6, std::slice::from_ref(number)),
         };
         to.push(op);
         to.extend(u16::try_from(bytes.len()).ok()?.to_le_bytes());
@@ -498,23 +503,23 @@ pub fn encode(steps: &[Step<'_>]) -> Option<Vec<u8>> {
 
 /// Steps as they lie in a rule; what makes no sense ends them.
 #[derive(Clone, Debug)]
-pub struct Steps<'s>(&'s [u8]);
+pub struct RuleSteps<'s>(&'s [u8]);
 
-impl<'s> Iterator for Steps<'s> {
-    type Item = Step<'s>;
+impl<'s> Iterator for RuleSteps<'s> {
+    type Item = RuleStep<'s>;
 
     #[inline]
-    fn next(&mut self) -> Option<Step<'s>> {
+    fn next(&mut self) -> Option<RuleStep<'s>> {
         let [op, low, high, rest @ ..] = self.0 else { return None };
         let (bytes, behind) = rest.split_at_checked(usize::from(u16::from_le_bytes([*low, *high])))?;
         let step = match (op, bytes) {
-            (0, text) => Step::Text(text),
-            (1, []) => Step::Hold,
-            (2, []) => Step::HoldRest,
-            (3, name) => Step::Name(name),
-            (4, &[number]) => Step::Held(number),
-            (5, &[number]) => Step::HeldInQuery(number),
-            (6, &[number]) => Step::HeldParameter(number),
+            (0, text) => RuleStep::Text(text),
+            (1, []) => RuleStep::Capture,
+            (2, []) => RuleStep::CaptureRest,
+            (3, name) => RuleStep::Name(name),
+            (4, &[number]) => RuleStep::Captured(number),
+            (5, &[number]) => RuleStep::CapturedInQuery(number),
+            (6, &[number]) => RuleStep::CapturedParameter(number),
             _ => return None,
         };
         self.0 = behind;
@@ -523,12 +528,12 @@ impl<'s> Iterator for Steps<'s> {
 }
 
 /// Writes into a buffer, as long as there is room.
-struct Pen<'t> {
+struct SliceWriter<'t> {
     to: &'t mut [u8],
     len: usize,
 }
 
-impl Pen<'_> {
+impl SliceWriter<'_> {
     fn put(&mut self, bytes: &[u8]) -> Option<()> {
         self.to.get_mut(self.len..self.len + bytes.len())?.copy_from_slice(bytes);
         self.len += bytes.len();
@@ -546,12 +551,14 @@ impl Pen<'_> {
         }
     }
 
-    fn escaped(&mut self, bytes: &[u8], stays: fn(u8) -> bool) -> Option<()> {
-        bytes.iter().try_for_each(|&byte| if stays(byte) { self.put(&[byte]) } else { self.escape(byte) })
+    fn put_escaped(&mut self, bytes: &[u8], stays: fn(u8) -> bool) -> Option<()> {
+        bytes
+            .iter()
+            .try_for_each(|&byte| if stays(byte) { self.put(&[byte]) } else { self.put_percent(byte) })
     }
 
     /// A value as it stands in a query. Its escapes stay, and `+`, which is a space there, becomes one.
-    fn parameter(&mut self, mut value: &[u8]) -> Option<()> {
+    fn put_parameter(&mut self, mut value: &[u8]) -> Option<()> {
         while let [byte, behind @ ..] = value {
             match (byte, behind) {
                 (b'%', [high, low, ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
@@ -559,7 +566,7 @@ impl Pen<'_> {
                 }
                 (b'+', _) => self.put(b"%20")?,
                 (&byte, _) if is_unreserved(byte) => self.put(&[byte])?,
-                (&byte, _) => self.escape(byte)?,
+                (&byte, _) => self.put_percent(byte)?,
             }
             value = behind;
         }
@@ -567,7 +574,7 @@ impl Pen<'_> {
     }
 
     /// The same, decoded.
-    fn unescaped(&mut self, mut value: &[u8]) -> Option<()> {
+    fn put_unescaped(&mut self, mut value: &[u8]) -> Option<()> {
         let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
         while let [byte, behind @ ..] = value {
             value = behind;
@@ -587,7 +594,7 @@ impl Pen<'_> {
         Some(())
     }
 
-    fn escape(&mut self, byte: u8) -> Option<()> {
+    fn put_percent(&mut self, byte: u8) -> Option<()> {
         const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
         self.put(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
     }
@@ -609,5 +616,5 @@ fn is_query_byte(byte: u8) -> bool {
 }
 
 const FORCED: u8 = 1;
-const LOOSE: u8 = 2;
+const OPTIONAL_SLASH: u8 = 2;
 const KEEPS_QUERY: u8 = 4;

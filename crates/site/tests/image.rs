@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use tarpon_site::format::{
-    DeltaRow, HEADER_LEN, Header, Home, INDEX_ALIGN, Kind, PAGE_CODES, PAGES_ALIGN, PageRow, RECORD_ALIGN,
-    RECORD_LEN, Record, SLOT_LEN, SectionRow, Slot, StretchRow, VARIANT_LEN, hash, section,
+    ChecksumRow, DeltaRow, EntryRecord, HEADER_LEN, Header, INDEX_ALIGN, IndexSlot, PAGES_ALIGN,
+    RECORD_ALIGN, RECORD_LEN, RecordKind, SLOT_LEN, STATUS_PAGE_CODES, SectionRow, StatusPageRow, Storage,
+    VARIANT_LEN, hash, section,
 };
-use tarpon_site::rules::{RuleRow, Step, encode_head};
-use tarpon_site::{Coding, Content, Entry, Image, ImageError, Place, Variants, index};
+use tarpon_site::rules::{RuleRow, RuleStep, encode_head};
+use tarpon_site::{Coding, Content, Entry, Image, ImageError, Region, Variants, build_index};
 
 #[test]
 fn a_file_is_found_with_all_that_is_said_about_it() {
@@ -29,17 +30,17 @@ fn a_file_is_found_with_all_that_is_said_about_it() {
 
 #[test]
 fn a_file_has_the_coded_variants_that_make_sense() {
-    type Damage = fn(&mut Record);
+    type Damage = fn(&mut EntryRecord);
     #[rustfmt::skip]
     let cases: &[(&str, Damage, &[Coding])] = &[
         // what it shows          what is done to the second of three  the coded variants that are left
         ("nothing",               |_| (),                              &[Coding::Br, Coding::Zstd, Coding::Gzip]),
         ("no coding",             |row| row.coding = Coding::Identity, &[Coding::Br, Coding::Gzip]),
-        ("run over the end",      |row| row.run_at = u64::MAX,         &[Coding::Br, Coding::Gzip]),
+        ("run over the end",      |row| row.fields_at = u64::MAX,         &[Coding::Br, Coding::Gzip]),
         ("tag behind",            |row| row.etag_at = u32::MAX,        &[Coding::Br, Coding::Gzip]),
         ("content over the end",  |row| row.content_len = u64::MAX,    &[Coding::Br, Coding::Gzip]),
-        ("no such file",          |row| row.home = Home::File,         &[Coding::Br, Coding::Gzip]),
-        ("beyond the archive",    |row| (row.home, row.content_at) = (Home::Archive, 100), &[Coding::Br, Coding::Gzip]),
+        ("no such file",          |row| row.storage = Storage::File,         &[Coding::Br, Coding::Gzip]),
+        ("beyond the archive",    |row| (row.storage, row.content_at) = (Storage::Archive, 100), &[Coding::Br, Coding::Gzip]),
     ];
     for (name, damage, want) in cases {
         let mut draft = Draft::default();
@@ -48,9 +49,9 @@ fn a_file_has_the_coded_variants_that_make_sense() {
         let image = draft.image();
         let Some(Entry::File(file)) = image.find(b"/a") else { panic!("not found: {name}") };
         assert_eq!(image.content(b"/a"), b"plain", "{name}");
-        let codings: Vec<_> = image.coded(file).map(|(coding, _)| coding).collect();
+        let codings: Vec<_> = image.coded_variants(file).map(|(coding, _)| coding).collect();
         assert_eq!(&codings, want, "{name}");
-        for (coding, variant) in image.coded(file) {
+        for (coding, variant) in image.coded_variants(file) {
             let Content::Image(content) = variant.content else { panic!("elsewhere") };
             let content = image.bytes(content);
             assert_eq!(content, ["brot", "gz", "zst"][coding as usize - 1].as_bytes());
@@ -61,14 +62,14 @@ fn a_file_has_the_coded_variants_that_make_sense() {
             assert_eq!(variant.last_modified, 784_111_777);
         }
         let Some(Entry::File(file)) = image.find(b"/b") else { panic!("not found: {name}") };
-        assert!(file.is_one() && image.coded(file).count() == 0);
+        assert!(file.is_single() && image.coded_variants(file).count() == 0);
         visit(&image);
     }
 }
 
 #[test]
 fn a_variant_with_a_dictionary_is_for_who_has_that_and_never_among_the_others() {
-    type Damage = fn(&mut Record);
+    type Damage = fn(&mut EntryRecord);
     const HIS: [u8; 32] = [7; 32];
     const ALL: &[Coding] = &[Coding::Dcb, Coding::Dcz];
     #[rustfmt::skip]
@@ -77,10 +78,10 @@ fn a_variant_with_a_dictionary_is_for_who_has_that_and_never_among_the_others() 
         ("nothing",               |_| (),                              ALL),
         ("a coding without one",  |row| row.coding = Coding::Zstd,     &[Coding::Dcb]),
         ("no coding",             |row| row.coding = Coding::Identity, &[Coding::Dcb]),
-        ("run over the end",      |row| row.run_at = u64::MAX,         &[Coding::Dcb]),
+        ("run over the end",      |row| row.fields_at = u64::MAX,         &[Coding::Dcb]),
         ("tag behind",            |row| row.etag_at = u32::MAX,        &[Coding::Dcb]),
         ("content over the end",  |row| row.content_len = u64::MAX,    &[Coding::Dcb]),
-        ("beyond the archive",    |row| (row.home, row.content_at) = (Home::Archive, 100), &[Coding::Dcb]),
+        ("beyond the archive",    |row| (row.storage, row.content_at) = (Storage::Archive, 100), &[Coding::Dcb]),
     ];
     for (name, damage, want) in cases {
         let mut draft = sample();
@@ -96,7 +97,7 @@ fn a_variant_with_a_dictionary_is_for_who_has_that_and_never_among_the_others() 
         );
         let image = draft.image();
         let Some(Entry::File(file)) = image.find(b"/a") else { panic!("not found: {name}") };
-        assert!(file.is_one() && image.coded(file).count() == 0, "{name}");
+        assert!(file.is_single() && image.coded_variants(file).count() == 0, "{name}");
         let found: Vec<_> = image.deltas(file, HIS).collect();
         assert_eq!(&found.iter().map(|(coding, _)| *coding).collect::<Vec<_>>(), want, "{name}");
         for ((_, variant), want) in found.iter().zip(["first", "second"]) {
@@ -120,7 +121,7 @@ fn a_variant_with_a_dictionary_is_for_who_has_that_and_never_among_the_others() 
     draft.coded(b"/a", &["plain", "brot", "zst"], &|row| row.coding = Coding::Dcz);
     let image = draft.image();
     let Some(Entry::File(file)) = image.find(b"/a") else { panic!("not found") };
-    assert_eq!(image.coded(file).map(|(coding, _)| coding).collect::<Vec<_>>(), [Coding::Br]);
+    assert_eq!(image.coded_variants(file).map(|(coding, _)| coding).collect::<Vec<_>>(), [Coding::Br]);
     assert_eq!(image.all_deltas(file).count(), 0);
 }
 
@@ -138,10 +139,10 @@ fn a_redirect_has_room_for_a_query() {
 #[test]
 fn every_code_has_its_page() {
     let image = Draft::default().image();
-    for code in PAGE_CODES {
+    for code in STATUS_PAGE_CODES {
         let fields: &[u8] = if code == 204 { b"\r\n" } else { b"Content-Length: 3\r\n\r\n" };
-        assert_eq!(image.bytes(image.page(code).fields), fields);
-        assert_eq!(image.bytes(image.page(code).content), code.to_string().as_bytes());
+        assert_eq!(image.bytes(image.status_page(code).fields), fields);
+        assert_eq!(image.bytes(image.status_page(code).content), code.to_string().as_bytes());
     }
 }
 
@@ -180,7 +181,7 @@ fn what_does_not_frame_its_content_is_told_apart() {
         bytes[at..at + after.len()].copy_from_slice(after.as_bytes());
         let image = Image::new(bytes.into()).expect("an image");
         let (Some(Entry::File(file)), Some(Entry::Redirect(redirect))) = (image.find(b"/b"), image.find(b"/c")) else { panic!("{name}") };
-        let (_, coded) = image.coded(file).next().expect("Brotli");
+        let (_, coded) = image.coded_variants(file).next().expect("Brotli");
         let (_, _, delta) = image.all_deltas(file).next().expect("a delta");
         // The second look is at what was kept of the first.
         for look in ["first", "second"] {
@@ -203,34 +204,34 @@ fn a_page_or_a_rule_that_is_forged_is_refused() {
     }
     const FIELDS: &str = "Content-Length: 5\r\n\r\n";
     #[rustfmt::skip]
-    let cases: &[(&str, &str, u16, &[Step<'_>], bool)] = &[
+    let cases: &[(&str, &str, u16, &[RuleStep<'_>], bool)] = &[
         // what it shows           fields                  status  target
-        ("as packed",              FIELDS,                 301, &[Step::Text(b"/a/"), Step::Held(0)],              true),
-        ("a rewrite",              FIELDS,                 200, &[Step::Text(b"/a b/"), Step::Held(0)],            true),
-        ("an error",               FIELDS,                 404, &[Step::Text(b"/404.html")],                       true),
-        ("another host",           FIELDS,                 301, &[Step::Text(b"https://a.org/"), Step::Held(0)],   true),
-        ("a host alone",           FIELDS,                 301, &[Step::Text(b"https://a.org")],                   true),
-        ("a fragment",             FIELDS,                 301, &[Step::Text(b"https://a.org"), Step::Text(b"#"), Step::HeldInQuery(0)], true),
-        ("a part of a host",       FIELDS,                 301, &[Step::Text(b"https://a.org"), Step::Held(0)],    false),
-        ("a host that is held",    FIELDS,                 301, &[Step::Text(b"https://"), Step::Held(0)],         false),
-        ("all that is held",       FIELDS,                 301, &[Step::Held(0)],                                  false),
+        ("as packed",              FIELDS,                 301, &[RuleStep::Text(b"/a/"), RuleStep::Captured(0)],              true),
+        ("a rewrite",              FIELDS,                 200, &[RuleStep::Text(b"/a b/"), RuleStep::Captured(0)],            true),
+        ("an error",               FIELDS,                 404, &[RuleStep::Text(b"/404.html")],                       true),
+        ("another host",           FIELDS,                 301, &[RuleStep::Text(b"https://a.org/"), RuleStep::Captured(0)],   true),
+        ("a host alone",           FIELDS,                 301, &[RuleStep::Text(b"https://a.org")],                   true),
+        ("a fragment",             FIELDS,                 301, &[RuleStep::Text(b"https://a.org"), RuleStep::Text(b"#"), RuleStep::CapturedInQuery(0)], true),
+        ("a part of a host",       FIELDS,                 301, &[RuleStep::Text(b"https://a.org"), RuleStep::Captured(0)],    false),
+        ("a host that is held",    FIELDS,                 301, &[RuleStep::Text(b"https://"), RuleStep::Captured(0)],         false),
+        ("all that is held",       FIELDS,                 301, &[RuleStep::Captured(0)],                                  false),
         ("nowhere",                FIELDS,                 301, &[],                                               false),
-        ("a line end",             FIELDS,                 301, &[Step::Text(b"/a\r\nX: 1")],                      false),
-        ("a line end behind",      FIELDS,                 301, &[Step::Text(b"/a"), Step::Held(0), Step::Text(b"\n")], false),
-        ("a tab",                  FIELDS,                 301, &[Step::Text(b"/\t/a.org")],                       false),
-        ("a backslash",            FIELDS,                 301, &[Step::Text(b"/\\a.org")],                       false),
-        ("a status without content", FIELDS,               304, &[Step::Text(b"/a/")],                             false),
-        ("and another",            FIELDS,                 204, &[Step::Text(b"/a/")],                             false),
-        ("an interim one",         FIELDS,                 100, &[Step::Text(b"/a/")],                             false),
-        ("another length",         "Content-Length: 6\r\n\r\n", 301, &[Step::Text(b"/a/")],                       false),
-        ("a Location",             "Location: /\r\nContent-Length: 5\r\n\r\n", 301, &[Step::Text(b"/a/")],        false),
+        ("a line end",             FIELDS,                 301, &[RuleStep::Text(b"/a\r\nX: 1")],                      false),
+        ("a line end behind",      FIELDS,                 301, &[RuleStep::Text(b"/a"), RuleStep::Captured(0), RuleStep::Text(b"\n")], false),
+        ("a tab",                  FIELDS,                 301, &[RuleStep::Text(b"/\t/a.org")],                       false),
+        ("a backslash",            FIELDS,                 301, &[RuleStep::Text(b"/\\a.org")],                       false),
+        ("a status without content", FIELDS,               304, &[RuleStep::Text(b"/a/")],                             false),
+        ("and another",            FIELDS,                 204, &[RuleStep::Text(b"/a/")],                             false),
+        ("an interim one",         FIELDS,                 100, &[RuleStep::Text(b"/a/")],                             false),
+        ("another length",         "Content-Length: 6\r\n\r\n", 301, &[RuleStep::Text(b"/a/")],                       false),
+        ("a Location",             "Location: /\r\nContent-Length: 5\r\n\r\n", 301, &[RuleStep::Text(b"/a/")],        false),
     ];
     for &(name, fields, status, target, is_good) in cases {
-        let (pattern, parameters, fragment) = (&[Step::Text(b"/x/"), Step::HoldRest], &[], b"");
+        let (pattern, parameters, fragment) = (&[RuleStep::Text(b"/x/"), RuleStep::CaptureRest], &[], b"");
         let row = RuleRow {
             status,
             forced: true,
-            loose: true,
+            optional_slash: true,
             keeps_query: true,
             pattern,
             parameters,
@@ -294,7 +295,7 @@ fn paths_with_the_same_hash_are_told_apart() {
 fn a_search_in_a_full_index_ends() {
     let mut draft = Draft::default();
     draft.file(b"/a", "x");
-    let full = vec![Slot::new(hash(b"/b"), draft.records[0].1).expect("near").encode(); 8];
+    let full = vec![IndexSlot::new(hash(b"/b"), draft.records[0].1).expect("near").encode(); 8];
     let image = draft.image_with(full);
     assert_eq!(image.find(b"/b"), None);
     assert_eq!(image.find(b"/a"), None);
@@ -303,25 +304,25 @@ fn a_search_in_a_full_index_ends() {
 #[test]
 fn an_index_cannot_name_what_lies_too_far_off() {
     let far = RECORD_ALIGN << 32;
-    assert_eq!(index(&[(0, far - RECORD_ALIGN)]).map(|slots| slots.len()), Some(8));
-    assert_eq!(index(&[(0, far)]), None);
+    assert_eq!(build_index(&[(0, far - RECORD_ALIGN)]).map(|slots| slots.len()), Some(8));
+    assert_eq!(build_index(&[(0, far)]), None);
     for (count, slots) in [(0, 8), (4, 8), (5, 16), (8, 16), (9, 32)] {
-        assert_eq!(index(&vec![(7, 128); count]).expect("near").len(), slots, "{count}");
+        assert_eq!(build_index(&vec![(7, 128); count]).expect("near").len(), slots, "{count}");
     }
 }
 
 #[test]
 #[rustfmt::skip]
 fn a_record_that_leads_out_of_the_image_is_not_there() {
-    type Damage = fn(&mut Record, u64);
+    type Damage = fn(&mut EntryRecord, u64);
     let file: &[(&str, bool, Damage)] = &[
         // what it shows               there  what is done to the record of a file, in an image of some length
         ("nothing",                    true,  |_, _| ()),
         ("path longer",                false, |record, _| record.path_len += 1),
         ("path behind the end",        false, |record, _| record.path_len = u16::MAX),
-        ("run to the end",             true,  |record, len| record.run_at = len - 34),
-        ("run over the end",           false, |record, len| record.run_at = len - 33),
-        ("run at the far end",         false, |record, _| record.run_at = u64::MAX),
+        ("run to the end",             true,  |record, len| record.fields_at = len - 34),
+        ("run over the end",           false, |record, len| record.fields_at = len - 33),
+        ("run at the far end",         false, |record, _| record.fields_at = u64::MAX),
         ("fields over the end",        false, |record, _| record.fields_len = u32::MAX),
         ("fields of 304 over the end", false, |record, _| record.not_modified_len = u32::MAX),
         ("tag to the end",             true,  |record, _| record.etag_len = 7),
@@ -330,17 +331,17 @@ fn a_record_that_leads_out_of_the_image_is_not_there() {
         ("content over the end",       false, |record, len| record.content_len = len),
         ("content at the far end",     false, |record, _| record.content_at = u64::MAX),
         ("content is all there is",    false, |record, _| record.content_len = u64::MAX),
-        ("the file",                   true,  |record, _| (record.home, record.content_at) = (Home::File, 0)),
-        ("no such file",               false, |record, _| (record.home, record.content_at) = (Home::File, 1)),
+        ("the file",                   true,  |record, _| (record.storage, record.content_at) = (Storage::File, 0)),
+        ("no such file",               false, |record, _| (record.storage, record.content_at) = (Storage::File, 1)),
         ("more variants",              false, |record, _| record.variant_count = 2),
-        ("a redirect",                 true,  |record, _| record.kind = Kind::Redirect),
-        ("split to the end",           true,  |record, _| (record.kind, record.before_query) = (Kind::Redirect, 21)),
-        ("split behind",               false, |record, _| (record.kind, record.before_query) = (Kind::Redirect, 22)),
-        ("redirect, coded",            false, |record, _| (record.kind, record.variant_count) = (Kind::Redirect, 2)),
-        ("the whole archive",          true,  |record, _| (record.home, record.content_at, record.content_len) = (Home::Archive, 0, 100)),
-        ("beyond the archive",         false, |record, _| (record.home, record.content_at, record.content_len) = (Home::Archive, 1, 100)),
-        ("redirect to an archive",     false, |record, _| (record.kind, record.home, record.content_at) = (Kind::Redirect, Home::Archive, 0)),
-        ("redirect to a file",         false, |record, _| (record.kind, record.home, record.content_at) = (Kind::Redirect, Home::File, 0)),
+        ("a redirect",                 true,  |record, _| record.kind = RecordKind::Redirect),
+        ("split to the end",           true,  |record, _| (record.kind, record.before_query) = (RecordKind::Redirect, 21)),
+        ("split behind",               false, |record, _| (record.kind, record.before_query) = (RecordKind::Redirect, 22)),
+        ("redirect, coded",            false, |record, _| (record.kind, record.variant_count) = (RecordKind::Redirect, 2)),
+        ("the whole archive",          true,  |record, _| (record.storage, record.content_at, record.content_len) = (Storage::Archive, 0, 100)),
+        ("beyond the archive",         false, |record, _| (record.storage, record.content_at, record.content_len) = (Storage::Archive, 1, 100)),
+        ("redirect to an archive",     false, |record, _| (record.kind, record.storage, record.content_at) = (RecordKind::Redirect, Storage::Archive, 0)),
+        ("redirect to a file",         false, |record, _| (record.kind, record.storage, record.content_at) = (RecordKind::Redirect, Storage::File, 0)),
     ];
     for (name, there, damage) in file {
         let mut draft = Draft { file_count: 1, archive_len: 100, ..Draft::default() };
@@ -348,7 +349,7 @@ fn a_record_that_leads_out_of_the_image_is_not_there() {
         let at = draft.records[0].1 as usize;
         let mut bytes = draft.bytes();
         let head = bytes[at..].first_chunk::<RECORD_LEN>().expect("a record");
-        let mut record = Record::decode(head).expect("a record");
+        let mut record = EntryRecord::decode(head).expect("a record");
         damage(&mut record, bytes.len() as u64);
         bytes[at..][..RECORD_LEN].copy_from_slice(&record.encode());
         let image = Image::new(bytes.into()).expect("an image");
@@ -441,32 +442,32 @@ fn the_layout_is_the_one_of_version_1() {
     assert_eq!(header.encode(), want[..]);
     assert_eq!(Header::decode(&header.encode()), Ok(header));
 
-    let slot = Slot::new(0x0123_4567_89ab_cdef, 0x40 * 0x0a0b_0c0d).expect("near");
+    let slot = IndexSlot::new(0x0123_4567_89ab_cdef, 0x40 * 0x0a0b_0c0d).expect("near");
     assert_eq!(slot.encode(), *b"\x67\x45\x23\x01\x0d\x0c\x0b\x0a");
-    assert_eq!(Slot::decode(&slot.encode()), Some(slot));
-    assert_eq!(Slot::decode(&[0; SLOT_LEN]), None);
+    assert_eq!(IndexSlot::decode(&slot.encode()), Some(slot));
+    assert_eq!(IndexSlot::decode(&[0; SLOT_LEN]), None);
 
-    let record = Record {
-        path_len: 0x0201, kind: Kind::Redirect, variant_count: 4, before_query: 3, last_modified: 4, run_at: 5, not_modified_len: 6,
-        fields_len: 7, content_at: 8, content_len: 9, etag_at: 10, etag_len: 11, home: Home::File,
-        coding: Coding::Zstd, status: 0x0d0c, asks: true,
+    let record = EntryRecord {
+        path_len: 0x0201, kind: RecordKind::Redirect, variant_count: 4, before_query: 3, last_modified: 4, fields_at: 5, not_modified_len: 6,
+        fields_len: 7, content_at: 8, content_len: 9, etag_at: 10, etag_len: 11, storage: Storage::File,
+        coding: Coding::Zstd, status: 0x0d0c, checks_rules: true,
     };
     let want = b"\x01\x02\x01\x04\x03\0\0\0\x04\0\0\0\0\0\0\0\
                  \x05\0\0\0\0\0\0\0\x06\0\0\0\x07\0\0\0\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\
                  \x0a\0\0\0\x0b\0\0\0\x01\x03\x0c\x0d\x01\0\0\0";
     assert_eq!(record.encode(), *want);
-    assert_eq!(Record::decode(&record.encode()), Some(record));
+    assert_eq!(EntryRecord::decode(&record.encode()), Some(record));
 
-    let row = PageRow { code: 0x0102, fields_len: 3, fields_at: 4, content_at: 5, content_len: 6 };
+    let row = StatusPageRow { code: 0x0102, fields_len: 3, fields_at: 4, content_at: 5, content_len: 6 };
     let want = b"\x02\x01\0\0\x03\0\0\0\x04\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0";
     assert_eq!(row.encode(), *want);
-    assert_eq!(PageRow::decode(&row.encode()), Some(row));
+    assert_eq!(StatusPageRow::decode(&row.encode()), Some(row));
 
     let row = SectionRow { kind: 0x0102, at: 3, len: 4, hash: 5 };
     assert_eq!(row.encode(), *b"\x02\x01\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0");
     assert_eq!(SectionRow::decode(&row.encode()), row);
 
-    let variant = Record { path_len: 0, kind: Kind::File, variant_count: 1, before_query: 0, last_modified: 0, coding: Coding::Dcz, ..record };
+    let variant = EntryRecord { path_len: 0, kind: RecordKind::File, variant_count: 1, before_query: 0, last_modified: 0, coding: Coding::Dcz, ..record };
     let row = DeltaRow { file_at: 1, dictionary: *b"an SHA-256 has thirty-two bytes.", variant };
     let want = b"\x01\0\0\0\0\0\0\0an SHA-256 has thirty-two bytes.\
                  \x05\0\0\0\0\0\0\0\x06\0\0\0\x07\0\0\0\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\
@@ -475,9 +476,9 @@ fn the_layout_is_the_one_of_version_1() {
     assert_eq!(DeltaRow::decode(&row.encode()), Some(row));
     assert_eq!(DeltaRow::key(&row.encode()), (row.file_at, row.dictionary));
 
-    let row = StretchRow { at: 1, len: 2, hash: 3 };
+    let row = ChecksumRow { at: 1, len: 2, hash: 3 };
     assert_eq!(row.encode(), *b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0");
-    assert_eq!(StretchRow::decode(&row.encode()), row);
+    assert_eq!(ChecksumRow::decode(&row.encode()), row);
 }
 
 proptest! {
@@ -547,17 +548,17 @@ fn visit(image: &Image) {
         image.find(path).into_iter().for_each(|entry| look(image, entry));
     }
     image.entries().for_each(|(_, entry)| look(image, entry));
-    for code in PAGE_CODES {
-        image.bytes(image.page(code).fields);
-        image.bytes(image.page(code).content);
+    for code in STATUS_PAGE_CODES {
+        image.bytes(image.status_page(code).fields);
+        image.bytes(image.status_page(code).content);
     }
 }
 
 fn look(image: &Image, entry: Entry) {
-    let see = |place: Place| assert_eq!(image.bytes(place).len() as u64, place.len);
+    let see = |place: Region| assert_eq!(image.bytes(place).len() as u64, place.len);
     match entry {
         Entry::File(file) => {
-            let coded = image.coded(file).map(|(_, variant)| variant);
+            let coded = image.coded_variants(file).map(|(_, variant)| variant);
             let deltas = image.all_deltas(file).map(|(_, _, variant)| variant);
             for variant in coded.chain(deltas).chain([file.identity]) {
                 [variant.fields, variant.not_modified, variant.etag].into_iter().for_each(see);
@@ -642,7 +643,7 @@ impl Draft {
     }
 
     /// A file whose contents are, in this order: as it is, Brotli, zstd, gzip. The third is damaged.
-    fn coded(&mut self, path: &[u8], contents: &[&str], damage: &dyn Fn(&mut Record)) {
+    fn coded(&mut self, path: &[u8], contents: &[&str], damage: &dyn Fn(&mut EntryRecord)) {
         const NOT_MODIFIED: &str = "ETag: \"7\"\r\n\r\n";
         let codings = [Coding::Identity, Coding::Br, Coding::Zstd, Coding::Gzip];
         self.align(RECORD_ALIGN);
@@ -652,23 +653,23 @@ impl Draft {
         for (content, coding) in contents.iter().zip(codings) {
             let run_at = at + RECORD_LEN + (contents.len() - 1) * VARIANT_LEN + path.len() + runs.len();
             let fields = format!("Content-Length: {}\r\n\r\n", content.len());
-            let mut record = Record {
+            let mut record = EntryRecord {
                 path_len: path.len() as u16,
-                kind: Kind::File,
+                kind: RecordKind::File,
                 variant_count: contents.len() as u8,
                 before_query: 0,
                 last_modified: 784_111_777,
-                run_at: run_at as u64,
+                fields_at: run_at as u64,
                 not_modified_len: NOT_MODIFIED.len() as u32,
                 fields_len: fields.len() as u32,
                 content_at: (run_at + NOT_MODIFIED.len() + fields.len()) as u64,
                 content_len: content.len() as u64,
                 etag_at: 6,
                 etag_len: 3,
-                home: Home::Image,
+                storage: Storage::Image,
                 coding,
                 status: 0,
-                asks: false,
+                checks_rules: false,
             };
             if coding == Coding::Zstd {
                 damage(&mut record);
@@ -683,23 +684,29 @@ impl Draft {
     }
 
     /// Variants for who has a dictionary, of files with these paths; that of a row with the second coding is damaged.
-    fn deltas(&mut self, deltas: &[(&[u8], [u8; 32], Coding, &str)], damage: &dyn Fn(&mut Record)) {
+    fn deltas(&mut self, deltas: &[(&[u8], [u8; 32], Coding, &str)], damage: &dyn Fn(&mut EntryRecord)) {
         const NOT_MODIFIED: &str = "ETag: \"7\"\r\n\r\n";
         let mut rows = Vec::new();
         for &(path, dictionary, coding, content) in deltas {
             let (_, at) = *self.records.iter().find(|(found, _)| *found == hash(path)).expect("a file");
-            let record = self.bytes[at as usize..].first_chunk().and_then(Record::decode).expect("a record");
+            let record =
+                self.bytes[at as usize..].first_chunk().and_then(EntryRecord::decode).expect("a record");
             let run_at = self.bytes.len() as u64;
             let fields = format!("Content-Length: {}\r\n\r\n", content.len());
             self.bytes.extend([NOT_MODIFIED, &fields, content].concat().as_bytes());
             let content_at = run_at + (NOT_MODIFIED.len() + fields.len()) as u64;
-            let lies = Record { content_at, content_len: content.len() as u64, home: Home::Image, ..record };
+            let lies = EntryRecord {
+                content_at,
+                content_len: content.len() as u64,
+                storage: Storage::Image,
+                ..record
+            };
             let (not_modified_len, fields_len) = (NOT_MODIFIED.len() as u32, fields.len() as u32);
-            let mut variant = Record { run_at, not_modified_len, fields_len, coding, ..lies };
+            let mut variant = EntryRecord { fields_at: run_at, not_modified_len, fields_len, coding, ..lies };
             if content == "second" {
                 damage(&mut variant);
             }
-            rows.push(DeltaRow { file_at: record.run_at, dictionary, variant }.encode());
+            rows.push(DeltaRow { file_at: record.fields_at, dictionary, variant }.encode());
         }
         self.section(section::DELTAS, rows.as_flattened());
     }
@@ -716,27 +723,27 @@ impl Draft {
 
     fn redirect(&mut self, path: &[u8]) {
         let fields = "Location: /a/\r\nContent-Length: 5\r\n\r\n";
-        self.record(path, &[fields, "moved"].concat(), |run_at| Record {
+        self.record(path, &[fields, "moved"].concat(), |run_at| EntryRecord {
             path_len: path.len() as u16,
-            kind: Kind::Redirect,
+            kind: RecordKind::Redirect,
             variant_count: 1,
             before_query: 13,
             last_modified: 0,
-            run_at,
+            fields_at: run_at,
             not_modified_len: 0,
             fields_len: fields.len() as u32,
             content_at: run_at + fields.len() as u64,
             content_len: 5,
             etag_at: 0,
             etag_len: 0,
-            home: Home::Image,
+            storage: Storage::Image,
             coding: Coding::Identity,
             status: 0,
-            asks: false,
+            checks_rules: false,
         });
     }
 
-    fn record(&mut self, path: &[u8], run: &str, record: impl Fn(u64) -> Record) {
+    fn record(&mut self, path: &[u8], run: &str, record: impl Fn(u64) -> EntryRecord) {
         self.align(RECORD_ALIGN);
         let at = self.bytes.len() as u64;
         self.records.push((hash(path), at));
@@ -746,7 +753,7 @@ impl Draft {
     }
 
     fn image(self) -> Image {
-        let index = index(&self.records).expect("near");
+        let index = build_index(&self.records).expect("near");
         self.image_with(index)
     }
 
@@ -755,18 +762,20 @@ impl Draft {
     }
 
     fn bytes(self) -> Vec<u8> {
-        let index = index(&self.records).expect("near");
+        let index = build_index(&self.records).expect("near");
         self.bytes_with(&index)
     }
 
     fn bytes_with(mut self, index: &[[u8; SLOT_LEN]]) -> Vec<u8> {
         let mut rows = Vec::new();
-        for code in PAGE_CODES {
+        for code in STATUS_PAGE_CODES {
             let at = self.bytes.len() as u64 + self.page_shift;
             let fields = if code == 204 { "\r\n" } else { "Content-Length: 3\r\n\r\n" };
             let (fields_len, content_at) = (fields.len() as u32, at + fields.len() as u64);
             self.bytes.extend(format!("{fields}{code}").as_bytes());
-            rows.extend(PageRow { code, fields_len, fields_at: at, content_at, content_len: 3 }.encode());
+            rows.extend(
+                StatusPageRow { code, fields_len, fields_at: at, content_at, content_len: 3 }.encode(),
+            );
         }
         self.align(PAGES_ALIGN);
         let pages_at = self.bytes.len();
@@ -780,7 +789,7 @@ impl Draft {
             slot_count: index.len() as u64,
             record_count: self.records.len() as u64,
             pages_at: pages_at as u64,
-            page_count: PAGE_CODES.len() as u64,
+            page_count: STATUS_PAGE_CODES.len() as u64,
             file_count: self.file_count,
             archive_len: self.archive_len,
             tables_hash: hash(&self.bytes[pages_at..]),

@@ -9,7 +9,7 @@
 //!
 //! All can be undone: a `\` that is read is always the first byte of an escape.
 
-use tarpon_site::printable::is_unseen;
+use tarpon_site::printable::is_invisible;
 
 /// Appends `bytes` as they may stand between quotes in a line of text.
 pub(super) fn quoted(bytes: &[u8], to: &mut Vec<u8>) {
@@ -49,7 +49,7 @@ pub(super) fn json(bytes: &[u8], to: &mut Vec<u8>) {
                 '"' => to.extend_from_slice(b"\\\""),
                 '\\' => to.extend_from_slice(b"\\\\\\\\"),
                 // Those of the upper half too: some terminals act on them. And what changes the order of what is shown.
-                unseen if is_unseen(unseen) => {
+                unseen if is_invisible(unseen) => {
                     for unit in unseen.encode_utf16(&mut [0; 2]) {
                         let [high, low] = unit.to_be_bytes();
                         let digits = [high >> 4, high & 15, low >> 4, low & 15].map(digit);

@@ -18,7 +18,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
     thread,
 };
-use tarpon_site::Place;
+use tarpon_site::Region;
 
 /// Takes jobs from any worker.
 #[derive(Clone)]
@@ -41,7 +41,7 @@ pub(crate) struct LoadJob {
 pub(crate) struct FileRange {
     pub(crate) store: StoreId,
     /// In the store's file.
-    pub(crate) place: Place,
+    pub(crate) place: Region,
 }
 
 /// Reads that are under way at once: enough to keep a disk busy with several clients' wishes.
@@ -181,7 +181,7 @@ fn work(queue: &LoadQueue, nowhere: &File) {
 }
 
 /// Reads a stretch, as long as somebody wants it.
-fn read(file: &File, place: Place, nowhere: &File, mut is_wanted: impl FnMut() -> bool) {
+fn read(file: &File, place: Region, nowhere: &File, mut is_wanted: impl FnMut() -> bool) {
     let end = place.at + place.len;
     let mut at = place.at;
     while at < end && is_wanted() {
@@ -209,7 +209,7 @@ mod tests {
         let mailbox = Arc::new(Mailbox::new().unwrap());
         let (loader, crew) = Loader::new(nowhere().unwrap());
         let queue = Arc::clone(&crew.queue);
-        let stretch = FileRange { store: StoreId::File(0), place: Place { at: 0, len: 5 } };
+        let stretch = FileRange { store: StoreId::File(0), place: Region { at: 0, len: 5 } };
         let mut waiting = Vec::new();
         for index in 0..20 * STALE_COUNT_MAX as u32 {
             let waits = Arc::new(());
@@ -254,7 +254,7 @@ mod tests {
         ];
         for (name, at, len, wanted, want) in cases {
             let mut read_count = 0;
-            read(&file, Place { at: at * READ_LEN, len: len * READ_LEN }, &nowhere, || {
+            read(&file, Region { at: at * READ_LEN, len: len * READ_LEN }, &nowhere, || {
                 let goes_on = read_count < wanted;
                 read_count += u32::from(goes_on);
                 goes_on

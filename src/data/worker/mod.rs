@@ -40,7 +40,7 @@ use tarpon_conn::{
     Accepted, BufId, Connection, Counters, Cx, Hosts, ImageId, Input, Leg, Limits, Pool, RECORDS_LEN,
     Recording, Records, Run, SiteId, Sites, Span, Starts, Tick, Wanted,
 };
-use tarpon_site::Place;
+use tarpon_site::Region;
 
 /// One worker, to be run by an engine.
 pub(crate) struct Worker<S> {
@@ -497,10 +497,10 @@ impl WorkerContext {
     pub(crate) fn bytes(&self, span: &Span) -> &[u8] {
         match *span {
             Span::Start(start) => self.starts.bytes(start),
-            Span::Site { image, at, len } => self.sites.image(image).bytes(Place { at, len }),
+            Span::Site { image, at, len } => self.sites.image(image).bytes(Region { at, len }),
             Span::Buf(run) => self.pool.bytes(run),
             Span::Archive { image, at, len } => {
-                self.site(image).archive().map.bytes(Place { at, len }).unwrap_or_default()
+                self.site(image).archive().map.bytes(Region { at, len }).unwrap_or_default()
             }
             Span::File { .. } => unreachable!("leaves from its descriptor"),
         }
@@ -511,9 +511,9 @@ impl WorkerContext {
     pub(crate) fn named(&self, span: &Span) -> &[u8] {
         match *span {
             Span::Archive { image, at, len } => {
-                self.site(image).archive().map.named(Place { at, len }).unwrap_or_default()
+                self.site(image).archive().map.named(Region { at, len }).unwrap_or_default()
             }
-            Span::Site { image, at, len } => self.site(image).named(Place { at, len }),
+            Span::Site { image, at, len } => self.site(image).named(Region { at, len }),
             _ => self.bytes(span),
         }
     }

@@ -11,15 +11,15 @@
 use crate::sys::cached::{has_byte, has_pages};
 use std::{fs::File, ops::Range, sync::Arc};
 use tarpon_conn::Tick;
-use tarpon_site::{PAGE_LEN, Place, Presence};
+use tarpon_site::{PAGE_LEN, Region, ResidentPages};
 
 /// What is known of one file.
 #[derive(Debug)]
 pub(crate) struct Residency {
     /// The pages that were found in memory.
-    known: Arc<Presence>,
+    known: Arc<ResidentPages>,
     /// Those that were missing again when they had just been read.
-    fleeting: Presence,
+    fleeting: ResidentPages,
     /// Of the file, in bytes.
     len: u64,
     /// When the oldest of that was found out.
@@ -35,41 +35,41 @@ const TRUST_MS: u64 = 10_000;
 impl Residency {
     /// Of a file of so many bytes, nothing is known.
     pub(crate) fn new(len: u64) -> Residency {
-        let (known, fleeting) = (Arc::new(Presence::new(len)), Presence::new(len));
+        let (known, fleeting) = (Arc::new(ResidentPages::new(len)), ResidentPages::new(len));
         Residency { known, fleeting, len, since: Tick(0) }
     }
 
     /// The pages that are known to be there, as of any time.
-    pub(crate) fn known(&self) -> Arc<Presence> {
+    pub(crate) fn known(&self) -> Arc<ResidentPages> {
         Arc::clone(&self.known)
     }
 
     /// What has to be read before a stretch of the file can be sent without waiting for a disk: whole blocks. `None`: it is
     /// all there. Asks the kernel where that is not known. Of pages beside it nothing is asked: who is hot may lie next to who is cold.
     #[inline]
-    pub(crate) fn missing(&mut self, file: &File, place: Place, now: Tick) -> Option<Place> {
+    pub(crate) fn missing(&mut self, file: &File, place: Region, now: Tick) -> Option<Region> {
         if now > self.since.after(TRUST_MS) {
-            self.known.forget();
-            self.fleeting.forget();
+            self.known.clear();
+            self.fleeting.clear();
             self.since = now;
         }
-        let mut pages = Presence::pages(place);
-        let first = pages.clone().find(|&page| !self.known.has(page))?;
+        let mut pages = ResidentPages::pages_of(place);
+        let first = pages.clone().find(|&page| !self.known.contains(page))?;
         pages.start = first;
         self.ask(file, pages).map(|pages| {
             let at = pages.start * PAGE_LEN / BLOCK_LEN * BLOCK_LEN;
-            Place { at, len: (pages.end * PAGE_LEN).next_multiple_of(BLOCK_LEN) - at }
+            Region { at, len: (pages.end * PAGE_LEN).next_multiple_of(BLOCK_LEN) - at }
         })
     }
 
     /// A stretch was read just now. From a slow disk that took a while, in which the kernel may have dropped where it begins: what
     /// is gone again will be missing once more. Only once: who waits shall not wait for ever.
-    pub(crate) fn learn(&mut self, file: &File, place: Place) {
-        for page in Presence::pages(place) {
-            if !self.known.has(page) && self.ask(file, page..page + 1).is_some() {
-                match self.fleeting.has(page) {
-                    true => self.known.add(page),
-                    false => self.fleeting.add(page),
+    pub(crate) fn learn(&mut self, file: &File, place: Region) {
+        for page in ResidentPages::pages_of(place) {
+            if !self.known.contains(page) && self.ask(file, page..page + 1).is_some() {
+                match self.fleeting.contains(page) {
+                    true => self.known.insert(page),
+                    false => self.fleeting.insert(page),
                 }
             }
         }
@@ -87,10 +87,10 @@ impl Residency {
         };
         let has_all = has(&pages);
         let missing = pages.find(|&page| {
-            let there = self.known.has(page)
+            let there = self.known.contains(page)
                 || (has_all || has(&(page..page + 1))) && has_byte(file, page * PAGE_LEN);
             if there {
-                self.known.add(page);
+                self.known.insert(page);
             }
             !there
         });
@@ -112,9 +112,9 @@ mod tests {
         file.write_all(&vec![b'x'; 3 * BLOCK_LEN as usize]).unwrap();
         file.sync_all().unwrap();
         let drop_all = || fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-        let middle = Place { at: BLOCK_LEN + 10, len: 20 };
-        let across = Place { at: BLOCK_LEN + 10, len: BLOCK_LEN };
-        let beyond = Place { at: 3 * BLOCK_LEN, len: 10 * BLOCK_LEN };
+        let middle = Region { at: BLOCK_LEN + 10, len: 20 };
+        let across = Region { at: BLOCK_LEN + 10, len: BLOCK_LEN };
+        let beyond = Region { at: 3 * BLOCK_LEN, len: 10 * BLOCK_LEN };
         let mut known = Residency::new(3 * BLOCK_LEN);
         drop_all();
         assert!(known.missing(&file, middle, Tick(1)).is_some());
@@ -137,6 +137,6 @@ mod tests {
             known.missing(&file, across, Tick(TRUST_MS + 1)).is_none(),
             "that it comes and goes is borne"
         );
-        assert!(known.missing(&file, Place { at: 0, len: 1 }, Tick(TRUST_MS + 1)).is_some());
+        assert!(known.missing(&file, Region { at: 0, len: 1 }, Tick(TRUST_MS + 1)).is_some());
     }
 }

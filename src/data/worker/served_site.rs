@@ -10,7 +10,7 @@ use crate::{
 };
 use std::sync::Arc;
 use tarpon_conn::{Span, Tick};
-use tarpon_site::{Image, Place, packed};
+use tarpon_site::{Image, Region, packed};
 
 /// A site and what is known of its files.
 pub(crate) struct ServedSite {
@@ -43,12 +43,12 @@ impl ServedSite {
             return image;
         }
         let (_, begin) = self.site.store();
-        image.watched(self.archive.known(), begin)
+        image.with_residency(self.archive.known(), begin)
     }
 
     /// What has to be read before a place of the image's file can be looked at. `None`: it is in memory.
     #[cold]
-    pub(crate) fn unknown(&mut self, place: Place, now: Tick) -> Option<FileRange> {
+    pub(crate) fn unknown(&mut self, place: Region, now: Tick) -> Option<FileRange> {
         if !self.is_packed {
             return None;
         }
@@ -71,7 +71,7 @@ impl ServedSite {
             Span::Start(_) | Span::Buf(_) | Span::Site { .. } => return None,
         };
         let (file, begin) = self.site.file_of(store);
-        let place = Place { at: begin + at, len: len.min(len_max) };
+        let place = Region { at: begin + at, len: len.min(len_max) };
         let known = match store {
             StoreId::Archive => &mut self.archive,
             StoreId::File(number) => &mut self.files[number as usize],

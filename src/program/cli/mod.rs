@@ -38,7 +38,7 @@ use std::{
     error::Error,
     io::{self, Write},
 };
-use tarpon_site::printable::{Printable, is_unseen};
+use tarpon_site::printable::{Printable, is_invisible};
 
 /// What became of it.
 type CommandResult = Result<(), Box<dyn Error>>;
@@ -100,7 +100,7 @@ fn matches(command: Command) -> ArgMatches {
 /// Makes what was said on the command line a part of one line, where it is quoted.
 fn in_line(refused: &mut clap::Error) {
     let context: Vec<_> = refused.context().map(|(kind, value)| (kind, value.clone())).collect();
-    let is_odd = |text: &str| text.chars().any(is_unseen);
+    let is_odd = |text: &str| text.chars().any(is_invisible);
     for (kind, value) in context {
         let value = match value {
             ContextValue::String(text) if is_odd(&text) => ContextValue::String(text.printable().to_string()),

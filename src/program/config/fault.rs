@@ -12,7 +12,7 @@
 use super::ConfigFile;
 use anstyle::{AnsiColor, Style};
 use std::{error::Error, fmt, ops::Range, path::PathBuf};
-use tarpon_site::printable::{Printable, is_unseen, write_escaped};
+use tarpon_site::printable::{Printable, is_invisible, write_escaped};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,7 +184,7 @@ impl StyledErrors<'_> {
 /// file, or hold names that are escaped already.
 fn shown(text: &str) -> String {
     let mut line = String::new();
-    let _ = write_escaped(text.replace('\t', " ").as_bytes(), is_unseen, &mut line);
+    let _ = write_escaped(text.replace('\t', " ").as_bytes(), is_invisible, &mut line);
     line
 }
 

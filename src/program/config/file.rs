@@ -9,7 +9,7 @@ use std::{
     ops::Range,
     path::{Path, PathBuf},
 };
-use tarpon_site::printable::{Printable, is_unseen};
+use tarpon_site::printable::{Printable, is_invisible};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -253,7 +253,7 @@ fn quoted(text: &str) -> String {
     for char in text.chars() {
         match char {
             '"' | '\\' => to.extend(['\\', char]),
-            char if is_unseen(char) => {
+            char if is_invisible(char) => {
                 to += &match u32::from(char) {
                     code @ ..=0xffff => format!("\\u{code:04X}"),
                     code => format!("\\U{code:08X}"),

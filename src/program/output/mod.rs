@@ -18,7 +18,7 @@ use std::{
     fmt,
     io::{self, Write},
 };
-use tarpon_site::printable::{is_unseen, write_escaped};
+use tarpon_site::printable::{is_invisible, write_escaped};
 
 /// The form of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl<W: Write> Drop for Output<W> {
 /// Returns text for people as a terminal can have it.
 fn words(bytes: &[u8]) -> String {
     let mut safe = String::with_capacity(bytes.len());
-    let is_escaped = |char| char != '\n' && is_unseen(char);
+    let is_escaped = |char| char != '\n' && is_invisible(char);
     let mut rest = bytes;
     while let Some(at) = rest.iter().position(|&byte| byte == 0x1b) {
         let len = colour_len(&rest[at..]);
@@ -114,7 +114,7 @@ fn words(bytes: &[u8]) -> String {
 fn json(bytes: &[u8]) -> String {
     let mut safe = String::with_capacity(bytes.len());
     for char in String::from_utf8_lossy(bytes).chars() {
-        match char == '\n' || !is_unseen(char) {
+        match char == '\n' || !is_invisible(char) {
             true => safe.push(char),
             false => char.encode_utf16(&mut [0; 2]).iter().for_each(|unit| safe += &format!("\\u{unit:04x}")),
         }

@@ -7,7 +7,7 @@ use std::{
     io::{self, Write},
     ops::RangeInclusive,
 };
-use tarpon_site::printable::{Printable, is_unseen};
+use tarpon_site::printable::{Printable, is_invisible};
 
 const DIM: Style = Style::new().dimmed();
 
@@ -242,7 +242,7 @@ fn string(text: &str) -> String {
         match char {
             '"' | '\\' => to.extend(['\\', char]),
             // As it may be shown on a terminal.
-            char if is_unseen(char) => {
+            char if is_invisible(char) => {
                 for unit in char.encode_utf16(&mut [0; 2]) {
                     let _ = write!(to, "\\u{unit:04x}");
                 }

@@ -125,7 +125,7 @@ fn in_parts(whole: &[u8], asked: &[Asked]) -> Vec<u8> {
     match &joined(&ranges)[..] {
         _ if of == 0 || too_many => whole.to_vec(),
         [] => {
-            let page = IMAGE.page(416);
+            let page = IMAGE.status_page(416);
             let start = head.replace("200 OK", "416 Range Not Satisfiable");
             let start = &start[..start.find("Content-Length: ").unwrap()];
             let unsatisfied = format!("{start}Content-Range: bytes */{of}\r\n");

@@ -8,7 +8,7 @@ use std::{
 };
 use tarpon_conn::{Hosts, Limits, SiteId, Sites, sim::Sim};
 use tarpon_pack::{Memo, Options, pack_dir, pack_tar};
-use tarpon_site::{Image, Presence};
+use tarpon_site::{Image, ResidentPages};
 
 /// The file beside the image is this long.
 pub(crate) const LARGE_LEN: usize = 100_000;
@@ -71,8 +71,8 @@ pub(crate) fn sim_of(several: bool) -> Sim {
 /// The same with images that lie on a disk, of which nothing is in memory yet.
 pub(crate) fn sim_on_disk(several: bool) -> Sim {
     let mut sim = sim_of(several);
-    let disk = Arc::new(Presence::new(IMAGE.len() + OTHER.len()));
-    let watched = |image: &Image, at| image.clone().watched(Arc::clone(&disk), at);
+    let disk = Arc::new(ResidentPages::new(IMAGE.len() + OTHER.len()));
+    let watched = |image: &Image, at| image.clone().with_residency(Arc::clone(&disk), at);
     sim.sites.swap(SiteId::new(0), watched(&IMAGE, 0));
     if several {
         sim.sites.swap(SiteId::new(1), watched(&OTHER, IMAGE.len()));

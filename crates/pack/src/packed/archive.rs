@@ -13,7 +13,7 @@ use crate::error::PackError;
 use crate::rules::is_hidden;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
-use tarpon_site::format::{StretchRow, Totals, section};
+use tarpon_site::format::{ChecksumRow, Totals, section};
 use tarpon_site::packed::IMAGE_AT;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -49,7 +49,7 @@ pub(crate) fn write(
 ) -> Result<Makeup, SiteError> {
     // The front, each member with what lies before it, and the end.
     let stretch_count = 1 + Layout::count(plan) + 1;
-    let unknown = StretchRow { at: 0, len: 0, hash: 0 };
+    let unknown = ChecksumRow { at: 0, len: 0, hash: 0 };
     let sections = sections(plan, &vec![unknown; stretch_count], encoders.clone());
     let image_len = image::write(plan, &Layout::new(plan, 0), &sections, io::empty(), |_, len| {
         Ok(vec![0; len as usize])
@@ -59,7 +59,7 @@ pub(crate) fn write(
 
     let modified_s = plan.files.iter().map(|file| file.modified_s).max().unwrap_or(0);
     let front = front(image_len, modified_s);
-    let mut stretches = vec![StretchRow { at: 0, len: front.len() as u64, hash: xxh3_64(&front) }];
+    let mut stretches = vec![ChecksumRow { at: 0, len: front.len() as u64, hash: xxh3_64(&front) }];
     file.seek(SeekFrom::Start(layout.image_end))?;
     let mut out = Summing::new(file, layout.image_end);
     for member in &layout.members {
@@ -105,13 +105,13 @@ pub(crate) fn write(
     Ok(makeup)
 }
 
-fn sections(plan: &Plan<'_>, stretches: &[StretchRow], encoders: String) -> Vec<(u32, Vec<u8>)> {
-    let rows = stretches.iter().flat_map(StretchRow::encode).collect();
+fn sections(plan: &Plan<'_>, stretches: &[ChecksumRow], encoders: String) -> Vec<(u32, Vec<u8>)> {
+    let rows = stretches.iter().flat_map(ChecksumRow::encode).collect();
     let served = || plan.files.iter().filter(|file| !is_hidden(&file.path));
     let bytes = served().map(|file| plan.content(file).print.len).sum();
     let totals = Totals { files: served().count() as u64, bytes };
     let (encoders, totals) = (encoders.into_bytes(), totals.encode().to_vec());
-    vec![(section::STRETCHES, rows), (section::ENCODERS, encoders), (section::TOTALS, totals)]
+    vec![(section::CHECKSUMS, rows), (section::ENCODERS, encoders), (section::TOTALS, totals)]
 }
 
 /// The data of a member, if it is still what it was.
@@ -184,8 +184,8 @@ impl<'f> Summing<'f> {
     }
 
     /// Ends a stretch, and begins the next.
-    fn stretch(&mut self) -> StretchRow {
-        let row = StretchRow { at: self.began, len: self.at - self.began, hash: self.hasher.digest() };
+    fn stretch(&mut self) -> ChecksumRow {
+        let row = ChecksumRow { at: self.began, len: self.at - self.began, hash: self.hasher.digest() };
         self.began = self.at;
         self.hasher.reset();
         row

@@ -139,7 +139,7 @@ pub(crate) fn encode(
     len: u64,
     mut to: impl Write,
 ) -> io::Result<()> {
-    assert!(!coding.wants_dictionary(), "there is no dictionary");
+    assert!(!coding.needs_dictionary(), "there is no dictionary");
     match effort.encoder(coding, len) {
         None => io::copy(&mut plain, &mut to).map(drop),
         Some(encoder) => encode_by(encoder, plain, len, to),

@@ -81,7 +81,7 @@ impl Dictionaries {
             let (Some(pattern), Some(print)) = (pattern(path), print(image, &file.identity)) else {
                 continue;
             };
-            if file.ruled.is_some() || !(1..=LEN_MAX).contains(&len) {
+            if file.rule_status.is_some() || !(1..=LEN_MAX).contains(&len) {
                 continue;
             }
             let Some(at) = opened.place_of(file.identity.content) else { continue };

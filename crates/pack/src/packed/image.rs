@@ -13,7 +13,7 @@ use crate::rules::is_hidden;
 use crate::write::Writer;
 use std::io::{Seek, Write};
 use tarpon_site::Coding;
-use tarpon_site::format::{Home, INLINE_LEN_MAX};
+use tarpon_site::format::{INLINE_LEN_MAX, Storage};
 
 /// A small content that goes into the image.
 #[derive(Clone, Copy)]
@@ -73,7 +73,7 @@ fn plain(
     let file = &plan.files[number];
     let content = plan.content(file);
     let body = match layout.plain_at(file.content) {
-        Some(at) => Body::Placed(Home::Archive, at),
+        Some(at) => Body::Placed(Storage::Archive, at),
         None => Body::InMemory(read(Small::Plain(number), content.print.len)?),
     };
     let (len, hash) = (content.print.len, content.print.hash);
@@ -118,7 +118,7 @@ fn coded_content(
 ) -> Result<Content, SiteError> {
     let (len, hash) = (piece.print.len, piece.print.hash);
     let body = match placed {
-        Some(at) => Body::Placed(Home::Archive, at),
+        Some(at) => Body::Placed(Storage::Archive, at),
         None => Body::InMemory(read(Small::Coded(piece), len)?),
     };
     debug_assert!(len <= INLINE_LEN_MAX || matches!(body, Body::Placed(..)));

@@ -4,8 +4,8 @@ use super::error::OpenError;
 use super::open::Opened;
 use std::fs::File;
 use tarpon_site::format::section;
-use tarpon_site::rules::{Step, Written};
-use tarpon_site::{Coding, Entry, Image, Place, Redirect, Variant};
+use tarpon_site::rules::{RuleInfo, RuleStep};
+use tarpon_site::{Coding, Entry, Image, Redirect, Region, Variant};
 
 /// What a packed site has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,35 +118,35 @@ fn what(image: &Image, path: &[u8], entry: Entry) -> What {
             };
             let (fields, deltas) = (image.bytes(file.identity.fields), image.all_deltas(file));
             What::File {
-                status: file.ruled.unwrap_or(200),
+                status: file.rule_status.unwrap_or(200),
                 is_listing: image.listing_json(path).is_some(),
                 media: field(fields, "Content-Type: "),
                 last_modified: file.identity.last_modified,
                 cache: field(fields, "Cache-Control: "),
                 forms: [(Coding::Identity, file.identity)]
                     .into_iter()
-                    .chain(image.coded(file))
+                    .chain(image.coded_variants(file))
                     .map(|(coding, variant)| (None, coding, variant))
                     .chain(deltas.map(|(dictionary, coding, variant)| (Some(dictionary), coding, variant)))
                     .map(form)
                     .collect(),
             }
         }
-        Entry::Redirect(Redirect { ruled, before_query, after_query, .. }) => {
-            let fields = Place { at: before_query.at, len: before_query.len + after_query.len };
+        Entry::Redirect(Redirect { rule_status: ruled, before_query, after_query, .. }) => {
+            let fields = Region { at: before_query.at, len: before_query.len + after_query.len };
             What::Redirect { status: ruled.unwrap_or(301), to: field(image.bytes(fields), "Location: ") }
         }
     }
 }
 
 /// A rule as it was written, but for the names of placeholders, which an image does not have: they are numbered.
-fn rule(rule: Written<'_>) -> Rule {
+fn rule(rule: RuleInfo<'_>) -> Rule {
     let (mut from, mut to, mut names) = (String::new(), String::new(), Vec::new());
     for step in rule.pattern.chain(rule.parameters) {
         match step {
-            Step::Text(bytes) => from.push_str(&text(bytes)),
-            Step::Name(name) => from.extend([" ", &text(name), "="]),
-            Step::HoldRest => {
+            RuleStep::Text(bytes) => from.push_str(&text(bytes)),
+            RuleStep::Name(name) => from.extend([" ", &text(name), "="]),
+            RuleStep::CaptureRest => {
                 from.push('*');
                 names.push(":splat".to_owned());
             }
@@ -158,8 +158,10 @@ fn rule(rule: Written<'_>) -> Rule {
     }
     for step in rule.target {
         match step {
-            Step::Text(bytes) => to.push_str(&text(bytes)),
-            Step::Held(number) | Step::HeldInQuery(number) | Step::HeldParameter(number) => {
+            RuleStep::Text(bytes) => to.push_str(&text(bytes)),
+            RuleStep::Captured(number)
+            | RuleStep::CapturedInQuery(number)
+            | RuleStep::CapturedParameter(number) => {
                 to.push_str(names.get(usize::from(number)).map_or(":", String::as_str));
             }
             _ => {}

@@ -13,7 +13,7 @@ use super::{CODINGS, Piece};
 use crate::walk::Dir;
 use std::collections::HashMap;
 use tarpon_site::format::INLINE_LEN_MAX;
-use tarpon_site::packed::{IMAGE_AT, RESERVED};
+use tarpon_site::packed::{IMAGE_AT, RESERVED_DIR};
 
 /// The members behind the image, and where they lie.
 pub(crate) struct Layout {
@@ -131,7 +131,8 @@ impl Layout {
             let file = &plan.files[content.file];
             for (coding, piece) in content.variants.iter().enumerate() {
                 let Some(piece) = piece.filter(|piece| piece.print.len > INLINE_LEN_MAX) else { continue };
-                let name = [RESERVED.as_bytes(), b"/coded", &file.path, SUFFIXES[coding].as_bytes()].concat();
+                let name =
+                    [RESERVED_DIR.as_bytes(), b"/coded", &file.path, SUFFIXES[coding].as_bytes()].concat();
                 let member = Member {
                     name: &name,
                     form: Form::File,
@@ -156,7 +157,7 @@ impl Layout {
                 }
                 let digits: String = dictionary[..8].iter().map(|byte| format!("{byte:02x}")).collect();
                 let suffix = format!(".{digits}.{}", coding.name());
-                let name = [RESERVED.as_bytes(), b"/coded", &file.path, suffix.as_bytes()].concat();
+                let name = [RESERVED_DIR.as_bytes(), b"/coded", &file.path, suffix.as_bytes()].concat();
                 let (len, modified_s) = (piece.print.len, file.modified_s);
                 let (name, form, mode) = (&name[..], Form::File, OWN_MODE);
                 let member = Member { name, form, len, mode, modified_s, aligned: true };

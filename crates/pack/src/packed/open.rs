@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::{FRONT_LEN, image_in};
-use tarpon_site::{Content, Image, ImageError, Place, Variant};
+use tarpon_site::{Content, Image, ImageError, Region, Variant};
 
 /// A packed site.
 #[derive(Debug)]
@@ -25,18 +25,18 @@ impl Opened {
     /// Reads the image of an archive.
     pub(crate) fn new(archive: &File) -> Result<Opened, OpenError> {
         let len = archive.metadata().map_err(OpenError::Read)?.len();
-        Opened::at(archive, Place { at: 0, len })
+        Opened::at(archive, Region { at: 0, len })
     }
 
     /// The same of an archive, or of the one that a program carries.
     pub(crate) fn of(file: &File) -> Result<Opened, OpenError> {
         match carried_by(file).map_err(OpenError::Read)? {
-            Some(carried) => Opened::at(file, carried.place),
+            Some(carried) => Opened::at(file, carried.site),
             None => Opened::new(file),
         }
     }
 
-    fn at(file: &File, archive: Place) -> Result<Opened, OpenError> {
+    fn at(file: &File, archive: Region) -> Result<Opened, OpenError> {
         let mut front = vec![0; archive.len.min(FRONT_LEN as u64) as usize];
         read(file, &mut front, archive.at)?;
         let place = image_in(&front, archive.len).map_err(OpenError::Image)?.ok_or(OpenError::NotPacked)?;
@@ -59,14 +59,14 @@ impl Opened {
 
     /// The header of the image.
     pub(crate) fn header(&self) -> Header {
-        let front = self.image.all().first_chunk().expect("an image has a header");
+        let front = self.image.as_bytes().first_chunk().expect("an image has a header");
         Header::decode(front).expect("it was decoded before")
     }
 
     /// Whether records, fields and small contents have the sum that the header tells.
     pub(crate) fn is_body_good(&self) -> bool {
         let Header { pages_at, body_hash, .. } = self.header();
-        hash(&self.image.all()[HEADER_LEN..pages_at as usize]) == body_hash
+        hash(&self.image.as_bytes()[HEADER_LEN..pages_at as usize]) == body_hash
     }
 }
 

@@ -4,29 +4,29 @@
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use tarpon_site::carried::{CARRIED_LEN, Carried, PROGRAM_MAGIC};
+use tarpon_site::embedded::{EmbeddedTrailer, PROGRAM_MAGIC, TRAILER_LEN};
 
 /// Looks for a site in a file. `None`: it is no program, or carries none.
 ///
 /// # Errors
 /// It cannot be read.
-pub fn carried_by(file: &File) -> io::Result<Option<Carried>> {
+pub fn carried_by(file: &File) -> io::Result<Option<EmbeddedTrailer>> {
     let mut magic = [0; PROGRAM_MAGIC.len()];
-    let mut line = [0; CARRIED_LEN];
-    let Some(line_at) = file.metadata()?.len().checked_sub(CARRIED_LEN as u64) else { return Ok(None) };
+    let mut line = [0; TRAILER_LEN];
+    let Some(line_at) = file.metadata()?.len().checked_sub(TRAILER_LEN as u64) else { return Ok(None) };
     file.read_exact_at(&mut magic, 0)?;
     file.read_exact_at(&mut line, line_at)?;
-    Ok(if magic == *PROGRAM_MAGIC { Carried::decode(&line, line_at) } else { None })
+    Ok(if magic == *PROGRAM_MAGIC { EmbeddedTrailer::decode(&line, line_at) } else { None })
 }
 
 /// Writes a program that carries `site`: of `program`, as much as is the program alone. Whoever may read it may run it.
 pub(crate) fn write(mut program: &File, mut site: &File, mut to: &File) -> io::Result<u64> {
     let whole = program.metadata()?.len();
     let program_len = carried_by(program)?.map_or(whole, |carried| carried.program_len);
-    let carried = Carried::behind(program_len, site.metadata()?.len());
+    let carried = EmbeddedTrailer::new(program_len, site.metadata()?.len());
     program.seek(SeekFrom::Start(0))?;
     io::copy(&mut program.take(program_len), &mut to)?;
-    to.seek(SeekFrom::Start(carried.place.at))?;
+    to.seek(SeekFrom::Start(carried.site.at))?;
     site.seek(SeekFrom::Start(0))?;
     io::copy(&mut site, &mut to)?;
     to.write_all(&carried.encode())?;
@@ -56,7 +56,7 @@ mod tests {
         write(&file(&program), &file(b"a site"), &first).unwrap();
         write(&first, &file(b"another site"), &second).unwrap();
         write(&second, &file(b"a site"), &again).unwrap();
-        assert_eq!(carried_by(&second).unwrap(), Some(Carried::behind(program.len() as u64, 12)));
+        assert_eq!(carried_by(&second).unwrap(), Some(EmbeddedTrailer::new(program.len() as u64, 12)));
         assert_eq!(&all(&second)[128 << 10..][..12], b"another site");
         assert_eq!(&all(&second)[..program.len()], program);
         assert_eq!(all(&first), all(&again));

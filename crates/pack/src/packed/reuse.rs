@@ -157,7 +157,7 @@ impl Variants {
         let tag = |variant: &Variant| image.bytes(variant.etag);
         // Files that are the coded forms of others: they lay beside these.
         let coded: HashSet<_> = files_of(opened)
-            .flat_map(|(_, file)| image.coded(file))
+            .flat_map(|(_, file)| image.coded_variants(file))
             .map(|(_, variant)| tag(&variant))
             .collect();
         let is_named = |path: &[u8]| SUFFIXES.iter().any(|suffix| path.ends_with(suffix.as_bytes()));
@@ -175,7 +175,7 @@ impl Variants {
             if beside.contains(tag(&file.identity)) {
                 continue;
             }
-            let coded: Vec<_> = image.coded(file).collect();
+            let coded: Vec<_> = image.coded_variants(file).collect();
             let known: &mut [_; 3] = variants.known.entry(print).or_default();
             for (at, coding) in CODINGS.into_iter().enumerate() {
                 known[at] = match coded.iter().find(|(found, _)| *found == coding) {
@@ -195,7 +195,7 @@ impl Variants {
 /// The files at paths of the site, some at several; not what a rule puts there.
 fn files_of(opened: &Opened) -> impl Iterator<Item = (&[u8], tarpon_site::Variants)> {
     opened.image.entries().filter_map(|(path, entry)| match entry {
-        Entry::File(file) if path.starts_with(b"/") && file.ruled.is_none() => Some((path, file)),
+        Entry::File(file) if path.starts_with(b"/") && file.rule_status.is_none() => Some((path, file)),
         _ => None,
     })
 }

@@ -27,8 +27,8 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use tarpon_http::target::{PATH_LEN_MAX, normalize};
 use tarpon_site::Printable;
-use tarpon_site::format::{STRETCH_LEN, SectionRow, StretchRow, hash, section};
-use tarpon_site::{Coding, Content, Entry, Image, JSON, Redirect, Variant, Variants};
+use tarpon_site::format::{CHECKSUM_LEN, ChecksumRow, SectionRow, hash, section};
+use tarpon_site::{Coding, Content, Entry, Image, JSON_SUFFIX, Redirect, Variant, Variants};
 
 /// What a check looked at, and what is wrong.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ pub fn verify(
     let mut entries: BTreeMap<_, _> = image.entries().collect();
     let lost = image.record_count().saturating_sub(entries.len() as u64);
     // What answers for what is missing is there by its own name too; a list as JSON is not.
-    entries.retain(|path, _| path.starts_with(b"/") || path.ends_with(JSON));
+    entries.retain(|path, _| path.starts_with(b"/") || path.ends_with(JSON_SUFFIX));
     if lost > 0 {
         damage.push(Finding::Records { count: lost });
     }
@@ -139,14 +139,14 @@ fn sums(opened: &Opened, archive: &File, damage: &mut Vec<Finding>) {
     if !opened.is_body_good() {
         damage.push(Finding::Body);
     }
-    let mut rows: &[[u8; STRETCH_LEN]] = &[];
+    let mut rows: &[[u8; CHECKSUM_LEN]] = &[];
     let mut section_count = 0;
     for (SectionRow { kind, hash: sum, .. }, bytes) in opened.image.sections() {
         section_count += 1;
         if hash(bytes) != sum {
             damage.push(Finding::Section { kind });
         }
-        if kind == section::STRETCHES {
+        if kind == section::CHECKSUMS {
             rows = bytes.as_chunks().0;
         }
     }
@@ -155,7 +155,7 @@ fn sums(opened: &Opened, archive: &File, damage: &mut Vec<Finding>) {
     }
     let image_end = opened.image_at + header.len;
     let mut at = 0;
-    for row in rows.iter().map(StretchRow::decode) {
+    for row in rows.iter().map(ChecksumRow::decode) {
         let Some(end) = row.at.checked_add(row.len).filter(|&end| end <= header.archive_len) else { break };
         if row.at != at {
             break;
@@ -170,7 +170,7 @@ fn sums(opened: &Opened, archive: &File, damage: &mut Vec<Finding>) {
     }
 }
 
-fn sum(archive: &File, row: StretchRow) -> Option<u64> {
+fn sum(archive: &File, row: ChecksumRow) -> Option<u64> {
     let mut bytes = Positioned { file: archive, at: row.at }.take(row.len);
     let mut hasher = xxhash_rust::xxh3::Xxh3::new();
     let mut block = vec![0; BLOCK_LEN];
@@ -194,7 +194,7 @@ fn framing(image: &Image, damage: &mut Vec<Finding>) {
                 image.is_redirect_framed(&to)
             }
             Entry::File(file) => {
-                let coded = image.coded(file).map(|(_, variant)| variant);
+                let coded = image.coded_variants(file).map(|(_, variant)| variant);
                 let mut variants: Vec<_> = [file.identity].into_iter().chain(coded).collect();
                 if with_deltas.insert(file.identity.not_modified.at) {
                     variants.extend(image.all_deltas(file).map(|(.., variant)| variant));
@@ -234,7 +234,7 @@ fn contents(
     for (&path, entry) in entries {
         let Entry::File(file) = *entry else { continue };
         // What stands for an error has no tag. It is the content of another path.
-        if file.ruled.is_some_and(|status| status != 200) {
+        if file.rule_status.is_some_and(|status| status != 200) {
             continue;
         }
         match room.take(&opened.image, file) {
@@ -262,7 +262,7 @@ fn contents(
             }
             checked.contents += 1;
         };
-        for (coding, variant) in opened.image.coded(file) {
+        for (coding, variant) in opened.image.coded_variants(file) {
             check(coding, &variant, &mut |plain| {
                 decodes_to(coding, reader(opened, archive, &variant), plain)
             });
@@ -318,7 +318,7 @@ impl Room {
     /// Whether a file, with its variants, is another one than those before.
     fn take(&mut self, image: &Image, file: Variants) -> Result<bool, Crowded> {
         let deltas = image.all_deltas(file).map(|(.., variant)| variant);
-        let coded = image.coded(file).map(|(_, variant)| variant).chain(deltas);
+        let coded = image.coded_variants(file).map(|(_, variant)| variant).chain(deltas);
         let all: Vec<_> = [file.identity]
             .into_iter()
             .chain(coded)
@@ -375,7 +375,7 @@ fn members(
     // is not listed.
     let mut missing: BTreeSet<_> = entries
         .iter()
-        .filter(|(_, entry)| matches!(entry, Entry::File(file) if file.ruled.is_none()))
+        .filter(|(_, entry)| matches!(entry, Entry::File(file) if file.rule_status.is_none()))
         .filter(|(path, _)| std::str::from_utf8(path).is_ok())
         // A list is nobody's file.
         .filter(|(path, _)| path.starts_with(b"/") && image.listing_json(path).is_none())

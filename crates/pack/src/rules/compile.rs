@@ -12,7 +12,7 @@
 use super::error::{RuleError, Wrong};
 use super::redirects::Redirect;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use tarpon_site::rules::{Asked, RULE_COUNT_MAX, RuleRow, encode_head};
+use tarpon_site::rules::{RULE_COUNT_MAX, RuleRequest, RuleRow, encode_head};
 
 /// Rules, as they go into an image.
 #[derive(Debug)]
@@ -201,11 +201,11 @@ fn place_of(rule: &Redirect, path: &[u8]) -> Result<Vec<u8>, Wrong> {
 /// What the rule leads to from this path, as the server would write it.
 fn located(rule: &Redirect, path: &[u8]) -> Result<Vec<u8>, Wrong> {
     let encoded = rule.encode()?;
-    let asked = Asked { path, query: None, exists: false };
+    let asked = RuleRequest { path, query: None, exists: false };
     let mut to = vec![0; LOCATION_LEN_MAX];
-    let written = RuleRow::matched(&encoded, asked).and_then(|found| match rule.is_redirect() {
+    let written = RuleRow::match_request(&encoded, asked).and_then(|found| match rule.is_redirect() {
         true => found.location(&mut to),
-        false => found.path(&mut to),
+        false => found.rewrite_path(&mut to),
     });
     to.truncate(written.ok_or_else(|| rule.wrong(RuleError::RuleLength))?);
     Ok(to)

@@ -7,7 +7,7 @@
 use super::Dialect;
 use super::error::{RuleError, Wrong};
 use super::line::Word;
-use tarpon_site::rules::{HELD_COUNT_MAX, Holds, Step, encode, matches};
+use tarpon_site::rules::{CAPTURE_COUNT_MAX, Captures, RuleStep, encode_steps, match_pattern};
 
 /// The paths a rule is about.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl Pattern {
             text.pop();
         }
         pattern.end_text(&mut text);
-        pattern.encoded = encode(&pattern.steps()).ok_or_else(|| word.wrong(RuleError::RuleLength))?;
+        pattern.encoded = encode_steps(&pattern.steps()).ok_or_else(|| word.wrong(RuleError::RuleLength))?;
         Ok(pattern)
     }
 
@@ -147,8 +147,8 @@ impl Pattern {
 
     /// What is held of a path, if it is one of these.
     pub(crate) fn held<'p>(&self, path: &'p [u8]) -> Option<Vec<&'p [u8]>> {
-        let mut held = Holds::default();
-        matches(&self.encoded, self.loose, path, &mut held).then(|| held.values().to_vec())
+        let mut held = Captures::default();
+        match_pattern(&self.encoded, self.loose, path, &mut held).then(|| held.values().to_vec())
     }
 
     /// Whether it matches all of these.
@@ -156,11 +156,11 @@ impl Pattern {
         self.held(&paths.example).is_some() && (self.has_rest() || !paths.are_any)
     }
 
-    pub(crate) fn steps(&self) -> Vec<Step<'_>> {
+    pub(crate) fn steps(&self) -> Vec<RuleStep<'_>> {
         let steps = self.steps.iter().map(|step| match step {
-            Owned::Text(text) => Step::Text(text),
-            Owned::Hold => Step::Hold,
-            Owned::HoldRest => Step::HoldRest,
+            Owned::Text(text) => RuleStep::Text(text),
+            Owned::Hold => RuleStep::Capture,
+            Owned::HoldRest => RuleStep::CaptureRest,
         });
         steps.collect()
     }
@@ -193,7 +193,7 @@ impl Pattern {
         if self.number(name).is_some() {
             return Err(at.wrong(RuleError::NameTwice));
         }
-        if self.names.len() == HELD_COUNT_MAX {
+        if self.names.len() == CAPTURE_COUNT_MAX {
             return Err(at.wrong(RuleError::TooManyHeld));
         }
         self.names.push(name.to_vec());

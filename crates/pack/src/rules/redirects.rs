@@ -10,7 +10,7 @@ use super::error::{RuleError, Wrong};
 use super::line::{Word, lines};
 use super::pattern::{Of, Pattern, name};
 use super::target::Target;
-use tarpon_site::rules::{RuleRow, Step};
+use tarpon_site::rules::{RuleRow, RuleStep};
 
 /// A rule.
 #[derive(Debug)]
@@ -101,13 +101,13 @@ impl Redirect {
     /// The rule as it lies in an image.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, Wrong> {
         let parameters = self.parameters.iter().flat_map(|(name, value)| {
-            let value = value.as_deref().map_or(Step::Hold, Step::Text);
-            [Step::Name(name), value]
+            let value = value.as_deref().map_or(RuleStep::Capture, RuleStep::Text);
+            [RuleStep::Name(name), value]
         });
         let row = RuleRow {
             status: self.status,
             forced: self.forced,
-            loose: self.pattern.loose,
+            optional_slash: self.pattern.loose,
             keeps_query: self.keeps_query(),
             pattern: &self.pattern.steps(),
             parameters: &parameters.collect::<Vec<_>>(),

@@ -9,7 +9,7 @@ use super::error::{RuleError, Wrong};
 use super::line::Word;
 use super::pattern::{Pattern, name, unescape};
 use crate::fields::escape;
-use tarpon_site::rules::{FILE_SUFFIXES, Step};
+use tarpon_site::rules::{FILE_SUFFIXES, RuleStep};
 
 /// Where a rule leads.
 #[derive(Debug)]
@@ -123,12 +123,12 @@ impl Target {
         Ok(Target { steps, fragment: Vec::new(), has_query: false, is_here: true })
     }
 
-    pub(crate) fn steps(&self) -> Vec<Step<'_>> {
+    pub(crate) fn steps(&self) -> Vec<RuleStep<'_>> {
         let steps = self.steps.iter().map(|step| match step {
-            Owned::Text(text) => Step::Text(text),
-            Owned::Held(number) => Step::Held(*number),
-            Owned::HeldInQuery(number) => Step::HeldInQuery(*number),
-            Owned::HeldParameter(number) => Step::HeldParameter(*number),
+            Owned::Text(text) => RuleStep::Text(text),
+            Owned::Held(number) => RuleStep::Captured(*number),
+            Owned::HeldInQuery(number) => RuleStep::CapturedInQuery(*number),
+            Owned::HeldParameter(number) => RuleStep::CapturedParameter(*number),
         });
         steps.collect()
     }

@@ -4,17 +4,17 @@ use std::ops::Range;
 
 /// A stretch of an image. Stays good for as long as the image it came from; names no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Region {
     /// From the start of the image, in bytes.
     pub at: u64,
     /// In bytes.
     pub len: u64,
 }
 
-impl Place {
+impl Region {
     /// The place, if it lies within the first `len` bytes.
     #[inline]
-    pub(crate) fn within(self, len: u64) -> Option<Place> {
+    pub(crate) fn within(self, len: u64) -> Option<Region> {
         (self.at <= len && self.len <= len - self.at).then_some(self)
     }
 
@@ -43,7 +43,7 @@ mod tests {
             ("largest",             0,        u64::MAX, u64::MAX, true),
         ];
         for &(name, at, len, of, within) in cases {
-            assert_eq!(Place { at, len }.within(of).is_some(), within, "{name}");
+            assert_eq!(Region { at, len }.within(of).is_some(), within, "{name}");
         }
     }
 }
