@@ -22,7 +22,7 @@ use std::{
     path::Path,
     sync::Arc,
 };
-use tarpon_pack::carried_by;
+use tarpon_pack::embedded_site;
 use tarpon_site::Printable;
 use tarpon_site::{Image, ImageError, Place, packed};
 
@@ -138,7 +138,7 @@ fn look_into(file: File, path: &Path, max_unpacked_len: u64) -> Result<Opened, T
             if let Some((_, why, remedy)) = OTHERS.iter().find(|(magic, ..)| start.starts_with(magic)) {
                 return Err(Trouble::new(what(), why, remedy));
             }
-            let carried = carried_by(&file).map_err(unreadable)?.map(|carried| carried.place);
+            let carried = embedded_site(&file).map_err(unreadable)?.map(|carried| carried.place);
             let place = match carried {
                 Some(place) => place,
                 None => whole(&file).map_err(unreadable)?,

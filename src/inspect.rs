@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
     thread,
 };
-use tarpon_pack::{Dictionaries, Inspected, OpenError, SiteError, Verified};
+use tarpon_pack::{Dictionaries, OpenError, SiteError, SiteInspection, Verification};
 use tarpon_site::Printable;
 
 /// Reads what a packed site has: its paths, and what is sent for each. A compressed archive may unpack to `max_unpacked_len` bytes;
@@ -18,7 +18,7 @@ use tarpon_site::Printable;
 ///
 /// # Errors
 /// It cannot be read, is no packed site, or nothing could be served of it.
-pub fn inspect(path: &Path, max_unpacked_len: u64) -> Result<Inspected, Trouble> {
+pub fn inspect(path: &Path, max_unpacked_len: u64) -> Result<SiteInspection, Trouble> {
     tarpon_pack::inspect(&archive::alone(path, max_unpacked_len)?).map_err(|error| trouble(path, error))
 }
 
@@ -27,7 +27,7 @@ pub fn inspect(path: &Path, max_unpacked_len: u64) -> Result<Inspected, Trouble>
 ///
 /// # Errors
 /// It cannot be read, is no packed site, or nothing could be served of it.
-pub fn verify(path: &Path, dictionaries: &[PathBuf], max_unpacked_len: u64) -> Result<Verified, Trouble> {
+pub fn verify(path: &Path, dictionaries: &[PathBuf], max_unpacked_len: u64) -> Result<Verification, Trouble> {
     let workers = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let dictionaries = Dictionaries::open(dictionaries).map_err(|error| match error {
         SiteError::Dictionary { path, error } => dictionary_trouble(&path, error),

@@ -433,7 +433,7 @@ fn trouble(error: PackError) -> Trouble {
             "see tar -tf for those it has",
         ),
         PackError::Rules { file, line, column, error } => {
-            Trouble::new(format_args!("{}:{line}:{column}", file.name()), error, error.remedy())
+            Trouble::new(format_args!("{}:{line}:{column}", file.name()), error, error.hint())
         }
         error @ PackError::NoShell => Trouble::new(
             "cannot serve the site with --spa",

@@ -13,7 +13,9 @@ use std::{
     path::Path,
     process::{Command, Stdio},
 };
-use tarpon::{Effort, Engine, Packing, Progress, Site, Source, Unknown, VirtualHost, VirtualHosts, pack};
+use tarpon::{
+    CompressionEffort, Engine, Packing, Progress, Site, Source, Unknown, VirtualHost, VirtualHosts, pack,
+};
 use tarpon_site::{
     Entry, Image,
     format::{HEADER_LEN, Header, SECTION_LEN, SectionRow, hash},
@@ -191,8 +193,11 @@ impl Sites {
 }
 
 fn pack_of(site: &TempDir, target: &Path, dictionaries: &[std::path::PathBuf]) {
-    let packing =
-        Packing { effort: Effort::Fast, dictionaries: dictionaries.to_vec(), ..Packing::new(target) };
+    let packing = Packing {
+        effort: CompressionEffort::Fast,
+        dictionaries: dictionaries.to_vec(),
+        ..Packing::new(target)
+    };
     let mut source = Source { path: site.path().into(), ..Source::default() };
     source.policy.listings = true;
     pack(&source, &packing, &Progress::default()).expect("packs");

@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
-use tarpon::{Effort, Packing, Progress, Source};
+use tarpon::{CompressionEffort, Packing, Progress, Source};
 
 /// Packs a site of these files.
 pub(crate) fn pack<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], target: &Path) {
@@ -25,7 +25,7 @@ pub(crate) fn pack_after<P: AsRef<Path>, C: AsRef<[u8]>>(
 fn pack_as<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], packing: Packing) {
     let dir = site(files);
     let source = Source { path: dir.path().into(), ..Source::default() };
-    let packing = Packing { effort: Effort::Fast, ..packing };
+    let packing = Packing { effort: CompressionEffort::Fast, ..packing };
     tarpon::pack(&source, &packing, &Progress::default()).expect("a packed site");
 }
 

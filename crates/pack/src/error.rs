@@ -197,7 +197,7 @@ impl fmt::Display for PackError {
                 write!(f, "there is no directory {} in {}", prefix.printable(), path.printable())
             }
             PackError::Rules { file, line, column, error } => {
-                write!(f, "{}:{line}:{column}: {error}; {}", file.name(), error.remedy())
+                write!(f, "{}:{line}:{column}: {error}; {}", file.name(), error.hint())
             }
             PackError::NoShell => f.write_str("there is no index.html to answer for other paths"),
             PackError::TooLarge => {

@@ -62,9 +62,10 @@ mod write;
 pub use error::{Barrier, Damage, PackError};
 pub use memo::Memo;
 pub use packed::{
-    CODINGS, Changes, DELTA_CODINGS, Dictionaries, Effort, Finding, Form, Input, Inspected, Makeup, Now,
-    OpenError, PathRow, Progress, Report, Reuse, Rule, Saved, SiteError, SiteOptions, Step, Verified, What,
-    carried_by, inspect, pack_site, verify,
+    ArchiveSizes, CODINGS, Changes, CompressionEffort, DELTA_CODINGS, Defect, Dictionaries, InspectedEntry,
+    InspectedPath, InspectedRule, InspectedVariant, OpenError, PackInput, PackReport, PackStep, Progress,
+    ProgressSnapshot, Reuse, Savings, SiteError, SiteInspection, SiteOptions, Verification, embedded_site,
+    inspect, pack_site, verify,
 };
 #[doc(hidden)]
 pub use packed::{Encoder, compress};
@@ -81,7 +82,7 @@ use content::{Body, Content, Positioned};
 use fields::{Sent, Varies};
 use listing::{Listed, Listing};
 use ruled::Ruled;
-use rules::{Rules, is_hidden};
+use rules::{RuleSet, is_hidden};
 use skip::skip;
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -179,7 +180,7 @@ pub fn pack_tree<W: Write + Seek>(
     memo: &mut Memo,
 ) -> Result<Packed, PackError> {
     let mut walk = walk::list(&Arc::new(tree))?;
-    let rules = Rules::read(&walk.found, options.dialect, content::start_of)?;
+    let rules = RuleSet::read(&walk.found, options.dialect, content::start_of)?;
     walk.found.retain(|found| !is_hidden(&found.path));
     let site_count = walk.found.len();
     let limits = user::Limits { file_len_min: options.file_len_min, file_count_max: options.file_count_max };
@@ -221,7 +222,7 @@ pub fn pack_tar<W: Write + Seek>(
             _ => PackError::Read { path, error },
         }
     };
-    let rules = Rules::read(&walk.found, options.dialect, |member: &Member, len| {
+    let rules = RuleSet::read(&walk.found, options.dialect, |member: &Member, len| {
         let Stretch { at, len: member_len, .. } = member.stretch;
         let mut text = Vec::new();
         let mut from = Positioned { file: archive, at }.take(member_len.min(len));
@@ -248,7 +249,7 @@ struct All<F> {
 /// Writes the image of what was found; `read` reads a file, if it is still there.
 fn write_site<F, W: Write + Seek>(
     All { found, site_count, mut skipped, archive_len }: All<F>,
-    rules: &Rules,
+    rules: &RuleSet,
     out: &mut W,
     options: &Options,
     mut read: impl FnMut(&F) -> Result<Option<Content>, PackError>,

@@ -9,19 +9,19 @@
 //!
 //! A plain rule that no path needs the table for is not in it: so tens of thousands of them cost nothing.
 
-use super::error::{RuleError, Wrong};
-use super::redirects::Redirect;
+use super::error::{LocatedRuleError, RuleError};
+use super::redirects::RedirectRule;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tarpon_site::rules::{Asked, RULE_COUNT_MAX, RuleRow, encode_head};
 
 /// Rules, as they go into an image.
 #[derive(Debug)]
-pub(crate) struct Compiled<'r> {
-    order: Order<'r>,
+pub(crate) struct CompiledRules<'r> {
+    order: RuleIndex<'r>,
     /// Paths that the site does not have, and where a rule leads from each.
     pub(crate) records: BTreeMap<Vec<u8>, Destination>,
     /// The others, each with where it lies among them.
-    pub(crate) table: Vec<(u32, &'r Redirect)>,
+    pub(crate) table: Vec<(u32, &'r RedirectRule)>,
 }
 
 /// Where a rule leads from one path.
@@ -39,21 +39,21 @@ pub(crate) enum Destination {
     File { status: u16, path: Vec<u8> },
 }
 
-impl<'r> Compiled<'r> {
+impl<'r> CompiledRules<'r> {
     /// `file`: where the file at a path is, if the site has one; `exists`: whether it has anything there.
     pub(crate) fn new(
-        rules: &'r [Redirect],
+        rules: &'r [RedirectRule],
         file: impl Fn(&[u8]) -> Option<Vec<u8>>,
         exists: impl Fn(&[u8]) -> bool,
-    ) -> Result<Compiled<'r>, Wrong> {
-        let order = Order::new(rules);
+    ) -> Result<CompiledRules<'r>, LocatedRuleError> {
+        let order = RuleIndex::new(rules);
         for rule in rules.iter().filter(|rule| !rule.is_redirect()) {
-            if rule.target.text().is_some_and(|path| file_at(path, &file).is_none()) {
-                return Err(rule.wrong(RuleError::NoFile));
+            if rule.target.text().is_some_and(|path| resolve_file(path, &file).is_none()) {
+                return Err(rule.target_error(RuleError::NoFile));
             }
         }
         for rule in rules {
-            order.refuse_loop(rule, &exists)?;
+            order.reject_loop(rule, &exists)?;
         }
         let mut records = BTreeMap::new();
         let mut unsettled = BTreeSet::new();
@@ -65,7 +65,7 @@ impl<'r> Compiled<'r> {
             for path in spellings(path, rule.pattern.loose) {
                 match order.first(&path, exists(&path)) {
                     _ if exists(&path) && !rule.forced => {}
-                    First::Rule(first) if !exists(&path) => {
+                    FirstMatch::Rule(first) if !exists(&path) => {
                         if let Some(destination) = destination(first, &path, &file)? {
                             records.insert(path, destination);
                         }
@@ -77,21 +77,21 @@ impl<'r> Compiled<'r> {
         let (mut table, mut at) = (Vec::new(), 0);
         for rule in unsettled.into_iter().map(|number| &rules[number]) {
             if table.len() == RULE_COUNT_MAX {
-                return Err(rule.wrong(RuleError::TooManyRules));
+                return Err(rule.target_error(RuleError::TooManyRules));
             }
             table.push((at, rule));
             at += rule.encode()?.len() as u32;
         }
-        Ok(Compiled { order, records, table })
+        Ok(CompiledRules { order, records, table })
     }
 
     /// Whether a rule may come before what the site has at a path.
-    pub(crate) fn asks(&self, path: &[u8]) -> bool {
+    pub(crate) fn has_forced_rule(&self, path: &[u8]) -> bool {
         self.order.matching(path, true).next().is_some()
     }
 
     /// The section, if there is anything to say in it; with what is sent behind Location.
-    pub(crate) fn section(&self, fields: &[u8], content: &[u8]) -> Result<Option<Vec<u8>>, Wrong> {
+    pub(crate) fn section(&self, fields: &[u8], content: &[u8]) -> Result<Option<Vec<u8>>, LocatedRuleError> {
         if self.table.is_empty() {
             return Ok(None);
         }
@@ -105,8 +105,8 @@ impl<'r> Compiled<'r> {
 
 /// The rules in their order, so that those a path may match are found fast.
 #[derive(Debug)]
-struct Order<'r> {
-    rules: &'r [Redirect],
+struct RuleIndex<'r> {
+    rules: &'r [RedirectRule],
     /// Those for one path, by that path.
     plain: HashMap<&'r [u8], Vec<usize>>,
     /// The others.
@@ -114,16 +114,16 @@ struct Order<'r> {
 }
 
 /// What comes first for a path.
-enum First<'r> {
+enum FirstMatch<'r> {
     /// Perhaps one that needs the query.
     Unsettled,
-    Rule(&'r Redirect),
+    Rule(&'r RedirectRule),
     Nothing,
 }
 
-impl<'r> Order<'r> {
-    fn new(rules: &'r [Redirect]) -> Order<'r> {
-        let mut order = Order { rules, plain: HashMap::new(), others: Vec::new() };
+impl<'r> RuleIndex<'r> {
+    fn new(rules: &'r [RedirectRule]) -> RuleIndex<'r> {
+        let mut order = RuleIndex { rules, plain: HashMap::new(), others: Vec::new() };
         for (number, rule) in rules.iter().enumerate() {
             match rule.pattern.plain() {
                 Some(path) => order.plain.entry(path).or_default().push(number),
@@ -134,7 +134,7 @@ impl<'r> Order<'r> {
     }
 
     /// The rules that match a path, in their order, if not forbidden by what exists there.
-    fn matching(&self, path: &[u8], exists: bool) -> impl Iterator<Item = &'r Redirect> {
+    fn matching(&self, path: &[u8], exists: bool) -> impl Iterator<Item = &'r RedirectRule> {
         let bare = path.strip_suffix(b"/").filter(|bare| !bare.is_empty());
         let plain = |path: Option<&[u8]>| {
             path.and_then(|path| self.plain.get(path)).into_iter().flatten().copied().collect::<Vec<_>>()
@@ -143,42 +143,46 @@ impl<'r> Order<'r> {
         numbers.sort_unstable();
         let rules = numbers.into_iter().map(|number| &self.rules[number]);
         let matching: Vec<_> =
-            rules.filter(|rule| (rule.forced || !exists) && rule.pattern.held(path).is_some()).collect();
+            rules.filter(|rule| (rule.forced || !exists) && rule.pattern.captures(path).is_some()).collect();
         matching.into_iter()
     }
 
-    fn first(&self, path: &[u8], exists: bool) -> First<'r> {
+    fn first(&self, path: &[u8], exists: bool) -> FirstMatch<'r> {
         match self.matching(path, exists).next() {
-            Some(rule) if rule.is_settled_by_path() => First::Rule(rule),
-            Some(_) => First::Unsettled,
-            None => First::Nothing,
+            Some(rule) if rule.is_settled_by_path() => FirstMatch::Rule(rule),
+            Some(_) => FirstMatch::Unsettled,
+            None => FirstMatch::Nothing,
         }
     }
 
     /// Follows redirects as a client does, from a path that the rule is about.
-    fn refuse_loop(&self, rule: &Redirect, exists: &impl Fn(&[u8]) -> bool) -> Result<(), Wrong> {
+    fn reject_loop(
+        &self,
+        rule: &RedirectRule,
+        exists: &impl Fn(&[u8]) -> bool,
+    ) -> Result<(), LocatedRuleError> {
         let mut path = rule.pattern.example();
         let mut seen = BTreeSet::new();
         let mut forced = true;
         for _ in 0..HOP_COUNT_MAX {
-            let First::Rule(next) = self.first(&path, exists(&path)) else { return Ok(()) };
-            if !next.is_redirect() || !next.target.is_here {
+            let FirstMatch::Rule(next) = self.first(&path, exists(&path)) else { return Ok(()) };
+            if !next.is_redirect() || !next.target.is_local {
                 return Ok(());
             }
             forced &= next.forced;
-            let to = place_of(next, &path)?;
+            let to = redirect_path(next, &path)?;
             if !seen.insert(std::mem::replace(&mut path, to)) || seen.contains(&path) {
-                return Err(rule.wrong(RuleError::Loop));
+                return Err(rule.target_error(RuleError::Loop));
             }
         }
         // Ever new paths: where rules give way to files, one of those may be there.
-        if forced { Err(rule.wrong(RuleError::Loop)) } else { Ok(()) }
+        if forced { Err(rule.target_error(RuleError::Loop)) } else { Ok(()) }
     }
 }
 
 /// Where a redirect leads on this site: the path, decoded.
-fn place_of(rule: &Redirect, path: &[u8]) -> Result<Vec<u8>, Wrong> {
-    let location = located(rule, path)?;
+fn redirect_path(rule: &RedirectRule, path: &[u8]) -> Result<Vec<u8>, LocatedRuleError> {
+    let location = expand(rule, path)?;
     let end = location.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(location.len());
     let mut decoded = Vec::new();
     let mut rest = &location[..end];
@@ -199,7 +203,7 @@ fn place_of(rule: &Redirect, path: &[u8]) -> Result<Vec<u8>, Wrong> {
 }
 
 /// What the rule leads to from this path, as the server would write it.
-fn located(rule: &Redirect, path: &[u8]) -> Result<Vec<u8>, Wrong> {
+fn expand(rule: &RedirectRule, path: &[u8]) -> Result<Vec<u8>, LocatedRuleError> {
     let encoded = rule.encode()?;
     let asked = Asked { path, query: None, exists: false };
     let mut to = vec![0; LOCATION_LEN_MAX];
@@ -207,20 +211,20 @@ fn located(rule: &Redirect, path: &[u8]) -> Result<Vec<u8>, Wrong> {
         true => found.location(&mut to),
         false => found.path(&mut to),
     });
-    to.truncate(written.ok_or_else(|| rule.wrong(RuleError::RuleLength))?);
+    to.truncate(written.ok_or_else(|| rule.target_error(RuleError::RuleLength))?);
     Ok(to)
 }
 
 /// Where a rule leads from a path it matches. None: to no file.
 fn destination(
-    rule: &Redirect,
+    rule: &RedirectRule,
     path: &[u8],
     file: &impl Fn(&[u8]) -> Option<Vec<u8>>,
-) -> Result<Option<Destination>, Wrong> {
-    let mut to = located(rule, path)?;
+) -> Result<Option<Destination>, LocatedRuleError> {
+    let mut to = expand(rule, path)?;
     let status = rule.status;
     if !rule.is_redirect() {
-        return Ok(file_at(&to, file).map(|path| Destination::File { status, path }));
+        return Ok(resolve_file(&to, file).map(|path| Destination::File { status, path }));
     }
     let fragment = rule.target.fragment.clone();
     to.truncate(to.len() - fragment.len());
@@ -228,7 +232,7 @@ fn destination(
 }
 
 /// Where the file is that a path means: itself, the index of a directory, or a page without its extension.
-pub(crate) fn file_at(path: &[u8], file: &impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+pub(crate) fn resolve_file(path: &[u8], file: &impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let tries = tarpon_site::rules::FILE_SUFFIXES.map(|suffix| [path, suffix].concat());
     tries.into_iter().find_map(|path| file(&path))
 }

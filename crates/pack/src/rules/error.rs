@@ -33,21 +33,21 @@ impl RuleFile {
 
 /// What is wrong, where in its file: line and column count from 1, the column in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct LocatedRuleError {
     pub(crate) line: u32,
     pub(crate) column: u32,
     pub(crate) error: RuleError,
 }
 
-impl Wrong {
+impl LocatedRuleError {
     pub(crate) fn in_file(self, file: RuleFile) -> PackError {
-        let Wrong { line, column, error } = self;
+        let LocatedRuleError { line, column, error } = self;
         PackError::Rules { file, line, column, error }
     }
 }
 
 macro_rules! errors {
-    ($($(#[doc = $doc:literal])+ $name:ident: $what:literal, $remedy:literal;)*) => {
+    ($($(#[doc = $doc:literal])+ $name:ident: $what:literal, $hint:literal;)*) => {
         /// Why a file of rules is refused: one for each rule about rules.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum RuleError {
@@ -56,8 +56,8 @@ macro_rules! errors {
 
         impl RuleError {
             /// What can be done about it.
-            pub fn remedy(self) -> &'static str {
-                match self { $(RuleError::$name => $remedy,)* }
+            pub fn hint(self) -> &'static str {
+                match self { $(RuleError::$name => $hint,)* }
             }
         }
 
@@ -89,13 +89,13 @@ errors! {
     /// Netlify: a `*` that is not the last.
     SplatInside: "* stands at the end of a path, behind a slash (Netlify; other places are for --rules cloudflare)", "write it as in /blog/*";
     /// A placeholder behind a `*`.
-    HoldBehindSplat: "a placeholder stands before *, not behind it", "write it as in /:a/*";
+    PlaceholderBehindSplat: "a placeholder stands before *, not behind it", "write it as in /:a/*";
     /// Two placeholders in a segment.
-    HoldTwice: "there is one placeholder between two slashes at most", "let one hold all of it";
+    PlaceholderTwice: "there is one placeholder between two slashes at most", "let one hold all of it";
     /// Two of the same name.
     NameTwice: "this name is taken in this rule", "give each placeholder a name of its own";
     /// More than can be held.
-    TooManyHeld: "a rule holds 16 placeholders and parameters at most", "let * hold the rest of the path";
+    TooManyCaptures: "a rule holds 16 placeholders and parameters at most", "let * hold the rest of the path";
     /// A source and nothing else.
     NoTarget: "a rule has a source and a target", "write both in one line, as in /old /new 301";
     /// Cloudflare: parameters.
@@ -105,7 +105,7 @@ errors! {
     /// A name that the source does not have.
     UnknownName: "the source has no placeholder of this name", "name it there, or write %3A for a colon that is one";
     /// A name where the host of a target is.
-    HeldHost: "a placeholder must not decide the host, or anybody could make this site lead anywhere", "write the host in full";
+    PlaceholderInHost: "a placeholder must not decide the host, or anybody could make this site lead anywhere", "write the host in full";
     /// A target that is neither.
     Target: "a target is a path, or begins with http:// or https://", "write it as in /new or https://example.com/new";
     /// A byte that a URI cannot have.
@@ -135,13 +135,13 @@ errors! {
     /// `Sign=`
     Sign: "signed requests need their platform", "leave the rule out";
     /// Another word behind the status.
-    Behind: "nothing stands behind the status", "leave it out";
+    TrailingWord: "nothing stands behind the status", "leave it out";
     /// What is sent in place of a path is not there.
     NoFile: "the site has no such file", "name one that it has, such as /404.html";
     /// A rule leads to where it applies again.
     Loop: "this leads round in a circle", "let one of the rules lead elsewhere";
     /// Cloudflare: `/* /index.html 200`.
-    Everything: "under --rules cloudflare this would send one page for every path, files too", "leave it out, or use --rules netlify";
+    CatchAll: "under --rules cloudflare this would send one page for every path, files too", "leave it out, or use --rules netlify";
     /// More rules than are tried for a request.
     TooManyRules: "more than 1,000 rules with placeholders, parameters or * would be tried for a request", "say with one rule what many say; plain paths do not count";
     /// A rule that is too long.
@@ -155,7 +155,7 @@ errors! {
     /// A value that is empty.
     FieldValue: "a header has a value", "leave the line out";
     /// A field that the server owns.
-    Owned: "this header says how the message is sent, and is the server's", "leave it out";
+    ServerField: "this header says how the message is sent, and is the server's", "leave it out";
     /// `Basic-Auth`
     BasicAuth: "passwords need their platform", "put a proxy that asks for them before it";
     /// Netlify: `! Name`.
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn an_error_says_where_what_and_what_to_do() {
-        let wrong = Wrong { line: 3, column: 12, error: RuleError::Country };
+        let wrong = LocatedRuleError { line: 3, column: 12, error: RuleError::Country };
         assert_eq!(
             wrong.in_file(RuleFile::Redirects).to_string(),
             "_redirects:3:12: rules for countries need their platform; leave the rule out"

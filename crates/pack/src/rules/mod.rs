@@ -28,14 +28,14 @@ mod target;
 
 pub use error::{RuleError, RuleFile};
 
-pub(crate) use compile::{Compiled, Destination, file_at};
-pub(crate) use headers::Fields;
-pub(crate) use pattern::Paths;
+pub(crate) use compile::{CompiledRules, Destination, resolve_file};
+pub(crate) use headers::HeaderFields;
+pub(crate) use pattern::PathSet;
 
 use crate::error::PackError;
 use crate::walk::Found;
-use headers::Headers;
-use redirects::Redirect;
+use headers::HeaderRules;
+use redirects::RedirectRule;
 
 /// Whose form the files have, where it makes a difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,18 +51,18 @@ pub enum Dialect {
 
 /// What the files say.
 #[derive(Debug)]
-pub(crate) struct Rules {
-    headers: Headers,
-    redirects: Vec<Redirect>,
+pub(crate) struct RuleSet {
+    headers: HeaderRules,
+    redirects: Vec<RedirectRule>,
 }
 
-impl Rules {
+impl RuleSet {
     /// Reads the files among those that were found; `read` reads one, up to a length, if it is still there.
     pub(crate) fn read<F>(
         found: &[Found<F>],
         dialect: Dialect,
         mut read: impl FnMut(&F, u64) -> Result<Option<Vec<u8>>, PackError>,
-    ) -> Result<Rules, PackError> {
+    ) -> Result<RuleSet, PackError> {
         let mut texts = [Vec::new(), Vec::new()];
         for (file, text) in RuleFile::ALL.into_iter().zip(&mut texts) {
             let Some(found) = found.iter().find(|found| found.path == file.path()) else { continue };
@@ -74,13 +74,14 @@ impl Rules {
                 return Err(PackError::Rules { file, line: 1, column: 1, error: RuleError::FileLength });
             }
         }
-        Rules::parse(&texts[0], &texts[1], dialect)
+        RuleSet::parse(&texts[0], &texts[1], dialect)
     }
 
     /// Reads the texts of `_headers` and `_redirects`.
-    pub(crate) fn parse(headers: &[u8], redirects: &[u8], dialect: Dialect) -> Result<Rules, PackError> {
-        Ok(Rules {
-            headers: Headers::parse(headers, dialect).map_err(|error| error.in_file(RuleFile::Headers))?,
+    pub(crate) fn parse(headers: &[u8], redirects: &[u8], dialect: Dialect) -> Result<RuleSet, PackError> {
+        Ok(RuleSet {
+            headers: HeaderRules::parse(headers, dialect)
+                .map_err(|error| error.in_file(RuleFile::Headers))?,
             redirects: redirects::parse(redirects, dialect)
                 .map_err(|error| error.in_file(RuleFile::Redirects))?,
         })
@@ -88,7 +89,7 @@ impl Rules {
 
     /// The fields of what is sent for these, or of what all of one of these have. Those of `else_fields` that the rules do
     /// not name are there too.
-    pub(crate) fn fields(&self, asked: &[Paths], else_fields: Fields) -> Fields {
+    pub(crate) fn fields(&self, asked: &[PathSet], else_fields: HeaderFields) -> HeaderFields {
         self.headers.of(asked, else_fields)
     }
 
@@ -102,8 +103,8 @@ impl Rules {
         &self,
         file: impl Fn(&[u8]) -> Option<Vec<u8>>,
         exists: impl Fn(&[u8]) -> bool,
-    ) -> Result<Compiled<'_>, PackError> {
-        Compiled::new(&self.redirects, file, exists).map_err(|error| error.in_file(RuleFile::Redirects))
+    ) -> Result<CompiledRules<'_>, PackError> {
+        CompiledRules::new(&self.redirects, file, exists).map_err(|error| error.in_file(RuleFile::Redirects))
     }
 }
 
@@ -123,9 +124,9 @@ const FILE_LEN_MAX: u64 = 1 << 20;
 /// What is wrong in them.
 #[doc(hidden)]
 pub fn check(headers: &[u8], redirects: &[u8], dialect: Dialect, files: &[&[u8]]) -> Result<(), PackError> {
-    let rules = Rules::parse(headers, redirects, dialect)?;
+    let rules = RuleSet::parse(headers, redirects, dialect)?;
     for path in files {
-        drop(rules.fields(&[Paths::one(path)], Fields::default()));
+        drop(rules.fields(&[PathSet::one(path)], HeaderFields::default()));
     }
     let has = |path: &[u8]| files.contains(&path);
     rules.compile(|path| has(path).then(|| path.to_vec()), has).map(drop)
