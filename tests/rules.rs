@@ -657,7 +657,7 @@ fn a_rule_that_changes_takes_effect_and_one_that_is_wrong_does_not() {
     location("Location: /c\r\n");
     fs::write(dir.path().join("_redirects"), "/a /d 302 Country=au\n").expect("a file");
     common::wait_for("a warning", || {
-        program.err().contains("_redirects:1:11: rules for countries need their platform").then_some(())
+        program.err().contains("_redirects:1:11: Country conditions are not supported").then_some(())
     });
     location("Location: /c\r\n");
     fs::write(dir.path().join("_headers"), "/*\n  X-A: b\n").expect("a file");

@@ -1,6 +1,6 @@
 //! Why there is no image: each message names the file and, where there is one, the remedy.
 
-use crate::rules::{RuleError, RuleFile};
+use crate::rules::{RuleError, RuleFile, RuleFileError};
 use crate::tree::Tree;
 use rustix::fs::Stat;
 use std::error::Error;
@@ -223,6 +223,12 @@ impl Error for PackError {
             | PackError::NoShell
             | PackError::TooLarge => None,
         }
+    }
+}
+
+impl From<RuleFileError> for PackError {
+    fn from(RuleFileError { file, line, column, error }: RuleFileError) -> PackError {
+        PackError::Rules { file, line, column, error }
     }
 }
 

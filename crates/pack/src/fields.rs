@@ -14,6 +14,7 @@
 
 use crate::cache;
 use crate::dictionary::may_be_fresh;
+use crate::percent::encode;
 use crate::policy::SNIFFING;
 use crate::rules::HeaderFields;
 use tarpon_http::date;
@@ -216,24 +217,6 @@ fn html(len: usize, cache: &str, allow: &str, more: &HeaderFields) -> String {
     format!(
         "Content-Type: {media}\r\n{sniffing}Content-Length: {len}\r\nCache-Control: {cache}\r\n{allow}{more}\r\n"
     )
-}
-
-/// A path as it stands in a URI: what is not a pchar or a slash is percent-encoded. RFC 3986, section 3.3.
-pub(crate) fn encode(path: &[u8]) -> String {
-    let mut to = Vec::with_capacity(path.len());
-    for &byte in path {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' => to.push(byte),
-            _ if b"-._~!$&'()*+,;=:@".contains(&byte) => to.push(byte),
-            _ => escape(byte, &mut to),
-        }
-    }
-    String::from_utf8(to).expect("all of it is ASCII")
-}
-
-/// Percent-encodes a byte.
-pub(crate) fn escape(byte: u8, to: &mut Vec<u8>) {
-    to.extend(format!("%{byte:02X}").bytes());
 }
 
 #[cfg(test)]

@@ -49,6 +49,7 @@ mod media;
 mod memo;
 mod packed;
 mod page;
+mod percent;
 mod policy;
 mod repeats;
 mod ruled;
@@ -70,7 +71,7 @@ pub use packed::{
 #[doc(hidden)]
 pub use packed::{Encoder, compress};
 pub use policy::{Policy, TrailingSlash};
-pub use rules::{Dialect, RuleError, RuleFile, check as check_rules};
+pub use rules::{Dialect, RuleError, RuleFile, RuleFileError, check as check_rules};
 pub use skip::{Kind, Skipped};
 pub use tree::Tree;
 pub use user::{ENTRY_COUNT_MAX, LEN_MAX, LeftOut, UserDirectory, Why};
@@ -180,7 +181,8 @@ pub fn pack_tree<W: Write + Seek>(
     memo: &mut Memo,
 ) -> Result<Packed, PackError> {
     let mut walk = walk::list(&Arc::new(tree))?;
-    let rules = RuleSet::read(&walk.found, options.dialect, content::start_of)?;
+    let files = walk.found.iter().map(|found| (&found.path[..], &found.file));
+    let rules = RuleSet::read(files, options.dialect, content::start_of)?;
     walk.found.retain(|found| !is_hidden(&found.path));
     let site_count = walk.found.len();
     let limits = user::Limits { file_len_min: options.file_len_min, file_count_max: options.file_count_max };
@@ -222,12 +224,13 @@ pub fn pack_tar<W: Write + Seek>(
             _ => PackError::Read { path, error },
         }
     };
-    let rules = RuleSet::read(&walk.found, options.dialect, |member: &Member, len| {
+    let files = walk.found.iter().map(|found| (&found.path[..], &found.file));
+    let rules = RuleSet::read(files, options.dialect, |member: &Member, len| {
         let Stretch { at, len: member_len, .. } = member.stretch;
         let mut text = Vec::new();
         let mut from = Positioned { file: archive, at }.take(member_len.min(len));
         from.read_to_end(&mut text).map_err(|error| failed(member, error))?;
-        Ok(Some(text))
+        Ok::<_, PackError>(Some(text))
     })?;
     walk.found.retain(|found| !is_hidden(&found.path));
     let site_count = walk.found.len();

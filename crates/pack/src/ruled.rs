@@ -50,7 +50,7 @@ impl<'r> Ruled<'r> {
         let compiled = rules.compile(|path| addresses.file(path), |path| addresses.has(path))?;
         let plain = compiled.records.values().filter_map(|destination| match destination {
             Destination::File { path, .. } => Some(path.clone()),
-            Destination::Place { .. } => None,
+            Destination::Redirect { .. } => None,
         });
         let table = compiled.table.iter().filter_map(|(_, rule)| {
             let text = rule.target.text().filter(|_| !rule.is_redirect())?;
@@ -127,7 +127,7 @@ impl<'r> Ruled<'r> {
         for (path, destination) in records {
             let asked = PathSet::one(path);
             match destination {
-                Destination::Place { status, before_query, fragment, keeps_query } => {
+                Destination::Redirect { status, before_query, fragment, keeps_query } => {
                     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
                     let (target, fragment) = (text(before_query), text(fragment));
                     let more = self.fields_of(&[asked]);

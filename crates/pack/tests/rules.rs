@@ -1,7 +1,7 @@
 //! What is refused in `_headers` and `_redirects`: a row for each rule about rules, with the place it is told at.
 
 use RuleError::*;
-use tarpon_pack::{Dialect, PackError, RuleError, RuleFile, check_rules};
+use tarpon_pack::{Dialect, RuleError, RuleFile, RuleFileError, check_rules};
 
 const N: Dialect = Dialect::Netlify;
 const C: Dialect = Dialect::Cloudflare;
@@ -157,7 +157,6 @@ fn what_looks_like_a_circle_and_is_none_is_taken() {
 fn refused(headers: &[u8], redirects: &[u8], dialect: Dialect) -> Option<(RuleFile, u32, u32, RuleError)> {
     match check_rules(headers, redirects, dialect, &[b"/index.html", b"/a.html"]) {
         Ok(()) => None,
-        Err(PackError::Rules { file, line, column, error }) => Some((file, line, column, error)),
-        Err(error) => panic!("{error}"),
+        Err(RuleFileError { file, line, column, error }) => Some((file, line, column, error)),
     }
 }

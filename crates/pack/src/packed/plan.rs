@@ -85,7 +85,8 @@ impl<'i> PackPlan<'i> {
             progress.add(1);
             Ok::<_, SiteError>(Some(read))
         })?;
-        let rules = RuleSet::read(&found, options.dialect, |location, len| {
+        let paths = found.iter().map(|found| (&found.path[..], &found.file));
+        let rules = RuleSet::read(paths, options.dialect, |location, len| {
             let Some(plain) = input.open(location)? else { return Ok(None) };
             let mut text = Vec::new();
             let read = plain.reader().take(len).read_to_end(&mut text);

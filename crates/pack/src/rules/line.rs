@@ -1,8 +1,8 @@
-//! A file of rules line by line, and a line in tokens, each with its place.
+//! Splits a rule file into lines and tokens with positions.
 
 use super::error::{LocatedRuleError, RuleError};
 
-/// A line that says something.
+/// A line of a rule file that is neither empty nor a comment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RuleLine<'t> {
     /// From 1.
@@ -10,7 +10,7 @@ pub(crate) struct RuleLine<'t> {
     text: &'t [u8],
 }
 
-/// A stretch of a line, with its place.
+/// A part of a line, with its position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RuleToken<'t> {
     pub(crate) text: &'t [u8],
@@ -19,15 +19,15 @@ pub(crate) struct RuleToken<'t> {
     column: u32,
 }
 
-/// The lines that say something: not those that are empty, or a comment.
+/// Returns the lines of a file, without empty lines and comments.
 pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Result<RuleLine<'_>, LocatedRuleError>> {
     let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
     let lines = text.split(|&byte| byte == b'\n').zip(1..);
     lines
         .map(|(text, number)| RuleLine { number, text: text.strip_suffix(b"\r").unwrap_or(text) })
         .filter_map(|line| {
-            let said = line.text.trim_ascii();
-            if said.is_empty() || said.starts_with(b"#") {
+            let trimmed = line.text.trim_ascii();
+            if trimmed.is_empty() || trimmed.starts_with(b"#") {
                 return None;
             }
             Some(line.check().map(|()| line))
@@ -35,7 +35,7 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Result<RuleLine<'_>, Lo
 }
 
 impl<'t> RuleLine<'t> {
-    /// Its tokens; one that begins with `#` begins a comment.
+    /// Returns its tokens, up to a comment: a token that begins with `#`.
     pub(crate) fn tokens(self) -> impl Iterator<Item = RuleToken<'t>> {
         let is_space = |&byte: &u8| matches!(byte, b' ' | b'\t');
         let mut at = 0;
@@ -49,13 +49,13 @@ impl<'t> RuleLine<'t> {
         tokens.take_while(|token| !token.text.starts_with(b"#"))
     }
 
-    /// All of it, without the space around.
+    /// Returns the line without white space around it.
     pub(crate) fn trimmed(self) -> RuleToken<'t> {
         let at = self.text.len() - self.text.trim_ascii_start().len();
         self.token(at, at + self.text.trim_ascii().len())
     }
 
-    /// Whether it begins with a space.
+    /// Returns whether the line begins with white space.
     pub(crate) fn is_indented(self) -> bool {
         self.text.starts_with(b" ") || self.text.starts_with(b"\t")
     }
@@ -64,7 +64,7 @@ impl<'t> RuleLine<'t> {
         RuleToken { text: &self.text[from..to], line: self.number, column: from as u32 + 1 }
     }
 
-    /// No byte that could end a line of a message, or mean what it does not say.
+    /// Rejects control characters, which could end a line of a message, and bytes that are not UTF-8.
     fn check(self) -> Result<(), LocatedRuleError> {
         let control = self.text.iter().position(|&byte| byte < b' ' && byte != b'\t' || byte == 0x7f);
         let invalid = std::str::from_utf8(self.text).err().map(|error| error.valid_up_to());
@@ -76,24 +76,24 @@ impl<'t> RuleLine<'t> {
 }
 
 impl<'t> RuleToken<'t> {
-    /// The part of it from `at` on.
+    /// Returns the part from `at` on.
     pub(crate) fn from(self, at: usize) -> RuleToken<'t> {
         RuleToken { text: &self.text[at..], column: self.column + at as u32, ..self }
     }
 
-    /// The part of it before `at`.
+    /// Returns the part before `at`.
     pub(crate) fn to(self, at: usize) -> RuleToken<'t> {
         RuleToken { text: &self.text[..at], ..self }
     }
 
-    /// Without the space around.
+    /// Returns the token without white space around it.
     pub(crate) fn trim(self) -> RuleToken<'t> {
         let start = self.text.trim_ascii_start();
         let token = self.from(self.text.len() - start.len());
         token.to(start.trim_ascii_end().len())
     }
 
-    /// What is wrong with it.
+    /// Returns an error at this position.
     pub(crate) fn error(self, error: RuleError) -> LocatedRuleError {
         LocatedRuleError { line: self.line, column: self.column, error }
     }

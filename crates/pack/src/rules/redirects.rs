@@ -1,32 +1,32 @@
-//! `_redirects`: a rule in each line.
+//! `_redirects`: one rule per line.
 //!
 //! ```text
 //! source    [name=value …]  target          [status[!]]    # comment
 //! /store    id=:id          /blog/:id       301
 //! ```
 
-use super::Dialect;
+use super::dialect::Dialect;
 use super::error::{LocatedRuleError, RuleError, RuleFile};
 use super::line::{RuleToken, lines};
 use super::pattern::{Pattern, placeholder_name};
 use super::target::RuleTarget;
 use tarpon_site::rules::{RuleRow, Step};
 
-/// A rule.
+/// A redirect or rewrite.
 #[derive(Debug)]
 pub(crate) struct RedirectRule {
     pub(crate) pattern: Pattern,
-    /// Name, and value if not any will do.
+    /// Names, and the values that match. `None`: any value matches.
     parameters: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     pub(crate) target: RuleTarget,
     pub(crate) status: u16,
-    /// Comes before a file.
+    /// Whether the rule applies even if the site has the path.
     pub(crate) forced: bool,
-    /// Where to look for what is wrong with its target.
+    /// The position of the target, for errors.
     target_position: LocatedRuleError,
 }
 
-/// All rules, in the order given.
+/// Parses all rules, in the order of the file.
 pub(crate) fn parse(text: &[u8], dialect: Dialect) -> Result<Vec<RedirectRule>, LocatedRuleError> {
     lines(text).map(|line| parse_rule(line?.tokens(), dialect)).collect()
 }
@@ -35,7 +35,7 @@ fn parse_rule<'t>(
     mut tokens: impl Iterator<Item = RuleToken<'t>>,
     dialect: Dialect,
 ) -> Result<RedirectRule, LocatedRuleError> {
-    let source = tokens.next().expect("a line that says something");
+    let source = tokens.next().expect("the line is not empty");
     let mut pattern = Pattern::parse(source, dialect, RuleFile::Redirects)?;
     let parameter_from = pattern.names.len() as u8;
     let mut parameters = Vec::new();
@@ -81,27 +81,28 @@ fn parse_rule<'t>(
 }
 
 impl RedirectRule {
-    /// Whether it leads elsewhere, and does not send a file.
+    /// Returns whether the rule is a redirect. Otherwise it is a rewrite, which sends a file.
     pub(crate) fn is_redirect(&self) -> bool {
         is_redirect(self.status)
     }
 
-    /// Whether the path alone tells that it applies.
-    pub(crate) fn is_settled_by_path(&self) -> bool {
+    /// Returns whether the path alone decides that the rule applies.
+    pub(crate) fn needs_path_only(&self) -> bool {
         self.parameters.is_empty()
     }
 
-    /// Whether the query of the request goes along: not where the rule says what is in it.
+    /// Returns whether the redirect keeps the query of the request. It does not if the rule matches parameters, or if the target
+    /// has a query.
     pub(crate) fn keeps_query(&self) -> bool {
         self.is_redirect() && self.parameters.is_empty() && !self.target.has_query
     }
 
-    /// What is wrong with its target.
+    /// Returns an error at the position of the target.
     pub(crate) fn target_error(&self, error: RuleError) -> LocatedRuleError {
         LocatedRuleError { error, ..self.target_position }
     }
 
-    /// The rule as it lies in an image.
+    /// Encodes the rule for an image.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, LocatedRuleError> {
         let parameters = self.parameters.iter().flat_map(|(name, value)| {
             let value = value.as_deref().map_or(Step::Hold, Step::Text);
@@ -125,7 +126,7 @@ fn is_redirect(status: u16) -> bool {
     (300..400).contains(&status)
 }
 
-/// `id=:id`, or `id=7`.
+/// Parses a parameter: `id=:id` or `id=7`.
 fn parameter(
     token: RuleToken<'_>,
     pattern: &mut Pattern,
@@ -144,7 +145,7 @@ fn parameter(
     }
 }
 
-/// What Netlify's edge knows of a client, and this server does not.
+/// Returns the error for a token after the target that is a condition, which only Netlify's own servers evaluate.
 fn reject_condition(token: RuleToken<'_>) -> Result<(), LocatedRuleError> {
     let Some(at) = token.text.iter().position(|&byte| byte == b'=') else { return Ok(()) };
     let key = token.text[..at].to_ascii_lowercase();
@@ -158,7 +159,7 @@ fn reject_condition(token: RuleToken<'_>) -> Result<(), LocatedRuleError> {
     }))
 }
 
-/// Status, and whether a file makes no difference.
+/// Parses a status and its optional `!`, which forces the rule.
 fn status(token: RuleToken<'_>, dialect: Dialect) -> Result<(u16, bool), LocatedRuleError> {
     let (digits, forced) = match token.text.strip_suffix(b"!") {
         Some(digits) => (digits, true),

@@ -1,38 +1,39 @@
-//! Where a rule leads: a place, as a URI, or a file of the site.
+//! The target of a rule: a URI to redirect to, or a file of the site to send.
 //!
 //! ```text
-//! redirect:  /products?code=:code#top    Text /products?code=  HeldInQuery code     and the fragment
-//! rewrite:   /news/:splat                Text /news/  Held splat                    decoded
+//! redirect:  /products?code=:code#top    Text /products?code=  CapturedInQuery code     and the fragment
+//! rewrite:   /news/:splat                Text /news/  Captured splat                    decoded
 //! ```
 
 use super::error::{LocatedRuleError, RuleError};
 use super::line::RuleToken;
 use super::pattern::{Pattern, placeholder_name, unescape};
-use crate::fields::escape;
+use crate::percent::escape;
 use tarpon_site::rules::{FILE_SUFFIXES, Step};
 
-/// Where a rule leads.
+/// The target of a rule.
 #[derive(Debug)]
 pub(crate) struct RuleTarget {
     steps: Vec<TargetStep>,
-    /// Redirect: with its `#`, unless something held is in it.
+    /// Redirect: the fragment with its `#`, if it has no placeholder.
     pub(crate) fragment: Vec<u8>,
-    /// Redirect: has a query of its own.
+    /// Redirect: whether the target has a query of its own.
     pub(crate) has_query: bool,
-    /// Whether it is on this site.
+    /// Whether the target is a path of this site.
     pub(crate) is_local: bool,
 }
 
+/// A [`Step`] that owns its text. A number is that of a capture.
 #[derive(Debug)]
 enum TargetStep {
     Text(Vec<u8>),
-    Held(u8),
-    HeldInQuery(u8),
-    HeldParameter(u8),
+    Captured(u8),
+    CapturedInQuery(u8),
+    Parameter(u8),
 }
 
 impl RuleTarget {
-    /// The target of a redirect. `parameter_from`: from this number on, what is held is of parameters.
+    /// Parses the target of a redirect. Captures from the number `parameter_from` on are parameters.
     pub(crate) fn redirect(
         token: RuleToken<'_>,
         pattern: &Pattern,
@@ -62,11 +63,11 @@ impl RuleTarget {
                         pattern.capture_number(name).ok_or_else(|| here.error(RuleError::UnknownName))?;
                     target.steps.push(TargetStep::Text(std::mem::take(&mut text)));
                     target.steps.push(match number {
-                        number if number >= parameter_from => TargetStep::HeldParameter(number),
+                        number if number >= parameter_from => TargetStep::Parameter(number),
                         number if target.has_query || fragment_at.is_some() => {
-                            TargetStep::HeldInQuery(number)
+                            TargetStep::CapturedInQuery(number)
                         }
-                        number => TargetStep::Held(number),
+                        number => TargetStep::Captured(number),
                     });
                     at += name.len();
                 }
@@ -100,7 +101,7 @@ impl RuleTarget {
         Ok(target)
     }
 
-    /// The target of a rewrite: the path of a file.
+    /// Parses the target of a rewrite: the path of a file.
     pub(crate) fn rewrite(
         token: RuleToken<'_>,
         pattern: &Pattern,
@@ -123,9 +124,9 @@ impl RuleTarget {
                     steps.push(TargetStep::Text(std::mem::take(&mut text)));
                     let is_parameter = number >= parameter_from;
                     steps.push(if is_parameter {
-                        TargetStep::HeldParameter(number)
+                        TargetStep::Parameter(number)
                     } else {
-                        TargetStep::Held(number)
+                        TargetStep::Captured(number)
                     });
                     at += name.len();
                 }
@@ -146,14 +147,14 @@ impl RuleTarget {
     pub(crate) fn steps(&self) -> Vec<Step<'_>> {
         let steps = self.steps.iter().map(|step| match step {
             TargetStep::Text(text) => Step::Text(text),
-            TargetStep::Held(number) => Step::Held(*number),
-            TargetStep::HeldInQuery(number) => Step::HeldInQuery(*number),
-            TargetStep::HeldParameter(number) => Step::HeldParameter(*number),
+            TargetStep::Captured(number) => Step::Held(*number),
+            TargetStep::CapturedInQuery(number) => Step::HeldInQuery(*number),
+            TargetStep::Parameter(number) => Step::HeldParameter(*number),
         });
         steps.collect()
     }
 
-    /// All of it, but for the fragment, if nothing held is in it.
+    /// Returns a target without placeholders, without its fragment.
     pub(crate) fn text(&self) -> Option<&[u8]> {
         match &self.steps[..] {
             [TargetStep::Text(text)] => Some(text),
@@ -163,7 +164,7 @@ impl RuleTarget {
 }
 
 impl RuleTarget {
-    /// Whether the file at an address may be what a rewrite leads to, and others too.
+    /// Returns whether a rewrite with placeholders may send the file at an address.
     pub(crate) fn may_be(&self, address: &[u8]) -> bool {
         let text = |step: Option<&TargetStep>| match step {
             Some(TargetStep::Text(text)) => text.clone(),
@@ -176,7 +177,7 @@ impl RuleTarget {
     }
 }
 
-/// The length of what names a host: 0 for a path.
+/// Returns the length of scheme and host. It is 0 for a path.
 fn authority_len(token: RuleToken<'_>) -> Result<usize, LocatedRuleError> {
     if token.text.starts_with(b"/") && !token.text.starts_with(b"//") {
         return Ok(0);
