@@ -74,6 +74,7 @@ pub use site::{
 };
 pub use tarpon_conn::{HostName, HostNameError};
 pub use tarpon_pack::{
-    CODINGS, Changes, DELTA_CODINGS, Dialect, Effort, Finding, Form, Inspected, Makeup, Now, PathRow, Policy,
-    Progress, Report, Reuse, Rule, Saved, Step, TrailingSlash, UserDirectory, Verified, What,
+    ArchiveSizes, CODINGS, Changes, CompressionEffort, DELTA_CODINGS, Defect, Dialect, InspectedEntry,
+    InspectedPath, InspectedRule, InspectedVariant, PackReport, PackStep, Policy, Progress, ProgressSnapshot,
+    Reuse, Savings, SiteInspection, TrailingSlash, UserDirectory, Verification,
 };

@@ -14,7 +14,8 @@ use std::{
     process::{Command, Stdio},
 };
 use tarpon::{
-    Effort, Engine, Progress, Site, SitePacking, Source, UnknownHost, VirtualHost, VirtualHosts, pack,
+    CompressionEffort, Engine, Progress, Site, SitePacking, Source, UnknownHost, VirtualHost, VirtualHosts,
+    pack,
 };
 use tarpon_site::{
     Entry, Image,
@@ -193,8 +194,11 @@ impl Sites {
 }
 
 fn pack_of(site: &TempDir, target: &Path, dictionaries: &[std::path::PathBuf]) {
-    let packing =
-        SitePacking { effort: Effort::Fast, dictionaries: dictionaries.to_vec(), ..SitePacking::new(target) };
+    let packing = SitePacking {
+        effort: CompressionEffort::Fast,
+        dictionaries: dictionaries.to_vec(),
+        ..SitePacking::new(target)
+    };
     let mut source = Source { path: site.path().into(), ..Source::default() };
     source.policy.listings = true;
     pack(&source, &packing, &Progress::default()).expect("packs");

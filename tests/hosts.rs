@@ -12,8 +12,8 @@ use common::{
 };
 use std::{fs, net::SocketAddr, process::Command, time::Duration};
 use tarpon::{
-    Effort, Engine, HostName, Progress, Settings, Site, SiteLimits, SitePacking, Source, UnknownHost,
-    VirtualHost, VirtualHosts, pack,
+    CompressionEffort, Engine, HostName, Progress, Settings, Site, SiteLimits, SitePacking, Source,
+    UnknownHost, VirtualHost, VirtualHosts, pack,
 };
 use tempfile::TempDir;
 
@@ -253,7 +253,7 @@ fn an_archive_that_is_truncated_concerns_its_own_site_alone() {
         let paths = ["one.tar", "two.tar"].map(|name| archives.path().join(name));
         for (dir, path) in dirs.iter().zip(&paths) {
             let source = Source { path: dir.path().to_owned(), ..Source::default() };
-            let packing = SitePacking { effort: Effort::Fast, ..SitePacking::new(path) };
+            let packing = SitePacking { effort: CompressionEffort::Fast, ..SitePacking::new(path) };
             pack(&source, &packing, &Progress::default()).expect("an archive");
         }
         let names = [["one.example"], ["two.example"]];

@@ -23,7 +23,8 @@ use std::{
 use tarpon::{Address, Dialect, Listener, Server, SiteWatcher, Source};
 use tarpon_conn::sim::{Cuts, Sim, UNIX_S};
 use tarpon_pack::{
-    Dictionaries, Effort, Input, Memo, Options, Progress, SiteOptions, pack_dir, pack_site, pack_tar, verify,
+    CompressionEffort, Dictionaries, Memo, Options, PackInput, Progress, SiteOptions, pack_dir, pack_site,
+    pack_tar, verify,
 };
 use tarpon_site::{Image, packed};
 
@@ -576,18 +577,18 @@ fn an_archive_and_a_packed_site_have_the_rules_of_their_directory() {
         case.check(|request| in_memory(&image, &archive, request, Cuts::NONE), "archive");
 
         let inputs = [
-            ("directory", Input::Dir(dir.path())),
-            ("archive", Input::Archive { file: &file, path: &path, prefix: Path::new("") }),
+            ("directory", PackInput::Dir(dir.path())),
+            ("archive", PackInput::Archive { file: &file, path: &path, prefix: Path::new("") }),
         ];
         for (name, input) in inputs {
             let target = temp.path().join("packed.tar");
             let options = SiteOptions {
-                effort: Effort::Fast,
+                effort: CompressionEffort::Fast,
                 workers: NonZeroUsize::MIN,
-                latest_s: UNIX_S,
+                max_mtime_s: UNIX_S,
                 reuse: None,
                 dictionaries: &[],
-                offers: false,
+                offer_dictionaries: false,
                 program: None,
                 dialect: case.dialect,
                 policy: &tarpon::Policy::default(),
@@ -600,7 +601,7 @@ fn an_archive_and_a_packed_site_have_the_rules_of_their_directory() {
             let file = File::open(&target).expect("an archive");
             let verified =
                 verify(&file, &target, &Dictionaries::default(), NonZeroUsize::MIN).expect("packed");
-            assert_eq!(verified.damage, [], "{}", case.name);
+            assert_eq!(verified.defects, [], "{}", case.name);
         }
     }
 }
@@ -657,7 +658,7 @@ fn a_rule_that_changes_takes_effect_and_one_that_is_wrong_does_not() {
     location("Location: /c\r\n");
     fs::write(dir.path().join("_redirects"), "/a /d 302 Country=au\n").expect("a file");
     common::wait_for("a warning", || {
-        program.err().contains("_redirects:1:11: rules for countries need their platform").then_some(())
+        program.err().contains("_redirects:1:11: Country conditions are not supported").then_some(())
     });
     location("Location: /c\r\n");
     fs::write(dir.path().join("_headers"), "/*\n  X-A: b\n").expect("a file");

@@ -9,7 +9,9 @@ use std::{
     path::{Path, PathBuf},
 };
 use tar::{Builder, EntryType, Header};
-use tarpon_pack::{Dialect, Dictionaries, Effort, Input, Policy, Progress, SiteOptions, pack_site, verify};
+use tarpon_pack::{
+    CompressionEffort, Dialect, Dictionaries, PackInput, Policy, Progress, SiteOptions, pack_site, verify,
+};
 
 /// A member of the archive that is packed.
 #[derive(Arbitrary, Debug)]
@@ -38,7 +40,7 @@ fuzz_target!(|members: Vec<Member<'_>>| {
         let file = File::open(&packed).expect("an archive");
         let verified =
             verify(&file, &packed, &Dictionaries::default(), NonZeroUsize::MIN).expect("a packed site");
-        assert!(verified.damage.is_empty(), "{:?}", verified.damage);
+        assert!(verified.defects.is_empty(), "{:?}", verified.defects);
         assert!(pack(&packed, &again), "what was packed can be packed");
         assert!(fs::read(&packed).expect("an archive") == fs::read(&again).expect("an archive"));
     }
@@ -48,14 +50,14 @@ fuzz_target!(|members: Vec<Member<'_>>| {
 /// Whether it is an archive that can be packed.
 fn pack(from: &Path, to: &Path) -> bool {
     let file = File::open(from).expect("an archive");
-    let input = Input::Archive { file: &file, path: from, prefix: Path::new("") };
+    let input = PackInput::Archive { file: &file, path: from, prefix: Path::new("") };
     let options = SiteOptions {
-        effort: Effort::Fast,
+        effort: CompressionEffort::Fast,
         workers: NonZeroUsize::MIN,
-        latest_s: u64::MAX,
+        max_mtime_s: u64::MAX,
         reuse: None,
         dictionaries: &[],
-        offers: false,
+        offer_dictionaries: false,
         program: None,
         dialect: Dialect::Netlify,
         policy: &Policy::default(),

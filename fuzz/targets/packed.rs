@@ -13,7 +13,8 @@ use std::{
     sync::OnceLock,
 };
 use tarpon_pack::{
-    Dialect, Dictionaries, Effort, Input, Policy, Progress, SiteOptions, inspect, pack_site, verify,
+    CompressionEffort, Dialect, Dictionaries, PackInput, Policy, Progress, SiteOptions, inspect, pack_site,
+    verify,
 };
 use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::{IMAGE_AT, image_in};
@@ -70,7 +71,7 @@ fn look_at(bytes: &[u8]) -> bool {
             }
         }
     }
-    verified.map_or(true, |verified| !verified.damage.is_empty())
+    verified.map_or(true, |verified| !verified.defects.is_empty())
 }
 
 /// Whether fields tell of this length, and end where the first empty line does.
@@ -132,17 +133,17 @@ fn good() -> &'static [u8] {
         }
         let archive = dir.join("site.tar");
         let options = SiteOptions {
-            effort: Effort::Fast,
+            effort: CompressionEffort::Fast,
             workers: NonZeroUsize::MIN,
-            latest_s: 0,
+            max_mtime_s: 0,
             reuse: None,
             dictionaries: &[],
-            offers: false,
+            offer_dictionaries: false,
             program: None,
             dialect: Dialect::Netlify,
             policy: &Policy::default(),
         };
-        pack_site(Input::Dir(&site), &archive, &options, &Progress::default()).expect("packs");
+        pack_site(PackInput::Dir(&site), &archive, &options, &Progress::default()).expect("packs");
         let bytes = fs::read(&archive).expect("an archive");
         fs::remove_dir_all(dir).expect("a directory");
         bytes

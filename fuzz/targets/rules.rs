@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tarpon_pack::{Dialect, PackError, RuleFile, check_rules};
+use tarpon_pack::{Dialect, RuleFile, RuleFileError, check_rules};
 use tarpon_site::rules::{RuleRequest, RuleRow};
 
 // A byte for whose form the files have; then `_headers` and `_redirects`, with 0xff between, or a compiled rule.
@@ -17,12 +17,11 @@ fuzz_target!(|input: &[u8]| {
     };
     match check_rules(headers, redirects, dialect, &[b"/index.html", b"/a/b.html"]) {
         Ok(()) => {}
-        Err(PackError::Rules { file, line, column, .. }) => {
+        Err(RuleFileError { file, line, column, .. }) => {
             let text = if file == RuleFile::Headers { headers } else { redirects };
             let line = text.split(|&byte| byte == b'\n').nth(line as usize - 1).expect("a line of the file");
             assert!(column as usize <= line.len() + 1);
         }
-        Err(error) => panic!("{error}"),
     }
 
     for (path, query) in [(&b"/"[..], None), (b"/a/b", Some(&b"a=b&c=%zz+"[..])), (b"/a//b/", Some(b""))] {

@@ -24,7 +24,7 @@ use std::{
     path::Path,
     sync::Arc,
 };
-use tarpon_pack::carried_by;
+use tarpon_pack::embedded_site;
 use tarpon_site::Printable;
 use tarpon_site::{Image, ImageError, Region, packed};
 
@@ -144,7 +144,7 @@ fn look_into(file: File, path: &Path, max_unpacked_len: u64) -> Result<OpenedArc
             if let Some((_, why, remedy)) = OTHERS.iter().find(|(magic, ..)| start.starts_with(magic)) {
                 return Err(UserError::new(what(), why, remedy));
             }
-            let carried = carried_by(&file).map_err(unreadable)?.map(|carried| carried.site);
+            let carried = embedded_site(&file).map_err(unreadable)?.map(|carried| carried.site);
             let place = match carried {
                 Some(place) => place,
                 None => whole(&file).map_err(unreadable)?,

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
     thread,
 };
-use tarpon_pack::{Dictionaries, Inspected, OpenError, SiteError, Verified};
+use tarpon_pack::{Dictionaries, OpenError, SiteError, SiteInspection, Verification};
 use tarpon_site::Printable;
 
 /// Reads what a packed site has: its paths, and what is sent for each. A compressed archive may unpack to `max_unpacked_len` bytes;
@@ -17,7 +17,7 @@ use tarpon_site::Printable;
 ///
 /// # Errors
 /// It cannot be read, is no packed site, or nothing could be served of it.
-pub fn inspect(path: &Path, max_unpacked_len: u64) -> Result<Inspected, UserError> {
+pub fn inspect(path: &Path, max_unpacked_len: u64) -> Result<SiteInspection, UserError> {
     tarpon_pack::inspect(&archive::alone(path, max_unpacked_len)?).map_err(|error| trouble(path, error))
 }
 
@@ -26,7 +26,11 @@ pub fn inspect(path: &Path, max_unpacked_len: u64) -> Result<Inspected, UserErro
 ///
 /// # Errors
 /// It cannot be read, is no packed site, or nothing could be served of it.
-pub fn verify(path: &Path, dictionaries: &[PathBuf], max_unpacked_len: u64) -> Result<Verified, UserError> {
+pub fn verify(
+    path: &Path,
+    dictionaries: &[PathBuf],
+    max_unpacked_len: u64,
+) -> Result<Verification, UserError> {
     let workers = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let dictionaries = Dictionaries::open(dictionaries).map_err(|error| match error {
         SiteError::Dictionary { path, error } => dictionary_trouble(&path, error),

@@ -409,7 +409,7 @@ fn trouble(error: PackError) -> UserError {
             "see tar -tf for those it has",
         ),
         PackError::Rules { file, line, column, error } => {
-            UserError::new(format_args!("{}:{line}:{column}", file.name()), error, error.remedy())
+            UserError::new(format_args!("{}:{line}:{column}", file.name()), error, error.hint())
         }
         error @ PackError::NoShell => UserError::new(
             "cannot serve the site with --spa",

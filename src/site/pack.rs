@@ -19,8 +19,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 use tarpon_pack::{
-    Damage, Effort, Input, OpenError, PackError, Progress, Report, SiteError, SiteOptions, carried_by,
-    pack_site,
+    CompressionEffort, Damage, OpenError, PackError, PackInput, PackReport, Progress, SiteError, SiteOptions,
+    embedded_site, pack_site,
 };
 use tarpon_site::Printable;
 
@@ -30,7 +30,7 @@ pub struct SitePacking {
     /// The archive to be written. One that is there is replaced when the new one is whole.
     pub target: PathBuf,
     /// How much time compressing may take.
-    pub effort: Effort,
+    pub effort: CompressionEffort,
     /// An earlier archive of the site: what has not changed since is not compressed again. None: what lies at the target, if
     /// that is one.
     pub reuse: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub struct SitePacking {
 impl SitePacking {
     /// With the effort that is the default.
     pub fn new(target: &Path) -> SitePacking {
-        let (effort, dictionaries) = (Effort::default(), Vec::new());
+        let (effort, dictionaries) = (CompressionEffort::default(), Vec::new());
         SitePacking {
             target: target.into(),
             effort,
@@ -62,16 +62,16 @@ impl SitePacking {
 ///
 /// # Errors
 /// The site cannot be read, or changes meanwhile; the archive cannot be written, or would lie within the site.
-pub fn pack(source: &Source, packing: &SitePacking, progress: &Progress) -> Result<Report, UserError> {
+pub fn pack(source: &Source, packing: &SitePacking, progress: &Progress) -> Result<PackReport, UserError> {
     let &Source { ref path, ref prefix, max_unpacked_len, .. } = source;
     let program = packing.executable.then(this_program).transpose()?;
     let options = SiteOptions {
         effort: packing.effort,
         workers: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-        latest_s: latest_s()?,
+        max_mtime_s: latest_s()?,
         reuse: packing.reuse.as_deref(),
         dictionaries: &packing.dictionaries,
-        offers: packing.offers || !packing.dictionaries.is_empty(),
+        offer_dictionaries: packing.offers || !packing.dictionaries.is_empty(),
         program: program.as_ref(),
         dialect: source.dialect,
         policy: &source.policy,
@@ -80,9 +80,9 @@ pub fn pack(source: &Source, packing: &SitePacking, progress: &Progress) -> Resu
         |input| pack_site(input, &packing.target, &options, progress).map_err(|error| trouble(error, path));
     if path.is_file() {
         let file = archive::alone(path, max_unpacked_len)?;
-        pack(Input::Archive { file: &file, path, prefix })
+        pack(PackInput::Archive { file: &file, path, prefix })
     } else if prefix.as_os_str().is_empty() {
-        pack(Input::Dir(path))
+        pack(PackInput::Dir(path))
     } else {
         Err(UserError::new(
             format_args!("cannot pack {} of {}", prefix.printable(), path.printable()),
@@ -105,7 +105,7 @@ fn this_program() -> Result<File, UserError> {
 
 /// Whether this program carries a site: packed with `--executable`.
 pub fn carries_site() -> bool {
-    let carried = program::open().and_then(|program| carried_by(&program));
+    let carried = program::open().and_then(|program| embedded_site(&program));
     carried.is_ok_and(|carried| carried.is_some())
 }
 
@@ -217,7 +217,7 @@ fn input_trouble(error: PackError, site: &Path) -> UserError {
             "see tar -tf for those it has",
         ),
         PackError::Rules { file, line, column, error } => {
-            UserError::new(format_args!("{}:{line}:{column}", file.name()), error, error.remedy())
+            UserError::new(format_args!("{}:{line}:{column}", file.name()), error, error.hint())
         }
         error @ PackError::NoShell => UserError::new(
             format_args!("cannot pack {} with --spa", site.printable()),

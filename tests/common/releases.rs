@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
-use tarpon::{Effort, Progress, SitePacking, Source};
+use tarpon::{CompressionEffort, Progress, SitePacking, Source};
 
 /// Packs a site of these files.
 pub(crate) fn pack<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], target: &Path) {
@@ -25,7 +25,7 @@ pub(crate) fn pack_after<P: AsRef<Path>, C: AsRef<[u8]>>(
 fn pack_as<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], packing: SitePacking) {
     let dir = site(files);
     let source = Source { path: dir.path().into(), ..Source::default() };
-    let packing = SitePacking { effort: Effort::Fast, ..packing };
+    let packing = SitePacking { effort: CompressionEffort::Fast, ..packing };
     tarpon::pack(&source, &packing, &Progress::default()).expect("a packed site");
 }
 

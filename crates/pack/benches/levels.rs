@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{env, fs, thread};
-use tarpon_pack::{Effort, Encoder, compress};
+use tarpon_pack::{CompressionEffort, Encoder, compress};
 
 /// Each with the efforts that use it, for contents up to 8 MiB.
 const ENCODERS: [Encoder; 22] = [
@@ -133,8 +133,12 @@ fn short_name(encoder: Encoder) -> String {
 }
 
 fn effort(encoder: Encoder) -> &'static str {
-    let used = |effort: Effort| effort.encoders().contains(&encoder);
-    let efforts = [(Effort::Fast, "fast"), (Effort::Balanced, "**balanced**"), (Effort::Best, "best")];
+    let used = |effort: CompressionEffort| effort.encoders().contains(&encoder);
+    let efforts = [
+        (CompressionEffort::Fast, "fast"),
+        (CompressionEffort::Balanced, "**balanced**"),
+        (CompressionEffort::Best, "best"),
+    ];
     efforts.into_iter().find(|(effort, _)| used(*effort)).map_or("", |(_, name)| name)
 }
 

@@ -8,7 +8,7 @@
 //! Who takes a name wrongly for one with a hash makes a pattern that matches too much, and so at worst a dictionary that
 //! helps little. So names are judged by less than it takes to be declared immutable (`cache.rs`).
 
-use crate::fields::encode;
+use crate::percent::encode;
 use std::ops::Range;
 
 /// The pattern of a path, a URL pattern: it matches the path itself, and what it was or will be called when its content

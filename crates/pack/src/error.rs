@@ -1,6 +1,6 @@
 //! Why there is no image: each message names the file and, where there is one, the remedy.
 
-use crate::rules::{RuleError, RuleFile};
+use crate::rules::{RuleError, RuleFile, RuleFileError};
 use crate::tree::Tree;
 use rustix::fs::Stat;
 use std::error::Error;
@@ -197,7 +197,7 @@ impl fmt::Display for PackError {
                 write!(f, "there is no directory {} in {}", prefix.printable(), path.printable())
             }
             PackError::Rules { file, line, column, error } => {
-                write!(f, "{}:{line}:{column}: {error}; {}", file.name(), error.remedy())
+                write!(f, "{}:{line}:{column}: {error}; {}", file.name(), error.hint())
             }
             PackError::NoShell => f.write_str("there is no index.html to answer for other paths"),
             PackError::TooLarge => {
@@ -223,6 +223,12 @@ impl Error for PackError {
             | PackError::NoShell
             | PackError::TooLarge => None,
         }
+    }
+}
+
+impl From<RuleFileError> for PackError {
+    fn from(RuleFileError { file, line, column, error }: RuleFileError) -> PackError {
+        PackError::Rules { file, line, column, error }
     }
 }
 

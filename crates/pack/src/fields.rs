@@ -14,8 +14,9 @@
 
 use crate::cache;
 use crate::dictionary::may_be_fresh;
+use crate::percent::encode;
 use crate::policy::SNIFFING;
-use crate::rules::Fields;
+use crate::rules::HeaderFields;
 use tarpon_http::date;
 use tarpon_site::Coding;
 
@@ -53,7 +54,7 @@ pub(crate) struct Sent<'m> {
     /// The value of Cache-Control.
     pub(crate) cache: &'m str,
     /// What rules add, or say otherwise.
-    pub(crate) more: &'m Fields,
+    pub(crate) more: &'m HeaderFields,
 }
 
 /// What decides in which coding a client gets a file: caches must know (RFC 9110, section 12.5.5).
@@ -152,7 +153,7 @@ impl Said {
 }
 
 /// The line X-Content-Type-Options, or nothing, and the other fields. It stands beside Content-Type, and so not in a 304.
-fn split_sniffing(fields: Fields) -> (String, Fields) {
+fn split_sniffing(fields: HeaderFields) -> (String, HeaderFields) {
     let (value, others) = fields.split_off(SNIFFING);
     (value.map_or(String::new(), |value| format!("{SNIFFING}: {value}\r\n")), others)
 }
@@ -169,7 +170,7 @@ fn encoding(coding: Coding) -> &'static str {
 }
 
 /// The fields and content that lead to `path`: decoded, beginning with a single slash.
-pub(crate) fn redirect(path: &[u8], more: &Fields) -> Redirect {
+pub(crate) fn redirect(path: &[u8], more: &HeaderFields) -> Redirect {
     // `//host/` would lead to another host (RFC 3986, section 4.2).
     assert!(path.starts_with(b"/") && !path.starts_with(b"//"), "a path of the walk");
     redirect_to(&encode(path), Some(""), more)
@@ -177,7 +178,7 @@ pub(crate) fn redirect(path: &[u8], more: &Fields) -> Redirect {
 
 /// The fields and content that lead to a URI. `fragment`: what comes behind the query of the request, which goes along;
 /// none if it does not.
-pub(crate) fn redirect_to(target: &str, fragment: Option<&str>, more: &Fields) -> Redirect {
+pub(crate) fn redirect_to(target: &str, fragment: Option<&str>, more: &HeaderFields) -> Redirect {
     let mut fields = format!("Location: {target}");
     let before_query = if fragment.is_some() { fields.len() as u32 } else { 0 };
     let fragment = fragment.unwrap_or("");
@@ -192,14 +193,14 @@ pub(crate) fn redirect_to(target: &str, fragment: Option<&str>, more: &Fields) -
 }
 
 /// What comes behind Location, and the content, where the target is not known beforehand.
-pub(crate) fn redirect_anywhere(more: &Fields) -> (Vec<u8>, &'static [u8]) {
+pub(crate) fn redirect_anywhere(more: &HeaderFields) -> (Vec<u8>, &'static [u8]) {
     const CONTENT: &str = "<!doctype html><title>Moved</title><p>This is somewhere else now.\n";
     (html(CONTENT.len(), cache::REVALIDATE, "", more).into(), CONTENT.as_bytes())
 }
 
 /// The fields of a page. Allow with 405, and with 204, which answers OPTIONS and has no content (RFC 9110,
 /// sections 8.6, 9.3.7 and 15.5.6).
-pub(crate) fn page(code: u16, len: usize, more: &Fields) -> Vec<u8> {
+pub(crate) fn page(code: u16, len: usize, more: &HeaderFields) -> Vec<u8> {
     const ALLOW: &str = "Allow: GET, HEAD, OPTIONS\r\n";
     match code {
         204 => format!("{ALLOW}\r\n").into(),
@@ -209,31 +210,13 @@ pub(crate) fn page(code: u16, len: usize, more: &Fields) -> Vec<u8> {
 }
 
 /// `allow`: a line, or nothing.
-fn html(len: usize, cache: &str, allow: &str, more: &Fields) -> String {
+fn html(len: usize, cache: &str, allow: &str, more: &HeaderFields) -> String {
     let media = "text/html; charset=utf-8";
-    let (sniffing, more) = split_sniffing(more.beside_ours());
+    let (sniffing, more) = split_sniffing(more.for_generated());
     let more = more.text();
     format!(
         "Content-Type: {media}\r\n{sniffing}Content-Length: {len}\r\nCache-Control: {cache}\r\n{allow}{more}\r\n"
     )
-}
-
-/// A path as it stands in a URI: what is not a pchar or a slash is percent-encoded. RFC 3986, section 3.3.
-pub(crate) fn encode(path: &[u8]) -> String {
-    let mut to = Vec::with_capacity(path.len());
-    for &byte in path {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' => to.push(byte),
-            _ if b"-._~!$&'()*+,;=:@".contains(&byte) => to.push(byte),
-            _ => escape(byte, &mut to),
-        }
-    }
-    String::from_utf8(to).expect("all of it is ASCII")
-}
-
-/// Percent-encodes a byte.
-pub(crate) fn escape(byte: u8, to: &mut Vec<u8>) {
-    to.extend(format!("%{byte:02X}").bytes());
 }
 
 #[cfg(test)]
@@ -262,7 +245,7 @@ mod tests {
             cases.into_iter().flat_map(|case| [(case, false), (case, true)])
         {
             let sniffing = if nosniff { "X-Content-Type-Options: nosniff\r\n" } else { "" };
-            let more = Fields::of(nosniff.then_some((SNIFFING, "nosniff")).into_iter());
+            let more = HeaderFields::of(nosniff.then_some((SNIFFING, "nosniff")).into_iter());
             let (more, media, last_modified) = (&more, "text/css", 784_111_777);
             let sent = Sent { media, coding, varies, offer: Some("/a-*.css"), last_modified, cache, more };
             let fields = file(sent, 12, 0xab);
@@ -291,7 +274,7 @@ mod tests {
             ("markup",          b"/<b>\"/",             "/%3Cb%3E%22/"),
         ];
         for &(name, path, want) in cases {
-            let redirect = redirect(path, &Fields::default());
+            let redirect = redirect(path, &HeaderFields::default());
             let (before, after) = redirect.fields.split_at(redirect.before_query as usize);
             assert_eq!(before, format!("Location: {want}").as_bytes(), "{name}");
             let rest = format!(

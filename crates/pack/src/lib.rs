@@ -49,6 +49,7 @@ mod media;
 mod memo;
 mod packed;
 mod page;
+mod percent;
 mod policy;
 mod repeats;
 mod ruled;
@@ -62,14 +63,15 @@ mod write;
 pub use error::{Barrier, Damage, PackError};
 pub use memo::Memo;
 pub use packed::{
-    CODINGS, Changes, DELTA_CODINGS, Dictionaries, Effort, Finding, Form, Input, Inspected, Makeup, Now,
-    OpenError, PathRow, Progress, Report, Reuse, Rule, Saved, SiteError, SiteOptions, Step, Verified, What,
-    carried_by, inspect, pack_site, verify,
+    ArchiveSizes, CODINGS, Changes, CompressionEffort, DELTA_CODINGS, Defect, Dictionaries, InspectedEntry,
+    InspectedPath, InspectedRule, InspectedVariant, OpenError, PackInput, PackReport, PackStep, Progress,
+    ProgressSnapshot, Reuse, Savings, SiteError, SiteInspection, SiteOptions, Verification, embedded_site,
+    inspect, pack_site, verify,
 };
 #[doc(hidden)]
 pub use packed::{Encoder, compress};
 pub use policy::{Policy, TrailingSlash};
-pub use rules::{Dialect, RuleError, RuleFile, check as check_rules};
+pub use rules::{Dialect, RuleError, RuleFile, RuleFileError, check as check_rules};
 pub use skip::{Kind, Skipped};
 pub use tree::Tree;
 pub use user::{ENTRY_COUNT_MAX, LEN_MAX, LeftOut, UserDirectory, Why};
@@ -81,7 +83,7 @@ use content::{Body, Content, Positioned};
 use fields::{Sent, Varies};
 use listing::{Listed, Listing};
 use ruled::Ruled;
-use rules::{Rules, is_hidden};
+use rules::{RuleSet, is_hidden};
 use skip::skip;
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -179,7 +181,8 @@ pub fn pack_tree<W: Write + Seek>(
     memo: &mut Memo,
 ) -> Result<Packed, PackError> {
     let mut walk = walk::list(&Arc::new(tree))?;
-    let rules = Rules::read(&walk.found, options.dialect, content::start_of)?;
+    let files = walk.found.iter().map(|found| (&found.path[..], &found.file));
+    let rules = RuleSet::read(files, options.dialect, content::start_of)?;
     walk.found.retain(|found| !is_hidden(&found.path));
     let site_count = walk.found.len();
     let limits = user::Limits { file_len_min: options.file_len_min, file_count_max: options.file_count_max };
@@ -221,12 +224,13 @@ pub fn pack_tar<W: Write + Seek>(
             _ => PackError::Read { path, error },
         }
     };
-    let rules = Rules::read(&walk.found, options.dialect, |member: &Member, len| {
+    let files = walk.found.iter().map(|found| (&found.path[..], &found.file));
+    let rules = RuleSet::read(files, options.dialect, |member: &Member, len| {
         let Stretch { at, len: member_len, .. } = member.stretch;
         let mut text = Vec::new();
         let mut from = Positioned { file: archive, at }.take(member_len.min(len));
         from.read_to_end(&mut text).map_err(|error| failed(member, error))?;
-        Ok(Some(text))
+        Ok::<_, PackError>(Some(text))
     })?;
     walk.found.retain(|found| !is_hidden(&found.path));
     let site_count = walk.found.len();
@@ -248,7 +252,7 @@ struct All<F> {
 /// Writes the image of what was found; `read` reads a file, if it is still there.
 fn write_site<F, W: Write + Seek>(
     All { found, site_count, mut skipped, archive_len }: All<F>,
-    rules: &Rules,
+    rules: &RuleSet,
     out: &mut W,
     options: &Options,
     mut read: impl FnMut(&F) -> Result<Option<Content>, PackError>,

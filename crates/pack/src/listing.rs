@@ -10,7 +10,7 @@
 //! HTML and JSON, encoded in links, and kept apart from the text around them, whichever way they are written.
 
 use crate::address::Addresses;
-use crate::fields::encode;
+use crate::percent::encode;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -13,7 +13,7 @@ use crate::address::Addresses;
 use crate::content::{Body, Content};
 use crate::error::PackError;
 use crate::fields::{self, Sent, Varies};
-use crate::rules::{Compiled, Destination, Fields, Paths, RuleFile, Rules, file_at};
+use crate::rules::{CompiledRules, Destination, HeaderFields, PathSet, RuleFile, RuleSet, resolve_file};
 use crate::write::{Manner, Runs, Variant, Writer};
 use crate::{cache, directory_of, page};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,9 +24,9 @@ use tarpon_site::{Coding, ERROR_SUFFIX, SHELL_NAME, not_found_page_name};
 
 /// The rules of a site, while it is written.
 pub(crate) struct Ruled<'r> {
-    rules: &'r Rules,
+    rules: &'r RuleSet,
     pub(crate) addresses: &'r Addresses,
-    compiled: Compiled<'r>,
+    compiled: CompiledRules<'r>,
     /// Files that a rule sends for other paths.
     wanted: BTreeSet<Vec<u8>>,
     /// What was written of them, and of the pages that answer for what is missing.
@@ -46,35 +46,35 @@ type Section = Option<(u32, Vec<u8>)>;
 
 impl<'r> Ruled<'r> {
     /// For a site whose files are at these addresses.
-    pub(crate) fn new(rules: &'r Rules, addresses: &'r Addresses) -> Result<Ruled<'r>, PackError> {
+    pub(crate) fn new(rules: &'r RuleSet, addresses: &'r Addresses) -> Result<Ruled<'r>, PackError> {
         let compiled = rules.compile(|path| addresses.file(path), |path| addresses.has(path))?;
         let plain = compiled.records.values().filter_map(|destination| match destination {
             Destination::File { path, .. } => Some(path.clone()),
-            Destination::Place { .. } => None,
+            Destination::Redirect { .. } => None,
         });
         let table = compiled.table.iter().filter_map(|(_, rule)| {
             let text = rule.target.text().filter(|_| !rule.is_redirect())?;
-            file_at(text, &|path| addresses.file(path))
+            resolve_file(text, &|path| addresses.file(path))
         });
         let wanted = plain.chain(table).collect();
         Ok(Ruled { rules, addresses, compiled, wanted, kept: BTreeMap::new(), shell: None })
     }
 
     /// The fields of what lies at a path.
-    pub(crate) fn fields(&self, path: &[u8]) -> Fields {
-        self.fields_of(&[Paths::one(path)])
+    pub(crate) fn fields(&self, path: &[u8]) -> HeaderFields {
+        self.fields_of(&[PathSet::one(path)])
     }
 
     /// The fields of what is sent for these.
-    fn fields_of(&self, asked: &[Paths]) -> Fields {
+    fn fields_of(&self, asked: &[PathSet]) -> HeaderFields {
         let policy = &self.addresses.policy;
         let fields: BTreeSet<_> = asked.iter().flat_map(|paths| policy.fields(paths.example())).collect();
-        self.rules.fields(asked, Fields::of(fields.into_iter()))
+        self.rules.fields(asked, HeaderFields::of(fields.into_iter()))
     }
 
     /// Whether a rule may come before what lies at a path.
     pub(crate) fn asks(&self, path: &[u8]) -> bool {
-        self.compiled.asks(path)
+        self.compiled.has_forced_rule(path)
     }
 
     /// How the file at a path answers.
@@ -109,7 +109,7 @@ impl<'r> Ruled<'r> {
 
     /// All files were written: adds the records. Returns the section, if there is one.
     pub(crate) fn finish<W: Write + Seek>(self, writer: &mut Writer<'_, W>) -> Result<Section, PackError> {
-        let everywhere = self.fields_of(&[Paths::below(b"/")]);
+        let everywhere = self.fields_of(&[PathSet::below(b"/")]);
         self.plain(writer)?;
         self.table(writer, &everywhere)?;
         self.errors(writer)?;
@@ -125,9 +125,9 @@ impl<'r> Ruled<'r> {
     fn plain<W: Write + Seek>(&self, writer: &mut Writer<'_, W>) -> Result<(), PackError> {
         let records = self.compiled.records.iter().filter(|(path, _)| path.len() <= PATH_LEN_MAX);
         for (path, destination) in records {
-            let asked = Paths::one(path);
+            let asked = PathSet::one(path);
             match destination {
-                Destination::Place { status, before_query, fragment, keeps_query } => {
+                Destination::Redirect { status, before_query, fragment, keeps_query } => {
                     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
                     let (target, fragment) = (text(before_query), text(fragment));
                     let more = self.fields_of(&[asked]);
@@ -147,7 +147,7 @@ impl<'r> Ruled<'r> {
     fn table<W: Write + Seek>(
         &self,
         writer: &mut Writer<'_, W>,
-        everywhere: &Fields,
+        everywhere: &HeaderFields,
     ) -> Result<(), PackError> {
         for &(at, rule) in &self.compiled.table {
             let mut name = [0; RULE_NAME_LEN];
@@ -160,7 +160,7 @@ impl<'r> Ruled<'r> {
                     writer.redirect(name, &redirect, Some(rule.status), false)?;
                 }
             } else if let Some(file) =
-                rule.target.text().and_then(|text| file_at(text, &|path| self.addresses.file(path)))
+                rule.target.text().and_then(|text| resolve_file(text, &|path| self.addresses.file(path)))
             {
                 self.sends(writer, name, &file, asked, rule.status)?;
             }
@@ -187,7 +187,7 @@ impl<'r> Ruled<'r> {
         dirs.insert(b"/".to_vec());
         if let Some(shell) = &self.shell {
             for dir in &dirs {
-                let more = self.fields_of(&[Paths::one(b"/index.html"), Paths::below(dir)]);
+                let more = self.fields_of(&[PathSet::one(b"/index.html"), PathSet::below(dir)]);
                 let name = not_found_page_name(dir).map(|name| [name, SHELL_NAME].concat());
                 if let Some(name) = name.filter(|name| name.len() <= PATH_LEN_MAX) {
                     writer.file(&name, &mut shell.whole(&more), manner, &mut Vec::new())?;
@@ -202,10 +202,10 @@ impl<'r> Ruled<'r> {
                 continue;
             };
             let mut variants = match above(dir).find_map(|dir| pages.get(dir)) {
-                Some((path, page)) => page.error(&self.fields_of(&[Paths::one(path), Paths::below(dir)])),
+                Some((path, page)) => page.error(&self.fields_of(&[PathSet::one(path), PathSet::below(dir)])),
                 // The page that the image has anyway.
                 None if dir == b"/" => continue,
-                None => vec![own(&self.fields_of(&[Paths::below(dir)]))],
+                None => vec![own(&self.fields_of(&[PathSet::below(dir)]))],
             };
             writer.file(name, &mut variants, manner, &mut Vec::new())?;
         }
@@ -218,11 +218,11 @@ impl<'r> Ruled<'r> {
         writer: &mut Writer<'_, W>,
         name: &[u8],
         file: &[u8],
-        asked: Paths,
+        asked: PathSet,
         status: u16,
     ) -> Result<(), PackError> {
         let Some(kept) = self.kept.get(file) else { return Ok(()) };
-        let more = self.fields_of(&[asked, Paths::one(file)]);
+        let more = self.fields_of(&[asked, PathSet::one(file)]);
         let mut variants = if status == 200 { kept.whole(&more) } else { kept.error(&more) };
         writer.file(name, &mut variants, Manner::Ruled { status }, &mut Vec::new()).map(drop)
     }
@@ -237,12 +237,12 @@ impl<'r> Ruled<'r> {
 
 impl Kept {
     /// As a representation of what was asked for; what rules do not say may be kept is asked about, whatever its name.
-    fn whole(&self, more: &Fields) -> Vec<Variant> {
+    fn whole(&self, more: &HeaderFields) -> Vec<Variant> {
         self.variants(more, Variant::new)
     }
 
     /// As an error.
-    fn error(&self, more: &Fields) -> Vec<Variant> {
+    fn error(&self, more: &HeaderFields) -> Vec<Variant> {
         self.variants(more, |sent, content| Variant {
             coding: sent.coding,
             fields: fields::error(sent, content.len),
@@ -250,7 +250,7 @@ impl Kept {
         })
     }
 
-    fn variants(&self, more: &Fields, variant: impl Fn(Sent<'_>, Content) -> Variant) -> Vec<Variant> {
+    fn variants(&self, more: &HeaderFields, variant: impl Fn(Sent<'_>, Content) -> Variant) -> Vec<Variant> {
         let varies = Varies::of(self.contents.len(), 0);
         let one = |(coding, content): &(Coding, Content)| {
             let (media, last_modified) = (&self.media[..], content.last_modified);
@@ -264,7 +264,7 @@ impl Kept {
 }
 
 /// The server's own page for what is missing.
-fn own(more: &Fields) -> Variant {
+fn own(more: &HeaderFields) -> Variant {
     let text = page::content(404).expect("a text for every status: a test compares them");
     let content = Content::of(text);
     let fields =

@@ -11,7 +11,7 @@
 use crate::content::{Body, Content};
 use crate::error::PackError;
 use crate::fields::Sent;
-use crate::rules::Fields;
+use crate::rules::HeaderFields;
 use crate::{fields, page};
 use std::fs;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
@@ -33,7 +33,7 @@ pub(crate) struct Writer<'w, W: Write + Seek> {
     records: Vec<(u64, u64)>,
     deltas: Vec<DeltaRow>,
     /// What pages have beside their own fields.
-    more: Fields,
+    more: HeaderFields,
 }
 
 /// A file as it goes into the image: once, or once for each coding.
@@ -136,7 +136,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
             hasher: Xxh3::new(),
             records: Vec::new(),
             deltas: Vec::new(),
-            more: Fields::default(),
+            more: HeaderFields::default(),
         };
         // Zeros until the image is whole: what is cut short is no image.
         writer.put(&[0; HEADER_LEN])?;
@@ -264,7 +264,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
     }
 
     /// The fields that all pages have.
-    pub(crate) fn pages_have(&mut self, more: Fields) {
+    pub(crate) fn pages_have(&mut self, more: HeaderFields) {
         self.more = more;
     }
 

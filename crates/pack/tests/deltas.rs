@@ -6,8 +6,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::slice::from_ref;
 use tarpon_pack::{
-    Dialect, Dictionaries, Effort, Finding, Input, OpenError, Policy, Progress, Report, SiteError,
-    SiteOptions, TrailingSlash, Verified, What, inspect, pack_site, verify,
+    CompressionEffort, Defect, Dialect, Dictionaries, InspectedEntry, OpenError, PackInput, PackReport,
+    Policy, Progress, SiteError, SiteOptions, TrailingSlash, Verification, inspect, pack_site, verify,
 };
 use tarpon_site::packed::image_in;
 use tarpon_site::{Coding, Entry, Image};
@@ -63,7 +63,7 @@ fn a_file_has_variants_against_what_its_name_had_before() {
         let best = forms.iter().filter(|form| form.2.is_none()).map(|form| form.1).min().expect("a form");
         assert!(forms.iter().all(|form| form.2.is_none() || form.1 < best / 2), "{name}: {forms:?}");
         assert_eq!(report.deltas.map(|saved| saved.files), [u64::from(*count > 0); 2], "{name}: {report:?}");
-        assert_eq!(check(&archive, from_ref(&before)).damage, [], "{name}");
+        assert_eq!(check(&archive, from_ref(&before)).defects, [], "{name}");
     }
 }
 
@@ -102,8 +102,8 @@ fn what_may_be_a_dictionary_later_says_so() {
     ];
     for offers in [true, false] {
         let archive = dir.path().join("site.tar");
-        let options = SiteOptions { offers, policy: &policy, ..options() };
-        pack_site(Input::Dir(&site), &archive, &options, &Progress::default()).expect("packs");
+        let options = SiteOptions { offer_dictionaries: offers, policy: &policy, ..options() };
+        pack_site(PackInput::Dir(&site), &archive, &options, &Progress::default()).expect("packs");
         let (image, _) = image(&archive);
         for (path, want) in cases {
             let Some(Entry::File(file)) = image.find(path.as_bytes()) else { panic!("{path} is not there") };
@@ -127,11 +127,11 @@ fn an_earlier_archive_saves_the_work_of_deltas_too_and_the_bytes_are_the_same() 
         let name = format!("a.B4qfzvD{seed}.js");
         site(&dir, &format!("{seed}"), &[(&name, content("a.js", seed)), ("large.css", large(seed))])
     });
-    let counts = |report: &Report| report.deltas.map(|saved| (saved.files, saved.taken));
+    let counts = |report: &PackReport| report.deltas.map(|saved| (saved.files, saved.reused));
     let (_, first) = pack(&releases[0], &[], None);
     let (report, second) = pack(&releases[1], from_ref(&first), None);
     assert_eq!(counts(&report), [(2, 0); 2]);
-    assert!(report.is_dictionary_vain, "nobody was told to keep the files of the first");
+    assert!(report.are_dictionaries_unoffered, "nobody was told to keep the files of the first");
     // One of them is too large to lie behind its fields.
     assert!(forms(&second, "/large.css").iter().any(|form| form.2.is_some() && form.1 > 16 << 10));
 
@@ -143,9 +143,9 @@ fn an_earlier_archive_saves_the_work_of_deltas_too_and_the_bytes_are_the_same() 
     let both = [first, second];
     let (report, third) = pack(&releases[2], &both, Some(&both[1]));
     assert_eq!(counts(&report), [(2, 0); 2]);
-    assert!(!report.is_dictionary_vain, "everybody was told to keep those of the second");
+    assert!(!report.are_dictionaries_unoffered, "everybody was told to keep those of the second");
     assert_eq!(forms(&third, "/a.B4qfzvD3.js").iter().filter(|form| form.2.is_some()).count(), 4);
-    assert_eq!((check(&third, &both).damage, check(&third, &both).undecoded), (vec![], 0));
+    assert_eq!((check(&third, &both).defects, check(&third, &both).undecoded), (vec![], 0));
 }
 
 #[test]
@@ -155,9 +155,9 @@ fn a_delta_is_decoded_by_who_has_the_dictionary_and_its_damage_is_found_without(
     let (_, before) = pack(&before, &[], None);
     let (_, archive) = pack(&now, from_ref(&before), None);
     let without = check(&archive, &[]);
-    assert_eq!((without.damage, without.undecoded), (vec![], 2));
+    assert_eq!((without.defects, without.undecoded), (vec![], 2));
     let with = check(&archive, from_ref(&before));
-    assert_eq!((with.damage, with.undecoded, with.contents), (vec![], 0, without.contents));
+    assert_eq!((with.defects, with.undecoded, with.contents), (vec![], 0, without.contents));
 
     let (image, at) = image(&archive);
     let Some(Entry::File(file)) = image.find(b"/a.js") else { panic!("not there") };
@@ -166,9 +166,9 @@ fn a_delta_is_decoded_by_who_has_the_dictionary_and_its_damage_is_found_without(
     let mut bytes = fs::read(&archive).expect("an archive");
     bytes[(at + place.at) as usize + 38] ^= 1;
     fs::write(&archive, &bytes).expect("a file");
-    let damage = [Finding::Body, Finding::Content { path: b"/a.js".to_vec(), coding }];
-    assert_eq!(check(&archive, &[]).damage, damage);
-    assert_eq!(check(&archive, from_ref(&before)).damage, damage);
+    let damage = [Defect::Body, Defect::Content { path: b"/a.js".to_vec(), coding }];
+    assert_eq!(check(&archive, &[]).defects, damage);
+    assert_eq!(check(&archive, from_ref(&before)).defects, damage);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn an_earlier_archive_that_cannot_be_used_is_named() {
         let options = SiteOptions { dictionaries: &dictionaries, ..options() };
         let target = dir.path().join("target.tar");
         let error =
-            pack_site(Input::Dir(&site), &target, &options, &Progress::default()).expect_err("refused");
+            pack_site(PackInput::Dir(&site), &target, &options, &Progress::default()).expect_err("refused");
         let SiteError::Dictionary { path, error } = &error else { panic!("{error}") };
         assert_eq!((path, &*error.to_string()), (&other, want));
         assert!(!target.exists());
@@ -235,12 +235,13 @@ fn site(dir: &TempDir, name: &str, files: &[(&str, Vec<u8>)]) -> PathBuf {
 }
 
 /// Packs a directory into an archive beside it, with a number of its own.
-fn pack(site: &Path, dictionaries: &[PathBuf], reuse: Option<&Path>) -> (Report, PathBuf) {
+fn pack(site: &Path, dictionaries: &[PathBuf], reuse: Option<&Path>) -> (PackReport, PathBuf) {
     let archive =
         (0..).map(|number| site.with_extension(format!("{number}.tar"))).find(|path| !path.exists());
     let archive = archive.expect("a name");
-    let options = SiteOptions { dictionaries, reuse, offers: !dictionaries.is_empty(), ..options() };
-    let report = pack_site(Input::Dir(site), &archive, &options, &Progress::default());
+    let options =
+        SiteOptions { dictionaries, reuse, offer_dictionaries: !dictionaries.is_empty(), ..options() };
+    let report = pack_site(PackInput::Dir(site), &archive, &options, &Progress::default());
     (report.expect("packs"), archive)
 }
 
@@ -255,12 +256,12 @@ fn options() -> SiteOptions<'static> {
         cors: Vec::new(),
     };
     SiteOptions {
-        effort: Effort::Fast,
+        effort: CompressionEffort::Fast,
         workers: NonZeroUsize::new(2).expect("two"),
-        latest_s: 1_000_000_000,
+        max_mtime_s: 1_000_000_000,
         reuse: None,
         dictionaries: &[],
-        offers: false,
+        offer_dictionaries: false,
         program: None,
         dialect: Dialect::Netlify,
         policy: POLICY,
@@ -271,11 +272,11 @@ fn options() -> SiteOptions<'static> {
 fn forms(archive: &Path, path: &str) -> Vec<(Coding, u64, Option<[u8; 32]>)> {
     let site = inspect(&File::open(archive).expect("an archive")).expect("a packed site");
     let row = site.paths.into_iter().find(|row| row.path == path.as_bytes()).expect(path);
-    let What::File { forms, .. } = row.what else { panic!("{path} leads elsewhere") };
+    let InspectedEntry::File { variants: forms, .. } = row.entry else { panic!("{path} leads elsewhere") };
     forms.into_iter().map(|form| (form.coding, form.len, form.dictionary)).collect()
 }
 
-fn check(archive: &Path, dictionaries: &[PathBuf]) -> Verified {
+fn check(archive: &Path, dictionaries: &[PathBuf]) -> Verification {
     let dictionaries = Dictionaries::open(dictionaries).expect("earlier archives");
     let file = File::open(archive).expect("an archive");
     verify(&file, archive, &dictionaries, NonZeroUsize::MIN).expect("a packed site")

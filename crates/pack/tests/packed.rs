@@ -15,8 +15,8 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 use tarpon_pack::{
-    Changes, Dialect, Dictionaries, Effort, Input, Kind, Makeup, OpenError, PackError, Policy, Progress,
-    Report, Reuse, SiteError, SiteOptions, Step, pack_site, verify,
+    ArchiveSizes, Changes, CompressionEffort, Dialect, Dictionaries, Kind, OpenError, PackError, PackInput,
+    PackReport, PackStep, Policy, Progress, Reuse, SiteError, SiteOptions, pack_site, verify,
 };
 use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::image_in;
@@ -27,7 +27,7 @@ use xxhash_rust::xxh3::xxh3_128;
 #[test]
 fn every_file_is_served_with_the_variants_that_are_worth_it() {
     let site = Site::new();
-    let (report, archive) = site.pack("site.tar", Effort::Fast);
+    let (report, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let packed = Packed::new(&archive);
     for (path, content) in files() {
         let Some(Entry::File(file)) = packed.image.find(format!("/{path}").as_bytes()) else {
@@ -54,7 +54,7 @@ fn every_file_is_served_with_the_variants_that_are_worth_it() {
 #[test]
 fn large_contents_lie_on_pages_and_each_of_them_once() {
     let site = Site::new();
-    let (_, archive) = site.pack("site.tar", Effort::Fast);
+    let (_, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let packed = Packed::new(&archive);
     let place = |path: &str| {
         let Some(Entry::File(file)) = packed.image.find(path.as_bytes()) else { panic!("{path}") };
@@ -81,7 +81,7 @@ fn large_contents_lie_on_pages_and_each_of_them_once() {
 #[test]
 fn any_tar_program_gives_the_site_back() {
     let site = Site::new();
-    let (_, archive) = site.pack("site.tar", Effort::Fast);
+    let (_, archive) = site.pack("site.tar", CompressionEffort::Fast);
     // Strict where Python already knows how to be.
     let tarfile = "import sys, tarfile; strict = {'filter': 'data'} if hasattr(tarfile, 'data_filter') else {}; \
         tarfile.open(sys.argv[1]).extractall(sys.argv[2], **strict)";
@@ -153,20 +153,21 @@ fn directories_modes_and_times_survive_from_a_directory_and_from_an_archive() {
     let tarfile = "import sys, tarfile; strict = {'filter': 'fully_trusted'} if hasattr(tarfile, 'data_filter') else {}; \
         tarfile.open(sys.argv[1]).extractall(sys.argv[2], **strict)";
     let inputs = [
-        ("directory", Input::Dir(&dir)),
-        ("archive", Input::Archive { file: &file, path: &plain, prefix: Path::new("") }),
+        ("directory", PackInput::Dir(&dir)),
+        ("archive", PackInput::Archive { file: &file, path: &plain, prefix: Path::new("") }),
     ];
     let mut archives = Vec::new();
     for (input_name, input) in inputs {
         let archive = temp.path().join("site.tar");
-        let report = pack_site(input, &archive, &options(Effort::Fast), &Progress::default()).expect("packs");
+        let report = pack_site(input, &archive, &options(CompressionEffort::Fast), &Progress::default())
+            .expect("packs");
         let [skipped] = &report.skipped[..] else { panic!("{report:?}") };
         assert_eq!((skipped.kind, skipped.example.to_str()), (Kind::Dotfile, Some("only-hidden/.secret")));
         let packed = File::open(&archive).expect("an archive");
         assert_eq!(
             verify(&packed, &archive, &Dictionaries::default(), NonZeroUsize::MIN)
                 .expect("a packed site")
-                .damage,
+                .defects,
             []
         );
         archives.push(fs::read(&archive).expect("an archive"));
@@ -197,11 +198,11 @@ fn directories_modes_and_times_survive_from_a_directory_and_from_an_archive() {
 #[test]
 fn the_same_site_gives_the_same_bytes() {
     let (one, other) = (Site::new(), Site::new());
-    for effort in [Effort::Fast, Effort::Best] {
+    for effort in [CompressionEffort::Fast, CompressionEffort::Best] {
         let (report, archive) = one.pack("site.tar", effort);
         let again = other.root().join("again.tar");
         let options = SiteOptions { workers: NonZeroUsize::MIN, ..options(effort) };
-        let repeated = pack_site(Input::Dir(&other.dir()), &again, &options, &Progress::default());
+        let repeated = pack_site(PackInput::Dir(&other.dir()), &again, &options, &Progress::default());
         assert_eq!(repeated.expect("packs"), report);
         assert!(
             fs::read(&archive).expect("an archive") == fs::read(&again).expect("an archive"),
@@ -213,11 +214,11 @@ fn the_same_site_gives_the_same_bytes() {
 #[test]
 fn an_archive_packed_gives_the_same_bytes_as_its_directory() {
     let site = Site::new();
-    let (_, archive) = site.pack("site.tar", Effort::Fast);
+    let (_, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let file = File::open(&archive).expect("an archive");
-    let input = Input::Archive { file: &file, path: &archive, prefix: Path::new("") };
+    let input = PackInput::Archive { file: &file, path: &archive, prefix: Path::new("") };
     let again = site.root().join("again.tar");
-    pack_site(input, &again, &options(Effort::Fast), &Progress::default()).expect("packs");
+    pack_site(input, &again, &options(CompressionEffort::Fast), &Progress::default()).expect("packs");
     assert!(fs::read(&archive).expect("an archive") == fs::read(&again).expect("an archive"));
 }
 
@@ -253,14 +254,14 @@ fn a_coded_form_beside_its_file_is_taken_over_if_it_decodes_to_it() {
         let old = UNIX_EPOCH + Duration::from_secs(1);
         File::options().append(true).open(dir.join(beside)).and_then(|file| file.set_modified(old)).expect("a file");
         let archive = temp.path().join("site.tar");
-        let report = pack_site(Input::Dir(&dir), &archive, &options(Effort::Fast), &Progress::default()).expect(name);
+        let report = pack_site(PackInput::Dir(&dir), &archive, &options(CompressionEffort::Fast), &Progress::default()).expect(name);
         let packed = Packed::new(&archive);
         let Some(Entry::File(file)) = packed.image.find(b"/a.css") else { panic!("{name}") };
         let forms: Vec<_> = packed.image.coded_variants(file).map(|(coding, form)| (coding, packed.content(&form))).collect();
         assert_eq!(forms.len(), 3, "{name}: what was not taken is made");
         assert!(forms.iter().all(|(coding, form)| decoded(*coding, form) == text), "{name}");
         assert_eq!(forms.iter().any(|(_, form)| form == content), taken, "{name}");
-        assert_eq!(report.saved.iter().map(|saved| saved.taken).sum::<u64>(), u64::from(taken), "{name}");
+        assert_eq!(report.saved.iter().map(|saved| saved.reused).sum::<u64>(), u64::from(taken), "{name}");
         assert_eq!(report.skipped.iter().map(|row| row.kind).collect::<Vec<_>>(), told, "{name}");
         let Some(Entry::File(by_name)) = packed.image.find(format!("/{beside}").as_bytes()) else { panic!("{name}") };
         assert!(packed.content(&by_name.identity) == content, "{name}: and is there by its own name");
@@ -270,16 +271,16 @@ fn a_coded_form_beside_its_file_is_taken_over_if_it_decodes_to_it() {
 #[test]
 fn an_existing_output_saves_the_work_and_changes_nothing() {
     let site = Site::new();
-    let (first, archive) = site.pack("site.tar", Effort::Fast);
+    let (first, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let bytes = fs::read(&archive).expect("an archive");
     assert_eq!((&first.reuse, &first.changes), (&Reuse::None, &None));
     assert!(first.compressed > 12, "{first:?}");
-    let taken = |report: &Report| report.saved.map(|saved| saved.taken);
+    let taken = |report: &PackReport| report.saved.map(|saved| saved.reused);
     assert_eq!(taken(&first), [0; 3]);
 
     // Nothing has changed: nothing is compressed, and the bytes are the same.
-    let (again, _) = site.pack("site.tar", Effort::Fast);
-    assert_eq!((again.compressed, &again.reuse), (0, &Reuse::Taken));
+    let (again, _) = site.pack("site.tar", CompressionEffort::Fast);
+    assert_eq!((again.compressed, &again.reuse), (0, &Reuse::Reused));
     assert_eq!(taken(&again), again.saved.map(|saved| saved.files));
     assert!(again.changes.as_ref().is_some_and(Changes::is_none), "{again:?}");
     assert!(fs::read(&archive).expect("an archive") == bytes);
@@ -289,22 +290,22 @@ fn an_existing_output_saves_the_work_and_changes_nothing() {
     fs::write(site.dir().join("new.txt"), "new").expect("a file");
     fs::remove_file(site.dir().join("small.txt")).expect("a file");
     fs::rename(site.dir().join("picture.png"), site.dir().join("renamed.png")).expect("a file");
-    let (changed, _) = site.pack("site.tar", Effort::Fast);
+    let (changed, _) = site.pack("site.tar", CompressionEffort::Fast);
     assert_eq!(changed.compressed, 6, "index.html and new.txt, in three codings each");
     let changes = changed.changes.expect("an archive before");
     assert_eq!((changes.added, changes.added_len, changes.removed, changes.removed_len), (1, 3, 1, 5));
     assert_eq!((changes.changed, changes.changed_len_before, changes.changed_len), (1, 1500, 3000));
     assert_eq!(changes.grown, [(b"/index.html".to_vec(), 1500), (b"/new.txt".to_vec(), 3)]);
     assert_eq!(changes.len_before, bytes.len() as u64);
-    let (fresh, other) = site.pack("fresh.tar", Effort::Fast);
+    let (fresh, other) = site.pack("fresh.tar", CompressionEffort::Fast);
     assert!(
         fresh.compressed > 6
             && fs::read(&archive).expect("an archive") == fs::read(&other).expect("an archive")
     );
 
     // Another effort would make other bytes.
-    let (best, _) = site.pack("site.tar", Effort::Best);
-    let (fresh, other) = site.pack("best.tar", Effort::Best);
+    let (best, _) = site.pack("site.tar", CompressionEffort::Best);
+    let (fresh, other) = site.pack("best.tar", CompressionEffort::Best);
     assert_eq!((best.compressed, &best.reuse), (fresh.compressed, &Reuse::OtherEncoders));
     assert!(best.changes.as_ref().is_some_and(Changes::is_none), "{best:?}");
     assert!(fs::read(&archive).expect("an archive") == fs::read(&other).expect("an archive"));
@@ -313,27 +314,28 @@ fn an_existing_output_saves_the_work_and_changes_nothing() {
 #[test]
 fn an_archive_that_is_named_is_reused_in_place_of_the_output() {
     let site = Site::new();
-    let (_, earlier) = site.pack("earlier.tar", Effort::Fast);
+    let (_, earlier) = site.pack("earlier.tar", CompressionEffort::Fast);
     fs::write(site.root().join("site.tar"), "not looked at").expect("a file");
-    let options = SiteOptions { reuse: Some(&earlier), ..options(Effort::Fast) };
+    let options = SiteOptions { reuse: Some(&earlier), ..options(CompressionEffort::Fast) };
     let archive = site.root().join("site.tar");
-    let report = pack_site(Input::Dir(&site.dir()), &archive, &options, &Progress::default()).expect("packs");
-    assert_eq!((report.compressed, report.reuse), (0, Reuse::Taken));
+    let report =
+        pack_site(PackInput::Dir(&site.dir()), &archive, &options, &Progress::default()).expect("packs");
+    assert_eq!((report.compressed, report.reuse), (0, Reuse::Reused));
     assert!(fs::read(&archive).expect("an archive") == fs::read(&earlier).expect("an archive"));
 
     // One that is named has to be of use.
     let mut bytes = fs::read(&earlier).expect("an archive");
     bytes[4096 + 200] ^= 1;
     fs::write(&earlier, &bytes).expect("a file");
-    let error =
-        pack_site(Input::Dir(&site.dir()), &archive, &options, &Progress::default()).expect_err("damaged");
+    let error = pack_site(PackInput::Dir(&site.dir()), &archive, &options, &Progress::default())
+        .expect_err("damaged");
     assert!(matches!(error, SiteError::Reuse { error: OpenError::Body, .. }), "{error:?}");
 }
 
 #[test]
 fn an_output_that_is_damaged_or_foreign_does_no_harm() {
     let site = Site::new();
-    let (report, good) = site.pack("good.tar", Effort::Fast);
+    let (report, good) = site.pack("good.tar", CompressionEffort::Fast);
     let bytes = fs::read(&good).expect("an archive");
     let place = image_in(&bytes, bytes.len() as u64).expect("a good one").expect("a packed site");
     let flipped = |at: usize| {
@@ -353,12 +355,12 @@ fn an_output_that_is_damaged_or_foreign_does_no_harm() {
         ("an archive of another kind",   plain_tar,                     unusable("it is no packed site"),    report.compressed),
         ("cut short",                    bytes[..bytes.len() - 1].into(), unusable("the archive is cut short, or something was appended to it"), report.compressed),
         ("a record is damaged",          flipped(4096 + 200),           unusable("its image is damaged"),    report.compressed),
-        ("one form is damaged",          flipped(large),                Reuse::Taken,                        1),
+        ("one form is damaged",          flipped(large),                Reuse::Reused,                        1),
     ];
     for (name, content, reuse, compressed) in cases {
         let archive = site.root().join("site.tar");
         fs::write(&archive, content).expect("a file");
-        let (report, archive) = site.pack("site.tar", Effort::Fast);
+        let (report, archive) = site.pack("site.tar", CompressionEffort::Fast);
         assert_eq!((&report.reuse, report.compressed), (reuse, *compressed), "{name}");
         assert!(fs::read(&archive).expect("an archive") == bytes, "{name}");
     }
@@ -367,7 +369,7 @@ fn an_output_that_is_damaged_or_foreign_does_no_harm() {
 #[test]
 fn an_output_whose_checksums_were_made_to_fit_gives_no_form_that_is_not_of_its_content() {
     let site = Site::new();
-    let (_, archive) = site.pack("site.tar", Effort::Fast);
+    let (_, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let bytes = fs::read(&archive).expect("an archive");
     let packed = Packed::new(&archive);
     // Every form is something else, and its entity-tag is right.
@@ -389,8 +391,8 @@ fn an_output_whose_checksums_were_made_to_fit_gives_no_form_that_is_not_of_its_c
     }
     seal(&mut forged);
     fs::write(&archive, &forged).expect("a file");
-    let (report, archive) = site.pack("site.tar", Effort::Fast);
-    assert_eq!((report.compressed, report.reuse), (9, Reuse::Taken));
+    let (report, archive) = site.pack("site.tar", CompressionEffort::Fast);
+    assert_eq!((report.compressed, report.reuse), (9, Reuse::Reused));
     assert!(fs::read(&archive).expect("an archive") == bytes);
 }
 
@@ -407,10 +409,10 @@ fn pages_at_clean_urls_are_reused_and_forms_beside_them_are_not() {
     let policy = Policy { clean_urls: true, ..Policy::default() };
     let site = Site::new();
     fs::write(site.dir().join("about.html"), "<p>about the world".repeat(100)).expect("a file");
-    let options = SiteOptions { policy: &policy, ..options(Effort::Fast) };
+    let options = SiteOptions { policy: &policy, ..options(CompressionEffort::Fast) };
     let pack = |name: &str| {
         let archive = site.root().join(name);
-        let report = pack_site(Input::Dir(&site.dir()), &archive, &options, &Progress::default());
+        let report = pack_site(PackInput::Dir(&site.dir()), &archive, &options, &Progress::default());
         (report.expect("packs"), fs::read(archive).expect("an archive"))
     };
     pack("site.tar");
@@ -428,8 +430,8 @@ fn pages_at_clean_urls_are_reused_and_forms_beside_them_are_not() {
 #[test]
 fn an_archive_is_the_sum_of_what_it_is_said_to_consist_of() {
     let site = Site::new();
-    let (report, archive) = site.pack("site.tar", Effort::Fast);
-    let Makeup { files: files_len, coded, small, program, rest } = report.makeup;
+    let (report, archive) = site.pack("site.tar", CompressionEffort::Fast);
+    let ArchiveSizes { files: files_len, coded, inline: small, program, overhead: rest } = report.sizes;
     assert_eq!(files_len + coded + small + program + rest, fs::metadata(&archive).expect("an archive").len());
     // The two styles, and the link to one, have the same content: a large one lies there once.
     let all = files().into_iter().filter(|(path, _)| *path != "copy.css");
@@ -451,12 +453,12 @@ fn an_archive_is_the_sum_of_what_it_is_said_to_consist_of() {
 fn a_form_that_lay_beside_its_file_is_not_taken_for_one_that_was_made() {
     let site = Site::new();
     fs::write(site.dir().join("index.html.br"), brotli_of(&files()[0].1)).expect("a file");
-    let (_, earlier) = site.pack("earlier.tar", Effort::Fast);
+    let (_, earlier) = site.pack("earlier.tar", CompressionEffort::Fast);
     fs::remove_file(site.dir().join("index.html.br")).expect("a file");
-    let (_, fresh) = site.pack("fresh.tar", Effort::Fast);
+    let (_, fresh) = site.pack("fresh.tar", CompressionEffort::Fast);
     let reused = site.root().join("reused.tar");
-    let options = SiteOptions { reuse: Some(&earlier), ..options(Effort::Fast) };
-    pack_site(Input::Dir(&site.dir()), &reused, &options, &Progress::default()).expect("packs");
+    let options = SiteOptions { reuse: Some(&earlier), ..options(CompressionEffort::Fast) };
+    pack_site(PackInput::Dir(&site.dir()), &reused, &options, &Progress::default()).expect("packs");
     assert!(fs::read(&fresh).expect("an archive") == fs::read(&reused).expect("an archive"));
 }
 
@@ -465,8 +467,8 @@ fn no_file_is_younger_than_it_may_be() {
     let site = Site::new();
     for (latest_s, want) in [(MODIFIED_S + 1, MODIFIED_S), (MODIFIED_S - 1, MODIFIED_S - 1), (0, 0)] {
         let archive = site.root().join("site.tar");
-        let options = SiteOptions { latest_s, ..options(Effort::Fast) };
-        pack_site(Input::Dir(&site.dir()), &archive, &options, &Progress::default()).expect("packs");
+        let options = SiteOptions { max_mtime_s: latest_s, ..options(CompressionEffort::Fast) };
+        pack_site(PackInput::Dir(&site.dir()), &archive, &options, &Progress::default()).expect("packs");
         let packed = Packed::new(&archive);
         let Some(Entry::File(file)) = packed.image.find(b"/small.txt") else { panic!("not there") };
         assert_eq!(file.identity.last_modified, want);
@@ -508,15 +510,16 @@ fn what_cannot_be_packed_is_told_and_leaves_nothing() {
         }),
     ];
     for (name, dir, target, reuse, want) in cases {
-        let options = SiteOptions { reuse, ..options(Effort::Fast) };
-        let error = pack_site(Input::Dir(&dir), &target, &options, &Progress::default()).expect_err(name);
+        let options = SiteOptions { reuse, ..options(CompressionEffort::Fast) };
+        let error = pack_site(PackInput::Dir(&dir), &target, &options, &Progress::default()).expect_err(name);
         assert!(want(&error), "{name}: {error:?}");
         assert_eq!((names(site.root()), names(&site.dir())), (before, inside), "{name}");
     }
     // What is hidden is no part of the site.
     fs::create_dir(site.dir().join(".out")).expect("a directory");
     let target = site.dir().join(".out/a.tar");
-    pack_site(Input::Dir(&site.dir()), &target, &options(Effort::Fast), &Progress::default()).expect("packs");
+    pack_site(PackInput::Dir(&site.dir()), &target, &options(CompressionEffort::Fast), &Progress::default())
+        .expect("packs");
 }
 
 #[test]
@@ -534,9 +537,10 @@ fn a_file_that_changes_meanwhile_ends_it() {
         fs::write(site.dir().join("long.txt"), long).expect("a file");
         let (archive, progress) = (site.root().join("site.tar"), Progress::default());
         let error = thread::scope(|scope| {
-            let packing = scope
-                .spawn(|| pack_site(Input::Dir(&site.dir()), &archive, &options(Effort::Best), &progress));
-            while progress.now().step == Step::Reading && !packing.is_finished() {
+            let packing = scope.spawn(|| {
+                pack_site(PackInput::Dir(&site.dir()), &archive, &options(CompressionEffort::Best), &progress)
+            });
+            while progress.now().step == PackStep::Reading && !packing.is_finished() {
                 thread::sleep(Duration::from_millis(1));
             }
             change(&site.dir().join("small.txt"));
@@ -559,12 +563,17 @@ fn a_name_that_is_no_text_and_a_site_of_nothing_can_be_packed() {
             fs::write(dir.join(OsStr::from_bytes(name)), "text").expect("a file");
         }
         let archive = temp.path().join("site.tar");
-        let report = pack_site(Input::Dir(&dir), &archive, &options(Effort::Fast), &Progress::default());
+        let report = pack_site(
+            PackInput::Dir(&dir),
+            &archive,
+            &options(CompressionEffort::Fast),
+            &Progress::default(),
+        );
         assert_eq!(report.expect("packs").files, u64::from(name.is_some()));
         let file = File::open(&archive).expect("an archive");
         let verified =
             verify(&file, &archive, &Dictionaries::default(), NonZeroUsize::MIN).expect("a packed site");
-        assert_eq!(verified.damage, []);
+        assert_eq!(verified.defects, []);
         for program in ["tar", "bsdtar"] {
             let ran =
                 Command::new(program).arg("-xf").arg(&archive).arg("-C").arg(&out).output().expect(program);
@@ -616,9 +625,9 @@ impl Site {
         self.root().join("site")
     }
 
-    fn pack(&self, name: &str, effort: Effort) -> (Report, PathBuf) {
+    fn pack(&self, name: &str, effort: CompressionEffort) -> (PackReport, PathBuf) {
         let archive = self.root().join(name);
-        let report = pack_site(Input::Dir(&self.dir()), &archive, &options(effort), &Progress::default());
+        let report = pack_site(PackInput::Dir(&self.dir()), &archive, &options(effort), &Progress::default());
         (report.expect("packs"), archive)
     }
 }
@@ -626,15 +635,15 @@ impl Site {
 /// Nothing decided.
 static POLICY: LazyLock<Policy> = LazyLock::new(Policy::default);
 
-fn options(effort: Effort) -> SiteOptions<'static> {
+fn options(effort: CompressionEffort) -> SiteOptions<'static> {
     let workers = NonZeroUsize::new(3).expect("three");
     SiteOptions {
         effort,
         workers,
-        latest_s: 2_000_000_000,
+        max_mtime_s: 2_000_000_000,
         reuse: None,
         dictionaries: &[],
-        offers: false,
+        offer_dictionaries: false,
         program: None,
         dialect: Dialect::Netlify,
         policy: &POLICY,

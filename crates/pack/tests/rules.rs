@@ -1,7 +1,7 @@
 //! What is refused in `_headers` and `_redirects`: a row for each rule about rules, with the place it is told at.
 
 use RuleError::*;
-use tarpon_pack::{Dialect, PackError, RuleError, RuleFile, check_rules};
+use tarpon_pack::{Dialect, RuleError, RuleFile, RuleFileError, check_rules};
 
 const N: Dialect = Dialect::Netlify;
 const C: Dialect = Dialect::Cloudflare;
@@ -22,13 +22,13 @@ fn what_cannot_be_done_is_refused_by_name_where_it_stands() {
         (C, "/a/*/b/* /new",                           1, 8,  SplatTwice),
         (N, "/a/*/b /new",                             1, 4,  SplatInside),
         (N, "/a/b* /new",                              1, 5,  SplatInside),
-        (C, "/a/*/:b /new",                            1, 6,  HoldBehindSplat),
-        (N, "/:a-:b /new",                             1, 5,  HoldTwice),
-        (C, "/:a* /new",                               1, 4,  HoldTwice),
+        (C, "/a/*/:b /new",                            1, 6,  PlaceholderBehindSplat),
+        (N, "/:a-:b /new",                             1, 5,  PlaceholderTwice),
+        (C, "/:a* /new",                               1, 4,  PlaceholderTwice),
         (N, "/:a/:a /new",                             1, 5,  NameTwice),
         (N, "/:splat/* /new",                          1, 9,  NameTwice),
         (N, "/a b=:c d=:c /new",                       1, 11, NameTwice),
-        (N, "/:a/:b/:c/:d/:e/:f/:g/:h/:i/:j/:k/:l/:m/:n/:o/:p/:q /new", 1, 50, TooManyHeld),
+        (N, "/:a/:b/:c/:d/:e/:f/:g/:h/:i/:j/:k/:l/:m/:n/:o/:p/:q /new", 1, 50, TooManyCaptures),
         (N, "\n\n  /a",                                3, 3,  NoTarget),
         (N, "/a # /b",                                 1, 1,  NoTarget),
         (C, "/a id=:id /b",                            1, 4,  Parameters),
@@ -36,8 +36,8 @@ fn what_cannot_be_done_is_refused_by_name_where_it_stands() {
         (N, "/a b= /c",                                1, 4,  Parameter),
         (N, "/a /b/:c",                                1, 7,  UnknownName),
         (N, "/a /b/:splat 200",                        1, 7,  UnknownName),
-        (N, "/:a https://:a.example/",                 1, 13, HeldHost),
-        (N, "/a/* https://example.com:splat",          1, 25, HeldHost),
+        (N, "/:a https://:a.example/",                 1, 13, PlaceholderInHost),
+        (N, "/a/* https://example.com:splat",          1, 25, PlaceholderInHost),
         (N, "/a //example.com/",                       1, 4,  Target),
         (N, "/a https:///b",                           1, 4,  Target),
         (N, "/a ftp://example.com/",                   1, 4,  Target),
@@ -69,8 +69,8 @@ fn what_cannot_be_done_is_refused_by_name_where_it_stands() {
         (N, "/* /preview/:splat 302 Cookie=preview",   1, 24, Cookie),
         (N, "/a /b 302 Sign=NAME",                     1, 11, Sign),
         (N, "/a /b Country=us",                        1, 7,  Country),
-        (N, "/a /b 302 now",                           1, 11, Behind),
-        (C, "/d /e 302 !important",                    1, 11, Behind),
+        (N, "/a /b 302 now",                           1, 11, TrailingWord),
+        (C, "/d /e 302 !important",                    1, 11, TrailingWord),
         (N, "/a /none 200",                            1, 4,  NoFile),
         (N, "/* /404.html 404",                        1, 4,  NoFile),
         (N, "/a /b\n/b /c\n/c /a",                     1, 4,  Loop),
@@ -78,7 +78,7 @@ fn what_cannot_be_done_is_refused_by_name_where_it_stands() {
         (N, "/blog/* /blog/:splat",                    1, 9,  Loop),
         (N, "/b/* /b/x/:splat 301!",                   1, 6,  Loop),
         (C, "/x/:a /y/:a\n/y/:a /x/:a",                1, 7,  Loop),
-        (C, "/* /index.html 200",                      1, 1,  Everything),
+        (C, "/* /index.html 200",                      1, 1,  CatchAll),
         (N, "/a\u{1} /b",                              1, 3,  Text),
     ];
     let mut failed = Vec::new();
@@ -116,7 +116,7 @@ fn fields_that_are_not_the_sites_to_give_are_refused() {
         (N, "/a\n  X-A: b\0c",                         2, 9,  Text),
         (N, "/a\n  Basic-Auth: me:secret",             2, 3,  BasicAuth),
         (N, "/a\n  ! X-A",                             2, 3,  Removal),
-        (C, "/a\n  ! Content-Length",                  2, 5,  Owned),
+        (C, "/a\n  ! Content-Length",                  2, 5,  ServerField),
         (C, "/*/b/*\n  X-A: b",                        1, 6,  SplatTwice),
     ];
     for &(dialect, text, line, column, error) in cases {
@@ -128,7 +128,7 @@ fn fields_that_are_not_the_sites_to_give_are_refused() {
         "Date", "ETag", "Keep-Alive", "Last-Modified", "Location", "Server", "TE", "Trailer", "Transfer-Encoding", "Upgrade",
     ] {
         let text = format!("/*\n  {name}: x\n");
-        let want = Some((RuleFile::Headers, 2, 3, Owned));
+        let want = Some((RuleFile::Headers, 2, 3, ServerField));
         assert_eq!(refused(text.as_bytes(), b"", N), want, "{name}");
     }
 }
@@ -157,7 +157,6 @@ fn what_looks_like_a_circle_and_is_none_is_taken() {
 fn refused(headers: &[u8], redirects: &[u8], dialect: Dialect) -> Option<(RuleFile, u32, u32, RuleError)> {
     match check_rules(headers, redirects, dialect, &[b"/index.html", b"/a.html"]) {
         Ok(()) => None,
-        Err(PackError::Rules { file, line, column, error }) => Some((file, line, column, error)),
-        Err(error) => panic!("{error}"),
+        Err(RuleFileError { file, line, column, error }) => Some((file, line, column, error)),
     }
 }

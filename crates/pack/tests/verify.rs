@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::LazyLock;
 use tarpon_pack::{
-    Dialect, Dictionaries, Effort, Finding, Input, OpenError, Policy, Progress, SiteOptions, inspect,
-    pack_site, verify,
+    CompressionEffort, Defect, Dialect, Dictionaries, OpenError, PackInput, Policy, Progress, SiteOptions,
+    inspect, pack_site, verify,
 };
 use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::{IMAGE_AT, image_in};
@@ -21,7 +21,7 @@ fn what_is_in_order_is_said_to_be() {
     let site = Packed::new();
     let verified =
         verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect("a packed site");
-    assert_eq!(verified.damage, []);
+    assert_eq!(verified.defects, []);
     // Page and directory are one content in four codings; so is the style sheet; the name is too short.
     assert_eq!((verified.paths, verified.contents, verified.len), (4, 9, site.len));
 }
@@ -59,7 +59,7 @@ fn a_bit_flipped_anywhere_is_found() {
             site.flip(at, bit);
             let verified = verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS);
             assert!(
-                verified.is_err() || verified.is_ok_and(|verified| !verified.damage.is_empty()),
+                verified.is_err() || verified.is_ok_and(|verified| !verified.defects.is_empty()),
                 "{at}, {bit}"
             );
             let _ = inspect(&site.file);
@@ -72,36 +72,36 @@ fn a_bit_flipped_anywhere_is_found() {
 fn damage_is_told_by_what_it_is_about() {
     type Hurt = fn(&Packed);
     #[rustfmt::skip]
-    let cases: &[(&str, Hurt, &[Finding])] = &[
+    let cases: &[(&str, Hurt, &[Defect])] = &[
         ("a small content", |site| {
             let Content::Image(place) = site.variant(b"/a.css", Coding::Identity).content else { panic!("large") };
             site.flip(IMAGE_AT + place.at, 0);
-        }, &[Finding::Body, Finding::Content { path: b"/a.css".to_vec(), coding: Coding::Identity }]),
+        }, &[Defect::Body, Defect::Content { path: b"/a.css".to_vec(), coding: Coding::Identity }]),
         ("a variant", |site| {
             let Content::Image(place) = site.variant(b"/a.css", Coding::Gzip).content else { panic!("large") };
             site.flip(IMAGE_AT + place.at + 20, 0);
-        }, &[Finding::Body, Finding::Content { path: b"/a.css".to_vec(), coding: Coding::Gzip }]),
+        }, &[Defect::Body, Defect::Content { path: b"/a.css".to_vec(), coding: Coding::Gzip }]),
         ("a member's owner", |site| site.flip(site.len - 1024 - 512 - 512 + 108, 0),
-            &[Finding::Stretch { at: 0, len: 0 }, Finding::Tar(String::new())]),
+            &[Defect::Stretch { at: 0, len: 0 }, Defect::Tar(String::new())]),
         ("a wrong variant, with all sums right", |site| site.forge(b"/a.css", Coding::Br),
-            &[Finding::Coded { path: b"/a.css".to_vec(), coding: Coding::Br }]),
+            &[Defect::Coded { path: b"/a.css".to_vec(), coding: Coding::Br }]),
         ("another length, with all sums right", |site| site.misframe(b"/name"),
-            &[Finding::Framing { path: b"/name".to_vec() }]),
+            &[Defect::Framing { path: b"/name".to_vec() }]),
         ("another file, with all sums right", |site| site.forge(b"/name", Coding::Identity),
-            &[Finding::Member { path: b"/name".to_vec() }]),
+            &[Defect::Member { path: b"/name".to_vec() }]),
     ];
     for (name, hurt, want) in cases {
         let site = Packed::new();
         hurt(&site);
         let verified =
             verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect(name);
-        let plain = |finding: &Finding| match finding {
+        let plain = |finding: &Defect| match finding {
             // Where exactly is the layout's affair, and the words are the reader's.
-            Finding::Stretch { .. } => Finding::Stretch { at: 0, len: 0 },
-            Finding::Tar(_) => Finding::Tar(String::new()),
+            Defect::Stretch { .. } => Defect::Stretch { at: 0, len: 0 },
+            Defect::Tar(_) => Defect::Tar(String::new()),
             other => other.clone(),
         };
-        assert_eq!(verified.damage.iter().map(plain).collect::<Vec<_>>(), *want, "{name}");
+        assert_eq!(verified.defects.iter().map(plain).collect::<Vec<_>>(), *want, "{name}");
     }
 }
 
@@ -128,7 +128,7 @@ fn contents_that_lie_over_one_another_are_not_read_again_and_again() {
     site.write(bytes);
     let verified =
         verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect("a packed site");
-    assert!(verified.damage.iter().any(|finding| matches!(finding, Finding::Crowded { .. })), "{verified:?}");
+    assert!(verified.defects.iter().any(|finding| matches!(finding, Defect::Overlap { .. })), "{verified:?}");
 }
 
 #[test]
@@ -141,10 +141,10 @@ fn a_content_is_read_once_however_many_paths_lead_to_it() {
     let contents = |count: usize| {
         let rules: String = (0..count).map(|number| format!("/{number} /large.bin 200\n")).collect();
         fs::write(site.join("_redirects"), rules).expect("a file");
-        pack_site(Input::Dir(&site), &path, &options(), &Progress::default()).expect("packs");
+        pack_site(PackInput::Dir(&site), &path, &options(), &Progress::default()).expect("packs");
         let file = File::open(&path).expect("an archive");
         let verified = verify(&file, &path, &Dictionaries::default(), WORKERS).expect("a packed site");
-        assert_eq!(verified.damage, []);
+        assert_eq!(verified.defects, []);
         (verified.paths, verified.contents)
     };
     assert_eq!((contents(0), contents(100)), ((1, 4), (201, 4)));
@@ -178,7 +178,7 @@ impl Packed {
         fs::write(site.join("a.css"), "p { color: red }\n".repeat(30)).expect("a file");
         fs::write(site.join("name"), "x").expect("a file");
         let archive = dir.path().join("site.tar");
-        pack_site(Input::Dir(&site), &archive, &options(), &Progress::default()).expect("packs");
+        pack_site(PackInput::Dir(&site), &archive, &options(), &Progress::default()).expect("packs");
         let file = File::options().read(true).write(true).open(&archive).expect("an archive");
         Packed { len: file.metadata().expect("a file").len(), file, _dir: dir }
     }
@@ -238,12 +238,12 @@ impl Packed {
 
 fn options() -> SiteOptions<'static> {
     SiteOptions {
-        effort: Effort::Fast,
+        effort: CompressionEffort::Fast,
         workers: WORKERS,
-        latest_s: 1_000_000_000,
+        max_mtime_s: 1_000_000_000,
         reuse: None,
         dictionaries: &[],
-        offers: false,
+        offer_dictionaries: false,
         program: None,
         dialect: Dialect::Netlify,
         policy: &POLICY,

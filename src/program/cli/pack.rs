@@ -3,7 +3,7 @@
 use super::{CommandResult, flags};
 use crate::program::output::{messages, progress};
 use crate::{
-    Effort, SitePacking, Source,
+    CompressionEffort, SitePacking, Source,
     config::{self, CommandKind},
 };
 use clap::{
@@ -30,7 +30,7 @@ struct PackArgs {
     /// How hard to compress: fast, to try something out; balanced; or best, which takes several times as long to save a few
     /// percent
     #[arg(long, value_name = "NAME", default_value = "balanced", value_parser = effort())]
-    effort: Effort,
+    effort: CompressionEffort,
 
     /// An archive of this site packed before, or a program that carries it: what has not changed since is not compressed
     /// again. Without this option, what lies at the output already is taken
@@ -75,10 +75,10 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     Ok(())
 }
 
-fn effort() -> impl TypedValueParser<Value = Effort> {
+fn effort() -> impl TypedValueParser<Value = CompressionEffort> {
     PossibleValuesParser::new(["fast", "balanced", "best"]).map(|name| match &*name {
-        "fast" => Effort::Fast,
-        "balanced" => Effort::Balanced,
-        _ => Effort::Best,
+        "fast" => CompressionEffort::Fast,
+        "balanced" => CompressionEffort::Balanced,
+        _ => CompressionEffort::Best,
     })
 }

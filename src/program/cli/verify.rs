@@ -34,7 +34,7 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
 pub(super) fn verify(path: &Path, dictionaries: &[PathBuf], max_unpacked_len: u64) -> CommandResult {
     let verified = crate::verify(path, dictionaries, max_unpacked_len)?;
     messages::verified(path, &verified);
-    match verified.damage.len() {
+    match verified.defects.len() {
         0 => Ok(()),
         count => {
             let (archive, ways) = (path.printable(), if count == 1 { "one way" } else { "several ways" });

@@ -4,8 +4,8 @@
 
 use crate::program::output::{self, OutputForm, tables};
 use crate::{
-    Address, CODINGS, Changes, DELTA_CODINGS, HostName, Makeup, Notice, Release, Report, Reuse, Saved,
-    ServingReport, Site, SiteLabel, Switched, Turn, Verified,
+    Address, ArchiveSizes, CODINGS, Changes, DELTA_CODINGS, HostName, Notice, PackReport, Release, Reuse,
+    Savings, ServingReport, Site, SiteLabel, Switched, Turn, Verification,
     config::{Config, ResolvedConfig},
 };
 use anstyle::{AnsiColor, Style};
@@ -164,12 +164,12 @@ fn name(of: SiteLabel<'_>) -> String {
 }
 
 /// What became of a site that was packed.
-pub(crate) fn packed(site: &Path, target: &Path, report: &Report, took: Duration) {
+pub(crate) fn packed(site: &Path, target: &Path, report: &PackReport, took: Duration) {
     for skipped in &report.skipped {
         warn!("{skipped}");
     }
     match &report.reuse {
-        Reuse::None | Reuse::Taken => {}
+        Reuse::None | Reuse::Reused => {}
         Reuse::OtherEncoders => {
             warn!(
                 "the earlier archive was packed with another --effort or version; everything is compressed anew"
@@ -180,7 +180,7 @@ pub(crate) fn packed(site: &Path, target: &Path, report: &Report, took: Duration
             warn!("{target}: {why}; everything is compressed anew, and it is replaced");
         }
     }
-    if report.is_dictionary_vain {
+    if report.are_dictionaries_unoffered {
         eprintln!(
             "{WARNING}warning{WARNING:#}: browsers do not keep the files of the earlier archive as dictionaries: it was \
              packed without --offer-dictionaries, or these files are asked about before each use"
@@ -195,21 +195,21 @@ pub(crate) fn packed(site: &Path, target: &Path, report: &Report, took: Duration
     let deltas = DELTA_CODINGS.iter().zip(&report.deltas);
     let saved = CODINGS.iter().zip(&report.saved).chain(deltas);
     for (coding, saved) in saved.filter(|(_, saved)| saved.files > 0) {
-        let Saved { files, taken, plain, coded } = *saved;
+        let Savings { files, reused: taken, plain, coded } = *saved;
         let (count, percent) = (Count(files, "file"), 100.0 * (1.0 - coded as f64 / plain as f64));
         let taken = if taken > 0 { format!(", {taken} made before") } else { String::new() };
         let name = coding.name();
         println!("  {name:<4} {count}{taken}: {} become {}, {percent:.0}% less", Bytes(plain), Bytes(coded));
     }
-    makeup(&report.makeup);
+    makeup(&report.sizes);
     if let Some(changes) = &report.changes {
         changed(changes, report.len);
     }
 }
 
 /// Prints the parts of a packed site, which explain why it is larger than its files.
-fn makeup(makeup: &Makeup) {
-    let Makeup { files, coded, small, program, rest } = *makeup;
+fn makeup(makeup: &ArchiveSizes) {
+    let ArchiveSizes { files, coded, inline: small, program, overhead: rest } = *makeup;
     println!("  in it:");
     let rows = [
         (program, "the program"),
@@ -265,12 +265,12 @@ impl fmt::Display for Difference {
 }
 
 /// What a check of a packed site found.
-pub(crate) fn verified(archive: &Path, verified: &Verified) {
+pub(crate) fn verified(archive: &Path, verified: &Verification) {
     let archive = archive.printable();
-    for found in &verified.damage {
+    for found in &verified.defects {
         eprintln!("{WARNING}damaged{WARNING:#}: {archive}: {found}");
     }
-    if verified.damage.is_empty() {
+    if verified.defects.is_empty() {
         let (paths, contents) = (Count(verified.paths, "path"), Count(verified.contents, "content"));
         println!("{BOLD}{archive}{BOLD:#} is in order: {paths}, {contents}, {}", Bytes(verified.len));
         if verified.undecoded > 0 {

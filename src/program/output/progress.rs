@@ -2,7 +2,7 @@
 //! compresses.
 
 use crate::program::output::messages::Bytes;
-use crate::{Now, Progress, Step};
+use crate::{PackStep, Progress, ProgressSnapshot};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{
     fmt,
@@ -32,7 +32,7 @@ pub(crate) fn during<T>(work: impl FnOnce(&Progress) -> T) -> T {
 }
 
 enum ProgressView {
-    Bar { bar: ProgressBar, last: Option<Step> },
+    Bar { bar: ProgressBar, last: Option<PackStep> },
     Lines(Lines),
 }
 
@@ -44,14 +44,14 @@ impl ProgressView {
         }
     }
 
-    fn show(&mut self, now: Now, at: Duration) {
+    fn show(&mut self, now: ProgressSnapshot, at: Duration) {
         match self {
             ProgressView::Bar { bar, last } => {
                 if last.replace(now.step) != Some(now.step) {
                     bar.set_style(style(now.step));
                     bar.reset();
                 }
-                bar.set_message(now.left.map_or(String::new(), |left| format!(", {}", TimeLeft(left))));
+                bar.set_message(now.remaining.map_or(String::new(), |left| format!(", {}", TimeLeft(left))));
                 bar.set_length(now.total);
                 bar.set_position(now.done);
             }
@@ -73,23 +73,23 @@ impl ProgressView {
 /// The lines for what is no terminal.
 #[derive(Default)]
 struct Lines {
-    step: Option<Step>,
+    step: Option<PackStep>,
     /// When the last line was written.
     last: Duration,
 }
 
 impl Lines {
     /// Returns the line that is due at this time, if one is.
-    fn line(&mut self, now: Now, at: Duration) -> Option<String> {
+    fn line(&mut self, now: ProgressSnapshot, at: Duration) -> Option<String> {
         let is_new = self.step.replace(now.step) != Some(now.step);
         let len = Bytes(now.len);
         let line = match (now.step, is_new) {
-            (Step::Reading, true) => "reading".to_owned(),
-            (Step::Coding, true) => format!("compressing {len}"),
-            (Step::Writing, true) => format!("writing {len}"),
-            (Step::Coding, false) if at.saturating_sub(self.last) >= LINE_EVERY => {
+            (PackStep::Reading, true) => "reading".to_owned(),
+            (PackStep::Coding, true) => format!("compressing {len}"),
+            (PackStep::Writing, true) => format!("writing {len}"),
+            (PackStep::Coding, false) if at.saturating_sub(self.last) >= LINE_EVERY => {
                 let percent = 100 * now.done / now.total.max(1);
-                let left = now.left.map_or(String::new(), |left| format!(", {}", TimeLeft(left)));
+                let left = now.remaining.map_or(String::new(), |left| format!(", {}", TimeLeft(left)));
                 format!("compressing: {percent}%{left}")
             }
             _ => return None,
@@ -114,11 +114,11 @@ impl fmt::Display for TimeLeft {
     }
 }
 
-fn style(step: Step) -> ProgressStyle {
+fn style(step: PackStep) -> ProgressStyle {
     let template = match step {
-        Step::Reading => "reading     [{wide_bar}] {pos} of {len} files",
-        Step::Coding => "compressing [{wide_bar}] {percent}%{msg}",
-        Step::Writing => "writing     [{wide_bar}] {bytes} of {total_bytes}",
+        PackStep::Reading => "reading     [{wide_bar}] {pos} of {len} files",
+        PackStep::Coding => "compressing [{wide_bar}] {percent}%{msg}",
+        PackStep::Writing => "writing     [{wide_bar}] {bytes} of {total_bytes}",
     };
     // Characters whose width no terminal doubts.
     ProgressStyle::with_template(template).expect("a template that was tried").progress_chars("=> ")
@@ -137,21 +137,21 @@ mod tests {
     fn lines_come_for_each_step_and_at_intervals() {
         let now = |step, done, left: Option<u64>| {
             let left = left.map(Duration::from_secs);
-            Now { step, done, total: 200, len: 64 << 20, left }
+            ProgressSnapshot { step, done, total: 200, len: 64 << 20, remaining: left }
         };
         #[rustfmt::skip]
         let cases = [
             // s    progress                                  line
-            (0.0,   now(Step::Reading, 0, None),              Some("reading")),
-            (0.1,   now(Step::Reading, 100, None),            None),
-            (0.2,   now(Step::Coding, 0, None),               Some("compressing 64.0 MiB")),
-            (10.1,  now(Step::Coding, 20, Some(80)),          None),
-            (10.3,  now(Step::Coding, 21, Some(78)),          Some("compressing: 10%, 80 s left")),
-            (20.2,  now(Step::Coding, 50, Some(60)),          None),
-            (20.4,  now(Step::Coding, 51, None),              Some("compressing: 25%")),
-            (30.5,  now(Step::Coding, 199, Some(0)),          Some("compressing: 99%, 1 s left")),
-            (31.0,  now(Step::Writing, 0, None),              Some("writing 64.0 MiB")),
-            (99.0,  now(Step::Writing, 100, None),            None),
+            (0.0,   now(PackStep::Reading, 0, None),              Some("reading")),
+            (0.1,   now(PackStep::Reading, 100, None),            None),
+            (0.2,   now(PackStep::Coding, 0, None),               Some("compressing 64.0 MiB")),
+            (10.1,  now(PackStep::Coding, 20, Some(80)),          None),
+            (10.3,  now(PackStep::Coding, 21, Some(78)),          Some("compressing: 10%, 80 s left")),
+            (20.2,  now(PackStep::Coding, 50, Some(60)),          None),
+            (20.4,  now(PackStep::Coding, 51, None),              Some("compressing: 25%")),
+            (30.5,  now(PackStep::Coding, 199, Some(0)),          Some("compressing: 99%, 1 s left")),
+            (31.0,  now(PackStep::Writing, 0, None),              Some("writing 64.0 MiB")),
+            (99.0,  now(PackStep::Writing, 100, None),            None),
         ];
         let mut lines = Lines::default();
         for (at, now, want) in cases {

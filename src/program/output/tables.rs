@@ -1,6 +1,6 @@
 //! A packed site as a table, for people, and as JSON, for programs.
 
-use crate::{Form, Inspected, PathRow, Rule, What};
+use crate::{InspectedEntry, InspectedPath, InspectedRule, InspectedVariant, SiteInspection};
 use anstyle::Style;
 use std::{
     fmt::Write as _,
@@ -23,7 +23,7 @@ const TAG: usize = 8;
 
 /// Writes a line for each path: what it is, its size as it is and in each coding, how caches keep it, its tag; then one for
 /// each rule. Of the forms for who has an earlier one, the size of the smallest, if there are any in the site. `width`: that of the terminal, in which each line has room; names are shortened for it, and tags left out.
-pub(crate) fn write(site: &Inspected, width: Option<usize>, to: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write(site: &SiteInspection, width: Option<usize>, to: &mut impl Write) -> io::Result<()> {
     let mut heads = ["path", "type", "bytes", "br", "gzip", "zstd", "delta", "cache", "tag"];
     let mut rows: Vec<[String; 9]> = site.paths.iter().map(row).collect();
     if rows.iter().all(|row| row[DELTA].is_empty()) {
@@ -142,22 +142,29 @@ pub(crate) fn columns<const COUNT: usize>(
     Ok(())
 }
 
-fn row(PathRow { path, what }: &PathRow) -> [String; 9] {
+fn row(InspectedPath { path, entry: what }: &InspectedPath) -> [String; 9] {
     let path = shown(path);
     match what {
-        What::Redirect { status, to } => {
+        InspectedEntry::Redirect { status, to } => {
             let mut row = [const { String::new() }; 9];
             (row[0], row[1]) = (path, format!("{status} -> {}", shown(to.as_bytes())));
             row
         }
-        What::File { status, is_listing, media, cache, forms, .. } => {
+        InspectedEntry::File {
+            status,
+            is_listing,
+            media_type: media,
+            cache_control: cache,
+            variants: forms,
+            ..
+        } => {
             let len = |name: &str| {
                 let form = forms.iter().find(|form| form.coding.name() == name);
                 form.map(|form| form.len.to_string()).unwrap_or_default()
             };
             let deltas = forms.iter().filter(|form| form.dictionary.is_some()).map(|form| form.len);
             let delta = deltas.min().map(|len| len.to_string()).unwrap_or_default();
-            let tag = forms.first().map(|form| shown(form.tag.as_bytes())).unwrap_or_default();
+            let tag = forms.first().map(|form| shown(form.etag.as_bytes())).unwrap_or_default();
             let media = match status {
                 200 if *is_listing => format!("listing, {}", shown(media.as_bytes())),
                 200 => shown(media.as_bytes()),
@@ -168,7 +175,7 @@ fn row(PathRow { path, what }: &PathRow) -> [String; 9] {
     }
 }
 
-fn rule(Rule { from, status, forced, to }: &Rule) -> [String; 3] {
+fn rule(InspectedRule { source: from, status, forced, target: to }: &InspectedRule) -> [String; 3] {
     let status = format!("{status}{}", if *forced { "!" } else { "" });
     [shown(from.as_bytes()), status, shown(to.as_bytes())]
 }
@@ -187,7 +194,7 @@ fn shown(bytes: &[u8]) -> String {
 }
 
 /// The same as one JSON object. A path that is not UTF-8 is given with replacement characters.
-pub(crate) fn json(site: &Inspected) -> String {
+pub(crate) fn json(site: &SiteInspection) -> String {
     let mut to = String::new();
     let encoders = site.encoders.as_deref().map_or("null".to_owned(), string);
     let _ = write!(
@@ -195,14 +202,21 @@ pub(crate) fn json(site: &Inspected) -> String {
         "{{\"len\":{},\"image_len\":{},\"encoders\":{encoders},\"paths\":[",
         site.len, site.image_len
     );
-    for (number, PathRow { path, what }) in site.paths.iter().enumerate() {
+    for (number, InspectedPath { path, entry: what }) in site.paths.iter().enumerate() {
         to.push_str(if number > 0 { ",\n" } else { "\n" });
         let path = string(&String::from_utf8_lossy(path));
         let _ = match what {
-            What::Redirect { status, to: location } => {
+            InspectedEntry::Redirect { status, to: location } => {
                 write!(to, "{{\"path\":{path},\"status\":{status},\"location\":{}}}", string(location))
             }
-            What::File { status, is_listing, media, last_modified, cache, forms } => {
+            InspectedEntry::File {
+                status,
+                is_listing,
+                media_type: media,
+                last_modified,
+                cache_control: cache,
+                variants: forms,
+            } => {
                 let forms: Vec<_> = forms.iter().map(form).collect();
                 write!(
                     to,
@@ -215,7 +229,7 @@ pub(crate) fn json(site: &Inspected) -> String {
         };
     }
     to.push_str("\n],\"rules\":[");
-    for (number, Rule { from, status, forced, to: target }) in site.rules.iter().enumerate() {
+    for (number, InspectedRule { source: from, status, forced, target }) in site.rules.iter().enumerate() {
         let comma = if number > 0 { "," } else { "" };
         let (from, target) = (string(from), string(target));
         let _ = write!(
@@ -228,7 +242,7 @@ pub(crate) fn json(site: &Inspected) -> String {
 }
 
 /// The dictionary as `sha256sum` tells it.
-fn form(Form { coding, dictionary, len, tag }: &Form) -> String {
+fn form(InspectedVariant { coding, dictionary, len, etag: tag }: &InspectedVariant) -> String {
     let hex = |digest: &[u8; 32]| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let dictionary = dictionary.as_ref().map(|digest| format!(",\"dictionary\":\"{}\"", hex(digest)));
     let (coding, tag, dictionary) = (string(coding.name()), string(tag), dictionary.unwrap_or_default());
@@ -262,27 +276,33 @@ mod tests {
 
     #[test]
     fn json_says_what_the_table_says() {
-        let form = |coding, dictionary, len| Form { coding, dictionary, len, tag: "\"t\"".to_owned() };
+        let form =
+            |coding, dictionary, len| InspectedVariant { coding, dictionary, len, etag: "\"t\"".to_owned() };
         let mut forms = CODINGS.map(|coding| form(coding, None, 5)).to_vec();
         forms.extend([9, 3].map(|len| form(DELTA_CODINGS[0], Some([0xab; 32]), len)));
         let cache = "public, immutable".to_owned();
-        let file = What::File {
+        let file = InspectedEntry::File {
             status: 200,
             is_listing: false,
-            media: "text/html".to_owned(),
+            media_type: "text/html".to_owned(),
             last_modified: 7,
-            cache,
-            forms,
+            cache_control: cache,
+            variants: forms,
         };
-        let rule = Rule { from: "/a/* b=:2".to_owned(), status: 302, forced: true, to: "/:splat".to_owned() };
-        let redirect = What::Redirect { status: 308, to: "/b".to_owned() };
-        let site = Inspected {
+        let rule = InspectedRule {
+            source: "/a/* b=:2".to_owned(),
+            status: 302,
+            forced: true,
+            target: "/:splat".to_owned(),
+        };
+        let redirect = InspectedEntry::Redirect { status: 308, to: "/b".to_owned() };
+        let site = SiteInspection {
             len: 1,
             image_len: 2,
             encoders: None,
             paths: vec![
-                PathRow { path: b"/a\"\\\n\xff".to_vec(), what: redirect },
-                PathRow { path: "/é".into(), what: file.clone() },
+                InspectedPath { path: b"/a\"\\\n\xff".to_vec(), entry: redirect },
+                InspectedPath { path: "/é".into(), entry: file.clone() },
             ],
             rules: vec![rule.clone(), rule],
         };
@@ -309,22 +329,25 @@ mod tests {
     #[test]
     fn each_line_has_room_in_the_terminal_and_both_ends_of_its_name() {
         let tag = format!("\"{}\"", "0".repeat(32));
-        let form = |coding| Form { coding, dictionary: None, len: 123_456, tag: tag.clone() };
+        let form = |coding| InspectedVariant { coding, dictionary: None, len: 123_456, etag: tag.clone() };
         let forms: Vec<_> = [Coding::Identity].into_iter().chain(CODINGS).map(form).collect();
         let media = "text/html; charset=utf-8".to_owned();
-        let file = What::File {
+        let file = InspectedEntry::File {
             status: 200,
             is_listing: false,
-            media,
+            media_type: media,
             last_modified: 7,
-            cache: "no-cache".to_owned(),
-            forms,
+            cache_control: "no-cache".to_owned(),
+            variants: forms,
         };
         let path = |name: &str| format!("/{}{name}", "long/".repeat(30));
-        let rows = |what: &What, name: &str| PathRow { path: path(name).into(), what: what.clone() };
-        let redirect = What::Redirect { status: 301, to: path("target") };
-        let rule = Rule { from: path("*"), status: 301, forced: false, to: path(":splat") };
-        let site = Inspected {
+        let rows = |what: &InspectedEntry, name: &str| InspectedPath {
+            path: path(name).into(),
+            entry: what.clone(),
+        };
+        let redirect = InspectedEntry::Redirect { status: 301, to: path("target") };
+        let rule = InspectedRule { source: path("*"), status: 301, forced: false, target: path(":splat") };
+        let site = SiteInspection {
             len: 1,
             image_len: 2,
             encoders: None,

@@ -261,7 +261,7 @@ impl Releases {
             return Err(UserError::new(what, why, self.remedy()));
         }
         open(&path)?;
-        if is_verified && let [first, others @ ..] = &*verify(&path, &[], MAX_UNPACKED_LEN)?.damage {
+        if is_verified && let [first, others @ ..] = &*verify(&path, &[], MAX_UNPACKED_LEN)?.defects {
             let more = match others.len() {
                 0 => String::new(),
                 count => format!(", and {count} more"),

@@ -2,8 +2,8 @@
 //!
 //! A renamed file does not count: a removed file cancels an added file with the same content.
 
-use super::decode::Print;
-use super::plan::Plan;
+use super::decode::Fingerprint;
+use super::plan::PackPlan;
 use crate::rules::is_hidden;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -36,48 +36,52 @@ const GROWN_COUNT_MAX: usize = 3;
 
 impl Changes {
     /// Compares the files that an earlier archive served, by path, with those that are served now.
-    pub(super) fn new(before: &HashMap<Vec<u8>, Print>, plan: &Plan<'_>, len_before: u64) -> Changes {
+    pub(super) fn new(
+        before: &HashMap<Vec<u8>, Fingerprint>,
+        plan: &PackPlan<'_>,
+        len_before: u64,
+    ) -> Changes {
         let mut changes = Changes { len_before, ..Changes::default() };
         let (mut seen, mut new) = (HashSet::new(), Vec::new());
         for file in plan.files.iter().filter(|file| !is_hidden(&file.path)) {
-            let print = plan.content(file).print;
+            let fingerprint = plan.content(file).fingerprint;
             let mut was = None;
             for path in plan.addresses.of(&file.path).at {
-                if let Some((path, &print)) = before.get_key_value(&path) {
+                if let Some((path, &fingerprint)) = before.get_key_value(&path) {
                     seen.insert(path);
-                    was = Some(print);
+                    was = Some(fingerprint);
                 }
             }
             match was {
-                None => new.push((&file.path, print)),
-                Some(was) if was == print => {}
+                None => new.push((&file.path, fingerprint)),
+                Some(was) if was == fingerprint => {}
                 Some(was) => {
                     changes.changed += 1;
                     changes.changed_len_before += was.len;
-                    changes.changed_len += print.len;
-                    changes.grow(&file.path, print.len.saturating_sub(was.len));
+                    changes.changed_len += fingerprint.len;
+                    changes.grow(&file.path, fingerprint.len.saturating_sub(was.len));
                 }
             }
         }
-        let mut gone: HashMap<Print, u64> = HashMap::new();
-        for (path, &print) in before.iter().filter(|(path, _)| !seen.contains(path)) {
-            if !is_second_path(before, path, print) {
-                *gone.entry(print).or_default() += 1;
+        let mut gone: HashMap<Fingerprint, u64> = HashMap::new();
+        for (path, &fingerprint) in before.iter().filter(|(path, _)| !seen.contains(path)) {
+            if !is_second_path(before, path, fingerprint) {
+                *gone.entry(fingerprint).or_default() += 1;
             }
         }
-        for (path, print) in new {
-            match gone.get_mut(&print).filter(|count| **count > 0) {
+        for (path, fingerprint) in new {
+            match gone.get_mut(&fingerprint).filter(|count| **count > 0) {
                 Some(count) => *count -= 1,
                 None => {
                     changes.added += 1;
-                    changes.added_len += print.len;
-                    changes.grow(path, print.len);
+                    changes.added_len += fingerprint.len;
+                    changes.grow(path, fingerprint.len);
                 }
             }
         }
-        for (print, count) in gone {
+        for (fingerprint, count) in gone {
             changes.removed += count;
-            changes.removed_len += count * print.len;
+            changes.removed_len += count * fingerprint.len;
         }
         changes.grown.sort_by(|(one, by), (other, than)| (Reverse(by), one).cmp(&(Reverse(than), other)));
         changes.grown.truncate(GROWN_COUNT_MAX);
@@ -97,7 +101,7 @@ impl Changes {
 }
 
 /// Whether a path is that of a directory whose index has a path of its own too.
-fn is_second_path(before: &HashMap<Vec<u8>, Print>, path: &[u8], print: Print) -> bool {
+fn is_second_path(before: &HashMap<Vec<u8>, Fingerprint>, path: &[u8], fingerprint: Fingerprint) -> bool {
     let dir = path.strip_suffix(b"/").unwrap_or(path);
-    before.get(&[dir, b"/index.html"].concat()) == Some(&print)
+    before.get(&[dir, b"/index.html"].concat()) == Some(&fingerprint)
 }

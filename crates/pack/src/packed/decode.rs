@@ -5,8 +5,8 @@
 //! end, and a window larger than browsers grant. With a dictionary Zstandard is decoded by libzstd, since `ruzstd` takes none
 //! that is plain bytes.
 
-use super::code::{ZSTD_WINDOW_LOG, head_with};
-use super::dictionaries::{Dictionary, Digest};
+use super::dictionaries::{Dictionary, DictionaryHash};
+use super::encode::{ZSTD_WINDOW_LOG, dictionary_header};
 use brotli::enc::StandardAlloc;
 use brotli::{Allocator as _, SliceWrapperMut as _};
 use flate2::bufread::GzDecoder;
@@ -17,43 +17,44 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// What a content is known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Print {
+pub(crate) struct Fingerprint {
     /// In bytes.
     pub(crate) len: u64,
     /// XXH3-128.
     pub(crate) hash: u128,
 }
 
-/// Whether `coded` decodes to the content `plain` is the print of. Decodes at most one byte more than that has.
-pub(crate) fn decodes_to(coding: Coding, coded: impl Read, plain: Print) -> bool {
+/// Whether `coded` decodes to the content `plain` is the fingerprint of. Decodes at most one byte more than that has.
+pub(crate) fn decodes_to(coding: Coding, coded: impl Read, plain: Fingerprint) -> bool {
     let coded = BufReader::with_capacity(BLOCK_LEN, coded);
     let decoded = match coding {
-        Coding::Identity => print_of(coded, plain.len),
+        Coding::Identity => fingerprint_of(coded, plain.len),
         Coding::Br => brotli(coded, None, plain.len),
         Coding::Gzip => {
             let mut decoder = GzDecoder::new(coded);
-            print_of(&mut decoder, plain.len).and_then(|print| at_end(decoder.into_inner(), print))
+            fingerprint_of(&mut decoder, plain.len)
+                .and_then(|fingerprint| at_end(decoder.into_inner(), fingerprint))
         }
         Coding::Zstd => StreamingDecoder::new_with_max_window_size(coded, 1 << ZSTD_WINDOW_LOG)
             .map_err(io::Error::other)
             .and_then(|mut decoder| {
-                let print = print_of(&mut decoder, plain.len)?;
-                at_end(decoder.into_inner(), print)
+                let fingerprint = fingerprint_of(&mut decoder, plain.len)?;
+                at_end(decoder.into_inner(), fingerprint)
             }),
         Coding::Dcb | Coding::Dcz => return false,
     };
-    decoded.is_ok_and(|print| print == plain)
+    decoded.is_ok_and(|fingerprint| fingerprint == plain)
 }
 
-/// Whether `coded` names this dictionary, and decodes with it to the content `plain` is the print of. Decodes at most one byte
+/// Whether `coded` names this dictionary, and decodes with it to the content `plain` is the fingerprint of. Decodes at most one byte
 /// more than that has.
-pub(crate) fn decodes_with(
+pub(crate) fn decodes_with_dictionary(
     coding: Coding,
     mut coded: impl Read,
     dictionary: &Dictionary,
-    plain: Print,
+    plain: Fingerprint,
 ) -> bool {
-    if !names(coding, &mut coded, &dictionary.digest) {
+    if !names_dictionary(coding, &mut coded, &dictionary.digest) {
         return false;
     }
     let coded = BufReader::with_capacity(BLOCK_LEN, coded);
@@ -62,20 +63,20 @@ pub(crate) fn decodes_with(
         Coding::Dcz => zstd_with(coded, &dictionary.bytes, plain.len),
         _ => return false,
     };
-    decoded.is_ok_and(|print| print == plain)
+    decoded.is_ok_and(|fingerprint| fingerprint == plain)
 }
 
 /// Whether a content, read from its start, begins as one that is coded with this dictionary.
-pub(crate) fn names(coding: Coding, coded: &mut impl Read, dictionary: &Digest) -> bool {
-    let head = head_with(coding, dictionary);
+pub(crate) fn names_dictionary(coding: Coding, coded: &mut impl Read, dictionary: &DictionaryHash) -> bool {
+    let head = dictionary_header(coding, dictionary);
     let mut found = vec![0; head.len()];
     coded.read_exact(&mut found).is_ok() && found == head
 }
 
-/// The print of what is read, up to one byte more than `len_max`.
-pub(crate) fn print_of(from: impl Read, len_max: u64) -> io::Result<Print> {
-    let print = copy(from.take(len_max.saturating_add(1)), &mut io::sink());
-    print.map_err(|(CopyError::Read(error) | CopyError::Write(error))| error)
+/// The fingerprint of what is read, up to one byte more than `len_max`.
+pub(crate) fn fingerprint_of(from: impl Read, len_max: u64) -> io::Result<Fingerprint> {
+    let fingerprint = copy_hashed(from.take(len_max.saturating_add(1)), &mut io::sink());
+    fingerprint.map_err(|(CopyError::Read(error) | CopyError::Write(error))| error)
 }
 
 /// Which side of a copy failed.
@@ -84,13 +85,13 @@ pub(crate) enum CopyError {
     Write(io::Error),
 }
 
-/// Copies, and takes the print of what was copied.
-pub(crate) fn copy(mut from: impl Read, to: &mut impl Write) -> Result<Print, CopyError> {
+/// Copies, and takes the fingerprint of what was copied.
+pub(crate) fn copy_hashed(mut from: impl Read, to: &mut impl Write) -> Result<Fingerprint, CopyError> {
     let (mut hasher, mut len) = (Xxh3::new(), 0);
     let mut block = vec![0; BLOCK_LEN];
     loop {
         match from.read(&mut block) {
-            Ok(0) => return Ok(Print { len, hash: hasher.digest128() }),
+            Ok(0) => return Ok(Fingerprint { len, hash: hasher.digest128() }),
             Ok(count) => {
                 hasher.update(&block[..count]);
                 len += count as u64;
@@ -102,14 +103,14 @@ pub(crate) fn copy(mut from: impl Read, to: &mut impl Write) -> Result<Print, Co
     }
 }
 
-fn zstd_with(coded: impl BufRead, dictionary: &[u8], len: u64) -> io::Result<Print> {
+fn zstd_with(coded: impl BufRead, dictionary: &[u8], len: u64) -> io::Result<Fingerprint> {
     let mut decoder = zstd::stream::Decoder::with_ref_prefix(coded, dictionary)?.single_frame();
     decoder.window_log_max(ZSTD_WINDOW_LOG)?;
-    let print = print_of(&mut decoder, len)?;
-    at_end(decoder.finish(), print)
+    let fingerprint = fingerprint_of(&mut decoder, len)?;
+    at_end(decoder.finish(), fingerprint)
 }
 
-fn brotli(mut coded: impl BufRead, dictionary: Option<&[u8]>, len: u64) -> io::Result<Print> {
+fn brotli(mut coded: impl BufRead, dictionary: Option<&[u8]>, len: u64) -> io::Result<Fingerprint> {
     if coded.fill_buf()?.first().is_some_and(|first| first & 0x7f == BROTLI_LARGE) {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -121,18 +122,18 @@ fn brotli(mut coded: impl BufRead, dictionary: Option<&[u8]>, len: u64) -> io::R
             return Err(io::ErrorKind::InvalidInput.into());
         }
     }
-    let print = print_of(&mut decoder, len)?;
+    let fingerprint = fingerprint_of(&mut decoder, len)?;
     // Asked once more, it complains of what lies behind the end, as far as it has read it.
     match decoder.read(&mut [0])? {
-        0 => at_end(BufReader::new(decoder.into_inner()), print),
+        0 => at_end(BufReader::new(decoder.into_inner()), fingerprint),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 
-/// The print, if nothing is left to be read.
-fn at_end(mut rest: impl BufRead, print: Print) -> io::Result<Print> {
+/// The fingerprint, if nothing is left to be read.
+fn at_end(mut rest: impl BufRead, fingerprint: Fingerprint) -> io::Result<Fingerprint> {
     match rest.fill_buf()? {
-        [] => Ok(print),
+        [] => Ok(fingerprint),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
@@ -146,12 +147,13 @@ const BLOCK_LEN: usize = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::super::DELTA_CODINGS;
-    use super::super::code::{Effort, encode, encode_with};
+    use super::super::encode::{CompressionEffort, encode, encode_with_dictionary};
     use super::*;
     use sha2::{Digest as _, Sha256};
 
     const CODINGS: [Coding; 3] = [Coding::Br, Coding::Gzip, Coding::Zstd];
-    const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Best];
+    const EFFORTS: [CompressionEffort; 3] =
+        [CompressionEffort::Fast, CompressionEffort::Balanced, CompressionEffort::Best];
 
     #[test]
     fn what_was_coded_decodes_to_itself_and_to_nothing_else() {
@@ -162,23 +164,30 @@ mod tests {
             {
                 let name = format!("{coding:?}, {effort:?}, {} bytes", plain.len());
                 let coded = coded(coding, effort, plain);
-                let print = print_of(plain, u64::MAX).expect("memory");
-                assert!(decodes_to(coding, &coded[..], print), "{name}");
+                let fingerprint = fingerprint_of(plain, u64::MAX).expect("memory");
+                assert!(decodes_to(coding, &coded[..], fingerprint), "{name}");
                 assert!(
-                    !decodes_to(coding, &coded[..], Print { hash: print.hash ^ 1, ..print }),
+                    !decodes_to(
+                        coding,
+                        &coded[..],
+                        Fingerprint { hash: fingerprint.hash ^ 1, ..fingerprint }
+                    ),
                     "{name}: other"
                 );
                 assert!(
-                    !decodes_to(coding, &coded[..], Print { len: print.len + 1, ..print }),
+                    !decodes_to(coding, &coded[..], Fingerprint { len: fingerprint.len + 1, ..fingerprint }),
                     "{name}: longer"
                 );
                 assert!(
-                    !decodes_to(coding, &[&coded[..], b"x"].concat()[..], print),
+                    !decodes_to(coding, &[&coded[..], b"x"].concat()[..], fingerprint),
                     "{name}: something behind"
                 );
-                assert!(!decodes_to(coding, &coded[..coded.len() - 1], print), "{name}: cut");
-                assert!(!decodes_to(coding, &[&coded[..], &coded[..]].concat()[..], print), "{name}: twice");
-                assert!(!decodes_to(coding, &b""[..], print), "{name}: nothing");
+                assert!(!decodes_to(coding, &coded[..coded.len() - 1], fingerprint), "{name}: cut");
+                assert!(
+                    !decodes_to(coding, &[&coded[..], &coded[..]].concat()[..], fingerprint),
+                    "{name}: twice"
+                );
+                assert!(!decodes_to(coding, &b""[..], fingerprint), "{name}: nothing");
             }
         }
     }
@@ -198,25 +207,27 @@ mod tests {
         ];
         for (name, bytes, plain) in cases {
             let dictionary = dictionary(bytes);
-            let print = print_of(plain, u64::MAX).expect("memory");
+            let fingerprint = fingerprint_of(plain, u64::MAX).expect("memory");
             for (coding, effort) in
                 DELTA_CODINGS.into_iter().flat_map(|coding| EFFORTS.map(|effort| (coding, effort)))
             {
                 let name = format!("{name}, {coding:?}, {effort:?}");
                 let mut coded = Vec::new();
-                encode_with(coding, effort, &dictionary, plain, &mut coded).expect("memory");
-                let decodes = |coded: &[u8], with, print| decodes_with(coding, coded, with, print);
-                assert!(decodes(&coded, &dictionary, print), "{name}");
-                assert!(!decodes(&coded, &other, print), "{name}: another dictionary");
+                encode_with_dictionary(coding, effort, &dictionary, plain, &mut coded).expect("memory");
+                let decodes = |coded: &[u8], with, fingerprint| {
+                    decodes_with_dictionary(coding, coded, with, fingerprint)
+                };
+                assert!(decodes(&coded, &dictionary, fingerprint), "{name}");
+                assert!(!decodes(&coded, &other, fingerprint), "{name}: another dictionary");
                 assert!(
-                    !decodes(&coded, &dictionary, Print { hash: print.hash ^ 1, ..print }),
+                    !decodes(&coded, &dictionary, Fingerprint { hash: fingerprint.hash ^ 1, ..fingerprint }),
                     "{name}: other"
                 );
-                assert!(!decodes(&coded[..coded.len() - 1], &dictionary, print), "{name}: cut");
-                assert!(!decodes(&[&coded[..], b"x"].concat(), &dictionary, print), "{name}: behind");
-                assert!(!decodes(&coded[1..], &dictionary, print), "{name}: without its head");
-                assert!(!decodes(b"", &dictionary, print), "{name}: nothing");
-                assert!(!decodes_to(coding, &coded[..], print), "{name}: without a dictionary");
+                assert!(!decodes(&coded[..coded.len() - 1], &dictionary, fingerprint), "{name}: cut");
+                assert!(!decodes(&[&coded[..], b"x"].concat(), &dictionary, fingerprint), "{name}: behind");
+                assert!(!decodes(&coded[1..], &dictionary, fingerprint), "{name}: without its head");
+                assert!(!decodes(b"", &dictionary, fingerprint), "{name}: nothing");
+                assert!(!decodes_to(coding, &coded[..], fingerprint), "{name}: without a dictionary");
                 // Of what is in the dictionary next to nothing is left.
                 assert!(coded.len() < 60 + plain.len() / 100, "{name}: {}", coded.len());
             }
@@ -228,11 +239,13 @@ mod tests {
         let letter = |at: u32| b'a' + (at.wrapping_mul(0x9e37_79b9) >> 28) as u8;
         let bytes: Vec<u8> = (0..6 << 20).map(letter).collect();
         let plain = [&bytes[1000..], b"and more", &bytes].concat();
-        let (dictionary, print) = (dictionary(&bytes), print_of(&plain[..], u64::MAX).expect("memory"));
+        let (dictionary, fingerprint) =
+            (dictionary(&bytes), fingerprint_of(&plain[..], u64::MAX).expect("memory"));
         for coding in DELTA_CODINGS {
             let mut coded = Vec::new();
-            encode_with(coding, Effort::Fast, &dictionary, &plain, &mut coded).expect("memory");
-            assert!(decodes_with(coding, &coded[..], &dictionary, print), "{coding:?}");
+            encode_with_dictionary(coding, CompressionEffort::Fast, &dictionary, &plain, &mut coded)
+                .expect("memory");
+            assert!(decodes_with_dictionary(coding, &coded[..], &dictionary, fingerprint), "{coding:?}");
         }
     }
 
@@ -243,13 +256,13 @@ mod tests {
     #[test]
     fn a_window_that_browsers_do_not_grant_is_refused() {
         let plain = vec![7; 20 << 20];
-        let print = print_of(&plain[..], u64::MAX).expect("memory");
+        let fingerprint = fingerprint_of(&plain[..], u64::MAX).expect("memory");
         for (log, accepted) in [(23, true), (24, false)] {
             let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).expect("an encoder");
             encoder.window_log(log).expect("a window");
             io::copy(&mut &plain[..], &mut encoder).expect("memory");
             let coded = encoder.finish().expect("memory");
-            assert_eq!(decodes_to(Coding::Zstd, &coded[..], print), accepted, "{log}");
+            assert_eq!(decodes_to(Coding::Zstd, &coded[..], fingerprint), accepted, "{log}");
         }
         for (log, accepted) in [(24, true), (25, false)] {
             let params = brotli::enc::BrotliEncoderParams {
@@ -260,21 +273,24 @@ mod tests {
             };
             let mut coded = Vec::new();
             brotli::BrotliCompress(&mut &plain[..], &mut coded, &params).expect("memory");
-            assert_eq!(decodes_to(Coding::Br, &coded[..], print), accepted, "{log}");
+            assert_eq!(decodes_to(Coding::Br, &coded[..], fingerprint), accepted, "{log}");
         }
     }
 
     #[test]
     fn a_bomb_is_not_unpacked_beyond_its_file() {
-        assert_eq!(print_of(io::repeat(0), 1000).expect("endless").len, 1001);
+        assert_eq!(fingerprint_of(io::repeat(0), 1000).expect("endless").len, 1001);
         let bomb = vec![0; 64 << 20];
-        let small = print_of(&b"small"[..], u64::MAX).expect("memory");
+        let small = fingerprint_of(&b"small"[..], u64::MAX).expect("memory");
         for coding in CODINGS {
-            assert!(!decodes_to(coding, &coded(coding, Effort::Fast, &bomb)[..], small), "{coding:?}");
+            assert!(
+                !decodes_to(coding, &coded(coding, CompressionEffort::Fast, &bomb)[..], small),
+                "{coding:?}"
+            );
         }
     }
 
-    fn coded(coding: Coding, effort: Effort, plain: &[u8]) -> Vec<u8> {
+    fn coded(coding: Coding, effort: CompressionEffort, plain: &[u8]) -> Vec<u8> {
         let mut coded = Vec::new();
         encode(coding, effort, plain, plain.len() as u64, &mut coded).expect("memory");
         coded

@@ -7,9 +7,9 @@
 //!
 //! Which file a client still has is known by its bytes alone, so a dictionary is their SHA-256.
 
-use super::decode::{Print, print_of};
+use super::decode::{Fingerprint, fingerprint_of};
 use super::error::{OpenError, SiteError};
-use super::open::{Opened, print};
+use super::open::{OpenedSite, stored_fingerprint};
 use crate::content::Positioned;
 use crate::dictionary::pattern;
 use sha2::{Digest as _, Sha256};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use tarpon_site::Entry;
 
 /// SHA-256 of a dictionary.
-pub(crate) type Digest = [u8; 32];
+pub(crate) type DictionaryHash = [u8; 32];
 
 /// What earlier releases have that clients may use as dictionaries.
 #[derive(Debug, Default)]
@@ -28,25 +28,25 @@ pub struct Dictionaries {
     /// Each with its name.
     archives: Vec<(PathBuf, File)>,
     /// Each content once.
-    all: Vec<Lies>,
+    all: Vec<DictionaryLocation>,
     /// Numbers in `all`.
     by_pattern: HashMap<String, BTreeSet<usize>>,
 }
 
 /// A dictionary, read.
 pub(crate) struct Dictionary {
-    pub(crate) digest: Digest,
+    pub(crate) digest: DictionaryHash,
     pub(crate) bytes: Vec<u8>,
 }
 
 /// Where a dictionary lies.
 #[derive(Debug)]
-struct Lies {
+struct DictionaryLocation {
     /// Which of the archives.
     archive: usize,
     /// From its start, in bytes.
     at: u64,
-    print: Print,
+    fingerprint: Fingerprint,
     /// Whether a client was told to keep it.
     is_offered: bool,
 }
@@ -68,9 +68,9 @@ impl Dictionaries {
         Ok(found)
     }
 
-    fn add(&mut self, name: &Path, known: &mut HashMap<Print, usize>) -> Result<(), OpenError> {
+    fn add(&mut self, name: &Path, known: &mut HashMap<Fingerprint, usize>) -> Result<(), OpenError> {
         let archive = File::open(name).map_err(OpenError::Read)?;
-        let opened = Opened::of(&archive)?;
+        let opened = OpenedSite::of(&archive)?;
         if !opened.is_body_good() {
             return Err(OpenError::Body);
         }
@@ -78,17 +78,24 @@ impl Dictionaries {
         for (path, entry) in image.entries().filter(|(path, _)| path.starts_with(b"/")) {
             let Entry::File(file) = entry else { continue };
             let len = file.identity.content.len();
-            let (Some(pattern), Some(print)) = (pattern(path), print(image, &file.identity)) else {
+            let (Some(pattern), Some(fingerprint)) =
+                (pattern(path), stored_fingerprint(image, &file.identity))
+            else {
                 continue;
             };
             if file.rule_status.is_some() || !(1..=LEN_MAX).contains(&len) {
                 continue;
             }
             let Some(at) = opened.place_of(file.identity.content) else { continue };
-            let number = *known.entry(print).or_insert_with(|| {
+            let number = *known.entry(fingerprint).or_insert_with(|| {
                 let fields = image.bytes(file.identity.fields);
                 let is_offered = fields.windows(OFFER.len()).any(|text| text.eq_ignore_ascii_case(OFFER));
-                self.all.push(Lies { archive: self.archives.len(), at, print, is_offered });
+                self.all.push(DictionaryLocation {
+                    archive: self.archives.len(),
+                    at,
+                    fingerprint,
+                    is_offered,
+                });
                 self.all.len() - 1
             });
             self.by_pattern.entry(pattern).or_default().insert(number);
@@ -100,12 +107,12 @@ impl Dictionaries {
     /// The dictionaries of a content that is at these paths.
     pub(crate) fn of<'p>(
         &self,
-        content: Print,
+        content: Fingerprint,
         paths: impl IntoIterator<Item = &'p [u8]>,
     ) -> BTreeSet<usize> {
         let patterns = paths.into_iter().filter_map(pattern);
         let found = patterns.filter_map(|pattern| self.by_pattern.get(&pattern)).flatten().copied();
-        found.filter(|&number| self.all[number].print != content).collect()
+        found.filter(|&number| self.all[number].fingerprint != content).collect()
     }
 
     /// Whether clients were told to keep it.
@@ -115,20 +122,22 @@ impl Dictionaries {
 
     /// Reads one.
     pub(crate) fn read(&self, number: usize) -> Result<Dictionary, SiteError> {
-        let Lies { archive, at, print, .. } = self.all[number];
+        let DictionaryLocation { archive, at, fingerprint, .. } = self.all[number];
         let (path, file) = &self.archives[archive];
         let failed = |error| SiteError::Dictionary { path: path.clone(), error };
-        let mut bytes = Vec::with_capacity(print.len as usize);
-        let read = Positioned { file, at }.take(print.len).read_to_end(&mut bytes);
+        let mut bytes = Vec::with_capacity(fingerprint.len as usize);
+        let read = Positioned { file, at }.take(fingerprint.len).read_to_end(&mut bytes);
         read.map_err(|error| failed(OpenError::Read(error)))?;
-        match print_of(&bytes[..], print.len) {
-            Ok(found) if found == print => Ok(Dictionary { digest: Sha256::digest(&bytes).into(), bytes }),
+        match fingerprint_of(&bytes[..], fingerprint.len) {
+            Ok(found) if found == fingerprint => {
+                Ok(Dictionary { digest: Sha256::digest(&bytes).into(), bytes })
+            }
             _ => Err(failed(OpenError::Body)),
         }
     }
 
     /// All that can be read, by their hashes.
-    pub(crate) fn by_digest(&self) -> HashMap<Digest, usize> {
+    pub(crate) fn by_digest(&self) -> HashMap<DictionaryHash, usize> {
         let all = (0..self.all.len()).filter_map(|number| Some((self.read(number).ok()?.digest, number)));
         all.collect()
     }

@@ -22,7 +22,7 @@ pub enum SiteError {
         /// The archive.
         path: PathBuf,
     },
-    /// The archive, or a temporary file beside it, cannot be written.
+    /// The archive, or a temporary file precompressed it, cannot be written.
     Write {
         /// The archive.
         path: PathBuf,

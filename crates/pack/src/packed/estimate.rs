@@ -10,12 +10,12 @@
 //!
 //! Knows no clock: each call says when it is.
 
-use super::code::Encoder;
+use super::encode::Encoder;
 use std::time::Duration;
 
 /// A kind of work, with a pace of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum WorkKind {
     /// A content is compressed by this encoder.
     Compress(Encoder),
     /// The same with a dictionary.
@@ -29,17 +29,17 @@ pub(crate) enum Kind {
 pub(crate) struct Estimate {
     workers: usize,
     /// A handful at most.
-    paces: Vec<Pace>,
+    paces: Vec<WorkRate>,
     /// By worker: the job it is at.
-    running: Vec<Option<Job>>,
+    running: Vec<Option<RunningJob>>,
     /// The time of the last look, and the end that it showed, in seconds.
     shown: Option<(Duration, f64)>,
 }
 
 /// How fast one kind of work goes.
 #[derive(Debug)]
-struct Pace {
-    kind: Kind,
+struct WorkRate {
+    kind: WorkKind,
     /// Bytes of jobs that have not begun.
     waiting: f64,
     /// Bytes of jobs that have ended.
@@ -49,20 +49,20 @@ struct Pace {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Job {
-    kind: Kind,
+struct RunningJob {
+    kind: WorkKind,
     len: f64,
     began: Duration,
 }
 
-impl Kind {
+impl WorkKind {
     /// Rule of thumb: seconds of a core for each byte.
     pub(crate) fn cost(self) -> f64 {
         let ns = match self {
-            Kind::Compress(encoder) => encoder.cost_ns(),
+            WorkKind::Compress(encoder) => encoder.cost_ns(),
             // The dictionary is read too.
-            Kind::Difference(encoder) => 2 * encoder.cost_ns(),
-            Kind::Check => 6,
+            WorkKind::Difference(encoder) => 2 * encoder.cost_ns(),
+            WorkKind::Check => 6,
         };
         ns as f64 / 1e9
     }
@@ -74,26 +74,26 @@ impl Estimate {
     }
 
     /// A job is to be done.
-    pub(crate) fn expect(&mut self, kind: Kind, len: u64) {
+    pub(crate) fn expect(&mut self, kind: WorkKind, len: u64) {
         self.pace(kind).waiting += weight(len);
     }
 
     /// No job of this kind is to be done any more.
-    pub(crate) fn forget(&mut self, kind: Kind) {
+    pub(crate) fn forget(&mut self, kind: WorkKind) {
         self.pace(kind).waiting = 0.0;
     }
 
     /// A worker begins a job that was expected.
-    pub(crate) fn begin(&mut self, worker: usize, kind: Kind, len: u64, at: Duration) {
+    pub(crate) fn begin(&mut self, worker: usize, kind: WorkKind, len: u64, at: Duration) {
         let len = weight(len);
         let pace = self.pace(kind);
         pace.waiting = (pace.waiting - len).max(0.0);
-        self.running[worker] = Some(Job { kind, len, began: at });
+        self.running[worker] = Some(RunningJob { kind, len, began: at });
     }
 
     /// It has ended its job.
     pub(crate) fn end(&mut self, worker: usize, at: Duration) {
-        let Some(Job { kind, len, began }) = self.running[worker].take() else { return };
+        let Some(RunningJob { kind, len, began }) = self.running[worker].take() else { return };
         let pace = self.pace(kind);
         pace.done += len;
         pace.took += at.saturating_sub(began).as_secs_f64();
@@ -102,7 +102,7 @@ impl Estimate {
     /// Returns how much work is done, and how much there is.
     pub(crate) fn share(&self, at: Duration) -> (u64, u64) {
         let cost =
-            |of: fn(&Pace) -> f64| self.paces.iter().map(|pace| of(pace) * pace.kind.cost()).sum::<f64>();
+            |of: fn(&WorkRate) -> f64| self.paces.iter().map(|pace| of(pace) * pace.kind.cost()).sum::<f64>();
         let (waiting, done) = (cost(|pace| pace.waiting), cost(|pace| pace.done));
         let running = self.running.iter().flatten();
         let (run, all) = running.fold((0.0, 0.0), |(run, all), job| {
@@ -120,8 +120,9 @@ impl Estimate {
             return None;
         }
         // Differences come last.
-        let is_unknown =
-            |pace: &Pace| pace.waiting > 0.0 && pace.done == 0.0 && !matches!(pace.kind, Kind::Difference(_));
+        let is_unknown = |pace: &WorkRate| {
+            pace.waiting > 0.0 && pace.done == 0.0 && !matches!(pace.kind, WorkKind::Difference(_))
+        };
         if at < JUDGE_BY_RULE_AFTER && self.paces.iter().any(is_unknown) {
             return None;
         }
@@ -147,14 +148,14 @@ impl Estimate {
     }
 
     /// Returns the seconds left of a running job. A job that takes longer than expected stays nearly done.
-    fn rest(&self, job: &Job, at: Duration) -> f64 {
+    fn rest(&self, job: &RunningJob, at: Duration) -> f64 {
         let whole = job.len * self.seconds(job.kind);
         (whole - at.saturating_sub(job.began).as_secs_f64()).max(whole / 50.0)
     }
 
     /// Returns the seconds for each byte of a kind: a mean of the measured pace and of the rule of thumb, which this
     /// machine's speed scales.
-    fn seconds(&self, kind: Kind) -> f64 {
+    fn seconds(&self, kind: WorkKind) -> f64 {
         let cost: f64 = self.paces.iter().map(|pace| pace.done * pace.kind.cost()).sum();
         let speed = if cost > 0.0 { self.took() / cost } else { 1.0 };
         let (done, took) = self
@@ -169,9 +170,9 @@ impl Estimate {
         self.paces.iter().map(|pace| pace.took).sum()
     }
 
-    fn pace(&mut self, kind: Kind) -> &mut Pace {
+    fn pace(&mut self, kind: WorkKind) -> &mut WorkRate {
         let at = self.paces.iter().position(|pace| pace.kind == kind).unwrap_or_else(|| {
-            self.paces.push(Pace { kind, waiting: 0.0, done: 0.0, took: 0.0 });
+            self.paces.push(WorkRate { kind, waiting: 0.0, done: 0.0, took: 0.0 });
             self.paces.len() - 1
         });
         &mut self.paces[at]
@@ -205,10 +206,10 @@ const SMOOTH_S: f64 = 4.0;
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 3] = [
-        Kind::Compress(Encoder::Brotli(10)),
-        Kind::Compress(Encoder::Libdeflate(10)),
-        Kind::Compress(Encoder::Zstd(15)),
+    const KINDS: [WorkKind; 3] = [
+        WorkKind::Compress(Encoder::Brotli(10)),
+        WorkKind::Compress(Encoder::Libdeflate(10)),
+        WorkKind::Compress(Encoder::Zstd(15)),
     ];
 
     type Row<'r> = (&'r str, [f64; 3], u64, &'r [u64], usize);
@@ -217,7 +218,7 @@ mod tests {
     fn the_time_left_does_not_rise_whatever_the_machine_and_the_content() {
         #[rustfmt::skip]
         let cases: &[Row<'_>] = &[
-            // what it shows          pace beside the rule, ms to start a job,  a few large files,          reused
+            // what it shows          pace precompressed the rule, ms to start a job,  a few large files,          reused
             ("as the rule says",      [1.0, 1.0, 1.0],      0,                  &[],                        0),
             ("a slow machine",        [3.0, 3.0, 3.0],      0,                  &[],                        0),
             ("a fast one",            [0.4, 0.4, 0.4],      0,                  &[],                        0),
@@ -248,7 +249,7 @@ mod tests {
 
     #[test]
     fn work_that_turns_out_not_to_be_there_only_shortens_it() {
-        let kind = Kind::Difference(Encoder::Zstd(15));
+        let kind = WorkKind::Difference(Encoder::Zstd(15));
         let mut estimate = Estimate::new(1);
         (0..20).for_each(|_| estimate.expect(KINDS[0], 1 << 20));
         estimate.expect(kind, 50 << 20);
@@ -287,7 +288,7 @@ mod tests {
         let is_reused = |content: usize| (4..4 + reused).contains(&content);
         let of = |(content, &len): (usize, &u64)| {
             [0, 1, 2].map(|kind| match is_reused(content) {
-                true => (Kind::Check, factors[0], len),
+                true => (WorkKind::Check, factors[0], len),
                 false => (KINDS[kind], factors[kind], len),
             })
         };

@@ -1,10 +1,10 @@
 //! The image of a packed site: small contents behind their fields, large ones where the archive has them.
 
-use super::deltas::Delta;
+use super::deltas::DeltaVariant;
 use super::error::SiteError;
 use super::layout::Layout;
-use super::plan::{File, Plan};
-use super::{CODINGS, Piece};
+use super::plan::{PackPlan, PlannedFile};
+use super::{CODINGS, SpilledVariant};
 use crate::Whole;
 use crate::content::{Body, Content};
 use crate::media::content_type;
@@ -17,31 +17,31 @@ use tarpon_site::format::{INLINE_LEN_MAX, Storage};
 
 /// A small content that goes into the image.
 #[derive(Clone, Copy)]
-pub(crate) enum Small {
+pub(crate) enum InlineContent {
     /// A file, as it is: number in [`Plan::files`].
     Plain(usize),
     /// A variant.
-    Coded(Piece),
+    Coded(SpilledVariant),
 }
 
 /// Writes the image; `read` reads what lies in it. Returns its length, which does not depend on where the layout places
 /// what.
 pub(crate) fn write(
-    plan: &Plan<'_>,
+    plan: &PackPlan<'_>,
     layout: &Layout,
     sections: &[(u32, Vec<u8>)],
     mut out: impl Write + Seek,
-    mut read: impl FnMut(Small, u64) -> Result<Vec<u8>, SiteError>,
+    mut read: impl FnMut(InlineContent, u64) -> Result<Vec<u8>, SiteError>,
 ) -> Result<u64, SiteError> {
     let mut writer = Writer::new(&mut out)?;
     let served = || plan.files.iter().enumerate().filter(|(_, file)| !is_hidden(&file.path));
     let mut ruled = Ruled::new(&plan.rules, &plan.addresses)?;
     for (number, file) in served() {
         let mut contents = vec![(Coding::Identity, plain(plan, layout, number, &mut read)?)];
-        for (coding, form) in file.beside.iter().enumerate() {
+        for (coding, form) in file.precompressed.iter().enumerate() {
             let content = match *form {
                 Some(form) => Some(plain(plan, layout, form, &mut read)?),
-                None if file.is_beside => None,
+                None if file.is_precompressed => None,
                 None => coded(plan, layout, file, coding, &mut read)?,
             };
             contents.extend(content.map(|content| (CODINGS[coding], content)));
@@ -65,61 +65,61 @@ pub(crate) fn write(
 }
 
 fn plain(
-    plan: &Plan<'_>,
+    plan: &PackPlan<'_>,
     layout: &Layout,
     number: usize,
-    read: &mut impl FnMut(Small, u64) -> Result<Vec<u8>, SiteError>,
+    read: &mut impl FnMut(InlineContent, u64) -> Result<Vec<u8>, SiteError>,
 ) -> Result<Content, SiteError> {
     let file = &plan.files[number];
     let content = plan.content(file);
     let body = match layout.plain_at(file.content) {
         Some(at) => Body::Placed(Storage::Archive, at),
-        None => Body::InMemory(read(Small::Plain(number), content.print.len)?),
+        None => Body::InMemory(read(InlineContent::Plain(number), content.fingerprint.len)?),
     };
-    let (len, hash) = (content.print.len, content.print.hash);
+    let (len, hash) = (content.fingerprint.len, content.fingerprint.hash);
     Ok(Content { body, len, hash, look: content.look, last_modified: file.modified_s })
 }
 
 fn deltas(
-    plan: &Plan<'_>,
+    plan: &PackPlan<'_>,
     layout: &Layout,
-    file: &File,
-    read: &mut impl FnMut(Small, u64) -> Result<Vec<u8>, SiteError>,
+    file: &PlannedFile,
+    read: &mut impl FnMut(InlineContent, u64) -> Result<Vec<u8>, SiteError>,
 ) -> Result<Vec<([u8; 32], Coding, Content)>, SiteError> {
     let content = plan.content(file);
     let mut deltas = Vec::with_capacity(content.deltas.len());
-    for (number, &Delta { dictionary, coding, piece }) in content.deltas.iter().enumerate() {
+    for (number, &DeltaVariant { dictionary, coding, variant }) in content.deltas.iter().enumerate() {
         let placed = layout.delta_at(file.content, number);
-        deltas.push((dictionary, coding, coded_content(plan, file, piece, placed, read)?));
+        deltas.push((dictionary, coding, coded_content(plan, file, variant, placed, read)?));
     }
     Ok(deltas)
 }
 
 fn coded(
-    plan: &Plan<'_>,
+    plan: &PackPlan<'_>,
     layout: &Layout,
-    file: &File,
+    file: &PlannedFile,
     coding: usize,
-    read: &mut impl FnMut(Small, u64) -> Result<Vec<u8>, SiteError>,
+    read: &mut impl FnMut(InlineContent, u64) -> Result<Vec<u8>, SiteError>,
 ) -> Result<Option<Content>, SiteError> {
     let content = plan.content(file);
-    let Some(piece) = content.variants[coding] else { return Ok(None) };
+    let Some(variant) = content.variants[coding] else { return Ok(None) };
     let placed = layout.coded_at(file.content, coding);
-    coded_content(plan, file, piece, placed, read).map(Some)
+    coded_content(plan, file, variant, placed, read).map(Some)
 }
 
 /// A coded content that lies in the archive at a place, or else goes into the image.
 fn coded_content(
-    plan: &Plan<'_>,
-    file: &File,
-    piece: Piece,
+    plan: &PackPlan<'_>,
+    file: &PlannedFile,
+    variant: SpilledVariant,
     placed: Option<u64>,
-    read: &mut impl FnMut(Small, u64) -> Result<Vec<u8>, SiteError>,
+    read: &mut impl FnMut(InlineContent, u64) -> Result<Vec<u8>, SiteError>,
 ) -> Result<Content, SiteError> {
-    let (len, hash) = (piece.print.len, piece.print.hash);
+    let (len, hash) = (variant.fingerprint.len, variant.fingerprint.hash);
     let body = match placed {
         Some(at) => Body::Placed(Storage::Archive, at),
-        None => Body::InMemory(read(Small::Coded(piece), len)?),
+        None => Body::InMemory(read(InlineContent::Coded(variant), len)?),
     };
     debug_assert!(len <= INLINE_LEN_MAX || matches!(body, Body::Placed(..)));
     Ok(Content { body, len, hash, look: plan.content(file).look, last_modified: file.modified_s })

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// What a packed site is made of.
 #[derive(Clone, Copy, Debug)]
-pub enum Input<'i> {
+pub enum PackInput<'i> {
     /// A directory.
     Dir(&'i Path),
     /// A tar archive, not compressed.
@@ -30,9 +30,9 @@ pub enum Input<'i> {
     },
 }
 
-/// Where a file lies.
+/// Where a file location.
 #[derive(Debug)]
-pub(crate) enum Lies {
+pub(crate) enum ContentLocation {
     /// In a directory.
     File(Located),
     /// In the archive.
@@ -40,8 +40,8 @@ pub(crate) enum Lies {
 }
 
 /// A file, open for reading: at any place, by any number of readers.
-pub(crate) struct Plain<'i> {
-    file: Held<'i>,
+pub(crate) struct InputFile<'i> {
+    file: FileHandle<'i>,
     at: u64,
     /// In bytes, when it was opened.
     pub(crate) len: u64,
@@ -51,36 +51,39 @@ pub(crate) struct Plain<'i> {
 }
 
 /// What an input has.
-pub(crate) struct Listed {
+pub(crate) struct InputList {
     /// Sorted by path, as the directories.
-    pub(crate) found: Vec<Found<Lies>>,
+    pub(crate) found: Vec<Found<ContentLocation>>,
     pub(crate) dirs: Vec<Dir>,
     pub(crate) skipped: Vec<Skipped>,
 }
 
-enum Held<'i> {
+enum FileHandle<'i> {
     Own(File),
     Lent(&'i File),
 }
 
-impl<'i> Input<'i> {
+impl<'i> PackInput<'i> {
     /// Lists what it has.
-    pub(crate) fn list(&self) -> Result<Listed, PackError> {
+    pub(crate) fn list(&self) -> Result<InputList, PackError> {
         let mut listed = match *self {
-            Input::Dir(root) => {
+            PackInput::Dir(root) => {
                 let tree = Tree::open(root);
                 let tree = tree.map_err(|error| PackError::Root { path: root.to_owned(), error })?;
                 let walk = walk::list(&Arc::new(tree))?;
                 let found = walk.found.into_iter();
-                let found = found.map(|found| Found { path: found.path, file: Lies::File(found.file) });
-                Listed { found: found.collect(), dirs: walk.dirs, skipped: walk.skipped }
+                let found =
+                    found.map(|found| Found { path: found.path, file: ContentLocation::File(found.file) });
+                InputList { found: found.collect(), dirs: walk.dirs, skipped: walk.skipped }
             }
-            Input::Archive { file, path, prefix } => {
+            PackInput::Archive { file, path, prefix } => {
                 let walk = archive::list(file, path, prefix)?;
                 let found = walk.found.into_iter();
-                let found =
-                    found.map(|found| Found { path: found.path, file: Lies::Member(found.file.stretch) });
-                Listed { found: found.collect(), dirs: walk.dirs, skipped: walk.skipped }
+                let found = found.map(|found| Found {
+                    path: found.path,
+                    file: ContentLocation::Member(found.file.stretch),
+                });
+                InputList { found: found.collect(), dirs: walk.dirs, skipped: walk.skipped }
             }
         };
         listed.found.sort_by(|one, other| one.path.cmp(&other.path));
@@ -89,8 +92,8 @@ impl<'i> Input<'i> {
     }
 
     /// Whether a file at `path` would be a part of it.
-    pub(crate) fn would_have(&self, path: &Path) -> bool {
-        let Input::Dir(root) = self else { return false };
+    pub(crate) fn would_contain(&self, path: &Path) -> bool {
+        let PackInput::Dir(root) = self else { return false };
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // Whatever cannot be found is told when it is opened.
         let (Ok(root), Ok(dir)) = (root.canonicalize(), dir.canonicalize()) else { return false };
@@ -100,32 +103,35 @@ impl<'i> Input<'i> {
     }
 
     /// Opens a file. None if it is gone, or not a regular file any more.
-    pub(crate) fn open(&self, lies: &Lies) -> Result<Option<Plain<'i>>, PackError> {
-        match (self, lies) {
-            (_, Lies::File(file)) => Ok(file.open()?.map(|(file, meta)| Plain {
-                file: Held::Own(file),
+    pub(crate) fn open(&self, location: &ContentLocation) -> Result<Option<InputFile<'i>>, PackError> {
+        match (self, location) {
+            (_, ContentLocation::File(file)) => Ok(file.open()?.map(|(file, meta)| InputFile {
+                file: FileHandle::Own(file),
                 at: 0,
                 len: meta.len(),
                 modified_s: u64::try_from(meta.mtime()).unwrap_or(0),
                 mode: permissions(meta.mode()),
             })),
-            (&Input::Archive { file, .. }, &Lies::Member(Stretch { at, len, modified_s, mode })) => {
-                Ok(Some(Plain { file: Held::Lent(file), at, len, modified_s, mode }))
-            }
-            (Input::Dir(_), Lies::Member(_)) => unreachable!("a directory has no members"),
+            (
+                &PackInput::Archive { file, .. },
+                &ContentLocation::Member(Stretch { at, len, modified_s, mode }),
+            ) => Ok(Some(InputFile { file: FileHandle::Lent(file), at, len, modified_s, mode })),
+            (PackInput::Dir(_), ContentLocation::Member(_)) => unreachable!("a directory has no members"),
         }
     }
 
     /// What a file is called in an error.
-    pub(crate) fn name(&self, lies: &Lies) -> PathBuf {
-        match (self, lies) {
-            (_, Lies::File(file)) => file.name(),
-            (Input::Archive { path, .. } | Input::Dir(path), Lies::Member(_)) => (*path).to_owned(),
+    pub(crate) fn name(&self, location: &ContentLocation) -> PathBuf {
+        match (self, location) {
+            (_, ContentLocation::File(file)) => file.name(),
+            (PackInput::Archive { path, .. } | PackInput::Dir(path), ContentLocation::Member(_)) => {
+                (*path).to_owned()
+            }
         }
     }
 }
 
-impl Plain<'_> {
+impl InputFile<'_> {
     /// Reads from the start; no more than the file had when it was opened.
     pub(crate) fn reader(&self) -> impl Read {
         Positioned { file: self.file(), at: self.at }.take(self.len)
@@ -141,8 +147,8 @@ impl Plain<'_> {
 
     fn file(&self) -> &File {
         match &self.file {
-            Held::Own(file) => file,
-            Held::Lent(file) => file,
+            FileHandle::Own(file) => file,
+            FileHandle::Lent(file) => file,
         }
     }
 }

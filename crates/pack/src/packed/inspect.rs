@@ -1,7 +1,7 @@
 //! What a packed site has: its paths, and what is sent for each.
 
 use super::error::OpenError;
-use super::open::Opened;
+use super::open::OpenedSite;
 use std::fs::File;
 use tarpon_site::format::section;
 use tarpon_site::rules::{RuleInfo, RuleStep};
@@ -9,7 +9,7 @@ use tarpon_site::{Coding, Entry, Image, Redirect, Region, Variant};
 
 /// What a packed site has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inspected {
+pub struct SiteInspection {
     /// Bytes of the archive.
     pub len: u64,
     /// Bytes of the image.
@@ -17,36 +17,36 @@ pub struct Inspected {
     /// What coded the variants, if that is told.
     pub encoders: Option<String>,
     /// In the order of their paths.
-    pub paths: Vec<PathRow>,
+    pub paths: Vec<InspectedPath>,
     /// Rules that no path above settles, in the order they are tried.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<InspectedRule>,
 }
 
 /// A rule of `_redirects`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct InspectedRule {
     /// Which paths it is about, and which parameters of the query. Placeholders have numbers for names.
-    pub from: String,
+    pub source: String,
     /// The status it answers with.
     pub status: u16,
     /// Whether it comes before what lies at the path.
     pub forced: bool,
     /// Where it leads, or the file it sends.
-    pub to: String,
+    pub target: String,
 }
 
 /// What lies at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PathRow {
+pub struct InspectedPath {
     /// Decoded, so not always UTF-8.
     pub path: Vec<u8>,
     /// What it is.
-    pub what: What,
+    pub entry: InspectedEntry,
 }
 
 /// What a path is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum InspectedEntry {
     /// A file.
     File {
         /// 200, unless a rule says otherwise.
@@ -54,13 +54,13 @@ pub enum What {
         /// Whether it is a list of what a directory has, and no file that somebody wrote.
         is_listing: bool,
         /// The value of Content-Type.
-        media: String,
+        media_type: String,
         /// Seconds since 1970.
         last_modified: u64,
         /// The value of Cache-Control.
-        cache: String,
+        cache_control: String,
         /// The first is the file as it is; those with a dictionary come last.
-        forms: Vec<Form>,
+        variants: Vec<InspectedVariant>,
     },
     /// Another path.
     Redirect {
@@ -73,7 +73,7 @@ pub enum What {
 
 /// A file as it is, or coded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Form {
+pub struct InspectedVariant {
     /// How it is coded.
     pub coding: Coding,
     /// SHA-256 of the dictionary it is coded with, if there is one.
@@ -81,24 +81,24 @@ pub struct Form {
     /// In bytes.
     pub len: u64,
     /// The entity-tag, with its quotes.
-    pub tag: String,
+    pub etag: String,
 }
 
 /// Looks into a packed site.
 ///
 /// # Errors
 /// It cannot be read, is no packed site, or its image is damaged.
-pub fn inspect(archive: &File) -> Result<Inspected, OpenError> {
-    let Opened { image, .. } = Opened::new(archive)?;
+pub fn inspect(archive: &File) -> Result<SiteInspection, OpenError> {
+    let OpenedSite { image, .. } = OpenedSite::new(archive)?;
     let encoders = image.sections().find(|(row, _)| row.kind == section::ENCODERS);
     // What answers for what is missing is there by its own name too.
     let mut paths: Vec<_> = image
         .entries()
         .filter(|(path, _)| path.starts_with(b"/"))
-        .map(|(path, entry)| PathRow { path: path.to_vec(), what: what(&image, path, entry) })
+        .map(|(path, entry)| InspectedPath { path: path.to_vec(), entry: what(&image, path, entry) })
         .collect();
     paths.sort_by(|one, other| one.path.cmp(&other.path));
-    Ok(Inspected {
+    Ok(SiteInspection {
         len: image.archive_len(),
         image_len: image.len(),
         encoders: encoders.map(|(_, line)| text(line)),
@@ -107,23 +107,24 @@ pub fn inspect(archive: &File) -> Result<Inspected, OpenError> {
     })
 }
 
-fn what(image: &Image, path: &[u8], entry: Entry) -> What {
+fn what(image: &Image, path: &[u8], entry: Entry) -> InspectedEntry {
     match entry {
         Entry::File(file) => {
-            let form = |(dictionary, coding, variant): (Option<[u8; 32]>, Coding, Variant)| Form {
-                coding,
-                dictionary,
-                len: variant.content.len(),
-                tag: text(image.bytes(variant.etag)),
-            };
+            let form =
+                |(dictionary, coding, variant): (Option<[u8; 32]>, Coding, Variant)| InspectedVariant {
+                    coding,
+                    dictionary,
+                    len: variant.content.len(),
+                    etag: text(image.bytes(variant.etag)),
+                };
             let (fields, deltas) = (image.bytes(file.identity.fields), image.all_deltas(file));
-            What::File {
+            InspectedEntry::File {
                 status: file.rule_status.unwrap_or(200),
                 is_listing: image.listing_json(path).is_some(),
-                media: field(fields, "Content-Type: "),
+                media_type: field(fields, "Content-Type: "),
                 last_modified: file.identity.last_modified,
-                cache: field(fields, "Cache-Control: "),
-                forms: [(Coding::Identity, file.identity)]
+                cache_control: field(fields, "Cache-Control: "),
+                variants: [(Coding::Identity, file.identity)]
                     .into_iter()
                     .chain(image.coded_variants(file))
                     .map(|(coding, variant)| (None, coding, variant))
@@ -134,13 +135,16 @@ fn what(image: &Image, path: &[u8], entry: Entry) -> What {
         }
         Entry::Redirect(Redirect { rule_status: ruled, before_query, after_query, .. }) => {
             let fields = Region { at: before_query.at, len: before_query.len + after_query.len };
-            What::Redirect { status: ruled.unwrap_or(301), to: field(image.bytes(fields), "Location: ") }
+            InspectedEntry::Redirect {
+                status: ruled.unwrap_or(301),
+                to: field(image.bytes(fields), "Location: "),
+            }
         }
     }
 }
 
 /// A rule as it was written, but for the names of placeholders, which an image does not have: they are numbered.
-fn rule(rule: RuleInfo<'_>) -> Rule {
+fn rule(rule: RuleInfo<'_>) -> InspectedRule {
     let (mut from, mut to, mut names) = (String::new(), String::new(), Vec::new());
     for step in rule.pattern.chain(rule.parameters) {
         match step {
@@ -168,7 +172,7 @@ fn rule(rule: RuleInfo<'_>) -> Rule {
         }
     }
     to.push_str(&text(rule.fragment));
-    Rule { from, status: rule.status, forced: rule.forced, to }
+    InspectedRule { source: from, status: rule.status, forced: rule.forced, target: to }
 }
 
 /// The value of a field; nothing if it is not there.

@@ -5,11 +5,11 @@
 //! ├ front ┼ image ─┬ zeros ┬ a directory ┬ a file ┬ … ┬ … ┬ a coded variant ┬ … ┬ 1024 zeros ┤
 //! ```
 
-use super::deltas::Delta;
-use super::member::{BLOCK_LEN, Form, Member, OWN_MODE};
-use super::plan::{File, Plan};
+use super::deltas::DeltaVariant;
+use super::plan::{PackPlan, PlannedFile};
+use super::tar_member::{BLOCK_LEN, MemberType, OWN_MODE, TarMember};
 use super::variants::SUFFIXES;
-use super::{CODINGS, Piece};
+use super::{CODINGS, SpilledVariant};
 use crate::walk::Dir;
 use std::collections::HashMap;
 use tarpon_site::format::INLINE_LEN_MAX;
@@ -17,7 +17,7 @@ use tarpon_site::packed::{IMAGE_AT, RESERVED_DIR};
 
 /// The members behind the image, and where they lie.
 pub(crate) struct Layout {
-    pub(crate) members: Vec<Placed>,
+    pub(crate) members: Vec<PlacedMember>,
     /// Where the image ends.
     pub(crate) image_end: u64,
     /// Bytes of the archive.
@@ -29,27 +29,27 @@ pub(crate) struct Layout {
 }
 
 /// A member with its place.
-pub(crate) struct Placed {
+pub(crate) struct PlacedMember {
     pub(crate) head: Vec<u8>,
     /// Where `head` begins.
     pub(crate) at: u64,
-    pub(crate) data: Data,
+    pub(crate) data: MemberData,
 }
 
 /// What a member has behind its headers.
 #[derive(Clone, Copy)]
-pub(crate) enum Data {
+pub(crate) enum MemberData {
     /// The content of a file: number in [`Plan::files`].
     File(usize),
     /// Nothing: it is a link, or a directory.
     Nothing,
     /// A coded variant.
-    Coded(Piece),
+    Coded(SpilledVariant),
 }
 
 impl Layout {
     /// The members of an archive whose image has `image_len` bytes.
-    pub(crate) fn new(plan: &Plan<'_>, image_len: u64) -> Layout {
+    pub(crate) fn new(plan: &PackPlan<'_>, image_len: u64) -> Layout {
         let image_end = IMAGE_AT + image_len;
         let mut layout = Layout {
             members: Vec::new(),
@@ -66,7 +66,7 @@ impl Layout {
     }
 
     /// How many members there will be, whatever the length of the image.
-    pub(crate) fn count(plan: &Plan<'_>) -> usize {
+    pub(crate) fn count(plan: &PackPlan<'_>) -> usize {
         Layout::new(plan, 0).members.len()
     }
 
@@ -89,26 +89,29 @@ impl Layout {
     /// to that.
     ///
     /// What lies in a directory comes right behind it: GNU tar gives it its time when it meets something else.
-    fn files(&mut self, plan: &Plan<'_>) {
+    fn files(&mut self, plan: &PackPlan<'_>) {
         let mut same = HashMap::new();
         let mut dirs = plan.dirs.iter().peekable();
         for (number, file) in plan.files.iter().enumerate() {
             while let Some(dir) = dirs.next_if(|dir| dir.path < file.path) {
                 self.dir(dir);
             }
-            let len = plan.content(file).print.len;
+            let len = plan.content(file).fingerprint.len;
             let is_large = len > INLINE_LEN_MAX;
             let name = &file.path[1..];
-            let &File { mode, modified_s, .. } = file;
-            let member = Member { name, form: Form::File, len, mode, modified_s, aligned: false };
+            let &PlannedFile { mode, modified_s, .. } = file;
+            let member = TarMember { name, form: MemberType::File, len, mode, modified_s, aligned: false };
             match same.get(&(file.content, modified_s, mode)) {
                 Some(&first) if is_large => {
-                    self.put(Member { form: Form::Link(first), len: 0, ..member }, Data::Nothing);
+                    self.put(
+                        TarMember { form: MemberType::Link(first), len: 0, ..member },
+                        MemberData::Nothing,
+                    );
                 }
                 _ => {
                     let place = &mut self.places[file.content][0];
                     let aligned = is_large && place.is_none();
-                    let at = self.put(Member { aligned, ..member }, Data::File(number));
+                    let at = self.put(TarMember { aligned, ..member }, MemberData::File(number));
                     if aligned {
                         self.places[file.content][0] = Some(at);
                     }
@@ -121,58 +124,60 @@ impl Layout {
 
     fn dir(&mut self, Dir { path, mode, modified_s }: &Dir) {
         let (name, mode, modified_s) = (&path[1..], *mode, *modified_s);
-        let member = Member { name, form: Form::Dir, len: 0, mode, modified_s, aligned: false };
-        self.put(member, Data::Nothing);
+        let member = TarMember { name, form: MemberType::Dir, len: 0, mode, modified_s, aligned: false };
+        self.put(member, MemberData::Nothing);
     }
 
     /// The large variants, each once, under the name of the first file that has it.
-    fn coded(&mut self, plan: &Plan<'_>) {
+    fn coded(&mut self, plan: &PackPlan<'_>) {
         for (number, content) in plan.contents.iter().enumerate() {
             let file = &plan.files[content.file];
-            for (coding, piece) in content.variants.iter().enumerate() {
-                let Some(piece) = piece.filter(|piece| piece.print.len > INLINE_LEN_MAX) else { continue };
+            for (coding, variant) in content.variants.iter().enumerate() {
+                let Some(variant) = variant.filter(|variant| variant.fingerprint.len > INLINE_LEN_MAX) else {
+                    continue;
+                };
                 let name =
                     [RESERVED_DIR.as_bytes(), b"/coded", &file.path, SUFFIXES[coding].as_bytes()].concat();
-                let member = Member {
+                let member = TarMember {
                     name: &name,
-                    form: Form::File,
-                    len: piece.print.len,
+                    form: MemberType::File,
+                    len: variant.fingerprint.len,
                     mode: OWN_MODE,
                     modified_s: file.modified_s,
                     aligned: true,
                 };
-                let at = self.put(member, Data::Coded(piece));
+                let at = self.put(member, MemberData::Coded(variant));
                 self.places[number][1 + coding] = Some(at);
             }
         }
     }
 
     /// The large deltas, as large variants; their names tell the dictionary by the first digits of its hash.
-    fn coded_with(&mut self, plan: &Plan<'_>) {
+    fn coded_with(&mut self, plan: &PackPlan<'_>) {
         for (number, content) in plan.contents.iter().enumerate() {
             let file = &plan.files[content.file];
-            for (delta, Delta { dictionary, coding, piece }) in content.deltas.iter().enumerate() {
-                if piece.print.len <= INLINE_LEN_MAX {
+            for (delta, DeltaVariant { dictionary, coding, variant }) in content.deltas.iter().enumerate() {
+                if variant.fingerprint.len <= INLINE_LEN_MAX {
                     continue;
                 }
                 let digits: String = dictionary[..8].iter().map(|byte| format!("{byte:02x}")).collect();
                 let suffix = format!(".{digits}.{}", coding.name());
                 let name = [RESERVED_DIR.as_bytes(), b"/coded", &file.path, suffix.as_bytes()].concat();
-                let (len, modified_s) = (piece.print.len, file.modified_s);
-                let (name, form, mode) = (&name[..], Form::File, OWN_MODE);
-                let member = Member { name, form, len, mode, modified_s, aligned: true };
-                let at = self.put(member, Data::Coded(*piece));
+                let (len, modified_s) = (variant.fingerprint.len, file.modified_s);
+                let (name, form, mode) = (&name[..], MemberType::File, OWN_MODE);
+                let member = TarMember { name, form, len, mode, modified_s, aligned: true };
+                let at = self.put(member, MemberData::Coded(*variant));
                 self.deltas.insert((number, delta), at);
             }
         }
     }
 
     /// Places a member behind the others. Returns where its data begins.
-    fn put(&mut self, member: Member<'_>, data: Data) -> u64 {
+    fn put(&mut self, member: TarMember<'_>, data: MemberData) -> u64 {
         let (at, head) = (self.len, member.head(self.len));
         let data_at = at + head.len() as u64;
         self.len = (data_at + member.len).next_multiple_of(BLOCK_LEN);
-        self.members.push(Placed { head, at, data });
+        self.members.push(PlacedMember { head, at, data });
         data_at
     }
 }

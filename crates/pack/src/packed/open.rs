@@ -1,8 +1,8 @@
 //! A packed site, opened to be looked at.
 
-use super::decode::Print;
+use super::decode::Fingerprint;
+use super::embed::embedded_site;
 use super::error::OpenError;
-use super::program::carried_by;
 use bytes::Bytes;
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ use tarpon_site::{Content, Image, ImageError, Region, Variant};
 
 /// A packed site.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedSite {
     pub(crate) image: Image,
     /// Where the image lies in the archive.
     pub(crate) image_at: u64,
@@ -21,22 +21,22 @@ pub(crate) struct Opened {
     archive_at: u64,
 }
 
-impl Opened {
+impl OpenedSite {
     /// Reads the image of an archive.
-    pub(crate) fn new(archive: &File) -> Result<Opened, OpenError> {
+    pub(crate) fn new(archive: &File) -> Result<OpenedSite, OpenError> {
         let len = archive.metadata().map_err(OpenError::Read)?.len();
-        Opened::at(archive, Region { at: 0, len })
+        OpenedSite::at(archive, Region { at: 0, len })
     }
 
     /// The same of an archive, or of the one that a program carries.
-    pub(crate) fn of(file: &File) -> Result<Opened, OpenError> {
-        match carried_by(file).map_err(OpenError::Read)? {
-            Some(carried) => Opened::at(file, carried.site),
-            None => Opened::new(file),
+    pub(crate) fn of(file: &File) -> Result<OpenedSite, OpenError> {
+        match embedded_site(file).map_err(OpenError::Read)? {
+            Some(carried) => OpenedSite::at(file, carried.site),
+            None => OpenedSite::new(file),
         }
     }
 
-    fn at(file: &File, archive: Region) -> Result<Opened, OpenError> {
+    fn at(file: &File, archive: Region) -> Result<OpenedSite, OpenError> {
         let mut front = vec![0; archive.len.min(FRONT_LEN as u64) as usize];
         read(file, &mut front, archive.at)?;
         let place = image_in(&front, archive.len).map_err(OpenError::Image)?.ok_or(OpenError::NotPacked)?;
@@ -44,7 +44,7 @@ impl Opened {
         let mut bytes = vec![0; place.len as usize];
         read(file, &mut bytes, archive.at + place.at)?;
         let image = Image::new(Bytes::from(bytes)).map_err(OpenError::Image)?;
-        Ok(Opened { image, image_at: place.at, archive_at: archive.at })
+        Ok(OpenedSite { image, image_at: place.at, archive_at: archive.at })
     }
 
     /// Where in the file a content begins. None: it lies in another one, which no packed site has.
@@ -79,8 +79,8 @@ fn read(archive: &File, to: &mut [u8], at: u64) -> Result<(), OpenError> {
 }
 
 /// What a content is said to be.
-pub(crate) fn print(image: &Image, variant: &Variant) -> Option<Print> {
-    Some(Print { len: variant.content.len(), hash: tag(image.bytes(variant.etag))? })
+pub(crate) fn stored_fingerprint(image: &Image, variant: &Variant) -> Option<Fingerprint> {
+    Some(Fingerprint { len: variant.content.len(), hash: tag(image.bytes(variant.etag))? })
 }
 
 /// The hash that an entity-tag tells.

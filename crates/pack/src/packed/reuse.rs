@@ -1,16 +1,16 @@
-//! An earlier archive: its variants, for files that have not changed.
+//! An previous archive: its variants, for files that have not changed.
 //!
 //! The same encoders would make the same variants again, and a variant that is missing there would still not be worth it.
-//! A variant that lay beside its file tells nothing: another program made it.
+//! A variant that lay precompressed its file tells nothing: another program made it.
 //!
 //! Trusts no archive: a variant has to decode to its content.
 
 use super::changes::Changes;
-use super::decode::{Print, decodes_to, decodes_with};
-use super::dictionaries::{Dictionary, Digest};
+use super::decode::{Fingerprint, decodes_to, decodes_with_dictionary};
+use super::dictionaries::{Dictionary, DictionaryHash};
 use super::error::OpenError;
-use super::open::{Opened, print};
-use super::plan::Plan;
+use super::open::{OpenedSite, stored_fingerprint};
+use super::plan::PackPlan;
 use super::variants::SUFFIXES;
 use super::{CODINGS, SiteOptions};
 use crate::content::Positioned;
@@ -21,167 +21,178 @@ use std::path::Path;
 use tarpon_site::format::section;
 use tarpon_site::{Coding, Entry, Variant};
 
-/// Whether an earlier archive was reused.
+/// Whether an previous archive was reused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
     /// There is none.
     #[default]
     None,
     /// Variants of unchanged contents come from it.
-    Taken,
+    Reused,
     /// Other encoders made it, or the same with another effort: everything is compressed anew.
     OtherEncoders,
     /// The file at the target cannot be reused, for this reason.
     Unusable(String),
 }
 
-/// An earlier archive.
-pub(crate) struct Earlier {
+/// An previous archive.
+pub(crate) struct PreviousArchive {
     file: File,
     /// Bytes of the archive, or of the program that carries it.
     len: u64,
     /// By path: the files that were served.
-    files: HashMap<Vec<u8>, Print>,
+    files: HashMap<Vec<u8>, Fingerprint>,
     /// None: other encoders made it.
-    variants: Option<Variants>,
+    variants: Option<PreviousVariants>,
 }
 
-/// The variants of an earlier archive.
+/// The variants of an previous archive.
 #[derive(Default)]
-struct Variants {
+struct PreviousVariants {
     /// By content: for each coding, whether it is known, and then where the variant is, if it was worth it.
-    known: HashMap<Print, [Option<Option<Lies>>; 3]>,
+    known: HashMap<Fingerprint, [Option<Option<VariantLocation>>; 3]>,
     /// By content and dictionary; of what is not here nothing is known.
-    deltas: HashMap<(Print, Digest, &'static str), Lies>,
+    deltas: HashMap<(Fingerprint, DictionaryHash, &'static str), VariantLocation>,
 }
 
-/// A variant of an earlier archive.
-pub(crate) struct Found<'e> {
+/// A variant of an previous archive.
+pub(crate) struct ReusedVariant<'e> {
     file: &'e File,
     at: u64,
-    pub(crate) print: Print,
+    pub(crate) fingerprint: Fingerprint,
 }
 
-/// Where a variant lies.
+/// Where a variant location.
 #[derive(Clone, Copy)]
-struct Lies {
+struct VariantLocation {
     /// From the start of the file.
     at: u64,
-    print: Print,
+    fingerprint: Fingerprint,
 }
 
 /// Opens the archive to reuse: the one that the options name, or else the file at the target. An archive that cannot be
 /// reused is an error only if the options name it.
-pub(crate) fn earlier(
+pub(crate) fn open_previous(
     options: &SiteOptions<'_>,
     target: &Path,
     encoders: &str,
-) -> Result<(Option<Earlier>, Reuse), OpenError> {
+) -> Result<(Option<PreviousArchive>, Reuse), OpenError> {
     let opened = match options.reuse {
-        Some(path) => Earlier::open(path, encoders).map(Some),
-        None => Earlier::at_target(target, encoders),
+        Some(path) => PreviousArchive::open(path, encoders).map(Some),
+        None => PreviousArchive::at_target(target, encoders),
     };
     match opened {
         Ok(None) => Ok((None, Reuse::None)),
-        Ok(Some(earlier)) if earlier.variants.is_none() => Ok((Some(earlier), Reuse::OtherEncoders)),
-        Ok(Some(earlier)) => Ok((Some(earlier), Reuse::Taken)),
+        Ok(Some(previous)) if previous.variants.is_none() => Ok((Some(previous), Reuse::OtherEncoders)),
+        Ok(Some(previous)) => Ok((Some(previous), Reuse::Reused)),
         Err(error) if options.reuse.is_some() => Err(error),
         Err(error) => Ok((None, Reuse::Unusable(error.to_string()))),
     }
 }
 
-impl Earlier {
+impl PreviousArchive {
     /// Opens an archive, or a program that carries one.
-    fn open(path: &Path, encoders: &str) -> Result<Earlier, OpenError> {
+    fn open(path: &Path, encoders: &str) -> Result<PreviousArchive, OpenError> {
         let file = File::open(path).map_err(OpenError::Read)?;
-        let opened = Opened::of(&file)?;
-        // A variant that damage hides would be taken for one that was not worth it.
+        let opened = OpenedSite::of(&file)?;
+        // A variant that damage hides would be reused for one that was not worth it.
         if !opened.is_body_good() {
             return Err(OpenError::Body);
         }
         let len = file.metadata().map_err(OpenError::Read)?.len();
         let made_by = opened.image.sections().find(|(row, _)| row.kind == section::ENCODERS);
         let is_alike = made_by.is_some_and(|(_, line)| line == encoders.as_bytes());
-        let variants = is_alike.then(|| Variants::of(&opened));
+        let variants = is_alike.then(|| PreviousVariants::of(&opened));
         let mut files = HashMap::new();
         for (path, file) in files_of(&opened) {
             if opened.image.listing_json(path).is_none() {
-                files.extend(print(&opened.image, &file.identity).map(|print| (path.to_vec(), print)));
+                files.extend(
+                    stored_fingerprint(&opened.image, &file.identity)
+                        .map(|fingerprint| (path.to_vec(), fingerprint)),
+                );
             }
         }
-        Ok(Earlier { file, len, files, variants })
+        Ok(PreviousArchive { file, len, files, variants })
     }
 
-    /// Opens what lies at the target. None: nothing does, or an empty file that keeps the name.
-    fn at_target(path: &Path, encoders: &str) -> Result<Option<Earlier>, OpenError> {
+    /// Opens what location at the target. None: nothing does, or an empty file that keeps the name.
+    fn at_target(path: &Path, encoders: &str) -> Result<Option<PreviousArchive>, OpenError> {
         match path.metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(OpenError::Read(error)),
             Ok(there) if there.len() == 0 => Ok(None),
-            Ok(_) => Earlier::open(path, encoders).map(Some),
+            Ok(_) => PreviousArchive::open(path, encoders).map(Some),
         }
     }
 
     /// A content, coded with a dictionary. None if that is not known.
-    pub(crate) fn delta(&self, content: Print, dictionary: &Dictionary, coding: Coding) -> Option<Found<'_>> {
+    pub(crate) fn delta(
+        &self,
+        content: Fingerprint,
+        dictionary: &Dictionary,
+        coding: Coding,
+    ) -> Option<ReusedVariant<'_>> {
         let deltas = &self.variants.as_ref()?.deltas;
-        let &Lies { at, print } = deltas.get(&(content, dictionary.digest, coding.name()))?;
-        let found = Found { file: &self.file, at, print };
-        decodes_with(coding, found.reader(), dictionary, content).then_some(found)
+        let &VariantLocation { at, fingerprint } =
+            deltas.get(&(content, dictionary.digest, coding.name()))?;
+        let found = ReusedVariant { file: &self.file, at, fingerprint };
+        decodes_with_dictionary(coding, found.reader(), dictionary, content).then_some(found)
     }
 
-    /// Whether an outcome for a content in a coding lies here, which may yet turn out to be damaged.
-    pub(crate) fn knows(&self, content: Print, coding: usize) -> bool {
+    /// Whether an outcome for a content in a coding location here, which may yet turn out to be damaged.
+    pub(crate) fn knows(&self, content: Fingerprint, coding: usize) -> bool {
         let known = self.variants.as_ref().and_then(|variants| variants.known.get(&content));
         known.is_some_and(|known| known[coding].is_some())
     }
 
     /// What became of a content in a coding: None if that is not known.
-    pub(crate) fn variant(&self, content: Print, coding: usize) -> Option<Option<Found<'_>>> {
+    pub(crate) fn variant(&self, content: Fingerprint, coding: usize) -> Option<Option<ReusedVariant<'_>>> {
         let known = self.variants.as_ref()?.known.get(&content)?[coding]?;
-        let Some(Lies { at, print }) = known else { return Some(None) };
-        let found = Found { file: &self.file, at, print };
+        let Some(VariantLocation { at, fingerprint }) = known else { return Some(None) };
+        let found = ReusedVariant { file: &self.file, at, fingerprint };
         // It may be damaged.
         decodes_to(CODINGS[coding], found.reader(), content).then_some(Some(found))
     }
 
     /// Returns the difference between the archive and a plan.
-    pub(crate) fn changes(&self, plan: &Plan<'_>) -> Changes {
+    pub(crate) fn changes(&self, plan: &PackPlan<'_>) -> Changes {
         Changes::new(&self.files, plan, self.len)
     }
 }
 
-impl Variants {
-    fn of(opened: &Opened) -> Variants {
-        let (image, mut variants) = (&opened.image, Variants::default());
+impl PreviousVariants {
+    fn of(opened: &OpenedSite) -> PreviousVariants {
+        let (image, mut variants) = (&opened.image, PreviousVariants::default());
         let tag = |variant: &Variant| image.bytes(variant.etag);
-        // Files that are the coded forms of others: they lay beside these.
+        // Files that are the coded forms of others: they lay precompressed these.
         let coded: HashSet<_> = files_of(opened)
             .flat_map(|(_, file)| image.coded_variants(file))
             .map(|(_, variant)| tag(&variant))
             .collect();
         let is_named = |path: &[u8]| SUFFIXES.iter().any(|suffix| path.ends_with(suffix.as_bytes()));
-        let beside: HashSet<_> = files_of(opened)
+        let precompressed: HashSet<_> = files_of(opened)
             .filter(|(path, file)| is_named(path) && coded.contains(tag(&file.identity)))
             .map(|(_, file)| tag(&file.identity))
             .collect();
         for (_, file) in files_of(opened) {
-            let Some(print) = print(image, &file.identity) else { continue };
+            let Some(fingerprint) = stored_fingerprint(image, &file.identity) else { continue };
             for (dictionary, coding, variant) in image.all_deltas(file) {
-                let lies = lies(opened, &variant);
-                variants.deltas.extend(lies.map(|lies| ((print, dictionary, coding.name()), lies)));
+                let location = location(opened, &variant);
+                variants
+                    .deltas
+                    .extend(location.map(|location| ((fingerprint, dictionary, coding.name()), location)));
             }
-            // A form beside its file is never coded itself, and so says nothing of its content.
-            if beside.contains(tag(&file.identity)) {
+            // A form precompressed its file is never coded itself, and so says nothing of its content.
+            if precompressed.contains(tag(&file.identity)) {
                 continue;
             }
             let coded: Vec<_> = image.coded_variants(file).collect();
-            let known: &mut [_; 3] = variants.known.entry(print).or_default();
+            let known: &mut [_; 3] = variants.known.entry(fingerprint).or_default();
             for (at, coding) in CODINGS.into_iter().enumerate() {
                 known[at] = match coded.iter().find(|(found, _)| *found == coding) {
-                    Some((_, variant)) if beside.contains(tag(variant)) => continue,
-                    Some((_, variant)) => match lies(opened, variant) {
-                        Some(lies) => Some(Some(lies)),
+                    Some((_, variant)) if precompressed.contains(tag(variant)) => continue,
+                    Some((_, variant)) => match location(opened, variant) {
+                        Some(location) => Some(Some(location)),
                         None => continue,
                     },
                     None => Some(None),
@@ -193,19 +204,22 @@ impl Variants {
 }
 
 /// The files at paths of the site, some at several; not what a rule puts there.
-fn files_of(opened: &Opened) -> impl Iterator<Item = (&[u8], tarpon_site::Variants)> {
+fn files_of(opened: &OpenedSite) -> impl Iterator<Item = (&[u8], tarpon_site::Variants)> {
     opened.image.entries().filter_map(|(path, entry)| match entry {
         Entry::File(file) if path.starts_with(b"/") && file.rule_status.is_none() => Some((path, file)),
         _ => None,
     })
 }
 
-impl Found<'_> {
+impl ReusedVariant<'_> {
     pub(crate) fn reader(&self) -> impl Read {
-        Positioned { file: self.file, at: self.at }.take(self.print.len)
+        Positioned { file: self.file, at: self.at }.take(self.fingerprint.len)
     }
 }
 
-fn lies(opened: &Opened, variant: &Variant) -> Option<Lies> {
-    Some(Lies { at: opened.place_of(variant.content)?, print: print(&opened.image, variant)? })
+fn location(opened: &OpenedSite, variant: &Variant) -> Option<VariantLocation> {
+    Some(VariantLocation {
+        at: opened.place_of(variant.content)?,
+        fingerprint: stored_fingerprint(&opened.image, variant)?,
+    })
 }

@@ -1,20 +1,20 @@
-//! The coded variants of all contents: found beside their files, taken over from an earlier archive, or made.
+//! The coded variants of all contents: found precompressed their files, reused over from an previous archive, or made.
 //!
 //! ```text
-//! beside its file, and decodes to it ──────────────────────────┐
-//! in the earlier archive, same content, same encoders ── check ┼─▶ a variant
+//! precompressed its file, and decodes to it ──────────────────────────┐
+//! in the previous archive, same content, same encoders ── check ┼─▶ a variant
 //! made, worth it ──────────────────────────────────────── check┘
 //! ```
 
-use super::code::{Effort, encode};
-use super::decode::{decodes_to, print_of};
+use super::decode::{decodes_to, fingerprint_of};
+use super::encode::{CompressionEffort, encode};
 use super::error::SiteError;
-use super::estimate::Kind as Work;
-use super::plan::Plan;
-use super::reuse::{Earlier, Found};
-use super::spill::Spill;
-use super::work::each;
-use super::{CODINGS, Packing, Piece, SiteOptions};
+use super::estimate::WorkKind;
+use super::jobs::run_jobs;
+use super::plan::PackPlan;
+use super::reuse::{PreviousArchive, ReusedVariant};
+use super::spill::SpillFile;
+use super::{CODINGS, PackContext, SiteOptions, SpilledVariant};
 use crate::content::Positioned;
 use crate::error::PackError;
 use crate::skip::{Kind, skip};
@@ -25,20 +25,23 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Where pieces lie: the temporary file of each worker.
-pub(crate) type Stores = Vec<File>;
+/// Where variants lie: the temporary file of each worker.
+pub(crate) type SpillFiles = Vec<File>;
 
 /// The file names that tell a coding, by [`CODINGS`].
 pub(crate) const SUFFIXES: [&str; 3] = [".br", ".gz", ".zst"];
 
 /// Whether a variant is worth offering: it saves a sixteenth of its file, since a client has to decode it, and more
-/// than the two fields cost that a coded response has beside those of the other.
-pub(crate) fn is_worth(coded_len: u64, plain_len: u64) -> bool {
+/// than the two fields cost that a coded response has precompressed those of the other.
+pub(crate) fn is_worthwhile(coded_len: u64, plain_len: u64) -> bool {
     coded_len + (plain_len / 16).max(FIELDS_LEN) <= plain_len
 }
 
-/// Finds the files that are coded forms of the files they lie beside.
-pub(crate) fn beside(plan: &mut Plan<'_>, options: &SiteOptions<'_>) -> Result<(), SiteError> {
+/// Finds the files that are coded forms of the files they lie precompressed.
+pub(crate) fn find_precompressed(
+    plan: &mut PackPlan<'_>,
+    options: &SiteOptions<'_>,
+) -> Result<(), SiteError> {
     let by_path: HashMap<_, _> =
         plan.files.iter().enumerate().map(|(at, file)| (&file.path[..], at)).collect();
     let mut jobs = Vec::new();
@@ -50,18 +53,19 @@ pub(crate) fn beside(plan: &mut Plan<'_>, options: &SiteOptions<'_>) -> Result<(
         }
     }
     let mut workers = vec![(); options.workers.get()];
-    let print = |file: usize| plan.content(&plan.files[file]).print;
-    let good = each(&mut workers, &jobs, |(), &(file, coding, form)| {
+    let fingerprint = |file: usize| plan.content(&plan.files[file]).fingerprint;
+    let good = run_jobs(&mut workers, &jobs, |(), &(file, coding, form)| {
         let plain = plan.open(form)?;
-        Ok::<_, SiteError>(decodes_to(CODINGS[coding], plain.reader(), print(file)))
+        Ok::<_, SiteError>(decodes_to(CODINGS[coding], plain.reader(), fingerprint(file)))
     })?;
-    let smaller: Vec<_> = jobs.iter().map(|&(file, _, form)| print(form).len < print(file).len).collect();
+    let smaller: Vec<_> =
+        jobs.iter().map(|&(file, _, form)| fingerprint(form).len < fingerprint(file).len).collect();
     for (((file, coding, form), good), smaller) in jobs.into_iter().zip(good).zip(smaller) {
         match (good, smaller) {
             // In the order of names a form comes behind its file: what is one has none.
-            (true, true) if !plan.files[file].is_beside => {
-                plan.files[file].beside[coding] = Some(form);
-                plan.files[form].is_beside = true;
+            (true, true) if !plan.files[file].is_precompressed => {
+                plan.files[file].precompressed[coding] = Some(form);
+                plan.files[form].is_precompressed = true;
             }
             (true, _) => {}
             (false, _) => {
@@ -74,120 +78,127 @@ pub(crate) fn beside(plan: &mut Plan<'_>, options: &SiteOptions<'_>) -> Result<(
     Ok(())
 }
 
-/// Takes the variants that are missing from the earlier archive, or makes them. Returns how many contents were compressed,
+/// Takes the variants that are missing from the previous archive, or makes them. Returns how many contents were compressed,
 /// each coding counted by itself.
-pub(crate) fn make(
-    plan: &mut Plan<'_>,
-    jobs: Vec<Job>,
-    packing: &mut Packing<'_>,
+pub(crate) fn make_variants(
+    plan: &mut PackPlan<'_>,
+    jobs: Vec<VariantJob>,
+    packing: &mut PackContext<'_>,
     write_failed: impl Fn(io::Error) -> SiteError + Sync,
 ) -> Result<u64, SiteError> {
-    let &mut Packing { options, earlier, ref mut spills, progress } = packing;
-    let made = each(spills, &jobs, |spill, job| {
-        let print = plan.contents[job.content].print;
-        let _running = progress.run(spill.store, job.kind, print.len);
-        let known = earlier.and_then(|earlier| earlier.variant(print, job.coding));
-        let taken = known.map(|known| known.map(|found| take(&found, spill)).transpose());
-        match taken {
-            Some(Ok(piece)) => Ok((piece, 0)),
-            // What cannot be taken can still be made.
-            Some(Err(_)) | None => one(plan, job, options, spill, &write_failed).map(|piece| (piece, 1)),
+    let &mut PackContext { options, previous, ref mut spills, progress } = packing;
+    let made = run_jobs(spills, &jobs, |spill, job| {
+        let fingerprint = plan.contents[job.content].fingerprint;
+        let _running = progress.run(spill.store, job.kind, fingerprint.len);
+        let known = previous.and_then(|previous| previous.variant(fingerprint, job.coding));
+        let reused = known.map(|known| known.map(|found| copy_reused(&found, spill)).transpose());
+        match reused {
+            Some(Ok(variant)) => Ok((variant, 0)),
+            // What cannot be reused can still be made.
+            Some(Err(_)) | None => {
+                encode_variant(plan, job, options, spill, &write_failed).map(|variant| (variant, 1))
+            }
         }
     })?;
     let compressed = made.iter().map(|(_, compressed)| compressed).sum();
-    for (job, (piece, _)) in jobs.iter().zip(made) {
-        plan.contents[job.content].variants[job.coding] = piece;
+    for (job, (variant, _)) in jobs.iter().zip(made) {
+        plan.contents[job.content].variants[job.coding] = variant;
     }
     Ok(compressed)
 }
 
-/// Copies a variant of the earlier archive, if it is still what it was.
-pub(crate) fn take(found: &Found<'_>, spill: &mut Spill) -> io::Result<Piece> {
-    let (at, print) = spill.write(|to| io::copy(&mut found.reader(), to).map(drop))?;
-    if print != found.print {
+/// Copies a variant of the previous archive, if it is still what it was.
+pub(crate) fn copy_reused(found: &ReusedVariant<'_>, spill: &mut SpillFile) -> io::Result<SpilledVariant> {
+    let (at, fingerprint) = spill.write(|to| io::copy(&mut found.reader(), to).map(drop))?;
+    if fingerprint != found.fingerprint {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    spill.keep(print.len);
-    Ok(Piece { store: spill.store, at, print, taken: true })
+    spill.keep(fingerprint.len);
+    Ok(SpilledVariant { store: spill.store, at, fingerprint, reused: true })
 }
 
 /// A content to be coded.
-pub(crate) struct Job {
+pub(crate) struct VariantJob {
     /// Number in [`Plan::contents`].
     pub(crate) content: usize,
     /// Number in [`CODINGS`].
     coding: usize,
-    pub(crate) kind: Work,
+    pub(crate) kind: WorkKind,
 }
 
-/// Returns the contents to be coded, in each coding that nothing beside them has. The longest come first, so that none of
+/// Returns the contents to be coded, in each coding that nothing precompressed them has. The longest come first, so that none of
 /// them is begun when all else is done; all codings of one content together, so that the pace of each is known early.
-pub(crate) fn jobs(plan: &Plan<'_>, effort: Effort, earlier: Option<&Earlier>) -> Vec<Job> {
+pub(crate) fn jobs(
+    plan: &PackPlan<'_>,
+    effort: CompressionEffort,
+    previous: Option<&PreviousArchive>,
+) -> Vec<VariantJob> {
     let mut wanted = vec![[false; 3]; plan.contents.len()];
-    for file in plan.files.iter().filter(|file| !file.is_beside) {
-        for (wanted, beside) in wanted[file.content].iter_mut().zip(file.beside) {
-            *wanted |= beside.is_none();
+    for file in plan.files.iter().filter(|file| !file.is_precompressed) {
+        for (wanted, precompressed) in wanted[file.content].iter_mut().zip(file.precompressed) {
+            *wanted |= precompressed.is_none();
         }
     }
     let mut jobs = Vec::new();
     for (content, wanted) in wanted.into_iter().enumerate() {
-        let print = plan.contents[content].print;
-        let is_coded = plan.contents[content].compressible && print.len <= CODED_LEN_MAX;
+        let fingerprint = plan.contents[content].fingerprint;
+        let is_coded = plan.contents[content].compressible && fingerprint.len <= CODED_LEN_MAX;
         for coding in (0..CODINGS.len()).filter(|&coding| is_coded && wanted[coding]) {
-            let encoder = effort.encoder(CODINGS[coding], print.len).expect("a coding with an encoder");
-            let is_known = earlier.is_some_and(|earlier| earlier.knows(print, coding));
-            let kind = if is_known { Work::Check } else { Work::Compress(encoder) };
-            jobs.push(Job { content, coding, kind });
+            let encoder = effort.encoder(CODINGS[coding], fingerprint.len).expect("a coding with an encoder");
+            let is_known = previous.is_some_and(|previous| previous.knows(fingerprint, coding));
+            let kind = if is_known { WorkKind::Check } else { WorkKind::Compress(encoder) };
+            jobs.push(VariantJob { content, coding, kind });
         }
     }
-    jobs.sort_by_key(|job| std::cmp::Reverse(plan.contents[job.content].print.len));
+    jobs.sort_by_key(|job| std::cmp::Reverse(plan.contents[job.content].fingerprint.len));
     jobs
 }
 
 /// Returns the bytes of the contents that jobs are about, each counted once.
-pub(crate) fn len(plan: &Plan<'_>, jobs: &[Job]) -> u64 {
+pub(crate) fn content_len(plan: &PackPlan<'_>, jobs: &[VariantJob]) -> u64 {
     let contents: HashSet<_> = jobs.iter().map(|job| job.content).collect();
-    contents.into_iter().map(|content| plan.contents[content].print.len).sum()
+    contents.into_iter().map(|content| plan.contents[content].fingerprint.len).sum()
 }
 
 /// Codes one content. None if it is not worth it.
-fn one(
-    plan: &Plan<'_>,
-    job: &Job,
+fn encode_variant(
+    plan: &PackPlan<'_>,
+    job: &VariantJob,
     options: &SiteOptions<'_>,
-    spill: &mut Spill,
+    spill: &mut SpillFile,
     write_failed: impl Fn(io::Error) -> SiteError,
-) -> Result<Option<Piece>, SiteError> {
+) -> Result<Option<SpilledVariant>, SiteError> {
     let (content, coding) = (&plan.contents[job.content], CODINGS[job.coding]);
     let plain = plan.open(content.file)?;
-    let written = spill.write(|to| encode(coding, options.effort, plain.reader(), content.print.len, to));
-    let (at, print) = match written {
+    let written =
+        spill.write(|to| encode(coding, options.effort, plain.reader(), content.fingerprint.len, to));
+    let (at, fingerprint) = match written {
         Ok(written) => written,
         // Either side may have failed.
-        Err(error) => match print_of(plain.reader(), content.print.len) {
-            Ok(print) if print == content.print => return Err(write_failed(error)),
+        Err(error) => match fingerprint_of(plain.reader(), content.fingerprint.len) {
+            Ok(fingerprint) if fingerprint == content.fingerprint => return Err(write_failed(error)),
             Ok(_) => return Err(plan.changed(content.file)),
             Err(error) => {
-                let path = plan.input.name(&plan.files[content.file].lies);
+                let path = plan.input.name(&plan.files[content.file].location);
                 return Err(PackError::Read { path, error }.into());
             }
         },
     };
-    if !is_worth(print.len, content.print.len) {
+    if !is_worthwhile(fingerprint.len, content.fingerprint.len) {
         return Ok(None);
     }
-    let piece = Piece { store: spill.store, at, print, taken: false };
-    if !decodes_to(coding, piece.reader(&spill.file), content.print) {
+    let variant = SpilledVariant { store: spill.store, at, fingerprint, reused: false };
+    if !decodes_to(coding, variant.reader(&spill.file), content.fingerprint) {
         return Err(plan.changed(content.file));
     }
-    spill.keep(print.len);
-    Ok(Some(piece))
+    spill.keep(fingerprint.len);
+    Ok(Some(variant))
 }
 
-impl Piece {
+impl SpilledVariant {
     /// Reads it from its store.
     pub(crate) fn reader<'f>(&self, store: &'f File) -> impl Read + use<'f> {
-        Positioned { file: store, at: self.at }.take(self.print.len)
+        Positioned { file: store, at: self.at }.take(self.fingerprint.len)
     }
 }
 

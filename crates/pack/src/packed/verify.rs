@@ -10,11 +10,11 @@
 //! Goes on after damage, to find all of it. Whatever an archive says, the work is bounded by its length: a content is read
 //! once, contents do not lie over one another, and of each no more is decoded than its file has, and not without end.
 
-use super::decode::{Print, decodes_to, decodes_with, names, print_of};
+use super::decode::{Fingerprint, decodes_to, decodes_with_dictionary, fingerprint_of, names_dictionary};
 use super::dictionaries::Dictionaries;
 use super::error::OpenError;
-use super::open::{Opened, print};
-use super::work::each;
+use super::jobs::run_jobs;
+use super::open::{OpenedSite, stored_fingerprint};
 use crate::archive;
 use crate::content::Positioned;
 use crate::rules::is_hidden;
@@ -32,7 +32,7 @@ use tarpon_site::{Coding, Content, Entry, Image, JSON_SUFFIX, Redirect, Variant,
 
 /// What a check looked at, and what is wrong.
 #[derive(Debug)]
-pub struct Verified {
+pub struct Verification {
     /// Paths.
     pub paths: u64,
     /// Contents, in all their codings.
@@ -42,12 +42,12 @@ pub struct Verified {
     /// Bytes of the archive.
     pub len: u64,
     /// In the order of where they are looked for.
-    pub damage: Vec<Finding>,
+    pub defects: Vec<Defect>,
 }
 
 /// Something that is not as it was packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
+pub enum Defect {
     /// The records, fields or small contents of the image differ from their checksum.
     Body,
     /// A section of the image differs from its checksum.
@@ -92,7 +92,7 @@ pub enum Finding {
         coding: Coding,
     },
     /// Contents or fields lie over one another, or a content has more variants than any site: from here on they were not checked.
-    Crowded {
+    Overlap {
         /// The path it is served at.
         path: Vec<u8>,
     },
@@ -114,8 +114,8 @@ pub fn verify(
     path: &Path,
     dictionaries: &Dictionaries,
     workers: NonZeroUsize,
-) -> Result<Verified, OpenError> {
-    let opened = Opened::new(archive)?;
+) -> Result<Verification, OpenError> {
+    let opened = OpenedSite::new(archive)?;
     let image = &opened.image;
     let mut damage = Vec::new();
     sums(&opened, archive, &mut damage);
@@ -125,33 +125,33 @@ pub fn verify(
     // What answers for what is missing is there by its own name too; a list as JSON is not.
     entries.retain(|path, _| path.starts_with(b"/") || path.ends_with(JSON_SUFFIX));
     if lost > 0 {
-        damage.push(Finding::Records { count: lost });
+        damage.push(Defect::Records { count: lost });
     }
     let paths = entries.keys().filter(|path| path.starts_with(b"/")).count() as u64;
     let (contents, undecoded) = contents(&opened, archive, &entries, dictionaries, workers, &mut damage);
     members(image, archive, path, &entries, &mut damage);
-    Ok(Verified { paths, contents, undecoded, len: image.archive_len(), damage })
+    Ok(Verification { paths, contents, undecoded, len: image.archive_len(), defects: damage })
 }
 
 /// Checks all sums that are about bytes, whatever these mean.
-fn sums(opened: &Opened, archive: &File, damage: &mut Vec<Finding>) {
+fn sums(opened: &OpenedSite, archive: &File, damage: &mut Vec<Defect>) {
     let header = opened.header();
     if !opened.is_body_good() {
-        damage.push(Finding::Body);
+        damage.push(Defect::Body);
     }
     let mut rows: &[[u8; CHECKSUM_LEN]] = &[];
     let mut section_count = 0;
     for (SectionRow { kind, hash: sum, .. }, bytes) in opened.image.sections() {
         section_count += 1;
         if hash(bytes) != sum {
-            damage.push(Finding::Section { kind });
+            damage.push(Defect::Section { kind });
         }
         if kind == section::CHECKSUMS {
             rows = bytes.as_chunks().0;
         }
     }
     if section_count < header.section_count {
-        damage.push(Finding::Body);
+        damage.push(Defect::Body);
     }
     let image_end = opened.image_at + header.len;
     let mut at = 0;
@@ -161,12 +161,12 @@ fn sums(opened: &Opened, archive: &File, damage: &mut Vec<Finding>) {
             break;
         }
         if sum(archive, row) != Some(row.hash) {
-            damage.push(Finding::Stretch { at: row.at, len: row.len });
+            damage.push(Defect::Stretch { at: row.at, len: row.len });
         }
         at = if end == opened.image_at { image_end } else { end };
     }
     if at != header.archive_len {
-        damage.push(Finding::Unchecked { at });
+        damage.push(Defect::Unchecked { at });
     }
 }
 
@@ -183,7 +183,7 @@ fn sum(archive: &File, row: ChecksumRow) -> Option<u64> {
 }
 
 /// Checks that the fields of each response frame it.
-fn framing(image: &Image, damage: &mut Vec<Finding>) {
+fn framing(image: &Image, damage: &mut Vec<Defect>) {
     let (mut checked, mut with_deltas) = (BTreeSet::new(), BTreeSet::new());
     // Fields do not lie over one another, so all of them together are not longer than the image.
     let mut left = image.len();
@@ -210,10 +210,10 @@ fn framing(image: &Image, damage: &mut Vec<Finding>) {
             }
         };
         if !is_framed {
-            damage.push(Finding::Framing { path: path.to_vec() });
+            damage.push(Defect::Framing { path: path.to_vec() });
         }
         if left == 0 {
-            return damage.push(Finding::Crowded { path: path.to_vec() });
+            return damage.push(Defect::Overlap { path: path.to_vec() });
         }
     }
 }
@@ -221,15 +221,15 @@ fn framing(image: &Image, damage: &mut Vec<Finding>) {
 /// Checks what is served: each content once, however many paths lead to it. Returns how many there are, and how many of them
 /// could not be decoded for want of a dictionary.
 fn contents(
-    opened: &Opened,
+    opened: &OpenedSite,
     archive: &File,
     entries: &BTreeMap<&[u8], Entry>,
     dictionaries: &Dictionaries,
     workers: NonZeroUsize,
-    damage: &mut Vec<Finding>,
+    damage: &mut Vec<Defect>,
 ) -> (u64, u64) {
     let known = dictionaries.by_digest();
-    let mut room = Room::new(opened.image.archive_len());
+    let mut room = ContentBudget::new(opened.image.archive_len());
     let mut jobs = Vec::new();
     for (&path, entry) in entries {
         let Entry::File(file) = *entry else { continue };
@@ -240,25 +240,25 @@ fn contents(
         match room.take(&opened.image, file) {
             Ok(true) => jobs.push((path, file)),
             Ok(false) => {}
-            Err(Crowded) => {
-                damage.push(Finding::Crowded { path: path.to_vec() });
+            Err(OverBudget) => {
+                damage.push(Defect::Overlap { path: path.to_vec() });
                 break;
             }
         }
     }
     let mut workers = vec![(); workers.get()];
-    let checked = each(&mut workers, &jobs, |(), &(path, file)| {
-        let mut checked = Checked::default();
-        let plain = print(&opened.image, &file.identity);
+    let checked = run_jobs(&mut workers, &jobs, |(), &(path, file)| {
+        let mut checked = FileCheck::default();
+        let plain = stored_fingerprint(&opened.image, &file.identity);
         if plain.is_none() || content(opened, archive, &file.identity) != plain {
-            checked.damage.push(Finding::Content { path: path.to_vec(), coding: Coding::Identity });
+            checked.damage.push(Defect::Content { path: path.to_vec(), coding: Coding::Identity });
         }
-        let mut check = |coding, variant: &Variant, decodes: &mut dyn FnMut(Print) -> bool| {
-            let (path, own) = (path.to_vec(), print(&opened.image, variant));
+        let mut check = |coding, variant: &Variant, decodes: &mut dyn FnMut(Fingerprint) -> bool| {
+            let (path, own) = (path.to_vec(), stored_fingerprint(&opened.image, variant));
             if own.is_none() || content(opened, archive, variant) != own {
-                checked.damage.push(Finding::Content { path, coding });
+                checked.damage.push(Defect::Content { path, coding });
             } else if !plain.is_some_and(decodes) {
-                checked.damage.push(Finding::Coded { path, coding });
+                checked.damage.push(Defect::Coded { path, coding });
             }
             checked.contents += 1;
         };
@@ -272,10 +272,10 @@ fn contents(
             check(coding, &variant, &mut |plain| {
                 let mut coded = reader(opened, archive, &variant);
                 match known.get(&digest).and_then(|&number| dictionaries.read(number).ok()) {
-                    Some(dictionary) => decodes_with(coding, coded, &dictionary, plain),
+                    Some(dictionary) => decodes_with_dictionary(coding, coded, &dictionary, plain),
                     None => {
                         undecoded += 1;
-                        names(coding, &mut coded, &digest)
+                        names_dictionary(coding, &mut coded, &digest)
                     }
                 }
             });
@@ -294,29 +294,29 @@ fn contents(
 }
 
 /// Which contents there are, and whether they are as many as there can be.
-struct Room {
+struct ContentBudget {
     /// Files with all their variants.
-    files: BTreeSet<Vec<(Lies, Option<Print>)>>,
-    places: BTreeSet<Lies>,
+    files: BTreeSet<Vec<(ContentRange, Option<Fingerprint>)>>,
+    places: BTreeSet<ContentRange>,
     /// Of each content, how many variants are decoded to be compared with it.
-    coded_counts: BTreeMap<Lies, usize>,
+    coded_counts: BTreeMap<ContentRange, usize>,
     /// Bytes of the archive that are in no content yet.
     left: u64,
 }
 
 /// Whether in the archive and not in its image, where, and how many bytes.
-type Lies = (bool, u64, u64);
+type ContentRange = (bool, u64, u64);
 
-struct Crowded;
+struct OverBudget;
 
-impl Room {
-    fn new(archive_len: u64) -> Room {
+impl ContentBudget {
+    fn new(archive_len: u64) -> ContentBudget {
         let (files, places, coded_counts) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
-        Room { files, places, coded_counts, left: archive_len }
+        ContentBudget { files, places, coded_counts, left: archive_len }
     }
 
     /// Whether a file, with its variants, is another one than those before.
-    fn take(&mut self, image: &Image, file: Variants) -> Result<bool, Crowded> {
+    fn take(&mut self, image: &Image, file: Variants) -> Result<bool, OverBudget> {
         let deltas = image.all_deltas(file).map(|(.., variant)| variant);
         let coded = image.coded_variants(file).map(|(_, variant)| variant).chain(deltas);
         let all: Vec<_> = [file.identity]
@@ -329,7 +329,7 @@ impl Room {
                     // There is none.
                     Content::File { .. } => (true, 0, 0),
                 };
-                (lies, print(image, &variant))
+                (lies, stored_fingerprint(image, &variant))
             })
             .collect();
         if self.files.contains(&all) {
@@ -337,13 +337,13 @@ impl Room {
         }
         for &(lies, _) in &all {
             if self.places.insert(lies) {
-                self.left = self.left.checked_sub(lies.2).ok_or(Crowded)?;
+                self.left = self.left.checked_sub(lies.2).ok_or(OverBudget)?;
             }
         }
         let coded_count = self.coded_counts.entry(all[0].0).or_default();
         *coded_count += all.len() - 1;
         if *coded_count > CODED_COUNT_MAX {
-            return Err(Crowded);
+            return Err(OverBudget);
         }
         self.files.insert(all);
         Ok(true)
@@ -352,8 +352,8 @@ impl Room {
 
 /// What a check of one file has shown.
 #[derive(Default)]
-struct Checked {
-    damage: Vec<Finding>,
+struct FileCheck {
+    damage: Vec<Defect>,
     /// Coded ones.
     contents: u64,
     undecoded: u64,
@@ -365,11 +365,11 @@ fn members(
     archive: &File,
     path: &Path,
     entries: &BTreeMap<&[u8], Entry>,
-    damage: &mut Vec<Finding>,
+    damage: &mut Vec<Defect>,
 ) {
     let walk = match archive::list(archive, path, Path::new("")) {
         Ok(walk) => walk,
-        Err(error) => return damage.push(Finding::Tar(error.to_string())),
+        Err(error) => return damage.push(Defect::Tar(error.to_string())),
     };
     // A page may be a member by another name. A name that is no text is one that a plain archive is not served with, so it
     // is not listed.
@@ -386,14 +386,14 @@ fn members(
     for found in walk.found.iter().filter(|found| !is_hidden(&found.path)) {
         let stretch = found.file.stretch;
         let member = *read.entry(stretch.at).or_insert_with(|| {
-            print_of(Positioned { file: archive, at: stretch.at }.take(stretch.len), u64::MAX).ok()
+            fingerprint_of(Positioned { file: archive, at: stretch.at }.take(stretch.len), u64::MAX).ok()
         });
         let mut scratch = [0; PATH_LEN_MAX];
         let served = match entries.get(&found.path[..]) {
-            Some(Entry::File(file)) => print(image, &file.identity),
+            Some(Entry::File(file)) => stored_fingerprint(image, &file.identity),
             // The name of a page, which has an address without it.
             Some(Entry::Redirect(to)) => match entries.get(target(image, to, &mut scratch)) {
-                Some(Entry::File(file)) => print(image, &file.identity),
+                Some(Entry::File(file)) => stored_fingerprint(image, &file.identity),
                 _ => None,
             },
             None => None,
@@ -404,10 +404,10 @@ fn members(
             missing.remove(&[address, b"/"].concat()[..]);
         }
         if served.is_none() || member != served {
-            damage.push(Finding::Member { path: found.path.clone() });
+            damage.push(Defect::Member { path: found.path.clone() });
         }
     }
-    damage.extend(missing.into_iter().map(|path| Finding::Member { path: path.to_vec() }));
+    damage.extend(missing.into_iter().map(|path| Defect::Member { path: path.to_vec() }));
 }
 
 /// The path that a redirect leads to.
@@ -417,11 +417,11 @@ fn target<'s>(image: &'s Image, to: &Redirect, scratch: &'s mut [u8; PATH_LEN_MA
 }
 
 /// What a content is.
-fn content(opened: &Opened, archive: &File, variant: &Variant) -> Option<Print> {
-    print_of(reader(opened, archive, variant), variant.content.len()).ok()
+fn content(opened: &OpenedSite, archive: &File, variant: &Variant) -> Option<Fingerprint> {
+    fingerprint_of(reader(opened, archive, variant), variant.content.len()).ok()
 }
 
-fn reader<'a>(opened: &'a Opened, archive: &'a File, variant: &Variant) -> Box<dyn Read + 'a> {
+fn reader<'a>(opened: &'a OpenedSite, archive: &'a File, variant: &Variant) -> Box<dyn Read + 'a> {
     match variant.content {
         Content::Image(place) => Box::new(opened.image.bytes(place)),
         Content::Archive(place) => Box::new(Positioned { file: archive, at: place.at }.take(place.len)),
@@ -430,39 +430,39 @@ fn reader<'a>(opened: &'a Opened, archive: &'a File, variant: &Variant) -> Box<d
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Finding::Body => {
+            Defect::Body => {
                 f.write_str("the records, response headers or small contents of the image are damaged")
             }
-            Finding::Section { kind } => write!(f, "section {kind} of the image is damaged"),
-            Finding::Records { count } => write!(f, "{count} paths are lost: their records make no sense"),
-            Finding::Stretch { at, len } => write!(f, "bytes {at} to {} are damaged", at + len),
-            Finding::Unchecked { at } => write!(f, "from byte {at} on there is no checksum"),
-            Finding::Content { path, coding } => {
+            Defect::Section { kind } => write!(f, "section {kind} of the image is damaged"),
+            Defect::Records { count } => write!(f, "{count} paths are lost: their records make no sense"),
+            Defect::Stretch { at, len } => write!(f, "bytes {at} to {} are damaged", at + len),
+            Defect::Unchecked { at } => write!(f, "from byte {at} on there is no checksum"),
+            Defect::Content { path, coding } => {
                 write!(f, "{} ({}): the content is damaged", path.printable(), coding.name())
             }
-            Finding::Framing { path } => {
+            Defect::Framing { path } => {
                 write!(f, "{}: its fields do not frame its content; it is not sent", path.printable())
             }
-            Finding::Coded { path, coding } => {
+            Defect::Coded { path, coding } => {
                 write!(f, "{} ({}): does not decompress to its file", path.printable(), coding.name())
             }
-            Finding::Crowded { path } => write!(
+            Defect::Overlap { path } => write!(
                 f,
                 "{}: its content or fields lie over others, or have too many variants; from here on they were not checked",
                 path.printable()
             ),
-            Finding::Tar(error) => f.write_str(error),
-            Finding::Member { path } => {
+            Defect::Tar(error) => f.write_str(error),
+            Defect::Member { path } => {
                 write!(f, "{}: what is served is not what a tar program extracts", path.printable())
             }
         }
     }
 }
 
-/// Variants of one content that are decoded: as many files as have the same content, with variants of their own beside them, and
+/// Variants of one content that are decoded: as many files as have the same content, with variants of their own precompressed them, and
 /// of as many earlier releases, are no site.
 const CODED_COUNT_MAX: usize = 10_000;
 /// Bytes read at once.

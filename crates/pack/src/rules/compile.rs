@@ -1,97 +1,97 @@
-//! Which rule comes first for a path, as far as the path alone tells; whether rules lead round in a circle.
+//! Compiles rules: finds the first match for each path of a plain rule, and rejects redirect loops.
 //!
 //! ```text
-//! a path the site has ───── a forced rule matches it ──▶ its record asks the table first
-//! the path of a plain rule, not in the site ─┬─ the first rule that matches needs no query ──▶ a record
-//!                                            └─ it does ─────────────────────────────────────▶ the table
-//! any other path ─────────────────────────────────────────────────────────────────────────────▶ the table
+//! a path of the site that a forced rule matches ──────────────────────────────────────▶ its record refers to the table
+//! the path of a plain rule, not of the site ─┬─ the first match does not need a query ─▶ a record
+//!                                            └─ the first match needs a query ─────────▶ the table
+//! any other path ──────────────────────────────────────────────────────────────────────▶ the table
 //! ```
 //!
-//! A plain rule that no path needs the table for is not in it: so tens of thousands of them cost nothing.
+//! A plain rule is in the table only if one of its paths needs the table. So tens of thousands of plain rules cost requests nothing.
 
-use super::error::{RuleError, Wrong};
-use super::redirects::Redirect;
+use super::error::{LocatedRuleError, RuleError};
+use super::redirects::RedirectRule;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tarpon_site::rules::{RULE_COUNT_MAX, RuleRequest, RuleRow, encode_head};
 
-/// Rules, as they go into an image.
+/// Rules in the form that an image holds.
 #[derive(Debug)]
-pub(crate) struct Compiled<'r> {
-    order: Order<'r>,
-    /// Paths that the site does not have, and where a rule leads from each.
+pub(crate) struct CompiledRules<'r> {
+    index: RuleIndex<'r>,
+    /// Paths that the site does not have, and their destinations.
     pub(crate) records: BTreeMap<Vec<u8>, Destination>,
-    /// The others, each with where it lies among them.
-    pub(crate) table: Vec<(u32, &'r Redirect)>,
+    /// The rules that requests try in order, each with its offset in the table.
+    pub(crate) table: Vec<(u32, &'r RedirectRule)>,
 }
 
-/// Where a rule leads from one path.
+/// The destination of a rule for one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
-    /// To another place.
-    Place {
+    /// A redirect.
+    Redirect {
         status: u16,
-        /// A URI, up to where a query can go in.
+        /// The URI, up to the place of the query.
         before_query: Vec<u8>,
         fragment: Vec<u8>,
         keeps_query: bool,
     },
-    /// To a file of the site, that is sent with this status.
+    /// A file of the site, which the server sends with this status.
     File { status: u16, path: Vec<u8> },
 }
 
-impl<'r> Compiled<'r> {
-    /// `file`: where the file at a path is, if the site has one; `exists`: whether it has anything there.
+impl<'r> CompiledRules<'r> {
+    /// Compiles rules. `file` returns the address of the file at a path; `exists` tells whether the site has anything at a path.
     pub(crate) fn new(
-        rules: &'r [Redirect],
+        rules: &'r [RedirectRule],
         file: impl Fn(&[u8]) -> Option<Vec<u8>>,
         exists: impl Fn(&[u8]) -> bool,
-    ) -> Result<Compiled<'r>, Wrong> {
-        let order = Order::new(rules);
+    ) -> Result<CompiledRules<'r>, LocatedRuleError> {
+        let index = RuleIndex::new(rules);
         for rule in rules.iter().filter(|rule| !rule.is_redirect()) {
-            if rule.target.text().is_some_and(|path| file_at(path, &file).is_none()) {
-                return Err(rule.wrong(RuleError::NoFile));
+            if rule.target.text().is_some_and(|path| resolve_file(path, &file).is_none()) {
+                return Err(rule.target_error(RuleError::NoFile));
             }
         }
         for rule in rules {
-            order.refuse_loop(rule, &exists)?;
+            index.reject_loop(rule, &exists)?;
         }
         let mut records = BTreeMap::new();
-        let mut unsettled = BTreeSet::new();
+        let mut undecided = BTreeSet::new();
         for (number, rule) in rules.iter().enumerate() {
-            let Some(path) = rule.pattern.plain().filter(|_| rule.is_settled_by_path()) else {
-                unsettled.insert(number);
+            let Some(path) = rule.pattern.plain().filter(|_| rule.needs_path_only()) else {
+                undecided.insert(number);
                 continue;
             };
-            for path in spellings(path, rule.pattern.loose) {
-                match order.first(&path, exists(&path)) {
+            for path in with_and_without_slash(path, rule.pattern.loose) {
+                match index.first(&path, exists(&path)) {
                     _ if exists(&path) && !rule.forced => {}
-                    First::Rule(first) if !exists(&path) => {
+                    FirstMatch::Rule(first) if !exists(&path) => {
                         if let Some(destination) = destination(first, &path, &file)? {
                             records.insert(path, destination);
                         }
                     }
-                    _ => drop(unsettled.insert(number)),
+                    _ => drop(undecided.insert(number)),
                 }
             }
         }
         let (mut table, mut at) = (Vec::new(), 0);
-        for rule in unsettled.into_iter().map(|number| &rules[number]) {
+        for rule in undecided.into_iter().map(|number| &rules[number]) {
             if table.len() == RULE_COUNT_MAX {
-                return Err(rule.wrong(RuleError::TooManyRules));
+                return Err(rule.target_error(RuleError::TooManyRules));
             }
             table.push((at, rule));
             at += rule.encode()?.len() as u32;
         }
-        Ok(Compiled { order, records, table })
+        Ok(CompiledRules { index, records, table })
     }
 
-    /// Whether a rule may come before what the site has at a path.
-    pub(crate) fn asks(&self, path: &[u8]) -> bool {
-        self.order.matching(path, true).next().is_some()
+    /// Returns whether a forced rule matches a path of the site.
+    pub(crate) fn has_forced_rule(&self, path: &[u8]) -> bool {
+        self.index.matching(path, true).next().is_some()
     }
 
-    /// The section, if there is anything to say in it; with what is sent behind Location.
-    pub(crate) fn section(&self, fields: &[u8], content: &[u8]) -> Result<Option<Vec<u8>>, Wrong> {
+    /// Returns the section of an image with the table, unless the table is empty. `fields` and `content` follow Location in a redirect.
+    pub(crate) fn section(&self, fields: &[u8], content: &[u8]) -> Result<Option<Vec<u8>>, LocatedRuleError> {
         if self.table.is_empty() {
             return Ok(None);
         }
@@ -103,38 +103,38 @@ impl<'r> Compiled<'r> {
     }
 }
 
-/// The rules in their order, so that those a path may match are found fast.
+/// Finds the rules that match a path, in the order of the file.
 #[derive(Debug)]
-struct Order<'r> {
-    rules: &'r [Redirect],
-    /// Those for one path, by that path.
+struct RuleIndex<'r> {
+    rules: &'r [RedirectRule],
+    /// The rules for one path, by that path.
     plain: HashMap<&'r [u8], Vec<usize>>,
-    /// The others.
+    /// All other rules.
     others: Vec<usize>,
 }
 
-/// What comes first for a path.
-enum First<'r> {
-    /// Perhaps one that needs the query.
-    Unsettled,
-    Rule(&'r Redirect),
+/// The first rule that matches a path.
+enum FirstMatch<'r> {
+    /// The first match depends on the query.
+    Undecided,
+    Rule(&'r RedirectRule),
     Nothing,
 }
 
-impl<'r> Order<'r> {
-    fn new(rules: &'r [Redirect]) -> Order<'r> {
-        let mut order = Order { rules, plain: HashMap::new(), others: Vec::new() };
+impl<'r> RuleIndex<'r> {
+    fn new(rules: &'r [RedirectRule]) -> RuleIndex<'r> {
+        let mut index = RuleIndex { rules, plain: HashMap::new(), others: Vec::new() };
         for (number, rule) in rules.iter().enumerate() {
             match rule.pattern.plain() {
-                Some(path) => order.plain.entry(path).or_default().push(number),
-                None => order.others.push(number),
+                Some(path) => index.plain.entry(path).or_default().push(number),
+                None => index.others.push(number),
             }
         }
-        order
+        index
     }
 
-    /// The rules that match a path, in their order, if not forbidden by what exists there.
-    fn matching(&self, path: &[u8], exists: bool) -> impl Iterator<Item = &'r Redirect> {
+    /// Returns the rules that match a path, in the order of the file. If the site has the path, only forced rules match.
+    fn matching(&self, path: &[u8], exists: bool) -> impl Iterator<Item = &'r RedirectRule> {
         let bare = path.strip_suffix(b"/").filter(|bare| !bare.is_empty());
         let plain = |path: Option<&[u8]>| {
             path.and_then(|path| self.plain.get(path)).into_iter().flatten().copied().collect::<Vec<_>>()
@@ -143,42 +143,46 @@ impl<'r> Order<'r> {
         numbers.sort_unstable();
         let rules = numbers.into_iter().map(|number| &self.rules[number]);
         let matching: Vec<_> =
-            rules.filter(|rule| (rule.forced || !exists) && rule.pattern.held(path).is_some()).collect();
+            rules.filter(|rule| (rule.forced || !exists) && rule.pattern.captures(path).is_some()).collect();
         matching.into_iter()
     }
 
-    fn first(&self, path: &[u8], exists: bool) -> First<'r> {
+    fn first(&self, path: &[u8], exists: bool) -> FirstMatch<'r> {
         match self.matching(path, exists).next() {
-            Some(rule) if rule.is_settled_by_path() => First::Rule(rule),
-            Some(_) => First::Unsettled,
-            None => First::Nothing,
+            Some(rule) if rule.needs_path_only() => FirstMatch::Rule(rule),
+            Some(_) => FirstMatch::Undecided,
+            None => FirstMatch::Nothing,
         }
     }
 
-    /// Follows redirects as a client does, from a path that the rule is about.
-    fn refuse_loop(&self, rule: &Redirect, exists: &impl Fn(&[u8]) -> bool) -> Result<(), Wrong> {
+    /// Follows redirects as a client does, from an example path of the rule.
+    fn reject_loop(
+        &self,
+        rule: &RedirectRule,
+        exists: &impl Fn(&[u8]) -> bool,
+    ) -> Result<(), LocatedRuleError> {
         let mut path = rule.pattern.example();
         let mut seen = BTreeSet::new();
         let mut forced = true;
         for _ in 0..HOP_COUNT_MAX {
-            let First::Rule(next) = self.first(&path, exists(&path)) else { return Ok(()) };
-            if !next.is_redirect() || !next.target.is_here {
+            let FirstMatch::Rule(next) = self.first(&path, exists(&path)) else { return Ok(()) };
+            if !next.is_redirect() || !next.target.is_local {
                 return Ok(());
             }
             forced &= next.forced;
-            let to = place_of(next, &path)?;
+            let to = redirect_path(next, &path)?;
             if !seen.insert(std::mem::replace(&mut path, to)) || seen.contains(&path) {
-                return Err(rule.wrong(RuleError::Loop));
+                return Err(rule.target_error(RuleError::Loop));
             }
         }
-        // Ever new paths: where rules give way to files, one of those may be there.
-        if forced { Err(rule.wrong(RuleError::Loop)) } else { Ok(()) }
+        // The path changes with each redirect. Unless all rules are forced, a file at one of the paths may end the chain.
+        if forced { Err(rule.target_error(RuleError::Loop)) } else { Ok(()) }
     }
 }
 
-/// Where a redirect leads on this site: the path, decoded.
-fn place_of(rule: &Redirect, path: &[u8]) -> Result<Vec<u8>, Wrong> {
-    let location = located(rule, path)?;
+/// Returns the decoded path that a redirect within the site leads to.
+fn redirect_path(rule: &RedirectRule, path: &[u8]) -> Result<Vec<u8>, LocatedRuleError> {
+    let location = expand(rule, path)?;
     let end = location.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(location.len());
     let mut decoded = Vec::new();
     let mut rest = &location[..end];
@@ -198,8 +202,8 @@ fn place_of(rule: &Redirect, path: &[u8]) -> Result<Vec<u8>, Wrong> {
     Ok(decoded)
 }
 
-/// What the rule leads to from this path, as the server would write it.
-fn located(rule: &Redirect, path: &[u8]) -> Result<Vec<u8>, Wrong> {
+/// Returns the target of a rule for a path, with captures inserted as the server does.
+fn expand(rule: &RedirectRule, path: &[u8]) -> Result<Vec<u8>, LocatedRuleError> {
     let encoded = rule.encode()?;
     let asked = RuleRequest { path, query: None, exists: false };
     let mut to = vec![0; LOCATION_LEN_MAX];
@@ -207,34 +211,35 @@ fn located(rule: &Redirect, path: &[u8]) -> Result<Vec<u8>, Wrong> {
         true => found.location(&mut to),
         false => found.rewrite_path(&mut to),
     });
-    to.truncate(written.ok_or_else(|| rule.wrong(RuleError::RuleLength))?);
+    to.truncate(written.ok_or_else(|| rule.target_error(RuleError::RuleLength))?);
     Ok(to)
 }
 
-/// Where a rule leads from a path it matches. None: to no file.
+/// Returns the destination of a rule for a path. `None`: the rule is a rewrite, and the site does not have the file.
 fn destination(
-    rule: &Redirect,
+    rule: &RedirectRule,
     path: &[u8],
     file: &impl Fn(&[u8]) -> Option<Vec<u8>>,
-) -> Result<Option<Destination>, Wrong> {
-    let mut to = located(rule, path)?;
+) -> Result<Option<Destination>, LocatedRuleError> {
+    let mut to = expand(rule, path)?;
     let status = rule.status;
     if !rule.is_redirect() {
-        return Ok(file_at(&to, file).map(|path| Destination::File { status, path }));
+        return Ok(resolve_file(&to, file).map(|path| Destination::File { status, path }));
     }
     let fragment = rule.target.fragment.clone();
     to.truncate(to.len() - fragment.len());
-    Ok(Some(Destination::Place { status, before_query: to, fragment, keeps_query: rule.keeps_query() }))
+    Ok(Some(Destination::Redirect { status, before_query: to, fragment, keeps_query: rule.keeps_query() }))
 }
 
-/// Where the file is that a path means: itself, the index of a directory, or a page without its extension.
-pub(crate) fn file_at(path: &[u8], file: &impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+/// Returns the address of the file at a path: of the path itself, of the index of the directory, or of the page whose extension the
+/// path leaves out.
+pub(crate) fn resolve_file(path: &[u8], file: &impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let tries = tarpon_site::rules::FILE_SUFFIXES.map(|suffix| [path, suffix].concat());
     tries.into_iter().find_map(|path| file(&path))
 }
 
-/// The paths that one path of a rule means.
-fn spellings(path: &[u8], loose: bool) -> Vec<Vec<u8>> {
+/// Returns the path of a rule, and for a loose rule also the path with a slash at its end.
+fn with_and_without_slash(path: &[u8], loose: bool) -> Vec<Vec<u8>> {
     let mut paths = vec![path.to_vec()];
     if loose && path != b"/" {
         paths.push([path, b"/"].concat());
@@ -242,7 +247,7 @@ fn spellings(path: &[u8], loose: bool) -> Vec<Vec<u8>> {
     paths
 }
 
-/// Redirects a browser follows before it gives up (Fetch, section 4.4).
+/// The number of redirects that a browser follows (Fetch, section 4.4).
 const HOP_COUNT_MAX: usize = 20;
-/// Far more than a rule and an example have together.
+/// Larger than any rule with its captures.
 const LOCATION_LEN_MAX: usize = 1 << 18;

@@ -1,9 +1,8 @@
-//! What is wrong in a file of rules, where, and what to do about it.
+//! Errors in a rule file: the position, what is wrong, and a hint.
 
-use crate::error::PackError;
 use std::fmt;
 
-/// A file of rules.
+/// A rule file of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleFile {
     /// `_headers`.
@@ -15,7 +14,7 @@ pub enum RuleFile {
 impl RuleFile {
     pub(crate) const ALL: [RuleFile; 2] = [RuleFile::Headers, RuleFile::Redirects];
 
-    /// Its name, at the root of the site.
+    /// Returns its name at the root of the site.
     pub fn name(self) -> &'static str {
         match self {
             RuleFile::Headers => "_headers",
@@ -31,33 +30,57 @@ impl RuleFile {
     }
 }
 
-/// What is wrong, where in its file: line and column count from 1, the column in bytes.
+/// An error with its file and position. Its text ends with a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub struct RuleFileError {
+    /// The file.
+    pub file: RuleFile,
+    /// From 1.
+    pub line: u32,
+    /// In bytes, from 1.
+    pub column: u32,
+    /// The error itself.
+    pub error: RuleError,
+}
+
+impl fmt::Display for RuleFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RuleFileError { file, line, column, error } = self;
+        write!(f, "{}:{line}:{column}: {error}; {}", file.name(), error.hint())
+    }
+}
+
+impl std::error::Error for RuleFileError {}
+
+/// An error with its position, while the file is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LocatedRuleError {
+    /// From 1.
     pub(crate) line: u32,
+    /// In bytes, from 1.
     pub(crate) column: u32,
     pub(crate) error: RuleError,
 }
 
-impl Wrong {
-    pub(crate) fn in_file(self, file: RuleFile) -> PackError {
-        let Wrong { line, column, error } = self;
-        PackError::Rules { file, line, column, error }
+impl LocatedRuleError {
+    pub(crate) fn in_file(self, file: RuleFile) -> RuleFileError {
+        let LocatedRuleError { line, column, error } = self;
+        RuleFileError { file, line, column, error }
     }
 }
 
 macro_rules! errors {
-    ($($(#[doc = $doc:literal])+ $name:ident: $what:literal, $remedy:literal;)*) => {
-        /// Why a file of rules is refused: one for each rule about rules.
+    ($($(#[doc = $doc:literal])+ $name:ident: $what:literal, $hint:literal;)*) => {
+        /// An error in a rule file.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum RuleError {
             $($(#[doc = $doc])+ $name,)*
         }
 
         impl RuleError {
-            /// What can be done about it.
-            pub fn remedy(self) -> &'static str {
-                match self { $(RuleError::$name => $remedy,)* }
+            /// Returns what the author of the file can do.
+            pub fn hint(self) -> &'static str {
+                match self { $(RuleError::$name => $hint,)* }
             }
         }
 
@@ -70,96 +93,96 @@ macro_rules! errors {
 }
 
 errors! {
-    /// The file has more than a mebibyte.
-    FileLength: "the file has more than 1 MiB", "say with placeholders and * what many lines say";
+    /// The file is larger than a mebibyte.
+    FileLength: "the file is larger than 1 MiB", "merge rules with placeholders and *";
     /// A control character, or a byte that is not UTF-8.
-    Text: "this is no text: a control character, or not UTF-8", "write the file as UTF-8";
-    /// A path that begins with no slash.
-    NoSlash: "a path begins with /", "write it as in /blog/*";
+    Text: "the text has a control character or is not UTF-8", "write the file as UTF-8";
+    /// A path without a slash at its start.
+    NoSlash: "the path does not begin with /", "write it as in /blog/*";
     /// A rule for one host.
-    Host: "a rule for one host: this server knows the site, not its hosts", "leave the host out, and serve each host's site by itself";
+    Host: "rules apply to a site and cannot name a host", "leave the host out, and serve each host's site by itself";
     /// A query in the source.
-    SourceQuery: "a query is not part of a path", "write parameters behind the path, as in /store id=:id /blog/:id";
+    SourceQuery: "the source path has a query", "write parameters after the path, as in /store id=:id /blog/:id";
     /// A fragment in the source.
-    SourceFragment: "a browser keeps what stands behind # to itself", "leave it out";
-    /// A percent sign without two digits, or one that hides a slash or NUL.
-    Escape: "% stands before two hexadecimal digits, other than 2F and 00", "write a percent sign itself as %25";
+    SourceFragment: "the source path has a fragment, which browsers do not send", "remove it";
+    /// A percent sign without two digits, or an escaped slash or NUL.
+    Escape: "% needs two hexadecimal digits, and not 2F or 00", "write a literal percent sign as %25";
     /// Two `*`.
-    SplatTwice: "there is one * in a path at most", "write placeholders before it, as in /:a/*";
-    /// Netlify: a `*` that is not the last.
-    SplatInside: "* stands at the end of a path, behind a slash (Netlify; other places are for --rules cloudflare)", "write it as in /blog/*";
-    /// A placeholder behind a `*`.
-    HoldBehindSplat: "a placeholder stands before *, not behind it", "write it as in /:a/*";
-    /// Two placeholders in a segment.
-    HoldTwice: "there is one placeholder between two slashes at most", "let one hold all of it";
-    /// Two of the same name.
-    NameTwice: "this name is taken in this rule", "give each placeholder a name of its own";
-    /// More than can be held.
-    TooManyHeld: "a rule holds 16 placeholders and parameters at most", "let * hold the rest of the path";
-    /// A source and nothing else.
-    NoTarget: "a rule has a source and a target", "write both in one line, as in /old /new 301";
+    SplatTwice: "the path has more than one *", "use placeholders before the last *, as in /:a/*";
+    /// Netlify: a `*` elsewhere than at the end.
+    SplatInside: "with --rules netlify, * must be the last path segment", "write it as in /blog/*, or use --rules cloudflare";
+    /// A placeholder after a `*`.
+    PlaceholderBehindSplat: "a placeholder cannot follow *", "write it as in /:a/*";
+    /// Two placeholders in a path segment.
+    PlaceholderTwice: "a path segment has more than one placeholder", "match the whole segment with one placeholder";
+    /// Two placeholders of the same name.
+    NameTwice: "the rule uses this placeholder name twice", "give each placeholder a name of its own";
+    /// Too many placeholders and parameters.
+    TooManyCaptures: "the rule has more than 16 placeholders and parameters", "match the rest of the path with *";
+    /// A source without a target.
+    NoTarget: "the rule has no target", "write source and target in one line, as in /old /new 301";
     /// Cloudflare: parameters.
-    Parameters: "parameters are matched under --rules netlify only", "leave them out: the query goes along by itself";
-    /// A parameter without name, or without value.
-    Parameter: "a parameter is a name, = and a value or placeholder", "write it as in id=:id";
-    /// A name that the source does not have.
-    UnknownName: "the source has no placeholder of this name", "name it there, or write %3A for a colon that is one";
-    /// A name where the host of a target is.
-    HeldHost: "a placeholder must not decide the host, or anybody could make this site lead anywhere", "write the host in full";
-    /// A target that is neither.
-    Target: "a target is a path, or begins with http:// or https://", "write it as in /new or https://example.com/new";
-    /// A byte that a URI cannot have.
-    TargetByte: "this character is none that a URI has", "percent-encode it";
+    Parameters: "parameters need --rules netlify", "remove them: a redirect keeps the query anyway";
+    /// A parameter without a name or without a value.
+    Parameter: "a parameter needs a name, = and a value or placeholder", "write it as in id=:id";
+    /// A name that no placeholder of the source has.
+    UnknownName: "the source has no placeholder of this name", "add it to the source, or write %3A for a literal colon";
+    /// A placeholder in the host of a target.
+    PlaceholderInHost: "a placeholder in the host would make the site an open redirect", "write the host in full";
+    /// A target that is neither a path nor a URL.
+    Target: "the target is neither a path nor begins with http:// or https://", "write it as in /new or https://example.com/new";
+    /// A byte that no URI has.
+    TargetByte: "a URL cannot have this character", "percent-encode it";
     /// A rewrite with query or fragment.
-    RewriteQuery: "what is sent in place of a path is a file, without query or fragment", "leave them out";
+    RewriteQuery: "a rewrite sends a file, so its target has no query or fragment", "remove them";
     /// A rewrite to another origin.
-    Proxy: "this server is no proxy: what it sends with this status comes from the site", "redirect there, as with 302, or have a proxy before it";
-    /// A function of Netlify's.
-    Function: "functions of the platform do not run here", "leave the rule out";
-    /// No number of three digits.
-    Status: "a status is a number of three digits", "write it as in /old /new 301";
+    Proxy: "a rewrite cannot send content of another host: this server is no proxy", "redirect with 302, or put a proxy in front";
+    /// A Netlify function.
+    Function: "this server does not run functions", "remove the rule";
+    /// A status that is no number of three digits.
+    Status: "the status is not a number of three digits", "write it as in /old /new 301";
     /// A status that this server does not send.
-    StatusUnknown: "this status cannot be given", "use 301, 302, 303, 307 or 308 to lead elsewhere, or 200, 403, 404, 410, 451, 500 or 503 to send a page";
-    /// Cloudflare: a status it has not.
-    StatusCloudflare: "Cloudflare knows the statuses 200, 301, 302, 303, 307 and 308", "use one of these, or --rules netlify";
+    StatusUnknown: "rules cannot have this status", "use 301, 302, 303, 307 or 308 to redirect, or 200, 403, 404, 410, 451, 500 or 503 to send a page";
+    /// A status that Cloudflare does not have.
+    StatusCloudflare: "--rules cloudflare allows the statuses 200, 301, 302, 303, 307 and 308 only", "use one of these, or --rules netlify";
     /// Cloudflare: `!`.
-    Force: "! is Netlify's; under --rules cloudflare every rule comes before files", "leave it out";
+    Force: "! needs --rules netlify; with --rules cloudflare every rule comes before files", "remove it";
     /// `Country=`
-    Country: "rules for countries need their platform", "leave the rule out";
+    Country: "Country conditions are not supported", "remove the rule";
     /// `Language=`
-    Language: "rules for languages need their platform", "leave the rule out";
+    Language: "Language conditions are not supported", "remove the rule";
     /// `Role=`
-    Role: "rules for roles need their platform", "leave the rule out";
+    Role: "Role conditions are not supported", "remove the rule";
     /// `Cookie=`
-    Cookie: "rules for cookies need their platform", "leave the rule out";
+    Cookie: "Cookie conditions are not supported", "remove the rule";
     /// `Sign=`
-    Sign: "signed requests need their platform", "leave the rule out";
-    /// Another word behind the status.
-    Behind: "nothing stands behind the status", "leave it out";
-    /// What is sent in place of a path is not there.
-    NoFile: "the site has no such file", "name one that it has, such as /404.html";
-    /// A rule leads to where it applies again.
-    Loop: "this leads round in a circle", "let one of the rules lead elsewhere";
+    Sign: "signed requests are not supported", "remove the rule";
+    /// Another word after the status.
+    TrailingWord: "the rule has text after the status", "remove it, or begin a comment with #";
+    /// A rewrite to a file that does not exist.
+    NoFile: "the site has no such file", "name an existing file, such as /404.html";
+    /// A redirect to a path that the rule matches again.
+    Loop: "the redirect is part of a loop", "change the target of a rule in the loop";
     /// Cloudflare: `/* /index.html 200`.
-    Everything: "under --rules cloudflare this would send one page for every path, files too", "leave it out, or use --rules netlify";
-    /// More rules than are tried for a request.
-    TooManyRules: "more than 1,000 rules with placeholders, parameters or * would be tried for a request", "say with one rule what many say; plain paths do not count";
+    CatchAll: "with --rules cloudflare this would send one page for every path, even for files", "remove it, or use --rules netlify";
+    /// Too many rules in the table.
+    TooManyRules: "a request would have to try more than 1,000 rules with placeholders, parameters or *", "merge rules; rules with plain paths do not count";
     /// A rule that is too long.
-    RuleLength: "this rule is longer than 64 KiB", "say it shorter";
-    /// Fields before any path.
-    NoPath: "headers belong to a path, which stands before them, not indented", "begin with a path, as in /*";
-    /// No colon.
-    NoColon: "a header is a name, a colon and a value", "write it as in X-Frame-Options: DENY";
-    /// No name.
-    FieldName: "this is no name of a header", "use letters, digits and hyphens";
-    /// A value that is empty.
-    FieldValue: "a header has a value", "leave the line out";
-    /// A field that the server owns.
-    Owned: "this header says how the message is sent, and is the server's", "leave it out";
+    RuleLength: "the rule is longer than 64 KiB", "shorten it";
+    /// A field before any path, or a second word after a path.
+    NoPath: "headers must follow a line with a path alone, not indented", "begin with a path, as in /*";
+    /// A field without a colon.
+    NoColon: "the header has no colon", "write it as in X-Frame-Options: DENY";
+    /// An invalid field name.
+    FieldName: "this is not a valid header name", "use letters, digits and hyphens";
+    /// A field without a value.
+    FieldValue: "the header has no value", "add a value, or remove the line";
+    /// A field that only the server may set.
+    ServerField: "rules cannot set this header: the server sets it", "remove it";
     /// `Basic-Auth`
-    BasicAuth: "passwords need their platform", "put a proxy that asks for them before it";
+    BasicAuth: "this server does not ask for passwords", "put a proxy in front that does";
     /// Netlify: `! Name`.
-    Removal: "taking headers away is for --rules cloudflare", "say the value anew in a later rule";
+    Removal: "the removal of headers needs --rules cloudflare", "give the header another value in a later rule";
 }
 
 #[cfg(test)]
@@ -167,11 +190,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_says_where_what_and_what_to_do() {
-        let wrong = Wrong { line: 3, column: 12, error: RuleError::Country };
+    fn error_text_has_position_problem_and_hint() {
+        let error = LocatedRuleError { line: 3, column: 12, error: RuleError::NoTarget };
         assert_eq!(
-            wrong.in_file(RuleFile::Redirects).to_string(),
-            "_redirects:3:12: rules for countries need their platform; leave the rule out"
+            error.in_file(RuleFile::Redirects).to_string(),
+            "_redirects:3:12: the rule has no target; write source and target in one line, as in /old /new 301"
         );
     }
 }

@@ -1,146 +1,148 @@
-//! `_headers`: which fields a path has.
+//! `_headers`: the fields of each path.
 //!
 //! ```text
 //! /static/*                       a path, not indented
 //!   X-Robots-Tag: nosnippet       its fields, indented
-//!   ! Link                        Cloudflare: takes away what a rule before has given
+//!   ! Link                        Cloudflare: removes a field that an earlier rule added
 //! ```
 
-use super::Dialect;
-use super::error::{RuleError, Wrong};
-use super::line::{Line, Word, lines};
-use super::pattern::{self, Of, Paths, Pattern};
+use super::dialect::Dialect;
+use super::error::{LocatedRuleError, RuleError, RuleFile};
+use super::line::{RuleLine, RuleToken, lines};
+use super::pattern::{self, PathSet, Pattern};
+use crate::percent::encode;
 
-/// What `_headers` says.
+/// The rules of `_headers`.
 #[derive(Debug)]
-pub(crate) struct Headers {
-    rules: Vec<Rule>,
+pub(crate) struct HeaderRules {
+    rules: Vec<HeaderRule>,
     dialect: Dialect,
 }
 
-/// The fields that rules give to a path.
+/// The fields that rules add to a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Fields {
+pub(crate) struct HeaderFields {
     /// Name and value.
     lines: Vec<(String, String)>,
 }
 
 #[derive(Debug)]
-struct Rule {
+struct HeaderRule {
     pattern: Pattern,
-    acts: Vec<Act>,
+    actions: Vec<FieldAction>,
 }
 
 #[derive(Debug)]
-enum Act {
-    Give(String, Vec<Part>),
-    Take(String),
+enum FieldAction {
+    Add(String, Vec<ValuePart>),
+    Remove(String),
 }
 
-/// A part of a value.
+/// A part of a field value.
 #[derive(Debug)]
-enum Part {
+enum ValuePart {
     Text(String),
-    /// What a placeholder holds.
-    Held(u8),
+    /// The number of a capture.
+    Captured(u8),
 }
 
-impl Headers {
-    pub(crate) fn parse(text: &[u8], dialect: Dialect) -> Result<Headers, Wrong> {
-        let mut rules: Vec<Rule> = Vec::new();
+impl HeaderRules {
+    pub(crate) fn parse(text: &[u8], dialect: Dialect) -> Result<HeaderRules, LocatedRuleError> {
+        let mut rules: Vec<HeaderRule> = Vec::new();
         for line in lines(text) {
             let line = line?;
             if !is_field(line) {
-                let mut words = line.words();
-                let path = words.next().unwrap_or(line.whole());
-                if let Some(behind) = words.next() {
-                    return Err(behind.wrong(RuleError::NoPath));
+                let mut tokens = line.tokens();
+                let path = tokens.next().unwrap_or(line.trimmed());
+                if let Some(extra) = tokens.next() {
+                    return Err(extra.error(RuleError::NoPath));
                 }
-                let pattern = Pattern::parse(path, dialect, Of::Headers)?;
-                rules.push(Rule { pattern, acts: Vec::new() });
+                let pattern = Pattern::parse(path, dialect, RuleFile::Headers)?;
+                rules.push(HeaderRule { pattern, actions: Vec::new() });
                 continue;
             }
-            let Some(rule) = rules.last_mut() else { return Err(line.whole().wrong(RuleError::NoPath)) };
-            let act = act(line.whole(), &rule.pattern, dialect)?;
-            rule.acts.push(act);
+            let Some(rule) = rules.last_mut() else { return Err(line.trimmed().error(RuleError::NoPath)) };
+            let action = parse_field(line.trimmed(), &rule.pattern, dialect)?;
+            rule.actions.push(action);
         }
-        Ok(Headers { rules, dialect })
+        Ok(HeaderRules { rules, dialect })
     }
 
-    /// The fields that rules give to one of these, or to all of one of these, in the order they are given, behind those of
-    /// `else_fields` that no rule names.
-    pub(crate) fn of(&self, asked: &[Paths], mut else_fields: Fields) -> Fields {
-        let mut fields = Fields::default();
+    /// Returns the fields of a response for several requested paths, such as that of a rule and that of the file it sends. A rule
+    /// adds its fields if it matches one of the paths, or every path of a set. The fields of rules follow those of `defaults` that no
+    /// rule names.
+    pub(crate) fn fields(&self, requested: &[PathSet], mut defaults: HeaderFields) -> HeaderFields {
+        let mut fields = HeaderFields::default();
         for rule in &self.rules {
-            let Some(paths) = asked.iter().find(|paths| rule.pattern.is_about(paths)) else { continue };
-            let held = paths.single().and_then(|path| rule.pattern.held(path));
-            let mut given = Fields::default();
-            for act in &rule.acts {
-                match act {
-                    Act::Give(name, parts) => {
-                        if let Some(value) = value(parts, held.as_deref()) {
-                            given.join(name, &value);
+            let Some(paths) = requested.iter().find(|paths| rule.pattern.covers(paths)) else { continue };
+            let captured = paths.single().and_then(|path| rule.pattern.captures(path));
+            let mut added = HeaderFields::default();
+            for action in &rule.actions {
+                match action {
+                    FieldAction::Add(name, parts) => {
+                        if let Some(value) = value(parts, captured.as_deref()) {
+                            added.join(name, &value);
                         }
                     }
-                    Act::Take(name) => {
+                    FieldAction::Remove(name) => {
                         fields.remove(name);
-                        else_fields.remove(name);
+                        defaults.remove(name);
                     }
                 }
             }
-            for (name, _) in &given.lines {
-                else_fields.remove(name);
-                // What two rules give: the later one's, or both.
+            for (name, _) in &added.lines {
+                defaults.remove(name);
+                // If two rules add the same field, Netlify sends the later value, and Cloudflare sends both.
                 if self.dialect == Dialect::Netlify {
                     fields.remove(name);
                 }
             }
-            for (name, value) in given.lines {
+            for (name, value) in added.lines {
                 fields.join(&name, &value);
             }
         }
-        else_fields.lines.append(&mut fields.lines);
-        else_fields
+        defaults.lines.append(&mut fields.lines);
+        defaults
     }
 
-    /// The directories that a rule is about with all that lies below them.
+    /// Returns the directories for which a rule matches all paths below.
     pub(crate) fn dirs(&self) -> impl Iterator<Item = &[u8]> {
         self.rules.iter().filter_map(|rule| rule.pattern.dir())
     }
 }
 
-impl Fields {
-    /// These fields.
-    pub(crate) fn of(fields: impl Iterator<Item = (&'static str, &'static str)>) -> Fields {
-        Fields { lines: fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect() }
+impl HeaderFields {
+    /// Creates fields from names and values.
+    pub(crate) fn of(fields: impl Iterator<Item = (&'static str, &'static str)>) -> HeaderFields {
+        HeaderFields { lines: fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect() }
     }
 
-    /// The value of a field, and the others.
-    pub(crate) fn split_off(mut self, name: &str) -> (Option<String>, Fields) {
+    /// Returns the value of a field, and the other fields.
+    pub(crate) fn split_off(mut self, name: &str) -> (Option<String>, HeaderFields) {
         let at = self.lines.iter().position(|(known, _)| known.eq_ignore_ascii_case(name));
         let value = at.map(|at| self.lines.remove(at).1);
         (value, self)
     }
 
-    /// What of them goes with an answer that the server writes itself: it knows its type, and how long that can be kept.
-    pub(crate) fn beside_ours(&self) -> Fields {
+    /// Returns the fields for a response that the server generates. The server itself sets its Content-Type and Cache-Control.
+    pub(crate) fn for_generated(&self) -> HeaderFields {
         let (_, more) = self.clone().split_off("Content-Type");
         let (_, more) = more.split_off("Cache-Control");
         more
     }
 
-    /// Whether there is a field of this name.
+    /// Returns whether there is a field of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.lines.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
     }
 
-    /// As they stand in a message.
+    /// Returns the lines of the fields in a message.
     pub(crate) fn text(&self) -> String {
         self.lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
     }
 
-    /// These and another one.
-    pub(crate) fn with(mut self, name: &str, value: &str) -> Fields {
+    /// Adds a field.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> HeaderFields {
         self.join(name, value);
         self
     }
@@ -148,7 +150,7 @@ impl Fields {
     fn join(&mut self, name: &str, value: &str) {
         let known = self.lines.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name));
         match known {
-            // Its values cannot be joined: RFC 9110, section 5.3. Nor can two types be one.
+            // Values of Set-Cookie cannot be joined (RFC 9110, section 5.3). A message has one Content-Type: the last.
             Some(_) if name.eq_ignore_ascii_case("Set-Cookie") => {
                 self.lines.push((name.into(), value.into()))
             }
@@ -163,80 +165,83 @@ impl Fields {
     }
 }
 
-/// Whether a line is about a field: both platforms tell by what a path begins with.
-fn is_field(line: Line<'_>) -> bool {
-    let text = line.whole().text;
+/// Returns whether a line is a field, not a path. Both platforms decide by the first characters.
+fn is_field(line: RuleLine<'_>) -> bool {
+    let text = line.trimmed().text;
     let is_path = text.starts_with(b"/") || text.starts_with(b"http://") || text.starts_with(b"https://");
     !is_path && (line.is_indented() || text.contains(&b':') || text.starts_with(b"!"))
 }
 
-fn act(line: Word<'_>, pattern: &Pattern, dialect: Dialect) -> Result<Act, Wrong> {
+fn parse_field(
+    line: RuleToken<'_>,
+    pattern: &Pattern,
+    dialect: Dialect,
+) -> Result<FieldAction, LocatedRuleError> {
     if let Some(removed) = line.text.strip_prefix(b"!") {
         if dialect == Dialect::Netlify {
-            return Err(line.wrong(RuleError::Removal));
+            return Err(line.error(RuleError::Removal));
         }
-        let word = line.from(line.text.len() - removed.len()).trim();
-        return Ok(Act::Take(field_name(word)?));
+        let token = line.from(line.text.len() - removed.len()).trim();
+        return Ok(FieldAction::Remove(field_name(token)?));
     }
     let Some(colon) = line.text.iter().position(|&byte| byte == b':') else {
-        return Err(line.wrong(RuleError::NoColon));
+        return Err(line.error(RuleError::NoColon));
     };
     let name = field_name(line.to(colon))?;
-    let word = line.from(colon + 1).trim();
-    if word.text.is_empty() {
-        return Err(word.wrong(RuleError::FieldValue));
+    let token = line.from(colon + 1).trim();
+    if token.text.is_empty() {
+        return Err(token.error(RuleError::FieldValue));
     }
-    Ok(Act::Give(name, parts(word, pattern, dialect)))
+    Ok(FieldAction::Add(name, value_parts(token, pattern, dialect)))
 }
 
-fn field_name(word: Word<'_>) -> Result<String, Wrong> {
+fn field_name(token: RuleToken<'_>) -> Result<String, LocatedRuleError> {
     let is_token = |&byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if word.text.is_empty() || !word.text.iter().all(is_token) {
-        return Err(word.wrong(RuleError::FieldName));
+    if token.text.is_empty() || !token.text.iter().all(is_token) {
+        return Err(token.error(RuleError::FieldName));
     }
-    let name = String::from_utf8_lossy(word.text).into_owned();
+    let name = String::from_utf8_lossy(token.text).into_owned();
     let is = |known: &&str| name.eq_ignore_ascii_case(known);
     match () {
-        () if OWNED.iter().any(is) => Err(word.wrong(RuleError::Owned)),
-        () if is(&"Basic-Auth") => Err(word.wrong(RuleError::BasicAuth)),
+        () if SERVER_FIELDS.iter().any(is) => Err(token.error(RuleError::ServerField)),
+        () if is(&"Basic-Auth") => Err(token.error(RuleError::BasicAuth)),
         () => Ok(name),
     }
 }
 
-/// Cloudflare puts what is held into values; to Netlify a colon is one. So it is where no such name is known.
-fn parts(word: Word<'_>, pattern: &Pattern, dialect: Dialect) -> Vec<Part> {
-    let text = String::from_utf8_lossy(word.text).into_owned();
+/// Splits a value at its placeholders, which only Cloudflare replaces. A colon before an unknown name is text.
+fn value_parts(token: RuleToken<'_>, pattern: &Pattern, dialect: Dialect) -> Vec<ValuePart> {
+    let text = String::from_utf8_lossy(token.text).into_owned();
     if dialect != Dialect::Cloudflare {
-        return vec![Part::Text(text)];
+        return vec![ValuePart::Text(text)];
     }
     let (mut parts, mut from, mut at) = (Vec::new(), 0, 0);
     while let Some(colon) = text[at..].find(':').map(|found| at + found) {
-        let name = pattern::name(&text.as_bytes()[colon..]);
+        let name = pattern::placeholder_name(&text.as_bytes()[colon..]);
         at = colon + 1 + name.map_or(0, <[u8]>::len);
-        if let Some(number) = name.and_then(|name| pattern.number(name)) {
-            parts.extend([Part::Text(text[from..colon].to_owned()), Part::Held(number)]);
+        if let Some(number) = name.and_then(|name| pattern.capture_number(name)) {
+            parts.extend([ValuePart::Text(text[from..colon].to_owned()), ValuePart::Captured(number)]);
             from = at;
         }
     }
-    parts.push(Part::Text(text[from..].to_owned()));
+    parts.push(ValuePart::Text(text[from..].to_owned()));
     parts
 }
 
-/// What is held is percent-encoded, as in the path it is of: it can end no line. `None`: it is not known what is held.
-fn value(parts: &[Part], held: Option<&[&[u8]]>) -> Option<String> {
-    let part = |part: &Part| match part {
-        Part::Text(text) => Some(text.clone()),
-        &Part::Held(number) => {
-            let held = held?.get(usize::from(number)).copied().unwrap_or_default();
-            Some(crate::fields::encode(held))
+/// Returns the value with its captures percent-encoded, so that they cannot end the line. `None`: the captures are not known.
+fn value(parts: &[ValuePart], captured: Option<&[&[u8]]>) -> Option<String> {
+    let part = |part: &ValuePart| match part {
+        ValuePart::Text(text) => Some(text.clone()),
+        &ValuePart::Captured(number) => {
+            let captured = captured?.get(usize::from(number)).copied().unwrap_or_default();
+            Some(encode(captured))
         }
     };
     parts.iter().map(part).collect()
 }
 
-/// Fields that say how a message is sent or what it is, which the server knows and others would get wrong. Location:
-/// `_redirects` is for that.
-const OWNED: [&str; 20] = [
+/// Fields that the server sets, since they describe the message or its transfer. `_redirects` sets Location.
+const SERVER_FIELDS: [&str; 20] = [
     "Accept-Ranges",
     "Age",
     "Allow",

@@ -1,24 +1,26 @@
 //! Rules that travel with a site: the files `_headers` and `_redirects` at its root.
 //!
 //! ```text
-//! _headers ─── headers ───▶ fields of each path ───────────────────────────▶ baked into its record
-//! _redirects ─ redirects ─▶ rules ─ compile ─┬─ the path alone settles it ──▶ a record of its own
-//!                                            └─ anything else ──────────────▶ a table, tried in order
+//! _headers ─── headers ───▶ fields of each path ──────────────────────────────────▶ stored in its record
+//! _redirects ─ redirects ─▶ rules ─ compile ─┬─ the path alone decides the match ─▶ a record of its own
+//!                                            └─ all others ───────────────────────▶ a table, tried in order
 //! ```
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `error.rs` | what is wrong in such a file, where, and what to do |
-//! | `line.rs` | a line in words, each with its column |
-//! | `pattern.rs` | the paths a rule is about |
-//! | `headers.rs` | `_headers`: which fields a path has |
+//! | `dialect.rs` | the platform whose format the files have |
+//! | `error.rs` | errors in rule files, with position and hint |
+//! | `line.rs` | splits a file into lines and tokens with positions |
+//! | `pattern.rs` | the paths that a rule matches |
+//! | `headers.rs` | `_headers`: the fields of each path |
 //! | `redirects.rs` | `_redirects`: its rules |
-//! | `target.rs` | where a rule leads |
-//! | `compile.rs` | which rule comes first for a path; loops; the table |
+//! | `target.rs` | the target of a redirect or rewrite |
+//! | `compile.rs` | the first match for each path, redirect loops, and the table |
 //!
-//! In prose, for those who write such files: `docs/rules.md`. Knows nothing of how contents are stored.
+//! `docs/rules.md` describes both files for their authors. This module does not know how contents are stored.
 
 mod compile;
+mod dialect;
 mod error;
 mod headers;
 mod line;
@@ -26,106 +28,105 @@ mod pattern;
 mod redirects;
 mod target;
 
-pub use error::{RuleError, RuleFile};
+pub use dialect::Dialect;
+pub use error::{RuleError, RuleFile, RuleFileError};
 
-pub(crate) use compile::{Compiled, Destination, file_at};
-pub(crate) use headers::Fields;
-pub(crate) use pattern::Paths;
+pub(crate) use compile::{CompiledRules, Destination, resolve_file};
+pub(crate) use headers::HeaderFields;
+pub(crate) use pattern::PathSet;
 
-use crate::error::PackError;
-use crate::walk::Found;
-use headers::Headers;
-use redirects::Redirect;
+use headers::HeaderRules;
+use redirects::RedirectRule;
 
-/// Whose form the files have, where it makes a difference.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dialect {
-    /// As Netlify reads them.
-    #[default]
-    Netlify,
-    /// As Cloudflare Pages reads them.
-    Cloudflare,
-    /// They mean nothing. Nor are they served.
-    Off,
-}
-
-/// What the files say.
+/// The rules of a site.
 #[derive(Debug)]
-pub(crate) struct Rules {
-    headers: Headers,
-    redirects: Vec<Redirect>,
+pub(crate) struct RuleSet {
+    headers: HeaderRules,
+    redirects: Vec<RedirectRule>,
 }
 
-impl Rules {
-    /// Reads the files among those that were found; `read` reads one, up to a length, if it is still there.
-    pub(crate) fn read<F>(
-        found: &[Found<F>],
+impl RuleSet {
+    /// Reads the rule files among the files of a site, each with its path. `read` returns at most the given number of bytes of a
+    /// file, or `None` if the file no longer exists.
+    pub(crate) fn read<'f, F: 'f, E: From<RuleFileError>>(
+        files: impl Iterator<Item = (&'f [u8], &'f F)> + Clone,
         dialect: Dialect,
-        mut read: impl FnMut(&F, u64) -> Result<Option<Vec<u8>>, PackError>,
-    ) -> Result<Rules, PackError> {
+        mut read: impl FnMut(&F, u64) -> Result<Option<Vec<u8>>, E>,
+    ) -> Result<RuleSet, E> {
         let mut texts = [Vec::new(), Vec::new()];
         for (file, text) in RuleFile::ALL.into_iter().zip(&mut texts) {
-            let Some(found) = found.iter().find(|found| found.path == file.path()) else { continue };
+            let Some((_, found)) = files.clone().find(|(path, _)| *path == file.path()) else { continue };
             if dialect == Dialect::Off {
                 continue;
             }
-            *text = read(&found.file, FILE_LEN_MAX + 1)?.unwrap_or_default();
+            *text = read(found, FILE_LEN_MAX + 1)?.unwrap_or_default();
             if text.len() as u64 > FILE_LEN_MAX {
-                return Err(PackError::Rules { file, line: 1, column: 1, error: RuleError::FileLength });
+                let error = RuleError::FileLength;
+                return Err(RuleFileError { file, line: 1, column: 1, error }.into());
             }
         }
-        Rules::parse(&texts[0], &texts[1], dialect)
+        Ok(RuleSet::parse(&texts[0], &texts[1], dialect)?)
     }
 
-    /// Reads the texts of `_headers` and `_redirects`.
-    pub(crate) fn parse(headers: &[u8], redirects: &[u8], dialect: Dialect) -> Result<Rules, PackError> {
-        Ok(Rules {
-            headers: Headers::parse(headers, dialect).map_err(|error| error.in_file(RuleFile::Headers))?,
-            redirects: redirects::parse(redirects, dialect)
-                .map_err(|error| error.in_file(RuleFile::Redirects))?,
-        })
+    /// Parses the texts of `_headers` and `_redirects`.
+    pub(crate) fn parse(
+        headers: &[u8],
+        redirects: &[u8],
+        dialect: Dialect,
+    ) -> Result<RuleSet, RuleFileError> {
+        let headers =
+            HeaderRules::parse(headers, dialect).map_err(|error| error.in_file(RuleFile::Headers))?;
+        let redirects =
+            redirects::parse(redirects, dialect).map_err(|error| error.in_file(RuleFile::Redirects))?;
+        Ok(RuleSet { headers, redirects })
     }
 
-    /// The fields of what is sent for these, or of what all of one of these have. Those of `else_fields` that the rules do
-    /// not name are there too.
-    pub(crate) fn fields(&self, asked: &[Paths], else_fields: Fields) -> Fields {
-        self.headers.of(asked, else_fields)
+    /// Returns the fields of a response for the requested paths: see [`HeaderRules::fields`].
+    pub(crate) fn fields(&self, requested: &[PathSet], defaults: HeaderFields) -> HeaderFields {
+        self.headers.fields(requested, defaults)
     }
 
-    /// The directories below which all has fields of its own.
+    /// Returns the directories that have fields of their own for all paths below.
     pub(crate) fn dirs(&self) -> impl Iterator<Item = &[u8]> {
         self.headers.dirs()
     }
 
-    /// Settles what can be settled; `file` tells where the file at a path is, if the site has one.
+    /// Compiles the redirects and rewrites for a site. `file` returns the address of the file at a path; `exists` tells whether the
+    /// site has anything at a path.
     pub(crate) fn compile(
         &self,
         file: impl Fn(&[u8]) -> Option<Vec<u8>>,
         exists: impl Fn(&[u8]) -> bool,
-    ) -> Result<Compiled<'_>, PackError> {
-        Compiled::new(&self.redirects, file, exists).map_err(|error| error.in_file(RuleFile::Redirects))
+    ) -> Result<CompiledRules<'_>, RuleFileError> {
+        let compiled = CompiledRules::new(&self.redirects, file, exists);
+        compiled.map_err(|error| error.in_file(RuleFile::Redirects))
     }
 }
 
-/// Whether a path is that of such a file, or of one made by compressing it: neither is served.
+/// Returns whether a path is that of a rule file or of a compressed copy of it. The server sends neither.
 pub(crate) fn is_hidden(path: &[u8]) -> bool {
     RuleFile::ALL.iter().any(|file| {
         path.strip_prefix(file.path()).is_some_and(|rest| matches!(rest, b"" | b".br" | b".gz" | b".zst"))
     })
 }
 
-/// What a file may have, in bytes: ten thousand rules of a hundred bytes.
+/// The largest rule file, in bytes: ten thousand rules of a hundred bytes.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
-/// Reads the texts of both files, and compiles them for a site with files at these paths. For fuzzing.
+/// Parses both files, and compiles them for a site with files at the given paths. For tests and fuzzing.
 ///
 /// # Errors
-/// What is wrong in them.
+/// A file has an error.
 #[doc(hidden)]
-pub fn check(headers: &[u8], redirects: &[u8], dialect: Dialect, files: &[&[u8]]) -> Result<(), PackError> {
-    let rules = Rules::parse(headers, redirects, dialect)?;
+pub fn check(
+    headers: &[u8],
+    redirects: &[u8],
+    dialect: Dialect,
+    files: &[&[u8]],
+) -> Result<(), RuleFileError> {
+    let rules = RuleSet::parse(headers, redirects, dialect)?;
     for path in files {
-        drop(rules.fields(&[Paths::one(path)], Fields::default()));
+        drop(rules.fields(&[PathSet::one(path)], HeaderFields::default()));
     }
     let has = |path: &[u8]| files.contains(&path);
     rules.compile(|path| has(path).then(|| path.to_vec()), has).map(drop)

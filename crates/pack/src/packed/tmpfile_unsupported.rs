@@ -1,4 +1,4 @@
-//! The place of `unnamed` on systems other than Linux: there each file has a name.
+//! The place of `tmpfile` on systems other than Linux: there each file has a name.
 
 use std::fs::File;
 use std::io;

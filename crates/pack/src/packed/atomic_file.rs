@@ -7,7 +7,7 @@
 //! A file without a name (`O_TMPFILE`) is gone with whoever wrote it, however that ended. Where the file system or the system
 //! has none, the file has a name beside the target from the start, and is removed when the writing fails.
 
-use super::unnamed;
+use super::tmpfile;
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,16 +15,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// An archive that is being written.
-pub(crate) struct Target {
+pub(crate) struct AtomicFile {
     pub(crate) file: File,
     path: PathBuf,
     /// The name it has meanwhile, if it has one.
     beside: Option<PathBuf>,
 }
 
-impl Target {
+impl AtomicFile {
     /// Begins an archive that is to lie at `path`.
-    pub(crate) fn new(path: &Path) -> io::Result<Target> {
+    pub(crate) fn new(path: &Path) -> io::Result<AtomicFile> {
         // Told now, and not when all the work is done; and a device would be replaced like a file.
         match fs::metadata(path) {
             Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
@@ -33,21 +33,21 @@ impl Target {
             }
             _ => {}
         }
-        match unnamed::create(dir_of(path))? {
-            Some(file) => Ok(Target { file, path: path.to_owned(), beside: None }),
-            None => Target::named(path),
+        match tmpfile::create(dir_of(path))? {
+            Some(file) => Ok(AtomicFile { file, path: path.to_owned(), beside: None }),
+            None => AtomicFile::named(path),
         }
     }
 
     /// The same with a name from the start.
-    fn named(path: &Path) -> io::Result<Target> {
+    fn named(path: &Path) -> io::Result<AtomicFile> {
         let (file, beside) = create_beside(path)?;
-        Ok(Target { file, path: path.to_owned(), beside: Some(beside) })
+        Ok(AtomicFile { file, path: path.to_owned(), beside: Some(beside) })
     }
 
     /// A temporary file on the same file system, which has no name and so leaves nothing behind.
     pub(crate) fn scratch(&self) -> io::Result<File> {
-        match unnamed::create(dir_of(&self.path))? {
+        match tmpfile::create(dir_of(&self.path))? {
             Some(file) => Ok(file),
             None => {
                 let (file, beside) = create_beside(&self.path)?;
@@ -72,7 +72,7 @@ impl Target {
     }
 }
 
-impl Drop for Target {
+impl Drop for AtomicFile {
     fn drop(&mut self) {
         if let Some(beside) = &self.beside {
             // Whatever failed has been told; that this fails too would help nobody.
@@ -88,7 +88,7 @@ fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
 
 /// Gives a file a name beside the target.
 fn link_beside(file: &File, path: &Path) -> io::Result<PathBuf> {
-    free_beside(path, |beside| unnamed::link(file, beside)).map(|((), beside)| beside)
+    free_beside(path, |beside| tmpfile::link(file, beside)).map(|((), beside)| beside)
 }
 
 /// Tries names until one is free: two that write the same target do not meet.
@@ -110,7 +110,7 @@ fn free_beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Res
 
 /// Where a target lies: where a symbolic link leads, whether or not something is there. So do `tar -cf` and `cp`; whoever keeps
 /// a link to a file on another disk means that file.
-pub(crate) fn led_to(path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINK_COUNT_MAX {
         match fs::read_link(&path) {
@@ -140,9 +140,9 @@ mod tests {
 
     #[test]
     fn nothing_has_a_name_until_it_is_whole() {
-        type Begin = fn(&Path) -> io::Result<Target>;
+        type Begin = fn(&Path) -> io::Result<AtomicFile>;
         let begin: [(&str, Begin, usize); 2] =
-            [("without a name", Target::new, 0), ("with a name", Target::named, 1)];
+            [("without a name", AtomicFile::new, 0), ("with a name", AtomicFile::named, 1)];
         for (name, begin, meanwhile) in begin {
             let dir = tempfile::tempdir().expect("a directory");
             let path = dir.path().join("site.tar");
@@ -177,21 +177,22 @@ mod tests {
         symlink("elsewhere/link", at("site.tar")).expect("a link");
         symlink("real.tar", at("elsewhere/link")).expect("a link");
         for content in ["new", "another in its place"] {
-            let target = Target::new(&led_to(&at("site.tar")).expect("a target")).expect("a target");
+            let target =
+                AtomicFile::new(&resolve_links(&at("site.tar")).expect("a target")).expect("a target");
             (&target.file).write_all(content.as_bytes()).expect("a file");
             target.finish().expect("a file");
             assert_eq!(fs::read(at("elsewhere/real.tar")).expect("a file"), content.as_bytes());
             assert!(at("site.tar").is_symlink() && at("elsewhere/link").is_symlink());
         }
         symlink("circle", at("circle")).expect("a link");
-        assert!(led_to(&at("circle")).is_err());
+        assert!(resolve_links(&at("circle")).is_err());
     }
 
     #[test]
     fn what_cannot_be_written_is_told_at_once() {
         let dir = tempfile::tempdir().expect("a directory");
         for path in [dir.path().to_owned(), dir.path().join("missing/site.tar"), PathBuf::from("/")] {
-            assert!(Target::new(&path).is_err(), "{path:?}");
+            assert!(AtomicFile::new(&path).is_err(), "{path:?}");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The lists of what directories have, in all their codings. They are made anew with each archive, as they name what is
 //! in it.
 
-use super::code::{Effort, encode};
-use super::plan::Plan;
-use super::variants::is_worth;
-use super::work::each;
+use super::encode::{CompressionEffort, encode};
+use super::jobs::run_jobs;
+use super::plan::PackPlan;
+use super::variants::is_worthwhile;
 use super::{CODINGS, SiteOptions};
 use crate::content::Content;
 use crate::listing::{Listed, Listing, listings};
@@ -13,7 +13,7 @@ use std::io;
 use tarpon_site::Coding;
 
 /// A list in both forms, each as it is and coded.
-pub(crate) struct List {
+pub(crate) struct EncodedListing {
     /// The directory, with the slash behind.
     pub(crate) dir: Vec<u8>,
     html: Vec<(Coding, Vec<u8>)>,
@@ -22,35 +22,35 @@ pub(crate) struct List {
 }
 
 /// The lists of a site; none, if it is not to have any.
-pub(crate) fn make(plan: &Plan<'_>, options: &SiteOptions<'_>) -> io::Result<Vec<List>> {
+pub(crate) fn make(plan: &PackPlan<'_>, options: &SiteOptions<'_>) -> io::Result<Vec<EncodedListing>> {
     let served = plan.files.iter().filter(|file| !is_hidden(&file.path));
     let listed = served.map(|file| {
-        let (path, len) = (&file.path[..], plan.content(file).print.len);
+        let (path, len) = (&file.path[..], plan.content(file).fingerprint.len);
         Listed { path, len, modified_s: file.modified_s, is_of_user: false }
     });
     let jobs = listings(listed, &plan.addresses);
     let mut workers = vec![(); options.workers.get()];
-    each(&mut workers, &jobs, |(), Listing { dir, html, json, modified_s }| {
+    run_jobs(&mut workers, &jobs, |(), Listing { dir, html, json, modified_s }| {
         let (html, json) = (coded(html, options.effort)?, coded(json, options.effort)?);
-        Ok(List { dir: dir.clone(), html, json, modified_s: *modified_s })
+        Ok(EncodedListing { dir: dir.clone(), html, json, modified_s: *modified_s })
     })
 }
 
 /// A text, and what it becomes in each coding that is worth it.
-fn coded(text: &str, effort: Effort) -> io::Result<Vec<(Coding, Vec<u8>)>> {
+fn coded(text: &str, effort: CompressionEffort) -> io::Result<Vec<(Coding, Vec<u8>)>> {
     let plain = text.as_bytes();
     let mut forms = vec![(Coding::Identity, plain.to_vec())];
     for coding in CODINGS {
         let mut to = Vec::new();
         encode(coding, effort, plain, plain.len() as u64, &mut to)?;
-        if is_worth(to.len() as u64, plain.len() as u64) {
+        if is_worthwhile(to.len() as u64, plain.len() as u64) {
             forms.push((coding, to));
         }
     }
     Ok(forms)
 }
 
-impl List {
+impl EncodedListing {
     /// The page.
     pub(crate) fn html(&self) -> Vec<(Coding, Content)> {
         self.contents(&self.html)

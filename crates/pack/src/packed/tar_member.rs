@@ -16,9 +16,9 @@ use tarpon_site::format::CONTENT_ALIGN;
 
 /// What a member's headers tell.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Member<'m> {
+pub(crate) struct TarMember<'m> {
     pub(crate) name: &'m [u8],
-    pub(crate) form: Form<'m>,
+    pub(crate) form: MemberType<'m>,
     /// Bytes of data.
     pub(crate) len: u64,
     pub(crate) mode: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Member<'m> {
 
 /// What a member is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form<'m> {
+pub(crate) enum MemberType<'m> {
     File,
     /// A directory, without data. Its name ends in a slash.
     Dir,
@@ -38,16 +38,16 @@ pub(crate) enum Form<'m> {
     Link(&'m [u8]),
 }
 
-impl Form<'_> {
+impl MemberType<'_> {
     fn link(&self) -> Option<&[u8]> {
         match self {
-            Form::Link(name) => Some(name),
-            Form::File | Form::Dir => None,
+            MemberType::Link(name) => Some(name),
+            MemberType::File | MemberType::Dir => None,
         }
     }
 }
 
-impl Member<'_> {
+impl TarMember<'_> {
     /// The headers of a member that lies at `at`: as many bytes as there are before its data.
     pub(crate) fn head(&self, at: u64) -> Vec<u8> {
         let mut header = Header::new_ustar();
@@ -77,9 +77,9 @@ impl Member<'_> {
             record(&mut records, "size", self.len.to_string().as_bytes());
         }
         header.set_entry_type(match self.form {
-            Form::File => EntryType::Regular,
-            Form::Dir => EntryType::Directory,
-            Form::Link(_) => EntryType::Link,
+            MemberType::File => EntryType::Regular,
+            MemberType::Dir => EntryType::Directory,
+            MemberType::Link(_) => EntryType::Link,
         });
         common(&mut header, self.len.min(OCTAL_MAX), self.mode, self.modified_s);
         let shifted = self.aligned && !(at + BLOCK_LEN).is_multiple_of(CONTENT_ALIGN);
@@ -188,13 +188,13 @@ mod tests {
         let long = "n/".repeat(130) + "name";
         let names: [&[u8]; 6] = [b"a", b"dir/a b", &[b'n'; 100], &[b'n'; 101], long.as_bytes(), b"caf\xe9"];
         let dirs = names.map(|name| [name, b"/"].concat());
-        let links = [&b"b"[..], &[b'l'; 101], long.as_bytes()].map(Form::Link);
-        let forms = || [Form::File].into_iter().chain(links);
+        let links = [&b"b"[..], &[b'l'; 101], long.as_bytes()].map(MemberType::Link);
+        let forms = || [MemberType::File].into_iter().chain(links);
         let files = names.iter().flat_map(|name| forms().map(|form| (*name, form)));
-        for (name, form) in files.chain(dirs.iter().map(|name| (&name[..], Form::Dir))) {
+        for (name, form) in files.chain(dirs.iter().map(|name| (&name[..], MemberType::Dir))) {
             for (block, aligned) in (0..9).flat_map(|block| [(block, false), (block, true)]) {
-                let (at, len) = (block * BLOCK_LEN, if form == Form::File { 5 } else { 0 });
-                let member = Member { name, form, len, mode: 0o751, modified_s: 784_111_777, aligned };
+                let (at, len) = (block * BLOCK_LEN, if form == MemberType::File { 5 } else { 0 });
+                let member = TarMember { name, form, len, mode: 0o751, modified_s: 784_111_777, aligned };
                 let head = member.head(at);
                 let what = format!("{member:?} at {at}");
                 assert!(head.len() as u64 <= 2 * CONTENT_ALIGN, "{what}");
@@ -205,7 +205,7 @@ mod tests {
                     archive.entries().expect("an archive").next().expect("a member").expect("a header");
                 assert_eq!(&*entry.path_bytes(), name, "{what}");
                 assert_eq!(entry.link_name_bytes().as_deref(), form.link(), "{what}");
-                assert_eq!(entry.header().entry_type().is_dir(), form == Form::Dir, "{what}");
+                assert_eq!(entry.header().entry_type().is_dir(), form == MemberType::Dir, "{what}");
                 assert_eq!(entry.header().mode().ok(), Some(0o751), "{what}");
                 assert_eq!((entry.size(), entry.header().mtime().ok()), (len, Some(784_111_777)), "{what}");
                 let mut content = String::new();
@@ -220,7 +220,8 @@ mod tests {
         for (len, said) in [(OCTAL_MAX, ""), (OCTAL_MAX + 1, "19 size=8589934592\n")] {
             let name: &[u8] = b"large";
             let head =
-                Member { name, form: Form::File, len, mode: 0o644, modified_s: 0, aligned: false }.head(0);
+                TarMember { name, form: MemberType::File, len, mode: 0o644, modified_s: 0, aligned: false }
+                    .head(0);
             let records = if said.is_empty() { &[][..] } else { &head[512..][..said.len()] };
             assert_eq!(records, said.as_bytes());
             let front = front(len, 0);

@@ -6,7 +6,7 @@ use std::thread;
 
 /// Runs all jobs, on as many threads as there are workers, this one among them; each keeps its own. Returns the results in the
 /// order of the jobs; after an error no further job is begun.
-pub(crate) fn each<J: Sync, W: Send, R: Send, E: Send>(
+pub(crate) fn run_jobs<J: Sync, W: Send, R: Send, E: Send>(
     workers: &mut [W],
     jobs: &[J],
     run: impl Fn(&mut W, &J) -> Result<R, E> + Sync,
@@ -54,14 +54,14 @@ mod tests {
         let jobs: Vec<usize> = (0..1000).collect();
         for count in [1, 3] {
             let mut workers = vec![0; count];
-            let done = each(&mut workers, &jobs, |worker, job| {
+            let done = run_jobs(&mut workers, &jobs, |worker, job| {
                 *worker += 1;
                 Ok::<_, ()>(job * 2)
             });
             assert_eq!(done, Ok(jobs.iter().map(|job| job * 2).collect()));
             assert_eq!(workers.iter().sum::<usize>(), jobs.len());
             let mut workers = vec![0; count];
-            let failed = each(&mut workers, &jobs, |worker, &job| {
+            let failed = run_jobs(&mut workers, &jobs, |worker, &job| {
                 *worker += 1;
                 if job == 10 { Err("ten") } else { Ok(()) }
             });

@@ -10,7 +10,7 @@ use tarpon_site::embedded::{EmbeddedTrailer, PROGRAM_MAGIC, TRAILER_LEN};
 ///
 /// # Errors
 /// It cannot be read.
-pub fn carried_by(file: &File) -> io::Result<Option<EmbeddedTrailer>> {
+pub fn embedded_site(file: &File) -> io::Result<Option<EmbeddedTrailer>> {
     let mut magic = [0; PROGRAM_MAGIC.len()];
     let mut line = [0; TRAILER_LEN];
     let Some(line_at) = file.metadata()?.len().checked_sub(TRAILER_LEN as u64) else { return Ok(None) };
@@ -22,7 +22,7 @@ pub fn carried_by(file: &File) -> io::Result<Option<EmbeddedTrailer>> {
 /// Writes a program that carries `site`: of `program`, as much as is the program alone. Whoever may read it may run it.
 pub(crate) fn write(mut program: &File, mut site: &File, mut to: &File) -> io::Result<u64> {
     let whole = program.metadata()?.len();
-    let program_len = carried_by(program)?.map_or(whole, |carried| carried.program_len);
+    let program_len = embedded_site(program)?.map_or(whole, |carried| carried.program_len);
     let carried = EmbeddedTrailer::new(program_len, site.metadata()?.len());
     program.seek(SeekFrom::Start(0))?;
     io::copy(&mut program.take(program_len), &mut to)?;
@@ -56,11 +56,11 @@ mod tests {
         write(&file(&program), &file(b"a site"), &first).unwrap();
         write(&first, &file(b"another site"), &second).unwrap();
         write(&second, &file(b"a site"), &again).unwrap();
-        assert_eq!(carried_by(&second).unwrap(), Some(EmbeddedTrailer::new(program.len() as u64, 12)));
+        assert_eq!(embedded_site(&second).unwrap(), Some(EmbeddedTrailer::new(program.len() as u64, 12)));
         assert_eq!(&all(&second)[128 << 10..][..12], b"another site");
         assert_eq!(&all(&second)[..program.len()], program);
         assert_eq!(all(&first), all(&again));
-        assert_eq!(carried_by(&file(&program)).unwrap(), None);
-        assert_eq!(carried_by(&file(&all(&first)[4..])).unwrap(), None);
+        assert_eq!(embedded_site(&file(&program)).unwrap(), None);
+        assert_eq!(embedded_site(&file(&all(&first)[4..])).unwrap(), None);
     }
 }

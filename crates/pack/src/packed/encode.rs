@@ -12,7 +12,7 @@
 //! what every browser grants.
 
 use super::CODINGS;
-use super::dictionaries::{Dictionary, Digest};
+use super::dictionaries::{Dictionary, DictionaryHash};
 use flate2::Crc;
 use libdeflater::{CompressionLvl, Compressor};
 use std::fmt;
@@ -22,7 +22,7 @@ use tarpon_site::Coding;
 
 /// How much time compressing may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Effort {
+pub enum CompressionEffort {
     /// About a tenth larger and many times faster: to try something out.
     Fast,
     /// Within a few percent of `Best` in a fraction of its time.
@@ -45,13 +45,13 @@ pub enum Encoder {
     Zstd(u8),
 }
 
-impl Effort {
+impl CompressionEffort {
     /// The encoder for a content of `len` bytes. There is none for a coding that changes nothing.
     pub(crate) fn encoder(self, coding: Coding, len: u64) -> Option<Encoder> {
         let by_effort = |[fast, balanced, best]: [Encoder; 3]| match self {
-            Effort::Fast => fast,
-            Effort::Balanced => balanced,
-            Effort::Best => best,
+            CompressionEffort::Fast => fast,
+            CompressionEffort::Balanced => balanced,
+            CompressionEffort::Best => best,
         };
         use Encoder::{Brotli, Libdeflate, Zopfli, Zstd};
         let best_gzip = if len <= ZOPFLI_LEN_MAX { Zopfli(ZOPFLI_ROUNDS) } else { Libdeflate(12) };
@@ -72,9 +72,9 @@ impl Effort {
     /// As in the line of [`encoders`].
     fn name(self) -> &'static str {
         match self {
-            Effort::Fast => "fast",
-            Effort::Balanced => "balanced",
-            Effort::Best => "best",
+            CompressionEffort::Fast => "fast",
+            CompressionEffort::Balanced => "balanced",
+            CompressionEffort::Best => "best",
         }
     }
 }
@@ -110,7 +110,7 @@ impl fmt::Display for Encoder {
 
 /// Returns a line that names the effort and its encoders: archives with the same line have the same bytes for the same
 /// content. It begins with the version of the rules in `variants.rs`, which decide what is worth coding.
-pub(crate) fn encoders(effort: Effort) -> String {
+pub(crate) fn encoders(effort: CompressionEffort) -> String {
     let mut line = format!("1; {}", effort.name());
     for coding in CODINGS {
         let short = effort.encoder(coding, 0).expect("a coding with an encoder");
@@ -134,7 +134,7 @@ pub fn compress(encoder: Encoder, plain: &[u8]) -> io::Result<Vec<u8>> {
 /// Codes a content of `len` bytes.
 pub(crate) fn encode(
     coding: Coding,
-    effort: Effort,
+    effort: CompressionEffort,
     mut plain: impl Read,
     len: u64,
     mut to: impl Write,
@@ -156,16 +156,16 @@ fn encode_by(encoder: Encoder, plain: impl Read, len: u64, to: impl Write) -> io
 }
 
 /// Codes a content with a dictionary: what comes before it in the window. RFC 9842, sections 4 and 5.
-pub(crate) fn encode_with(
+pub(crate) fn encode_with_dictionary(
     coding: Coding,
-    effort: Effort,
+    effort: CompressionEffort,
     dictionary: &Dictionary,
     plain: &[u8],
     mut to: impl Write,
 ) -> io::Result<()> {
-    to.write_all(&head_with(coding, &dictionary.digest))?;
+    to.write_all(&dictionary_header(coding, &dictionary.digest))?;
     match effort.encoder(coding, plain.len() as u64) {
-        Some(Encoder::Brotli(quality)) => brotli_with(quality, &dictionary.bytes, plain, to),
+        Some(Encoder::Brotli(quality)) => brotli_with_dictionary(quality, &dictionary.bytes, plain, to),
         Some(Encoder::Zstd(level)) => {
             let encoder = zstd::stream::Encoder::with_ref_prefix(to, level.into(), &dictionary.bytes)?;
             zstd_to(encoder, plain, plain.len() as u64)
@@ -175,7 +175,7 @@ pub(crate) fn encode_with(
 }
 
 /// What a content that is coded with a dictionary begins with: a sign, and the SHA-256 of the dictionary.
-pub(crate) fn head_with(coding: Coding, dictionary: &Digest) -> Vec<u8> {
+pub(crate) fn dictionary_header(coding: Coding, dictionary: &DictionaryHash) -> Vec<u8> {
     let sign: &[u8] = match coding {
         Coding::Dcb => b"\xffDCB",
         // A frame of 32 bytes that decoders skip: RFC 8878, section 3.1.2.
@@ -189,8 +189,13 @@ fn brotli(quality: u8, mut plain: impl Read, len: u64, mut to: impl Write) -> io
     brotli::BrotliCompress(&mut plain, &mut to, &brotli_params(quality, len, len)).map(drop)
 }
 
-/// The dictionary of words that every decoder has is not used beside one.
-fn brotli_with(quality: u8, dictionary: &[u8], mut plain: &[u8], mut to: impl Write) -> io::Result<()> {
+/// The dictionary of words that every decoder has is not used precompressed one.
+fn brotli_with_dictionary(
+    quality: u8,
+    dictionary: &[u8],
+    mut plain: &[u8],
+    mut to: impl Write,
+) -> io::Result<()> {
     let (len, window) = (plain.len() as u64, (dictionary.len() + plain.len()) as u64);
     let (mut input, mut output) = ([0; BROTLI_BLOCK_LEN], [0; BROTLI_BLOCK_LEN]);
     brotli::enc::BrotliCompressCustomIoCustomDict(
@@ -244,7 +249,7 @@ fn libdeflate(level: u8, mut plain: impl Read, len: u64, mut to: impl Write) -> 
 fn zopfli(rounds: u8, plain: impl Read, mut to: impl Write) -> io::Result<()> {
     // Deflate; no flags; no time; compressed as small as possible; from a system that does not matter.
     to.write_all(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255])?;
-    let mut summed = Summed { plain, crc: Crc::new() };
+    let mut summed = CrcReader { plain, crc: Crc::new() };
     let rounds = NonZeroU64::new(rounds.into()).expect("a round at least");
     let options = zopfli::Options { iteration_count: rounds, ..Default::default() };
     // At most ZOPFLI_LEN_MAX, as is what it becomes.
@@ -260,12 +265,12 @@ fn zopfli(rounds: u8, plain: impl Read, mut to: impl Write) -> io::Result<()> {
 }
 
 /// Sums up what is read through it.
-struct Summed<R> {
+struct CrcReader<R> {
     plain: R,
     crc: Crc,
 }
 
-impl<R: Read> Read for Summed<R> {
+impl<R: Read> Read for CrcReader<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let len = self.plain.read(to)?;
         self.crc.update(&to[..len]);
@@ -302,15 +307,15 @@ mod tests {
             (0..30_000u32).flat_map(|at| (at * at / 7 % 1000).to_string().into_bytes()).collect();
         #[rustfmt::skip]
         let cases = [
-            (Coding::Br,   Effort::Fast,     0xfb6a_de52_13bb_2527),
-            (Coding::Br,   Effort::Balanced, 0x22da_fa47_cd94_8849),
-            (Coding::Br,   Effort::Best,     0x22da_fa47_cd94_8849),
-            (Coding::Gzip, Effort::Fast,     0xd443_787e_3185_a8e5),
-            (Coding::Gzip, Effort::Balanced, 0xd7d8_1ce8_0d86_b7d9),
-            (Coding::Gzip, Effort::Best,     0x72c7_460c_d9b1_e46b),
-            (Coding::Zstd, Effort::Fast,     0x8c3d_895b_a6fe_a084),
-            (Coding::Zstd, Effort::Balanced, 0xedbe_1ffa_2727_1755),
-            (Coding::Zstd, Effort::Best,     0x8b62_a5eb_5153_6491),
+            (Coding::Br,   CompressionEffort::Fast,     0xfb6a_de52_13bb_2527),
+            (Coding::Br,   CompressionEffort::Balanced, 0x22da_fa47_cd94_8849),
+            (Coding::Br,   CompressionEffort::Best,     0x22da_fa47_cd94_8849),
+            (Coding::Gzip, CompressionEffort::Fast,     0xd443_787e_3185_a8e5),
+            (Coding::Gzip, CompressionEffort::Balanced, 0xd7d8_1ce8_0d86_b7d9),
+            (Coding::Gzip, CompressionEffort::Best,     0x72c7_460c_d9b1_e46b),
+            (Coding::Zstd, CompressionEffort::Fast,     0x8c3d_895b_a6fe_a084),
+            (Coding::Zstd, CompressionEffort::Balanced, 0xedbe_1ffa_2727_1755),
+            (Coding::Zstd, CompressionEffort::Best,     0x8b62_a5eb_5153_6491),
         ];
         let coded = cases.map(|(coding, effort, _)| {
             let mut coded = Vec::new();
@@ -319,11 +324,11 @@ mod tests {
         });
         assert_eq!(coded, cases, "{coded:x?}");
         assert_eq!(
-            encoders(Effort::Balanced),
+            encoders(CompressionEffort::Balanced),
             "1; balanced; br: brotli 9.1.1 10; gzip: libdeflate 1.26.1 10; zstd: zstd 1.5.7 15"
         );
         assert_eq!(
-            encoders(Effort::Best),
+            encoders(CompressionEffort::Best),
             "1; best; br: brotli 9.1.1 11; gzip: zopfli 0.8.4 15, libdeflate 1.26.1 12; zstd: zstd 1.5.7 22"
         );
     }
