@@ -5,11 +5,11 @@
 mod common;
 
 use common::{
-    EMBEDDED, ENGINES, PATIENCE,
-    client::{Client, Response, get},
+    EMBEDDED, ENGINES, TEST_TIMEOUT,
+    client::{Response, TestClient, get},
     distinct_bytes,
-    program::{Program, exactly, has_ended, serve, tarpon},
-    served::{Served, Somewhere, settings},
+    program::{RunningProgram, has_exited, serve, serve_exactly, tarpon},
+    server::{EmbeddedServer, TestServer, settings},
     site, wait_for,
 };
 use rustix::process::{Signal, kill_process};
@@ -63,7 +63,7 @@ fn each_exchange_is_a_line() {
         let log = Log::default();
         let served = log.somewhere(&soon, LogForm::Combined, dir.path());
         for &(name, sent, line, said) in cases {
-            let mut client = Client::connect(served.address);
+            let mut client = TestClient::connect(served.address);
             client.send(sent.replace("LONG", &long));
             let response = if sent.starts_with("HEAD") { client.try_head() } else { client.try_response() };
             let Response { status, content, .. } = response.expect("an answer");
@@ -74,7 +74,7 @@ fn each_exchange_is_a_line() {
         }
         // One that asks for nothing leaves nothing; and the log goes on behind it.
         drop(TcpStream::connect(served.address).expect("a server that listens"));
-        Client::connect(served.address).get("/");
+        TestClient::connect(served.address).get("/");
         log.only_line();
     }
 }
@@ -93,7 +93,7 @@ fn each_form_shows_the_same_exchange() {
         for (form, want) in cases {
             let log = Log::default();
             let served = log.somewhere(&settings(engine, 1), form, dir.path());
-            let mut client = Client::connect(served.address);
+            let mut client = TestClient::connect(served.address);
             client.send(b"GET /?\" HTTP/1.1\r\nHost: h\r\nReferer: r\r\nUser-Agent: \\\xff\r\n\r\n");
             client.response();
             assert_eq!(without_time(&log.only_line(), form), want, "{form}, {engine}");
@@ -107,9 +107,9 @@ fn what_was_cut_short_is_logged_as_far_as_it_came() {
         let dir = site(&[("big", distinct_bytes(50 << 20))]);
         let log = Log::default();
         let served = log.somewhere(&settings(engine, 1), LogForm::Json, dir.path());
-        let mut client = Client::connect(served.address);
+        let mut client = TestClient::connect(served.address);
         client.send(get("/big"));
-        client.take(100_000);
+        client.read_exact(100_000);
         drop(client);
         let line = log.only_line();
         let (_, rest) = line.split_once("\"bytes\":").expect("bytes");
@@ -126,7 +126,7 @@ fn pipelined_requests_are_logged_in_order_and_each_once() {
         let dir = site(&[("index.html", "home")]);
         let log = Log::default();
         let served = log.somewhere(&settings(engine, 2), LogForm::Simple, dir.path());
-        let mut client = Client::connect(served.address);
+        let mut client = TestClient::connect(served.address);
         client.send((0..COUNT).map(|number| get(&format!("/?{number}"))).collect::<String>());
         (0..COUNT).for_each(|_| drop(client.response()));
         let lines = log.lines(COUNT);
@@ -144,9 +144,9 @@ fn a_sample_is_fair_and_has_every_failure() {
         let dir = site(&[("index.html", "home")]);
         let log = Log::default();
         let logging = Some(Logging { form: LogForm::Simple, one_in, ..Logging::default() });
-        let served = Served::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
+        let served = EmbeddedServer::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
         served.handle.log_to(log.target().open().expect("a file"));
-        let mut client = Client::connect(served.address);
+        let mut client = TestClient::connect(served.address);
         for _ in 0..COUNT / 100 {
             // In a row that a sample of each tenth would always take the same of.
             client.send(format!("{}{}", get("/even").repeat(5), get("/").repeat(95)));
@@ -171,9 +171,9 @@ fn addresses_are_told_as_far_as_they_may_be() {
             let log = Log::default();
             let addresses: Addresses = addresses.parse().expect("a way");
             let logging = Some(Logging { addresses, ..Logging::default() });
-            let served = Served::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
+            let served = EmbeddedServer::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
             served.handle.log_to(log.target().open().expect("a file"));
-            Client::connect(served.address).get("/");
+            TestClient::connect(served.address).get("/");
             let line = log.only_line();
             assert_eq!(line.split(' ').next(), Some(want), "{engine}");
         }
@@ -186,7 +186,7 @@ fn a_log_goes_where_it_is_told_from_then_on() {
         let dir = site(&[("index.html", "home")]);
         let (first, second) = (Log::default(), Log::default());
         let served = first.served(&settings(engine, 1), LogForm::Simple, dir.path());
-        let mut client = Client::connect(served.address);
+        let mut client = TestClient::connect(served.address);
         client.get("/?1");
         first.lines(1);
         // As logrotate does: renamed, still written to, then opened anew.
@@ -212,9 +212,9 @@ fn files_take_turns_by_size_and_lose_no_line() {
         let log = Log::default();
         let rotation = Rotation { len_max: Some(20_000), age_max: None, keep: 100 };
         let logging = Some(Logging { form: LogForm::Simple, ..Logging::default() });
-        let served = Served::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
+        let served = EmbeddedServer::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
         served.handle.log_to(log.target().open_turning(rotation).expect("a file"));
-        let mut client = Client::connect(served.address);
+        let mut client = TestClient::connect(served.address);
         for number in 0..COUNT {
             client.get(&format!("/?{number}"));
         }
@@ -242,9 +242,9 @@ fn files_take_turns_by_age() {
     let log = Log::default();
     let rotation = Rotation { len_max: None, age_max: Some(Duration::from_millis(300)), keep: 2 };
     let logging = Some(Logging::default());
-    let served = Served::dir(&Settings { logging, ..settings(Engine::Epoll, 1) }, dir.path());
+    let served = EmbeddedServer::dir(&Settings { logging, ..settings(Engine::Epoll, 1) }, dir.path());
     served.handle.log_to(log.target().open_turning(rotation).expect("a file"));
-    let mut client = Client::connect(served.address);
+    let mut client = TestClient::connect(served.address);
     wait_for("three files", || {
         client.get("/");
         log.path().with_extension("2").exists().then_some(())
@@ -262,9 +262,9 @@ fn a_socket_takes_lines_as_datagrams_or_as_a_stream() {
         let datagrams = UnixDatagram::bind(place.path().join("datagrams")).expect("a socket");
         let stream = UnixListener::bind(place.path().join("stream")).expect("a socket");
         let logging = Some(Logging { form: LogForm::Simple, ..Logging::default() });
-        let served = Served::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
+        let served = EmbeddedServer::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
         served.handle.log_to(target("datagrams").open().expect("somebody listens"));
-        let mut client = Client::connect(served.address);
+        let mut client = TestClient::connect(served.address);
         client.send(get("/?1") + &get("/?2"));
         for number in [1, 2] {
             let mut line = [0; 1_000];
@@ -294,8 +294,8 @@ fn the_program_logs_where_it_is_told() {
         let form = ["--access-log-format", "simple", "--engine", engine.name()];
         // To a file, which logrotate renames.
         let options = ["--access-log", &path, "--log-client-ip", "truncated"];
-        let program = Program::started(serve(dir.path(), &[&form[..], &options].concat()));
-        let mut client = Client::connect(program.address());
+        let program = RunningProgram::start_ready(serve(dir.path(), &[&form[..], &options].concat()));
+        let mut client = TestClient::connect(program.address());
         client.get("/?1");
         assert!(log.only_line().starts_with("127.0.0.0 "), "{engine}");
         let renamed = log.path().with_extension("1");
@@ -310,8 +310,9 @@ fn the_program_logs_where_it_is_told() {
         });
         drop(program);
         // To standard output, between what else is said there.
-        let program = Program::started(serve(dir.path(), &[&form[..], &["--access-log", "-"]].concat()));
-        Client::connect(program.address()).get("/?4");
+        let program =
+            RunningProgram::start_ready(serve(dir.path(), &[&form[..], &["--access-log", "-"]].concat()));
+        TestClient::connect(program.address()).get("/?4");
         let said = || program.out().lines().any(|line| line.ends_with("\"GET /?4 HTTP/1.1\" 200 4"));
         wait_for("a line", || said().then_some(()));
     }
@@ -335,8 +336,8 @@ fn a_log_file_is_made_for_owner_and_group_and_no_link_is_followed() {
     fs::write(at("kept"), "").unwrap();
     fs::set_permissions(at("kept"), fs::Permissions::from_mode(0o604)).unwrap();
     for (name, want) in [("new", made), ("kept", 0o604)] {
-        let program = Program::started(log_to(&at(name), &["--access-log-size", "64KiB"]));
-        let (first, mut client) = (format!("{name}.1"), Client::connect(program.address()));
+        let program = RunningProgram::start_ready(log_to(&at(name), &["--access-log-size", "64KiB"]));
+        let (first, mut client) = (format!("{name}.1"), TestClient::connect(program.address()));
         wait_for("the next file", || {
             client.send(get("/").repeat(100));
             (0..100).for_each(|_| drop(client.response()));
@@ -350,7 +351,7 @@ fn a_log_file_is_made_for_owner_and_group_and_no_link_is_followed() {
     symlink("target", at("link")).unwrap();
     symlink("nothing", at("dangling")).unwrap();
     for name in ["link", "dangling"] {
-        let ended = Program::run(log_to(&at(name), &[]));
+        let ended = RunningProgram::run(log_to(&at(name), &[]));
         let want = format!(
             "tarpon: cannot log to {}: it is a symbolic link, which is not followed; name the file that it leads to, or - for \
              standard output",
@@ -364,12 +365,12 @@ fn a_log_file_is_made_for_owner_and_group_and_no_link_is_followed() {
     // A link among the directories above it; and what is a link on every system.
     fs::create_dir(at("real")).unwrap();
     symlink("real", at("way")).unwrap();
-    let program = Program::started(log_to(&at("way").join("log"), &[]));
-    Client::connect(program.address()).get("/");
+    let program = RunningProgram::start_ready(log_to(&at("way").join("log"), &[]));
+    TestClient::connect(program.address()).get("/");
     wait_for("a line", || (count(at("real/log")) == 1).then_some(()));
     for stream in ["/dev/stdout", "/dev/stderr"] {
-        let program = Program::started(log_to(Path::new(stream), &[]));
-        Client::connect(program.address()).get("/");
+        let program = RunningProgram::start_ready(log_to(Path::new(stream), &[]));
+        TestClient::connect(program.address()).get("/");
         let said = || if stream == "/dev/stdout" { program.out() } else { program.err() };
         wait_for("a line", || said().contains("\"GET / HTTP/1.1\" 200 4").then_some(()));
     }
@@ -381,9 +382,9 @@ fn the_program_lets_files_take_turns() {
     let log = Log::default();
     let path = log.path().to_string_lossy().into_owned();
     let options = ["--access-log", &path, "--access-log-size", "64KiB", "--access-log-keep", "2"];
-    let program = Program::started(serve(dir.path(), &options));
+    let program = RunningProgram::start_ready(serve(dir.path(), &options));
     wait_for("the second file", || {
-        let mut client = Client::connect(program.address());
+        let mut client = TestClient::connect(program.address());
         client.send(get("/").repeat(1_000));
         (0..1_000).for_each(|_| drop(client.response()));
         log.path().with_extension("2").exists().then_some(())
@@ -398,8 +399,8 @@ fn a_listener_that_comes_back_is_logged_to_again() {
     let path = place.path().join("socket");
     let target = format!("unix:{}", path.display());
     let first = UnixDatagram::bind(&path).expect("a socket");
-    let program = Program::started(serve(dir.path(), &["--access-log", &target]));
-    let mut client = Client::connect(program.address());
+    let program = RunningProgram::start_ready(serve(dir.path(), &["--access-log", &target]));
+    let mut client = TestClient::connect(program.address());
     let hear = |socket: &UnixDatagram| socket.recv(&mut [0; 1_000]).is_ok_and(|len| len > 0);
     client.get("/");
     assert!(hear(&first));
@@ -412,7 +413,7 @@ fn a_listener_that_comes_back_is_logged_to_again() {
         client.get("/");
         hear(&second).then_some(())
     });
-    let gone = Program::run(serve(dir.path(), &["--access-log", "/nowhere/access.log"]));
+    let gone = RunningProgram::run(serve(dir.path(), &["--access-log", "/nowhere/access.log"]));
     let want = "tarpon: cannot log to /nowhere/access.log: no such file or directory; name a file in a directory that exists \
                 and may be written to, or - for standard output";
     assert_eq!(gone.error_line(), want);
@@ -469,9 +470,9 @@ address = "127.0.0.1:0"
     let logs = ["all.log", "own.log", "few.log"];
     for &engine in ENGINES {
         let dir = configured(config);
-        let program = Program::started(serve_configured(&dir, engine));
+        let program = RunningProgram::start_ready(serve_configured(&dir, engine));
         let at = |name: &str| dir.path().join(name);
-        let ask = |client: &mut Client, host: &str, target: &str| {
+        let ask = |client: &mut TestClient, host: &str, target: &str| {
             client.send(get(target).replace("Host: localhost", &format!("Host: {host}")));
             client.response();
         };
@@ -484,7 +485,7 @@ address = "127.0.0.1:0"
                     program.signal(Signal::USR1);
                     // The server is handed this one last.
                     wait_for("new logs in use", || {
-                        ask(&mut Client::connect(program.address()), "few", "/none");
+                        ask(&mut TestClient::connect(program.address()), "few", "/none");
                         (count(at("few.log")) > 0).then_some(())
                     });
                 }
@@ -492,13 +493,13 @@ address = "127.0.0.1:0"
                     let server = program.server();
                     kill_process(server, Signal::KILL).expect("a server");
                     wait_for("another server", || {
-                        (has_ended(server) && program.server() != server).then_some(())
+                        (has_exited(server) && program.server() != server).then_some(())
                     });
                     wait_for("an answer of it", || answers_soon(program.address()).then_some(()));
                 }
                 _ => {}
             }
-            let mut client = Client::connect(program.address());
+            let mut client = TestClient::connect(program.address());
             cases.iter().for_each(|(host, target, _)| ask(&mut client, host, &format!("{target}{phase}")));
             let lines = |name: &str| {
                 let text = fs::read_to_string(at(name)).unwrap_or_default();
@@ -529,10 +530,10 @@ fn a_file_of_several_sites_takes_turns_once_and_logs_change_with_the_configurati
     let rotation = "[log]\naccess-log-size = \"64KiB\"\naccess-log-keep = 100\n";
     let both = sites.replace("WHERE", "a.log");
     let dir = configured(&format!("{both}{rotation}"));
-    let program = Program::started(serve_configured(&dir, Engine::Auto));
+    let program = RunningProgram::start_ready(serve_configured(&dir, Engine::Auto));
     let at = |name: &str| dir.path().join(name);
     let burst = |host: &str| {
-        let mut client = Client::connect(program.address());
+        let mut client = TestClient::connect(program.address());
         client.send(get("/").replace("Host: localhost", &format!("Host: {host}")).repeat(100));
         (0..100).for_each(|_| drop(client.response()));
     };
@@ -554,7 +555,7 @@ fn a_file_of_several_sites_takes_turns_once_and_logs_change_with_the_configurati
     program.signal(Signal::HUP);
     // One request each: a draining server closes a connection after one more response, whatever the client has pipelined.
     wait_for("the other log", || {
-        let mut client = Client::connect(program.address());
+        let mut client = TestClient::connect(program.address());
         client.send(get("/").replace("Host: localhost", "Host: b"));
         client.response();
         (count(at("b.log")) > 0).then_some(())
@@ -578,9 +579,9 @@ fn a_library_says_of_each_site_what_is_logged_and_where() {
         });
         let hosts = VirtualHosts::new(sites.collect(), Unknown::Site(0)).expect("sites");
         let logging = Some(Logging { addresses: Addresses::None, ..simple });
-        let served = Served::sites(&Settings { logging, ..settings(engine, 1) }, hosts);
+        let served = EmbeddedServer::sites(&Settings { logging, ..settings(engine, 1) }, hosts);
         served.handle.log_to(common.target().open().expect("a file"));
-        let mut client = Client::connect(served.address);
+        let mut client = TestClient::connect(served.address);
         for number in 0..3 {
             client.send(get(&format!("/?{number}")).replace("localhost", &format!("site{number}")));
             client.response();
@@ -639,15 +640,15 @@ impl Default for Log {
 
 impl Log {
     /// A server that logs all to it.
-    fn served(&self, with: &Settings, form: LogForm, dir: &Path) -> Served {
+    fn served(&self, with: &Settings, form: LogForm, dir: &Path) -> EmbeddedServer {
         let logging = Some(Logging { form, ..Logging::default() });
-        let served = Served::dir(&Settings { logging, ..with.clone() }, dir);
+        let served = EmbeddedServer::dir(&Settings { logging, ..with.clone() }, dir);
         served.handle.log_to(self.target().open().expect("a file"));
         served
     }
 
     /// The same, of whatever engine.
-    fn somewhere(&self, with: &Settings, form: LogForm, dir: &Path) -> Somewhere {
+    fn somewhere(&self, with: &Settings, form: LogForm, dir: &Path) -> TestServer {
         if EMBEDDED.contains(&with.engine) {
             return self.served(with, form, dir).into();
         }
@@ -661,7 +662,7 @@ impl Log {
             ["--access-log-format", &form],
             ["--header-timeout", &timeout],
         ];
-        Program::started(exactly(dir, options.as_flattened())).into()
+        RunningProgram::start_ready(serve_exactly(dir, options.as_flattened())).into()
     }
 
     fn path(&self) -> PathBuf {
@@ -725,7 +726,7 @@ fn without_time(line: &str, form: LogForm) -> String {
     match line.split_once("\"duration_ms\":") {
         Some((front, rest)) => {
             let (ms, rest) = rest.split_once(',').expect("more keys");
-            assert!(ms.parse::<u64>().expect("a number") < PATIENCE.as_millis() as u64);
+            assert!(ms.parse::<u64>().expect("a number") < TEST_TIMEOUT.as_millis() as u64);
             format!("{front}\"duration_ms\":MS,{rest}")
         }
         None => line,

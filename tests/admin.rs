@@ -6,9 +6,9 @@ mod common;
 
 use common::{
     ENGINES,
-    client::{Client, Response, get},
+    client::{Response, TestClient, get},
     distinct_bytes,
-    program::{Program, has_ended, serve, tarpon},
+    program::{RunningProgram, has_exited, serve, tarpon},
     site, wait_for, workers,
 };
 use rustix::process::Signal;
@@ -48,7 +48,7 @@ fn each_request_is_answered_and_nothing_else_is_done() {
         let socket = place.path().join("admin");
         // The port of a TCP listener that the kernel chose is told nowhere, so one is looked for.
         let admin = if name == "tcp" { free_port() } else { format!("{admin}{}", socket.display()) };
-        let program = Program::started(serve(dir.path(), &["--admin", &admin]));
+        let program = RunningProgram::start_ready(serve(dir.path(), &["--admin", &admin]));
         for &(case, sent, status, content) in cases {
             let mut client = connect(&admin);
             client.send(sent.replace("LONG", &format!("GET /{}", "x".repeat(4 * 1024 - 5))));
@@ -58,7 +58,7 @@ fn each_request_is_answered_and_nothing_else_is_done() {
             assert!(response.closes(), "{name}, {case}");
         }
         program.signal(Signal::TERM);
-        assert!(program.ended().status.success(), "{name}");
+        assert!(program.wait().status.success(), "{name}");
         assert!(!socket.exists(), "the socket goes with the server");
     }
 }
@@ -67,7 +67,7 @@ fn each_request_is_answered_and_nothing_else_is_done() {
 fn by_tcp_a_server_is_told_what_to_do_under_its_address_alone() {
     let dir = site(&[("index.html", "home")]);
     let admin = free_port();
-    let _program = Program::started(serve(dir.path(), &["--admin", &admin]));
+    let _program = RunningProgram::start_ready(serve(dir.path(), &["--admin", &admin]));
     let cases = [
         ("localhost", 200),
         ("LOCALHOST:9000", 200),
@@ -91,12 +91,12 @@ fn metrics_are_what_happened() {
     for &engine in ENGINES {
         let dir = site(&[("index.html", b"home".to_vec()), ("big", distinct_bytes(30 << 20))]);
         let admin = Admin::default();
-        let program = Program::started(serve(
+        let program = RunningProgram::start_ready(serve(
             dir.path(),
             // More than clients: of some engines a worker has one at a time.
             &["--admin", &admin.address, "--engine", engine.name(), "--workers", "8"],
         ));
-        let mut clients: Vec<_> = (0..3).map(|_| Client::connect(program.address())).collect();
+        let mut clients: Vec<_> = (0..3).map(|_| TestClient::connect(program.address())).collect();
         let mut sent_len = 0;
         for client in &mut clients {
             client.send(get("/") + &get("/nothing") + &get("/"));
@@ -105,12 +105,12 @@ fn metrics_are_what_happened() {
                 sent_len += response.head.len() + 4 + response.content.len();
             }
         }
-        let mut old = Client::connect(program.address());
+        let mut old = TestClient::connect(program.address());
         old.send("GET / HTTP/1.0\r\n\r\n");
-        sent_len += old.rest().len();
-        let mut rude = Client::connect(program.address());
+        sent_len += old.read_to_end().len();
+        let mut rude = TestClient::connect(program.address());
         rude.send("\u{16}\u{3}\u{1}\r\n\r\n");
-        sent_len += rude.rest().len();
+        sent_len += rude.read_to_end().len();
         let want: &[(&str, u64)] = &[
             ("tarpon_requests_total status=200,version=1.1", 6),
             ("tarpon_requests_total status=404,version=1.1", 3),
@@ -148,7 +148,7 @@ fn metrics_are_what_happened() {
         }
         // A response that nobody waits for, and a change.
         clients[0].send(get("/big"));
-        clients[0].take(10_000);
+        clients[0].read_exact(10_000);
         drop(clients.remove(0));
         fs::write(dir.path().join("new.html"), "new").expect("a file");
         wait_for("a response cut short, and a change", || {
@@ -167,18 +167,20 @@ fn a_server_that_drains_is_not_ready_and_says_so() {
     for &engine in ENGINES {
         let dir = site(&[("big", distinct_bytes(30 << 20))]);
         let admin = Admin::default();
-        let program =
-            Program::started(serve(dir.path(), &["--admin", &admin.address, "--engine", engine.name()]));
+        let program = RunningProgram::start_ready(serve(
+            dir.path(),
+            &["--admin", &admin.address, "--engine", engine.name()],
+        ));
         assert_eq!(admin.get("/ready").status, 200);
-        let mut client = Client::connect(program.address());
+        let mut client = TestClient::connect(program.address());
         client.send(get("/big"));
-        client.take(10_000);
+        client.read_exact(10_000);
         program.signal(Signal::TERM);
         let draining =
             wait_for("readiness ends", || Some(admin.get("/ready")).filter(|said| said.status == 503));
         assert_eq!((&*draining.content, admin.get("/health").status), (&b"draining\n"[..], 200), "{engine}");
         drop(client);
-        assert!(program.ended().status.success(), "{engine}");
+        assert!(program.wait().status.success(), "{engine}");
     }
 }
 
@@ -188,11 +190,13 @@ fn while_a_server_drains_only_its_successor_answers() {
     let dir = site(&[("big", distinct_bytes(30 << 20))]);
     for &engine in ENGINES {
         let admin = Admin::default();
-        let program =
-            Program::started(serve(dir.path(), &["--admin", &admin.address, "--engine", engine.name()]));
-        let mut client = Client::connect(program.address());
+        let program = RunningProgram::start_ready(serve(
+            dir.path(),
+            &["--admin", &admin.address, "--engine", engine.name()],
+        ));
+        let mut client = TestClient::connect(program.address());
         client.send(get("/big"));
-        client.take(10_000);
+        client.read_exact(10_000);
         let former = program.server();
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -207,20 +211,20 @@ fn while_a_server_drains_only_its_successor_answers() {
                 count
             });
             let reloaded =
-                Program::run(tarpon(["reload", "--admin", &admin.address].map(|word| word.as_ref())));
+                RunningProgram::run(tarpon(["reload", "--admin", &admin.address].map(|word| word.as_ref())));
             assert!(reloaded.status.success(), "{engine}: {reloaded:?}");
             thread::sleep(Duration::from_millis(100));
             over.store(true, SeqCst);
             assert!(asker.join().expect("it is always ready") > 0, "{engine}");
         });
-        assert!(!has_ended(former), "{engine}: it drains");
+        assert!(!has_exited(former), "{engine}: it drains");
         // The successor has had no client.
         for _ in 0..20 {
             let status: serde_json::Value =
                 serde_json::from_slice(&admin.get("/status").content).expect("JSON");
             assert_eq!(status["accepted"], 0, "{engine}");
         }
-        client.take((30 << 20) - 10_000);
+        client.read_exact((30 << 20) - 10_000);
     }
 }
 
@@ -228,7 +232,7 @@ fn while_a_server_drains_only_its_successor_answers() {
 fn who_says_nothing_keeps_nobody_waiting_for_long() {
     let dir = site(&[("index.html", "home")]);
     let admin = Admin::default();
-    let _program = Program::started(serve(dir.path(), &["--admin", &admin.address]));
+    let _program = RunningProgram::start_ready(serve(dir.path(), &["--admin", &admin.address]));
     let silent = UnixStream::connect(&admin.path).expect("a listener");
     let since = Instant::now();
     assert_eq!(admin.get("/health").status, 200);
@@ -257,7 +261,7 @@ fn a_log_that_nobody_reads_holds_nobody_up_and_what_is_lost_is_counted() {
             std::io::BufRead::read_line(&mut head, &mut address).expect("the banner");
         }
         let address = address.trim().trim_start_matches("http://").trim_end_matches('/');
-        let mut client = Client::connect(address.parse().expect("an address"));
+        let mut client = TestClient::connect(address.parse().expect("an address"));
         let request = format!("GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: {}\r\n\r\n", "a".repeat(400));
         for _ in 0..COUNT / 100 {
             client.send(request.repeat(100));
@@ -277,13 +281,13 @@ fn a_log_that_nobody_reads_holds_nobody_up_and_what_is_lost_is_counted() {
 fn status_is_shown_in_a_terminal_and_as_json() {
     let dir = site(&[("index.html", "home")]);
     let admin = Admin::default();
-    let program = Program::started(serve(dir.path(), &["--admin", &admin.address]));
-    let mut client = Client::connect(program.address());
+    let program = RunningProgram::start_ready(serve(dir.path(), &["--admin", &admin.address]));
+    let mut client = TestClient::connect(program.address());
     client.send(get("/") + &get("/nothing"));
     (0..2).for_each(|_| drop(client.response()));
     let said = |json: &[&str]| {
         let arguments = [&["status", "--admin", &admin.address], json].concat();
-        let ended = Program::run(tarpon(arguments.iter().map(|argument| argument.as_ref())));
+        let ended = RunningProgram::run(tarpon(arguments.iter().map(|argument| argument.as_ref())));
         assert!(ended.status.success(), "{ended:?}");
         ended.out
     };
@@ -303,9 +307,9 @@ fn status_is_shown_in_a_terminal_and_as_json() {
         (&"serving".into(), &1.into(), &1.into())
     );
     program.signal(Signal::TERM);
-    assert!(program.ended().status.success());
+    assert!(program.wait().status.success());
     let nobody =
-        Program::run(tarpon(["status", "--admin", &admin.address].map(|argument| argument.as_ref())));
+        RunningProgram::run(tarpon(["status", "--admin", &admin.address].map(|argument| argument.as_ref())));
     let want = format!(
         "tarpon: cannot ask the server at {}: no such file or directory; start a server, or name with --admin where it answers",
         admin.address
@@ -328,20 +332,20 @@ fn the_usual_place_belongs_to_the_server_that_has_it_first() {
         let arguments = ["serve", dir, "--listen", "127.0.0.1:0", "--log-format", "human"];
         in_place(tarpon(arguments.map(|argument| argument.as_ref())))
     };
-    let status = || Program::run(in_place(tarpon(["status"].map(|argument| argument.as_ref()))));
-    let first = Program::started(serve());
-    let second = Program::started(serve());
+    let status = || RunningProgram::run(in_place(tarpon(["status"].map(|argument| argument.as_ref()))));
+    let first = RunningProgram::start_ready(serve());
+    let second = RunningProgram::start_ready(serve());
     let socket = made.join("admin.sock");
     let lacking =
         format!("admin: none, as unix:{} is not to be had; name another with --admin", socket.display());
     wait_for("what it says", || second.out().contains(&lacking).then_some(()));
     assert!(status().out.starts_with("serving for "));
     second.signal(Signal::TERM);
-    let second = second.ended();
+    let second = second.wait();
     assert!(second.status.success(), "{second:?}");
     assert!(status().out.starts_with("serving for "), "what it does not have it does not remove");
     first.signal(Signal::TERM);
-    let first = first.ended();
+    let first = first.wait();
     assert!(first.status.success() && !first.out.contains("admin: "), "{first:?}");
     assert!(!socket.exists() && !others.exists());
 }
@@ -365,7 +369,7 @@ impl Default for Admin {
 
 impl Admin {
     fn get(&self, target: &str) -> Response {
-        Client::connect_unix(&self.path).get(target)
+        TestClient::connect_unix(&self.path).get(target)
     }
 
     fn is_there(&self) -> bool {
@@ -400,10 +404,10 @@ fn as_prometheus_reads(text: &[u8]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-fn connect(admin: &str) -> Client {
+fn connect(admin: &str) -> TestClient {
     match admin.strip_prefix("unix:") {
-        Some(path) => Client::connect_unix(Path::new(path)),
-        None => Client::connect(admin.parse().expect("an address")),
+        Some(path) => TestClient::connect_unix(Path::new(path)),
+        None => TestClient::connect(admin.parse().expect("an address")),
     }
 }
 

@@ -5,13 +5,12 @@ mod common;
 
 use common::{
     ENGINES,
-    client::Client,
-    page::Page,
-    program::{Program, serve},
-    releases::{pack, pack_after, point},
-    site, wait_for,
-    web::{CODED, PICTURE, PLAIN, SOUND_S, web},
-    write_files,
+    client::TestClient,
+    page::BrowserPage,
+    program::{RunningProgram, serve},
+    releases::{pack, pack_with_dictionaries, set_current},
+    sample::{CODED, PICTURE, PLAIN, SOUND_S, sample_site},
+    site, wait_for, write_files,
 };
 use serde_json::Value;
 use std::{
@@ -30,13 +29,13 @@ use tarpon_site::{Image, PAGE_CODES};
 
 #[test]
 fn a_page_that_asks_for_everything_gets_it_in_a_browser() {
-    let site = web();
+    let site = sample_site();
     let page = include_str!("browser/check.html");
     write_files(site.path(), &[("check.html", page), ("check.js", include_str!("browser/check.js"))]);
     for engine in ENGINES {
-        let program = Program::started(serve(site.path(), &["--engine", engine.name()]));
+        let program = RunningProgram::start_ready(serve(site.path(), &["--engine", engine.name()]));
         let url = format!("http://{}/", program.address());
-        let page = Page::load(&format!("{url}check.html"), &["--cache", "--verdict", "#verdict"]);
+        let page = BrowserPage::load(&format!("{url}check.html"), &["--cache", "--verdict", "#verdict"]);
         assert!(!page.verdict.contains("wrong: "), "{engine}: {}", page.verdict);
         // Each of them once as it is, and once more when the browser has asked whether it still holds; one out of parts.
         assert_eq!(page.verdict.lines().count(), 2 * (PLAIN.len() + 1) + 1, "{engine}: {}", page.verdict);
@@ -169,7 +168,8 @@ fn a_list_is_read_on_a_phone_and_in_the_dark_and_its_links_lead_where_they_say()
         fs::write(site.path().join("odd").join(OsStr::from_bytes(name)), content).expect("a file");
     }
     for engine in ENGINES {
-        let program = Program::started(serve(site.path(), &["--listings", "--engine", engine.name()]));
+        let program =
+            RunningProgram::start_ready(serve(site.path(), &["--listings", "--engine", engine.name()]));
         let url = format!("http://{}/list.html", program.address());
         for verdict in in_light_and_dark(&url) {
             let links = format!("links: {}, up: /, scripts: 0", NAMES.len() + 1);
@@ -194,7 +194,7 @@ fn every_page_for_an_error_is_read_on_a_phone_and_in_the_dark_in_a_browser() {
         let page = image.bytes(image.page(code).content);
         write_files(site.path(), &[(format!("errors/{code}.html"), page)]);
     }
-    let program = Program::started(serve(site.path(), &[]));
+    let program = RunningProgram::start_ready(serve(site.path(), &[]));
     let numbers: Vec<_> = codes.iter().map(u16::to_string).collect();
     let url = format!("http://{}/errors.html?{}", program.address(), numbers.join(","));
     for verdict in in_light_and_dark(&url) {
@@ -206,7 +206,8 @@ fn every_page_for_an_error_is_read_on_a_phone_and_in_the_dark_in_a_browser() {
 /// of one colour, which is another in the dark.
 fn in_light_and_dark(url: &str) -> [String; 2] {
     [("rgb(0, 0, 0)", &[][..]), ("rgb(255, 255, 255)", &["--dark"])].map(|(colour, dark)| {
-        let Page { verdict, .. } = Page::load(url, &[&["--verdict", "#verdict"], dark].concat());
+        let BrowserPage { verdict, .. } =
+            BrowserPage::load(url, &[&["--verdict", "#verdict"], dark].concat());
         assert!(!verdict.contains("wrong: "), "{dark:?}: {verdict}");
         let found = verdict.lines().filter_map(|line| line.split_once(": fits, "));
         let found: HashSet<_> = found.map(|(_, colour)| colour.to_owned()).collect();
@@ -226,13 +227,13 @@ fn a_page_that_was_loaded_in_a_browser_before_a_switch_gets_the_rest_of_its_rele
             let port = loaded.local_addr().expect("an address").port();
             pack(&release(1, "B4qfzvDp", "CxT9_qWe", port), &releases.path().join("1.tar"));
             pack(&release(2, "CxT9_qWe", "B4qfzvDp", port), &releases.path().join("2.tar"));
-            point(releases.path(), "1.tar");
+            set_current(releases.path(), "1.tar");
             let options = ["--engine", engine.name(), "--keep-releases", keep];
-            let program = Program::started(serve(&releases.path().join("current"), &options));
+            let program = RunningProgram::start_ready(serve(&releases.path().join("current"), &options));
             let address = program.address();
             let page = thread::scope(|scope| {
                 scope.spawn(|| switch_when_loaded(&loaded, releases.path(), address));
-                Page::load(&format!("http://{address}/"), &["--verdict", "#verdict"])
+                BrowserPage::load(&format!("http://{address}/"), &["--verdict", "#verdict"])
             });
             assert!(page.verdict.starts_with(want), "{engine}, {keep}: {page:?}");
             assert_eq!(program.err(), "", "{engine}");
@@ -247,16 +248,16 @@ fn a_browser_that_has_a_script_gets_what_the_next_release_has_changed_in_it() {
             (tempfile::tempdir().expect("a directory"), TcpListener::bind("127.0.0.1:0").expect("a port"));
         let port = loaded.local_addr().expect("an address").port();
         let archives = ["1.tar", "2.tar"].map(|name| releases.path().join(name));
-        pack_after(&with_script(1, "B4qfzvDp", "CxT9_qWe", port), &[], &archives[0]);
+        pack_with_dictionaries(&with_script(1, "B4qfzvDp", "CxT9_qWe", port), &[], &archives[0]);
         let files = with_script(2, "CxT9_qWe", "B4qfzvDp", port);
-        pack_after(&files, &archives[..1], &archives[1]);
-        point(releases.path(), "1.tar");
+        pack_with_dictionaries(&files, &archives[..1], &archives[1]);
+        set_current(releases.path(), "1.tar");
         let options = ["--engine", engine.name(), "--keep-releases", "1"];
-        let program = Program::started(serve(&releases.path().join("current"), &options));
+        let program = RunningProgram::start_ready(serve(&releases.path().join("current"), &options));
         let address = program.address();
         let page = thread::scope(|scope| {
             scope.spawn(|| switch_when_loaded(&loaded, releases.path(), address));
-            Page::load(&format!("http://{address}/"), &["--cache", "--verdict", "#verdict"])
+            BrowserPage::load(&format!("http://{address}/"), &["--cache", "--verdict", "#verdict"])
         });
         let (got, sum) = page.verdict.split_once('\n').unwrap_or_else(|| panic!("{engine}: {page:?}"));
         let size = got.strip_prefix("release 2, dcb, ").and_then(|size| size.parse().ok());
@@ -314,8 +315,8 @@ fn release(number: usize, hash: &str, other: &str, port: u16) -> Vec<(String, Ve
 /// Waits for the word of the page, and answers when the second release is served.
 fn switch_when_loaded(loaded: &TcpListener, releases: &Path, address: SocketAddr) {
     let (mut page, _) = loaded.accept().expect("the page, loaded");
-    point(releases, "2.tar");
-    let mut client = Client::connect(address);
+    set_current(releases, "2.tar");
+    let mut client = TestClient::connect(address);
     wait_for("the second release", || (client.get("/plain.js").status == 404).then_some(()));
     let mut block = [0; 4096];
     let _ = page.read(&mut block).expect("a request");

@@ -8,7 +8,7 @@
 mod common;
 
 use bytes::Bytes;
-use common::{ENGINES, client::Client, served::Somewhere};
+use common::{ENGINES, client::TestClient, server::TestServer};
 use std::{
     collections::HashMap,
     fs::{self, File},
@@ -185,18 +185,18 @@ impl Case {
     }
 
     fn try_on(&self, address: SocketAddr, cut: usize, then: Then) -> io::Result<Option<String>> {
-        let mut client = Client::connect(address);
+        let mut client = TestClient::connect(address);
         // A server that has refused reads on, and what it does not read any more does not matter.
         self.request.chunks(cut.max(1)).all(|part| client.send(part));
         let mut want = self.want.clone();
         if then == Leaves {
-            client.end();
+            client.shutdown_write();
         } else if self.end == End::Open {
             // It takes another request, and nothing else comes before the response to that.
             client.send("HEAD /empty.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
             want.extend(answer("empty.txt close head"));
         }
-        let got = without_dates(&client.try_rest()?);
+        let got = without_dates(&client.try_read_to_end()?);
         Ok((got != want).then(|| self.failure(&format!("{cut} bytes at once"), &got, &want)))
     }
 
@@ -228,7 +228,7 @@ fn check(failure: impl Fn(&Case) -> Option<String> + Sync) {
 fn check_on_engines(failure: impl Fn(&Case, SocketAddr) -> Option<String> + Sync) {
     for &engine in ENGINES {
         let dir = fixture();
-        let served = Somewhere::dir(engine, 2, dir.path());
+        let served = TestServer::dir(engine, 2, dir.path());
         let address = served.address;
         check(|case| failure(case, address).map(|failure| format!("{engine:?}: {failure}")));
     }

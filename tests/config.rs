@@ -5,8 +5,8 @@
 mod common;
 
 use common::{
-    client::{Client, get},
-    program::{Ended, Program, serve, tarpon},
+    client::{TestClient, get},
+    program::{ProgramExit, RunningProgram, serve, tarpon},
     site, write_files,
 };
 use std::{
@@ -33,12 +33,12 @@ fn what_a_file_says_is_served_and_flags_win() {
     ];
     for (flags, want, status) in cases {
         let file = dir.path().join("tarpon.toml");
-        let program = Program::started(of(&["serve", "--config", file.to_str().unwrap()], flags));
+        let program = RunningProgram::start_ready(of(&["serve", "--config", file.to_str().unwrap()], flags));
         assert!(program.out().contains(want), "{flags:?}: {}", program.out());
         let listeners = flags.iter().filter(|flag| **flag == "--listen").count().max(1);
         assert_eq!(program.addresses().len(), listeners);
         for address in program.addresses() {
-            let mut client = Client::connect(address);
+            let mut client = TestClient::connect(address);
             assert_eq!(client.get("/route").status, *status, "{flags:?}");
             assert_eq!(client.get("/a/b.txt").field("Access-Control-Allow-Origin"), Some("*"));
         }
@@ -52,8 +52,8 @@ fn a_flag_of_a_limit_wins_over_what_sites_say_of_theirs() {
     let dir = site(&[("tarpon.toml", text), ("public/index.html", "home")]);
     let file = dir.path().join("tarpon.toml");
     for (flags, last) in [(&[][..], 2), (&["--keepalive-requests", "3"], 3)] {
-        let program = Program::started(of(&["serve", "--config", file.to_str().unwrap()], flags));
-        let mut client = Client::connect(program.address());
+        let program = RunningProgram::start_ready(of(&["serve", "--config", file.to_str().unwrap()], flags));
+        let mut client = TestClient::connect(program.address());
         let closes: Vec<_> = (0..last).map(|_| client.get("/").closes()).collect();
         assert_eq!(closes.iter().position(|&closes| closes), Some(last - 1), "{flags:?}");
     }
@@ -65,9 +65,11 @@ fn each_host_has_the_site_that_the_file_says() {
                 [[site]]\npath = \"a\"\nhosts = [\"a.example\", \"*.a.example\"]\nredirect-hosts = [\"www.a.example\"]\n\
                 [[site]]\npath = \"b\"\ndefault = true\n";
     let dir = site(&[("tarpon.toml", text), ("a/index.html", "this is a"), ("b/index.html", "this is b")]);
-    let program =
-        Program::started(of(&["serve", "--config"], &[dir.path().join("tarpon.toml").to_str().unwrap()]));
-    let mut client = Client::connect(program.address());
+    let program = RunningProgram::start_ready(of(
+        &["serve", "--config"],
+        &[dir.path().join("tarpon.toml").to_str().unwrap()],
+    ));
+    let mut client = TestClient::connect(program.address());
     let cases = [
         ("a.example", 200, "a"),
         ("x.a.example", 200, "a"),
@@ -84,7 +86,7 @@ fn each_host_has_the_site_that_the_file_says() {
 
 #[test]
 fn the_help_has_the_flag_that_changes_something() {
-    let help = Program::run(of(&["serve", "--help"], &[])).out;
+    let help = RunningProgram::run(of(&["serve", "--help"], &[])).out;
     for (flag, is_there) in
         [("--spa", true), ("--no-spa", false), ("--sandbox", false), ("--no-sandbox", true)]
     {
@@ -94,7 +96,7 @@ fn the_help_has_the_flag_that_changes_something() {
     for (flag, want) in
         [("--spa", "true"), ("--no-spa", "false"), ("--sandbox", "true"), ("--no-sandbox", "false")]
     {
-        let shown = Program::run(of(&["config", "show"], &[flag])).out;
+        let shown = RunningProgram::run(of(&["config", "show"], &[flag])).out;
         let line = shown.lines().find(|line| line.ends_with(&format!("  {flag}")));
         assert!(line.is_some_and(|line| line.contains(&format!(" {want} "))), "{shown}");
     }
@@ -105,8 +107,8 @@ fn a_path_on_the_command_line_need_not_be_text() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join(OsStr::from_bytes(b"\xff"));
     write_files(&root, &[("index.html", "here")]);
-    let program = Program::started(serve(&root, &[]));
-    assert_eq!(Client::connect(program.address()).get("/").content, b"here");
+    let program = RunningProgram::start_ready(serve(&root, &[]));
+    assert_eq!(TestClient::connect(program.address()).get("/").content, b"here");
 }
 
 #[test]
@@ -121,7 +123,7 @@ fn a_broken_file_is_shown_and_nothing_is_served() {
                 error: this is not TOML\n --> FILE:3:16\n  |\n3 | cpu-affinity = yes\n  |                ^^^ string values must be quoted, expected literal string\n  = see https://toml.io for its form\n\n\
                 error: unknown option `clean-url`\n --> FILE:7:1\n  |\n7 | clean-url = true\n  | ^^^^^^^^^ expected an option of [[site]]\n  = did you mean `clean-urls`?\n\n";
     for command in [&["config", "check"][..], &["config", "show"], &["serve"]] {
-        let ended = Program::run(of(command, &["--config", &file]));
+        let ended = RunningProgram::run(of(command, &["--config", &file]));
         assert_eq!(ended.status.code(), Some(1), "{command:?}");
         assert_eq!(
             (ended.out.as_str(), ended.err.replace(&file, "FILE").as_str()),
@@ -137,7 +139,7 @@ fn a_check_tells_what_this_host_does_not_have() {
                 [[site]]\npath = \"public\"\n";
     let dir = site(&[("tarpon.toml", text)]);
     let file = dir.path().join("tarpon.toml").display().to_string();
-    let check = || Program::run(of(&["config", "check"], &["--config", &file]));
+    let check = || RunningProgram::run(of(&["config", "check"], &["--config", &file]));
     let (ended, at) = (check(), dir.path().display());
     let found: Vec<_> = ended.err.lines().filter(|line| line.starts_with("error: ")).collect();
     let want = [
@@ -159,7 +161,7 @@ fn a_check_tells_what_this_host_does_not_have() {
     assert_eq!((ended.status.code(), ended.err.as_str()), (Some(0), ""));
     assert_eq!(ended.out, format!("{file} is in order: 1 site, 2 listeners\n"));
 
-    let ended = Program::run(of(&["config", "check"], &["--config", "/nowhere/tarpon.toml"]));
+    let ended = RunningProgram::run(of(&["config", "check"], &["--config", "/nowhere/tarpon.toml"]));
     let want = "tarpon: cannot read /nowhere/tarpon.toml: no such file or directory; name a file that exists and may be read, as \
                 in --config tarpon.toml";
     assert_eq!((ended.status.code(), ended.error_line()), (Some(1), want));
@@ -177,7 +179,7 @@ fn an_engine_of_another_system_is_refused_by_its_name() {
         &["serve", path, "--config", file],
         &["config", "check", "--config", file],
     ] {
-        let ended = Program::run(of(arguments, &[]));
+        let ended = RunningProgram::run(of(arguments, &[]));
         assert_eq!(ended.status.code(), Some(1), "{arguments:?}: {ended:?}");
         assert!(ended.err.contains(&why), "{arguments:?}: {ended:?}");
     }
@@ -189,7 +191,7 @@ fn what_holds_is_shown_with_who_said_it() {
     let dir = site(&[("tarpon.toml", text)]);
     let mut command = of(&["config", "show", "--config", "tarpon.toml"], &["--spa", "--workers", "3"]);
     command.current_dir(dir.path());
-    let ended = Program::run(command);
+    let ended = RunningProgram::run(command);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
     #[rustfmt::skip]
     let cases = [
@@ -223,7 +225,7 @@ fn a_configuration_that_is_shown_says_the_same_again_anywhere() {
         let show = |dir: &Path, flags: &[&str]| {
             let mut command = of(&["config", "show", "--toml", "--config", "tarpon.toml"], flags);
             command.current_dir(dir);
-            let Ended { status, out, err } = Program::run(command);
+            let ProgramExit { status, out, err } = RunningProgram::run(command);
             assert!(status.success(), "{err}");
             out
         };
@@ -268,7 +270,7 @@ fn the_reference_is_that_of_the_program() {
     let document = fs::read_to_string(&path).unwrap();
     let (before, rest) = document.split_once(start).expect("where it begins");
     let (_, after) = rest.split_once(end).expect("where it ends");
-    let reference = Program::run(of(&["manual", "--markdown"], &[])).out;
+    let reference = RunningProgram::run(of(&["manual", "--markdown"], &[])).out;
     let want = format!("{before}{start}{reference}{end}{after}");
     if env::var_os("RENEW").is_some() {
         fs::write(&path, &want).unwrap();
@@ -283,7 +285,7 @@ fn the_reference_is_that_of_the_program() {
 #[test]
 fn every_page_of_the_manual_is_one() {
     let dir = common::open_dir();
-    let ended = Program::run(of(&["manual", "--all", dir.path().to_str().unwrap()], &[]));
+    let ended = RunningProgram::run(of(&["manual", "--all", dir.path().to_str().unwrap()], &[]));
     assert!(ended.status.success(), "{}", ended.err);
     let pages: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(pages.len() > 10, "{pages:?}");
@@ -318,10 +320,10 @@ fn every_page_of_the_manual_is_one() {
         assert!(file.contains(part), "{part}: {file}");
     }
     assert_eq!(
-        Program::run(of(&["manual", "serve"], &[])).out,
+        RunningProgram::run(of(&["manual", "serve"], &[])).out,
         fs::read_to_string(dir.path().join("tarpon-serve.1")).unwrap()
     );
-    let ended = Program::run(of(&["manual", "nothing"], &[]));
+    let ended = RunningProgram::run(of(&["manual", "nothing"], &[]));
     assert!(
         ended.error_line().starts_with("tarpon: there is no page nothing; there are tarpon, serve, pack"),
         "{}",
@@ -334,7 +336,7 @@ fn shells_understand_their_completions() {
     let dir = common::open_dir();
     for shell in ["bash", "zsh", "fish"] {
         let script = dir.path().join(shell);
-        fs::write(&script, Program::run(of(&["completions", shell], &[])).out).unwrap();
+        fs::write(&script, RunningProgram::run(of(&["completions", shell], &[])).out).unwrap();
         let checked = Command::new(shell).arg("-n").arg(&script).output().expect(shell);
         assert!(checked.status.success() && checked.stderr.is_empty(), "{shell}: {checked:?}");
     }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{
     distinct_bytes,
-    served::{Served, settings},
+    server::{EmbeddedServer, settings},
     site,
 };
 use std::{
@@ -166,7 +166,7 @@ impl Sites {
                 sites.push(host(&name, Site::from_archive(&path, "").expect("it was opened before")));
                 input.extend(self.requests.iter().map(|request| format!("{name}\t{request}\n")));
             }
-            let served = Served::sites(
+            let served = EmbeddedServer::sites(
                 &settings(Engine::Epoll, 1),
                 VirtualHosts::new(sites, Unknown::Refused).expect("names of their own"),
             );

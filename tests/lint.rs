@@ -6,8 +6,8 @@ mod common;
 
 use common::{
     ENGINES,
-    program::{Program, serve},
-    web::{CODED, LARGE, web},
+    program::{RunningProgram, serve},
+    sample::{CODED, LARGE, sample_site},
     write_files,
 };
 use std::{
@@ -44,13 +44,13 @@ fn redbot_finds_nothing_bad() {
     ];
     let requests: Vec<_> =
         cases.iter().map(|(_, target, fields, ..)| [&[*target], *fields].concat().join("\t")).collect();
-    let site = web();
+    let site = sample_site();
     write_files(
         site.path(),
         &[(IMMUTABLE.trim_start_matches('/'), "globalThis.scripted = true;\n".repeat(9))],
     );
     for engine in ENGINES {
-        let program = Program::started(serve(site.path(), &["--engine", engine.name()]));
+        let program = RunningProgram::start_ready(serve(site.path(), &["--engine", engine.name()]));
         let said = lint(program.address(), &requests);
         for (number, (name, target, _, answers, praise)) in cases.iter().enumerate() {
             let of_it = |said: &&Said| said.number == number;

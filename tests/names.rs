@@ -5,9 +5,9 @@
 mod common;
 
 use common::{
-    client::Client,
+    client::TestClient,
     open_dir,
-    program::{Program, as_ourselves, serve, tarpon, unprivileged},
+    program::{RunningProgram, serve, tarpon, unprivileged, without_user_change},
     wait_for, write_files,
 };
 use rustix::process::Signal;
@@ -68,7 +68,7 @@ fn what_is_skipped_is_named_in_one_line() {
             said.contains(&format!("/{shown}.tar: ")) && said.contains(&format!("/{shown}; took")),
             "{said}"
         );
-        let server = Program::on_terminal(serve(&site, &[]));
+        let server = RunningProgram::start_on_terminal(serve(&site, &[]));
         let said = wait_for("the banner", || Some(server.out()).filter(|said| said.contains("Ctrl-C")));
         assert!(said.contains(&format!("skipped 1 dotfile: .{shown}")), "{said}");
         let bold = format!("/{shown}\u{1b}[0m: ");
@@ -91,7 +91,7 @@ fn members_of_an_archive_are_named_in_one_line() {
             &archive,
             &[(member("/abs "), b'0'), (member("../up "), b'0'), (b"bytes \xff".to_vec(), b'0')],
         );
-        let server = Program::on_terminal(serve(&archive, &[]));
+        let server = RunningProgram::start_on_terminal(serve(&archive, &[]));
         let said = wait_for("the banner", || Some(server.out()).filter(|said| said.contains("Ctrl-C")));
         for what in [
             format!("absolute name: /abs {shown}"),
@@ -153,7 +153,7 @@ fn what_cannot_be_done_is_told_in_one_line() {
             with("--idle-timeout", name),
             with("--engine", name),
             words(&[text("serve"), text("--config"), missing.as_os_str()]),
-            unprivileged(&serve(&unreadable, as_ourselves())),
+            unprivileged(&serve(&unreadable, without_user_change())),
             unprivileged(&pack(&unreadable, &temp.path().join("out.tar"))),
             pack(&missing, &temp.path().join("out.tar")),
             pack(&no_archive, &temp.path().join("out.tar")),
@@ -303,8 +303,8 @@ fn a_server_tells_of_its_sites_in_lines_of_the_program_alone() {
         for form in ["human", "json"] {
             fs::write(&file, &text).expect("a file");
             let mut command = tarpon([OsStr::new("serve"), OsStr::new("--config"), file.as_os_str()]);
-            command.args(["--log-format", form]).args(as_ourselves());
-            let server = Program::on_terminal(command);
+            command.args(["--log-format", form]).args(without_user_change());
+            let server = RunningProgram::start_on_terminal(command);
             let told = |want: &str| wait_for(want, || Some(server.out()).filter(|said| said.contains(want)));
             let is_json = form == "json";
             told(if is_json { "\"serving\"" } else { "Ctrl-C" });
@@ -325,7 +325,7 @@ fn a_server_tells_of_its_sites_in_lines_of_the_program_alone() {
             fs::write(&file, &text).expect("a file");
             assert!(ask(&["reload"]).contains("reloaded"));
             server.signal(Signal::TERM);
-            let ended = server.ended();
+            let ended = server.wait();
             checked(&ended.out);
             let named = format!("/{}", if is_json { shown.replace('\\', r"\\") } else { shown.clone() });
             assert!(ended.out.contains(&format!("skipped 1 dotfile: .{}", &named[1..])), "{}", ended.out);
@@ -346,13 +346,13 @@ fn what_a_client_sends_is_shown_in_lines_of_the_program_alone() {
     write_files(temp.path(), &[("index.html", "home")]);
     for form in ["combined", "common", "json", "simple"] {
         let options = ["--access-log", "-", "--access-log-format", form, "--debug"];
-        let server = Program::on_terminal(serve(temp.path(), &options));
+        let server = RunningProgram::start_on_terminal(serve(temp.path(), &options));
         let address = wait_for("an address", || {
             let said = server.out();
             let (_, behind) = said.split_once("http://")?;
             said.contains("Ctrl-C").then(|| behind.split('/').next()?.parse().ok()).flatten()
         });
-        let mut client = Client::connect(address);
+        let mut client = TestClient::connect(address);
         for (_, name, _) in NAMES {
             // The bytes of the name that a header can contain.
             let value: Vec<u8> = name.iter().copied().filter(|byte| !matches!(byte, 0..=31 | 127)).collect();
@@ -434,7 +434,7 @@ fn write_tar(path: &Path, members: &[(Vec<u8>, u8)]) {
 /// Runs a program on a terminal until its end, and returns its output without colours.
 #[track_caller]
 fn ended(command: Command) -> String {
-    checked(&Program::on_terminal(command).ended().out)
+    checked(&RunningProgram::start_on_terminal(command).wait().out)
 }
 
 /// Returns terminal output without the colours that the program uses. Checks that nothing else in it acts on the terminal, and that

@@ -1,6 +1,6 @@
 //! A client that says exactly what it is told, and reads responses as a client should. RFC 9112, section 6.3.
 
-use super::PATIENCE;
+use super::TEST_TIMEOUT;
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
@@ -9,7 +9,7 @@ use std::{
 };
 
 /// One connection to a server.
-pub(crate) struct Client {
+pub(crate) struct TestClient {
     stream: Box<dyn Stream>,
     /// Received, and not read yet.
     received: Vec<u8>,
@@ -31,30 +31,30 @@ pub(crate) trait Stream: Read + Write + Send {
     fn wait(&self, waits: bool) -> io::Result<()>;
 }
 
-impl Client {
-    pub(crate) fn connect(address: SocketAddr) -> Client {
+impl TestClient {
+    pub(crate) fn connect(address: SocketAddr) -> TestClient {
         let stream = TcpStream::connect(address).expect("a server that listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
-        Client::new(stream)
+        TestClient::new(stream)
     }
 
-    pub(crate) fn connect_unix(path: &Path) -> Client {
+    pub(crate) fn connect_unix(path: &Path) -> TestClient {
         let stream = UnixStream::connect(path).expect("a server that listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        Client::new(stream)
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+        TestClient::new(stream)
     }
 
-    pub(crate) fn new(stream: impl Stream + 'static) -> Client {
-        Client { stream: Box::new(stream), received: Vec::new() }
+    pub(crate) fn new(stream: impl Stream + 'static) -> TestClient {
+        TestClient { stream: Box::new(stream), received: Vec::new() }
     }
 
     /// Sends bytes as they are. Returns whether the server still takes them.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         match self.stream.write_all(bytes.as_ref()) {
             Ok(()) => true,
-            Err(error) if super::is_gone(&error) => false,
+            Err(error) if super::is_disconnect(&error) => false,
             Err(error) => panic!("cannot send: {error}"),
         }
     }
@@ -65,7 +65,7 @@ impl Client {
     }
 
     /// Closes the sending side.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn shutdown_write(&mut self) {
         // The server may have gone first.
         let _ = self.stream.shut_down();
     }
@@ -113,7 +113,7 @@ impl Client {
 
     /// Reads `len` bytes.
     #[track_caller]
-    pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
+    pub(crate) fn read_exact(&mut self, len: usize) -> Vec<u8> {
         while self.received.len() < len {
             self.receive().expect("more to come");
         }
@@ -121,7 +121,7 @@ impl Client {
     }
 
     /// Reads until the server closes. A reset is an error.
-    pub(crate) fn try_rest(&mut self) -> io::Result<Vec<u8>> {
+    pub(crate) fn try_read_to_end(&mut self) -> io::Result<Vec<u8>> {
         loop {
             match self.receive() {
                 Ok(()) => {}
@@ -135,8 +135,8 @@ impl Client {
 
     /// Reads until the server closes.
     #[track_caller]
-    pub(crate) fn rest(&mut self) -> Vec<u8> {
-        self.try_rest().expect("the end of the connection")
+    pub(crate) fn read_to_end(&mut self) -> Vec<u8> {
+        self.try_read_to_end().expect("the end of the connection")
     }
 
     /// Returns whether the server has closed its side, in order and without another byte. Does not wait.
@@ -144,7 +144,7 @@ impl Client {
     /// # Panics
     /// It has said something, or reset the connection.
     #[track_caller]
-    pub(crate) fn is_at_end(&mut self) -> bool {
+    pub(crate) fn is_closed(&mut self) -> bool {
         self.stream.wait(false).expect("a socket");
         let end = match self.receive() {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => true,

@@ -1,6 +1,6 @@
 //! Clients that ask all the time, on connections that stay open and on new ones, and tell what went wrong.
 
-use super::client::{Client, get};
+use super::client::{TestClient, get};
 use std::{
     io,
     net::{SocketAddr, TcpStream},
@@ -13,7 +13,7 @@ use std::{
 };
 
 /// Clients at work. They end with this value.
-pub(crate) struct Load {
+pub(crate) struct LoadGenerator {
     over: Arc<AtomicBool>,
     count: Arc<AtomicUsize>,
     clients: Vec<JoinHandle<Vec<Failure>>>,
@@ -34,12 +34,12 @@ const COMING: usize = 2;
 /// What each of them rests between two requests: the server is to be busy, and the machine not.
 const PAUSE: Duration = Duration::from_millis(1);
 
-impl Load {
+impl LoadGenerator {
     /// They ask for `target`, which is `content`, from now on.
-    pub(crate) fn start(address: SocketAddr, target: &str, content: &[u8]) -> Load {
+    pub(crate) fn start(address: SocketAddr, target: &str, content: &[u8]) -> LoadGenerator {
         let (over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let client = |number| {
-            let asker = Asker {
+            let asker = LoadClient {
                 address,
                 request: get(target),
                 content: content.to_vec(),
@@ -50,11 +50,11 @@ impl Load {
             thread::spawn(move || asker.run())
         };
         let clients = (0..KEEPING + COMING).map(client).collect();
-        Load { over, count, clients }
+        LoadGenerator { over, count, clients }
     }
 
     /// Returns when they have been answered so much more often.
-    pub(crate) fn wait_for(&self, more: usize) {
+    pub(crate) fn wait_for_requests(&self, more: usize) {
         let from = self.count.load(SeqCst);
         super::wait_for("requests that are answered", || {
             (self.count.load(SeqCst) >= from + more).then_some(())
@@ -62,20 +62,20 @@ impl Load {
     }
 
     /// They ask no more. What went wrong.
-    pub(crate) fn end(mut self) -> Vec<Failure> {
+    pub(crate) fn stop(mut self) -> Vec<Failure> {
         self.over.store(true, SeqCst);
         let clients = std::mem::take(&mut self.clients);
         clients.into_iter().flat_map(|client| client.join().expect("a client does not panic")).collect()
     }
 }
 
-impl Drop for Load {
+impl Drop for LoadGenerator {
     fn drop(&mut self) {
         self.over.store(true, SeqCst);
     }
 }
 
-struct Asker {
+struct LoadClient {
     address: SocketAddr,
     request: String,
     content: Vec<u8>,
@@ -84,7 +84,7 @@ struct Asker {
     count: Arc<AtomicUsize>,
 }
 
-impl Asker {
+impl LoadClient {
     fn run(self) -> Vec<Failure> {
         let mut failures = Vec::new();
         while !self.over.load(SeqCst) {
@@ -98,10 +98,10 @@ impl Asker {
 
     /// Asks on a connection until it is closed, or is to be.
     fn connection(&self) -> io::Result<()> {
-        let stream = TcpStream::connect_timeout(&self.address, super::PATIENCE)?;
-        stream.set_read_timeout(Some(super::PATIENCE))?;
+        let stream = TcpStream::connect_timeout(&self.address, super::TEST_TIMEOUT)?;
+        stream.set_read_timeout(Some(super::TEST_TIMEOUT))?;
         stream.set_nodelay(true)?;
-        let mut client = Client::new(stream);
+        let mut client = TestClient::new(stream);
         while !self.over.load(SeqCst) {
             client.try_send(&self.request)?;
             let response = client.try_response()?;
@@ -111,7 +111,7 @@ impl Asker {
             self.count.fetch_add(1, SeqCst);
             if response.closes() {
                 // A reset is an error.
-                return client.try_rest().map(drop);
+                return client.try_read_to_end().map(drop);
             }
             thread::sleep(PAUSE);
             if !self.keeps {

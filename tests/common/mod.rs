@@ -17,8 +17,8 @@ pub(crate) mod load;
 pub(crate) mod page;
 pub(crate) mod program;
 pub(crate) mod releases;
-pub(crate) mod served;
-pub(crate) mod web;
+pub(crate) mod sample;
+pub(crate) mod server;
 
 use std::{
     fs, io,
@@ -41,12 +41,12 @@ pub(crate) fn workers(engine: Engine, count: usize) -> usize {
 }
 
 /// Nothing a test waits for takes so long, however busy the machine is.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Looks again and again until there is an answer.
 ///
 /// # Panics
-/// There is none within [`PATIENCE`].
+/// There is none within [`TEST_TIMEOUT`].
 #[track_caller]
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let since = Instant::now();
@@ -54,7 +54,7 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
         if let Some(found) = look() {
             return found;
         }
-        assert!(since.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(since.elapsed() < TEST_TIMEOUT, "waited in vain: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -92,7 +92,7 @@ pub(crate) fn distinct_bytes(len: usize) -> Vec<u8> {
 }
 
 /// Whether an error says that the other side is gone.
-pub(crate) fn is_gone(error: &io::Error) -> bool {
+pub(crate) fn is_disconnect(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted

@@ -4,7 +4,7 @@ use std::{path::Path, process::Command};
 
 /// What was loaded, and what came of it.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct BrowserPage {
     /// One for each request, as JSON.
     pub(crate) resources: Vec<String>,
     /// The text of the element that was asked for.
@@ -13,13 +13,13 @@ pub(crate) struct Page {
     pub(crate) errors: String,
 }
 
-impl Page {
+impl BrowserPage {
     /// Loads a page in headless Chromium.
     ///
     /// # Panics
     /// The page did not come.
     #[track_caller]
-    pub(crate) fn load(url: &str, options: &[&str]) -> Page {
+    pub(crate) fn load(url: &str, options: &[&str]) -> BrowserPage {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser/page");
         let output = Command::new(script).arg(url).args(["--timeout", "60"]).args(options).output();
         let output = output.expect("python3 is missing: run tests/setup");
@@ -30,7 +30,7 @@ impl Page {
             let (_, text) = said.split_once(before).unwrap_or_else(|| panic!("no {before} in {said}"));
             text.split_once(behind).unwrap_or_else(|| panic!("no {behind} in {said}")).0.to_owned()
         };
-        Page {
+        BrowserPage {
             resources: said.lines().filter(|line| line.starts_with("  {")).map(str::to_owned).collect(),
             verdict: between("\"verdict\": ", ",\n").trim_matches('"').replace("\\n", "\n"),
             errors: between("\n \"errors\": ", "}\n"),

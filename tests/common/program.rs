@@ -22,15 +22,15 @@ use std::{
 use tarpon::Engine;
 
 /// A child process that is or was `tarpon`.
-pub(crate) struct Program {
+pub(crate) struct RunningProgram {
     child: Child,
-    out: Said,
-    err: Said,
+    out: OutputReader,
+    err: OutputReader,
 }
 
 /// How a program ended that was to end by itself.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct ProgramExit {
     pub(crate) status: ExitStatus,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -43,16 +43,16 @@ pub(crate) fn serve(dir: &Path, options: &[&str]) -> Command {
     let engine: Option<Engine> = value("--engine").and_then(|at| options[at].parse().ok());
     let count: Option<usize> = value("--workers").and_then(|at| options[at].parse().ok());
     let (Some(engine), Some(count), Some(at)) = (engine, count, value("--workers")) else {
-        return exactly(dir, options);
+        return serve_exactly(dir, options);
     };
     let count = workers(engine, count).to_string();
     let mut options = options.to_vec();
     options[at] = &count;
-    exactly(dir, &options)
+    serve_exactly(dir, &options)
 }
 
 /// The same with as many workers as it says.
-pub(crate) fn exactly(dir: &Path, options: &[&str]) -> Command {
+pub(crate) fn serve_exactly(dir: &Path, options: &[&str]) -> Command {
     let mut command = tarpon(["serve".as_ref(), dir.as_os_str()]);
     if !options.contains(&"--listen") {
         command.args(["--listen", "127.0.0.1:0"]);
@@ -61,12 +61,12 @@ pub(crate) fn exactly(dir: &Path, options: &[&str]) -> Command {
         command.args(["--admin", "off"]);
     }
     command.args(options);
-    in_words(&mut command);
+    with_human_log(&mut command);
     command
 }
 
 /// Has a server say in words what happens to it, unless it is told otherwise: tests read the banner, and from a pipe.
-fn in_words(command: &mut Command) {
+fn with_human_log(command: &mut Command) {
     if !command.get_args().any(|argument| argument == "--log-format") {
         command.args(["--log-format", "human"]);
     }
@@ -80,18 +80,18 @@ pub(crate) fn tarpon<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> Comm
 }
 
 /// The same command, begun by another program, which puts itself in its place: `prlimit`, `setpriv`.
-pub(crate) fn through(starter: &[&str], command: &Command) -> Command {
-    let mut through = Command::new(starter[0]);
-    through.args(&starter[1..]).arg(command.get_program()).args(command.get_args());
+pub(crate) fn wrap_command(starter: &[&str], command: &Command) -> Command {
+    let mut wrapped = Command::new(starter[0]);
+    wrapped.args(&starter[1..]).arg(command.get_program()).args(command.get_args());
     if let Some(dir) = command.get_current_dir() {
-        through.current_dir(dir);
+        wrapped.current_dir(dir);
     }
-    through
+    wrapped
 }
 
 /// Options with which the processes of a program may be changed from outside: those of another user root may not change
 /// everywhere.
-pub(crate) fn as_ourselves() -> &'static [&'static str] {
+pub(crate) fn without_user_change() -> &'static [&'static str] {
     if rustix::process::geteuid().is_root() { &["--user", "root"] } else { &[] }
 }
 
@@ -101,23 +101,23 @@ pub(crate) fn unprivileged(command: &Command) -> Command {
     fs::set_permissions(probe.path(), fs::Permissions::from_mode(0o000)).expect("the owner may");
     let lacking = "-dac_override,-dac_read_search";
     match fs::read(probe.path()) {
-        Ok(_) => through(&["setpriv", "--inh-caps", lacking, "--bounding-set", lacking], command),
-        Err(_) => through(&["env"], command),
+        Ok(_) => wrap_command(&["setpriv", "--inh-caps", lacking, "--bounding-set", lacking], command),
+        Err(_) => wrap_command(&["env"], command),
     }
 }
 
-impl Program {
+impl RunningProgram {
     /// Begins to run.
-    pub(crate) fn start(command: Command) -> Program {
-        Program::begin(command, Stdio::null())
+    pub(crate) fn start(command: Command) -> RunningProgram {
+        RunningProgram::spawn(command, Stdio::null())
     }
 
     /// Begins to run, with this as its standard input.
-    pub(crate) fn handed(command: Command, input: OwnedFd) -> Program {
-        Program::begin(command, input.into())
+    pub(crate) fn start_with_stdin(command: Command, input: OwnedFd) -> RunningProgram {
+        RunningProgram::spawn(command, input.into())
     }
 
-    fn begin(mut command: Command, input: Stdio) -> Program {
+    fn spawn(mut command: Command, input: Stdio) -> RunningProgram {
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A program that was just written is busy until the children that another test has begun meanwhile have closed it.
         let mut child = wait_for("a program that is not being written", || match command.spawn() {
@@ -125,13 +125,13 @@ impl Program {
             child => Some(child),
         })
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let out = Said::listen(child.stdout.take().expect("a pipe"));
-        let err = Said::listen(child.stderr.take().expect("a pipe"));
-        Program { child, out, err }
+        let out = OutputReader::start(child.stdout.take().expect("a pipe"));
+        let err = OutputReader::start(child.stderr.take().expect("a pipe"));
+        RunningProgram { child, out, err }
     }
 
-    /// Begins to run on a terminal; what it says there is all in [`out`](Program::out). pty(7).
-    pub(crate) fn on_terminal(mut command: Command) -> Program {
+    /// Begins to run on a terminal; what it says there is all in [`out`](RunningProgram::out). pty(7).
+    pub(crate) fn start_on_terminal(mut command: Command) -> RunningProgram {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&ours).and_then(|()| unlockpt(&ours)).expect("a terminal of our own");
         let path = ptsname(&ours, Vec::new()).expect("its name");
@@ -140,13 +140,17 @@ impl Program {
         command.env("TERM", "xterm").env_remove("NO_COLOR");
         command.stdin(Stdio::null()).stdout(theirs.try_clone().expect("a descriptor")).stderr(theirs);
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        Program { child, out: Said::listen(File::from(ours)), err: Said::listen(io::empty()) }
+        RunningProgram {
+            child,
+            out: OutputReader::start(File::from(ours)),
+            err: OutputReader::start(io::empty()),
+        }
     }
 
     /// Begins to run, and returns when the banner has been said.
-    pub(crate) fn started(mut command: Command) -> Program {
-        in_words(&mut command);
-        let mut program = Program::start(command);
+    pub(crate) fn start_ready(mut command: Command) -> RunningProgram {
+        with_human_log(&mut command);
+        let mut program = RunningProgram::start(command);
         wait_for("the banner", || {
             let said = program.out.text();
             if !said.contains("Ctrl-C")
@@ -160,8 +164,8 @@ impl Program {
     }
 
     /// Runs to its end.
-    pub(crate) fn run(command: Command) -> Ended {
-        Program::start(command).ended()
+    pub(crate) fn run(command: Command) -> ProgramExit {
+        RunningProgram::start(command).wait()
     }
 
     /// The first TCP address of the banner.
@@ -199,21 +203,23 @@ impl Program {
 
     /// The process that serves.
     pub(crate) fn server(&self) -> Pid {
-        self.part("tarpon-server")
+        self.child_named("tarpon-server")
     }
 
     /// The process that watches and builds the site.
-    pub(crate) fn keeper(&self) -> Pid {
-        self.part("tarpon-keeper")
+    pub(crate) fn builder(&self) -> Pid {
+        self.child_named("tarpon-keeper")
     }
 
     /// The child with this name: there is one, or soon will be.
-    fn part(&self, name: &str) -> Pid {
-        wait_for(name, || self.parts().into_iter().find(|&pid| name_of(pid).as_deref() == Some(name)))
+    fn child_named(&self, name: &str) -> Pid {
+        wait_for(name, || {
+            self.child_pids().into_iter().find(|&pid| process_name(pid).as_deref() == Some(name))
+        })
     }
 
     /// The processes that it has started and that have not ended.
-    pub(crate) fn parts(&self) -> Vec<Pid> {
+    pub(crate) fn child_pids(&self) -> Vec<Pid> {
         children(self.pid())
     }
 
@@ -229,9 +235,9 @@ impl Program {
 
     /// Waits for its end, and for the last of what it says.
     #[track_caller]
-    pub(crate) fn ended(mut self) -> Ended {
+    pub(crate) fn wait(mut self) -> ProgramExit {
         let status = wait_for("the program ends", || self.child.try_wait().expect("a child"));
-        Ended { status, out: self.out.all(), err: self.err.all() }
+        ProgramExit { status, out: self.out.all(), err: self.err.all() }
     }
 
     /// How many connections of its first address it has accepted and not closed. proc(5), /proc/net/tcp: a
@@ -254,45 +260,45 @@ impl Program {
             let fields: Vec<&str> = behind.split_whitespace().collect();
             [fields[11], fields[12]].iter().map(|ticks| ticks.parse::<u64>().expect("a number")).sum::<u64>()
         };
-        self.parts().into_iter().chain([self.pid()]).map(ticks).sum()
+        self.child_pids().into_iter().chain([self.pid()]).map(ticks).sum()
     }
 }
 
-impl Drop for Program {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         // It has ended, or is ended now, and with it what it has started.
-        let parts = self.parts();
+        let parts = self.child_pids();
         let _ = self.child.kill();
         let _ = self.child.wait();
         for part in parts {
-            wait_for("the end of what it has started", || has_ended(part).then_some(()));
+            wait_for("the end of what it has started", || has_exited(part).then_some(()));
         }
     }
 }
 
 /// A program that has taken the place of another: no child of the test. It is killed when this is dropped.
-pub(crate) struct Successor(pub(crate) Pid);
+pub(crate) struct UpgradedProgram(pub(crate) Pid);
 
-impl Successor {
+impl UpgradedProgram {
     /// That of which `tarpon upgrade` tells.
     #[track_caller]
-    pub(crate) fn told(out: &str) -> Successor {
+    pub(crate) fn from_output(out: &str) -> UpgradedProgram {
         let id = out.strip_prefix("upgraded: process ").and_then(|rest| rest.split_once(',')?.0.parse().ok());
-        Successor(id.and_then(Pid::from_raw).unwrap_or_else(|| panic!("no process is told: {out}")))
+        UpgradedProgram(id.and_then(Pid::from_raw).unwrap_or_else(|| panic!("no process is told: {out}")))
     }
 
     /// It shall end, and has.
     pub(crate) fn end(self) {
         kill_process(self.0, Signal::TERM).expect("one that runs");
-        wait_for("the end of a successor", || has_ended(self.0).then_some(()));
+        wait_for("the end of a successor", || has_exited(self.0).then_some(()));
     }
 }
 
-impl Drop for Successor {
+impl Drop for UpgradedProgram {
     fn drop(&mut self) {
         // Its processes end with it. It may have ended itself, and its number is not used again so soon.
         let _ = kill_process(self.0, Signal::KILL);
-        wait_for("the end of a successor", || has_ended(self.0).then_some(()));
+        wait_for("the end of a successor", || has_exited(self.0).then_some(()));
     }
 }
 
@@ -305,13 +311,13 @@ pub(crate) fn children(parent: Pid) -> Vec<Pid> {
 }
 
 /// What a process is called. proc(5), /proc/pid/comm.
-pub(crate) fn name_of(pid: Pid) -> Option<String> {
+pub(crate) fn process_name(pid: Pid) -> Option<String> {
     let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).ok()?;
     Some(name.trim_end().to_owned())
 }
 
 /// Whether a process is no more, or nothing of it is left but its exit status. proc(5), /proc/pid/stat.
-pub(crate) fn has_ended(pid: Pid) -> bool {
+pub(crate) fn has_exited(pid: Pid) -> bool {
     match fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())) {
         Ok(stat) => {
             stat.rsplit_once(')').is_some_and(|(_, behind)| behind.trim_start().starts_with(['Z', 'X']))
@@ -320,7 +326,7 @@ pub(crate) fn has_ended(pid: Pid) -> bool {
     }
 }
 
-impl Ended {
+impl ProgramExit {
     /// The only line of standard error.
     #[track_caller]
     pub(crate) fn error_line(&self) -> &str {
@@ -332,13 +338,13 @@ impl Ended {
 }
 
 /// What comes out of a pipe, read as it comes.
-struct Said {
+struct OutputReader {
     text: Arc<Mutex<Vec<u8>>>,
     reader: thread::JoinHandle<()>,
 }
 
-impl Said {
-    fn listen(mut pipe: impl Read + Send + 'static) -> Said {
+impl OutputReader {
+    fn start(mut pipe: impl Read + Send + 'static) -> OutputReader {
         let text = Arc::new(Mutex::new(Vec::new()));
         let to = text.clone();
         let reader = thread::spawn(move || {
@@ -347,7 +353,7 @@ impl Said {
                 to.lock().expect("a reader").extend_from_slice(&block[..len]);
             }
         });
-        Said { text, reader }
+        OutputReader { text, reader }
     }
 
     fn text(&self) -> String {

@@ -14,7 +14,7 @@ pub(crate) fn pack<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], target: &Pa
 }
 
 /// Packs a site of these files that may be dictionaries for later ones, with those of earlier archives as dictionaries.
-pub(crate) fn pack_after<P: AsRef<Path>, C: AsRef<[u8]>>(
+pub(crate) fn pack_with_dictionaries<P: AsRef<Path>, C: AsRef<[u8]>>(
     files: &[(P, C)],
     before: &[PathBuf],
     target: &Path,
@@ -30,7 +30,7 @@ fn pack_as<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], packing: Packing) {
 }
 
 /// Has the link `current` lead to `name`, from one moment to the next.
-pub(crate) fn point(releases: &Path, name: &str) {
+pub(crate) fn set_current(releases: &Path, name: &str) {
     symlink(name, releases.join("link")).expect("a link");
     fs::rename(releases.join("link"), releases.join("current")).expect("another link");
 }

@@ -5,8 +5,8 @@ use super::{IS_ONE_AT_A_TIME, serve};
 use crate::{
     ENGINE,
     common::{
-        client::{Client, get},
-        program::{Program, as_ourselves, through},
+        client::{TestClient, get},
+        program::{RunningProgram, without_user_change, wrap_command},
         site, wait_for,
     },
 };
@@ -22,16 +22,16 @@ const LIMIT: &str = if IS_ONE_AT_A_TIME { "--nofile=100:100" } else { "--nofile=
 #[test]
 fn clients_wait_their_turn_under_a_low_limit_on_open_files() {
     let dir = site(&[("index.html", "home")]);
-    let command = through(&["prlimit", LIMIT], &serve(dir.path(), &["--workers", "1"]));
-    crowd(&Program::started(command));
+    let command = wrap_command(&["prlimit", LIMIT], &serve(dir.path(), &["--workers", "1"]));
+    crowd(&RunningProgram::start_ready(command));
 }
 
 #[test]
 fn clients_wait_their_turn_when_accept_finds_no_descriptor() {
     let dir = site(&[("index.html", "home")]);
-    let options = [&["--workers", "1"], as_ourselves()].concat();
-    let command = through(&["prlimit", LIMIT], &serve(dir.path(), &options));
-    let program = Program::started(command);
+    let options = [&["--workers", "1"], without_user_change()].concat();
+    let command = wrap_command(&["prlimit", LIMIT], &serve(dir.path(), &options));
+    let program = RunningProgram::start_ready(command);
     // It reckons with the limit of its start, and io_uring with that of the moment when it began to accept: after a
     // first crowd, for which it stopped accepting, the kernel refuses before the worker does.
     crowd(&program);
@@ -44,13 +44,13 @@ fn clients_wait_their_turn_when_accept_finds_no_descriptor() {
 #[test]
 fn clients_that_go_in_any_way_leave_nothing_behind() {
     let dir = site(&[("index.html", vec![b'h'; 500]), ("large", vec![b'l'; 8 << 20])]);
-    let program = Program::started(serve(dir.path(), &["--workers", "2"]));
+    let program = RunningProgram::start_ready(serve(dir.path(), &["--workers", "2"]));
     for round in 0..50 {
-        let mut clients: Vec<Client> = (0..8).map(|_| Client::connect(program.address())).collect();
+        let mut clients: Vec<TestClient> = (0..8).map(|_| TestClient::connect(program.address())).collect();
         let [silent, ended, half, unread, half_read, garbage, many, refused] = clients.as_mut_slice() else {
             unreachable!("eight of them")
         };
-        ended.end();
+        ended.shutdown_write();
         half.send("GET / HTTP/1.1\r\nHost: local");
         unread.send(get("/large"));
         half_read.send(get("/large"));
@@ -60,17 +60,18 @@ fn clients_that_go_in_any_way_leave_nothing_behind() {
         refused.send("GET / HTTP/1.1\r\n\r\n".to_owned() + &get("/").repeat(500));
         if round % 2 == 0 {
             assert_eq!(refused.response().status, 400);
-            assert_eq!(ended.rest(), b"");
+            assert_eq!(ended.read_to_end(), b"");
             silent.send(get("/dir?query"));
         }
     }
     wait_for("all clients have gone", || (program.connection_count() == 0).then_some(()));
-    assert_eq!(Client::connect(program.address()).get("/").status, 200);
+    assert_eq!(TestClient::connect(program.address()).get("/").status, 200);
     assert_eq!(program.err(), "");
 }
 
-fn crowd(program: &Program) {
-    let mut clients: Vec<Client> = (0..CLIENT_COUNT).map(|_| Client::connect(program.address())).collect();
+fn crowd(program: &RunningProgram) {
+    let mut clients: Vec<TestClient> =
+        (0..CLIENT_COUNT).map(|_| TestClient::connect(program.address())).collect();
     for client in &mut clients {
         client.send(get("/"));
     }
@@ -88,5 +89,5 @@ fn crowd(program: &Program) {
         assert_eq!(client.response().content, b"home");
     }
     wait_for("all clients have gone", || (program.connection_count() == 0).then_some(()));
-    assert_eq!(Client::connect(program.address()).get("/").content, b"home");
+    assert_eq!(TestClient::connect(program.address()).get("/").content, b"home");
 }

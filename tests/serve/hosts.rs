@@ -3,8 +3,8 @@
 use crate::{
     ENGINE,
     common::{
-        client::{Client, Response},
-        program::{Program, tarpon},
+        client::{Response, TestClient},
+        program::{RunningProgram, tarpon},
         site, wait_for, write_files,
     },
 };
@@ -49,7 +49,7 @@ fn serve(dir: &Path) -> Command {
     ])
 }
 
-fn ask(client: &mut Client, host: &str, target: &str) -> Response {
+fn ask(client: &mut TestClient, host: &str, target: &str) -> Response {
     client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     client.response()
 }
@@ -62,10 +62,10 @@ fn told(response: &Response) -> String {
 #[test]
 fn each_site_is_served_as_its_section_says() {
     let dir = configured(CONFIG);
-    let program = Program::started(serve(dir.path()));
+    let program = RunningProgram::start_ready(serve(dir.path()));
     assert!(program.out().contains(" serves 2 sites\n  one.example, *.one.example: "), "{}", program.out());
     assert_eq!(program.err(), "");
-    let mut client = Client::connect(program.address());
+    let mut client = TestClient::connect(program.address());
     #[rustfmt::skip]
     let cases = [
         ("one.example",       "/",       "200 one"),
@@ -78,8 +78,8 @@ fn each_site_is_served_as_its_section_says() {
     for (host, target, want) in cases {
         assert_eq!(told(&ask(&mut client, host, target)), want, "{host} {target}");
     }
-    assert_eq!(client.rest(), b"", "the second site takes two requests on a connection");
-    let mut client = Client::connect(program.address());
+    assert_eq!(client.read_to_end(), b"", "the second site takes two requests on a connection");
+    let mut client = TestClient::connect(program.address());
     let two = ask(&mut client, "two.example", "/");
     assert_eq!((two.field("X-Site"), two.field("Connection")), (Some("two"), None));
 }
@@ -87,11 +87,11 @@ fn each_site_is_served_as_its_section_says() {
 #[test]
 fn each_site_follows_its_directory_and_a_broken_one_stays_as_it_was() {
     let dir = configured(CONFIG);
-    let program = Program::started(serve(dir.path()));
-    let mut client = Client::connect(program.address());
+    let program = RunningProgram::start_ready(serve(dir.path()));
+    let mut client = TestClient::connect(program.address());
     write_files(dir.path(), &[("one/index.html", "changed")]);
     wait_for("the change", || (told(&ask(&mut client, "one.example", "/")) == "200 changed").then_some(()));
-    assert_eq!(told(&ask(&mut Client::connect(program.address()), "two.example", "/")), "200 two");
+    assert_eq!(told(&ask(&mut TestClient::connect(program.address()), "two.example", "/")), "200 two");
     // The server may serve it before what the keeper says of it has come through its pipe.
     let said = format!("\nchanged: {}: 2 files, ", dir.path().join("one").display());
     wait_for("what is said of it", || program.out().contains(&said).then_some(()));
@@ -99,11 +99,11 @@ fn each_site_follows_its_directory_and_a_broken_one_stays_as_it_was() {
     write_files(dir.path(), &[("two/_redirects", "not/a/rule\n"), ("one/index.html", "again")]);
     wait_for("a warning", || program.err().contains("_redirects").then_some(()));
     wait_for("the other", || (told(&ask(&mut client, "one.example", "/")) == "200 again").then_some(()));
-    assert_eq!(told(&ask(&mut Client::connect(program.address()), "two.example", "/")), "200 two");
+    assert_eq!(told(&ask(&mut TestClient::connect(program.address()), "two.example", "/")), "200 two");
     fs::remove_file(dir.path().join("two/_redirects")).unwrap();
     write_files(dir.path(), &[("two/index.html", "healed")]);
     wait_for("the healed one", || {
-        (told(&ask(&mut Client::connect(program.address()), "two.example", "/")) == "200 healed")
+        (told(&ask(&mut TestClient::connect(program.address()), "two.example", "/")) == "200 healed")
             .then_some(())
     });
 }
@@ -111,16 +111,16 @@ fn each_site_follows_its_directory_and_a_broken_one_stays_as_it_was() {
 #[test]
 fn hosts_that_no_site_has_can_be_refused() {
     let dir = configured(&format!("{CONFIG}\n[server]\nrefuse-unknown-hosts = true\n"));
-    let program = Program::started(serve(dir.path()));
-    let mut client = Client::connect(program.address());
+    let program = RunningProgram::start_ready(serve(dir.path()));
+    let mut client = TestClient::connect(program.address());
     assert_eq!(ask(&mut client, "another.example", "/").status, 421);
     assert_eq!(told(&ask(&mut client, "one.example", "/")), "200 one");
     client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     assert_eq!(client.response().status, 421, "no host at all");
 
     let dir = configured(&CONFIG.replace("clean-urls", "default = true\nclean-urls"));
-    let program = Program::started(serve(dir.path()));
-    let mut client = Client::connect(program.address());
+    let program = RunningProgram::start_ready(serve(dir.path()));
+    let mut client = TestClient::connect(program.address());
     assert_eq!(told(&ask(&mut client, "another.example", "/")), "200 two", "and another site be the default");
 }
 
@@ -156,7 +156,7 @@ fn what_hosts_contradict_is_said_at_once() {
     ];
     for (name, config, want) in cases {
         let dir = configured(&config);
-        let ended = Program::run(serve(dir.path()));
+        let ended = RunningProgram::run(serve(dir.path()));
         assert!(!ended.status.success(), "{name}");
         assert!(ended.err.contains(want), "{name}: {}", ended.err);
     }

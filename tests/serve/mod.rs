@@ -33,8 +33,8 @@ fn serve(dir: &Path, options: &[&str]) -> Command {
 }
 
 /// The same with as many workers as it says.
-fn exactly(dir: &Path, options: &[&str]) -> Command {
-    program::exactly(dir, &[options, &["--engine", ENGINE.name()]].concat())
+fn serve_exactly(dir: &Path, options: &[&str]) -> Command {
+    program::serve_exactly(dir, &[options, &["--engine", ENGINE.name()]].concat())
 }
 
 /// Whether a worker of this engine serves one connection at a time.

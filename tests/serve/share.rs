@@ -2,8 +2,8 @@
 
 use super::{IS_ONE_AT_A_TIME, serve};
 use crate::common::{
-    client::{Client, get},
-    program::Program,
+    client::{TestClient, get},
+    program::RunningProgram,
     site,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -20,11 +20,11 @@ fn a_client_that_floods_leaves_others_their_share() {
     /// more.
     const RESPONSE_COUNT_MIN: usize = 100;
     let dir = site(&[("index.html", "home")]);
-    let program = Program::started(serve(dir.path(), &["--workers", "1"]));
+    let program = RunningProgram::start_ready(serve(dir.path(), &["--workers", "1"]));
     for _ in 0..2 {
         flood(program.address());
     }
-    let mut client = Client::connect(program.address());
+    let mut client = TestClient::connect(program.address());
     client.get("/");
     let since = Instant::now();
     let mut response_count = 0;
@@ -40,7 +40,7 @@ fn heads_that_never_end_do_not_keep_another_from_being_read() {
     /// More than a worker has buffers for; but where each of them has a worker to itself, no more than there are.
     const HOLDER_COUNT: usize = if IS_ONE_AT_A_TIME { 15 } else { 4_500 };
     let dir = site(&[("index.html", "home")]);
-    let program = Program::started(serve(dir.path(), &["--workers", "1"]));
+    let program = RunningProgram::start_ready(serve(dir.path(), &["--workers", "1"]));
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let room = usize::try_from(limit.maximum.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
@@ -53,7 +53,7 @@ fn heads_that_never_end_do_not_keep_another_from_being_read() {
     };
     let holders: Vec<TcpStream> = (0..holder_count).map(hold).collect();
     for _ in 0..5 {
-        let mut client = Client::connect(program.address());
+        let mut client = TestClient::connect(program.address());
         let head = get("/");
         let (first, second) = head.split_at(20);
         client.send(first);

@@ -1,10 +1,10 @@
 //! What the program says, where it listens, and why it refuses to begin.
 
-use super::{exactly, serve};
+use super::{serve, serve_exactly};
 use crate::ENGINE;
 use crate::common::{
-    client::{Client, get},
-    program::{Program, tarpon, unprivileged},
+    client::{TestClient, get},
+    program::{RunningProgram, tarpon, unprivileged},
     site, wait_for, write_files,
 };
 use rustix::{
@@ -25,7 +25,7 @@ use std::{
 #[test]
 fn the_banner_says_what_is_served_where_and_how() {
     let dir = site(&[("index.html", vec![b'x'; 1024]), ("dir/page.html", vec![b'y'; 512])]);
-    let program = Program::started(exactly(dir.path(), &["--workers", "3"]));
+    let program = RunningProgram::start_ready(serve_exactly(dir.path(), &["--workers", "3"]));
     let (address, version) = (program.address(), env!("CARGO_PKG_VERSION"));
     assert_ne!(address.port(), 0);
     let want = format!(
@@ -39,13 +39,13 @@ fn the_banner_says_what_is_served_where_and_how() {
     // No colour: a pipe is no terminal.
     assert_eq!((sandbox.len(), others.concat()), (1, want));
     assert_eq!(program.err(), "");
-    assert_eq!(Client::connect(address).get("/").content, [b'x'; 1024]);
+    assert_eq!(TestClient::connect(address).get("/").content, [b'x'; 1024]);
 }
 
 #[test]
 fn the_banner_counts_in_the_singular_too() {
     let dir = site(&[("a", "x")]);
-    let program = Program::started(exactly(dir.path(), &["--workers", "1"]));
+    let program = RunningProgram::start_ready(serve_exactly(dir.path(), &["--workers", "1"]));
     assert!(program.out().contains(": 1 file, 1 byte\n"), "{}", program.out());
     assert!(program.out().contains(&format!("{ENGINE}, 1 worker;")), "{}", program.out());
 }
@@ -55,9 +55,9 @@ fn without_a_directory_it_serves_where_it_is() {
     let dir = site(&[("index.html", "here")]);
     let mut command = tarpon(["serve", "--listen", "127.0.0.1:0"].map(AsRef::as_ref));
     command.current_dir(dir.path());
-    let program = Program::started(command);
+    let program = RunningProgram::start_ready(command);
     assert!(program.out().contains(" serves .: 1 file, 4 bytes"), "{}", program.out());
-    assert_eq!(Client::connect(program.address()).get("/").content, b"here");
+    assert_eq!(TestClient::connect(program.address()).get("/").content, b"here");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_directory_it_cannot_serve_is_told_with_a_remedy() {
         ("site",    denied),
     ];
     for (name, want) in cases {
-        let ended = Program::run(unprivileged(&serve(&at(name), &[])));
+        let ended = RunningProgram::run(unprivileged(&serve(&at(name), &[])));
         assert_eq!(ended.status.code(), Some(1), "{name}");
         let want = format!("tarpon: {}", want.replace("{}", &dir.path().display().to_string()));
         assert_eq!((ended.error_line(), ended.out.as_str()), (want.as_str(), ""), "{name}");
@@ -95,7 +95,7 @@ fn a_directory_it_cannot_serve_is_told_with_a_remedy() {
 fn an_address_it_cannot_have_is_told_with_a_remedy() {
     let dir = site(&[("index.html", "")]);
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
-    let another = Program::started(serve(dir.path(), &[]));
+    let another = RunningProgram::start_ready(serve(dir.path(), &[]));
     let live = dir.path().join("live.sock");
     let _live = UnixListener::bind(&live).unwrap();
     let file = dir.path().join("index.html");
@@ -110,18 +110,18 @@ fn an_address_it_cannot_have_is_told_with_a_remedy() {
         ("unix:/nowhere/at/all.sock".to_owned(),  "no such file or directory; make the directory of the socket first"),
     ];
     for (address, want) in cases {
-        let ended = Program::run(serve(dir.path(), &["--listen", &address]));
+        let ended = RunningProgram::run(serve(dir.path(), &["--listen", &address]));
         assert_eq!(ended.status.code(), Some(1), "{address}");
         assert_eq!(ended.error_line(), format!("tarpon: cannot listen on {address}: {want}"));
         assert_eq!(ended.out, "", "{address}");
     }
     // What is no socket is nobody's leftover.
     let address = format!("unix:{}", file.display());
-    let ended = Program::run(serve(dir.path(), &["--listen", &address]));
+    let ended = RunningProgram::run(serve(dir.path(), &["--listen", &address]));
     assert_eq!(ended.status.code(), Some(1));
     assert!(ended.error_line().contains("address already in use"), "{ended:?}");
     assert_eq!(fs::read(file).unwrap(), b"", "it is still there");
-    assert_eq!(Client::connect(another.address()).get("/").status, 200);
+    assert_eq!(TestClient::connect(another.address()).get("/").status, 200);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn an_option_it_does_not_understand_is_told() {
         ("--grace-period",        "soon",       "expected a time from 1ms to 1d"),
     ];
     for (option, value, want) in cases {
-        let ended = Program::run(exactly(dir.path(), &[option, value]));
+        let ended = RunningProgram::run(serve_exactly(dir.path(), &[option, value]));
         assert_eq!(ended.status.code(), Some(2), "{option} {value}: {ended:?}");
         assert!(ended.err.contains(want), "{option} {value}: {ended:?}");
     }
@@ -162,7 +162,7 @@ fn there_is_one_warning_for_each_kind_of_thing_that_is_not_served() {
     let dir = site(&[("index.html", ""), (".env", ""), (".git/config", ""), (".well-known/x", "")]);
     mknodat(CWD, dir.path().join("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
     std::os::unix::fs::symlink("/etc/hostname", dir.path().join("out")).unwrap();
-    let program = Program::started(serve(dir.path(), &[]));
+    let program = RunningProgram::start_ready(serve(dir.path(), &[]));
     let want = "warning: skipped 2 dotfiles, such as .env\n\
                 warning: skipped 1 FIFO, socket or device: pipe\n\
                 warning: skipped 1 symbolic link out of the site: out\n";
@@ -180,7 +180,7 @@ fn it_listens_at_every_address_it_is_told() {
     hosts.extend(TcpListener::bind("[::1]:0").is_ok().then_some("[::1]"));
     let addresses: Vec<String> = hosts.iter().map(|host| format!("{host}:0")).chain([unix.clone()]).collect();
     let options: Vec<&str> = addresses.iter().flat_map(|address| ["--listen", address]).collect();
-    let program = Program::started(serve(dir.path(), &options));
+    let program = RunningProgram::start_ready(serve(dir.path(), &options));
     let told: Vec<String> = program.addresses().iter().map(SocketAddr::to_string).collect();
     assert_eq!(told.len(), hosts.len());
     for (told, host) in told.iter().zip(hosts) {
@@ -188,9 +188,9 @@ fn it_listens_at_every_address_it_is_told() {
     }
     assert!(program.out().contains(&format!("\n  {unix}\n")), "{}", program.out());
     for address in program.addresses() {
-        assert_eq!(Client::connect(address).get("/").content, b"home", "{address}");
+        assert_eq!(TestClient::connect(address).get("/").content, b"home", "{address}");
     }
-    assert_eq!(Client::connect_unix(&socket).get("/").content, b"home");
+    assert_eq!(TestClient::connect_unix(&socket).get("/").content, b"home");
 }
 
 #[test]
@@ -198,12 +198,13 @@ fn each_of_several_workers_serves_on_a_port_and_on_a_unix_socket() {
     let dir = site(&[("index.html", "home")]);
     let socket = dir.path().join("tarpon.sock");
     let unix = format!("unix:{}", socket.display());
-    let program = Program::started(serve(
+    let program = RunningProgram::start_ready(serve(
         dir.path(),
         &["--workers", "4", "--listen", "127.0.0.1:0", "--listen", &unix],
     ));
-    let mut clients: Vec<Client> =
-        (0..25).flat_map(|_| [Client::connect(program.address()), Client::connect_unix(&socket)]).collect();
+    let mut clients: Vec<TestClient> = (0..25)
+        .flat_map(|_| [TestClient::connect(program.address()), TestClient::connect_unix(&socket)])
+        .collect();
     for client in &mut clients {
         assert_eq!(client.get("/").content, b"home");
     }
@@ -215,10 +216,11 @@ fn a_unix_socket_that_nobody_listens_to_is_taken_over_and_removed_at_the_end() {
     let socket = dir.path().join("tarpon.sock");
     drop(UnixListener::bind(&socket).unwrap());
     assert!(socket.exists(), "left behind");
-    let program = Program::started(serve(dir.path(), &["--listen", &format!("unix:{}", socket.display())]));
-    assert_eq!(Client::connect_unix(&socket).get("/").content, b"home");
+    let program =
+        RunningProgram::start_ready(serve(dir.path(), &["--listen", &format!("unix:{}", socket.display())]));
+    assert_eq!(TestClient::connect_unix(&socket).get("/").content, b"home");
     program.signal(Signal::TERM);
-    assert_eq!(program.ended().status, ExitStatus::default());
+    assert_eq!(program.wait().status, ExitStatus::default());
     assert!(!socket.exists());
 }
 
@@ -231,23 +233,23 @@ fn a_unix_socket_that_a_successor_has_taken_over_is_left_to_it() {
     for drains_at_socket in [true, false] {
         let options =
             ["--listen", &unix, "--listen", "127.0.0.1:0", "--grace-period", "3600", "--workers", "1"];
-        let first = Program::started(serve(dir.path(), &options));
+        let first = RunningProgram::start_ready(serve(dir.path(), &options));
         let mut client = match drains_at_socket {
-            true => Client::connect_unix(&socket),
-            false => Client::connect(first.address()),
+            true => TestClient::connect_unix(&socket),
+            false => TestClient::connect(first.address()),
         };
         let head = get("/");
         let (begun, rest) = head.split_at(10);
         client.send(begun);
         first.signal(Signal::TERM);
         wait_for("no new client is taken", || UnixStream::connect(&socket).is_err().then_some(()));
-        let second = Program::started(serve(dir.path(), &["--listen", &unix]));
+        let second = RunningProgram::start_ready(serve(dir.path(), &["--listen", &unix]));
         client.send(rest);
         assert_eq!(client.response().content, b"home");
-        assert_eq!(first.ended().status, ExitStatus::default());
-        assert_eq!(Client::connect_unix(&socket).get("/").content, b"home", "{drains_at_socket}");
+        assert_eq!(first.wait().status, ExitStatus::default());
+        assert_eq!(TestClient::connect_unix(&socket).get("/").content, b"home", "{drains_at_socket}");
         second.signal(Signal::TERM);
-        assert_eq!(second.ended().status, ExitStatus::default());
+        assert_eq!(second.wait().status, ExitStatus::default());
         assert!(!socket.exists(), "{drains_at_socket}");
     }
 }
@@ -256,8 +258,10 @@ fn a_unix_socket_that_a_successor_has_taken_over_is_left_to_it() {
 fn a_server_that_never_began_leaves_no_socket_behind() {
     let dir = site(&[("index.html", "home")]);
     let socket = dir.path().join("tarpon.sock");
-    let ended =
-        Program::run(serve(Path::new("/nowhere"), &["--listen", &format!("unix:{}", socket.display())]));
+    let ended = RunningProgram::run(serve(
+        Path::new("/nowhere"),
+        &["--listen", &format!("unix:{}", socket.display())],
+    ));
     assert_eq!(ended.status.code(), Some(1));
     assert!(!socket.exists());
 }
@@ -265,31 +269,31 @@ fn a_server_that_never_began_leaves_no_socket_behind() {
 #[test]
 fn a_port_is_free_again_at_once_when_the_server_has_ended() {
     let dir = site(&[("index.html", "home")]);
-    let first = Program::started(serve(dir.path(), &[]));
+    let first = RunningProgram::start_ready(serve(dir.path(), &[]));
     let address: SocketAddr = first.address();
     // It closes first, so the connection stays in TIME-WAIT on its side.
-    let mut client = Client::connect(address);
+    let mut client = TestClient::connect(address);
     client.send("GET / HTTP/1.0\r\n\r\n");
     assert_eq!(client.response().status, 200);
-    assert_eq!(client.rest(), b"");
+    assert_eq!(client.read_to_end(), b"");
     first.signal(Signal::TERM);
-    assert_eq!(first.ended().status, ExitStatus::default());
+    assert_eq!(first.wait().status, ExitStatus::default());
     write_files(dir.path(), &[("index.html", "again")]);
-    let second = Program::started(serve(dir.path(), &["--listen", &address.to_string()]));
-    assert_eq!(Client::connect(second.address()).get("/").content, b"again");
+    let second = RunningProgram::start_ready(serve(dir.path(), &["--listen", &address.to_string()]));
+    assert_eq!(TestClient::connect(second.address()).get("/").content, b"again");
 }
 
 #[test]
 fn help_and_version_are_told() {
-    let version = Program::run(tarpon(["--version".as_ref()]));
+    let version = RunningProgram::run(tarpon(["--version".as_ref()]));
     assert_eq!(version.out, format!("tarpon {}\n", env!("CARGO_PKG_VERSION")));
-    let help = Program::run(tarpon(["serve".as_ref(), "--help".as_ref()]));
+    let help = RunningProgram::run(tarpon(["serve".as_ref(), "--help".as_ref()]));
     let options = "--listen --workers --cpu-affinity --header-timeout --body-timeout --idle-timeout --send-timeout \
         --min-send-rate --keepalive-requests --grace-period";
     for option in options.split(' ') {
         assert!(help.out.contains(option), "{option}");
     }
-    let nothing = Program::run(tarpon([]));
+    let nothing = RunningProgram::run(tarpon([]));
     assert_eq!(nothing.status.code(), Some(2));
     assert!(nothing.err.contains("Usage: tarpon"), "{nothing:?}");
 }

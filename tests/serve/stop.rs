@@ -4,9 +4,9 @@ use super::serve;
 use crate::{
     ENGINE,
     common::{
-        client::{Client, get},
+        client::{TestClient, get},
         distinct_bytes,
-        program::{Program, through},
+        program::{RunningProgram, wrap_command},
         site, wait_for,
     },
 };
@@ -31,20 +31,20 @@ const LONG: [&str; 2] = ["--grace-period", "3600"];
 fn an_idle_server_ends_at_once_when_it_is_told_to() {
     for signal in [Signal::TERM, Signal::INT] {
         let dir = site(&[("index.html", "home")]);
-        let program = Program::started(serve(dir.path(), &LONG));
-        let mut clients: Vec<Client> = (0..5).map(|_| Client::connect(program.address())).collect();
+        let program = RunningProgram::start_ready(serve(dir.path(), &LONG));
+        let mut clients: Vec<TestClient> = (0..5).map(|_| TestClient::connect(program.address())).collect();
         for client in &mut clients[1..] {
             assert_eq!(client.get("/").status, 200);
         }
         program.signal(signal);
-        let ended = program.ended();
+        let ended = program.wait();
         assert_eq!(ended.status, ExitStatus::default(), "{signal:?}: {ended:?}");
         assert!(
             ended.out.ends_with("stopping, within 3600s at the latest; once more stops it now\n"),
             "{ended:?}"
         );
         for mut client in clients {
-            assert_eq!(client.rest(), b"", "in order, without a reset");
+            assert_eq!(client.read_to_end(), b"", "in order, without a reset");
         }
     }
 }
@@ -54,29 +54,30 @@ fn a_download_under_way_is_finished_first() {
     for workers in ["1", "3"] {
         let content = distinct_bytes(LARGE_LEN);
         let dir = site(&[("large", &content)]);
-        let mut program = Program::started(serve(dir.path(), &[&LONG[..], &["--workers", workers]].concat()));
+        let mut program =
+            RunningProgram::start_ready(serve(dir.path(), &[&LONG[..], &["--workers", workers]].concat()));
         let address = program.address();
-        let mut client = Client::connect(address);
+        let mut client = TestClient::connect(address);
         client.send(get("/large"));
         assert_eq!(client.try_head().unwrap().status, 200);
         program.signal(Signal::TERM);
         wait_for("no new client is taken", || TcpStream::connect(address).is_err().then_some(()));
         assert!(program.is_running(), "{workers} workers");
-        assert!(client.rest() == content, "{workers} workers");
-        assert_eq!(program.ended().status, ExitStatus::default(), "{workers} workers");
+        assert!(client.read_to_end() == content, "{workers} workers");
+        assert_eq!(program.wait().status, ExitStatus::default(), "{workers} workers");
     }
 }
 
 #[test]
 fn a_client_that_takes_nothing_is_waited_for_no_longer_than_the_grace() {
     let dir = site(&[("large", vec![0; LARGE_LEN])]);
-    let program = Program::started(serve(dir.path(), &["--grace-period", "1", "--workers", "2"]));
-    let mut client = Client::connect(program.address());
+    let program = RunningProgram::start_ready(serve(dir.path(), &["--grace-period", "1", "--workers", "2"]));
+    let mut client = TestClient::connect(program.address());
     client.send(get("/large"));
     assert_eq!(client.try_head().unwrap().status, 200);
     let since = Instant::now();
     program.signal(Signal::TERM);
-    let ended = program.ended();
+    let ended = program.wait();
     let took = since.elapsed();
     assert_eq!(ended.status, ExitStatus::default(), "{ended:?}");
     assert!(took >= Duration::from_millis(950), "{took:?}");
@@ -87,16 +88,17 @@ fn a_client_that_takes_nothing_is_waited_for_no_longer_than_the_grace() {
 fn a_second_signal_ends_the_grace() {
     for workers in ["1", "3"] {
         let dir = site(&[("large", vec![0; LARGE_LEN])]);
-        let mut program = Program::started(serve(dir.path(), &[&LONG[..], &["--workers", workers]].concat()));
+        let mut program =
+            RunningProgram::start_ready(serve(dir.path(), &[&LONG[..], &["--workers", workers]].concat()));
         let address = program.address();
-        let mut client = Client::connect(address);
+        let mut client = TestClient::connect(address);
         client.send(get("/large"));
         assert_eq!(client.try_head().unwrap().status, 200);
         program.signal(Signal::TERM);
         wait_for("no new client is taken", || TcpStream::connect(address).is_err().then_some(()));
         assert!(program.is_running(), "{workers} workers");
         program.signal(Signal::TERM);
-        let ended = program.ended();
+        let ended = program.wait();
         assert_eq!(ended.status, ExitStatus::default(), "{workers} workers: {ended:?}");
         assert!(ended.out.ends_with("stopping now\n"), "{ended:?}");
     }
@@ -109,31 +111,33 @@ fn a_program_that_cannot_say_anything_serves_and_stops_all_the_same() {
     for form in ["human", "json"] {
         let at = format!("unix:{}", socket.display());
         let command = serve(dir.path(), &["--listen", &at, "--log-format", form]);
-        let program =
-            Program::start(through(&["sh", "-c", "exec \"$0\" \"$@\" > /dev/full 2> /dev/full"], &command));
+        let program = RunningProgram::start(wrap_command(
+            &["sh", "-c", "exec \"$0\" \"$@\" > /dev/full 2> /dev/full"],
+            &command,
+        ));
         wait_for("it listens", || UnixStream::connect(&socket).is_ok().then_some(()));
         for content in ["one", "another"] {
             fs::write(dir.path().join("index.html"), content).unwrap();
             let content = content.as_bytes();
             wait_for("the change", || {
-                (Client::connect_unix(&socket).get("/").content == content).then_some(())
+                (TestClient::connect_unix(&socket).get("/").content == content).then_some(())
             });
         }
         program.signal(Signal::TERM);
-        assert_eq!(program.ended().status, ExitStatus::default(), "{form}");
+        assert_eq!(program.wait().status, ExitStatus::default(), "{form}");
     }
 }
 
 #[test]
 fn a_request_that_has_begun_is_answered_and_the_connection_closes() {
     let dir = site(&[("index.html", "home")]);
-    let program = Program::started(serve(dir.path(), &[&LONG[..], &["--workers", "1"]].concat()));
-    let mut begun = Client::connect(program.address());
+    let program = RunningProgram::start_ready(serve(dir.path(), &[&LONG[..], &["--workers", "1"]].concat()));
+    let mut begun = TestClient::connect(program.address());
     begun.send("GET / HTTP/1.1\r\nHo");
-    let mut idle = Client::connect(program.address());
+    let mut idle = TestClient::connect(program.address());
     assert_eq!(idle.get("/").status, 200);
     program.signal(Signal::TERM);
-    assert_eq!(idle.rest(), b"");
+    assert_eq!(idle.read_to_end(), b"");
     // Connections are told before their worker ceases to listen.
     wait_for("nobody listens", || TcpStream::connect(program.address()).is_err().then_some(()));
     begun.send("st: localhost\r\n\r\n");
@@ -141,22 +145,22 @@ fn a_request_that_has_begun_is_answered_and_the_connection_closes() {
     assert_eq!((response.status, response.content.as_slice()), (200, &b"home"[..]));
     // With fork somebody else ceases to listen, who does not wait until all workers have heard it.
     assert!(response.closes() || ENGINE == Engine::Fork, "{response:?}");
-    assert_eq!(begun.rest(), b"");
-    assert_eq!(program.ended().status, ExitStatus::default());
+    assert_eq!(begun.read_to_end(), b"");
+    assert_eq!(program.wait().status, ExitStatus::default());
 }
 
 #[test]
 fn requests_that_have_arrived_are_answered_before_the_end() {
     let dir = site(&[("index.html", "home")]);
-    let program = Program::started(serve(dir.path(), &[&LONG[..], &["--workers", "1"]].concat()));
-    let mut clients: Vec<Client> = (0..12).map(|_| Client::connect(program.address())).collect();
+    let program = RunningProgram::start_ready(serve(dir.path(), &[&LONG[..], &["--workers", "1"]].concat()));
+    let mut clients: Vec<TestClient> = (0..12).map(|_| TestClient::connect(program.address())).collect();
     for client in &mut clients {
         assert_eq!(client.get("/").status, 200);
     }
     // While it sleeps, the kernel takes connections and requests for it: more than are accepted in one go.
     let server = program.server();
     kill_process(server, Signal::STOP).unwrap();
-    clients.extend((0..300).map(|_| Client::connect(program.address())));
+    clients.extend((0..300).map(|_| TestClient::connect(program.address())));
     for client in &mut clients {
         client.send(get("/"));
     }
@@ -164,7 +168,7 @@ fn requests_that_have_arrived_are_answered_before_the_end() {
     kill_process(server, Signal::CONT).unwrap();
     for (number, client) in clients.iter_mut().enumerate() {
         assert_eq!(client.response().content, b"home", "client {number}");
-        assert_eq!(client.rest(), b"", "client {number}");
+        assert_eq!(client.read_to_end(), b"", "client {number}");
     }
-    assert_eq!(program.ended().status, ExitStatus::default());
+    assert_eq!(program.wait().status, ExitStatus::default());
 }

@@ -29,7 +29,7 @@ pub(crate) const PLAIN: &[(&str, &str)] = &[
 pub(crate) const SOUND_S: usize = 60;
 
 /// Writes the site.
-pub(crate) fn web() -> TempDir {
+pub(crate) fn sample_site() -> TempDir {
     let home = format!("<!doctype html><title>Home</title>{}\n", "<p>Welcome. ".repeat(10));
     let words: String = (0..2_000).map(|number| format!("<p>Word {number}. ")).collect();
     let text = format!("<!doctype html><title>Text</title>{words}\n");

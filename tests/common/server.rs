@@ -2,7 +2,7 @@
 
 use super::{
     EMBEDDED,
-    program::{Program, exactly},
+    program::{RunningProgram, serve_exactly},
     workers,
 };
 use std::{
@@ -17,7 +17,7 @@ use std::{
 use tarpon::{Address, Engine, Handle, Server, Settings, Site, VirtualHosts};
 
 /// A server that ends when the test does.
-pub(crate) struct Served {
+pub(crate) struct EmbeddedServer {
     pub(crate) address: SocketAddr,
     pub(crate) handle: Handle,
     server: Option<Server>,
@@ -30,68 +30,74 @@ pub(crate) fn settings(engine: Engine, worker_count: usize) -> Settings {
 }
 
 /// A directory that is served with an engine: within this process, or by the program where the engine is of processes.
-pub(crate) struct Somewhere {
+pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     _server: Box<dyn Any>,
 }
 
-impl Somewhere {
+impl TestServer {
     /// With so many workers, or more: as with [`settings`].
-    pub(crate) fn dir(engine: Engine, worker_count: usize, dir: &Path) -> Somewhere {
-        Somewhere::exactly(engine, workers(engine, worker_count), dir)
+    pub(crate) fn dir(engine: Engine, worker_count: usize, dir: &Path) -> TestServer {
+        TestServer::with_workers(engine, workers(engine, worker_count), dir)
     }
 
     /// With so many workers.
-    pub(crate) fn exactly(engine: Engine, worker_count: usize, dir: &Path) -> Somewhere {
+    pub(crate) fn with_workers(engine: Engine, worker_count: usize, dir: &Path) -> TestServer {
         if EMBEDDED.contains(&engine) {
             let worker_count = NonZeroUsize::new(worker_count);
-            return Served::dir(&Settings { engine, worker_count, ..Settings::default() }, dir).into();
+            return EmbeddedServer::dir(&Settings { engine, worker_count, ..Settings::default() }, dir)
+                .into();
         }
         let workers = worker_count.to_string();
-        Program::started(exactly(dir, &["--engine", engine.name(), "--workers", &workers])).into()
+        RunningProgram::start_ready(serve_exactly(dir, &["--engine", engine.name(), "--workers", &workers]))
+            .into()
     }
 }
 
-impl Somewhere {
+impl TestServer {
     /// Keeps directories until the server ends: a program notices that one is gone.
-    pub(crate) fn with(self, dirs: impl Any) -> Somewhere {
-        Somewhere { address: self.address, _server: Box::new((self._server, dirs)) }
+    pub(crate) fn with(self, dirs: impl Any) -> TestServer {
+        TestServer { address: self.address, _server: Box::new((self._server, dirs)) }
     }
 }
 
-impl From<Served> for Somewhere {
-    fn from(served: Served) -> Somewhere {
-        Somewhere { address: served.address, _server: Box::new(served) }
+impl From<EmbeddedServer> for TestServer {
+    fn from(served: EmbeddedServer) -> TestServer {
+        TestServer { address: served.address, _server: Box::new(served) }
     }
 }
 
-impl From<Program> for Somewhere {
-    fn from(program: Program) -> Somewhere {
-        Somewhere { address: program.address(), _server: Box::new(program) }
+impl From<RunningProgram> for TestServer {
+    fn from(program: RunningProgram) -> TestServer {
+        TestServer { address: program.address(), _server: Box::new(program) }
     }
 }
 
-impl Served {
+impl EmbeddedServer {
     /// Serves a directory on a free port.
-    pub(crate) fn dir(settings: &Settings, dir: &Path) -> Served {
-        Served::dir_on(TcpListener::bind("127.0.0.1:0").expect("a free port"), settings, dir)
+    pub(crate) fn dir(settings: &Settings, dir: &Path) -> EmbeddedServer {
+        EmbeddedServer::dir_on(TcpListener::bind("127.0.0.1:0").expect("a free port"), settings, dir)
     }
 
     /// Serves a directory on a listener.
-    pub(crate) fn dir_on(listener: TcpListener, settings: &Settings, dir: &Path) -> Served {
-        Served::sites_on(listener, settings, Site::from_dir(dir).expect("a site"))
+    pub(crate) fn dir_on(listener: TcpListener, settings: &Settings, dir: &Path) -> EmbeddedServer {
+        EmbeddedServer::sites_on(listener, settings, Site::from_dir(dir).expect("a site"))
     }
 
     /// Serves sites on a free port.
-    pub(crate) fn sites(settings: &Settings, sites: impl Into<VirtualHosts>) -> Served {
-        Served::sites_on(TcpListener::bind("127.0.0.1:0").expect("a free port"), settings, sites)
+    pub(crate) fn sites(settings: &Settings, sites: impl Into<VirtualHosts>) -> EmbeddedServer {
+        EmbeddedServer::sites_on(TcpListener::bind("127.0.0.1:0").expect("a free port"), settings, sites)
     }
 
-    fn sites_on(listener: TcpListener, settings: &Settings, sites: impl Into<VirtualHosts>) -> Served {
+    fn sites_on(
+        listener: TcpListener,
+        settings: &Settings,
+        sites: impl Into<VirtualHosts>,
+    ) -> EmbeddedServer {
         let bound = listener.try_into().expect("a listener for all workers");
         let server = Server::start(settings, vec![bound], sites).expect("a server");
         let [Address::Tcp(address)] = server.addresses() else { panic!("one TCP address") };
-        Served { address: *address, handle: server.handle(), server: Some(server) }
+        EmbeddedServer { address: *address, handle: server.handle(), server: Some(server) }
     }
 
     /// Waits for it to end, as it has been told to.
@@ -109,7 +115,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for EmbeddedServer {
     fn drop(&mut self) {
         self.handle.stop(Duration::ZERO);
         if let Some(server) = self.server.take() {
