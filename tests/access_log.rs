@@ -257,7 +257,7 @@ fn files_take_turns_by_age() {
 fn a_socket_takes_lines_as_datagrams_or_as_a_stream() {
     for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
-        let place = common::open_dir();
+        let place = common::readable_dir();
         let target = |name: &str| LogTarget::Socket(place.path().join(name));
         let datagrams = UnixDatagram::bind(place.path().join("datagrams")).expect("a socket");
         let stream = UnixListener::bind(place.path().join("stream")).expect("a socket");
@@ -321,7 +321,7 @@ fn the_program_logs_where_it_is_told() {
 #[test]
 fn a_log_file_is_made_for_owner_and_group_and_no_link_is_followed() {
     let dir = site(&[("index.html", "home")]);
-    let logs = common::open_dir();
+    let logs = common::readable_dir();
     let at = |name: &str| logs.path().join(name);
     let mode = |name: &str| fs::metadata(at(name)).unwrap().permissions().mode() & 0o777;
     let log_to = |target: &Path, more: &[&str]| {
@@ -395,7 +395,7 @@ fn the_program_lets_files_take_turns() {
 #[test]
 fn a_listener_that_comes_back_is_logged_to_again() {
     let dir = site(&[("index.html", "home")]);
-    let place = common::open_dir();
+    let place = common::readable_dir();
     let path = place.path().join("socket");
     let target = format!("unix:{}", path.display());
     let first = UnixDatagram::bind(&path).expect("a socket");
@@ -634,7 +634,7 @@ struct Log {
 
 impl Default for Log {
     fn default() -> Log {
-        Log { dir: common::open_dir() }
+        Log { dir: common::readable_dir() }
     }
 }
 

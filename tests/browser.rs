@@ -223,7 +223,8 @@ fn a_page_that_was_loaded_in_a_browser_before_a_switch_gets_the_rest_of_its_rele
         [("1", "release 1, 200, 1, 404"), ("0", "TypeError: Failed to fetch dynamically imported")]
     {
         for engine in ENGINES {
-            let (releases, loaded) = (common::open_dir(), TcpListener::bind("127.0.0.1:0").expect("a port"));
+            let (releases, loaded) =
+                (common::readable_dir(), TcpListener::bind("127.0.0.1:0").expect("a port"));
             let port = loaded.local_addr().expect("an address").port();
             pack(&release(1, "B4qfzvDp", "CxT9_qWe", port), &releases.path().join("1.tar"));
             pack(&release(2, "CxT9_qWe", "B4qfzvDp", port), &releases.path().join("2.tar"));

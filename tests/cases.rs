@@ -297,7 +297,7 @@ fn read(name: impl AsRef<Path>) -> String {
 
 /// Makes the site that `site` describes.
 fn fixture() -> TempDir {
-    let dir = common::open_dir();
+    let dir = common::readable_dir();
     let changed = UNIX_EPOCH + Duration::from_secs(CHANGED_S);
     for line in read("site").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         if let Some((name, target)) = line.split_once(" -> ") {

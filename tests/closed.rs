@@ -10,8 +10,8 @@ mod common;
 use common::{
     ENGINES,
     client::TestClient,
-    open_dir,
     program::{ProgramExit, RunningProgram, serve},
+    readable_dir,
     releases::{pack, set_current},
     wait_for, write_files,
 };
@@ -105,7 +105,7 @@ fn earlier_releases_below_a_closed_directory_are_kept() {
 fn a_link_of_another_user_into_a_closed_directory_serves_nothing_of_it() {
     let Some(closed) = Closed::new() else { return };
     write_files(&closed.at("secret"), &[("index.html", "secret")]);
-    let home = open_dir();
+    let home = readable_dir();
     let at = |name: &str| home.path().join(name);
     let link = |name: &str| {
         symlink(closed.at("secret"), at(name)).unwrap();
@@ -147,7 +147,7 @@ fn what_bars_the_way_is_named_with_owner_mode_user_and_remedies() {
     mode("private/site", 0o700);
     mode("private.tar", 0o600);
     mode("half/deep/page", 0o640);
-    let home = open_dir();
+    let home = readable_dir();
     let of_user = home.path().join("ann/site");
     write_files(&of_user, &[("index.html", "x")]);
     chown(home.path().join("ann"), Some(USER), Some(USER)).unwrap();
@@ -189,7 +189,7 @@ impl Closed {
         if !geteuid().is_root() {
             return None;
         }
-        let dir = open_dir();
+        let dir = readable_dir();
         let path = dir.path().join("closed");
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();

@@ -25,7 +25,7 @@ use tarpon::Engine;
 #[test]
 fn what_was_dropped_from_memory_is_read_and_sent() {
     // Beside the program: where temporary files are, the file system may be memory itself.
-    let temp = common::opened(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
+    let temp = common::make_readable(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
     let (dir, archive) = (temp.path().join("site"), temp.path().join("site.tar"));
     fs::create_dir(&dir).unwrap();
     let contents = [("small.txt", 100), ("middle.txt", 8 << 10), ("large.bin", 3 << 20)];
@@ -69,7 +69,7 @@ fn what_was_dropped_from_memory_is_read_and_sent() {
 /// Small files lie in the image, of which the kernel has dropped all but what somebody has mapped.
 #[test]
 fn no_worker_waits_for_the_disk_to_look_something_up() {
-    let temp = common::opened(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
+    let temp = common::make_readable(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
     let (dir, packed) = (temp.path().join("site"), temp.path().join("packed.tar"));
     fs::create_dir(&dir).unwrap();
     // Of bytes that no coding makes smaller.

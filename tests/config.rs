@@ -284,7 +284,7 @@ fn the_reference_is_that_of_the_program() {
 
 #[test]
 fn every_page_of_the_manual_is_one() {
-    let dir = common::open_dir();
+    let dir = common::readable_dir();
     let ended = RunningProgram::run(of(&["manual", "--all", dir.path().to_str().unwrap()], &[]));
     assert!(ended.status.success(), "{}", ended.err);
     let pages: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -333,7 +333,7 @@ fn every_page_of_the_manual_is_one() {
 
 #[test]
 fn shells_understand_their_completions() {
-    let dir = common::open_dir();
+    let dir = common::readable_dir();
     for shell in ["bash", "zsh", "fish"] {
         let script = dir.path().join(shell);
         fs::write(&script, RunningProgram::run(of(&["completions", shell], &[])).out).unwrap();

@@ -177,7 +177,7 @@ struct Releases {
 
 impl Releases {
     fn new() -> Releases {
-        let dir = common::open_dir();
+        let dir = common::readable_dir();
         let sites = [(OLD, 1), (NEW, 2)].map(|(path, number)| {
             let site = site(&[(&path[1..], script(number)), ("plain.js", plain(number))]);
             let picture: Vec<u8> =

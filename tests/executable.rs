@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 #[test]
 fn a_program_carries_its_site_and_shows_checks_and_extracts_it() {
-    let (dir, out) = (site(&contents()), common::open_dir());
+    let (dir, out) = (site(&contents()), common::readable_dir());
     let program = packed(&dir, &out, &["--executable"]);
     for engine in ENGINES {
         for preload in [&[][..], &["--preload"]] {
@@ -91,7 +91,7 @@ fn what_a_program_carries_is_reused() {
 
 #[test]
 fn a_program_that_is_cut_or_damaged_carries_no_site() {
-    let (dir, out) = (site(&contents()), common::open_dir());
+    let (dir, out) = (site(&contents()), common::readable_dir());
     let program = packed(&dir, &out, &["--executable"]);
     let whole = fs::metadata(&program).unwrap().len();
     File::options().write(true).open(&program).unwrap().set_len(whole - 1).unwrap();
@@ -119,7 +119,7 @@ fn a_directory_is_preloaded_too() {
 
 #[test]
 fn a_packed_site_that_is_emptied_while_mapped_cuts_every_answer_and_heals_when_replaced() {
-    let (dir, out) = (site(&contents()), common::open_dir());
+    let (dir, out) = (site(&contents()), common::readable_dir());
     for engine in ENGINES {
         for first in ["/small.txt", "/middle.txt", "/large.txt", "/missing", "/"] {
             let archive = packed(&dir, &out, &[]);

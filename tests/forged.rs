@@ -184,7 +184,7 @@ impl Sites {
             writer.join().expect("no panic").expect("it reads all");
             let out = String::from_utf8(output.stdout).expect("text");
             statuses.extend(out.lines().map(str::to_owned));
-            assert!(served.end().is_ok());
+            assert!(served.stop().is_ok());
         }
         statuses
     }

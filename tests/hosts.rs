@@ -72,7 +72,7 @@ fn anywhere(unknown: Unknown, engine: Engine) -> TestServer {
     if unknown == Unknown::Refused {
         command.arg("--refuse-unknown-hosts");
     }
-    TestServer::from(RunningProgram::start_ready(command)).with((configuration, dirs))
+    TestServer::from(RunningProgram::start_ready(command)).keep((configuration, dirs))
 }
 
 fn ask(client: &mut TestClient, host: &str, target: &str) -> Response {
@@ -249,7 +249,7 @@ fn an_archive_that_is_truncated_concerns_its_own_site_alone() {
             fs::write(dir.path().join("index.html"), name).expect("a page");
             dir
         });
-        let archives = common::open_dir();
+        let archives = common::readable_dir();
         let paths = ["one.tar", "two.tar"].map(|name| archives.path().join(name));
         for (dir, path) in dirs.iter().zip(&paths) {
             let source = Source { path: dir.path().to_owned(), ..Source::default() };

@@ -118,7 +118,7 @@ fn images_that_nobody_needs_any_more_are_gone() {
         }
         wait_for("one image is left", || (image_count(LEN) == 1).then_some(()));
         drop(clients);
-        served.end().unwrap();
+        served.stop().unwrap();
         assert_eq!(image_count(LEN), 0);
     }
 }
@@ -150,10 +150,10 @@ fn two_servers_live_in_one_process() {
             assert_eq!(to_one.get("/").content, b"one");
             assert_eq!(to_two.get("/").content, b"two");
         }
-        one.end().unwrap();
+        one.stop().unwrap();
         assert_eq!(to_one.read_to_end(), b"");
         assert_eq!(to_two.get("/").content, b"two");
-        two.end().unwrap();
+        two.stop().unwrap();
     }
 }
 

@@ -7,9 +7,8 @@ mod common;
 use common::{
     ENGINES,
     client::{Response, TestClient},
-    open_dir,
     program::{RunningProgram, serve, tarpon},
-    site, wait_for, write_files,
+    readable_dir, site, wait_for, write_files,
 };
 use std::{
     ffi::{OsStr, OsString},
@@ -62,7 +61,7 @@ impl Made {
         }
         let long = "n".repeat(250);
         fs::write(dir.path().join("odd").join(&long), &long).expect("a file");
-        let out = open_dir();
+        let out = readable_dir();
         let mut tar = Command::new("tar");
         tar.args(["--format=pax", "-cf"])
             .arg(out.path().join("plain.tar"))

@@ -6,9 +6,8 @@ mod common;
 
 use common::{
     client::TestClient,
-    open_dir,
     program::{RunningProgram, serve, tarpon, unprivileged, without_user_change},
-    wait_for, write_files,
+    readable_dir, wait_for, write_files,
 };
 use rustix::process::Signal;
 use std::{
@@ -50,7 +49,7 @@ fn texts() -> impl Iterator<Item = (&'static str, String)> {
 #[test]
 fn what_is_skipped_is_named_in_one_line() {
     for (name, shown) in names() {
-        let temp = open_dir();
+        let temp = readable_dir();
         let site = site_of_names(temp.path(), name);
         let archive = joined(temp.path(), name, ".tar");
         let mut pack = tarpon([OsStr::new("pack"), site.as_os_str()]);
@@ -84,7 +83,7 @@ fn members_of_an_archive_are_named_in_one_line() {
         if name.len() > 80 {
             continue;
         }
-        let temp = open_dir();
+        let temp = readable_dir();
         let archive = joined(temp.path(), name, ".tar");
         let member = |before: &str| [before.as_bytes(), name.as_bytes()].concat();
         write_tar(
@@ -121,7 +120,7 @@ fn members_of_an_archive_are_named_in_one_line() {
 #[test]
 fn what_cannot_be_done_is_told_in_one_line() {
     for (name, shown) in names() {
-        let temp = open_dir();
+        let temp = readable_dir();
         let (missing, nowhere) = (temp.path().join("missing").join(name), temp.path().join("missing"));
         let page = temp.path().join("site");
         write_files(&page, &[("index.html", "home")]);
@@ -186,7 +185,7 @@ fn what_cannot_be_done_is_told_in_one_line() {
 #[test]
 fn packed_sites_and_releases_are_shown_in_lines_of_the_program_alone() {
     for (name, shown) in names() {
-        let temp = open_dir();
+        let temp = readable_dir();
         let site = site_of_names(temp.path(), name);
         write_files(&site, &[(joined(Path::new(""), name, ".html"), "<p>page".repeat(4000))]);
         let dir = temp.path().join("releases");
@@ -234,7 +233,7 @@ fn packed_sites_and_releases_are_shown_in_lines_of_the_program_alone() {
 #[test]
 fn a_configuration_is_quoted_in_lines_of_the_program_alone() {
     for (name, shown) in texts() {
-        let temp = open_dir();
+        let temp = readable_dir();
         let file = joined(temp.path(), OsStr::new(name), ".toml");
         let on = |words: &[&str]| {
             let mut command = tarpon(words.iter().map(OsStr::new));
@@ -286,7 +285,7 @@ fn a_configuration_is_quoted_in_lines_of_the_program_alone() {
 #[test]
 fn a_server_tells_of_its_sites_in_lines_of_the_program_alone() {
     for (name, shown) in texts() {
-        let temp = open_dir();
+        let temp = readable_dir();
         let sites = ["one", "two"].map(|parent| {
             let parent = temp.path().join(parent);
             fs::create_dir(&parent).expect("a directory");
@@ -342,7 +341,7 @@ fn a_server_tells_of_its_sites_in_lines_of_the_program_alone() {
 
 #[test]
 fn what_a_client_sends_is_shown_in_lines_of_the_program_alone() {
-    let temp = open_dir();
+    let temp = readable_dir();
     write_files(temp.path(), &[("index.html", "home")]);
     for form in ["combined", "common", "json", "simple"] {
         let options = ["--access-log", "-", "--access-log-format", form, "--debug"];

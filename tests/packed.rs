@@ -390,7 +390,7 @@ fn small_site() -> TempDir {
 }
 
 fn out() -> TempDir {
-    common::open_dir()
+    common::readable_dir()
 }
 
 /// `tarpon pack`, fast unless something else is asked for.

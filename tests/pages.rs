@@ -314,7 +314,7 @@ struct Made {
 
 impl Made {
     fn of(files: &[(&str, &str)]) -> Made {
-        let made = Made { dir: site(files), out: common::open_dir() };
+        let made = Made { dir: site(files), out: common::readable_dir() };
         let mut tar = Command::new("tar");
         tar.arg("-cf").arg(made.tar()).arg("-C").arg(made.dir.path()).arg(".");
         assert!(tar.status().expect("tar").success());

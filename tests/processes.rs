@@ -25,7 +25,7 @@ use tarpon::Engine;
 
 #[test]
 fn a_server_process_that_is_killed_is_replaced_and_clients_wait_for_the_next() {
-    let (dir, temp) = (site(&[("index.html", "home")]), common::open_dir());
+    let (dir, temp) = (site(&[("index.html", "home")]), common::readable_dir());
     for &engine in ENGINES {
         let socket = temp.path().join("socket");
         let unix = format!("unix:{}", socket.display());
@@ -65,15 +65,15 @@ fn a_server_process_that_is_killed_under_load_costs_its_connections_and_no_other
     for &engine in ENGINES {
         let program = RunningProgram::start_ready(serve(dir.path(), &["--engine", engine.name()]));
         let load = LoadGenerator::start(program.address(), "/", b"home");
-        load.wait_for_requests(50);
+        load.wait_for_responses(50);
         let server = program.server();
         kill_process(server, Signal::KILL).unwrap();
         wait_for("its end", || has_exited(server).then_some(()));
         let late = if engine == Engine::IoUring { LATE } else { Duration::ZERO };
         let by = Instant::now() + late;
-        load.wait_for_requests(50);
+        load.wait_for_responses(50);
         thread::sleep(late);
-        load.wait_for_requests(50);
+        load.wait_for_responses(50);
         let failures = load.stop();
         let later: Vec<_> = failures.iter().filter(|failure| failure.connected > by).collect();
         assert!(later.is_empty(), "{engine}: {later:?}");
@@ -189,7 +189,7 @@ fn a_signal_to_all_of_them_stops_them_in_order() {
 
 #[test]
 fn a_signal_before_anything_is_served_ends_it_at_once() {
-    let (dir, temp) = (site(&[("index.html", "home")]), common::open_dir());
+    let (dir, temp) = (site(&[("index.html", "home")]), common::readable_dir());
     let socket = temp.path().join("socket");
     // A site that takes its time.
     let content = "long ".repeat(1 << 20);

@@ -93,7 +93,7 @@ fn clients_that_ask_for_parts_and_take_nothing_leave_buffers_for_others() {
         }
         drop(greedy);
         wait_for("their buffers are free again", || (ranges() == [206, 206]).then_some(()));
-        served.end().unwrap();
+        served.stop().unwrap();
     }
 }
 

@@ -5,9 +5,8 @@ mod common;
 
 use common::{
     client::TestClient,
-    open_dir,
     program::{RunningProgram, tarpon},
-    site, write_files,
+    readable_dir, site, write_files,
 };
 use std::{fs, net::Ipv4Addr, os::unix::fs::symlink, path::Path, process::Command};
 
@@ -25,7 +24,7 @@ fn the_lines_for_a_container_start_a_server_that_answers_from_outside() {
     assert_eq!(address, "0.0.0.0", "any other is not reached from outside of the container");
     assert!(port.parse::<u16>().is_ok_and(|port| port >= 1024), "{port}");
 
-    let root = open_dir();
+    let root = readable_dir();
     let site = site(&[("index.html", "in a container")]);
     let mut pack = tarpon(["pack".as_ref(), site.path().as_os_str()]);
     pack.args(["--executable", "--effort", "fast", "-o"]).arg(root.path().join("mysite"));

@@ -249,7 +249,7 @@ fn no_link_leads_what_is_written_elsewhere() {
 /// A directory of packed sites, each with its own name for a page.
 #[test]
 fn a_history_that_others_have_written_leads_nowhere_else() {
-    let outer = common::open_dir();
+    let outer = common::readable_dir();
     let dir = outer.path().join("releases");
     fs::create_dir(&dir).unwrap();
     let elsewhere = outer.path().join("x.tar");
@@ -270,7 +270,7 @@ fn a_history_that_others_have_written_leads_nowhere_else() {
 }
 
 fn releases(names: &[&str]) -> TempDir {
-    let dir = common::open_dir();
+    let dir = common::readable_dir();
     for name in names {
         pack(&[("index.html", name)], &dir.path().join(name));
     }

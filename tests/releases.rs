@@ -42,7 +42,7 @@ fn a_hundred_directories_follow_each_other_under_load() {
 
 #[test]
 fn a_release_that_is_broken_is_refused_and_the_one_before_stays() {
-    let releases = common::open_dir();
+    let releases = common::readable_dir();
     let at = |name: &str| releases.path().join(name);
     pack(&release(0), &at("good.tar"));
     let good = fs::read(at("good.tar")).unwrap();
@@ -106,7 +106,7 @@ fn what_is_kept_outlives_what_is_read_again_without_having_changed() {
 #[test]
 fn a_page_that_was_loaded_before_still_finds_what_its_release_had_under_a_name_with_a_hash() {
     for &engine in ENGINES {
-        let releases = common::open_dir();
+        let releases = common::readable_dir();
         let options = ["--engine", engine.name(), "--workers", "1", "--keep-releases", "2"];
         let at = |name: &str| releases.path().join(name);
         let activate = |number: usize| {
@@ -164,7 +164,7 @@ fn a_page_that_was_loaded_before_still_finds_what_its_release_had_under_a_name_w
 
 #[test]
 fn what_a_directory_had_before_it_was_written_anew_is_kept() {
-    let dir = common::open_dir();
+    let dir = common::readable_dir();
     for &engine in ENGINES {
         let write = |number| write_files(dir.path(), &release_with_assets(number));
         write(1);
@@ -247,7 +247,7 @@ fn asset(number: usize, size: &str) -> String {
 fn follow_each_other_under_load(engine: Engine, switch: fn(&Path, usize)) {
     const SWITCH_COUNT: usize = 100;
     const CLIENT_COUNT: usize = 3;
-    let releases = common::open_dir();
+    let releases = common::readable_dir();
     switch(releases.path(), 0);
     let current = releases.path().join("current");
     let program =

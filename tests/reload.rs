@@ -10,9 +10,8 @@ use common::{
     client::{TestClient, get},
     distinct_bytes,
     load::LoadGenerator,
-    open_dir,
     program::{RunningProgram, has_exited, tarpon},
-    wait_for, write_files,
+    readable_dir, wait_for, write_files,
 };
 use rustix::process::Signal;
 use std::{
@@ -89,14 +88,14 @@ fn nor_does_one_fail_for_clients_that_come_and_go() {
         let program = made.start();
         let load = LoadGenerator::start(made.address, "/same", b"same");
         for (number, site) in ["two", "one"].into_iter().enumerate() {
-            load.wait_for_requests(50);
+            load.wait_for_responses(50);
             say(site);
             program.signal(Signal::HUP);
             wait_for("a reload", || {
                 (program.out().matches("\nreloaded\n").count() == number + 1).then_some(())
             });
         }
-        load.wait_for_requests(50);
+        load.wait_for_responses(50);
         let failures = load.stop();
         assert!(failures.is_empty(), "{engine}: {failures:?}");
         assert_eq!(program.err(), "", "{engine}");
@@ -248,7 +247,7 @@ struct Made {
 
 impl Made {
     fn new(engine: Engine) -> Made {
-        let dir = open_dir();
+        let dir = readable_dir();
         for site in ["one", "two"] {
             write_files(
                 dir.path(),

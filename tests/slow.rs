@@ -96,7 +96,7 @@ impl Attack {
 
     fn is_survived_on(&self, engine: Engine, dir: &Path) {
         let program = attackable(dir, engine);
-        let reports = common::open_dir();
+        let reports = common::readable_dir();
         let url = format!("http://{}", program.address());
         let mut attack = self.begin(&url, reports.path());
         let (mut held, mut served) = (0, 0);

@@ -115,7 +115,7 @@ fn clients_that_ask_for_much_and_take_nothing_leave_memory_for_others() {
             assert_eq!(client.response().status, 200, "{engine}");
         }
         drop(greedy);
-        served.end().unwrap();
+        served.stop().unwrap();
     }
 }
 

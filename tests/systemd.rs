@@ -8,9 +8,8 @@ use common::{
     ENGINES, TEST_TIMEOUT,
     client::TestClient,
     load::LoadGenerator,
-    open_dir,
     program::{RunningProgram, UpgradedProgram, has_exited, tarpon, wrap_command},
-    site, wait_for,
+    readable_dir, site, wait_for,
 };
 use rustix::process::Signal;
 use std::{
@@ -26,7 +25,7 @@ use std::{
 
 #[test]
 fn systemd_is_told_when_it_serves_reloads_upgrades_and_stops() {
-    let dir = open_dir();
+    let dir = readable_dir();
     let path = dir.path().join("notify");
     let name = format!("tarpon-test-{}", std::process::id());
     let sockets = [
@@ -81,7 +80,7 @@ fn systemd_is_told_when_it_serves_reloads_upgrades_and_stops() {
         assert!(said.starts_with(served), "{said}");
         wait_for("the end of the program before", || has_exited(program.pid()).then_some(()));
 
-        next.end();
+        next.stop();
         assert_eq!(told(), "STOPPING=1\n");
         // Who has left is not heard any more.
         socket.set_nonblocking(true).unwrap();
@@ -93,7 +92,7 @@ fn systemd_is_told_when_it_serves_reloads_upgrades_and_stops() {
 #[test]
 fn its_sockets_are_served_where_they_are_named_or_nothing_is() {
     let dir = site(&[("index.html", "home")]);
-    let temp = open_dir();
+    let temp = readable_dir();
     let path = temp.path().join("socket");
     for is_named in [true, false] {
         let address = free_address();
@@ -128,7 +127,7 @@ fn its_sockets_are_served_where_they_are_named_or_nothing_is() {
 fn a_socket_that_nobody_would_serve_ends_the_start() {
     let dir = site(&[("index.html", "home")]);
     let address = free_address();
-    let temp = open_dir();
+    let temp = readable_dir();
     let path = temp.path().join("socket");
     let datagrams =
         ["systemd-socket-activate".to_owned(), "--datagram".into(), "-l".into(), address.to_string()];
@@ -177,13 +176,13 @@ fn no_request_fails_and_no_connection_is_reset_while_systemd_restarts_it() {
         };
         let mut program = start();
         let load = LoadGenerator::start(address, "/", b"home");
-        load.wait_for_requests(50);
+        load.wait_for_responses(50);
         for _ in 0..2 {
             program.signal(Signal::TERM);
             let ended = program.wait();
             assert!(ended.status.success(), "{engine}: {ended:?}");
             program = start();
-            load.wait_for_requests(50);
+            load.wait_for_responses(50);
         }
         let failures = load.stop();
         assert!(failures.is_empty(), "{engine}: {failures:?}");

@@ -40,7 +40,7 @@ const TARFILE: &str = "import sys, tarfile; to = tarfile.open(sys.argv[1], 'w', 
 #[test]
 fn an_archive_answers_as_its_directory_does() {
     let dir = small_site();
-    let temp = common::open_dir();
+    let temp = common::readable_dir();
     // The long name is more than these two formats can tell.
     let short = |name: &str| name.ends_with("ustar") || name.ends_with("v7");
     for engine in ENGINES {
@@ -82,7 +82,7 @@ fn an_archive_answers_as_its_directory_does() {
 #[test]
 fn an_archive_that_is_replaced_is_followed_and_one_that_is_incomplete_refused() {
     let (old, new) = (site(&[("index.html", "old")]), site(&[("index.html", "new")]));
-    let temp = common::open_dir();
+    let temp = common::readable_dir();
     let (archive, next) = (temp.path().join("site.tar"), temp.path().join("next"));
     write_archive(WRITERS[0].1, &archive, old.path());
     let program = RunningProgram::start_ready(serve(&archive, &[]));
@@ -104,7 +104,7 @@ fn an_archive_that_is_replaced_is_followed_and_one_that_is_incomplete_refused() 
 #[test]
 fn an_archive_behind_a_link_is_followed_when_either_is_replaced() {
     let [old, new, newest] = ["old", "new", "newest"].map(|content| site(&[("index.html", content)]));
-    let (temp, releases) = (common::open_dir(), common::open_dir());
+    let (temp, releases) = (common::readable_dir(), common::readable_dir());
     let release = |name: &str, dir: &TempDir| {
         let (next, archive) = (releases.path().join("next"), releases.path().join(name));
         write_archive(WRITERS[0].1, &next, dir.path());
@@ -129,7 +129,7 @@ fn an_archive_behind_a_link_is_followed_when_either_is_replaced() {
 #[test]
 fn an_archive_that_is_truncated_cuts_what_it_owes_and_heals_when_replaced() {
     let dir = site(&[("a.txt", "small".repeat(100)), ("large.bin", "large".repeat(1 << 20))]);
-    let temp = common::open_dir();
+    let temp = common::readable_dir();
     let (archive, next) = (temp.path().join("site.tar"), temp.path().join("next"));
     for engine in ENGINES {
         // Names are sorted, so that `a.txt` lies before the cut and `large.bin` across it.
@@ -172,11 +172,11 @@ fn an_archive_that_is_truncated_cuts_what_it_owes_and_heals_when_replaced() {
 fn an_archive_that_is_emptied_while_mapped_cuts_contents_of_every_size_and_the_server_lives() {
     // Copied, gathered, and sent from the descriptor.
     let contents = [("small.txt", 100), ("middle.txt", 8 << 10), ("large.txt", 64 << 10)];
-    let dir = common::open_dir();
+    let dir = common::readable_dir();
     for (name, len) in contents {
         fs::write(dir.path().join(name), "x".repeat(len)).unwrap();
     }
-    let temp = common::open_dir();
+    let temp = common::readable_dir();
     let (archive, next) = (temp.path().join("site.tar"), temp.path().join("next"));
     for engine in ENGINES {
         // The first answer after the truncation is of another size each time.
@@ -213,7 +213,7 @@ fn an_archive_that_is_emptied_while_mapped_cuts_contents_of_every_size_and_the_s
 
 #[test]
 fn an_archive_that_is_truncated_within_a_content_sends_no_zeros() {
-    let dir = common::open_dir();
+    let dir = common::readable_dir();
     // Copied, and gathered.
     let temp = site(&[("site/small.txt", "x".repeat(2_000)), ("site/then.txt", "y".repeat(8 << 10))]);
     let archive = dir.path().join("site.tar");
@@ -283,7 +283,7 @@ fn what_cannot_be_served_is_told_with_its_remedy() {
 #[test]
 fn a_compressed_archive_unpacks_to_as_much_as_it_may() {
     let dir = site(&[("index.html", "home"), ("zeros", &"\0".repeat(3 << 20))]);
-    let temp = common::open_dir();
+    let temp = common::readable_dir();
     let at = |name: &str| temp.path().join(name);
     let packed =
         tarpon(["pack".as_ref(), dir.path().as_os_str(), "-o".as_ref(), at("packed.tar").as_os_str()]);

@@ -8,9 +8,8 @@ use common::{
     ENGINES,
     client::TestClient,
     load::LoadGenerator,
-    open_dir,
     program::{ProgramExit, RunningProgram, UpgradedProgram, has_exited, tarpon},
-    wait_for, write_files,
+    readable_dir, wait_for, write_files,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -29,15 +28,15 @@ fn no_request_fails_and_no_connection_is_reset_while_programs_take_turns() {
         let made = Made::new(&format!("engine = \"{engine}\"\n"));
         let program = made.start();
         let load = LoadGenerator::start(made.address, "/", b"one");
-        load.wait_for_requests(50);
+        load.wait_for_responses(50);
         let first = made.upgrade();
         assert!(first.status.success(), "{engine}: {first:?}");
-        load.wait_for_requests(50);
+        load.wait_for_responses(50);
         let first = UpgradedProgram::from_output(&first.out);
         wait_for("the end of the program before", || has_exited(program.pid()).then_some(()));
         kill_process(first.0, Signal::USR2).unwrap();
         wait_for("its successor", || has_exited(first.0).then_some(()));
-        load.wait_for_requests(50);
+        load.wait_for_responses(50);
         // It says so itself: all of them have one standard output.
         let said = program.out();
         let (_, second) = said.rsplit_once("\nupgraded: process ").expect("two of them");
@@ -45,7 +44,7 @@ fn no_request_fails_and_no_connection_is_reset_while_programs_take_turns() {
         let failures = load.stop();
         assert!(failures.is_empty(), "{engine}: {failures:?}");
         assert_eq!(program.err(), "", "{engine}");
-        second.end();
+        second.stop();
     }
 }
 
@@ -75,7 +74,7 @@ fn what_lies_in_the_place_of_the_program_is_started_and_has_what_it_had() {
     let last = UpgradedProgram::from_output(&upgraded.out);
     wait_for("the end of the program before", || has_exited(next.0).then_some(()));
     assert_eq!(TestClient::connect_unix(&socket).get("/").content, b"two");
-    last.end();
+    last.stop();
     assert!(!socket.exists() && !made.dir.path().join("admin").exists(), "who has them last removes them");
 }
 
@@ -131,7 +130,7 @@ fn a_program_that_cannot_begin_changes_nothing() {
     let upgraded = made.upgrade();
     let next = UpgradedProgram::from_output(&upgraded.out);
     made.wait_for("two");
-    next.end();
+    next.stop();
 }
 
 #[test]
@@ -181,7 +180,7 @@ fn a_download_of_the_program_before_is_finished() {
     assert!(client.read_exact(large.len()) == large);
     drop(client);
     wait_for("the end of the program before", || has_exited(program.pid()).then_some(()));
-    next.end();
+    next.stop();
 }
 
 #[test]
@@ -215,7 +214,7 @@ fn what_was_kept_of_earlier_releases_outlives_reloads_and_programs() {
     let last = UpgradedProgram::from_output(&made.upgrade().out);
     wait_for("the end of the program before", || has_exited(next.0).then_some(()));
     assert_kept("upgraded again");
-    last.end();
+    last.stop();
 }
 
 #[test]
@@ -241,7 +240,7 @@ fn a_program_that_carries_its_site_is_replaced_by_another() {
     let next = UpgradedProgram::from_output(&upgraded.out);
     made.wait_for("two");
     wait_for("the end of the program before", || has_exited(program.pid()).then_some(()));
-    next.end();
+    next.stop();
 }
 
 #[test]
@@ -268,7 +267,7 @@ struct Made {
 
 impl Made {
     fn new(server: &str) -> Made {
-        let dir = open_dir();
+        let dir = readable_dir();
         write_files(dir.path(), &[("one/index.html", "one"), ("two/index.html", "two")]);
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let made = Made { dir, server: server.to_owned(), address };

@@ -10,9 +10,8 @@ mod common;
 use common::{
     ENGINES, TEST_TIMEOUT,
     client::{Response, TestClient},
-    open_dir,
     program::{RunningProgram, serve, wrap_command},
-    wait_for, write_files,
+    readable_dir, wait_for, write_files,
 };
 use rustix::process::geteuid;
 use std::{
@@ -184,7 +183,7 @@ fn what_users_do_later_is_followed_and_none_of_them_takes_the_site_down() {
 
 #[test]
 fn an_archive_has_no_directories_of_users_beside_it() {
-    let dir = open_dir();
+    let dir = readable_dir();
     let archive = dir.path().join("site.tar");
     let status = Command::new("tar").arg("-cf").arg(&archive).args(["-T", "/dev/null"]).status().unwrap();
     assert!(status.success());
@@ -200,7 +199,7 @@ fn an_archive_has_no_directories_of_users_beside_it() {
 
 #[test]
 fn a_library_is_told_of_users_and_follows_their_directories() {
-    let dir = open_dir();
+    let dir = readable_dir();
     write_files(dir.path(), &[("site/index.html", "home"), ("home/alice/index.html", "not served")]);
     let user = UserDirectory { name: "alice".into(), home: dir.path().join("home/alice"), dir: "www".into() };
     let users = UserDirectories { directories: vec![user], listed_in: None };
@@ -230,7 +229,7 @@ struct Host {
 
 impl Host {
     fn new() -> Host {
-        let dir = open_dir();
+        let dir = readable_dir();
         let root = dir.path().join("root");
         let users = format!(
             "root:x:0:0::{}:/bin/sh\nnobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n",

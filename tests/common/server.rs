@@ -1,4 +1,4 @@
-//! A server within the test's own process.
+//! A server in the process of the test.
 
 use super::{
     EMBEDDED,
@@ -16,32 +16,32 @@ use std::{
 };
 use tarpon::{Address, Engine, Handle, Server, Settings, Site, VirtualHosts};
 
-/// A server that ends when the test does.
+/// An embedded server that stops when the value is dropped.
 pub(crate) struct EmbeddedServer {
     pub(crate) address: SocketAddr,
     pub(crate) handle: Handle,
     server: Option<Server>,
 }
 
-/// Settings with this engine and so many [`workers`].
+/// Returns settings with this engine and [`workers`]`(engine, worker_count)` workers.
 pub(crate) fn settings(engine: Engine, worker_count: usize) -> Settings {
     let worker_count = NonZeroUsize::new(workers(engine, worker_count));
     Settings { engine, worker_count, ..Settings::default() }
 }
 
-/// A directory that is served with an engine: within this process, or by the program where the engine is of processes.
+/// A server on any engine: embedded, or the program if the engine uses processes.
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     _server: Box<dyn Any>,
 }
 
 impl TestServer {
-    /// With so many workers, or more: as with [`settings`].
+    /// Serves a directory with [`workers`]`(engine, worker_count)` workers.
     pub(crate) fn dir(engine: Engine, worker_count: usize, dir: &Path) -> TestServer {
         TestServer::with_workers(engine, workers(engine, worker_count), dir)
     }
 
-    /// With so many workers.
+    /// Serves a directory with exactly `worker_count` workers.
     pub(crate) fn with_workers(engine: Engine, worker_count: usize, dir: &Path) -> TestServer {
         if EMBEDDED.contains(&engine) {
             let worker_count = NonZeroUsize::new(worker_count);
@@ -55,8 +55,8 @@ impl TestServer {
 }
 
 impl TestServer {
-    /// Keeps directories until the server ends: a program notices that one is gone.
-    pub(crate) fn with(self, dirs: impl Any) -> TestServer {
+    /// Keeps temporary directories until the server stops, because the program watches them.
+    pub(crate) fn keep(self, dirs: impl Any) -> TestServer {
         TestServer { address: self.address, _server: Box::new((self._server, dirs)) }
     }
 }
@@ -79,7 +79,7 @@ impl EmbeddedServer {
         EmbeddedServer::dir_on(TcpListener::bind("127.0.0.1:0").expect("a free port"), settings, dir)
     }
 
-    /// Serves a directory on a listener.
+    /// Serves a directory on an existing listener.
     pub(crate) fn dir_on(listener: TcpListener, settings: &Settings, dir: &Path) -> EmbeddedServer {
         EmbeddedServer::sites_on(listener, settings, Site::from_dir(dir).expect("a site"))
     }
@@ -100,18 +100,18 @@ impl EmbeddedServer {
         EmbeddedServer { address: *address, handle: server.handle(), server: Some(server) }
     }
 
-    /// Waits for it to end, as it has been told to.
+    /// Waits for a server that was stopped through its handle.
     pub(crate) fn join_within(mut self, time: Duration) {
-        let server = self.server.take().expect("it ends once");
+        let server = self.server.take().expect("a running server");
         let (send, ended) = channel();
         thread::spawn(move || send.send(server.join()));
-        ended.recv_timeout(time).expect("it ends in time").expect("no worker fails");
+        ended.recv_timeout(time).expect("the server stops in time").expect("no worker fails");
     }
 
-    /// Stops it. What it ended with is `Ok` unless a worker failed.
-    pub(crate) fn end(mut self) -> std::io::Result<()> {
+    /// Stops the server. Returns an error if a worker failed.
+    pub(crate) fn stop(mut self) -> std::io::Result<()> {
         self.handle.stop(Duration::ZERO);
-        self.server.take().expect("it ends once").join()
+        self.server.take().expect("a running server").join()
     }
 }
 

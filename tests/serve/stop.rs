@@ -1,4 +1,4 @@
-//! How the program ends.
+//! Stopping on a signal, with a grace period.
 
 use super::serve;
 use crate::{
@@ -18,17 +18,16 @@ use std::{
     process::ExitStatus,
     time::{Duration, Instant},
 };
-
 use tarpon::Engine;
 
 /// More than the socket buffers of both sides hold.
 const LARGE_LEN: usize = 32 << 20;
 
-/// Far more than a test takes: who waits for it has waited in vain.
+/// Far longer than a test: a server that waits for its end fails the test.
 const LONG: [&str; 2] = ["--grace-period", "3600"];
 
 #[test]
-fn an_idle_server_ends_at_once_when_it_is_told_to() {
+fn idle_server_stops_immediately() {
     for signal in [Signal::TERM, Signal::INT] {
         let dir = site(&[("index.html", "home")]);
         let program = RunningProgram::start_ready(serve(dir.path(), &LONG));
@@ -44,13 +43,13 @@ fn an_idle_server_ends_at_once_when_it_is_told_to() {
             "{ended:?}"
         );
         for mut client in clients {
-            assert_eq!(client.read_to_end(), b"", "in order, without a reset");
+            assert_eq!(client.read_to_end(), b"", "EOF without a reset");
         }
     }
 }
 
 #[test]
-fn a_download_under_way_is_finished_first() {
+fn stop_completes_a_running_download() {
     for workers in ["1", "3"] {
         let content = distinct_bytes(LARGE_LEN);
         let dir = site(&[("large", &content)]);
@@ -61,7 +60,7 @@ fn a_download_under_way_is_finished_first() {
         client.send(get("/large"));
         assert_eq!(client.try_head().unwrap().status, 200);
         program.signal(Signal::TERM);
-        wait_for("no new client is taken", || TcpStream::connect(address).is_err().then_some(()));
+        wait_for("the listeners are closed", || TcpStream::connect(address).is_err().then_some(()));
         assert!(program.is_running(), "{workers} workers");
         assert!(client.read_to_end() == content, "{workers} workers");
         assert_eq!(program.wait().status, ExitStatus::default(), "{workers} workers");
@@ -69,7 +68,7 @@ fn a_download_under_way_is_finished_first() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_is_waited_for_no_longer_than_the_grace() {
+fn grace_period_limits_the_wait_for_a_stalled_client() {
     let dir = site(&[("large", vec![0; LARGE_LEN])]);
     let program = RunningProgram::start_ready(serve(dir.path(), &["--grace-period", "1", "--workers", "2"]));
     let mut client = TestClient::connect(program.address());
@@ -85,7 +84,7 @@ fn a_client_that_takes_nothing_is_waited_for_no_longer_than_the_grace() {
 }
 
 #[test]
-fn a_second_signal_ends_the_grace() {
+fn second_signal_stops_immediately() {
     for workers in ["1", "3"] {
         let dir = site(&[("large", vec![0; LARGE_LEN])]);
         let mut program =
@@ -95,7 +94,7 @@ fn a_second_signal_ends_the_grace() {
         client.send(get("/large"));
         assert_eq!(client.try_head().unwrap().status, 200);
         program.signal(Signal::TERM);
-        wait_for("no new client is taken", || TcpStream::connect(address).is_err().then_some(()));
+        wait_for("the listeners are closed", || TcpStream::connect(address).is_err().then_some(()));
         assert!(program.is_running(), "{workers} workers");
         program.signal(Signal::TERM);
         let ended = program.wait();
@@ -105,8 +104,8 @@ fn a_second_signal_ends_the_grace() {
 }
 
 #[test]
-fn a_program_that_cannot_say_anything_serves_and_stops_all_the_same() {
-    let (dir, temp) = (site(&[("index.html", "home")]), crate::common::open_dir());
+fn server_with_unwritable_output_serves_and_stops() {
+    let (dir, temp) = (site(&[("index.html", "home")]), crate::common::readable_dir());
     let socket = temp.path().join("socket");
     for form in ["human", "json"] {
         let at = format!("unix:{}", socket.display());
@@ -115,7 +114,7 @@ fn a_program_that_cannot_say_anything_serves_and_stops_all_the_same() {
             &["sh", "-c", "exec \"$0\" \"$@\" > /dev/full 2> /dev/full"],
             &command,
         ));
-        wait_for("it listens", || UnixStream::connect(&socket).is_ok().then_some(()));
+        wait_for("the listener", || UnixStream::connect(&socket).is_ok().then_some(()));
         for content in ["one", "another"] {
             fs::write(dir.path().join("index.html"), content).unwrap();
             let content = content.as_bytes();
@@ -129,35 +128,35 @@ fn a_program_that_cannot_say_anything_serves_and_stops_all_the_same() {
 }
 
 #[test]
-fn a_request_that_has_begun_is_answered_and_the_connection_closes() {
+fn partial_request_is_completed_before_the_stop() {
     let dir = site(&[("index.html", "home")]);
     let program = RunningProgram::start_ready(serve(dir.path(), &[&LONG[..], &["--workers", "1"]].concat()));
-    let mut begun = TestClient::connect(program.address());
-    begun.send("GET / HTTP/1.1\r\nHo");
+    let mut partial = TestClient::connect(program.address());
+    partial.send("GET / HTTP/1.1\r\nHo");
     let mut idle = TestClient::connect(program.address());
     assert_eq!(idle.get("/").status, 200);
     program.signal(Signal::TERM);
     assert_eq!(idle.read_to_end(), b"");
-    // Connections are told before their worker ceases to listen.
-    wait_for("nobody listens", || TcpStream::connect(program.address()).is_err().then_some(()));
-    begun.send("st: localhost\r\n\r\n");
-    let response = begun.response();
+    // A worker marks its connections as closing before it closes its listeners.
+    wait_for("the listeners are closed", || TcpStream::connect(program.address()).is_err().then_some(()));
+    partial.send("st: localhost\r\n\r\n");
+    let response = partial.response();
     assert_eq!((response.status, response.content.as_slice()), (200, &b"home"[..]));
-    // With fork somebody else ceases to listen, who does not wait until all workers have heard it.
+    // With the fork engine, the acceptor closes the listeners without waiting for the workers to receive the stop.
     assert!(response.closes() || ENGINE == Engine::Fork, "{response:?}");
-    assert_eq!(begun.read_to_end(), b"");
+    assert_eq!(partial.read_to_end(), b"");
     assert_eq!(program.wait().status, ExitStatus::default());
 }
 
 #[test]
-fn requests_that_have_arrived_are_answered_before_the_end() {
+fn stop_serves_requests_that_have_arrived() {
     let dir = site(&[("index.html", "home")]);
     let program = RunningProgram::start_ready(serve(dir.path(), &[&LONG[..], &["--workers", "1"]].concat()));
     let mut clients: Vec<TestClient> = (0..12).map(|_| TestClient::connect(program.address())).collect();
     for client in &mut clients {
         assert_eq!(client.get("/").status, 200);
     }
-    // While it sleeps, the kernel takes connections and requests for it: more than are accepted in one go.
+    // While the server is suspended, the kernel queues connections and requests: more than one event-loop pass accepts.
     let server = program.server();
     kill_process(server, Signal::STOP).unwrap();
     clients.extend((0..300).map(|_| TestClient::connect(program.address())));

@@ -247,7 +247,7 @@ fn what_all_processes_have_done_is_counted_and_logged_once() {
     const CONNECTION_COUNT: usize = 10;
     let dir = site(&[("index.html", "home")]);
     for engine in ENGINES {
-        let temp = common::open_dir();
+        let temp = common::readable_dir();
         let (log, admin) = (temp.path().join("log"), format!("unix:{}", temp.path().join("admin").display()));
         let options = ["--workers", "16", "--admin", &admin, "--access-log", log.to_str().unwrap()];
         let program = RunningProgram::start_ready(with(dir.path(), engine, &options));
@@ -290,7 +290,7 @@ fn what_all_processes_have_done_is_counted_and_logged_once() {
 fn a_desk_that_is_killed_is_replaced_and_the_log_goes_on() {
     let dir = site(&[("index.html", "home")]);
     for engine in ENGINES {
-        let temp = common::open_dir();
+        let temp = common::readable_dir();
         let (log, admin) = (temp.path().join("log"), format!("unix:{}", temp.path().join("admin").display()));
         let options = ["--workers", "2", "--admin", &admin, "--access-log", log.to_str().unwrap()];
         let program = RunningProgram::start_ready(with(dir.path(), engine, &options));

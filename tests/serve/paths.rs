@@ -1,4 +1,4 @@
-//! Which paths are not served, however they are spelt.
+//! Paths outside of the site and hidden files are not served, in any spelling.
 
 use super::serve;
 use crate::common::{
@@ -9,7 +9,7 @@ use crate::common::{
 use std::{fs, os::unix::fs::symlink};
 
 #[test]
-fn nothing_outside_of_the_site_is_in_reach() {
+fn files_outside_the_site_and_hidden_files_get_404() {
     let outer = site(&[("secret", "secret"), ("site/index.html", "home"), ("site/.hidden/file", "secret")]);
     let dir = outer.path().join("site");
     fs::write(dir.join(".env"), "secret").unwrap();
@@ -57,7 +57,7 @@ fn nothing_outside_of_the_site_is_in_reach() {
 }
 
 #[test]
-fn a_target_that_does_not_begin_with_a_slash_is_refused() {
+fn target_without_a_leading_slash_gets_400() {
     let dir = site(&[("index.html", "home")]);
     let program = RunningProgram::start_ready(serve(dir.path(), &[]));
     for target in ["../secret", "index.html", "file:///etc/passwd", "..", "%2fetc/passwd"] {
