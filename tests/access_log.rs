@@ -1,6 +1,6 @@
 //! The access log: a line for each exchange, in each form, whoever reads it and however slowly.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! The admin listener: health, readiness, metrics, and what `tarpon status` makes of them.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
 
 mod common;
 

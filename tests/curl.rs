@@ -1,6 +1,6 @@
 //! A client that everybody has: curl.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
 
 mod common;
 

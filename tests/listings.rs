@@ -1,6 +1,6 @@
 //! Lists of what directories have: on every engine, from a directory, from a tar archive, and from a packed site.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
 
 mod common;
 

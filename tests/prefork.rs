@@ -1,6 +1,6 @@
 //! The worker processes of `prefork` and `fork`: how many there are, what becomes of one that dies, and that nothing is left of them.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
 
 mod common;
 
