@@ -1,15 +1,15 @@
-//! The access log: a line for each exchange, in each form, whoever reads it and however slowly.
+//! The access log: one line per exchange, in every format, to files, sockets and standard output.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
 
 mod common;
 
 use common::{
-    EMBEDDED, ENGINES, PATIENCE,
-    client::{Client, Response, get},
+    EMBEDDED, ENGINES, TEST_TIMEOUT,
+    client::{Response, TestClient, get},
     distinct_bytes,
-    program::{Program, exactly, has_ended, serve, tarpon},
-    served::{Served, Somewhere, settings},
+    program::{RunningProgram, has_exited, serve, serve_exactly, tarpon},
+    server::{EmbeddedServer, TestServer, settings},
     site, wait_for,
 };
 use rustix::process::{Signal, kill_process};
@@ -32,25 +32,25 @@ use tarpon::{
 };
 
 #[test]
-fn each_exchange_is_a_line() {
+fn each_exchange_writes_one_line() {
     let long = "x".repeat(1_500);
     let big = distinct_bytes(300_000);
     #[rustfmt::skip]
     let cases: &[(&str, &str, &str, &str)] = &[
-        // what it shows             sent                                                             its line              Referer and User-Agent
+        // case                      input                                                            request line          Referer and User-Agent
         ("a page",                   "GET / HTTP/1.1\r\nHost: h\r\n\r\n",                             "GET / HTTP/1.1",     r#""-" "-""#),
         ("HTTP/1.0",                 "GET / HTTP/1.0\r\n\r\n",                                        "GET / HTTP/1.0",     r#""-" "-""#),
         ("HEAD has no content",      "HEAD / HTTP/1.1\r\nHost: h\r\n\r\n",                            "HEAD / HTTP/1.1",    r#""-" "-""#),
-        ("nothing there",            "GET /a?b HTTP/1.1\r\nHost: h\r\n\r\n",                          "GET /a?b HTTP/1.1",  r#""-" "-""#),
+        ("not found",                "GET /a?b HTTP/1.1\r\nHost: h\r\n\r\n",                          "GET /a?b HTTP/1.1",  r#""-" "-""#),
         ("a redirect with a query",  "GET /dir?b HTTP/1.1\r\nHost: h\r\n\r\n",                        "GET /dir?b HTTP/1.1", r#""-" "-""#),
         ("part of a file",           "GET /big HTTP/1.1\r\nHost: h\r\nRange: bytes=1-7\r\n\r\n",      "GET /big HTTP/1.1",  r#""-" "-""#),
         ("several parts",            "GET /big HTTP/1.1\r\nHost: h\r\nRange: bytes=1-7,20-22\r\n\r\n", "GET /big HTTP/1.1", r#""-" "-""#),
         ("no such part",             "GET / HTTP/1.1\r\nHost: h\r\nRange: bytes=9-\r\n\r\n",          "GET / HTTP/1.1",     r#""-" "-""#),
         ("a large file",             "GET /big HTTP/1.1\r\nHost: h\r\n\r\n",                          "GET /big HTTP/1.1",  r#""-" "-""#),
-        ("who asks, and from where", "GET / HTTP/1.1\r\nHost: h\r\nuser-agent: A (b)\r\nREFERER: r?\"\r\n\r\n", "GET / HTTP/1.1", r#""r?\x22" "A (b)""#),
+        ("user agent and referrer",  "GET / HTTP/1.1\r\nHost: h\r\nuser-agent: A (b)\r\nREFERER: r?\"\r\n\r\n", "GET / HTTP/1.1", r#""r?\x22" "A (b)""#),
         ("a quote in the target",    "GET /\"\\ HTTP/1.1\r\nHost: h\r\n\r\n",                         r"GET /\x22\x5C HTTP/1.1", r#""-" "-""#),
         ("bytes beyond ASCII",       "GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: \u{fc}\r\n\r\n",       "GET / HTTP/1.1",     r#""-" "\xC3\xBC""#),
-        ("what is too long",         "GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: LONG\r\n\r\n",         "GET / HTTP/1.1",     r#""-" "CUT...""#),
+        ("too long a field",         "GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: LONG\r\n\r\n",         "GET / HTTP/1.1",     r#""-" "CUT...""#),
         ("no such method",           "BREW / HTTP/1.1\r\nHost: h\r\n\r\n",                            "BREW / HTTP/1.1",    r#""-" "-""#),
         ("no Host",                  "GET / HTTP/1.1\r\nReferer: x\r\n\r\n",                          "GET / HTTP/1.1",     r#""x" "-""#),
         ("no HTTP",                  "\u{16}\u{3}\u{1}\r\n\r\n",                                      r"\x16\x03\x01",      r#""-" "-""#),
@@ -59,28 +59,28 @@ fn each_exchange_is_a_line() {
     ];
     for &engine in ENGINES {
         let dir = site(&[("index.html", &b"home"[..]), ("dir/index.html", b"dir"), ("big", &big)]);
-        let soon = Settings { header_timeout: Duration::from_millis(300), ..settings(engine, 1) };
-        let log = Log::default();
-        let served = log.somewhere(&soon, LogFormat::Combined, dir.path());
-        for &(name, sent, line, said) in cases {
-            let mut client = Client::connect(served.address);
+        let short_timeout = Settings { header_timeout: Duration::from_millis(300), ..settings(engine, 1) };
+        let log = LogFile::default();
+        let served = log.server(&short_timeout, LogFormat::Combined, dir.path());
+        for &(name, sent, line, fields) in cases {
+            let mut client = TestClient::connect(served.address);
             client.send(sent.replace("LONG", &long));
             let response = if sent.starts_with("HEAD") { client.try_head() } else { client.try_response() };
-            let Response { status, content, .. } = response.expect("an answer");
-            let (len, said) = (content.len(), said.replace("CUT", &long[..512]));
-            let want = format!("127.0.0.1 - - [TIME] \"{line}\" {status} {len} {said}");
+            let Response { status, content, .. } = response.expect("a response");
+            let (len, fields) = (content.len(), fields.replace("CUT", &long[..512]));
+            let want = format!("127.0.0.1 - - [TIME] \"{line}\" {status} {len} {fields}");
             assert_eq!(without_time(&log.only_line(), LogFormat::Combined), want, "{name}, {engine}");
             log.empty();
         }
-        // One that asks for nothing leaves nothing; and the log goes on behind it.
+        // A connection without a request leaves no line and does not stop the log.
         drop(TcpStream::connect(served.address).expect("a server that listens"));
-        Client::connect(served.address).get("/");
+        TestClient::connect(served.address).get("/");
         log.only_line();
     }
 }
 
 #[test]
-fn each_form_shows_the_same_exchange() {
+fn each_format_shows_the_same_exchange() {
     #[rustfmt::skip]
     let cases = [
         (LogFormat::Common,   r#"127.0.0.1 - - [TIME] "GET /?\x22 HTTP/1.1" 200 4"#),
@@ -91,9 +91,9 @@ fn each_form_shows_the_same_exchange() {
     for &engine in ENGINES {
         let dir = site(&[("index.html", "home")]);
         for (form, want) in cases {
-            let log = Log::default();
-            let served = log.somewhere(&settings(engine, 1), form, dir.path());
-            let mut client = Client::connect(served.address);
+            let log = LogFile::default();
+            let served = log.server(&settings(engine, 1), form, dir.path());
+            let mut client = TestClient::connect(served.address);
             client.send(b"GET /?\" HTTP/1.1\r\nHost: h\r\nReferer: r\r\nUser-Agent: \\\xff\r\n\r\n");
             client.response();
             assert_eq!(without_time(&log.only_line(), form), want, "{form}, {engine}");
@@ -102,14 +102,14 @@ fn each_form_shows_the_same_exchange() {
 }
 
 #[test]
-fn what_was_cut_short_is_logged_as_far_as_it_came() {
+fn aborted_response_is_logged_with_the_bytes_sent() {
     for &engine in ENGINES {
         let dir = site(&[("big", distinct_bytes(50 << 20))]);
-        let log = Log::default();
-        let served = log.somewhere(&settings(engine, 1), LogFormat::Json, dir.path());
-        let mut client = Client::connect(served.address);
+        let log = LogFile::default();
+        let served = log.server(&settings(engine, 1), LogFormat::Json, dir.path());
+        let mut client = TestClient::connect(served.address);
         client.send(get("/big"));
-        client.take(100_000);
+        client.read_exact(100_000);
         drop(client);
         let line = log.only_line();
         let (_, rest) = line.split_once("\"bytes\":").expect("bytes");
@@ -120,13 +120,13 @@ fn what_was_cut_short_is_logged_as_far_as_it_came() {
 }
 
 #[test]
-fn pipelined_requests_are_logged_in_order_and_each_once() {
+fn pipelined_requests_are_logged_once_in_order() {
     const COUNT: usize = 500;
     for &engine in ENGINES {
         let dir = site(&[("index.html", "home")]);
-        let log = Log::default();
-        let served = log.somewhere(&settings(engine, 2), LogFormat::Simple, dir.path());
-        let mut client = Client::connect(served.address);
+        let log = LogFile::default();
+        let served = log.server(&settings(engine, 2), LogFormat::Simple, dir.path());
+        let mut client = TestClient::connect(served.address);
         client.send((0..COUNT).map(|number| get(&format!("/?{number}"))).collect::<String>());
         (0..COUNT).for_each(|_| drop(client.response()));
         let lines = log.lines(COUNT);
@@ -137,18 +137,18 @@ fn pipelined_requests_are_logged_in_order_and_each_once() {
 }
 
 #[test]
-fn a_sample_is_fair_and_has_every_failure() {
+fn sample_is_random_and_includes_every_failure() {
     const COUNT: usize = 20_000;
     let one_in = NonZeroU32::new(10).expect("a number");
     for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
-        let log = Log::default();
+        let log = LogFile::default();
         let logging = Some(Logging { form: LogFormat::Simple, one_in, ..Logging::default() });
-        let served = Served::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
+        let served = EmbeddedServer::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
         served.handle.log_to(log.target().open().expect("a file"));
-        let mut client = Client::connect(served.address);
+        let mut client = TestClient::connect(served.address);
         for _ in 0..COUNT / 100 {
-            // In a row that a sample of each tenth would always take the same of.
+            // A pattern in which a sample of every tenth request would always hit the same requests.
             client.send(format!("{}{}", get("/even").repeat(5), get("/").repeat(95)));
             (0..100).for_each(|_| drop(client.response()));
         }
@@ -157,23 +157,23 @@ fn a_sample_is_fair_and_has_every_failure() {
         let text = wait_for("the last line", || Some(log.text()).filter(|text| text.contains("/last")));
         let failures = text.lines().filter(|line| line.contains("/even")).count();
         assert_eq!(failures, COUNT / 20, "{engine}");
-        // Of 19,000, 1,900 are expected, and off by five standard deviations once in a million runs.
+        // Expects 1,900 of 19,000. A deviation of five standard deviations occurs once in a million runs.
         let sampled = text.lines().filter(|line| line.contains("\"GET / ")).count();
         assert!((1_690..2_110).contains(&sampled), "{engine}: {sampled}");
     }
 }
 
 #[test]
-fn addresses_are_told_as_far_as_they_may_be() {
+fn client_addresses_are_logged_in_full_truncated_or_not() {
     for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         for (addresses, want) in [("full", "127.0.0.1"), ("truncated", "127.0.0.0"), ("none", "-")] {
-            let log = Log::default();
-            let addresses: LogClientIp = addresses.parse().expect("a way");
+            let log = LogFile::default();
+            let addresses: LogClientIp = addresses.parse().expect("an address mode");
             let logging = Some(Logging { addresses, ..Logging::default() });
-            let served = Served::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
+            let served = EmbeddedServer::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
             served.handle.log_to(log.target().open().expect("a file"));
-            Client::connect(served.address).get("/");
+            TestClient::connect(served.address).get("/");
             let line = log.only_line();
             assert_eq!(line.split(' ').next(), Some(want), "{engine}");
         }
@@ -181,15 +181,15 @@ fn addresses_are_told_as_far_as_they_may_be() {
 }
 
 #[test]
-fn a_log_goes_where_it_is_told_from_then_on() {
+fn log_target_can_be_replaced() {
     for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
-        let (first, second) = (Log::default(), Log::default());
-        let served = first.served(&settings(engine, 1), LogFormat::Simple, dir.path());
-        let mut client = Client::connect(served.address);
+        let (first, second) = (LogFile::default(), LogFile::default());
+        let served = first.embedded(&settings(engine, 1), LogFormat::Simple, dir.path());
+        let mut client = TestClient::connect(served.address);
         client.get("/?1");
         first.lines(1);
-        // As logrotate does: renamed, still written to, then opened anew.
+        // Like logrotate: the file is renamed, gets further lines, and is then reopened.
         let renamed = first.path().with_extension("1");
         fs::rename(first.path(), &renamed).expect("a file");
         client.get("/?2");
@@ -205,16 +205,16 @@ fn a_log_goes_where_it_is_told_from_then_on() {
 }
 
 #[test]
-fn files_take_turns_by_size_and_lose_no_line() {
+fn files_rotate_by_size_without_losing_a_line() {
     const COUNT: usize = 2_000;
     for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
-        let log = Log::default();
+        let log = LogFile::default();
         let rotation = Rotation { len_max: Some(20_000), age_max: None, keep: 100 };
         let logging = Some(Logging { form: LogFormat::Simple, ..Logging::default() });
-        let served = Served::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
+        let served = EmbeddedServer::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
         served.handle.log_to(log.target().open_turning(rotation).expect("a file"));
-        let mut client = Client::connect(served.address);
+        let mut client = TestClient::connect(served.address);
         for number in 0..COUNT {
             client.get(&format!("/?{number}"));
         }
@@ -232,39 +232,39 @@ fn files_take_turns_by_size_and_lose_no_line() {
         for (number, line) in lines.enumerate() {
             assert!(line.contains(&format!("\"GET /?{number} ")), "{engine}: {line} is not line {number}");
         }
-        assert!(texts.iter().all(|text| text.len() <= 20_000), "{engine}: as full as they may be");
+        assert!(texts.iter().all(|text| text.len() <= 20_000), "{engine}: a file above the limit");
     }
 }
 
 #[test]
-fn files_take_turns_by_age() {
+fn files_rotate_by_age() {
     let dir = site(&[("index.html", "home")]);
-    let log = Log::default();
+    let log = LogFile::default();
     let rotation = Rotation { len_max: None, age_max: Some(Duration::from_millis(300)), keep: 2 };
     let logging = Some(Logging::default());
-    let served = Served::dir(&Settings { logging, ..settings(Engine::Epoll, 1) }, dir.path());
+    let served = EmbeddedServer::dir(&Settings { logging, ..settings(Engine::Epoll, 1) }, dir.path());
     served.handle.log_to(log.target().open_turning(rotation).expect("a file"));
-    let mut client = Client::connect(served.address);
+    let mut client = TestClient::connect(served.address);
     wait_for("three files", || {
         client.get("/");
         log.path().with_extension("2").exists().then_some(())
     });
     client.get("/");
-    assert!(!log.path().with_extension("3").exists(), "two are kept");
+    assert!(!log.path().with_extension("3").exists(), "a third old file");
 }
 
 #[test]
-fn a_socket_takes_lines_as_datagrams_or_as_a_stream() {
+fn lines_go_to_datagram_and_stream_sockets() {
     for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
-        let place = common::open_dir();
-        let target = |name: &str| LogTarget::Socket(place.path().join(name));
-        let datagrams = UnixDatagram::bind(place.path().join("datagrams")).expect("a socket");
-        let stream = UnixListener::bind(place.path().join("stream")).expect("a socket");
+        let socket_dir = common::readable_dir();
+        let target = |name: &str| LogTarget::Socket(socket_dir.path().join(name));
+        let datagrams = UnixDatagram::bind(socket_dir.path().join("datagrams")).expect("a socket");
+        let stream = UnixListener::bind(socket_dir.path().join("stream")).expect("a socket");
         let logging = Some(Logging { form: LogFormat::Simple, ..Logging::default() });
-        let served = Served::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
-        served.handle.log_to(target("datagrams").open().expect("somebody listens"));
-        let mut client = Client::connect(served.address);
+        let served = EmbeddedServer::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
+        served.handle.log_to(target("datagrams").open().expect("a listener"));
+        let mut client = TestClient::connect(served.address);
         client.send(get("/?1") + &get("/?2"));
         for number in [1, 2] {
             let mut line = [0; 1_000];
@@ -272,7 +272,7 @@ fn a_socket_takes_lines_as_datagrams_or_as_a_stream() {
             let line = String::from_utf8_lossy(&line[..len]).into_owned();
             assert!(line.ends_with(&format!("\"GET /?{number} HTTP/1.1\" 200 4")), "{engine}: {line:?}");
         }
-        served.handle.log_to(target("stream").open().expect("somebody listens"));
+        served.handle.log_to(target("stream").open().expect("a listener"));
         client.send(get("/?3") + &get("/?4"));
         let (reader, _) = stream.accept().expect("a log");
         let mut lines = BufReader::new(reader).lines();
@@ -280,22 +280,22 @@ fn a_socket_takes_lines_as_datagrams_or_as_a_stream() {
             let line = lines.next().expect("a line").expect("UTF-8");
             assert!(line.ends_with(&format!("\"GET /?{number} HTTP/1.1\" 200 4")), "{engine}: {line:?}");
         }
-        let nobody = target("nobody").open().map(drop).expect_err("nobody listens").to_string();
-        assert!(nobody.starts_with("cannot log to unix:") && nobody.contains("no such file"), "{nobody}");
+        let error = target("missing").open().map(drop).expect_err("no listener").to_string();
+        assert!(error.starts_with("cannot log to unix:") && error.contains("no such file"), "{error}");
     }
 }
 
 #[test]
-fn the_program_logs_where_it_is_told() {
+fn program_logs_to_a_file_and_to_standard_output() {
     for &engine in ENGINES {
         let dir = site(&[("index.html", "home")]);
-        let log = Log::default();
+        let log = LogFile::default();
         let path = log.path().to_string_lossy().into_owned();
         let form = ["--access-log-format", "simple", "--engine", engine.name()];
-        // To a file, which logrotate renames.
+        // To a file that logrotate renames.
         let options = ["--access-log", &path, "--log-client-ip", "truncated"];
-        let program = Program::started(serve(dir.path(), &[&form[..], &options].concat()));
-        let mut client = Client::connect(program.address());
+        let program = RunningProgram::start_ready(serve(dir.path(), &[&form[..], &options].concat()));
+        let mut client = TestClient::connect(program.address());
         client.get("/?1");
         assert!(log.only_line().starts_with("127.0.0.0 "), "{engine}");
         let renamed = log.path().with_extension("1");
@@ -309,48 +309,49 @@ fn the_program_logs_where_it_is_told() {
             Some(()).filter(|()| count(log.path()) > 0)
         });
         drop(program);
-        // To standard output, between what else is said there.
-        let program = Program::started(serve(dir.path(), &[&form[..], &["--access-log", "-"]].concat()));
-        Client::connect(program.address()).get("/?4");
-        let said = || program.out().lines().any(|line| line.ends_with("\"GET /?4 HTTP/1.1\" 200 4"));
-        wait_for("a line", || said().then_some(()));
+        // To standard output, among the messages.
+        let program =
+            RunningProgram::start_ready(serve(dir.path(), &[&form[..], &["--access-log", "-"]].concat()));
+        TestClient::connect(program.address()).get("/?4");
+        let logged = || program.out().lines().any(|line| line.ends_with("\"GET /?4 HTTP/1.1\" 200 4"));
+        wait_for("a line", || logged().then_some(()));
     }
 }
 
 #[test]
-fn a_log_file_is_made_for_owner_and_group_and_no_link_is_followed() {
+fn log_file_is_private_and_links_are_not_followed() {
     let dir = site(&[("index.html", "home")]);
-    let logs = common::open_dir();
+    let logs = common::readable_dir();
     let at = |name: &str| logs.path().join(name);
     let mode = |name: &str| fs::metadata(at(name)).unwrap().permissions().mode() & 0o777;
     let log_to = |target: &Path, more: &[&str]| {
         serve(dir.path(), &[&["--access-log", target.to_str().unwrap()], more].concat())
     };
-    // What the shell that runs the tests takes from every file.
+    // The umask of the shell that runs the tests.
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let umask = status.lines().find_map(|line| line.strip_prefix("Umask:")).unwrap().trim();
-    let made = 0o640 & !u32::from_str_radix(umask, 8).unwrap();
+    let created = 0o640 & !u32::from_str_radix(umask, 8).unwrap();
 
-    // The file, and the next one that takes its place; one that is there keeps its mode.
-    fs::write(at("kept"), "").unwrap();
-    fs::set_permissions(at("kept"), fs::Permissions::from_mode(0o604)).unwrap();
-    for (name, want) in [("new", made), ("kept", 0o604)] {
-        let program = Program::started(log_to(&at(name), &["--access-log-size", "64KiB"]));
-        let (first, mut client) = (format!("{name}.1"), Client::connect(program.address()));
+    // A new file and its successor after rotation; an existing file keeps its mode.
+    fs::write(at("existing"), "").unwrap();
+    fs::set_permissions(at("existing"), fs::Permissions::from_mode(0o604)).unwrap();
+    for (name, want) in [("new", created), ("existing", 0o604)] {
+        let program = RunningProgram::start_ready(log_to(&at(name), &["--access-log-size", "64KiB"]));
+        let (first, mut client) = (format!("{name}.1"), TestClient::connect(program.address()));
         wait_for("the next file", || {
             client.send(get("/").repeat(100));
             (0..100).for_each(|_| drop(client.response()));
             (at(&first).exists() && at(name).exists()).then_some(())
         });
-        assert_eq!((mode(&first), mode(name)), (want, made), "{name}");
+        assert_eq!((mode(&first), mode(name)), (want, created), "{name}");
     }
 
-    // A link, to a file that is there, and to none.
+    // A link to an existing file and a dangling link.
     fs::write(at("target"), "untouched").unwrap();
     symlink("target", at("link")).unwrap();
     symlink("nothing", at("dangling")).unwrap();
     for name in ["link", "dangling"] {
-        let ended = Program::run(log_to(&at(name), &[]));
+        let ended = RunningProgram::run(log_to(&at(name), &[]));
         let want = format!(
             "tarpon: cannot log to {}: it is a symbolic link, which is not followed; name the file that it leads to, or - for \
              standard output",
@@ -361,68 +362,68 @@ fn a_log_file_is_made_for_owner_and_group_and_no_link_is_followed() {
     assert!(!at("nothing").exists());
     assert_eq!(fs::read_to_string(at("target")).unwrap(), "untouched");
 
-    // A link among the directories above it; and what is a link on every system.
+    // A link among the parent directories, and the links in /dev.
     fs::create_dir(at("real")).unwrap();
-    symlink("real", at("way")).unwrap();
-    let program = Program::started(log_to(&at("way").join("log"), &[]));
-    Client::connect(program.address()).get("/");
+    symlink("real", at("parent")).unwrap();
+    let program = RunningProgram::start_ready(log_to(&at("parent").join("log"), &[]));
+    TestClient::connect(program.address()).get("/");
     wait_for("a line", || (count(at("real/log")) == 1).then_some(()));
     for stream in ["/dev/stdout", "/dev/stderr"] {
-        let program = Program::started(log_to(Path::new(stream), &[]));
-        Client::connect(program.address()).get("/");
-        let said = || if stream == "/dev/stdout" { program.out() } else { program.err() };
-        wait_for("a line", || said().contains("\"GET / HTTP/1.1\" 200 4").then_some(()));
+        let program = RunningProgram::start_ready(log_to(Path::new(stream), &[]));
+        TestClient::connect(program.address()).get("/");
+        let output = || if stream == "/dev/stdout" { program.out() } else { program.err() };
+        wait_for("a line", || output().contains("\"GET / HTTP/1.1\" 200 4").then_some(()));
     }
 }
 
 #[test]
-fn the_program_lets_files_take_turns() {
+fn program_rotates_log_files() {
     let dir = site(&[("index.html", "home")]);
-    let log = Log::default();
+    let log = LogFile::default();
     let path = log.path().to_string_lossy().into_owned();
     let options = ["--access-log", &path, "--access-log-size", "64KiB", "--access-log-keep", "2"];
-    let program = Program::started(serve(dir.path(), &options));
+    let program = RunningProgram::start_ready(serve(dir.path(), &options));
     wait_for("the second file", || {
-        let mut client = Client::connect(program.address());
+        let mut client = TestClient::connect(program.address());
         client.send(get("/").repeat(1_000));
         (0..1_000).for_each(|_| drop(client.response()));
         log.path().with_extension("2").exists().then_some(())
     });
-    assert!(!log.path().with_extension("3").exists(), "two are kept");
+    assert!(!log.path().with_extension("3").exists(), "a third old file");
 }
 
 #[test]
-fn a_listener_that_comes_back_is_logged_to_again() {
+fn restarted_socket_listener_gets_lines_again() {
     let dir = site(&[("index.html", "home")]);
-    let place = common::open_dir();
-    let path = place.path().join("socket");
+    let socket_dir = common::readable_dir();
+    let path = socket_dir.path().join("socket");
     let target = format!("unix:{}", path.display());
     let first = UnixDatagram::bind(&path).expect("a socket");
-    let program = Program::started(serve(dir.path(), &["--access-log", &target]));
-    let mut client = Client::connect(program.address());
-    let hear = |socket: &UnixDatagram| socket.recv(&mut [0; 1_000]).is_ok_and(|len| len > 0);
+    let program = RunningProgram::start_ready(serve(dir.path(), &["--access-log", &target]));
+    let mut client = TestClient::connect(program.address());
+    let receives_line = |socket: &UnixDatagram| socket.recv(&mut [0; 1_000]).is_ok_and(|len| len > 0);
     client.get("/");
-    assert!(hear(&first));
+    assert!(receives_line(&first));
     drop(first);
     fs::remove_file(&path).expect("a socket");
     client.get("/");
     let second = UnixDatagram::bind(&path).expect("a socket");
     second.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
-    wait_for("a line for the second", || {
+    wait_for("a line for the second listener", || {
         client.get("/");
-        hear(&second).then_some(())
+        receives_line(&second).then_some(())
     });
-    let gone = Program::run(serve(dir.path(), &["--access-log", "/nowhere/access.log"]));
+    let failed = RunningProgram::run(serve(dir.path(), &["--access-log", "/nowhere/access.log"]));
     let want = "tarpon: cannot log to /nowhere/access.log: no such file or directory; name a file in a directory that exists \
                 and may be written to, or - for standard output";
-    assert_eq!(gone.error_line(), want);
+    assert_eq!(failed.error_line(), want);
 }
 
-/// Asked of which host, for what; and where a line of it is, and which.
-type Asked = (&'static str, &'static str, Option<(&'static str, &'static str)>);
+/// The host and target of a request; the log file and the line it expects.
+type LogCase = (&'static str, &'static str, Option<(&'static str, &'static str)>);
 
 #[test]
-fn each_site_has_the_log_that_its_section_says() {
+fn each_site_has_its_configured_log() {
     let config = r#"
 [log]
 access-log = "all.log"
@@ -455,8 +456,8 @@ access-log-sample = 1000000
 address = "127.0.0.1:0"
 "#;
     #[rustfmt::skip]
-    let cases: &[Asked] = &[
-        // asked of   for       its line, and where that is
+    let cases: &[LogCase] = &[
+        // host       target    file and line
         ("any",       "/?1",    Some(("all.log", r#"127.0.0.1 TIME "GET /?1PHASE HTTP/1.1" 200 4"#))),
         ("own",       "/?2",    Some(("own.log", r#"127.0.0.1 TIME "GET /?2PHASE HTTP/1.1" 200 4"#))),
         ("off",       "/?3",    None),
@@ -469,37 +470,41 @@ address = "127.0.0.1:0"
     let logs = ["all.log", "own.log", "few.log"];
     for &engine in ENGINES {
         let dir = configured(config);
-        let program = Program::started(serve_configured(&dir, engine));
+        let program = RunningProgram::start_ready(serve_configured(&dir, engine));
         let at = |name: &str| dir.path().join(name);
-        let ask = |client: &mut Client, host: &str, target: &str| {
+        let request = |client: &mut TestClient, host: &str, target: &str| {
             client.send(get(target).replace("Host: localhost", &format!("Host: {host}")));
             client.response();
         };
-        for phase in ["begun", "reopened", "replaced"] {
+        for phase in ["started", "reopened", "replaced"] {
             match phase {
                 "reopened" => {
                     logs.iter().for_each(|name| {
                         fs::rename(at(name), at(name).with_extension("old")).expect("a log")
                     });
                     program.signal(Signal::USR1);
-                    // The server is handed this one last.
+                    // The server receives this file last.
                     wait_for("new logs in use", || {
-                        ask(&mut Client::connect(program.address()), "few", "/none");
+                        request(&mut TestClient::connect(program.address()), "few", "/none");
                         (count(at("few.log")) > 0).then_some(())
                     });
                 }
                 "replaced" => {
                     let server = program.server();
                     kill_process(server, Signal::KILL).expect("a server");
-                    wait_for("another server", || {
-                        (has_ended(server) && program.server() != server).then_some(())
+                    wait_for("a new server", || {
+                        (has_exited(server) && program.server() != server).then_some(())
                     });
-                    wait_for("an answer of it", || answers_soon(program.address()).then_some(()));
+                    wait_for("a response of the new server", || {
+                        responds_soon(program.address()).then_some(())
+                    });
                 }
                 _ => {}
             }
-            let mut client = Client::connect(program.address());
-            cases.iter().for_each(|(host, target, _)| ask(&mut client, host, &format!("{target}{phase}")));
+            let mut client = TestClient::connect(program.address());
+            cases
+                .iter()
+                .for_each(|(host, target, _)| request(&mut client, host, &format!("{target}{phase}")));
             let lines = |name: &str| {
                 let text = fs::read_to_string(at(name)).unwrap_or_default();
                 text.lines().filter(|line| line.contains(phase)).map(str::to_owned).collect::<Vec<_>>()
@@ -515,7 +520,7 @@ address = "127.0.0.1:0"
                         .then_some(())
                 });
             }
-            // One of a million by chance.
+            // The sample of one in a million logs nothing but failures.
             assert_eq!(logs.map(|name| lines(name).len()), [2, 2, 1], "{phase}, {engine}");
         }
         assert!(!at("off").exists(), "{engine}");
@@ -523,53 +528,53 @@ address = "127.0.0.1:0"
 }
 
 #[test]
-fn a_file_of_several_sites_takes_turns_once_and_logs_change_with_the_configuration() {
+fn shared_file_rotates_once_and_logs_follow_the_configuration() {
     let sites = "[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\npath = \"site\"\naccess-log = \"a.log\"\n\
                  [[site]]\npath = \"site\"\nhosts = [\"b\"]\naccess-log = \"WHERE\"\n";
     let rotation = "[log]\naccess-log-size = \"64KiB\"\naccess-log-keep = 100\n";
     let both = sites.replace("WHERE", "a.log");
     let dir = configured(&format!("{both}{rotation}"));
-    let program = Program::started(serve_configured(&dir, Engine::Auto));
+    let program = RunningProgram::start_ready(serve_configured(&dir, Engine::Auto));
     let at = |name: &str| dir.path().join(name);
     let burst = |host: &str| {
-        let mut client = Client::connect(program.address());
+        let mut client = TestClient::connect(program.address());
         client.send(get("/").replace("Host: localhost", &format!("Host: {host}")).repeat(100));
         (0..100).for_each(|_| drop(client.response()));
     };
-    let mut count_asked = 0;
+    let mut request_count = 0;
     wait_for("the second file", || {
         ["a", "b"].into_iter().for_each(burst);
-        count_asked += 200;
+        request_count += 200;
         at("a.log.2").exists().then_some(())
     });
     let files = || {
         std::iter::once(at("a.log"))
             .chain((1..).map(|number| at(&format!("a.log.{number}"))).take_while(|file| file.exists()))
     };
-    wait_for("all lines", || (files().map(count).sum::<usize>() == count_asked).then_some(()));
+    wait_for("all lines", || (files().map(count).sum::<usize>() == request_count).then_some(()));
     for full in files().skip(1) {
-        assert!(fs::metadata(&full).expect("a file").len() >= 64 << 10, "{} had its time", full.display());
+        assert!(fs::metadata(&full).expect("a file").len() >= 64 << 10, "{} rotated early", full.display());
     }
     fs::write(at("tarpon.toml"), sites.replace("WHERE", "b.log")).expect("a configuration");
     program.signal(Signal::HUP);
-    // One request each: a draining server closes a connection after one more response, whatever the client has pipelined.
-    wait_for("the other log", || {
-        let mut client = Client::connect(program.address());
+    // One request per connection: a draining server closes a connection after its next response, whatever is pipelined.
+    wait_for("a line in the other log", || {
+        let mut client = TestClient::connect(program.address());
         client.send(get("/").replace("Host: localhost", "Host: b"));
         client.response();
         (count(at("b.log")) > 0).then_some(())
     });
     fs::write(at("tarpon.toml"), sites.replace("WHERE", "/nowhere/b.log")).expect("a configuration");
     program.signal(Signal::HUP);
-    wait_for("what is wrong", || program.err().contains("cannot log to /nowhere/b.log").then_some(()));
+    wait_for("the error message", || program.err().contains("cannot log to /nowhere/b.log").then_some(()));
     burst("b");
 }
 
 #[test]
-fn a_library_says_of_each_site_what_is_logged_and_where() {
+fn library_configures_the_log_of_each_site() {
     for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
-        let (common, own) = (Log::default(), Log::default());
+        let (common, own) = (LogFile::default(), LogFile::default());
         let simple = Logging { form: LogFormat::Simple, ..Logging::default() };
         let sites = [SiteLog::Server, SiteLog::Own(simple), SiteLog::Off].into_iter().enumerate();
         let sites = sites.map(|(number, log)| {
@@ -578,9 +583,9 @@ fn a_library_says_of_each_site_what_is_logged_and_where() {
         });
         let hosts = VirtualHosts::new(sites.collect(), UnknownHost::Site(0)).expect("sites");
         let logging = Some(Logging { addresses: LogClientIp::None, ..simple });
-        let served = Served::sites(&Settings { logging, ..settings(engine, 1) }, hosts);
+        let served = EmbeddedServer::sites(&Settings { logging, ..settings(engine, 1) }, hosts);
         served.handle.log_to(common.target().open().expect("a file"));
-        let mut client = Client::connect(served.address);
+        let mut client = TestClient::connect(served.address);
         for number in 0..3 {
             client.send(get(&format!("/?{number}")).replace("localhost", &format!("site{number}")));
             client.response();
@@ -588,7 +593,7 @@ fn a_library_says_of_each_site_what_is_logged_and_where() {
         assert_eq!(
             (common.text(), own.text()),
             (String::new(), String::new()),
-            "{engine}: not known of all yet"
+            "{engine}: no line before every log has a target"
         );
         served.handle.log_site_to(1, own.target().open().expect("a file"));
         assert_eq!(
@@ -599,7 +604,7 @@ fn a_library_says_of_each_site_what_is_logged_and_where() {
             without_time(&own.only_line(), LogFormat::Simple),
             r#"127.0.0.1 TIME "GET /?1 HTTP/1.1" 200 4"#
         );
-        // One that has none is nothing to say of.
+        // A target for a site without a log, or for no site, has no effect.
         served.handle.log_site_to(2, own.target().open().expect("a file"));
         served.handle.log_site_to(7, own.target().open().expect("a file"));
         client.get("/?3");
@@ -607,18 +612,18 @@ fn a_library_says_of_each_site_what_is_logged_and_where() {
     }
 }
 
-/// Whether a request is answered within a moment. The kernel may go on accepting for a ring whose process was killed.
-fn answers_soon(address: SocketAddr) -> bool {
-    let asked = || {
+/// Returns whether a response arrives soon. The kernel may keep accepting for the ring of a killed process.
+fn responds_soon(address: SocketAddr) -> bool {
+    let try_request = || {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_millis(200)))?;
         stream.write_all(get("/").as_bytes())?;
         stream.read(&mut [0; 64])
     };
-    asked().is_ok_and(|len| len > 0)
+    try_request().is_ok_and(|len| len > 0)
 }
 
-/// A directory with a site, and this configuration.
+/// Returns a directory with a site and this configuration.
 fn configured(config: &str) -> tempfile::TempDir {
     site(&[("tarpon.toml", config), ("site/index.html", "home")])
 }
@@ -629,30 +634,30 @@ fn serve_configured(dir: &tempfile::TempDir, engine: Engine) -> Command {
     command
 }
 
-/// A log in a file.
-struct Log {
+/// A log file in a temporary directory.
+struct LogFile {
     dir: tempfile::TempDir,
 }
 
-impl Default for Log {
-    fn default() -> Log {
-        Log { dir: common::open_dir() }
+impl Default for LogFile {
+    fn default() -> LogFile {
+        LogFile { dir: common::readable_dir() }
     }
 }
 
-impl Log {
-    /// A server that logs all to it.
-    fn served(&self, with: &Settings, form: LogFormat, dir: &Path) -> Served {
+impl LogFile {
+    /// Starts an embedded server that logs to this file.
+    fn embedded(&self, with: &Settings, form: LogFormat, dir: &Path) -> EmbeddedServer {
         let logging = Some(Logging { form, ..Logging::default() });
-        let served = Served::dir(&Settings { logging, ..with.clone() }, dir);
+        let served = EmbeddedServer::dir(&Settings { logging, ..with.clone() }, dir);
         served.handle.log_to(self.target().open().expect("a file"));
         served
     }
 
-    /// The same, of whatever engine.
-    fn somewhere(&self, with: &Settings, form: LogFormat, dir: &Path) -> Somewhere {
+    /// Starts a server on any engine that logs to this file.
+    fn server(&self, with: &Settings, form: LogFormat, dir: &Path) -> TestServer {
         if EMBEDDED.contains(&with.engine) {
-            return self.served(with, form, dir).into();
+            return self.embedded(with, form, dir).into();
         }
         let timeout = format!("{}ms", with.header_timeout.as_millis());
         let (path, form, workers) =
@@ -664,7 +669,7 @@ impl Log {
             ["--access-log-format", &form],
             ["--header-timeout", &timeout],
         ];
-        Program::started(exactly(dir, options.as_flattened())).into()
+        RunningProgram::start_ready(serve_exactly(dir, options.as_flattened())).into()
     }
 
     fn path(&self) -> PathBuf {
@@ -680,10 +685,10 @@ impl Log {
     }
 
     fn empty(&self) {
-        fs::write(self.path(), "").expect("a file to be emptied");
+        fs::write(self.path(), "").expect("a file");
     }
 
-    /// Waits for so many lines, and for no more.
+    /// Waits for exactly `count` lines.
     #[track_caller]
     fn lines(&self, count: usize) -> Vec<String> {
         let text = wait_for("lines", || {
@@ -704,7 +709,7 @@ fn count(path: impl AsRef<Path>) -> usize {
     fs::read_to_string(path).map_or(0, |text| text.matches('\n').count())
 }
 
-/// The line with its times checked and replaced.
+/// Checks the times in a line and replaces them with placeholders.
 #[track_caller]
 fn without_time(line: &str, form: LogFormat) -> String {
     let (before, after, shape) = match form {
@@ -722,13 +727,13 @@ fn without_time(line: &str, form: LogFormat) -> String {
     };
     assert!(time.len() == shape.len() && time.chars().zip(shape.chars()).all(fits), "{time}");
     let year = time.split(['/', '-', ':']).find_map(|part| part.parse().ok().filter(|&part: &u64| part > 31));
-    let since_1970 = SystemTime::UNIX_EPOCH.elapsed().expect("a time behind 1970").as_secs() / 31_556_952;
+    let since_1970 = SystemTime::UNIX_EPOCH.elapsed().expect("a time after 1970").as_secs() / 31_556_952;
     assert!(year.expect("a year").abs_diff(1970 + since_1970) <= 1, "{time}");
     let line = format!("{front}{before}TIME{after}{rest}");
     match line.split_once("\"duration_ms\":") {
         Some((front, rest)) => {
             let (ms, rest) = rest.split_once(',').expect("more keys");
-            assert!(ms.parse::<u64>().expect("a number") < PATIENCE.as_millis() as u64);
+            assert!(ms.parse::<u64>().expect("a number") < TEST_TIMEOUT.as_millis() as u64);
             format!("{front}\"duration_ms\":MS,{rest}")
         }
         None => line,

@@ -1,17 +1,15 @@
-//! A browser: what a page that asks for everything gets in headless Chromium. What it asks for is in
-//! `tests/browser/check.js`.
+//! Pages in headless Chromium: all kinds of requests (`tests/browser/check.js`), listings, error pages, a switch between releases.
 
 mod common;
 
 use common::{
     ENGINES,
-    client::Client,
-    page::Page,
-    program::{Program, serve},
-    releases::{pack, pack_after, point},
-    site, wait_for,
-    web::{CODED, PICTURE, PLAIN, SOUND_S, web},
-    write_files,
+    client::TestClient,
+    page::BrowserPage,
+    program::{RunningProgram, serve},
+    releases::{pack, pack_with_dictionaries, set_current},
+    sample::{CODED, PICTURE, PLAIN, SOUND_S, sample_site},
+    site, wait_for, write_files,
 };
 use serde_json::Value;
 use std::{
@@ -29,26 +27,26 @@ use tarpon_pack::{Memo, Options, pack_dir};
 use tarpon_site::{Image, STATUS_PAGE_CODES};
 
 #[test]
-fn a_page_that_asks_for_everything_gets_it_in_a_browser() {
-    let site = web();
+fn browser_page_gets_correct_responses_to_all_kinds_of_requests() {
+    let site = sample_site();
     let page = include_str!("browser/check.html");
     write_files(site.path(), &[("check.html", page), ("check.js", include_str!("browser/check.js"))]);
     for engine in ENGINES {
-        let program = Program::started(serve(site.path(), &["--engine", engine.name()]));
+        let program = RunningProgram::start_ready(serve(site.path(), &["--engine", engine.name()]));
         let url = format!("http://{}/", program.address());
-        let page = Page::load(&format!("{url}check.html"), &["--cache", "--verdict", "#verdict"]);
+        let page = BrowserPage::load(&format!("{url}check.html"), &["--cache", "--verdict", "#verdict"]);
         assert!(!page.verdict.contains("wrong: "), "{engine}: {}", page.verdict);
-        // Each of them once as it is, and once more when the browser has asked whether it still holds; one out of parts.
+        // Two lines per file, one fresh and one validated, and one line for the file assembled from ranges.
         assert_eq!(page.verdict.lines().count(), 2 * (PLAIN.len() + 1) + 1, "{engine}: {}", page.verdict);
         compare(site.path(), CODED.trim_start_matches('/'), &page.verdict);
-        // The player asks for the beginning, and then for where it is to play; it takes only what it needs.
+        // The player requests the start and the position that it plays; it cancels a request when it has enough.
         let (player, others): (Vec<_>, Vec<_>) =
             page.resources.iter().partition(|line| line.contains("?player"));
         let len = fs::metadata(site.path().join("sound.wav")).expect("a file").len();
         let starts: Vec<_> = player
             .iter()
             .filter_map(|line| {
-                answered_from(line, len).unwrap_or_else(|wrong| panic!("{engine}: {wrong}: {page:?}"))
+                response_start(line, len).unwrap_or_else(|wrong| panic!("{engine}: {wrong}: {page:?}"))
             })
             .collect();
         let (sound_at, header_len) = (len * 50 / SOUND_S as u64, 1 << 16);
@@ -60,15 +58,15 @@ fn a_page_that_asks_for_everything_gets_it_in_a_browser() {
         assert!(others.iter().all(|line| line.contains(r#""error": null"#)), "{engine}: {others:?}");
         let answered_count = page.resources.len() - page.count(r#""status": null"#);
         assert_eq!(page.count(r#""protocol": "http/1.1""#), answered_count, "{engine}: {page:?}");
-        // Over a few connections, which it uses again and again.
+        // The browser reuses a few connections.
         let connection = |resource: &String| {
             Some(resource.split_once(r#""connection": "#)?.1.split_once(',')?.0.to_owned())
         };
         let connections: HashSet<_> = page.resources.iter().filter_map(connection).collect();
         assert!(page.resources.len() > 40 && connections.len() <= 10, "{engine}: {page:?}");
-        let failed = |answer: &str, file: &str| {
+        let failed = |status: &str, file: &str| {
             let failed = "Failed to load resource: the server responded with a status of";
-            format!("\"{failed} {answer} {url}{file}\"")
+            format!("\"{failed} {status} {url}{file}\"")
         };
         let unsatisfiable = failed("416 (Range Not Satisfiable)", "sound.wav");
         assert_eq!(
@@ -80,13 +78,13 @@ fn a_page_that_asks_for_everything_gets_it_in_a_browser() {
     }
 }
 
-/// Returns the first byte of the answer to a request of the player. `None`: the player cancelled the request before the answer, or
-/// the page was complete before.
+/// Returns the first byte of the response to a player's request. Returns `None` if the player cancelled the request before the
+/// response, or if the page was complete first.
 ///
 /// # Errors
-/// The server answered wrongly, or failed.
-fn answered_from(resource: &str, len: u64) -> Result<Option<u64>, String> {
-    // The last one is followed by the end of the list.
+/// The response is wrong or the request failed.
+fn response_start(resource: &str, len: u64) -> Result<Option<u64>, String> {
+    // The last line also ends the list.
     let resource: Value = serde_json::from_str(resource.trim_end_matches([',', ']'])).expect("JSON");
     let wrong = |what: &str| Err(format!("{what}: {resource}"));
     // The player cancels a request when it has enough.
@@ -111,7 +109,7 @@ fn answered_from(resource: &str, len: u64) -> Result<Option<u64>, String> {
 }
 
 #[test]
-fn a_player_may_end_its_requests_and_a_server_may_not() {
+fn player_may_cancel_a_request_but_not_the_server() {
     let line = |status: &str, content_range: &str, error: &str, canceled: bool| {
         format!(
             r#"  {{"range": "bytes=5-", "status": {status}, "contentRange": {content_range}, "error": {error}, "canceled": {canceled}}},"#
@@ -120,7 +118,7 @@ fn a_player_may_end_its_requests_and_a_server_may_not() {
     let (right, aborted) = (r#""bytes 5-9/10""#, r#""net::ERR_ABORTED""#);
     #[rustfmt::skip]
     let cases = [
-        // status, Content-Range, error, canceled            answered from
+        // status, Content-Range, error, canceled            first byte
         (line("206", right, "null", false),                  Ok(Some(5))),
         (line("206", right, aborted, true),                  Ok(Some(5))),
         (line("null", "null", aborted, true),                Ok(None)),
@@ -133,11 +131,11 @@ fn a_player_may_end_its_requests_and_a_server_may_not() {
         (line("416", r#""bytes */10""#, "null", false),      Err(())),
     ];
     for (line, want) in cases {
-        assert_eq!(answered_from(&line, 10).map_err(drop), want, "{line}");
+        assert_eq!(response_start(&line, 10).map_err(drop), want, "{line}");
     }
 }
 
-/// Names that want care, as somebody else may choose them.
+/// File names with characters that need escaping.
 const NAMES: [&[u8]; 14] = [
     b"a b.txt",
     b"quo\"te'.txt",
@@ -156,11 +154,11 @@ const NAMES: [&[u8]; 14] = [
 ];
 
 #[test]
-fn a_list_is_read_on_a_phone_and_in_the_dark_and_its_links_lead_where_they_say() {
+fn listing_fits_a_phone_and_its_links_work_in_a_browser() {
     let check = [
         ("list.html", include_str!("browser/list.html")),
         ("list.js", include_str!("browser/list.js")),
-        ("shown.js", include_str!("browser/shown.js")),
+        ("render.js", include_str!("browser/render.js")),
         ("odd/dir/file", "in a directory"),
     ];
     let site = site(&check);
@@ -169,7 +167,8 @@ fn a_list_is_read_on_a_phone_and_in_the_dark_and_its_links_lead_where_they_say()
         fs::write(site.path().join("odd").join(OsStr::from_bytes(name)), content).expect("a file");
     }
     for engine in ENGINES {
-        let program = Program::started(serve(site.path(), &["--listings", "--engine", engine.name()]));
+        let program =
+            RunningProgram::start_ready(serve(site.path(), &["--listings", "--engine", engine.name()]));
         let url = format!("http://{}/list.html", program.address());
         for verdict in in_light_and_dark(&url) {
             let links = format!("links: {}, up: /, scripts: 0", NAMES.len() + 1);
@@ -179,22 +178,22 @@ fn a_list_is_read_on_a_phone_and_in_the_dark_and_its_links_lead_where_they_say()
 }
 
 #[test]
-fn every_page_for_an_error_is_read_on_a_phone_and_in_the_dark_in_a_browser() {
+fn error_pages_fit_a_phone_in_a_browser() {
     let site = site(&[
         ("errors.html", include_str!("browser/errors.html")),
         ("errors.js", include_str!("browser/errors.js")),
-        ("shown.js", include_str!("browser/shown.js")),
+        ("render.js", include_str!("browser/render.js")),
     ]);
     let mut out = Cursor::new(Vec::new());
     pack_dir(site.path(), &mut out, &Options::new(0), &mut Memo::default()).expect("a site");
     let image = Image::new(out.into_inner().into()).expect("an image");
-    // No content is no page.
+    // A 204 has no page.
     let codes: Vec<_> = STATUS_PAGE_CODES.into_iter().filter(|&code| code != 204).collect();
     for &code in &codes {
         let page = image.bytes(image.status_page(code).content);
         write_files(site.path(), &[(format!("errors/{code}.html"), page)]);
     }
-    let program = Program::started(serve(site.path(), &[]));
+    let program = RunningProgram::start_ready(serve(site.path(), &[]));
     let numbers: Vec<_> = codes.iter().map(u16::to_string).collect();
     let url = format!("http://{}/errors.html?{}", program.address(), numbers.join(","));
     for verdict in in_light_and_dark(&url) {
@@ -202,11 +201,12 @@ fn every_page_for_an_error_is_read_on_a_phone_and_in_the_dark_in_a_browser() {
     }
 }
 
-/// What a page that looks at others finds, where light colours are preferred, and dark ones: nothing that is wrong, and text
-/// of one colour, which is another in the dark.
+/// Loads a checking page with light and with dark colours preferred, and returns its verdicts. All text must be black on light
+/// and white on dark.
 fn in_light_and_dark(url: &str) -> [String; 2] {
     [("rgb(0, 0, 0)", &[][..]), ("rgb(255, 255, 255)", &["--dark"])].map(|(colour, dark)| {
-        let Page { verdict, .. } = Page::load(url, &[&["--verdict", "#verdict"], dark].concat());
+        let BrowserPage { verdict, .. } =
+            BrowserPage::load(url, &[&["--verdict", "#verdict"], dark].concat());
         assert!(!verdict.contains("wrong: "), "{dark:?}: {verdict}");
         let found = verdict.lines().filter_map(|line| line.split_once(": fits, "));
         let found: HashSet<_> = found.map(|(_, colour)| colour.to_owned()).collect();
@@ -216,23 +216,25 @@ fn in_light_and_dark(url: &str) -> [String; 2] {
 }
 
 #[test]
-fn a_page_that_was_loaded_in_a_browser_before_a_switch_gets_the_rest_of_its_release() {
-    // What it imports, of which release; whether the next one is there; its picture; what has no hash in its name.
+fn page_loaded_before_a_switch_gets_its_release_in_a_browser() {
+    // The release of the imported module; the status of a file of the next release; the width of the picture; the status of a file
+    // without a hash in its name.
     for (keep, want) in
         [("1", "release 1, 200, 1, 404"), ("0", "TypeError: Failed to fetch dynamically imported")]
     {
         for engine in ENGINES {
-            let (releases, loaded) = (common::open_dir(), TcpListener::bind("127.0.0.1:0").expect("a port"));
+            let (releases, loaded) =
+                (common::readable_dir(), TcpListener::bind("127.0.0.1:0").expect("a port"));
             let port = loaded.local_addr().expect("an address").port();
             pack(&release(1, "B4qfzvDp", "CxT9_qWe", port), &releases.path().join("1.tar"));
             pack(&release(2, "CxT9_qWe", "B4qfzvDp", port), &releases.path().join("2.tar"));
-            point(releases.path(), "1.tar");
+            set_current(releases.path(), "1.tar");
             let options = ["--engine", engine.name(), "--keep-releases", keep];
-            let program = Program::started(serve(&releases.path().join("current"), &options));
+            let program = RunningProgram::start_ready(serve(&releases.path().join("current"), &options));
             let address = program.address();
             let page = thread::scope(|scope| {
                 scope.spawn(|| switch_when_loaded(&loaded, releases.path(), address));
-                Page::load(&format!("http://{address}/"), &["--verdict", "#verdict"])
+                BrowserPage::load(&format!("http://{address}/"), &["--verdict", "#verdict"])
             });
             assert!(page.verdict.starts_with(want), "{engine}, {keep}: {page:?}");
             assert_eq!(program.err(), "", "{engine}");
@@ -241,26 +243,26 @@ fn a_page_that_was_loaded_in_a_browser_before_a_switch_gets_the_rest_of_its_rele
 }
 
 #[test]
-fn a_browser_that_has_a_script_gets_what_the_next_release_has_changed_in_it() {
+fn browser_gets_a_delta_to_the_script_of_the_next_release() {
     for engine in ENGINES {
         let (releases, loaded) =
             (tempfile::tempdir().expect("a directory"), TcpListener::bind("127.0.0.1:0").expect("a port"));
         let port = loaded.local_addr().expect("an address").port();
         let archives = ["1.tar", "2.tar"].map(|name| releases.path().join(name));
-        pack_after(&with_script(1, "B4qfzvDp", "CxT9_qWe", port), &[], &archives[0]);
+        pack_with_dictionaries(&with_script(1, "B4qfzvDp", "CxT9_qWe", port), &[], &archives[0]);
         let files = with_script(2, "CxT9_qWe", "B4qfzvDp", port);
-        pack_after(&files, &archives[..1], &archives[1]);
-        point(releases.path(), "1.tar");
+        pack_with_dictionaries(&files, &archives[..1], &archives[1]);
+        set_current(releases.path(), "1.tar");
         let options = ["--engine", engine.name(), "--keep-releases", "1"];
-        let program = Program::started(serve(&releases.path().join("current"), &options));
+        let program = RunningProgram::start_ready(serve(&releases.path().join("current"), &options));
         let address = program.address();
         let page = thread::scope(|scope| {
             scope.spawn(|| switch_when_loaded(&loaded, releases.path(), address));
-            Page::load(&format!("http://{address}/"), &["--cache", "--verdict", "#verdict"])
+            BrowserPage::load(&format!("http://{address}/"), &["--cache", "--verdict", "#verdict"])
         });
         let (got, sum) = page.verdict.split_once('\n').unwrap_or_else(|| panic!("{engine}: {page:?}"));
         let size = got.strip_prefix("release 2, dcb, ").and_then(|size| size.parse().ok());
-        // Of 60 KB.
+        // The whole script has 60 KB.
         assert!(size.is_some_and(|size: u32| size < 200), "{engine}: {page:?}");
         let site = common::site(&files);
         compare(site.path(), "assets/app-CxT9_qWe.js", sum);
@@ -268,7 +270,7 @@ fn a_browser_that_has_a_script_gets_what_the_next_release_has_changed_in_it() {
     }
 }
 
-/// A page with a script of some size, in which little changes. The second release lacks what has no hash in its name.
+/// Returns a page with a large script in which the releases differ little. The second release lacks the file without a hash.
 fn with_script(number: u32, hash: &str, other: &str, port: u16) -> Vec<(String, Vec<u8>)> {
     let filled = |text: &str| {
         let text = text.replace("{hash}", hash).replace("{other}", other);
@@ -288,7 +290,7 @@ fn with_script(number: u32, hash: &str, other: &str, port: u16) -> Vec<(String, 
     files
 }
 
-/// A page with what it loads at once, and what it asks for later. The second release lacks what has no hash in its name.
+/// Returns a page with the files that it loads immediately and later. The second release lacks the file without a hash.
 fn release(number: usize, hash: &str, other: &str, port: u16) -> Vec<(String, Vec<u8>)> {
     let filled = |text: &str| {
         let text =
@@ -311,23 +313,23 @@ fn release(number: usize, hash: &str, other: &str, port: u16) -> Vec<(String, Ve
     files
 }
 
-/// Waits for the word of the page, and answers when the second release is served.
+/// Waits for the request of the loaded page, switches releases, and responds when the server serves the second one.
 fn switch_when_loaded(loaded: &TcpListener, releases: &Path, address: SocketAddr) {
-    let (mut page, _) = loaded.accept().expect("the page, loaded");
-    point(releases, "2.tar");
-    let mut client = Client::connect(address);
+    let (mut page, _) = loaded.accept().expect("a request of the page");
+    set_current(releases, "2.tar");
+    let mut client = TestClient::connect(address);
     wait_for("the second release", || (client.get("/plain.js").status == 404).then_some(()));
     let mut block = [0; 4096];
     let _ = page.read(&mut block).expect("a request");
-    page.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").expect("a client that listens");
+    page.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").expect("a connected client");
 }
 
-/// Compares files with what `sha256sum` would write of them.
+/// Compares files with their checksums in the format of `sha256sum`.
 fn compare(dir: &Path, name: &str, sums: &str) {
     assert!(sums.contains(name), "{sums}");
     let mut command = Command::new("sha256sum");
     command.args(["--check", "--strict", "--quiet"]).current_dir(dir).stdin(Stdio::piped());
-    let mut child = command.spawn().expect("sha256sum, of the coreutils");
+    let mut child = command.spawn().expect("sha256sum of the coreutils");
     writeln!(child.stdin.take().expect("a pipe"), "{sums}").expect("a pipe");
     assert!(child.wait().expect("a child").success(), "{sums}");
 }

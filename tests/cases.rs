@@ -1,14 +1,14 @@
-//! The protocol cases of `tests/cases`: bytes in, bytes out. `tests/cases/README.md` tells how they are written.
+//! Runs the protocol cases of `tests/cases`: request bytes and response bytes. `tests/cases/README.md` documents the format.
 //!
 //! ```text
-//! case ─┬─ in memory, at every cut of the request ─┐
-//!       └─ on a real server, for every engine ─────┴─▶ all that came back = the responses the case names
+//! case ─┬─ in memory, with every split of the request ─┐
+//!       └─ on a real server, for every engine ─────────┴─▶ output = the responses of the case
 //! ```
 
 mod common;
 
 use bytes::Bytes;
-use common::{ENGINES, client::Client, served::Somewhere};
+use common::{ENGINES, client::TestClient, server::TestServer};
 use std::{
     collections::HashMap,
     fs::{self, File},
@@ -29,57 +29,57 @@ use tarpon_site::Image;
 use tempfile::TempDir;
 
 #[test]
-fn each_case_comes_out_the_same_at_every_cut_of_the_request() {
+fn cases_pass_with_every_split_of_the_request() {
     check(|case| {
         let mut cuts = cuts_of(case.request.len()).map(|read| Cuts { read, ..Cuts::NONE });
-        cuts.find_map(|cuts| case.failure_in_memory(cuts, Stays))
+        cuts.find_map(|cuts| case.failure_in_memory(cuts, KeepsOpen))
     });
 }
 
 #[test]
-fn each_case_comes_out_the_same_at_any_cut_of_the_response() {
+fn cases_pass_with_many_splits_of_the_response() {
     check(|case| {
-        // A cut of a few bytes in a long response takes long, and shows what it shows in a short one.
+        // Sending a long response in small pieces takes long and tests no more than a short one.
         let least = case.want.len() / 2_000;
         let cuts = [1, 2, 3, 5, 17, 100, 124, 1_460, 16_384, 65_536].into_iter().filter(|&cut| cut > least);
         let mut cuts = cuts.map(|send| Cuts { send, ..Cuts::NONE });
-        cuts.find_map(|cuts| case.failure_in_memory(cuts, Stays))
+        cuts.find_map(|cuts| case.failure_in_memory(cuts, KeepsOpen))
     });
 }
 
 #[test]
-fn each_case_comes_out_the_same_on_every_engine() {
-    check_on_engines(|case, address| case.failure_on(address, case.request.len(), Stays));
+fn cases_pass_on_every_engine() {
+    check_on_engines(|case, address| case.failure_on(address, case.request.len(), KeepsOpen));
 }
 
 #[test]
-fn each_short_case_comes_out_the_same_on_every_engine_byte_by_byte() {
+fn short_cases_pass_byte_by_byte_on_every_engine() {
     check_on_engines(|case, address| {
         let is_short = case.request.len() < 300;
-        is_short.then(|| case.failure_on(address, 1, Stays)).flatten()
+        is_short.then(|| case.failure_on(address, 1, KeepsOpen)).flatten()
     });
 }
 
 #[test]
-fn each_case_comes_out_the_same_when_the_client_closes_its_side_behind_the_request() {
-    check(|case| case.failure_in_memory(Cuts { read: 100, send: 1_000 }, Leaves));
-    check_on_engines(|case, address| case.failure_on(address, case.request.len(), Leaves));
+fn cases_pass_when_the_client_shuts_down_sending() {
+    check(|case| case.failure_in_memory(Cuts { read: 100, send: 1_000 }, ShutsDown));
+    check_on_engines(|case, address| case.failure_on(address, case.request.len(), ShutsDown));
 }
 
 #[test]
-fn head_is_answered_as_get_is_but_for_the_content() {
-    let count = CASES.iter().filter_map(Case::with_head).count();
+fn head_has_the_response_of_get_without_content() {
+    let count = CASES.iter().filter_map(ProtocolCase::with_head).count();
     assert!(count > CASES.len() / 3, "{count} cases of {}", CASES.len());
-    check(|case| case.with_head()?.failure_in_memory(Cuts { read: 100, send: 1_000 }, Stays));
+    check(|case| case.with_head()?.failure_in_memory(Cuts { read: 100, send: 1_000 }, KeepsOpen));
 }
 
 #[test]
-fn every_answer_is_used_and_no_name_stands_for_two_cases() {
-    let answers = CASES.iter().flat_map(|case| &case.answers);
-    let mut used: Vec<&str> = answers.map(|line| split_words(line).0).collect();
+fn responses_are_used_and_case_names_are_unique() {
+    let responses = CASES.iter().flat_map(|case| &case.responses);
+    let mut used: Vec<&str> = responses.map(|line| split_words(line).0).collect();
     used.sort_unstable();
     used.dedup();
-    let mut known: Vec<&str> = ANSWERS.keys().map(String::as_str).collect();
+    let mut known: Vec<&str> = RESPONSES.keys().map(String::as_str).collect();
     known.sort_unstable();
     assert_eq!(used, known);
     let mut names: Vec<&str> = CASES.iter().map(|case| case.name.as_str()).collect();
@@ -89,76 +89,74 @@ fn every_answer_is_used_and_no_name_stands_for_two_cases() {
     }
 }
 
-/// One case, as written.
-struct Case {
+/// One parsed case.
+struct ProtocolCase {
     name: String,
     request: Vec<u8>,
-    /// The names of the responses, each with the words behind it.
-    answers: Vec<String>,
-    /// The bytes of the responses, with `*` for each date.
+    /// The name of each response with its modifying words.
+    responses: Vec<String>,
+    /// The bytes of the responses, with `*` instead of each date.
     want: Vec<u8>,
-    end: End,
+    end: CaseEnd,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum CaseEnd {
     Open,
     Closes,
 }
 
-use Then::{Leaves, Stays};
+use AfterRequest::{KeepsOpen, ShutsDown};
 
-/// What a client does that has sent its request.
+/// The action of the client after its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
-    /// It could send another.
-    Stays,
-    /// It closes its sending side.
-    Leaves,
+enum AfterRequest {
+    KeepsOpen,
+    ShutsDown,
 }
 
-impl Case {
-    /// The same case with HEAD for every GET. `None` if that makes more of a difference: content follows, or there
-    /// is a Range, which means nothing to HEAD, or the head is refused before its method, or may not be longer.
-    fn with_head(&self) -> Option<Case> {
+impl ProtocolCase {
+    /// Returns the case with HEAD instead of GET. Returns `None` if HEAD would change more than the content: the request has
+    /// content, or a Range, which HEAD ignores, or the server rejects the head before its method, or the head has the maximum length.
+    fn with_head(&self) -> Option<ProtocolCase> {
         let text = self.request.to_ascii_lowercase();
         let has = |field: &[u8]| text.windows(field.len()).any(|window| window == field);
         if has(b"content-length") || has(b"transfer-encoding") || has(b"\nrange:") || text.len() > 10_000 {
             return None;
         }
-        let begins = |line: &[u8]| line.starts_with(b"GET ") || line.starts_with(b"HEAD ");
+        let is_request_line = |line: &[u8]| line.starts_with(b"GET ") || line.starts_with(b"HEAD ");
         let mut request = self.request.as_slice();
         while let Some(rest) = request.strip_prefix(b"\r\n") {
             request = rest;
         }
         let lines: Vec<&[u8]> = request.split_inclusive(|&byte| byte == b'\n').collect();
-        let count = lines.iter().filter(|line| begins(line)).count();
-        if !begins(request) || count != self.answers.len() {
+        let count = lines.iter().filter(|line| is_request_line(line)).count();
+        if !is_request_line(request) || count != self.responses.len() {
             return None;
         }
         let heads = lines.iter().map(|line| match line.strip_prefix(b"GET ") {
             Some(rest) => [b"HEAD ", rest].concat(),
             None => line.to_vec(),
         });
-        Some(Case {
+        Some(ProtocolCase {
             name: self.name.clone(),
             request: heads.collect::<Vec<_>>().concat(),
-            want: self.answers.iter().flat_map(|line| answer(&format!("{line} head"))).collect(),
-            answers: self.answers.clone(),
+            want: self.responses.iter().flat_map(|line| response(&format!("{line} head"))).collect(),
+            responses: self.responses.clone(),
             end: self.end,
         })
     }
 
-    /// What is wrong in memory, if anything is.
-    fn failure_in_memory(&self, cuts: Cuts, then: Then) -> Option<String> {
+    /// Runs the case in memory. Returns a description of a failure.
+    fn failure_in_memory(&self, cuts: Cuts, then: AfterRequest) -> Option<String> {
         let (image, files) = &*PACKED;
         let mut sim = Sim::new(image.clone());
         sim.files.clone_from(files);
         sim.client_sends(&self.request);
         let mut end = self.end;
-        if then == Stays {
+        if then == KeepsOpen {
             sim.run(cuts);
-            end = if sim.close() == Close::No { End::Open } else { End::Closes };
+            end = if sim.close() == Close::No { CaseEnd::Open } else { CaseEnd::Closes };
         }
         sim.client_ends();
         sim.run(cuts);
@@ -168,11 +166,11 @@ impl Case {
         fails.then(|| self.failure(&format!("{cuts:?}, {end:?}, closed: {closed}"), &got, &self.want))
     }
 
-    /// What is wrong on a real server, if anything is.
-    fn failure_on(&self, address: SocketAddr, cut: usize, then: Then) -> Option<String> {
-        // Who sends on behind the close that a request has asked for may meet a reset before he has read the answer: RFC 9112,
-        // section 9.6. Not each time.
-        let may_be_reset = cut == 1 && self.end == End::Closes;
+    /// Runs the case on a real server. Returns a description of a failure.
+    fn failure_on(&self, address: SocketAddr, cut: usize, then: AfterRequest) -> Option<String> {
+        // A client that keeps sending after the server closes may get a reset before it reads the response: RFC 9112, section 9.6.
+        // That does not happen every time, so the test retries.
+        let may_be_reset = cut == 1 && self.end == CaseEnd::Closes;
         let mut attempts = if may_be_reset { 5 } else { 1 };
         loop {
             attempts -= 1;
@@ -184,19 +182,19 @@ impl Case {
         }
     }
 
-    fn try_on(&self, address: SocketAddr, cut: usize, then: Then) -> io::Result<Option<String>> {
-        let mut client = Client::connect(address);
-        // A server that has refused reads on, and what it does not read any more does not matter.
+    fn try_on(&self, address: SocketAddr, cut: usize, then: AfterRequest) -> io::Result<Option<String>> {
+        let mut client = TestClient::connect(address);
+        // A failed write is no failure: the server may have rejected the request and closed.
         self.request.chunks(cut.max(1)).all(|part| client.send(part));
         let mut want = self.want.clone();
-        if then == Leaves {
-            client.end();
-        } else if self.end == End::Open {
-            // It takes another request, and nothing else comes before the response to that.
+        if then == ShutsDown {
+            client.shutdown_write();
+        } else if self.end == CaseEnd::Open {
+            // A further request gets its response with nothing before it.
             client.send("HEAD /empty.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-            want.extend(answer("empty.txt close head"));
+            want.extend(response("empty.txt close head"));
         }
-        let got = without_dates(&client.try_rest()?);
+        let got = without_dates(&client.try_read_to_end()?);
         Ok((got != want).then(|| self.failure(&format!("{cut} bytes at once"), &got, &want)))
     }
 
@@ -205,13 +203,13 @@ impl Case {
         let from = same.saturating_sub(200);
         let shown = |bytes: &[u8]| bytes[from..bytes.len().min(same + 400)].escape_ascii().to_string();
         let (got, want) = (shown(got), shown(want));
-        format!("\n{}, {how}: other from byte {same} on\n got …{got}…\nwant …{want}…\n", self.name)
+        format!("\n{}, {how}: differs from byte {same} on\n got …{got}…\nwant …{want}…\n", self.name)
     }
 }
 
-/// Runs all cases, in two threads, and then tells what is wrong with each that fails.
+/// Runs all cases in two threads, then reports all failures.
 #[track_caller]
-fn check(failure: impl Fn(&Case) -> Option<String> + Sync) {
+fn check(failure: impl Fn(&ProtocolCase) -> Option<String> + Sync) {
     let failed: Vec<String> = thread::scope(|scope| {
         let half = |first| {
             let failure = &failure;
@@ -225,43 +223,43 @@ fn check(failure: impl Fn(&Case) -> Option<String> + Sync) {
 
 /// Runs all cases on a server of each engine.
 #[track_caller]
-fn check_on_engines(failure: impl Fn(&Case, SocketAddr) -> Option<String> + Sync) {
+fn check_on_engines(failure: impl Fn(&ProtocolCase, SocketAddr) -> Option<String> + Sync) {
     for &engine in ENGINES {
         let dir = fixture();
-        let served = Somewhere::dir(engine, 2, dir.path());
+        let served = TestServer::dir(engine, 2, dir.path());
         let address = served.address;
         check(|case| failure(case, address).map(|failure| format!("{engine:?}: {failure}")));
     }
 }
 
-/// Every cut of a request. One of a megabyte is cut in a few places only.
+/// Returns every split length of a request; for requests of a megabyte, only a few.
 fn cuts_of(len: usize) -> impl Iterator<Item = usize> {
     let step = if len <= 20_000 { 1 } else { 9_973 };
     (1..=len).rev().step_by(step)
 }
 
-/// The bytes with `*` for each date in a field Date.
+/// Replaces each valid date in a Date field with `*`.
 fn without_dates(bytes: &[u8]) -> Vec<u8> {
     const FIELD: &[u8] = b"\r\nDate: ";
     const DATE_LEN: usize = 29;
     let mut rest = bytes;
     let mut out = Vec::with_capacity(bytes.len());
     while let Some(at) = rest.windows(FIELD.len()).position(|window| window == FIELD) {
-        let (before, behind) = rest.split_at(at + FIELD.len());
+        let (before, after) = rest.split_at(at + FIELD.len());
         out.extend_from_slice(before);
-        rest = behind;
-        if let Some((date, behind)) = behind.split_at_checked(DATE_LEN)
+        rest = after;
+        if let Some((date, after)) = after.split_at_checked(DATE_LEN)
             && tarpon_http::date::parse(date, UNIX_S).is_some()
         {
             out.push(b'*');
-            rest = behind;
+            rest = after;
         }
     }
     out.extend_from_slice(rest);
     out
 }
 
-static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| {
+static CASES: LazyLock<Vec<ProtocolCase>> = LazyLock::new(|| {
     let mut files: Vec<_> =
         fs::read_dir(CASES_DIR).expect("the cases").map(|entry| entry.expect("a case").path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "http"));
@@ -269,16 +267,16 @@ static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| {
     files.iter().flat_map(|file| cases(&read(file))).collect()
 });
 
-static ANSWERS: LazyLock<HashMap<String, Vec<u8>>> = LazyLock::new(|| answers(&read("answers")));
+static RESPONSES: LazyLock<HashMap<String, Vec<u8>>> = LazyLock::new(|| responses(&read("responses")));
 
-/// The site of the cases, packed, and the files beside its image.
+/// The packed site of the cases and the files outside of its image.
 static PACKED: LazyLock<(Image, Vec<Vec<u8>>)> = LazyLock::new(|| {
     let (dir, mut out) = (fixture(), Cursor::new(Vec::new()));
     let options = Options::new(UNIX_S);
     let packed = pack_dir(dir.path(), &mut out, &options, &mut Memo::default()).expect("a site");
     let content = |mut file: File| {
         let mut content = Vec::new();
-        // It was read for its hash.
+        // Packing has read the file to hash it.
         file.rewind().and_then(|()| file.read_to_end(&mut content)).expect("a file of the site");
         content
     };
@@ -286,8 +284,9 @@ static PACKED: LazyLock<(Image, Vec<Vec<u8>>)> = LazyLock::new(|| {
     (image, packed.files.into_iter().map(content).collect())
 });
 
-/// When every file was changed: Sun, 06 Nov 1994 08:49:37 GMT, in seconds since 1970. In memory that was yesterday.
-const CHANGED_S: u64 = UNIX_S - 24 * 60 * 60;
+/// The modification time of every file, in seconds since 1970: one day before the clock of the tests in memory, that is Sun, 06 Nov
+/// 1994 08:49:37 GMT.
+const MODIFIED_S: u64 = UNIX_S - 24 * 60 * 60;
 
 const CASES_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases");
 
@@ -295,10 +294,10 @@ fn read(name: impl AsRef<Path>) -> String {
     fs::read_to_string(Path::new(CASES_DIR).join(name)).expect("a text")
 }
 
-/// Makes the site that `site` describes.
+/// Creates the site that the file `site` describes.
 fn fixture() -> TempDir {
-    let dir = common::open_dir();
-    let changed = UNIX_EPOCH + Duration::from_secs(CHANGED_S);
+    let dir = common::readable_dir();
+    let modified = UNIX_EPOCH + Duration::from_secs(MODIFIED_S);
     for line in read("site").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         if let Some((name, target)) = line.split_once(" -> ") {
             symlink(target, dir.path().join(name.trim())).expect("a link");
@@ -308,28 +307,28 @@ fn fixture() -> TempDir {
         let name = name.trim();
         common::write_files(dir.path(), &[(name, bytes(content.strip_prefix(' ').unwrap_or(content)))]);
         let file = File::options().append(true).open(dir.path().join(name)).expect("a file");
-        file.set_modified(changed).expect("a date");
+        file.set_modified(modified).expect("a date");
     }
     dir
 }
 
-/// The cases of one file.
-fn cases(text: &str) -> Vec<Case> {
-    let mut cases: Vec<Case> = Vec::new();
+/// Parses the cases of one file.
+fn cases(text: &str) -> Vec<ProtocolCase> {
+    let mut cases: Vec<ProtocolCase> = Vec::new();
     let mut done = true;
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (sign, rest) = line.split_at(1);
         let rest = rest.strip_prefix(' ').unwrap_or(rest);
         if sign == "@" {
-            assert!(done, "the case before ends neither open nor closed: {line}");
+            assert!(done, "the previous case has no open or closes line: {line}");
             done = false;
             let name = rest.to_owned();
-            cases.push(Case {
+            cases.push(ProtocolCase {
                 name,
                 request: Vec::new(),
-                answers: Vec::new(),
+                responses: Vec::new(),
                 want: Vec::new(),
-                end: End::Open,
+                end: CaseEnd::Open,
             });
             continue;
         }
@@ -337,55 +336,56 @@ fn cases(text: &str) -> Vec<Case> {
         match (sign, line) {
             (">", _) => case.request.extend(line_bytes(rest, "\r\n")),
             ("<", _) => {
-                case.answers.push(rest.to_owned());
-                case.want.extend(answer(rest));
+                case.responses.push(rest.to_owned());
+                case.want.extend(response(rest));
             }
             (_, "open" | "closes") => {
-                case.end = if line == "open" { End::Open } else { End::Closes };
+                case.end = if line == "open" { CaseEnd::Open } else { CaseEnd::Closes };
                 done = true;
             }
             _ => panic!("not a line of a case: {line}"),
         }
     }
-    assert!(done, "the last case ends neither open nor closed");
+    assert!(done, "the last case has no open or closes line");
     cases
 }
 
-/// The answers by name.
-fn answers(text: &str) -> HashMap<String, Vec<u8>> {
-    let mut answers = HashMap::new();
+/// Parses the responses by name.
+fn responses(text: &str) -> HashMap<String, Vec<u8>> {
+    let mut responses = HashMap::new();
     for text in text.split("\n@ ").skip(1) {
-        let (name, text) = text.split_once('\n').expect("an answer below its name");
-        let (head, content) = text.split_once("\n\n").expect("an empty line behind the head");
-        let mut answer: Vec<u8> = head.lines().flat_map(|line| line_bytes(line, "\r\n")).collect();
-        answer.extend(b"\r\n");
+        let (name, text) = text.split_once('\n').expect("a response below its name");
+        let (head, content) = text.split_once("\n\n").expect("an empty line after the head");
+        let mut response: Vec<u8> = head.lines().flat_map(|line| line_bytes(line, "\r\n")).collect();
+        response.extend(b"\r\n");
         for line in content.lines().filter(|line| !line.is_empty()) {
             let line = line.strip_prefix('|').unwrap_or_else(|| panic!("not a line of content: {line}"));
-            answer.extend(line_bytes(line.strip_prefix(' ').unwrap_or(line), "\n"));
+            response.extend(line_bytes(line.strip_prefix(' ').unwrap_or(line), "\n"));
         }
-        assert!(answers.insert(name.to_owned(), answer).is_none(), "two answers named {name}");
+        assert!(responses.insert(name.to_owned(), response).is_none(), "two responses named {name}");
     }
-    answers
+    responses
 }
 
-/// The answer of this name, as the words behind the name say it differs.
-fn answer(line: &str) -> Vec<u8> {
+/// Returns the response of this name, modified by the words after the name.
+fn response(line: &str) -> Vec<u8> {
     let (name, words) = split_words(line);
-    let mut answer = ANSWERS.get(name).unwrap_or_else(|| panic!("no answer is named {name}")).clone();
+    let mut response = RESPONSES.get(name).unwrap_or_else(|| panic!("no response named {name}")).clone();
     for word in words {
-        let at = |what: &[u8]| answer.windows(what.len()).position(|window| window == what).expect("a head");
+        let at =
+            |what: &[u8]| response.windows(what.len()).position(|window| window == what).expect("a head");
         match word {
-            "head" => answer.truncate(at(b"\r\n\r\n") + 4),
+            "head" => response.truncate(at(b"\r\n\r\n") + 4),
             option => {
-                let behind = at(b"\r\nDate: *\r\n") + "\r\nDate: *\r\n".len();
-                answer.splice(behind..behind, format!("Connection: {option}\r\n").into_bytes());
+                let after = at(b"\r\nDate: *\r\n") + "\r\nDate: *\r\n".len();
+                response.splice(after..after, format!("Connection: {option}\r\n").into_bytes());
             }
         }
     }
-    answer
+    response
 }
 
-/// The name of an answer, and the words behind it.
+/// Splits the name of a response from the words after it.
 fn split_words(line: &str) -> (&str, Vec<&str>) {
     let (mut name, mut words) = (line, Vec::new());
     while let Some((before, word @ ("close" | "keep-alive" | "head"))) = name.rsplit_once(' ') {
@@ -394,23 +394,23 @@ fn split_words(line: &str) -> (&str, Vec<&str>) {
     (name, words)
 }
 
-/// The bytes of a line, which ends in `end` unless a backslash says that it does not.
+/// Returns the bytes of a line, with `end` appended unless the line ends in a backslash.
 fn line_bytes(line: &str, end: &str) -> Vec<u8> {
-    // Two would be one backslash, and not the end.
+    // Two backslashes are an escaped backslash.
     match line.strip_suffix('\\').filter(|rest| !rest.ends_with('\\')) {
         Some(rest) => bytes(rest),
         None => [bytes(line), end.into()].concat(),
     }
 }
 
-/// The bytes that a text stands for.
+/// Unescapes a text.
 fn bytes(text: &str) -> Vec<u8> {
     let (bytes, rest) = unescape(text.as_bytes(), false);
     assert!(rest.is_empty(), "{text}");
     bytes
 }
 
-/// The bytes that the front of `text` stands for, and what is behind; of a repeated text, the `*` and the count.
+/// Unescapes the front of `text` and returns the rest. Inside of `{…}`, the rest starts at the `*` before the count.
 fn unescape(mut text: &[u8], repeated: bool) -> (Vec<u8>, &[u8]) {
     let mut bytes = Vec::new();
     loop {

@@ -5,8 +5,8 @@ mod common;
 
 use common::{
     ENGINES,
-    program::{Program, serve},
-    web::{CODED, CODINGS, LARGE, PLAIN, on_disk, web},
+    program::{RunningProgram, serve},
+    sample::{CODED, CODINGS, LARGE, PLAIN, on_disk, sample_site},
 };
 use std::{
     fs,
@@ -54,10 +54,10 @@ struct Kind {
 
 impl Kind {
     fn is_served(&self) {
-        let site = web();
+        let site = sample_site();
         for engine in ENGINES {
-            let program = Program::started(serve(site.path(), &["--engine", engine.name()]));
-            let mut client = Client::start(self, program.address());
+            let program = RunningProgram::start_ready(serve(site.path(), &["--engine", engine.name()]));
+            let mut client = ClientProcess::start(self, program.address());
             client.gets_files(site.path());
             client.gets_what_changed(site.path());
             client.gets_codings(self, site.path());
@@ -73,7 +73,7 @@ impl Kind {
     }
 }
 
-impl Client {
+impl ClientProcess {
     fn gets_files(&mut self, site: &Path) {
         for &(target, media_type) in PLAIN {
             let got = self.get(target, &[]);
@@ -220,7 +220,7 @@ impl Client {
 }
 
 /// A client that runs.
-struct Client {
+struct ClientProcess {
     child: Child,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -238,8 +238,8 @@ struct Answer {
     content: Vec<u8>,
 }
 
-impl Client {
-    fn start(kind: &Kind, address: SocketAddr) -> Client {
+impl ClientProcess {
+    fn start(kind: &Kind, address: SocketAddr) -> ClientProcess {
         let [program, file] = kind.command;
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(file);
         // Whatever happens to a client, it does not keep the test for ever.
@@ -253,7 +253,7 @@ impl Client {
         let mut child = command.spawn().expect("timeout, of the coreutils");
         let requests = child.stdin.take().expect("a pipe");
         let answers = BufReader::new(child.stdout.take().expect("a pipe"));
-        Client { child, requests, answers, connections: 0 }
+        ClientProcess { child, requests, answers, connections: 0 }
     }
 
     #[track_caller]
@@ -290,7 +290,7 @@ impl Client {
 
     /// Has nothing more to ask.
     fn end(self) {
-        let Client { mut child, requests, .. } = self;
+        let ClientProcess { mut child, requests, .. } = self;
         drop(requests);
         let status = child.wait().expect("a child");
         assert!(status.success(), "{status}");

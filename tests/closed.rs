@@ -9,10 +9,10 @@ mod common;
 
 use common::{
     ENGINES,
-    client::Client,
-    open_dir,
-    program::{Ended, Program, serve},
-    releases::{pack, point},
+    client::TestClient,
+    program::{ProgramExit, RunningProgram, serve},
+    readable_dir,
+    releases::{pack, set_current},
     wait_for, write_files,
 };
 use rustix::process::geteuid;
@@ -29,7 +29,7 @@ fn a_directory_below_a_closed_one_is_served_and_followed_by_every_engine() {
     for &engine in ENGINES {
         let site = closed.at("site");
         write_files(&site, &[("index.html", "first"), ("sub/page", "first")]);
-        let program = Program::started(serve(&site, &["--engine", engine.name()]));
+        let program = RunningProgram::start_ready(serve(&site, &["--engine", engine.name()]));
         expect(&program, "/sub/page", "first");
         write_files(&site, &[("sub/page", "changed"), ("new/dir/page", "new")]);
         expect(&program, "/sub/page", "changed");
@@ -58,24 +58,24 @@ fn links_and_archives_below_a_closed_directory_are_followed() {
     symlink("7", closed.at("current")).unwrap();
     // A link above the root, too.
     symlink(".", closed.at("above")).unwrap();
-    let program = Program::started(serve(&closed.at("above/current"), &[]));
+    let program = RunningProgram::start_ready(serve(&closed.at("above/current"), &[]));
     expect(&program, "/", "seven");
-    point(&closed.path, "8");
+    set_current(&closed.path, "8");
     expect(&program, "/", "eight");
     fs::remove_file(closed.at("current")).unwrap();
     wait_for("a word about it", || program.err().contains("does not exist").then_some(()));
     expect(&program, "/", "eight");
-    point(&closed.path, "7");
+    set_current(&closed.path, "7");
     expect(&program, "/", "seven");
     drop(program);
 
-    let program = Program::started(serve(&closed.at("above/7/../current"), &[]));
+    let program = RunningProgram::start_ready(serve(&closed.at("above/7/../current"), &[]));
     expect(&program, "/", "seven");
     drop(program);
 
     pack(&[("index.html", "packed")], &closed.at("site.tar"));
     pack(&[("index.html", "packed anew")], &closed.at("next.tar"));
-    let program = Program::started(serve(&closed.at("site.tar"), &[]));
+    let program = RunningProgram::start_ready(serve(&closed.at("site.tar"), &[]));
     expect(&program, "/", "packed");
     fs::rename(closed.at("next.tar"), closed.at("site.tar")).unwrap();
     expect(&program, "/", "packed anew");
@@ -90,11 +90,11 @@ fn earlier_releases_below_a_closed_directory_are_kept() {
     for name in ["1.tar", "2.tar"] {
         let mut command = common::program::tarpon(["release", "activate"].map(AsRef::as_ref));
         command.arg(&closed.path).arg(name);
-        let Ended { status, err, .. } = Program::run(command);
+        let ProgramExit { status, err, .. } = RunningProgram::run(command);
         assert!(status.success(), "{err}");
     }
     let options = ["--keep-releases", "2"];
-    let program = Program::started(serve(&closed.at("current"), &options));
+    let program = RunningProgram::start_ready(serve(&closed.at("current"), &options));
     expect(&program, "/", "two");
     expect(&program, &format!("/{old}"), "old");
     expect(&program, &format!("/{new}"), "new");
@@ -105,7 +105,7 @@ fn earlier_releases_below_a_closed_directory_are_kept() {
 fn a_link_of_another_user_into_a_closed_directory_serves_nothing_of_it() {
     let Some(closed) = Closed::new() else { return };
     write_files(&closed.at("secret"), &[("index.html", "secret")]);
-    let home = open_dir();
+    let home = readable_dir();
     let at = |name: &str| home.path().join(name);
     let link = |name: &str| {
         symlink(closed.at("secret"), at(name)).unwrap();
@@ -120,15 +120,15 @@ fn a_link_of_another_user_into_a_closed_directory_serves_nothing_of_it() {
     link("link-of-ann");
     symlink("ann/link", at("through")).unwrap();
     for name in ["ann/link", "link-of-ann", "through"] {
-        let Ended { status, err, .. } = Program::run(serve(&at(name), &[]));
+        let ProgramExit { status, err, .. } = RunningProgram::run(serve(&at(name), &[]));
         assert!(!status.success(), "{name}");
         assert!(err.contains("may not enter"), "{name}: {err}");
     }
     // Inside a site a link leads nowhere out of it.
     link("ann/site/below");
-    let program = Program::started(serve(&at("ann/site"), &[]));
+    let program = RunningProgram::start_ready(serve(&at("ann/site"), &[]));
     expect(&program, "/", "of ann");
-    assert_eq!(Client::connect(program.address()).get("/below/").status, 404);
+    assert_eq!(TestClient::connect(program.address()).get("/below/").status, 404);
     // A site that is exchanged for a link while it is served.
     fs::rename(at("ann/site"), at("ann/old")).unwrap();
     symlink(closed.at("secret"), at("ann/site")).unwrap();
@@ -147,7 +147,7 @@ fn what_bars_the_way_is_named_with_owner_mode_user_and_remedies() {
     mode("private/site", 0o700);
     mode("private.tar", 0o600);
     mode("half/deep/page", 0o640);
-    let home = open_dir();
+    let home = readable_dir();
     let of_user = home.path().join("ann/site");
     write_files(&of_user, &[("index.html", "x")]);
     chown(home.path().join("ann"), Some(USER), Some(USER)).unwrap();
@@ -164,7 +164,7 @@ fn what_bars_the_way_is_named_with_owner_mode_user_and_remedies() {
         (of_user,                       ann,                     "mode 0700)"),
     ];
     for (site, bar, why) in cases {
-        let Ended { status, err, .. } = Program::run(serve(&site, &[]));
+        let ProgramExit { status, err, .. } = RunningProgram::run(serve(&site, &[]));
         assert!(!status.success(), "{err}");
         for words in [&*bar, why, "user nobody may not", "chmod o+r", " or "] {
             assert!(err.contains(words), "{}: {words}: {err}", site.display());
@@ -172,7 +172,7 @@ fn what_bars_the_way_is_named_with_owner_mode_user_and_remedies() {
         assert_eq!(err.lines().count(), 1, "{err}");
     }
     for missing in ["nothing", "private/site/nothing", "nothing/site"] {
-        let Ended { err, .. } = Program::run(serve(&closed.at(missing), &[]));
+        let ProgramExit { err, .. } = RunningProgram::run(serve(&closed.at(missing), &[]));
         assert!(err.contains("does not exist"), "{missing}: {err}");
     }
 }
@@ -189,7 +189,7 @@ impl Closed {
         if !geteuid().is_root() {
             return None;
         }
-        let dir = open_dir();
+        let dir = readable_dir();
         let path = dir.path().join("closed");
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
@@ -203,8 +203,8 @@ impl Closed {
 
 /// Waits until a path is answered with this content.
 #[track_caller]
-fn expect(program: &Program, path: &str, want: &str) {
-    let asked = || Client::connect(program.address()).get(path).content;
+fn expect(program: &RunningProgram, path: &str, want: &str) {
+    let asked = || TestClient::connect(program.address()).get(path).content;
     wait_for(want, || (asked() == want.as_bytes()).then_some(()));
 }
 

@@ -4,8 +4,8 @@ mod common;
 
 use common::{
     ENGINES,
-    client::Client,
-    program::{Program, serve, tarpon},
+    client::TestClient,
+    program::{RunningProgram, serve, tarpon},
     wait_for,
 };
 use rustix::{
@@ -25,7 +25,7 @@ use tarpon::Engine;
 #[test]
 fn what_was_dropped_from_memory_is_read_and_sent() {
     // Beside the program: where temporary files are, the file system may be memory itself.
-    let temp = common::opened(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
+    let temp = common::make_readable(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
     let (dir, archive) = (temp.path().join("site"), temp.path().join("site.tar"));
     fs::create_dir(&dir).unwrap();
     let contents = [("small.txt", 100), ("middle.txt", 8 << 10), ("large.bin", 3 << 20)];
@@ -38,18 +38,19 @@ fn what_was_dropped_from_memory_is_read_and_sent() {
     let packed = temp.path().join("packed.tar");
     let pack =
         [OsStr::new("pack"), dir.as_os_str(), "--effort=fast".as_ref(), "-o".as_ref(), packed.as_os_str()];
-    assert!(Program::run(tarpon(pack)).status.success());
+    assert!(RunningProgram::run(tarpon(pack)).status.success());
     let large = dir.join("large.bin");
     for engine in ENGINES {
         for site in [&dir, &archive, &packed] {
             // A new one: of the old one pages may still be with sockets that nobody has ended yet.
             fs::copy(&large, dir.join("new")).and_then(|_| fs::rename(dir.join("new"), &large)).unwrap();
-            let program = Program::started(serve(site, &["--engine", engine.name(), "--workers", "1"]));
+            let program =
+                RunningProgram::start_ready(serve(site, &["--engine", engine.name(), "--workers", "1"]));
             wait_for("the kernel to forget a file", || is_forgotten(&large, 0).then_some(()));
             // As far as nobody has it mapped.
             is_forgotten(&archive, 0);
             is_forgotten(&packed, 0);
-            let mut pipelined = Client::connect(program.address());
+            let mut pipelined = TestClient::connect(program.address());
             for (name, _) in contents {
                 pipelined.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
             }
@@ -68,7 +69,7 @@ fn what_was_dropped_from_memory_is_read_and_sent() {
 /// Small files lie in the image, of which the kernel has dropped all but what somebody has mapped.
 #[test]
 fn no_worker_waits_for_the_disk_to_look_something_up() {
-    let temp = common::opened(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
+    let temp = common::make_readable(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
     let (dir, packed) = (temp.path().join("site"), temp.path().join("packed.tar"));
     fs::create_dir(&dir).unwrap();
     // Of bytes that no coding makes smaller.
@@ -86,7 +87,7 @@ fn no_worker_waits_for_the_disk_to_look_something_up() {
     fs::write(dir.join("_headers"), "/*\n  X-Site: cold\n").unwrap();
     let pack =
         [OsStr::new("pack"), dir.as_os_str(), "--effort=fast".as_ref(), "-o".as_ref(), packed.as_os_str()];
-    assert!(Program::run(tarpon(pack)).status.success());
+    assert!(RunningProgram::run(tarpon(pack)).status.success());
     let archive = fs::read(&packed).unwrap();
     let lies = |name: &str| {
         let record = archive.windows(name.len()).position(|bytes| bytes == name.as_bytes());
@@ -94,8 +95,9 @@ fn no_worker_waits_for_the_disk_to_look_something_up() {
     };
     for &engine in ENGINES.iter().filter(|engine| has_loaders(**engine)) {
         lay_in_single_pages(&packed);
-        let program = Program::started(serve(&packed, &["--engine", engine.name(), "--workers", "1"]));
-        let mut client = Client::connect(program.address());
+        let program =
+            RunningProgram::start_ready(serve(&packed, &["--engine", engine.name(), "--workers", "1"]));
+        let mut client = TestClient::connect(program.address());
         for (round, chosen) in contents.chunks(40).enumerate() {
             // Not at the front, which is mapped since it was looked at when the site was opened.
             let (name, content) = &chosen[20];

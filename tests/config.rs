@@ -1,12 +1,12 @@
-//! The configuration: read, checked, shown, served; and what is made of the words of its options.
+//! Reading, checking, showing and serving the configuration; the documentation generated from the options.
 
 #![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
 
 mod common;
 
 use common::{
-    client::{Client, get},
-    program::{Ended, Program, serve, tarpon},
+    client::{TestClient, get},
+    program::{ProgramExit, RunningProgram, serve, tarpon},
     site, write_files,
 };
 use std::{
@@ -21,7 +21,7 @@ use std::{
 use tarpon::config::{self, CliFlags, ConfigFile};
 
 #[test]
-fn what_a_file_says_is_served_and_flags_win() {
+fn flags_override_the_file() {
     let text = "[server]\nworkers = 3\n[[listener]]\naddress = \"127.0.0.1:0\"\n\
                 [[site]]\npath = \"public\"\nspa = true\ncors = [\"/a\"]\n";
     let dir = site(&[("tarpon.toml", text), ("public/index.html", "shell"), ("public/a/b.txt", "b")]);
@@ -33,12 +33,15 @@ fn what_a_file_says_is_served_and_flags_win() {
     ];
     for (flags, want, status) in cases {
         let file = dir.path().join("tarpon.toml");
-        let program = Program::started(of(&["serve", "--config", file.to_str().unwrap()], flags));
+        let program = RunningProgram::start_ready(tarpon_command(
+            &["serve", "--config", file.to_str().unwrap()],
+            flags,
+        ));
         assert!(program.out().contains(want), "{flags:?}: {}", program.out());
         let listeners = flags.iter().filter(|flag| **flag == "--listen").count().max(1);
         assert_eq!(program.addresses().len(), listeners);
         for address in program.addresses() {
-            let mut client = Client::connect(address);
+            let mut client = TestClient::connect(address);
             assert_eq!(client.get("/route").status, *status, "{flags:?}");
             assert_eq!(client.get("/a/b.txt").field("Access-Control-Allow-Origin"), Some("*"));
         }
@@ -47,27 +50,32 @@ fn what_a_file_says_is_served_and_flags_win() {
 }
 
 #[test]
-fn a_flag_of_a_limit_wins_over_what_sites_say_of_theirs() {
+fn limit_flag_overrides_the_limits_of_sites() {
     let text = "[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\npath = \"public\"\nkeepalive-requests = 2\n[server]\nkeepalive-requests = 4\n";
     let dir = site(&[("tarpon.toml", text), ("public/index.html", "home")]);
     let file = dir.path().join("tarpon.toml");
     for (flags, last) in [(&[][..], 2), (&["--keepalive-requests", "3"], 3)] {
-        let program = Program::started(of(&["serve", "--config", file.to_str().unwrap()], flags));
-        let mut client = Client::connect(program.address());
+        let program = RunningProgram::start_ready(tarpon_command(
+            &["serve", "--config", file.to_str().unwrap()],
+            flags,
+        ));
+        let mut client = TestClient::connect(program.address());
         let closes: Vec<_> = (0..last).map(|_| client.get("/").closes()).collect();
         assert_eq!(closes.iter().position(|&closes| closes), Some(last - 1), "{flags:?}");
     }
 }
 
 #[test]
-fn each_host_has_the_site_that_the_file_says() {
+fn hosts_select_the_configured_site() {
     let text = "[[listener]]\naddress = \"127.0.0.1:0\"\n\
                 [[site]]\npath = \"a\"\nhosts = [\"a.example\", \"*.a.example\"]\nredirect-hosts = [\"www.a.example\"]\n\
                 [[site]]\npath = \"b\"\ndefault = true\n";
     let dir = site(&[("tarpon.toml", text), ("a/index.html", "this is a"), ("b/index.html", "this is b")]);
-    let program =
-        Program::started(of(&["serve", "--config"], &[dir.path().join("tarpon.toml").to_str().unwrap()]));
-    let mut client = Client::connect(program.address());
+    let program = RunningProgram::start_ready(tarpon_command(
+        &["serve", "--config"],
+        &[dir.path().join("tarpon.toml").to_str().unwrap()],
+    ));
+    let mut client = TestClient::connect(program.address());
     let cases = [
         ("a.example", 200, "a"),
         ("x.a.example", 200, "a"),
@@ -83,8 +91,8 @@ fn each_host_has_the_site_that_the_file_says() {
 }
 
 #[test]
-fn the_help_has_the_flag_that_changes_something() {
-    let help = Program::run(of(&["serve", "--help"], &[])).out;
+fn help_shows_the_flag_that_changes_the_default() {
+    let help = RunningProgram::run(tarpon_command(&["serve", "--help"], &[])).out;
     for (flag, is_there) in
         [("--spa", true), ("--no-spa", false), ("--sandbox", false), ("--no-sandbox", true)]
     {
@@ -94,26 +102,26 @@ fn the_help_has_the_flag_that_changes_something() {
     for (flag, want) in
         [("--spa", "true"), ("--no-spa", "false"), ("--sandbox", "true"), ("--no-sandbox", "false")]
     {
-        let shown = Program::run(of(&["config", "show"], &[flag])).out;
+        let shown = RunningProgram::run(tarpon_command(&["config", "show"], &[flag])).out;
         let line = shown.lines().find(|line| line.ends_with(&format!("  {flag}")));
         assert!(line.is_some_and(|line| line.contains(&format!(" {want} "))), "{shown}");
     }
 }
 
 #[test]
-fn a_path_on_the_command_line_need_not_be_text() {
+fn path_argument_may_be_invalid_utf8() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join(OsStr::from_bytes(b"\xff"));
     write_files(&root, &[("index.html", "here")]);
-    let program = Program::started(serve(&root, &[]));
-    assert_eq!(Client::connect(program.address()).get("/").content, b"here");
+    let program = RunningProgram::start_ready(serve(&root, &[]));
+    assert_eq!(TestClient::connect(program.address()).get("/").content, b"here");
 }
 
 #[test]
-fn a_broken_file_is_shown_and_nothing_is_served() {
+fn broken_file_is_reported_and_not_served() {
     let dir = site(&[(
         "tarpon.toml",
-        "[server]\nworkers = 0\npin = yes\n\n[[site]]\npath = \"missing\"\nclean-url = true\n",
+        "[server]\nworkers = 0\ncpu-affinity = yes\n\n[[site]]\npath = \"missing\"\nclean-url = true\n",
     )]);
     let file = dir.path().join("tarpon.toml").display().to_string();
     let want = "tarpon: cannot use FILE: 3 errors\n\n\
@@ -121,7 +129,7 @@ fn a_broken_file_is_shown_and_nothing_is_served() {
                 error: this is not TOML\n --> FILE:3:16\n  |\n3 | cpu-affinity = yes\n  |                ^^^ string values must be quoted, expected literal string\n  = see https://toml.io for its form\n\n\
                 error: unknown option `clean-url`\n --> FILE:7:1\n  |\n7 | clean-url = true\n  | ^^^^^^^^^ expected an option of [[site]]\n  = did you mean `clean-urls`?\n\n";
     for command in [&["config", "check"][..], &["config", "show"], &["serve"]] {
-        let ended = Program::run(of(command, &["--config", &file]));
+        let ended = RunningProgram::run(tarpon_command(command, &["--config", &file]));
         assert_eq!(ended.status.code(), Some(1), "{command:?}");
         assert_eq!(
             (ended.out.as_str(), ended.err.replace(&file, "FILE").as_str()),
@@ -132,12 +140,12 @@ fn a_broken_file_is_shown_and_nothing_is_served() {
 }
 
 #[test]
-fn a_check_tells_what_this_host_does_not_have() {
+fn check_reports_missing_paths_and_addresses() {
     let text = "[[listener]]\naddress = \"192.0.2.1:80\"\n[[listener]]\naddress = \"unix:run/tarpon.sock\"\n\
                 [[site]]\npath = \"public\"\n";
     let dir = site(&[("tarpon.toml", text)]);
     let file = dir.path().join("tarpon.toml").display().to_string();
-    let check = || Program::run(of(&["config", "check"], &["--config", &file]));
+    let check = || RunningProgram::run(tarpon_command(&["config", "check"], &["--config", &file]));
     let (ended, at) = (check(), dir.path().display());
     let found: Vec<_> = ended.err.lines().filter(|line| line.starts_with("error: ")).collect();
     let want = [
@@ -149,7 +157,7 @@ fn a_check_tells_what_this_host_does_not_have() {
 
     let text = text.replace("192.0.2.1", "127.0.0.1");
     write_files(dir.path(), &[("tarpon.toml", &*text), ("run/x", ""), ("public/index.html", "")]);
-    // A port in use is no error of the file: it may be this configuration that is served there.
+    // A port in use is not an error: a server with this configuration may be listening there.
     let port = TcpListener::bind("127.0.0.1:0").unwrap();
     write_files(
         dir.path(),
@@ -159,17 +167,18 @@ fn a_check_tells_what_this_host_does_not_have() {
     assert_eq!((ended.status.code(), ended.err.as_str()), (Some(0), ""));
     assert_eq!(ended.out, format!("{file} is in order: 1 site, 2 listeners\n"));
 
-    let ended = Program::run(of(&["config", "check"], &["--config", "/nowhere/tarpon.toml"]));
+    let ended =
+        RunningProgram::run(tarpon_command(&["config", "check"], &["--config", "/nowhere/tarpon.toml"]));
     let want = "tarpon: cannot read /nowhere/tarpon.toml: no such file or directory; name a file that exists and may be read, as \
                 in --config tarpon.toml";
     assert_eq!((ended.status.code(), ended.error_line()), (Some(1), want));
 }
 
 #[test]
-fn an_engine_of_another_system_is_refused_by_its_name() {
+fn engine_of_another_system_is_refused_by_name() {
     let absent = if cfg!(target_os = "linux") { "kqueue" } else { "epoll" };
     let dir = site(&[("tarpon.toml", &*format!("[server]\nengine = \"{absent}\"\n")), ("index.html", "")]);
-    let why = format!("cannot use {absent}: this system does not have it; take --engine ");
+    let reason = format!("cannot use {absent}: this system does not have it; take --engine ");
     let (path, file) = (dir.path(), dir.path().join("tarpon.toml"));
     let (path, file) = (path.to_str().unwrap(), file.to_str().unwrap());
     for arguments in [
@@ -177,19 +186,21 @@ fn an_engine_of_another_system_is_refused_by_its_name() {
         &["serve", path, "--config", file],
         &["config", "check", "--config", file],
     ] {
-        let ended = Program::run(of(arguments, &[]));
+        let ended = RunningProgram::run(tarpon_command(arguments, &[]));
         assert_eq!(ended.status.code(), Some(1), "{arguments:?}: {ended:?}");
-        assert!(ended.err.contains(&why), "{arguments:?}: {ended:?}");
+        assert!(ended.err.contains(&reason), "{arguments:?}: {ended:?}");
     }
 }
 
 #[test]
-fn what_holds_is_shown_with_who_said_it() {
-    let text = "[[site]]\npath = \"public\"\nhosts = [\"a.example\", \"b.example\"]\n[server]\ngrace = 90\n";
+fn show_prints_each_value_with_its_source() {
+    let text =
+        "[[site]]\npath = \"public\"\nhosts = [\"a.example\", \"b.example\"]\n[server]\ngrace-period = 90\n";
     let dir = site(&[("tarpon.toml", text)]);
-    let mut command = of(&["config", "show", "--config", "tarpon.toml"], &["--spa", "--workers", "3"]);
+    let mut command =
+        tarpon_command(&["config", "show", "--config", "tarpon.toml"], &["--spa", "--workers", "3"]);
     command.current_dir(dir.path());
-    let ended = Program::run(command);
+    let ended = RunningProgram::run(command);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
     #[rustfmt::skip]
     let cases = [
@@ -199,21 +210,21 @@ fn what_holds_is_shown_with_who_said_it() {
         ("[[site]] 1", "spa",          "true",                 "--spa"),
         ("[[site]] 1", "clean-urls",   "false",                "default"),
         ("[server]",   "workers",      "3",                    "--workers"),
-        ("[server]",   "header-timeout", "20s",                  "default"),
-        ("[server]",   "grace-period",        "1m30s",                "tarpon.toml:5"),
+        ("[server]",   "header-timeout", "20s",                "default"),
+        ("[server]",   "grace-period", "1m30s",                "tarpon.toml:5"),
         ("[[listener]]", "address",    "127.0.0.1:8080 and, where there is IPv6, [::1]:8080", "default"),
     ];
-    for (section, option, value, from) in cases {
+    for (section, option, value, want_source) in cases {
         let line =
             ended.out.lines().find(|line| line.starts_with(section) && line.contains(&format!(" {option} ")));
         let rest = line.and_then(|line| line.split_once(&format!(" {option} "))).map(|(_, rest)| rest.trim());
-        let (got, who) = rest.and_then(|rest| rest.split_once("  ")).unwrap_or_default();
-        assert_eq!((got, who.trim()), (value, from), "{option}");
+        let (got, source) = rest.and_then(|rest| rest.split_once("  ")).unwrap_or_default();
+        assert_eq!((got, source.trim()), (value, want_source), "{option}");
     }
 }
 
 #[test]
-fn a_configuration_that_is_shown_says_the_same_again_anywhere() {
+fn shown_toml_has_the_same_meaning_in_another_directory() {
     let text = "[[listener]]\naddress = \"unix:a \\\"b\\\".sock\"\n[[site]]\npath = \"ü\\\\\"\nhosts = [\"a.example\"]\nredirect-hosts = [\"b.example\"]\n\
                 cors = [\"/a\", \"/b\"]\nprefix = \"in/it\"\nspa = true\ntrailing-slash = \"never\"\n\
                 [[site]]\npath = \"/srv/b\"\ndefault = true\nkeep-releases = 3\n\
@@ -221,9 +232,9 @@ fn a_configuration_that_is_shown_says_the_same_again_anywhere() {
     for (text, flags) in [(text, &["--grace-period", "1m"][..]), ("", &[])] {
         let dir = site(&[("tarpon.toml", text), ("elsewhere/tarpon.toml", "")]);
         let show = |dir: &Path, flags: &[&str]| {
-            let mut command = of(&["config", "show", "--toml", "--config", "tarpon.toml"], flags);
+            let mut command = tarpon_command(&["config", "show", "--toml", "--config", "tarpon.toml"], flags);
             command.current_dir(dir);
-            let Ended { status, out, err } = Program::run(command);
+            let ProgramExit { status, out, err } = RunningProgram::run(command);
             assert!(status.success(), "{err}");
             out
         };
@@ -244,7 +255,7 @@ fn a_configuration_that_is_shown_says_the_same_again_anywhere() {
 }
 
 #[test]
-fn every_example_of_the_documents_is_a_configuration() {
+fn examples_in_the_documents_are_valid() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let mut count = 0;
     for document in
@@ -263,13 +274,13 @@ fn every_example_of_the_documents_is_a_configuration() {
 }
 
 #[test]
-fn the_reference_is_that_of_the_program() {
+fn reference_matches_the_program() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
     let (start, end) = ("<!-- options:start -->\n", "<!-- options:end -->");
     let document = fs::read_to_string(&path).unwrap();
-    let (before, rest) = document.split_once(start).expect("where it begins");
-    let (_, after) = rest.split_once(end).expect("where it ends");
-    let reference = Program::run(of(&["manual", "--markdown"], &[])).out;
+    let (before, rest) = document.split_once(start).expect("a start mark");
+    let (_, after) = rest.split_once(end).expect("an end mark");
+    let reference = RunningProgram::run(tarpon_command(&["manual", "--markdown"], &[])).out;
     let want = format!("{before}{start}{reference}{end}{after}");
     if env::var_os("RENEW").is_some() {
         fs::write(&path, &want).unwrap();
@@ -282,9 +293,9 @@ fn the_reference_is_that_of_the_program() {
 }
 
 #[test]
-fn every_page_of_the_manual_is_one() {
-    let dir = common::open_dir();
-    let ended = Program::run(of(&["manual", "--all", dir.path().to_str().unwrap()], &[]));
+fn manual_pages_pass_mandoc_lint() {
+    let dir = common::readable_dir();
+    let ended = RunningProgram::run(tarpon_command(&["manual", "--all", dir.path().to_str().unwrap()], &[]));
     assert!(ended.status.success(), "{}", ended.err);
     let pages: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(pages.len() > 10, "{pages:?}");
@@ -298,7 +309,7 @@ fn every_page_of_the_manual_is_one() {
             .args(["-T", "utf8", "-O", "width=200"])
             .arg(dir.path().join(page))
             .output();
-        // Without what makes letters bold on a printer.
+        // Removes the overstrikes that make letters bold on a printer.
         let text = String::from_utf8(shown.expect("mandoc").stdout).unwrap();
         text.split('\u{8}')
             .map(|part| part.to_owned())
@@ -319,10 +330,10 @@ fn every_page_of_the_manual_is_one() {
         assert!(file.contains(part), "{part}: {file}");
     }
     assert_eq!(
-        Program::run(of(&["manual", "serve"], &[])).out,
+        RunningProgram::run(tarpon_command(&["manual", "serve"], &[])).out,
         fs::read_to_string(dir.path().join("tarpon-serve.1")).unwrap()
     );
-    let ended = Program::run(of(&["manual", "nothing"], &[]));
+    let ended = RunningProgram::run(tarpon_command(&["manual", "nothing"], &[]));
     assert!(
         ended.error_line().starts_with("tarpon: there is no page nothing; there are tarpon, serve, pack"),
         "{}",
@@ -331,23 +342,23 @@ fn every_page_of_the_manual_is_one() {
 }
 
 #[test]
-fn shells_understand_their_completions() {
-    let dir = common::open_dir();
+fn shells_accept_their_completions() {
+    let dir = common::readable_dir();
     for shell in ["bash", "zsh", "fish"] {
         let script = dir.path().join(shell);
-        fs::write(&script, Program::run(of(&["completions", shell], &[])).out).unwrap();
+        fs::write(&script, RunningProgram::run(tarpon_command(&["completions", shell], &[])).out).unwrap();
         let checked = Command::new(shell).arg("-n").arg(&script).output().expect(shell);
         assert!(checked.status.success() && checked.stderr.is_empty(), "{shell}: {checked:?}");
     }
-    // Asks bash as its line editor would.
-    let ask = "source \"$0\"; COMP_WORDS=(tarpon serve --secu); COMP_CWORD=2; _tarpon tarpon --secu serve; echo \"${COMPREPLY[@]}\"";
+    // Requests completions as the line editor of bash does.
+    let script = "source \"$0\"; COMP_WORDS=(tarpon serve --secu); COMP_CWORD=2; _tarpon tarpon --secu serve; echo \"${COMPREPLY[@]}\"";
     let mut bash = Command::new("bash");
-    bash.args(["-c", ask]).arg(dir.path().join("bash")).stdin(Stdio::null());
+    bash.args(["-c", script]).arg(dir.path().join("bash")).stdin(Stdio::null());
     let answer = bash.output().expect("bash");
     assert_eq!(String::from_utf8_lossy(&answer.stdout), "--secure-headers\n", "{answer:?}");
 }
 
-/// The program with these arguments.
-fn of(command: &[&str], arguments: &[&str]) -> Command {
+/// Returns the program with these arguments.
+fn tarpon_command(command: &[&str], arguments: &[&str]) -> Command {
     tarpon(command.iter().chain(arguments).map(AsRef::as_ref))
 }

@@ -1,12 +1,12 @@
 //! A client that everybody has: curl.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
 
 mod common;
 
 use common::{
     ENGINES, distinct_bytes,
-    program::{Program, serve},
+    program::{RunningProgram, serve},
     site,
 };
 use std::{
@@ -198,7 +198,7 @@ fn curl_asks_through_a_unix_socket() {
     let dir = site(&[("index.html", "home")]);
     let socket = dir.path().join("tarpon.sock");
     let address = format!("unix:{}", socket.display());
-    let _program = Program::started(serve(dir.path(), &["--listen", &address]));
+    let _program = RunningProgram::start_ready(serve(dir.path(), &["--listen", &address]));
     let said = curl(dir.path(), &["--unix-socket", socket.to_str().unwrap(), "http://localhost/"]);
     assert_eq!(said, "home");
 }
@@ -206,11 +206,11 @@ fn curl_asks_through_a_unix_socket() {
 const LARGE_LEN: usize = 5_000_000;
 
 /// A site, which is curl's directory too, and the program that serves it: with each engine, one after the other.
-fn served() -> impl Iterator<Item = (TempDir, Program)> {
+fn served() -> impl Iterator<Item = (TempDir, RunningProgram)> {
     ENGINES.iter().map(|engine| served_with(engine.name()))
 }
 
-fn served_with(engine: &str) -> (TempDir, Program) {
+fn served_with(engine: &str) -> (TempDir, RunningProgram) {
     // Is shown when a test fails.
     println!("with {engine}");
     let dir = site(&[("index.html", &b"home"[..]), ("dir/index.html", b"in here")]);
@@ -221,11 +221,11 @@ fn served_with(engine: &str) -> (TempDir, Program) {
     common::write_files(dir.path(), &[("page.txt", "page ".repeat(100))]);
     let gzip = Command::new("gzip").args(["-k", "page.txt"]).current_dir(dir.path()).status();
     assert!(gzip.expect("gzip is missing").success());
-    let program = Program::started(serve(dir.path(), &["--engine", engine]));
+    let program = RunningProgram::start_ready(serve(dir.path(), &["--engine", engine]));
     (dir, program)
 }
 
-fn url(program: &Program) -> String {
+fn url(program: &RunningProgram) -> String {
     format!("http://{}", program.address())
 }
 

@@ -6,8 +6,8 @@ mod common;
 
 use common::{
     ENGINES,
-    client::{Client, Response},
-    program::{Program, serve, tarpon},
+    client::{Response, TestClient},
+    program::{RunningProgram, serve, tarpon},
     site, write_files,
 };
 use std::{
@@ -29,17 +29,16 @@ fn who_has_the_file_of_the_release_before_gets_what_has_changed() {
     let takes = |codings: &str| format!("Accept-Encoding: {codings}\r\n");
     let (browser, zstd) = (takes("gzip, deflate, br, zstd, dcb, dcz"), takes("zstd, dcz"));
     for engine in ENGINES {
-        let [before, now] = releases
-            .archives
-            .each_ref()
-            .map(|archive| Program::started(serve(archive, &["--engine", engine.name(), "--workers", "1"])));
-        let mut client = Client::connect(before.address());
+        let [before, now] = releases.archives.each_ref().map(|archive| {
+            RunningProgram::start_ready(serve(archive, &["--engine", engine.name(), "--workers", "1"]))
+        });
+        let mut client = TestClient::connect(before.address());
         let response = client.get(OLD);
         assert_eq!(response.field("Use-As-Dictionary"), Some("match=\"/assets/app.*.js\""), "{response:?}");
         assert!(response.content == script(1));
         assert_eq!(client.get("/plain.js").field("Use-As-Dictionary"), None);
 
-        let mut client = Client::connect(now.address());
+        let mut client = TestClient::connect(now.address());
         let mut ask = |method: &str, path: &str, fields: &str| -> Response {
             client.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
             if method == "HEAD" { client.try_head().expect("a head") } else { client.response() }
@@ -123,7 +122,7 @@ fn what_was_packed_against_an_earlier_release_is_told_shown_and_checked() {
     let silent = releases.dir.path().join("silent.tar");
     fs::copy(before, &silent).expect("an archive");
     let mut command = tarpon(["pack".as_ref(), releases.sites[0].path().as_os_str()]);
-    let ended = Program::run({
+    let ended = RunningProgram::run({
         command.args(["--effort", "fast", "-o"]).arg(&silent);
         command
     });
@@ -137,7 +136,7 @@ fn what_was_packed_against_an_earlier_release_is_told_shown_and_checked() {
     let run = |arguments: &[&str], archive: &Path| {
         let mut command = tarpon(arguments.iter().map(|argument| argument.as_ref()));
         command.arg(archive);
-        Program::run(command)
+        RunningProgram::run(command)
     };
     let shown = run(&["inspect"], now);
     let heads = shown.out.lines().next().expect("heads").split_whitespace().collect::<Vec<_>>();
@@ -178,7 +177,7 @@ struct Releases {
 
 impl Releases {
     fn new() -> Releases {
-        let dir = common::open_dir();
+        let dir = common::readable_dir();
         let sites = [(OLD, 1), (NEW, 2)].map(|(path, number)| {
             let site = site(&[(&path[1..], script(number)), ("plain.js", plain(number))]);
             let picture: Vec<u8> =
@@ -194,7 +193,7 @@ impl Releases {
     }
 
     /// Packs one of them; the first offers dictionaries.
-    fn pack(&self, number: usize, options: &[(&str, &Path)]) -> common::program::Ended {
+    fn pack(&self, number: usize, options: &[(&str, &Path)]) -> common::program::ProgramExit {
         let mut command = tarpon(["pack".as_ref(), self.sites[number].path().as_os_str()]);
         command.args(["--effort", "fast", "-o"]).arg(&self.archives[number]);
         for (option, value) in options {
@@ -203,7 +202,7 @@ impl Releases {
         if number == 0 {
             command.arg("--offer-dictionaries");
         }
-        let ended = Program::run(command);
+        let ended = RunningProgram::run(command);
         assert!(ended.status.success(), "{ended:?}");
         ended
     }

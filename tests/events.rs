@@ -4,9 +4,9 @@ mod common;
 
 use common::{
     ENGINES,
-    client::{Client, get},
+    client::{TestClient, get},
     distinct_bytes,
-    program::{Program, serve, tarpon},
+    program::{RunningProgram, serve, tarpon},
     site, wait_for,
 };
 use rustix::process::Signal;
@@ -17,12 +17,12 @@ use std::{fs, os::unix::fs::symlink};
 fn each_event_is_an_object_on_standard_error() {
     let dir = site(&[("index.html", "home")]);
     symlink("/etc/passwd", dir.path().join("outside")).expect("a link");
-    let program = Program::start(serve(dir.path(), &["--log-format", "json"]));
+    let program = RunningProgram::start(serve(dir.path(), &["--log-format", "json"]));
     let event = |message: &str| event(&program, message);
     let serving = event("serving");
     let address =
         serving["addresses"].as_str().expect("addresses").trim_start_matches("http://").trim_end_matches('/');
-    assert_eq!(Client::connect(address.parse().expect("an address")).get("/").content, b"home");
+    assert_eq!(TestClient::connect(address.parse().expect("an address")).get("/").content, b"home");
     assert_eq!((&serving["level"], serving["timestamp"].as_str().map(str::len)), (&"INFO".into(), Some(24)));
     assert_eq!(
         [&serving["sites"], &serving["files"], &serving["bytes"]].map(Value::as_u64),
@@ -36,7 +36,7 @@ fn each_event_is_an_object_on_standard_error() {
     assert_eq!((&reloaded["addresses"], &reloaded["files"]), (&serving["addresses"], &2.into()));
     program.signal(Signal::TERM);
     assert_eq!(event("stopping")["grace_s"], 30.0);
-    let ended = program.ended();
+    let ended = program.wait();
     assert!(ended.status.success() && ended.out.is_empty(), "{ended:?}");
     assert_eq!(ended.err.matches("\"serving\"").count(), 1, "a reload is no start: {}", ended.err);
     for line in ended.err.lines() {
@@ -74,7 +74,7 @@ fn words_are_for_a_terminal_and_json_for_everything_else_unless_it_is_said() {
         if let Some(said) = said {
             command.args(["--log-format", said]);
         }
-        let start = if on_terminal { Program::on_terminal } else { Program::start };
+        let start = if on_terminal { RunningProgram::start_on_terminal } else { RunningProgram::start };
         let program = start(command);
         let told = || program.out() + &program.err();
         let told = wait_for("what it says", || Some(told()).filter(|told| told.contains("workers")));
@@ -90,12 +90,12 @@ fn each_exchange_is_told_as_it_happens_where_that_is_asked_for() {
     let dir = site(&[("index.html", &b"home"[..]), ("big", &distinct_bytes(30 << 20))]);
     for &engine in ENGINES {
         let options = ["--log-format", "json", "--debug", "--engine", engine.name()];
-        let program = Program::start(serve(dir.path(), &options));
+        let program = RunningProgram::start(serve(dir.path(), &options));
         let address = event(&program, "serving")["addresses"].as_str().expect("addresses").to_owned();
         let address =
             address.trim_start_matches("http://").trim_end_matches('/').parse().expect("an address");
         // Of a large file all is told but its end, while the client still takes it.
-        let mut client = Client::connect(address);
+        let mut client = TestClient::connect(address);
         client.send(get("/big"));
         let begun = event(&program, "request_start");
         let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
@@ -122,7 +122,7 @@ fn what_a_client_sends_steers_no_terminal() {
     let dir = site(&[("index.html", "home")]);
     let mut command = tarpon(["serve".as_ref(), dir.path().as_os_str()]);
     let with = ["--listen", "127.0.0.1:0", "--admin", "off", "--debug", "--access-log", "off"];
-    let program = Program::on_terminal({
+    let program = RunningProgram::start_on_terminal({
         command.args(with);
         command
     });
@@ -132,7 +132,7 @@ fn what_a_client_sends_steers_no_terminal() {
         "GET /\u{1b}[31m HTTP/1.1\r\nHost: h\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: h\r\nX: \"\u{9b}1m\u{7}\\\"\r\n\r\n",
     ] {
-        let mut client = Client::connect(address);
+        let mut client = TestClient::connect(address);
         client.send(sent);
         client.try_response().expect("an answer");
     }
@@ -146,7 +146,7 @@ fn what_a_client_sends_steers_no_terminal() {
 }
 
 /// Waits for an event of a program that says them as JSON.
-fn event(program: &Program, message: &str) -> Value {
+fn event(program: &RunningProgram, message: &str) -> Value {
     let events =
         || program.err().lines().filter_map(|line| serde_json::from_str(line).ok()).collect::<Vec<Value>>();
     wait_for(message, || events().into_iter().find(|event| event["message"] == message))

@@ -4,8 +4,8 @@ mod common;
 
 use common::{
     ENGINES,
-    client::Client,
-    program::{Program, serve, tarpon},
+    client::TestClient,
+    program::{RunningProgram, serve, tarpon},
     site, wait_for,
 };
 use std::{
@@ -18,27 +18,27 @@ use tempfile::TempDir;
 
 #[test]
 fn a_program_carries_its_site_and_shows_checks_and_extracts_it() {
-    let (dir, out) = (site(&contents()), common::open_dir());
+    let (dir, out) = (site(&contents()), common::readable_dir());
     let program = packed(&dir, &out, &["--executable"]);
     for engine in ENGINES {
         for preload in [&[][..], &["--preload"]] {
             let mut command = Command::new(&program);
             command.args(["--listen", "127.0.0.1:0", "--engine", engine.name()]).args(preload);
-            let running = Program::started(command);
-            assert_served(&mut Client::connect(running.address()));
+            let running = RunningProgram::start_ready(command);
+            assert_served(&mut TestClient::connect(running.address()));
         }
     }
     // It is an archive to the others.
-    let running = Program::started(serve(&program, &[]));
-    assert_served(&mut Client::connect(running.address()));
+    let running = RunningProgram::start_ready(serve(&program, &[]));
+    assert_served(&mut TestClient::connect(running.address()));
     for arguments in [&["inspect", "mysite"][..], &["verify", "mysite"]] {
-        let ended = Program::run(tarpon(arguments.iter().map(|word| match *word {
+        let ended = RunningProgram::run(tarpon(arguments.iter().map(|word| match *word {
             "mysite" => program.as_os_str(),
             word => word.as_ref(),
         })));
         assert!(ended.status.success(), "{}", ended.err);
     }
-    let of = |arguments: &[&str]| Program::run(command(&program, arguments));
+    let of = |arguments: &[&str]| RunningProgram::run(command(&program, arguments));
     assert!(of(&["inspect"]).out.contains("/middle.txt"));
     assert!(of(&["verify"]).out.contains("is in order"));
     assert!(of(&["serve"]).err.contains("unrecognized subcommand"));
@@ -71,7 +71,7 @@ fn what_a_program_carries_is_reused() {
         if let Some(reuse) = reuse {
             command.arg("--reuse").arg(reuse);
         }
-        let ended = Program::run(command);
+        let ended = RunningProgram::run(command);
         assert!(ended.status.success(), "{ended:?}");
         (fs::read(path).unwrap(), ended.out + &ended.err)
     };
@@ -83,7 +83,7 @@ fn what_a_program_carries_is_reused() {
     let before = fs::read(&program).unwrap();
     let mut command = tarpon([OsStr::new("pack"), dir.path().as_os_str()]);
     command.args(["--effort", "fast", "--executable", "-o"]).arg(&program);
-    let ended = Program::run(command);
+    let ended = RunningProgram::run(command);
     assert!(ended.out.contains("made before") && ended.out.contains("  the program\n"), "{ended:?}");
     assert!(ended.out.contains("no file changed since the archive before; as large"), "{ended:?}");
     assert!(fs::read(&program).unwrap() == before);
@@ -91,14 +91,14 @@ fn what_a_program_carries_is_reused() {
 
 #[test]
 fn a_program_that_is_cut_or_damaged_carries_no_site() {
-    let (dir, out) = (site(&contents()), common::open_dir());
+    let (dir, out) = (site(&contents()), common::readable_dir());
     let program = packed(&dir, &out, &["--executable"]);
     let whole = fs::metadata(&program).unwrap().len();
     File::options().write(true).open(&program).unwrap().set_len(whole - 1).unwrap();
     // It is the program alone again.
-    let ended = Program::run(command(&program, &["--version"]));
+    let ended = RunningProgram::run(command(&program, &["--version"]));
     assert!(ended.out.starts_with("tarpon "), "{}", ended.out);
-    let ended = Program::run(serve(&program, &[]));
+    let ended = RunningProgram::run(serve(&program, &[]));
     assert!(ended.err.contains("it is no tar archive"), "{}", ended.err);
 }
 
@@ -106,11 +106,12 @@ fn a_program_that_is_cut_or_damaged_carries_no_site() {
 fn a_directory_is_preloaded_too() {
     let dir = site(&contents());
     for engine in ENGINES {
-        let program = Program::started(serve(dir.path(), &["--preload", "--engine", engine.name()]));
+        let program =
+            RunningProgram::start_ready(serve(dir.path(), &["--preload", "--engine", engine.name()]));
         // Also what would have stayed a file otherwise.
         let large = File::options().write(true).open(dir.path().join("large.txt")).unwrap();
         large.set_len(10).unwrap();
-        let large = Client::connect(program.address()).get("/large.txt").content.len();
+        let large = TestClient::connect(program.address()).get("/large.txt").content.len();
         assert!([10, 300_000].contains(&large), "{engine}: old or new, but whole");
         fs::write(dir.path().join("large.txt"), "large ".repeat(50_000)).unwrap();
     }
@@ -118,16 +119,17 @@ fn a_directory_is_preloaded_too() {
 
 #[test]
 fn a_packed_site_that_is_emptied_while_mapped_cuts_every_answer_and_heals_when_replaced() {
-    let (dir, out) = (site(&contents()), common::open_dir());
+    let (dir, out) = (site(&contents()), common::readable_dir());
     for engine in ENGINES {
         for first in ["/small.txt", "/middle.txt", "/large.txt", "/missing", "/"] {
             let archive = packed(&dir, &out, &[]);
-            let program = Program::started(serve(&archive, &["--engine", engine.name(), "--workers", "1"]));
-            let mut steady = Client::connect(program.address());
+            let program =
+                RunningProgram::start_ready(serve(&archive, &["--engine", engine.name(), "--workers", "1"]));
+            let mut steady = TestClient::connect(program.address());
             assert_eq!(steady.get("/missing").status, 404);
             File::options().write(true).open(&archive).unwrap().set_len(0).unwrap();
             for target in [first, "/small.txt", "/missing"] {
-                let mut client = Client::connect(program.address());
+                let mut client = TestClient::connect(program.address());
                 client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
                 assert!(client.try_response().is_err(), "{engine}: {target}: cut, and nothing made up");
             }
@@ -135,7 +137,7 @@ fn a_packed_site_that_is_emptied_while_mapped_cuts_every_answer_and_heals_when_r
             packed(&dir, &out, &[]);
             // Of several workers each hears of it for itself.
             let mut client = wait_for("the new site", || {
-                let mut client = Client::connect(program.address());
+                let mut client = TestClient::connect(program.address());
                 client.send("GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n");
                 client.try_response().is_ok_and(|response| response.status == 200).then_some(client)
             });
@@ -145,7 +147,7 @@ fn a_packed_site_that_is_emptied_while_mapped_cuts_every_answer_and_heals_when_r
 }
 
 #[track_caller]
-fn assert_served(client: &mut Client) {
+fn assert_served(client: &mut TestClient) {
     for (name, content) in contents() {
         assert!(client.get(&format!("/{name}")).content == content.as_bytes(), "{name}");
     }
@@ -166,7 +168,7 @@ fn packed(dir: &TempDir, out: &TempDir, options: &[&str]) -> PathBuf {
     let target = out.path().join("mysite");
     let mut command =
         tarpon(["pack".as_ref(), dir.path().as_os_str(), "--output".as_ref(), target.as_os_str()]);
-    let ended = Program::run({
+    let ended = RunningProgram::run({
         command.args(["--effort", "fast"]).args(options);
         command
     });

@@ -4,7 +4,7 @@ mod common;
 
 use common::{
     distinct_bytes,
-    served::{Served, settings},
+    server::{EmbeddedServer, settings},
     site,
 };
 use std::{
@@ -169,7 +169,7 @@ impl Sites {
                 sites.push(host(&name, Site::from_archive(&path, "").expect("it was opened before")));
                 input.extend(self.requests.iter().map(|request| format!("{name}\t{request}\n")));
             }
-            let served = Served::sites(
+            let served = EmbeddedServer::sites(
                 &settings(Engine::Epoll, 1),
                 VirtualHosts::new(sites, UnknownHost::Refused).expect("names of their own"),
             );
@@ -187,7 +187,7 @@ impl Sites {
             writer.join().expect("no panic").expect("it reads all");
             let out = String::from_utf8(output.stdout).expect("text");
             statuses.extend(out.lines().map(str::to_owned));
-            assert!(served.end().is_ok());
+            assert!(served.stop().is_ok());
         }
         statuses
     }

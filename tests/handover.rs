@@ -3,10 +3,10 @@
 mod common;
 
 use common::{
-    EMBEDDED, PATIENCE,
-    client::Client,
+    EMBEDDED, TEST_TIMEOUT,
+    client::TestClient,
     distinct_bytes,
-    served::{Served, settings},
+    server::{EmbeddedServer, settings},
     site, wait_for,
 };
 use std::{
@@ -27,7 +27,8 @@ fn no_request_fails_and_no_connection_is_reset() {
     let dir = site(&LENS.map(|(name, len)| (name, distinct_bytes(len))));
     for &engine in EMBEDDED {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let start = || Served::dir_on(listener.try_clone().unwrap(), &settings(engine, 2), dir.path());
+        let start =
+            || EmbeddedServer::dir_on(listener.try_clone().unwrap(), &settings(engine, 2), dir.path());
         let mut served = start();
         let address = served.address;
         let (over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -36,7 +37,7 @@ fn no_request_fails_and_no_connection_is_reset() {
                 .map(|_| {
                     scope.spawn(|| {
                         // Each request that fails is a panic here.
-                        let mut client = Client::connect(address);
+                        let mut client = TestClient::connect(address);
                         let (mut served, mut last_count) = (0, 0);
                         for (name, len) in LENS.iter().cycle().take_while(|_| !over.load(Ordering::SeqCst)) {
                             client.send(common::client::get(&format!("/{name}")));
@@ -47,8 +48,8 @@ fn no_request_fails_and_no_connection_is_reset() {
                             served += 1;
                             count.fetch_add(1, Ordering::SeqCst);
                             if response.head.contains("\r\nConnection: close\r\n") {
-                                assert_eq!(client.rest(), b"", "{engine}");
-                                client = Client::connect(address);
+                                assert_eq!(client.read_to_end(), b"", "{engine}");
+                                client = TestClient::connect(address);
                                 last_count += 1;
                             }
                         }
@@ -60,7 +61,7 @@ fn no_request_fails_and_no_connection_is_reset() {
                 let successor = start();
                 let from = count.load(Ordering::SeqCst);
                 served.handle.drain(Duration::from_secs(60));
-                served.join_within(PATIENCE);
+                served.join_within(TEST_TIMEOUT);
                 served = successor;
                 wait_for("more answers", || (count.load(Ordering::SeqCst) > from + 10).then_some(()));
             }
@@ -78,8 +79,8 @@ fn a_client_that_waits_is_answered_once_more_or_left_at_the_end_of_the_grace() {
     const GRACE: Duration = Duration::from_secs(4);
     let dir = site(&[("index.html", "home")]);
     let run = |engine: Engine| {
-        let served = Served::dir(&settings(engine, 1), dir.path());
-        let mut clients = [(); 3].map(|()| Client::connect(served.address));
+        let served = EmbeddedServer::dir(&settings(engine, 1), dir.path());
+        let mut clients = [(); 3].map(|()| TestClient::connect(served.address));
         // One has not asked yet, the others have.
         for client in &mut clients[1..] {
             assert_eq!(client.get("/").content, b"home");
@@ -91,12 +92,12 @@ fn a_client_that_waits_is_answered_once_more_or_left_at_the_end_of_the_grace() {
         for client in &mut clients[..2] {
             let response = client.get("/");
             assert!(response.head.contains("\r\nConnection: close\r\n"), "{engine}: {}", response.head);
-            assert_eq!(client.rest(), b"", "{engine}");
+            assert_eq!(client.read_to_end(), b"", "{engine}");
         }
-        assert_eq!(clients[2].rest(), b"", "{engine}");
+        assert_eq!(clients[2].read_to_end(), b"", "{engine}");
         // The workers count milliseconds from the last event.
         assert!(since.elapsed() > GRACE - Duration::from_millis(50), "{engine}: it was waited for");
-        served.join_within(PATIENCE);
+        served.join_within(TEST_TIMEOUT);
     };
     // All at once, as they mostly wait.
     thread::scope(|scope| EMBEDDED.iter().for_each(|&engine| drop(scope.spawn(move || run(engine)))));
@@ -106,13 +107,13 @@ fn a_client_that_waits_is_answered_once_more_or_left_at_the_end_of_the_grace() {
 fn who_was_to_drain_can_be_stopped() {
     let dir = site(&[("index.html", "home")]);
     for &engine in EMBEDDED {
-        let served = Served::dir(&settings(engine, 1), dir.path());
-        let mut client = Client::connect(served.address);
+        let served = EmbeddedServer::dir(&settings(engine, 1), dir.path());
+        let mut client = TestClient::connect(served.address);
         assert_eq!(client.get("/").content, b"home");
         served.handle.drain(Duration::from_secs(60));
         thread::sleep(Duration::from_millis(100));
         served.handle.stop(Duration::from_secs(60));
-        assert_eq!(client.rest(), b"", "{engine}");
-        served.join_within(PATIENCE);
+        assert_eq!(client.read_to_end(), b"", "{engine}");
+        served.join_within(TEST_TIMEOUT);
     }
 }

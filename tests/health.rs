@@ -4,8 +4,8 @@ mod common;
 
 use common::{
     ENGINES,
-    client::{Client, Response},
-    program::{Program, tarpon},
+    client::{Response, TestClient},
+    program::{RunningProgram, tarpon},
     site, wait_for,
 };
 use rustix::process::Signal;
@@ -56,8 +56,8 @@ fn it_is_answered_on_every_host_where_the_site_has_nothing() {
     ];
     let dir = configured();
     for &engine in ENGINES {
-        let program = Program::started(serve(dir.path(), engine));
-        let mut client = Client::connect(program.address());
+        let program = RunningProgram::start_ready(serve(dir.path(), engine));
+        let mut client = TestClient::connect(program.address());
         for &(host, method, target, status, content) in cases {
             client.send(format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
             let response = if method == "HEAD" { client.try_head() } else { client.try_response() };
@@ -70,7 +70,7 @@ fn it_is_answered_on_every_host_where_the_site_has_nothing() {
                 assert_eq!(response.field("Content-Type"), Some("text/plain; charset=utf-8"), "{case}");
             }
             if response.closes() {
-                client = Client::connect(program.address());
+                client = TestClient::connect(program.address());
             }
         }
     }
@@ -83,12 +83,12 @@ fn who_stops_says_so_and_who_is_succeeded_does_not() {
     for &engine in ENGINES.iter().filter(|engine| !engine.is_blocking()) {
         let mut command = serve(dir.path(), engine);
         command.args(["--workers", "1"]);
-        let program = Program::started(command);
+        let program = RunningProgram::start_ready(command);
         let ask = |signal, told: &str| -> Response {
             // Half of a request, so that it is under way when the signal comes.
-            let mut client = Client::connect(program.address());
+            let mut client = TestClient::connect(program.address());
             client.send("GET /healthz HTTP/1.1\r\n");
-            let mut another = Client::connect(program.address());
+            let mut another = TestClient::connect(program.address());
             another.get("/");
             program.signal(signal);
             wait_for(told, || program.out().contains(told).then_some(()));
@@ -112,7 +112,7 @@ fn who_stops_says_so_and_who_is_succeeded_does_not() {
             (503, &b"stopping\n"[..], true),
             "{engine}"
         );
-        assert!(program.ended().status.success());
+        assert!(program.wait().status.success());
     }
 }
 

@@ -4,10 +4,10 @@ mod common;
 
 use common::{
     EMBEDDED, ENGINES,
-    client::{Client, Response},
+    client::{Response, TestClient},
     distinct_bytes,
-    program::{Program, tarpon},
-    served::{Served, Somewhere, settings},
+    program::{RunningProgram, tarpon},
+    server::{EmbeddedServer, TestServer, settings},
     site, wait_for,
 };
 use std::{fs, net::SocketAddr, process::Command, time::Duration};
@@ -38,18 +38,18 @@ fn parsed(names: &[&str]) -> Vec<HostName> {
 }
 
 /// `one.example`; `two.example` with redirect hosts; and what ends in `.two.example`.
-fn three(unknown: UnknownHost, settings: &Settings) -> Served {
+fn three(unknown: UnknownHost, settings: &Settings) -> EmbeddedServer {
     let dirs = ["one", "two", "wild"].map(dir);
     let sites = vec![
         host(&dirs[0], &["one.example"], &[]),
         host(&dirs[1], &["two.example", "deux.example"], &["www.two.example", "*.zwei.example"]),
         host(&dirs[2], &["*.two.example"], &[]),
     ];
-    Served::sites(settings, VirtualHosts::new(sites, unknown).expect("names of their own"))
+    EmbeddedServer::sites(settings, VirtualHosts::new(sites, unknown).expect("names of their own"))
 }
 
 /// The same of any engine; of those that are processes, by the program and as its configuration says.
-fn anywhere(unknown: UnknownHost, engine: Engine) -> Somewhere {
+fn anywhere(unknown: UnknownHost, engine: Engine) -> TestServer {
     if EMBEDDED.contains(&engine) {
         return three(unknown, &settings(engine, 1)).into();
     }
@@ -72,10 +72,10 @@ fn anywhere(unknown: UnknownHost, engine: Engine) -> Somewhere {
     if unknown == UnknownHost::Refused {
         command.arg("--refuse-unknown-hosts");
     }
-    Somewhere::from(Program::started(command)).with((configuration, dirs))
+    TestServer::from(RunningProgram::start_ready(command)).keep((configuration, dirs))
 }
 
-fn ask(client: &mut Client, host: &str, target: &str) -> Response {
+fn ask(client: &mut TestClient, host: &str, target: &str) -> Response {
     client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     client.response()
 }
@@ -108,7 +108,7 @@ fn each_request_is_answered_by_the_site_of_its_host() {
     for &engine in ENGINES {
         let served = anywhere(UnknownHost::Refused, engine);
         // One connection for all: it changes its host between requests.
-        let mut client = Client::connect(served.address);
+        let mut client = TestClient::connect(served.address);
         for (host, target, want) in cases {
             let response = ask(&mut client, host, target);
             assert_eq!(told(&response), want, "{engine:?}: {host} {target}");
@@ -128,7 +128,7 @@ fn each_request_is_answered_by_the_site_of_its_host() {
 fn whom_nobody_serves_gets_the_default_site() {
     for &engine in ENGINES {
         let served = anywhere(UnknownHost::Site(1), engine);
-        let mut client = Client::connect(served.address);
+        let mut client = TestClient::connect(served.address);
         assert_eq!(told(&ask(&mut client, "three.example", "/")), "200 two");
         assert_eq!(told(&ask(&mut client, "127.0.0.1:8080", "/")), "200 two");
         client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
@@ -163,7 +163,7 @@ fn one_site_is_swapped_and_the_others_stay() {
     for &engine in EMBEDDED {
         let settings = Settings { keep_releases: 1, ..settings(engine, 2) };
         let served = three(UnknownHost::Refused, &settings);
-        let mut clients: Vec<_> = (0..4).map(|_| Client::connect(served.address)).collect();
+        let mut clients: Vec<_> = (0..4).map(|_| TestClient::connect(served.address)).collect();
         let new = site(&[("index.html", "new")]);
         served.handle.swap_at(1, Site::from_dir(new.path()).expect("a site"));
         for client in &mut clients {
@@ -194,11 +194,11 @@ fn each_site_keeps_its_own_earlier_releases() {
             ..current.into()
         };
         let sites = vec![host(&now, &["other.example"], &[]), kept];
-        let served = Served::sites(
+        let served = EmbeddedServer::sites(
             &settings(engine, 1),
             VirtualHosts::new(sites, UnknownHost::Site(0)).expect("names of their own"),
         );
-        let mut client = Client::connect(served.address);
+        let mut client = TestClient::connect(served.address);
         let target = format!("/{SCRIPT}");
         assert_eq!(told(&ask(&mut client, "kept.example", &target)), "200 old");
         assert_eq!(ask(&mut client, "other.example", &target).status, 404);
@@ -219,19 +219,19 @@ fn each_site_has_limits_of_its_own() {
         };
         let short = VirtualHost { limits, ..host(&short, &["short.example"], &[]) };
         let sites = vec![host(&long, &["long.example"], &[]), short];
-        let served = Served::sites(
+        let served = EmbeddedServer::sites(
             &settings(engine, 1),
             VirtualHosts::new(sites, UnknownHost::Site(0)).expect("names of their own"),
         );
         let mut clients = ["short.example", "long.example"].map(|host| {
-            let mut client = Client::connect(served.address);
+            let mut client = TestClient::connect(served.address);
             assert_eq!(ask(&mut client, host, "/").status, 200);
             client
         });
-        assert_eq!(clients[0].rest(), b"", "its time is over");
+        assert_eq!(clients[0].read_to_end(), b"", "its time is over");
         assert_eq!(ask(&mut clients[1], "long.example", "/").status, 200, "and that one's is not");
 
-        let mut client = Client::connect(served.address);
+        let mut client = TestClient::connect(served.address);
         for host in ["long.example", "long.example", "long.example"] {
             assert_eq!(ask(&mut client, host, "/").field("Connection"), None);
         }
@@ -249,7 +249,7 @@ fn an_archive_that_is_truncated_concerns_its_own_site_alone() {
             fs::write(dir.path().join("index.html"), name).expect("a page");
             dir
         });
-        let archives = common::open_dir();
+        let archives = common::readable_dir();
         let paths = ["one.tar", "two.tar"].map(|name| archives.path().join(name));
         for (dir, path) in dirs.iter().zip(&paths) {
             let source = Source { path: dir.path().to_owned(), ..Source::default() };
@@ -261,16 +261,16 @@ fn an_archive_that_is_truncated_concerns_its_own_site_alone() {
             let site = Site::from_archive(path, "").expect("a site");
             VirtualHost { names: parsed(&names), ..site.into() }
         });
-        let served = Served::sites(
+        let served = EmbeddedServer::sites(
             &settings(engine, 1),
             VirtualHosts::new(sites.collect(), UnknownHost::Refused).expect("names of their own"),
         );
-        let mut client = Client::connect(served.address);
+        let mut client = TestClient::connect(served.address);
         assert_eq!(told(&ask(&mut client, "one.example", "/")), "200 one");
         fs::File::options().write(true).open(&paths[0]).and_then(|file| file.set_len(0)).expect("truncated");
         client.send("GET / HTTP/1.1\r\nHost: one.example\r\n\r\n");
         assert!(client.try_response().is_err(), "{engine:?}: nothing it says is to be believed");
-        let mut client = Client::connect(served.address);
+        let mut client = TestClient::connect(served.address);
         for _ in 0..3 {
             assert_eq!(told(&ask(&mut client, "two.example", "/")), "200 two", "{engine:?}");
         }
@@ -315,8 +315,8 @@ fn a_thousand_sites_are_served() {
             host(&dir, &[&format!("site-{number}.example")], &[&format!("www.site-{number}.example")])
         });
         let sites = VirtualHosts::new(sites.collect(), UnknownHost::Refused).expect("names of their own");
-        let served = Served::sites(&settings(engine, 1), sites);
-        let mut client = Client::connect(served.address);
+        let served = EmbeddedServer::sites(&settings(engine, 1), sites);
+        let mut client = TestClient::connect(served.address);
         for number in (0..COUNT).step_by(37) {
             let (own, www) = (format!("site-{number}.example"), format!("www.site-{number}.example"));
             assert_eq!(told(&ask(&mut client, &own, "/")), format!("200 {number}"), "{engine:?}");
@@ -327,5 +327,5 @@ fn a_thousand_sites_are_served() {
 }
 
 fn still_there(address: SocketAddr) {
-    assert_eq!(told(&ask(&mut Client::connect(address), "site-0.example", "/")), "200 0");
+    assert_eq!(told(&ask(&mut TestClient::connect(address), "site-0.example", "/")), "200 0");
 }

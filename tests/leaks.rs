@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{EMBEDDED, client::Client, served::settings, site, wait_for};
+use common::{EMBEDDED, client::TestClient, server::settings, site, wait_for};
 use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
     thread::gettid,
@@ -74,11 +74,11 @@ fn following_ends_when_it_is_dropped() {
             let (send, changes) = channel();
             let following = watched.follow(move |change| send.send(change).unwrap()).unwrap();
             fs::write(dir.path().join("index.html"), format!("round {round}")).unwrap();
-            let change = changes.recv_timeout(common::PATIENCE).unwrap();
+            let change = changes.recv_timeout(common::TEST_TIMEOUT).unwrap();
             assert!(matches!(change, SiteChange::Site(_)));
             drop((change, following));
             // Whatever is told until then, the end comes.
-            while changes.recv_timeout(common::PATIENCE).is_ok() {}
+            while changes.recv_timeout(common::TEST_TIMEOUT).is_ok() {}
             before.wait_for();
         }
     });
@@ -124,12 +124,12 @@ fn a_listener_that_somebody_kept_makes_no_work_after_a_stop() {
             let server =
                 Server::start(&settings(engine, 1), vec![listener.try_into().unwrap()], site).unwrap();
             // One that has begun keeps the worker from ending, and one that is idle sees it stop.
-            let mut begun = Client::connect(address);
+            let mut begun = TestClient::connect(address);
             begun.send("GET / HT");
-            let mut idle = Client::connect(address);
+            let mut idle = TestClient::connect(address);
             assert_eq!(idle.get("/").status, 200);
             server.handle().stop(Duration::from_secs(3600));
-            assert_eq!(idle.rest(), b"");
+            assert_eq!(idle.read_to_end(), b"");
             // A worker that has not handled the stop yet still accepts; the one with `request_start` does not end.
             wait_for(&format!("the workers of {engine} close the listener"), || {
                 (descriptors_of(&kept) == 1).then_some(())

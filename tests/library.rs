@@ -4,9 +4,9 @@ mod common;
 
 use common::{
     EMBEDDED, ENGINES,
-    client::{Client, get},
+    client::{TestClient, get},
     distinct_bytes,
-    served::{Served, settings},
+    server::{EmbeddedServer, settings},
     site, wait_for,
 };
 use std::{
@@ -32,7 +32,7 @@ fn a_server_runs_on_listeners_it_is_given_and_stops_when_any_thread_says_so() {
             Server::start(&settings(engine, 2), listeners, Site::from_dir(dir.path()).unwrap()).unwrap();
         assert_eq!(server.addresses(), [Address::Tcp(address), Address::Unix(path.clone())]);
 
-        let mut clients = [Client::connect(address), Client::connect_unix(&path)];
+        let mut clients = [TestClient::connect(address), TestClient::connect_unix(&path)];
         for client in &mut clients {
             assert_eq!(client.get("/").content, b"home");
         }
@@ -41,7 +41,7 @@ fn a_server_runs_on_listeners_it_is_given_and_stops_when_any_thread_says_so() {
         assert!(server.join().is_ok());
         stopper.join().unwrap();
         for client in &mut clients {
-            assert_eq!(client.rest(), b"");
+            assert_eq!(client.read_to_end(), b"");
         }
         assert!(path.exists(), "it was not made by the server");
     }
@@ -59,17 +59,17 @@ fn a_swap_is_seen_by_all_and_mixed_by_none() {
         let versions = [1, 2].map(|version| site(&lens.map(|(name, len)| (name, content(version, len)))));
         // What each version says of each file when it stands alone.
         let alone = versions.each_ref().map(|dir| {
-            let served = Served::dir(&settings(engine, 1), dir.path());
-            let mut client = Client::connect(served.address);
+            let served = EmbeddedServer::dir(&settings(engine, 1), dir.path());
+            let mut client = TestClient::connect(served.address);
             lens.map(|(name, _)| without_date(client.get(&format!("/{name}"))))
         });
 
-        let served = Served::dir(&settings(engine, 2), versions[0].path());
+        let served = EmbeddedServer::dir(&settings(engine, 2), versions[0].path());
         // How many responses of each version each client has seen.
         let seen = [const { [const { AtomicUsize::new(0) }; 2] }; CLIENT_COUNT];
         let over = AtomicBool::new(false);
         let ask = |seen: &[AtomicUsize; 2]| {
-            let mut client = Client::connect(served.address);
+            let mut client = TestClient::connect(served.address);
             for file in (0..lens.len()).cycle() {
                 let got = without_date(client.get(&format!("/{}", lens[file].0)));
                 let version = alone.iter().position(|version| version[file] == got);
@@ -108,8 +108,8 @@ fn images_that_nobody_needs_any_more_are_gone() {
             let file = |number: usize| (number.to_string(), vec![version; LEN / 112]);
             site(&(0..112).map(file).collect::<Vec<_>>())
         });
-        let served = Served::dir(&settings(engine, 2), versions[0].path());
-        let mut clients: Vec<Client> = (0..8).map(|_| Client::connect(served.address)).collect();
+        let served = EmbeddedServer::dir(&settings(engine, 2), versions[0].path());
+        let mut clients: Vec<TestClient> = (0..8).map(|_| TestClient::connect(served.address)).collect();
         for swap in 1..=20 {
             served.handle.swap(Site::from_dir(versions[swap % 2].path()).unwrap());
             for client in &mut clients {
@@ -118,7 +118,7 @@ fn images_that_nobody_needs_any_more_are_gone() {
         }
         wait_for("one image is left", || (image_count(LEN) == 1).then_some(()));
         drop(clients);
-        served.end().unwrap();
+        served.stop().unwrap();
         assert_eq!(image_count(LEN), 0);
     }
 }
@@ -128,14 +128,14 @@ fn a_response_under_way_ends_with_the_site_it_began_with() {
     for &engine in EMBEDDED {
         let len = 24 << 20;
         let versions = [b'1', b'2'].map(|version| site(&[("large", vec![version; len])]));
-        let served = Served::dir(&settings(engine, 1), versions[0].path());
-        let mut client = Client::connect(served.address);
+        let served = EmbeddedServer::dir(&settings(engine, 1), versions[0].path());
+        let mut client = TestClient::connect(served.address);
         client.send(get("/large"));
         assert_eq!(client.try_head().unwrap().status, 200);
         served.handle.swap(Site::from_dir(versions[1].path()).unwrap());
-        let mut another = Client::connect(served.address);
+        let mut another = TestClient::connect(served.address);
         wait_for("the other site", || (another.get("/large").content[0] == b'2').then_some(()));
-        assert!(client.take(len) == vec![b'1'; len]);
+        assert!(client.read_exact(len) == vec![b'1'; len]);
         assert!(client.get("/large").content == vec![b'2'; len]);
     }
 }
@@ -144,16 +144,16 @@ fn a_response_under_way_ends_with_the_site_it_began_with() {
 fn two_servers_live_in_one_process() {
     for &engine in EMBEDDED {
         let dirs = ["one", "two"].map(|name| site(&[("index.html", name)]));
-        let [one, two] = dirs.each_ref().map(|dir| Served::dir(&settings(engine, 1), dir.path()));
-        let (mut to_one, mut to_two) = (Client::connect(one.address), Client::connect(two.address));
+        let [one, two] = dirs.each_ref().map(|dir| EmbeddedServer::dir(&settings(engine, 1), dir.path()));
+        let (mut to_one, mut to_two) = (TestClient::connect(one.address), TestClient::connect(two.address));
         for _ in 0..3 {
             assert_eq!(to_one.get("/").content, b"one");
             assert_eq!(to_two.get("/").content, b"two");
         }
-        one.end().unwrap();
-        assert_eq!(to_one.rest(), b"");
+        one.stop().unwrap();
+        assert_eq!(to_one.read_to_end(), b"");
         assert_eq!(to_two.get("/").content, b"two");
-        two.end().unwrap();
+        two.stop().unwrap();
     }
 }
 

@@ -1,15 +1,14 @@
 //! Lists of what directories have: on every engine, from a directory, from a tar archive, and from a packed site.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
 
 mod common;
 
 use common::{
     ENGINES,
-    client::{Client, Response},
-    open_dir,
-    program::{Program, serve, tarpon},
-    site, wait_for, write_files,
+    client::{Response, TestClient},
+    program::{RunningProgram, serve, tarpon},
+    readable_dir, site, wait_for, write_files,
 };
 use std::{
     ffi::{OsStr, OsString},
@@ -62,7 +61,7 @@ impl Made {
         }
         let long = "n".repeat(250);
         fs::write(dir.path().join("odd").join(&long), &long).expect("a file");
-        let out = open_dir();
+        let out = readable_dir();
         let mut tar = Command::new("tar");
         tar.args(["--format=pax", "-cf"])
             .arg(out.path().join("plain.tar"))
@@ -78,23 +77,23 @@ impl Made {
         let packed = self.out.path().join("packed.tar");
         let mut pack = tarpon([OsStr::new("pack"), self.dir.path().as_os_str()]);
         pack.args(["--effort", "fast", "-o"]).arg(&packed).args(options);
-        let ended = Program::run(pack);
+        let ended = RunningProgram::run(pack);
         assert!(ended.status.success(), "{ended:?}");
-        let checked = Program::run(tarpon([OsStr::new("verify"), packed.as_os_str()]));
+        let checked = RunningProgram::run(tarpon([OsStr::new("verify"), packed.as_os_str()]));
         assert!(checked.status.success(), "{checked:?}");
         [(self.dir.path().to_owned(), true), (self.out.path().join("plain.tar"), false), (packed, true)]
     }
 
     /// Serves each form on each engine.
-    fn each(&self, options: &[&str], check: impl Fn(&mut Client, &str, bool)) {
+    fn each(&self, options: &[&str], check: impl Fn(&mut TestClient, &str, bool)) {
         for (path, is_whole) in self.forms(options) {
             for engine in ENGINES {
                 let is_packed = path.ends_with("packed.tar");
                 let own = if is_packed { &[] } else { options };
                 let options = [&["--engine", engine.name()], own].concat();
-                let program = Program::started(serve(&path, &options));
+                let program = RunningProgram::start_ready(serve(&path, &options));
                 let what = format!("{engine}, {}", path.display());
-                check(&mut Client::connect(program.address()), &what, is_whole);
+                check(&mut TestClient::connect(program.address()), &what, is_whole);
                 // What a tar archive leaves out is said.
                 assert!(
                     !is_whole || program.err().is_empty() || program.err().contains("dotfile"),
@@ -106,7 +105,7 @@ impl Made {
     }
 }
 
-fn ask(client: &mut Client, target: &str, fields: &str) -> Response {
+fn ask(client: &mut TestClient, target: &str, fields: &str) -> Response {
     client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
     client.response()
 }
@@ -249,18 +248,18 @@ fn a_list_is_where_the_policy_has_pages() {
 fn a_packed_list_is_compressed_and_shown_by_inspect() {
     let made = Made::new();
     let [_, _, (packed, _)] = made.forms(&["--listings"]);
-    let program = Program::started(serve(&packed, &[]));
-    let mut client = Client::connect(program.address());
+    let program = RunningProgram::start_ready(serve(&packed, &[]));
+    let mut client = TestClient::connect(program.address());
     for accept in ["", JSON] {
         let coded = ask(&mut client, "/odd/", &format!("{accept}Accept-Encoding: br\r\n"));
         assert_eq!(coded.field("Content-Encoding"), Some("br"), "{accept}");
         assert_eq!(coded.field("Vary"), Some("Accept-Encoding, Accept"), "{accept}");
         assert!(coded.content.len() < ask(&mut client, "/odd/", accept).content.len() / 2, "{accept}");
     }
-    let ended = Program::run(tarpon(["inspect".as_ref(), packed.as_os_str()]));
+    let ended = RunningProgram::run(tarpon(["inspect".as_ref(), packed.as_os_str()]));
     let row = ended.out.lines().find(|line| line.starts_with("/list/ ")).expect("a row");
     assert!(row.contains("listing, text/html"), "{row}");
-    let ended = Program::run(tarpon(["inspect".as_ref(), "--json".as_ref(), packed.as_os_str()]));
+    let ended = RunningProgram::run(tarpon(["inspect".as_ref(), "--json".as_ref(), packed.as_os_str()]));
     assert!(ended.out.contains(r#"{"path":"/list/","status":200,"listing":true,"#), "{}", ended.out);
     assert!(ended.out.contains(r#"{"path":"/with/","status":200,"listing":false,"#), "{}", ended.out);
 }
@@ -269,8 +268,9 @@ fn a_packed_list_is_compressed_and_shown_by_inspect() {
 fn a_list_follows_its_directory() {
     let dir = site(&[("index.html", "home"), ("list/one", "1")]);
     for engine in ENGINES {
-        let program = Program::started(serve(dir.path(), &["--listings", "--engine", engine.name()]));
-        let mut client = Client::connect(program.address());
+        let program =
+            RunningProgram::start_ready(serve(dir.path(), &["--listings", "--engine", engine.name()]));
+        let mut client = TestClient::connect(program.address());
         let name = format!("of {engine}");
         assert!(!String::from_utf8_lossy(&client.get("/list/").content).contains(&name));
         write_files(dir.path(), &[(format!("list/{name}"), "2")]);
@@ -293,8 +293,8 @@ fn rules_and_policies_hold_for_lists() {
     ]);
     for engine in ENGINES {
         let options = ["--listings", "--secure-headers", "--engine", engine.name()];
-        let program = Program::started(serve(dir.path(), &options));
-        let mut client = Client::connect(program.address());
+        let program = RunningProgram::start_ready(serve(dir.path(), &options));
+        let mut client = TestClient::connect(program.address());
         let root = client.get("/");
         assert_eq!((root.status, root.field("X-Content-Type-Options")), (200, Some("nosniff")), "{engine}");
         assert!(!String::from_utf8_lossy(&root.content).contains("_headers"), "{engine}");

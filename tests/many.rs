@@ -4,8 +4,8 @@ mod common;
 
 use common::{
     ENGINES,
-    client::{Client, get},
-    program::{Program, serve},
+    client::{TestClient, get},
+    program::{RunningProgram, serve},
     site, wait_for,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -20,8 +20,9 @@ fn ten_thousand_connections_are_held_and_each_of_them_is_served() {
     assert!(room > CLIENT_COUNT + 500, "a limit on open files of {room}: raise it with ulimit -Hn");
     let dir = site(&[("index.html", "home")]);
     for &engine in ENGINES.iter().filter(|engine| !engine.is_blocking()) {
-        let program = Program::started(serve(dir.path(), &["--engine", engine.name(), "--workers", "1"]));
-        let mut clients: Vec<_> = (0..CLIENT_COUNT).map(|_| Client::connect(program.address())).collect();
+        let program =
+            RunningProgram::start_ready(serve(dir.path(), &["--engine", engine.name(), "--workers", "1"]));
+        let mut clients: Vec<_> = (0..CLIENT_COUNT).map(|_| TestClient::connect(program.address())).collect();
         wait_for("all of them", || (program.connection_count() == CLIENT_COUNT).then_some(()));
         // One of many, again and again, from the first to the last.
         for client in clients.iter_mut().step_by(100) {

@@ -5,10 +5,9 @@
 mod common;
 
 use common::{
-    client::Client,
-    open_dir,
-    program::{Program, as_ourselves, serve, tarpon, unprivileged},
-    wait_for, write_files,
+    client::TestClient,
+    program::{RunningProgram, serve, tarpon, unprivileged, without_user_change},
+    readable_dir, wait_for, write_files,
 };
 use rustix::process::Signal;
 use std::{
@@ -50,7 +49,7 @@ fn texts() -> impl Iterator<Item = (&'static str, String)> {
 #[test]
 fn what_is_skipped_is_named_in_one_line() {
     for (name, shown) in names() {
-        let temp = open_dir();
+        let temp = readable_dir();
         let site = site_of_names(temp.path(), name);
         let archive = joined(temp.path(), name, ".tar");
         let mut pack = tarpon([OsStr::new("pack"), site.as_os_str()]);
@@ -68,7 +67,7 @@ fn what_is_skipped_is_named_in_one_line() {
             said.contains(&format!("/{shown}.tar: ")) && said.contains(&format!("/{shown}; took")),
             "{said}"
         );
-        let server = Program::on_terminal(serve(&site, &[]));
+        let server = RunningProgram::start_on_terminal(serve(&site, &[]));
         let said = wait_for("the banner", || Some(server.out()).filter(|said| said.contains("Ctrl-C")));
         assert!(said.contains(&format!("skipped 1 dotfile: .{shown}")), "{said}");
         let bold = format!("/{shown}\u{1b}[0m: ");
@@ -84,14 +83,14 @@ fn members_of_an_archive_are_named_in_one_line() {
         if name.len() > 80 {
             continue;
         }
-        let temp = open_dir();
+        let temp = readable_dir();
         let archive = joined(temp.path(), name, ".tar");
         let member = |before: &str| [before.as_bytes(), name.as_bytes()].concat();
         write_tar(
             &archive,
             &[(member("/abs "), b'0'), (member("../up "), b'0'), (b"bytes \xff".to_vec(), b'0')],
         );
-        let server = Program::on_terminal(serve(&archive, &[]));
+        let server = RunningProgram::start_on_terminal(serve(&archive, &[]));
         let said = wait_for("the banner", || Some(server.out()).filter(|said| said.contains("Ctrl-C")));
         for what in [
             format!("absolute name: /abs {shown}"),
@@ -121,7 +120,7 @@ fn members_of_an_archive_are_named_in_one_line() {
 #[test]
 fn what_cannot_be_done_is_told_in_one_line() {
     for (name, shown) in names() {
-        let temp = open_dir();
+        let temp = readable_dir();
         let (missing, nowhere) = (temp.path().join("missing").join(name), temp.path().join("missing"));
         let page = temp.path().join("site");
         write_files(&page, &[("index.html", "home")]);
@@ -153,7 +152,7 @@ fn what_cannot_be_done_is_told_in_one_line() {
             with("--idle-timeout", name),
             with("--engine", name),
             words(&[text("serve"), text("--config"), missing.as_os_str()]),
-            unprivileged(&serve(&unreadable, as_ourselves())),
+            unprivileged(&serve(&unreadable, without_user_change())),
             unprivileged(&pack(&unreadable, &temp.path().join("out.tar"))),
             pack(&missing, &temp.path().join("out.tar")),
             pack(&no_archive, &temp.path().join("out.tar")),
@@ -186,7 +185,7 @@ fn what_cannot_be_done_is_told_in_one_line() {
 #[test]
 fn packed_sites_and_releases_are_shown_in_lines_of_the_program_alone() {
     for (name, shown) in names() {
-        let temp = open_dir();
+        let temp = readable_dir();
         let site = site_of_names(temp.path(), name);
         write_files(&site, &[(joined(Path::new(""), name, ".html"), "<p>page".repeat(4000))]);
         let dir = temp.path().join("releases");
@@ -234,7 +233,7 @@ fn packed_sites_and_releases_are_shown_in_lines_of_the_program_alone() {
 #[test]
 fn a_configuration_is_quoted_in_lines_of_the_program_alone() {
     for (name, shown) in texts() {
-        let temp = open_dir();
+        let temp = readable_dir();
         let file = joined(temp.path(), OsStr::new(name), ".toml");
         let on = |words: &[&str]| {
             let mut command = tarpon(words.iter().map(OsStr::new));
@@ -286,7 +285,7 @@ fn a_configuration_is_quoted_in_lines_of_the_program_alone() {
 #[test]
 fn a_server_tells_of_its_sites_in_lines_of_the_program_alone() {
     for (name, shown) in texts() {
-        let temp = open_dir();
+        let temp = readable_dir();
         let sites = ["one", "two"].map(|parent| {
             let parent = temp.path().join(parent);
             fs::create_dir(&parent).expect("a directory");
@@ -303,8 +302,8 @@ fn a_server_tells_of_its_sites_in_lines_of_the_program_alone() {
         for form in ["human", "json"] {
             fs::write(&file, &text).expect("a file");
             let mut command = tarpon([OsStr::new("serve"), OsStr::new("--config"), file.as_os_str()]);
-            command.args(["--log-format", form]).args(as_ourselves());
-            let server = Program::on_terminal(command);
+            command.args(["--log-format", form]).args(without_user_change());
+            let server = RunningProgram::start_on_terminal(command);
             let told = |want: &str| wait_for(want, || Some(server.out()).filter(|said| said.contains(want)));
             let is_json = form == "json";
             told(if is_json { "\"serving\"" } else { "Ctrl-C" });
@@ -325,7 +324,7 @@ fn a_server_tells_of_its_sites_in_lines_of_the_program_alone() {
             fs::write(&file, &text).expect("a file");
             assert!(ask(&["reload"]).contains("reloaded"));
             server.signal(Signal::TERM);
-            let ended = server.ended();
+            let ended = server.wait();
             checked(&ended.out);
             let named = format!("/{}", if is_json { shown.replace('\\', r"\\") } else { shown.clone() });
             assert!(ended.out.contains(&format!("skipped 1 dotfile: .{}", &named[1..])), "{}", ended.out);
@@ -342,17 +341,17 @@ fn a_server_tells_of_its_sites_in_lines_of_the_program_alone() {
 
 #[test]
 fn what_a_client_sends_is_shown_in_lines_of_the_program_alone() {
-    let temp = open_dir();
+    let temp = readable_dir();
     write_files(temp.path(), &[("index.html", "home")]);
     for form in ["combined", "common", "json", "simple"] {
         let options = ["--access-log", "-", "--access-log-format", form, "--debug"];
-        let server = Program::on_terminal(serve(temp.path(), &options));
+        let server = RunningProgram::start_on_terminal(serve(temp.path(), &options));
         let address = wait_for("an address", || {
             let said = server.out();
             let (_, behind) = said.split_once("http://")?;
             said.contains("Ctrl-C").then(|| behind.split('/').next()?.parse().ok()).flatten()
         });
-        let mut client = Client::connect(address);
+        let mut client = TestClient::connect(address);
         for (_, name, _) in NAMES {
             // The bytes of the name that a header can contain.
             let value: Vec<u8> = name.iter().copied().filter(|byte| !matches!(byte, 0..=31 | 127)).collect();
@@ -434,7 +433,7 @@ fn write_tar(path: &Path, members: &[(Vec<u8>, u8)]) {
 /// Runs a program on a terminal until its end, and returns its output without colours.
 #[track_caller]
 fn ended(command: Command) -> String {
-    checked(&Program::on_terminal(command).ended().out)
+    checked(&RunningProgram::start_on_terminal(command).wait().out)
 }
 
 /// Returns terminal output without the colours that the program uses. Checks that nothing else in it acts on the terminal, and that

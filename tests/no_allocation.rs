@@ -6,8 +6,8 @@ mod common;
 
 use common::{
     EMBEDDED,
-    client::{Client, get},
-    served::{Served, settings},
+    client::{TestClient, get},
+    server::{EmbeddedServer, settings},
     site,
 };
 use std::{
@@ -85,8 +85,9 @@ fn a_worker_allocates_nothing_for_static_files() {
     for (&engine, several) in EMBEDDED.iter().flat_map(|engine| [(engine, false), (engine, true)]) {
         let before = COUNT.load(Ordering::Relaxed);
         let settings = Settings { keepalive_requests: NonZeroU32::MAX, ..settings(engine, 1) };
-        let served = Served::sites(&settings, if several { three_of(dir.path()) } else { one(dir.path()) });
-        let mut client = Client::connect(served.address);
+        let served =
+            EmbeddedServer::sites(&settings, if several { three_of(dir.path()) } else { one(dir.path()) });
+        let mut client = TestClient::connect(served.address);
         mixed_requests(&mut client, several, 100);
         assert!(COUNT.load(Ordering::Relaxed) > before, "the worker is counted: it allocates when it begins");
         let before = COUNT.load(Ordering::Relaxed);
@@ -113,7 +114,7 @@ fn three_of(dir: &Path) -> VirtualHosts {
 
 /// So many requests on one connection at least, of every kind that a static site is asked for, and until the
 /// clock has moved on to another second.
-fn mixed_requests(client: &mut Client, several: bool, count: usize) {
+fn mixed_requests(client: &mut TestClient, several: bool, count: usize) {
     let first = client.get("/");
     let tag = first.field("ETag").expect("an entity-tag");
     let middle = client.get("/middle");

@@ -5,8 +5,8 @@ mod common;
 
 use common::{
     ENGINES,
-    client::{Client, get},
-    served::Somewhere,
+    client::{TestClient, get},
+    server::TestServer,
     site, wait_for,
 };
 use std::{
@@ -25,10 +25,10 @@ fn idle_clients_never_stop_service() {
     each(WORKER_COUNT, |served, engine| {
         let mut idle = Vec::new();
         for number in 0..40 {
-            let mut client = Client::connect(served.address);
+            let mut client = TestClient::connect(served.address);
             // Some have never asked.
             if number % 3 > 0 {
-                // Within `PATIENCE`, which is shorter than a connection may be idle.
+                // Within `TEST_TIMEOUT`, which is shorter than a connection may be idle.
                 assert_eq!(client.get("/").content, b"home", "{engine}");
             }
             idle.push(client);
@@ -36,7 +36,7 @@ fn idle_clients_never_stop_service() {
         // As many stay open as there are workers, at most. Which ones is open: each worker looks for itself how long its
         // client has been idle. The others were closed in order, the first of them while the last ones connected.
         wait_for(&format!("{engine} closes all but four connections"), || {
-            idle.retain_mut(|client| !client.is_at_end());
+            idle.retain_mut(|client| !client.is_closed());
             (idle.len() <= WORKER_COUNT).then_some(())
         });
     });
@@ -45,10 +45,10 @@ fn idle_clients_never_stop_service() {
 #[test]
 fn a_request_on_a_connection_that_gave_way_meets_its_end_and_no_reset() {
     each(1, |served, engine| {
-        let mut first = Client::connect(served.address);
+        let mut first = TestClient::connect(served.address);
         assert_eq!(first.get("/").content, b"home");
         thread::sleep(UNUSED);
-        assert_eq!(Client::connect(served.address).get("/").content, b"home", "{engine}");
+        assert_eq!(TestClient::connect(served.address).get("/").content, b"home", "{engine}");
         // As if it had been on its way.
         assert!(first.send(get("/")));
         let error = first.try_response().expect_err("it gave way");
@@ -65,14 +65,14 @@ fn who_asks_without_end_is_told_to_come_again_when_others_wait() {
                 thread::spawn(move || {
                     let (until, mut answer_count, mut last_count) =
                         (Instant::now() + Duration::from_secs(2), 0, 0);
-                    let mut client = Client::connect(address);
+                    let mut client = TestClient::connect(address);
                     while Instant::now() < until || answer_count <= 10 {
                         let response = client.get("/");
                         assert_eq!(response.content, b"home");
                         answer_count += 1;
                         if response.closes() {
-                            assert_eq!(client.rest(), b"");
-                            client = Client::connect(address);
+                            assert_eq!(client.read_to_end(), b"");
+                            client = TestClient::connect(address);
                             last_count += 1;
                         }
                     }
@@ -90,13 +90,13 @@ fn while_somebody_is_free_nobody_gives_way() {
     // A worker may be late to notice that its client has closed. With one for each client, another is always free.
     const OTHER_COUNT: usize = 50;
     each(2 + OTHER_COUNT + 1, |served, engine| {
-        let mut idle = [(); 2].map(|()| Client::connect(served.address));
+        let mut idle = [(); 2].map(|()| TestClient::connect(served.address));
         for client in &mut idle {
             assert_eq!(client.get("/").content, b"home");
         }
         thread::sleep(UNUSED);
         for _ in 0..OTHER_COUNT {
-            assert!(!Client::connect(served.address).get("/").closes(), "{engine}");
+            assert!(!TestClient::connect(served.address).get("/").closes(), "{engine}");
         }
         for client in &mut idle {
             assert!(!client.get("/").closes(), "{engine}");
@@ -105,9 +105,9 @@ fn while_somebody_is_free_nobody_gives_way() {
 }
 
 /// Runs a test on each of these engines, with so many workers.
-fn each(worker_count: usize, test: impl Fn(&Somewhere, Engine)) {
+fn each(worker_count: usize, test: impl Fn(&TestServer, Engine)) {
     let dir = site(&[("index.html", "home")]);
     for &engine in ENGINES.iter().filter(|engine| engine.is_blocking()) {
-        test(&Somewhere::exactly(engine, worker_count, dir.path()), engine);
+        test(&TestServer::with_workers(engine, worker_count, dir.path()), engine);
     }
 }

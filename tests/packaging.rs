@@ -4,8 +4,8 @@ mod common;
 
 use common::{
     EMBEDDED,
-    client::{Client, get},
-    served::{Served, settings},
+    client::{TestClient, get},
+    server::{EmbeddedServer, settings},
     site, wait_for,
 };
 use std::{
@@ -89,10 +89,10 @@ fn fail2ban_finds_who_asks_as_no_browser_does_and_nobody_else() {
         let log = dir.path().join("log");
         let logging = Logging { form, addresses: LogClientIp::Full, one_in: NonZeroU32::MIN };
         let settings = Settings { logging: Some(logging), ..settings(EMBEDDED[0], 1) };
-        let served = Served::dir(&settings, dir.path());
+        let served = EmbeddedServer::dir(&settings, dir.path());
         served.handle.log_to(File::create(&log).unwrap().into());
         for (request, _) in &requests {
-            let mut client = Client::connect(served.address);
+            let mut client = TestClient::connect(served.address);
             client.send(request);
             client.response();
         }

@@ -4,9 +4,9 @@ mod common;
 
 use common::{
     ENGINES,
-    client::Client,
+    client::TestClient,
     distinct_bytes,
-    program::{Ended, Program, serve, tarpon, through},
+    program::{ProgramExit, RunningProgram, serve, tarpon, wrap_command},
     site, wait_for,
 };
 use rustix::{
@@ -29,14 +29,14 @@ use tempfile::TempDir;
 fn a_packed_site_is_served_as_its_directory_is() {
     let (dir, out) = (small_site(), out());
     let archive = out.path().join("site.tar");
-    let ended = Program::run(pack(dir.path(), &archive, &[]));
+    let ended = RunningProgram::run(pack(dir.path(), &archive, &[]));
     assert!(ended.status.success(), "{ended:?}");
     assert!(ended.out.contains("of 6 files"), "{ended:?}");
     for engine in ENGINES {
         let options = ["--engine", engine.name(), "--workers", "1"];
-        let from_dir = Program::started(serve(dir.path(), &options));
-        let from_archive = Program::started(serve(&archive, &options));
-        let mut clients = [&from_dir, &from_archive].map(|program| Client::connect(program.address()));
+        let from_dir = RunningProgram::start_ready(serve(dir.path(), &options));
+        let from_archive = RunningProgram::start_ready(serve(&archive, &options));
+        let mut clients = [&from_dir, &from_archive].map(|program| TestClient::connect(program.address()));
         for target in
             ["/", "/index.html", "/guide", "/guide/", "/large.css", "/link.css", "/picture.png", "/missing"]
         {
@@ -63,14 +63,14 @@ fn a_packed_site_is_served_as_its_directory_is() {
 fn where_and_by_whom_a_site_is_packed_is_not_seen_in_its_bytes() {
     let (dir, out) = (small_site(), out());
     let (here, there) = (out.path().join("here.tar"), out.path().join("there.tar"));
-    assert!(Program::run(pack(dir.path(), &here, &[])).status.success());
+    assert!(RunningProgram::run(pack(dir.path(), &here, &[])).status.success());
 
     let copy = TempDir::new().unwrap();
     copy_backwards(dir.path(), copy.path());
     let one_core = "umask 027; exec taskset -c $(taskset -cp $$ | sed 's/.*: //; s/[-,].*//') \"$@\"";
-    let mut elsewhere = through(&["sh", "-c", one_core, "sh"], &pack(copy.path(), &there, &[]));
+    let mut elsewhere = wrap_command(&["sh", "-c", one_core, "sh"], &pack(copy.path(), &there, &[]));
     elsewhere.env("TZ", "Asia/Tokyo").env("LC_ALL", "tr_TR.UTF-8").env("HOME", "/");
-    let ended = Program::run(elsewhere);
+    let ended = RunningProgram::run(elsewhere);
     assert!(ended.status.success(), "{ended:?}");
     assert!(fs::read(here).unwrap() == fs::read(there).unwrap());
 }
@@ -116,9 +116,9 @@ fn an_archive_can_be_packed_too() {
         let ran = Command::new("tar").arg(options).arg(archive).arg("-C").arg(parent).arg(name).status();
         assert!(ran.expect("tar").success());
         let prefix = name.to_str().expect("ASCII");
-        let ended = Program::run(pack(archive, &packed, &["--prefix", prefix]));
+        let ended = RunningProgram::run(pack(archive, &packed, &["--prefix", prefix]));
         assert!(ended.status.success() && ended.out.contains("of 6 files"), "{ended:?}");
-        let ended = Program::run(pack(archive, &packed, &["--prefix", "nowhere"]));
+        let ended = RunningProgram::run(pack(archive, &packed, &["--prefix", "nowhere"]));
         assert!(ended.error_line().contains("there is no directory nowhere"), "{ended:?}");
     }
 }
@@ -130,19 +130,19 @@ fn source_date_epoch_is_the_latest_time_there_is() {
     for archive in &archives {
         let mut command = pack(dir.path(), archive, &[]);
         command.env("SOURCE_DATE_EPOCH", "784111777");
-        assert!(Program::run(command).status.success());
+        assert!(RunningProgram::run(command).status.success());
         // Younger than the epoch, whenever it was.
         fs::write(dir.path().join("picture.png"), distinct_bytes(40_000)).expect("a file");
     }
     assert!(fs::read(&archives[0]).expect("an archive") == fs::read(&archives[1]).expect("an archive"));
-    let program = Program::started(serve(&archives[0], &[]));
-    let response = Client::connect(program.address()).get("/picture.png");
+    let program = RunningProgram::start_ready(serve(&archives[0], &[]));
+    let response = TestClient::connect(program.address()).get("/picture.png");
     assert!(response.head.contains("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"), "{}", response.head);
 
     for value in ["", "soon", "-1", "1.5"] {
         let mut command = pack(dir.path(), &out.path().join("bad.tar"), &[]);
         command.env("SOURCE_DATE_EPOCH", value);
-        let ended = Program::run(command);
+        let ended = RunningProgram::run(command);
         assert!(
             !ended.status.success() && ended.error_line().contains("SOURCE_DATE_EPOCH"),
             "{value}: {ended:?}"
@@ -165,7 +165,8 @@ fn what_ends_early_leaves_nothing() {
     // Files may have 20 KiB: the first write beyond it fails; without the `trap`, it ends the program.
     for trap in ["trap '' XFSZ;", ""] {
         let script = format!("{trap} ulimit -f 20; exec \"$0\" \"$@\"");
-        let ended = Program::run(through(&["bash", "-c", &script], &pack(dir.path(), &archive, &[])));
+        let ended =
+            RunningProgram::run(wrap_command(&["bash", "-c", &script], &pack(dir.path(), &archive, &[])));
         assert!(!ended.status.success(), "{ended:?}");
         match trap {
             "" => assert_eq!(ended.status.signal(), Some(Signal::XFSZ.as_raw()), "{ended:?}"),
@@ -181,10 +182,10 @@ fn what_ends_early_leaves_nothing() {
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
         // Whoever runs the tests in the background may ignore SIGINT, and children inherit that.
         let command = pack(dir.path(), &archive, &["--effort", "best"]);
-        let program = Program::start(through(&["env", "--default-signal=INT,TERM"], &command));
+        let program = RunningProgram::start(wrap_command(&["env", "--default-signal=INT,TERM"], &command));
         wait_for("it compresses", || program.err().contains("compressing").then_some(()));
         program.signal(signal);
-        assert!(!program.ended().status.success());
+        assert!(!program.wait().status.success());
         intact("a signal");
     }
 }
@@ -195,9 +196,10 @@ fn a_full_disk_is_told_and_leaves_nothing() {
     let archive = out.path().join("site.tar");
     let script = "mount -t tmpfs -o size=64k none \"$(dirname \"$OUT\")\" || exit 77; \"$0\" \"$@\"; code=$?; \
         ls -A \"$(dirname \"$OUT\")\"; exit $code";
-    let mut command = through(&["unshare", "-rm", "bash", "-c", script], &pack(dir.path(), &archive, &[]));
+    let mut command =
+        wrap_command(&["unshare", "-rm", "bash", "-c", script], &pack(dir.path(), &archive, &[]));
     command.env("OUT", &archive);
-    let ended = Program::run(command);
+    let ended = RunningProgram::run(command);
     if ended.status.code() == Some(77) || ended.err.contains("unshare failed") {
         eprintln!("not allowed to mount here: {}", ended.err);
         return;
@@ -218,9 +220,11 @@ fn what_rules_do_is_shown() {
     ]);
     let out = out();
     let archive = out.path().join("site.tar");
-    assert!(Program::run(pack(dir.path(), &archive, &[])).status.success());
-    let (shown, json) =
-        (Program::run(of("inspect", &archive, &[])), Program::run(of("inspect", &archive, &["--json"])));
+    assert!(RunningProgram::run(pack(dir.path(), &archive, &[])).status.success());
+    let (shown, json) = (
+        RunningProgram::run(of("inspect", &archive, &[])),
+        RunningProgram::run(of("inspect", &archive, &["--json"])),
+    );
     #[rustfmt::skip]
     let cases: &[(&[&str], &str)] = &[
         (&["/guide", "301", "->", "/guide/"],           r#""path":"/guide","status":301,"location":"/guide/""#),
@@ -243,7 +247,7 @@ fn the_closing_lines_say_what_the_archive_is_and_what_changed() {
     let (dir, out) = (small_site(), out());
     let archive = out.path().join("site.tar");
     let packed = || {
-        let ended = Program::run(pack(dir.path(), &archive, &[]));
+        let ended = RunningProgram::run(pack(dir.path(), &archive, &[]));
         assert!(ended.status.success(), "{ended:?}");
         ended
     };
@@ -304,9 +308,9 @@ fn the_closing_lines_say_what_the_archive_is_and_what_changed() {
 fn a_packed_site_is_shown_and_checked() {
     let (dir, out) = (small_site(), out());
     let archive = out.path().join("site.tar");
-    assert!(Program::run(pack(dir.path(), &archive, &[])).status.success());
+    assert!(RunningProgram::run(pack(dir.path(), &archive, &[])).status.success());
 
-    let shown = Program::run(of("inspect", &archive, &[]));
+    let shown = RunningProgram::run(of("inspect", &archive, &[]));
     let row = shown.out.lines().find(|line| line.starts_with("/picture.png ")).expect("a row");
     assert!(row.contains("image/png") && row.contains("40000"), "{row}");
     assert!(shown.out.lines().any(|line| line.trim_end().ends_with("-> /guide/")), "{shown:?}");
@@ -319,7 +323,7 @@ fn a_packed_site_is_shown_and_checked() {
         os.close(slave)\n\
         try:\n    while chunk := os.read(master, 4096): os.write(1, chunk)\n\
         except OSError: pass";
-    let ended = Program::run(through(&["python3", "-c", script], &of("inspect", &archive, &[])));
+    let ended = RunningProgram::run(wrap_command(&["python3", "-c", script], &of("inspect", &archive, &[])));
     let shown = anstream::adapter::strip_str(&ended.out).to_string();
     assert!(shown.lines().count() > 4 && shown.contains("/picture.png"), "{ended:?}");
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
@@ -329,7 +333,8 @@ fn a_packed_site_is_shown_and_checked() {
         [("\"$0\" \"$@\" | true", ""), ("\"$0\" \"$@\" > /dev/full", "cannot write to standard output")]
     {
         let script = format!("set -o pipefail; {script}");
-        let ended = Program::run(through(&["bash", "-c", &script], &of("inspect", &archive, &[])));
+        let ended =
+            RunningProgram::run(wrap_command(&["bash", "-c", &script], &of("inspect", &archive, &[])));
         assert_eq!(
             (ended.status.code(), ended.err.lines().count()),
             (Some(i32::from(!want.is_empty())), usize::from(!want.is_empty())),
@@ -338,7 +343,7 @@ fn a_packed_site_is_shown_and_checked() {
         assert!(ended.err.contains(want), "{ended:?}");
     }
 
-    let json = Program::run(of("inspect", &archive, &["--json"]));
+    let json = RunningProgram::run(of("inspect", &archive, &["--json"]));
     let file = out.path().join("site.json");
     fs::write(&file, &json.out).expect("a file");
     let script = "import json, sys; site = json.load(open(sys.argv[1])); \
@@ -346,13 +351,13 @@ fn a_packed_site_is_shown_and_checked() {
     let read = Command::new("python3").args(["-c", script]).arg(&file).output().expect("python3");
     assert_eq!(String::from_utf8_lossy(&read.stdout).trim(), "identity br gzip zstd", "{read:?}");
 
-    let good = Program::run(of("verify", &archive, &[]));
+    let good = RunningProgram::run(of("verify", &archive, &[]));
     assert!(good.status.success() && good.out.contains("is in order"), "{good:?}");
     let mut bytes = fs::read(&archive).expect("an archive");
     let at = bytes.windows(6).position(|window| window == b"hello,").expect("the page");
     bytes[at] ^= 1;
     fs::write(&archive, &bytes).expect("a file");
-    let bad = Program::run(of("verify", &archive, &[]));
+    let bad = RunningProgram::run(of("verify", &archive, &[]));
     assert!(!bad.status.success() && bad.err.contains("/ (identity): the content is damaged"), "{bad:?}");
 
     bytes.pop();
@@ -360,10 +365,10 @@ fn a_packed_site_is_shown_and_checked() {
     let fifo = out.path().join("fifo");
     mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).expect("a FIFO");
     for command in ["verify", "inspect"] {
-        let cut = Program::run(of(command, &archive, &[]));
+        let cut = RunningProgram::run(of(command, &archive, &[]));
         assert!(!cut.status.success() && cut.error_line().contains("cut short"), "{cut:?}");
         for other in [dir.path(), &fifo] {
-            let none = Program::run(of(command, other, &[]));
+            let none = RunningProgram::run(of(command, other, &[]));
             assert!(!none.status.success() && none.error_line().contains("cannot open"), "{none:?}");
         }
     }
@@ -385,7 +390,7 @@ fn small_site() -> TempDir {
 }
 
 fn out() -> TempDir {
-    common::open_dir()
+    common::readable_dir()
 }
 
 /// `tarpon pack`, fast unless something else is asked for.
@@ -405,7 +410,7 @@ fn of(action: &str, path: &Path, options: &[&str]) -> Command {
 }
 
 /// The line that tells why it failed; those before tell how far it was.
-fn last_line(ended: &Ended) -> &str {
+fn last_line(ended: &ProgramExit) -> &str {
     ended.err.lines().last().unwrap_or_default()
 }
 

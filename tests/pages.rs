@@ -7,8 +7,8 @@ mod common;
 
 use common::{
     ENGINES,
-    client::{Client, Response},
-    program::{Program, serve, tarpon},
+    client::{Response, TestClient},
+    program::{RunningProgram, serve, tarpon},
     site,
 };
 use std::{ffi::OsStr, path::PathBuf, process::Command};
@@ -292,13 +292,13 @@ fn rules_as_cloudflare_has_them_come_before_all_else() {
 #[test]
 fn what_cannot_be_as_it_is_wished_is_told() {
     let made = Made::of(&[("about.html", "about"), ("about/index.html", "about too")]);
-    let ended = Program::run(serve(made.dir.path(), &["--spa"]));
+    let ended = RunningProgram::run(serve(made.dir.path(), &["--spa"]));
     assert!(!ended.status.success() && ended.error_line().contains("index.html"), "{ended:?}");
-    let ended = Program::run(serve(&made.packed(&["--clean-urls"]), &["--clean-urls"]));
+    let ended = RunningProgram::run(serve(&made.packed(&["--clean-urls"]), &["--clean-urls"]));
     assert!(!ended.status.success() && ended.error_line().contains("as it was packed"), "{ended:?}");
-    let ended = Program::run(serve(made.dir.path(), &["--cors", "fonts"]));
+    let ended = RunningProgram::run(serve(made.dir.path(), &["--cors", "fonts"]));
     assert!(!ended.status.success() && ended.err.contains("a path that begins with /"), "{ended:?}");
-    let program = Program::started(serve(made.dir.path(), &["--clean-urls"]));
+    let program = RunningProgram::start_ready(serve(made.dir.path(), &["--clean-urls"]));
     let warning = "1 clean URL that another file has: about.html";
     common::wait_for(warning, || program.err().contains(warning).then_some(()));
 }
@@ -314,7 +314,7 @@ struct Made {
 
 impl Made {
     fn of(files: &[(&str, &str)]) -> Made {
-        let made = Made { dir: site(files), out: common::open_dir() };
+        let made = Made { dir: site(files), out: common::readable_dir() };
         let mut tar = Command::new("tar");
         tar.arg("-cf").arg(made.tar()).arg("-C").arg(made.dir.path()).arg(".");
         assert!(tar.status().expect("tar").success());
@@ -330,9 +330,9 @@ impl Made {
         let packed = self.out.path().join("packed.tar");
         let mut command = tarpon([OsStr::new("pack"), self.dir.path().as_os_str()]);
         command.args(["--effort", "fast", "-o"]).arg(&packed).args(options);
-        let ended = Program::run(command);
+        let ended = RunningProgram::run(command);
         assert!(ended.status.success(), "{ended:?}");
-        let checked = Program::run(tarpon([OsStr::new("verify"), packed.as_os_str()]));
+        let checked = RunningProgram::run(tarpon([OsStr::new("verify"), packed.as_os_str()]));
         assert!(checked.status.success(), "{options:?}: {checked:?}");
         packed
     }
@@ -343,7 +343,7 @@ impl Made {
         for engine in ENGINES {
             for (path, options) in [(self.dir.path(), options), (&self.tar(), options), (&packed, &[])] {
                 let options = [options, &["--engine", engine.name(), "--workers", "1"]].concat();
-                let program = Program::started(serve(path, &options));
+                let program = RunningProgram::start_ready(serve(path, &options));
                 for (name, request, fields, content) in cases {
                     let response = ask(&program, request);
                     let place = format!("{name}, {engine}, {}: {response:?}", path.display());
@@ -366,9 +366,9 @@ impl Made {
 }
 
 /// Asks on a connection of its own. A request is its method and target, and perhaps fields.
-fn ask(program: &Program, request: &str) -> Response {
+fn ask(program: &RunningProgram, request: &str) -> Response {
     let (line, fields) = request.split_once("\r\n").unwrap_or((request, "X: x"));
-    let mut client = Client::connect(program.address());
+    let mut client = TestClient::connect(program.address());
     client.send(format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"));
     match request.starts_with("HEAD ") {
         true => client.try_head().expect("a head"),

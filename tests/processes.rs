@@ -6,9 +6,9 @@ mod common;
 
 use common::{
     ENGINES,
-    client::{Client, get},
-    load::Load,
-    program::{Program, has_ended, serve, through},
+    client::{TestClient, get},
+    load::LoadGenerator,
+    program::{RunningProgram, has_exited, serve, wrap_command},
     site, wait_for, write_files,
 };
 use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
@@ -25,18 +25,18 @@ use tarpon::Engine;
 
 #[test]
 fn a_server_process_that_is_killed_is_replaced_and_clients_wait_for_the_next() {
-    let (dir, temp) = (site(&[("index.html", "home")]), common::open_dir());
+    let (dir, temp) = (site(&[("index.html", "home")]), common::readable_dir());
     for &engine in ENGINES {
         let socket = temp.path().join("socket");
         let unix = format!("unix:{}", socket.display());
         let options = ["--engine", engine.name(), "--listen", "127.0.0.1:0", "--listen", &unix];
-        let program = Program::started(serve(dir.path(), &options));
+        let program = RunningProgram::start_ready(serve(dir.path(), &options));
         let first = program.server();
         // So that there is a time without a server, in which clients come.
         kill_process(program.pid(), Signal::STOP).unwrap();
         end(first);
         let mut clients: Vec<_> = (0..20)
-            .flat_map(|_| [Client::connect(program.address()), Client::connect_unix(&socket)])
+            .flat_map(|_| [TestClient::connect(program.address()), TestClient::connect_unix(&socket)])
             .collect();
         for client in &mut clients {
             client.send(get("/"));
@@ -49,11 +49,11 @@ fn a_server_process_that_is_killed_is_replaced_and_clients_wait_for_the_next() {
         program.wait_for_err(warning);
         // It follows changes as the first one did.
         write_files(dir.path(), &[("index.html", "new")]);
-        let asked = || Client::connect(program.address()).get("/").content;
+        let asked = || TestClient::connect(program.address()).get("/").content;
         wait_for("the change", || (asked() == b"new").then_some(()));
         write_files(dir.path(), &[("index.html", "home")]);
         program.signal(Signal::TERM);
-        assert_eq!(program.ended().status, ExitStatus::default(), "{engine}");
+        assert_eq!(program.wait().status, ExitStatus::default(), "{engine}");
         assert!(!socket.exists(), "{engine}");
     }
 }
@@ -63,18 +63,18 @@ fn a_server_process_that_is_killed_is_replaced_and_clients_wait_for_the_next() {
 fn a_server_process_that_is_killed_under_load_costs_its_connections_and_no_other() {
     let dir = site(&[("index.html", "home")]);
     for &engine in ENGINES {
-        let program = Program::started(serve(dir.path(), &["--engine", engine.name()]));
-        let load = Load::start(program.address(), "/", b"home");
-        load.wait_for(50);
+        let program = RunningProgram::start_ready(serve(dir.path(), &["--engine", engine.name()]));
+        let load = LoadGenerator::start(program.address(), "/", b"home");
+        load.wait_for_responses(50);
         let server = program.server();
         kill_process(server, Signal::KILL).unwrap();
-        wait_for("its end", || has_ended(server).then_some(()));
+        wait_for("its end", || has_exited(server).then_some(()));
         let late = if engine == Engine::IoUring { LATE } else { Duration::ZERO };
         let by = Instant::now() + late;
-        load.wait_for(50);
+        load.wait_for_responses(50);
         thread::sleep(late);
-        load.wait_for(50);
-        let failures = load.end();
+        load.wait_for_responses(50);
+        let failures = load.stop();
         let later: Vec<_> = failures.iter().filter(|failure| failure.connected > by).collect();
         assert!(later.is_empty(), "{engine}: {later:?}");
     }
@@ -83,31 +83,31 @@ fn a_server_process_that_is_killed_under_load_costs_its_connections_and_no_other
 #[test]
 fn a_keeper_process_that_is_killed_is_replaced_and_no_client_notices() {
     let dir = site(&[("index.html", "home")]);
-    let program = Program::started(serve(dir.path(), &[]));
-    let mut client = Client::connect(program.address());
+    let program = RunningProgram::start_ready(serve(dir.path(), &[]));
+    let mut client = TestClient::connect(program.address());
     assert_eq!(client.get("/").content, b"home");
-    let (keeper, server) = (program.keeper(), program.server());
+    let (keeper, server) = (program.builder(), program.server());
     kill_process(keeper, Signal::KILL).unwrap();
     for content in ["second", "third"] {
         write_files(dir.path(), &[("index.html", content)]);
         wait_for(content, || (client.get("/").content == content.as_bytes()).then_some(()));
     }
     program.wait_for_err("warning: the keeper process was killed by SIGKILL; starting another\n");
-    assert_ne!(program.keeper(), keeper);
+    assert_ne!(program.builder(), keeper);
     assert_eq!(program.server(), server);
 }
 
 #[test]
 fn what_was_kept_of_earlier_releases_outlives_a_server_process() {
     let dir = site(&[("index.html", "1"), ("assets/app-1a2b3c4d.js", "first")]);
-    let program = Program::started(serve(dir.path(), &["--keep-releases", "3"]));
-    let mut client = Client::connect(program.address());
+    let program = RunningProgram::start_ready(serve(dir.path(), &["--keep-releases", "3"]));
+    let mut client = TestClient::connect(program.address());
     assert_eq!(client.get("/").content, b"1");
     fs::remove_file(dir.path().join("assets/app-1a2b3c4d.js")).unwrap();
     write_files(dir.path(), &[("index.html", "2")]);
     wait_for("the next release", || (client.get("/").content == b"2").then_some(()));
     end(program.server());
-    let mut client = Client::connect(program.address());
+    let mut client = TestClient::connect(program.address());
     assert_eq!(client.get("/").content, b"2");
     assert_eq!(client.get("/assets/app-1a2b3c4d.js").content, b"first");
 }
@@ -118,13 +118,13 @@ fn more_large_files_than_go_into_one_message_arrive() {
     let files: Vec<_> =
         (0..COUNT).map(|number| (format!("{number}"), number.to_string().repeat(40_000))).collect();
     let dir = site(&files);
-    let command = through(&["prlimit", "--nofile=8192:8192"], &serve(dir.path(), &[]));
-    let program = Program::started(command);
+    let command = wrap_command(&["prlimit", "--nofile=8192:8192"], &serve(dir.path(), &[]));
+    let program = RunningProgram::start_ready(command);
     for killed in [false, true] {
         if killed {
             end(program.server());
         }
-        let mut client = Client::connect(program.address());
+        let mut client = TestClient::connect(program.address());
         for (name, content) in files.iter().step_by(37).chain(files.last()) {
             assert!(client.get(&format!("/{name}")).content == content.as_bytes(), "{name}");
         }
@@ -134,7 +134,7 @@ fn more_large_files_than_go_into_one_message_arrive() {
 #[test]
 fn a_server_process_that_ends_again_and_again_is_replaced_less_and_less_often() {
     let dir = site(&[("index.html", "home")]);
-    let program = Program::started(serve(dir.path(), &[]));
+    let program = RunningProgram::start_ready(serve(dir.path(), &[]));
     let mut last = None;
     let since = Instant::now();
     for _ in 0..4 {
@@ -144,7 +144,7 @@ fn a_server_process_that_ends_again_and_again_is_replaced_less_and_less_often() 
         last = Some(server);
     }
     thread::sleep(LATE);
-    assert_eq!(Client::connect(program.address()).get("/").content, b"home");
+    assert_eq!(TestClient::connect(program.address()).get("/").content, b"home");
     let waits = ["", " in 100ms", " in 200ms", " in 400ms"];
     let want: String = waits
         .map(|wait| format!("warning: the server process was killed by SIGKILL; starting another{wait}\n"))
@@ -156,13 +156,13 @@ fn a_server_process_that_ends_again_and_again_is_replaced_less_and_less_often() 
 #[test]
 fn when_the_supervisor_is_killed_nothing_is_left() {
     let dir = site(&[("index.html", "home")]);
-    let program = Program::started(serve(dir.path(), &[]));
-    let (address, parts) = (program.address(), [program.keeper(), program.server()]);
-    let mut client = Client::connect(address);
+    let program = RunningProgram::start_ready(serve(dir.path(), &[]));
+    let (address, parts) = (program.address(), [program.builder(), program.server()]);
+    let mut client = TestClient::connect(address);
     assert_eq!(client.get("/").content, b"home");
     program.signal(Signal::KILL);
     for part in parts {
-        wait_for("its end", || has_ended(part).then_some(()));
+        wait_for("its end", || has_exited(part).then_some(()));
     }
     wait_for("the port to be free", || TcpStream::connect(address).is_err().then_some(()));
 }
@@ -174,37 +174,39 @@ fn a_signal_to_all_of_them_stops_them_in_order() {
     for signal in [Signal::INT, Signal::TERM] {
         let mut command = serve(dir.path(), &["--grace-period", "3600"]);
         command.process_group(0);
-        let program = Program::started(command);
-        let mut client = Client::connect(program.address());
+        let program = RunningProgram::start_ready(command);
+        let mut client = TestClient::connect(program.address());
         client.send(get("/large"));
         assert_eq!(client.try_head().unwrap().status, 200);
         kill_process_group(program.pid(), signal).unwrap();
         wait_for("no new client", || TcpStream::connect(program.address()).is_err().then_some(()));
         thread::sleep(Duration::from_millis(100));
-        assert_eq!(client.rest().len(), 48 << 20, "a download under way is finished");
-        let ended = program.ended();
+        assert_eq!(client.read_to_end().len(), 48 << 20, "a download under way is finished");
+        let ended = program.wait();
         assert_eq!((ended.status, &*ended.err), (ExitStatus::default(), ""));
     }
 }
 
 #[test]
 fn a_signal_before_anything_is_served_ends_it_at_once() {
-    let (dir, temp) = (site(&[("index.html", "home")]), common::open_dir());
+    let (dir, temp) = (site(&[("index.html", "home")]), common::readable_dir());
     let socket = temp.path().join("socket");
     // A site that takes its time.
     let content = "long ".repeat(1 << 20);
     for number in 0..40 {
         write_files(dir.path(), &[(format!("{number}"), &content[number..])]);
     }
-    let program =
-        Program::start(serve(dir.path(), &["--preload", "--listen", &format!("unix:{}", socket.display())]));
+    let program = RunningProgram::start(serve(
+        dir.path(),
+        &["--preload", "--listen", &format!("unix:{}", socket.display())],
+    ));
     wait_for("it listens", || UnixStream::connect(&socket).is_ok().then_some(()));
-    let parts: Vec<Pid> = vec![program.keeper()];
+    let parts: Vec<Pid> = vec![program.builder()];
     program.signal(Signal::TERM);
-    let ended = program.ended();
+    let ended = program.wait();
     assert_eq!(ended.out, "");
     for part in parts {
-        wait_for("its end", || has_ended(part).then_some(()));
+        wait_for("its end", || has_exited(part).then_some(()));
     }
 }
 
@@ -212,7 +214,7 @@ fn a_signal_before_anything_is_served_ends_it_at_once() {
 #[test]
 fn no_process_has_descriptors_that_are_another_s() {
     let dir = site(&[("index.html", "home"), ("large", &"large ".repeat(50_000))]);
-    let program = Program::started(serve(dir.path(), &["--engine", "epoll", "--workers", "1"]));
+    let program = RunningProgram::start_ready(serve(dir.path(), &["--engine", "epoll", "--workers", "1"]));
     let open = |pid: Pid| -> Vec<String> {
         let entries = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap();
         let paths = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
@@ -220,7 +222,7 @@ fn no_process_has_descriptors_that_are_another_s() {
     };
     let count = |pid: Pid, what: &str| open(pid).iter().filter(|of| of.starts_with(what)).count();
     let large = |pid: Pid| open(pid).iter().filter(|of| Path::new(of).ends_with("large")).count();
-    let (supervisor, keeper, server) = (program.pid(), program.keeper(), program.server());
+    let (supervisor, keeper, server) = (program.pid(), program.builder(), program.server());
     // A channel; and the listener.
     assert_eq!([keeper, server].map(|pid| count(pid, "socket:")), [1, 2]);
     // Two channels, and the listener.
@@ -237,7 +239,7 @@ fn no_process_has_descriptors_that_are_another_s() {
 /// Kills a server process, and waits until it accepts nothing more.
 fn end(server: Pid) {
     kill_process(server, Signal::KILL).unwrap();
-    wait_for("its end", || has_ended(server).then_some(()));
+    wait_for("its end", || has_exited(server).then_some(()));
     thread::sleep(LATE);
 }
 

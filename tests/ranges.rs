@@ -5,9 +5,9 @@ mod common;
 
 use common::{
     EMBEDDED, ENGINES,
-    client::{Client, get},
+    client::{TestClient, get},
     distinct_bytes,
-    served::{Served, Somewhere, settings},
+    server::{EmbeddedServer, TestServer, settings},
     site, wait_for,
 };
 use rustix::{
@@ -35,8 +35,8 @@ fn a_response_in_parts_waits_for_room_and_comes_without_another_byte_from_the_cl
     let large = distinct_bytes(LARGE_LEN);
     let dir = site(&[("large", &large)]);
     for &engine in ENGINES {
-        let served = Somewhere::dir(engine, 1, dir.path());
-        let mut client = Client::new(small_window(served.address, 128 << 10));
+        let served = TestServer::dir(engine, 1, dir.path());
+        let mut client = TestClient::new(small_window(served.address, 128 << 10));
         client.send(get("/large"));
         // Until the socket takes no more.
         thread::sleep(Duration::from_millis(100));
@@ -67,10 +67,10 @@ fn clients_that_ask_for_parts_and_take_nothing_leave_buffers_for_others() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         // The sockets it accepts take little: the kernel's memory is not what this is about.
         set_socket_send_buffer_size(&listener, 16 << 10).unwrap();
-        let served = Served::dir_on(listener, &settings(engine, 1), dir.path());
+        let served = EmbeddedServer::dir_on(listener, &settings(engine, 1), dir.path());
         // Two at once: the first may take the last buffer that ranges may have.
         let ranges = || {
-            let mut client = Client::connect(served.address);
+            let mut client = TestClient::connect(served.address);
             client.send("GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=1-2\r\n\r\n".repeat(2));
             [client.response().status, client.response().status]
         };
@@ -84,7 +84,7 @@ fn clients_that_ask_for_parts_and_take_nothing_leave_buffers_for_others() {
             })
             .collect();
         wait_for("half of the buffers are held", || (ranges()[1] == 200).then_some(()));
-        let mut others: Vec<Client> = (0..100).map(|_| Client::connect(served.address)).collect();
+        let mut others: Vec<TestClient> = (0..100).map(|_| TestClient::connect(served.address)).collect();
         others.iter_mut().for_each(|client| assert!(client.send("GET / HTTP/1.1\r\n")));
         thread::sleep(Duration::from_millis(50));
         for client in &mut others {
@@ -93,7 +93,7 @@ fn clients_that_ask_for_parts_and_take_nothing_leave_buffers_for_others() {
         }
         drop(greedy);
         wait_for("their buffers are free again", || (ranges() == [206, 206]).then_some(()));
-        served.end().unwrap();
+        served.stop().unwrap();
     }
 }
 

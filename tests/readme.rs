@@ -4,10 +4,9 @@
 mod common;
 
 use common::{
-    client::Client,
-    open_dir,
-    program::{Program, tarpon},
-    site, write_files,
+    client::TestClient,
+    program::{RunningProgram, tarpon},
+    readable_dir, site, write_files,
 };
 use std::{fs, net::Ipv4Addr, os::unix::fs::symlink, path::Path, process::Command};
 
@@ -25,11 +24,11 @@ fn the_lines_for_a_container_start_a_server_that_answers_from_outside() {
     assert_eq!(address, "0.0.0.0", "any other is not reached from outside of the container");
     assert!(port.parse::<u16>().is_ok_and(|port| port >= 1024), "{port}");
 
-    let root = open_dir();
+    let root = readable_dir();
     let site = site(&[("index.html", "in a container")]);
     let mut pack = tarpon(["pack".as_ref(), site.path().as_os_str()]);
     pack.args(["--executable", "--effort", "fast", "-o"]).arg(root.path().join("mysite"));
-    assert!(Program::run(pack).status.success());
+    assert!(RunningProgram::run(pack).status.success());
     copy_libraries(root.path());
     // What the kernel shows to every container. Nothing else is there: no users, no shell.
     fs::create_dir(root.path().join("proc")).expect("a directory");
@@ -43,9 +42,9 @@ fn the_lines_for_a_container_start_a_server_that_answers_from_outside() {
     command.args(["sh", "-c", begin]).arg(root.path());
     // A port that is free on this host.
     command.args([program, option, "0.0.0.0:0"]);
-    let container = Program::started(command);
+    let container = RunningProgram::start_ready(command);
     let address = (Ipv4Addr::LOCALHOST, container.address().port()).into();
-    assert_eq!(Client::connect(address).get("/").content, b"in a container", "{}", container.out());
+    assert_eq!(TestClient::connect(address).get("/").content, b"in a container", "{}", container.out());
 }
 
 #[test]
@@ -106,9 +105,9 @@ fn users_read_of_headers_and_etags() {
         "completions",
     ];
     for name in commands {
-        let ended = Program::run(tarpon([name, "--help"].map(AsRef::as_ref)));
+        let ended = RunningProgram::run(tarpon([name, "--help"].map(AsRef::as_ref)));
         read.push((format!("{name} --help"), ended.out));
-        let ended = Program::run(tarpon(["manual", name].map(AsRef::as_ref)));
+        let ended = RunningProgram::run(tarpon(["manual", name].map(AsRef::as_ref)));
         read.push((format!("manual {name}"), ended.out));
     }
     let is_word = |text: &str, wanted: &str| {

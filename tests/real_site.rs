@@ -4,9 +4,9 @@ mod common;
 
 use common::{
     ENGINES,
-    client::Client,
-    page::Page,
-    program::{Program, serve},
+    client::TestClient,
+    page::BrowserPage,
+    program::{RunningProgram, serve},
 };
 use std::{
     fs,
@@ -40,7 +40,7 @@ fn a_page_of_the_python_documentation_is_whole_in_a_browser() {
     let dir = documentation();
     for_each_source_and_engine(dir.path(), |program| {
         let url = format!("http://{}/library/functions.html", program.address());
-        let page = Page::load(&url, &[]);
+        let page = BrowserPage::load(&url, &[]);
         for resource in &page.resources {
             assert!(
                 resource.contains(r#""status": 200"#) && resource.contains(r#""error": null"#),
@@ -56,21 +56,21 @@ fn a_page_of_the_python_documentation_is_whole_in_a_browser() {
 }
 
 /// Serves the directory, and a tar archive of it, on every engine.
-fn for_each_source_and_engine(dir: &Path, check: impl Fn(&Program)) {
-    let place = common::open_dir();
+fn for_each_source_and_engine(dir: &Path, check: impl Fn(&RunningProgram)) {
+    let place = common::readable_dir();
     let archive = place.path().join("site.tar");
     let tar = Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(dir).arg(".").status();
     assert!(tar.expect("tar").success());
     for source in [dir, &archive] {
         for engine in ENGINES {
-            check(&Program::started(serve(source, &["--engine", engine.name()])));
+            check(&RunningProgram::start_ready(serve(source, &["--engine", engine.name()])));
         }
     }
 }
 
 /// Asks for each of the files on one connection.
 fn compare(root: &Path, files: &[PathBuf], address: SocketAddr) {
-    let mut client = Client::connect(address);
+    let mut client = TestClient::connect(address);
     for file in files {
         let path = file.strip_prefix(root).unwrap().to_str().expect("a name in UTF-8");
         let content = fs::read(file).unwrap();
@@ -102,7 +102,7 @@ fn documentation() -> TempDir {
         dir.to_string_lossy().contains("/python3") && dir.join("library/functions.html").is_file()
     });
     let from = dirs.first().expect("the package python3-doc is missing: run tests/setup");
-    let to = common::open_dir();
+    let to = common::readable_dir();
     let status = Command::new("cp").arg("-rL").arg(from.join(".")).arg(to.path()).status().expect("cp");
     assert!(status.success(), "cp: {status}");
     to

@@ -6,9 +6,9 @@ mod common;
 
 use common::{
     ENGINES,
-    client::Client,
-    program::{Ended, Program, serve, tarpon},
-    releases::{current, pack, point},
+    client::TestClient,
+    program::{ProgramExit, RunningProgram, serve, tarpon},
+    releases::{current, pack, set_current},
     wait_for,
 };
 use rustix::{
@@ -32,8 +32,9 @@ fn what_is_activated_is_served_and_a_rollback_goes_back() {
     assert_said(&run(dir.path(), "activate", &["a.tar"]), "a.tar is current\n");
     for &engine in ENGINES {
         run(dir.path(), "activate", &["a.tar"]);
-        let program = Program::started(serve(&dir.path().join("current"), &["--engine", engine.name()]));
-        let mut client = Client::connect(program.address());
+        let program =
+            RunningProgram::start_ready(serve(&dir.path().join("current"), &["--engine", engine.name()]));
+        let mut client = TestClient::connect(program.address());
         let mut assert_served = |name: &str| {
             wait_for(name, || (client.get("/").content == name.as_bytes()).then_some(()));
         };
@@ -136,7 +137,7 @@ fn what_cannot_be_activated_is_told_with_its_remedy_and_changes_nothing() {
     fs::write(at(".tarpon.history"), "activate 5 a.tar\nremove 5 a.tar\n").unwrap();
     assert!(run(dir.path(), "rollback", &[]).error_line().contains("line 2 is damaged; remove that line"));
     fs::remove_file(at(".tarpon.history")).unwrap();
-    point(dir.path(), "/elsewhere/a.tar");
+    set_current(dir.path(), "/elsewhere/a.tar");
     assert!(
         run(dir.path(), "list", &[]).error_line().contains("it leads out of the directory; move it away")
     );
@@ -152,9 +153,9 @@ fn what_cannot_be_activated_is_told_with_its_remedy_and_changes_nothing() {
 fn a_link_that_was_changed_by_hand_counts() {
     let dir = releases(&["a.tar", "b.tar", "c.tar"]);
     // As ln -s would have it, with the whole path; and nothing is remembered.
-    point(dir.path(), dir.path().join("a.tar").to_str().unwrap());
+    set_current(dir.path(), dir.path().join("a.tar").to_str().unwrap());
     assert_said(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current, a.tar was before\n");
-    point(dir.path(), "c.tar");
+    set_current(dir.path(), "c.tar");
     assert_said(&run(dir.path(), "rollback", &[]), "b.tar is current, c.tar was before\n");
     assert_said(&run(dir.path(), "rollback", &[]), "a.tar is current, b.tar was before\n");
 }
@@ -197,11 +198,11 @@ fn who_has_to_wait_is_told_for_whom() {
     let lock = File::create(dir.path().join(".tarpon.lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
     fs::write(dir.path().join(".tarpon.lock"), "4711\n").unwrap();
-    let mut waiting = Program::start(release(dir.path(), "activate", &["a.tar"]));
+    let mut waiting = RunningProgram::start(release(dir.path(), "activate", &["a.tar"]));
     wait_for("a word", || waiting.err().contains("waiting for process 4711, which changes").then_some(()));
     assert!(waiting.is_running() && !dir.path().join("current").exists());
     drop(lock);
-    assert_said(&waiting.ended(), "a.tar is current\n");
+    assert_said(&waiting.wait(), "a.tar is current\n");
 }
 
 #[test]
@@ -210,7 +211,8 @@ fn whoever_is_stopped_midway_leaves_the_one_or_the_other() {
     let at = |name: &str| dir.path().join(name);
     run(dir.path(), "activate", &["a.tar"]);
     for number in 0..40 {
-        let program = Program::start(release(dir.path(), "activate", &[["b.tar", "a.tar"][number % 2]]));
+        let program =
+            RunningProgram::start(release(dir.path(), "activate", &[["b.tar", "a.tar"][number % 2]]));
         thread::sleep(Duration::from_micros(100) * number as u32);
         // It may have ended.
         let _ = rustix::process::kill_process(program.pid(), Signal::KILL);
@@ -224,7 +226,7 @@ fn whoever_is_stopped_midway_leaves_the_one_or_the_other() {
     let _ = fs::remove_file(at(".tarpon.link"));
     std::os::unix::fs::symlink("half", at(".tarpon.link")).unwrap();
     fs::write(at(".tarpon.history.new"), "activate 5").unwrap();
-    point(dir.path(), "b.tar");
+    set_current(dir.path(), "b.tar");
     assert_said(&run(dir.path(), "rollback", &[]), "a.tar is current, b.tar was before\n");
 }
 
@@ -247,7 +249,7 @@ fn no_link_leads_what_is_written_elsewhere() {
 /// A directory of packed sites, each with its own name for a page.
 #[test]
 fn a_history_that_others_have_written_leads_nowhere_else() {
-    let outer = common::open_dir();
+    let outer = common::readable_dir();
     let dir = outer.path().join("releases");
     fs::create_dir(&dir).unwrap();
     let elsewhere = outer.path().join("x.tar");
@@ -268,7 +270,7 @@ fn a_history_that_others_have_written_leads_nowhere_else() {
 }
 
 fn releases(names: &[&str]) -> TempDir {
-    let dir = common::open_dir();
+    let dir = common::readable_dir();
     for name in names {
         pack(&[("index.html", name)], &dir.path().join(name));
     }
@@ -281,11 +283,11 @@ fn release(dir: &Path, action: &str, arguments: &[&str]) -> Command {
     command
 }
 
-fn run(dir: &Path, action: &str, arguments: &[&str]) -> Ended {
-    Program::run(release(dir, action, arguments))
+fn run(dir: &Path, action: &str, arguments: &[&str]) -> ProgramExit {
+    RunningProgram::run(release(dir, action, arguments))
 }
 
 #[track_caller]
-fn assert_said(ended: &Ended, want: &str) {
+fn assert_said(ended: &ProgramExit, want: &str) {
     assert!(ended.status.success() && ended.out == want, "{ended:?}");
 }

@@ -5,10 +5,10 @@
 mod common;
 
 use common::{
-    ENGINES, PATIENCE,
-    client::{Client, Response, get},
-    program::{Program, has_ended, serve},
-    releases::{current, pack, point},
+    ENGINES, TEST_TIMEOUT,
+    client::{Response, TestClient, get},
+    program::{RunningProgram, has_exited, serve},
+    releases::{current, pack, set_current},
     site, wait_for, write_files,
 };
 use rustix::process::{Signal, kill_process};
@@ -42,7 +42,7 @@ fn a_hundred_directories_follow_each_other_under_load() {
 
 #[test]
 fn a_release_that_is_broken_is_refused_and_the_one_before_stays() {
-    let releases = common::open_dir();
+    let releases = common::readable_dir();
     let at = |name: &str| releases.path().join(name);
     pack(&release(0), &at("good.tar"));
     let good = fs::read(at("good.tar")).unwrap();
@@ -58,14 +58,14 @@ fn a_release_that_is_broken_is_refused_and_the_one_before_stays() {
         ("text",     b"release 7",            "it is no tar archive"),
     ];
     for &engine in ENGINES {
-        point(releases.path(), "good.tar");
-        let program = Program::started(serve(&at("current"), &["--engine", engine.name()]));
-        let mut client = Client::connect(program.address());
+        set_current(releases.path(), "good.tar");
+        let program = RunningProgram::start_ready(serve(&at("current"), &["--engine", engine.name()]));
+        let mut client = TestClient::connect(program.address());
         let mut number = 0;
         for (name, bytes, why) in cases {
             fs::write(at(name), bytes).unwrap();
             let warned = program.err().len();
-            point(releases.path(), name);
+            set_current(releases.path(), name);
             wait_for(name, || program.err()[warned..].contains("is still served").then_some(()));
             assert!(program.err()[warned..].contains(why), "{name}: {}", program.err());
             assert_eq!(number_in(&client.get("/")), number, "{engine}, {name}");
@@ -75,7 +75,7 @@ fn a_release_that_is_broken_is_refused_and_the_one_before_stays() {
         }
         // A link that leads nowhere.
         let warned = program.err().len();
-        point(releases.path(), "missing");
+        set_current(releases.path(), "missing");
         wait_for("a warning", || program.err()[warned..].contains("does not exist").then_some(()));
         assert_eq!(number_in(&client.get("/")), number, "{engine}");
     }
@@ -86,11 +86,11 @@ fn what_is_kept_outlives_what_is_read_again_without_having_changed() {
     const OF_THE_FIRST: &str = "/assets/app-B4qfzvDp.js";
     let dir =
         site(&[("1/index.html", "one"), ("1/assets/app-B4qfzvDp.js", "first"), ("2/index.html", "two")]);
-    point(dir.path(), "1");
-    let program = Program::started(serve(&dir.path().join("current"), &["--keep-releases", "1"]));
-    let ask = |target: &str| Client::connect(program.address()).get(target).content;
+    set_current(dir.path(), "1");
+    let program = RunningProgram::start_ready(serve(&dir.path().join("current"), &["--keep-releases", "1"]));
+    let ask = |target: &str| TestClient::connect(program.address()).get(target).content;
     assert_eq!(ask(OF_THE_FIRST), b"first");
-    point(dir.path(), "2");
+    set_current(dir.path(), "2");
     wait_for("the second", || (ask("/") == b"two").then_some(()));
     assert_eq!(ask(OF_THE_FIRST), b"first");
     let changes = || program.out().matches("changed").count();
@@ -99,14 +99,14 @@ fn what_is_kept_outlives_what_is_read_again_without_having_changed() {
     wait_for("another reading", || (changes() > before).then_some(()));
     let server = program.server();
     kill_process(server, Signal::KILL).expect("a server");
-    wait_for("another server", || (has_ended(server) && program.server() != server).then_some(()));
+    wait_for("another server", || (has_exited(server) && program.server() != server).then_some(()));
     assert_eq!(ask(OF_THE_FIRST), b"first", "from what the supervisor has kept");
 }
 
 #[test]
 fn a_page_that_was_loaded_before_still_finds_what_its_release_had_under_a_name_with_a_hash() {
     for &engine in ENGINES {
-        let releases = common::open_dir();
+        let releases = common::readable_dir();
         let options = ["--engine", engine.name(), "--workers", "1", "--keep-releases", "2"];
         let at = |name: &str| releases.path().join(name);
         let activate = |number: usize| {
@@ -117,8 +117,8 @@ fn a_page_that_was_loaded_before_still_finds_what_its_release_had_under_a_name_w
                 .unwrap();
         };
         activate(1);
-        let mut program = Program::started(serve(&at("current"), &options));
-        let mut client = Client::connect(program.address());
+        let mut program = RunningProgram::start_ready(serve(&at("current"), &options));
+        let mut client = TestClient::connect(program.address());
         let mut before = None;
         for number in 2..=9 {
             activate(number);
@@ -138,40 +138,40 @@ fn a_page_that_was_loaded_before_still_finds_what_its_release_had_under_a_name_w
         wait_for_held(&program, &before.unwrap());
         // So that nothing is left but the archives.
         drop((client, program));
-        program = Program::started(serve(&at("current"), &options));
-        client = Client::connect(program.address());
+        program = RunningProgram::start_ready(serve(&at("current"), &options));
+        client = TestClient::connect(program.address());
         assert_kept(&mut client, 9, 2);
         // One that was kept is truncated: its answers are cut, and those of the others are not.
         File::options().write(true).open(at("8.tar")).unwrap().set_len(0).unwrap();
         wait_for("an answer without that release", || {
-            let mut other = Client::connect(program.address());
+            let mut other = TestClient::connect(program.address());
             other.send(get(&asset(8, "large")));
             other.try_response().is_ok_and(|response| response.status == 404).then_some(())
         });
         // Each worker finds out for itself.
         wait_for("the others as before", || {
-            client = Client::connect(program.address());
+            client = TestClient::connect(program.address());
             client.send(get("/") + &get(&asset(7, "large")));
             let numbers = [(); 2].map(|()| client.try_response().map(|response| number_in(&response)).ok());
             (numbers == [Some(9), Some(7)]).then_some(())
         });
 
         drop(program);
-        let without = Program::started(serve(&at("current"), &options[..4]));
-        assert_eq!(Client::connect(without.address()).get(&asset(7, "small")).status, 404);
+        let without = RunningProgram::start_ready(serve(&at("current"), &options[..4]));
+        assert_eq!(TestClient::connect(without.address()).get(&asset(7, "small")).status, 404);
     }
 }
 
 #[test]
 fn what_a_directory_had_before_it_was_written_anew_is_kept() {
-    let dir = common::open_dir();
+    let dir = common::readable_dir();
     for &engine in ENGINES {
         let write = |number| write_files(dir.path(), &release_with_assets(number));
         write(1);
         // More than one: on a busy machine it may be read while it is half written.
         let options = ["--engine", engine.name(), "--keep-releases", "5"];
-        let program = Program::started(serve(dir.path(), &options));
-        let mut client = Client::connect(program.address());
+        let program = RunningProgram::start_ready(serve(dir.path(), &options));
+        let mut client = TestClient::connect(program.address());
         fs::remove_dir_all(dir.path().join("assets")).unwrap();
         fs::remove_file(dir.path().join("page-1.html")).unwrap();
         write(2);
@@ -191,7 +191,7 @@ fn what_a_directory_had_before_it_was_written_anew_is_kept() {
 
 /// That of the releases before `number` so many are kept: what has a hash in its name, in every form, and nothing else.
 #[track_caller]
-fn assert_kept(client: &mut Client, number: usize, count: usize) {
+fn assert_kept(client: &mut TestClient, number: usize, count: usize) {
     for earlier in 1..number {
         let is_kept = number - earlier <= count;
         for size in ["small", "large"] {
@@ -199,7 +199,7 @@ fn assert_kept(client: &mut Client, number: usize, count: usize) {
             assert_eq!(got.status, if is_kept { 200 } else { 404 }, "{earlier}, {size}, at {number}");
             if is_kept {
                 assert_eq!(number_in(&got), earlier);
-                let of = |client: &mut Client, field: &str| {
+                let of = |client: &mut TestClient, field: &str| {
                     let target = asset(earlier, size);
                     client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n"));
                     client.response()
@@ -247,18 +247,19 @@ fn asset(number: usize, size: &str) -> String {
 fn follow_each_other_under_load(engine: Engine, switch: fn(&Path, usize)) {
     const SWITCH_COUNT: usize = 100;
     const CLIENT_COUNT: usize = 3;
-    let releases = common::open_dir();
+    let releases = common::readable_dir();
     switch(releases.path(), 0);
     let current = releases.path().join("current");
-    let program = Program::started(serve(&current, &["--engine", engine.name(), "--workers", "2"]));
+    let program =
+        RunningProgram::start_ready(serve(&current, &["--engine", engine.name(), "--workers", "2"]));
     let before = held_at_rest(&program);
     assert!(!before.maps.is_empty(), "{engine}");
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENT_COUNT)
-            .map(|_| scope.spawn(|| ask_until(&over, Client::connect(program.address()))))
+            .map(|_| scope.spawn(|| ask_until(&over, TestClient::connect(program.address()))))
             .collect();
-        let mut client = Client::connect(program.address());
+        let mut client = TestClient::connect(program.address());
         for number in 1..=SWITCH_COUNT {
             switch(releases.path(), number);
             wait_for("the next release", || (number_in(&client.get("/")) == number).then_some(()));
@@ -274,7 +275,7 @@ fn follow_each_other_under_load(engine: Engine, switch: fn(&Path, usize)) {
 }
 
 /// Asks for everything, in turn and all at once, on one connection. Returns how often.
-fn ask_until(over: &AtomicBool, mut client: Client) -> usize {
+fn ask_until(over: &AtomicBool, mut client: TestClient) -> usize {
     let mut seen = [0; TARGETS.len()];
     let mut asked = 0;
     while !over.load(Relaxed) {
@@ -327,7 +328,7 @@ fn packed_switch(releases: &Path, number: usize) {
         0 => {
             let name = format!("{number}.tar");
             fs::rename(next, releases.join(&name)).unwrap();
-            point(releases, &name);
+            set_current(releases, &name);
         }
         _ => fs::rename(next, current(releases)).unwrap(),
     }
@@ -339,7 +340,7 @@ fn directory_switch(releases: &Path, number: usize) {
         0 => {
             let name = number.to_string();
             write_files(&releases.join(&name), &release(number));
-            point(releases, &name);
+            set_current(releases, &name);
         }
         _ => {
             write_files(&releases.join("next"), &release(number));
@@ -375,7 +376,7 @@ impl Held {
     }
 }
 
-fn held(program: &Program) -> Held {
+fn held(program: &RunningProgram) -> Held {
     let of = |what: &str| format!("/proc/{}/{what}", program.server().as_raw_nonzero());
     let maps = fs::read_to_string(of("maps")).unwrap();
     let is_site = |line: &&str| line.contains("/memfd:") || line.contains(".tar") || line.contains("/next");
@@ -393,7 +394,7 @@ fn held(program: &Program) -> Held {
 }
 
 /// The same when it has stayed so for a moment: what it has just been sent it may have twice.
-fn held_at_rest(program: &Program) -> Held {
+fn held_at_rest(program: &RunningProgram) -> Held {
     wait_for("rest", || {
         let before = held(program);
         thread::sleep(Duration::from_millis(100));
@@ -403,14 +404,14 @@ fn held_at_rest(program: &Program) -> Held {
 
 /// Waits until it holds as much as then.
 #[track_caller]
-fn wait_for_held(program: &Program, then: &Held) {
+fn wait_for_held(program: &RunningProgram, then: &Held) {
     let since = Instant::now();
     loop {
         let now = held(program);
         if now.counts() == then.counts() {
             return;
         }
-        assert!(since.elapsed() < PATIENCE, "held: {now:#?}, and then: {then:#?}");
+        assert!(since.elapsed() < TEST_TIMEOUT, "held: {now:#?}, and then: {then:#?}");
         thread::sleep(Duration::from_millis(20));
     }
 }

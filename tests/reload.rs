@@ -7,12 +7,11 @@ mod common;
 
 use common::{
     ENGINES,
-    client::{Client, get},
+    client::{TestClient, get},
     distinct_bytes,
-    load::Load,
-    open_dir,
-    program::{Program, has_ended, tarpon},
-    wait_for, write_files,
+    load::LoadGenerator,
+    program::{RunningProgram, has_exited, tarpon},
+    readable_dir, wait_for, write_files,
 };
 use rustix::process::Signal;
 use std::{
@@ -87,17 +86,17 @@ fn nor_does_one_fail_for_clients_that_come_and_go() {
         let say = |site: &str| made.say_all(site, "[server]\ngrace = \"1h\"\n");
         say("one");
         let program = made.start();
-        let load = Load::start(made.address, "/same", b"same");
+        let load = LoadGenerator::start(made.address, "/same", b"same");
         for (number, site) in ["two", "one"].into_iter().enumerate() {
-            load.wait_for(50);
+            load.wait_for_responses(50);
             say(site);
             program.signal(Signal::HUP);
             wait_for("a reload", || {
                 (program.out().matches("\nreloaded\n").count() == number + 1).then_some(())
             });
         }
-        load.wait_for(50);
-        let failures = load.end();
+        load.wait_for_responses(50);
+        let failures = load.stop();
         assert!(failures.is_empty(), "{engine}: {failures:?}");
         assert_eq!(program.err(), "", "{engine}");
     }
@@ -108,7 +107,7 @@ fn a_configuration_that_cannot_be_served_changes_nothing() {
     let made = Made::new(Engine::Auto);
     made.say("one", 1, "");
     let program = made.start();
-    let mut client = Client::connect(program.address());
+    let mut client = TestClient::connect(program.address());
     assert_eq!(client.get("/").content, b"one");
     let server = program.server();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -137,9 +136,9 @@ fn a_configuration_that_cannot_be_served_changes_nothing() {
     wait_for("the other site", || (asked(program.address()) == b"two").then_some(()));
     wait_for("the first server", || {
         // It is waited for until its client has asked once more.
-        (has_ended(server) || client.get("/").closes()).then_some(())
+        (has_exited(server) || client.get("/").closes()).then_some(())
     });
-    wait_for("its end", || has_ended(server).then_some(()));
+    wait_for("its end", || has_exited(server).then_some(()));
 }
 
 #[test]
@@ -148,7 +147,7 @@ fn tarpon_reload_tells_what_came_of_it() {
     let admin = format!("unix:{}", made.dir.path().join("admin").display());
     let with_admin = format!("admin = \"{admin}\"\n");
     let say = |site: &str, rest: &str| made.say_all(site, &format!("[server]\n{with_admin}{rest}"));
-    let reload = || Program::run(tarpon(["reload", "--admin", &admin].map(AsRef::as_ref)));
+    let reload = || RunningProgram::run(tarpon(["reload", "--admin", &admin].map(AsRef::as_ref)));
     say("one", "");
     let program = made.start();
     say("two", "workers = 1\n");
@@ -181,7 +180,7 @@ fn tarpon_reload_tells_what_came_of_it() {
     wait_for_site("one");
 
     program.signal(Signal::TERM);
-    assert!(program.ended().status.success());
+    assert!(program.wait().status.success());
     let nobody = reload();
     let want = format!(
         "tarpon: cannot ask the server at {admin}: no such file or directory; start a server, or name with --admin where it \
@@ -200,7 +199,7 @@ fn listeners_come_and_go() {
     made.say("one", 1, &more);
     program.signal(Signal::HUP);
     wait_for("another listener", || UnixStream::connect(&socket).is_ok().then_some(()));
-    let mut client = Client::connect_unix(&socket);
+    let mut client = TestClient::connect_unix(&socket);
     assert_eq!(client.get("/").content, b"one");
     // A request that has begun is served by who has the connection.
     let head = get("/");
@@ -214,7 +213,7 @@ fn listeners_come_and_go() {
     // The one before may still have taken somebody.
     wait_for("the other site", || (asked(program.address()) == b"two").then_some(()));
     program.signal(Signal::TERM);
-    assert!(program.ended().status.success());
+    assert!(program.wait().status.success());
 }
 
 #[test]
@@ -224,7 +223,7 @@ fn a_download_of_a_configuration_before_is_finished_also_when_the_program_stops(
     write_files(made.dir.path(), &[("one/large", &large)]);
     made.say("one", 1, "");
     let mut program = made.start();
-    let mut client = Client::connect(program.address());
+    let mut client = TestClient::connect(program.address());
     client.send(get("/large"));
     assert_eq!(client.try_head().unwrap().status, 200);
     made.say("two", 1, "");
@@ -234,8 +233,8 @@ fn a_download_of_a_configuration_before_is_finished_also_when_the_program_stops(
     wait_for("no new client is taken", || TcpStream::connect(program.address()).is_err().then_some(()));
     thread::sleep(Duration::from_millis(100));
     assert!(program.is_running());
-    assert!(client.take(large.len()) == large);
-    assert!(program.ended().status.success());
+    assert!(client.read_exact(large.len()) == large);
+    assert!(program.wait().status.success());
 }
 
 /// Sites, and a configuration file that names one of them.
@@ -248,7 +247,7 @@ struct Made {
 
 impl Made {
     fn new(engine: Engine) -> Made {
-        let dir = open_dir();
+        let dir = readable_dir();
         for site in ["one", "two"] {
             write_files(
                 dir.path(),
@@ -276,10 +275,10 @@ impl Made {
         self.dir.path().join("tarpon.toml")
     }
 
-    fn start(&self) -> Program {
+    fn start(&self) -> RunningProgram {
         let mut command = tarpon(["serve", "--config"].map(AsRef::as_ref));
         command.arg(self.file().as_ref()).args(["--engine", self.engine.name()]);
-        Program::started(command)
+        RunningProgram::start_ready(command)
     }
 }
 
@@ -294,13 +293,13 @@ impl Drop for Ends<'_> {
 
 /// What a client that comes now is served.
 fn asked(address: SocketAddr) -> Vec<u8> {
-    Client::connect(address).get("/").content
+    TestClient::connect(address).get("/").content
 }
 
 /// Asks on a connection until the server says that it will close it, and then on another. Returns how many there were.
 fn ask_until(over: &AtomicBool, count: &AtomicUsize, address: SocketAddr) -> usize {
     let mut connection_count = 1;
-    let mut client = Client::connect(address);
+    let mut client = TestClient::connect(address);
     while !over.load(SeqCst) {
         client.send(get("/same"));
         let response =
@@ -308,8 +307,8 @@ fn ask_until(over: &AtomicBool, count: &AtomicUsize, address: SocketAddr) -> usi
         assert_eq!(response.content, b"same");
         count.fetch_add(1, SeqCst);
         if response.closes() {
-            assert_eq!(client.rest(), b"");
-            client = Client::connect(address);
+            assert_eq!(client.read_to_end(), b"");
+            client = TestClient::connect(address);
             connection_count += 1;
         }
     }

@@ -10,7 +10,7 @@
 mod common;
 
 use bytes::Bytes;
-use common::{EMBEDDED, ENGINES, client::Client, program, served::settings};
+use common::{EMBEDDED, ENGINES, client::TestClient, program, server::settings};
 use std::{
     fs::{self, File},
     io::{Cursor, Write},
@@ -565,7 +565,7 @@ fn each_rule_does_what_it_says_in_memory_at_any_cut() {
 #[test]
 fn an_archive_and_a_packed_site_have_the_rules_of_their_directory() {
     for case in cases() {
-        let (dir, temp) = (case.dir(), common::open_dir());
+        let (dir, temp) = (case.dir(), common::readable_dir());
         let path = temp.path().join("site.tar");
         let tar = Command::new("tar").arg("-cf").arg(&path).arg("-C").arg(dir.path()).arg(".").status();
         assert!(tar.expect("tar").success());
@@ -614,7 +614,8 @@ fn each_rule_does_what_it_says_on_every_engine() {
             if !EMBEDDED.contains(&engine) {
                 let dialect = format!("{:?}", case.dialect).to_lowercase();
                 let options = ["--engine", engine.name(), "--workers", "1", "--rules", &dialect];
-                let program = program::Program::started(program::exactly(dir.path(), &options));
+                let program =
+                    program::RunningProgram::start_ready(program::serve_exactly(dir.path(), &options));
                 case.check(asking(program.address()), engine.name());
                 continue;
             }
@@ -633,7 +634,7 @@ fn each_rule_does_what_it_says_on_every_engine() {
 
 /// Asks on one connection, and gives the response as text.
 fn asking(address: SocketAddr) -> impl FnMut(&str) -> String {
-    let mut client = Client::connect(address);
+    let mut client = TestClient::connect(address);
     move |request| {
         client.send(request);
         let response = client.response();
@@ -644,8 +645,8 @@ fn asking(address: SocketAddr) -> impl FnMut(&str) -> String {
 #[test]
 fn a_rule_that_changes_takes_effect_and_one_that_is_wrong_does_not() {
     let dir = common::site(&[("index.html", "hello"), ("_redirects", "/a /b\n")]);
-    let program = program::Program::started(program::serve(dir.path(), &["--workers", "1"]));
-    let mut client = Client::connect(program.address());
+    let program = program::RunningProgram::start_ready(program::serve(dir.path(), &["--workers", "1"]));
+    let mut client = TestClient::connect(program.address());
     let mut location = |want: &str| {
         common::wait_for(want, || {
             client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -6,8 +6,8 @@ mod common;
 
 use common::{
     EMBEDDED, ENGINES,
-    client::Client,
-    program::{Program, children, serve},
+    client::TestClient,
+    program::{RunningProgram, children, serve},
     site,
 };
 use rustix::process::{Pid, geteuid};
@@ -22,8 +22,8 @@ use tarpon::Engine;
 fn every_thread_that_meets_strangers_is_another_user_and_confined() {
     let dir = site(&[("index.html", "home")]);
     for &engine in ENGINES {
-        let program = Program::started(serve(dir.path(), &["--engine", engine.name()]));
-        let mut client = Client::connect(program.address());
+        let program = RunningProgram::start_ready(serve(dir.path(), &["--engine", engine.name()]));
+        let mut client = TestClient::connect(program.address());
         assert_eq!(client.get("/").content, b"home");
         let line = sandbox_line(&program);
         if geteuid().is_root() {
@@ -35,10 +35,10 @@ fn every_thread_that_meets_strangers_is_another_user_and_confined() {
         assert_eq!(line.contains("io_uring restricted"), engine == Engine::IoUring, "{line}");
         let forks = !EMBEDDED.contains(&engine);
         let of_server = if forks { children(program.server()) } else { Vec::new() };
-        for process in [program.keeper(), program.server()].into_iter().chain(of_server) {
+        for process in [program.builder(), program.server()].into_iter().chain(of_server) {
             let threads = statuses(process);
             // Who forks has one thread; and what it has forked need not have more.
-            assert!(threads.len() > 1 || forks && process != program.keeper(), "{engine}: {threads:?}");
+            assert!(threads.len() > 1 || forks && process != program.builder(), "{engine}: {threads:?}");
             for status in threads {
                 let of = |name: &str| field(&status, name).to_owned();
                 assert_eq!((of("Seccomp"), of("NoNewPrivs")), ("2".into(), "1".into()), "{engine}: {status}");
@@ -58,14 +58,15 @@ fn every_thread_that_meets_strangers_is_another_user_and_confined() {
 #[test]
 fn what_is_not_wanted_is_left_out_and_said() {
     let dir = site(&[("index.html", "home")]);
-    let program = Program::started(serve(dir.path(), &["--no-sandbox", "--engine", "epoll"]));
+    let program = RunningProgram::start_ready(serve(dir.path(), &["--no-sandbox", "--engine", "epoll"]));
     let status = &statuses(program.server())[0];
     assert_eq!((field(status, "Seccomp"), field(status, "NoNewPrivs")), ("0", "1"));
     let want = if geteuid().is_root() { "sandbox: user " } else { "sandbox: off" };
     let line = sandbox_line(&program);
     assert!(line.starts_with(want) && !line.contains("seccomp"), "{line}");
     if geteuid().is_root() {
-        let program = Program::started(serve(dir.path(), &["--user", "root", "--engine", "epoll"]));
+        let program =
+            RunningProgram::start_ready(serve(dir.path(), &["--user", "root", "--engine", "epoll"]));
         assert_eq!(sandbox_line(&program), "sandbox: user root, Landlock, seccomp");
         let status = &statuses(program.server())[0];
         assert_eq!(
@@ -109,13 +110,13 @@ fn a_user_that_there_is_not_or_that_cannot_read_the_site_is_told_with_a_remedy()
         cases.push((&path, "root", root.to_owned()));
     }
     for (path, user, want) in cases {
-        let ended = Program::run(serve(path, &["--user", user]));
+        let ended = RunningProgram::run(serve(path, &["--user", user]));
         assert_eq!((ended.status.code(), ended.error_line()), (Some(1), &*want));
     }
 }
 
 /// What the program says of its sandbox.
-fn sandbox_line(program: &Program) -> String {
+fn sandbox_line(program: &RunningProgram) -> String {
     let said = program.out();
     said.lines().find(|line| line.starts_with("sandbox: ")).expect("a line about the sandbox").to_owned()
 }

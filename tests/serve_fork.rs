@@ -1,4 +1,4 @@
-//! The program on fork, seen from outside. What is tested is in `serve/`.
+//! Black-box tests of `tarpon serve` on fork; the tests are in `serve/`.
 
 mod common;
 mod serve;

@@ -1,4 +1,4 @@
-//! The program on io_uring, seen from outside. What is tested is in `serve/`.
+//! Black-box tests of `tarpon serve` on io_uring; the tests are in `serve/`.
 
 mod common;
 mod serve;

@@ -1,4 +1,4 @@
-//! The program on threads, seen from outside. What is tested is in `serve/`.
+//! Black-box tests of `tarpon serve` on threads; the tests are in `serve/`.
 
 mod common;
 mod serve;

@@ -5,7 +5,7 @@ mod common;
 
 use common::{
     ENGINES,
-    program::{Program, exactly},
+    program::{RunningProgram, serve_exactly},
     site, wait_for,
 };
 use std::{
@@ -96,7 +96,7 @@ impl Attack {
 
     fn is_survived_on(&self, engine: Engine, dir: &Path) {
         let program = attackable(dir, engine);
-        let reports = common::open_dir();
+        let reports = common::readable_dir();
         let url = format!("http://{}", program.address());
         let mut attack = self.begin(&url, reports.path());
         let (mut held, mut served) = (0, 0);
@@ -129,13 +129,13 @@ impl Attack {
     }
 }
 
-fn attackable(dir: &Path, engine: Engine) -> Program {
+fn attackable(dir: &Path, engine: Engine) -> RunningProgram {
     let timeouts = ["--header-timeout", "--body-timeout", "--idle-timeout", "--send-timeout"];
     let limits: Vec<&str> = timeouts.iter().flat_map(|timeout| [*timeout, LIMIT_S]).collect();
     // Where a worker has one connection at a time, each of the attack holds one until its time is over.
     let workers = if engine.is_blocking() { (2 * COUNT).to_string() } else { "1".to_owned() };
     let options = [&["--engine", engine.name(), "--workers", &workers], &limits[..]].concat();
-    Program::started(exactly(dir, &options))
+    RunningProgram::start_ready(serve_exactly(dir, &options))
 }
 
 /// Asks as a client that has nothing to do with the attack.

@@ -11,10 +11,10 @@
 mod common;
 
 use common::{
-    EMBEDDED, PATIENCE,
-    client::{Client, Response, get},
+    EMBEDDED, TEST_TIMEOUT,
+    client::{Response, TestClient, get},
     distinct_bytes,
-    served::{Served, settings},
+    server::{EmbeddedServer, settings},
     site,
 };
 use rustix::net::{
@@ -55,10 +55,10 @@ fn a_head_is_understood_however_it_lies_in_what_arrives() {
     let _alone = alone();
     let dir = site(&[("index.html", "home")]);
     for &engine in EMBEDDED {
-        let served = Served::dir(&settings(engine, 1), dir.path());
+        let served = EmbeddedServer::dir(&settings(engine, 1), dir.path());
         // The first piece is such that no later piece ends where a buffer does.
         for (first, len) in [(100, 15_900), (1, 16_300), (1_000, 16_384), (333, 16_000)] {
-            let mut client = Client::connect(served.address);
+            let mut client = TestClient::connect(served.address);
             let padding = "p".repeat(len - 47);
             let long = format!("GET / HTTP/1.1\r\nHost: localhost\r\nPadding: {padding}\r\n\r\n");
             let all = [long.as_str(), &get("/"), &get("/missing")].concat();
@@ -69,10 +69,10 @@ fn a_head_is_understood_however_it_lies_in_what_arrives() {
             let since = Instant::now();
             let statuses = [(); 3].map(|()| client.response().status);
             assert_eq!(statuses, [200, 200, 404], "{engine}, {first} of {len}");
-            assert!(since.elapsed() < PATIENCE / 2);
+            assert!(since.elapsed() < TEST_TIMEOUT / 2);
         }
         for piece_len in [777, 1_000, 3_000] {
-            let mut client = Client::connect(served.address);
+            let mut client = TestClient::connect(served.address);
             let endless = format!("GET / HTTP/1.1\r\nPadding: {}", "p".repeat(40_000));
             for piece in endless.as_bytes().chunks(piece_len) {
                 if !client.send(piece) {
@@ -82,7 +82,7 @@ fn a_head_is_understood_however_it_lies_in_what_arrives() {
             }
             let since = Instant::now();
             assert_eq!(client.response().status, 431, "{engine}, {piece_len} bytes at a time");
-            assert!(since.elapsed() < PATIENCE / 2);
+            assert!(since.elapsed() < TEST_TIMEOUT / 2);
         }
     }
 }
@@ -94,7 +94,7 @@ fn clients_that_ask_for_much_and_take_nothing_leave_memory_for_others() {
     let dir = site(&[("index.html", vec![b'x'; 10]), ("large", vec![b'x'; 8 << 20])]);
     // Workers with one connection each share no buffers.
     for &engine in EMBEDDED.iter().filter(|engine| !engine.is_blocking()) {
-        let served = Served::dir(&settings(engine, 1), dir.path());
+        let served = EmbeddedServer::dir(&settings(engine, 1), dir.path());
         let requests = get("/large").repeat(3_000);
         let greedy: Vec<TcpStream> = (0..GREEDY_COUNT)
             .map(|_| {
@@ -105,7 +105,7 @@ fn clients_that_ask_for_much_and_take_nothing_leave_memory_for_others() {
             })
             .collect();
         thread::sleep(Duration::from_millis(300));
-        let mut others: Vec<Client> = (0..20).map(|_| Client::connect(served.address)).collect();
+        let mut others: Vec<TestClient> = (0..20).map(|_| TestClient::connect(served.address)).collect();
         for client in &mut others {
             assert!(client.send("GET / HTTP/1.1\r\n"));
         }
@@ -115,7 +115,7 @@ fn clients_that_ask_for_much_and_take_nothing_leave_memory_for_others() {
             assert_eq!(client.response().status, 200, "{engine}");
         }
         drop(greedy);
-        served.end().unwrap();
+        served.stop().unwrap();
     }
 }
 
@@ -139,8 +139,8 @@ fn stress(engine: Engine, seed: u64, time: Duration) {
         }))
     });
     let known = versions.iter().flat_map(|dir| {
-        let served = Served::dir(&settings(engine, 1), dir.path());
-        let mut client = Client::connect(served.address);
+        let served = EmbeddedServer::dir(&settings(engine, 1), dir.path());
+        let mut client = TestClient::connect(served.address);
         FILES.map(|(name, len)| {
             let response = client.get(&format!("/{name}"));
             assert_eq!((response.status, response.content.len()), (200, len));
@@ -182,7 +182,7 @@ fn stress(engine: Engine, seed: u64, time: Duration) {
         handle.stop(Duration::from_millis(200));
         let since = Instant::now();
         let server = thread::spawn(|| server.join());
-        while !server.is_finished() && since.elapsed() < PATIENCE {
+        while !server.is_finished() && since.elapsed() < TEST_TIMEOUT {
             thread::sleep(Duration::from_millis(5));
         }
         over.store(true, Ordering::Relaxed);
@@ -217,7 +217,7 @@ impl Visitor<'_> {
             set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
         }
         let mut raw = stream.try_clone().unwrap();
-        let mut client = Client::new(stream);
+        let mut client = TestClient::new(stream);
         match self.random.below(9) {
             0 | 1 => {
                 let count = 1 + self.random.below(60);
@@ -226,9 +226,9 @@ impl Visitor<'_> {
             2 => {
                 let names = self.names(9);
                 client.send(requests(&names));
-                client.end();
+                client.shutdown_write();
                 self.expect(&mut client, &names);
-                let rest = client.try_rest();
+                let rest = client.try_read_to_end();
                 assert!(rest.as_ref().is_ok_and(Vec::is_empty) || self.is_stopping(), "{rest:?}");
             }
             3 => {
@@ -259,9 +259,9 @@ impl Visitor<'_> {
                 let garbage: Vec<u8> =
                     (0..self.random.below(20_000)).map(|_| self.random.next() as u8).collect();
                 client.send(&garbage);
-                client.end();
+                client.shutdown_write();
                 // Refused, or reset for bytes that come after the end.
-                let _ = client.try_rest();
+                let _ = client.try_read_to_end();
             }
             7 => {
                 let content = vec![b'c'; self.random.below(100_000)];
@@ -282,14 +282,14 @@ impl Visitor<'_> {
     }
 
     /// Asks for so many at once, and reads them all.
-    fn burst(&mut self, client: &mut Client, count: usize) {
+    fn burst(&mut self, client: &mut TestClient, count: usize) {
         let names = self.names(count);
         client.send(requests(&names));
         self.expect(client, &names);
     }
 
     /// Reads the responses to these, in this order.
-    fn expect(&mut self, client: &mut Client, names: &[&'static str]) {
+    fn expect(&mut self, client: &mut TestClient, names: &[&'static str]) {
         for name in names {
             match client.try_response() {
                 Ok(response) => self.check(name, &response),
@@ -325,8 +325,8 @@ impl Visitor<'_> {
                 return None;
             }
         };
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         Some(stream)
     }
 

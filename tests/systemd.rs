@@ -5,12 +5,11 @@
 mod common;
 
 use common::{
-    ENGINES, PATIENCE,
-    client::Client,
-    load::Load,
-    open_dir,
-    program::{Program, Successor, has_ended, tarpon, through},
-    site, wait_for,
+    ENGINES, TEST_TIMEOUT,
+    client::TestClient,
+    load::LoadGenerator,
+    program::{RunningProgram, UpgradedProgram, has_exited, tarpon, wrap_command},
+    readable_dir, site, wait_for,
 };
 use rustix::process::Signal;
 use std::{
@@ -26,7 +25,7 @@ use std::{
 
 #[test]
 fn systemd_is_told_when_it_serves_reloads_upgrades_and_stops() {
-    let dir = open_dir();
+    let dir = readable_dir();
     let path = dir.path().join("notify");
     let name = format!("tarpon-test-{}", std::process::id());
     let sockets = [
@@ -34,7 +33,7 @@ fn systemd_is_told_when_it_serves_reloads_upgrades_and_stops() {
         (UnixDatagram::bind_addr(&UnixAddr::from_abstract_name(&name).unwrap()).unwrap(), format!("@{name}")),
     ];
     for (socket, address) in sockets {
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let told = || {
             let mut said = [0; 4096];
             let len = socket.recv(&mut said).expect("systemd is told");
@@ -50,7 +49,7 @@ fn systemd_is_told_when_it_serves_reloads_upgrades_and_stops() {
         say("");
         let mut command = tarpon(["serve", "--config"].map(AsRef::as_ref));
         command.arg(&file).env("NOTIFY_SOCKET", &address);
-        let program = Program::started(command);
+        let program = RunningProgram::start_ready(command);
         let served = "READY=1\nSTATUS=sites: 1, files: 1, bytes: 4, at 127.0.0.1:";
         let said = told();
         assert!(said.starts_with(served), "{said}");
@@ -76,12 +75,12 @@ fn systemd_is_told_when_it_serves_reloads_upgrades_and_stops() {
         assert!(told().starts_with("RELOADING=1\n"));
         let said = told();
         let id: i32 = said.strip_prefix("MAINPID=").and_then(|id| id.trim_end().parse().ok()).expect(&said);
-        let next = Successor(rustix::process::Pid::from_raw(id).unwrap());
+        let next = UpgradedProgram(rustix::process::Pid::from_raw(id).unwrap());
         let said = told();
         assert!(said.starts_with(served), "{said}");
-        wait_for("the end of the program before", || has_ended(program.pid()).then_some(()));
+        wait_for("the end of the program before", || has_exited(program.pid()).then_some(()));
 
-        next.end();
+        next.stop();
         assert_eq!(told(), "STOPPING=1\n");
         // Who has left is not heard any more.
         socket.set_nonblocking(true).unwrap();
@@ -93,7 +92,7 @@ fn systemd_is_told_when_it_serves_reloads_upgrades_and_stops() {
 #[test]
 fn its_sockets_are_served_where_they_are_named_or_nothing_is() {
     let dir = site(&[("index.html", "home")]);
-    let temp = open_dir();
+    let temp = readable_dir();
     let path = temp.path().join("socket");
     for is_named in [true, false] {
         let address = free_address();
@@ -105,15 +104,16 @@ fn its_sockets_are_served_where_they_are_named_or_nothing_is() {
         }
         let (tcp, unix) = (address.to_string(), path.display().to_string());
         let activate = ["systemd-socket-activate", "-l", &tcp, "-l", &unix, "--fdname=web:local"];
-        let program = Program::start(through(&activate, &command));
-        let mut client = wait_for("systemd listens", || TcpStream::connect(address).ok().map(Client::new));
+        let program = RunningProgram::start(wrap_command(&activate, &command));
+        let mut client =
+            wait_for("systemd listens", || TcpStream::connect(address).ok().map(TestClient::new));
         assert_eq!(client.get("/").content, b"home");
-        assert_eq!(Client::connect_unix(&path).get("/").content, b"home");
+        assert_eq!(TestClient::connect_unix(&path).get("/").content, b"home");
         wait_for("the banner", || program.out().contains("Ctrl-C").then_some(()));
         assert_eq!(program.addresses().len(), if is_named { 2 } else { 1 }, "{}", program.out());
         assert_eq!(program.addresses()[0], address);
         program.signal(Signal::TERM);
-        let ended = program.ended();
+        let ended = program.wait();
         assert!(
             ended.status.success() && ended.err.lines().all(|line| !line.contains("warning")),
             "{ended:?}"
@@ -127,7 +127,7 @@ fn its_sockets_are_served_where_they_are_named_or_nothing_is() {
 fn a_socket_that_nobody_would_serve_ends_the_start() {
     let dir = site(&[("index.html", "home")]);
     let address = free_address();
-    let temp = open_dir();
+    let temp = readable_dir();
     let path = temp.path().join("socket");
     let datagrams =
         ["systemd-socket-activate".to_owned(), "--datagram".into(), "-l".into(), address.to_string()];
@@ -145,7 +145,7 @@ fn a_socket_that_nobody_would_serve_ends_the_start() {
     for (activate, want) in cases {
         let activate: Vec<&str> = activate.iter().map(String::as_str).collect();
         let command = serving(dir.path(), &["--listen", "127.0.0.1:0"]);
-        let program = Program::start(through(&activate, &command));
+        let program = RunningProgram::start(wrap_command(&activate, &command));
         let is_stream = !activate.contains(&"--datagram");
         wait_for("the end", || {
             // Whoever comes.
@@ -153,9 +153,9 @@ fn a_socket_that_nobody_would_serve_ends_the_start() {
                 true => drop(UnixStream::connect(&path)),
                 false => drop(std::net::UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"x", address)),
             }
-            has_ended(program.pid()).then_some(())
+            has_exited(program.pid()).then_some(())
         });
-        let ended = program.ended();
+        let ended = program.wait();
         assert!(ended.err.lines().any(|line| line == want), "{want}: {ended:?}");
         assert_eq!(ended.status.code(), Some(1));
     }
@@ -171,20 +171,20 @@ fn no_request_fails_and_no_connection_is_reset_while_systemd_restarts_it() {
         let start = || {
             let command = serving(dir.path(), &["--engine", engine.name()]);
             let hand = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
-            let command = through(&["bash", "-c", hand, "systemd"], &command);
-            Program::handed(command, listener.try_clone().unwrap().into())
+            let command = wrap_command(&["bash", "-c", hand, "systemd"], &command);
+            RunningProgram::start_with_stdin(command, listener.try_clone().unwrap().into())
         };
         let mut program = start();
-        let load = Load::start(address, "/", b"home");
-        load.wait_for(50);
+        let load = LoadGenerator::start(address, "/", b"home");
+        load.wait_for_responses(50);
         for _ in 0..2 {
             program.signal(Signal::TERM);
-            let ended = program.ended();
+            let ended = program.wait();
             assert!(ended.status.success(), "{engine}: {ended:?}");
             program = start();
-            load.wait_for(50);
+            load.wait_for_responses(50);
         }
-        let failures = load.end();
+        let failures = load.stop();
         assert!(failures.is_empty(), "{engine}: {failures:?}");
     }
 }

@@ -6,8 +6,8 @@ mod common;
 
 use common::{
     ENGINES,
-    client::Client,
-    program::{Ended, Program, serve, tarpon},
+    client::TestClient,
+    program::{ProgramExit, RunningProgram, serve, tarpon},
     site, wait_for,
 };
 use std::{
@@ -40,7 +40,7 @@ const TARFILE: &str = "import sys, tarfile; to = tarfile.open(sys.argv[1], 'w', 
 #[test]
 fn an_archive_answers_as_its_directory_does() {
     let dir = small_site();
-    let temp = common::open_dir();
+    let temp = common::readable_dir();
     // The long name is more than these two formats can tell.
     let short = |name: &str| name.ends_with("ustar") || name.ends_with("v7");
     for engine in ENGINES {
@@ -50,10 +50,12 @@ fn an_archive_answers_as_its_directory_does() {
             let kept = short(name).then(|| fs::rename(&long, temp.path().join("kept")).unwrap());
             let archive = temp.path().join("site.tar");
             write_archive(command, &archive, dir.path());
-            let (from_dir, from_tar) =
-                (Program::started(serve(dir.path(), &options)), Program::started(serve(&archive, &options)));
-            let mut one = Client::connect(from_dir.address());
-            let mut other = Client::connect(from_tar.address());
+            let (from_dir, from_tar) = (
+                RunningProgram::start_ready(serve(dir.path(), &options)),
+                RunningProgram::start_ready(serve(&archive, &options)),
+            );
+            let mut one = TestClient::connect(from_dir.address());
+            let mut other = TestClient::connect(from_tar.address());
             for target in targets() {
                 let mut is_coded = false;
                 for range in ["", "Range: bytes=2-\r\n", "Range: bytes=20-90, 0-9, -5\r\n"] {
@@ -80,11 +82,11 @@ fn an_archive_answers_as_its_directory_does() {
 #[test]
 fn an_archive_that_is_replaced_is_followed_and_one_that_is_incomplete_refused() {
     let (old, new) = (site(&[("index.html", "old")]), site(&[("index.html", "new")]));
-    let temp = common::open_dir();
+    let temp = common::readable_dir();
     let (archive, next) = (temp.path().join("site.tar"), temp.path().join("next"));
     write_archive(WRITERS[0].1, &archive, old.path());
-    let program = Program::started(serve(&archive, &[]));
-    let mut client = Client::connect(program.address());
+    let program = RunningProgram::start_ready(serve(&archive, &[]));
+    let mut client = TestClient::connect(program.address());
     assert_eq!(client.get("/").content, b"old");
 
     write_archive(WRITERS[0].1, &next, new.path());
@@ -102,7 +104,7 @@ fn an_archive_that_is_replaced_is_followed_and_one_that_is_incomplete_refused() 
 #[test]
 fn an_archive_behind_a_link_is_followed_when_either_is_replaced() {
     let [old, new, newest] = ["old", "new", "newest"].map(|content| site(&[("index.html", content)]));
-    let (temp, releases) = (common::open_dir(), common::open_dir());
+    let (temp, releases) = (common::readable_dir(), common::readable_dir());
     let release = |name: &str, dir: &TempDir| {
         let (next, archive) = (releases.path().join("next"), releases.path().join(name));
         write_archive(WRITERS[0].1, &next, dir.path());
@@ -111,8 +113,8 @@ fn an_archive_behind_a_link_is_followed_when_either_is_replaced() {
     };
     let link = temp.path().join("site.tar");
     symlink(release("1.tar", &old), &link).unwrap();
-    let program = Program::started(serve(&link, &[]));
-    let mut client = Client::connect(program.address());
+    let program = RunningProgram::start_ready(serve(&link, &[]));
+    let mut client = TestClient::connect(program.address());
     assert_eq!(client.get("/").content, b"old");
 
     release("1.tar", &new);
@@ -127,7 +129,7 @@ fn an_archive_behind_a_link_is_followed_when_either_is_replaced() {
 #[test]
 fn an_archive_that_is_truncated_cuts_what_it_owes_and_heals_when_replaced() {
     let dir = site(&[("a.txt", "small".repeat(100)), ("large.bin", "large".repeat(1 << 20))]);
-    let temp = common::open_dir();
+    let temp = common::readable_dir();
     let (archive, next) = (temp.path().join("site.tar"), temp.path().join("next"));
     for engine in ENGINES {
         // Names are sorted, so that `a.txt` lies before the cut and `large.bin` across it.
@@ -142,8 +144,8 @@ fn an_archive_that_is_truncated_cuts_what_it_owes_and_heals_when_replaced() {
             assert!(command.expect("tar").success());
         };
         write(&archive);
-        let program = Program::started(serve(&archive, &["--engine", engine.name()]));
-        let mut client = Client::connect(program.address());
+        let program = RunningProgram::start_ready(serve(&archive, &["--engine", engine.name()]));
+        let mut client = TestClient::connect(program.address());
         assert_eq!(client.get("/large.bin").content.len(), 5 << 20);
 
         let file = File::options().write(true).open(&archive).unwrap();
@@ -151,12 +153,15 @@ fn an_archive_that_is_truncated_cuts_what_it_owes_and_heals_when_replaced() {
         client.send("GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(client.try_response().is_err(), "{engine}: cut, and not padded");
         wait_for("a warning", || program.err().contains("it is incomplete").then_some(()));
-        assert_eq!(Client::connect(program.address()).get("/a.txt").content, "small".repeat(100).as_bytes());
+        assert_eq!(
+            TestClient::connect(program.address()).get("/a.txt").content,
+            "small".repeat(100).as_bytes()
+        );
 
         write(&next);
         fs::rename(&next, &archive).unwrap();
         wait_for("the new site", || {
-            let mut client = Client::connect(program.address());
+            let mut client = TestClient::connect(program.address());
             client.send("GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
             client.try_response().is_ok_and(|response| response.content.len() == 5 << 20).then_some(())
         });
@@ -167,25 +172,29 @@ fn an_archive_that_is_truncated_cuts_what_it_owes_and_heals_when_replaced() {
 fn an_archive_that_is_emptied_while_mapped_cuts_contents_of_every_size_and_the_server_lives() {
     // Copied, gathered, and sent from the descriptor.
     let contents = [("small.txt", 100), ("middle.txt", 8 << 10), ("large.txt", 64 << 10)];
-    let dir = common::open_dir();
+    let dir = common::readable_dir();
     for (name, len) in contents {
         fs::write(dir.path().join(name), "x".repeat(len)).unwrap();
     }
-    let temp = common::open_dir();
+    let temp = common::readable_dir();
     let (archive, next) = (temp.path().join("site.tar"), temp.path().join("next"));
     for engine in ENGINES {
         // The first answer after the truncation is of another size each time.
         for first in 0..contents.len() {
             write_archive(WRITERS[0].1, &archive, dir.path());
-            let program = Program::started(serve(&archive, &["--engine", engine.name(), "--workers", "1"]));
-            let mut steady = Client::connect(program.address());
+            let program =
+                RunningProgram::start_ready(serve(&archive, &["--engine", engine.name(), "--workers", "1"]));
+            let mut steady = TestClient::connect(program.address());
             assert_eq!(steady.get("/missing").status, 404);
             for (name, len) in contents {
-                assert_eq!(Client::connect(program.address()).get(&format!("/{name}")).content.len(), len);
+                assert_eq!(
+                    TestClient::connect(program.address()).get(&format!("/{name}")).content.len(),
+                    len
+                );
             }
             File::options().write(true).open(&archive).unwrap().set_len(0).unwrap();
             for (name, _) in contents.iter().cycle().skip(first).take(2 * contents.len()) {
-                let mut client = Client::connect(program.address());
+                let mut client = TestClient::connect(program.address());
                 client.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
                 assert!(client.try_response().is_err(), "{engine}: {name}: cut, and not padded");
             }
@@ -194,7 +203,7 @@ fn an_archive_that_is_emptied_while_mapped_cuts_contents_of_every_size_and_the_s
             write_archive(WRITERS[0].1, &next, dir.path());
             fs::rename(&next, &archive).unwrap();
             wait_for("the new site", || {
-                let mut client = Client::connect(program.address());
+                let mut client = TestClient::connect(program.address());
                 client.send("GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n");
                 client.try_response().is_ok().then_some(())
             });
@@ -204,18 +213,19 @@ fn an_archive_that_is_emptied_while_mapped_cuts_contents_of_every_size_and_the_s
 
 #[test]
 fn an_archive_that_is_truncated_within_a_content_sends_no_zeros() {
-    let dir = common::open_dir();
+    let dir = common::readable_dir();
     // Copied, and gathered.
     let temp = site(&[("site/small.txt", "x".repeat(2_000)), ("site/then.txt", "y".repeat(8 << 10))]);
     let archive = dir.path().join("site.tar");
     for engine in ENGINES {
         for (name, byte) in [("small.txt", b'x'), ("then.txt", b'y')] {
             write_archive(WRITERS[0].1, &archive, &temp.path().join("site"));
-            let program = Program::started(serve(&archive, &["--engine", engine.name(), "--workers", "1"]));
+            let program =
+                RunningProgram::start_ready(serve(&archive, &["--engine", engine.name(), "--workers", "1"]));
             let at =
                 fs::read(&archive).unwrap().windows(100).position(|window| window == [byte; 100]).unwrap();
             File::options().write(true).open(&archive).unwrap().set_len(at as u64 + 100).unwrap();
-            let mut client = Client::connect(program.address());
+            let mut client = TestClient::connect(program.address());
             client.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
             assert!(client.try_response().is_err(), "{engine}: {name}: cut, and not padded");
         }
@@ -265,7 +275,7 @@ fn what_cannot_be_served_is_told_with_its_remedy() {
         ("missing.tar",    &[],                "it does not exist; name a directory or tar archive"),
     ];
     for (name, options, want) in cases {
-        let ended = Program::run(serve(&at(name), options));
+        let ended = RunningProgram::run(serve(&at(name), options));
         assert!(!ended.status.success() && ended.err.contains(want), "{name}: {}", ended.err);
     }
 }
@@ -273,11 +283,11 @@ fn what_cannot_be_served_is_told_with_its_remedy() {
 #[test]
 fn a_compressed_archive_unpacks_to_as_much_as_it_may() {
     let dir = site(&[("index.html", "home"), ("zeros", &"\0".repeat(3 << 20))]);
-    let temp = common::open_dir();
+    let temp = common::readable_dir();
     let at = |name: &str| temp.path().join(name);
     let packed =
         tarpon(["pack".as_ref(), dir.path().as_os_str(), "-o".as_ref(), at("packed.tar").as_os_str()]);
-    assert!(Program::run(packed).status.success());
+    assert!(RunningProgram::run(packed).status.success());
     for (name, program) in [("packed.tar.gz", &["gzip", "-k"][..]), ("packed.tar.zst", &["zstd", "-q", "-k"])]
     {
         let done = Command::new(program[0]).args(&program[1..]).arg(at("packed.tar")).status();
@@ -291,19 +301,19 @@ fn a_compressed_archive_unpacks_to_as_much_as_it_may() {
     let (little, enough) = (["--max-unpacked-size", "3MiB"], ["--max-unpacked-size", "4MiB"]);
     for name in ["site.tar.gz", "site.tar.zst", "packed.tar.gz", "packed.tar.zst"] {
         assert!(at(name).metadata().unwrap().len() < 100_000, "{name}");
-        let refused = |ended: Ended| {
+        let refused = |ended: ProgramExit| {
             assert_eq!(ended.status.code(), Some(1), "{name}: {ended:?}");
             // A program that takes long also reports its progress.
             let last = ended.err.lines().last().map(str::to_owned);
             assert_eq!(last, Some(format!("tarpon: cannot open {}: {said}", at(name).display())));
         };
-        refused(Program::run(serve(&at(name), &little)));
-        let program = Program::started(serve(&at(name), &enough));
-        assert_eq!(Client::connect(program.address()).get("/").content, b"home", "{name}");
+        refused(RunningProgram::run(serve(&at(name), &little)));
+        let program = RunningProgram::start_ready(serve(&at(name), &enough));
+        assert_eq!(TestClient::connect(program.address()).get("/").content, b"home", "{name}");
         let on_it = |words: &[&str], options: &[&str]| {
             let mut command = tarpon(words.iter().chain(options).map(AsRef::as_ref));
             command.arg(at(name));
-            Program::run(command)
+            RunningProgram::run(command)
         };
         let packing =
             ["pack", "-o", at("again.tar").to_str().unwrap(), "--effort", "fast"].map(str::to_owned);
@@ -323,7 +333,7 @@ fn a_compressed_archive_unpacks_to_as_much_as_it_may() {
     let mut command =
         tarpon(["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--config"].map(AsRef::as_ref));
     command.arg(at("tarpon.toml"));
-    assert!(Program::run(command).err.contains(said));
+    assert!(RunningProgram::run(command).err.contains(said));
 }
 
 /// What a site has: pages, a large file, an empty one, a coded form, links, a long name, another in letters that are not ASCII.

@@ -6,11 +6,10 @@ mod common;
 
 use common::{
     ENGINES,
-    client::Client,
-    load::Load,
-    open_dir,
-    program::{Ended, Program, Successor, has_ended, tarpon},
-    wait_for, write_files,
+    client::TestClient,
+    load::LoadGenerator,
+    program::{ProgramExit, RunningProgram, UpgradedProgram, has_exited, tarpon},
+    readable_dir, wait_for, write_files,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -28,24 +27,24 @@ fn no_request_fails_and_no_connection_is_reset_while_programs_take_turns() {
     for &engine in ENGINES {
         let made = Made::new(&format!("engine = \"{engine}\"\n"));
         let program = made.start();
-        let load = Load::start(made.address, "/", b"one");
-        load.wait_for(50);
+        let load = LoadGenerator::start(made.address, "/", b"one");
+        load.wait_for_responses(50);
         let first = made.upgrade();
         assert!(first.status.success(), "{engine}: {first:?}");
-        load.wait_for(50);
-        let first = Successor::told(&first.out);
-        wait_for("the end of the program before", || has_ended(program.pid()).then_some(()));
+        load.wait_for_responses(50);
+        let first = UpgradedProgram::from_output(&first.out);
+        wait_for("the end of the program before", || has_exited(program.pid()).then_some(()));
         kill_process(first.0, Signal::USR2).unwrap();
-        wait_for("its successor", || has_ended(first.0).then_some(()));
-        load.wait_for(50);
+        wait_for("its successor", || has_exited(first.0).then_some(()));
+        load.wait_for_responses(50);
         // It says so itself: all of them have one standard output.
         let said = program.out();
         let (_, second) = said.rsplit_once("\nupgraded: process ").expect("two of them");
-        let second = Successor::told(&format!("upgraded: process {}", second.replace(' ', ",")));
-        let failures = load.end();
+        let second = UpgradedProgram::from_output(&format!("upgraded: process {}", second.replace(' ', ",")));
+        let failures = load.stop();
         assert!(failures.is_empty(), "{engine}: {failures:?}");
         assert_eq!(program.err(), "", "{engine}");
-        second.end();
+        second.stop();
     }
 }
 
@@ -61,21 +60,21 @@ fn what_lies_in_the_place_of_the_program_is_started_and_has_what_it_had() {
     let inode = made.install(Path::new(env!("CARGO_BIN_EXE_tarpon")));
     made.say("two", &format!("[[listener]]\naddress = \"unix:{}\"\n", socket.display()));
     let upgraded = made.upgrade();
-    let next = Successor::told(&upgraded.out);
+    let next = UpgradedProgram::from_output(&upgraded.out);
     assert_eq!(fs::metadata(format!("/proc/{}/exe", next.0.as_raw_nonzero())).unwrap().ino(), inode);
     made.wait_for("two");
-    wait_for("the end of the program before", || has_ended(program.pid()).then_some(()));
+    wait_for("the end of the program before", || has_exited(program.pid()).then_some(()));
     // The socket is where it was, and so is that of the admin.
     assert_eq!(fs::metadata(&socket).unwrap().ino(), place);
-    assert_eq!(Client::connect_unix(&socket).get("/").content, b"two");
+    assert_eq!(TestClient::connect_unix(&socket).get("/").content, b"two");
     assert_eq!((descriptors(next.0), mask(next.0)), before, "descriptors, and blocked signals");
     assert!(made.run("status").status.success());
     // And again, with what was handed over once.
     let upgraded = made.upgrade();
-    let last = Successor::told(&upgraded.out);
-    wait_for("the end of the program before", || has_ended(next.0).then_some(()));
-    assert_eq!(Client::connect_unix(&socket).get("/").content, b"two");
-    last.end();
+    let last = UpgradedProgram::from_output(&upgraded.out);
+    wait_for("the end of the program before", || has_exited(next.0).then_some(()));
+    assert_eq!(TestClient::connect_unix(&socket).get("/").content, b"two");
+    last.stop();
     assert!(!socket.exists() && !made.dir.path().join("admin").exists(), "who has them last removes them");
 }
 
@@ -87,7 +86,7 @@ fn a_program_that_cannot_begin_changes_nothing() {
     let made = Made::new("");
     let program = made.start();
     let server = program.server();
-    let mut client = Client::connect(made.address);
+    let mut client = TestClient::connect(made.address);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = format!("[[listener]]\naddress = \"{}\"\n", taken.local_addr().unwrap());
     let real = fs::read(env!("CARGO_BIN_EXE_tarpon")).unwrap();
@@ -119,15 +118,19 @@ fn a_program_that_cannot_begin_changes_nothing() {
         wait_for("a warning", || program.err().contains("warning: not upgraded: ").then_some(()));
         assert_eq!(client.get("/").content, b"one", "{name}");
         assert!(!client.get("/").closes(), "{name}");
-        assert_eq!((program.server(), program.parts().len()), (server, 2), "{name}: nothing is left of it");
+        assert_eq!(
+            (program.server(), program.child_pids().len()),
+            (server, 2),
+            "{name}: nothing is left of it"
+        );
     }
     // And one that can is started, after all that.
     made.say("two", "");
     made.write(&real);
     let upgraded = made.upgrade();
-    let next = Successor::told(&upgraded.out);
+    let next = UpgradedProgram::from_output(&upgraded.out);
     made.wait_for("two");
-    next.end();
+    next.stop();
 }
 
 #[test]
@@ -135,7 +138,7 @@ fn what_is_asked_for_later_takes_the_place_of_what_has_not_begun() {
     let made = Made::new("");
     let program = made.start();
     made.write(b"#!/bin/sh\nexec sleep 1000\n");
-    let hanging = || program.parts().into_iter().find(|&pid| is_sleep(pid));
+    let hanging = || program.child_pids().into_iter().find(|&pid| is_sleep(pid));
     thread::scope(|scope| {
         let first = scope.spawn(|| made.upgrade());
         let former = wait_for("a program that hangs", hanging);
@@ -156,8 +159,8 @@ fn what_is_asked_for_later_takes_the_place_of_what_has_not_begun() {
     program.signal(Signal::USR2);
     let hanging = wait_for("a program that hangs", hanging);
     program.signal(Signal::TERM);
-    assert!(program.ended().status.success());
-    wait_for("its end", || has_ended(hanging).then_some(()));
+    assert!(program.wait().status.success());
+    wait_for("its end", || has_exited(hanging).then_some(()));
 }
 
 #[test]
@@ -166,18 +169,18 @@ fn a_download_of_the_program_before_is_finished() {
     let large = common::distinct_bytes(32 << 20);
     write_files(made.dir.path(), &[("one/large", &large)]);
     let program = made.start();
-    let mut client = Client::connect(made.address);
+    let mut client = TestClient::connect(made.address);
     client.send(common::client::get("/large"));
     assert_eq!(client.try_head().unwrap().status, 200);
     made.say("two", "");
     let upgraded = made.upgrade();
-    let next = Successor::told(&upgraded.out);
+    let next = UpgradedProgram::from_output(&upgraded.out);
     made.wait_for("two");
-    assert!(!has_ended(program.pid()));
-    assert!(client.take(large.len()) == large);
+    assert!(!has_exited(program.pid()));
+    assert!(client.read_exact(large.len()) == large);
     drop(client);
-    wait_for("the end of the program before", || has_ended(program.pid()).then_some(()));
-    next.end();
+    wait_for("the end of the program before", || has_exited(program.pid()).then_some(()));
+    next.stop();
 }
 
 #[test]
@@ -188,14 +191,14 @@ fn what_was_kept_of_earlier_releases_outlives_reloads_and_programs() {
     write_files(&dir, &[asset(1)]);
     let mut command = made.command();
     command.args(["--keep-releases", "2"]);
-    let program = Program::started(command);
+    let program = RunningProgram::start_ready(command);
     for release in [2, 3] {
         fs::remove_file(dir.join(asset(release - 1).0)).unwrap();
         write_files(&dir, &[asset(release), ("index.html".into(), release.to_string())]);
         made.wait_for(&release.to_string());
     }
     let assert_kept = |when: &str| {
-        let mut client = Client::connect(made.address);
+        let mut client = TestClient::connect(made.address);
         for (name, content) in [1, 2, 3].map(asset) {
             assert_eq!(client.get(&format!("/{name}")).content, content.as_bytes(), "{when}: {name}");
         }
@@ -203,15 +206,15 @@ fn what_was_kept_of_earlier_releases_outlives_reloads_and_programs() {
     assert_kept("before");
     let server = program.server();
     assert!(made.run("reload").status.success());
-    wait_for("the end of the server before", || has_ended(server).then_some(()));
+    wait_for("the end of the server before", || has_exited(server).then_some(()));
     assert_kept("reloaded");
-    let next = Successor::told(&made.upgrade().out);
-    wait_for("the end of the program before", || has_ended(program.pid()).then_some(()));
+    let next = UpgradedProgram::from_output(&made.upgrade().out);
+    wait_for("the end of the program before", || has_exited(program.pid()).then_some(()));
     assert_kept("upgraded");
-    let last = Successor::told(&made.upgrade().out);
-    wait_for("the end of the program before", || has_ended(next.0).then_some(()));
+    let last = UpgradedProgram::from_output(&made.upgrade().out);
+    wait_for("the end of the program before", || has_exited(next.0).then_some(()));
     assert_kept("upgraded again");
-    last.end();
+    last.stop();
 }
 
 #[test]
@@ -220,7 +223,7 @@ fn a_program_that_carries_its_site_is_replaced_by_another() {
     let pack = |site: &str| {
         let target = made.dir.path().join("packed");
         let mut command = tarpon(["pack", "--executable", "--effort", "fast", "-o"].map(AsRef::as_ref));
-        let ended = Program::run({
+        let ended = RunningProgram::run({
             command.arg(&target).arg(made.dir.path().join(site));
             command
         });
@@ -230,14 +233,14 @@ fn a_program_that_carries_its_site_is_replaced_by_another() {
     pack("one");
     let mut command = Command::new(made.program());
     command.args(["--admin", &made.admin(), "--listen", &made.address.to_string()]);
-    let program = Program::started(command);
-    assert_eq!(Client::connect(made.address).get("/").content, b"one");
+    let program = RunningProgram::start_ready(command);
+    assert_eq!(TestClient::connect(made.address).get("/").content, b"one");
     pack("two");
     let upgraded = made.upgrade();
-    let next = Successor::told(&upgraded.out);
+    let next = UpgradedProgram::from_output(&upgraded.out);
     made.wait_for("two");
-    wait_for("the end of the program before", || has_ended(program.pid()).then_some(()));
-    next.end();
+    wait_for("the end of the program before", || has_exited(program.pid()).then_some(()));
+    next.stop();
 }
 
 #[test]
@@ -246,7 +249,7 @@ fn the_variable_by_which_programs_take_over_is_for_them_alone() {
     for value in ["", "x", "1", "1000"] {
         let mut command = made.command();
         command.env("TARPON_TAKES_OVER", value);
-        let ended = Program::run(command);
+        let ended = RunningProgram::run(command);
         assert!(
             ended.error_line().contains("TARPON_TAKES_OVER is for tarpon itself: "),
             "{value}: {ended:?}"
@@ -264,7 +267,7 @@ struct Made {
 
 impl Made {
     fn new(server: &str) -> Made {
-        let dir = open_dir();
+        let dir = readable_dir();
         write_files(dir.path(), &[("one/index.html", "one"), ("two/index.html", "two")]);
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let made = Made { dir, server: server.to_owned(), address };
@@ -310,22 +313,24 @@ impl Made {
         command
     }
 
-    fn start(&self) -> Program {
-        Program::started(self.command())
+    fn start(&self) -> RunningProgram {
+        RunningProgram::start_ready(self.command())
     }
 
     /// `tarpon upgrade`, or something like it, of the program that was built.
-    fn run(&self, what: &str) -> Ended {
-        Program::run(tarpon([what, "--admin", &self.admin()].map(AsRef::as_ref)))
+    fn run(&self, what: &str) -> ProgramExit {
+        RunningProgram::run(tarpon([what, "--admin", &self.admin()].map(AsRef::as_ref)))
     }
 
     /// Until this site is served. Who leaves may take a client yet who has come at the same time.
     #[track_caller]
     fn wait_for(&self, site: &str) {
-        wait_for(site, || (Client::connect(self.address).get("/").content == site.as_bytes()).then_some(()));
+        wait_for(site, || {
+            (TestClient::connect(self.address).get("/").content == site.as_bytes()).then_some(())
+        });
     }
 
-    fn upgrade(&self) -> Ended {
+    fn upgrade(&self) -> ProgramExit {
         self.run("upgrade")
     }
 }

@@ -8,11 +8,10 @@
 mod common;
 
 use common::{
-    ENGINES, PATIENCE,
-    client::{Client, Response},
-    open_dir,
-    program::{Program, serve, through},
-    wait_for, write_files,
+    ENGINES, TEST_TIMEOUT,
+    client::{Response, TestClient},
+    program::{RunningProgram, serve, wrap_command},
+    readable_dir, wait_for, write_files,
 };
 use rustix::process::geteuid;
 use std::{
@@ -83,7 +82,7 @@ fn users_of_the_system_have_directories_below_their_names() {
         ("root",                   "/~root/",                            404, ""),
         ("nothing",                "/~/",                                404, ""),
     ];
-    let mut client = Client::connect(program.address());
+    let mut client = TestClient::connect(program.address());
     for (name, target, status, want) in cases {
         let response = client.get(target);
         let got = response.field("Location").unwrap_or(std::str::from_utf8(&response.content).unwrap());
@@ -128,7 +127,7 @@ fn who_is_named_has_one_and_who_is_excepted_has_none() {
         ENGINES.iter().flat_map(|engine| cases.iter().map(move |case| (engine, case)))
     {
         let program = host.serve(&[options, &["--engine", engine.name()][..]].concat());
-        let mut client = Client::connect(program.address());
+        let mut client = TestClient::connect(program.address());
         let got = ["/~alice/", "/~bob/", "/~www/"].map(|target| client.get(target).status);
         assert_eq!(got, *want, "{engine}, {options:?}");
     }
@@ -149,12 +148,12 @@ fn what_users_do_later_is_followed_and_none_of_them_takes_the_site_down() {
     ]);
     host.set_mode("home/bob", 0o711);
     let program = host.serve(&["--user-directories", "public_html"]);
-    let keeper = program.keeper();
+    let keeper = program.builder();
     host.write(&[("home/alice/public_html/new/deep/page.html", "deep")]);
     program.wait_for("/~alice/new/deep/page.html", |page| page.content == b"deep");
     host.write(&[("home/alice/public_html/new/deep/page.html", "deeper")]);
     program.wait_for("/~alice/new/deep/page.html", |page| page.content == b"deeper");
-    assert_eq!(program.keeper(), keeper, "it may read what is new there");
+    assert_eq!(program.builder(), keeper, "it may read what is new there");
     host.write(&[("home/bob/public_html/index.html", "bob")]);
     program.wait_for("/~bob/", |page| page.content == b"bob");
     host.set_mode("home/bob/public_html", 0o700);
@@ -178,18 +177,18 @@ fn what_users_do_later_is_followed_and_none_of_them_takes_the_site_down() {
     wait_for("what is said of it", || program.err().contains(&want).then_some(()));
     host.write(&[("site/index.html", "goes on")]);
     program.wait_for("/", |page| page.content == b"goes on");
-    let mut client = Client::connect(program.address());
+    let mut client = TestClient::connect(program.address());
     assert_eq!(client.get("/~carol/").content, b"carol");
 }
 
 #[test]
 fn an_archive_has_no_directories_of_users_beside_it() {
-    let dir = open_dir();
+    let dir = readable_dir();
     let archive = dir.path().join("site.tar");
     let status = Command::new("tar").arg("-cf").arg(&archive).args(["-T", "/dev/null"]).status().unwrap();
     assert!(status.success());
     fs::set_permissions(&archive, Permissions::from_mode(0o644)).unwrap();
-    let ended = Program::run(serve(&archive, &["--user-directories", "public_html"]));
+    let ended = RunningProgram::run(serve(&archive, &["--user-directories", "public_html"]));
     let want = format!(
         "tarpon: cannot serve directories of users beside {}: it is an archive, to which nothing can be added; leave \
          --user-directories out, or serve a directory",
@@ -200,7 +199,7 @@ fn an_archive_has_no_directories_of_users_beside_it() {
 
 #[test]
 fn a_library_is_told_of_users_and_follows_their_directories() {
-    let dir = open_dir();
+    let dir = readable_dir();
     write_files(dir.path(), &[("site/index.html", "home"), ("home/alice/index.html", "not served")]);
     let user = UserDirectory { name: "alice".into(), home: dir.path().join("home/alice"), dir: "www".into() };
     let users = UserDirectories { directories: vec![user], listed_in: None };
@@ -210,7 +209,7 @@ fn a_library_is_told_of_users_and_follows_their_directories() {
     let (send, changes) = channel();
     let _following = watched.follow(move |change| drop(send.send(change))).unwrap();
     let wait_for_count = |count| loop {
-        match changes.recv_timeout(PATIENCE).expect("a change") {
+        match changes.recv_timeout(TEST_TIMEOUT).expect("a change") {
             SiteChange::Site(site) if site.file_count() == count => return,
             _ => {}
         }
@@ -230,7 +229,7 @@ struct Host {
 
 impl Host {
     fn new() -> Host {
-        let dir = open_dir();
+        let dir = readable_dir();
         let root = dir.path().join("root");
         let users = format!(
             "root:x:0:0::{}:/bin/sh\nnobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n",
@@ -266,19 +265,19 @@ impl Host {
         let script = "mount --bind \"$0\" /etc/passwd && exec \"$@\"";
         let starter = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script];
         let starter: Vec<_> = starter.into_iter().chain(passwd.to_str()).collect();
-        Serving(Program::started(through(&starter, &serve(&self.at("site"), options))))
+        Serving(RunningProgram::start_ready(wrap_command(&starter, &serve(&self.at("site"), options))))
     }
 }
 
 /// A program that serves such a host.
-struct Serving(Program);
+struct Serving(RunningProgram);
 
 impl Serving {
     /// Asks again and again until the answer is this one. Meanwhile there is always one, and never an error of the server.
     #[track_caller]
     fn wait_for(&self, target: &str, is_it: impl Fn(&Response) -> bool) {
         wait_for(target, || {
-            let response = Client::connect(self.address()).get(target);
+            let response = TestClient::connect(self.address()).get(target);
             assert!(response.status < 500, "{response:?}");
             is_it(&response).then_some(())
         });
@@ -286,9 +285,9 @@ impl Serving {
 }
 
 impl std::ops::Deref for Serving {
-    type Target = Program;
+    type Target = RunningProgram;
 
-    fn deref(&self) -> &Program {
+    fn deref(&self) -> &RunningProgram {
         &self.0
     }
 }

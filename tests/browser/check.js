@@ -1,5 +1,5 @@
-// Asks for what is there in every way that a page can. The verdict: a line for each file, as sha256sum writes it, so that
-// it can be compared with the disk; or what was wrong.
+// Requests the files of the sample site in every way that a page can. The verdict lists the SHA-256 of each file in the format
+// of sha256sum, to compare with the disk, or the failures.
 
 const LARGE = "sound.wav";
 const PLAIN = ["index.html", "style.css", "script.js", "picture.png", "empty.txt", LARGE];
@@ -17,8 +17,8 @@ async function sum(file, content) {
   sums.push(`${Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("")}  ${file}`);
 }
 
-/** Asks, and takes all of the answer. */
-async function ask(file, options) {
+/** Sends a request and reads the whole response. */
+async function request(file, options) {
   const response = await fetch(file, options);
   const content = await response.arrayBuffer();
   return { status: response.status, url: response.url, content, field: (name) => response.headers.get(name) };
@@ -33,34 +33,34 @@ async function subresources() {
 
 async function files() {
   for (const file of [...PLAIN, CODED]) {
-    const got = await ask(file);
+    const got = await request(file);
     check(file, got.status, 200);
     await sum(file, got.content);
   }
 }
 
-/** What the page knows already, and what the browser does. */
+/** Conditional requests of the page and of the browser's cache. */
 async function conditions() {
   for (const file of [...PLAIN, CODED]) {
-    const known = await ask(file, { method: "HEAD" });
+    const known = await request(file, { method: "HEAD" });
     for (const [condition, validator] of [["If-None-Match", "ETag"], ["If-Modified-Since", "Last-Modified"]]) {
-      const got = await ask(file, { headers: { [condition]: known.field(validator) } });
+      const got = await request(file, { headers: { [condition]: known.field(validator) } });
       check(`${file}, ${condition}`, got.status, 304);
     }
-    // Has it in its cache, and asks whether it still holds: then only a head is transferred, which counts as 300 bytes.
+    // The browser validates its cached copy: it transfers only a head, which counts as 300 bytes.
     performance.clearResourceTimings();
-    const validated = await ask(file, { cache: "no-cache" });
+    const validated = await request(file, { cache: "no-cache" });
     await sum(file, validated.content);
     const [timing] = performance.getEntriesByName(validated.url);
     check(`${file}, validated`, `${validated.status} ${timing.transferSize}`, "200 300");
   }
 }
 
-/** Parts of a file, and the file out of its parts. */
+/** Ranges of a file, and the file assembled from ranges. */
 async function ranges() {
-  const { content } = await ask(LARGE);
+  const { content } = await request(LARGE);
   const length = content.byteLength;
-  const etag = (await ask(LARGE, { method: "HEAD" })).field("ETag");
+  const etag = (await request(LARGE, { method: "HEAD" })).field("ETag");
   const cases = [
     ["bytes=100-199", etag, 206, `bytes 100-199/${length}`],
     ["bytes=-5", etag, 206, `bytes ${length - 5}-${length - 1}/${length}`],
@@ -68,39 +68,39 @@ async function ranges() {
     [`bytes=${length}-`, etag, 416, `bytes */${length}`],
   ];
   for (const [range, validator, status, part] of cases) {
-    const got = await ask(LARGE, { headers: { Range: range, "If-Range": validator } });
+    const got = await request(LARGE, { headers: { Range: range, "If-Range": validator } });
     check(`${range} if ${validator}`, `${got.status} ${got.field("Content-Range")}`, `${status} ${part}`);
   }
   const pieces = [];
   for (let start = 0; start < length; start += 4e6) {
     const end = Math.min(start + 4e6, length) - 1;
-    pieces.push(ask(LARGE, { headers: { Range: `bytes=${start}-${end}` } }));
+    pieces.push(request(LARGE, { headers: { Range: `bytes=${start}-${end}` } }));
   }
   const parts = (await Promise.all(pieces)).map((piece) => piece.content);
   await sum(LARGE, await new Blob(parts).arrayBuffer());
 }
 
-/** A player asks for the parts that it needs, by itself. */
+/** An audio player requests the ranges that it needs. */
 async function player() {
   const audio = new Audio(`${LARGE}?player`);
-  const happens = (name) => new Promise((resolve) => audio.addEventListener(name, resolve, { once: true }));
-  const begun = happens("loadedmetadata");
+  const event = (name) => new Promise((resolve) => audio.addEventListener(name, resolve, { once: true }));
+  const loaded = event("loadedmetadata");
   audio.preload = "metadata";
-  await begun;
+  await loaded;
   check("the length of the sound", audio.duration, 60);
-  check("where it can be searched", audio.seekable.end(0), 60);
-  const found = happens("seeked");
+  check("the seekable range", audio.seekable.end(0), 60);
+  const seeked = event("seeked");
   audio.currentTime = 50;
-  await found;
-  check("what was searched", audio.currentTime, 50);
+  await seeked;
+  check("the position", audio.currentTime, 50);
 }
 
-/** What is compressed on its way, and what is no file. */
+/** A compressed file, a missing file and a redirect. */
 async function others() {
-  const coded = await ask(CODED, { method: "HEAD" });
+  const coded = await request(CODED, { method: "HEAD" });
   check("the coding", ["br", "zstd", "gzip"].includes(coded.field("Content-Encoding")), true);
-  check("what is not there", (await ask("nothing")).status, 404);
-  const redirected = await ask("guide");
+  check("a missing file", (await request("nothing")).status, 404);
+  const redirected = await request("guide");
   check("a redirect", `${redirected.status} ${new URL(redirected.url).pathname}`, "200 /guide/");
 }
 

@@ -1,9 +1,9 @@
-// Looks at the pages for errors, whose numbers stand behind the question mark.
+// Checks the error pages whose status codes are in the query.
 
 async function main() {
   for (const code of location.search.slice(1).split(",")) {
     for (const width of [1200, 320]) {
-      const page = await shown(`/errors/${code}.html`, width);
+      const page = await render(`/errors/${code}.html`, width);
       const [heading] = page.querySelectorAll("h1");
       if (!heading.textContent.startsWith(`${code} `) || page.scripts.length > 0) {
         lines.push(`wrong: ${code}: ${page.documentElement.outerHTML}`);
@@ -12,4 +12,4 @@ async function main() {
   }
 }
 
-tell(main);
+report(main);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Asks many sites of one server, and sees where each response ends: read by Python's http.client, it must end right before the
-next one, which is known. Each line of the input is a host, a method, a target and fields, with tabs between. A line of the output
-is the status of a response, or "closed"; what is wrong with a response ends the program.
+"""Sends requests to many sites of one server and checks where each response ends: parsed by Python's http.client, it must end
+right before the known response that follows. Each line of the input has a host, a method, a target and fields, separated by
+tabs. Each line of the output is the status of a response. A wrong response ends the program.
 """
 
 import email.errors
@@ -15,7 +15,7 @@ KNOWN, CONTENT = sys.argv[2], sys.argv[3].encode()
 
 
 class Shared:
-    """A socket whose responses are read from one buffer, so that what is behind a response is seen."""
+    """A socket with one buffer for all responses, so that bytes after a response are not lost."""
 
     def __init__(self):
         self.socket = socket.create_connection((HOST, int(PORT)), timeout=20)
@@ -26,7 +26,7 @@ class Shared:
 
 
 class Unclosed:
-    """What http.client closes when a response is over."""
+    """A file that ignores the close of http.client at the end of a response."""
 
     def __init__(self, file):
         self.file = file
@@ -48,14 +48,14 @@ def request(host, method, target, fields):
 def response(shared, method):
     response = http.client.HTTPResponse(shared, method=method)
     response.begin()
-    # http.client parses fields as those of a mail, and looks for the parts of a multipart content among them.
+    # http.client parses the head as a mail and looks for the parts of multipart content in it.
     defects = [defect for defect in response.msg.defects if not isinstance(defect, MULTIPART)]
     assert not defects, defects
     for name in ["Content-Length", "Content-Type", "Location", "Transfer-Encoding", "Connection", "Server", "Date"]:
         values = response.headers.get_all(name) or []
         assert len(values) <= (name != "Transfer-Encoding"), (name, values)
     has_content = method != "HEAD" and response.status not in (204, 304)
-    assert not has_content or response.length is not None, "it ends with the connection"
+    assert not has_content or response.length is not None, "no length"
     return response, response.read()
 
 
@@ -66,7 +66,7 @@ for line in sys.stdin:
         shared.socket.sendall(request(host, method, target, fields) + request("known", "GET", KNOWN, []))
         first, _ = response(shared, method)
         if (first.getheader("Connection") or "").lower() == "close":
-            assert shared.file.read() == b"", "bytes behind the last response"
+            assert shared.file.read() == b"", "bytes after the last response"
             shared = Shared()
         else:
             second, content = response(shared, "GET")

@@ -1,4 +1,4 @@
-// Asks a server with Go's net/http. How it is told what to ask, and tells the answer: README.md.
+// Sends requests with Go's net/http. README.md documents the input and output.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Asks a server with Node's own fetch (undici). How it is told what to ask, and tells the answer: README.md.
+// Sends requests with Node's fetch (undici). README.md documents the input and output.
 
 import diagnostics from "node:diagnostics_channel";
 import readline from "node:readline";

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Asks a server with Python's http.client. How it is told what to ask, and tells the answer: README.md."""
+"""Sends requests with Python's http.client. README.md documents the input and output."""
 
 import http.client
 import sys

@@ -1,6 +1,6 @@
-//! A client that says exactly what it is told, and reads responses as a client should. RFC 9112, section 6.3.
+//! An HTTP/1.1 client that sends exactly the given bytes and frames responses by RFC 9112, section 6.3.
 
-use super::PATIENCE;
+use super::TEST_TIMEOUT;
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
@@ -8,66 +8,66 @@ use std::{
     path::Path,
 };
 
-/// One connection to a server.
-pub(crate) struct Client {
+/// One client connection to a server.
+pub(crate) struct TestClient {
     stream: Box<dyn Stream>,
-    /// Received, and not read yet.
+    /// Bytes received but not consumed by a read.
     received: Vec<u8>,
 }
 
-/// One response.
+/// One HTTP response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) status: u16,
-    /// Status line and fields, without the empty line.
+    /// The status line and the fields, without the empty line.
     pub(crate) head: String,
     pub(crate) content: Vec<u8>,
 }
 
+/// A connected socket of either address family.
 pub(crate) trait Stream: Read + Write + Send {
-    fn shut_down(&self) -> io::Result<()>;
+    fn shutdown_write(&self) -> io::Result<()>;
 
-    /// Whether reads and writes wait.
-    fn wait(&self, waits: bool) -> io::Result<()>;
+    fn set_blocking(&self, blocking: bool) -> io::Result<()>;
 }
 
-impl Client {
-    pub(crate) fn connect(address: SocketAddr) -> Client {
+impl TestClient {
+    pub(crate) fn connect(address: SocketAddr) -> TestClient {
         let stream = TcpStream::connect(address).expect("a server that listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
-        Client::new(stream)
+        TestClient::new(stream)
     }
 
-    pub(crate) fn connect_unix(path: &Path) -> Client {
+    pub(crate) fn connect_unix(path: &Path) -> TestClient {
         let stream = UnixStream::connect(path).expect("a server that listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        Client::new(stream)
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+        TestClient::new(stream)
     }
 
-    pub(crate) fn new(stream: impl Stream + 'static) -> Client {
-        Client { stream: Box::new(stream), received: Vec::new() }
+    pub(crate) fn new(stream: impl Stream + 'static) -> TestClient {
+        TestClient { stream: Box::new(stream), received: Vec::new() }
     }
 
-    /// Sends bytes as they are. Returns whether the server still takes them.
+    /// Sends bytes unchanged. Returns `false` if the server has closed the connection.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         match self.stream.write_all(bytes.as_ref()) {
             Ok(()) => true,
-            Err(error) if super::is_gone(&error) => false,
+            Err(error) if super::is_disconnect(&error) => false,
             Err(error) => panic!("cannot send: {error}"),
         }
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.stream.write_all(bytes.as_ref())
     }
 
-    /// Closes the sending side.
-    pub(crate) fn end(&mut self) {
-        // The server may have gone first.
-        let _ = self.stream.shut_down();
+    /// Shuts down the sending side.
+    pub(crate) fn shutdown_write(&mut self) {
+        // Fails if the server closed first.
+        let _ = self.stream.shutdown_write();
     }
 
     /// Sends a GET and reads its response.
@@ -77,13 +77,13 @@ impl Client {
         self.response()
     }
 
-    /// Reads one response to a request that was not HEAD.
+    /// Reads one response to a request other than HEAD.
     #[track_caller]
     pub(crate) fn response(&mut self) -> Response {
         self.try_response().expect("a whole response")
     }
 
-    /// Reads one response, or tells why it does not come.
+    /// Reads one response, or returns the error that ended the connection.
     pub(crate) fn try_response(&mut self) -> io::Result<Response> {
         let mut response = self.try_head()?;
         let len = match response.status {
@@ -97,7 +97,7 @@ impl Client {
         Ok(response)
     }
 
-    /// Reads the head of one response: all there is if the request was HEAD.
+    /// Reads the head of one response, which is the whole response to HEAD.
     pub(crate) fn try_head(&mut self) -> io::Result<Response> {
         let end = loop {
             match self.received.windows(4).position(|end| end == b"\r\n\r\n") {
@@ -111,9 +111,9 @@ impl Client {
         Ok(Response { status, head, content: Vec::new() })
     }
 
-    /// Reads `len` bytes.
+    /// Reads exactly `len` bytes.
     #[track_caller]
-    pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
+    pub(crate) fn read_exact(&mut self, len: usize) -> Vec<u8> {
         while self.received.len() < len {
             self.receive().expect("more to come");
         }
@@ -121,7 +121,7 @@ impl Client {
     }
 
     /// Reads until the server closes. A reset is an error.
-    pub(crate) fn try_rest(&mut self) -> io::Result<Vec<u8>> {
+    pub(crate) fn try_read_to_end(&mut self) -> io::Result<Vec<u8>> {
         loop {
             match self.receive() {
                 Ok(()) => {}
@@ -135,23 +135,23 @@ impl Client {
 
     /// Reads until the server closes.
     #[track_caller]
-    pub(crate) fn rest(&mut self) -> Vec<u8> {
-        self.try_rest().expect("the end of the connection")
+    pub(crate) fn read_to_end(&mut self) -> Vec<u8> {
+        self.try_read_to_end().expect("the end of the connection")
     }
 
-    /// Returns whether the server has closed its side, in order and without another byte. Does not wait.
+    /// Returns whether the server has sent FIN. Does not block.
     ///
     /// # Panics
-    /// It has said something, or reset the connection.
+    /// The server has sent data or reset the connection.
     #[track_caller]
-    pub(crate) fn is_at_end(&mut self) -> bool {
-        self.stream.wait(false).expect("a socket");
+    pub(crate) fn is_closed(&mut self) -> bool {
+        self.stream.set_blocking(false).expect("a socket");
         let end = match self.receive() {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
-            received => panic!("neither silence nor an end: {received:?}, {:?}", self.received),
+            received => panic!("expected no data or EOF: {received:?}, {:?}", self.received),
         };
-        self.stream.wait(true).expect("a socket");
+        self.stream.set_blocking(true).expect("a socket");
         end
     }
 
@@ -168,39 +168,39 @@ impl Client {
 }
 
 impl Response {
-    /// The value of a field.
+    /// Returns the value of a field.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let fields = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
         fields.into_iter().find_map(|(found, value)| found.eq_ignore_ascii_case(name).then_some(value))
     }
 
-    /// Whether it says that the connection closes.
+    /// Returns whether the response has `Connection: close`.
     pub(crate) fn closes(&self) -> bool {
         self.field("Connection") == Some("close")
     }
 }
 
-/// A GET without anything special.
+/// Returns a GET request with only a Host field.
 pub(crate) fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
 impl Stream for TcpStream {
-    fn shut_down(&self) -> io::Result<()> {
+    fn shutdown_write(&self) -> io::Result<()> {
         self.shutdown(Shutdown::Write)
     }
 
-    fn wait(&self, waits: bool) -> io::Result<()> {
-        self.set_nonblocking(!waits)
+    fn set_blocking(&self, blocking: bool) -> io::Result<()> {
+        self.set_nonblocking(!blocking)
     }
 }
 
 impl Stream for UnixStream {
-    fn shut_down(&self) -> io::Result<()> {
+    fn shutdown_write(&self) -> io::Result<()> {
         self.shutdown(Shutdown::Write)
     }
 
-    fn wait(&self, waits: bool) -> io::Result<()> {
-        self.set_nonblocking(!waits)
+    fn set_blocking(&self, blocking: bool) -> io::Result<()> {
+        self.set_nonblocking(!blocking)
     }
 }

@@ -1,6 +1,6 @@
-//! Clients that ask all the time, on connections that stay open and on new ones, and tell what went wrong.
+//! Clients that send requests continuously, on keep-alive and on new connections, and record failures.
 
-use super::client::{Client, get};
+use super::client::{TestClient, get};
 use std::{
     io,
     net::{SocketAddr, TcpStream},
@@ -12,109 +12,107 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Clients at work. They end with this value.
-pub(crate) struct Load {
-    over: Arc<AtomicBool>,
+/// Client threads. They stop when this value is dropped.
+pub(crate) struct LoadGenerator {
+    stopping: Arc<AtomicBool>,
     count: Arc<AtomicUsize>,
     clients: Vec<JoinHandle<Vec<Failure>>>,
 }
 
-/// A request that was not answered as it should have been.
+/// A request that failed or got the wrong response.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// When its connection was begun.
+    /// When the client began to connect.
     pub(crate) connected: Instant,
-    pub(crate) why: String,
+    pub(crate) reason: String,
 }
 
-/// Clients that keep their connections.
-const KEEPING: usize = 4;
-/// Clients that make one for each request.
-const COMING: usize = 2;
-/// What each of them rests between two requests: the server is to be busy, and the machine not.
-const PAUSE: Duration = Duration::from_millis(1);
+/// Clients that reuse their connection.
+const KEEPALIVE_CLIENTS: usize = 4;
+/// Clients that open a connection for each request.
+const CONNECTING_CLIENTS: usize = 2;
+/// Delay between two requests of a client, so that the load does not saturate the machine.
+const DELAY: Duration = Duration::from_millis(1);
 
-impl Load {
-    /// They ask for `target`, which is `content`, from now on.
-    pub(crate) fn start(address: SocketAddr, target: &str, content: &[u8]) -> Load {
-        let (over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let client = |number| {
-            let asker = Asker {
+impl LoadGenerator {
+    /// Starts clients that request `target` and expect `content`.
+    pub(crate) fn start(address: SocketAddr, target: &str, content: &[u8]) -> LoadGenerator {
+        let (stopping, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let start = |number| {
+            let client = LoadClient {
                 address,
                 request: get(target),
                 content: content.to_vec(),
-                keeps: number < KEEPING,
-                over: Arc::clone(&over),
+                keepalive: number < KEEPALIVE_CLIENTS,
+                stopping: Arc::clone(&stopping),
                 count: Arc::clone(&count),
             };
-            thread::spawn(move || asker.run())
+            thread::spawn(move || client.run())
         };
-        let clients = (0..KEEPING + COMING).map(client).collect();
-        Load { over, count, clients }
+        let clients = (0..KEEPALIVE_CLIENTS + CONNECTING_CLIENTS).map(start).collect();
+        LoadGenerator { stopping, count, clients }
     }
 
-    /// Returns when they have been answered so much more often.
-    pub(crate) fn wait_for(&self, more: usize) {
+    /// Waits until the clients have received `more` responses.
+    pub(crate) fn wait_for_responses(&self, more: usize) {
         let from = self.count.load(SeqCst);
-        super::wait_for("requests that are answered", || {
-            (self.count.load(SeqCst) >= from + more).then_some(())
-        });
+        super::wait_for("responses to the load", || (self.count.load(SeqCst) >= from + more).then_some(()));
     }
 
-    /// They ask no more. What went wrong.
-    pub(crate) fn end(mut self) -> Vec<Failure> {
-        self.over.store(true, SeqCst);
+    /// Stops the clients and returns all failures.
+    pub(crate) fn stop(mut self) -> Vec<Failure> {
+        self.stopping.store(true, SeqCst);
         let clients = std::mem::take(&mut self.clients);
         clients.into_iter().flat_map(|client| client.join().expect("a client does not panic")).collect()
     }
 }
 
-impl Drop for Load {
+impl Drop for LoadGenerator {
     fn drop(&mut self) {
-        self.over.store(true, SeqCst);
+        self.stopping.store(true, SeqCst);
     }
 }
 
-struct Asker {
+struct LoadClient {
     address: SocketAddr,
     request: String,
     content: Vec<u8>,
-    keeps: bool,
-    over: Arc<AtomicBool>,
+    keepalive: bool,
+    stopping: Arc<AtomicBool>,
     count: Arc<AtomicUsize>,
 }
 
-impl Asker {
+impl LoadClient {
     fn run(self) -> Vec<Failure> {
         let mut failures = Vec::new();
-        while !self.over.load(SeqCst) {
+        while !self.stopping.load(SeqCst) {
             let connected = Instant::now();
             if let Err(error) = self.connection() {
-                failures.push(Failure { connected, why: error.to_string() });
+                failures.push(Failure { connected, reason: error.to_string() });
             }
         }
         failures
     }
 
-    /// Asks on a connection until it is closed, or is to be.
+    /// Sends requests on one connection until it closes or the load stops.
     fn connection(&self) -> io::Result<()> {
-        let stream = TcpStream::connect_timeout(&self.address, super::PATIENCE)?;
-        stream.set_read_timeout(Some(super::PATIENCE))?;
+        let stream = TcpStream::connect_timeout(&self.address, super::TEST_TIMEOUT)?;
+        stream.set_read_timeout(Some(super::TEST_TIMEOUT))?;
         stream.set_nodelay(true)?;
-        let mut client = Client::new(stream);
-        while !self.over.load(SeqCst) {
+        let mut client = TestClient::new(stream);
+        while !self.stopping.load(SeqCst) {
             client.try_send(&self.request)?;
             let response = client.try_response()?;
             if (response.status, &response.content) != (200, &self.content) {
-                return Err(io::Error::other(format!("another answer: {}", response.head)));
+                return Err(io::Error::other(format!("unexpected response: {}", response.head)));
             }
             self.count.fetch_add(1, SeqCst);
             if response.closes() {
-                // A reset is an error.
-                return client.try_rest().map(drop);
+                // Reports a reset as an error.
+                return client.try_read_to_end().map(drop);
             }
-            thread::sleep(PAUSE);
-            if !self.keeps {
+            thread::sleep(DELAY);
+            if !self.keepalive {
                 break;
             }
         }

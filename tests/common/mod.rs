@@ -1,24 +1,24 @@
-//! What the black-box tests share.
+//! Helpers for the black-box tests.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | `client` | a client that says exactly what it is told, and reads responses |
-//! | `load` | clients that ask all the time |
-//! | `page` | a page in a browser |
-//! | `program` | the program `tarpon`, as a child process |
+//! | `client` | a client that sends given bytes and reads responses |
+//! | `load` | clients that send requests continuously |
+//! | `page` | a page loaded in a browser |
+//! | `program` | the program `tarpon` as a child process |
 //! | `releases` | releases of a site |
-//! | `served` | a server within the test's own process |
-//! | `web` | a site with a little of everything that clients ask for |
+//! | `sample` | a sample site with common file types |
+//! | `server` | a server in the process of the test |
 
-#![allow(dead_code, reason = "no test needs all of it")]
+#![allow(dead_code, reason = "each test uses some of these helpers")]
 
 pub(crate) mod client;
 pub(crate) mod load;
 pub(crate) mod page;
 pub(crate) mod program;
 pub(crate) mod releases;
-pub(crate) mod served;
-pub(crate) mod web;
+pub(crate) mod sample;
+pub(crate) mod server;
 
 use std::{
     fs, io,
@@ -29,24 +29,24 @@ use std::{
 };
 use tarpon::Engine;
 
-/// Every engine there is.
+/// All engines of this platform.
 pub(crate) const ENGINES: &[Engine] = Engine::ALL;
 
-/// Those that run within the process of a test. The others have the program for it.
+/// The engines that run in the process of a test. For the others, tests start the program.
 pub(crate) const EMBEDDED: &[Engine] = Engine::EMBEDDED;
 
-/// How many workers of an engine have at least as many connections as so many of any other have in a test.
+/// Scales a worker count for engines whose workers serve one connection each, so that all clients of a test can connect.
 pub(crate) fn workers(engine: Engine, count: usize) -> usize {
     if engine.is_blocking() { 32 * count } else { count }
 }
 
-/// Nothing a test waits for takes so long, however busy the machine is.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Limit for every wait in a test; generous because the machine may be busy.
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Looks again and again until there is an answer.
+/// Polls `look` until it returns a value.
 ///
 /// # Panics
-/// There is none within [`PATIENCE`].
+/// `look` returns `None` for [`TEST_TIMEOUT`].
 #[track_caller]
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let since = Instant::now();
@@ -54,12 +54,12 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
         if let Some(found) = look() {
             return found;
         }
-        assert!(since.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(since.elapsed() < TEST_TIMEOUT, "timed out waiting for: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Writes files, with the directories they are in. Their paths begin at `root`.
+/// Writes files below `root` and creates their directories.
 pub(crate) fn write_files<P: AsRef<Path>, C: AsRef<[u8]>>(root: &Path, files: &[(P, C)]) {
     for (path, content) in files {
         let path = root.join(path);
@@ -68,31 +68,31 @@ pub(crate) fn write_files<P: AsRef<Path>, C: AsRef<[u8]>>(root: &Path, files: &[
     }
 }
 
-/// A new directory that every user may read: where the tests run as root, the program serves as somebody else.
-pub(crate) fn open_dir() -> tempfile::TempDir {
-    opened(tempfile::tempdir().expect("a directory"))
+/// Returns a new directory that every user may read: if the tests run as root, the server runs as another user.
+pub(crate) fn readable_dir() -> tempfile::TempDir {
+    make_readable(tempfile::tempdir().expect("a directory"))
 }
 
-/// Lets every user read a directory.
-pub(crate) fn opened(dir: tempfile::TempDir) -> tempfile::TempDir {
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("the owner may");
+/// Makes a directory readable for every user.
+pub(crate) fn make_readable(dir: tempfile::TempDir) -> tempfile::TempDir {
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("a directory of this user");
     dir
 }
 
-/// A new directory with these files.
+/// Returns a new directory with these files.
 pub(crate) fn site<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)]) -> tempfile::TempDir {
-    let dir = open_dir();
+    let dir = readable_dir();
     write_files(dir.path(), files);
     dir
 }
 
-/// Bytes in which no two places look alike, so that a stretch that is cut, doubled or moved is noticed.
+/// Returns bytes without repetition, so that a comparison finds a lost, duplicated or moved range.
 pub(crate) fn distinct_bytes(len: usize) -> Vec<u8> {
     (0u64..).flat_map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).take(len).collect()
 }
 
-/// Whether an error says that the other side is gone.
-pub(crate) fn is_gone(error: &io::Error) -> bool {
+/// Returns whether an error means that the peer closed the connection.
+pub(crate) fn is_disconnect(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted

@@ -1,43 +1,43 @@
-//! A page in a browser: what `tests/browser/page` tells of it, which says how.
+//! A page loaded in a browser by the script `tests/browser/page`, which documents its output.
 
 use std::{path::Path, process::Command};
 
-/// What was loaded, and what came of it.
+/// The report of the script.
 #[derive(Debug)]
-pub(crate) struct Page {
-    /// One for each request, as JSON.
+pub(crate) struct BrowserPage {
+    /// One JSON object per request.
     pub(crate) resources: Vec<String>,
-    /// The text of the element that was asked for.
+    /// The text of the verdict element.
     pub(crate) verdict: String,
-    /// What the console showed as errors, as a JSON list.
+    /// The errors on the console, as a JSON list.
     pub(crate) errors: String,
 }
 
-impl Page {
+impl BrowserPage {
     /// Loads a page in headless Chromium.
     ///
     /// # Panics
-    /// The page did not come.
+    /// The page does not load.
     #[track_caller]
-    pub(crate) fn load(url: &str, options: &[&str]) -> Page {
+    pub(crate) fn load(url: &str, options: &[&str]) -> BrowserPage {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser/page");
         let output = Command::new(script).arg(url).args(["--timeout", "60"]).args(options).output();
         let output = output.expect("python3 is missing: run tests/setup");
-        let (said, errors) =
+        let (report, errors) =
             (String::from_utf8(output.stdout).expect("UTF-8"), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{}: {said}{errors}", output.status);
+        assert!(output.status.success(), "{}: {report}{errors}", output.status);
         let between = |before: &str, behind: &str| {
-            let (_, text) = said.split_once(before).unwrap_or_else(|| panic!("no {before} in {said}"));
-            text.split_once(behind).unwrap_or_else(|| panic!("no {behind} in {said}")).0.to_owned()
+            let (_, text) = report.split_once(before).unwrap_or_else(|| panic!("no {before} in {report}"));
+            text.split_once(behind).unwrap_or_else(|| panic!("no {behind} in {report}")).0.to_owned()
         };
-        Page {
-            resources: said.lines().filter(|line| line.starts_with("  {")).map(str::to_owned).collect(),
+        BrowserPage {
+            resources: report.lines().filter(|line| line.starts_with("  {")).map(str::to_owned).collect(),
             verdict: between("\"verdict\": ", ",\n").trim_matches('"').replace("\\n", "\n"),
             errors: between("\n \"errors\": ", "}\n"),
         }
     }
 
-    /// How many resources have this in their JSON.
+    /// Returns the number of resources whose JSON contains `part`.
     pub(crate) fn count(&self, part: &str) -> usize {
         self.resources.iter().filter(|resource| resource.contains(part)).count()
     }

@@ -1,4 +1,4 @@
-//! Releases of a site: made, packed, and made the current one by hand.
+//! Packs releases of a site and switches the `current` link between them.
 
 use super::site;
 use std::{
@@ -8,13 +8,13 @@ use std::{
 };
 use tarpon::{CompressionEffort, Progress, SitePacking, Source};
 
-/// Packs a site of these files.
+/// Packs a site with these files.
 pub(crate) fn pack<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], target: &Path) {
     pack_as(files, SitePacking::new(target));
 }
 
-/// Packs a site of these files that may be dictionaries for later ones, with those of earlier archives as dictionaries.
-pub(crate) fn pack_after<P: AsRef<Path>, C: AsRef<[u8]>>(
+/// Packs a site with these files, uses the files of earlier archives as dictionaries and offers its own to later archives.
+pub(crate) fn pack_with_dictionaries<P: AsRef<Path>, C: AsRef<[u8]>>(
     files: &[(P, C)],
     before: &[PathBuf],
     target: &Path,
@@ -29,13 +29,13 @@ fn pack_as<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], packing: SitePackin
     tarpon::pack(&source, &packing, &Progress::default()).expect("a packed site");
 }
 
-/// Has the link `current` lead to `name`, from one moment to the next.
-pub(crate) fn point(releases: &Path, name: &str) {
+/// Replaces the link `current` atomically with one to `name`.
+pub(crate) fn set_current(releases: &Path, name: &str) {
     symlink(name, releases.join("link")).expect("a link");
     fs::rename(releases.join("link"), releases.join("current")).expect("another link");
 }
 
-/// Where the link `current` leads to.
+/// Returns the target of the link `current`.
 pub(crate) fn current(releases: &Path) -> PathBuf {
     releases.join("current").canonicalize().expect("a link to something")
 }

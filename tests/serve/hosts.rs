@@ -1,17 +1,17 @@
-//! Several sites in one program, told apart by host, each with what `tarpon.toml` says of it.
+//! Several sites in one server, selected by host and configured in `tarpon.toml`.
 
 use crate::{
     ENGINE,
     common::{
-        client::{Client, Response},
-        program::{Program, tarpon},
+        client::{Response, TestClient},
+        program::{RunningProgram, tarpon},
         site, wait_for, write_files,
     },
 };
 use std::{fs, path::Path, process::Command};
 use tempfile::TempDir;
 
-/// Directories `one` and `two`, and a configuration that serves them.
+/// Returns a directory with the sites `one` and `two` and a configuration for them.
 fn configured(config: &str) -> TempDir {
     site(&[
         ("one/index.html", "one"),
@@ -49,23 +49,23 @@ fn serve(dir: &Path) -> Command {
     ])
 }
 
-fn ask(client: &mut Client, host: &str, target: &str) -> Response {
+fn request(client: &mut TestClient, host: &str, target: &str) -> Response {
     client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     client.response()
 }
 
-fn told(response: &Response) -> String {
+fn summary(response: &Response) -> String {
     let content = String::from_utf8_lossy(&response.content).into_owned();
     format!("{} {}", response.status, response.field("Location").unwrap_or(&content))
 }
 
 #[test]
-fn each_site_is_served_as_its_section_says() {
+fn each_site_uses_its_own_settings() {
     let dir = configured(CONFIG);
-    let program = Program::started(serve(dir.path()));
+    let program = RunningProgram::start_ready(serve(dir.path()));
     assert!(program.out().contains(" serves 2 sites\n  one.example, *.one.example: "), "{}", program.out());
     assert_eq!(program.err(), "");
-    let mut client = Client::connect(program.address());
+    let mut client = TestClient::connect(program.address());
     #[rustfmt::skip]
     let cases = [
         ("one.example",       "/",       "200 one"),
@@ -76,56 +76,61 @@ fn each_site_is_served_as_its_section_says() {
         ("two.example",       "/about",  "200 about two"),
     ];
     for (host, target, want) in cases {
-        assert_eq!(told(&ask(&mut client, host, target)), want, "{host} {target}");
+        assert_eq!(summary(&request(&mut client, host, target)), want, "{host} {target}");
     }
-    assert_eq!(client.rest(), b"", "the second site takes two requests on a connection");
-    let mut client = Client::connect(program.address());
-    let two = ask(&mut client, "two.example", "/");
+    assert_eq!(client.read_to_end(), b"", "the second site allows two requests per connection");
+    let mut client = TestClient::connect(program.address());
+    let two = request(&mut client, "two.example", "/");
     assert_eq!((two.field("X-Site"), two.field("Connection")), (Some("two"), None));
 }
 
 #[test]
-fn each_site_follows_its_directory_and_a_broken_one_stays_as_it_was() {
+fn each_site_reloads_and_a_rejected_one_keeps_its_version() {
     let dir = configured(CONFIG);
-    let program = Program::started(serve(dir.path()));
-    let mut client = Client::connect(program.address());
+    let program = RunningProgram::start_ready(serve(dir.path()));
+    let mut client = TestClient::connect(program.address());
     write_files(dir.path(), &[("one/index.html", "changed")]);
-    wait_for("the change", || (told(&ask(&mut client, "one.example", "/")) == "200 changed").then_some(()));
-    assert_eq!(told(&ask(&mut Client::connect(program.address()), "two.example", "/")), "200 two");
-    // The server may serve it before what the keeper says of it has come through its pipe.
-    let said = format!("\nchanged: {}: 2 files, ", dir.path().join("one").display());
-    wait_for("what is said of it", || program.out().contains(&said).then_some(()));
+    wait_for("the change", || {
+        (summary(&request(&mut client, "one.example", "/")) == "200 changed").then_some(())
+    });
+    assert_eq!(summary(&request(&mut TestClient::connect(program.address()), "two.example", "/")), "200 two");
+    // The server may serve the change before the supervisor prints the message of the builder.
+    let message = format!("\nchanged: {}: 2 files, ", dir.path().join("one").display());
+    wait_for("the message", || program.out().contains(&message).then_some(()));
 
     write_files(dir.path(), &[("two/_redirects", "not/a/rule\n"), ("one/index.html", "again")]);
     wait_for("a warning", || program.err().contains("_redirects").then_some(()));
-    wait_for("the other", || (told(&ask(&mut client, "one.example", "/")) == "200 again").then_some(()));
-    assert_eq!(told(&ask(&mut Client::connect(program.address()), "two.example", "/")), "200 two");
+    wait_for("the other site", || {
+        (summary(&request(&mut client, "one.example", "/")) == "200 again").then_some(())
+    });
+    assert_eq!(summary(&request(&mut TestClient::connect(program.address()), "two.example", "/")), "200 two");
     fs::remove_file(dir.path().join("two/_redirects")).unwrap();
-    write_files(dir.path(), &[("two/index.html", "healed")]);
-    wait_for("the healed one", || {
-        (told(&ask(&mut Client::connect(program.address()), "two.example", "/")) == "200 healed")
+    write_files(dir.path(), &[("two/index.html", "corrected")]);
+    wait_for("the corrected site", || {
+        (summary(&request(&mut TestClient::connect(program.address()), "two.example", "/"))
+            == "200 corrected")
             .then_some(())
     });
 }
 
 #[test]
-fn hosts_that_no_site_has_can_be_refused() {
+fn unknown_hosts_are_refused_or_get_the_default_site() {
     let dir = configured(&format!("{CONFIG}\n[server]\nrefuse-unknown-hosts = true\n"));
-    let program = Program::started(serve(dir.path()));
-    let mut client = Client::connect(program.address());
-    assert_eq!(ask(&mut client, "another.example", "/").status, 421);
-    assert_eq!(told(&ask(&mut client, "one.example", "/")), "200 one");
+    let program = RunningProgram::start_ready(serve(dir.path()));
+    let mut client = TestClient::connect(program.address());
+    assert_eq!(request(&mut client, "another.example", "/").status, 421);
+    assert_eq!(summary(&request(&mut client, "one.example", "/")), "200 one");
     client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-    assert_eq!(client.response().status, 421, "no host at all");
+    assert_eq!(client.response().status, 421, "no host");
 
     let dir = configured(&CONFIG.replace("clean-urls", "default = true\nclean-urls"));
-    let program = Program::started(serve(dir.path()));
-    let mut client = Client::connect(program.address());
-    assert_eq!(told(&ask(&mut client, "another.example", "/")), "200 two", "and another site be the default");
+    let program = RunningProgram::start_ready(serve(dir.path()));
+    let mut client = TestClient::connect(program.address());
+    assert_eq!(summary(&request(&mut client, "another.example", "/")), "200 two", "the default site");
 }
 
 #[test]
-fn what_hosts_contradict_is_said_at_once() {
+fn contradictory_hosts_fail_at_start() {
     let cases = [
         (
             "two defaults",
@@ -133,16 +138,20 @@ fn what_hosts_contradict_is_said_at_once() {
             "there is a default site already",
         ),
         (
-            "a default, and refused",
+            "a default site and refusal",
             format!(
                 "[server]\nrefuse-unknown-hosts = true\n{}",
                 CONFIG.replace("clean-urls", "default = true\nclean-urls")
             ),
             "there is a default site, and hosts that no site has are refused",
         ),
-        ("not reached", CONFIG.replace("hosts = [\"two.example\"]\n", ""), "nobody can reach this site"),
         (
-            "nobody's first",
+            "site without a host",
+            CONFIG.replace("hosts = [\"two.example\"]\n", ""),
+            "nobody can reach this site",
+        ),
+        (
+            "first site without a host",
             "[server]\nrefuse-unknown-hosts = true\n[[site]]\npath = \"one\"\n".to_owned(),
             "nobody can reach this site",
         ),
@@ -156,7 +165,7 @@ fn what_hosts_contradict_is_said_at_once() {
     ];
     for (name, config, want) in cases {
         let dir = configured(&config);
-        let ended = Program::run(serve(dir.path()));
+        let ended = RunningProgram::run(serve(dir.path()));
         assert!(!ended.status.success(), "{name}");
         assert!(ended.err.contains(want), "{name}: {}", ended.err);
     }

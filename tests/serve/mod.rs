@@ -1,41 +1,41 @@
-//! The program `tarpon serve`, seen from outside, on the engine that the test program is for: each engine has one.
+//! Black-box tests of `tarpon serve`. One test binary per engine runs all of them.
 //!
-//! | module | what |
+//! | module | subject |
 //! |---|---|
-//! | `start` | what it says, where it listens, and why it refuses to begin |
-//! | `reach` | which paths it does not serve |
-//! | `change` | that it follows its directory |
-//! | `wait` | how long it waits for clients |
-//! | `close` | that a close loses no response |
-//! | `share` | that no client takes it for itself |
-//! | `crowd` | more clients than it has descriptors for |
-//! | `hosts` | several sites, told apart by host |
-//! | `stop` | how it ends |
+//! | `start` | banner, listeners and start errors |
+//! | `paths` | paths outside the site |
+//! | `reload` | changes of the directory |
+//! | `timeouts` | client timeouts |
+//! | `close` | closing without loss of a response |
+//! | `load_balance` | one worker shared fairly between clients |
+//! | `fd_limit` | more clients than file descriptors |
+//! | `hosts` | several sites, selected by host |
+//! | `stop` | stopping with a grace period |
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
 
-mod change;
 mod close;
-mod crowd;
+mod fd_limit;
 mod hosts;
-mod reach;
-mod share;
+mod load_balance;
+mod paths;
+mod reload;
 mod start;
 mod stop;
-mod wait;
+mod timeouts;
 
 use crate::{ENGINE, common::program};
 use std::{path::Path, process::Command};
 
-/// `tarpon serve` on this engine, on a free port of this host unless another address is given.
+/// Returns the command `tarpon serve` with this engine, on a free local port unless the options name an address.
 fn serve(dir: &Path, options: &[&str]) -> Command {
     program::serve(dir, &[options, &["--engine", ENGINE.name()]].concat())
 }
 
-/// The same with as many workers as it says.
-fn exactly(dir: &Path, options: &[&str]) -> Command {
-    program::exactly(dir, &[options, &["--engine", ENGINE.name()]].concat())
+/// Like [`serve`], but leaves the `--workers` option unchanged.
+fn serve_exactly(dir: &Path, options: &[&str]) -> Command {
+    program::serve_exactly(dir, &[options, &["--engine", ENGINE.name()]].concat())
 }
 
-/// Whether a worker of this engine serves one connection at a time.
+/// Whether each worker of this engine serves one connection at a time.
 const IS_BLOCKING: bool = ENGINE.is_blocking();

@@ -1,10 +1,10 @@
-//! What the program says, where it listens, and why it refuses to begin.
+//! The banner, the listeners and start errors.
 
-use super::{exactly, serve};
+use super::{serve, serve_exactly};
 use crate::ENGINE;
 use crate::common::{
-    client::{Client, get},
-    program::{Program, tarpon, unprivileged},
+    client::{TestClient, get},
+    program::{RunningProgram, tarpon, unprivileged},
     site, wait_for, write_files,
 };
 use rustix::{
@@ -23,49 +23,49 @@ use std::{
 };
 
 #[test]
-fn the_banner_says_what_is_served_where_and_how() {
+fn banner_shows_site_addresses_engine_and_workers() {
     let dir = site(&[("index.html", vec![b'x'; 1024]), ("dir/page.html", vec![b'y'; 512])]);
-    let program = Program::started(exactly(dir.path(), &["--workers", "3"]));
+    let program = RunningProgram::start_ready(serve_exactly(dir.path(), &["--workers", "3"]));
     let (address, version) = (program.address(), env!("CARGO_PKG_VERSION"));
     assert_ne!(address.port(), 0);
     let want = format!(
         "tarpon {version} serves {}: 2 files, 1.5 KiB\n  http://{address}/\n{ENGINE}, 3 workers; Ctrl-C stops it\n",
         dir.path().display()
     );
-    let said = program.out();
-    // What there is of a sandbox, the host decides.
+    let banner = program.out();
+    // The sandbox line depends on the kernel.
     let (sandbox, others): (Vec<_>, Vec<_>) =
-        said.split_inclusive('\n').partition(|line| line.starts_with("sandbox: "));
-    // No colour: a pipe is no terminal.
+        banner.split_inclusive('\n').partition(|line| line.starts_with("sandbox: "));
+    // No colour, because a pipe is not a terminal.
     assert_eq!((sandbox.len(), others.concat()), (1, want));
     assert_eq!(program.err(), "");
-    assert_eq!(Client::connect(address).get("/").content, [b'x'; 1024]);
+    assert_eq!(TestClient::connect(address).get("/").content, [b'x'; 1024]);
 }
 
 #[test]
-fn the_banner_counts_in_the_singular_too() {
+fn banner_uses_the_singular() {
     let dir = site(&[("a", "x")]);
-    let program = Program::started(exactly(dir.path(), &["--workers", "1"]));
+    let program = RunningProgram::start_ready(serve_exactly(dir.path(), &["--workers", "1"]));
     assert!(program.out().contains(": 1 file, 1 byte\n"), "{}", program.out());
     assert!(program.out().contains(&format!("{ENGINE}, 1 worker;")), "{}", program.out());
 }
 
 #[test]
-fn without_a_directory_it_serves_where_it_is() {
+fn default_directory_is_the_working_directory() {
     let dir = site(&[("index.html", "here")]);
     let mut command = tarpon(["serve", "--listen", "127.0.0.1:0"].map(AsRef::as_ref));
     command.current_dir(dir.path());
-    let program = Program::started(command);
+    let program = RunningProgram::start_ready(command);
     assert!(program.out().contains(" serves .: 1 file, 4 bytes"), "{}", program.out());
-    assert_eq!(Client::connect(program.address()).get("/").content, b"here");
+    assert_eq!(TestClient::connect(program.address()).get("/").content, b"here");
 }
 
 #[test]
-fn a_directory_it_cannot_serve_is_told_with_a_remedy() {
+fn unreadable_directory_fails_with_a_hint() {
     let dir = site(&[("file", ""), ("site/index.html", ""), ("site/closed", "")]);
     let at = |name: &str| dir.path().join(name);
     fs::set_permissions(at("site/closed"), fs::Permissions::from_mode(0o000)).unwrap();
-    // Root becomes another user, which is named.
+    // Started as root, the server runs as another user, which the message names.
     let denied = match geteuid().is_root() {
         true => {
             "cannot read {}/site/closed: user nobody may not read {}/site/closed (owned by root, mode 0000); let it, as with \
@@ -84,7 +84,7 @@ fn a_directory_it_cannot_serve_is_told_with_a_remedy() {
         ("site",    denied),
     ];
     for (name, want) in cases {
-        let ended = Program::run(unprivileged(&serve(&at(name), &[])));
+        let ended = RunningProgram::run(unprivileged(&serve(&at(name), &[])));
         assert_eq!(ended.status.code(), Some(1), "{name}");
         let want = format!("tarpon: {}", want.replace("{}", &dir.path().display().to_string()));
         assert_eq!((ended.error_line(), ended.out.as_str()), (want.as_str(), ""), "{name}");
@@ -92,17 +92,17 @@ fn a_directory_it_cannot_serve_is_told_with_a_remedy() {
 }
 
 #[test]
-fn an_address_it_cannot_have_is_told_with_a_remedy() {
+fn unavailable_address_fails_with_a_hint() {
     let dir = site(&[("index.html", "")]);
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
-    let another = Program::started(serve(dir.path(), &[]));
+    let another = RunningProgram::start_ready(serve(dir.path(), &[]));
     let live = dir.path().join("live.sock");
     let _live = UnixListener::bind(&live).unwrap();
     let file = dir.path().join("index.html");
     #[rustfmt::skip]
     let cases = [
         (plain.local_addr().unwrap().to_string(), "address already in use; stop the server that listens there, or choose another with --listen ADDR:PORT"),
-        // With SO_REUSEPORT the kernel would let both have it.
+        // With SO_REUSEPORT, the kernel would let both servers bind the port.
         (another.address().to_string(),           "address already in use; stop the server that listens there, or choose another with --listen ADDR:PORT"),
         (format!("unix:{}", live.display()),      "address already in use; stop the server that listens there, or choose another with --listen ADDR:PORT"),
         ("192.0.2.1:0".to_owned(),                "cannot assign requested address; name an address of this host, such as 127.0.0.1 or 0.0.0.0 for all of them"),
@@ -110,22 +110,22 @@ fn an_address_it_cannot_have_is_told_with_a_remedy() {
         ("unix:/nowhere/at/all.sock".to_owned(),  "no such file or directory; make the directory of the socket first"),
     ];
     for (address, want) in cases {
-        let ended = Program::run(serve(dir.path(), &["--listen", &address]));
+        let ended = RunningProgram::run(serve(dir.path(), &["--listen", &address]));
         assert_eq!(ended.status.code(), Some(1), "{address}");
         assert_eq!(ended.error_line(), format!("tarpon: cannot listen on {address}: {want}"));
         assert_eq!(ended.out, "", "{address}");
     }
-    // What is no socket is nobody's leftover.
+    // The server must not replace a regular file.
     let address = format!("unix:{}", file.display());
-    let ended = Program::run(serve(dir.path(), &["--listen", &address]));
+    let ended = RunningProgram::run(serve(dir.path(), &["--listen", &address]));
     assert_eq!(ended.status.code(), Some(1));
     assert!(ended.error_line().contains("address already in use"), "{ended:?}");
-    assert_eq!(fs::read(file).unwrap(), b"", "it is still there");
-    assert_eq!(Client::connect(another.address()).get("/").status, 200);
+    assert_eq!(fs::read(file).unwrap(), b"", "the file still exists");
+    assert_eq!(TestClient::connect(another.address()).get("/").status, 200);
 }
 
 #[test]
-fn an_option_it_does_not_understand_is_told() {
+fn invalid_option_fails_with_a_hint() {
     let dir = site(&[("index.html", "")]);
     #[rustfmt::skip]
     let cases = [
@@ -151,18 +151,18 @@ fn an_option_it_does_not_understand_is_told() {
         ("--grace-period",        "soon",       "expected a time from 1ms to 1d"),
     ];
     for (option, value, want) in cases {
-        let ended = Program::run(exactly(dir.path(), &[option, value]));
+        let ended = RunningProgram::run(serve_exactly(dir.path(), &[option, value]));
         assert_eq!(ended.status.code(), Some(2), "{option} {value}: {ended:?}");
         assert!(ended.err.contains(want), "{option} {value}: {ended:?}");
     }
 }
 
 #[test]
-fn there_is_one_warning_for_each_kind_of_thing_that_is_not_served() {
+fn each_kind_of_skipped_file_gets_one_warning() {
     let dir = site(&[("index.html", ""), (".env", ""), (".git/config", ""), (".well-known/x", "")]);
     mknodat(CWD, dir.path().join("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
     std::os::unix::fs::symlink("/etc/hostname", dir.path().join("out")).unwrap();
-    let program = Program::started(serve(dir.path(), &[]));
+    let program = RunningProgram::start_ready(serve(dir.path(), &[]));
     let want = "warning: skipped 2 dotfiles, such as .env\n\
                 warning: skipped 1 FIFO, socket or device: pipe\n\
                 warning: skipped 1 symbolic link out of the site: out\n";
@@ -171,125 +171,129 @@ fn there_is_one_warning_for_each_kind_of_thing_that_is_not_served() {
 }
 
 #[test]
-fn it_listens_at_every_address_it_is_told() {
+fn server_listens_on_every_address() {
     let dir = site(&[("index.html", "home")]);
     let socket = dir.path().join("tarpon.sock");
     let unix = format!("unix:{}", socket.display());
     let mut hosts = vec!["127.0.0.1", "127.0.0.2"];
-    // Not every host has IPv6.
+    // A host may lack IPv6.
     hosts.extend(TcpListener::bind("[::1]:0").is_ok().then_some("[::1]"));
     let addresses: Vec<String> = hosts.iter().map(|host| format!("{host}:0")).chain([unix.clone()]).collect();
     let options: Vec<&str> = addresses.iter().flat_map(|address| ["--listen", address]).collect();
-    let program = Program::started(serve(dir.path(), &options));
-    let told: Vec<String> = program.addresses().iter().map(SocketAddr::to_string).collect();
-    assert_eq!(told.len(), hosts.len());
-    for (told, host) in told.iter().zip(hosts) {
-        assert!(told.starts_with(host), "{told}");
+    let program = RunningProgram::start_ready(serve(dir.path(), &options));
+    let bound: Vec<String> = program.addresses().iter().map(SocketAddr::to_string).collect();
+    assert_eq!(bound.len(), hosts.len());
+    for (bound, host) in bound.iter().zip(hosts) {
+        assert!(bound.starts_with(host), "{bound}");
     }
     assert!(program.out().contains(&format!("\n  {unix}\n")), "{}", program.out());
     for address in program.addresses() {
-        assert_eq!(Client::connect(address).get("/").content, b"home", "{address}");
+        assert_eq!(TestClient::connect(address).get("/").content, b"home", "{address}");
     }
-    assert_eq!(Client::connect_unix(&socket).get("/").content, b"home");
+    assert_eq!(TestClient::connect_unix(&socket).get("/").content, b"home");
 }
 
 #[test]
-fn each_of_several_workers_serves_on_a_port_and_on_a_unix_socket() {
+fn several_workers_serve_on_a_port_and_a_unix_socket() {
     let dir = site(&[("index.html", "home")]);
     let socket = dir.path().join("tarpon.sock");
     let unix = format!("unix:{}", socket.display());
-    let program = Program::started(serve(
+    let program = RunningProgram::start_ready(serve(
         dir.path(),
         &["--workers", "4", "--listen", "127.0.0.1:0", "--listen", &unix],
     ));
-    let mut clients: Vec<Client> =
-        (0..25).flat_map(|_| [Client::connect(program.address()), Client::connect_unix(&socket)]).collect();
+    let mut clients: Vec<TestClient> = (0..25)
+        .flat_map(|_| [TestClient::connect(program.address()), TestClient::connect_unix(&socket)])
+        .collect();
     for client in &mut clients {
         assert_eq!(client.get("/").content, b"home");
     }
 }
 
 #[test]
-fn a_unix_socket_that_nobody_listens_to_is_taken_over_and_removed_at_the_end() {
+fn stale_unix_socket_is_replaced_and_removed_on_exit() {
     let dir = site(&[("index.html", "home")]);
     let socket = dir.path().join("tarpon.sock");
     drop(UnixListener::bind(&socket).unwrap());
-    assert!(socket.exists(), "left behind");
-    let program = Program::started(serve(dir.path(), &["--listen", &format!("unix:{}", socket.display())]));
-    assert_eq!(Client::connect_unix(&socket).get("/").content, b"home");
+    assert!(socket.exists(), "a stale socket");
+    let program =
+        RunningProgram::start_ready(serve(dir.path(), &["--listen", &format!("unix:{}", socket.display())]));
+    assert_eq!(TestClient::connect_unix(&socket).get("/").content, b"home");
     program.signal(Signal::TERM);
-    assert_eq!(program.ended().status, ExitStatus::default());
+    assert_eq!(program.wait().status, ExitStatus::default());
     assert!(!socket.exists());
 }
 
 #[test]
-fn a_unix_socket_that_a_successor_has_taken_over_is_left_to_it() {
+fn unix_socket_of_a_successor_is_not_removed() {
     let dir = site(&[("index.html", "home")]);
     let socket = dir.path().join("tarpon.sock");
     let unix = format!("unix:{}", socket.display());
-    // A connection at the socket keeps its inode from being given to the next; one elsewhere does not.
-    for drains_at_socket in [true, false] {
+    // An open connection on the Unix socket keeps the kernel from reusing its inode; a TCP connection does not.
+    for drains_unix_socket in [true, false] {
         let options =
             ["--listen", &unix, "--listen", "127.0.0.1:0", "--grace-period", "3600", "--workers", "1"];
-        let first = Program::started(serve(dir.path(), &options));
-        let mut client = match drains_at_socket {
-            true => Client::connect_unix(&socket),
-            false => Client::connect(first.address()),
+        let first = RunningProgram::start_ready(serve(dir.path(), &options));
+        let mut client = match drains_unix_socket {
+            true => TestClient::connect_unix(&socket),
+            false => TestClient::connect(first.address()),
         };
         let head = get("/");
-        let (begun, rest) = head.split_at(10);
-        client.send(begun);
+        let (start, rest) = head.split_at(10);
+        client.send(start);
         first.signal(Signal::TERM);
-        wait_for("no new client is taken", || UnixStream::connect(&socket).is_err().then_some(()));
-        let second = Program::started(serve(dir.path(), &["--listen", &unix]));
+        wait_for("the socket is closed", || UnixStream::connect(&socket).is_err().then_some(()));
+        let second = RunningProgram::start_ready(serve(dir.path(), &["--listen", &unix]));
         client.send(rest);
         assert_eq!(client.response().content, b"home");
-        assert_eq!(first.ended().status, ExitStatus::default());
-        assert_eq!(Client::connect_unix(&socket).get("/").content, b"home", "{drains_at_socket}");
+        assert_eq!(first.wait().status, ExitStatus::default());
+        assert_eq!(TestClient::connect_unix(&socket).get("/").content, b"home", "{drains_unix_socket}");
         second.signal(Signal::TERM);
-        assert_eq!(second.ended().status, ExitStatus::default());
-        assert!(!socket.exists(), "{drains_at_socket}");
+        assert_eq!(second.wait().status, ExitStatus::default());
+        assert!(!socket.exists(), "{drains_unix_socket}");
     }
 }
 
 #[test]
-fn a_server_that_never_began_leaves_no_socket_behind() {
+fn failed_start_leaves_no_unix_socket() {
     let dir = site(&[("index.html", "home")]);
     let socket = dir.path().join("tarpon.sock");
-    let ended =
-        Program::run(serve(Path::new("/nowhere"), &["--listen", &format!("unix:{}", socket.display())]));
+    let ended = RunningProgram::run(serve(
+        Path::new("/nowhere"),
+        &["--listen", &format!("unix:{}", socket.display())],
+    ));
     assert_eq!(ended.status.code(), Some(1));
     assert!(!socket.exists());
 }
 
 #[test]
-fn a_port_is_free_again_at_once_when_the_server_has_ended() {
+fn port_is_free_right_after_the_exit() {
     let dir = site(&[("index.html", "home")]);
-    let first = Program::started(serve(dir.path(), &[]));
+    let first = RunningProgram::start_ready(serve(dir.path(), &[]));
     let address: SocketAddr = first.address();
-    // It closes first, so the connection stays in TIME-WAIT on its side.
-    let mut client = Client::connect(address);
+    // The server closes first, so its side of the connection stays in TIME-WAIT.
+    let mut client = TestClient::connect(address);
     client.send("GET / HTTP/1.0\r\n\r\n");
     assert_eq!(client.response().status, 200);
-    assert_eq!(client.rest(), b"");
+    assert_eq!(client.read_to_end(), b"");
     first.signal(Signal::TERM);
-    assert_eq!(first.ended().status, ExitStatus::default());
+    assert_eq!(first.wait().status, ExitStatus::default());
     write_files(dir.path(), &[("index.html", "again")]);
-    let second = Program::started(serve(dir.path(), &["--listen", &address.to_string()]));
-    assert_eq!(Client::connect(second.address()).get("/").content, b"again");
+    let second = RunningProgram::start_ready(serve(dir.path(), &["--listen", &address.to_string()]));
+    assert_eq!(TestClient::connect(second.address()).get("/").content, b"again");
 }
 
 #[test]
-fn help_and_version_are_told() {
-    let version = Program::run(tarpon(["--version".as_ref()]));
+fn help_and_version_are_printed() {
+    let version = RunningProgram::run(tarpon(["--version".as_ref()]));
     assert_eq!(version.out, format!("tarpon {}\n", env!("CARGO_PKG_VERSION")));
-    let help = Program::run(tarpon(["serve".as_ref(), "--help".as_ref()]));
+    let help = RunningProgram::run(tarpon(["serve".as_ref(), "--help".as_ref()]));
     let options = "--listen --workers --cpu-affinity --header-timeout --body-timeout --idle-timeout --send-timeout \
         --min-send-rate --keepalive-requests --grace-period";
     for option in options.split(' ') {
         assert!(help.out.contains(option), "{option}");
     }
-    let nothing = Program::run(tarpon([]));
+    let nothing = RunningProgram::run(tarpon([]));
     assert_eq!(nothing.status.code(), Some(2));
     assert!(nothing.err.contains("Usage: tarpon"), "{nothing:?}");
 }

@@ -1,12 +1,12 @@
-//! How the program ends.
+//! Stopping on a signal, with a grace period.
 
 use super::serve;
 use crate::{
     ENGINE,
     common::{
-        client::{Client, get},
+        client::{TestClient, get},
         distinct_bytes,
-        program::{Program, through},
+        program::{RunningProgram, wrap_command},
         site, wait_for,
     },
 };
@@ -18,65 +18,65 @@ use std::{
     process::ExitStatus,
     time::{Duration, Instant},
 };
-
 use tarpon::Engine;
 
 /// More than the socket buffers of both sides hold.
 const LARGE_LEN: usize = 32 << 20;
 
-/// Far more than a test takes: who waits for it has waited in vain.
+/// Far longer than a test: a server that waits for its end fails the test.
 const LONG: [&str; 2] = ["--grace-period", "3600"];
 
 #[test]
-fn an_idle_server_ends_at_once_when_it_is_told_to() {
+fn idle_server_stops_immediately() {
     for signal in [Signal::TERM, Signal::INT] {
         let dir = site(&[("index.html", "home")]);
-        let program = Program::started(serve(dir.path(), &LONG));
-        let mut clients: Vec<Client> = (0..5).map(|_| Client::connect(program.address())).collect();
+        let program = RunningProgram::start_ready(serve(dir.path(), &LONG));
+        let mut clients: Vec<TestClient> = (0..5).map(|_| TestClient::connect(program.address())).collect();
         for client in &mut clients[1..] {
             assert_eq!(client.get("/").status, 200);
         }
         program.signal(signal);
-        let ended = program.ended();
+        let ended = program.wait();
         assert_eq!(ended.status, ExitStatus::default(), "{signal:?}: {ended:?}");
         assert!(
             ended.out.ends_with("stopping, within 3600s at the latest; once more stops it now\n"),
             "{ended:?}"
         );
         for mut client in clients {
-            assert_eq!(client.rest(), b"", "in order, without a reset");
+            assert_eq!(client.read_to_end(), b"", "EOF without a reset");
         }
     }
 }
 
 #[test]
-fn a_download_under_way_is_finished_first() {
+fn stop_completes_a_running_download() {
     for workers in ["1", "3"] {
         let content = distinct_bytes(LARGE_LEN);
         let dir = site(&[("large", &content)]);
-        let mut program = Program::started(serve(dir.path(), &[&LONG[..], &["--workers", workers]].concat()));
+        let mut program =
+            RunningProgram::start_ready(serve(dir.path(), &[&LONG[..], &["--workers", workers]].concat()));
         let address = program.address();
-        let mut client = Client::connect(address);
+        let mut client = TestClient::connect(address);
         client.send(get("/large"));
         assert_eq!(client.try_head().unwrap().status, 200);
         program.signal(Signal::TERM);
-        wait_for("no new client is taken", || TcpStream::connect(address).is_err().then_some(()));
+        wait_for("the listeners are closed", || TcpStream::connect(address).is_err().then_some(()));
         assert!(program.is_running(), "{workers} workers");
-        assert!(client.rest() == content, "{workers} workers");
-        assert_eq!(program.ended().status, ExitStatus::default(), "{workers} workers");
+        assert!(client.read_to_end() == content, "{workers} workers");
+        assert_eq!(program.wait().status, ExitStatus::default(), "{workers} workers");
     }
 }
 
 #[test]
-fn a_client_that_takes_nothing_is_waited_for_no_longer_than_the_grace() {
+fn grace_period_limits_the_wait_for_a_stalled_client() {
     let dir = site(&[("large", vec![0; LARGE_LEN])]);
-    let program = Program::started(serve(dir.path(), &["--grace-period", "1", "--workers", "2"]));
-    let mut client = Client::connect(program.address());
+    let program = RunningProgram::start_ready(serve(dir.path(), &["--grace-period", "1", "--workers", "2"]));
+    let mut client = TestClient::connect(program.address());
     client.send(get("/large"));
     assert_eq!(client.try_head().unwrap().status, 200);
     let since = Instant::now();
     program.signal(Signal::TERM);
-    let ended = program.ended();
+    let ended = program.wait();
     let took = since.elapsed();
     assert_eq!(ended.status, ExitStatus::default(), "{ended:?}");
     assert!(took >= Duration::from_millis(950), "{took:?}");
@@ -84,79 +84,82 @@ fn a_client_that_takes_nothing_is_waited_for_no_longer_than_the_grace() {
 }
 
 #[test]
-fn a_second_signal_ends_the_grace() {
+fn second_signal_stops_immediately() {
     for workers in ["1", "3"] {
         let dir = site(&[("large", vec![0; LARGE_LEN])]);
-        let mut program = Program::started(serve(dir.path(), &[&LONG[..], &["--workers", workers]].concat()));
+        let mut program =
+            RunningProgram::start_ready(serve(dir.path(), &[&LONG[..], &["--workers", workers]].concat()));
         let address = program.address();
-        let mut client = Client::connect(address);
+        let mut client = TestClient::connect(address);
         client.send(get("/large"));
         assert_eq!(client.try_head().unwrap().status, 200);
         program.signal(Signal::TERM);
-        wait_for("no new client is taken", || TcpStream::connect(address).is_err().then_some(()));
+        wait_for("the listeners are closed", || TcpStream::connect(address).is_err().then_some(()));
         assert!(program.is_running(), "{workers} workers");
         program.signal(Signal::TERM);
-        let ended = program.ended();
+        let ended = program.wait();
         assert_eq!(ended.status, ExitStatus::default(), "{workers} workers: {ended:?}");
         assert!(ended.out.ends_with("stopping now\n"), "{ended:?}");
     }
 }
 
 #[test]
-fn a_program_that_cannot_say_anything_serves_and_stops_all_the_same() {
-    let (dir, temp) = (site(&[("index.html", "home")]), crate::common::open_dir());
+fn server_with_unwritable_output_serves_and_stops() {
+    let (dir, temp) = (site(&[("index.html", "home")]), crate::common::readable_dir());
     let socket = temp.path().join("socket");
     for form in ["human", "json"] {
         let at = format!("unix:{}", socket.display());
         let command = serve(dir.path(), &["--listen", &at, "--log-format", form]);
-        let program =
-            Program::start(through(&["sh", "-c", "exec \"$0\" \"$@\" > /dev/full 2> /dev/full"], &command));
-        wait_for("it listens", || UnixStream::connect(&socket).is_ok().then_some(()));
+        let program = RunningProgram::start(wrap_command(
+            &["sh", "-c", "exec \"$0\" \"$@\" > /dev/full 2> /dev/full"],
+            &command,
+        ));
+        wait_for("the listener", || UnixStream::connect(&socket).is_ok().then_some(()));
         for content in ["one", "another"] {
             fs::write(dir.path().join("index.html"), content).unwrap();
             let content = content.as_bytes();
             wait_for("the change", || {
-                (Client::connect_unix(&socket).get("/").content == content).then_some(())
+                (TestClient::connect_unix(&socket).get("/").content == content).then_some(())
             });
         }
         program.signal(Signal::TERM);
-        assert_eq!(program.ended().status, ExitStatus::default(), "{form}");
+        assert_eq!(program.wait().status, ExitStatus::default(), "{form}");
     }
 }
 
 #[test]
-fn a_request_that_has_begun_is_answered_and_the_connection_closes() {
+fn partial_request_is_completed_before_the_stop() {
     let dir = site(&[("index.html", "home")]);
-    let program = Program::started(serve(dir.path(), &[&LONG[..], &["--workers", "1"]].concat()));
-    let mut begun = Client::connect(program.address());
-    begun.send("GET / HTTP/1.1\r\nHo");
-    let mut idle = Client::connect(program.address());
+    let program = RunningProgram::start_ready(serve(dir.path(), &[&LONG[..], &["--workers", "1"]].concat()));
+    let mut partial = TestClient::connect(program.address());
+    partial.send("GET / HTTP/1.1\r\nHo");
+    let mut idle = TestClient::connect(program.address());
     assert_eq!(idle.get("/").status, 200);
     program.signal(Signal::TERM);
-    assert_eq!(idle.rest(), b"");
-    // Connections are told before their worker ceases to listen.
-    wait_for("nobody listens", || TcpStream::connect(program.address()).is_err().then_some(()));
-    begun.send("st: localhost\r\n\r\n");
-    let response = begun.response();
+    assert_eq!(idle.read_to_end(), b"");
+    // A worker marks its connections as closing before it closes its listeners.
+    wait_for("the listeners are closed", || TcpStream::connect(program.address()).is_err().then_some(()));
+    partial.send("st: localhost\r\n\r\n");
+    let response = partial.response();
     assert_eq!((response.status, response.content.as_slice()), (200, &b"home"[..]));
-    // With fork somebody else ceases to listen, who does not wait until all workers have heard it.
+    // With the fork engine, the acceptor closes the listeners without waiting for the workers to receive the stop.
     assert!(response.closes() || ENGINE == Engine::Fork, "{response:?}");
-    assert_eq!(begun.rest(), b"");
-    assert_eq!(program.ended().status, ExitStatus::default());
+    assert_eq!(partial.read_to_end(), b"");
+    assert_eq!(program.wait().status, ExitStatus::default());
 }
 
 #[test]
-fn requests_that_have_arrived_are_answered_before_the_end() {
+fn stop_serves_requests_that_have_arrived() {
     let dir = site(&[("index.html", "home")]);
-    let program = Program::started(serve(dir.path(), &[&LONG[..], &["--workers", "1"]].concat()));
-    let mut clients: Vec<Client> = (0..12).map(|_| Client::connect(program.address())).collect();
+    let program = RunningProgram::start_ready(serve(dir.path(), &[&LONG[..], &["--workers", "1"]].concat()));
+    let mut clients: Vec<TestClient> = (0..12).map(|_| TestClient::connect(program.address())).collect();
     for client in &mut clients {
         assert_eq!(client.get("/").status, 200);
     }
-    // While it sleeps, the kernel takes connections and requests for it: more than are accepted in one go.
+    // While the server is suspended, the kernel queues connections and requests: more than one event-loop pass accepts.
     let server = program.server();
     kill_process(server, Signal::STOP).unwrap();
-    clients.extend((0..300).map(|_| Client::connect(program.address())));
+    clients.extend((0..300).map(|_| TestClient::connect(program.address())));
     for client in &mut clients {
         client.send(get("/"));
     }
@@ -164,7 +167,7 @@ fn requests_that_have_arrived_are_answered_before_the_end() {
     kill_process(server, Signal::CONT).unwrap();
     for (number, client) in clients.iter_mut().enumerate() {
         assert_eq!(client.response().content, b"home", "client {number}");
-        assert_eq!(client.rest(), b"", "client {number}");
+        assert_eq!(client.read_to_end(), b"", "client {number}");
     }
-    assert_eq!(program.ended().status, ExitStatus::default());
+    assert_eq!(program.wait().status, ExitStatus::default());
 }

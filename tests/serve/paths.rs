@@ -1,15 +1,15 @@
-//! Which paths are not served, however they are spelt.
+//! Paths outside of the site and hidden files are not served, in any spelling.
 
 use super::serve;
 use crate::common::{
-    client::{Client, get},
-    program::Program,
+    client::{TestClient, get},
+    program::RunningProgram,
     site,
 };
 use std::{fs, os::unix::fs::symlink};
 
 #[test]
-fn nothing_outside_of_the_site_is_in_reach() {
+fn files_outside_the_site_and_hidden_files_get_404() {
     let outer = site(&[("secret", "secret"), ("site/index.html", "home"), ("site/.hidden/file", "secret")]);
     let dir = outer.path().join("site");
     fs::write(dir.join(".env"), "secret").unwrap();
@@ -17,8 +17,8 @@ fn nothing_outside_of_the_site_is_in_reach() {
     symlink("/etc", dir.join("etc")).unwrap();
     symlink("..", dir.join("up")).unwrap();
     symlink("../secret", dir.join("link")).unwrap();
-    let program = Program::started(serve(&dir, &[]));
-    let mut client = Client::connect(program.address());
+    let program = RunningProgram::start_ready(serve(&dir, &[]));
+    let mut client = TestClient::connect(program.address());
     for target in [
         "/../secret",
         "/../../../../../../../../etc/passwd",
@@ -57,13 +57,13 @@ fn nothing_outside_of_the_site_is_in_reach() {
 }
 
 #[test]
-fn a_target_that_does_not_begin_with_a_slash_is_refused() {
+fn target_without_a_leading_slash_gets_400() {
     let dir = site(&[("index.html", "home")]);
-    let program = Program::started(serve(dir.path(), &[]));
+    let program = RunningProgram::start_ready(serve(dir.path(), &[]));
     for target in ["../secret", "index.html", "file:///etc/passwd", "..", "%2fetc/passwd"] {
-        let mut client = Client::connect(program.address());
+        let mut client = TestClient::connect(program.address());
         client.send(get(target));
         assert_eq!(client.response().status, 400, "{target}");
-        assert_eq!(client.rest(), b"", "{target}");
+        assert_eq!(client.read_to_end(), b"", "{target}");
     }
 }

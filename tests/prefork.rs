@@ -1,13 +1,13 @@
-//! The worker processes of `prefork` and `fork`: how many there are, what becomes of one that dies, and that nothing is left of them.
+//! The worker processes of the engines `prefork` and `fork`: their number, a crash of one, and their cleanup.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
+#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
 
 mod common;
 
 use common::{
-    client::{Client, get},
+    client::{TestClient, get},
     distinct_bytes,
-    program::{Program, children, exactly, has_ended, name_of, tarpon, through},
+    program::{RunningProgram, children, has_exited, process_name, serve_exactly, tarpon, wrap_command},
     site, wait_for, write_files,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -25,22 +25,22 @@ use tarpon::{Address, Engine};
 const ENGINES: [Engine; 2] = [Engine::Prefork, Engine::Fork];
 
 #[test]
-fn a_worker_that_is_killed_is_told_and_nobody_else_notices() {
+fn killed_worker_is_reported_and_other_clients_are_served() {
     let dir = site(&[("index.html", "home"), ("large", &"large ".repeat(4 << 20))]);
     for engine in ENGINES {
-        let program = Program::started(with(dir.path(), engine, &["--workers", "3"]));
-        let mut lost = Client::connect(program.address());
+        let program = RunningProgram::start_ready(with(dir.path(), engine, &["--workers", "3"]));
+        let mut lost = TestClient::connect(program.address());
         assert_eq!(lost.get("/").content, b"home");
-        let first = serving(&program, &[]);
-        let mut other = Client::connect(program.address());
+        let first = busy_worker(&program);
+        let mut other = TestClient::connect(program.address());
         other.send(get("/large"));
         assert_eq!(other.try_head().unwrap().status, 200);
         kill_process(first, Signal::KILL).unwrap();
-        wait_for("its end", || has_ended(first).then_some(()));
-        assert!(lost.try_rest().is_ok_and(|rest| rest.is_empty()), "{engine}");
-        assert_eq!(other.take(24 << 20), "large ".repeat(4 << 20).as_bytes(), "{engine}");
-        // More than there were before, one after the other and at once.
-        let mut clients: Vec<_> = (0..2).map(|_| Client::connect(program.address())).collect();
+        wait_for("the worker exits", || has_exited(first).then_some(()));
+        assert!(lost.try_read_to_end().is_ok_and(|rest| rest.is_empty()), "{engine}");
+        assert_eq!(other.read_exact(24 << 20), "large ".repeat(4 << 20).as_bytes(), "{engine}");
+        // The second client needs the restarted worker.
+        let mut clients: Vec<_> = (0..2).map(|_| TestClient::connect(program.address())).collect();
         clients.iter_mut().for_each(|client| assert_eq!(client.get("/").content, b"home", "{engine}"));
         let want = match engine {
             Engine::Prefork => "warning: the worker process was killed by SIGKILL; starting another\n",
@@ -48,39 +48,40 @@ fn a_worker_that_is_killed_is_told_and_nobody_else_notices() {
         };
         wait_for("a warning", || (program.err() == want).then_some(()));
         if engine == Engine::Prefork {
-            wait_for("another", || (workers(&program).len() == 3).then_some(()));
+            wait_for("a new worker", || (workers(&program).len() == 3).then_some(()));
         }
         assert_eq!(zombies(&program), [], "{engine}");
     }
 }
 
 #[test]
-fn a_worker_that_finds_a_client_waiting_when_it_begins_is_busy_at_once() {
+fn worker_that_starts_with_a_waiting_client_counts_as_busy() {
     const COUNT: usize = 40;
     let dir = site(&[("index.html", "home")]);
     for _ in 0..3 {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
         let options = ["--workers", &COUNT.to_string(), "--listen", &free.to_string()];
-        // On one core those that have begun take turns with what begins the others.
-        let command = through(&["taskset", "--cpu-list", "0"], &with(dir.path(), Engine::Prefork, &options));
-        let _program = Program::start(command);
+        // On one core, running workers compete with the process that forks the others.
+        let command =
+            wrap_command(&["taskset", "--cpu-list", "0"], &with(dir.path(), Engine::Prefork, &options));
+        let _program = RunningProgram::start(command);
         let first = wait_for("a server", || TcpStream::connect(free).ok());
         let others = (1..COUNT).map(|_| TcpStream::connect(free).unwrap());
-        let mut kept: Vec<_> = iter::once(first).chain(others).map(Client::new).collect();
-        kept.iter_mut().for_each(|client| assert!(client.send(get("/"))));
-        kept.iter_mut().for_each(|client| assert_eq!(client.response().content, b"home"));
-        // One of them gives way.
-        assert_eq!(Client::connect(free).get("/").content, b"home");
+        let mut clients: Vec<_> = iter::once(first).chain(others).map(TestClient::new).collect();
+        clients.iter_mut().for_each(|client| assert!(client.send(get("/"))));
+        clients.iter_mut().for_each(|client| assert_eq!(client.response().content, b"home"));
+        // A worker evicts its idle connection.
+        assert_eq!(TestClient::connect(free).get("/").content, b"home");
     }
 }
 
 #[test]
-fn a_site_that_changes_is_served_on_connections_that_are_open() {
+fn changed_site_is_served_on_open_connections() {
     let dir = site(&[("index.html", "0")]);
     for engine in ENGINES {
         write_files(dir.path(), &[("index.html", "0")]);
-        let program = Program::started(with(dir.path(), engine, &["--workers", "8"]));
-        let mut clients: Vec<_> = (0..5).map(|_| Client::connect(program.address())).collect();
+        let program = RunningProgram::start_ready(with(dir.path(), engine, &["--workers", "8"]));
+        let mut clients: Vec<_> = (0..5).map(|_| TestClient::connect(program.address())).collect();
         clients.iter_mut().for_each(|client| assert_eq!(client.get("/").content, b"0", "{engine}"));
         let before = workers(&program);
         for round in 1..=5 {
@@ -89,16 +90,16 @@ fn a_site_that_changes_is_served_on_connections_that_are_open() {
             for client in &mut clients {
                 wait_for("the change", || (client.get("/").content == content.as_bytes()).then_some(()));
             }
-            let fresh = Client::connect(program.address()).get("/").content;
-            assert_eq!(fresh, content.as_bytes(), "{engine}: who comes later");
+            let fresh = TestClient::connect(program.address()).get("/").content;
+            assert_eq!(fresh, content.as_bytes(), "{engine}: a new connection");
         }
-        assert!(before.is_subset(&workers(&program)), "{engine}: by the same processes");
+        assert!(before.is_subset(&workers(&program)), "{engine}: a worker was replaced");
         assert_eq!(program.err(), "", "{engine}");
     }
 }
 
 #[test]
-fn an_archive_that_is_replaced_is_held_by_nobody() {
+fn workers_unmap_a_replaced_archive() {
     let dir = site(&[("site/index.html", "0")]);
     let archive = dir.path().join("site.tar");
     let pack = || {
@@ -109,64 +110,66 @@ fn an_archive_that_is_replaced_is_held_by_nobody() {
     for engine in ENGINES {
         write_files(dir.path(), &[("site/index.html", "0")]);
         pack();
-        let program = Program::started(with(&archive, engine, &["--workers", "4"]));
-        let mut client = Client::connect(program.address());
+        let program = RunningProgram::start_ready(with(&archive, engine, &["--workers", "4"]));
+        let mut client = TestClient::connect(program.address());
         assert_eq!(client.get("/").content, b"0", "{engine}");
         write_files(dir.path(), &[("site/index.html", "1")]);
         pack();
         wait_for("the change", || (client.get("/").content == b"1").then_some(()));
-        let holds = |pid: Pid| {
+        let maps_archive = |pid: Pid| {
             let maps = fs::read_to_string(format!("/proc/{}/maps", pid.as_raw_nonzero()));
             maps.is_ok_and(|maps| maps.contains("site.tar (deleted)"))
         };
-        wait_for("the end of the first one", || (!workers(&program).into_iter().any(holds)).then_some(()));
+        wait_for("the unmapped archive", || (!workers(&program).into_iter().any(maps_archive)).then_some(()));
     }
 }
 
 #[test]
-fn there_are_as_many_processes_as_are_wanted_and_with_fork_as_there_are_connections() {
+fn prefork_has_the_configured_workers_and_fork_one_per_connection() {
     let dir = site(&[("index.html", "home")]);
     for (engine, idle, busy) in [(Engine::Prefork, 5, 5), (Engine::Fork, 0, 3)] {
-        let program = Program::started(with(dir.path(), engine, &["--workers", "5"]));
-        // Each names itself when it begins.
-        wait_for("as many as are wanted", || (workers(&program).len() == idle).then_some(()));
-        let mut clients: Vec<_> = (0..3).map(|_| Client::connect(program.address())).collect();
+        let program = RunningProgram::start_ready(with(dir.path(), engine, &["--workers", "5"]));
+        // Each worker sets its name when it starts.
+        wait_for("the idle workers", || (workers(&program).len() == idle).then_some(()));
+        let mut clients: Vec<_> = (0..3).map(|_| TestClient::connect(program.address())).collect();
         clients.iter_mut().for_each(|client| assert_eq!(client.get("/").content, b"home"));
         assert_eq!(workers(&program).len(), busy, "{engine}");
         drop(clients);
-        wait_for("the end of them", || (workers(&program).len() == idle).then_some(()));
-        let rest = || (children(program.server()).len() == idle + 1).then_some(());
-        wait_for("nobody beside them but a desk, and no zombie", rest);
+        wait_for("the busy workers exit", || (workers(&program).len() == idle).then_some(()));
+        let only_aux = || (children(program.server()).len() == idle + 1).then_some(());
+        wait_for("no child but the aux process and idle workers", only_aux);
     }
 }
 
 #[test]
-fn nothing_is_left_of_a_thousand_connections() {
+fn thousand_connections_leak_no_descriptor_or_process() {
     let dir = site(&[("index.html", "home"), ("large", &"large ".repeat(100_000))]);
     for engine in ENGINES {
-        let program = Program::started(with(dir.path(), engine, &["--workers", "4"]));
-        assert_eq!(Client::connect(program.address()).get("/").content, b"home");
-        let at_rest =
+        let program = RunningProgram::start_ready(with(dir.path(), engine, &["--workers", "4"]));
+        assert_eq!(TestClient::connect(program.address()).get("/").content, b"home");
+        let is_idle =
             || (workers(&program).len() == if engine == Engine::Fork { 0 } else { 4 }).then_some(());
-        wait_for("rest", at_rest);
-        let held = |pid: Pid| fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count();
+        wait_for("idle workers", is_idle);
+        let descriptors =
+            |pid: Pid| fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count();
         let all = || {
             let server = program.server();
             let mut all = children(server);
             all.push(server);
-            let mut held: Vec<_> = all.into_iter().map(|pid| (name_of(pid), held(pid))).collect();
-            held.sort();
-            held
+            let mut counts: Vec<_> =
+                all.into_iter().map(|pid| (process_name(pid), descriptors(pid))).collect();
+            counts.sort();
+            counts
         };
-        // A worker may be about to begin, or to close what it had.
-        let before = wait_for("nothing changes", || {
+        // A worker may still be starting or closing descriptors.
+        let before = wait_for("a stable state", || {
             let now = all();
             thread::sleep(Duration::from_millis(300));
             (all() == now).then_some(now)
         });
-        let crowd = |round: usize| {
+        let connect = |round: usize| {
             for number in 0..250 {
-                let mut client = Client::connect(program.address());
+                let mut client = TestClient::connect(program.address());
                 match (round + number) % 4 {
                     0 => assert_eq!(client.get("/").content, b"home"),
                     1 => assert_eq!(client.get("/large").content.len(), 600_000),
@@ -175,58 +178,61 @@ fn nothing_is_left_of_a_thousand_connections() {
                 }
             }
         };
-        thread::scope(|scope| (0..4).for_each(|round| drop(scope.spawn(move || crowd(round)))));
-        wait_for("rest", at_rest);
+        thread::scope(|scope| (0..4).for_each(|round| drop(scope.spawn(move || connect(round)))));
+        wait_for("idle workers", is_idle);
         let since = Instant::now();
-        while all() != before && since.elapsed() < common::PATIENCE {
+        while all() != before && since.elapsed() < common::TEST_TIMEOUT {
             thread::sleep(Duration::from_millis(20));
         }
-        assert_eq!(all(), before, "{engine}: as before");
+        assert_eq!(all(), before, "{engine}: processes and descriptors");
         assert_eq!(program.err(), "", "{engine}");
     }
 }
 
 #[test]
-fn who_finds_no_place_is_refused_and_counted() {
+fn client_without_a_free_slot_gets_503_and_is_counted() {
     let dir = site(&[("index.html", "home"), ("large", &"large ".repeat(8 << 20))]);
     let admin = dir.path().join("admin.sock");
     let admin = format!("unix:{}", admin.display());
-    let program = Program::started(with(dir.path(), Engine::Fork, &["--workers", "2", "--admin", &admin]));
-    let mut busy: Vec<_> = (0..2).map(|_| Client::connect(program.address())).collect();
+    let program =
+        RunningProgram::start_ready(with(dir.path(), Engine::Fork, &["--workers", "2", "--admin", &admin]));
+    let mut busy: Vec<_> = (0..2).map(|_| TestClient::connect(program.address())).collect();
     for client in &mut busy {
         client.send(get("/large"));
         assert_eq!(client.try_head().unwrap().status, 200);
     }
     let since = Instant::now();
     for _ in 0..3 {
-        let mut client = Client::connect(program.address());
+        let mut client = TestClient::connect(program.address());
         client.send(get("/"));
         let refusal = client.response();
         assert_eq!((refusal.status, refusal.field("Retry-After")), (503, Some("2")), "{refusal:?}");
         assert!(refusal.closes());
-        assert_eq!(client.rest(), b"", "in order, without a reset");
+        assert_eq!(client.read_to_end(), b"", "EOF without a reset");
     }
-    assert!(since.elapsed() > Duration::from_secs(1), "not at once: {:?}", since.elapsed());
+    assert!(since.elapsed() > Duration::from_secs(1), "refused without waiting: {:?}", since.elapsed());
     assert_eq!(workers(&program).len(), 2);
     let admin: Address = admin.parse().unwrap();
     let metrics = tarpon::ask(&admin).unwrap();
     let refused = metrics.responses.iter().find(|responses| responses.status == 503).map(|found| found.count);
     assert_eq!((refused, metrics.accepted, metrics.open), (Some(3), 5, 2));
     for client in &mut busy {
-        assert_eq!(client.take(48 << 20).len(), 48 << 20);
+        assert_eq!(client.read_exact(48 << 20).len(), 48 << 20);
     }
-    // They are not used any more.
-    wait_for("a place", || (Client::connect(program.address()).get("/").content == b"home").then_some(()));
+    // The two connections are idle now.
+    wait_for("a free slot", || {
+        (TestClient::connect(program.address()).get("/").content == b"home").then_some(())
+    });
 }
 
 #[test]
-fn connections_that_are_not_used_make_room_for_who_waits() {
+fn idle_connections_are_evicted_for_waiting_clients() {
     let dir = site(&[("index.html", "home")]);
     for engine in ENGINES {
-        let program = Program::started(with(dir.path(), engine, &["--workers", "3"]));
+        let program = RunningProgram::start_ready(with(dir.path(), engine, &["--workers", "3"]));
         for _ in 0..3 {
-            // More than there is room for, and all of them keep their connections.
-            let mut clients: Vec<_> = (0..6).map(|_| Client::connect(program.address())).collect();
+            // More clients than slots, and all of them keep their connections open.
+            let mut clients: Vec<_> = (0..6).map(|_| TestClient::connect(program.address())).collect();
             for client in &mut clients {
                 client.send(get("/"));
             }
@@ -238,22 +244,22 @@ fn connections_that_are_not_used_make_room_for_who_waits() {
 }
 
 #[test]
-fn what_all_processes_have_done_is_counted_and_logged_once() {
+fn requests_of_all_processes_are_counted_and_logged_once() {
     const CLIENT_COUNT: usize = 4;
     const CONNECTION_COUNT: usize = 10;
     let dir = site(&[("index.html", "home")]);
     for engine in ENGINES {
-        let temp = common::open_dir();
+        let temp = common::readable_dir();
         let (log, admin) = (temp.path().join("log"), format!("unix:{}", temp.path().join("admin").display()));
         let options = ["--workers", "16", "--admin", &admin, "--access-log", log.to_str().unwrap()];
-        let program = Program::started(with(dir.path(), engine, &options));
+        let program = RunningProgram::start_ready(with(dir.path(), engine, &options));
         let admin: Address = admin.parse().unwrap();
         let address = program.address();
         thread::scope(|scope| {
             for number in 0..CLIENT_COUNT {
                 scope.spawn(move || {
                     for connection in 0..CONNECTION_COUNT {
-                        let mut client = Client::connect(address);
+                        let mut client = TestClient::connect(address);
                         for request in 0..5 {
                             let target = format!("/?{number}-{connection}-{request}");
                             assert_eq!(client.get(&target).content, b"home");
@@ -264,7 +270,7 @@ fn what_all_processes_have_done_is_counted_and_logged_once() {
         });
         let connection_count = CLIENT_COUNT * CONNECTION_COUNT;
         let count = 5 * connection_count;
-        let metrics = wait_for("the end of all of them", || {
+        let metrics = wait_for("the end of all connections", || {
             tarpon::ask(&admin)
                 .ok()
                 .filter(|metrics| metrics.open == 0 && metrics.accepted == connection_count as u64)
@@ -273,130 +279,134 @@ fn what_all_processes_have_done_is_counted_and_logged_once() {
         assert_eq!((metrics.log_dropped, metrics.aborted), (0, 0), "{engine}");
         assert_eq!((metrics.engine.as_str(), metrics.sites[0].files), (engine.name(), 1));
         program.signal(Signal::TERM);
-        assert_eq!(program.ended().status, ExitStatus::default(), "{engine}");
+        assert_eq!(program.wait().status, ExitStatus::default(), "{engine}");
         let logged = fs::read_to_string(&log).unwrap();
-        let told: BTreeSet<_> =
+        let distinct: BTreeSet<_> =
             logged.lines().map(|line| line.split('"').nth(1).expect("a request")).collect();
-        assert_eq!((logged.lines().count(), told.len()), (count, count), "{engine}: {logged}");
+        assert_eq!((logged.lines().count(), distinct.len()), (count, count), "{engine}: {logged}");
         assert!(logged.lines().all(|line| line.contains("\" 200 4 ")), "{engine}: {logged}");
     }
 }
 
 #[test]
-fn a_desk_that_is_killed_is_replaced_and_the_log_goes_on() {
+fn killed_aux_process_is_replaced_and_the_log_continues() {
     let dir = site(&[("index.html", "home")]);
     for engine in ENGINES {
-        let temp = common::open_dir();
+        let temp = common::readable_dir();
         let (log, admin) = (temp.path().join("log"), format!("unix:{}", temp.path().join("admin").display()));
         let options = ["--workers", "2", "--admin", &admin, "--access-log", log.to_str().unwrap()];
-        let program = Program::started(with(dir.path(), engine, &options));
-        assert_eq!(Client::connect(program.address()).get("/").content, b"home");
+        let program = RunningProgram::start_ready(with(dir.path(), engine, &options));
+        assert_eq!(TestClient::connect(program.address()).get("/").content, b"home");
         wait_for("a line", || (fs::read_to_string(&log).unwrap().lines().count() == 1).then_some(()));
-        let desk = named(&program, "tarpon-desk").into_iter().next().expect("a desk");
-        kill_process(desk, Signal::KILL).unwrap();
-        wait_for("its end", || has_ended(desk).then_some(()));
-        assert_eq!(Client::connect(program.address()).get("/").content, b"home");
+        let aux = named(&program, "tarpon-desk").into_iter().next().expect("an aux process");
+        kill_process(aux, Signal::KILL).unwrap();
+        wait_for("the aux process exits", || has_exited(aux).then_some(()));
+        assert_eq!(TestClient::connect(program.address()).get("/").content, b"home");
         wait_for("another line", || (fs::read_to_string(&log).unwrap().lines().count() == 2).then_some(()));
         let admin: Address = admin.parse().unwrap();
-        let metrics = wait_for("an answer", || tarpon::ask(&admin).ok());
-        assert_eq!(metrics.response_count(), 2, "{engine}: what was counted is still there");
+        let metrics = wait_for("metrics", || tarpon::ask(&admin).ok());
+        assert_eq!(metrics.response_count(), 2, "{engine}: the counts survive");
         program.wait_for_err("warning: the desk process was killed by SIGKILL; starting another\n");
     }
 }
 
 #[test]
-fn the_end_waits_for_what_is_under_way_and_not_longer_than_the_grace() {
+fn stop_waits_for_a_download_within_the_grace_period() {
     let large = distinct_bytes(48 << 20);
     let dir = site(&[("index.html", "home".as_bytes()), ("large", &large)]);
     for engine in ENGINES {
-        for (grace, is_patient) in [("3600", true), ("1", false)] {
-            let program =
-                Program::started(with(dir.path(), engine, &["--workers", "4", "--grace-period", grace]));
-            let mut idle = Client::connect(program.address());
+        for (grace, completes) in [("3600", true), ("1", false)] {
+            let program = RunningProgram::start_ready(with(
+                dir.path(),
+                engine,
+                &["--workers", "4", "--grace-period", grace],
+            ));
+            let mut idle = TestClient::connect(program.address());
             assert_eq!(idle.get("/").content, b"home");
-            let mut client = Client::connect(program.address());
+            let mut client = TestClient::connect(program.address());
             client.send(get("/large"));
             assert_eq!(client.try_head().unwrap().status, 200);
             program.signal(Signal::TERM);
-            assert_eq!(idle.rest(), b"", "{engine}: an idle one at once");
-            wait_for("no new client", || TcpStream::connect(program.address()).is_err().then_some(()));
-            if is_patient {
-                assert!(client.take(large.len()) == large, "{engine}");
+            assert_eq!(idle.read_to_end(), b"", "{engine}: an idle connection closes immediately");
+            wait_for("the listener is closed", || {
+                TcpStream::connect(program.address()).is_err().then_some(())
+            });
+            if completes {
+                assert!(client.read_exact(large.len()) == large, "{engine}");
             }
-            let ended = program.ended();
+            let ended = program.wait();
             assert_eq!((ended.status, &*ended.err), (ExitStatus::default(), ""), "{engine}, {grace}");
         }
     }
 }
 
 #[test]
-fn when_the_process_that_controls_is_killed_its_workers_end_and_others_take_their_places() {
+fn workers_of_a_killed_master_exit_and_are_replaced() {
     let dir = site(&[("index.html", "home")]);
     for engine in ENGINES {
-        let program = Program::started(with(dir.path(), engine, &["--workers", "2"]));
-        let mut client = Client::connect(program.address());
+        let program = RunningProgram::start_ready(with(dir.path(), engine, &["--workers", "2"]));
+        let mut client = TestClient::connect(program.address());
         assert_eq!(client.get("/").content, b"home");
-        let (server, mut parts) = (program.server(), children(program.server()));
-        assert!(parts.len() >= 2, "{engine}");
-        parts.push(server);
+        let (server, mut processes) = (program.server(), children(program.server()));
+        assert!(processes.len() >= 2, "{engine}");
+        processes.push(server);
         kill_process(server, Signal::KILL).unwrap();
-        parts.into_iter().for_each(|part| wait_for("its end", || has_ended(part).then_some(())));
-        assert_eq!(Client::connect(program.address()).get("/").content, b"home", "{engine}");
+        processes.into_iter().for_each(|pid| wait_for("the process exits", || has_exited(pid).then_some(())));
+        assert_eq!(TestClient::connect(program.address()).get("/").content, b"home", "{engine}");
         program.wait_for_err("warning: the server process was killed by SIGKILL; starting another\n");
     }
 }
 
 #[test]
-fn a_reload_leaves_no_client_without_an_answer() {
+fn reload_loses_no_request() {
     let dir = site(&[("index.html", "home")]);
     for engine in ENGINES {
-        let program = Program::started(with(dir.path(), engine, &["--workers", "4"]));
+        let program = RunningProgram::start_ready(with(dir.path(), engine, &["--workers", "4"]));
         let before = program.server();
-        let mut client = Client::connect(program.address());
+        let mut client = TestClient::connect(program.address());
         assert_eq!(client.get("/").content, b"home");
         program.signal(Signal::HUP);
-        wait_for("the next one", || (program.out().contains("reloaded")).then_some(()));
-        // It hears of it a moment later.
+        wait_for("the reload", || (program.out().contains("reloaded")).then_some(()));
+        // The worker receives the notice slightly later.
         wait_for("the last response", || {
             let response = client.get("/");
             assert_eq!(response.content, b"home", "{engine}");
             response.closes().then_some(())
         });
-        wait_for("the end of the first", || has_ended(before).then_some(()));
-        assert_eq!(Client::connect(program.address()).get("/").content, b"home", "{engine}");
+        wait_for("the predecessor exits", || has_exited(before).then_some(()));
+        assert_eq!(TestClient::connect(program.address()).get("/").content, b"home", "{engine}");
         assert_eq!(program.err(), "", "{engine}");
     }
 }
 
 fn with(dir: &Path, engine: Engine, options: &[&str]) -> std::process::Command {
-    exactly(dir, &[options, &["--engine", engine.name()]].concat())
+    serve_exactly(dir, &[options, &["--engine", engine.name()]].concat())
 }
 
-/// The children of the server with this name that have not ended.
-fn named(program: &Program, name: &str) -> HashSet<Pid> {
+/// Returns the running children of the server with this name.
+fn named(program: &RunningProgram, name: &str) -> HashSet<Pid> {
     let children = children(program.server()).into_iter();
-    children.filter(|&pid| name_of(pid).as_deref() == Some(name) && !has_ended(pid)).collect()
+    children.filter(|&pid| process_name(pid).as_deref() == Some(name) && !has_exited(pid)).collect()
 }
 
-fn workers(program: &Program) -> HashSet<Pid> {
+fn workers(program: &RunningProgram) -> HashSet<Pid> {
     named(program, "tarpon-worker")
 }
 
-/// Children of the server that have ended and were not waited for, for longer than a moment.
-fn zombies(program: &Program) -> Vec<Pid> {
+/// Returns the children of the server that have exited but are not reaped after a delay.
+fn zombies(program: &RunningProgram) -> Vec<Pid> {
     thread::sleep(Duration::from_millis(200));
-    children(program.server()).into_iter().filter(|&pid| has_ended(pid)).collect()
+    children(program.server()).into_iter().filter(|&pid| has_exited(pid)).collect()
 }
 
-/// The worker that has a connection, and none of those. proc(5), /proc/pid/fd: the sockets beside those of a worker at rest.
-fn serving(program: &Program, others: &[Pid]) -> Pid {
+/// Returns the worker with a connection: the one with the most sockets. proc(5), /proc/pid/fd.
+fn busy_worker(program: &RunningProgram) -> Pid {
     let sockets = |pid: &Pid| {
-        let entries = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).expect("one that runs");
+        let entries = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).expect("a running process");
         entries
             .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
-            .filter(|of| of.to_string_lossy().starts_with("socket:"))
+            .filter(|target| target.to_string_lossy().starts_with("socket:"))
             .count()
     };
-    let workers = workers(program).into_iter().filter(|pid| !others.contains(pid));
-    workers.max_by_key(sockets).expect("a worker")
+    workers(program).into_iter().max_by_key(sockets).expect("a worker")
 }
