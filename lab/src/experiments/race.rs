@@ -32,6 +32,7 @@ use crate::records::LabRecord;
 use crate::records::cpu::OTHER_SHARE_MAX;
 use crate::records::race::{RaceRecord, RaceSeries, RaceSettings, RaceWindow, SyscallCount, other_share_max};
 use crate::records::server::{PeerServer, names};
+use crate::servers::process::ServerProcess;
 use crate::servers::test_bed::TestBed;
 
 /// Options of `tarpon-lab race`.
@@ -149,14 +150,7 @@ fn measure_window(
     server: PeerServer,
     connections: usize,
 ) -> Result<RaceWindow, LabError> {
-    let process = bed.start(server)?;
-    let mut client = ClosedLoopClient::connect(
-        process.address(),
-        &bed.path(),
-        connections,
-        on_close(server, connections),
-    )?;
-    client.run(WARM_UP_TIME)?;
+    let (process, mut client) = start_and_warm_up(bed, server, connections)?;
     let threads = process.threads()?;
     threads.expect_pinned_to(settings.core)?;
 
@@ -175,23 +169,25 @@ fn measure_window(
 
 /// Counts the system calls of one server.
 fn count_syscalls(bed: &TestBed, server: PeerServer, connections: usize) -> Result<SyscallCount, LabError> {
-    let process = bed.start(server)?;
-    let mut client = ClosedLoopClient::connect(
-        process.address(),
-        &bed.path(),
-        connections,
-        on_close(server, connections),
-    )?;
-    client.run(WARM_UP_TIME)?;
+    let (process, mut client) = start_and_warm_up(bed, server, connections)?;
     let mut counter = SyscallCounter::of(&process.threads()?)?;
     counter.start()?;
     let result = client.run(COUNT_TIME)?;
     Ok(SyscallCount { server, requests: result.requests, calls: counter.stop()? })
 }
 
-/// A server with fewer workers than connections must close connections.
-fn on_close(server: PeerServer, connections: usize) -> OnClose {
-    if server.keeps(connections) { OnClose::Fail } else { OnClose::Reconnect }
+/// Starts a server and a client, and sends requests until both have settled.
+fn start_and_warm_up(
+    bed: &TestBed,
+    server: PeerServer,
+    connections: usize,
+) -> Result<(ServerProcess, ClosedLoopClient), LabError> {
+    let process = bed.start(server)?;
+    // A server with fewer workers than connections must close connections.
+    let on_close = if server.keeps(connections) { OnClose::Fail } else { OnClose::Reconnect };
+    let mut client = ClosedLoopClient::connect(process.address(), &bed.path(), connections, on_close)?;
+    client.run(WARM_UP_TIME)?;
+    Ok((process, client))
 }
 
 /// Raises the limit on open files, for this process and the servers, if the connections need it.

@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::error::LabError;
 use crate::records::cpu::CpuTimes;
 
-/// What a core has done since boot, in ticks of the kernel (usually 10 ms).
+/// Times of one core since boot, with the resolution of a kernel tick (usually 10 ms).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CoreTime {
     /// Time that was neither idle nor stolen.

@@ -80,3 +80,23 @@ impl ColdRecord {
         Spread::of(windows.filter(|window| window.server == server).map(number))
     }
 }
+
+#[cfg(test)]
+impl ColdSettings {
+    /// Returns settings for tests.
+    pub(crate) fn example() -> ColdSettings {
+        ColdSettings {
+            rounds: 3,
+            seconds: 3.0,
+            rate: 1000,
+            hot_connections: 4,
+            cold_connections: 4,
+            hot_size: 1024,
+            cold_size: 1 << 20,
+            disk_rate: 4 << 20,
+            core: 0,
+            isolated: true,
+            other_share_max: 0.03,
+        }
+    }
+}

@@ -76,19 +76,7 @@ mod tests {
         let cold = ColdRecord {
             command: "tarpon-lab cold".into(),
             machine: MachineInfo::example(),
-            settings: ColdSettings {
-                rounds: 3,
-                seconds: 3.0,
-                rate: 1000,
-                hot_connections: 4,
-                cold_connections: 4,
-                hot_size: 1024,
-                cold_size: 1 << 20,
-                disk_rate: 4 << 20,
-                core: 0,
-                isolated: true,
-                other_share_max: 0.03,
-            },
+            settings: ColdSettings::example(),
             servers: vec![MeasuredServer { server: PeerServer::Nginx, name: "nginx".into() }],
             rounds: vec![round(true, 2), round(false, 900), round(true, 30), round(true, 4)],
         };

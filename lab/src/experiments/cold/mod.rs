@@ -274,19 +274,7 @@ mod tests {
             ("from memory",             12 * MIB,   2 * MIB,   false),
             ("disk at full speed",      40 * MIB,  40 * MIB,   false),
         ];
-        let settings = ColdSettings {
-            rounds: 3,
-            seconds: 3.0,
-            rate: 1000,
-            hot_connections: 4,
-            cold_connections: 4,
-            hot_size: 1024,
-            cold_size: MIB,
-            disk_rate: 4 * MIB,
-            core: 0,
-            isolated: true,
-            other_share_max: 0.03,
-        };
+        let settings = ColdSettings::example();
         let latencies = Latencies { requests: 1, p50_ns: 1, p99_ns: 1, max_ns: 1, cpu: CpuTimes::default() };
         for (name, cold_bytes, disk_bytes, want) in cases {
             let window = ColdWindow {
