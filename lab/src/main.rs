@@ -1,80 +1,79 @@
-//! Measures tarpon beside its peers and beside servers that do nothing, in one run.
+//! Measures web servers on one machine, one after the other under the same conditions.
 //!
 //! ```text
-//! race ──┐
-//! cold ──┼─ conditions  the same for all
-//! start ─┤  peer        starts a server        limit: the servers that do nothing
-//! pack ──┤  check       is it worth timing?
-//!        ├─ client      asks, counts           site: generated pages
-//!        ├─ cpu         who used the core      count: system calls
-//!        ├─ memory      what a server holds    throttle: a slow disk
-//!        └─▶ record ──▶ report ──▶ table       stats: medians, ratios
+//! main ─▶ experiments ─┬─▶ servers ─▶ client, null_server
+//!                      ├─▶ client ───────────────────────┐
+//!                      ├─▶ measure ──────────────────────┼─▶ records ─▶ stats, format
+//!                      └─▶ report ───────────────────────┘
 //! ```
 //!
-//! Knows nothing of tarpon's code: a measure must not share code with what it measures.
+//! | module | content |
+//! |---|---|
+//! | `experiments` | race, cold reads, starts, packing |
+//! | `servers` | starts, checks and stops servers |
+//! | `null_server` | servers that parse nothing: the upper limit |
+//! | `client` | load generators |
+//! | `measure` | CPU time, memory, system calls, a slow disk |
+//! | `records` | the result files |
+//! | `report` | tables for the terminal and for documents |
+//! | `generated_site` | pages that are the same on every machine |
+//! | `stats`, `format`, `error` | medians; numbers as text; the error type |
+//!
+//! Shares no code with tarpon: a measurement must not share code with what it measures.
 
-#![allow(clippy::disallowed_methods, reason = "the lab names files of its own")]
+#![allow(clippy::disallowed_methods, reason = "the lab prints only paths of its own and of its options")]
 #![deny(unsafe_code)]
 
-mod check;
 mod client;
-mod cold;
-mod conditions;
-mod count;
-mod cpu;
-mod limit;
-mod machine;
-mod memory;
-mod pack;
-mod peer;
-mod race;
-mod record;
+mod error;
+mod experiments;
+mod format;
+mod generated_site;
+mod measure;
+mod null_server;
+mod records;
 mod report;
-mod response;
-mod site;
-mod start;
+mod servers;
 mod stats;
-mod table;
-mod throttle;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-/// What went wrong and what to do about it, for the person at the terminal.
-type Trouble = Box<dyn std::error::Error>;
+use self::experiments::{cold, pack, race, start};
+use self::report::document;
 
-/// Measures web servers side by side, honestly.
+/// Measure web servers on one machine, under the same conditions
 #[derive(Parser)]
 #[command(name = "tarpon-lab", version, disable_help_subcommand = true)]
-enum Command {
-    /// Server and client on one core: requests a second and CPU per request, beside the null servers.
-    Race(race::Options),
-    /// A hot page beside reads from a slow disk: how long its clients wait.
-    Cold(cold::Options),
-    /// A site of many files: time from the start to the first answer, and memory.
-    Start(start::Options),
-    /// Packing a site: time and sizes, beside the reference encoders.
-    Pack(pack::Options),
-    /// Prints the table of a result file as Markdown, or keeps it in a document.
-    Report(report::Options),
-    /// A server that answers the same bytes to anything: the limit.
-    Null(limit::Options),
+enum LabCommand {
+    /// Measure requests per second and CPU per request, compared with null servers
+    Race(race::RaceArgs),
+    /// Measure response times of a hot page while other clients read from a slow disk
+    Cold(cold::ColdArgs),
+    /// Measure the time from start to first response, and memory, with many files
+    Start(start::StartArgs),
+    /// Measure time and size of packing, compared with reference encoders
+    Pack(pack::PackArgs),
+    /// Print the report of a result file as Markdown, or write it into a document
+    Report(document::ReportArgs),
+    /// Run a null server: it sends the same bytes for every request
+    NullServer(null_server::NullServerArgs),
 }
 
 fn main() -> ExitCode {
-    let outcome = match Command::parse() {
-        Command::Race(options) => race::main(&options),
-        Command::Cold(options) => cold::main(&options),
-        Command::Start(options) => start::main(&options),
-        Command::Pack(options) => pack::main(&options),
-        Command::Report(options) => report::main(&options),
-        Command::Null(options) => limit::main(&options),
+    let outcome = match LabCommand::parse() {
+        LabCommand::Race(args) => race::run(&args),
+        LabCommand::Cold(args) => cold::run(&args),
+        LabCommand::Start(args) => start::run(&args),
+        LabCommand::Pack(args) => pack::run(&args),
+        LabCommand::Report(args) => document::run(&args),
+        LabCommand::NullServer(args) => null_server::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(trouble) => {
-            eprintln!("tarpon-lab: {trouble}");
+        Err(error) => {
+            eprintln!("tarpon-lab: {error}");
             ExitCode::FAILURE
         }
     }

@@ -1,4 +1,4 @@
-//! The tables in the README, and in the page on engines, are those that the kept result files make.
+//! The tables in documents match the result files.
 
 mod common;
 
@@ -7,31 +7,31 @@ use std::path::Path;
 use common::lab;
 
 #[test]
-fn each_table_in_a_document_is_that_of_its_result_file() {
+fn tables_in_documents_match_their_result_files() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     for (document, names) in DOCUMENTS {
         let path = root.join(document);
         let text = std::fs::read_to_string(&path).unwrap();
         for name in *names {
             let (start, end) = (format!("<!-- {name}:start -->"), format!("<!-- {name}:end -->"));
-            let (_, behind) = text.split_once(&start).expect("there is a place for each table");
-            let (block, _) = behind.split_once(&end).expect("there is an end for each table");
+            let (_, rest) = text.split_once(&start).expect("each table has a start mark");
+            let (block, _) = rest.split_once(&end).expect("each table has an end mark");
             let file = format!("lab/results/{name}.json");
             let result = root.join(&file);
             if !result.exists() {
-                assert!(block.trim().is_empty(), "{document} tells numbers whose record is not kept: {name}");
+                assert!(block.trim().is_empty(), "{document}: no result file for the table {name}");
                 continue;
             }
             let mut check = lab(&["report", "--check", "--into"]);
             let check = check.arg(&path).arg(&result).output().unwrap();
-            let said = String::from_utf8_lossy(&check.stderr);
-            let renew = format!("`tarpon-lab report {file} --into {document}` renews it");
-            assert!(check.status.success(), "{said}; {renew}");
+            let message = String::from_utf8_lossy(&check.stderr);
+            let hint = format!("update it with `tarpon-lab report {file} --into {document}`");
+            assert!(check.status.success(), "{message}; {hint}");
         }
     }
 }
 
-/// Documents, and the tables in them.
+/// Documents and their tables.
 const DOCUMENTS: &[(&str, &[&str])] = &[
     ("README.md", &["race", "cold", "start", "pack", "pack-many"]),
     ("docs/engines.md", &["race"]),

@@ -1,4 +1,4 @@
-//! What the tests of measurements share.
+//! Helpers for the tests of experiments.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -6,14 +6,14 @@ use std::sync::Once;
 
 use serde_json::Value;
 
-/// The lab, with these arguments.
+/// Returns the command of the lab with these arguments.
 pub(crate) fn lab(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tarpon-lab"));
     command.args(arguments);
     command
 }
 
-/// Runs a measurement that keeps a record, and returns what it said, and the record if it has one.
+/// Runs an experiment on the current build of tarpon. Returns its output, and its record if there is one.
 #[allow(dead_code)]
 pub(crate) fn measured(arguments: &[&str], directory: &Path) -> (Output, Option<Value>) {
     let record = directory.join("record.json");
@@ -22,31 +22,31 @@ pub(crate) fn measured(arguments: &[&str], directory: &Path) -> (Output, Option<
     (output, record)
 }
 
-/// The table of a record, in the only document that has a place for it.
+/// Writes the report of a record into a document, and returns the document.
 #[allow(dead_code)]
 pub(crate) fn reported(directory: &Path) -> String {
     let (record, document) = (directory.join("record.json"), directory.join("README.md"));
     std::fs::write(&document, "<!-- record:start -->\n<!-- record:end -->\n").unwrap();
     let report =
         || lab(&["report", "--into"]).arg(&document).arg(&record).args(["--check"]).status().unwrap();
-    assert!(!report().success(), "an empty block passed for up to date");
+    assert!(!report().success(), "`--check` accepted an empty block");
     assert!(lab(&["report", "--into"]).arg(&document).arg(&record).status().unwrap().success());
     assert!(report().success());
     std::fs::read_to_string(&document).unwrap()
 }
 
-/// The program, beside the lab: all tests of the workspace build it, those of this package alone do not.
+/// Returns the program tarpon next to the lab, and builds it if necessary: the tests of this package alone do not build it.
 #[allow(dead_code)]
 pub(crate) fn tarpon() -> PathBuf {
-    static BUILT: Once = Once::new();
+    static BUILD: Once = Once::new();
     let program = Path::new(env!("CARGO_BIN_EXE_tarpon-lab")).with_file_name("tarpon");
-    BUILT.call_once(|| {
+    BUILD.call_once(|| {
         if !program.exists() {
-            let built = Command::new(env!("CARGO"))
+            let status = Command::new(env!("CARGO"))
                 .args(["build", "--package", "tarpon", "--locked"])
                 .current_dir(env!("CARGO_MANIFEST_DIR"))
                 .status();
-            assert!(built.unwrap().success());
+            assert!(status.unwrap().success());
         }
     });
     program

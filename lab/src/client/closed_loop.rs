@@ -1,0 +1,335 @@
+//! The closed-loop client: one thread, some connections, one outstanding request per connection.
+//!
+//! ```text
+//! connect: request ─▶ complete response, whose length the client stores
+//! run:     request ─▶ bytes counted ─▶ request ─▶ …      the client parses no further head
+//! ```
+//!
+//! A request costs this client about as little CPU as it costs a null server, so that most of the CPU remains for the server.
+//! The client still checks that each response begins with status 200 and is as long as the first one.
+//!
+//! A server with fewer workers than connections, where each worker serves one connection, must close connections. For such a
+//! server the client reconnects, and accepts `Connection: close` in a response.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::time::Timespec;
+
+use super::response::{OK, ResponseError, ResponseSize};
+use super::{ClientError, connect, read_response, request};
+
+/// Connections to one server.
+pub(crate) struct ClosedLoopClient {
+    epoll: OwnedFd,
+    events: Vec<epoll::Event>,
+    connections: Vec<ClosedLoopConnection>,
+    request: Vec<u8>,
+    input: Box<[u8]>,
+    server: SocketAddr,
+    on_close: OnClose,
+    /// Connections that the client opened again.
+    reconnects: u64,
+    /// The first requests are sent; each further request follows a response.
+    started: bool,
+}
+
+/// What the client does if the server closes a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnClose {
+    Fail,
+    Reconnect,
+}
+
+struct ClosedLoopConnection {
+    stream: TcpStream,
+    response_len: usize,
+    /// Bytes of the current response that have not arrived. 0 between two responses.
+    missing: usize,
+    /// The current response announces that the server will close the connection.
+    closing: bool,
+}
+
+/// What a connection received.
+struct ReceiveProgress {
+    completed: u64,
+    /// The server closes the connection.
+    closed: bool,
+}
+
+/// The result of one run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoadResult {
+    /// Complete responses.
+    pub(crate) requests: u64,
+    /// Connections that the client opened again.
+    pub(crate) reconnects: u64,
+    pub(crate) elapsed: Duration,
+}
+
+impl ClosedLoopClient {
+    /// Opens `count` connections and requests `path` once on each.
+    pub(crate) fn connect(
+        server: SocketAddr,
+        path: &str,
+        count: usize,
+        on_close: OnClose,
+    ) -> Result<ClosedLoopClient, ClientError> {
+        let request = request(server, path);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mut connections = Vec::with_capacity(count);
+        for number in 0..count {
+            let connection = ClosedLoopConnection::open(server, &request)?;
+            watch(&epoll, number, &connection.stream)?;
+            connections.push(connection);
+        }
+        Ok(ClosedLoopClient {
+            epoll,
+            events: Vec::with_capacity(EVENT_COUNT_MAX),
+            connections,
+            request,
+            input: vec![0; INPUT_LEN].into_boxed_slice(),
+            server,
+            on_close,
+            reconnects: 0,
+            started: false,
+        })
+    }
+
+    /// Returns the bytes of the first response on the first connection.
+    pub(crate) fn response_len(&self) -> usize {
+        self.connections.first().map_or(0, |connection| connection.response_len)
+    }
+
+    /// Sends requests for about `time`. Requests that are outstanding at the end count for the next run.
+    pub(crate) fn run(&mut self, time: Duration) -> Result<LoadResult, ClientError> {
+        let start = Instant::now();
+        if !self.started {
+            for number in 0..self.connections.len() {
+                if let Err(error) = send_request(&self.connections[number].stream, &self.request) {
+                    self.reconnect(number, error)?;
+                }
+            }
+            self.started = true;
+        }
+        let (mut requests, reconnects) = (0, self.reconnects);
+        loop {
+            self.events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&SILENCE_TIMEOUT)) {
+                Ok(0) => return Err(ClientError::Silence(SILENCE_MAX)),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            for at in 0..self.events.len() {
+                let epoll::Event { data, flags } = self.events[at];
+                let number = data.u64() as usize;
+                let (connection, ending) = (&mut self.connections[number], flags != epoll::EventFlags::IN);
+                match connection.receive(ending, self.on_close, &mut self.input, &self.request) {
+                    Ok(ReceiveProgress { completed, closed }) => {
+                        requests += completed;
+                        if closed {
+                            self.reconnect(number, ClientError::Closed)?;
+                        }
+                    }
+                    Err(error) => self.reconnect(number, error)?,
+                }
+            }
+            let elapsed = start.elapsed();
+            if elapsed >= time {
+                return Ok(LoadResult { requests, reconnects: self.reconnects - reconnects, elapsed });
+            }
+        }
+    }
+
+    /// Replaces a connection that failed with `error`, and sends a request. Returns the error if the server may not close it.
+    #[cold]
+    fn reconnect(&mut self, number: usize, error: ClientError) -> Result<(), ClientError> {
+        let connection = &mut self.connections[number];
+        if self.on_close == OnClose::Fail || !error.is_close() || connection.missing > 0 {
+            return Err(error);
+        }
+        let stream = TcpStream::connect(self.server)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        send_request(&stream, &self.request)?;
+        watch(&self.epoll, number, &stream)?;
+        (connection.stream, connection.closing) = (stream, false);
+        self.reconnects += 1;
+        Ok(())
+    }
+}
+
+impl ClosedLoopConnection {
+    /// Connects, requests the page once, and stores the length of the response.
+    fn open(server: SocketAddr, request: &[u8]) -> Result<ClosedLoopConnection, ClientError> {
+        let mut stream = connect(server, SILENCE_MAX)?;
+        stream.write_all(request)?;
+        let mut wire = Vec::new();
+        let size = read_response(&mut stream, &mut wire)?;
+        if wire.len() > size.len() {
+            return Err(ClientError::Surplus);
+        }
+        stream.set_nonblocking(true)?;
+        Ok(ClosedLoopConnection { stream, response_len: size.len(), missing: 0, closing: false })
+    }
+
+    /// Receives all available bytes, up to the end of the stream if `ending`, and answers complete responses with a request.
+    fn receive(
+        &mut self,
+        ending: bool,
+        on_close: OnClose,
+        input: &mut [u8],
+        request: &[u8],
+    ) -> Result<ReceiveProgress, ClientError> {
+        let mut completed = 0;
+        loop {
+            let len = match recv(&self.stream, &mut *input, RecvFlags::empty()) {
+                // Responses that were complete before the end of the stream count.
+                Ok((0, _)) if completed > 0 && on_close == OnClose::Reconnect => {
+                    return Ok(ReceiveProgress { completed, closed: true });
+                }
+                Ok((0, _)) => return Err(ClientError::Closed),
+                Ok((len, _)) => len,
+                Err(Errno::AGAIN) => return Ok(ReceiveProgress { completed, closed: false }),
+                Err(errno) => return Err(errno.into()),
+            };
+            if self.missing == 0 {
+                let prefix = len.min(OK.len());
+                if input[..prefix] != OK[..prefix] {
+                    return Err(ResponseError::Status.into());
+                }
+                self.missing = self.response_len;
+                if on_close == OnClose::Reconnect && len != self.response_len {
+                    self.parse_head(&input[..len])?;
+                }
+            }
+            self.missing = self.missing.checked_sub(len).ok_or(ClientError::Surplus)?;
+            if self.missing == 0 {
+                completed += 1;
+                if self.closing {
+                    return Ok(ReceiveProgress { completed, closed: true });
+                }
+                send_request(&self.stream, request)?;
+            }
+            // A receive that does not fill the buffer empties the socket; further bytes cause a new edge.
+            if len < input.len() && !ending {
+                return Ok(ReceiveProgress { completed, closed: false });
+            }
+        }
+    }
+
+    /// Parses the head of a response that differs in length from the first one, or that arrived in part.
+    #[cold]
+    fn parse_head(&mut self, wire: &[u8]) -> Result<(), ClientError> {
+        if let Some(size) = ResponseSize::parse(wire)? {
+            let head = &wire[..size.head_len];
+            self.closing = head.windows(CLOSE.len()).any(|field| field.eq_ignore_ascii_case(CLOSE));
+            self.missing = size.len();
+        }
+        Ok(())
+    }
+}
+
+/// Registers a connection with epoll under its number, edge triggered.
+fn watch(epoll: &OwnedFd, number: usize, stream: &TcpStream) -> Result<(), Errno> {
+    let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+    epoll::add(epoll, stream, epoll::EventData::new_u64(number as u64), interest)
+}
+
+fn send_request(stream: &TcpStream, request: &[u8]) -> Result<(), ClientError> {
+    match send(stream, request, SendFlags::NOSIGNAL)? {
+        len if len == request.len() => Ok(()),
+        _ => Err(ClientError::Full),
+    }
+}
+
+/// The field with which a server announces that it will close the connection.
+const CLOSE: &[u8] = b"\r\nConnection: close\r\n";
+
+/// Events per wait: one wait serves all ready connections, and the client reads the clock once.
+const EVENT_COUNT_MAX: usize = 256;
+
+/// Bytes per receive: a small response fits, and the buffer stays in the CPU cache.
+const INPUT_LEN: usize = 64 << 10;
+
+/// Longest wait for a byte on any connection. A slower server is broken.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+const SILENCE_TIMEOUT: Timespec = Timespec { tv_sec: SILENCE_MAX.as_secs() as i64, tv_nsec: 0 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::thread;
+
+    #[test]
+    fn wrong_second_response_fails_the_run() {
+        const GOOD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+        const CLOSED: &str = "the server closed a connection that it should keep open";
+        #[rustfmt::skip]
+        let cases: &[(&str, &[u8], &str)] = &[
+            // case              second response                                         error
+            ("closes",           b"",                                                    CLOSED),
+            ("other status",     b"HTTP/1.1 404 OK\r\nContent-Length: 5\r\n\r\nhello",   "the response does not begin with HTTP/1.1 200"),
+            ("longer",           b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!",  "the server sent more bytes than its first response had"),
+            ("correct",          GOOD,                                                   CLOSED),
+        ];
+        for (name, second, want) in cases {
+            let server = scripted(vec![GOOD, second]);
+            let mut client = ClosedLoopClient::connect(server, "/", 1, OnClose::Fail).expect(name);
+            let error = client.run(Duration::from_secs(1)).expect_err(name).to_string();
+            assert_eq!(error, *want, "{name}");
+        }
+    }
+
+    #[test]
+    fn client_reconnects_if_the_server_may_close() {
+        const GOOD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+        const LAST: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello";
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        // In turn, a connection gets two responses, a response with `Connection: close`, and a close without a response.
+        let answers = [&[GOOD, GOOD][..], &[LAST], &[]];
+        thread::spawn(move || {
+            for (stream, answers) in listener.incoming().zip(answers.iter().cycle()) {
+                let mut stream = stream.unwrap();
+                for answer in *answers {
+                    let _ = stream.read(&mut [0; 1024]);
+                    let _ = stream.write_all(answer);
+                }
+                let _ = stream.read(&mut [0; 1024]);
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            }
+        });
+        let mut client = ClosedLoopClient::connect(server, "/", 1, OnClose::Reconnect).unwrap();
+        let run = client.run(Duration::from_millis(200)).unwrap();
+        assert!(run.requests > 10 && run.reconnects > 10, "{run:?}");
+        // Three connections bring three responses.
+        let ratio = run.requests as f64 / run.reconnects as f64;
+        assert!((0.8..=1.3).contains(&ratio), "{run:?}");
+    }
+
+    /// Sends each answer after one read on one connection, then closes it.
+    fn scripted(answers: Vec<&'static [u8]>) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            for answer in answers {
+                let _ = stream.read(&mut [0; 1024]).unwrap();
+                stream.write_all(answer).unwrap();
+            }
+            // Closing a socket with unread bytes would send a reset.
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            let _ = stream.read(&mut [0; 1024]);
+        });
+        address
+    }
+}

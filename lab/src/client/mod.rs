@@ -1,0 +1,116 @@
+//! Clients: they send requests and count responses.
+//!
+//! | file | content |
+//! |---|---|
+//! | `closed_loop.rs` | a client that sends its next request as soon as it has a response: for races |
+//! | `open_loop.rs` | a client that sends requests at fixed times: for response times |
+//! | `response.rs` | the length of a response |
+//!
+//! Below: one request, one response, on a blocking socket.
+
+pub(crate) mod closed_loop;
+pub(crate) mod open_loop;
+pub(crate) mod response;
+
+use std::fmt;
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use self::response::{ResponseError, ResponseSize};
+
+/// Connects, with a limit on the time that a read may take.
+pub(crate) fn connect(server: SocketAddr, read_timeout: Duration) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(server)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(read_timeout))?;
+    Ok(stream)
+}
+
+/// Returns a request with the same fields as one of wrk.
+pub(crate) fn request(server: SocketAddr, path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: {server}\r\n\r\n").into_bytes()
+}
+
+/// Reads until `wire` holds at least one complete response.
+pub(crate) fn read_response(stream: &mut TcpStream, wire: &mut Vec<u8>) -> Result<ResponseSize, ClientError> {
+    let mut input = [0; 4096];
+    loop {
+        match ResponseSize::parse(wire)? {
+            Some(size) if wire.len() >= size.len() => return Ok(size),
+            _ => {}
+        }
+        match stream.read(&mut input)? {
+            0 => return Err(ClientError::Closed),
+            len => wire.extend_from_slice(&input[..len]),
+        }
+    }
+}
+
+/// What a server did wrong.
+#[derive(Debug)]
+pub(crate) enum ClientError {
+    /// The server closed a connection that it should keep open.
+    Closed,
+    /// The server sent no byte for a time limit.
+    Silence(Duration),
+    /// The server sent more bytes than a response has.
+    Surplus,
+    /// The content is not as long as its file.
+    Length,
+    /// The server left requests unread until the socket buffer was full.
+    Full,
+    /// The response cannot be counted.
+    Response(ResponseError),
+    /// The connection failed.
+    Io(io::Error),
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::Closed => f.write_str("the server closed a connection that it should keep open"),
+            ClientError::Silence(time) => write!(f, "the server sent no response for {} s", time.as_secs()),
+            ClientError::Surplus => f.write_str("the server sent more bytes than its first response had"),
+            ClientError::Length => f.write_str("the content of a response is not as long as its file"),
+            ClientError::Full => f.write_str("the server does not read requests: the socket buffer is full"),
+            ClientError::Response(error) => error.fmt(f),
+            ClientError::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl ClientError {
+    /// Returns whether the error means that the server closed the connection, before or after it read a request.
+    fn is_close(&self) -> bool {
+        match self {
+            ClientError::Closed => true,
+            ClientError::Io(error) => {
+                matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+impl From<io::Error> for ClientError {
+    fn from(error: io::Error) -> ClientError {
+        ClientError::Io(error)
+    }
+}
+
+impl From<Errno> for ClientError {
+    fn from(errno: Errno) -> ClientError {
+        ClientError::Io(errno.into())
+    }
+}
+
+impl From<ResponseError> for ClientError {
+    fn from(error: ResponseError) -> ClientError {
+        ClientError::Response(error)
+    }
+}

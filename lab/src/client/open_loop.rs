@@ -1,0 +1,90 @@
+//! The open-loop client: sends requests at fixed times, whether or not earlier responses have arrived.
+//!
+//! A response time counts from the scheduled time of its request. A closed-loop client would send fewer requests while a server
+//! stalls, and would therefore hide most of the stall (coordinated omission).
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::response::{OK, ResponseError};
+use super::{ClientError, connect, read_response, request};
+
+/// Connections to one server.
+pub(crate) struct OpenLoopClient {
+    request: Vec<u8>,
+    /// Requests per second on all connections together.
+    rate: u32,
+    connections: Vec<OpenLoopConnection>,
+}
+
+struct OpenLoopConnection {
+    stream: TcpStream,
+    /// A buffer as long as one response.
+    response: Vec<u8>,
+}
+
+impl OpenLoopClient {
+    /// Opens `count` connections and requests `path` once on each.
+    pub(crate) fn connect(
+        server: SocketAddr,
+        path: &str,
+        count: u32,
+        rate: u32,
+    ) -> Result<OpenLoopClient, ClientError> {
+        let request = request(server, path);
+        let open = |_| {
+            let mut stream = connect(server, RESPONSE_TIME_MAX)?;
+            stream.write_all(&request)?;
+            let size = read_response(&mut stream, &mut Vec::new())?;
+            Ok(OpenLoopConnection { stream, response: vec![0; size.len()] })
+        };
+        let connections = (0..count).map(open).collect::<Result<_, ClientError>>()?;
+        Ok(OpenLoopClient { request, rate, connections })
+    }
+
+    /// Sends requests for `time`, on all connections in turn. Returns all response times in nanoseconds.
+    pub(crate) fn run(&mut self, time: Duration) -> Result<Vec<u64>, ClientError> {
+        let (count, request) = (self.connections.len() as u32, &self.request);
+        let interval = Duration::from_secs(1) * count / self.rate;
+        let start = Instant::now();
+        thread::scope(|scope| {
+            let connections = (0..).zip(&mut self.connections);
+            let threads = connections.map(|(number, connection)| {
+                let first = start + interval * number / count;
+                scope.spawn(move || connection.run(request, first, interval, start + time))
+            });
+            let threads: Vec<_> = threads.collect();
+            let times = threads.into_iter().map(|thread| thread.join().expect("a client does not panic"));
+            Ok(times.collect::<Result<Vec<_>, _>>()?.concat())
+        })
+    }
+}
+
+impl OpenLoopConnection {
+    fn run(
+        &mut self,
+        request: &[u8],
+        first: Instant,
+        interval: Duration,
+        end: Instant,
+    ) -> Result<Vec<u64>, ClientError> {
+        let mut times = Vec::new();
+        let mut scheduled = first;
+        while scheduled < end {
+            thread::sleep(scheduled.saturating_duration_since(Instant::now()));
+            self.stream.write_all(request)?;
+            self.stream.read_exact(&mut self.response)?;
+            times.push(scheduled.elapsed().as_nanos() as u64);
+            if !self.response.starts_with(OK) {
+                return Err(ResponseError::Status.into());
+            }
+            scheduled += interval;
+        }
+        Ok(times)
+    }
+}
+
+/// Longest wait for a response. It is long, because a stalled server is a result too.
+const RESPONSE_TIME_MAX: Duration = Duration::from_secs(60);

@@ -1,0 +1,26 @@
+//! The experiments. Each measures all servers under the same conditions, prints a report and writes a record.
+//!
+//! ```text
+//! options ─▶ isolation ─▶ test bed ─▶ rounds of windows ─▶ record ─▶ report on the terminal, JSON file
+//! ```
+//!
+//! | file | content |
+//! |---|---|
+//! | `race.rs` | requests per second and CPU per request |
+//! | `cold/` | response times of a hot page while other clients read cold files from a slow disk |
+//! | `start.rs` | time from start to first response, and memory |
+//! | `pack.rs` | time and size of packing, compared with reference encoders |
+//! | `options.rs` | options that several experiments share; the command that repeats an experiment |
+//! | `isolation.rs` | the private network namespace and the scheduling policy |
+//! | `rounds.rs` | the order of servers; the wait for an idle core; the repetition of dirty rounds |
+//! | `output.rs` | prints the report and writes the record |
+
+pub(crate) mod cold;
+pub(crate) mod pack;
+pub(crate) mod race;
+pub(crate) mod start;
+
+mod isolation;
+mod options;
+mod output;
+mod rounds;

@@ -1,0 +1,85 @@
+//! Options that several experiments share, and the command that repeats an experiment.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::isolation;
+use crate::error::LabError;
+
+/// Options of every experiment.
+#[derive(Args)]
+pub(crate) struct CommonArgs {
+    /// Measure this build of tarpon [default: the program next to tarpon-lab]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) tarpon: Option<PathBuf>,
+    /// Write all measured numbers to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// The option to measure without isolation.
+#[derive(Args)]
+pub(crate) struct IsolationArgs {
+    /// Measure without network namespace and batch scheduling; for trial runs without root
+    #[arg(long)]
+    pub(crate) no_isolation: bool,
+}
+
+impl IsolationArgs {
+    /// Restarts this program in isolation, unless the option forbids it.
+    pub(crate) fn enter(&self) -> Result<(), LabError> {
+        if self.no_isolation { Ok(()) } else { isolation::enter() }
+    }
+}
+
+/// Options of experiments that run on one core.
+#[derive(Args)]
+pub(crate) struct CoreArgs {
+    /// Run server and clients on this core [default: the least busy core]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) core: Option<usize>,
+    /// Wait at most this long for an idle core, at the start and after a dirty round
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub(crate) idle_wait: u32,
+}
+
+/// The directory of a large site.
+#[derive(Args)]
+pub(crate) struct SiteDirArgs {
+    /// Create the site below this directory [default: the directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl SiteDirArgs {
+    /// Returns the directory.
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(env::temp_dir)
+    }
+}
+
+/// Parses the length of a window: long enough for a request, short enough to wait for.
+pub(crate) fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.01..=600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("not a number of seconds between 0.01 and 600".into()),
+    }
+}
+
+/// Returns the command that repeats an experiment on any machine: defaults are explicit, options without a value are omitted.
+pub(crate) fn command_line(name: &str, options: &[(&str, String)]) -> String {
+    let set = options.iter().filter(|(_, value)| !value.is_empty());
+    set.fold(format!("tarpon-lab {name}"), |command, (option, value)| format!("{command} --{option} {value}"))
+}
+
+/// Appends `--no-isolation` to a command if it was set.
+pub(crate) fn with_isolation(command: String, isolation: &IsolationArgs) -> String {
+    if isolation.no_isolation { command + " --no-isolation" } else { command }
+}
+
+/// Returns the file name of a path, for a command line without directories of this machine.
+pub(crate) fn file_name(path: Option<&Path>) -> String {
+    path.and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned()
+}

@@ -1,0 +1,313 @@
+//! The race: server and client share one core, and take turns on it.
+//!
+//! ```text
+//! round 1   epoll   uring   tarpon  nginx      each: new process, check, warm-up, timed window
+//! round 2   uring   epoll   nginx   tarpon     a dirty window ends the round, and another round follows
+//! …
+//! then      system calls of each server, counted in separate windows
+//! ```
+//!
+//! On one core, placement and wake-ups cost all servers the same. The client cannot be an unnoticed bottleneck, because the lab
+//! measures its CPU time too. Each microsecond that a server uses appears as one microsecond of server CPU.
+
+use std::env;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::options::{
+    CommonArgs, CoreArgs, IsolationArgs, command_line, file_name, parse_seconds, with_isolation,
+};
+use super::output::RecordFile;
+use super::rounds::{RoundPlan, WARM_UP_TIME, expect_clean, pin_to_core, rounds_max};
+use crate::client::closed_loop::{ClosedLoopClient, OnClose};
+use crate::error::LabError;
+use crate::generated_site;
+use crate::measure::cpu::{self, CpuMeter};
+use crate::measure::machine::this_machine;
+use crate::measure::syscalls::SyscallCounter;
+use crate::records::LabRecord;
+use crate::records::cpu::OTHER_SHARE_MAX;
+use crate::records::race::{RaceRecord, RaceSeries, RaceSettings, RaceWindow, SyscallCount, other_share_max};
+use crate::records::server::{PeerServer, names};
+use crate::servers::process::ServerProcess;
+use crate::servers::test_bed::TestBed;
+
+/// Options of `tarpon-lab race`.
+#[derive(Args)]
+pub(crate) struct RaceArgs {
+    /// Run this many clean rounds
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Time each window for this long
+    #[arg(long, default_value_t = 2.0, value_parser = parse_seconds)]
+    seconds: f64,
+    /// Open this many connections, each with one request at a time; several counts run in turn
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', default_value = "64", value_parser = parse_count)]
+    connections: Vec<usize>,
+    /// Request a page with this many bytes of content
+    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
+    size: usize,
+    /// Also race this earlier build of tarpon, in the same rounds
+    #[arg(long, value_name = "PATH")]
+    before: Option<PathBuf>,
+    /// Race these servers besides the null servers and tarpon; for the names see --only
+    #[arg(long, value_enum, hide_possible_values = true, value_delimiter = ',', default_value = "nginx")]
+    peers: Vec<PeerServer>,
+    /// Run only these of all servers
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "SERVERS")]
+    only: Vec<PeerServer>,
+    #[command(flatten)]
+    core: CoreArgs,
+    #[command(flatten)]
+    isolation: IsolationArgs,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// Runs a race, prints its report and writes its record. Fails if too few rounds were clean.
+pub(crate) fn run(args: &RaceArgs) -> Result<(), LabError> {
+    args.isolation.enter()?;
+    let output = RecordFile::open(args.common.out.as_deref())?;
+    let race = measure(args)?;
+    let too_few = race
+        .series
+        .iter()
+        .find_map(|series| expect_clean(&format!("{series}: "), &series.rounds, args.rounds).err());
+    output.finish(&LabRecord::Race(race))?;
+    too_few.map_or(Ok(()), |error| Err(error.into()))
+}
+
+fn measure(args: &RaceArgs) -> Result<RaceRecord, LabError> {
+    let machine = this_machine();
+    let core = pin_to_core(&args.core)?;
+    raise_descriptor_limit(args.connections.iter().copied().max().unwrap_or_default())?;
+
+    let page = (PAGE, generated_site::lines(args.size));
+    let (tarpon, before) = (args.common.tarpon.as_deref(), args.before.as_deref());
+    let mut bed = TestBed::new(&env::temp_dir(), page, tarpon, before)?;
+    let servers = bed.prepare(args.servers())?;
+    if let Some(tarpon) = servers.iter().find(|measured| measured.server.is_tarpon()) {
+        bed.match_null_response(tarpon.server)?;
+    }
+    let settings = RaceSettings {
+        rounds: args.rounds,
+        rounds_max: rounds_max(args.rounds),
+        seconds: args.seconds,
+        warm_up_seconds: WARM_UP_TIME.as_secs_f64(),
+        size: args.size,
+        core,
+        isolated: !args.isolation.no_isolation,
+        other_share_max: OTHER_SHARE_MAX,
+    };
+    let command = args.command();
+    let mut race =
+        RaceRecord { command, machine, settings, servers, series: Vec::new(), syscall_error: None };
+    for connections in &args.connections {
+        let series = measure_series(&bed, args, &mut race, *connections)?;
+        race.series.push(series);
+    }
+    Ok(race)
+}
+
+/// Runs all rounds with this number of connections, then counts system calls.
+fn measure_series(
+    bed: &TestBed,
+    args: &RaceArgs,
+    race: &mut RaceRecord,
+    connections: usize,
+) -> Result<RaceSeries, LabError> {
+    let mut series = RaceSeries { connections, rounds: Vec::new(), syscalls: Vec::new() };
+    let plan = RoundPlan {
+        label: format!("{series}, "),
+        servers: &race.servers,
+        core: race.settings.core,
+        idle_wait: Duration::from_secs(args.core.idle_wait.into()),
+        clean: args.rounds,
+    };
+    series.rounds = plan.run(
+        |server| measure_window(bed, &race.settings, server, connections),
+        |window| {
+            let share = window.cpu.other_share();
+            (share > other_share_max(window.server, connections)).then_some(share)
+        },
+    )?;
+    for measured in &race.servers {
+        match count_syscalls(bed, measured.server, connections) {
+            Ok(count) => series.syscalls.push(count),
+            Err(error) => race.syscall_error = Some(error.to_string()),
+        }
+    }
+    Ok(series)
+}
+
+/// Starts, times and stops one server.
+fn measure_window(
+    bed: &TestBed,
+    settings: &RaceSettings,
+    server: PeerServer,
+    connections: usize,
+) -> Result<RaceWindow, LabError> {
+    let (process, mut client) = start_and_warm_up(bed, server, connections)?;
+    let threads = process.threads()?;
+    threads.expect_pinned_to(settings.core)?;
+
+    let meter = CpuMeter::start(settings.core, &threads, cpu::thread_time)?;
+    let result = client.run(Duration::from_secs_f64(settings.seconds))?;
+    // Lists the threads again: the server may have forked processes during the window.
+    let cpu = meter.finish(result.elapsed, || Ok(process.threads()?.time()?))?;
+    Ok(RaceWindow {
+        server,
+        requests: result.requests,
+        reconnects: result.reconnects,
+        response_len: client.response_len(),
+        cpu,
+    })
+}
+
+/// Counts the system calls of one server.
+fn count_syscalls(bed: &TestBed, server: PeerServer, connections: usize) -> Result<SyscallCount, LabError> {
+    let (process, mut client) = start_and_warm_up(bed, server, connections)?;
+    let mut counter = SyscallCounter::of(&process.threads()?)?;
+    counter.start()?;
+    let result = client.run(COUNT_TIME)?;
+    Ok(SyscallCount { server, requests: result.requests, calls: counter.stop()? })
+}
+
+/// Starts a server and a client, and sends requests until both have settled.
+fn start_and_warm_up(
+    bed: &TestBed,
+    server: PeerServer,
+    connections: usize,
+) -> Result<(ServerProcess, ClosedLoopClient), LabError> {
+    let process = bed.start(server)?;
+    // A server with fewer workers than connections must close connections.
+    let on_close = if server.keeps(connections) { OnClose::Fail } else { OnClose::Reconnect };
+    let mut client = ClosedLoopClient::connect(process.address(), &bed.path(), connections, on_close)?;
+    client.run(WARM_UP_TIME)?;
+    Ok((process, client))
+}
+
+/// Raises the limit on open files, for this process and the servers, if the connections need it.
+fn raise_descriptor_limit(connections: usize) -> Result<(), LabError> {
+    let needed = connections as u64 + OTHER_DESCRIPTORS;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < needed) {
+        let maximum = limit.maximum.map(|maximum| maximum.max(needed));
+        setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum })
+            .map_err(|error| format!("cannot raise the limit on open files to {needed}: {error}"))?;
+    }
+    Ok(())
+}
+
+impl RaceArgs {
+    /// Returns the servers of the race: the null servers, tarpon and its peers, reduced to those of `--only`.
+    fn servers(&self) -> Vec<PeerServer> {
+        let mut servers = vec![
+            PeerServer::NullEpoll,
+            PeerServer::NullUring,
+            PeerServer::TarponUring,
+            PeerServer::TarponEpoll,
+        ];
+        if self.before.is_some() {
+            servers.extend([PeerServer::BeforeUring, PeerServer::BeforeEpoll]);
+        }
+        let named = self.peers.iter().chain(self.only.iter().filter(|server| !self.peers.contains(server)));
+        servers.extend(named.filter(|server| server.is_optional()));
+        servers.retain(|server| self.only.is_empty() || self.only.contains(server));
+        servers
+    }
+
+    /// Returns the command that repeats the race on any machine.
+    fn command(&self) -> String {
+        let connections = self.connections.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let command = command_line(
+            "race",
+            &[
+                ("rounds", self.rounds.to_string()),
+                ("seconds", self.seconds.to_string()),
+                ("connections", connections),
+                ("size", self.size.to_string()),
+                ("peers", names(&self.peers)),
+                ("only", names(&self.only)),
+                ("tarpon", file_name(self.common.tarpon.as_deref())),
+                ("before", file_name(self.before.as_deref())),
+                ("core", self.core.core.map_or_else(String::new, |core| core.to_string())),
+            ],
+        );
+        with_isolation(command, &self.isolation)
+    }
+}
+
+/// Parses a number of connections.
+fn parse_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if (1..=CONNECTIONS_MAX).contains(&count) => Ok(count),
+        _ => Err(format!("not a number of connections between 1 and {CONNECTIONS_MAX}")),
+    }
+}
+
+/// The requested page.
+const PAGE: &str = "page.html";
+
+/// Maximum of connections: half of the ports of the loopback address.
+const CONNECTIONS_MAX: usize = 14_000;
+
+/// Length of a window in which the tracepoint is on.
+const COUNT_TIME: Duration = Duration::from_millis(500);
+
+/// Descriptors that a server needs in addition to its connections.
+const OTHER_DESCRIPTORS: u64 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn null_servers_come_first_and_only_selects() {
+        use PeerServer::*;
+        #[rustfmt::skip]
+        let cases: &[(&str, &[&str], &[PeerServer])] = &[
+            // case            arguments                                   servers
+            ("defaults",       &[],                                        &[NullEpoll, NullUring, TarponUring, TarponEpoll, Nginx]),
+            ("some",           &["--only", "nginx,null-epoll"],            &[NullEpoll, Nginx]),
+            ("no duplicates",  &["--peers", "tarpon-epoll,null-uring"],    &[NullEpoll, NullUring, TarponUring, TarponEpoll]),
+            ("two builds",     &["--before", "old/tarpon"],                &[NullEpoll, NullUring, TarponUring, TarponEpoll, BeforeUring, BeforeEpoll, Nginx]),
+            ("one engine",     &["--before=old", "--only=tarpon-epoll,before-epoll"], &[TarponEpoll, BeforeEpoll]),
+            ("tar archive",    &["--peers=tarpon-epoll-tar", "--only=tarpon-epoll,tarpon-epoll-tar"], &[TarponEpoll, TarponEpollTar]),
+            ("no --before",    &["--only", "before-uring"],                &[]),
+            ("packed, before", &["--before=old", "--only=tarpon-uring-packed,before-uring-packed"], &[TarponUringPacked, BeforeUringPacked]),
+            ("access log",     &["--only", "tarpon-epoll,tarpon-epoll-log,nginx"], &[TarponEpoll, Nginx, TarponEpollLog]),
+        ];
+        for (name, arguments, want) in cases {
+            let args = RaceCli::parse_from([&["race"], *arguments].concat()).args;
+            assert_eq!(args.servers(), *want, "{name}");
+        }
+    }
+
+    #[test]
+    fn command_contains_no_directories() {
+        #[rustfmt::skip]
+        let cases: &[(&str, &[&str], &str)] = &[
+            // case            arguments                                              after the numbers
+            ("defaults",       &[],                                                   " --peers nginx"),
+            ("programs",       &["--tarpon", "/a/b/new", "--before=../c/old"],        " --peers nginx --tarpon new --before old"),
+            ("record",         &["--out", "/a/race.json"],                            " --peers nginx"),
+            ("conditions",     &["--only=null-epoll,tarpon-epoll", "--core=1", "--no-isolation"], " --peers nginx --only null-epoll,tarpon-epoll --core 1 --no-isolation"),
+        ];
+        for (name, arguments, want) in cases {
+            let args = RaceCli::parse_from([&["race"], *arguments].concat()).args;
+            let numbers = "tarpon-lab race --rounds 5 --seconds 2 --connections 64 --size 1024";
+            assert_eq!(args.command(), format!("{numbers}{want}"), "{name}");
+        }
+    }
+
+    #[derive(Parser)]
+    struct RaceCli {
+        #[command(flatten)]
+        args: RaceArgs,
+    }
+}

@@ -1,0 +1,44 @@
+//! Records: the result files. A record holds every number as it was measured, rejected rounds included.
+//!
+//! ```text
+//! LabRecord ─┬─ RaceRecord ──┐
+//!            ├─ ColdRecord ──┼─▶ machine, servers, rounds of windows ─▶ medians, ratios
+//!            ├─ StartRecord ─┘
+//!            └─ PackRecord
+//! ```
+//!
+//! | file | content |
+//! |---|---|
+//! | `race.rs`, `cold.rs`, `start.rs`, `pack.rs` | the record of each experiment, and the numbers derived from it |
+//! | `server.rs` | the servers that the lab can start |
+//! | `round.rs` | rounds, and the servers in them |
+//! | `cpu.rs`, `memory.rs`, `machine.rs` | CPU times, memory and the machine, as the record stores them |
+//!
+//! Derived numbers are computed for each report, never stored.
+
+pub(crate) mod cold;
+pub(crate) mod cpu;
+pub(crate) mod machine;
+pub(crate) mod memory;
+pub(crate) mod pack;
+pub(crate) mod race;
+pub(crate) mod round;
+pub(crate) mod server;
+pub(crate) mod start;
+
+use serde::{Deserialize, Serialize};
+
+use self::cold::ColdRecord;
+use self::pack::PackRecord;
+use self::race::RaceRecord;
+use self::start::StartRecord;
+
+/// The content of a result file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "measurement", rename_all = "kebab-case")]
+pub(crate) enum LabRecord {
+    Race(RaceRecord),
+    Cold(ColdRecord),
+    Start(StartRecord),
+    Pack(PackRecord),
+}

@@ -1,0 +1,158 @@
+//! The servers that the lab can start, by the names of the command line and of the records.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// A server that the lab can start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PeerServer {
+    /// Null server on epoll
+    NullEpoll,
+    /// Null server on io_uring
+    NullUring,
+    /// tarpon on io_uring
+    TarponUring,
+    /// tarpon on epoll
+    TarponEpoll,
+    /// tarpon on poll
+    TarponPoll,
+    /// tarpon with a pool of threads, one connection each
+    TarponThreads,
+    /// tarpon with a pool of processes, one connection each
+    TarponPrefork,
+    /// tarpon with a process per connection
+    TarponFork,
+    /// The build of --before, on io_uring
+    BeforeUring,
+    /// The build of --before, on epoll
+    BeforeEpoll,
+    /// tarpon with the site in a tar archive, on io_uring
+    TarponUringTar,
+    /// tarpon with the site in a tar archive, on epoll
+    TarponEpollTar,
+    /// tarpon with the packed site, on io_uring
+    TarponUringPacked,
+    /// tarpon with the packed site, on epoll
+    TarponEpollPacked,
+    /// The build of --before with the packed site, on io_uring
+    BeforeUringPacked,
+    /// The build of --before with the packed site, on epoll
+    BeforeEpollPacked,
+    /// tarpon with an access log, on io_uring
+    TarponUringLog,
+    /// tarpon with an access log, on epoll
+    TarponEpollLog,
+    /// nginx with a cache of open files
+    Nginx,
+    /// nginx with an access log
+    NginxLog,
+    /// nginx with a pool of threads that read from the disk
+    NginxThreads,
+}
+
+/// The form in which a server gets the site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SiteForm {
+    /// A directory.
+    Directory,
+    /// A tar archive.
+    Tar,
+    /// An archive that `tarpon pack` made.
+    Packed,
+}
+
+impl PeerServer {
+    /// Returns the name on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
+    }
+
+    /// Returns whether the server answers every request with the same bytes.
+    pub(crate) fn is_null(self) -> bool {
+        matches!(self, PeerServer::NullEpoll | PeerServer::NullUring)
+    }
+
+    /// Returns whether the server is a build of tarpon.
+    pub(crate) fn is_tarpon(self) -> bool {
+        !self.is_null() && !self.is_nginx()
+    }
+
+    fn is_nginx(self) -> bool {
+        matches!(self, PeerServer::Nginx | PeerServer::NginxLog | PeerServer::NginxThreads)
+    }
+
+    /// Returns whether the server writes an access log.
+    pub(crate) fn is_logging(self) -> bool {
+        matches!(self, PeerServer::TarponUringLog | PeerServer::TarponEpollLog | PeerServer::NginxLog)
+    }
+
+    /// Returns the current build on the same engine, for an earlier build of tarpon.
+    pub(crate) fn current_build(self) -> Option<PeerServer> {
+        match self {
+            PeerServer::BeforeUring => Some(PeerServer::TarponUring),
+            PeerServer::BeforeEpoll => Some(PeerServer::TarponEpoll),
+            PeerServer::BeforeUringPacked => Some(PeerServer::TarponUringPacked),
+            PeerServer::BeforeEpollPacked => Some(PeerServer::TarponEpollPacked),
+            _ => None,
+        }
+    }
+
+    /// Returns the engine of tarpon or of a null server, by tarpon's name for it.
+    pub(crate) fn engine(self) -> Option<&'static str> {
+        use PeerServer::*;
+        match self {
+            NullUring | TarponUring | BeforeUring | TarponUringTar | TarponUringPacked
+            | BeforeUringPacked | TarponUringLog => Some("io_uring"),
+            NullEpoll | TarponEpoll | BeforeEpoll | TarponEpollTar | TarponEpollPacked
+            | BeforeEpollPacked | TarponEpollLog => Some("epoll"),
+            TarponPoll => Some("poll"),
+            TarponThreads => Some("threads"),
+            TarponPrefork => Some("prefork"),
+            TarponFork => Some("fork"),
+            Nginx | NginxLog | NginxThreads => None,
+        }
+    }
+
+    /// Returns the number of workers if each of them serves one connection at a time. All other servers have one worker.
+    pub(crate) fn pool_size(self) -> Option<usize> {
+        match self {
+            PeerServer::TarponThreads | PeerServer::TarponPrefork => Some(POOL_SIZE),
+            PeerServer::TarponFork => Some(FORK_COUNT_MAX),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the server can keep this many connections open at once.
+    pub(crate) fn keeps(self, connections: usize) -> bool {
+        self.pool_size().is_none_or(|size| size >= connections)
+    }
+
+    /// Returns the form of the site that the server reads. A null server ignores it.
+    pub(crate) fn site_form(self) -> SiteForm {
+        use PeerServer::*;
+        match self {
+            TarponUringTar | TarponEpollTar => SiteForm::Tar,
+            TarponUringPacked | TarponEpollPacked | BeforeUringPacked | BeforeEpollPacked => SiteForm::Packed,
+            _ => SiteForm::Directory,
+        }
+    }
+
+    /// Returns whether the server joins a race only if an option names it.
+    pub(crate) fn is_optional(self) -> bool {
+        use PeerServer::{TarponFork, TarponPoll, TarponPrefork, TarponThreads};
+        let is_portable = matches!(self, TarponPoll | TarponThreads | TarponPrefork | TarponFork);
+        self.site_form() != SiteForm::Directory || self.is_nginx() || self.is_logging() || is_portable
+    }
+}
+
+/// Returns the names of servers as the command line takes them.
+pub(crate) fn names(servers: &[PeerServer]) -> String {
+    servers.iter().map(|server| server.name()).collect::<Vec<_>>().join(",")
+}
+
+/// Workers with one connection each: tarpon's default.
+const POOL_SIZE: usize = 64;
+
+/// Maximum of processes with one connection each: tarpon's default.
+const FORK_COUNT_MAX: usize = 256;

@@ -1,0 +1,37 @@
+//! Reports: a record as tables with a caption, for the terminal or a Markdown document.
+//!
+//! ```text
+//! LabRecord ─▶ report ─▶ LabReport ─┬▶ plain text
+//!                                   └▶ Markdown ─▶ between two marks of a document
+//! ```
+//!
+//! | file | content |
+//! |---|---|
+//! | `race.rs`, `cold.rs`, `start.rs`, `pack.rs` | the report of each experiment |
+//! | `table.rs` | tables and captions as text |
+//! | `phrases.rs` | sentences that several captions share |
+//! | `document.rs` | the command `report`: prints a report, or updates a document |
+//!
+//! A report contains only numbers of its record.
+
+pub(crate) mod document;
+
+mod cold;
+mod pack;
+mod phrases;
+mod race;
+mod start;
+mod table;
+
+use self::table::LabReport;
+use crate::records::LabRecord;
+
+/// Returns the report of a record.
+pub(crate) fn report(record: &LabRecord) -> LabReport {
+    match record {
+        LabRecord::Race(race) => race::report(race),
+        LabRecord::Cold(cold) => cold::report(cold),
+        LabRecord::Start(start) => start::report(start),
+        LabRecord::Pack(pack) => pack::report(pack),
+    }
+}

@@ -1,0 +1,22 @@
+//! The servers of a measurement: how the lab starts, checks and stops them.
+//!
+//! ```text
+//! TestBed ─ spawn ─▶ ServerProcess ─▶ check ─▶ address, processes, threads ─▶ drop: SIGTERM, SIGKILL, port free
+//!    │
+//!    └─ site: directory, tar archive, packed archive
+//! ```
+//!
+//! | file | content |
+//! |---|---|
+//! | `test_bed.rs` | the site in all forms; starts servers |
+//! | `programs.rs` | version and command line of each server; the configuration of nginx |
+//! | `process.rs` | a running server |
+//! | `check.rs` | checks that a server sends the complete content and closes connections on request |
+//!
+//! Each server serves the same site on the core of the calling thread, each time on a new port. It has one worker, or a pool of
+//! workers that serve one connection each.
+
+pub(crate) mod check;
+pub(crate) mod process;
+pub(crate) mod programs;
+pub(crate) mod test_bed;

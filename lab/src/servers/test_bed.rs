@@ -1,0 +1,162 @@
+//! The test bed: a site in all forms, the programs, and a directory for files of the servers.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::check::check;
+use super::process::ServerProcess;
+use super::programs::{StartValues, TarponBuilds, run_command, tarpon_version};
+use crate::client::closed_loop::{ClosedLoopClient, OnClose};
+use crate::error::LabError;
+use crate::null_server;
+use crate::records::round::MeasuredServer;
+use crate::records::server::{PeerServer, SiteForm};
+
+/// A site, and everything that servers need to serve it. Dropping the value deletes its directory.
+pub(crate) struct TestBed {
+    directory: TempDir,
+    /// The page that the lab requests from every server, and its content.
+    page: &'static str,
+    content: Vec<u8>,
+    builds: TarponBuilds,
+    /// Bytes of the head that the null servers send.
+    null_head_len: usize,
+}
+
+impl TestBed {
+    /// Creates a site with one page, given by name and content, in a new directory below `place`.
+    pub(crate) fn new(
+        place: &Path,
+        (page, content): (&'static str, Vec<u8>),
+        tarpon: Option<&Path>,
+        before: Option<&Path>,
+    ) -> Result<TestBed, LabError> {
+        let directory = tempfile::Builder::new()
+            .prefix("tarpon-lab-")
+            .tempdir_in(place)
+            .map_err(|error| format!("{}: {error}", place.display()))?;
+        // tarpon drops root privileges, and must still be able to read the site.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
+        let current = match tarpon {
+            Some(path) => path.to_owned(),
+            None => std::env::current_exe()?.with_file_name("tarpon"),
+        };
+        let builds = TarponBuilds { current, before: before.map(Path::to_owned) };
+        let bed = TestBed { directory, page, content, builds, null_head_len: null_server::HEAD_SIZE };
+        fs::create_dir(bed.site())?;
+        fs::write(bed.site().join(page), &bed.content)?;
+        Ok(bed)
+    }
+
+    /// Returns the directory of the site. An experiment may add files before it calls [`prepare`](TestBed::prepare).
+    pub(crate) fn site(&self) -> PathBuf {
+        self.directory.path().join("site")
+    }
+
+    /// Returns the path of the site in this form.
+    pub(crate) fn site_as(&self, form: SiteForm) -> PathBuf {
+        match form {
+            SiteForm::Directory => self.site(),
+            SiteForm::Tar => self.directory.path().join("site.tar"),
+            SiteForm::Packed => self.directory.path().join("packed.tar"),
+        }
+    }
+
+    /// Removes servers that this host cannot run, reads the versions of the others, and creates the archives that they need.
+    pub(crate) fn prepare(&self, mut servers: Vec<PeerServer>) -> Result<Vec<MeasuredServer>, LabError> {
+        if let Err(error) = null_server::probe() {
+            eprintln!(
+                "skipped: null io_uring and tarpon on io_uring; this host does not support io_uring ({error})"
+            );
+            servers.retain(|server| server.engine() != Some("io_uring"));
+        }
+        if servers.is_empty() {
+            return Err("no server left to measure; change `--only`, `--peers` or `--servers`".into());
+        }
+        let mut measured = Vec::new();
+        for server in servers {
+            measured.push(MeasuredServer { server, name: self.builds.version(server)? });
+        }
+        let needs = |form| measured.iter().any(|measured| measured.server.site_form() == form);
+        if needs(SiteForm::Tar) {
+            let mut tar = Command::new("tar");
+            run_command(tar.arg("-cf").arg(self.site_as(SiteForm::Tar)).arg("-C").arg(self.site()).arg("."))?;
+        }
+        if needs(SiteForm::Packed) {
+            run_command(&mut self.pack_command("fast"))?;
+        }
+        Ok(measured)
+    }
+
+    /// Returns the command that packs the site.
+    pub(crate) fn pack_command(&self, effort: &str) -> Command {
+        self.builds.pack_command(&self.site(), &self.site_as(SiteForm::Packed), effort)
+    }
+
+    /// Returns the path of the page that the lab requests from every server.
+    pub(crate) fn path(&self) -> String {
+        format!("/{}", self.page)
+    }
+
+    /// Returns the name and version of tarpon.
+    pub(crate) fn tarpon_version(&self) -> Result<String, LabError> {
+        tarpon_version(&self.builds.current)
+    }
+
+    /// Makes the response of the null servers as long as that of this server. A shorter response would cost less, and no server
+    /// could reach the limit.
+    pub(crate) fn match_null_response(&mut self, server: PeerServer) -> Result<(), LabError> {
+        let process = self.start(server)?;
+        let client = ClosedLoopClient::connect(process.address(), &self.path(), 1, OnClose::Fail)?;
+        self.null_head_len = client.response_len() - self.content.len();
+        Ok(())
+    }
+
+    /// Starts a server, waits until it listens, and checks its responses.
+    pub(crate) fn start(&self, server: PeerServer) -> Result<ServerProcess, LabError> {
+        let mut process = self.spawn(server)?;
+        process
+            .connect()
+            .and_then(|_| check(process.address(), &self.path(), &self.content, !server.is_null()))
+            .map_err(|error| format!("{error}\n{}", self.server_output()))?;
+        process.unpin_log_thread()?;
+        Ok(process)
+    }
+
+    /// Starts a server, and returns at once.
+    pub(crate) fn spawn(&self, server: PeerServer) -> Result<ServerProcess, LabError> {
+        // In a private network namespace, no other process binds the port before the server does.
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let access_log = self.directory.path().join("access.log");
+        let values = StartValues {
+            address,
+            site: self.site_as(server.site_form()),
+            work_dir: self.directory.path().to_owned(),
+            access_log: access_log.clone(),
+            null_response: (self.null_head_len, self.content.len()),
+        };
+        let mut command = self.builds.start_command(server, &values)?;
+        let output = self.output_path();
+        command
+            .stdin(Stdio::null())
+            .stdout(File::create(&output)?)
+            .stderr(File::options().append(true).open(&output)?);
+        // Each server starts with an empty access log.
+        let _ = fs::remove_file(access_log);
+        ServerProcess::spawn(server, &mut command, address)
+    }
+
+    /// Returns the output of the server that was started last.
+    pub(crate) fn server_output(&self) -> String {
+        fs::read_to_string(self.output_path()).unwrap_or_default()
+    }
+
+    fn output_path(&self) -> PathBuf {
+        self.directory.path().join("server.log")
+    }
+}
