@@ -1,12 +1,12 @@
 //! The engine that only BSD and macOS have: kqueue.
 
-use super::{Begun, Chosen, Engine, readiness};
-use crate::data::worker::Outfit;
+use super::{WorkerReady, ChosenEngine, Engine, readiness};
+use crate::data::worker::WorkerConfig;
 use std::io;
 
 /// The best that this host offers.
-pub(super) fn best() -> Chosen {
-    Chosen { engine: Engine::Kqueue, instead: None }
+pub(super) fn best() -> ChosenEngine {
+    ChosenEngine { engine: Engine::Kqueue, instead: None }
 }
 
 /// Why this host does not offer an engine that this system has: it does.
@@ -15,7 +15,7 @@ pub(super) fn refusal(_engine: Engine) -> Option<String> {
 }
 
 /// Runs a worker on one of these engines.
-pub(super) fn run(engine: Engine, outfit: Outfit, begun: Begun) -> io::Result<()> {
+pub(super) fn run(engine: Engine, outfit: WorkerConfig, begun: WorkerReady) -> io::Result<()> {
     match engine {
         Engine::Kqueue => readiness::run::<readiness::kqueue::Kqueue>(outfit, begun),
         _ => unreachable!("{engine} was not chosen here"),

@@ -238,7 +238,7 @@ pub fn pack_site(
     let is_dictionary_vain = is_offered == Some(false);
     let changes = previous.map(|previous| previous.changes(&plan));
     Ok(PackReport {
-        sizes: sizes,
+        sizes,
         compressed,
         reuse,
         changes,

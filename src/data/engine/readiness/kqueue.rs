@@ -13,7 +13,7 @@
 
 use crate::{
     data::{
-        engine::readiness::{Selector, SlotName, Told, drive::Readiness, token::Token},
+        engine::readiness::{Selector, SlotId, ReadyEvent, drive::Readiness, token::Token},
         worker::timespec,
     },
     sys::queue::Queue,
@@ -56,7 +56,7 @@ impl Selector for Kqueue {
         self.queue.change(&[reads(listener, EventFlags::DELETE, Token::Listener(number))])
     }
 
-    fn watch_slot(&mut self, name: SlotName, socket: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
+    fn watch_slot(&mut self, name: SlotId, socket: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
         let (flags, token) = (EventFlags::ADD | EventFlags::CLEAR, Token::Slot(name));
         self.queue.change(&[reads(socket, flags, token), writes(socket, flags, token)])
     }
@@ -74,12 +74,12 @@ impl Selector for Kqueue {
     }
 
     #[inline]
-    fn told(&self, number: usize) -> Told {
+    fn told(&self, number: usize) -> ReadyEvent {
         let event = &self.events[number];
         match Token::of(event.udata().addr() as u64) {
             Token::Slot(name) => {
                 let readable = matches!(event.filter(), EventFilter::Read(_));
-                Told::Ready {
+                ReadyEvent::Ready {
                     name,
                     readable,
                     writable: !readable,
@@ -89,8 +89,8 @@ impl Selector for Kqueue {
                     failed: false,
                 }
             }
-            Token::Listener(number) => Told::Client(number),
-            Token::Mailbox => Told::Mail,
+            Token::Listener(number) => ReadyEvent::Client(number),
+            Token::Mailbox => ReadyEvent::Mail,
         }
     }
 }
