@@ -1,6 +1,6 @@
 //! The engine that only BSD and macOS have: kqueue.
 
-use super::{WorkerReady, ChosenEngine, Engine, readiness};
+use super::{ChosenEngine, Engine, WorkerReady, readiness};
 use crate::data::worker::WorkerConfig;
 use std::io;
 

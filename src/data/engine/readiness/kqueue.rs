@@ -13,7 +13,7 @@
 
 use crate::{
     data::{
-        engine::readiness::{Selector, SlotId, ReadyEvent, drive::Readiness, token::Token},
+        engine::readiness::{ReadyEvent, Selector, SlotId, drive::Readiness, token::Token},
         worker::timespec,
     },
     sys::queue::Queue,
