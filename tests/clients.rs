@@ -1,5 +1,5 @@
-//! Clients that others wrote, and that many use: http.client of Python, fetch of Node, net/http of Go. Each asks the same
-//! in its own way, and gets what lies on disk. How they are asked is in `tests/clients/README.md`.
+//! Third-party clients: http.client of Python, fetch of Node, net/http of Go. Each one sends the same requests and gets the files
+//! on disk. `tests/clients/README.md` documents the programs.
 
 mod common;
 
@@ -18,56 +18,57 @@ use std::{
 };
 
 #[test]
-fn http_client_of_python_gets_what_lies_on_disk() {
-    let python = Kind { command: &["python3", "python.py"], codings: &[], decodes: &[], follows: false };
-    python.is_served();
+fn python_http_client_gets_the_files() {
+    let python =
+        ClientKind { command: &["python3", "python.py"], codings: &[], decodes: &[], follows: false };
+    python.test();
 }
 
 #[test]
-fn fetch_of_node_gets_what_lies_on_disk() {
-    let node = Kind {
+fn node_fetch_gets_the_files() {
+    let node = ClientKind {
         command: &["node", "node.mjs"],
         codings: &["gzip", "br"],
         decodes: &["gzip", "br"],
         follows: true,
     };
-    node.is_served();
+    node.test();
 }
 
 #[test]
-fn net_http_of_go_gets_what_lies_on_disk() {
-    let go = Kind { command: &["go", "go.go"], codings: &["gzip"], decodes: &[], follows: true };
-    go.is_served();
+fn go_net_http_gets_the_files() {
+    let go = ClientKind { command: &["go", "go.go"], codings: &["gzip"], decodes: &[], follows: true };
+    go.test();
 }
 
-/// What sets one client apart from another.
-struct Kind {
-    /// What runs it, and its file in `tests/clients`.
+/// The properties of a client.
+struct ClientKind {
+    /// The interpreter or compiler and the file in `tests/clients`.
     command: &'static [&'static str; 2],
-    /// One of these it has taken, and decoded, if nothing is said of codings. None: it asks for none by itself.
+    /// The codings that the client accepts and decodes by default.
     codings: &'static [&'static str],
-    /// What it decodes although it was told what to accept.
+    /// The codings that the client decodes if the request sets Accept-Encoding.
     decodes: &'static [&'static str],
-    /// It follows redirects.
+    /// Whether the client follows redirects.
     follows: bool,
 }
 
-impl Kind {
-    fn is_served(&self) {
+impl ClientKind {
+    fn test(&self) {
         let site = sample_site();
         for engine in ENGINES {
             let program = RunningProgram::start_ready(serve(site.path(), &["--engine", engine.name()]));
             let mut client = ClientProcess::start(self, program.address());
             client.gets_files(site.path());
-            client.gets_what_changed(site.path());
+            client.validates_files(site.path());
             client.gets_codings(self, site.path());
             client.gets_ranges(site.path());
-            client.gets_what_it_was_interrupted_in(site.path());
-            client.gets_what_is_not_there();
-            assert_eq!(client.connections, 1, "{engine}: it has kept its connection");
+            client.resumes_a_download(site.path());
+            client.gets_a_404();
+            assert_eq!(client.connections, 1, "{engine}: one connection for all requests");
             client.gets_heads(site.path());
             client.gets_redirects(self, site.path());
-            client.end();
+            client.stop();
             assert_eq!(program.err(), "", "{engine}");
         }
     }
@@ -85,18 +86,18 @@ impl ClientProcess {
         }
     }
 
-    fn gets_what_changed(&mut self, site: &Path) {
+    fn validates_files(&mut self, site: &Path) {
         for &(target, _) in PLAIN {
             let known = self.get(target, &[]);
             let (etag, date) = (known.field("ETag"), known.field("Last-Modified"));
-            let an_hour_after_1970 = "Thu, 01 Jan 1970 01:00:00 GMT";
+            let earlier = "Thu, 01 Jan 1970 01:00:00 GMT";
             #[rustfmt::skip]
             let cases = [
                 (304, format!("If-None-Match: {etag}")),
                 (304, format!("If-None-Match: \"other\", W/{etag}")),
                 (304, format!("If-Modified-Since: {date}")),
                 (200, "If-None-Match: \"other\"".to_owned()),
-                (200, format!("If-Modified-Since: {an_hour_after_1970}")),
+                (200, format!("If-Modified-Since: {earlier}")),
             ];
             for (status, condition) in cases {
                 let got = self.get(target, &[&condition]);
@@ -108,7 +109,7 @@ impl ClientProcess {
         }
     }
 
-    fn gets_codings(&mut self, kind: &Kind, site: &Path) {
+    fn gets_codings(&mut self, kind: &ClientKind, site: &Path) {
         let plain = fs::read(on_disk(site, CODED)).unwrap();
         let got = self.get(CODED, &[]);
         assert_eq!(
@@ -141,7 +142,7 @@ impl ClientProcess {
             let etag = self.get(target, &["Accept-Encoding: identity"]).field("ETag").to_owned();
             #[rustfmt::skip]
             let cases: &[(&[&str], Option<Range<usize>>)] = &[
-                // fields                                                              the part of the file, or all of it
+                // fields                                                              the range, or the whole file
                 (&["Range: bytes=0-0"],                                                Some(0..1)),
                 (&["Range: bytes=7-99"],                                               Some(7..100)),
                 (&["Range: bytes=-50"],                                                Some(len - 50..len)),
@@ -178,22 +179,22 @@ impl ClientProcess {
         }
     }
 
-    /// In pieces, each from where the last one ended, and only if it is still the same.
-    fn gets_what_it_was_interrupted_in(&mut self, site: &Path) {
+    /// Resumes a download several times with Range and If-Range.
+    fn resumes_a_download(&mut self, site: &Path) {
         let content = fs::read(on_disk(site, LARGE)).unwrap();
         let first = self.get(LARGE, &["Range: bytes=0-99999"]);
         let same = format!("If-Range: {}", first.field("ETag"));
-        let mut have = first.content;
-        while have.len() < content.len() {
-            let rest = format!("Range: bytes={}-{}", have.len(), have.len() + 3_000_000);
+        let mut received = first.content;
+        while received.len() < content.len() {
+            let rest = format!("Range: bytes={}-{}", received.len(), received.len() + 3_000_000);
             let got = self.get(LARGE, &[&rest, &same]);
             assert_eq!(got.status, 206, "{rest}");
-            have.extend(got.content);
+            received.extend(got.content);
         }
-        assert!(have == content);
+        assert!(received == content);
     }
 
-    fn gets_what_is_not_there(&mut self) {
+    fn gets_a_404(&mut self) {
         let got = self.get("/nothing", &[]);
         assert_eq!((got.status, got.field("Content-Type")), (404, "text/html; charset=utf-8"));
         assert!(got.content.starts_with(b"<!doctype html>"));
@@ -201,14 +202,14 @@ impl ClientProcess {
 
     fn gets_heads(&mut self, site: &Path) {
         for &(target, _) in PLAIN {
-            let got = self.ask("HEAD", target, &["Accept-Encoding: identity"]);
+            let got = self.request("HEAD", target, &["Accept-Encoding: identity"]);
             let len = fs::metadata(on_disk(site, target)).unwrap().len();
             assert_eq!((got.status, got.field("Content-Length")), (200, &*len.to_string()), "{target}");
             assert_eq!(got.content, b"", "{target}");
         }
     }
 
-    fn gets_redirects(&mut self, kind: &Kind, site: &Path) {
+    fn gets_redirects(&mut self, kind: &ClientKind, site: &Path) {
         let got = self.get("/guide", &[]);
         if kind.follows {
             assert_eq!(got.status, 200);
@@ -219,18 +220,18 @@ impl ClientProcess {
     }
 }
 
-/// A client that runs.
+/// A running client program.
 struct ClientProcess {
     child: Child,
     requests: ChildStdin,
-    answers: BufReader<ChildStdout>,
-    /// That it has opened by now.
+    responses: BufReader<ChildStdout>,
+    /// The number of connections opened so far.
     connections: usize,
 }
 
-/// An answer as the client gave it.
+/// A response as the client returns it.
 #[derive(Debug)]
-struct Answer {
+struct ClientResponse {
     status: u16,
     /// `as-sent`, or `decoded` by the client.
     form: String,
@@ -239,35 +240,35 @@ struct Answer {
 }
 
 impl ClientProcess {
-    fn start(kind: &Kind, address: SocketAddr) -> ClientProcess {
+    fn start(kind: &ClientKind, address: SocketAddr) -> ClientProcess {
         let [program, file] = kind.command;
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(file);
-        // Whatever happens to a client, it does not keep the test for ever.
+        // A limit in case the client hangs.
         let mut command = Command::new("timeout");
         command.arg("180");
         match *program {
-            "go" => command.arg(built_by_go(&file)),
+            "go" => command.arg(build_go(&file)),
             program => command.arg(program).arg(file),
         };
         command.arg(address.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("timeout, of the coreutils");
+        let mut child = command.spawn().expect("timeout of the coreutils");
         let requests = child.stdin.take().expect("a pipe");
-        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
-        ClientProcess { child, requests, answers, connections: 0 }
+        let responses = BufReader::new(child.stdout.take().expect("a pipe"));
+        ClientProcess { child, requests, responses, connections: 0 }
     }
 
     #[track_caller]
-    fn get(&mut self, target: &str, fields: &[&str]) -> Answer {
-        self.ask("GET", target, fields)
+    fn get(&mut self, target: &str, fields: &[&str]) -> ClientResponse {
+        self.request("GET", target, fields)
     }
 
     #[track_caller]
-    fn ask(&mut self, method: &str, target: &str, fields: &[&str]) -> Answer {
+    fn request(&mut self, method: &str, target: &str, fields: &[&str]) -> ClientResponse {
         let request = [&[method, target], fields].concat().join("\t");
-        writeln!(self.requests, "{request}").expect("a client that runs: run tests/setup");
+        writeln!(self.requests, "{request}").expect("a running client: run tests/setup");
         let first = self.line();
         let [status, connections, form, len] = first.split(' ').collect::<Vec<_>>()[..] else {
-            panic!("{request:?} is answered with {first:?}: run tests/setup");
+            panic!("{request:?} has the response {first:?}: run tests/setup");
         };
         self.connections = connections.parse().expect("a number");
         let mut fields = Vec::new();
@@ -277,19 +278,19 @@ impl ClientProcess {
             fields.push((name.to_owned(), value.to_owned()));
         }
         let mut content = vec![0; len.parse().expect("a length")];
-        self.answers.read_exact(&mut content).expect("content");
-        Answer { status: status.parse().expect("a status"), form: form.to_owned(), fields, content }
+        self.responses.read_exact(&mut content).expect("content");
+        ClientResponse { status: status.parse().expect("a status"), form: form.to_owned(), fields, content }
     }
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.answers.read_line(&mut line).expect("a line in UTF-8");
+        self.responses.read_line(&mut line).expect("a line in UTF-8");
         line.truncate(line.trim_end().len());
         line
     }
 
-    /// Has nothing more to ask.
-    fn end(self) {
+    /// Stops the client and checks its exit status.
+    fn stop(self) {
         let ClientProcess { mut child, requests, .. } = self;
         drop(requests);
         let status = child.wait().expect("a child");
@@ -297,16 +298,16 @@ impl ClientProcess {
     }
 }
 
-impl Answer {
-    /// The value of a field, or nothing.
+impl ClientResponse {
+    /// Returns the value of a field, or an empty string.
     fn field(&self, name: &str) -> &str {
         let mut fields = self.fields.iter();
         fields.find_map(|(found, value)| found.eq_ignore_ascii_case(name).then_some(&**value)).unwrap_or("")
     }
 }
 
-/// The program that Go makes of a file, without asking anybody for anything.
-fn built_by_go(file: &Path) -> PathBuf {
+/// Builds a Go program without network access.
+fn build_go(file: &Path) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("client-of-go");
     let mut build = Command::new("go");
     build.env("GOPROXY", "off").env("GOTOOLCHAIN", "local").arg("build").arg("-o").arg(&program).arg(file);

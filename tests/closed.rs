@@ -1,9 +1,9 @@
-//! Sites below a directory that only root may enter, as a home of root is: they are served and followed by a server that has given
-//! root's rights away; and no other user can have what is closed served.
+//! Sites below a directory that only root may enter, such as root's home: a server that has dropped root's privileges serves and
+//! reloads them, and other users cannot make it serve files of the directory.
 //!
-//! Only root can start such a server: as another user these tests have nothing to show.
+//! Only root can start such a server, so these tests do nothing for other users.
 
-#![allow(clippy::disallowed_methods, reason = "names of tests")]
+#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
 
 mod common;
 
@@ -24,8 +24,8 @@ use std::{
 use tempfile::TempDir;
 
 #[test]
-fn a_directory_below_a_closed_one_is_served_and_followed_by_every_engine() {
-    let Some(closed) = Closed::new() else { return };
+fn site_below_a_closed_directory_is_served_and_reloaded() {
+    let Some(closed) = ClosedDir::new() else { return };
     for &engine in ENGINES {
         let site = closed.at("site");
         write_files(&site, &[("index.html", "first"), ("sub/page", "first")]);
@@ -34,10 +34,10 @@ fn a_directory_below_a_closed_one_is_served_and_followed_by_every_engine() {
         write_files(&site, &[("sub/page", "changed"), ("new/dir/page", "new")]);
         expect(&program, "/sub/page", "changed");
         expect(&program, "/new/dir/page", "new");
-        // tarpon also watches the files of a directory that came later.
+        // The server watches files of a new directory too.
         write_files(&site, &[("new/dir/page", "newer")]);
         expect(&program, "/new/dir/page", "newer");
-        // Another directory in its place.
+        // A new directory replaces the site.
         write_files(&closed.at("next"), &[("index.html", "another")]);
         fs::rename(&site, closed.at("old")).unwrap();
         fs::rename(closed.at("next"), &site).unwrap();
@@ -51,19 +51,19 @@ fn a_directory_below_a_closed_one_is_served_and_followed_by_every_engine() {
 }
 
 #[test]
-fn links_and_archives_below_a_closed_directory_are_followed() {
-    let Some(closed) = Closed::new() else { return };
+fn links_and_archives_below_a_closed_directory_are_reloaded() {
+    let Some(closed) = ClosedDir::new() else { return };
     write_files(&closed.at("7"), &[("index.html", "seven")]);
     write_files(&closed.at("8"), &[("index.html", "eight")]);
     symlink("7", closed.at("current")).unwrap();
-    // A link above the root, too.
+    // Also a link above the root of the site.
     symlink(".", closed.at("above")).unwrap();
     let program = RunningProgram::start_ready(serve(&closed.at("above/current"), &[]));
     expect(&program, "/", "seven");
     set_current(&closed.path, "8");
     expect(&program, "/", "eight");
     fs::remove_file(closed.at("current")).unwrap();
-    wait_for("a word about it", || program.err().contains("does not exist").then_some(()));
+    wait_for("a message", || program.err().contains("does not exist").then_some(()));
     expect(&program, "/", "eight");
     set_current(&closed.path, "7");
     expect(&program, "/", "seven");
@@ -82,8 +82,8 @@ fn links_and_archives_below_a_closed_directory_are_followed() {
 }
 
 #[test]
-fn earlier_releases_below_a_closed_directory_are_kept() {
-    let Some(closed) = Closed::new() else { return };
+fn earlier_releases_below_a_closed_directory_are_served() {
+    let Some(closed) = ClosedDir::new() else { return };
     let (old, new) = ("app.0123abcd45.js", "app.67890abcde.js");
     pack(&[("index.html", "one"), (old, "old")], &closed.at("1.tar"));
     pack(&[("index.html", "two"), (new, "new")], &closed.at("2.tar"));
@@ -100,10 +100,10 @@ fn earlier_releases_below_a_closed_directory_are_kept() {
     expect(&program, &format!("/{new}"), "new");
 }
 
-/// With the rights of root a directory of another user would lead wherever that user wants.
+/// With root's privileges, the server would follow links of any user.
 #[test]
-fn a_link_of_another_user_into_a_closed_directory_serves_nothing_of_it() {
-    let Some(closed) = Closed::new() else { return };
+fn link_of_another_user_into_a_closed_directory_is_refused() {
+    let Some(closed) = ClosedDir::new() else { return };
     write_files(&closed.at("secret"), &[("index.html", "secret")]);
     let home = readable_dir();
     let at = |name: &str| home.path().join(name);
@@ -115,7 +115,7 @@ fn a_link_of_another_user_into_a_closed_directory_serves_nothing_of_it() {
     for name in ["ann", "ann/site"] {
         chown(at(name), Some(USER), Some(USER)).unwrap();
     }
-    // A link in her home; a link in a directory of root that is hers; a directory of hers on the way.
+    // A link in Ann's home, Ann's link in a directory of root, and a link of root through Ann's link.
     link("ann/link");
     link("link-of-ann");
     symlink("ann/link", at("through")).unwrap();
@@ -124,21 +124,21 @@ fn a_link_of_another_user_into_a_closed_directory_serves_nothing_of_it() {
         assert!(!status.success(), "{name}");
         assert!(err.contains("may not enter"), "{name}: {err}");
     }
-    // Inside a site a link leads nowhere out of it.
+    // A link within the site that leads out of it.
     link("ann/site/below");
     let program = RunningProgram::start_ready(serve(&at("ann/site"), &[]));
     expect(&program, "/", "of ann");
     assert_eq!(TestClient::connect(program.address()).get("/below/").status, 404);
-    // A site that is exchanged for a link while it is served.
+    // A link replaces the site while the server runs.
     fs::rename(at("ann/site"), at("ann/old")).unwrap();
     symlink(closed.at("secret"), at("ann/site")).unwrap();
-    wait_for("a word about it", || program.err().contains("cannot").then_some(()));
+    wait_for("a message", || program.err().contains("cannot").then_some(()));
     expect(&program, "/", "of ann");
 }
 
 #[test]
-fn what_bars_the_way_is_named_with_owner_mode_user_and_remedies() {
-    let Some(closed) = Closed::new() else { return };
+fn unreadable_path_is_reported_with_owner_mode_user_and_hints() {
+    let Some(closed) = ClosedDir::new() else { return };
     write_files(&closed.at("private/site"), &[("index.html", "x")]);
     write_files(&closed.at("half"), &[("index.html", "x"), ("deep/page", "x")]);
     pack(&[("index.html", "x")], &closed.at("private.tar"));
@@ -156,17 +156,17 @@ fn what_bars_the_way_is_named_with_owner_mode_user_and_remedies() {
     let name = |name: &str| closed.at(name).display().to_string();
     #[rustfmt::skip]
     let cases = [
-        // what is served               what bars the way        why it does
+        // site                         unreadable path          reason
         (closed.at("private"),          name("private"),         "(owner root, mode 0700)"),
         (closed.at("private/site"),     name("private/site"),    "(owner root, mode 0700)"),
         (closed.at("private.tar"),      name("private.tar"),     "(owner root, mode 0600)"),
         (closed.at("half"),             name("half/deep/page"),  "(owned by root, mode 0640)"),
         (of_user,                       ann,                     "mode 0700)"),
     ];
-    for (site, bar, why) in cases {
+    for (site, path, reason) in cases {
         let ProgramExit { status, err, .. } = RunningProgram::run(serve(&site, &[]));
         assert!(!status.success(), "{err}");
-        for words in [&*bar, why, "user nobody may not", "chmod o+r", " or "] {
+        for words in [&*path, reason, "user nobody may not", "chmod o+r", " or "] {
             assert!(err.contains(words), "{}: {words}: {err}", site.display());
         }
         assert_eq!(err.lines().count(), 1, "{err}");
@@ -178,14 +178,14 @@ fn what_bars_the_way_is_named_with_owner_mode_user_and_remedies() {
 }
 
 /// A directory that only root may enter.
-struct Closed {
+struct ClosedDir {
     path: PathBuf,
     _dir: TempDir,
 }
 
-impl Closed {
-    /// None where permissions do not bind: as another user.
-    fn new() -> Option<Closed> {
+impl ClosedDir {
+    /// Returns `None` for users other than root, who cannot use such a directory.
+    fn new() -> Option<ClosedDir> {
         if !geteuid().is_root() {
             return None;
         }
@@ -193,7 +193,7 @@ impl Closed {
         let path = dir.path().join("closed");
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
-        Some(Closed { path, _dir: dir })
+        Some(ClosedDir { path, _dir: dir })
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -201,12 +201,12 @@ impl Closed {
     }
 }
 
-/// Waits until a path is answered with this content.
+/// Waits until the response for a path has this content.
 #[track_caller]
 fn expect(program: &RunningProgram, path: &str, want: &str) {
-    let asked = || TestClient::connect(program.address()).get(path).content;
-    wait_for(want, || (asked() == want.as_bytes()).then_some(()));
+    let content = || TestClient::connect(program.address()).get(path).content;
+    wait_for(want, || (content() == want.as_bytes()).then_some(()));
 }
 
-/// A user with no rights.
+/// A user without privileges.
 const USER: u32 = 4711;

@@ -1,4 +1,4 @@
-//! What is not in memory is served all the same, large files, and archives, that the kernel has dropped; and no worker waits for it.
+//! Files and archives that the kernel has dropped from the page cache are served, and no worker blocks on the disk.
 
 mod common;
 
@@ -23,8 +23,8 @@ use std::{
 use tarpon::Engine;
 
 #[test]
-fn what_was_dropped_from_memory_is_read_and_sent() {
-    // Beside the program: where temporary files are, the file system may be memory itself.
+fn files_outside_the_page_cache_are_served() {
+    // In the target directory, because the directory for temporary files may be a tmpfs.
     let temp = common::make_readable(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
     let (dir, archive) = (temp.path().join("site"), temp.path().join("site.tar"));
     fs::create_dir(&dir).unwrap();
@@ -42,14 +42,14 @@ fn what_was_dropped_from_memory_is_read_and_sent() {
     let large = dir.join("large.bin");
     for engine in ENGINES {
         for site in [&dir, &archive, &packed] {
-            // A new one: of the old one pages may still be with sockets that nobody has ended yet.
+            // A new copy: sockets that are not closed yet may still hold pages of the old file.
             fs::copy(&large, dir.join("new")).and_then(|_| fs::rename(dir.join("new"), &large)).unwrap();
             let program =
                 RunningProgram::start_ready(serve(site, &["--engine", engine.name(), "--workers", "1"]));
-            wait_for("the kernel to forget a file", || is_forgotten(&large, 0).then_some(()));
-            // As far as nobody has it mapped.
-            is_forgotten(&archive, 0);
-            is_forgotten(&packed, 0);
+            wait_for("a file outside the page cache", || is_evicted(&large, 0).then_some(()));
+            // Drops the pages of the archives that no process maps.
+            is_evicted(&archive, 0);
+            is_evicted(&packed, 0);
             let mut pipelined = TestClient::connect(program.address());
             for (name, _) in contents {
                 pipelined.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -59,20 +59,20 @@ fn what_was_dropped_from_memory_is_read_and_sent() {
                 assert!(pipelined.response().content == want, "{engine}: {name}");
             }
             if site == &dir && has_loaders(*engine) {
-                // Not by the worker, which would have waited for the disk.
+                // A loader thread has read the file; the worker would have blocked.
                 assert!(read_by(program.server(), "loader") >= 1 << 20, "{engine}");
             }
         }
     }
 }
 
-/// Small files lie in the image, of which the kernel has dropped all but what somebody has mapped.
+/// Small files are in the image. The kernel has dropped all of its pages except those that a process maps.
 #[test]
-fn no_worker_waits_for_the_disk_to_look_something_up() {
+fn workers_do_not_fault_on_a_lookup_in_a_cold_image() {
     let temp = common::make_readable(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
     let (dir, packed) = (temp.path().join("site"), temp.path().join("packed.tar"));
     fs::create_dir(&dir).unwrap();
-    // Of bytes that no coding makes smaller.
+    // Incompressible bytes.
     let mut noise = 1_u64;
     let mut next = || {
         noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -89,20 +89,20 @@ fn no_worker_waits_for_the_disk_to_look_something_up() {
         [OsStr::new("pack"), dir.as_os_str(), "--effort=fast".as_ref(), "-o".as_ref(), packed.as_os_str()];
     assert!(RunningProgram::run(tarpon(pack)).status.success());
     let archive = fs::read(&packed).unwrap();
-    let lies = |name: &str| {
+    let record_offset = |name: &str| {
         let record = archive.windows(name.len()).position(|bytes| bytes == name.as_bytes());
         record.expect("a record with that path") as u64
     };
     for &engine in ENGINES.iter().filter(|engine| has_loaders(**engine)) {
-        lay_in_single_pages(&packed);
+        cache_in_single_pages(&packed);
         let program =
             RunningProgram::start_ready(serve(&packed, &["--engine", engine.name(), "--workers", "1"]));
         let mut client = TestClient::connect(program.address());
         for (round, chosen) in contents.chunks(40).enumerate() {
-            // Not at the front, which is mapped since it was looked at when the site was opened.
+            // Not the first entries, which are mapped because opening the site reads them.
             let (name, content) = &chosen[20];
-            let record = lies(&format!("/{name}"));
-            wait_for("the kernel to forget a record", || is_forgotten(&packed, record).then_some(()));
+            let record = record_offset(&format!("/{name}"));
+            wait_for("a record outside the page cache", || is_evicted(&packed, record).then_some(()));
             let before = faults(program.server(), "worker");
             let (fields, status) = match round % 4 {
                 0 => ("", 200),
@@ -118,61 +118,66 @@ fn no_worker_waits_for_the_disk_to_look_something_up() {
                 206 => assert_eq!(response.content, content[10..20], "{engine}: {name}"),
                 _ => {}
             }
-            assert_eq!(faults(program.server(), "worker"), before, "{engine}: {name}: the worker has waited");
+            assert_eq!(
+                faults(program.server(), "worker"),
+                before,
+                "{engine}: {name}: a page fault of the worker"
+            );
         }
         client.send("GET /missing HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(client.response().status, 404);
-        // What was read, somebody else has read.
+        // The loader threads have read the records.
         assert!(read_by(program.server(), "loader") >= 1 << 16, "{engine}");
     }
 }
 
-/// Whether its workers serve others meanwhile, so that none may wait for a disk.
+/// Returns whether the workers of an engine serve several connections, so that loader threads read from disk for them.
 fn has_loaders(engine: Engine) -> bool {
     !matches!(engine.name(), "threads" | "prefork" | "fork")
 }
 
-/// Has the kernel hold a file in pages of which each can be dropped by itself: of a large one that was written at once, no part can.
-fn lay_in_single_pages(path: &Path) {
-    wait_for("the kernel to forget a file", || is_forgotten(path, 0).then_some(()));
+/// Makes the page cache hold a file in single pages, which the kernel can drop one by one. A file written at once lies in large
+/// folios, of which the kernel cannot drop a part.
+fn cache_in_single_pages(path: &Path) {
+    wait_for("a file outside the page cache", || is_evicted(path, 0).then_some(()));
     let mut file = File::open(path).unwrap();
     fadvise(&file, 0, None, Advice::Random).unwrap();
     io::copy(&mut file, &mut io::sink()).unwrap();
 }
 
-/// Has the kernel drop a file from its memory. Returns whether it has, what nobody has mapped near `at`.
-fn is_forgotten(path: &Path, at: u64) -> bool {
+/// Makes the kernel drop a file from the page cache. Returns whether an unmapped page near `at` is gone.
+fn is_evicted(path: &Path, at: u64) -> bool {
     let file = File::open(path).unwrap();
     file.sync_all().unwrap();
     fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-    // Who asks has it read: so not that page, and no others with it.
+    // The check itself may read a page, so it uses a neighbour and disables read-ahead.
     fadvise(&file, 0, None, Advice::Random).unwrap();
     let neighbour = at + (16 << 10);
     let read = preadv2(&file, &mut [IoSliceMut::new(&mut [0])], neighbour, ReadWriteFlags::NOWAIT);
     read == Err(Errno::AGAIN)
 }
 
-/// How often the threads of a process whose names begin so have touched what had to be read for them. proc(5).
+/// Counts the major page faults of the threads of a process whose names start with `thread`. proc(5).
 fn faults(process: Pid, thread: &str) -> u64 {
-    let of = |task: PathBuf| {
+    let count = |task: PathBuf| {
         let stat = fs::read_to_string(task.join("stat")).unwrap();
-        let (_, behind_name) = stat.rsplit_once(')').unwrap();
-        behind_name.split_whitespace().nth(9).unwrap().parse::<u64>().unwrap()
+        let (_, after_name) = stat.rsplit_once(')').unwrap();
+        after_name.split_whitespace().nth(9).unwrap().parse::<u64>().unwrap()
     };
-    threads(process, thread).map(of).sum()
+    threads(process, thread).map(count).sum()
 }
 
-/// Bytes that the threads of a process whose names begin so have read. proc(5).
+/// Counts the bytes read by the threads of a process whose names start with `thread`. proc(5).
 fn read_by(process: Pid, thread: &str) -> u64 {
-    let of = |task: PathBuf| {
+    let count = |task: PathBuf| {
         let io = fs::read_to_string(task.join("io")).unwrap();
         let read = io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap();
         read.parse::<u64>().unwrap()
     };
-    threads(process, thread).map(of).sum()
+    threads(process, thread).map(count).sum()
 }
 
-/// The threads of a process whose names begin so, where they are told of.
+/// Returns the threads of a process whose names start with `thread`, as directories in /proc.
 fn threads(process: Pid, thread: &str) -> impl Iterator<Item = PathBuf> {
     let tasks = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).unwrap();
     let tasks = tasks.map(|task| task.unwrap().path());

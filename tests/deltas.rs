@@ -1,6 +1,6 @@
-//! Clients that have a file of an earlier release get the next one as a difference: packed, served and decoded, by the program
-//! and the reference decoder of Zstandard; and by a browser, which alone is asked to decode Brotli with a dictionary, since
-//! its usual program cannot.
+//! Clients with a file of an earlier release get the next release as a delta. The tests pack and serve deltas with the program and decode
+//! them with the reference decoder of Zstandard. The tests of the browser decode Brotli with a dictionary, because the program `brotli`
+//! cannot.
 
 mod common;
 
@@ -21,13 +21,13 @@ const OLD: &str = "/assets/app.B4qfzvDp.js";
 const NEW: &str = "/assets/app.Xk2pQz9a.js";
 
 #[test]
-fn who_has_the_file_of_the_release_before_gets_what_has_changed() {
-    let releases = Releases::new();
+fn client_with_the_earlier_file_gets_a_delta() {
+    let releases = TestReleases::new();
     let dictionary = releases.digest(&script(1));
     let other = releases.digest(b"something else");
     let has = |field: &str| format!("Available-Dictionary: {field}\r\n");
-    let takes = |codings: &str| format!("Accept-Encoding: {codings}\r\n");
-    let (browser, zstd) = (takes("gzip, deflate, br, zstd, dcb, dcz"), takes("zstd, dcz"));
+    let accepts = |codings: &str| format!("Accept-Encoding: {codings}\r\n");
+    let (browser, zstd) = (accepts("gzip, deflate, br, zstd, dcb, dcz"), accepts("zstd, dcz"));
     for engine in ENGINES {
         let [before, now] = releases.archives.each_ref().map(|archive| {
             RunningProgram::start_ready(serve(archive, &["--engine", engine.name(), "--workers", "1"]))
@@ -39,39 +39,39 @@ fn who_has_the_file_of_the_release_before_gets_what_has_changed() {
         assert_eq!(client.get("/plain.js").field("Use-As-Dictionary"), None);
 
         let mut client = TestClient::connect(now.address());
-        let mut ask = |method: &str, path: &str, fields: &str| -> Response {
+        let mut request = |method: &str, path: &str, fields: &str| -> Response {
             client.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
             if method == "HEAD" { client.try_head().expect("a head") } else { client.response() }
         };
         let with = |fields: &str| format!("{fields}{}", has(&dictionary));
         #[rustfmt::skip]
         let cases: &[(&str, &str, String, Option<&str>)] = &[
-            // what it shows                     path           fields                                        coding
+            // case                              path           fields                                        coding
             ("a browser",                        NEW,           with(&browser),                               Some("dcb")),
-            ("in one coding alone",              NEW,           with(&zstd),                                  Some("dcz")),
-            ("without the padding",              NEW,           zstd.clone() + &has(&dictionary.replace('=', "")), Some("dcz")),
+            ("a single delta coding",            NEW,           with(&zstd),                                  Some("dcz")),
+            ("a hash without padding",           NEW,           zstd.clone() + &has(&dictionary.replace('=', "")), Some("dcz")),
             ("the same name",                    "/plain.js",   with(&zstd),                                  Some("dcz")),
-            ("weights come first",               NEW,           with(&takes("zstd, dcz;q=0.9")),              Some("zstd")),
-            ("it takes no dictionary",           NEW,           with(&takes("gzip, br, zstd")),               Some("br")),
-            ("it takes nothing",                 NEW,           with(""),                                     None),
-            ("anything is no dictionary",        NEW,           with(&takes("*;q=0, gzip")),                  Some("gzip")),
-            ("it has none",                      NEW,           browser.clone(),                              Some("br")),
-            ("it has another",                   NEW,           zstd.clone() + &has(&other),                  Some("zstd")),
-            ("what it has is no hash",           NEW,           zstd.clone() + &has(&dictionary.replace(':', "")), Some("zstd")),
-            ("it says so twice",                 NEW,           with(&with(&zstd)),                           Some("zstd")),
-            ("of another file",                  "/other.css",  with(&zstd),                                  Some("zstd")),
-            ("of a file that never varies",      "/picture.png", with(&zstd),                                 None),
+            ("weights come first",               NEW,           with(&accepts("zstd, dcz;q=0.9")),            Some("zstd")),
+            ("no delta coding",                  NEW,           with(&accepts("gzip, br, zstd")),             Some("br")),
+            ("no Accept-Encoding",               NEW,           with(""),                                     None),
+            ("a wildcard is no delta",           NEW,           with(&accepts("*;q=0, gzip")),                Some("gzip")),
+            ("no dictionary",                    NEW,           browser.clone(),                              Some("br")),
+            ("another dictionary",               NEW,           zstd.clone() + &has(&other),                  Some("zstd")),
+            ("an invalid hash",                  NEW,           zstd.clone() + &has(&dictionary.replace(':', "")), Some("zstd")),
+            ("the fields twice",                 NEW,           with(&with(&zstd)),                           Some("zstd")),
+            ("another file",                     "/other.css",  with(&zstd),                                  Some("zstd")),
+            ("a file without variants",          "/picture.png", with(&zstd),                                 None),
         ];
         for (name, path, fields, coding) in cases {
             let dictionary =
                 if *path == "/plain.js" { releases.digest(&plain(1)) } else { dictionary.clone() };
             let fields = fields.replace(&releases.digest(&script(1)), &dictionary);
             let name = format!("{engine}, {name}");
-            let response = ask("GET", path, &fields);
+            let response = request("GET", path, &fields);
             assert_eq!((response.status, response.field("Content-Encoding")), (200, *coding), "{name}");
-            let is_against = *path == NEW || *path == "/plain.js";
+            let has_delta = *path == NEW || *path == "/plain.js";
             let vary = match *path {
-                _ if is_against => Some("Accept-Encoding, Available-Dictionary"),
+                _ if has_delta => Some("Accept-Encoding, Available-Dictionary"),
                 "/picture.png" => None,
                 _ => Some("Accept-Encoding"),
             };
@@ -81,53 +81,53 @@ fn who_has_the_file_of_the_release_before_gets_what_has_changed() {
                 assert!(response.content.len() < 400, "{name}: {}", response.content.len());
                 assert!(releases.unzstd(&before, &response.content) == now, "{name}");
             }
-            // HEAD says the same, and with the entity-tag nothing is sent again.
-            let head = ask("HEAD", path, &fields);
+            // HEAD has the same fields; If-None-Match gets 304.
+            let head = request("HEAD", path, &fields);
             assert_eq!(without_date(&head.head), without_date(&response.head), "{name}");
             let tag = response.field("ETag").expect("a tag");
-            let again = ask("GET", path, &format!("{fields}If-None-Match: {tag}\r\n"));
+            let again = request("GET", path, &format!("{fields}If-None-Match: {tag}\r\n"));
             assert_eq!(
                 (again.status, again.field("ETag"), again.field("Vary")),
                 (304, Some(tag), vary),
                 "{name}"
             );
             assert_eq!(again.field("Use-As-Dictionary"), None, "{name}");
-            let part = ask("GET", path, &format!("{fields}Range: bytes=4-23\r\n"));
+            let part = request("GET", path, &format!("{fields}Range: bytes=4-23\r\n"));
             assert_eq!((part.status, part.field("Content-Encoding")), (206, *coding), "{name}");
             assert!(part.content == response.content[4..24], "{name}");
         }
-        // Each coding has a tag of its own.
-        let tags =
-            [&browser, &zstd].map(|codings| ask("GET", NEW, &with(codings)).field("ETag").map(str::to_owned));
-        let plain = ask("GET", NEW, &zstd).field("ETag").map(str::to_owned);
+        // Each coding has its own entity-tag.
+        let tags = [&browser, &zstd]
+            .map(|codings| request("GET", NEW, &with(codings)).field("ETag").map(str::to_owned));
+        let plain = request("GET", NEW, &zstd).field("ETag").map(str::to_owned);
         assert!(tags[0] != tags[1] && !tags.contains(&plain), "{tags:?}, {plain:?}");
         let changed =
-            ask("GET", NEW, &format!("{}If-None-Match: {}\r\n", with(&zstd), plain.expect("a tag")));
+            request("GET", NEW, &format!("{}If-None-Match: {}\r\n", with(&zstd), plain.expect("a tag")));
         assert_eq!((changed.status, changed.field("Content-Encoding")), (200, Some("dcz")));
-        // What was a difference may be a dictionary itself.
+        // The decoded delta is a dictionary for later releases.
         assert_eq!(changed.field("Use-As-Dictionary"), Some("match=\"/assets/app.*.js\""));
     }
 }
 
 #[test]
-fn what_was_packed_against_an_earlier_release_is_told_shown_and_checked() {
-    let releases = Releases::new();
+fn deltas_are_reported_inspected_and_verified() {
+    let releases = TestReleases::new();
     let [before, now] = &releases.archives;
     let packed = releases.pack(1, &[("--dictionary", before)]);
-    // The same archive lay at the output already.
+    // The previous archive at the output has the same deltas.
     for row in ["  dcb  2 files, 2 made before: ", "  dcz  2 files, 2 made before: "] {
         assert!(packed.out.contains(row), "{packed:?}");
     }
     assert!(!packed.err.contains("warning"), "{packed:?}");
-    let silent = releases.dir.path().join("silent.tar");
-    fs::copy(before, &silent).expect("an archive");
+    let without_offer = releases.dir.path().join("without-offer.tar");
+    fs::copy(before, &without_offer).expect("an archive");
     let mut command = tarpon(["pack".as_ref(), releases.sites[0].path().as_os_str()]);
     let ended = RunningProgram::run({
-        command.args(["--effort", "fast", "-o"]).arg(&silent);
+        command.args(["--effort", "fast", "-o"]).arg(&without_offer);
         command
     });
     assert!(ended.status.success(), "{ended:?}");
-    let packed = releases.pack(1, &[("--dictionary", &silent)]);
+    let packed = releases.pack(1, &[("--dictionary", &without_offer)]);
     assert!(
         packed.err.contains("warning: browsers do not keep the files of the earlier archive"),
         "{packed:?}"
@@ -168,15 +168,15 @@ fn what_was_packed_against_an_earlier_release_is_told_shown_and_checked() {
     }
 }
 
-/// Two releases of a site, packed.
-struct Releases {
+/// Two packed releases of a site.
+struct TestReleases {
     sites: [TempDir; 2],
     archives: [PathBuf; 2],
     dir: TempDir,
 }
 
-impl Releases {
-    fn new() -> Releases {
+impl TestReleases {
+    fn new() -> TestReleases {
         let dir = common::readable_dir();
         let sites = [(OLD, 1), (NEW, 2)].map(|(path, number)| {
             let site = site(&[(&path[1..], script(number)), ("plain.js", plain(number))]);
@@ -186,13 +186,13 @@ impl Releases {
             site
         });
         let archives = ["before.tar", "now.tar"].map(|name| dir.path().join(name));
-        let releases = Releases { sites, archives, dir };
+        let releases = TestReleases { sites, archives, dir };
         releases.pack(0, &[]);
         releases.pack(1, &[("--dictionary", &releases.archives[0])]);
         releases
     }
 
-    /// Packs one of them; the first offers dictionaries.
+    /// Packs one release. The first one offers dictionaries.
     fn pack(&self, number: usize, options: &[(&str, &Path)]) -> common::program::ProgramExit {
         let mut command = tarpon(["pack".as_ref(), self.sites[number].path().as_os_str()]);
         command.args(["--effort", "fast", "-o"]).arg(&self.archives[number]);
@@ -207,7 +207,7 @@ impl Releases {
         ended
     }
 
-    /// The value of Available-Dictionary for a content, as somebody else works it out.
+    /// Returns the value of Available-Dictionary for a content, computed by Python.
     fn digest(&self, content: &[u8]) -> String {
         let file = self.dir.path().join("content");
         fs::write(&file, content).expect("a file");
@@ -217,7 +217,7 @@ impl Releases {
         format!(":{}:", String::from_utf8(output.stdout).expect("ASCII").trim())
     }
 
-    /// What the reference decoder makes of a content and its dictionary.
+    /// Decodes a content with its dictionary with the reference decoder.
     fn unzstd(&self, dictionary: &[u8], coded: &[u8]) -> Vec<u8> {
         let files = ["dictionary", "coded"].map(|name| self.dir.path().join(name));
         fs::write(&files[0], dictionary).expect("a file");
@@ -230,7 +230,7 @@ impl Releases {
     }
 }
 
-/// A script of a release, in which little changes.
+/// Returns a script that differs little between releases.
 fn script(number: u32) -> Vec<u8> {
     let line = |at: u32| format!("export const v{at} = {};\n", at.wrapping_mul(0x9e37_79b9));
     let text = (0..3000).map(|at| if at == 1000 { format!("console.log({number});\n") } else { line(at) });

@@ -1,4 +1,4 @@
-//! What happens in a server's life: in words on a terminal, and otherwise as lines of JSON.
+//! Messages of the server: text on a terminal, JSON lines otherwise.
 
 mod common;
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::{fs, os::unix::fs::symlink};
 
 #[test]
-fn each_event_is_an_object_on_standard_error() {
+fn each_event_is_a_json_object_on_standard_error() {
     let dir = site(&[("index.html", "home")]);
     symlink("/etc/passwd", dir.path().join("outside")).expect("a link");
     let program = RunningProgram::start(serve(dir.path(), &["--log-format", "json"]));
@@ -38,7 +38,7 @@ fn each_event_is_an_object_on_standard_error() {
     assert_eq!(event("stopping")["grace_s"], 30.0);
     let ended = program.wait();
     assert!(ended.status.success() && ended.out.is_empty(), "{ended:?}");
-    assert_eq!(ended.err.matches("\"serving\"").count(), 1, "a reload is no start: {}", ended.err);
+    assert_eq!(ended.err.matches("\"serving\"").count(), 1, "a reload is not a start: {}", ended.err);
     for line in ended.err.lines() {
         let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         assert!(
@@ -54,11 +54,11 @@ fn each_event_is_an_object_on_standard_error() {
 }
 
 #[test]
-fn words_are_for_a_terminal_and_json_for_everything_else_unless_it_is_said() {
+fn log_format_depends_on_the_terminal_and_the_option() {
     let dir = site(&[("index.html", "home")]);
     #[rustfmt::skip]
     let cases: &[(Option<&str>, bool, bool)] = &[
-        // said          on a terminal   in words
+        // option        on a terminal   text
         (None,           true,           true),
         (None,           false,          false),
         (Some("auto"),   true,           true),
@@ -68,25 +68,29 @@ fn words_are_for_a_terminal_and_json_for_everything_else_unless_it_is_said() {
         (Some("json"),   true,           false),
         (Some("json"),   false,          false),
     ];
-    for &(said, on_terminal, in_words) in cases {
+    for &(option, on_terminal, is_text) in cases {
         let mut command = tarpon(["serve".as_ref(), dir.path().as_os_str()]);
         command.args(["--listen", "127.0.0.1:0"]);
-        if let Some(said) = said {
-            command.args(["--log-format", said]);
+        if let Some(option) = option {
+            command.args(["--log-format", option]);
         }
         let start = if on_terminal { RunningProgram::start_on_terminal } else { RunningProgram::start };
         let program = start(command);
-        let told = || program.out() + &program.err();
-        let told = wait_for("what it says", || Some(told()).filter(|told| told.contains("workers")));
-        let case = format!("{said:?}, on a terminal: {on_terminal}: {told}");
-        assert_eq!(told.contains("Ctrl-C stops it"), in_words, "{case}");
-        assert_eq!(told.lines().any(|line| serde_json::from_str::<Value>(line).is_ok()), !in_words, "{case}");
-        assert_eq!(told.contains('\u{1b}'), on_terminal && in_words, "colour: {case}");
+        let output = || program.out() + &program.err();
+        let output = wait_for("output", || Some(output()).filter(|output| output.contains("workers")));
+        let case = format!("{option:?}, on a terminal: {on_terminal}: {output}");
+        assert_eq!(output.contains("Ctrl-C stops it"), is_text, "{case}");
+        assert_eq!(
+            output.lines().any(|line| serde_json::from_str::<Value>(line).is_ok()),
+            !is_text,
+            "{case}"
+        );
+        assert_eq!(output.contains('\u{1b}'), on_terminal && is_text, "colour: {case}");
     }
 }
 
 #[test]
-fn each_exchange_is_told_as_it_happens_where_that_is_asked_for() {
+fn debug_option_reports_each_exchange() {
     let dir = site(&[("index.html", &b"home"[..]), ("big", &distinct_bytes(30 << 20))]);
     for &engine in ENGINES {
         let options = ["--log-format", "json", "--debug", "--engine", engine.name()];
@@ -94,31 +98,31 @@ fn each_exchange_is_told_as_it_happens_where_that_is_asked_for() {
         let address = event(&program, "serving")["addresses"].as_str().expect("addresses").to_owned();
         let address =
             address.trim_start_matches("http://").trim_end_matches('/').parse().expect("an address");
-        // Of a large file all is told but its end, while the client still takes it.
+        // While the client downloads a large file, only the start is reported.
         let mut client = TestClient::connect(address);
         client.send(get("/big"));
-        let begun = event(&program, "request_start");
+        let start = event(&program, "request_start");
         let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
         assert_eq!(
-            (text(&begun, "client"), text(&begun, "request")),
+            (text(&start, "client"), text(&start, "request")),
             ("127.0.0.1".into(), get("/big").trim_end().replace('\r', ""))
         );
-        let response = text(&begun, "response");
+        let response = text(&start, "response");
         assert!(
             response.starts_with("HTTP/1.1 200 OK\n") && response.contains("\nContent-Length: 31457280\n"),
             "{response}"
         );
-        assert!(!program.err().contains("\"over\""), "{engine}");
+        assert!(!program.err().contains("\"request_end\""), "{engine}");
         drop(client);
-        let over = event(&program, "request_end");
-        assert_eq!((&over["status"], &over["complete"]), (&200.into(), &false.into()), "{engine}");
-        assert_eq!(over["connection"], begun["connection"]);
-        assert!(over["bytes"].as_u64().expect("a number") < 30 << 20, "{over}");
+        let end = event(&program, "request_end");
+        assert_eq!((&end["status"], &end["complete"]), (&200.into(), &false.into()), "{engine}");
+        assert_eq!(end["connection"], start["connection"]);
+        assert!(end["bytes"].as_u64().expect("a number") < 30 << 20, "{end}");
     }
 }
 
 #[test]
-fn what_a_client_sends_steers_no_terminal() {
+fn control_characters_of_a_client_are_escaped_on_the_terminal() {
     let dir = site(&[("index.html", "home")]);
     let mut command = tarpon(["serve".as_ref(), dir.path().as_os_str()]);
     let with = ["--listen", "127.0.0.1:0", "--admin", "off", "--debug", "--access-log", "off"];
@@ -134,18 +138,18 @@ fn what_a_client_sends_steers_no_terminal() {
     ] {
         let mut client = TestClient::connect(address);
         client.send(sent);
-        client.try_response().expect("an answer");
+        client.try_response().expect("a response");
     }
-    let said = wait_for("both", || {
-        Some(program.out()).filter(|said| said.matches(" bytes of content in ").count() == 2)
+    let output = wait_for("both exchanges", || {
+        Some(program.out()).filter(|output| output.matches(" bytes of content in ").count() == 2)
     });
-    let plain = anstream::adapter::strip_str(&said).to_string().replace('\r', "");
+    let plain = anstream::adapter::strip_str(&output).to_string().replace('\r', "");
     assert!(plain.contains("  > GET /\\x1B[31m HTTP/1.1\n  > Host: h\n  < HTTP/1.1 400 "), "{plain}");
     assert!(plain.contains("\n  > X: \"\\xC2\\x9B1m\\x07\\x5C\"\n"), "{plain}");
     assert!(plain.chars().all(|shown| shown == '\n' || (' '..='~').contains(&shown)), "{plain:?}");
 }
 
-/// Waits for an event of a program that says them as JSON.
+/// Waits for an event of a program with JSON messages.
 fn event(program: &RunningProgram, message: &str) -> Value {
     let events =
         || program.err().lines().filter_map(|line| serde_json::from_str(line).ok()).collect::<Vec<Value>>();

@@ -1,4 +1,4 @@
-//! A program that carries its site, and packed sites under the hardships of a mapped file.
+//! Executables with an embedded site, and mapped archives that are truncated or replaced.
 
 mod common;
 
@@ -17,7 +17,7 @@ use std::{
 use tempfile::TempDir;
 
 #[test]
-fn a_program_carries_its_site_and_shows_checks_and_extracts_it() {
+fn executable_serves_inspects_verifies_and_extracts_its_site() {
     let (dir, out) = (site(&contents()), common::readable_dir());
     let program = packed(&dir, &out, &["--executable"]);
     for engine in ENGINES {
@@ -28,7 +28,7 @@ fn a_program_carries_its_site_and_shows_checks_and_extracts_it() {
             assert_served(&mut TestClient::connect(running.address()));
         }
     }
-    // It is an archive to the others.
+    // The ordinary program uses the executable as an archive.
     let running = RunningProgram::start_ready(serve(&program, &[]));
     assert_served(&mut TestClient::connect(running.address()));
     for arguments in [&["inspect", "mysite"][..], &["verify", "mysite"]] {
@@ -43,8 +43,8 @@ fn a_program_carries_its_site_and_shows_checks_and_extracts_it() {
     assert!(of(&["verify"]).out.contains("is in order"));
     assert!(of(&["serve"]).err.contains("unrecognized subcommand"));
     for help in ["--help", "-h"] {
-        let said = of(&[help]).out;
-        assert!(said.starts_with("Serves the site that this program carries"), "{said}");
+        let help = of(&[help]).out;
+        assert!(help.starts_with("Serves the site that this program carries"), "{help}");
     }
 
     let mut extract = command(&program, &["extract"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -61,7 +61,7 @@ fn a_program_carries_its_site_and_shows_checks_and_extracts_it() {
 }
 
 #[test]
-fn what_a_program_carries_is_reused() {
+fn contents_of_an_executable_are_reused() {
     let (dir, out) = (site(&contents()), tempfile::tempdir().unwrap());
     let program = packed(&dir, &out, &["--executable"]);
     let archive = |name: &str, reuse: Option<&Path>| {
@@ -75,11 +75,11 @@ fn what_a_program_carries_is_reused() {
         assert!(ended.status.success(), "{ended:?}");
         (fs::read(path).unwrap(), ended.out + &ended.err)
     };
-    let ((fresh, _), (reused, said)) = (archive("fresh.tar", None), archive("reused.tar", Some(&program)));
-    assert!(fresh == reused, "{said}");
-    assert!(said.contains("made before") && !said.contains("compressed anew"), "{said}");
+    let ((fresh, _), (reused, output)) = (archive("fresh.tar", None), archive("reused.tar", Some(&program)));
+    assert!(fresh == reused, "{output}");
+    assert!(output.contains("made before") && !output.contains("compressed anew"), "{output}");
 
-    // The program at the output too.
+    // An executable at the output is reused too.
     let before = fs::read(&program).unwrap();
     let mut command = tarpon([OsStr::new("pack"), dir.path().as_os_str()]);
     command.args(["--effort", "fast", "--executable", "-o"]).arg(&program);
@@ -90,12 +90,12 @@ fn what_a_program_carries_is_reused() {
 }
 
 #[test]
-fn a_program_that_is_cut_or_damaged_carries_no_site() {
+fn truncated_executable_has_no_site() {
     let (dir, out) = (site(&contents()), common::readable_dir());
     let program = packed(&dir, &out, &["--executable"]);
     let whole = fs::metadata(&program).unwrap().len();
     File::options().write(true).open(&program).unwrap().set_len(whole - 1).unwrap();
-    // It is the program alone again.
+    // The executable behaves like the plain program.
     let ended = RunningProgram::run(command(&program, &["--version"]));
     assert!(ended.out.starts_with("tarpon "), "{}", ended.out);
     let ended = RunningProgram::run(serve(&program, &[]));
@@ -103,22 +103,22 @@ fn a_program_that_is_cut_or_damaged_carries_no_site() {
 }
 
 #[test]
-fn a_directory_is_preloaded_too() {
+fn directory_can_be_preloaded() {
     let dir = site(&contents());
     for engine in ENGINES {
         let program =
             RunningProgram::start_ready(serve(dir.path(), &["--preload", "--engine", engine.name()]));
-        // Also what would have stayed a file otherwise.
+        // Preloading includes large files.
         let large = File::options().write(true).open(dir.path().join("large.txt")).unwrap();
         large.set_len(10).unwrap();
         let large = TestClient::connect(program.address()).get("/large.txt").content.len();
-        assert!([10, 300_000].contains(&large), "{engine}: old or new, but whole");
+        assert!([10, 300_000].contains(&large), "{engine}: neither the old nor the new file");
         fs::write(dir.path().join("large.txt"), "large ".repeat(50_000)).unwrap();
     }
 }
 
 #[test]
-fn a_packed_site_that_is_emptied_while_mapped_cuts_every_answer_and_heals_when_replaced() {
+fn truncated_archive_aborts_responses_until_it_is_replaced() {
     let (dir, out) = (site(&contents()), common::readable_dir());
     for engine in ENGINES {
         for first in ["/small.txt", "/middle.txt", "/large.txt", "/missing", "/"] {
@@ -131,11 +131,11 @@ fn a_packed_site_that_is_emptied_while_mapped_cuts_every_answer_and_heals_when_r
             for target in [first, "/small.txt", "/missing"] {
                 let mut client = TestClient::connect(program.address());
                 client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-                assert!(client.try_response().is_err(), "{engine}: {target}: cut, and nothing made up");
+                assert!(client.try_response().is_err(), "{engine}: {target}: a complete response");
             }
-            // A whole one takes its place.
+            // A valid archive replaces the empty one.
             packed(&dir, &out, &[]);
-            // Of several workers each hears of it for itself.
+            // Each worker receives the new site separately.
             let mut client = wait_for("the new site", || {
                 let mut client = TestClient::connect(program.address());
                 client.send("GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -154,7 +154,7 @@ fn assert_served(client: &mut TestClient) {
     assert_eq!(client.get("/missing").status, 404);
 }
 
-/// Copied, gathered, and sent from the descriptor.
+/// Returns files that the server copies, gathers, and sends from a descriptor.
 fn contents() -> [(&'static str, String); 4] {
     [
         ("index.html", "<title>x</title>".to_owned()),

@@ -1,4 +1,4 @@
-//! Packed sites of hostile hands: whatever their bytes say, each response ends where its client takes it to end.
+//! Forged archives: whatever their bytes are, each response ends where its client expects it to end.
 
 mod common;
 
@@ -25,37 +25,37 @@ use tarpon_site::{
 use tempfile::TempDir;
 
 #[test]
-fn a_forged_length_never_makes_two_responses_of_one() {
-    let sites = Sites::new();
+fn forged_length_does_not_split_a_response() {
+    let sites = ForgedSites::new();
     let forged: Vec<_> = (0..4).flat_map(|way| sites.lengths_forged(way)).collect();
-    assert!(forged.len() > 100, "{} of them", forged.len());
-    let statuses = sites.ask(&forged);
-    assert!(statuses.iter().any(|status| status == "500"), "none of them was noticed");
+    assert!(forged.len() > 100, "{} archives", forged.len());
+    let statuses = sites.statuses(&forged);
+    assert!(statuses.iter().any(|status| status == "500"), "no forged length was detected");
 }
 
 #[test]
-fn whatever_is_forged_each_response_ends_where_its_client_takes_it_to_end() {
-    let sites = Sites::new();
+fn responses_of_forged_archives_have_correct_framing() {
+    let sites = ForgedSites::new();
     let forged: Vec<_> = (0..100).map(|seed| sites.forged(seed)).collect();
-    let statuses = sites.ask(&forged);
+    let statuses = sites.statuses(&forged);
     for status in ["200", "206", "301", "304", "404", "500"] {
-        assert!(statuses.iter().any(|got| got == status), "{status} was never seen");
+        assert!(statuses.iter().any(|got| got == status), "no response with status {status}");
     }
 }
 
-/// A packed site with something of everything, to be forged, and where.
-struct Sites {
+/// A packed site with all kinds of entries, from which the tests make forged archives.
+struct ForgedSites {
     dir: TempDir,
-    good: Vec<u8>,
-    /// The requests: method and target, followed by fields.
+    valid: Vec<u8>,
+    /// The requests: method, target and fields, separated by tabs.
     requests: Vec<String>,
 }
 
-impl Sites {
-    fn new() -> Sites {
+impl ForgedSites {
+    fn new() -> ForgedSites {
         let dir = tempfile::tempdir().expect("a directory");
-        // Numbers of no pattern: a dictionary helps most.
-        let mut random = Random(7);
+        // Random numbers, which only a dictionary compresses well.
+        let mut random = SplitMix(7);
         let lines: String =
             (0..600).map(|at| format!("const a{at} = {};\n", random.below(1 << 40))).collect();
         let script = |release: &str| format!("{lines}// {release}\n");
@@ -77,19 +77,19 @@ impl Sites {
             ),
             ("_headers", b"/dir/*\n  X-Dir: dir\n/news/*\n  X-News: news\n".to_vec()),
         ]);
-        let path = dir.path().join("good.tar");
+        let path = dir.path().join("valid.tar");
         pack_of(&files, &path, &[old]);
-        let good = fs::read(&path).expect("an archive");
-        let requests = requests(&image_of(&good).expect("a good one"));
-        Sites { dir, good, requests }
+        let valid = fs::read(&path).expect("an archive");
+        let requests = requests(&image_of(&valid).expect("a valid archive"));
+        ForgedSites { dir, valid, requests }
     }
 
-    /// Every other length among the fields, told otherwise: each in an archive of its own.
+    /// Returns archives with one forged Content-Length each, for every other length in the fields.
     fn lengths_forged(&self, way: u8) -> Vec<Vec<u8>> {
         const LENGTH: &[u8] = b"Content-Length: ";
-        let places = self.good.windows(LENGTH.len()).enumerate().filter(|(_, bytes)| *bytes == LENGTH);
+        let places = self.valid.windows(LENGTH.len()).enumerate().filter(|(_, bytes)| *bytes == LENGTH);
         let forge = |(at, _): (usize, _)| {
-            let mut bytes = self.good.clone();
+            let mut bytes = self.valid.clone();
             let digits = &mut bytes[at + LENGTH.len()..];
             let len = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
             match way {
@@ -104,16 +104,16 @@ impl Sites {
         places.skip(usize::from(way % 2)).step_by(2).map(forge).collect()
     }
 
-    /// An archive with some changes.
+    /// Returns an archive with random changes.
     fn forged(&self, seed: u64) -> Vec<u8> {
-        let mut random = Random(seed);
-        let mut bytes = self.good.clone();
-        let image_end = IMAGE_AT as usize + image_of(&self.good).expect("a good one").len() as usize;
+        let mut random = SplitMix(seed);
+        let mut bytes = self.valid.clone();
+        let image_end = IMAGE_AT as usize + image_of(&self.valid).expect("a valid archive").len() as usize;
         for _ in 0..1 + random.below(4) {
             let at = IMAGE_AT as usize
                 + HEADER_LEN
                 + random.below(image_end - IMAGE_AT as usize - HEADER_LEN - 40);
-            // Most bytes are of contents: half of the changes begin at a line of fields, or in a record.
+            // Most bytes belong to contents, so half of the changes start at a field line or in a record.
             let line = bytes[at..image_end]
                 .windows(2)
                 .position(|bytes| bytes == b"\r\n")
@@ -151,27 +151,27 @@ impl Sites {
         bytes
     }
 
-    /// Serves those of the archives that can be opened, asks all of them for everything, and returns the statuses. What the client
-    /// has against a response ends the test.
-    fn ask(&self, archives: &[Vec<u8>]) -> Vec<String> {
+    /// Serves the archives that open, sends all requests to each of them, and returns the statuses. A response that the client rejects
+    /// fails the test.
+    fn statuses(&self, archives: &[Vec<u8>]) -> Vec<String> {
         let opened: Vec<_> =
             archives.iter().enumerate().filter(|(_, bytes)| image_of(bytes).is_some()).collect();
-        assert!(opened.len() * 2 > archives.len(), "{} of {} can be opened", opened.len(), archives.len());
+        assert!(opened.len() * 2 > archives.len(), "{} of {} archives open", opened.len(), archives.len());
         let mut statuses = Vec::new();
-        for some in opened.chunks(100) {
+        for chunk in opened.chunks(100) {
             let known = site(&[("known", "what is known")]);
             let mut sites = vec![host("known", Site::from_dir(known.path()).expect("a site"))];
             let mut input = String::new();
-            for (number, bytes) in some {
+            for (number, bytes) in chunk {
                 let path = self.dir.path().join(format!("{number}.tar"));
                 fs::write(&path, bytes).expect("a file");
                 let name = format!("forged-{number}");
-                sites.push(host(&name, Site::from_archive(&path, "").expect("it was opened before")));
+                sites.push(host(&name, Site::from_archive(&path, "").expect("a valid archive")));
                 input.extend(self.requests.iter().map(|request| format!("{name}\t{request}\n")));
             }
             let served = EmbeddedServer::sites(
                 &settings(Engine::Epoll, 1),
-                VirtualHosts::new(sites, UnknownHost::Refused).expect("names of their own"),
+                VirtualHosts::new(sites, UnknownHost::Refused).expect("unique names"),
             );
             let mut client = Command::new("python3")
                 .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/framing.py"))
@@ -182,9 +182,9 @@ impl Sites {
                 .expect("python3");
             let mut stdin = client.stdin.take().expect("a pipe");
             let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
-            let output = client.wait_with_output().expect("it ends");
-            assert!(output.status.success(), "a response ends elsewhere");
-            writer.join().expect("no panic").expect("it reads all");
+            let output = client.wait_with_output().expect("a child");
+            assert!(output.status.success(), "a response has a wrong length");
+            writer.join().expect("no panic").expect("the client reads all input");
             let out = String::from_utf8(output.stdout).expect("text");
             statuses.extend(out.lines().map(str::to_owned));
             assert!(served.stop().is_ok());
@@ -208,7 +208,7 @@ fn host(name: &str, site: Site) -> VirtualHost {
     VirtualHost { names: vec![name.parse().expect("a name")], ..site.into() }
 }
 
-/// Every path, each in all the ways that lead to another part of its record.
+/// Returns requests for every path that use all parts of its record.
 fn requests(image: &Image) -> Vec<String> {
     let paths = image.entries().map(|(path, _)| String::from_utf8(path.to_vec()).expect("text"));
     let mut paths: Vec<_> = paths.filter(|path| path.starts_with('/')).collect();
@@ -243,13 +243,13 @@ fn requests(image: &Image) -> Vec<String> {
     requests
 }
 
-/// The image of an archive that can be served.
+/// Returns the image of a servable archive.
 fn image_of(archive: &[u8]) -> Option<Image> {
     let place = image_in(archive, archive.len() as u64).ok()??;
     Image::new(archive[place.at as usize..][..place.len as usize].to_vec().into()).ok()
 }
 
-/// Makes all sums of an archive right again that are looked at when it is opened.
+/// Recomputes the checksums that opening an archive verifies.
 fn seal(archive: &mut [u8]) {
     let image = &mut archive[IMAGE_AT as usize..];
     let header = Header::decode(image.first_chunk().expect("a header")).expect("an untouched header");
@@ -277,10 +277,10 @@ fn base64(bytes: &[u8]) -> String {
     digits.collect()
 }
 
-/// The same numbers again for the same seed: splitmix64.
-struct Random(u64);
+/// A random number generator, splitmix64. A seed determines the sequence.
+struct SplitMix(u64);
 
-impl Random {
+impl SplitMix {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

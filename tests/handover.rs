@@ -1,4 +1,4 @@
-//! One server takes over from another: both have the listening socket, and the clients notice nothing.
+//! Handover between servers that share a listening socket, without a failed request.
 
 mod common;
 
@@ -17,11 +17,11 @@ use std::{
 };
 use tarpon::Engine;
 
-/// Responses of every way to leave: in one stretch, gathered, from a descriptor.
+/// Response sizes that the server sends in one buffer, gathered, and from a descriptor.
 const LENS: [(&str, usize); 3] = [("small", 100), ("middle", 30_000), ("large", 200_000)];
 
 #[test]
-fn no_request_fails_and_no_connection_is_reset() {
+fn handover_fails_no_request() {
     const HANDOVER_COUNT: usize = 20;
     const CLIENT_COUNT: usize = 4;
     let dir = site(&LENS.map(|(name, len)| (name, distinct_bytes(len))));
@@ -31,15 +31,15 @@ fn no_request_fails_and_no_connection_is_reset() {
             || EmbeddedServer::dir_on(listener.try_clone().unwrap(), &settings(engine, 2), dir.path());
         let mut served = start();
         let address = served.address;
-        let (over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let (stopping, count) = (AtomicBool::new(false), AtomicUsize::new(0));
         thread::scope(|scope| {
             let clients: Vec<_> = (0..CLIENT_COUNT)
                 .map(|_| {
                     scope.spawn(|| {
-                        // Each request that fails is a panic here.
+                        // A failed request panics.
                         let mut client = TestClient::connect(address);
                         let (mut served, mut last_count) = (0, 0);
-                        for (name, len) in LENS.iter().cycle().take_while(|_| !over.load(Ordering::SeqCst)) {
+                        for (name, len) in LENS.iter().cycle().take_while(|_| !stopping.load(Ordering::SeqCst)) {
                             client.send(common::client::get(&format!("/{name}")));
                             let response = client.try_response().unwrap_or_else(|error| {
                                 panic!("{engine}: request {served} of a client, with {last_count} handovers: {error}")
@@ -63,9 +63,9 @@ fn no_request_fails_and_no_connection_is_reset() {
                 served.handle.drain(Duration::from_secs(60));
                 served.join_within(TEST_TIMEOUT);
                 served = successor;
-                wait_for("more answers", || (count.load(Ordering::SeqCst) > from + 10).then_some(()));
+                wait_for("more responses", || (count.load(Ordering::SeqCst) > from + 10).then_some(()));
             }
-            over.store(true, Ordering::SeqCst);
+            stopping.store(true, Ordering::SeqCst);
             for client in clients {
                 let (served, last_count) = client.join().expect("no request fails");
                 assert!(served > 10 && last_count >= HANDOVER_COUNT / 2, "{engine}: {served}, {last_count}");
@@ -75,19 +75,19 @@ fn no_request_fails_and_no_connection_is_reset() {
 }
 
 #[test]
-fn a_client_that_waits_is_answered_once_more_or_left_at_the_end_of_the_grace() {
+fn idle_client_gets_one_more_response_within_the_grace_period() {
     const GRACE: Duration = Duration::from_secs(4);
     let dir = site(&[("index.html", "home")]);
     let run = |engine: Engine| {
         let served = EmbeddedServer::dir(&settings(engine, 1), dir.path());
         let mut clients = [(); 3].map(|()| TestClient::connect(served.address));
-        // One has not asked yet, the others have.
+        // The first client has not sent a request yet.
         for client in &mut clients[1..] {
             assert_eq!(client.get("/").content, b"home");
         }
         let since = Instant::now();
         served.handle.drain(GRACE);
-        // A worker closes its listener and tells its connections in one turn.
+        // A worker closes its listener and marks its connections in one pass of the event loop.
         wait_for("every worker drains", || TcpStream::connect(served.address).is_err().then_some(()));
         for client in &mut clients[..2] {
             let response = client.get("/");
@@ -96,15 +96,18 @@ fn a_client_that_waits_is_answered_once_more_or_left_at_the_end_of_the_grace() {
         }
         assert_eq!(clients[2].read_to_end(), b"", "{engine}");
         // The workers count milliseconds from the last event.
-        assert!(since.elapsed() > GRACE - Duration::from_millis(50), "{engine}: it was waited for");
+        assert!(
+            since.elapsed() > GRACE - Duration::from_millis(50),
+            "{engine}: closed before the grace period"
+        );
         served.join_within(TEST_TIMEOUT);
     };
-    // All at once, as they mostly wait.
+    // In parallel, because the test mostly waits.
     thread::scope(|scope| EMBEDDED.iter().for_each(|&engine| drop(scope.spawn(move || run(engine)))));
 }
 
 #[test]
-fn who_was_to_drain_can_be_stopped() {
+fn draining_server_can_be_stopped() {
     let dir = site(&[("index.html", "home")]);
     for &engine in EMBEDDED {
         let served = EmbeddedServer::dir(&settings(engine, 1), dir.path());

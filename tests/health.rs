@@ -1,4 +1,4 @@
-//! The path at which load balancers ask: on every host, whatever the sites are like, and until the server ends.
+//! The health path for load balancers: on every host, with any site, until the server stops.
 
 mod common;
 
@@ -35,7 +35,7 @@ hosts = ["own"]
 "#;
 
 #[test]
-fn it_is_answered_on_every_host_where_the_site_has_nothing() {
+fn health_path_is_served_on_every_host_unless_the_site_has_the_file() {
     #[rustfmt::skip]
     let cases: &[(&str, &str, &str, u16, &str)] = &[
         // host      method      target         status, and content
@@ -61,7 +61,7 @@ fn it_is_answered_on_every_host_where_the_site_has_nothing() {
         for &(host, method, target, status, content) in cases {
             client.send(format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
             let response = if method == "HEAD" { client.try_head() } else { client.try_response() };
-            let response = response.expect("an answer");
+            let response = response.expect("a response");
             let case = format!("{method} {host}{target}, {engine}");
             assert_eq!(response.status, status, "{case}");
             assert!(content == "*" || response.content == content.as_bytes(), "{case}: {response:?}");
@@ -77,36 +77,36 @@ fn it_is_answered_on_every_host_where_the_site_has_nothing() {
 }
 
 #[test]
-fn who_stops_says_so_and_who_is_succeeded_does_not() {
+fn stopping_server_is_unhealthy_and_reloaded_server_is_healthy() {
     let dir = configured();
-    // Of several workers one may know of the end before another does; and these have one for each connection.
+    // Several workers do not receive the notice at the same time, and blocking engines have a worker per connection.
     for &engine in ENGINES.iter().filter(|engine| !engine.is_blocking()) {
         let mut command = serve(dir.path(), engine);
         command.args(["--workers", "1"]);
         let program = RunningProgram::start_ready(command);
-        let ask = |signal, told: &str| -> Response {
-            // Half of a request, so that it is under way when the signal comes.
+        let health_after = |signal, message: &str| -> Response {
+            // A partial request, which is in progress when the signal arrives.
             let mut client = TestClient::connect(program.address());
             client.send("GET /healthz HTTP/1.1\r\n");
             let mut another = TestClient::connect(program.address());
             another.get("/");
             program.signal(signal);
-            wait_for(told, || program.out().contains(told).then_some(()));
-            // The server is told after that is said.
-            wait_for("the end of one that waits", || {
+            wait_for(message, || program.out().contains(message).then_some(()));
+            // The server receives the notice after the supervisor prints the message.
+            wait_for("the idle connection closes", || {
                 another.send("GET / HTTP/1.1\r\nHost: plain\r\n\r\n");
                 another.try_response().map_or(true, |response| response.closes()).then_some(())
             });
             client.send("Host: plain\r\n\r\n");
-            client.try_response().expect("an answer")
+            client.try_response().expect("a response")
         };
-        let succeeded = ask(Signal::HUP, "reloaded");
+        let reloaded = health_after(Signal::HUP, "reloaded");
         assert_eq!(
-            (succeeded.status, &*succeeded.content, succeeded.closes()),
+            (reloaded.status, &*reloaded.content, reloaded.closes()),
             (200, &b"ok\n"[..], true),
             "{engine}"
         );
-        let stopped = ask(Signal::TERM, "stopping");
+        let stopped = health_after(Signal::TERM, "stopping");
         assert_eq!(
             (stopped.status, &*stopped.content, stopped.closes()),
             (503, &b"stopping\n"[..], true),

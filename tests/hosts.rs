@@ -1,4 +1,4 @@
-//! Several sites in one server, told apart by host.
+//! Several sites in one server, selected by host.
 
 mod common;
 
@@ -10,14 +10,14 @@ use common::{
     server::{EmbeddedServer, TestServer, settings},
     site, wait_for,
 };
-use std::{fs, net::SocketAddr, process::Command, time::Duration};
+use std::{fs, process::Command, time::Duration};
 use tarpon::{
     CompressionEffort, Engine, HostName, Progress, Settings, Site, SiteLimits, SitePacking, Source,
     UnknownHost, VirtualHost, VirtualHosts, pack,
 };
 use tempfile::TempDir;
 
-/// A site that says its name, with rules and an error page of its own.
+/// Returns a site with its name in the content, with rules and an error page of its own.
 fn dir(name: &str) -> TempDir {
     site(&[
         ("index.html", name.to_owned()),
@@ -37,21 +37,21 @@ fn parsed(names: &[&str]) -> Vec<HostName> {
     names.iter().map(|name| name.parse().expect("a name")).collect()
 }
 
-/// `one.example`; `two.example` with redirect hosts; and what ends in `.two.example`.
-fn three(unknown: UnknownHost, settings: &Settings) -> EmbeddedServer {
+/// Starts a server for `one.example`, `two.example` with redirect hosts, and `*.two.example`.
+fn three_sites(unknown: UnknownHost, settings: &Settings) -> EmbeddedServer {
     let dirs = ["one", "two", "wild"].map(dir);
     let sites = vec![
         host(&dirs[0], &["one.example"], &[]),
         host(&dirs[1], &["two.example", "deux.example"], &["www.two.example", "*.zwei.example"]),
         host(&dirs[2], &["*.two.example"], &[]),
     ];
-    EmbeddedServer::sites(settings, VirtualHosts::new(sites, unknown).expect("names of their own"))
+    EmbeddedServer::sites(settings, VirtualHosts::new(sites, unknown).expect("unique names"))
 }
 
-/// The same of any engine; of those that are processes, by the program and as its configuration says.
-fn anywhere(unknown: UnknownHost, engine: Engine) -> TestServer {
+/// Like [`three_sites`] on any engine; for engines of processes, the program with a configuration.
+fn three_sites_on(unknown: UnknownHost, engine: Engine) -> TestServer {
     if EMBEDDED.contains(&engine) {
-        return three(unknown, &settings(engine, 1)).into();
+        return three_sites(unknown, &settings(engine, 1)).into();
     }
     let dirs = ["one", "two", "wild"].map(dir);
     let mut config = format!(
@@ -75,22 +75,22 @@ fn anywhere(unknown: UnknownHost, engine: Engine) -> TestServer {
     TestServer::from(RunningProgram::start_ready(command)).keep((configuration, dirs))
 }
 
-fn ask(client: &mut TestClient, host: &str, target: &str) -> Response {
+fn request(client: &mut TestClient, host: &str, target: &str) -> Response {
     client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     client.response()
 }
 
-fn told(response: &Response) -> String {
+fn summary(response: &Response) -> String {
     let content = String::from_utf8_lossy(&response.content);
     let content = content.lines().next().unwrap_or_default();
     format!("{} {}", response.status, response.field("Location").unwrap_or(content))
 }
 
 #[test]
-fn each_request_is_answered_by_the_site_of_its_host() {
+fn host_selects_the_site() {
     #[rustfmt::skip]
     let cases = [
-        // host                  target    answer
+        // host                  target    response
         ("one.example",          "/",      "200 one"),
         ("two.example",          "/",      "200 two"),
         ("deux.example",         "/",      "200 two"),
@@ -106,43 +106,47 @@ fn each_request_is_answered_by_the_site_of_its_host() {
         ("one.example",          "http://two.example/", "200 two"),
     ];
     for &engine in ENGINES {
-        let served = anywhere(UnknownHost::Refused, engine);
-        // One connection for all: it changes its host between requests.
+        let served = three_sites_on(UnknownHost::Refused, engine);
+        // One connection for all requests, with changing hosts.
         let mut client = TestClient::connect(served.address);
         for (host, target, want) in cases {
-            let response = ask(&mut client, host, target);
-            assert_eq!(told(&response), want, "{engine:?}: {host} {target}");
+            let response = request(&mut client, host, target);
+            assert_eq!(summary(&response), want, "{engine:?}: {host} {target}");
         }
-        // All at once.
+        // Pipelined.
         let requests =
             cases.map(|(host, target, _)| format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         client.send(requests.concat());
         for (host, target, want) in cases {
-            assert_eq!(told(&client.response()), want, "{engine:?}, pipelined: {host} {target}");
+            assert_eq!(summary(&client.response()), want, "{engine:?}, pipelined: {host} {target}");
         }
-        assert_eq!(ask(&mut client, "one.example", "/").field("X-Site"), Some("one"), "its own fields");
+        assert_eq!(
+            request(&mut client, "one.example", "/").field("X-Site"),
+            Some("one"),
+            "{engine:?}: fields of the site"
+        );
     }
 }
 
 #[test]
-fn whom_nobody_serves_gets_the_default_site() {
+fn unknown_host_gets_the_default_site() {
     for &engine in ENGINES {
-        let served = anywhere(UnknownHost::Site(1), engine);
+        let served = three_sites_on(UnknownHost::Site(1), engine);
         let mut client = TestClient::connect(served.address);
-        assert_eq!(told(&ask(&mut client, "three.example", "/")), "200 two");
-        assert_eq!(told(&ask(&mut client, "127.0.0.1:8080", "/")), "200 two");
+        assert_eq!(summary(&request(&mut client, "three.example", "/")), "200 two");
+        assert_eq!(summary(&request(&mut client, "127.0.0.1:8080", "/")), "200 two");
         client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-        assert_eq!(told(&client.response()), "200 two", "no host at all");
+        assert_eq!(summary(&client.response()), "200 two", "HTTP/1.0 without a host");
         client.send("GET / HTTP/1.1\r\n\r\n");
-        assert_eq!(client.response().status, 400, "HTTP/1.1 has one");
+        assert_eq!(client.response().status, 400, "HTTP/1.1 without a host");
     }
 }
 
-/// curl follows an alias with path, query and port, as it believes that both names are here.
+/// The redirect keeps path, query and port.
 #[test]
-fn curl_follows_an_alias() {
+fn curl_follows_a_redirect_host() {
     for &engine in ENGINES {
-        let served = anywhere(UnknownHost::Refused, engine);
+        let served = three_sites_on(UnknownHost::Refused, engine);
         let port = served.address.port();
         for (from, to) in [("www.two.example", "two.example"), ("x.zwei.example", "two.example")] {
             let resolve = [from, to].map(|name| format!("{name}:{port}:127.0.0.1"));
@@ -159,57 +163,61 @@ fn curl_follows_an_alias() {
 }
 
 #[test]
-fn one_site_is_swapped_and_the_others_stay() {
+fn swap_replaces_one_site() {
     for &engine in EMBEDDED {
         let settings = Settings { keep_releases: 1, ..settings(engine, 2) };
-        let served = three(UnknownHost::Refused, &settings);
+        let served = three_sites(UnknownHost::Refused, &settings);
         let mut clients: Vec<_> = (0..4).map(|_| TestClient::connect(served.address)).collect();
         let new = site(&[("index.html", "new")]);
         served.handle.swap_at(1, Site::from_dir(new.path()).expect("a site"));
         for client in &mut clients {
-            wait_for("the new one", || (told(&ask(client, "two.example", "/")) == "200 new").then_some(()));
-            assert_eq!(told(&ask(client, "one.example", "/")), "200 one");
-            assert_eq!(told(&ask(client, "x.two.example", "/")), "200 wild");
+            wait_for("the new site", || {
+                (summary(&request(client, "two.example", "/")) == "200 new").then_some(())
+            });
+            assert_eq!(summary(&request(client, "one.example", "/")), "200 one");
+            assert_eq!(summary(&request(client, "x.two.example", "/")), "200 wild");
         }
         served.handle.swap(Site::from_dir(new.path()).expect("a site"));
         for client in &mut clients {
-            wait_for("the first", || (told(&ask(client, "one.example", "/")) == "200 new").then_some(()));
-            assert_eq!(told(&ask(client, "x.two.example", "/")), "200 wild");
+            wait_for("the new first site", || {
+                (summary(&request(client, "one.example", "/")) == "200 new").then_some(())
+            });
+            assert_eq!(summary(&request(client, "x.two.example", "/")), "200 wild");
         }
     }
 }
 
 #[test]
-fn each_site_keeps_its_own_earlier_releases() {
+fn each_site_has_its_own_earlier_releases() {
     const SCRIPT: &str = "app-B4qfzvDp.js";
     for &engine in EMBEDDED {
         let before = site(&[(SCRIPT, "old")]);
         let now = site(&[("index.html", "new")]);
         let both = [before, now].map(|dir| (Site::from_dir(dir.path()).expect("a site"), dir));
         let [(earlier, _before), (current, now)] = both;
-        let kept = VirtualHost {
+        let retaining = VirtualHost {
             earlier: vec![earlier],
             keep_releases: Some(1),
-            names: parsed(&["kept.example"]),
+            names: parsed(&["retaining.example"]),
             ..current.into()
         };
-        let sites = vec![host(&now, &["other.example"], &[]), kept];
+        let sites = vec![host(&now, &["other.example"], &[]), retaining];
         let served = EmbeddedServer::sites(
             &settings(engine, 1),
-            VirtualHosts::new(sites, UnknownHost::Site(0)).expect("names of their own"),
+            VirtualHosts::new(sites, UnknownHost::Site(0)).expect("unique names"),
         );
         let mut client = TestClient::connect(served.address);
         let target = format!("/{SCRIPT}");
-        assert_eq!(told(&ask(&mut client, "kept.example", &target)), "200 old");
-        assert_eq!(ask(&mut client, "other.example", &target).status, 404);
-        // Another site in its place, and the second before goes.
+        assert_eq!(summary(&request(&mut client, "retaining.example", &target)), "200 old");
+        assert_eq!(request(&mut client, "other.example", &target).status, 404);
+        // A new site replaces the current one, with the same contents.
         served.handle.swap_at(1, Site::from_dir(now.path()).expect("a site"));
-        assert_eq!(told(&ask(&mut client, "kept.example", &target)), "200 old", "the same again");
+        assert_eq!(summary(&request(&mut client, "retaining.example", &target)), "200 old", "after a swap");
     }
 }
 
 #[test]
-fn each_site_has_limits_of_its_own() {
+fn each_site_has_its_own_limits() {
     for &engine in EMBEDDED {
         let [short, long] = ["short", "long"].map(dir);
         let limits = SiteLimits {
@@ -221,27 +229,31 @@ fn each_site_has_limits_of_its_own() {
         let sites = vec![host(&long, &["long.example"], &[]), short];
         let served = EmbeddedServer::sites(
             &settings(engine, 1),
-            VirtualHosts::new(sites, UnknownHost::Site(0)).expect("names of their own"),
+            VirtualHosts::new(sites, UnknownHost::Site(0)).expect("unique names"),
         );
         let mut clients = ["short.example", "long.example"].map(|host| {
             let mut client = TestClient::connect(served.address);
-            assert_eq!(ask(&mut client, host, "/").status, 200);
+            assert_eq!(request(&mut client, host, "/").status, 200);
             client
         });
-        assert_eq!(clients[0].read_to_end(), b"", "its time is over");
-        assert_eq!(ask(&mut clients[1], "long.example", "/").status, 200, "and that one's is not");
+        assert_eq!(clients[0].read_to_end(), b"", "the idle timeout of the first site");
+        assert_eq!(
+            request(&mut clients[1], "long.example", "/").status,
+            200,
+            "no idle timeout of the second site"
+        );
 
         let mut client = TestClient::connect(served.address);
         for host in ["long.example", "long.example", "long.example"] {
-            assert_eq!(ask(&mut client, host, "/").field("Connection"), None);
+            assert_eq!(request(&mut client, host, "/").field("Connection"), None);
         }
-        assert_eq!(ask(&mut client, "short.example", "/").field("Connection"), Some("close"));
+        assert_eq!(request(&mut client, "short.example", "/").field("Connection"), Some("close"));
     }
 }
 
-/// Of two packed sites one is truncated while it is served: that one's connections are closed, the other is served on.
+/// The server closes connections of the truncated site and keeps serving the other one.
 #[test]
-fn an_archive_that_is_truncated_concerns_its_own_site_alone() {
+fn truncated_archive_affects_only_its_site() {
     for &engine in EMBEDDED {
         let dirs = ["one", "two"].map(|name| {
             let files = (0..50).map(|number| (format!("{number}"), distinct_bytes(9_000 + number)));
@@ -263,27 +275,27 @@ fn an_archive_that_is_truncated_concerns_its_own_site_alone() {
         });
         let served = EmbeddedServer::sites(
             &settings(engine, 1),
-            VirtualHosts::new(sites.collect(), UnknownHost::Refused).expect("names of their own"),
+            VirtualHosts::new(sites.collect(), UnknownHost::Refused).expect("unique names"),
         );
         let mut client = TestClient::connect(served.address);
-        assert_eq!(told(&ask(&mut client, "one.example", "/")), "200 one");
+        assert_eq!(summary(&request(&mut client, "one.example", "/")), "200 one");
         fs::File::options().write(true).open(&paths[0]).and_then(|file| file.set_len(0)).expect("truncated");
         client.send("GET / HTTP/1.1\r\nHost: one.example\r\n\r\n");
-        assert!(client.try_response().is_err(), "{engine:?}: nothing it says is to be believed");
+        assert!(client.try_response().is_err(), "{engine:?}: a response of a truncated archive");
         let mut client = TestClient::connect(served.address);
         for _ in 0..3 {
-            assert_eq!(told(&ask(&mut client, "two.example", "/")), "200 two", "{engine:?}");
+            assert_eq!(summary(&request(&mut client, "two.example", "/")), "200 two", "{engine:?}");
         }
     }
 }
 
 #[test]
-fn names_that_make_no_sense_are_refused_with_a_remedy() {
+fn invalid_host_names_fail_with_a_hint() {
     let sites = |sites: &[(&[&str], &[&str])], unknown| {
         let dir = dir("any");
         let sites = sites.iter().map(|(names, redirect_hosts)| host(&dir, names, redirect_hosts));
         let checked = VirtualHosts::new(sites.collect(), unknown);
-        checked.err().map(|trouble| trouble.to_string()).unwrap_or_default()
+        checked.err().map(|error| error.to_string()).unwrap_or_default()
     };
     #[rustfmt::skip]
     let cases = [
@@ -305,27 +317,26 @@ fn names_that_make_no_sense_are_refused_with_a_remedy() {
     }
 }
 
-/// However many sites there are, each is found; and what each takes is little.
 #[test]
-fn a_thousand_sites_are_served() {
+fn thousand_sites_are_served() {
     const COUNT: usize = 1_000;
     for &engine in EMBEDDED {
         let sites = (0..COUNT).map(|number| {
             let dir = site(&[("index.html", number.to_string())]);
             host(&dir, &[&format!("site-{number}.example")], &[&format!("www.site-{number}.example")])
         });
-        let sites = VirtualHosts::new(sites.collect(), UnknownHost::Refused).expect("names of their own");
+        let sites = VirtualHosts::new(sites.collect(), UnknownHost::Refused).expect("unique names");
         let served = EmbeddedServer::sites(&settings(engine, 1), sites);
         let mut client = TestClient::connect(served.address);
         for number in (0..COUNT).step_by(37) {
             let (own, www) = (format!("site-{number}.example"), format!("www.site-{number}.example"));
-            assert_eq!(told(&ask(&mut client, &own, "/")), format!("200 {number}"), "{engine:?}");
-            assert_eq!(told(&ask(&mut client, &www, "/")), format!("301 //{own}/"), "{engine:?}");
+            assert_eq!(summary(&request(&mut client, &own, "/")), format!("200 {number}"), "{engine:?}");
+            assert_eq!(summary(&request(&mut client, &www, "/")), format!("301 //{own}/"), "{engine:?}");
         }
-        still_there(served.address);
+        assert_eq!(
+            summary(&request(&mut TestClient::connect(served.address), "site-0.example", "/")),
+            "200 0",
+            "a new connection"
+        );
     }
-}
-
-fn still_there(address: SocketAddr) {
-    assert_eq!(told(&ask(&mut TestClient::connect(address), "site-0.example", "/")), "200 0");
 }

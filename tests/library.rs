@@ -1,4 +1,4 @@
-//! The library: a server within another program.
+//! The library: a server embedded in another program.
 
 mod common;
 
@@ -20,7 +20,7 @@ use std::{
 use tarpon::{Address, Server, Site};
 
 #[test]
-fn a_server_runs_on_listeners_it_is_given_and_stops_when_any_thread_says_so() {
+fn server_uses_given_listeners_and_stops_from_any_thread() {
     for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         let path = dir.path().join("socket");
@@ -43,66 +43,65 @@ fn a_server_runs_on_listeners_it_is_given_and_stops_when_any_thread_says_so() {
         for client in &mut clients {
             assert_eq!(client.read_to_end(), b"");
         }
-        assert!(path.exists(), "it was not made by the server");
+        assert!(path.exists(), "the server did not create the socket");
     }
 }
 
 #[test]
-fn a_swap_is_seen_by_all_and_mixed_by_none() {
+fn swap_reaches_all_clients_without_mixed_responses() {
     const SWAP_COUNT: usize = 50;
     const CLIENT_COUNT: usize = 6;
     for &engine in EMBEDDED {
-        // Content in one stretch with its fields, apart from them, and beside the image.
+        // Content in one buffer with its fields, in a separate one, and outside of the image.
         let lens = [("small", 100), ("middle", 30_000), ("large", 200_000)];
         let content =
             |version: u8, len| distinct_bytes(len).iter().map(|byte| byte ^ version).collect::<Vec<_>>();
         let versions = [1, 2].map(|version| site(&lens.map(|(name, len)| (name, content(version, len)))));
-        // What each version says of each file when it stands alone.
-        let alone = versions.each_ref().map(|dir| {
+        // The responses of each version on a server of its own.
+        let expected = versions.each_ref().map(|dir| {
             let served = EmbeddedServer::dir(&settings(engine, 1), dir.path());
             let mut client = TestClient::connect(served.address);
             lens.map(|(name, _)| without_date(client.get(&format!("/{name}"))))
         });
 
         let served = EmbeddedServer::dir(&settings(engine, 2), versions[0].path());
-        // How many responses of each version each client has seen.
+        // The number of responses of each version per client.
         let seen = [const { [const { AtomicUsize::new(0) }; 2] }; CLIENT_COUNT];
-        let over = AtomicBool::new(false);
-        let ask = |seen: &[AtomicUsize; 2]| {
+        let stopping = AtomicBool::new(false);
+        let run_client = |seen: &[AtomicUsize; 2]| {
             let mut client = TestClient::connect(served.address);
             for file in (0..lens.len()).cycle() {
                 let got = without_date(client.get(&format!("/{}", lens[file].0)));
-                let version = alone.iter().position(|version| version[file] == got);
-                let version =
-                    version.unwrap_or_else(|| panic!("neither the one nor the other: {}", got.head));
+                let version = expected.iter().position(|version| version[file] == got);
+                let version = version.unwrap_or_else(|| panic!("a response of no version: {}", got.head));
                 seen[version].fetch_add(1, Ordering::Relaxed);
-                if over.load(Ordering::Relaxed) {
+                if stopping.load(Ordering::Relaxed) {
                     break;
                 }
             }
         };
         thread::scope(|scope| {
-            let clients = seen.each_ref().map(|seen| scope.spawn(|| ask(seen)));
+            let clients = seen.each_ref().map(|seen| scope.spawn(|| run_client(seen)));
             for swap in 1..=SWAP_COUNT {
                 let version = swap % 2;
                 served.handle.swap(Site::from_dir(versions[version].path()).unwrap());
                 for seen in &seen {
                     let before = seen[version].load(Ordering::Relaxed);
-                    wait_for("each client sees the other site", || {
+                    wait_for("responses of the other version", || {
                         let failed = clients.iter().any(|client| client.is_finished());
                         (failed || seen[version].load(Ordering::Relaxed) > before).then_some(())
                     });
                 }
             }
-            over.store(true, Ordering::Relaxed);
+            stopping.store(true, Ordering::Relaxed);
         });
     }
 }
 
 #[test]
-fn images_that_nobody_needs_any_more_are_gone() {
+fn unused_images_are_unmapped() {
     for &engine in EMBEDDED {
-        // A size no other test has, by which the mappings of this server are told from those of others.
+        // A size that identifies the mappings of this server, because no other test uses it.
         const LEN: usize = 7 << 20;
         let versions = [1, 2].map(|version: u8| {
             let file = |number: usize| (number.to_string(), vec![version; LEN / 112]);
@@ -116,7 +115,7 @@ fn images_that_nobody_needs_any_more_are_gone() {
                 assert_eq!(client.get("/0").status, 200);
             }
         }
-        wait_for("one image is left", || (image_count(LEN) == 1).then_some(()));
+        wait_for("a single image", || (image_count(LEN) == 1).then_some(()));
         drop(clients);
         served.stop().unwrap();
         assert_eq!(image_count(LEN), 0);
@@ -124,7 +123,7 @@ fn images_that_nobody_needs_any_more_are_gone() {
 }
 
 #[test]
-fn a_response_under_way_ends_with_the_site_it_began_with() {
+fn response_in_progress_keeps_its_site() {
     for &engine in EMBEDDED {
         let len = 24 << 20;
         let versions = [b'1', b'2'].map(|version| site(&[("large", vec![version; len])]));
@@ -141,7 +140,7 @@ fn a_response_under_way_ends_with_the_site_it_began_with() {
 }
 
 #[test]
-fn two_servers_live_in_one_process() {
+fn two_servers_run_in_one_process() {
     for &engine in EMBEDDED {
         let dirs = ["one", "two"].map(|name| site(&[("index.html", name)]));
         let [one, two] = dirs.each_ref().map(|dir| EmbeddedServer::dir(&settings(engine, 1), dir.path()));
@@ -158,7 +157,7 @@ fn two_servers_live_in_one_process() {
 }
 
 #[test]
-fn a_site_tells_what_it_contains() {
+fn site_reports_its_contents() {
     let dir = site(&[("index.html", "home"), ("dir/page", "page"), (".hidden", "x")]);
     let site = Site::from_dir(dir.path()).unwrap();
     assert_eq!((site.file_count(), site.content_len()), (2, 8));
@@ -168,13 +167,13 @@ fn a_site_tells_what_it_contains() {
     assert!(error.contains("/missing: it does not exist; name a directory"), "{error}");
 }
 
-/// The response without its date: all that a site determines.
+/// Removes the date from a response, which leaves what the site determines.
 fn without_date(mut response: common::client::Response) -> common::client::Response {
     response.head = response.head.lines().filter(|line| !line.starts_with("Date: ")).collect();
     response
 }
 
-/// How many images this process has mapped that are at least so long, and not half as long again.
+/// Counts the mapped images of this process with `len` to 1.5 `len` bytes.
 fn image_count(len: usize) -> usize {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let images = maps.lines().filter(|line| line.contains("memfd:tarpon-image"));
@@ -186,15 +185,15 @@ fn image_count(len: usize) -> usize {
 }
 
 #[test]
-fn an_engine_of_processes_is_refused_within_another_program() {
+fn process_engines_are_refused_in_the_library() {
     let dir = site(&[("index.html", "home")]);
     for &engine in ENGINES.iter().filter(|engine| !EMBEDDED.contains(engine)) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap().try_into().unwrap();
         let site = Site::from_dir(dir.path()).unwrap();
-        let refused =
-            Server::start(&settings(engine, 1), vec![listener], site).expect_err("threads are here");
+        let error =
+            Server::start(&settings(engine, 1), vec![listener], site).expect_err("this process has threads");
         assert_eq!(
-            refused.to_string(),
+            error.to_string(),
             format!(
                 "cannot run the engine {engine} within another program: its workers are processes, and a process that has \
                  threads cannot be divided; take threads, which serves in the same way, or run tarpon serve"

@@ -1,4 +1,4 @@
-//! Lists of what directories have: on every engine, from a directory, from a tar archive, and from a packed site.
+//! Directory listings on every engine, of a directory, a tar archive and a packed site.
 
 #![allow(clippy::disallowed_methods, reason = "tests name their own files")]
 
@@ -19,7 +19,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Names that want care; a tar archive is not served with the last.
+/// File names that need escaping. A tar archive omits the last one.
 const NAMES: [&[u8]; 13] = [
     b"a b.txt",
     b"quo\"te'.txt",
@@ -36,14 +36,14 @@ const NAMES: [&[u8]; 13] = [
     b"not utf-8 \xff.txt",
 ];
 
-/// A directory, the same as a tar archive, and packed.
-struct Made {
+/// A site as a directory, as a tar archive, and packed.
+struct SiteFormats {
     dir: TempDir,
     out: TempDir,
 }
 
-impl Made {
-    fn new() -> Made {
+impl SiteFormats {
+    fn new() -> SiteFormats {
         let dir = site(&[
             ("index.html", "home"),
             ("with/index.html", "a page"),
@@ -69,11 +69,11 @@ impl Made {
             .arg(dir.path())
             .arg(".");
         assert!(tar.status().expect("tar").success());
-        Made { dir, out }
+        SiteFormats { dir, out }
     }
 
-    /// Where it lies in each form, and whether names that are no text are there.
-    fn forms(&self, options: &[&str]) -> [(PathBuf, bool); 3] {
+    /// Returns the path of each format and whether it contains names that are not UTF-8.
+    fn paths(&self, options: &[&str]) -> [(PathBuf, bool); 3] {
         let packed = self.out.path().join("packed.tar");
         let mut pack = tarpon([OsStr::new("pack"), self.dir.path().as_os_str()]);
         pack.args(["--effort", "fast", "-o"]).arg(&packed).args(options);
@@ -84,9 +84,9 @@ impl Made {
         [(self.dir.path().to_owned(), true), (self.out.path().join("plain.tar"), false), (packed, true)]
     }
 
-    /// Serves each form on each engine.
-    fn each(&self, options: &[&str], check: impl Fn(&mut TestClient, &str, bool)) {
-        for (path, is_whole) in self.forms(options) {
+    /// Serves each format on each engine and runs the check.
+    fn check_each(&self, options: &[&str], check: impl Fn(&mut TestClient, &str, bool)) {
+        for (path, is_whole) in self.paths(options) {
             for engine in ENGINES {
                 let is_packed = path.ends_with("packed.tar");
                 let own = if is_packed { &[] } else { options };
@@ -94,7 +94,7 @@ impl Made {
                 let program = RunningProgram::start_ready(serve(&path, &options));
                 let what = format!("{engine}, {}", path.display());
                 check(&mut TestClient::connect(program.address()), &what, is_whole);
-                // What a tar archive leaves out is said.
+                // A warning reports the files that a tar archive omits.
                 assert!(
                     !is_whole || program.err().is_empty() || program.err().contains("dotfile"),
                     "{}",
@@ -105,7 +105,7 @@ impl Made {
     }
 }
 
-fn ask(client: &mut TestClient, target: &str, fields: &str) -> Response {
+fn request(client: &mut TestClient, target: &str, fields: &str) -> Response {
     client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
     client.response()
 }
@@ -113,9 +113,9 @@ fn ask(client: &mut TestClient, target: &str, fields: &str) -> Response {
 const JSON: &str = "Accept: application/json\r\n";
 
 #[test]
-fn a_directory_without_a_page_is_listed_where_that_is_wanted() {
-    let made = Made::new();
-    made.each(&["--listings"], |client, what, _| {
+fn directory_without_index_is_listed_with_the_option() {
+    let formats = SiteFormats::new();
+    formats.check_each(&["--listings"], |client, what, _| {
         let list = client.get("/list/");
         assert_eq!(
             (list.status, list.field("Content-Type")),
@@ -135,10 +135,10 @@ fn a_directory_without_a_page_is_listed_where_that_is_wanted() {
         assert!(!html.contains("hidden") && !html.contains("<script"), "{what}: {html}");
 
         let tag = list.field("ETag").expect("a tag");
-        let again = ask(client, "/list/", &format!("If-None-Match: {tag}\r\n"));
+        let again = request(client, "/list/", &format!("If-None-Match: {tag}\r\n"));
         assert_eq!((again.status, again.field("Vary")), (304, list.field("Vary")), "{what}");
-        let moved = client.get("/list?q");
-        assert_eq!((moved.status, moved.field("Location")), (301, Some("/list/?q")), "{what}");
+        let redirect = client.get("/list?q");
+        assert_eq!((redirect.status, redirect.field("Location")), (301, Some("/list/?q")), "{what}");
         assert_eq!(client.get("/with/").content, b"a page", "{what}");
         assert_eq!(client.get("/").content, b"home", "{what}");
         assert_eq!(client.get("/none/").status, 404, "{what}");
@@ -151,16 +151,16 @@ fn a_directory_without_a_page_is_listed_where_that_is_wanted() {
             "{what}"
         );
     });
-    made.each(&[], |client, what, _| {
+    formats.check_each(&[], |client, what, _| {
         assert_eq!((client.get("/list/").status, client.get("/list").status), (404, 404), "{what}");
     });
 }
 
 #[test]
-fn a_program_gets_it_as_json() {
-    let made = Made::new();
+fn json_listing_is_negotiated() {
+    let formats = SiteFormats::new();
     let times = ["sub/file", "2.txt", "10.txt", "page.html"]
-        .map(|name| modified(&made.dir.path().join("list").join(name)));
+        .map(|name| modified(&formats.dir.path().join("list").join(name)));
     let want = format!(
         "[\n{{\"name\":\"sub\",\"type\":\"directory\",\"modified\":\"{}\",\"href\":\"/list/sub/\"}},\n\
          {{\"name\":\"2.txt\",\"type\":\"file\",\"size\":3,\"modified\":\"{}\",\"href\":\"/list/2.txt\"}},\n\
@@ -168,9 +168,9 @@ fn a_program_gets_it_as_json() {
          {{\"name\":\"page.html\",\"type\":\"file\",\"size\":4,\"modified\":\"{}\",\"href\":\"/list/page.html\"}}\n]\n",
         times[0], times[1], times[2], times[3]
     );
-    made.each(&["--listings"], |client, what, _| {
+    formats.check_each(&["--listings"], |client, what, _| {
         let html = client.get("/list/");
-        let json = ask(client, "/list/", JSON);
+        let json = request(client, "/list/", JSON);
         assert_eq!((json.status, json.field("Content-Type")), (200, Some("application/json")), "{what}");
         assert_eq!(String::from_utf8_lossy(&json.content), want, "{what}");
         assert!(
@@ -179,8 +179,12 @@ fn a_program_gets_it_as_json() {
         );
         let tag = json.field("ETag").expect("a tag");
         assert_ne!(Some(tag), html.field("ETag"), "{what}");
-        assert_eq!(ask(client, "/list/", &format!("{JSON}If-None-Match: {tag}\r\n")).status, 304, "{what}");
-        assert_eq!(ask(client, "/list/", &format!("If-None-Match: {tag}\r\n")).status, 200, "{what}");
+        assert_eq!(
+            request(client, "/list/", &format!("{JSON}If-None-Match: {tag}\r\n")).status,
+            304,
+            "{what}"
+        );
+        assert_eq!(request(client, "/list/", &format!("If-None-Match: {tag}\r\n")).status, 200, "{what}");
         for (accept, is_json) in [
             ("application/json, text/plain, */*", true),
             ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", false),
@@ -188,17 +192,17 @@ fn a_program_gets_it_as_json() {
             ("application/json;q=0.5, text/html;q=0.6", false),
             ("application/json;q=0.6, text/html;q=0.5", true),
         ] {
-            let got = ask(client, "/list/", &format!("Accept: {accept}\r\n"));
-            let is_so = got.field("Content-Type") == Some("application/json");
-            assert_eq!(is_so, is_json, "{what}: {accept}");
+            let got = request(client, "/list/", &format!("Accept: {accept}\r\n"));
+            let got_json = got.field("Content-Type") == Some("application/json");
+            assert_eq!(got_json, is_json, "{what}: {accept}");
         }
-        // What is no list is what it is.
-        assert_eq!(ask(client, "/list/page.html", JSON).content, b"page", "{what}");
-        assert_eq!(ask(client, "/with/", JSON).content, b"a page", "{what}");
+        // The Accept field does not change files and index pages.
+        assert_eq!(request(client, "/list/page.html", JSON).content, b"page", "{what}");
+        assert_eq!(request(client, "/with/", JSON).content, b"a page", "{what}");
     });
 }
 
-/// The time of a file, as `date` writes it.
+/// Returns the modification time of a file in the format of `date`.
 fn modified(path: &Path) -> String {
     let out =
         Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ", "-r"]).arg(path).output().expect("date");
@@ -206,9 +210,9 @@ fn modified(path: &Path) -> String {
 }
 
 #[test]
-fn every_link_leads_to_the_file_it_names() {
-    let made = Made::new();
-    made.each(&["--listings"], |client, what, is_whole| {
+fn links_lead_to_the_named_files() {
+    let formats = SiteFormats::new();
+    formats.check_each(&["--listings"], |client, what, is_whole| {
         let list = String::from_utf8(client.get("/odd/").content).expect("UTF-8");
         let hrefs: Vec<_> =
             list.split("<td><a href=\"").skip(1).map(|rest| rest.split('"').next().unwrap_or("")).collect();
@@ -229,32 +233,32 @@ fn every_link_leads_to_the_file_it_names() {
 }
 
 #[test]
-fn a_list_is_where_the_policy_has_pages() {
-    let made = Made::new();
-    made.each(&["--listings", "--clean-urls", "--trailing-slash", "never"], |client, what, _| {
-        let moved = client.get("/list/");
-        assert_eq!((moved.status, moved.field("Location")), (301, Some("/list")), "{what}");
+fn listings_follow_the_url_policy() {
+    let formats = SiteFormats::new();
+    formats.check_each(&["--listings", "--clean-urls", "--trailing-slash", "never"], |client, what, _| {
+        let redirect = client.get("/list/");
+        assert_eq!((redirect.status, redirect.field("Location")), (301, Some("/list")), "{what}");
         let list = String::from_utf8(client.get("/list").content).expect("UTF-8");
         assert!(
             list.contains("<a href=\"/list/page\">") && list.contains("<a href=\"/list/sub\">"),
             "{what}: {list}"
         );
-        let json = ask(client, "/list", JSON);
+        let json = request(client, "/list", JSON);
         assert_eq!(json.field("Content-Type"), Some("application/json"), "{what}");
     });
 }
 
 #[test]
-fn a_packed_list_is_compressed_and_shown_by_inspect() {
-    let made = Made::new();
-    let [_, _, (packed, _)] = made.forms(&["--listings"]);
+fn packed_listing_is_compressed_and_inspected() {
+    let formats = SiteFormats::new();
+    let [_, _, (packed, _)] = formats.paths(&["--listings"]);
     let program = RunningProgram::start_ready(serve(&packed, &[]));
     let mut client = TestClient::connect(program.address());
     for accept in ["", JSON] {
-        let coded = ask(&mut client, "/odd/", &format!("{accept}Accept-Encoding: br\r\n"));
+        let coded = request(&mut client, "/odd/", &format!("{accept}Accept-Encoding: br\r\n"));
         assert_eq!(coded.field("Content-Encoding"), Some("br"), "{accept}");
         assert_eq!(coded.field("Vary"), Some("Accept-Encoding, Accept"), "{accept}");
-        assert!(coded.content.len() < ask(&mut client, "/odd/", accept).content.len() / 2, "{accept}");
+        assert!(coded.content.len() < request(&mut client, "/odd/", accept).content.len() / 2, "{accept}");
     }
     let ended = RunningProgram::run(tarpon(["inspect".as_ref(), packed.as_os_str()]));
     let row = ended.out.lines().find(|line| line.starts_with("/list/ ")).expect("a row");
@@ -265,7 +269,7 @@ fn a_packed_list_is_compressed_and_shown_by_inspect() {
 }
 
 #[test]
-fn a_list_follows_its_directory() {
+fn listing_is_reloaded() {
     let dir = site(&[("index.html", "home"), ("list/one", "1")]);
     for engine in ENGINES {
         let program =
@@ -278,14 +282,14 @@ fn a_list_follows_its_directory() {
             String::from_utf8_lossy(&client.get("/list/").content).contains(&name).then_some(())
         });
         fs::remove_dir_all(dir.path().join("list")).expect("removed");
-        wait_for("it is gone", || (client.get("/list/").status == 404).then_some(()));
+        wait_for("the listing is removed", || (client.get("/list/").status == 404).then_some(()));
         write_files(dir.path(), &[("list/one", "1")]);
-        wait_for("it is back", || (client.get("/list/").status == 200).then_some(()));
+        wait_for("the listing is restored", || (client.get("/list/").status == 200).then_some(()));
     }
 }
 
 #[test]
-fn rules_and_policies_hold_for_lists() {
+fn rules_and_headers_apply_to_listings() {
     let dir = site(&[
         ("list/one", "1"),
         ("_headers", "/list/*\n  X-A: b\n  Vary: Origin\n"),
@@ -300,10 +304,6 @@ fn rules_and_policies_hold_for_lists() {
         assert!(!String::from_utf8_lossy(&root.content).contains("_headers"), "{engine}");
         let old = client.get("/old");
         assert!(String::from_utf8_lossy(&old.content).contains("<bdi>one</bdi>"), "{engine}: {}", old.head);
-        assert_eq!(
-            client.get("/list/").field("Location"),
-            Some("/elsewhere"),
-            "{engine}: a rule that is forced"
-        );
+        assert_eq!(client.get("/list/").field("Location"), Some("/elsewhere"), "{engine}: a forced rule");
     }
 }
