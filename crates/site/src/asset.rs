@@ -36,7 +36,7 @@ mod tests {
     #[rustfmt::skip]
     fn an_asset_is_told_by_its_extension() {
         let cases: &[(&str, &str, bool)] = &[
-            // what it shows        path                      asset
+            // case                 path                      asset
             ("a script",            "/app.js",                true),
             ("in a directory",      "/assets/app.B4qfz.css",  true),
             ("capital letters",     "/LOGO.PNG",              true),

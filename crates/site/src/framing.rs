@@ -170,7 +170,7 @@ mod tests {
     #[rustfmt::skip]
     fn fields_frame_a_content_or_not() {
         let cases: &[(&str, &[u8], bool)] = &[
-            // what it shows            fields                                                           of a content of 5 bytes
+            // case                     fields                                                           of a content of 5 bytes
             ("as packed",               b"Content-Length: 5\r\nContent-Type: text/css\r\n\r\n",           true),
             ("not the first",           b"Content-Type: text/css\r\nContent-Length: 5\r\n\r\n",           true),
             ("small letters",           b"content-length:5 \r\n\r\n",                                     true),
@@ -191,7 +191,7 @@ mod tests {
             ("twice",                   b"Content-Length: 5\r\nContent-Length: 5\r\n\r\n",                false),
             ("twice, in small letters", b"Content-Length: 5\r\ncontent-length: 5\r\n\r\n",                false),
             ("empty line inside",       b"Content-Length: 5\r\n\r\nX-A: 1\r\n\r\n",                       false),
-            ("a byte behind",           b"Content-Length: 5\r\n\r\nx",                                    false),
+            ("a byte after",            b"Content-Length: 5\r\n\r\nx",                                    false),
             ("a second response",       b"Content-Length: 5\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",              false),
             ("a bare LF",               b"Content-Length: 5\nX-A: 1\r\n\r\n",                             false),
             ("a bare LF in a value",    b"Content-Length: 5\r\nX-A: 1\n2\r\n\r\n",                        false),
@@ -224,7 +224,7 @@ mod tests {
             ("a length",          b"ETag: \"a\"\r\nContent-Length: 5\r\n\r\n", false),
             ("a coding",          b"Transfer-Encoding: chunked\r\n\r\n",       false),
             ("no empty line",     b"ETag: \"a\"\r\n",                          false),
-            ("bytes behind",      b"ETag: \"a\"\r\n\r\nx",                     false),
+            ("bytes after",       b"ETag: \"a\"\r\n\r\nx",                     false),
         ];
         for &(name, fields, want) in cases {
             assert_eq!(frames_nothing(fields), want, "{name}");
@@ -235,17 +235,17 @@ mod tests {
     #[rustfmt::skip]
     fn fields_frame_a_redirect_or_not() {
         let cases: &[(&str, &[u8], usize, bool)] = &[
-            // what it shows          fields                                                            query at
+            // case                   fields                                                            query at
             ("no query",              b"Location: /a/\r\nContent-Length: 5\r\n\r\n",                      0,  true),
             ("a query",               b"Location: /a/\r\nContent-Length: 5\r\n\r\n",                      13, true),
             ("before a fragment",     b"Location: /a/#b\r\nContent-Length: 5\r\n\r\n",                    13, true),
             ("another host",          b"Location: https://a.org\r\nContent-Length: 5\r\n\r\n",            23, true),
-            ("behind Location",       b"Content-Length: 5\r\n\r\n",                                       0,  true),
-            ("query behind Location", b"Content-Length: 5\r\n\r\n",                                       3,  false),
+            ("after Location",        b"Content-Length: 5\r\n\r\n",                                       0,  true),
+            ("query after Location",  b"Content-Length: 5\r\n\r\n",                                       3,  false),
             ("query in the name",     b"Location: /a/\r\nContent-Length: 5\r\n\r\n",                      9,  false),
             ("query before a path",   b"Location: /a/\r\nContent-Length: 5\r\n\r\n",                      10, false),
             ("query in a line end",   b"Location: /a/\r\nContent-Length: 5\r\n\r\n",                      14, false),
-            ("query behind all",      b"Location: /a/\r\nContent-Length: 5\r\n\r\n",                      36, false),
+            ("query after all",       b"Location: /a/\r\nContent-Length: 5\r\n\r\n",                      36, false),
             ("two slashes",           b"Location: //a.org/\r\nContent-Length: 5\r\n\r\n",                 0,  false),
             ("slash and backslash",   b"Location: /\\a.org/\r\nContent-Length: 5\r\n\r\n",                0,  false),
             ("a tab between",         b"Location: /\t/a.org/\r\nContent-Length: 5\r\n\r\n",               0,  false),

@@ -90,7 +90,7 @@ mod tests {
         type Found = Result<Option<Region>, ImageError>;
         let there = Ok(Some(Region { at: 4096, len: 900 }));
         let cases: &[(&str, Change, u64, Found)] = &[
-            // what it shows            what is done to the front              of   what is found
+            // case                     what is done to the front              of   what is found
             ("as packed",               |_| (),                                5000, there),
             ("more than the front",     |front| front.resize(5000, 0),         5000, there),
             ("another archive",         |front| front[0] = b'x',               5000, Ok(None)),
@@ -101,7 +101,7 @@ mod tests {
             ("nothing",                 |front| front.clear(),                 0,    Ok(None)),
             ("cut in the comment",      |front| front.truncate(3584),          3584, Ok(None)),
             ("cut in the image header", |front| front.truncate(4097),          4097, Err(ImageError::ArchiveLength)),
-            ("cut behind it",           |_| (),                                4999, Err(ImageError::ArchiveLength)),
+            ("cut after it",            |_| (),                                4999, Err(ImageError::ArchiveLength)),
             ("appended to",             |_| (),                                5512, Err(ImageError::ArchiveLength)),
             ("another content",         |front| front[4096] = b'x',            5000, Err(ImageError::Magic)),
             ("damaged",                 |front| front[4200] = 1,               5000, Err(ImageError::HeaderHash)),

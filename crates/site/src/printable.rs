@@ -119,7 +119,7 @@ mod tests {
     fn a_name_is_shown_in_one_line_and_in_its_order() {
         #[rustfmt::skip]
         let cases: &[(&str, &[u8], &str)] = &[
-            // what it shows        the name                          in a message
+            // case                 the name                          in a message
             ("nothing",             b"",                              ""),
             ("ASCII",               b"a b~!\"'$.html",                "a b~!\"'$.html"),
             ("umlauts",             "f\u{fc}r u\u{308}ber".as_bytes(), "f\u{fc}r u\u{308}ber"),

@@ -33,11 +33,11 @@ mod tests {
     fn a_place_lies_within_or_nowhere() {
         #[rustfmt::skip]
         let cases: &[(&str, u64, u64, u64, bool)] = &[
-            // what it shows        at        len       of        within
+            // case                 at        len       of        within
             ("all",                 0,        10,       10,       true),
             ("nothing, at the end", 10,       0,        10,       true),
             ("one too long",        1,        10,       10,       false),
-            ("behind the end",      11,       0,        10,       false),
+            ("after the end",       11,       0,        10,       false),
             ("the sum wraps",       2,        u64::MAX, 10,       false),
             ("the sum wraps to 1",  u64::MAX, 2,        10,       false),
             ("largest",             0,        u64::MAX, u64::MAX, true),

@@ -33,11 +33,11 @@ fn a_file_has_the_coded_variants_that_make_sense() {
     type Damage = fn(&mut EntryRecord);
     #[rustfmt::skip]
     let cases: &[(&str, Damage, &[Coding])] = &[
-        // what it shows          what is done to the second of three  the coded variants that are left
+        // case                   what is done to the second of three  the coded variants that are left
         ("nothing",               |_| (),                              &[Coding::Br, Coding::Zstd, Coding::Gzip]),
         ("no coding",             |row| row.coding = Coding::Identity, &[Coding::Br, Coding::Gzip]),
         ("run over the end",      |row| row.fields_at = u64::MAX,         &[Coding::Br, Coding::Gzip]),
-        ("tag behind",            |row| row.etag_at = u32::MAX,        &[Coding::Br, Coding::Gzip]),
+        ("tag after",             |row| row.etag_at = u32::MAX,        &[Coding::Br, Coding::Gzip]),
         ("content over the end",  |row| row.content_len = u64::MAX,    &[Coding::Br, Coding::Gzip]),
         ("no such file",          |row| row.storage = Storage::File,         &[Coding::Br, Coding::Gzip]),
         ("beyond the archive",    |row| (row.storage, row.content_at) = (Storage::Archive, 100), &[Coding::Br, Coding::Gzip]),
@@ -74,12 +74,12 @@ fn a_variant_with_a_dictionary_is_for_who_has_that_and_never_among_the_others() 
     const ALL: &[Coding] = &[Coding::Dcb, Coding::Dcz];
     #[rustfmt::skip]
     let cases: &[(&str, Damage, &[Coding])] = &[
-        // what it shows          what is done to the second of two    what is left for who has the dictionary
+        // case                   what is done to the second of two    what is left for who has the dictionary
         ("nothing",               |_| (),                              ALL),
         ("a coding without one",  |row| row.coding = Coding::Zstd,     &[Coding::Dcb]),
         ("no coding",             |row| row.coding = Coding::Identity, &[Coding::Dcb]),
         ("run over the end",      |row| row.fields_at = u64::MAX,         &[Coding::Dcb]),
-        ("tag behind",            |row| row.etag_at = u32::MAX,        &[Coding::Dcb]),
+        ("tag after",             |row| row.etag_at = u32::MAX,        &[Coding::Dcb]),
         ("content over the end",  |row| row.content_len = u64::MAX,    &[Coding::Dcb]),
         ("beyond the archive",    |row| (row.storage, row.content_at) = (Storage::Archive, 100), &[Coding::Dcb]),
     ];
@@ -153,7 +153,7 @@ fn what_does_not_frame_its_content_is_told_apart() {
     enum Of { File, Brotli, Delta, Redirect }
     use Of::*;
     let cases: &[(&str, Of, &str, &str)] = &[
-        // what it shows            of        before                      after
+        // case                     of        before                      after
         ("nothing",                 File,     "Content-Length: 5",        "Content-Length: 5"),
         ("a longer content",        File,     "Content-Length: 5",        "Content-Length: 4"),
         ("zeros",                   File,     "Content-Length: 5",        "Content-Length:00"),
@@ -205,7 +205,7 @@ fn a_page_or_a_rule_that_is_forged_is_refused() {
     const FIELDS: &str = "Content-Length: 5\r\n\r\n";
     #[rustfmt::skip]
     let cases: &[(&str, &str, u16, &[RuleStep<'_>], bool)] = &[
-        // what it shows           fields                  status  target
+        // case                    fields                  status  target
         ("as packed",              FIELDS,                 301, &[RuleStep::Text(b"/a/"), RuleStep::Captured(0)],              true),
         ("a rewrite",              FIELDS,                 200, &[RuleStep::Text(b"/a b/"), RuleStep::Captured(0)],            true),
         ("an error",               FIELDS,                 404, &[RuleStep::Text(b"/404.html")],                       true),
@@ -217,7 +217,7 @@ fn a_page_or_a_rule_that_is_forged_is_refused() {
         ("all that is held",       FIELDS,                 301, &[RuleStep::Captured(0)],                                  false),
         ("nowhere",                FIELDS,                 301, &[],                                               false),
         ("a line end",             FIELDS,                 301, &[RuleStep::Text(b"/a\r\nX: 1")],                      false),
-        ("a line end behind",      FIELDS,                 301, &[RuleStep::Text(b"/a"), RuleStep::Captured(0), RuleStep::Text(b"\n")], false),
+        ("a line end after",       FIELDS,                 301, &[RuleStep::Text(b"/a"), RuleStep::Captured(0), RuleStep::Text(b"\n")], false),
         ("a tab",                  FIELDS,                 301, &[RuleStep::Text(b"/\t/a.org")],                       false),
         ("a backslash",            FIELDS,                 301, &[RuleStep::Text(b"/\\a.org")],                       false),
         ("a status without content", FIELDS,               304, &[RuleStep::Text(b"/a/")],                             false),
@@ -316,10 +316,10 @@ fn an_index_cannot_name_what_lies_too_far_off() {
 fn a_record_that_leads_out_of_the_image_is_not_there() {
     type Damage = fn(&mut EntryRecord, u64);
     let file: &[(&str, bool, Damage)] = &[
-        // what it shows               there  what is done to the record of a file, in an image of some length
+        // case                        there  what is done to the record of a file, in an image of some length
         ("nothing",                    true,  |_, _| ()),
         ("path longer",                false, |record, _| record.path_len += 1),
-        ("path behind the end",        false, |record, _| record.path_len = u16::MAX),
+        ("path after the end",         false, |record, _| record.path_len = u16::MAX),
         ("run to the end",             true,  |record, len| record.fields_at = len - 34),
         ("run over the end",           false, |record, len| record.fields_at = len - 33),
         ("run at the far end",         false, |record, _| record.fields_at = u64::MAX),
@@ -327,7 +327,7 @@ fn a_record_that_leads_out_of_the_image_is_not_there() {
         ("fields of 304 over the end", false, |record, _| record.not_modified_len = u32::MAX),
         ("tag to the end",             true,  |record, _| record.etag_len = 7),
         ("tag over the end",           false, |record, _| record.etag_len = 8),
-        ("tag behind",                 false, |record, _| record.etag_at = u32::MAX),
+        ("tag after",                  false, |record, _| record.etag_at = u32::MAX),
         ("content over the end",       false, |record, len| record.content_len = len),
         ("content at the far end",     false, |record, _| record.content_at = u64::MAX),
         ("content is all there is",    false, |record, _| record.content_len = u64::MAX),
@@ -336,7 +336,7 @@ fn a_record_that_leads_out_of_the_image_is_not_there() {
         ("more variants",              false, |record, _| record.variant_count = 2),
         ("a redirect",                 true,  |record, _| record.kind = RecordKind::Redirect),
         ("split to the end",           true,  |record, _| (record.kind, record.before_query) = (RecordKind::Redirect, 21)),
-        ("split behind",               false, |record, _| (record.kind, record.before_query) = (RecordKind::Redirect, 22)),
+        ("split after",                false, |record, _| (record.kind, record.before_query) = (RecordKind::Redirect, 22)),
         ("redirect, coded",            false, |record, _| (record.kind, record.variant_count) = (RecordKind::Redirect, 2)),
         ("the whole archive",          true,  |record, _| (record.storage, record.content_at, record.content_len) = (Storage::Archive, 0, 100)),
         ("beyond the archive",         false, |record, _| (record.storage, record.content_at, record.content_len) = (Storage::Archive, 1, 100)),
