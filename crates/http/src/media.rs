@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The parser ignores malformed members, and parameters other than the weight. Few requests need this field, so
-//! [`Head`](crate::Head) does not record its position, and this module scans all field lines.
+//! [`Head`] does not record its position, and this module scans all field lines.
 
 use crate::field::{members, trim_ows};
 use crate::head::Head;

@@ -58,9 +58,11 @@ impl AcceptEncoding {
         found
     }
 
-    /// Returns the weight of a coding in thousandths, or `None` if the coding is not acceptable. Identity is acceptable unless the
-    /// client excludes it by name or with `*`; if the client does not list it, it has weight 0, so every listed coding is preferred. `*` does
-    /// not cover the codings that need a dictionary: a client that has a dictionary lists them.
+    /// Returns the weight of a coding in thousandths, or `None` if the coding is not acceptable.
+    ///
+    /// Identity is acceptable unless the client excludes it by name or with `*`. If the client does not list it, its weight is 0, so
+    /// the client prefers every listed coding. `*` does not cover the codings that need a dictionary: a client that has a dictionary
+    /// lists them.
     #[inline]
     pub fn weight(&self, coding: ContentCoding) -> Option<u16> {
         let (listed, else_weight) = match coding {
