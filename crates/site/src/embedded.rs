@@ -33,7 +33,7 @@ impl EmbeddedTrailer {
     /// Creates the trailer for a site of `site_len` bytes that is appended to a program.
     pub fn new(program_len: u64, site_len: u64) -> EmbeddedTrailer {
         let site = Region { at: program_len.next_multiple_of(EMBEDDED_ALIGN), len: site_len };
-        EmbeddedTrailer { program_len, site: site }
+        EmbeddedTrailer { program_len, site }
     }
 
     /// Returns the bytes of the trailer.

@@ -75,7 +75,7 @@ pub enum Content {
         /// The length in bytes.
         len: u64,
     },
-    /// In the archive beside the image. The region is within [`Image::archive_len`](crate::Image::archive_len).
+    /// In the archive of the site. The region is within [`Image::archive_len`](crate::Image::archive_len).
     Archive(Region),
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct ImageBounds {
     pub(crate) len: u64,
     /// The number of files beside the image.
     pub(crate) file_count: u64,
-    /// The length of the archive beside the image.
+    /// The length of the archive of the site.
     pub(crate) archive_len: u64,
 }
 

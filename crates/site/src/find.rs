@@ -100,11 +100,11 @@ pub fn build_index(records: &[(u64, u64)]) -> Option<Vec<[u8; SLOT_LEN]>> {
     let mask = slots.len() - 1;
     for &(hash, at) in records {
         let slot = IndexSlot::new(hash, at)?;
-        let mut place = hash as usize & mask;
-        while IndexSlot::decode(&slots[place]).is_some() {
-            place = (place + 1) & mask;
+        let mut number = hash as usize & mask;
+        while IndexSlot::decode(&slots[number]).is_some() {
+            number = (number + 1) & mask;
         }
-        slots[place] = slot.encode();
+        slots[number] = slot.encode();
     }
     Some(slots)
 }

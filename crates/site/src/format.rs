@@ -86,7 +86,7 @@ pub struct Header {
     pub file_count: u64,
     /// The [`hash`] of the bytes from `pages_at` to the end of the image.
     pub tables_hash: u64,
-    /// The length of the archive beside the image; 0 if there is none.
+    /// The length of the archive of the site; 0 if there is none.
     pub archive_len: u64,
     /// The offset of the table of sections; 0 if there is none.
     pub sections_at: u64,
@@ -217,7 +217,7 @@ pub enum Storage {
     Image = 0,
     /// In a file beside the image.
     File = 1,
-    /// In the archive beside the image.
+    /// In the archive of the site.
     Archive = 2,
 }
 

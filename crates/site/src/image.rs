@@ -86,8 +86,8 @@ impl Image {
 
     /// Returns whether a region is in memory. If not, [records](Image::take_missed_page) the missing page.
     #[inline]
-    pub fn is_resident(&self, place: Region) -> bool {
-        self.residency.as_ref().is_none_or(|watched| watched.is_resident(place))
+    pub fn is_resident(&self, region: Region) -> bool {
+        self.residency.as_ref().is_none_or(|residency| residency.is_resident(region))
     }
 
     /// Returns the first page that a lookup missed, as a region of the file that contains the image, and forgets it. If it returns a
@@ -100,8 +100,8 @@ impl Image {
     /// Returns the rules of the site, if there are any.
     #[inline]
     pub fn rules(&self) -> Option<Rules<'_>> {
-        let (parts, section) = self.rules?;
-        self.is_resident(section).then(|| Rules::new(parts, &self.bytes))
+        let (layout, section) = self.rules?;
+        self.is_resident(section).then(|| Rules::new(layout, &self.bytes))
     }
 
     /// Returns the page for a status of [`STATUS_PAGE_CODES`].
@@ -110,8 +110,8 @@ impl Image {
     /// Panics for any other code.
     #[inline]
     pub fn status_page(&self, code: u16) -> StatusPage {
-        let place = STATUS_PAGE_CODES.iter().position(|&known| known == code);
-        self.pages[place.expect("a status that has a page")]
+        let index = STATUS_PAGE_CODES.iter().position(|&known| known == code);
+        self.pages[index.expect("a status that has a page")]
     }
 
     /// Returns whether the fields of a variant frame its content, and its 304 fields no content. If not, the server must not send the
@@ -165,8 +165,8 @@ impl Image {
     /// # Panics
     /// Panics if the region is outside of this image; no region that this image returned is.
     #[inline]
-    pub fn bytes(&self, place: Region) -> &[u8] {
-        &self.bytes[place.range()]
+    pub fn bytes(&self, region: Region) -> &[u8] {
+        &self.bytes[region.range()]
     }
 
     /// Returns the bytes of a region, or nothing if they are not [in memory](Image::is_resident).
@@ -174,8 +174,8 @@ impl Image {
     /// # Panics
     /// Panics if the region is outside of this image; no region that this image returned is.
     #[inline]
-    pub fn bytes_if_resident(&self, place: Region) -> &[u8] {
-        if self.is_resident(place) { self.bytes(place) } else { &[] }
+    pub fn bytes_if_resident(&self, region: Region) -> &[u8] {
+        if self.is_resident(region) { self.bytes(region) } else { &[] }
     }
 
     /// Returns the length of the image in bytes.
@@ -191,7 +191,7 @@ impl Image {
         self.file_count
     }
 
-    /// Returns the length of the archive beside the image, which the caller must open; 0 if there is none.
+    /// Returns the length of the archive of the site, which the caller must open; 0 if there is none.
     #[inline]
     pub fn archive_len(&self) -> u64 {
         self.archive_len
@@ -211,8 +211,8 @@ impl Image {
     pub fn sections(&self) -> impl Iterator<Item = (SectionRow, &[u8])> {
         let rows = self.bytes(self.sections).as_chunks::<SECTION_LEN>().0.iter().map(SectionRow::decode);
         rows.filter_map(|row| {
-            let place = Region { at: row.at, len: row.len }.within(self.len())?;
-            Some((row, self.bytes(place)))
+            let region = Region { at: row.at, len: row.len }.within(self.len())?;
+            Some((row, self.bytes(region)))
         })
     }
 
@@ -226,11 +226,11 @@ impl Image {
     fn find_rules(&self) -> Result<Option<(RulesLayout, Region)>, ImageError> {
         let mut rows = self.bytes(self.sections).as_chunks::<SECTION_LEN>().0.iter().map(SectionRow::decode);
         let Some(row) = rows.find(|row| row.kind == section::RULES) else { return Ok(None) };
-        let place = Region { at: row.at, len: row.len }.within(self.len()).ok_or(ImageError::Rules)?;
-        let bytes = self.bytes(place);
-        let parts = RulesLayout::new(bytes, place.at).filter(|_| hash(bytes) == row.hash);
-        let parts = parts.filter(|&parts| Rules::new(parts, &self.bytes).are_valid(&self.bytes));
-        parts.map(|parts| Some((parts, place))).ok_or(ImageError::Rules)
+        let region = Region { at: row.at, len: row.len }.within(self.len()).ok_or(ImageError::Rules)?;
+        let bytes = self.bytes(region);
+        let layout = RulesLayout::new(bytes, region.at).filter(|_| hash(bytes) == row.hash);
+        let layout = layout.filter(|&layout| Rules::new(layout, &self.bytes).are_valid(&self.bytes));
+        layout.map(|layout| Some((layout, region))).ok_or(ImageError::Rules)
     }
 
     /// Finds the table of deltas. Lookups check its rows; a client detects a wrong dictionary by its hash.
