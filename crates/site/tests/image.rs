@@ -266,13 +266,13 @@ fn search_wraps_around_the_index() {
     // The hashes of all these paths select the last of eight slots.
     let last = |number: &u32| hash(format!("/{number}").as_bytes()) & 7 == 7;
     let numbers: Vec<u32> = (0..).filter(last).take(5).collect();
-    let (missing, there) = numbers.split_last().expect("five");
+    let (missing, present) = numbers.split_last().expect("five");
     let mut builder = ImageBuilder::default();
-    for number in there {
+    for number in present {
         builder.file(format!("/{number}").as_bytes(), &number.to_string());
     }
     let image = builder.image();
-    for number in there {
+    for number in present {
         assert_eq!(image.content(format!("/{number}").as_bytes()), number.to_string().as_bytes());
     }
     assert_eq!(image.find(format!("/{missing}").as_bytes()), None);
@@ -649,9 +649,9 @@ impl ImageBuilder {
         self.align(RECORD_ALIGN);
         let at = self.bytes.len();
         self.records.push((hash(path), at as u64));
-        let (mut rows, mut runs) = (Vec::new(), Vec::new());
+        let (mut rows, mut responses) = (Vec::new(), Vec::new());
         for (content, coding) in contents.iter().zip(codings) {
-            let run_at = at + RECORD_LEN + (contents.len() - 1) * VARIANT_LEN + path.len() + runs.len();
+            let fields_at = at + RECORD_LEN + (contents.len() - 1) * VARIANT_LEN + path.len() + responses.len();
             let fields = format!("Content-Length: {}\r\n\r\n", content.len());
             let mut record = EntryRecord {
                 path_len: path.len() as u16,
@@ -659,10 +659,10 @@ impl ImageBuilder {
                 variant_count: contents.len() as u8,
                 before_query: 0,
                 last_modified: 784_111_777,
-                fields_at: run_at as u64,
+                fields_at: fields_at as u64,
                 not_modified_len: NOT_MODIFIED.len() as u32,
                 fields_len: fields.len() as u32,
-                content_at: (run_at + NOT_MODIFIED.len() + fields.len()) as u64,
+                content_at: (fields_at + NOT_MODIFIED.len() + fields.len()) as u64,
                 content_len: content.len() as u64,
                 etag_at: 6,
                 etag_len: 3,
@@ -676,11 +676,11 @@ impl ImageBuilder {
             }
             let repeated = if rows.is_empty() { 0 } else { RECORD_LEN - VARIANT_LEN };
             rows.extend_from_slice(&record.encode()[repeated..]);
-            runs.extend_from_slice([NOT_MODIFIED, &fields, content].concat().as_bytes());
+            responses.extend_from_slice([NOT_MODIFIED, &fields, content].concat().as_bytes());
         }
         self.bytes.extend(rows);
         self.bytes.extend(path);
-        self.bytes.extend(runs);
+        self.bytes.extend(responses);
     }
 
     /// Adds variants with a dictionary to the files with these paths. Applies `damage` to the variant with the content `second`.
@@ -691,10 +691,10 @@ impl ImageBuilder {
             let (_, at) = *self.records.iter().find(|(found, _)| *found == hash(path)).expect("a file");
             let record =
                 self.bytes[at as usize..].first_chunk().and_then(EntryRecord::decode).expect("a record");
-            let run_at = self.bytes.len() as u64;
+            let fields_at = self.bytes.len() as u64;
             let fields = format!("Content-Length: {}\r\n\r\n", content.len());
             self.bytes.extend([NOT_MODIFIED, &fields, content].concat().as_bytes());
-            let content_at = run_at + (NOT_MODIFIED.len() + fields.len()) as u64;
+            let content_at = fields_at + (NOT_MODIFIED.len() + fields.len()) as u64;
             let inline = EntryRecord {
                 content_at,
                 content_len: content.len() as u64,
@@ -703,7 +703,7 @@ impl ImageBuilder {
             };
             let (not_modified_len, fields_len) = (NOT_MODIFIED.len() as u32, fields.len() as u32);
             let mut variant =
-                EntryRecord { fields_at: run_at, not_modified_len, fields_len, coding, ..inline };
+                EntryRecord { fields_at, not_modified_len, fields_len, coding, ..inline };
             if content == "second" {
                 damage(&mut variant);
             }
@@ -724,16 +724,16 @@ impl ImageBuilder {
 
     fn redirect(&mut self, path: &[u8]) {
         let fields = "Location: /a/\r\nContent-Length: 5\r\n\r\n";
-        self.record(path, &[fields, "moved"].concat(), |run_at| EntryRecord {
+        self.record(path, &[fields, "moved"].concat(), |fields_at| EntryRecord {
             path_len: path.len() as u16,
             kind: RecordKind::Redirect,
             variant_count: 1,
             before_query: 13,
             last_modified: 0,
-            fields_at: run_at,
+            fields_at,
             not_modified_len: 0,
             fields_len: fields.len() as u32,
-            content_at: run_at + fields.len() as u64,
+            content_at: fields_at + fields.len() as u64,
             content_len: 5,
             etag_at: 0,
             etag_len: 0,
