@@ -1,11 +1,11 @@
-//! Chunked transfer coding: how the bytes were cut changes nothing, and what was encoded comes back.
+//! Chunked transfer coding: the result does not depend on how the input is split, and decoding reverts encoding.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use tarpon_http::chunked::{ChunkError, ChunkedDecoder};
 
-// The first byte says how the rest is cut.
+// The first byte sets the length of the pieces into which the rest is split.
 fuzz_target!(|input: &[u8]| {
     let Some((&cut, wire)) = input.split_first() else { return };
     let cut = usize::from(cut) + 1;
@@ -19,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(decode(&behind, cut), Ok((wire.to_vec(), encoded.len(), true)));
 });
 
-/// Content, bytes used and whether the message is complete, when `wire` arrives `cut` bytes at a time.
+/// Decodes `wire`, which arrives `cut` bytes at a time. Returns the content, the consumed bytes, and whether the message is complete.
 fn decode(wire: &[u8], cut: usize) -> Result<(Vec<u8>, usize, bool), ChunkError> {
     let mut decoder = ChunkedDecoder::default();
     let (mut content, mut used) = (Vec::new(), 0);

@@ -1,5 +1,5 @@
-//! A configuration file, whatever it says: it is a configuration, or what is wrong with it lies within it; and a configuration
-//! that is shown says the same again.
+//! Configuration files: each text is a valid configuration or has errors on lines that exist, and a displayed configuration parses
+//! back to the same values.
 
 #![no_main]
 
@@ -22,7 +22,7 @@ fuzz_target!(|text: &str| {
                 let number = line.split(':').next().and_then(|number| number.parse::<usize>().ok());
                 assert!(number.is_none_or(|number| (1..=line_count).contains(&number)), "{line}");
             }
-            // What a terminal gets has lines of its own and nothing that controls it.
+            // Messages contain no control characters but line ends.
             assert!(faults.to_string().chars().all(|char| char == '\n' || !char.is_control()), "{faults}");
         }
     }
@@ -37,7 +37,7 @@ fn settled_again(shown: &str) -> Settled {
     settled(shown).unwrap_or_else(|faults| panic!("{faults}"))
 }
 
-/// Without who said it, which is another one now.
+/// Returns the values without their sources, which change when the text is read again.
 fn values(shown: &str) -> Vec<&str> {
     shown.lines().map(|line| line.rsplit_once("  # ").map_or(line, |(value, _)| value)).collect()
 }

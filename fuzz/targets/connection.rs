@@ -1,5 +1,6 @@
-//! A whole connection, driven by operations: bytes, cuts, time, a stop, a swap after which earlier images are kept. `Sim` checks the laws after every fact;
-//! here it is checked besides that cuts change nothing, and that the connection ends and lets go of everything.
+//! A client connection, driven by operations: input, partial reads and writes, time, a stop, a reload that retains earlier images.
+//! `Sim` checks the invariants after every operation. This target also checks that the responses do not depend on how the input is
+//! split, and that the connection closes and releases everything.
 
 #![no_main]
 
@@ -13,39 +14,39 @@ use tarpon_conn::{
 use tarpon_pack::{Memo, Options, pack_dir};
 use tarpon_site::Image;
 
-fuzz_target!(|acts: Vec<Act<'_>>| {
-    let whole: Vec<u8> = acts.iter().flat_map(|act| act.bytes()).copied().collect();
-    for sim in [sim, sim_of_several, sim_with_earlier] {
-        cuts_change_nothing(sim, &whole, &acts);
-        anything_may_happen(sim(), &acts);
+fuzz_target!(|ops: Vec<FuzzOp<'_>>| {
+    let whole: Vec<u8> = ops.iter().flat_map(|op| op.bytes()).copied().collect();
+    for sim in [sim, sim_with_sites, sim_with_earlier] {
+        splits_change_nothing(sim, &whole, &ops);
+        perform_and_close(sim(), &ops);
     }
 });
 
 #[derive(Arbitrary, Debug)]
-enum Act<'a> {
-    /// The client sends.
+enum FuzzOp<'a> {
+    /// The client sends these bytes.
     Bytes(&'a [u8]),
-    /// The client sends something that is understood.
+    /// The client sends a valid request from a list.
     Request(u8),
-    /// One step, at most so many bytes.
+    /// One step of the engine, with at most so many bytes.
     Step { read: u8, send: u8 },
-    /// Steps until nothing happens.
+    /// Steps until the connection makes no progress.
     Run { read: u8, send: u8 },
     /// Time passes.
     Pass { ms: u16 },
-    /// The other image. Those before are kept, as far as [`EARLIER_COUNT_MAX`] goes.
-    Swap,
+    /// A reload serves the other image and retains up to [`EARLIER_COUNT_MAX`] earlier ones.
+    Reload,
     /// The server stops.
     Stop,
     /// The client closes its sending side.
     End,
 }
 
-impl<'a> Act<'a> {
+impl<'a> FuzzOp<'a> {
     fn bytes(&self) -> &'a [u8] {
         match self {
-            Act::Bytes(bytes) => bytes,
-            Act::Request(number) => REQUESTS[*number as usize % REQUESTS.len()],
+            FuzzOp::Bytes(bytes) => bytes,
+            FuzzOp::Request(number) => REQUESTS[*number as usize % REQUESTS.len()],
             _ => b"",
         }
     }
@@ -73,15 +74,15 @@ const REQUESTS: [&[u8]; 19] = [
     b"POST /app-B4qfzvDp.js HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab",
 ];
 
-/// The same bytes, all at once and cut as the acts say, get the same answer.
-fn cuts_change_nothing(sim: fn() -> Sim, whole: &[u8], acts: &[Act<'_>]) {
+/// Checks that the same input, at once or split as the operations say, gets the same responses.
+fn splits_change_nothing(sim: fn() -> Sim, whole: &[u8], ops: &[FuzzOp<'_>]) {
     let mut at_once = sim();
     at_once.client_sends(whole);
     at_once.run(Cuts::NONE);
     let mut cut = sim();
     cut.client_sends(whole);
-    for act in acts {
-        if let Act::Step { read, send } | Act::Run { read, send } = *act {
+    for op in ops {
+        if let FuzzOp::Step { read, send } | FuzzOp::Run { read, send } = *op {
             cut.step(cuts(read, send));
         }
     }
@@ -89,22 +90,22 @@ fn cuts_change_nothing(sim: fn() -> Sim, whole: &[u8], acts: &[Act<'_>]) {
     assert!(at_once.wire == cut.wire, "{}\n{}", at_once.wire.escape_ascii(), cut.wire.escape_ascii());
 }
 
-/// Whatever happens, the laws hold; and when the client is gone, nothing is left.
-fn anything_may_happen(mut sim: Sim, acts: &[Act<'_>]) {
-    for act in acts {
-        match *act {
-            Act::Bytes(_) | Act::Request(_) => sim.client_sends(act.bytes()),
-            Act::Step { read, send } => {
+/// Performs all operations. Then checks that nothing is left after the client has closed.
+fn perform_and_close(mut sim: Sim, ops: &[FuzzOp<'_>]) {
+    for op in ops {
+        match *op {
+            FuzzOp::Bytes(_) | FuzzOp::Request(_) => sim.client_sends(op.bytes()),
+            FuzzOp::Step { read, send } => {
                 sim.step(cuts(read, send));
             }
-            Act::Run { read, send } => sim.run(cuts(read, send)),
-            Act::Pass { ms } => sim.pass(ms.into()),
-            Act::Swap => {
-                swap(&mut sim);
+            FuzzOp::Run { read, send } => sim.run(cuts(read, send)),
+            FuzzOp::Pass { ms } => sim.pass(ms.into()),
+            FuzzOp::Reload => {
+                reload(&mut sim);
                 sim.sites.retire().for_each(drop);
             }
-            Act::Stop => sim.stop(),
-            Act::End => sim.client_ends(),
+            FuzzOp::Stop => sim.stop(),
+            FuzzOp::End => sim.client_ends(),
         }
     }
     sim.client_ends();
@@ -113,8 +114,8 @@ fn anything_may_happen(mut sim: Sim, acts: &[Act<'_>]) {
     assert_eq!((sim.bufs_held(), sim.sites.holders()), (0, 0));
 }
 
-/// Serves the image that is not served.
-fn swap(sim: &mut Sim) {
+/// Reloads: serves the image that is not current.
+fn reload(sim: &mut Sim) {
     let (before, image) = sim.sites.current(SiteId::FIRST);
     let other = if image.len() == IMAGE.len() { &NEXT } else { &IMAGE };
     let mut earlier = vec![before];
@@ -124,10 +125,10 @@ fn swap(sim: &mut Sim) {
     sim.sites.serve(SiteId::FIRST, id, earlier);
 }
 
-/// Earlier images that are kept.
+/// The maximum number of earlier images.
 const EARLIER_COUNT_MAX: usize = 2;
 
-/// At least a byte is read; 0 bytes sent means a client that takes nothing.
+/// Limits reads to at least one byte. A limit of 0 for sends means a client that does not read.
 fn cuts(read: u8, send: u8) -> Cuts {
     Cuts { read: read as usize + 1, send: send as usize }
 }
@@ -138,28 +139,28 @@ fn sim() -> Sim {
     sim
 }
 
-/// Several sites, none of which is meant by a name nobody knows, and an alias.
-fn sim_of_several() -> Sim {
+/// Creates a server with several sites, without a default site, and with an alias that redirects.
+fn sim_with_sites() -> Sim {
     let [first, second] = [0, 1].map(SiteId::new);
     let mut hosts = Hosts::new(None);
     for (name, site) in [("a", first), ("*.b", second), ("b", second)] {
         hosts.add(name.parse().expect("a name"), site).expect("a name of its own");
     }
-    hosts.add_alias("www.b".parse().expect("a name"), second).expect("it leads to b");
+    hosts.add_alias("www.b".parse().expect("a name"), second).expect("a site with the name b");
     let images = [IMAGE.clone(), IMAGE.clone()].map(|image| (image, Limits::default()));
     let mut sim = Sim::by_host(Sites::by_host(images, hosts.into()));
     sim.files = vec![vec![b'l'; LARGE_LEN]; 2];
     sim
 }
 
-/// A site of which an earlier image, and it alone, has what pages of that time ask for.
+/// Creates a site with an asset that exists only in an earlier image.
 fn sim_with_earlier() -> Sim {
     let mut sim = sim();
-    swap(&mut sim);
+    reload(&mut sim);
     sim
 }
 
-/// A file of this length, in bytes, stays beside the image.
+/// The length of a file whose content is stored beside the image.
 const LARGE_LEN: usize = 2_000;
 
 static IMAGE: LazyLock<Image> = LazyLock::new(|| {
@@ -167,7 +168,7 @@ static IMAGE: LazyLock<Image> = LazyLock::new(|| {
     image(&[&site[..], &[("app-B4qfzvDp.js", 50), ("large", LARGE_LEN)]].concat())
 });
 
-/// What replaces it: without the files that are named for their content.
+/// The image after a reload, without the files whose names contain a hash.
 static NEXT: LazyLock<Image> =
     LazyLock::new(|| image(&[("index.html", 5), ("dir/index.html", 300), ("large", LARGE_LEN)]));
 

@@ -1,4 +1,4 @@
-//! HTTP-date: written and read back, and read as httpdate reads it.
+//! HTTP-date: formatting and parsing are inverse, and agree with httpdate.
 
 #![no_main]
 
@@ -7,24 +7,24 @@ use std::time::{Duration, UNIX_EPOCH};
 use libfuzzer_sys::fuzz_target;
 use tarpon_http::date::{UNIX_S_MAX, format, parse};
 
-// Eight bytes are a time; any number of bytes is a field value.
+// The input is a field value; its first eight bytes are also a time.
 fuzz_target!(|input: &[u8]| {
     if let Some(bytes) = input.first_chunk() {
-        written_and_read_back(u64::from_le_bytes(*bytes) % (UNIX_S_MAX + 1));
+        format_and_parse(u64::from_le_bytes(*bytes) % (UNIX_S_MAX + 1));
     }
     let found = parse(input, NOW);
     if let Some(unix_s) = found.filter(|&unix_s| unix_s <= UNIX_S_MAX) {
-        written_and_read_back(unix_s);
-        read_and_written_back(input, unix_s);
+        format_and_parse(unix_s);
+        parse_and_format(input, unix_s);
     }
     if let Some(unix_s) = found {
-        httpdate_agrees(input, unix_s);
+        assert_httpdate_agrees(input, unix_s);
     }
 });
 
-/// What we accept, httpdate accepts, and reads the same in it. It differs in two things: it holds the name of the day
-/// against the date, and knows no leap second. (What it takes besides, other bytes for some of the spaces, we do not.)
-fn httpdate_agrees(input: &[u8], unix_s: u64) {
+/// Checks that httpdate accepts the date and returns the same time, with two exceptions: httpdate refuses a wrong day name and a leap
+/// second. It accepts other bytes in place of some spaces, which this crate refuses.
+fn assert_httpdate_agrees(input: &[u8], unix_s: u64) {
     let text = str::from_utf8(input).expect("a date is ASCII");
     match httpdate::parse_http_date(text) {
         Ok(theirs) => assert_eq!(theirs, UNIX_EPOCH + Duration::from_secs(unix_s)),
@@ -34,14 +34,14 @@ fn httpdate_agrees(input: &[u8], unix_s: u64) {
     }
 }
 
-fn written_and_read_back(unix_s: u64) {
+fn format_and_parse(unix_s: u64) {
     let date = format(unix_s);
     assert_eq!(parse(&date, NOW), Some(unix_s));
     assert_eq!(date, *httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(unix_s)).as_bytes());
 }
 
-/// A date in the form we write comes out as it went in, but for a wrong name of the day, and for a leap second.
-fn read_and_written_back(input: &[u8], unix_s: u64) {
+/// Checks that a parsed IMF-fixdate formats to the same text, except for a wrong day name or a leap second.
+fn parse_and_format(input: &[u8], unix_s: u64) {
     if let [_, _, _, b',', rest @ ..] = input
         && !input.ends_with(b":60 GMT")
     {

@@ -1,4 +1,4 @@
-//! The head of a request: the verdict does not depend on how the bytes were cut, and another parser reads the same.
+//! Request heads: the result does not depend on how the input is split, and httparse returns the same.
 
 #![no_main]
 
@@ -7,9 +7,9 @@ use tarpon_http::head::{self, FieldName, HEAD_LEN_MAX, Head, HeadError, Method, 
 use tarpon_http::{framing, persist, target};
 
 fuzz_target!(|input: &[u8]| {
-    let verdict = head::parse(input);
-    cuts_change_nothing(input, &verdict);
-    if let Ok(Some((head, len))) = &verdict {
+    let result = head::parse(input);
+    splits_change_nothing(input, &result);
+    if let Ok(Some((head, len))) = &result {
         assert!(*len <= input.len().min(HEAD_LEN_MAX));
         fields_agree(head);
         httparse_agrees(head, &input[..*len]);
@@ -22,35 +22,35 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-type Verdict<'a> = Result<Option<(Head<'a>, usize)>, HeadError>;
+type ParseResult<'a> = Result<Option<(Head<'a>, usize)>, HeadError>;
 
-/// A verdict on the front of `input` is the verdict on all of it; and only a line end, the limit, or a first byte that
-/// cannot begin a request, brings one.
-fn cuts_change_nothing(input: &[u8], verdict: &Verdict<'_>) {
-    let step = 1 + input.len() / CUT_COUNT_MAX;
+/// Checks that a result for a prefix of `input` is the result for all of it, and that only a line end, the length limit, or a first
+/// byte that cannot begin a request brings a result.
+fn splits_change_nothing(input: &[u8], result: &ParseResult<'_>) {
+    let step = 1 + input.len() / PREFIX_COUNT_MAX;
     let mut before = 0;
     for len in (0..=input.len()).step_by(step) {
         let early = head::parse(&input[..len]);
         if !matches!(early, Ok(None)) {
-            assert_eq!(summary(&early), summary(verdict), "after {len} bytes");
-            let news = &input[before..len];
+            assert_eq!(summary(&early), summary(result), "after {len} bytes");
+            let added = &input[before..len];
             let first = input[..len].iter().position(|byte| !b"\r\n".contains(byte));
             let decisive =
-                news.contains(&b'\n') || len >= HEAD_LEN_MAX || first.is_some_and(|at| at >= before);
-            assert!(decisive, "{:?} brought {early:?}", news.escape_ascii().to_string());
+                added.contains(&b'\n') || len >= HEAD_LEN_MAX || first.is_some_and(|at| at >= before);
+            assert!(decisive, "{:?} brought {early:?}", added.escape_ascii().to_string());
             return;
         }
         before = len;
     }
 }
 
-/// What a verdict says, in a form that can be compared.
-fn summary(verdict: &Verdict<'_>) -> Result<Option<(String, usize)>, HeadError> {
+/// Converts a result to a form that can be compared.
+fn summary(result: &ParseResult<'_>) -> Result<Option<(String, usize)>, HeadError> {
     let text = |head: Head<'_>| {
         let values = FieldName::ALL.map(|name| head.all(name).collect::<Vec<_>>());
         format!("{:?}", (head.method, head.target, head.version, values))
     };
-    verdict.map(|found| found.map(|(head, len)| (text(head), len)))
+    result.map(|found| found.map(|(head, len)| (text(head), len)))
 }
 
 fn fields_agree(head: &Head<'_>) {
@@ -62,8 +62,8 @@ fn fields_agree(head: &Head<'_>) {
     }
 }
 
-/// What we accept, httparse accepts, and reads the same in it. It differs in one thing: it knows no minor version but 0
-/// and 1, which we take for 1 (RFC 9110, section 2.5).
+/// Checks that httparse accepts the head and returns the same, with one exception: it refuses minor versions above 1, which this
+/// crate treats as 1 (RFC 9110, section 2.5).
 fn httparse_agrees(head: &Head<'_>, input: &[u8]) {
     let mut fields = [httparse::EMPTY_HEADER; head::FIELD_COUNT_MAX];
     let mut other = httparse::Request::new(&mut fields);
@@ -72,7 +72,7 @@ fn httparse_agrees(head: &Head<'_>, input: &[u8]) {
         Err(httparse::Error::Version) if head.version == Version::Http11 => return,
         refused => panic!("httparse: {refused:?}"),
     }
-    // A method that we do not know has no name here; each other one is named as the variant is.
+    // A known method has the name of its variant.
     let method = other.method.expect("a method");
     let known = METHODS.into_iter().find(|known| format!("{known:?}").to_uppercase() == method);
     assert_eq!(head.method, known.unwrap_or(Method::Other), "{method}");
@@ -97,5 +97,5 @@ const METHODS: [Method; 9] = [
     Method::Patch,
 ];
 
-/// Cuts tried for one input. A short one is cut everywhere; at every byte of a long one the fuzzer would crawl.
-const CUT_COUNT_MAX: usize = 256;
+/// The number of prefixes to try. Trying every prefix of a long input would be too slow.
+const PREFIX_COUNT_MAX: usize = 256;

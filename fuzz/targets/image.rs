@@ -1,4 +1,4 @@
-//! The site image: whatever its bytes say, a lookup ends, and what it hands out lies within.
+//! Site images: for any bytes, a lookup ends and returns only regions within the image.
 
 #![no_main]
 
@@ -10,32 +10,32 @@ use tarpon_site::format::{
 };
 use tarpon_site::{Coding, Content, Entry, Image, Region, STATUS_PAGE_CODES, build_index};
 
-// Taken for an image; and taken for what is to be changed in a good one, whose checksums are then made right again.
+// The input is an image, and a list of changes to a valid image whose checksums are then corrected.
 fuzz_target!(|input: &[u8]| {
     if let Ok(image) = Image::new(Bytes::copy_from_slice(input)) {
-        look_around(&image);
+        visit(&image);
     }
     let mut bytes = good_image();
-    let image = Image::new(bytes.clone().into()).expect("nothing was changed yet");
+    let image = Image::new(bytes.clone().into()).expect("a valid image");
     assert!(PATHS.iter().all(|path| image.find(path).is_some()));
     change(&mut bytes, input);
     seal(&mut bytes);
     if let Ok(image) = Image::new(bytes.into()) {
-        look_around(&image);
+        visit(&image);
     }
 });
 
 const DICTIONARY: [u8; 32] = [7; 32];
 const PATHS: [&[u8]; 4] = [b"/", b"/style.css", b"/film.mp4", b"/guide"];
 
-/// Asks for everything an image can be asked for. A place outside the image panics. Checks that the fields of each response that may
-/// be sent frame its content for a client that splits fields at line ends.
-fn look_around(image: &Image) {
+/// Reads everything in an image; a region outside of it panics. Checks that the fields of each response that the server may send frame
+/// its content for a client that splits fields at line ends.
+fn visit(image: &Image) {
     image.sections().for_each(|(row, bytes)| assert_eq!(row.len, bytes.len() as u64));
     for code in STATUS_PAGE_CODES {
         let page = image.status_page(code);
         touch(image, &[page.fields, page.content]);
-        assert_eq!(told_len(image.bytes(page.fields)), Some((code != 204).then_some(page.content.len)));
+        assert_eq!(content_length(image.bytes(page.fields)), Some((code != 204).then_some(page.content.len)));
     }
     let found = image.entries().map(|(path, _)| path).collect::<Vec<_>>();
     for path in PATHS.into_iter().chain(found).chain([b"/nowhere".as_slice(), b""]) {
@@ -53,13 +53,16 @@ fn look_around(image: &Image) {
                     touch(image, &[variant.fields, variant.not_modified, variant.etag]);
                     if image.is_framed(&variant) {
                         let not_modified = image.bytes(variant.not_modified);
-                        assert_eq!(told_len(image.bytes(variant.fields)), Some(Some(variant.content.len())));
-                        assert!(not_modified.is_empty() || told_len(not_modified) == Some(None));
+                        assert_eq!(
+                            content_length(image.bytes(variant.fields)),
+                            Some(Some(variant.content.len()))
+                        );
+                        assert!(not_modified.is_empty() || content_length(not_modified) == Some(None));
                     }
                     match variant.content {
-                        Content::Image(place) => touch(image, &[place]),
+                        Content::Image(region) => touch(image, &[region]),
                         Content::File { number, .. } => assert!(u64::from(number) < image.file_count()),
-                        Content::Archive(place) => assert!(place.at + place.len <= image.archive_len()),
+                        Content::Archive(region) => assert!(region.at + region.len <= image.archive_len()),
                     }
                 }
             }
@@ -69,38 +72,39 @@ fn look_around(image: &Image) {
                     let query: &[u8] = if redirect.before_query.len == 0 { b"" } else { b"?q" };
                     let fields =
                         [image.bytes(redirect.before_query), query, image.bytes(redirect.after_query)];
-                    assert_eq!(told_len(&fields.concat()), Some(Some(redirect.content.len)));
+                    assert_eq!(content_length(&fields.concat()), Some(Some(redirect.content.len)));
                 }
             }
         }
     }
 }
 
-/// Returns the length of a content that fields state, if they state one; `None` if they are more than the fields of one response.
-fn told_len(fields: &[u8]) -> Option<Option<u64>> {
+/// Returns the content length in the fields, if any. Returns `None` if they are not the fields of one response.
+fn content_length(fields: &[u8]) -> Option<Option<u64>> {
     let text = String::from_utf8_lossy(fields);
     let text = text.strip_suffix("\r\n")?;
-    let mut told = None;
+    let mut found = None;
     for line in text.split_inclusive("\r\n") {
         let (name, value) = line.strip_suffix("\r\n")?.split_once(':')?;
         let is_known = !name.eq_ignore_ascii_case("transfer-encoding") && !value.contains(['\r', '\n']);
         if !is_known || name.contains(['\r', '\n']) {
             return None;
         }
-        if name.eq_ignore_ascii_case("content-length") && told.replace(value.trim().parse().ok()?).is_some() {
+        if name.eq_ignore_ascii_case("content-length") && found.replace(value.trim().parse().ok()?).is_some()
+        {
             return None;
         }
     }
-    Some(told)
+    Some(found)
 }
 
-fn touch(image: &Image, places: &[Region]) {
-    for &place in places {
-        assert_eq!(image.bytes(place).len() as u64, place.len);
+fn touch(image: &Image, regions: &[Region]) {
+    for &region in regions {
+        assert_eq!(image.bytes(region).len() as u64, region.len);
     }
 }
 
-/// Each change is where (two bytes), how many bytes (one to eight, from one byte), and the bytes.
+/// Applies changes: each is an offset (two bytes), a count of one to eight (one byte), and the new bytes.
 fn change(bytes: &mut [u8], mut input: &[u8]) {
     while let [low, high, count, rest @ ..] = input {
         let at = usize::from(u16::from_le_bytes([*low, *high])) % bytes.len();
@@ -111,7 +115,7 @@ fn change(bytes: &mut [u8], mut input: &[u8]) {
     }
 }
 
-/// Makes magic, version and checksums right, so that what lies behind them is looked at.
+/// Corrects magic, version and checksums, so that the image passes the first checks.
 fn seal(bytes: &mut [u8]) {
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     let pages_at = usize::try_from(word(48)).unwrap_or(usize::MAX);
@@ -132,7 +136,7 @@ fn seal(bytes: &mut [u8]) {
     bytes[..HEADER_LEN].copy_from_slice(&header.encode());
 }
 
-/// A small site with one of each: a file with its content behind it and a coded variant, one with it elsewhere, one beside the image, and a
+/// Returns a small valid image with an inline content and a coded variant, a separate content, a content in an external file, and a
 /// redirect.
 fn good_image() -> Vec<u8> {
     const FIELDS_304: &[u8] = b"ETag: \"a\"\r\n\r\n";
@@ -188,7 +192,7 @@ fn good_image() -> Vec<u8> {
         places.push((hash(path), bytes.len() as u64));
         let record = EntryRecord { path_len: path.len() as u16, ..*record };
         bytes.extend_from_slice(&record.encode());
-        // The first file is there in gzip too.
+        // The first file has a gzip variant.
         if record.variant_count == 2 {
             let coded = EntryRecord { coding: Coding::Gzip, ..record }.encode();
             bytes.extend_from_slice(&coded[RECORD_LEN - VARIANT_LEN..]);
@@ -197,7 +201,7 @@ fn good_image() -> Vec<u8> {
     }
 
     pad(&mut bytes, RECORD_ALIGN);
-    // The second file is there for who has a dictionary.
+    // The second file has a variant with a dictionary.
     let sections_at = bytes.len() as u64;
     let variant = EntryRecord { coding: Coding::Dcz, ..records[1] };
     let delta = DeltaRow { file_at: records[1].fields_at, dictionary: DICTIONARY, variant }.encode();

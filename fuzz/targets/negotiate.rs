@@ -1,5 +1,4 @@
-//! Accept-Encoding: what is chosen is acceptable and nothing better was offered, and a plain reading agrees. And so with
-//! Available-Dictionary.
+//! Accept-Encoding and Available-Dictionary: a simple parser returns the same, and the chosen offer is the best acceptable one.
 
 #![no_main]
 
@@ -7,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use tarpon_http::negotiate::{AcceptEncoding, ContentCoding};
 use tarpon_http::{dictionary, head};
 
-// Each line is a field line Accept-Encoding; and then each alone is one of Available-Dictionary.
+// Each line is an Accept-Encoding field value, and a value of Available-Dictionary in a request of its own.
 fuzz_target!(|input: &[u8]| {
     input.split(|&byte| byte == b'\n').for_each(dictionary);
     let mut wire = b"GET / HTTP/1.1\r\n".to_vec();
@@ -19,7 +18,7 @@ fuzz_target!(|input: &[u8]| {
     let Ok(Some((head, _))) = head::parse(&wire) else { return };
     let acceptable = AcceptEncoding::parse(&head);
     for (coding, names) in CODINGS {
-        assert_eq!(acceptable.weight(coding), plain(&lines, names), "{coding:?}");
+        assert_eq!(acceptable.weight(coding), simple_weight(&lines, names), "{coding:?}");
     }
     let offered = CODINGS.map(|(coding, _)| coding).into_iter().zip([9, 3, 5, 3, 3, 2]);
     match acceptable.choose(offered.clone().map(|(coding, len)| (coding, len, (coding, len)))) {
@@ -46,13 +45,13 @@ const CODINGS: [(ContentCoding, &[&str]); 6] = [
 fn dictionary(value: &[u8]) {
     let wire = [b"GET / HTTP/1.1\r\nAvailable-Dictionary:", value, b"\r\n\r\n"].concat();
     let Ok(Some((head, _))) = head::parse(&wire) else { return };
-    assert_eq!(dictionary::available(&head).map(Vec::from), plain_dictionary(value));
+    assert_eq!(dictionary::available(&head).map(Vec::from), simple_dictionary(value));
 }
 
-/// The bytes of a Byte Sequence, if there are 32 of them, bit by bit.
-fn plain_dictionary(value: &[u8]) -> Option<Vec<u8>> {
+/// Decodes a Byte Sequence of 32 bytes, bit by bit.
+fn simple_dictionary(value: &[u8]) -> Option<Vec<u8>> {
     const ALPHABET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    // What follows the bytes may be anything, and is not looked at.
+    // The parser ignores everything after the Byte Sequence.
     let value = String::from_utf8_lossy(value);
     let value = value.trim_matches([' ', '\t']);
     let (base64, behind) = value.strip_prefix(':')?.split_once(':')?;
@@ -67,8 +66,8 @@ fn plain_dictionary(value: &[u8]) -> Option<Vec<u8>> {
     (is_end && bits.len() == 43 * 6).then(|| bytes.collect())
 }
 
-/// The weight of a coding, with strings and numbers of the standard library.
-fn plain(lines: &[&[u8]], names: &[&str]) -> Option<u16> {
+/// Returns the weight of a coding, parsed with strings and numbers of the standard library.
+fn simple_weight(lines: &[&[u8]], names: &[&str]) -> Option<u16> {
     let mut listed = None;
     let mut any = None;
     for member in lines.iter().flat_map(|line| tarpon_http::field::members(line)) {
@@ -90,7 +89,7 @@ fn plain(lines: &[&[u8]], names: &[&str]) -> Option<u16> {
             _ => {}
         }
     }
-    // Who has a dictionary names the codings for it.
+    // `*` does not cover the codings that need a dictionary.
     let any = any.filter(|_| !names.iter().any(|name| name.starts_with("dc")));
     let left = names.contains(&"identity").then_some(0);
     listed.or(any).map_or(left, |weight| (weight > 0).then_some(weight))

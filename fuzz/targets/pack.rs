@@ -1,4 +1,4 @@
-//! Any site, packed: the archive is in order, and packed again it is the same, byte by byte.
+//! Packing: any packed archive is valid, and packing it again gives the same bytes.
 
 #![no_main]
 
@@ -13,25 +13,25 @@ use tarpon_pack::{
     CompressionEffort, Dialect, Dictionaries, PackInput, Policy, Progress, SiteOptions, pack_site, verify,
 };
 
-/// A member of the archive that is packed.
+/// A member of the archive to pack.
 #[derive(Arbitrary, Debug)]
-struct Member<'a> {
+struct TarMember<'a> {
     name: &'a [u8],
-    kind: Kind<'a>,
+    kind: MemberKind<'a>,
     modified_s: u32,
 }
 
 #[derive(Arbitrary, Debug)]
-enum Kind<'a> {
-    /// A content, so often repeated.
+enum MemberKind<'a> {
+    /// A content and how often it is repeated.
     File(&'a [u8], u8),
-    /// As many bytes of noise, from this seed.
+    /// This many pseudo-random bytes from this seed.
     Noise(u16, u64),
     Link(&'a [u8]),
     Hard(&'a [u8]),
 }
 
-fuzz_target!(|members: Vec<Member<'_>>| {
+fuzz_target!(|members: Vec<TarMember<'_>>| {
     let dir = dir();
     fs::create_dir_all(&dir).expect("a directory");
     let [plain, packed, again] = ["plain.tar", "packed.tar", "again.tar"].map(|name| dir.join(name));
@@ -41,13 +41,13 @@ fuzz_target!(|members: Vec<Member<'_>>| {
         let verified =
             verify(&file, &packed, &Dictionaries::default(), NonZeroUsize::MIN).expect("a packed site");
         assert!(verified.defects.is_empty(), "{:?}", verified.defects);
-        assert!(pack(&packed, &again), "what was packed can be packed");
+        assert!(pack(&packed, &again), "a packed site can be packed again");
         assert!(fs::read(&packed).expect("an archive") == fs::read(&again).expect("an archive"));
     }
     fs::remove_dir_all(dir).expect("a directory");
 });
 
-/// Whether it is an archive that can be packed.
+/// Packs an archive. Returns whether that succeeds.
 fn pack(from: &Path, to: &Path) -> bool {
     let file = File::open(from).expect("an archive");
     let input = PackInput::Archive { file: &file, path: from, prefix: Path::new("") };
@@ -65,21 +65,21 @@ fn pack(from: &Path, to: &Path) -> bool {
     pack_site(input, to, &options, &Progress::default()).is_ok()
 }
 
-fn archive(members: &[Member<'_>]) -> Vec<u8> {
+fn archive(members: &[TarMember<'_>]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
-    for Member { name, kind, modified_s } in members.iter().take(16) {
+    for TarMember { name, kind, modified_s } in members.iter().take(16) {
         let mut header = Header::new_ustar();
         let name = path(name);
         header.as_old_mut().name[..name.len()].copy_from_slice(&name);
         header.set_mtime((*modified_s).into());
         header.set_entry_type(EntryType::Regular);
         let content = match kind {
-            Kind::File(content, count) => content.repeat((*count).into()),
-            Kind::Noise(len, seed) => noise(*len, *seed),
-            Kind::Link(to) | Kind::Hard(to) => {
+            MemberKind::File(content, count) => content.repeat((*count).into()),
+            MemberKind::Noise(len, seed) => noise(*len, *seed),
+            MemberKind::Link(to) | MemberKind::Hard(to) => {
                 let to = path(to);
                 header.as_old_mut().linkname[..to.len()].copy_from_slice(&to);
-                let is_hard = matches!(kind, Kind::Hard(_));
+                let is_hard = matches!(kind, MemberKind::Hard(_));
                 header.set_entry_type(if is_hard { EntryType::Link } else { EntryType::Symlink });
                 Vec::new()
             }
@@ -91,7 +91,7 @@ fn archive(members: &[Member<'_>]) -> Vec<u8> {
     builder.into_inner().expect("memory")
 }
 
-/// A name of so few letters that names meet, with all that matters in one.
+/// Builds a name from a few words, so that names collide, with all special parts of a path.
 fn path(bytes: &[u8]) -> Vec<u8> {
     const WORDS: [&[u8]; 16] = [
         b"a",
@@ -122,7 +122,7 @@ fn noise(len: u16, seed: u64) -> Vec<u8> {
     words.flat_map(|word| word.wrapping_mul(word | 1).to_le_bytes()).take(len.into()).collect()
 }
 
-/// In memory where there is such a place: each archive is brought to disk.
+/// Returns a directory in memory if there is one, because each archive is synced to disk.
 fn dir() -> PathBuf {
     let memory = Path::new("/dev/shm");
     let root = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };

@@ -1,5 +1,5 @@
-//! A packed site, whatever its bytes say: checking it ends, finds every change that is not covered up, and what it would
-//! serve lies within it.
+//! Packed sites: for any bytes, verification ends, detects every change unless the checksums were corrected, and all contents are
+//! within the archive.
 
 #![no_main]
 
@@ -20,10 +20,10 @@ use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::{IMAGE_AT, image_in};
 use tarpon_site::{Content, Entry, Image};
 
-// Taken for a packed site; and taken for changes to a good one: first whether its sums are made right again, then how
-// long it shall be, then each change as where (three bytes), how many bytes (one to eight, from one byte), and the bytes.
+// The input is a packed site, and a list of changes to a valid one: whether to correct its checksums (one byte), its new length (one
+// byte), then for each change an offset (three bytes), a count of one to eight (one byte), and the new bytes.
 fuzz_target!(|input: &[u8]| {
-    look_at(input);
+    visit(input);
     let [sealed, cut, rest @ ..] = input else { return };
     let mut bytes = good().to_vec();
     change(&mut bytes, rest);
@@ -33,12 +33,12 @@ fuzz_target!(|input: &[u8]| {
     if *cut > 0 {
         bytes.truncate(bytes.len() * usize::from(*cut) / 256);
     }
-    let is_found = look_at(&bytes);
-    assert!(sealed % 2 == 1 || is_found != (bytes == good()), "{} bytes", bytes.len());
+    let is_damaged = visit(&bytes);
+    assert!(sealed % 2 == 1 || is_damaged != (bytes == good()), "{} bytes", bytes.len());
 });
 
-/// Does with an archive what there is to do. Returns whether something was wrong with it.
-fn look_at(bytes: &[u8]) -> bool {
+/// Verifies, inspects and reads an archive. Returns whether it is damaged.
+fn visit(bytes: &[u8]) -> bool {
     let file = scratch(bytes);
     let verified = verify(&file, Path::new("site.tar"), &Dictionaries::default(), NonZeroUsize::MIN);
     let inspected = inspect(&file);
@@ -53,7 +53,7 @@ fn look_at(bytes: &[u8]) -> bool {
         let Entry::File(file) = entry else { continue };
         let coded = image.iter().flat_map(|image| image.coded_variants(file)).map(|(_, variant)| variant);
         for variant in coded.chain([file.identity]) {
-            // What may be sent frames its content: one empty line, at the end.
+            // The fields of a response that the server may send have one empty line, at the end.
             let fields = image
                 .as_ref()
                 .filter(|image| image.is_framed(&variant))
@@ -66,7 +66,7 @@ fn look_at(bytes: &[u8]) -> bool {
                         "{place:?} of {len}"
                     );
                 }
-                Content::File { .. } => panic!("there is none beside it"),
+                Content::File { .. } => panic!("a packed site has no external files"),
                 Content::Image(_) => {}
             }
         }
@@ -74,14 +74,14 @@ fn look_at(bytes: &[u8]) -> bool {
     verified.map_or(true, |verified| !verified.defects.is_empty())
 }
 
-/// Whether fields tell of this length, and end where the first empty line does.
+/// Returns whether fields have this content length and end with their first empty line.
 fn frames(fields: &[u8], len: u64) -> bool {
     let end = fields.windows(4).position(|bytes| bytes == b"\r\n\r\n");
-    let told = String::from_utf8_lossy(fields).lines().find_map(|line| {
+    let found = String::from_utf8_lossy(fields).lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
     });
-    end.is_some_and(|end| end + 4 == fields.len()) && told == Some(len)
+    end.is_some_and(|end| end + 4 == fields.len()) && found == Some(len)
 }
 
 fn change(bytes: &mut [u8], mut input: &[u8]) {
@@ -94,7 +94,7 @@ fn change(bytes: &mut [u8], mut input: &[u8]) {
     }
 }
 
-/// Makes the sums of the image right again, so that what lies behind them is looked at.
+/// Corrects the checksums of the image, so that it passes the first checks.
 fn seal(bytes: &mut [u8]) {
     let image = &mut bytes[IMAGE_AT as usize..];
     let word =
@@ -118,7 +118,7 @@ fn seal(bytes: &mut [u8]) {
     image[..HEADER_LEN].copy_from_slice(&header.encode());
 }
 
-/// A small packed site: a page, a large text whose variants are members too, and something small.
+/// Returns a small packed site with a page, a large text whose variants are members, and a file of one byte.
 fn good() -> &'static [u8] {
     static GOOD: OnceLock<Vec<u8>> = OnceLock::new();
     GOOD.get_or_init(|| {
@@ -154,7 +154,7 @@ fn dir() -> PathBuf {
     std::env::temp_dir().join(format!("tarpon-fuzz-packed-{}", std::process::id()))
 }
 
-/// A file that has no name, so that nothing is left behind.
+/// Creates a file without a name, which the kernel deletes when it is closed.
 fn scratch(bytes: &[u8]) -> File {
     let path = std::env::temp_dir().join(format!("tarpon-fuzz-packed-{}.tar", std::process::id()));
     let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);

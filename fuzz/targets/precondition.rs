@@ -1,4 +1,4 @@
-//! Preconditions: a plain reading of RFC 9110, section 13, comes to the same outcome.
+//! Preconditions: a simple implementation of RFC 9110, section 13, has the same outcome.
 
 #![no_main]
 
@@ -6,15 +6,16 @@ use libfuzzer_sys::fuzz_target;
 use tarpon_http::precondition::{Outcome, evaluate, range_applies};
 use tarpon_http::{date, head};
 
-// The first byte says whether our entity-tag is weak; each line behind it is a field line.
+// The first byte decides whether the entity tag of the server is weak; each line after it is a field line.
 fuzz_target!(|input: &[u8]| {
     let Some((&first, text)) = input.split_first() else { return };
     let etag: &[u8] = if first & 1 == 0 { br#""a,b""# } else { br#"W/"a,b""# };
     let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
     let wire = [b"GET / HTTP/1.1\r\n", lines.join(&b"\r\n"[..]).as_slice(), b"\r\n\r\n"].concat();
     let Ok(Some((head, len))) = head::parse(&wire) else { return };
-    // An empty line within ends the head early.
-    let fields = Fields(wire[b"GET / HTTP/1.1\r\n".len()..len - 2].split(|&byte| byte == b'\n').collect());
+    // An empty line in the input ends the head early.
+    let fields =
+        ConditionalFields(wire[b"GET / HTTP/1.1\r\n".len()..len - 2].split(|&byte| byte == b'\n').collect());
     assert_eq!(evaluate(&head, etag, MODIFIED, NOW), fields.outcome(etag));
     assert_eq!(range_applies(&head, etag, MODIFIED, NOW), fields.range_applies(etag));
 });
@@ -24,11 +25,11 @@ const MODIFIED: u64 = 784_111_777;
 /// The end of 2019.
 const NOW: u64 = 1_577_836_799;
 
-/// Field lines.
-struct Fields<'a>(Vec<&'a [u8]>);
+/// The field lines of a request.
+struct ConditionalFields<'a>(Vec<&'a [u8]>);
 
-impl Fields<'_> {
-    /// The four steps of section 13.2.2 that a GET may take, in its words.
+impl ConditionalFields<'_> {
+    /// Evaluates the four steps of section 13.2.2 for a GET.
     fn outcome(&self, etag: &[u8]) -> Outcome {
         let (if_match, if_none_match) = (self.values("if-match"), self.values("if-none-match"));
         if !if_match.is_empty() {
@@ -51,7 +52,7 @@ impl Fields<'_> {
         Outcome::Proceed
     }
 
-    /// Section 13.1.5.
+    /// Evaluates If-Range. Section 13.1.5.
     fn range_applies(&self, etag: &[u8]) -> bool {
         match self.values("if-range").as_slice() {
             [] => true,
@@ -77,7 +78,7 @@ impl Fields<'_> {
     }
 }
 
-/// Whether the values are `*`, or have an entity-tag that is ours before anything that is none.
+/// Returns whether the values are `*`, or contain a matching entity tag before any malformed member.
 fn matches(values: &[Vec<u8>], is_ours: impl Fn(&[u8]) -> bool) -> bool {
     if values == [b"*"] {
         return true;
@@ -93,7 +94,7 @@ fn matches(values: &[Vec<u8>], is_ours: impl Fn(&[u8]) -> bool) -> bool {
     false
 }
 
-/// What stands between the commas that no quotes are around, and is not nothing.
+/// Splits a value at commas outside of quotes. Returns the members that are not empty.
 fn members(value: &[u8]) -> Vec<&[u8]> {
     let mut quotes = 0;
     let comma = |byte: &u8| {

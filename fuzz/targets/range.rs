@@ -1,4 +1,4 @@
-//! Range: a plain reading, with strings, sorting and numbers of 128 bits, selects the same parts.
+//! Range: a simple parser, with strings, sorting and 128-bit numbers, selects the same ranges.
 
 #![no_main]
 
@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use tarpon_http::head;
 use tarpon_http::range::{RANGE_COUNT_MAX, RangeSelection, select};
 
-// Eight bytes are a length, in the first of them how much of it counts; the rest is the value of the field.
+// The first eight bytes are the length of the representation, shifted right by their lowest six bits; the rest is the field value.
 fuzz_target!(|input: &[u8]| {
     let Some((len, value)) = input.split_first_chunk() else { return };
     let len = u64::from_le_bytes(*len) >> (len[0] % 64);
@@ -18,23 +18,23 @@ fuzz_target!(|input: &[u8]| {
     let found = match select(&head, len) {
         RangeSelection::Whole => None,
         RangeSelection::Unsatisfiable => Some(Vec::new()),
-        RangeSelection::Ranges(parts) => {
-            let parts = parts.as_slice();
-            assert!((1..=RANGE_COUNT_MAX).contains(&parts.len()));
+        RangeSelection::Ranges(ranges) => {
+            let ranges = ranges.as_slice();
+            assert!((1..=RANGE_COUNT_MAX).contains(&ranges.len()));
             Some(
-                parts
+                ranges
                     .iter()
-                    .map(|part| (part.at.into(), i128::from(part.at) + i128::from(part.len)))
+                    .map(|range| (range.at.into(), i128::from(range.at) + i128::from(range.len)))
                     .collect(),
             )
         }
     };
-    let asked = str::from_utf8(value).ok().and_then(|value| asked(value, len.into()));
-    assert_eq!(found, asked.and_then(|asked| parts(&asked)));
+    let requested = str::from_utf8(value).ok().and_then(|value| requested(value, len.into()));
+    assert_eq!(found, requested.and_then(|requested| joined(&requested)));
 });
 
-/// The ranges that there are, as (first byte, byte behind the last), or nothing if the field is to be ignored.
-fn asked(value: &str, len: i128) -> Option<Vec<(i128, i128)>> {
+/// Returns the satisfiable ranges as (first byte, byte after the last), or `None` if the server ignores the field.
+fn requested(value: &str, len: i128) -> Option<Vec<(i128, i128)>> {
     let (unit, set) = value.trim_matches(OWS).split_once('=')?;
     let specs: Vec<&str> =
         set.split(',').map(|spec| spec.trim_matches(OWS)).filter(|spec| !spec.is_empty()).collect();
@@ -55,12 +55,11 @@ fn asked(value: &str, len: i128) -> Option<Vec<(i128, i128)>> {
     Some(ranges)
 }
 
-/// All that lies together is one part; the parts are in the order of their first ranges. Nothing, if at any
-/// range there were too many.
-fn parts(asked: &[(i128, i128)]) -> Option<Vec<(i128, i128)>> {
+/// Joins ranges that overlap or touch, in the order of the first of them. Returns `None` if there are too many after any range.
+fn joined(requested: &[(i128, i128)]) -> Option<Vec<(i128, i128)>> {
     let mut ordered = Vec::new();
-    for count in 0..=asked.len() {
-        let mut sorted = asked[..count].to_vec();
+    for count in 0..=requested.len() {
+        let mut sorted = requested[..count].to_vec();
         sorted.sort_unstable();
         ordered.clear();
         for (from, to) in sorted {
@@ -73,11 +72,11 @@ fn parts(asked: &[(i128, i128)]) -> Option<Vec<(i128, i128)>> {
             return None;
         }
     }
-    ordered.sort_by_key(|(from, to)| asked.iter().position(|range| from <= &range.0 && range.1 <= *to));
+    ordered.sort_by_key(|(from, to)| requested.iter().position(|range| from <= &range.0 && range.1 <= *to));
     Some(ordered)
 }
 
-/// Numbers beyond 64 bits all count as the last of those.
+/// Parses a number and clamps it to 64 bits.
 fn number(text: &str) -> Option<i128> {
     let digits = text.trim_start_matches('0');
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {

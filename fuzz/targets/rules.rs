@@ -1,5 +1,5 @@
-//! Rules that travel with a site: whatever the files say, they are taken, or refused at a place within them; and whatever a
-//! compiled rule says, it matches or not, and writes no more than there is room for.
+//! Rules of a site: any rules files are compiled, or refused with a line and column that exist. Any encoded rule matches or does not,
+//! and never writes beyond its buffer.
 
 #![no_main]
 
@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use tarpon_pack::{Dialect, RuleFile, RuleFileError, check_rules};
 use tarpon_site::rules::{RuleRequest, RuleRow};
 
-// A byte for whose form the files have; then `_headers` and `_redirects`, with 0xff between, or a compiled rule.
+// The first byte selects the dialect; then `_headers` and `_redirects`, separated by 0xff, or an encoded rule.
 fuzz_target!(|input: &[u8]| {
     let Some((&first, rest)) = input.split_first() else { return };
     let dialect = [Dialect::Netlify, Dialect::Cloudflare, Dialect::Off][usize::from(first % 3)];
@@ -28,16 +28,15 @@ fuzz_target!(|input: &[u8]| {
         if let Some(found) = RuleRow::match_request(rest, RuleRequest { path, query, exists: first >= 128 }) {
             let mut to = [0; 100];
             let location = found.location(&mut to).map(|len| &to[..len]);
-            // A rule that an image may have leads to a path, or to a host that stands in the rule.
-            let leads_well = |to: &[u8]| match to {
+            // A valid rule redirects to a path, or to a host in the rule.
+            let is_safe = |to: &[u8]| match to {
                 [b'/', behind @ ..] => !matches!(behind, [b'/' | b'\\', ..]),
                 other => other.starts_with(b"http://") || other.starts_with(b"https://"),
             };
             let is_redirect = (300..400).contains(&found.status());
             let may_be_sent = RuleRow::is_valid(rest) && is_redirect;
             assert!(
-                !may_be_sent
-                    || location.is_none_or(|to| leads_well(to) && to.iter().all(u8::is_ascii_graphic))
+                !may_be_sent || location.is_none_or(|to| is_safe(to) && to.iter().all(u8::is_ascii_graphic))
             );
             assert!(found.rewrite_path(&mut to).is_none_or(|len| len <= to.len()));
         }

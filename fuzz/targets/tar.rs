@@ -1,4 +1,4 @@
-//! A tar archive, whatever its bytes say: it is refused, or gives an image in order whose contents lie within it.
+//! Tar archives: any bytes are refused, or packed to a valid image whose contents are within the archive.
 
 #![no_main]
 
@@ -31,7 +31,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// A file that has no name, so that nothing is left behind.
+/// Creates a file without a name, which the kernel deletes when it is closed.
 fn scratch() -> File {
     let path = std::env::temp_dir().join(format!("tarpon-fuzz-{}.tar", std::process::id()));
     let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);

@@ -1,4 +1,4 @@
-//! The request-target: its path is what RFC 3986 makes of it, and never leads above the root.
+//! Request targets: a simple implementation of RFC 3986 normalizes paths the same way, and a path never leaves the root.
 
 #![no_main]
 
@@ -43,7 +43,7 @@ fn normalize(path: &[u8]) {
     }
 }
 
-/// RFC 3986 in the plainest words: decode, then take the dots out, segment by segment.
+/// Normalizes a path as RFC 3986 describes: decodes it, then removes dot segments, one by one.
 fn rfc3986(path: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::new();
     let mut rest = path.strip_prefix(b"/")?;
@@ -69,7 +69,7 @@ fn rfc3986(path: &[u8]) -> Option<Vec<u8>> {
                 continue;
             }
         }
-        // Dots at the end leave a directory.
+        // A dot segment at the end leaves a path that ends in a slash.
         if segments.peek().is_none() {
             kept.push(b"");
         }

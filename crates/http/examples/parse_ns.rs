@@ -1,4 +1,4 @@
-//! Prints what reading a head costs: `cargo run --release -p tarpon-http --example parse_ns`.
+//! Prints the time to parse a head: `cargo run --release -p tarpon-http --example parse_ns`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -22,7 +22,7 @@ const BROWSER: &[u8] = b"GET /articles/2026/index.html HTTP/1.1\r\n\
     Sec-Fetch-Site: same-origin\r\n\
     Priority: u=0, i\r\n\r\n";
 
-/// Rounds of which the fastest counts: it was disturbed least.
+/// The number of rounds. The fastest counts, because other processes disturbed it least.
 const ROUND_COUNT: usize = 20;
 
 fn main() {
@@ -33,9 +33,9 @@ fn main() {
         let everything = fastest_ns(|| {
             black_box(everything(black_box(wire)));
         });
-        println!("{name}: {} bytes, parse {parse:.1} ns, with all questions {everything:.1} ns", wire.len());
+        println!("{name}: {} bytes, parse {parse:.1} ns, with all checks {everything:.1} ns", wire.len());
     }
-    let Ok(Some((head, _))) = head::parse(BROWSER) else { unreachable!("it is whole") };
+    let Ok(Some((head, _))) = head::parse(BROWSER) else { unreachable!("the head is complete") };
     let negotiate = fastest_ns(|| {
         let offered = [
             (ContentCoding::Identity, 9, 0),
@@ -48,7 +48,7 @@ fn main() {
     println!("browser: negotiation {negotiate:.1} ns");
 }
 
-/// All that is asked of a request before its path is looked up.
+/// Runs all parsers that a server runs before it looks up the path.
 fn everything(wire: &[u8]) -> Option<(usize, bool)> {
     let (head, len) = head::parse(wire).ok()??;
     let host = head.host().ok()??;

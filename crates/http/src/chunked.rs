@@ -1,12 +1,11 @@
-//! Chunked transfer coding: finds the content in the bytes of the wire. RFC 9112, section 7.1.
+//! Decodes the chunked transfer coding. RFC 9112, section 7.1.
 //!
 //! ```text
 //! Size ─CRLF→ Data ─last byte→ DataEnd ─CRLF→ Size
 //!   └─ size 0 → Trailers ─empty line→ Done
 //! ```
 //!
-//! Extensions and trailers are checked, counted and skipped. Knows nothing of sockets, of
-//! requests, or of what the content means.
+//! The decoder checks the syntax of chunk extensions and trailers, limits their length, and ignores their meaning.
 
 use core::ops::Range;
 
@@ -15,38 +14,51 @@ use crate::head::field_line;
 use crate::status::Status;
 use crate::token::{TCHAR, prefix_len};
 
-/// The longest line, CRLF included: what a caller must be able to hold of the wire.
+/// The maximum length of a line, including its CRLF. A caller must be able to buffer that many bytes.
 pub const LINE_LEN_MAX: usize = 4096;
 
-/// Bytes of chunk extensions in one message. Nobody uses them, so this is generous; without it a
-/// byte of content could cost us a whole line. RFC 9112, section 7.1.1.
+/// The maximum length of all chunk extensions of a message. RFC 9112, section 7.1.1, asks for a limit: without one, a client
+/// could make the server read a whole line for each byte of content.
 pub const EXTENSION_LEN_MAX: usize = 4096;
 
-/// Bytes of trailers in one message, CRLFs included: half of what a head may have.
+/// The maximum length of all trailers of a message, including CRLFs: half of a head.
 pub const TRAILERS_LEN_MAX: usize = 8 * 1024;
 
-/// Decoder of the content of one message.
+/// A decoder for the content of one message.
+///
+/// ```
+/// use tarpon_http::chunked::ChunkedDecoder;
+///
+/// let mut decoder = ChunkedDecoder::default();
+/// let input = b"5\r\nhello\r\n0\r\n\r\n";
+/// let first = decoder.decode(input)?;
+/// assert_eq!(&input[first.content], b"hello");
+/// let second = decoder.decode(&input[first.used..])?;
+/// assert!(second.content.is_empty() && decoder.is_done());
+/// assert_eq!(first.used + second.used, input.len());
+/// # Ok::<(), tarpon_http::chunked::ChunkError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChunkedDecoder {
     state: ChunkState,
-    /// Bytes of the current chunk still to come; not 0 in `Data`.
+    /// The number of bytes that are missing from the current chunk. Not 0 in `Data`.
     left: u64,
-    /// Bytes of extensions seen.
+    /// The number of bytes of extensions so far.
     extensions: u16,
-    /// Bytes of trailers seen.
+    /// The number of bytes of trailers so far.
     trailers: u16,
 }
 
-/// What one call found at the front of the wire.
+/// The result of one call to [`ChunkedDecoder::decode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// Bytes of the wire that are done with.
+    /// The number of input bytes that the decoder consumed.
     pub used: usize,
-    /// Where in the wire content lies, within `used`; empty if the call found none.
+    /// The range of the input that is content, within the consumed bytes. Empty if the call found no content.
     pub content: Range<usize>,
 }
 
-/// What the decoder awaits.
+/// The element of the grammar that the decoder expects next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ChunkState {
     #[default]
@@ -58,12 +70,12 @@ enum ChunkState {
 }
 
 impl ChunkedDecoder {
-    /// Reads the front of `wire`; the caller offers what was not used again, with more behind it,
-    /// until a call uses nothing. How the bytes were cut never changes the content.
+    /// Decodes the start of `wire`. Call it again with the bytes that it did not consume, followed by newly received bytes, until
+    /// it consumes nothing. The decoded content does not depend on how the input is split.
     ///
     /// # Errors
     ///
-    /// The first rule the message breaks. The decoder is of no further use then.
+    /// Returns the first violation of the grammar or of a limit. Drop the decoder after an error.
     pub fn decode(&mut self, wire: &[u8]) -> Result<Decoded, ChunkError> {
         let mut used = 0;
         loop {
@@ -106,12 +118,12 @@ impl ChunkedDecoder {
         Ok(Decoded { used, content: used..used })
     }
 
-    /// Whether the message is complete. What stands behind it is left unused.
+    /// Returns whether the message is complete. The decoder does not consume bytes after it.
     pub fn is_done(&self) -> bool {
         self.state == ChunkState::Done
     }
 
-    /// chunk-size, which extensions may follow.
+    /// Parses chunk-size and checks the extensions after it.
     fn size(&mut self, line: &[u8]) -> Result<u64, ChunkError> {
         let len = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let (digits, extension) = line.split_at(len);
@@ -123,7 +135,7 @@ impl ChunkedDecoder {
                 return Err(ChunkError::Size);
             }
             check_extensions(extension)?;
-            // Neither sum overflows: a line has at most LINE_LEN_MAX bytes.
+            // A line has at most LINE_LEN_MAX bytes, so this sum cannot overflow, and neither can the one in `trailer`.
             self.extensions += extension.len() as u16;
             if self.extensions as usize > EXTENSION_LEN_MAX {
                 return Err(ChunkError::ExtensionsTooLarge);
@@ -135,7 +147,7 @@ impl ChunkedDecoder {
         })
     }
 
-    /// RFC 9112, section 7.1.2: trailers are field lines.
+    /// Checks a trailer, which is a field line. RFC 9112, section 7.1.2.
     fn trailer(&mut self, line: &[u8]) -> Result<(), ChunkError> {
         self.trailers += line.len() as u16;
         if self.trailers as usize > TRAILERS_LEN_MAX {
@@ -145,11 +157,11 @@ impl ChunkedDecoder {
     }
 }
 
-/// Why a chunked message is refused. Its framing is lost, so the connection closes too. Sections are
-/// of RFC 9112.
+/// The reason to refuse a chunked message. The server cannot tell where the message ends, so it must close the connection.
+/// Sections are those of RFC 9112.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkError {
-    /// chunk-size is not 1*HEXDIG, or something other than an extension follows it: section 7.1.
+    /// chunk-size is not 1*HEXDIG, or is followed by something other than an extension: section 7.1.
     Size,
     /// chunk-size does not fit in 64 bits: section 7.1.
     Overflow,
@@ -161,7 +173,7 @@ pub enum ChunkError {
     Trailer,
     /// More than [`TRAILERS_LEN_MAX`] bytes of trailers.
     TrailersTooLarge,
-    /// A line, or the data of a chunk, does not end in CRLF: sections 2.2 and 7.1.
+    /// A line or the data of a chunk does not end in CRLF: sections 2.2 and 7.1.
     LineEnd,
     /// A line has more than [`LINE_LEN_MAX`] bytes.
     LineTooLong,
@@ -183,9 +195,8 @@ impl ChunkError {
     }
 }
 
-/// `chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`, to the end of the line;
-/// a value is a token or a quoted-string. What we do not know is ignored, but only if it is an
-/// extension. RFC 9112, section 7.1.1.
+/// Checks that `rest` matches `chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`, where a value is a token
+/// or a quoted-string. A recipient ignores unknown extensions, but they must be well formed. RFC 9112, section 7.1.1.
 fn check_extensions(mut rest: &[u8]) -> Result<(), ChunkError> {
     let token = |bytes| Some(prefix_len(TCHAR, bytes)).filter(|&len| len > 0);
     while !rest.is_empty() {
@@ -199,14 +210,14 @@ fn check_extensions(mut rest: &[u8]) -> Result<(), ChunkError> {
     Ok(())
 }
 
-/// `bytes` without the bad whitespace at its front.
+/// Returns `bytes` without leading bad whitespace (BWS).
 fn without_bws(bytes: &[u8]) -> &[u8] {
     let len = bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
     &bytes[len..]
 }
 
-/// The first line with its CRLF, or `None` until it is complete. Bytes beyond LINE_LEN_MAX are not
-/// looked at, so that they cannot change the verdict.
+/// Returns the first line with its CRLF, or `None` if it is incomplete. Ignores bytes beyond LINE_LEN_MAX, so that the result does
+/// not depend on how many of them have arrived.
 fn line(wire: &[u8]) -> Result<Option<&[u8]>, ChunkError> {
     let seen = &wire[..wire.len().min(LINE_LEN_MAX)];
     match seen.iter().position(|&byte| byte == b'\n') {
@@ -228,11 +239,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_gives_the_same_content_or_error_however_it_is_cut() {
+    fn result_does_not_depend_on_how_the_message_is_split() {
         use ChunkError::*;
         #[rustfmt::skip]
         let cases: &[(&str, &[u8], Result<&[u8], ChunkError>)] = &[
-            // what it shows            on the wire                                   content
+            // case                     on the wire                                   content
             ("one chunk",               b"5\r\nhello\r\n0\r\n\r\n",                   Ok(b"hello")),
             ("two chunks",              b"1\r\na\r\n2\r\nbc\r\n0\r\n\r\n",            Ok(b"abc")),
             ("no content",              b"0\r\n\r\n",                                 Ok(b"")),
@@ -253,7 +264,7 @@ mod tests {
             ("prefix",                  b"0x5\r\nhello",                              Err(Size)),
             ("sign",                    b"+5\r\nhello",                               Err(Size)),
             ("space before size",       b" 5\r\nhello",                               Err(Size)),
-            ("space behind size",       b"5 \r\nhello",                               Err(Size)),
+            ("space after size",       b"5 \r\nhello",                               Err(Size)),
             ("size in two parts",       b"5 5\r\nhello",                              Err(Size)),
             ("underscore",              b"1_0\r\nhello",                             Err(Size)),
             ("negative",                b"-1\r\n",                                  Err(Size)),
@@ -263,23 +274,23 @@ mod tests {
             ("bare CR in extension",    b"1;a\rb\r\nx\r\n0\r\n\r\n",                  Err(Extension)),
             ("no extension",            b"1;\r\nx\r\n0\r\n\r\n",                    Err(Extension)),
             ("no extension, last",      b"0;\r\n\r\n",                              Err(Extension)),
-            ("none behind another",     b"1;a;\r\nx\r\n0\r\n\r\n",                  Err(Extension)),
-            ("space behind extension",  b"1;a \r\nx\r\n0\r\n\r\n",                  Err(Extension)),
+            ("none after another",      b"1;a;\r\nx\r\n0\r\n\r\n",                  Err(Extension)),
+            ("space after extension",   b"1;a \r\nx\r\n0\r\n\r\n",                  Err(Extension)),
             ("no name",                 b"1;=a\r\nx\r\n0\r\n\r\n",                  Err(Extension)),
             ("name no token",           b"1;[\r\nx\r\n0\r\n\r\n",                   Err(Extension)),
             ("no value",                b"1;a=\r\nx\r\n0\r\n\r\n",                  Err(Extension)),
             ("two values",              b"1;a=b=c\r\nx\r\n0\r\n\r\n",               Err(Extension)),
             ("quote left open",         b"1;a=\"b\r\nx\r\n0\r\n\r\n",               Err(Extension)),
-            ("junk behind a quote",     b"1;a=\"b\"c\r\nx\r\n0\r\n\r\n",            Err(Extension)),
+            ("junk after a quote",      b"1;a=\"b\"c\r\nx\r\n0\r\n\r\n",            Err(Extension)),
             ("byte beyond ASCII",       b"1;\xff\r\nx\r\n0\r\n\r\n",               Err(Extension)),
             ("NUL in extension",        b"1;\0\r\nx\r\n0\r\n\r\n",                    Err(Extension)),
-            ("bare LF behind size",     b"1\nx\r\n0\r\n\r\n",                         Err(LineEnd)),
+            ("bare LF after size",      b"1\nx\r\n0\r\n\r\n",                         Err(LineEnd)),
             ("LF alone",                b"\n",                                        Err(LineEnd)),
             ("bare LF in extension",    b"1;a\nx\r\n0\r\n\r\n",                    Err(LineEnd)),
             ("bare LF in a quote",      b"1;a=\"\nx\"\r\n0\r\n\r\n",               Err(LineEnd)),
-            ("two CRs behind size",     b"1\r\r\nx\r\n0\r\n\r\n",                  Err(Size)),
-            ("bare LF behind data",     b"1\r\nx\n0\r\n\r\n",                         Err(LineEnd)),
-            ("bare CR behind data",     b"1\r\nx\r0\r\n\r\n",                         Err(LineEnd)),
+            ("two CRs after size",      b"1\r\r\nx\r\n0\r\n\r\n",                  Err(Size)),
+            ("bare LF after data",      b"1\r\nx\n0\r\n\r\n",                         Err(LineEnd)),
+            ("bare CR after data",      b"1\r\nx\r0\r\n\r\n",                         Err(LineEnd)),
             ("data too long",           b"1\r\nxy\r\n0\r\n\r\n",                      Err(LineEnd)),
             ("data too short",          b"3\r\nx\r\n0\r\n\r\n",                       Err(LineEnd)),
             ("bare LF at the end",      b"0\r\n\n",                                   Err(LineEnd)),
@@ -297,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_extensions_and_trailers_are_bounded_however_they_are_cut() {
+    fn lines_extensions_and_trailers_are_bounded() {
         use ChunkError::*;
         let digits = |count: usize, behind: &str| format!("{}{behind}", "0".repeat(count));
         let extensions = |len: usize| {
@@ -310,7 +321,7 @@ mod tests {
         };
         #[rustfmt::skip]
         let cases = [
-            // what it shows            on the wire                                   content
+            // case                     on the wire                                   content
             ("longest line",            digits(LINE_LEN_MAX - 2, "\r\n\r\n"),         Ok(0)),
             ("longer line",             digits(LINE_LEN_MAX - 1, "\r\n\r\n"),         Err(LineTooLong)),
             ("longest extensions",      extensions(EXTENSION_LEN_MAX),                Ok(4)),
@@ -327,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_done_with_its_last_byte_and_leaves_what_follows() {
+    fn decoder_stops_after_the_last_byte_of_the_message() {
         let wire = b"1\r\nx\r\n0\r\na: b\r\n\r\n";
         for len in 0..=wire.len() {
             let mut decoder = ChunkedDecoder::default();
@@ -343,7 +354,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_give_the_same_verdict_however_they_are_cut(
+        fn result_for_any_bytes_does_not_depend_on_how_they_are_split(
             wire in proptest::collection::vec(
                 prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'0'), Just(b'2'), Just(b';'), Just(b':'), any::<u8>()],
                 0..60,
@@ -354,7 +365,7 @@ mod tests {
         }
     }
 
-    /// What `wire` decodes to when it arrives `cut` bytes at a time.
+    /// Decodes `wire`, which arrives `cut` bytes at a time.
     fn content(wire: &[u8], cut: usize) -> Result<Vec<u8>, ChunkError> {
         let (mut decoder, mut content, mut from) = (ChunkedDecoder::default(), vec![], 0);
         for to in (cut..wire.len()).step_by(cut).chain([wire.len()]) {

@@ -1,17 +1,23 @@
-//! HTTP-date. RFC 9110, section 5.6.7.
+//! Formats and parses HTTP dates. RFC 9110, section 5.6.7.
 //!
 //! ```text
-//! IMF-fixdate   Sun, 06 Nov 1994 08:49:37 GMT     the only form written
-//! rfc850-date   Sunday, 06-Nov-94 08:49:37 GMT    read, for old senders
-//! asctime-date  Sun Nov  6 08:49:37 1994          read, for old senders
+//! IMF-fixdate   Sun, 06 Nov 1994 08:49:37 GMT     the only form that senders may generate
+//! rfc850-date   Sunday, 06-Nov-94 08:49:37 GMT    obsolete, accepted from old senders
+//! asctime-date  Sun Nov  6 08:49:37 1994          obsolete, accepted from old senders
 //! ```
 //!
-//! Times are seconds since 1970-01-01 00:00:00 UTC, without leap seconds. Has no clock.
+//! Times are seconds since 1970-01-01 00:00:00 UTC, without leap seconds.
 
-/// The last second IMF-fixdate can express, with its four digits of a year: the end of 9999.
+/// The last second that IMF-fixdate can express with its four-digit year: the end of 9999.
 pub const UNIX_S_MAX: u64 = 253_402_300_799;
 
-/// `unix_s` as IMF-fixdate; a time beyond [`UNIX_S_MAX`] as that.
+/// Formats `unix_s` as IMF-fixdate. Clamps it to [`UNIX_S_MAX`].
+///
+/// ```
+/// use tarpon_http::date;
+///
+/// assert_eq!(&date::format(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
+/// ```
 pub fn format(unix_s: u64) -> [u8; 29] {
     let unix_s = unix_s.min(UNIX_S_MAX);
     let (days, second) = (unix_s / DAY_S, unix_s % DAY_S);
@@ -28,7 +34,7 @@ pub fn format(unix_s: u64) -> [u8; 29] {
     date
 }
 
-/// `unix_s` as `2026-01-14T04:21:21Z`, which is a date of HTML and of RFC 3339; a time beyond [`UNIX_S_MAX`] as that.
+/// Formats `unix_s` like `2026-01-14T04:21:21Z`, as RFC 3339 and HTML define it. Clamps it to [`UNIX_S_MAX`].
 pub fn format_rfc3339(unix_s: u64) -> [u8; 20] {
     let unix_s = unix_s.min(UNIX_S_MAX);
     let (days, second) = (unix_s / DAY_S, unix_s % DAY_S);
@@ -41,11 +47,19 @@ pub fn format_rfc3339(unix_s: u64) -> [u8; 20] {
     date
 }
 
-/// The time that `value` states in one of the three forms. `None` if it is in none of them, if
-/// there is no such day or time, or if it lies before 1970.
+/// Parses a date in one of the three forms. Returns `None` if `value` has none of the forms, if the day or time does not exist, or
+/// if it is before 1970.
 ///
-/// `now` decides the century of a two-digit year: one that would lie more than 50 years ahead is
-/// past. The name of the day must be one, but is not held against the date.
+/// `now` decides the century of a two-digit year: a date that would be more than 50 years in the future is in the past. The day
+/// name must be a valid one, but may be wrong for the date.
+///
+/// ```
+/// use tarpon_http::date;
+///
+/// let now = 1_795_219_200;
+/// assert_eq!(date::parse(b"Sunday, 06-Nov-94 08:49:37 GMT", now), Some(784_111_777));
+/// assert_eq!(date::parse(b"yesterday", now), None);
+/// ```
 pub fn parse(value: &[u8], now: u64) -> Option<u64> {
     match value.iter().position(|&byte| byte == b',') {
         Some(3) => imf_fixdate(value),
@@ -71,11 +85,11 @@ fn rfc850_date(value: &[u8], now: u64) -> Option<u64> {
     let [b',', b' ', d1, d2, b'-', m1, m2, m3, b'-', y1, y2, b' ', time @ ..] = rest else { return None };
     let (month, day) = (month(&[*m1, *m2, *m3])?, number(&[*d1, *d2])?);
     let (this_year, ..) = civil_from_days(now.min(UNIX_S_MAX) / DAY_S);
-    // The latest year with these digits that lies at most 50 years ahead.
+    // The latest year with these digits that is at most 50 years in the future.
     let latest = this_year + 50;
     let year = latest - (latest - number(&[*y1, *y2])?) % 100;
     let time = gmt(time)?;
-    // In the very last year it may still be the day or the second that is too far ahead.
+    // In that last year, the day or the time may still be more than 50 years in the future.
     match unix_s(year, month, day, time) {
         Some(ahead) if year == latest && ahead > fifty_years_after(now) => {
             unix_s(year - 100, month, day, time)
@@ -106,7 +120,7 @@ fn gmt(value: &[u8]) -> Option<u64> {
     time_of_day(value.strip_suffix(b" GMT")?)
 }
 
-/// Seconds since midnight. The second may be 60, for a leap second.
+/// Parses a time of day into seconds since midnight. The second may be 60, for a leap second.
 fn time_of_day(value: &[u8]) -> Option<u64> {
     let [h1, h2, b':', m1, m2, b':', s1, s2] = value else { return None };
     let (hour, minute, second) = (number(&[*h1, *h2])?, number(&[*m1, *m2])?, number(&[*s1, *s2])?);
@@ -124,12 +138,12 @@ fn two_digits(number: u64) -> [u8; 2] {
 fn fifty_years_after(now: u64) -> u64 {
     let now = now.min(UNIX_S_MAX);
     let (year, month, day) = civil_from_days(now / DAY_S);
-    // A 29 February has no equal fifty years later; the day before is near enough.
+    // 50 years after 29 February there is no such day, so this takes the day before.
     let day = day.min(days_in(year + 50, month));
     days_from_civil(year + 50, month, day) * DAY_S + now % DAY_S
 }
 
-/// `None` if there is no such day, or if it lies before 1970.
+/// Converts a date and time to Unix time. Returns `None` if the day does not exist or is before 1970.
 fn unix_s(year: u64, month: u64, day: u64, second_of_day: u64) -> Option<u64> {
     let exists = year >= 1970 && (1..=days_in(year, month)).contains(&day);
     exists.then(|| days_from_civil(year, month, day) * DAY_S + second_of_day)
@@ -148,14 +162,14 @@ fn is_leap(year: u64) -> bool {
     year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
 }
 
-/// Days from 1970-01-01 to this day. The year is taken to begin in March, so that the leap day is
-/// its last; 153 days make any five months from there.
+/// Returns the days from 1970-01-01 to this day. Counts years from March, so that the leap day is the last day of a year, and any
+/// five months from March on have 153 days.
 fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - EPOCH_DAYS
 }
 
-/// Year, month and day of the day `days` after 1970-01-01: [`days_before`], reversed.
+/// Returns year, month and day of the day `days` after 1970-01-01; the inverse of [`days_from_civil`].
 fn civil_from_days(days: u64) -> (u64, u64, u64) {
     let days = days + EPOCH_DAYS;
     let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
@@ -169,13 +183,13 @@ fn civil_from_days(days: u64) -> (u64, u64, u64) {
 
 const DAY_S: u64 = 24 * 3600;
 
-/// Days of 400 years, after which the calendar repeats.
+/// The days in 400 years, the period of the calendar.
 const ERA_DAYS: u64 = 146_097;
 
-/// Days from 1 March of year 0 to 1970-01-01.
+/// The days from 1 March of year 0 to 1970-01-01.
 const EPOCH_DAYS: u64 = 719_468;
 
-/// From the day of 1970-01-01 on.
+/// The days of the week, beginning with that of 1970-01-01.
 const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
 const MONTHS: [&[u8; 3]; 12] =
@@ -195,10 +209,10 @@ mod tests {
     const NOW: u64 = 1_795_219_200;
 
     #[test]
-    fn a_date_is_read_in_each_of_the_three_forms_and_no_other() {
+    fn only_the_three_forms_are_parsed() {
         #[rustfmt::skip]
         let cases: &[(&str, &str, Option<u64>)] = &[
-            // what it shows            value                                time
+            // case                     value                                time
             ("IMF-fixdate",             "Sun, 06 Nov 1994 08:49:37 GMT",     Some(784_111_777)),
             ("rfc850-date",             "Sunday, 06-Nov-94 08:49:37 GMT",    Some(784_111_777)),
             ("asctime-date",            "Sun Nov  6 08:49:37 1994",          Some(784_111_777)),
@@ -232,7 +246,7 @@ mod tests {
             ("rfc850, short name",      "Sun, 06-Nov-94 08:49:37 GMT",       None),
             ("asctime with zone",       "Sun Nov  6 08:49:37 1994 GMT",      None),
             ("asctime, zero for space", "Sun Nov 06 08:49:37 1994",          Some(784_111_777)),
-            ("junk behind",             "Sun, 06 Nov 1994 08:49:37 GMT ",    None),
+            ("junk after",              "Sun, 06 Nov 1994 08:49:37 GMT ",    None),
             ("a second date",           "Sun, 06 Nov 1994 08:49:37 GMT, a",  None),
             ("before 1970",             "Wed, 31 Dec 1969 23:59:59 GMT",     None),
             ("year 0",                  "Sat, 01 Jan 0000 00:00:00 GMT",     None),
@@ -245,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_second_that_can_be_written_is_written_for_all_later_ones() {
+    fn later_times_are_clamped_to_the_last_second() {
         assert_eq!(&format(UNIX_S_MAX), b"Fri, 31 Dec 9999 23:59:59 GMT");
         assert_eq!(format(u64::MAX), format(UNIX_S_MAX));
         assert_eq!(&format_rfc3339(UNIX_S_MAX), b"9999-12-31T23:59:59Z");
@@ -257,14 +271,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_what_httpdate_writes_and_is_read_again(unix_s in 0..=UNIX_S_MAX) {
+        fn formatted_date_agrees_with_httpdate_and_parses_back(unix_s in 0..=UNIX_S_MAX) {
             let oracle = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(unix_s)).to_string();
             prop_assert_eq!(&format(unix_s)[..], oracle.as_bytes());
             prop_assert_eq!(parse(&format(unix_s), NOW), Some(unix_s));
         }
 
         #[test]
-        fn a_two_digit_year_is_read_within_fifty_years_of_now(now in 2_000_000_000..UNIX_S_MAX / 2, years in 0_u64..100) {
+        fn two_digit_year_is_within_fifty_years_of_now(now in 2_000_000_000..UNIX_S_MAX / 2, years in 0_u64..100) {
             let (year, ..) = civil_from_days(now / DAY_S);
             let value = std::format!("Sunday, 01-Mar-{:02} 00:00:00 GMT", (year + years) % 100);
             let read = parse(value.as_bytes(), now).unwrap();
@@ -273,7 +287,7 @@ mod tests {
         }
 
         #[test]
-        fn where_httpdate_reads_a_date_too_it_reads_the_same(
+        fn accepted_dates_agree_with_httpdate(
             value in "(Sun|Mon), [0-3][0-9] (Jan|Feb|Nov) (1970|19[7-9][0-9]|20[0-9]{2}) [0-2][0-9]:[0-6][0-9]:[0-6][0-9] GMT",
         ) {
             if let (Some(ours), Ok(theirs)) = (parse(value.as_bytes(), NOW), httpdate::parse_http_date(&value)) {
@@ -282,7 +296,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(value in proptest::collection::vec(any::<u8>(), 0..40), now: u64) {
+        fn any_bytes_are_handled_without_panic(value in proptest::collection::vec(any::<u8>(), 0..40), now: u64) {
             let _ = parse(&value, now);
         }
     }

@@ -1,13 +1,13 @@
-//! Which dictionary a client has: Available-Dictionary. RFC 9842, section 2.2.
+//! Parses Available-Dictionary, the hash of the dictionary that a client has. RFC 9842, section 2.2.
 //!
 //! ```text
-//! Available-Dictionary: :pZGm1Av0IEBKARczz7exkNYsZb8LzaMrV7J32a2fFG4=:   ─▶  the SHA-256 of its bytes
+//! Available-Dictionary: :pZGm1Av0IEBKARczz7exkNYsZb8LzaMrV7J32a2fFG4=:   ─▶  SHA-256 of the dictionary
 //!                        └──── base64, a Byte Sequence of RFC 9651 ──┘
 //! ```
 //!
-//! A field that is malformed, repeated, or not as long as a SHA-256 counts as not there: the client gets what one without
-//! a dictionary gets. Whether the dictionary may be used for what is asked, the client has settled: it lies with the same
-//! origin, is fresh, and its pattern matches. Knows nothing of dictionaries themselves.
+//! The parser ignores a field that is malformed, repeated, or not as long as a SHA-256, so the client gets a response that needs no
+//! dictionary. The client has already checked that the dictionary applies to the request: that it is from the same origin, is
+//! fresh, and matches the path.
 
 use crate::field::trim_ows;
 use crate::head::{FieldName, Head};
@@ -15,7 +15,7 @@ use crate::head::{FieldName, Head};
 /// The SHA-256 of a dictionary.
 pub type DictionaryHash = [u8; 32];
 
-/// The dictionary that a client has for this request.
+/// Returns the hash of the dictionary that the client has for this request.
 pub fn available(head: &Head<'_>) -> Option<DictionaryHash> {
     let value = head
         .first(FieldName::AvailableDictionary)
@@ -23,15 +23,14 @@ pub fn available(head: &Head<'_>) -> Option<DictionaryHash> {
     parse_hash(value)
 }
 
-/// Reads an Item of RFC 9651, section 3.3, that is a Byte Sequence of 32 bytes. Its parameters mean nothing here and are
-/// not looked at.
+/// Parses an Item of RFC 9651, section 3.3, that is a Byte Sequence of 32 bytes. Ignores its parameters.
 fn parse_hash(value: &[u8]) -> Option<DictionaryHash> {
     let value = trim_ows(value).strip_prefix(b":")?;
     let (base64, behind) = value.split_at(value.iter().position(|&byte| byte == b':')?);
     if !matches!(behind, [b':'] | [b':', b';', ..]) {
         return None;
     }
-    // RFC 9651, section 4.2.7: padding may be missing, and its bits may be anything.
+    // RFC 9651, section 4.2.7, allows missing padding and any padding bits.
     let base64 = base64.strip_suffix(b"=").unwrap_or(base64);
     let digits: &[u8; DIGIT_COUNT] = base64.try_into().ok()?;
     let mut digest = [0; 32];
@@ -45,7 +44,7 @@ fn parse_hash(value: &[u8]) -> Option<DictionaryHash> {
     Some(digest)
 }
 
-/// RFC 4648, section 4.
+/// Returns the value of a base64 digit. RFC 4648, section 4.
 fn sextet(digit: u8) -> Option<u32> {
     let value = match digit {
         b'A'..=b'Z' => digit - b'A',
@@ -58,7 +57,7 @@ fn sextet(digit: u8) -> Option<u32> {
     Some(value.into())
 }
 
-/// Digits of 32 bytes in base64, without the padding.
+/// The number of base64 digits of 32 bytes, without the padding.
 const DIGIT_COUNT: usize = 43;
 
 #[cfg(test)]
@@ -77,11 +76,11 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn a_dictionary_is_told_by_one_byte_sequence() {
+    fn dictionary_is_one_byte_sequence() {
         const HASH: &str = "pZGm1Av0IEBKARczz7exkNYsZb8LzaMrV7J32a2fFG4";
         let of = |before: &str, behind: &str| format!("Available-Dictionary: {before}{HASH}{behind}\r\n");
         let cases = [
-            // what it shows           field lines                                      known
+            // case                    field lines                                      known
             ("the RFC's example",      of(":", "=:"),                                   true),
             ("space around it",        of(" \t:", "=:\t "),                             true),
             ("without padding",        of(":", ":"),                                    true),
@@ -100,7 +99,7 @@ mod tests {
             ("left open",              of(":", "="),                                    false),
             ("opened late",            of("", "=:"),                                    false),
             ("too much padding",       of(":", "==:"),                                  false),
-            ("something behind",       of(":", "=: x"),                                 false),
+            ("more after it",          of(":", "=: x"),                                 false),
             ("a byte more",            of(":AAAA", "=:"),                               false),
             ("a digit more",           of(":", "A:"),                                   false),
             ("a digit less",           format!("Available-Dictionary: :{}:\r\n", &HASH[1..]), false),
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_digit_has_its_value_in_every_place() {
+    fn every_digit_is_decoded_at_every_position() {
         const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         for (value, &digit) in ALPHABET.iter().enumerate() {
             for at in 0..DIGIT_COUNT {

@@ -1,16 +1,19 @@
-//! Parts of field values: lists and quoted strings. RFC 9110, sections 5.3, 5.6.1 and 5.6.4.
-//!
-//! Knows neither the fields nor what their members mean.
+//! Parses lists and quoted strings in field values. RFC 9110, sections 5.3, 5.6.1 and 5.6.4.
 
 use crate::token::{VALUE, in_class};
 
-/// The members of a list, without the OWS around them. Empty ones are skipped; a comma within a
-/// quoted-string does not separate.
+/// Returns the members of a comma-separated list, without optional whitespace (OWS) around them. Skips empty members. A comma
+/// within a quoted-string does not separate members.
+///
+/// ```
+/// let members: Vec<_> = tarpon_http::field::members(br#"a, "b,c",,d "#).collect();
+/// assert_eq!(members, [&b"a"[..], br#""b,c""#, b"d"]);
+/// ```
 pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     elements(value).filter(|element| !element.is_empty())
 }
 
-/// The same with the empty ones: what stands between the commas, so at least one.
+/// Returns the members of a list, including empty members; at least one.
 pub(crate) fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(value);
     core::iter::from_fn(move || {
@@ -20,19 +23,19 @@ pub(crate) fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Whether `token`, in any case, is a member of the one list that the field lines `values` make.
+/// Returns whether `token`, ignoring case, is a member of the list that the field lines `values` form together.
 pub fn has_token<'a>(values: impl IntoIterator<Item = &'a [u8]>, token: &[u8]) -> bool {
     values.into_iter().flat_map(members).any(|member| member.eq_ignore_ascii_case(token))
 }
 
-/// Length of the quoted-string at the front of `bytes`, with its quotes. `None` if there is none, or not
-/// all of it.
+/// Returns the length of the quoted-string at the start of `bytes`, including its quotes. Returns `None` if `bytes` does not begin
+/// with a complete quoted-string.
 pub(crate) fn quoted_string(bytes: &[u8]) -> Option<usize> {
     let inner = bytes.strip_prefix(b"\"")?;
     let mut escaped = false;
     for (at, &byte) in inner.iter().enumerate() {
         match byte {
-            // What may be escaped, may stand in a value, too.
+            // The bytes that a backslash may escape are a subset of VALUE.
             _ if !in_class(VALUE, byte) => return None,
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
@@ -43,7 +46,7 @@ pub(crate) fn quoted_string(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// `bytes` without SP and HTAB at either end.
+/// Returns `bytes` without SP and HTAB at either end.
 pub(crate) fn trim_ows(bytes: &[u8]) -> &[u8] {
     let is_ows = |byte: &u8| matches!(byte, b' ' | b'\t');
     let Some(from) = bytes.iter().position(|byte| !is_ows(byte)) else { return &[] };
@@ -51,7 +54,7 @@ pub(crate) fn trim_ows(bytes: &[u8]) -> &[u8] {
     &bytes[from..to]
 }
 
-/// The first element, and what stands behind its comma, if it has one.
+/// Returns the first element of `list`, and the bytes after its comma if it has a comma.
 fn split_element(list: &[u8]) -> (&[u8], Option<&[u8]>) {
     let (mut quoted, mut escaped) = (false, false);
     for (at, &byte) in list.iter().enumerate() {
@@ -74,10 +77,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_has_its_members_without_space_and_emptiness() {
+    fn members_are_trimmed_and_not_empty() {
         #[rustfmt::skip]
         let cases: &[(&str, &str, &[&str])] = &[
-            // what it shows         value                members
+            // case                  value                members
             ("one",                  "a",                 &["a"]),
             ("two",                  "a,b",               &["a", "b"]),
             ("space",                "\ta , b ",          &["a", "b"]),
@@ -98,13 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn a_quoted_string_ends_at_the_first_quote_that_is_not_escaped() {
+    fn quoted_string_ends_at_the_first_unescaped_quote() {
         #[rustfmt::skip]
         let cases: &[(&str, &str, Option<&str>)] = &[
-            // what it shows       bytes               quoted-string
+            // case                bytes               quoted-string
             ("one",                r#""a""#,           Some(r#""a""#)),
             ("empty",              r#""""#,            Some(r#""""#)),
-            ("more behind",        r#""a"b""#,         Some(r#""a""#)),
+            ("more after",         r#""a"b""#,         Some(r#""a""#)),
             ("escaped quote",      r#""a\"b"c"#,       Some(r#""a\"b""#)),
             ("escaped backslash",  r#""a\\"b"#,        Some(r#""a\\""#)),
             ("separators",         "\"a;=, \t\" ",      Some("\"a;=, \t\"")),
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_found_in_any_case_and_any_line_but_only_whole() {
+    fn token_is_found_in_any_case_and_line() {
         #[rustfmt::skip]
         let cases: &[(&[&str], bool)] = &[
             (&["close"],            true),

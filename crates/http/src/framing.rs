@@ -1,6 +1,6 @@
-//! Where the content of a request ends. RFC 9112, section 6.
+//! Determines where the content of a request ends. RFC 9112, section 6.
 //!
-//! Strict wherever two readers could come to two answers: that is how requests are smuggled.
+//! The rules are strict: request smuggling relies on two servers that disagree about the end of a request.
 
 use crate::field::{elements, trim_ows};
 use crate::head::{FieldName, Head, Version};
@@ -10,19 +10,20 @@ use crate::token::{TCHAR, prefix_len};
 /// How the content of a request is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// There is none.
+    /// The request has no content.
     None,
-    /// So many bytes.
+    /// The content has this many bytes.
     Length(u64),
-    /// To be read with [`crate::chunked`].
+    /// The content is chunked; decode it with [`crate::chunked`].
     Chunked,
 }
 
-/// How the content behind `head` is delimited.
+/// Determines the framing of the content that follows `head`.
 ///
 /// # Errors
 ///
-/// Those of RFC 9112, sections 6.1 and 6.3. Where the content ends is then unknown.
+/// Returns an error if the fields are invalid, ambiguous or unsupported: RFC 9112, sections 6.1 and 6.3. The end of the content is
+/// unknown then.
 #[inline]
 pub fn framing(head: &Head<'_>) -> Result<Framing, FramingError> {
     match (head.has(FieldName::TransferEncoding), head.has(FieldName::ContentLength)) {
@@ -33,26 +34,24 @@ pub fn framing(head: &Head<'_>) -> Result<Framing, FramingError> {
     }
 }
 
-/// Why the framing of a request is refused. Its end is unknown, so the connection closes too.
+/// The reason to refuse the framing of a request. The server cannot tell where the request ends, so it must close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FramingError {
     /// Content-Length is not 1*DIGIT, or a list of them: RFC 9110, section 8.6.
     Length,
-    /// Content-Length does not fit in 64 bits. Well formed, so not a bad request but too large.
+    /// Content-Length does not fit in 64 bits. The field is well formed, so the status is 413 and not 400.
     LengthOverflow,
-    /// Content-Lengths differ: RFC 9112, section 6.3.
+    /// Several Content-Length values differ: RFC 9112, section 6.3.
     LengthConflict,
-    /// Transfer-Encoding beside Content-Length: RFC 9112, sections 6.1 and 6.3.
+    /// The request has both Transfer-Encoding and Content-Length: RFC 9112, sections 6.1 and 6.3.
     LengthAndCoding,
-    /// Transfer-Encoding in HTTP/1.0: RFC 9112, section 6.1.
+    /// An HTTP/1.0 request has Transfer-Encoding: RFC 9112, section 6.1.
     CodingInHttp10,
-    /// A transfer coding is not a token with parameters, or there is none where one should be: RFC 9112,
-    /// section 7.
+    /// A transfer coding is missing, or is not a token with optional parameters: RFC 9112, section 7.
     Coding,
-    /// `chunked` is not the last transfer coding, or not there, or there twice, or has parameters: RFC
-    /// 9112, sections 6.3 and 7.1.
+    /// `chunked` is missing, repeated, not the last transfer coding, or has parameters: RFC 9112, sections 6.3 and 7.1.
     NotChunkedLast,
-    /// A transfer coding besides chunked, which we do not have: RFC 9112, section 6.1.
+    /// The request has a transfer coding other than chunked, which this crate does not implement: RFC 9112, section 6.1.
     CodingUnknown,
 }
 
@@ -72,8 +71,8 @@ impl FramingError {
     }
 }
 
-/// RFC 9110, section 8.6: a list is taken for a length only if all its members are valid and the
-/// same. Empty members are not skipped here: a sender has no reason to make them.
+/// Parses Content-Length. RFC 9110, section 8.6: a recipient may accept a list if all its members are valid and equal. An empty
+/// member is an error here, because no sender has a reason to generate one.
 #[cold]
 fn length(head: &Head<'_>) -> Result<u64, FramingError> {
     let mut values = head
@@ -88,7 +87,7 @@ fn length(head: &Head<'_>) -> Result<u64, FramingError> {
     Ok(first)
 }
 
-/// RFC 9110, section 8.6: "a decimal non-negative integer", so zeros before it change nothing.
+/// Parses 1*DIGIT. RFC 9110, section 8.6, asks for "a decimal non-negative integer", so leading zeros are valid.
 fn digits(text: &[u8]) -> Result<u64, FramingError> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return Err(FramingError::Length);
@@ -98,8 +97,8 @@ fn digits(text: &[u8]) -> Result<u64, FramingError> {
         .ok_or(FramingError::LengthOverflow)
 }
 
-/// RFC 9112, sections 6.1 and 7: chunked is the last coding, and applied once. Empty members of the list are
-/// not skipped here, either: others take `,chunked` for a coding they do not know, and read no content.
+/// Checks that the only transfer coding is chunked. RFC 9112, sections 6.1 and 7. An empty member is an error here, too: other
+/// servers take `,chunked` for an unknown coding and read no content.
 #[cold]
 fn codings(head: &Head<'_>) -> Result<(), FramingError> {
     // RFC 9112, section 6.1: in HTTP/1.0 "treat the message as if the framing is faulty".
@@ -139,11 +138,11 @@ mod tests {
     use crate::head::parse;
 
     #[test]
-    fn content_ends_where_the_fields_say_or_the_request_is_refused() {
+    fn framing_is_determined_or_refused() {
         use FramingError::*;
         #[rustfmt::skip]
         let cases: &[(&str, &str, Result<Framing, FramingError>)] = &[
-            // what it shows          fields                                                      framing
+            // case                   fields                                                      framing
             ("neither",               "",                                                         Ok(Framing::None)),
             ("length",                "Content-Length: 42\r\n",                                   Ok(Framing::Length(42))),
             ("zero",                  "Content-Length: 0\r\n",                                    Ok(Framing::Length(0))),
@@ -164,7 +163,7 @@ mod tests {
             ("zeros, then overflow",  "Content-Length: 00018446744073709551616\r\n",               Err(LengthOverflow)),
             ("far more than most",    "Content-Length: 99999999999999999999999999999999999999\r\n", Err(LengthOverflow)),
             ("overflow, then text",   "Content-Length: 18446744073709551616x\r\n",               Err(Length)),
-            ("octal, said so",        "Content-Length: 0o5\r\n",                                 Err(Length)),
+            ("octal prefix",          "Content-Length: 0o5\r\n",                                 Err(Length)),
             ("underscore",            "Content-Length: 1_0\r\n",                                 Err(Length)),
             ("fraction",              "Content-Length: 5.0\r\n",                                 Err(Length)),
             ("exponent",              "Content-Length: 1e1\r\n",                                 Err(Length)),
@@ -181,14 +180,14 @@ mod tests {
             ("chunked",               "Transfer-Encoding: chunked\r\n",                           Ok(Framing::Chunked)),
             ("chunked in any case",   "TRANSFER-ENCODING:CHUNKED\r\n",                            Ok(Framing::Chunked)),
             ("empty member before",   "Transfer-Encoding: ,chunked\r\n",                         Err(Coding)),
-            ("empty member behind",   "Transfer-Encoding: chunked,\r\n",                         Err(Coding)),
+            ("empty member after",    "Transfer-Encoding: chunked,\r\n",                         Err(Coding)),
             ("empty line before",     "Transfer-Encoding:\r\nTransfer-Encoding: chunked\r\n",    Err(Coding)),
             ("both",                  "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n",      Err(LengthAndCoding)),
             ("both, other order",     "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",      Err(LengthAndCoding)),
             ("another before",        "Transfer-Encoding: gzip, chunked\r\n",                     Err(CodingUnknown)),
             ("another line before",   "Transfer-Encoding: gzip;q=\"a,b\"\r\nTransfer-Encoding: chunked\r\n", Err(CodingUnknown)),
-            ("another behind",        "Transfer-Encoding: chunked, gzip\r\n",                     Err(NotChunkedLast)),
-            ("another line behind",   "Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n",   Err(NotChunkedLast)),
+            ("another after",         "Transfer-Encoding: chunked, gzip\r\n",                     Err(NotChunkedLast)),
+            ("another line after",    "Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n",   Err(NotChunkedLast)),
             ("another alone",         "Transfer-Encoding: gzip\r\n",                              Err(NotChunkedLast)),
             ("identity",              "Transfer-Encoding: identity\r\n",                          Err(NotChunkedLast)),
             ("no coding",             "Transfer-Encoding:\r\n",                                   Err(Coding)),
@@ -197,7 +196,7 @@ mod tests {
             ("parameter, no name",    "Transfer-Encoding: ;chunked\r\n",                         Err(Coding)),
             ("identity before",       "Transfer-Encoding: identity, chunked\r\n",                Err(CodingUnknown)),
             ("chunked, no parameter", "Transfer-Encoding: chunked;\r\n",                         Err(NotChunkedLast)),
-            ("chunked behind a quote","Transfer-Encoding: x;a=\"b, chunked\r\n",                 Err(NotChunkedLast)),
+            ("chunked after a quote", "Transfer-Encoding: x;a=\"b, chunked\r\n",                 Err(NotChunkedLast)),
             ("chunked twice",         "Transfer-Encoding: chunked, chunked\r\n",                  Err(NotChunkedLast)),
             ("chunked in two lines",  "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", Err(NotChunkedLast)),
             ("parameter of chunked",  "Transfer-Encoding: chunked;a=b\r\n",                       Err(NotChunkedLast)),
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beside_a_coding_is_refused_whatever_it_says() {
+    fn any_length_with_a_coding_is_refused() {
         for length in ["0", "x", "+5", ""] {
             let fields = format!("Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n");
             assert_eq!(of("1.1", &fields), Err(FramingError::LengthAndCoding), "{length}");
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn http_1_0_has_lengths_but_no_codings() {
+    fn http_1_0_allows_a_length_but_no_coding() {
         assert_eq!(of("1.0", "Content-Length: 1\r\n"), Ok(Framing::Length(1)));
         assert_eq!(of("1.0", "Transfer-Encoding: chunked\r\n"), Err(FramingError::CodingInHttp10));
     }

@@ -1,18 +1,18 @@
-//! The head of a request: request-line and field section. RFC 9112, sections 2 to 5.
+//! Parses the head of a request: request line and field section. RFC 9112, sections 2 to 5.
 //!
 //! ```text
 //! *( CRLF )  method SP target SP version CRLF  *( name ":" OWS value OWS CRLF )  CRLF
 //!            └────────── request-line ─────┘   └─────── field line ───────┘
 //! ```
 //!
-//! One pass, no copy. Fields the server acts on are noted by their place as they are met; the rest
-//! is checked and skipped.
+//! The parser makes one pass and copies nothing. It records the position of each field in [`FieldName`], and checks and skips
+//! all other fields.
 //!
-//! The verdict depends on the bytes received and never on how they were cut: lines are judged in
-//! order, and each only once its LF is there. So after `Ok(None)` nothing changes until a new LF
-//! arrives or [`HEAD_LEN_MAX`] bytes are there; until then a caller need not ask again.
+//! The result depends only on the bytes received, not on how the network split them: the parser checks the lines in order, and
+//! checks a line only after its LF has arrived. After `Ok(None)` the result stays the same until a new LF arrives or the input
+//! reaches [`HEAD_LEN_MAX`] bytes, so a caller need not parse again before.
 //!
-//! Does not know what a method, target or field means; see `target`, `host`, `framing`, `persist`,
+//! This module does not interpret methods, targets or field values; see `target`, `host`, `framing`, `persist`,
 //! `precondition`, `negotiate` and `dictionary`.
 
 use core::ops::Range;
@@ -21,16 +21,16 @@ use crate::host;
 use crate::status::Status;
 use crate::token::{TARGET, TCHAR, in_class, prefix_len, value_prefix_len};
 
-/// The longest head, empty lines before it included: twice the 8,000 bytes RFC 9110, section 4.1,
-/// recommends for a target alone, and within the 16 bits of a [`Head`]'s places.
+/// The maximum length of a head in bytes, including empty lines before it. Twice the 8,000 bytes that RFC 9110, section 4.1,
+/// recommends for a target alone, and small enough for the 16-bit offsets in [`Head`].
 pub const HEAD_LEN_MAX: usize = 16 * 1024;
 
-/// Field lines in a head: browsers send about 15 and proxies add a few; each costs us work.
+/// The maximum number of field lines in a head. Browsers send about 15 and proxies add a few.
 pub const FIELD_COUNT_MAX: usize = 100;
 
 /// The method of a request. Case-sensitive: RFC 9110, section 9.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // each is the method of RFC 9110, section 9.3, or RFC 5789 of that name
+#[allow(missing_docs)] // each variant is the method of that name in RFC 9110, section 9.3, or RFC 5789
 pub enum Method {
     Get,
     Head,
@@ -41,11 +41,11 @@ pub enum Method {
     Options,
     Trace,
     Patch,
-    /// A token we do not know.
+    /// Any other token.
     Other,
 }
 
-/// The version of a request. A higher minor version of 1 counts as 1.1: RFC 9110, section 2.5.
+/// The HTTP version of a request. A minor version above 1 counts as 1.1: RFC 9110, section 2.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// HTTP/1.0
@@ -56,7 +56,7 @@ pub enum Version {
 
 macro_rules! names {
     ($($name:ident $text:literal,)*) => {
-        /// The fields the server acts on.
+        /// The name of a field that the server interprets.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum FieldName {
@@ -64,7 +64,7 @@ macro_rules! names {
         }
 
         impl FieldName {
-            /// All of them.
+            /// All field names.
             pub const ALL: [FieldName; NAMES.len()] = [$(FieldName::$name),*];
         }
 
@@ -88,32 +88,41 @@ names! {
     Range "Range",
 }
 
-/// A complete head. Borrows the bytes it was read from.
+/// A complete request head. Borrows the bytes that it was parsed from.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
     /// The method.
     pub method: Method,
-    /// The request-target as received: at least one byte, each visible ASCII and none `#`.
+    /// The request target as received: at least one byte; each byte is visible ASCII other than `#`.
     pub target: &'a [u8],
     /// The version.
     pub version: Version,
-    /// Field lines, the last CRLF of each included, without the empty line.
+    /// The field lines, each with its CRLF, without the empty line that ends them.
     section: &'a [u8],
-    /// For each name in `present`, where in `section` its first value lies: at and len.
+    /// For each name in `present`: offset in `section` and length of its first value.
     first_values: [(u16, u16); NAMES.len()],
     present: FieldSet,
     repeated: FieldSet,
 }
 
-/// Reads the head at the front of `input`. `Ok(None)`: it is not complete yet. Otherwise the head
-/// and its length, with the empty lines before it and the empty line that ends it.
+/// Parses the head at the start of `input`. Returns the head and its length, which includes empty lines before the head and
+/// the empty line that ends it. Returns `Ok(None)` if the head is incomplete.
 ///
 /// # Errors
 ///
-/// The first line that breaks a rule, once that line is complete; or a head that is not complete
-/// within [`HEAD_LEN_MAX`] bytes. Only if the very first byte of `input` can begin neither a request
-/// nor an empty line, it is refused at once, so that a peer who speaks another protocol does not
-/// wait for a timeout. Behind empty lines there is no such haste: the next LF decides, as anywhere.
+/// Returns the error of the first complete line that breaks a rule, or an error if the head is incomplete after
+/// [`HEAD_LEN_MAX`] bytes. If the first byte of `input` can begin neither a request nor an empty line, returns
+/// [`HeadError::Method`] at once, so that a client of another protocol gets an answer before the timeout.
+///
+/// # Example
+///
+/// ```
+/// use tarpon_http::{HeadError, head};
+///
+/// assert!(head::parse(b"GET / HTTP/1.1\r\nHost: a").unwrap().is_none());
+/// assert!(head::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().is_some());
+/// assert_eq!(head::parse(b"GET / HTTP/1.1\r\nHost : a\r\n").unwrap_err(), HeadError::FieldName);
+/// ```
 #[inline]
 pub fn parse(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, HeadError> {
     let seen = &input[..input.len().min(HEAD_LEN_MAX)];
@@ -124,15 +133,14 @@ pub fn parse(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, HeadError> {
 }
 
 impl<'a> Head<'a> {
-    /// The value of the first field line named `name`, without the OWS around it.
+    /// Returns the value of the first field line named `name`, without optional whitespace (OWS) around it.
     #[inline]
     pub fn first(&self, name: FieldName) -> Option<&'a [u8]> {
         let (at, len) = self.first_values[name as usize];
         self.present.contains(name).then(|| &self.section[at as usize..][..len as usize])
     }
 
-    /// The values of all field lines named `name`, in order. Looks beyond the first only where
-    /// the name is repeated.
+    /// Returns the values of all field lines named `name`, in order. Scans beyond the first one only if the name is repeated.
     #[inline]
     pub fn all(&self, name: FieldName) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let (at, len) = self.first_values[name as usize];
@@ -144,29 +152,29 @@ impl<'a> Head<'a> {
         )
     }
 
-    /// Name and value of every field line, in order, each value without the OWS around it.
+    /// Returns name and value of every field line, in order; values have no OWS around them.
     pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         field_lines(self.section)
     }
 
-    /// Whether a field line named `name` is present.
+    /// Returns whether a field line named `name` is present.
     #[inline]
     pub fn has(&self, name: FieldName) -> bool {
         self.present.contains(name)
     }
 
-    /// Whether more than one field line is named `name`.
+    /// Returns whether more than one field line is named `name`.
     #[inline]
     pub fn is_repeated(&self, name: FieldName) -> bool {
         self.repeated.contains(name)
     }
 
-    /// The Host field; only HTTP/1.0 may go without.
+    /// Returns the value of the Host field. Only an HTTP/1.0 request may omit the field.
     ///
     /// # Errors
     ///
-    /// None in HTTP/1.1, more than one, or one that is no `uri-host [ ":" port ]`, whatever the
-    /// form of the target: RFC 9112, section 3.2.
+    /// Returns [`HeadError::Host`] if an HTTP/1.1 request has no Host field, if any request has more than one, or if the value
+    /// is not `uri-host [ ":" port ]`. The form of the target does not matter: RFC 9112, section 3.2.
     #[inline]
     pub fn host(&self) -> Result<Option<&'a [u8]>, HeadError> {
         match self.first(FieldName::Host) {
@@ -177,20 +185,20 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Why a head is refused. Where the next request begins is unknown, so the connection closes too.
+/// The reason to refuse a head. The server cannot tell where the next request begins, so it must close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadError {
-    /// The request-line does not begin with a token and one SP: RFC 9112, section 3; RFC 9110, section 9.1.
+    /// The request line does not begin with a token and one SP: RFC 9112, section 3; RFC 9110, section 9.1.
     Method,
-    /// The target is empty, has a byte it may not have, or is not followed by SP: RFC 9112, section 3.2.
+    /// The target is empty, contains a forbidden byte, or is not followed by SP: RFC 9112, section 3.2.
     Target,
-    /// The request-line does not end in `HTTP/`, digit, `.`, digit and CRLF: RFC 9112, section 2.3.
+    /// The request line does not end in `HTTP/`, digit, `.`, digit and CRLF: RFC 9112, section 2.3.
     VersionSyntax,
     /// The major version is not 1: RFC 9110, sections 2.5 and 15.6.6.
     Version,
     /// A field line does not begin with a token and `:`: RFC 9112, section 5.1.
     FieldName,
-    /// A field value has a control byte: RFC 9110, section 5.5.
+    /// A field value contains a control byte: RFC 9110, section 5.5.
     FieldValue,
     /// A line begins with SP or HTAB: obs-fold, RFC 9112, section 5.2.
     Fold,
@@ -198,9 +206,9 @@ pub enum HeadError {
     LineEnd,
     /// More than [`FIELD_COUNT_MAX`] field lines: RFC 9110, section 5.4; RFC 6585, section 5.
     FieldCount,
-    /// The request-line is not complete within [`HEAD_LEN_MAX`] bytes: RFC 9112, section 3.
+    /// The request line is not complete within [`HEAD_LEN_MAX`] bytes: RFC 9112, section 3.
     UriTooLong,
-    /// The head is not complete within [`HEAD_LEN_MAX`] bytes: as with [`HeadError::FieldCount`].
+    /// The head is not complete within [`HEAD_LEN_MAX`] bytes: RFC 9110, section 5.4; RFC 6585, section 5.
     TooLarge,
     /// The Host field is missing, repeated or invalid: RFC 9112, section 3.2.
     Host,
@@ -243,12 +251,12 @@ impl Method {
 }
 
 impl FieldName {
-    /// The name, as it is usually written.
+    /// Returns the field name in its usual spelling.
     pub const fn as_str(self) -> &'static str {
         NAMES[self as usize].1
     }
 
-    /// Field names are case-insensitive: RFC 9110, section 5.1.
+    // Field names are case-insensitive: RFC 9110, section 5.1.
     #[inline(always)]
     fn from_bytes(name: &[u8]) -> Option<FieldName> {
         let (candidate, text) = NAMES.get(BUCKETS[bucket(name)] as usize)?;
@@ -256,7 +264,7 @@ impl FieldName {
     }
 }
 
-/// A set of names.
+/// A set of field names.
 #[derive(Clone, Copy, Debug, Default)]
 struct FieldSet(u32);
 
@@ -272,19 +280,19 @@ impl FieldSet {
     }
 }
 
-/// Where a head cannot be read on, and what rule that breaks if the line is complete.
+/// The offset at which the parser stopped, and the error to report if that line is complete.
 pub(crate) struct ParseError {
     pub(crate) at: usize,
     pub(crate) error: HeadError,
 }
 
-/// Places in a field line, from its first byte.
+/// Offsets in a field line.
 pub(crate) struct FieldLine {
-    /// Where the name ends; it begins at 0.
+    /// The end of the name, which begins at 0.
     name: usize,
-    /// The value, without the OWS around it.
+    /// The value, without OWS around it.
     value: Range<usize>,
-    /// With its CRLF.
+    /// The length of the line, including its CRLF.
     len: usize,
 }
 
@@ -342,7 +350,7 @@ fn parse_head(seen: &[u8]) -> Result<(Head<'_>, usize), ParseError> {
     Ok((Head { method, target, version, section, first_values: places, present, repeated }, at + 2))
 }
 
-/// Reads the field line at the front of `line`, which may hold more, or not yet all of it.
+/// Parses the field line at the start of `line`, which may continue after that line or end within it.
 #[inline(always)]
 pub(crate) fn field_line(line: &[u8]) -> Result<FieldLine, ParseError> {
     let name = prefix_len(TCHAR, line);
@@ -366,13 +374,13 @@ pub(crate) fn field_line(line: &[u8]) -> Result<FieldLine, ParseError> {
     }
     match line[end..] {
         [b'\r', b'\n', ..] => Ok(FieldLine { name, value: from..to, len: end + 2 }),
-        // RFC 9112, section 2.2: neither a bare CR nor, being strict, a bare LF ends a line.
+        // RFC 9112, section 2.2, forbids a bare CR and lets a recipient accept a bare LF; this parser accepts neither.
         [b'\r' | b'\n', ..] => Err(ParseError { at: end, error: HeadError::LineEnd }),
         _ => Err(ParseError { at: end, error: HeadError::FieldValue }),
     }
 }
 
-/// Name and value of each line of a section that was read before.
+/// Returns name and value of each line of a section that [`parse_head`] has checked.
 fn field_lines(section: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     section.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
         let FieldLine { name, value, .. } = field_line(line).ok()?;
@@ -380,7 +388,7 @@ fn field_lines(section: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Length of the empty lines at the front, which RFC 9112, section 2.2, asks a server to skip.
+/// Returns the length of the empty lines at the start, which RFC 9112, section 2.2, asks a server to skip.
 #[inline(always)]
 fn empty_lines(seen: &[u8]) -> usize {
     let mut at = 0;
@@ -390,10 +398,10 @@ fn empty_lines(seen: &[u8]) -> usize {
     at
 }
 
-/// Length of `HTTP/1.1` and its CRLF.
+/// The length of `HTTP/1.1` and its CRLF.
 const VERSION_LINE_LEN: usize = 10;
 
-/// RFC 9112, section 2.3: case-sensitive, and one digit each.
+/// Parses the version and its CRLF. RFC 9112, section 2.3: case-sensitive, with one digit each.
 #[inline(always)]
 fn version(rest: &[u8]) -> Result<Version, HeadError> {
     match rest.first_chunk::<VERSION_LINE_LEN>() {
@@ -407,13 +415,13 @@ fn version(rest: &[u8]) -> Result<Version, HeadError> {
     }
 }
 
-/// Decides whether a head that cannot be read on is wrong, too long, or not complete yet (`Ok`).
+/// Decides whether a head that the parser could not finish is malformed, too long, or incomplete (`Ok`).
 #[cold]
 fn classify_error(seen: &[u8], stop: ParseError) -> Result<(), HeadError> {
     if seen[stop.at..].contains(&b'\n') {
         return Err(stop.error);
     }
-    // A token begins a request-line, a CR may begin an empty line. Nothing else can come first.
+    // A request line begins with a token, an empty line with a CR.
     if seen.first().is_some_and(|&byte| !in_class(TCHAR, byte) && byte != b'\r') {
         return Err(HeadError::Method);
     }
@@ -424,8 +432,8 @@ fn classify_error(seen: &[u8], stop: ParseError) -> Result<(), HeadError> {
     Err(if in_fields { HeadError::TooLarge } else { HeadError::UriTooLong })
 }
 
-/// For each bucket the index in `NAMES` of the name that falls into it; most are empty, so most
-/// fields that do not matter are passed over without comparing names.
+/// Maps a bucket to the index in `NAMES` of its name. Most buckets are empty, so the parser skips most other fields without
+/// comparing names.
 static BUCKETS: [u8; BUCKET_COUNT] = {
     let mut buckets = [NAMES.len() as u8; BUCKET_COUNT];
     let mut index = 0;
@@ -440,8 +448,8 @@ static BUCKETS: [u8; BUCKET_COUNT] = {
 
 const BUCKET_COUNT: usize = 256;
 
-/// By length, first and last letter, in either case; so weighted that no field a browser sends falls where a
-/// name of ours lies, as `Accept-Language` easily does. `name` is not empty.
+/// Hashes a name, which is not empty, by its length and its first and last letter, ignoring case. The weights are chosen so that
+/// no other field that browsers send, such as `Accept-Language`, shares a bucket with a name in `NAMES`.
 #[inline(always)]
 const fn bucket(name: &[u8]) -> usize {
     let (first, last) = (name[0] | 0x20, name[name.len() - 1] | 0x20);
@@ -460,12 +468,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_is_read_or_refused_once_the_line_that_decides_is_complete() {
+    fn head_is_parsed_or_refused_when_the_deciding_line_is_complete() {
         use HeadError as E;
         let get = |target| Ok((Method::Get, target, Version::Http11));
         #[rustfmt::skip]
         let cases: &[(&str, &str, Result<(Method, &str, Version), HeadError>)] = &[
-            // what it shows            on the wire                                         head
+            // case                     input                                               head
             ("least",                   "GET / HTTP/1.1\r\n\r\n",                           get("/")),
             ("field",                   "GET / HTTP/1.1\r\nHost: a\r\n\r\n",                get("/")),
             ("empty lines before",      "\r\n\r\nGET / HTTP/1.1\r\n\r\n",                   get("/")),
@@ -492,7 +500,7 @@ mod tests {
             ("HTTP/0.9",                "GET /\r\n\r\n",                                    Err(E::Target)),
             ("two SP before version",   "GET /  HTTP/1.1\r\n\r\n",                          Err(E::VersionSyntax)),
             ("SP in target",            "GET /a b HTTP/1.1\r\n\r\n",                        Err(E::VersionSyntax)),
-            ("SP behind version",       "GET / HTTP/1.1 \r\n\r\n",                          Err(E::VersionSyntax)),
+            ("SP after version",        "GET / HTTP/1.1 \r\n\r\n",                          Err(E::VersionSyntax)),
             ("no version",              "GET / \r\n\r\n",                                   Err(E::VersionSyntax)),
             ("version small",           "GET / http/1.1\r\n\r\n",                           Err(E::VersionSyntax)),
             ("two digits",              "GET / HTTP/1.10\r\n\r\n",                          Err(E::VersionSyntax)),
@@ -520,17 +528,17 @@ mod tests {
         ];
         for (name, wire, want) in cases {
             let found = parse(wire.as_bytes()).map(|found| {
-                let (head, len) = found.expect("the row is a whole head");
-                assert_eq!(len, wire.len(), "{name}: nothing of the row is left");
+                let (head, len) = found.expect("the row is a complete head");
+                assert_eq!(len, wire.len(), "{name}: the head ends with the row");
                 (head.method, str::from_utf8(head.target).unwrap(), head.version)
             });
             assert_eq!(found, *want, "{name}");
-            verdict_is_stable(wire.as_bytes());
+            assert_split_does_not_matter(wire.as_bytes());
         }
     }
 
     #[test]
-    fn every_method_is_known_by_its_name() {
+    fn every_method_is_parsed() {
         use Method::*;
         for method in [Get, Head, Post, Put, Delete, Connect, Options, Trace, Patch] {
             let wire = format!("{method:?} / HTTP/1.1\r\n\r\n").to_uppercase();
@@ -572,10 +580,10 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_required_once_and_valid() {
+    fn exactly_one_valid_host_is_required() {
         #[rustfmt::skip]
         let cases: &[(&str, &str, Result<Option<&str>, HeadError>)] = &[
-            // what it shows       head                                                           host
+            // case                head                                                           host
             ("one",                "GET / HTTP/1.1\r\nHost: a:1\r\n\r\n",                         Ok(Some("a:1"))),
             ("empty",              "GET / HTTP/1.1\r\nHost:\r\n\r\n",                             Err(HeadError::Host)),
             ("none in 1.0",        "GET / HTTP/1.0\r\n\r\n",                                      Ok(None)),
@@ -597,14 +605,14 @@ mod tests {
     }
 
     #[test]
-    fn length_and_count_are_bounded_and_what_follows_does_not_matter() {
+    fn length_and_field_count_are_bounded() {
         let fields = |count: usize| format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(count));
         let target = |len: usize| format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(len - 18));
         let value = |len: usize| format!("GET / HTTP/1.1\r\na:{}\r\n\r\n", "v".repeat(len - 22));
         let lines = |len: usize| format!("{}GET / HTTP/1.1\r\n\r\n", "\r\n".repeat(len / 2 - 9));
         #[rustfmt::skip]
         let cases: &[(&str, String, Result<(), HeadError>)] = &[
-            // what it shows              on the wire                  verdict
+            // case                       input                        result 
             ("most fields",               fields(FIELD_COUNT_MAX),     Ok(())),
             ("one field more",            fields(FIELD_COUNT_MAX + 1), Err(HeadError::FieldCount)),
             ("longest target",            target(HEAD_LEN_MAX),        Ok(())),
@@ -633,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_who_speaks_another_protocol_is_refused_at_its_first_byte() {
+    fn another_protocol_is_refused_at_its_first_byte() {
         for byte in 0..=255 {
             let found = parse(&[byte]).map(|found| found.is_some());
             let may_begin = in_class(TCHAR, byte) || byte == b'\r';
@@ -643,12 +651,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_get_a_stable_verdict(wire in wire()) {
-            verdict_is_stable(&wire);
+        fn result_does_not_depend_on_how_the_input_is_split(wire in wire()) {
+            assert_split_does_not_matter(&wire);
         }
 
         #[test]
-        fn what_is_read_httparse_reads_the_same(wire in wire()) {
+        fn accepted_heads_agree_with_httparse(wire in wire()) {
             let mut fields = [httparse::EMPTY_HEADER; FIELD_COUNT_MAX];
             let mut oracle = httparse::Request::new(&mut fields);
             if let Ok(Some((head, len))) = parse(&wire) {
@@ -671,7 +679,7 @@ mod tests {
         }
     }
 
-    /// Requests, mostly right: a wrong part here and there.
+    /// Generates requests that are mostly valid, with a wrong part now and then.
     fn wire() -> impl Strategy<Value = Vec<u8>> {
         let part = |right: &'static [&'static str], wrong: &'static [&'static str]| prop_oneof![20 => proptest::sample::select(right), 1 => proptest::sample::select(wrong)];
         let field = (
@@ -702,13 +710,13 @@ mod tests {
         prop_oneof![4 => structured, 1 => proptest::collection::vec(any::<u8>(), 0..60)]
     }
 
-    /// At every cut: nothing is decided but what the whole decides; only an LF or the first byte
-    /// decides; and no bytes behind change it.
-    fn verdict_is_stable(wire: &[u8]) {
-        let whole = verdict(wire);
+    /// Parses every prefix of `wire`, and `wire` with bytes after it. Asserts that only an LF or the first byte brings a result, and
+    /// that the result is that of the whole input.
+    fn assert_split_does_not_matter(wire: &[u8]) {
+        let whole = parsed(wire);
         let mut before = Ok(None);
         for len in 0..=wire.len() {
-            let found = verdict(&wire[..len]);
+            let found = parsed(&wire[..len]);
             if before == Ok(None) {
                 let may_decide = len == 1 || len > 0 && wire[len - 1] == b'\n';
                 assert!(found == Ok(None) || may_decide, "decided without an LF after {len} of {wire:?}");
@@ -720,13 +728,13 @@ mod tests {
         }
         for behind in [&b"\r\n"[..], b"\n", b"\0", b"GET / HTTP/1.1\r\n\r\n"] {
             if whole != Ok(None) {
-                assert_eq!(verdict(&[wire, behind].concat()), whole, "{wire:?}, then {behind:?}");
+                assert_eq!(parsed(&[wire, behind].concat()), whole, "{wire:?}, then {behind:?}");
             }
         }
     }
 
-    /// All there is to know of the head at the front of `wire`.
-    fn verdict(wire: &[u8]) -> Result<Option<(usize, String)>, HeadError> {
+    /// Parses the head at the start of `wire` into a form that tests can compare.
+    fn parsed(wire: &[u8]) -> Result<Option<(usize, String)>, HeadError> {
         Ok(parse(wire)?.map(|(head, len)| {
             let mut values = vec![];
             for (name, _) in NAMES {

@@ -1,17 +1,16 @@
-//! The host of a request: `uri-host [ ":" port ]`. RFC 9110, section 7.2; RFC 3986, section 3.2.2.
+//! Validates the host of a request: `uri-host [ ":" port ]`. RFC 9110, section 7.2; RFC 3986, section 3.2.2.
 //!
-//! Judges the form alone; which hosts are served is decided elsewhere.
+//! This module checks syntax only; it does not decide which hosts the server serves.
 
 use core::net::Ipv6Addr;
 
 use crate::token::{REG_NAME, in_class};
 
-/// Whether `value` is a valid value of the Host field, and the authority of an http or https URI.
+/// Returns whether `value` is a valid Host field value and a valid authority of an http or https URI.
 ///
-/// Stricter than its grammar in two ways. A host is not empty: a URI without one is invalid (RFC
-/// 9110, section 4.2.1), and each target of ours has one. And it has no comma, which reg-name allows
-/// and no name has: two Host fields that somebody joined (RFC 9110, section 5.3) are not one.
-/// Userinfo is no part of it.
+/// The function is stricter than the grammar in two points. The host must not be empty: an http URI without a host is invalid
+/// (RFC 9110, section 4.2.1). The host must not contain a comma: reg-name allows it, but no host name has one, and it would be a
+/// sign of two Host fields that an intermediary joined (RFC 9110, section 5.3). Userinfo is not allowed.
 #[inline]
 pub fn is_valid(value: &[u8]) -> bool {
     if let [b'[', literal @ ..] = value {
@@ -21,7 +20,7 @@ pub fn is_valid(value: &[u8]) -> bool {
     if let [] | [b':', ..] = value {
         return false;
     }
-    // An IPv4 address is a reg-name, too.
+    // An IPv4 address matches reg-name, too.
     let mut at = 0;
     while let Some(&byte) = value.get(at) {
         if in_class(REG_NAME, byte) {
@@ -35,19 +34,25 @@ pub fn is_valid(value: &[u8]) -> bool {
     true
 }
 
-/// The host without its port, and the port with its colon, of a value that [`is_valid`]. The port may be missing, or be a
-/// colon alone.
+/// Splits a value that [`is_valid`] into the host and the port. The port includes its colon; it may be empty or a colon alone.
+///
+/// ```
+/// use tarpon_http::host::split_port;
+///
+/// assert_eq!(split_port(b"[::1]:80"), (&b"[::1]"[..], &b":80"[..]));
+/// assert_eq!(split_port(b"example.org"), (&b"example.org"[..], &b""[..]));
+/// ```
 #[inline]
 pub fn split_port(value: &[u8]) -> (&[u8], &[u8]) {
     let digits = value.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     match value[..value.len() - digits] {
-        // In brackets there are digits behind a colon, too; but a bracket comes last.
+        // An IPv6 address contains digits after a colon, too, but ends with a bracket.
         [.., b':'] => value.split_at(value.len() - digits - 1),
         _ => value.split_at(value.len()),
     }
 }
 
-/// Nothing, or `:` and digits; RFC 3986, section 3.2.3 lets the digits be missing.
+/// Returns whether `rest` is empty, or a colon and digits. RFC 3986, section 3.2.3, allows a colon without digits.
 fn is_port(rest: &[u8]) -> bool {
     match rest {
         [] => true,
@@ -81,10 +86,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_a_name_or_an_address_with_an_optional_port() {
+    fn host_is_a_name_or_an_address_with_an_optional_port() {
         #[rustfmt::skip]
         let cases: &[(&str, &str, bool)] = &[
-            // what it shows             value                        valid
+            // case                      value                        valid
             ("name",                     "example.org",               true),
             ("name and port",            "example.org:8080",          true),
             ("empty port",               "example.org:",              true),
@@ -119,7 +124,7 @@ mod tests {
             ("IPv6 too short",           "[1:2]",                     false),
             ("IPv6 with zone",           "[fe80::1%25eth0]",          false),
             ("name in brackets",         "[example.org]",             false),
-            ("junk behind brackets",     "[::1]a",                    false),
+            ("junk after brackets" ,     "[::1]a",                    false),
             ("two brackets",             "[[::1]]",                   false),
             ("IPvFuture, no version",    "[v.a]",                     false),
             ("IPvFuture, no address",    "[v1.]",                     false),
@@ -130,10 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_told_from_its_port() {
+    fn port_is_split_off() {
         #[rustfmt::skip]
         let cases = [
-            // what it shows     value              host           port
+            // case              value              host           port
             ("no port",          "example.org",     "example.org", ""),
             ("port",             "example.org:80",  "example.org", ":80"),
             ("colon alone",      "example.org:",    "example.org", ":"),

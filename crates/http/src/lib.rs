@@ -1,15 +1,15 @@
-//! The grammar of HTTP/1.x, as far as a static server needs it. Bytes in, meaning out: no I/O, no
-//! clock, no allocation, no state beyond what a message needs.
+//! A parser for HTTP/1.x requests, as far as a static server needs it. It borrows from the caller's buffer, does no I/O, reads
+//! no clock and allocates nothing.
 //!
-//! | module | what | where it is written |
+//! | module | parses | specification |
 //! |---|---|---|
-//! | [`head`] | request-line and field section | RFC 9112, sections 2 to 5 |
-//! | [`host`] | the host of a request | RFC 9110, section 7.2; RFC 3986, section 3.2.2 |
-//! | [`target`] | forms of request-target, path normalization | RFC 9112, section 3.2; RFC 3986, section 5.2.4 |
+//! | [`head`] | request line and field section | RFC 9112, sections 2 to 5 |
+//! | [`host`] | the value of the Host field | RFC 9110, section 7.2; RFC 3986, section 3.2.2 |
+//! | [`target`] | the request target; normalizes its path | RFC 9112, section 3.2; RFC 3986, section 5.2.4 |
 //! | [`field`] | lists in field values | RFC 9110, section 5.6.1 |
-//! | [`framing`] | where content ends | RFC 9112, section 6 |
-//! | [`chunked`] | chunked transfer coding | RFC 9112, section 7.1 |
-//! | [`persist`] | whether the connection stays open | RFC 9112, section 9.3 |
+//! | [`framing`] | the framing of the request content | RFC 9112, section 6 |
+//! | [`chunked`] | the chunked transfer coding | RFC 9112, section 7.1 |
+//! | [`persist`] | Connection: whether the connection persists | RFC 9112, section 9.3 |
 //! | [`precondition`] | If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range | RFC 9110, section 13 |
 //! | [`negotiate`] | Accept-Encoding | RFC 9110, section 12.5.3 |
 //! | [`dictionary`] | Available-Dictionary | RFC 9842, section 2.2; RFC 9651, section 3.3.5 |
@@ -18,12 +18,39 @@
 //! | [`date`] | HTTP-date | RFC 9110, section 5.6.7 |
 //! | [`status`] | status codes | RFC 9110, section 15 |
 //!
-//! Where the RFCs leave a choice, the stricter reading is taken wherever two readers of the same
-//! bytes could disagree about where a message ends, and the tolerant one elsewhere.
+//! Where the RFCs leave a choice, the crate is strict about everything that decides where a message ends, because two parsers
+//! that disagree there make request smuggling possible. It is tolerant elsewhere.
+//!
+//! # Example
+//!
+//! ```
+//! use tarpon_http::framing::{Framing, framing};
+//! use tarpon_http::negotiate::{AcceptEncoding, ContentCoding};
+//! use tarpon_http::target::{self, PATH_LEN_MAX, Target};
+//! use tarpon_http::{FieldName, Method, head};
+//!
+//! let input = b"GET /a/%62?q HTTP/1.1\r\nHost: example.org\r\nAccept-Encoding: gzip, br;q=0.5\r\n\r\n";
+//! // `None` means that the head is incomplete: read more bytes and parse again.
+//! let (head, len) = head::parse(input)?.expect("a complete head");
+//! assert_eq!((head.method, len), (Method::Get, input.len()));
+//! assert_eq!(head.host()?, Some(&b"example.org"[..]));
+//! assert_eq!(head.first(FieldName::AcceptEncoding), Some(&b"gzip, br;q=0.5"[..]));
+//! assert_eq!(framing(&head), Ok(Framing::None));
+//!
+//! let Ok(Target::Origin { path, query }) = target::parse(head.method, head.target) else { panic!() };
+//! let mut scratch = [0; PATH_LEN_MAX];
+//! assert_eq!(target::normalize(path, &mut scratch), Ok(&b"/a/b"[..]));
+//! assert_eq!(query, Some(&b"q"[..]));
+//!
+//! // Each offer is a coding, its length in bytes, and a value of the caller.
+//! let offers = [(ContentCoding::Identity, 900, "page.html"), (ContentCoding::Gzip, 300, "page.html.gz")];
+//! assert_eq!(AcceptEncoding::parse(&head).choose(offers), Some("page.html.gz"));
+//! # Ok::<(), tarpon_http::HeadError>(())
+//! ```
 
 #![no_std]
 #![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::type_complexity))] // the type of a table is its legend
+#![cfg_attr(test, allow(clippy::type_complexity))] // the type of a test table documents its columns
 
 pub mod chunked;
 pub mod date;

@@ -1,36 +1,44 @@
-//! Which of two media types a client likes better. RFC 9110, section 12.5.1.
+//! Parses Accept and compares two media types. RFC 9110, section 12.5.1.
 //!
 //! ```text
-//! Accept: application/json, text/*;q=0.8, */*;q=0.1  ─▶  for each type the weight of what names it most closely
+//! Accept: application/json, text/*;q=0.8, */*;q=0.1  ─▶  for each type the weight of the most specific member
 //! ```
 //!
-//! Tolerant: a member that is malformed counts as not there, and of parameters only the weight counts. The field is rare
-//! where it matters, so it is not among those that a head notes: it is looked for. Knows no types by itself.
+//! The parser ignores malformed members, and parameters other than the weight. Few requests need this field, so
+//! [`Head`] does not record its position, and this module scans all field lines.
 
 use crate::field::{members, trim_ows};
 use crate::head::Head;
 use crate::negotiate::QValue;
 
-/// A media type: type and subtype, in small letters.
+/// A media type: type and subtype, in lower case.
 pub type MediaType = (&'static str, &'static str);
 
-/// Whether a client likes `this` better than `that`, which it gets otherwise: it gives it more weight; or the same, but names
-/// it more closely, as whoever asks for `application/json, */*` does.
+/// Returns whether the client prefers `this` to `that`, the default. It does if it gives `this` a higher weight, or the same
+/// weight with a more specific member, as in `application/json, */*`.
+///
+/// ```
+/// use tarpon_http::{head, media};
+///
+/// let (json, html) = (("application", "json"), ("text", "html"));
+/// let (head, _) = head::parse(b"GET / HTTP/1.1\r\nAccept: application/json, */*\r\n\r\n").unwrap().unwrap();
+/// assert!(media::is_preferred(&head, json, html));
+/// ```
 #[cold]
 pub fn is_preferred(head: &Head<'_>, this: MediaType, that: MediaType) -> bool {
     let (this, that) = (weight(head, this), weight(head, that));
     this.weight > 0 && this > that
 }
 
-/// What a client said of a type.
+/// The preference of a client for a media type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct MediaPreference {
-    /// In thousandths.
+    /// The weight in thousandths.
     weight: u16,
     specificity: Specificity,
 }
 
-/// How closely a type was named.
+/// How specific the member is that matches a type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Specificity {
     #[default]
@@ -43,21 +51,21 @@ enum Specificity {
     Exact,
 }
 
-/// What the field lines Accept say of a type; the closest member counts, of equally close ones the last.
+/// Returns the preference for a type: that of the most specific member in all Accept field lines; the last of equally specific ones.
 fn weight(head: &Head<'_>, media: MediaType) -> MediaPreference {
     let lines = head.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"Accept"));
-    let mut said = MediaPreference::default();
+    let mut found = MediaPreference::default();
     for (closeness, weight) in
         lines.flat_map(|(_, value)| members(value)).filter_map(|one| member(one, media))
     {
-        if closeness >= said.specificity {
-            said = MediaPreference { weight, specificity: closeness };
+        if closeness >= found.specificity {
+            found = MediaPreference { weight, specificity: closeness };
         }
     }
-    said
+    found
 }
 
-/// How closely a member names a type, and with what weight. None: it is about others.
+/// Returns how specifically a member matches a type, and its weight. Returns `None` if it does not match.
 fn member(member: &[u8], media: MediaType) -> Option<(Specificity, u16)> {
     let mut parts = member.split(|&byte| byte == b';').map(trim_ows);
     let range = parts.next()?;
@@ -86,11 +94,11 @@ mod tests {
     use crate::head::parse;
 
     #[test]
-    fn the_closest_member_counts_and_the_greater_weight_wins() {
+    fn most_specific_member_counts_and_higher_weight_wins() {
         #[rustfmt::skip]
         let cases: &[(&str, &str, bool)] = &[
-            // what it shows           fields                                                    JSON
-            ("nothing said",           "",                                                       false),
+            // case                    fields                                                    JSON
+            ("no field",               "",                                                       false),
             ("that alone",             "Accept: application/json\r\n",                           true),
             ("any case, any space",    "ACCEPT:  Application/JSON ; Q=0.5\r\n",                  true),
             ("a browser",              "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n",  false),
@@ -101,7 +109,7 @@ mod tests {
             ("both, more weight",      "Accept: text/html;q=0.5, application/json;q=0.501\r\n",  true),
             ("both, less weight",      "Accept: text/html;q=0.5, application/json;q=0.4\r\n",    false),
             ("of the type",            "Accept: application/*, text/*;q=0.9\r\n",                true),
-            ("a closer one excludes",  "Accept: application/*, application/json;q=0\r\n",        false),
+            ("exact type excluded",    "Accept: application/*, application/json;q=0\r\n",        false),
             ("not the other",          "Accept: */*, text/html;q=0\r\n",                         true),
             ("neither",                "Accept: application/json;q=0, text/html;q=0\r\n",        false),
             ("another type",           "Accept: application/jsonp\r\n",                          false),

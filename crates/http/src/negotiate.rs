@@ -1,12 +1,11 @@
-//! Which content codings a client takes, and so which representation it gets. RFC 9110, section 12.5.3.
+//! Parses Accept-Encoding and chooses a content coding. RFC 9110, section 12.5.3.
 //!
 //! ```text
 //! Accept-Encoding: gzip, br;q=0.5, *;q=0   ─▶  a weight for each coding  ─ choose ─▶  highest weight,
 //!                  └────────┘ member                                                  then fewest bytes
 //! ```
 //!
-//! Tolerant: a member that is malformed, or names a coding we do not know, counts as not there. Knows
-//! nothing of other codings, and not what a content is.
+//! The parser ignores members that are malformed or name an unknown coding.
 
 use core::cmp::Reverse;
 
@@ -16,11 +15,11 @@ use crate::head::{FieldName, Head};
 /// A content coding. RFC 9110, section 8.4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentCoding {
-    /// None.
+    /// No coding.
     Identity,
     /// `br`: Brotli, RFC 7932.
     Br,
-    /// `gzip`, once also called `x-gzip`: RFC 1952.
+    /// `gzip`, or its old name `x-gzip`: RFC 1952.
     Gzip,
     /// `zstd`: RFC 8878.
     Zstd,
@@ -30,7 +29,7 @@ pub enum ContentCoding {
     Dcz,
 }
 
-/// What a client said of each coding.
+/// The weights that a client gives to content codings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptEncoding {
     identity: Option<QValue>,
@@ -39,29 +38,31 @@ pub struct AcceptEncoding {
     zstd: Option<QValue>,
     dcb: Option<QValue>,
     dcz: Option<QValue>,
-    /// `*`: every coding that is not listed.
+    /// `*`: the weight of every coding that is not listed.
     any: Option<QValue>,
 }
 
 impl AcceptEncoding {
-    /// Reads all field lines Accept-Encoding. A coding listed twice has the weight it was given last.
+    /// Parses all Accept-Encoding field lines. If a coding is listed twice, the last weight counts.
     ///
-    /// Without the field any coding would be acceptable, but who does not ask for one may not know it:
-    /// such a client is read as one that sent an empty field.
+    /// A request without the field is treated like one with an empty field. RFC 9110 would accept any coding then, but a client
+    /// that does not send the field may not support any.
     #[inline]
     pub fn parse(head: &Head<'_>) -> AcceptEncoding {
         let mut found = AcceptEncoding::default();
         for (name, weight) in head.all(FieldName::AcceptEncoding).flat_map(members).filter_map(member) {
-            if let Some(said) = found.weight_mut(name) {
-                *said = Some(weight);
+            if let Some(listed) = found.weight_mut(name) {
+                *listed = Some(weight);
             }
         }
         found
     }
 
-    /// The weight of a coding, in thousandths; none if it is not acceptable. Identity is acceptable
-    /// unless it is excluded, by itself or by `*`; where it is not listed, everything listed comes
-    /// before it. Whoever has a dictionary says so with the codings for it, so `*` does not mean these.
+    /// Returns the weight of a coding in thousandths, or `None` if the coding is not acceptable.
+    ///
+    /// Identity is acceptable unless the client excludes it by name or with `*`. If the client does not list it, its weight is 0, so
+    /// the client prefers every listed coding. `*` does not cover the codings that need a dictionary: a client that has a dictionary
+    /// lists them.
     #[inline]
     pub fn weight(&self, coding: ContentCoding) -> Option<u16> {
         let (listed, else_weight) = match coding {
@@ -79,9 +80,19 @@ impl AcceptEncoding {
         }
     }
 
-    /// Of what is offered (coding, bytes, and what stands for it), the one with the highest weight; of
-    /// equal weights, the shortest; then the first. None if nothing is acceptable: then the server is
-    /// free to send what it has, and a client that gets it is better off than with an error.
+    /// Chooses one of the offers: the one with the highest weight, then the shortest, then the first. An offer is a coding, its
+    /// length in bytes, and the value to return. Returns `None` if no offer is acceptable; the server may then send any
+    /// representation, which serves the client better than an error.
+    ///
+    /// ```
+    /// use tarpon_http::head;
+    /// use tarpon_http::negotiate::{AcceptEncoding, ContentCoding};
+    ///
+    /// let input = b"GET / HTTP/1.1\r\nAccept-Encoding: br, gzip\r\n\r\n";
+    /// let (head, _) = head::parse(input).unwrap().unwrap();
+    /// let offers = [(ContentCoding::Gzip, 400, "gz"), (ContentCoding::Br, 300, "br")];
+    /// assert_eq!(AcceptEncoding::parse(&head).choose(offers), Some("br"));
+    /// ```
     #[inline]
     pub fn choose<T>(&self, offered: impl IntoIterator<Item = (ContentCoding, u64, T)>) -> Option<T> {
         let acceptable = offered.into_iter().filter_map(|(coding, len, what)| {
@@ -91,10 +102,10 @@ impl AcceptEncoding {
         acceptable.min_by_key(|&(rank, _)| rank).map(|(_, what)| what)
     }
 
-    /// Where the weight of this name is kept. Names are case-insensitive.
+    /// Returns the field that stores the weight of this coding. Names are case-insensitive.
     #[inline]
     fn weight_mut(&mut self, name: &[u8]) -> Option<&mut Option<QValue>> {
-        // By length first: most names differ in it.
+        // Compares lengths first, because most names differ in length.
         match name.len() {
             1 if name == b"*" => Some(&mut self.any),
             2 if name.eq_ignore_ascii_case(b"br") => Some(&mut self.br),
@@ -109,7 +120,7 @@ impl AcceptEncoding {
     }
 }
 
-/// Thousandths, 0 to 1000; 0 is "not acceptable". RFC 9110, section 12.4.2.
+/// A weight in thousandths, 0 to 1000; 0 means "not acceptable". RFC 9110, section 12.4.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QValue(u16);
 
@@ -120,7 +131,7 @@ impl QValue {
         self.0
     }
 
-    /// Reads a qvalue: `0` or `1`, and up to three decimals, which are zeros behind `1`.
+    /// Parses a qvalue: `0` or `1`, and up to three decimals, which are zeros after `1`.
     pub(crate) fn parse(qvalue: &[u8]) -> Option<QValue> {
         let (whole, decimals) = match qvalue {
             [whole @ (b'0' | b'1')] => (whole, &[][..]),
@@ -138,7 +149,7 @@ impl QValue {
     }
 }
 
-/// Name and weight of a member: `name [ OWS ";" OWS "q=" qvalue ]`.
+/// Parses a member, `name [ OWS ";" OWS "q=" qvalue ]`, into name and weight.
 #[inline]
 fn member(member: &[u8]) -> Option<(&[u8], QValue)> {
     let Some(semicolon) = member.iter().position(|&byte| byte == b';') else {
@@ -162,10 +173,10 @@ mod tests {
         [(Identity, 1000), (Br, 300), (Gzip, 400), (Zstd, 350), (Dcb, 20), (Dcz, 30)];
 
     #[test]
-    fn the_highest_weight_is_chosen_and_then_the_shortest() {
+    fn highest_weight_is_chosen_then_the_shortest() {
         #[rustfmt::skip]
         let cases: &[(&str, &[&str], Option<ContentCoding>)] = &[
-            // what it shows                     field lines                              chosen
+            // case                              field lines                              chosen
             ("a browser",                        &["gzip, deflate, br, zstd"],            Some(Br)),
             ("absent",                           &[],                                     Some(Identity)),
             ("empty",                            &[""],                                   Some(Identity)),
@@ -196,7 +207,7 @@ mod tests {
             ("none but a dictionary",            &["*;q=0, dcz"],                         Some(Dcz)),
             ("nothing we have",                  &["deflate, identity;q=0"],              None),
             ("two lines",                        &["gzip;q=0.5", "zstd"],                 Some(Zstd)),
-            ("the last word counts",             &["br, gzip, br;q=0"],                   Some(Gzip)),
+            ("last weight counts",               &["br, gzip, br;q=0"],                   Some(Gzip)),
             ("a browser with a dictionary",      &["gzip, deflate, br, zstd, dcb, dcz"],  Some(Dcb)),
             ("one kind of dictionary",           &["gzip, br, DCZ"],                      Some(Dcz)),
             ("a dictionary, if need be",         &["gzip, dcb;q=0.9, dcz;q=0"],           Some(Gzip)),
@@ -210,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_member_is_not_there_and_the_others_are() {
+    fn malformed_member_is_ignored() {
         #[rustfmt::skip]
         let cases = [
             "br;q=", "br;q=2", "br;q=1.001", "br;q=0.1234", "br;q=.5", "br;q=-1", "br;q=0.x", "br;q=00",
@@ -224,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equals_the_first_is_chosen_and_of_nothing_none() {
+    fn first_of_equal_offers_is_chosen() {
         let head = "GET / HTTP/1.1\r\nAccept-Encoding: *\r\n\r\n";
         let (head, _) = parse(head.as_bytes()).unwrap().unwrap();
         let acceptable = AcceptEncoding::parse(&head);

@@ -1,18 +1,19 @@
-//! Whether the connection may carry another request. RFC 9112, section 9.3.
+//! Decides whether a connection persists. RFC 9112, section 9.3.
 
 use crate::field::has_token;
 use crate::head::{FieldName, Head, Version};
 
-/// Whether the client lets the connection persist after this exchange.
+/// Returns whether the client allows another request on this connection.
 ///
-/// HTTP/1.1 persists unless it says `close`, HTTP/1.0 only if it says `keep-alive`; `close` wins.
+/// An HTTP/1.1 connection persists unless the Connection field contains `close`; an HTTP/1.0 connection persists only if the
+/// field contains `keep-alive`. `close` takes precedence.
 #[inline]
 pub fn persists(head: &Head<'_>) -> bool {
     if !head.has(FieldName::Connection) {
         return head.version == Version::Http11;
     }
-    let says = |token| has_token(head.all(FieldName::Connection), token);
-    !says(b"close") && (head.version == Version::Http11 || says(b"keep-alive"))
+    let has_option = |token| has_token(head.all(FieldName::Connection), token);
+    !has_option(b"close") && (head.version == Version::Http11 || has_option(b"keep-alive"))
 }
 
 #[cfg(test)]
@@ -24,10 +25,10 @@ mod tests {
     use crate::head::parse;
 
     #[test]
-    fn a_connection_persists_as_version_and_connection_options_say() {
+    fn persistence_follows_version_and_connection_options() {
         #[rustfmt::skip]
         let cases: &[(&str, &str, &str, bool)] = &[
-            // what it shows         version  fields                                               persists
+            // case                  version  fields                                               persists
             ("1.1",                  "1.1", "",                                                    true),
             ("1.0",                  "1.0", "",                                                    false),
             ("1.1 close",            "1.1", "Connection: close\r\n",                               false),

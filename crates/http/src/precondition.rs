@@ -1,35 +1,43 @@
-//! Whether a request holds for what the server has. RFC 9110, section 13.
+//! Evaluates conditional requests. RFC 9110, section 13.
 //!
 //! ```text
 //! If-Match, else If-Unmodified-Since ──true──▶ If-None-Match, else If-Modified-Since ──true──▶ Proceed
 //!                 └─false─▶ Failed                               └─false─▶ NotModified
 //! ```
 //!
-//! If-Range is no part of this: it decides about a range, and only of a response that proceeds.
+//! If-Range is separate: it decides whether Range applies, and only to a response that proceeds.
 //!
-//! Knows nothing of where validators come from, and of time only what it is told.
+//! This module reads no clock; the caller passes the time.
 
 use crate::date;
 use crate::head::{FieldName, Head};
 use crate::token::{ETAG, prefix_len};
 
-/// What a GET or HEAD is answered with.
+/// The result of evaluating the preconditions of a GET or HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The representation.
+    /// Send the representation.
     Proceed,
-    /// Status 304: the client has it.
+    /// Send status 304: the client has the current representation.
     NotModified,
-    /// Status 412: it is not the one the client means.
+    /// Send status 412: a precondition is false.
     Failed,
 }
 
-/// Evaluates the preconditions of a GET or HEAD in the order of RFC 9110, section 13.2.2. To be asked
-/// only where the response would have status 200 without them: section 13.2.1.
+/// Evaluates the preconditions of a GET or HEAD in the order of RFC 9110, section 13.2.2. Call this function only if the response
+/// without preconditions would have status 200: section 13.2.1.
 ///
-/// `etag` is the entity-tag of the representation that would be sent, with its quotes.
-/// `last_modified` and `now` are in seconds since 1970; `now` decides the century of a two-digit
-/// year.
+/// `etag` is the entity tag of the selected representation, including its quotes. `last_modified` and `now` are in seconds since
+/// 1970; `now` decides the century of a two-digit year.
+///
+/// ```
+/// use tarpon_http::head;
+/// use tarpon_http::precondition::{Outcome, evaluate};
+///
+/// let input = b"GET / HTTP/1.1\r\nIf-None-Match: \"a\", \"b\"\r\n\r\n";
+/// let (head, _) = head::parse(input).unwrap().unwrap();
+/// assert_eq!(evaluate(&head, b"\"b\"", 784_111_777, 1_795_219_200), Outcome::NotModified);
+/// ```
 #[inline]
 pub fn evaluate(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> Outcome {
     let is_conditional = head.has(FieldName::IfNoneMatch)
@@ -39,11 +47,11 @@ pub fn evaluate(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> O
     if is_conditional { evaluate_fields(head, etag, last_modified, now) } else { Outcome::Proceed }
 }
 
-/// Whether the Range field of a GET counts: without If-Range it does, and with one, only if that
-/// names the representation that would be sent. Section 13.1.5; parameters as for [`evaluate`].
+/// Returns whether the Range field of a GET applies. It applies if there is no If-Range, or if If-Range matches the selected
+/// representation. Section 13.1.5; the parameters are those of [`evaluate`].
 ///
-/// A date says so only if it is a strong validator (section 8.8.2.2): as long as its second is not
-/// over, there may have been another representation, and may yet be, with the same date.
+/// A date matches only if it is a strong validator (section 8.8.2.2). Until its second has passed it is weak, because two
+/// representations may have the same date.
 #[inline]
 pub fn range_applies(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> bool {
     let Some(validator) = head.first(FieldName::IfRange) else { return true };
@@ -58,7 +66,7 @@ pub fn range_applies(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64)
 
 fn evaluate_fields(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> Outcome {
     let ours = EntityTag::parse(etag);
-    // Sections 13.1.3 and 13.1.4: a date is ignored where there are entity-tags, however malformed.
+    // Sections 13.1.3 and 13.1.4: entity tags take precedence over a date, even if they are malformed.
     let holds = if head.has(FieldName::IfMatch) {
         is_listed(head, FieldName::IfMatch, |tag| tag.matches_strongly(ours))
     } else {
@@ -70,15 +78,14 @@ fn evaluate_fields(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -
     let has_it = if head.has(FieldName::IfNoneMatch) {
         is_listed(head, FieldName::IfNoneMatch, |tag| tag.matches_weakly(ours))
     } else {
-        // A date later than `now` is a valid date: section 13.1.3 has no such exception.
+        // A date after `now` is valid: section 13.1.3 makes no exception for it.
         date_of(head, FieldName::IfModifiedSince, now).is_some_and(|since| last_modified <= since)
     };
     if has_it { Outcome::NotModified } else { Outcome::Proceed }
 }
 
-/// Whether the field lines `name` are `*`, or list an entity-tag that `is_ours`. Sections 13.1.1 and
-/// 13.1.2. A malformed member ends the list: what stands behind it cannot be told apart. So does a
-/// `*` that is not alone.
+/// Returns whether the field lines `name` are `*`, or list an entity tag for which `is_ours` is true. Sections 13.1.1 and
+/// 13.1.2. A malformed member, or a `*` that is not alone, ends the list, because the members after it are ambiguous.
 fn is_listed(head: &Head<'_>, name: FieldName, is_ours: impl Fn(EntityTag<'_>) -> bool) -> bool {
     if head.first(name) == Some(b"*") && !head.is_repeated(name) {
         return true;
@@ -101,30 +108,30 @@ fn is_listed(head: &Head<'_>, name: FieldName, is_ours: impl Fn(EntityTag<'_>) -
     false
 }
 
-/// The date in the field `name`. None, and the field is ignored, if it is no valid date, or more than
-/// one. Sections 13.1.3 and 13.1.4.
+/// Returns the date in the field `name`. Returns `None`, so that the caller ignores the field, if it is repeated or not a valid
+/// date. Sections 13.1.3 and 13.1.4.
 fn date_of(head: &Head<'_>, name: FieldName, now: u64) -> Option<u64> {
     let value = head.first(name).filter(|_| !head.is_repeated(name))?;
     date::parse(value, now)
 }
 
-/// An entity-tag. Section 8.8.3.
+/// An entity tag. Section 8.8.3.
 #[derive(Clone, Copy)]
 struct EntityTag<'a> {
     is_weak: bool,
-    /// With its quotes.
+    /// The opaque tag, including its quotes.
     opaque: &'a [u8],
 }
 
 impl<'a> EntityTag<'a> {
-    /// Our own, which is well formed.
+    /// Parses an entity tag that is known to be well formed.
     fn parse(etag: &'a [u8]) -> EntityTag<'a> {
         let opaque = etag.strip_prefix(b"W/");
         EntityTag { is_weak: opaque.is_some(), opaque: opaque.unwrap_or(etag) }
     }
 
-    /// Takes the first entity-tag off a list, and what must follow it: OWS, then a comma or the end.
-    /// An opaque-tag may have commas, and `\` escapes nothing in it.
+    /// Splits a list into its first entity tag and the rest, which is empty or begins with a comma. An opaque tag may contain
+    /// commas, and `\` is not an escape in it.
     fn split_first(list: &'a [u8]) -> Option<(EntityTag<'a>, &'a [u8])> {
         let EntityTag { is_weak, opaque: list } = EntityTag::parse(list);
         let inner = list.strip_prefix(b"\"")?;
@@ -139,12 +146,12 @@ impl<'a> EntityTag<'a> {
         matches!(behind, [] | [b',', ..]).then_some((EntityTag { is_weak, opaque }, behind))
     }
 
-    /// Weak comparison. Section 8.8.3.2.
+    /// Compares weakly. Section 8.8.3.2.
     fn matches_weakly(self, other: EntityTag<'_>) -> bool {
         self.opaque == other.opaque
     }
 
-    /// Strong comparison. Section 8.8.3.2.
+    /// Compares strongly. Section 8.8.3.2.
     fn matches_strongly(self, other: EntityTag<'_>) -> bool {
         !self.is_weak && !other.is_weak && self.opaque == other.opaque
     }
@@ -164,11 +171,11 @@ mod tests {
     const NOW: u64 = 1_795_219_200;
 
     #[test]
-    fn a_client_that_has_the_representation_is_told_so() {
+    fn current_representation_is_not_sent_again() {
         use Outcome::*;
         #[rustfmt::skip]
         let cases: &[(&str, &str, Outcome)] = &[
-            // what it shows            fields                                                      outcome
+            // case                     fields                                                      outcome
             ("no precondition",         "",                                                         Proceed),
             ("same tag",                "If-None-Match: \"a,b\"\r\n",                               NotModified),
             ("another tag",             "If-None-Match: \"b\"\r\n",                                 Proceed),
@@ -187,8 +194,8 @@ mod tests {
             ("quote left open",         "If-None-Match: \"a,b\r\n",                                 Proceed),
             ("malformed before",        "If-None-Match: x, \"a,b\"\r\n",                            Proceed),
             ("malformed line before",   "If-None-Match: x\r\nIf-None-Match: \"a,b\"\r\n",           Proceed),
-            ("malformed behind",        "If-None-Match: \"a,b\", x\r\n",                            NotModified),
-            ("junk behind a tag",       "If-None-Match: \"a,b\"x\r\n",                              Proceed),
+            ("malformed after",         "If-None-Match: \"a,b\", x\r\n",                            NotModified),
+            ("junk after a tag",        "If-None-Match: \"a,b\"x\r\n",                              Proceed),
             ("space in a tag",          "If-None-Match: \"a, b\", \"a,b\"\r\n",                     Proceed),
             ("any in a list",           "If-None-Match: \"x\", *\r\n",                              Proceed),
             ("any in two lines",        "If-None-Match: *\r\nIf-None-Match: *\r\n",                 Proceed),
@@ -211,17 +218,17 @@ mod tests {
         ];
         for (name, fields, want) in cases {
             for etag in ["\"a,b\"", "W/\"a,b\""] {
-                assert_eq!(outcome(fields, etag.as_bytes()), *want, "{name}, ours is {etag}");
+                assert_eq!(outcome(fields, etag.as_bytes()), *want, "{name}, the entity tag is {etag}");
             }
         }
     }
 
     #[test]
-    fn a_client_that_means_another_representation_is_told_so() {
+    fn precondition_on_another_representation_fails() {
         use Outcome::*;
         #[rustfmt::skip]
         let cases: &[(&str, &str, Outcome)] = &[
-            // what it shows            fields                                                      outcome
+            // case                     fields                                                      outcome
             ("same tag",                "If-Match: \"a,b\"\r\n",                                    Proceed),
             ("any",                     "If-Match: *\r\n",                                          Proceed),
             ("in a list",               "If-Match: \"x\" ,, W/\"y\",\"a,b\"\r\n",                   Proceed),
@@ -232,7 +239,7 @@ mod tests {
             ("empty",                   "If-Match:\r\n",                                            Failed),
             ("without quotes",          "If-Match: a,b\r\n",                                        Failed),
             ("malformed before",        "If-Match: x, \"a,b\"\r\n",                                 Failed),
-            ("malformed behind",        "If-Match: \"a,b\", x\r\n",                                 Proceed),
+            ("malformed after",         "If-Match: \"a,b\", x\r\n",                                 Proceed),
             ("any in a list",           "If-Match: *, \"x\"\r\n",                                   Failed),
             ("any in two lines",        "If-Match: *\r\nIf-Match: *\r\n",                           Failed),
             ("same date",               "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n",   Proceed),
@@ -247,12 +254,12 @@ mod tests {
         for (name, fields, want) in cases {
             assert_eq!(outcome(fields, b"\"a,b\""), *want, "{name}");
         }
-        // A weak tag of ours could stand for two representations: only `*` and dates can hold.
+        // A weak entity tag may stand for two representations, so only `*` and dates can match it.
         assert_eq!(outcome("If-Match: W/\"a,b\", \"a,b\"\r\n", b"W/\"a,b\""), Failed);
     }
 
     #[test]
-    fn preconditions_are_evaluated_in_the_order_of_the_section() {
+    fn preconditions_are_evaluated_in_order() {
         use Outcome::*;
         let [same, other] = ["\"a,b\"", "\"b\""];
         let [before, at] = ["Sun, 06 Nov 1994 08:49:36 GMT", "Sun, 06 Nov 1994 08:49:37 GMT"];
@@ -294,10 +301,10 @@ mod tests {
     }
 
     #[test]
-    fn a_range_applies_only_to_the_representation_that_if_range_names() {
+    fn range_applies_only_if_if_range_matches() {
         #[rustfmt::skip]
         let cases: &[(&str, &str, bool)] = &[
-            // what it shows            fields                                                      applies
+            // case                     fields                                                      applies
             ("no If-Range",             "",                                                         true),
             ("same tag",                "If-Range: \"a,b\"\r\n",                                    true),
             ("same date",               "If-Range: Sun, 06 Nov 1994 08:49:37 GMT\r\n",              true),
@@ -306,7 +313,7 @@ mod tests {
             ("another tag",             "If-Range: \"b\"\r\n",                                      false),
             ("weak tag",                "If-Range: W/\"a,b\"\r\n",                                  false),
             ("a list",                  "If-Range: \"a,b\", \"b\"\r\n",                             false),
-            ("comma behind",            "If-Range: \"a,b\",\r\n",                                   false),
+            ("comma after",             "If-Range: \"a,b\",\r\n",                                   false),
             ("two lines",               "If-Range: \"a,b\"\r\nIf-Range: \"a,b\"\r\n",             false),
             ("any",                     "If-Range: *\r\n",                                          false),
             ("empty",                   "If-Range:\r\n",                                            false),
@@ -325,10 +332,10 @@ mod tests {
             assert_eq!(applies(fields, "\"a,b\"", NOW), want, "{name}");
         }
         assert!(!applies("If-Range: W/\"a,b\"\r\n", "W/\"a,b\"", NOW), "both are weak");
-        assert!(!applies("If-Range: \"a,b\"\r\n", "W/\"a,b\"", NOW), "ours is weak");
+        assert!(!applies("If-Range: \"a,b\"\r\n", "W/\"a,b\"", NOW), "the entity tag of the server is weak");
         for (now, want) in [(MODIFIED - 1, false), (MODIFIED, false), (MODIFIED + 1, true)] {
             let date = "If-Range: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
-            assert_eq!(applies(date, "\"a,b\"", now), want, "a date, {now} being now");
+            assert_eq!(applies(date, "\"a,b\"", now), want, "a date, the time is {now}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Which parts of a representation a client asks for. RFC 9110, sections 14.1 and 14.2.
+//! Parses Range. RFC 9110, sections 14.1 and 14.2.
 //!
 //! ```text
 //! Range: bytes=0-99, 50-149, -10     of 1,000 bytes:     0 ▓▓▓▓▓▓▓▓▓▓▓▓▓░░░░░ … ░░░░▓▓ 1,000
@@ -6,51 +6,60 @@
 //!             int-range     suffix-range
 //! ```
 //!
-//! What a server may ignore is ignored, and then the whole representation answers: other units, a field that is
-//! malformed or repeated, more than [`PART_COUNT_MAX`] parts. So is any range of an empty representation, none
-//! of whose bytes Content-Range could name; some clients ask for `bytes=0-` whatever there is.
+//! The parser ignores the field, and so selects the whole representation, where the RFC allows that: for another unit, for a
+//! malformed or repeated field, and for more than [`RANGE_COUNT_MAX`] ranges. It also ignores the field for an empty
+//! representation, because Content-Range cannot express an empty range, and some clients send `bytes=0-` with every request.
 //!
-//! Knows nothing of responses, and not whether the field applies: that is If-Range's to say.
+//! This module does not evaluate If-Range; see `precondition`.
 
 use crate::field::members;
 use crate::head::{FieldName, Head};
 
-/// Parts of one response. A reader who seeks asks for one, one who looks for an index at either end for two or
-/// three; many small ones cost more than the whole.
+/// The maximum number of ranges in one response. A media player asks for one; a client that reads an index at either end of a
+/// file asks for two or three; many small ranges cost more than the whole representation.
 pub const RANGE_COUNT_MAX: usize = 6;
 
-/// What of a representation is asked for.
+/// The part of a representation that a request selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeSelection {
-    /// All of it: there is no Range, or it is ignored.
+    /// The whole representation: the request has no Range field, or the parser ignores it.
     Whole,
-    /// Some of it: at least one part.
+    /// At least one range.
     Ranges(RangeSet),
-    /// Nothing that there is: status 416.
+    /// No byte of the representation: the status is 416.
     Unsatisfiable,
 }
 
-/// A part of a representation.
+/// A range of bytes of a representation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByteRange {
-    /// From the start of the representation, in bytes.
+    /// The offset from the start of the representation.
     pub at: u64,
-    /// In bytes, at least 1.
+    /// The length in bytes, at least 1.
     pub len: u64,
 }
 
-/// Parts of a representation, in the order they were asked for. No two of them overlap or touch: those that did
-/// are one, in the place of the first.
+/// The ranges of a request, in its order. No two of them overlap or touch: the parser joins those that do, at the position of the
+/// first of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RangeSet {
     ranges: [ByteRange; RANGE_COUNT_MAX],
     count: u8,
 }
 
-/// Reads the field Range of a GET for a representation of `len` bytes.
+/// Parses the Range field of a GET for a representation of `len` bytes.
 ///
-/// Numbers are clamped to 64 bits, which no representation exceeds. The parts are never more than
-/// [`PART_COUNT_MAX`], not even while those behind could still close the gaps between them.
+/// Numbers that exceed 64 bits are clamped. The parser ignores the field as soon as there are more than [`RANGE_COUNT_MAX`]
+/// separate ranges, even if later ones would join them.
+///
+/// ```
+/// use tarpon_http::head;
+/// use tarpon_http::range::{ByteRange, RangeSelection, select};
+///
+/// let (head, _) = head::parse(b"GET / HTTP/1.1\r\nRange: bytes=0-99, -10\r\n\r\n").unwrap().unwrap();
+/// let RangeSelection::Ranges(ranges) = select(&head, 1_000) else { panic!() };
+/// assert_eq!(ranges.as_slice(), [ByteRange { at: 0, len: 100 }, ByteRange { at: 990, len: 10 }]);
+/// ```
 pub fn select(head: &Head<'_>, len: u64) -> RangeSelection {
     match head.first(FieldName::Range) {
         Some(range) if !head.is_repeated(FieldName::Range) && len > 0 => {
@@ -61,18 +70,18 @@ pub fn select(head: &Head<'_>, len: u64) -> RangeSelection {
 }
 
 impl ByteRange {
-    /// Offset of the last byte.
+    /// Returns the offset of the last byte.
     #[inline]
     pub fn last(self) -> u64 {
         self.at + (self.len - 1)
     }
 
-    /// Whether no byte lies between.
+    /// Returns whether the ranges overlap or are adjacent.
     fn touches(self, other: ByteRange) -> bool {
         self.at <= other.last().saturating_add(1) && other.at <= self.last().saturating_add(1)
     }
 
-    /// From the first byte of either to the last byte of either.
+    /// Returns the smallest range that contains both.
     fn union(self, other: ByteRange) -> ByteRange {
         let at = self.at.min(other.at);
         ByteRange { at, len: self.last().max(other.last()) - at + 1 }
@@ -80,21 +89,21 @@ impl ByteRange {
 }
 
 impl RangeSet {
-    /// At least one.
+    /// Returns the ranges; at least one.
     #[inline]
     pub fn as_slice(&self) -> &[ByteRange] {
         &self.ranges[..self.count as usize]
     }
 
-    /// Adds a part, joined with those it touches. `None`: it is one too many.
-    fn add(&mut self, part: ByteRange) -> Option<()> {
-        // The others touch each other nowhere, so what touches the union of some of them touches `part` itself.
+    /// Adds a range and joins it with those it touches. Returns `None` if that makes too many ranges.
+    fn add(&mut self, range: ByteRange) -> Option<()> {
+        // The ranges in the set do not touch each other, so a range that touches the union touches `range` itself.
         let joined =
-            self.as_slice().iter().filter(|other| other.touches(part)).fold(part, |a, &b| a.union(b));
+            self.as_slice().iter().filter(|other| other.touches(range)).fold(range, |a, &b| a.union(b));
         let (mut kept, mut placed) = (0, false);
         for at in 0..self.count as usize {
             let other = self.ranges[at];
-            if !other.touches(part) {
+            if !other.touches(range) {
                 self.ranges[kept] = other;
             } else if placed {
                 continue;
@@ -121,37 +130,37 @@ impl PartialEq for RangeSet {
 
 impl Eq for RangeSet {}
 
-/// A ranges-specifier: `bytes "=" 1#range-spec`. `None`: it is to be ignored.
+/// Parses a ranges-specifier, `bytes "=" 1#range-spec`. Returns `None` if the server ignores the field.
 fn parse_specifier(specifier: &[u8], len: u64) -> Option<RangeSelection> {
     let equals = specifier.iter().position(|&byte| byte == b'=')?;
     let (unit, set) = (&specifier[..equals], &specifier[equals + 1..]);
     if !unit.eq_ignore_ascii_case(b"bytes") {
         return None;
     }
-    let (mut parts, mut is_empty) = (RangeSet::default(), true);
+    let (mut ranges, mut is_empty) = (RangeSet::default(), true);
     for spec in members(set) {
         is_empty = false;
-        if let Some(part) = RangeSpec::parse(spec)?.resolve(len) {
-            parts.add(part)?;
+        if let Some(range) = RangeSpec::parse(spec)?.resolve(len) {
+            ranges.add(range)?;
         }
     }
-    match parts.count {
+    match ranges.count {
         _ if is_empty => None,
         0 => Some(RangeSelection::Unsatisfiable),
-        _ => Some(RangeSelection::Ranges(parts)),
+        _ => Some(RangeSelection::Ranges(ranges)),
     }
 }
 
-/// A range-spec.
+/// A range-spec of the grammar.
 enum RangeSpec {
-    /// `first "-" [ last ]`. An open one reaches to the end of the numbers. Invariant: `first <= last`.
+    /// `first "-" [ last ]`. An omitted `last` becomes `u64::MAX`. Invariant: `first <= last`.
     Int { first: u64, last: u64 },
     /// `"-" len`: the last bytes.
     Suffix { len: u64 },
 }
 
 impl RangeSpec {
-    /// `None`: it is malformed, or its last byte comes before its first.
+    /// Parses a range-spec. Returns `None` if it is malformed or its last byte is before its first.
     fn parse(spec: &[u8]) -> Option<RangeSpec> {
         let dash = spec.iter().position(|&byte| byte == b'-')?;
         match (&spec[..dash], &spec[dash + 1..]) {
@@ -164,7 +173,7 @@ impl RangeSpec {
         }
     }
 
-    /// What it means of a representation of `of` bytes, at least one. `None`: nothing that there is.
+    /// Returns the selected range of a representation of `of` bytes, at least one. Returns `None` if it selects no byte.
     fn resolve(self, of: u64) -> Option<ByteRange> {
         match self {
             RangeSpec::Int { first, .. } if first >= of => None,
@@ -177,7 +186,7 @@ impl RangeSpec {
     }
 }
 
-/// 1*DIGIT, clamped.
+/// Parses 1*DIGIT and clamps the number to 64 bits.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -197,14 +206,14 @@ mod tests {
     use super::*;
     use crate::head::parse;
 
-    /// What a representation of 100 bytes is asked for: the parts as (at, len); none is 416.
+    /// Each case is a request for a representation of 100 bytes. The ranges are (at, len); no ranges means status 416.
     #[test]
-    fn a_range_selects_the_bytes_that_there_are() {
+    fn range_selects_existing_bytes() {
         const WHOLE: Option<&[(u64, u64)]> = None;
         const NOTHING: Option<&[(u64, u64)]> = Some(&[]);
         #[rustfmt::skip]
         let cases: &[(&str, &str, Option<&[(u64, u64)]>)] = &[
-            // what it shows            value                           parts
+            // case                     value                           ranges
             ("single",                  "bytes=10-19",                  Some(&[(10, 10)])),
             ("one byte",                "bytes=0-0",                    Some(&[(0, 1)])),
             ("the last byte",           "bytes=99-99",                  Some(&[(99, 1)])),
@@ -213,12 +222,12 @@ mod tests {
             ("suffix",                  "bytes=-10",                    Some(&[(90, 10)])),
             ("longer suffix",           "bytes=-1000",                  Some(&[(0, 100)])),
             ("beyond the end",          "bytes=95-200",                 Some(&[(95, 5)])),
-            ("behind the end",          "bytes=100-",                   NOTHING),
+            ("after the end",           "bytes=100-",                   NOTHING),
             ("empty suffix",            "bytes=-0",                     NOTHING),
-            ("none that there is",      "bytes=100-200, 300-, -0",      NOTHING),
-            ("one that there is",       "bytes=300-400, 7-8",           Some(&[(7, 2)])),
+            ("no existing byte",        "bytes=100-200, 300-, -0",      NOTHING),
+            ("one existing range",      "bytes=300-400, 7-8",           Some(&[(7, 2)])),
             ("several",                 "bytes=0-4,10-14,-5",           Some(&[(0, 5), (10, 5), (95, 5)])),
-            ("as they were asked for",  "bytes=-5, 10-14, 0-4",         Some(&[(95, 5), (10, 5), (0, 5)])),
+            ("in order of the request", "bytes=-5, 10-14, 0-4",         Some(&[(95, 5), (10, 5), (0, 5)])),
             ("overlapping",             "bytes=0-9,5-14",               Some(&[(0, 15)])),
             ("adjacent",                "bytes=0-9,10-14",              Some(&[(0, 15)])),
             ("adjacent, backwards",     "bytes=10-14,0-9",              Some(&[(0, 15)])),
@@ -230,10 +239,10 @@ mod tests {
             ("space and empty members", "bytes= 0-1\t,, 4-5 ,",         Some(&[(0, 2), (4, 2)])),
             ("unit in capitals",        "Bytes=0-1",                    Some(&[(0, 2)])),
             ("leading zeros",           "bytes=007-0008",               Some(&[(7, 2)])),
-            ("six parts",               "bytes=0-0,2-2,4-4,6-6,8-8,10-10", Some(&[(0, 1), (2, 1), (4, 1), (6, 1), (8, 1), (10, 1)])),
-            ("seven parts",             "bytes=0-0,2-2,4-4,6-6,8-8,10-10,12-12", WHOLE),
-            ("seven ranges, one part",  "bytes=0-0,1-1,2-2,3-3,4-4,5-5,6-6", Some(&[(0, 7)])),
-            ("six parts, and nothing",  "bytes=0-0,2-2,4-4,6-6,8-8,10-10,200-", Some(&[(0, 1), (2, 1), (4, 1), (6, 1), (8, 1), (10, 1)])),
+            ("six ranges",              "bytes=0-0,2-2,4-4,6-6,8-8,10-10", Some(&[(0, 1), (2, 1), (4, 1), (6, 1), (8, 1), (10, 1)])),
+            ("seven separate ranges",   "bytes=0-0,2-2,4-4,6-6,8-8,10-10,12-12", WHOLE),
+            ("seven joined to one",     "bytes=0-0,1-1,2-2,3-3,4-4,5-5,6-6", Some(&[(0, 7)])),
+            ("six ranges, and nothing", "bytes=0-0,2-2,4-4,6-6,8-8,10-10,200-", Some(&[(0, 1), (2, 1), (4, 1), (6, 1), (8, 1), (10, 1)])),
             ("2^64 - 1",                "bytes=0-18446744073709551615", Some(&[(0, 100)])),
             ("2^64",                    "bytes=0-18446744073709551616", Some(&[(0, 100)])),
             ("2^64 and 2 bytes",        "bytes=18446744073709551618-",  NOTHING),
@@ -254,7 +263,7 @@ mod tests {
             ("last before first",       "bytes=5-4",                    WHOLE),
             ("hexadecimal",             "bytes=0x0-0x1",                WHOLE),
             ("space within",            "bytes=0 - 1",                  WHOLE),
-            ("malformed behind",        "bytes=0-1, x",                 WHOLE),
+            ("malformed after",         "bytes=0-1, x",                 WHOLE),
             ("malformed, out of reach", "bytes=200-100",                WHOLE),
             ("quoted",                  "bytes=\"0-1\"",                WHOLE),
             ("two lines",               "bytes=0-1\r\nRange: bytes=4-5", WHOLE),
@@ -265,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_of_an_empty_representation_can_be_named() {
+    fn ranges_of_an_empty_representation_are_ignored() {
         for value in ["bytes=0-", "bytes=0-0", "bytes=-1", "bytes=-0", "bytes=5-"] {
             assert_eq!(selected(value, 0), None, "{value}");
         }
@@ -274,36 +283,36 @@ mod tests {
     }
 
     proptest! {
-        /// Byte by byte: a byte is in some part if and only if some range names it.
+        /// A byte is selected exactly once if the request names it, and not at all otherwise.
         #[test]
-        fn the_parts_hold_the_bytes_that_were_asked_for_and_no_others(
+        fn selected_bytes_are_the_requested_ones(
             ranges in prop::collection::vec((0_u64..60, 0_u64..20), 1..9), len in 1_u64..50,
         ) {
             let value = ranges.iter().map(|(first, more)| format!("{first}-{}", first + more)).collect::<Vec<_>>();
             let asked = |byte| ranges.iter().any(|(first, more)| (*first..=first + more).contains(&byte));
-            if let Some(parts) = selected(&format!("bytes={}", value.join(",")), len) {
+            if let Some(found) = selected(&format!("bytes={}", value.join(",")), len) {
                 for byte in 0..len {
-                    let count = parts.iter().filter(|(at, len)| (*at..at + len).contains(&byte)).count();
+                    let count = found.iter().filter(|(at, len)| (*at..at + len).contains(&byte)).count();
                     prop_assert_eq!(count, usize::from(asked(byte)));
                 }
-                prop_assert!(parts.iter().all(|(at, len_of)| *len_of > 0 && at + len_of <= len));
+                prop_assert!(found.iter().all(|(at, len_of)| *len_of > 0 && at + len_of <= len));
             }
         }
 
         #[test]
-        fn no_bytes_make_it_panic(value in "(bytes=)?[-0-9, =a]{0,60}", len: u64) {
+        fn any_value_is_handled_without_panic(value in "(bytes=)?[-0-9, =a]{0,60}", len: u64) {
             selected(&value, len);
         }
     }
 
-    /// The parts, none for 416; `None` for the whole.
+    /// Returns the ranges; none for status 416, `None` for the whole representation.
     fn selected(value: &str, len: u64) -> Option<Vec<(u64, u64)>> {
         let wire = format!("GET / HTTP/1.1\r\nRange: {value}\r\n\r\n");
         let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
         match select(&head, len) {
             RangeSelection::Whole => None,
-            RangeSelection::Ranges(parts) => {
-                Some(parts.as_slice().iter().map(|part| (part.at, part.len)).collect())
+            RangeSelection::Ranges(ranges) => {
+                Some(ranges.as_slice().iter().map(|range| (range.at, range.len)).collect())
             }
             RangeSelection::Unsatisfiable => Some(Vec::new()),
         }

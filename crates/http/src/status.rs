@@ -1,4 +1,4 @@
-//! The status codes this server sends. RFC 9110, section 15.
+//! The status codes that the server sends. RFC 9110, section 15.
 
 macro_rules! statuses {
     ($($name:ident $code:literal $reason:literal,)*) => {
@@ -10,7 +10,7 @@ macro_rules! statuses {
         }
 
         impl Status {
-            /// All of them, in the order of their codes and of [`Status::index`].
+            /// All statuses, in the order of their codes and of [`Status::index`].
             pub const ALL: [Status; TABLE.len()] = [$(Status::$name),*];
         }
 
@@ -49,22 +49,22 @@ statuses! {
 }
 
 impl Status {
-    /// The three digits of the status-line.
+    /// Returns the status code.
     pub const fn code(self) -> u16 {
         TABLE[self.index()].0
     }
 
-    /// The status of a code, if it is one of those.
+    /// Returns the status with this code, if the server sends it.
     pub fn from_code(code: u16) -> Option<Status> {
         Status::ALL.into_iter().find(|status| status.code() == code)
     }
 
-    /// The reason phrase registered for the code.
+    /// Returns the registered reason phrase.
     pub const fn reason(self) -> &'static str {
         TABLE[self.index()].1
     }
 
-    /// Position in [`Status::ALL`], for tables with a row per status.
+    /// Returns the position in [`Status::ALL`], for tables with a row per status.
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_are_ordered_by_code_and_know_their_index() {
+    fn statuses_are_ordered_by_code_and_index() {
         assert!(Status::ALL.is_sorted_by_key(|status| status.code()));
         for (index, status) in Status::ALL.into_iter().enumerate() {
             assert_eq!(status.index(), index);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_the_table_belongs_to_one_status() {
+    fn status_has_its_code_and_reason() {
         assert_eq!((Status::NotFound.code(), Status::NotFound.reason()), (404, "Not Found"));
     }
 }

@@ -1,65 +1,67 @@
-//! The request-target: its four forms, and the path it is looked up by.
-//! RFC 9112, section 3.2; RFC 3986, sections 3.3, 5.2.4 and 6.2.2.
+//! Parses the request target and normalizes its path. RFC 9112, section 3.2; RFC 3986, sections 3.3, 5.2.4 and 6.2.2.
 //!
 //! ```text
 //! origin     /path?query              CONNECT only:  authority  host:port
 //! absolute   http://host/path?query   OPTIONS only:  asterisk   *
 //! ```
-//!
-//! Knows nothing of files or of what a path names.
 
 use crate::head::Method;
 use crate::host;
 use crate::status::Status;
 
-/// The longest path looked up, decoded: what Linux takes for a path (`PATH_MAX`), so no file's is
-/// longer.
+/// The maximum length of a decoded path in bytes: `PATH_MAX` of Linux, so no file has a longer one.
 pub const PATH_LEN_MAX: usize = 4096;
 
-/// A request-target, in parts. Paths begin with `/` and are as received, see [`normalize`];
-/// queries are as received, without their `?`.
+/// A request target, split into its components. A path begins with `/` and is as received; see [`normalize`]. A query is as
+/// received, without its `?`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     /// `/path?query`
     Origin {
-        /// From the first `/` on.
+        /// The path, from the first `/`.
         path: &'a [u8],
-        /// What stands behind the first `?`, if there is one.
+        /// The bytes after the first `?`, if there is one.
         query: Option<&'a [u8]>,
     },
     /// `http://host/path?query`, or `https`.
     Absolute {
-        /// What the client would reach it by.
+        /// The scheme of the URI.
         scheme: Scheme,
-        /// Host and port, valid and not empty. Takes precedence over the Host field.
+        /// Host and port, valid and not empty. They take precedence over the Host field.
         authority: &'a [u8],
-        /// `/` where the target has no path.
+        /// The path, or `/` if the target has none.
         path: &'a [u8],
-        /// What stands behind the first `?`, if there is one.
+        /// The bytes after the first `?`, if there is one.
         query: Option<&'a [u8]>,
     },
-    /// `host:port`, of CONNECT.
+    /// `host:port`, for CONNECT.
     Authority(&'a [u8]),
-    /// `*`, of OPTIONS.
+    /// `*`, for OPTIONS.
     Asterisk,
 }
 
 /// The scheme of a target. RFC 9110, sections 4.2.1 and 4.2.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // each is the scheme of that name
+#[allow(missing_docs)] // each variant is the scheme of that name
 pub enum Scheme {
     Http,
     Https,
 }
 
-/// Takes `target`, as a [`crate::head::Head`] has it, apart.
+/// Splits `target`, as in [`Head::target`](crate::head::Head), into its components.
 ///
-/// Lenient where nothing depends on it: bytes that RFC 3986 wants escaped but browsers send as
-/// they are, such as `|` and `{`, stand for themselves.
+/// Accepts bytes that RFC 3986 requires to be escaped but that browsers send unescaped, such as `|` and `{`.
 ///
 /// # Errors
 ///
-/// [`TargetError::Form`], unless the target has one of the forms that `method` may have.
+/// Returns [`TargetError::Form`] if the target does not have a form that `method` allows.
+///
+/// ```
+/// use tarpon_http::Method;
+/// use tarpon_http::target::{self, Target};
+///
+/// assert_eq!(target::parse(Method::Get, b"/a?b"), Ok(Target::Origin { path: b"/a", query: Some(b"b") }));
+/// ```
 #[inline]
 pub fn parse(method: Method, target: &[u8]) -> Result<Target<'_>, TargetError> {
     if method != Method::Connect && target.first() == Some(&b'/') {
@@ -73,14 +75,14 @@ pub fn parse(method: Method, target: &[u8]) -> Result<Target<'_>, TargetError> {
     }
 }
 
-/// Whether a byte stands for itself in a query, or begins an escape. Others may be received, but must not be sent.
-/// RFC 3986, section 3.4.
+/// Returns whether a query may contain this byte; `%` begins an escape. The server may receive other bytes in a query, but must not
+/// send them. RFC 3986, section 3.4.
 pub fn is_query_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte)
 }
 
-/// Whether `path` needs no normalizing: no escape, no segment that begins with a dot. (Such a
-/// segment is rarely anything but a dot segment; [`normalize`] looks closer.)
+/// Returns whether `path` is plain: it contains no escape and no segment that begins with a dot. A plain path is already
+/// normalized; [`normalize`] handles the others.
 #[inline]
 pub fn is_plain(path: &[u8]) -> bool {
     if path.first() != Some(&b'/') || path.len() > PATH_LEN_MAX {
@@ -96,30 +98,37 @@ pub fn is_plain(path: &[u8]) -> bool {
     true
 }
 
-/// The path as it is looked up: percent-decoded exactly once, then dot segments removed, never
-/// above the root. Returns `path` itself where it [`is_plain`].
+/// Normalizes a path for lookup: percent-decodes it exactly once, then removes dot segments without leaving the root. Returns `path`
+/// itself if it [`is_plain`].
 ///
-/// Empty segments stay, for they are segments (RFC 3986, section 3.3). Bytes are not checked to be
-/// UTF-8: what no name has simply matches nothing.
+/// Keeps empty segments (RFC 3986, section 3.3). Does not check that the path is UTF-8: a lookup of other bytes finds nothing.
 ///
 /// # Errors
 ///
-/// [`TargetError::Escape`] for a `%` without two hexadecimal digits, [`TargetError::NoSuchName`]
-/// for a path that can name nothing; the first of them in the path.
+/// Returns the first error in the path: [`TargetError::Escape`] for a `%` without two hexadecimal digits, or
+/// [`TargetError::NoSuchName`] if no file can have the path.
+///
+/// ```
+/// use tarpon_http::target::{PATH_LEN_MAX, TargetError, normalize};
+///
+/// let mut scratch = [0; PATH_LEN_MAX];
+/// assert_eq!(normalize(b"/a/../%62", &mut scratch), Ok(&b"/b"[..]));
+/// assert_eq!(normalize(b"/a%2fb", &mut scratch), Err(TargetError::NoSuchName));
+/// ```
 #[inline]
 pub fn normalize<'a>(path: &'a [u8], scratch: &'a mut [u8; PATH_LEN_MAX]) -> Result<&'a [u8], TargetError> {
     if is_plain(path) { Ok(path) } else { rewrite(path, scratch) }
 }
 
-/// Why a target is refused.
+/// The reason to refuse a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetError {
-    /// None of the forms the method may have, or an authority that is no host: RFC 9112, section 3.2.
+    /// The target has no form that the method allows, or its authority is not a host: RFC 9112, section 3.2.
     Form,
     /// A `%` without two hexadecimal digits: RFC 3986, section 2.1.
     Escape,
-    /// An escaped `/` or NUL, which no name contains and which must not become a separator or an
-    /// end, or a path longer than [`PATH_LEN_MAX`], even if only before a dot segment shortens it.
+    /// The path contains an escaped `/` or NUL, or exceeds [`PATH_LEN_MAX`] before dot segments are removed. No file name contains
+    /// `/` or NUL, and decoding must not turn them into a separator or the end of a string.
     NoSuchName,
 }
 
@@ -140,12 +149,12 @@ fn split_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// RFC 9112, section 3.2.3: the port may not be missing.
+/// Parses the authority form, which requires a port. RFC 9112, section 3.2.3.
 #[cold]
 fn authority_form(authority: &[u8]) -> Result<Target<'_>, TargetError> {
     let colon = authority.iter().rposition(|&byte| byte == b':').ok_or(TargetError::Form)?;
     let port = &authority[colon + 1..];
-    // Digits, lest the last colon be one within an IPv6 address.
+    // The check for digits rejects a colon within an IPv6 address.
     let has_port = !port.is_empty() && port.iter().all(u8::is_ascii_digit);
     if !has_port || !host::is_valid(authority) {
         return Err(TargetError::Form);
@@ -153,8 +162,8 @@ fn authority_form(authority: &[u8]) -> Result<Target<'_>, TargetError> {
     Ok(Target::Authority(authority))
 }
 
-/// RFC 9112, section 3.2.2; RFC 9110, sections 4.2.1 (the host is not empty) and 4.2.4 (userinfo
-/// is an error).
+/// Parses the absolute form. RFC 9112, section 3.2.2; RFC 9110, sections 4.2.1 (the host is not empty) and 4.2.4 (userinfo is an
+/// error).
 #[cold]
 fn absolute_form(target: &[u8]) -> Result<Target<'_>, TargetError> {
     let (scheme, rest) = [(Scheme::Http, b"http://".as_slice()), (Scheme::Https, b"https://")]
@@ -193,7 +202,7 @@ fn rewrite<'a>(path: &[u8], out: &'a mut [u8; PATH_LEN_MAX]) -> Result<&'a [u8],
     Ok(&out[..len])
 }
 
-/// Percent-decodes `segment` to the end of `out[..len]`. Returns the new length.
+/// Percent-decodes `segment` and appends it to `out[..len]`. Returns the new length.
 fn decode(mut segment: &[u8], out: &mut [u8; PATH_LEN_MAX], mut len: usize) -> Result<usize, TargetError> {
     while let [byte, behind @ ..] = segment {
         let (byte, behind) = if *byte == b'%' { unescape(behind)? } else { (*byte, behind) };
@@ -203,7 +212,7 @@ fn decode(mut segment: &[u8], out: &mut [u8; PATH_LEN_MAX], mut len: usize) -> R
     Ok(len)
 }
 
-/// The byte that the two hexadecimal digits behind a `%` stand for, and what follows them.
+/// Decodes the two hexadecimal digits after a `%`. Returns the byte and the rest.
 fn unescape(digits: &[u8]) -> Result<(u8, &[u8]), TargetError> {
     let [high, low, behind @ ..] = digits else { return Err(TargetError::Escape) };
     let digit = |byte: u8| (byte as char).to_digit(16).ok_or(TargetError::Escape);
@@ -218,7 +227,7 @@ fn push(out: &mut [u8; PATH_LEN_MAX], len: usize, byte: u8) -> Result<usize, Tar
     Ok(len + 1)
 }
 
-/// Length of what is left of `path`, which ends in `/`, without its last segment; the root stays.
+/// Returns the length of `path`, which ends in `/`, without its last segment; at least 1, for the root.
 fn parent(path: &[u8]) -> usize {
     path[..path.len() - 1].iter().rposition(|&byte| byte == b'/').map_or(1, |slash| slash + 1)
 }
@@ -233,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_has_the_form_its_method_may_have() {
+    fn target_has_a_form_that_the_method_allows() {
         use Method::*;
         let origin = |path: &'static str, query: Option<&'static str>| {
             Ok(Target::Origin { path: path.as_bytes(), query: query.map(str::as_bytes) })
@@ -245,7 +254,7 @@ mod tests {
         let refused = Err(TargetError::Form);
         #[rustfmt::skip]
         let cases = [
-            // what it shows           method   target                      parts
+            // case                    method   target                      parts
             ("path",                   Get,     "/a/b",                     origin("/a/b", None)),
             ("query",                  Head,    "/a?b=c?d",                 origin("/a", Some("b=c?d"))),
             ("empty query",            Get,     "/?",                       origin("/", Some(""))),
@@ -294,11 +303,11 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_decoded_once_and_never_leaves_the_root() {
+    fn path_is_decoded_once_and_stays_below_the_root() {
         use TargetError::*;
         #[rustfmt::skip]
         let cases: &[(&str, &str, Result<&[u8], TargetError>)] = &[
-            // what it shows              path                  looked up
+            // case                       path                  looked up
             ("root",                      "/",                  Ok(b"/")),
             ("plain",                     "/a/b.html",          Ok(b"/a/b.html")),
             ("trailing slash",            "/a/",                Ok(b"/a/")),
@@ -347,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_path_that_stays_as_it_is_is_plain() {
+    fn plain_path_is_recognized() {
         let cases = [
             ("/", true),
             ("/a/b.html", true),
@@ -365,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_a_path_is_bounded_as_decoded() {
+    fn length_of_the_decoded_path_is_bounded() {
         let plain = |len: usize| format!("/{}", "a".repeat(len - 1));
         let escaped = |len: usize| format!("/{}", "%41".repeat(len - 1));
         #[rustfmt::skip]
@@ -384,7 +393,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_looked_up_has_no_dot_segments(path in "/([a./]|%2e|%2E|%25|%2f|%00|%|\\PC){0,20}") {
+        fn normalized_path_has_no_dot_segments(path in "/([a./]|%2e|%2E|%25|%2f|%00|%|\\PC){0,20}") {
             let (mut scratch, mut again) = ([0; PATH_LEN_MAX], [0; PATH_LEN_MAX]);
             if let Ok(found) = normalize(path.as_bytes(), &mut scratch) {
                 prop_assert!(found.starts_with(b"/"));
@@ -401,7 +410,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(target in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn any_bytes_are_handled_without_panic(target in proptest::collection::vec(any::<u8>(), 0..40)) {
             for method in [Method::Get, Method::Options, Method::Connect] {
                 let _ = parse(method, &target);
             }

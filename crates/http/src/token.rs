@@ -1,4 +1,4 @@
-//! Character classes: one table, and the runs of a class at the front of some bytes.
+//! Character classes, and fast scans for the end of a run of bytes in a class.
 //!
 //! RFC 9110, sections 5.5 and 5.6.2; RFC 3986, sections 2 and 3.2.2.
 
@@ -6,26 +6,26 @@
 pub(crate) const TCHAR: u8 = 1;
 /// Bytes of a field value: VCHAR, obs-text, SP and HTAB; RFC 9110, section 5.5.
 pub(crate) const VALUE: u8 = 1 << 1;
-/// Bytes of a request-target: VCHAR without `#`, for a fragment is never sent; RFC 9112, section 3.2.
+/// Bytes of a request target: VCHAR without `#`, because clients never send a fragment; RFC 9112, section 3.2.
 pub(crate) const TARGET: u8 = 1 << 2;
-/// Bytes of a reg-name besides `%`: unreserved and sub-delims (RFC 3986, section 3.2.2), but no comma; see `host`.
+/// Bytes of a reg-name other than `%`: unreserved and sub-delims (RFC 3986, section 3.2.2) without comma; see `host`.
 pub(crate) const REG_NAME: u8 = 1 << 3;
 /// Bytes between the quotes of an entity-tag: etagc of RFC 9110, section 8.8.3.
 pub(crate) const ETAG: u8 = 1 << 4;
 
-/// Whether `byte` is in `class`.
+/// Returns whether `byte` is in `class`.
 #[inline(always)]
 pub(crate) fn in_class(class: u8, byte: u8) -> bool {
     CLASSES[byte as usize] & class != 0
 }
 
-/// How many bytes at the front of `bytes` are in `class`.
+/// Returns how many bytes at the start of `bytes` are in `class`.
 #[inline(always)]
 pub(crate) fn prefix_len(class: u8, bytes: &[u8]) -> usize {
     bytes.iter().position(|&byte| !in_class(class, byte)).unwrap_or(bytes.len())
 }
 
-/// `run(VALUE, bytes)`, eight bytes at a time: values are most of what a browser sends.
+/// Returns `prefix_len(VALUE, bytes)`, but checks eight bytes at a time, because values are most of a browser's request.
 #[inline(always)]
 pub(crate) fn value_prefix_len(bytes: &[u8]) -> usize {
     let mut rest = bytes;
@@ -44,8 +44,8 @@ pub(crate) fn value_prefix_len(bytes: &[u8]) -> usize {
     bytes.len() - rest.len() + prefix_len(VALUE, rest)
 }
 
-/// Marks the first byte of `word` below SP or equal to DEL in its top bit; bytes above it may be
-/// marked falsely, for a subtraction borrows from them.
+/// Sets the top bit of each byte of `word` that is below SP or equal to DEL. The lowest mark is exact; a byte above it may be
+/// marked by mistake, because the subtraction borrows from it.
 #[inline(always)]
 const fn controls(word: u64) -> u64 {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
@@ -103,9 +103,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_class_holds_as_many_bytes_as_its_grammar() {
+    fn each_class_has_the_size_of_its_grammar() {
         let cases = [
-            // class      letters, digits and the rest
+            // class, number of bytes in it
             (TCHAR, 62 + 15),
             (VALUE, 94 + 128 + 2),
             (TARGET, 93),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_ends_at_the_same_byte_whichever_way_it_is_scanned() {
+    fn fast_scan_of_a_value_agrees_with_the_slow_one() {
         for byte in 0..=255 {
             for at in 0..20 {
                 for second in [b'a', b'\t', b'\r', 0x80, 0x7f] {

@@ -1,7 +1,6 @@
-//! Which paths are those of assets, and not of pages: by the extension.
+//! Tells assets, such as scripts and images, from pages by their extension.
 
-/// Whether a path ends with an extension that no page has, but what a page loads or links to. A name with a dot alone says
-/// nothing: `/users/j.doe` and `/docs/v1.2` are pages of applications.
+/// Returns whether a path has the extension of an asset. A dot in a name is not enough: `/users/j.doe` and `/docs/v1.2` are pages.
 pub(crate) fn is_asset(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let Some(dot) = name.iter().rposition(|&byte| byte == b'.') else { return false };
@@ -13,10 +12,10 @@ pub(crate) fn is_asset(path: &[u8]) -> bool {
     EXTENSIONS.binary_search_by(|known| known.as_bytes().cmp(lower)).is_ok()
 }
 
-/// Longest of the extensions.
+/// The length of the longest extension.
 const EXTENSION_LEN_MAX: usize = 11;
 
-/// Sorted. With those of programs that a static site does not have, but for which strangers ask.
+/// The extensions, sorted. They include those of programs that a static site does not have but that scanners request.
 #[rustfmt::skip]
 const EXTENSIONS: &[&str] = &[
     "7z", "aac", "apk", "asp", "aspx", "atom", "avi", "avif", "bak", "bin", "bmp", "br", "bz2", "cgi", "cjs", "css", "csv",
@@ -34,20 +33,20 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn an_asset_is_told_by_its_extension() {
+    fn asset_is_recognized_by_its_extension() {
         let cases: &[(&str, &str, bool)] = &[
-            // what it shows        path                      asset
+            // case                 path                      asset
             ("a script",            "/app.js",                true),
             ("in a directory",      "/assets/app.B4qfz.css",  true),
             ("capital letters",     "/LOGO.PNG",              true),
             ("the longest",         "/app.webmanifest",       true),
-            ("a form",              "/app.js.br",             true),
-            ("a stranger's",        "/wp-login.php",          true),
+            ("a compressed file",   "/app.js.br",             true),
+            ("of a scanner",        "/wp-login.php",          true),
             ("a route",             "/users/7",               false),
             ("a directory",         "/users/",                false),
             ("the root",            "/",                      false),
             ("a page",              "/about.html",            false),
-            ("somebody's name",     "/users/j.doe",           false),
+            ("the name of a user",  "/users/j.doe",           false),
             ("a version",           "/docs/v1.2",             false),
             ("a dot at the end",    "/what.",                 false),
             ("a dot before",        "/a.js/b",                false),
@@ -60,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_extensions_are_sorted_and_fit() {
+    fn extensions_are_sorted_and_fit() {
         assert!(EXTENSIONS.is_sorted());
         assert_eq!(EXTENSIONS.iter().map(|extension| extension.len()).max(), Some(EXTENSION_LEN_MAX));
     }

@@ -1,18 +1,18 @@
-//! Representations for those who have a dictionary: an earlier release of the same file, mostly. RFC 9842.
+//! Variants that are compressed with a dictionary, usually an earlier release of the same file. RFC 9842.
 //!
 //! ```text
-//! file, dictionary ─ binary search ─▶ rows of that file and that dictionary, one for each coding
+//! file, hash of dictionary ─ binary search ─▶ rows with this file and dictionary, one per coding
 //! ```
 //!
-//! They lie in a section of their own: records stay as they are, and so does the way of whoever has no dictionary. Knows
-//! nothing of dictionaries but their hashes.
+//! The rows have their own section, so a request without a dictionary does not read them. The image stores only the hashes of the
+//! dictionaries.
 
 use crate::entry::{Variant, Variants};
 use crate::format::{Coding, DELTA_LEN, DeltaRow};
 use crate::image::Image;
 
 impl Image {
-    /// The representations of a file that are coded with the dictionary of this SHA-256.
+    /// Returns the variants of a file that need the dictionary with this SHA-256.
     pub fn deltas(&self, file: Variants, dictionary: [u8; 32]) -> impl Iterator<Item = (Coding, Variant)> {
         let key = (file.file_at(), dictionary);
         let rows = self.delta_rows();
@@ -21,7 +21,7 @@ impl Image {
         rows.filter_map(move |row| self.delta(file, row)).map(|(_, coding, variant)| (coding, variant))
     }
 
-    /// All representations of a file that are coded with a dictionary, each with the SHA-256 of that.
+    /// Returns all variants of a file that need a dictionary, each with the SHA-256 of the dictionary.
     pub fn all_deltas(&self, file: Variants) -> impl Iterator<Item = ([u8; 32], Coding, Variant)> {
         let at = file.file_at();
         let rows = self.delta_rows();
@@ -30,16 +30,16 @@ impl Image {
         rows.filter_map(move |row| self.delta(file, row))
     }
 
-    /// What a row is sorted by, if it may be read.
+    /// Returns the sort key of a row, or `None` if the row is not in memory.
     fn delta_key(&self, row: &[u8; DELTA_LEN]) -> Option<(u64, [u8; 32])> {
         self.is_resident(self.region_of(row)).then(|| DeltaRow::key(row))
     }
 
-    /// What a row says, if it makes sense.
+    /// Decodes a row, or returns `None` if it is damaged.
     fn delta(&self, file: Variants, row: &[u8; DELTA_LEN]) -> Option<([u8; 32], Coding, Variant)> {
         let DeltaRow { dictionary, variant: record, .. } = DeltaRow::decode(row)?;
         let variant = Variant::new(&record, self.delta_number(row), self.bounds())?;
-        // It was modified when the file was.
+        // A delta row has no time of its own.
         let variant = Variant { last_modified: file.identity.last_modified, ..variant };
         record.coding.needs_dictionary().then_some((dictionary, record.coding, variant))
     }

@@ -1,66 +1,67 @@
-//! Where in a program the packed site lies that it carries: the last line of the file.
+//! Finds a packed site that is embedded in a program, by the trailer at the end of the file.
 //!
 //! ```text
-//! 0          program_len      at, on 64 KiB                             the last 40 bytes
+//! 0          program_len      at, on 64 KiB                             trailer, the last 40 bytes
 //! ├ program ─┼ zeros ─────────┼ packed site, a tar archive ─────────────┼ magic, program_len, at, len, hash ┤
 //! ```
 //!
-//! The program is an ELF file, of which the system loads what its own headers name, and not what lies behind. `strip`
-//! and the like would take the site away.
+//! The program is an ELF file. The system loads only the segments in its headers and ignores appended bytes; `strip` and similar
+//! tools remove them.
 
 use crate::format::hash;
 use crate::region::Region;
 
-/// Where in a program its site lies, and how long the program alone is.
+/// The trailer of a program with an embedded site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmbeddedTrailer {
-    /// The program without its site, in bytes.
+    /// The length of the program without the site.
     pub program_len: u64,
-    /// The site: a whole packed archive.
+    /// The site, a complete packed archive.
     pub site: Region,
 }
 
-/// What a carried site is aligned to, so that it can be mapped: a page on every system.
+/// The alignment of an embedded site: a multiple of the page size of every system, so that the site can be mapped.
 pub const EMBEDDED_ALIGN: u64 = 64 * 1024;
-/// Bytes of the last line.
+/// The length of the trailer.
 pub const TRAILER_LEN: usize = 40;
-/// How a program begins that may carry a site.
+/// The magic number of a program that can have an embedded site.
 pub const PROGRAM_MAGIC: &[u8; 4] = b"\x7fELF";
 
 const MAGIC: &[u8; 8] = b"tarpon\x00\x01";
 
 impl EmbeddedTrailer {
-    /// Where a site of `site_len` bytes comes to lie behind a program.
+    /// Creates the trailer for a site of `site_len` bytes that is appended to a program.
     pub fn new(program_len: u64, site_len: u64) -> EmbeddedTrailer {
-        let place = Region { at: program_len.next_multiple_of(EMBEDDED_ALIGN), len: site_len };
-        EmbeddedTrailer { program_len, site: place }
+        let site = Region { at: program_len.next_multiple_of(EMBEDDED_ALIGN), len: site_len };
+        EmbeddedTrailer { program_len, site }
     }
 
-    /// The line as it lies behind the site.
+    /// Returns the bytes of the trailer.
     pub fn encode(&self) -> [u8; TRAILER_LEN] {
-        let mut line = [0; TRAILER_LEN];
-        line[..8].copy_from_slice(MAGIC);
+        let mut trailer = [0; TRAILER_LEN];
+        trailer[..8].copy_from_slice(MAGIC);
         let numbers = [self.program_len, self.site.at, self.site.len];
-        for (to, number) in line[8..32].as_chunks_mut().0.iter_mut().zip(numbers) {
+        for (to, number) in trailer[8..32].as_chunks_mut().0.iter_mut().zip(numbers) {
             *to = number.to_le_bytes();
         }
-        let check = hash(&line[..32]);
-        line[32..].copy_from_slice(&check.to_le_bytes());
-        line
+        let check = hash(&trailer[..32]);
+        trailer[32..].copy_from_slice(&check.to_le_bytes());
+        trailer
     }
 
-    /// Reads the last bytes of a program, which lie at `line_at` and may say anything. `None`: it carries no site.
-    pub fn decode(line: &[u8; TRAILER_LEN], line_at: u64) -> Option<EmbeddedTrailer> {
-        let number = |at: usize| u64::from_le_bytes(line[at..at + 8].try_into().expect("8 bytes"));
-        let carried =
+    /// Decodes the last bytes of a program, which are at offset `trailer_at`. Returns `None` if they are not a valid trailer, that is,
+    /// if no site is embedded.
+    pub fn decode(trailer: &[u8; TRAILER_LEN], trailer_at: u64) -> Option<EmbeddedTrailer> {
+        let number = |at: usize| u64::from_le_bytes(trailer[at..at + 8].try_into().expect("8 bytes"));
+        let decoded =
             EmbeddedTrailer { program_len: number(8), site: Region { at: number(16), len: number(24) } };
-        let Region { at, len } = carried.site;
-        let sound = line.starts_with(MAGIC)
-            && number(32) == hash(&line[..32])
-            && carried.program_len <= at
+        let Region { at, len } = decoded.site;
+        let sound = trailer.starts_with(MAGIC)
+            && number(32) == hash(&trailer[..32])
+            && decoded.program_len <= at
             && at.is_multiple_of(EMBEDDED_ALIGN)
-            && at.checked_add(len) == Some(line_at);
-        sound.then_some(carried)
+            && at.checked_add(len) == Some(trailer_at);
+        sound.then_some(decoded)
     }
 }
 
@@ -69,24 +70,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_looks_like_it_carries_none() {
+    fn invalid_trailer_is_ignored() {
         let good = EmbeddedTrailer::new(5, 9);
-        let line_at = EMBEDDED_ALIGN + 9;
-        assert_eq!(EmbeddedTrailer::decode(&good.encode(), line_at), Some(good));
+        let trailer_at = EMBEDDED_ALIGN + 9;
+        assert_eq!(EmbeddedTrailer::decode(&good.encode(), trailer_at), Some(good));
         #[rustfmt::skip]
         let cases = [
-            ("cut or appended to",  good, line_at + 1),
-            ("before the program",  EmbeddedTrailer { program_len: EMBEDDED_ALIGN + 1, ..good }, line_at),
+            ("cut or appended to",  good, trailer_at + 1),
+            ("before the program",  EmbeddedTrailer { program_len: EMBEDDED_ALIGN + 1, ..good }, trailer_at),
             ("not on a page",       EmbeddedTrailer { site: Region { at: 4096, len: 9 }, ..good }, 4105),
             ("around the end",      EmbeddedTrailer { site: Region { at: EMBEDDED_ALIGN, len: u64::MAX }, ..good }, EMBEDDED_ALIGN - 1),
         ];
-        for (name, carried, line_at) in cases {
-            assert_eq!(EmbeddedTrailer::decode(&carried.encode(), line_at), None, "{name}");
+        for (name, decoded, trailer_at) in cases {
+            assert_eq!(EmbeddedTrailer::decode(&decoded.encode(), trailer_at), None, "{name}");
         }
         for bit in 0..TRAILER_LEN * 8 {
-            let mut line = good.encode();
-            line[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(EmbeddedTrailer::decode(&line, line_at), None, "bit {bit}");
+            let mut trailer = good.encode();
+            trailer[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(EmbeddedTrailer::decode(&trailer, trailer_at), None, "bit {bit}");
         }
     }
 }

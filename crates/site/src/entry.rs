@@ -1,7 +1,7 @@
-//! What is known about one path, or one status: places, checked to lie within the image.
+//! The entry of a path: the variants of a file, or a redirect. All its regions are checked to be within the image.
 //!
 //! ```text
-//! run_at
+//! fields_at
 //! ├─ fields of 304 ─┼─ fields of 200 ─┼ content, if small ┤
 //!    └ etag ┘
 //! ```
@@ -11,114 +11,115 @@ use crate::format::{
 };
 use crate::region::Region;
 
-/// What lies at a path.
+/// The entry of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A file.
     File(Variants),
-    /// Another path, to which the client is sent with 301.
+    /// A redirect to another path.
     Redirect(Redirect),
 }
 
-/// The representations of a file, of which a client gets one.
+/// The representations of a file, of which a client gets one. RFC 9110, section 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variants {
-    /// The one without a content coding.
+    /// The variant without a content coding.
     pub identity: Variant,
-    /// Where the others lie, with the head of their record before.
+    /// The rows of the other variants, which follow the head of their record.
     coded: Region,
-    /// The status a rule sends it with. None: it is what lies at the path, without a rule.
+    /// The status with which a rule sends the file; `None` if no rule is involved.
     pub rule_status: Option<u16>,
-    /// Whether a rule may come first.
+    /// Whether the server must evaluate the [rules](crate::rules) before it sends the file.
     pub checks_rules: bool,
 }
 
-/// A representation: what answers a GET.
+/// A representation of a file: the parts of the responses to a GET.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// Fields of 200, with the empty line. A small content lies right behind.
+    /// The fields of a 200 response, including the empty line. A small content follows them directly.
     pub fields: Region,
-    /// Fields of 304, with the empty line.
+    /// The fields of a 304 response, including the empty line.
     pub not_modified: Region,
-    /// The entity-tag, with its quotes. RFC 9110, section 8.8.3.
+    /// The entity tag, including its quotes. RFC 9110, section 8.8.3.
     pub etag: Region,
-    /// Seconds since 1970.
+    /// The time of the last modification, in seconds since 1970.
     pub last_modified: u64,
     /// The content.
     pub content: Content,
-    /// Which response of the image it is: see [`Image::is_framed`](crate::Image::is_framed).
+    /// The number of this response in the image; see [`Image::is_framed`](crate::Image::is_framed).
     pub(crate) number: usize,
 }
 
-/// A coded representation: what a choice needs to know of it.
+/// A coded variant, as much of it as content negotiation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VariantOffer {
-    /// Its content coding.
+    /// The content coding.
     pub coding: Coding,
-    /// Bytes of its content.
+    /// The length of the content in bytes.
     pub len: u64,
-    /// Which of the coded ones it is.
+    /// The index among the coded variants.
     number: usize,
 }
 
-/// Where a content lies.
+/// The location of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// In the image.
     Image(Region),
     /// In a file beside the image.
     File {
-        /// Which of the files; less than [`Image::file_count`](crate::Image::file_count).
+        /// The number of the file; less than [`Image::file_count`](crate::Image::file_count).
         number: u32,
-        /// From the start of the file, in bytes.
+        /// The offset from the start of the file.
         at: u64,
-        /// In bytes.
+        /// The length in bytes.
         len: u64,
     },
-    /// In the archive beside the image: a place there, within [`Image::archive_len`](crate::Image::archive_len).
+    /// In the archive of the site. The region is within [`Image::archive_len`](crate::Image::archive_len).
     Archive(Region),
 }
 
-/// The answer where a path means another one. RFC 9110, section 15.4.
+/// A redirect. RFC 9110, section 15.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// The status, if a rule tells one; otherwise it is 301.
+    /// The status that a rule sets; `None` means 301.
     pub rule_status: Option<u16>,
-    /// Whether another rule may come first.
+    /// Whether the server must evaluate the [rules](crate::rules) before it sends the redirect.
     pub checks_rules: bool,
-    /// Fields up to the end of the target of Location; the query of the request goes in behind. Empty: it does not.
+    /// The fields up to the end of the Location target, after which the server inserts the query of the request. Empty if the server
+    /// must not insert it.
     pub before_query: Region,
-    /// The rest of the fields, with the empty line.
+    /// The rest of the fields, including the empty line.
     pub after_query: Region,
     /// The content.
     pub content: Region,
-    /// Which response of the image it is: see [`Image::is_redirect_framed`](crate::Image::is_redirect_framed).
+    /// The number of this response in the image; see [`Image::is_redirect_framed`](crate::Image::is_redirect_framed).
     pub(crate) number: usize,
 }
 
-/// The answer that is about no file: one for each status.
+/// The response for a status, such as 404, that needs no file of the site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusPage {
-    /// Fields, with the empty line.
+    /// The fields, including the empty line.
     pub fields: Region,
     /// The content.
     pub content: Region,
 }
 
-/// What an image has, and what lies beside it: all that a record can name.
+/// The sizes that limit the offsets in a record.
 #[derive(Clone, Copy)]
 pub(crate) struct ImageBounds {
-    /// Bytes of the image.
+    /// The length of the image.
     pub(crate) len: u64,
-    /// Files beside it.
+    /// The number of files beside the image.
     pub(crate) file_count: u64,
-    /// Bytes of the archive beside it.
+    /// The length of the archive of the site.
     pub(crate) archive_len: u64,
 }
 
 impl Entry {
-    /// The entry that the record at `at` means, to which the slot of this number leads. None if any of it lies out of bounds; but
-    /// its coded variants are looked at only when they are asked for.
+    /// Creates the entry of the record at `at`, which the index slot number `slot` refers to. Returns `None` if the record is out of
+    /// bounds; coded variants are checked when they are used.
     #[inline]
     pub(crate) fn new(record: &EntryRecord, at: u64, slot: usize, bounds: ImageBounds) -> Option<Entry> {
         if record.coding != Coding::Identity {
@@ -146,7 +147,7 @@ impl Entry {
         }
     }
 
-    /// Whether a rule may come before what is here.
+    /// Returns whether the server must evaluate the [rules](crate::rules) before it uses this entry.
     #[inline]
     pub fn checks_rules(&self) -> bool {
         match self {
@@ -157,19 +158,19 @@ impl Entry {
 }
 
 impl Variants {
-    /// Whether there is no choice.
+    /// Returns whether the file has no coded variant.
     #[inline]
     pub fn is_single(&self) -> bool {
         self.coded.len == 0
     }
 
-    /// Where the run of the first one lies: no other file has it.
+    /// Returns the offset of the first variant's fields, which identifies the file.
     pub(crate) fn file_at(&self) -> u64 {
         self.identity.not_modified.at
     }
 
-    /// The coded ones, as they lie in the image of these bytes. One that has a coding this version does not know, or
-    /// one that wants a dictionary, is passed over.
+    /// Returns the coded variants in the image `all`, in its order. Skips variants with an unknown coding and those that need a
+    /// dictionary.
     #[inline]
     pub(crate) fn offers(self, all: &[u8]) -> impl Iterator<Item = VariantOffer> {
         let rows = all[self.coded.range()].as_chunks::<VARIANT_LEN>().0;
@@ -180,7 +181,7 @@ impl Variants {
         offers.filter(|offer| matches!(offer.coding, Coding::Br | Coding::Gzip | Coding::Zstd))
     }
 
-    /// One of them. None if it is damaged.
+    /// Returns the variant of an offer, or `None` if it is damaged.
     #[inline]
     pub(crate) fn variant(self, offer: VariantOffer, all: &[u8], bounds: ImageBounds) -> Option<Variant> {
         let row = &all[self.coded.range()].as_chunks::<VARIANT_LEN>().0[offer.number];
@@ -193,7 +194,7 @@ impl Variants {
 }
 
 impl Variant {
-    /// The variant a record of a file is given with.
+    /// Creates the variant of a record, or returns `None` if it is out of bounds.
     #[inline]
     pub(crate) fn new(record: &EntryRecord, number: usize, bounds: ImageBounds) -> Option<Variant> {
         let (not_modified, fields) = field_regions(record, bounds.len)?;
@@ -220,33 +221,33 @@ impl Variant {
 }
 
 impl Content {
-    /// In bytes.
-    #[expect(clippy::len_without_is_empty, reason = "an empty content is one like any other")]
+    /// Returns the length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "an empty content needs no special case")]
     #[inline]
     pub fn len(&self) -> u64 {
         match *self {
-            Content::Image(place) | Content::Archive(place) => place.len,
+            Content::Image(region) | Content::Archive(region) => region.len,
             Content::File { len, .. } => len,
         }
     }
 
-    /// The part of it that begins at `at` and has `len` bytes.
+    /// Returns the part of the content that begins at `at` and has `len` bytes.
     ///
     /// # Panics
-    /// If there is no such part.
+    /// Panics if the part exceeds the content.
     pub fn part(self, at: u64, len: u64) -> Content {
         assert!(at <= self.len() && len <= self.len() - at, "a part lies within its content");
-        let within = |place: Region| Region { at: place.at + at, len };
+        let within = |region: Region| Region { at: region.at + at, len };
         match self {
-            Content::Image(place) => Content::Image(within(place)),
+            Content::Image(region) => Content::Image(within(region)),
             Content::File { number, at: from, .. } => Content::File { number, at: from + at, len },
-            Content::Archive(place) => Content::Archive(within(place)),
+            Content::Archive(region) => Content::Archive(within(region)),
         }
     }
 }
 
 impl Redirect {
-    /// The redirect a record means.
+    /// Creates the redirect of a record, or returns `None` if it is out of bounds.
     #[inline]
     fn new(record: &EntryRecord, number: usize, len: u64) -> Option<Redirect> {
         let (_, fields) = field_regions(record, len)?;
@@ -266,7 +267,7 @@ impl Redirect {
 }
 
 impl StatusPage {
-    /// The page a row means, in an image of `len` bytes. None if any of it lies elsewhere.
+    /// Creates the page of a row in an image of `len` bytes, or returns `None` if it is out of bounds.
     pub(crate) fn new(row: &StatusPageRow, len: u64) -> Option<StatusPage> {
         Some(StatusPage {
             fields: Region { at: row.fields_at, len: row.fields_len.into() }.within(len)?,
@@ -275,7 +276,7 @@ impl StatusPage {
     }
 }
 
-/// The fields of 304, and behind them those of 200 or 301.
+/// Returns the fields of the 304 response, and those of the 200 response or redirect, which follow them.
 #[inline]
 fn field_regions(record: &EntryRecord, len: u64) -> Option<(Region, Region)> {
     let split = u64::from(record.not_modified_len);

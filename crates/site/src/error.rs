@@ -1,33 +1,33 @@
-//! The errors of an image that cannot be served.
+//! The reasons to refuse an image.
 
 use std::fmt;
 
-/// Why bytes are not an image.
+/// The reason to refuse an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageError {
-    /// They do not begin as an image does.
+    /// The bytes do not begin with the magic number of an image.
     Magic,
-    /// The version, or the length of the header, is not one we know.
+    /// The version or the length of the header is unknown.
     Version,
     /// The checksum of the header is wrong.
     HeaderHash,
-    /// They are fewer or more than the header says.
+    /// The length differs from that in the header.
     Length,
-    /// The index is not where, or not as large as, an index can be.
+    /// The index has an invalid offset or size.
     Index,
-    /// The pages are not where pages can be, one lies elsewhere, or its fields do not frame it.
+    /// The status pages have an invalid offset, one of them is outside of the image, or its fields do not frame its content.
     Pages,
-    /// The checksum of pages and index is wrong.
+    /// The checksum of status pages and index is wrong.
     TablesHash,
-    /// There is no page for one of [`PAGE_CODES`].
+    /// The page for one of [`STATUS_PAGE_CODES`](crate::STATUS_PAGE_CODES) is missing.
     PageMissing,
-    /// The rows of the sections lie elsewhere.
+    /// The table of sections is outside of the image.
     Sections,
-    /// The rules lie elsewhere, their checksum is wrong, or one says what no packer writes.
+    /// The rules are outside of the image, their checksum is wrong, or a rule is one that no packer writes.
     Rules,
-    /// The archive it is the first member of has another length than it had.
+    /// The length of the packed site differs from that in the header of its image.
     ArchiveLength,
-    /// It wants files beside it, which a packed site does not have.
+    /// The image refers to files beside it, which a packed site does not have.
     Files,
 }
 
@@ -39,13 +39,13 @@ impl fmt::Display for ImageError {
             ImageError::HeaderHash => "the header is damaged",
             ImageError::Length => "cut short, or something was appended",
             ImageError::Index => "the index is out of bounds",
-            ImageError::Pages => "the pages are out of bounds, or forged",
-            ImageError::TablesHash => "the index or the pages are damaged",
-            ImageError::PageMissing => "a page is missing",
+            ImageError::Pages => "the status pages are out of bounds or forged",
+            ImageError::TablesHash => "the index or the status pages are damaged",
+            ImageError::PageMissing => "a status page is missing",
             ImageError::Sections => "the sections are out of bounds",
-            ImageError::Rules => "the rules are damaged, or forged",
+            ImageError::Rules => "the rules are damaged or forged",
             ImageError::ArchiveLength => "the archive is cut short, or something was appended to it",
-            ImageError::Files => "it wants files beside the archive",
+            ImageError::Files => "the image refers to files beside the archive",
         })
     }
 }

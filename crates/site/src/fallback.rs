@@ -1,51 +1,55 @@
-//! What answers for a path that leads nowhere: the nearest page 404.html upwards, or the shell of an application; and the
-//! form that a file has where it stands for an error.
+//! The response for an unknown path: the 404.html of the nearest parent directory, or the shell of a single-page application. Also
+//! the variants of a file that the server sends with an error status.
 //!
 //! ```text
-//! /a/b/missing      ─▶ "a/b/", "a/", ""                  the page of /a/b/, of /a/, of /
-//! any, but an asset ─▶ "a/b/shell", "a/shell", "shell"
-//! /de/404.html      ─▶ "de/404.html error"               where a rule sends it with such a status
+//! unknown path      record names, in order of lookup
+//! /a/b/missing      "a/b/shell", "a/shell", "shell"      the shell of an application, unless the path is an asset
+//! /a/b/missing      "a/b/", "a/", ""                     the 404.html of /a/b/, /a/ and /
+//! /de/404.html      "de/404.html error"                  for a rule that sends the file with an error status
 //! ```
 //!
-//! These are records like others, under names that no path is: a path begins with a slash. They are looked for only
-//! where nothing else was found, so what exists pays nothing. Directories have their own where their fields differ.
+//! Each is a record whose name is not a path, because it does not begin with a slash. The server looks them up only after a lookup of
+//! the path failed.
 
 use crate::asset::is_asset;
 use crate::entry::{Entry, Variants};
 use crate::format::PATH_LEN_MAX;
 use crate::image::Image;
 
-/// The name of the page that is sent, with 200, for whatever path of an application; behind the name of a directory, for
-/// those below it.
+/// The record name of the application shell, which the server sends with status 200 for every unknown path. With the name of a
+/// directory before it, the shell of the paths below that directory.
 pub const SHELL_NAME: &[u8] = b"shell";
 
-/// Behind the path of a file, without its slash: the file where it stands for an error.
+/// The suffix of the record name of a file that the server sends with an error status. The path, without its first slash, precedes
+/// it.
 pub const ERROR_SUFFIX: &[u8] = b" error";
 
-/// How many directories deep a page can be that answers for its directory. A bound on what a path of nothing but slashes
-/// costs; no site is so deep.
+/// The maximum depth of a directory with its own 404.html or shell. It limits the cost of a request for a path that consists of slashes.
 pub const NOT_FOUND_DEPTH_MAX: usize = 16;
 
-/// What answers for a path that leads nowhere.
+/// The response for an unknown path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// The shell of an application, which knows the path itself: as if it lay there.
+    /// The shell of a single-page application, sent with status 200.
     AppShell(Variants),
-    /// The page of the nearest directory that has one. Its fields are those of 404.
+    /// The 404.html of the nearest directory that has one. Its fields are those of a 404 response.
     NotFoundPage(Variants),
-    /// Nothing but the page that an image has for the status.
+    /// The status page of the image.
     StatusPage,
 }
 
-/// The name of the page that answers for what is missing below `dir`, which begins and ends with a slash. None if it is too
-/// deep.
+/// Returns the record name of the 404.html of `dir`, which begins and ends with a slash. Returns `None` if `dir` is too deep.
+///
+/// ```
+/// assert_eq!(tarpon_site::not_found_page_name(b"/a/b/"), Some(&b"a/b/"[..]));
+/// ```
 pub fn not_found_page_name(dir: &[u8]) -> Option<&[u8]> {
     let slashes = dir.iter().filter(|&&byte| byte == b'/').count();
     dir.strip_prefix(b"/").filter(|_| slashes <= NOT_FOUND_DEPTH_MAX + 1)
 }
 
 impl Image {
-    /// What answers for a path at which there is nothing.
+    /// Returns the response for a path that [`Image::find`] does not find.
     #[cold]
     pub fn fallback(&self, path: &[u8]) -> Fallback {
         let is_application = self.find(SHELL_NAME).is_some();
@@ -58,18 +62,18 @@ impl Image {
         self.nearest(path, b"").map_or(Fallback::StatusPage, Fallback::NotFoundPage)
     }
 
-    /// The file that stands for an error, of a path that begins with a slash.
+    /// Returns the variants of the file at `path`, which begins with a slash, for an error status.
     #[cold]
     pub fn error_file(&self, path: &[u8]) -> Option<Variants> {
         self.named(path.strip_prefix(b"/")?, ERROR_SUFFIX)
     }
 
-    /// What the nearest directory upwards has under its name with `behind` behind it.
-    fn nearest(&self, path: &[u8], behind: &[u8]) -> Option<Variants> {
+    /// Looks up the name of each parent directory, the nearest first, with `suffix` appended.
+    fn nearest(&self, path: &[u8], suffix: &[u8]) -> Option<Variants> {
         let mut slashes = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
         let mut end = slashes.nth(NOT_FOUND_DEPTH_MAX).map_or(path.len(), |at| at + 1);
         while let Some(at) = path[..end].iter().rposition(|&byte| byte == b'/') {
-            if let Some(found) = self.named(&path[1..at + 1], behind) {
+            if let Some(found) = self.named(&path[1..at + 1], suffix) {
                 return Some(found);
             }
             end = at;
@@ -77,15 +81,15 @@ impl Image {
         None
     }
 
-    /// The file of this name, which is no path.
-    fn named(&self, name: &[u8], behind: &[u8]) -> Option<Variants> {
+    /// Returns the file with this record name, which is not a path.
+    fn named(&self, name: &[u8], suffix: &[u8]) -> Option<Variants> {
         let mut whole = [0; PATH_LEN_MAX + 8];
-        let whole = whole.get_mut(..name.len() + behind.len())?;
+        let whole = whole.get_mut(..name.len() + suffix.len())?;
         let (front, back) = whole.split_at_mut(name.len());
         front.copy_from_slice(name);
-        back.copy_from_slice(behind);
+        back.copy_from_slice(suffix);
         match self.find(whole)? {
-            // Behind an empty segment it would be a path.
+            // A name that begins with a slash, after an empty segment, is a path.
             Entry::File(file) if !name.starts_with(b"/") => Some(file),
             _ => None,
         }

@@ -1,25 +1,25 @@
-//! Path to entry: filling the index, and searching it. Open addressing with linear probing.
+//! The index from path to entry: a hash table with open addressing and linear probing.
 //!
 //! ```text
-//! hash(path) ─ lower half → first slot ─ tag differs, or path → next slot, around the end
-//!                              └ empty → nothing there
+//! hash(path) ─ lower half → first slot ─ tag or path differs → next slot, around the end
+//!                              └ empty → not found
 //! ```
 //!
-//! Of an image on a disk, what is not known to be in memory is not there, and [wanted](Image::wanted).
+//! If a page that a lookup needs is not in memory, the lookup finds nothing and [records the page](Image::take_missed_page).
 
 use crate::entry::{Entry, Variant, VariantOffer, Variants};
 use crate::format::{Coding, EntryRecord, IndexSlot, RECORD_LEN, SLOT_COUNT_MIN, SLOT_LEN, hash, tag};
 use crate::image::Image;
 
 impl Image {
-    /// What lies at a path: decoded, beginning with `/`. A record that is damaged is not there.
+    /// Finds the entry of a path, which is decoded and begins with `/`. Ignores damaged records.
     #[inline]
     pub fn find(&self, path: &[u8]) -> Option<Entry> {
         let hash = hash(path);
         let slots = self.slots();
         let mask = slots.len() - 1;
-        // At most once around: an index without an empty slot is nothing a packer writes, but an image may be
-        // hostile.
+        // The search ends after one round even if the index has no empty slot. No packer writes such an index, but a forged image
+        // may have one.
         for probe in 0..slots.len() {
             let number = (hash as usize).wrapping_add(probe) & mask;
             let slot = &slots[number];
@@ -37,7 +37,7 @@ impl Image {
         None
     }
 
-    /// Every path with its entry, in the order of the index. For tests and for looking into an image.
+    /// Returns every path with its entry, in the order of the index. Servers do not need it; tests and tools do.
     pub fn entries(&self) -> impl Iterator<Item = (&[u8], Entry)> {
         self.slots().iter().enumerate().filter_map(|(number, slot)| {
             let at = IndexSlot::decode(slot)?.at();
@@ -46,33 +46,33 @@ impl Image {
         })
     }
 
-    /// The representations of a file that have a content coding. One that is damaged is passed over.
+    /// Returns the coded variants of a file. Skips damaged ones.
     ///
     /// # Panics
-    /// If the file is not one this image found, and lies outside.
+    /// May panic if another image returned the file.
     pub fn coded_variants(&self, file: Variants) -> impl Iterator<Item = (Coding, Variant)> {
         self.offers(file).filter_map(move |offer| Some((offer.coding, self.variant(file, offer)?)))
     }
 
-    /// The same, as far as a choice among them has to know them; damaged ones too.
+    /// Returns coding and length of the coded variants of a file, for content negotiation. Includes damaged ones.
     ///
     /// # Panics
-    /// As above.
+    /// May panic if another image returned the file.
     #[inline]
     pub fn offers(&self, file: Variants) -> impl Iterator<Item = VariantOffer> {
         file.offers(self.as_bytes())
     }
 
-    /// The one that is chosen. None if it is damaged.
+    /// Returns the variant of an offer, or `None` if it is damaged.
     ///
     /// # Panics
-    /// As above, or if it is an offer of another file.
+    /// May panic if another image returned the file, or if the offer is one of another file.
     #[inline]
     pub fn variant(&self, file: Variants, offer: VariantOffer) -> Option<Variant> {
         file.variant(offer, self.as_bytes(), self.bounds())
     }
 
-    /// The path of the record at `at`, and the front of it.
+    /// Returns path and head of the record at `at`.
     #[inline]
     fn record(&self, at: u64) -> Option<(&[u8], &[u8; RECORD_LEN])> {
         let record = self.as_bytes().get(at as usize..)?;
@@ -81,30 +81,30 @@ impl Image {
             return None;
         }
         let path = EntryRecord::path_range(head);
-        // With the coded variants, which lie before it.
+        // Includes the coded variants, which precede the path.
         let whole = record.get(..path.end)?;
         self.is_resident(self.region_of(whole)).then(|| (&whole[path.start..], head))
     }
 
-    /// What the record at `at` says, to which a slot leads, if it makes sense.
+    /// Decodes the record at `at`, which index slot number `slot` refers to.
     #[inline]
     fn entry(&self, at: u64, slot: usize, head: &[u8; RECORD_LEN]) -> Option<Entry> {
         Entry::new(&EntryRecord::decode(head)?, at, slot, self.bounds())
     }
 }
 
-/// The index for records given by the hash of their path and where they lie. None if one lies too far off for
-/// a slot.
+/// Builds the index for records, each given by the hash of its path and its offset. Returns `None` if an offset is too large for a
+/// slot.
 pub fn build_index(records: &[(u64, u64)]) -> Option<Vec<[u8; SLOT_LEN]>> {
     let mut slots = vec![[0; SLOT_LEN]; (2 * records.len()).next_power_of_two().max(SLOT_COUNT_MIN)];
     let mask = slots.len() - 1;
     for &(hash, at) in records {
         let slot = IndexSlot::new(hash, at)?;
-        let mut place = hash as usize & mask;
-        while IndexSlot::decode(&slots[place]).is_some() {
-            place = (place + 1) & mask;
+        let mut number = hash as usize & mask;
+        while IndexSlot::decode(&slots[number]).is_some() {
+            number = (number + 1) & mask;
         }
-        slots[place] = slot.encode();
+        slots[number] = slot.encode();
     }
     Some(slots)
 }

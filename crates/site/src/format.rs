@@ -1,106 +1,103 @@
-//! The image, byte by byte, for its reader and its writer. In prose: `docs/site-format.md`.
+//! The layout of an image, for readers and writers. `docs/site-format.md` specifies it in prose.
 //!
 //! ```text
-//! 0            128                                                             len
-//! ├── header ──┼── runs and records, as they were written ──┼── pages ── index ──┤
+//! 0            128                                                                len
+//! ├── header ──┼── responses and records, in any order ──┼── status pages ── index ──┤
 //!                   │
-//!                   │   a run:     [ fields of 304 ][ fields of 200 ][ content, if small ]
-//!                   └── a record:  [ head and variant, 64 ][ coded variants, 48 each ][ path ]    on 64
+//!                   │   response:  [ fields of 304 ][ fields of 200 ][ content, if small ]
+//!                   └── record:    [ head and variant, 64 ][ coded variants, 48 each ][ path ]    aligned to 64
 //! ```
 //!
-//! A struct here is what one stretch of the image says, `encode` and `decode` are its layout. Numbers are
-//! little-endian. Whether what they say makes sense together is for [`Image`](crate::Image) and `entry.rs` to
-//! judge.
+//! Each struct describes one element; `encode` and `decode` convert it to and from its bytes. Numbers are little-endian.
+//! `decode` checks single values; [`Image`](crate::Image) and `entry.rs` check offsets and lengths.
 
 use crate::error::ImageError;
 use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The first bytes of every image.
+/// The magic number at the start of an image.
 pub const MAGIC: [u8; 8] = *b"tarpon\0\x01";
-/// The version of this layout.
+/// The version of the layout.
 pub const VERSION: u32 = 1;
-/// Bytes of the header, and so where the first run or record may begin.
+/// The length of the header, and so the lowest offset of a response or record.
 pub const HEADER_LEN: usize = 128;
-/// Bytes of a slot of the index.
+/// The length of an index slot.
 pub const SLOT_LEN: usize = 8;
-/// Bytes of the index's alignment, so that eight slots share a cache line.
+/// The alignment of the index, so that eight slots share a cache line.
 pub const INDEX_ALIGN: u64 = 64;
-/// The fewest slots an index has: one cache line.
+/// The minimum number of index slots: one cache line.
 pub const SLOT_COUNT_MIN: usize = 8;
-/// Bytes of the head of a record and its first variant: one cache line. The path of most lies right behind.
+/// The length of the head of a record and its first variant: one cache line. In most records the path follows directly.
 pub const RECORD_LEN: usize = 64;
-/// Bytes of each variant behind the first.
+/// The length of each further variant.
 pub const VARIANT_LEN: usize = 48;
-/// Most variants of a record: one for each [`Coding`] without a dictionary.
+/// The maximum number of variants of a record: one for each [`Coding`] without a dictionary.
 pub const VARIANT_COUNT_MAX: u8 = 4;
-/// Bytes of a record's alignment. A slot counts in these, so an image ends before 256 GiB.
+/// The alignment of records. A slot stores offsets in this unit, so an image is smaller than 256 GiB.
 pub const RECORD_ALIGN: u64 = 64;
-/// Bytes of a row of the pages.
+/// The length of a row of the status pages.
 pub const STATUS_PAGE_LEN: usize = 32;
-/// Bytes of the alignment of the pages.
+/// The alignment of the status pages.
 pub const PAGES_ALIGN: u64 = 8;
-/// Bytes of a row of the sections.
+/// The length of a row of the sections.
 pub const SECTION_LEN: usize = 32;
-/// Bytes of the alignment of sections and of their rows.
+/// The alignment of sections and of their rows.
 pub const SECTION_ALIGN: u64 = 8;
-/// Bytes of the totals.
+/// The length of the totals.
 pub const TOTALS_LEN: usize = 16;
-/// Bytes of a row of the deltas.
+/// The length of a row of the deltas.
 pub const DELTA_LEN: usize = 40 + VARIANT_LEN;
-/// Bytes of a row of the stretches.
+/// The length of a row of the checksums.
 pub const CHECKSUM_LEN: usize = 24;
-/// Largest content that lies right behind its fields, in bytes: one send of both beats two up to about here.
+/// The maximum length of a content that directly follows its fields. Up to about this length, one send of both is faster than two.
 pub const INLINE_LEN_MAX: u64 = 16 << 10;
-/// Bytes of the alignment of a content that does not lie behind its fields: a page, so that it can leave from
-/// the page cache.
+/// The alignment of a content that does not follow its fields: a memory page, so that the kernel can send it from the page cache.
 pub const CONTENT_ALIGN: u64 = 4096;
-/// Longest path of a record, in bytes: `PATH_MAX` of Linux, so no file is left out for it.
+/// The maximum length of the path of a record in bytes: `PATH_MAX` of Linux, so no file has a longer one.
 pub const PATH_LEN_MAX: usize = 4096;
 
-/// Every status that is answered by a page: the same fields and content, whatever was asked for. An image has one for
-/// each, sorted. The page for 204 has no content.
+/// The statuses with a status page, which has the same fields and content for every request. An image has a page for each, sorted.
+/// The page for 204 has no content.
 pub const STATUS_PAGE_CODES: [u16; 16] =
     [204, 400, 404, 405, 408, 412, 413, 414, 416, 417, 421, 431, 500, 501, 503, 505];
 
-/// The hash of a path (decoded, beginning with `/`), and of whatever else is checked: XXH3-64, seed 0.
+/// Returns the hash of a path (decoded, beginning with `/`), or a checksum: XXH3-64 with seed 0.
 #[inline]
 pub fn hash(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
-/// The header: where the tables lie.
+/// The header, with the offsets of the tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Bytes of the image.
+    /// The length of the image.
     pub len: u64,
-    /// Where the index lies. It ends the image.
+    /// The offset of the index, which extends to the end of the image.
     pub index_at: u64,
-    /// Slots in the index.
+    /// The number of index slots.
     pub slot_count: u64,
-    /// Records.
+    /// The number of records.
     pub record_count: u64,
-    /// Where the pages lie.
+    /// The offset of the table of status pages.
     pub pages_at: u64,
-    /// Rows of the pages.
+    /// The number of status pages.
     pub page_count: u64,
-    /// Files beside the image.
+    /// The number of files beside the image.
     pub file_count: u64,
-    /// [`hash`] of the bytes from `pages_at` to the end of the image.
+    /// The [`hash`] of the bytes from `pages_at` to the end of the image.
     pub tables_hash: u64,
-    /// Bytes of the archive beside the image; 0: there is none.
+    /// The length of the archive of the site; 0 if there is none.
     pub archive_len: u64,
-    /// Where the rows of the sections lie; 0 if there are none.
+    /// The offset of the table of sections; 0 if there is none.
     pub sections_at: u64,
-    /// Rows of the sections.
+    /// The number of sections.
     pub section_count: u64,
-    /// [`hash`] of the bytes from the end of the header to `pages_at`. Not looked at when an image is opened: it tells
-    /// whoever checks a packed site.
+    /// The [`hash`] of the bytes from the end of the header to `pages_at`. `tarpon verify` checks it; opening an image does not.
     pub body_hash: u64,
 }
 
 impl Header {
-    /// The header as it lies in the image.
+    /// Returns the bytes of the header.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut to = [0; HEADER_LEN];
         to[..8].copy_from_slice(&MAGIC);
@@ -123,7 +120,10 @@ impl Header {
         to
     }
 
-    /// Reads a header whose magic, version, length and checksum are right.
+    /// Decodes a header and checks its magic number, version, length and checksum.
+    ///
+    /// # Errors
+    /// Returns the first check that fails.
     pub fn decode(from: &[u8; HEADER_LEN]) -> Result<Header, ImageError> {
         if from[..8] != MAGIC {
             return Err(ImageError::Magic);
@@ -151,24 +151,24 @@ impl Header {
     }
 }
 
-/// A slot of the index that is taken. An empty one is eight zeros.
+/// An occupied slot of the index. An empty slot is eight zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexSlot {
     /// The upper half of the hash of the path.
     pub tag: u32,
-    /// Where the record lies, in units of [`RECORD_ALIGN`]; never 0, where the header lies.
+    /// The offset of the record in units of [`RECORD_ALIGN`]; never 0, the offset of the header.
     pub unit: u32,
 }
 
 impl IndexSlot {
-    /// The slot for a record at `at`, on [`RECORD_ALIGN`], whose path has this hash. None if it lies too far
-    /// off.
+    /// Creates the slot for a record at `at`, a multiple of [`RECORD_ALIGN`], whose path has this hash. Returns `None` if the offset
+    /// is too large.
     pub fn new(hash: u64, at: u64) -> Option<IndexSlot> {
         debug_assert!(at > 0 && at.is_multiple_of(RECORD_ALIGN));
         Some(IndexSlot { tag: tag(hash), unit: u32::try_from(at / RECORD_ALIGN).ok()? })
     }
 
-    /// The slot as it lies in the index.
+    /// Returns the bytes of the slot.
     pub fn encode(&self) -> [u8; SLOT_LEN] {
         let mut to = [0; SLOT_LEN];
         put(&mut to, 0, self.tag.to_le_bytes());
@@ -176,55 +176,55 @@ impl IndexSlot {
         to
     }
 
-    /// The slot, if it is taken.
+    /// Decodes a slot; returns `None` if it is empty.
     #[inline]
     pub fn decode(from: &[u8; SLOT_LEN]) -> Option<IndexSlot> {
         let slot = IndexSlot { tag: u32_at(from, 0), unit: u32_at(from, 4) };
         (slot.unit != 0).then_some(slot)
     }
 
-    /// Where the record lies, from the start of the image.
+    /// Returns the offset of the record.
     #[inline]
     pub fn at(&self) -> u64 {
         u64::from(self.unit) * RECORD_ALIGN
     }
 }
 
-/// The part of a path's hash that its slot repeats, so that a search seldom looks at a record in vain. The
-/// lower half chose the slot.
+/// Returns the tag of a hash, which the slot stores so that a search rarely reads a record with another path. It is the upper half;
+/// the lower half selects the slot.
 #[inline]
 pub fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
-/// What a record is about.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {
-    /// A representation.
+    /// A file.
     File = 0,
-    /// Another path.
+    /// A redirect.
     Redirect = 1,
-    /// A representation that a rule sends for this path, with the status in the record.
+    /// A file that a rule sends for this path, with the status in the record.
     RuleFile = 2,
-    /// Another place, to which a rule sends, with the status in the record.
+    /// A redirect of a rule, with the status in the record.
     RuleRedirect = 3,
 }
 
-/// Where a content lies.
+/// The place where a content is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// In the image.
     Image = 0,
     /// In a file beside the image.
     File = 1,
-    /// In the archive beside the image.
+    /// In the archive of the site.
     Archive = 2,
 }
 
 /// The content coding of a variant. RFC 9110, section 8.4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
-    /// None: what the first variant has, and no other.
+    /// No coding. The first variant has it, and only the first.
     Identity = 0,
     /// Brotli, RFC 7932.
     Br = 1,
@@ -239,7 +239,7 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// Its name in Accept-Encoding and Content-Encoding. RFC 9110, section 8.4.1.
+    /// Returns the name in Accept-Encoding and Content-Encoding. RFC 9110, section 8.4.1.
     pub fn name(self) -> &'static str {
         match self {
             Coding::Identity => "identity",
@@ -251,7 +251,7 @@ impl Coding {
         }
     }
 
-    /// None: this version does not know it.
+    /// Decodes a coding; returns `None` if it is unknown.
     #[inline]
     fn decode(number: u8) -> Option<Coding> {
         Some(match number {
@@ -265,55 +265,53 @@ impl Coding {
         })
     }
 
-    /// Whether only those can decode it who have a dictionary. Then it lies in the deltas, and no variant of a record has
-    /// it.
+    /// Returns whether decoding needs a dictionary. Variants with such a coding are in the deltas and not in a record.
     #[inline]
     pub fn needs_dictionary(self) -> bool {
         matches!(self, Coding::Dcb | Coding::Dcz)
     }
 }
 
-/// A record with one of its variants: head (16 bytes) and variant (48). The first variant lies behind the head,
-/// then the others, then the path.
+/// A record with one of its variants: head (16 bytes) and variant (48 bytes). In the image, the first variant follows the head, then
+/// come the other variants and the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryRecord {
-    /// Bytes of the path.
+    /// The length of the path.
     pub path_len: u16,
-    /// What the record is about.
+    /// The kind of the record.
     pub kind: RecordKind,
-    /// Variants: 1 to [`VARIANT_COUNT_MAX`]. Redirect: 1.
+    /// The number of variants: 1 to [`VARIANT_COUNT_MAX`]; 1 for a redirect.
     pub variant_count: u8,
-    /// Redirect: how many bytes of the fields come before the query. File: 0.
+    /// The length of the fields before the query of a redirect; 0 for a file.
     pub before_query: u32,
-    /// File: seconds since 1970. Redirect: 0.
+    /// The time of the last modification of a file, in seconds since 1970; 0 for a redirect.
     pub last_modified: u64,
-    /// Where the run lies.
+    /// The offset of the fields: first those of 304, then those of 200 or 301.
     pub fields_at: u64,
-    /// Bytes of the fields of 304, empty line included. Redirect: 0.
+    /// The length of the 304 fields, including the empty line; 0 for a redirect.
     pub not_modified_len: u32,
-    /// Bytes of the fields of 200 or 301, empty line included.
+    /// The length of the 200 or 301 fields, including the empty line.
     pub fields_len: u32,
-    /// Where the content lies, in the image or the archive; or the number of the file it is in.
+    /// The offset of the content in the image or archive, or the number of its file.
     pub content_at: u64,
-    /// Bytes of the content.
+    /// The length of the content.
     pub content_len: u64,
-    /// From the run to the entity-tag, within the fields of 304. Redirect: 0.
+    /// The offset of the entity tag within the 304 fields; 0 for a redirect.
     pub etag_at: u32,
-    /// Bytes of the entity-tag, quotes included. Redirect: 0.
+    /// The length of the entity tag, including its quotes; 0 for a redirect.
     pub etag_len: u32,
-    /// Where the content lies.
+    /// The place where the content is stored.
     pub storage: Storage,
-    /// How the content is coded.
+    /// The coding of the content.
     pub coding: Coding,
-    /// Ruled: the status. Otherwise 0.
+    /// The status that a rule sets; 0 without a rule.
     pub status: u16,
-    /// Whether a rule may come before what is here.
+    /// Whether the server must evaluate the rules before it uses the record.
     pub checks_rules: bool,
 }
 
 impl EntryRecord {
-    /// The record as it lies in the image, before its other variants and its path. Of a record with another
-    /// variant, the last [`VARIANT_LEN`] bytes are that variant.
+    /// Returns the bytes of head and variant. To append a further variant to a record, use the last [`VARIANT_LEN`] bytes.
     pub fn encode(&self) -> [u8; RECORD_LEN] {
         let mut to = [0; RECORD_LEN];
         put(&mut to, 0, self.path_len.to_le_bytes());
@@ -335,10 +333,10 @@ impl EntryRecord {
         to
     }
 
-    /// Where the path lies, from the record: all that a search must know to tell whether it is the one.
+    /// Returns the range of the path, relative to the record. A search needs nothing else to compare paths.
     #[inline]
     pub fn path_range(from: &[u8; RECORD_LEN]) -> Range<usize> {
-        // A branch that is nearly always taken the same way: the path is read without waiting for the count.
+        // The CPU predicts this branch and reads the path without waiting for the count.
         let at = match from[3] {
             1 => RECORD_LEN,
             count => RECORD_LEN + usize::from(count.saturating_sub(1)) * VARIANT_LEN,
@@ -346,14 +344,14 @@ impl EntryRecord {
         at..at + usize::from(u16::from_le_bytes([from[0], from[1]]))
     }
 
-    /// Coding and length of the content of a variant that lies behind the first. None: a coding this version does not know.
+    /// Decodes coding and content length of a further variant. Returns `None` if the coding is unknown.
     #[inline]
     pub fn decode_offer(from: &[u8; VARIANT_LEN]) -> Option<(Coding, u64)> {
         const HEAD_LEN: usize = RECORD_LEN - VARIANT_LEN;
         Some((Coding::decode(from[57 - HEAD_LEN])?, u64_at(from, 40 - HEAD_LEN)))
     }
 
-    /// Reads a record. None if it says something this version does not know.
+    /// Decodes head and variant. Returns `None` if a value is unknown.
     #[inline]
     pub fn decode(from: &[u8; RECORD_LEN]) -> Option<EntryRecord> {
         Some(EntryRecord {
@@ -391,23 +389,23 @@ impl EntryRecord {
     }
 }
 
-/// A row of the pages.
+/// A row of the status pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusPageRow {
     /// The status code.
     pub code: u16,
-    /// Bytes of the fields, empty line included.
+    /// The length of the fields, including the empty line.
     pub fields_len: u32,
-    /// Where the fields lie.
+    /// The offset of the fields.
     pub fields_at: u64,
-    /// Where the content lies.
+    /// The offset of the content.
     pub content_at: u64,
-    /// Bytes of the content.
+    /// The length of the content.
     pub content_len: u64,
 }
 
 impl StatusPageRow {
-    /// The row as it lies in the pages.
+    /// Returns the bytes of the row.
     pub fn encode(&self) -> [u8; STATUS_PAGE_LEN] {
         let mut to = [0; STATUS_PAGE_LEN];
         put(&mut to, 0, u32::from(self.code).to_le_bytes());
@@ -418,7 +416,7 @@ impl StatusPageRow {
         to
     }
 
-    /// Reads a row. None if its status is not one.
+    /// Decodes a row. Returns `None` if the status does not fit in 16 bits.
     pub fn decode(from: &[u8; STATUS_PAGE_LEN]) -> Option<StatusPageRow> {
         Some(StatusPageRow {
             code: u16::try_from(u32_at(from, 0)).ok()?,
@@ -430,21 +428,21 @@ impl StatusPageRow {
     }
 }
 
-/// A row of the sections: what an image has beside its tables. Who does not know its kind passes it over.
+/// A row of the sections, which hold additional data. Readers skip sections of an unknown kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionRow {
-    /// What it is: see [`section`].
+    /// The kind: see [`section`].
     pub kind: u32,
-    /// Where it lies, on [`SECTION_ALIGN`].
+    /// The offset, a multiple of [`SECTION_ALIGN`].
     pub at: u64,
-    /// In bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// [`hash`] of its bytes.
+    /// The [`hash`] of the bytes.
     pub hash: u64,
 }
 
 impl SectionRow {
-    /// The row as it lies in the sections.
+    /// Returns the bytes of the row.
     pub fn encode(&self) -> [u8; SECTION_LEN] {
         let mut to = [0; SECTION_LEN];
         put(&mut to, 0, self.kind.to_le_bytes());
@@ -454,7 +452,7 @@ impl SectionRow {
         to
     }
 
-    /// Reads a row, which may say anything.
+    /// Decodes a row without checking it.
     pub fn decode(from: &[u8; SECTION_LEN]) -> SectionRow {
         SectionRow {
             kind: u32_at(from, 0),
@@ -467,31 +465,31 @@ impl SectionRow {
 
 /// The kinds of sections.
 pub mod section {
-    /// Checksums of the archive around the image: rows of [`StretchRow`](super::StretchRow).
+    /// Checksums of the archive around the image: rows of [`ChecksumRow`](super::ChecksumRow).
     pub const CHECKSUMS: u32 = 1;
-    /// What coded the variants: a line of text, UTF-8.
+    /// The compressors of the variants: a line of UTF-8 text.
     pub const ENCODERS: u32 = 2;
-    /// How large the site is: [`Totals`](super::Totals).
+    /// The size of the site: [`Totals`](super::Totals).
     pub const TOTALS: u32 = 3;
-    /// Rules that the path alone does not settle: see [`rules`](crate::rules).
+    /// The redirect and rewrite rules: see [`rules`](crate::rules).
     pub const RULES: u32 = 4;
-    /// Variants that are coded with a dictionary: rows of [`DeltaRow`](super::DeltaRow).
+    /// The variants that need a dictionary: rows of [`DeltaRow`](super::DeltaRow).
     pub const DELTAS: u32 = 5;
 }
 
-/// A row of the deltas: a variant of a file for those who have a dictionary. Sorted by file, then by dictionary.
+/// A row of the deltas: a variant of a file that needs a dictionary. Rows are sorted by file, then by dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeltaRow {
-    /// Which file: where the run of its first variant lies.
+    /// The file, identified by the offset of its first variant's fields.
     pub file_at: u64,
-    /// SHA-256 of the dictionary.
+    /// The SHA-256 of the dictionary.
     pub dictionary: [u8; 32],
-    /// The variant: as much of it as lies in [`VARIANT_LEN`] bytes.
+    /// The variant: the part of a record that its last [`VARIANT_LEN`] bytes hold.
     pub variant: EntryRecord,
 }
 
 impl DeltaRow {
-    /// The row as it lies in its section.
+    /// Returns the bytes of the row.
     pub fn encode(&self) -> [u8; DELTA_LEN] {
         let mut to = [0; DELTA_LEN];
         put(&mut to, 0, self.file_at.to_le_bytes());
@@ -500,15 +498,15 @@ impl DeltaRow {
         to
     }
 
-    /// What rows are sorted by: file and dictionary.
+    /// Returns the sort key of a row: file and dictionary.
     pub fn key(from: &[u8; DELTA_LEN]) -> (u64, [u8; 32]) {
         (u64_at(from, 0), from[8..40].try_into().expect("32 bytes"))
     }
 
-    /// Reads a row. None if its variant says something this version does not know.
+    /// Decodes a row. Returns `None` if a value of the variant is unknown.
     pub fn decode(from: &[u8; DELTA_LEN]) -> Option<DeltaRow> {
         let (file_at, dictionary) = DeltaRow::key(from);
-        // The head of a record with one variant, of a file.
+        // The variant is decoded as that of a file record with one variant.
         let mut record = [0; RECORD_LEN];
         record[3] = 1;
         record[RECORD_LEN - VARIANT_LEN..].copy_from_slice(&from[40..]);
@@ -516,17 +514,17 @@ impl DeltaRow {
     }
 }
 
-/// How large a site is, to tell people.
+/// The size of a site, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// Files.
+    /// The number of files.
     pub files: u64,
-    /// Bytes of their contents, without a coding.
+    /// The total length of their contents, without a coding.
     pub bytes: u64,
 }
 
 impl Totals {
-    /// The totals as they lie in their section.
+    /// Returns the bytes of the totals.
     pub fn encode(&self) -> [u8; TOTALS_LEN] {
         let mut to = [0; TOTALS_LEN];
         put(&mut to, 0, self.files.to_le_bytes());
@@ -534,25 +532,25 @@ impl Totals {
         to
     }
 
-    /// Reads them; they may say anything.
+    /// Decodes the totals without checking them.
     pub fn decode(from: &[u8; TOTALS_LEN]) -> Totals {
         Totals { files: u64_at(from, 0), bytes: u64_at(from, 8) }
     }
 }
 
-/// A row of the stretches: a part of the archive with its checksum. Together they are all of it but the image.
+/// A row of the checksums: a part of the archive and its checksum. Together the rows cover the whole archive except the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChecksumRow {
-    /// From the start of the archive, in bytes.
+    /// The offset from the start of the archive.
     pub at: u64,
-    /// In bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// [`hash`] of its bytes.
+    /// The [`hash`] of the bytes.
     pub hash: u64,
 }
 
 impl ChecksumRow {
-    /// The row as it lies in its section.
+    /// Returns the bytes of the row.
     pub fn encode(&self) -> [u8; CHECKSUM_LEN] {
         let mut to = [0; CHECKSUM_LEN];
         put(&mut to, 0, self.at.to_le_bytes());
@@ -561,13 +559,13 @@ impl ChecksumRow {
         to
     }
 
-    /// Reads a row, which may say anything.
+    /// Decodes a row without checking it.
     pub fn decode(from: &[u8; CHECKSUM_LEN]) -> ChecksumRow {
         ChecksumRow { at: u64_at(from, 0), len: u64_at(from, 8), hash: u64_at(from, 16) }
     }
 }
 
-/// Where in the header the checksum of all before it lies.
+/// The offset of the header's checksum, which covers the bytes before it.
 const HEADER_CHECK_AT: usize = 120;
 
 fn put<const N: usize>(to: &mut [u8], at: usize, value: [u8; N]) {

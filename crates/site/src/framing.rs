@@ -1,33 +1,33 @@
-//! Whether packed fields frame their response: a forged record must not put bytes of its own behind a response, where a client
-//! takes them for the next one. RFC 9112, sections 5 and 6.
+//! Checks that the fields of a packed response frame its content. Otherwise a forged record could append bytes that a client takes
+//! for the next response. RFC 9112, sections 5 and 6.
 //!
 //! ```text
-//! name ":" value CRLF   …   Content-Length: as long as the content   …   CRLF, and nothing after it
+//! name ":" value CRLF   …   Content-Length: the length of the content   …   CRLF, and nothing after it
 //! ```
 //!
-//! The check of a record is made once: [`Validated`] keeps a bit for each response of an image. Knows nothing of where fields lie.
+//! The server checks each response once; [`ValidatedResponses`] stores a bit per response of an image.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The responses of an image whose fields were checked and are in order: a bit for each. Shared by all that serve the image, as its
-/// bytes do not change.
+/// The set of responses whose fields have passed the check: one bit each. All clones of an image share it, because its bytes do not
+/// change.
 #[derive(Clone, Debug)]
 pub(crate) struct ValidatedResponses(Arc<[AtomicU64]>);
 
 impl ValidatedResponses {
-    /// Creates a bit for each of `count` responses, none of which was checked.
+    /// Creates the set for an image with `count` responses, none of them checked.
     pub(crate) fn new(count: usize) -> ValidatedResponses {
         ValidatedResponses((0..count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// Returns whether a response was checked and is in order.
+    /// Returns whether a response has passed the check.
     #[inline]
     pub(crate) fn has(&self, number: usize) -> bool {
         self.0.get(number / 64).is_some_and(|word| word.load(Relaxed) & (1 << (number % 64)) != 0)
     }
 
-    /// Marks a response as being in order.
+    /// Records that a response has passed the check.
     pub(crate) fn add(&self, number: usize) {
         if let Some(word) = self.0.get(number / 64) {
             word.fetch_or(1 << (number % 64), Relaxed);
@@ -35,7 +35,7 @@ impl ValidatedResponses {
     }
 }
 
-/// Whether these are the fields of a response with a content of `len` bytes.
+/// Returns whether `fields` frame a content of `len` bytes.
 pub(crate) fn frames_content(fields: &[u8], len: u64) -> bool {
     let mut length_count = 0;
     let in_order = is_field_section(fields, |name, value| match name {
@@ -48,21 +48,21 @@ pub(crate) fn frames_content(fields: &[u8], len: u64) -> bool {
     in_order && length_count == 1
 }
 
-/// Whether these are the fields of a response that never has content: 204 or 304.
+/// Returns whether `fields` frame a response that never has content: 204 or 304.
 pub(crate) fn frames_nothing(fields: &[u8]) -> bool {
     is_field_section(fields, |name, _| !name.eq_ignore_ascii_case(b"Content-Length") && !is_reserved(name))
 }
 
-/// Whether these are the fields of a redirect with a content of `len` bytes, in which a query may go in at `query_at`, or none may if
-/// that is 0. Location is the first of them, or is written before them.
+/// Returns whether `fields` frame a redirect with a content of `len` bytes. The server may insert a query at `query_at` unless that is
+/// 0. Location is the first field, or the server writes it before the fields.
 pub(crate) fn frames_redirect(fields: &[u8], len: u64, query_at: usize) -> bool {
     let (others, is_good) = match fields.strip_prefix(LOCATION) {
         None => (fields, query_at == 0),
         Some(rest) => {
             let end = rest.iter().position(|&byte| byte == b'\r').unwrap_or(rest.len());
             let (target, behind) = rest.split_at(end);
-            let places = LOCATION.len() + 1..=LOCATION.len() + target.len();
-            let is_good = is_target(target) && (query_at == 0 || places.contains(&query_at));
+            let positions = LOCATION.len() + 1..=LOCATION.len() + target.len();
+            let is_good = is_target(target) && (query_at == 0 || positions.contains(&query_at));
             (behind.strip_prefix(b"\r\n").unwrap_or_default(), is_good)
         }
     };
@@ -71,34 +71,35 @@ pub(crate) fn frames_redirect(fields: &[u8], len: u64, query_at: usize) -> bool 
         && is_field_section(others, |name, _| !name.eq_ignore_ascii_case(b"Location"))
 }
 
-/// The same of a redirect whose Location is written before these.
+/// Returns whether `fields` frame a redirect with a content of `len` bytes if the server writes Location before them.
 pub(crate) fn frames_behind_location(fields: &[u8], len: u64) -> bool {
     !fields.starts_with(LOCATION) && frames_redirect(fields, len, 0)
 }
 
-/// Whether a redirect may lead there: to a path, which begins with a single slash (RFC 3986, section 4.2), or to a URI of the web.
+/// Returns whether a redirect may have this target: a path, which begins with a single slash (RFC 3986, section 4.2), or an http or
+/// https URI.
 pub(crate) fn is_target(target: &[u8]) -> bool {
-    let names_place = match target {
+    let is_path_or_uri = match target {
         [b'/', b'/', ..] => false,
         [b'/', ..] => true,
         _ => authority(target).is_some(),
     };
-    names_place && target.iter().all(|&byte| is_uri_byte(byte))
+    is_path_or_uri && target.iter().all(|&byte| is_uri_byte(byte))
 }
 
-/// What names the host in a URI of the web; not empty.
+/// Returns the authority of an http or https URI, which is not empty.
 pub(crate) fn authority(target: &[u8]) -> Option<&[u8]> {
     let rest = target.strip_prefix(b"http://").or_else(|| target.strip_prefix(b"https://"))?;
     let len = rest.iter().position(|byte| b"/?#".contains(byte)).unwrap_or(rest.len());
     (len > 0).then(|| &rest[..len])
 }
 
-/// What may stand in a URI: RFC 3986, section 2. Among others, a backslash, for which browsers read a slash, may not.
+/// Returns whether a URI may contain this byte: RFC 3986, section 2. It must not contain a backslash, which browsers treat as a slash.
 pub(crate) fn is_uri_byte(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte)
 }
 
-/// Whether these are lines of fields, of which each `is_good`, and one empty line, which ends them.
+/// Returns whether `fields` are field lines that all satisfy `is_good`, and one empty line at the end.
 fn is_field_section(mut fields: &[u8], mut is_good: impl FnMut(&[u8], &[u8]) -> bool) -> bool {
     if fields.len() > FIELDS_LEN_MAX {
         return false;
@@ -122,7 +123,8 @@ fn is_field_section(mut fields: &[u8], mut is_good: impl FnMut(&[u8], &[u8]) -> 
     false
 }
 
-/// Fields that say where a message or a connection ends, or that the server writes itself: no packed ones.
+/// Returns whether packed fields must not have this name: the field frames a message, controls the connection, or comes from the
+/// server itself.
 fn is_reserved(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 10] = [
         b"Connection",
@@ -139,27 +141,27 @@ fn is_reserved(name: &[u8]) -> bool {
     NAMES.iter().any(|reserved| name.eq_ignore_ascii_case(reserved))
 }
 
-/// Whether a value is this number, written as a packer does: in decimal, without a zero before it.
+/// Returns whether a value is this number, in decimal and without leading zeros.
 fn is_number(value: &[u8], number: u64) -> bool {
     let plain = value == b"0" || !value.starts_with(b"0");
     let digits = std::str::from_utf8(value).ok().filter(|_| plain && value.iter().all(u8::is_ascii_digit));
     digits.and_then(|digits| digits.parse().ok()) == Some(number)
 }
 
-/// RFC 9110, section 5.6.2.
+/// Returns whether a field name may contain this byte. RFC 9110, section 5.6.2.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// What may stand in a value: RFC 9110, section 5.5.
+/// Returns whether a field value may contain this byte. RFC 9110, section 5.5.
 fn is_text(byte: u8) -> bool {
     byte >= b' ' && byte != 0x7f || byte == b'\t'
 }
 
-/// The start of a redirect's fields, unless the server writes Location before them.
+/// The start of the fields of a redirect, unless the server writes Location before them.
 pub(crate) const LOCATION: &[u8] = b"Location: ";
-/// Bytes of the fields of one response: all that a file of rules of 1 MiB can say, and more than any client takes. A forged record
-/// must not make each request for it read a whole archive.
+/// The maximum length of the fields of a response. A rules file of 1 MiB cannot produce more, and no client accepts as much. The limit
+/// keeps a forged record from making each request for it read a whole archive.
 const FIELDS_LEN_MAX: usize = 2 << 20;
 
 #[cfg(test)]
@@ -168,9 +170,9 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn fields_frame_a_content_or_not() {
+    fn fields_frame_a_content() {
         let cases: &[(&str, &[u8], bool)] = &[
-            // what it shows            fields                                                           of a content of 5 bytes
+            // case                     fields                                                           of a content of 5 bytes
             ("as packed",               b"Content-Length: 5\r\nContent-Type: text/css\r\n\r\n",           true),
             ("not the first",           b"Content-Type: text/css\r\nContent-Length: 5\r\n\r\n",           true),
             ("small letters",           b"content-length:5 \r\n\r\n",                                     true),
@@ -191,7 +193,7 @@ mod tests {
             ("twice",                   b"Content-Length: 5\r\nContent-Length: 5\r\n\r\n",                false),
             ("twice, in small letters", b"Content-Length: 5\r\ncontent-length: 5\r\n\r\n",                false),
             ("empty line inside",       b"Content-Length: 5\r\n\r\nX-A: 1\r\n\r\n",                       false),
-            ("a byte behind",           b"Content-Length: 5\r\n\r\nx",                                    false),
+            ("a byte after",            b"Content-Length: 5\r\n\r\nx",                                    false),
             ("a second response",       b"Content-Length: 5\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",              false),
             ("a bare LF",               b"Content-Length: 5\nX-A: 1\r\n\r\n",                             false),
             ("a bare LF in a value",    b"Content-Length: 5\r\nX-A: 1\n2\r\n\r\n",                        false),
@@ -203,7 +205,7 @@ mod tests {
             ("a space before a colon",  b"Content-Length : 5\r\n\r\n",                                    false),
             ("a line that goes on",     b"Content-Length: 5\r\n X-A: 1\r\n\r\n",                          false),
             ("another coding",          b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",       false),
-            ("what the server says",    b"Content-Length: 5\r\nconnection: close\r\n\r\n",                false),
+            ("a field of the server",   b"Content-Length: 5\r\nconnection: close\r\n\r\n",                false),
             ("another protocol",        b"Content-Length: 5\r\nUpgrade: h2c\r\n\r\n",                     false),
             ("a part",                  b"Content-Length: 5\r\nContent-Range: bytes 0-4/5\r\n\r\n",       false),
         ];
@@ -216,7 +218,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn fields_frame_no_content_or_not() {
+    fn fields_frame_no_content() {
         let cases: &[(&str, &[u8], bool)] = &[
             ("of 304",            b"ETag: \"a\"\r\n\r\n",                      true),
             ("the empty line",    b"\r\n",                                     true),
@@ -224,7 +226,7 @@ mod tests {
             ("a length",          b"ETag: \"a\"\r\nContent-Length: 5\r\n\r\n", false),
             ("a coding",          b"Transfer-Encoding: chunked\r\n\r\n",       false),
             ("no empty line",     b"ETag: \"a\"\r\n",                          false),
-            ("bytes behind",      b"ETag: \"a\"\r\n\r\nx",                     false),
+            ("bytes after",       b"ETag: \"a\"\r\n\r\nx",                     false),
         ];
         for &(name, fields, want) in cases {
             assert_eq!(frames_nothing(fields), want, "{name}");
@@ -233,19 +235,19 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn fields_frame_a_redirect_or_not() {
+    fn fields_frame_a_redirect() {
         let cases: &[(&str, &[u8], usize, bool)] = &[
-            // what it shows          fields                                                            query at
+            // case                   fields                                                            query at
             ("no query",              b"Location: /a/\r\nContent-Length: 5\r\n\r\n",                      0,  true),
             ("a query",               b"Location: /a/\r\nContent-Length: 5\r\n\r\n",                      13, true),
             ("before a fragment",     b"Location: /a/#b\r\nContent-Length: 5\r\n\r\n",                    13, true),
             ("another host",          b"Location: https://a.org\r\nContent-Length: 5\r\n\r\n",            23, true),
-            ("behind Location",       b"Content-Length: 5\r\n\r\n",                                       0,  true),
-            ("query behind Location", b"Content-Length: 5\r\n\r\n",                                       3,  false),
+            ("after Location",        b"Content-Length: 5\r\n\r\n",                                       0,  true),
+            ("query after Location",  b"Content-Length: 5\r\n\r\n",                                       3,  false),
             ("query in the name",     b"Location: /a/\r\nContent-Length: 5\r\n\r\n",                      9,  false),
             ("query before a path",   b"Location: /a/\r\nContent-Length: 5\r\n\r\n",                      10, false),
             ("query in a line end",   b"Location: /a/\r\nContent-Length: 5\r\n\r\n",                      14, false),
-            ("query behind all",      b"Location: /a/\r\nContent-Length: 5\r\n\r\n",                      36, false),
+            ("query after all",       b"Location: /a/\r\nContent-Length: 5\r\n\r\n",                      36, false),
             ("two slashes",           b"Location: //a.org/\r\nContent-Length: 5\r\n\r\n",                 0,  false),
             ("slash and backslash",   b"Location: /\\a.org/\r\nContent-Length: 5\r\n\r\n",                0,  false),
             ("a tab between",         b"Location: /\t/a.org/\r\nContent-Length: 5\r\n\r\n",               0,  false),
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_is_validated_alone() {
+    fn validated_response_does_not_affect_others() {
         let validated = ValidatedResponses::new(65);
         validated.add(64);
         let known: Vec<_> = (0..200).filter(|&number| validated.has(number)).collect();

@@ -1,4 +1,4 @@
-//! A checked view of the bytes of an image. Nothing is parsed after `new`, and nothing per record in it.
+//! A checked view of an image. [`Image::new`] checks the tables and does not visit the records; lookups decode in place.
 
 use crate::entry::{ImageBounds, Redirect, StatusPage, Variant};
 use crate::error::ImageError;
@@ -14,32 +14,34 @@ use bytes::Bytes;
 use std::fmt;
 use std::sync::Arc;
 
-/// A site, ready to be served.
+/// A site image, ready to serve. Clones are cheap and share the bytes.
 #[derive(Clone)]
 pub struct Image {
     bytes: Bytes,
-    /// Where the index begins. It ends with `bytes`, and its slots are a power of two.
+    /// The offset of the index, which extends to the end of `bytes`. The number of its slots is a power of two.
     index_at: usize,
     file_count: u64,
     archive_len: u64,
     record_count: u64,
-    /// The rows of the sections.
+    /// The table of sections.
     sections: Region,
-    /// Where the rules lie, if there are any, and their section.
+    /// The layout of the rules and their section, if there are rules.
     rules: Option<(RulesLayout, Region)>,
-    /// The rows of the deltas; empty if there are none.
+    /// The table of deltas; empty if there are none.
     deltas: Region,
-    /// In the order of [`PAGE_CODES`].
+    /// The status pages, in the order of [`STATUS_PAGE_CODES`].
     pages: [StatusPage; STATUS_PAGE_CODES.len()],
-    /// Where it lies on a disk: what of it may be read. `None`: it is memory.
+    /// The residency of an image that is mapped from a file; `None` if the whole image is in memory.
     residency: Option<ImageResidency>,
-    /// Of each slot the variants of its record, and behind them the deltas.
+    /// The responses with checked fields: the variants of each index slot, then the deltas.
     validated: ValidatedResponses,
 }
 
 impl Image {
-    /// Checks header, checksums, and bounds of the tables. The time this takes depends on the index, not on
-    /// the contents.
+    /// Checks header, checksums, and bounds of the tables. The time depends on the size of the index, not on that of the contents.
+    ///
+    /// # Errors
+    /// Returns the first check that fails.
     pub fn new(bytes: Bytes) -> Result<Image, ImageError> {
         let header = Header::decode(bytes.first_chunk::<HEADER_LEN>().ok_or(ImageError::Magic)?)?;
         if header.len != bytes.len() as u64 {
@@ -75,51 +77,51 @@ impl Image {
         Ok(image)
     }
 
-    /// The same image, which lies in a file from `at` on: from now on a lookup touches no page of it that is not known to be there, but
-    /// [wants](Image::wanted) it.
+    /// Returns an image that is mapped from `file` at offset `at`. Its lookups read only pages that `file` contains, and
+    /// [record](Image::take_missed_page) the others.
     #[must_use]
     pub fn with_residency(self, file: Arc<ResidentPages>, at: u64) -> Image {
         Image { residency: Some(ImageResidency { file, at }), ..self }
     }
 
-    /// Whether a place may be read: all of it is memory, or known to be in memory. If not, it is [wanted](Image::wanted).
+    /// Returns whether a region is in memory. If not, [records](Image::take_missed_page) the missing page.
     #[inline]
-    pub fn is_resident(&self, place: Region) -> bool {
-        self.residency.as_ref().is_none_or(|watched| watched.is_resident(place))
+    pub fn is_resident(&self, region: Region) -> bool {
+        self.residency.as_ref().is_none_or(|residency| residency.is_resident(region))
     }
 
-    /// The first page that was wanted and is not known to be in memory, as a place of the file that the image lies in. Whatever was found
-    /// since this was asked before, or was not, means nothing.
+    /// Returns the first page that a lookup missed, as a region of the file that contains the image, and forgets it. If it returns a
+    /// page, ignore the results of all lookups since the last call: load the page and repeat them.
     #[inline]
     pub fn take_missed_page(&self) -> Option<Region> {
         self.residency.as_ref()?.take_missed_page()
     }
 
-    /// The rules that the path alone does not settle, if there are any.
+    /// Returns the rules of the site, if there are any.
     #[inline]
     pub fn rules(&self) -> Option<Rules<'_>> {
-        let (parts, section) = self.rules?;
-        self.is_resident(section).then(|| Rules::new(parts, &self.bytes))
+        let (layout, section) = self.rules?;
+        self.is_resident(section).then(|| Rules::new(layout, &self.bytes))
     }
 
-    /// The page for one of [`PAGE_CODES`].
+    /// Returns the page for a status of [`STATUS_PAGE_CODES`].
     ///
     /// # Panics
-    /// For any other code.
+    /// Panics for any other code.
     #[inline]
     pub fn status_page(&self, code: u16) -> StatusPage {
-        let place = STATUS_PAGE_CODES.iter().position(|&known| known == code);
-        self.pages[place.expect("a status that has a page")]
+        let index = STATUS_PAGE_CODES.iter().position(|&known| known == code);
+        self.pages[index.expect("a status that has a page")]
     }
 
-    /// Returns whether the fields of a variant frame its content, and its fields of 304 no content. If not, the server must not send
-    /// the variant. Checks the fields once; while they are [wanted](Image::wanted), returns `false`.
+    /// Returns whether the fields of a variant frame its content, and its 304 fields no content. If not, the server must not send the
+    /// variant. Checks the fields only once. Returns `false` if they are not [in memory](Image::is_resident).
     #[inline]
     pub fn is_framed(&self, variant: &Variant) -> bool {
         self.validated.has(variant.number) || self.validate(variant)
     }
 
-    /// Returns the same of a redirect.
+    /// Returns whether the fields of a redirect frame its content, like [`Image::is_framed`].
     #[inline]
     pub fn is_redirect_framed(&self, redirect: &Redirect) -> bool {
         self.validated.has(redirect.number) || self.validate_redirect(redirect)
@@ -137,7 +139,7 @@ impl Image {
         let is_good = self.is_resident(fields)
             && self.is_resident(not_modified)
             && frames_content(self.bytes(fields), content.len())
-            // A variant that answers with an error has no fields of 304.
+            // A variant for an error status has no 304 fields.
             && (not_modified.len == 0 || frames_nothing(self.bytes(not_modified)));
         if is_good {
             self.validated.add(number);
@@ -158,38 +160,38 @@ impl Image {
         is_good
     }
 
-    /// The bytes at a place of this image, for who knows that it [has](Image::has) them.
+    /// Returns the bytes of a region, which the caller knows to be [in memory](Image::is_resident).
     ///
     /// # Panics
-    /// If the place is not one this image handed out, and lies outside.
+    /// Panics if the region is outside of this image; no region that this image returned is.
     #[inline]
-    pub fn bytes(&self, place: Region) -> &[u8] {
-        &self.bytes[place.range()]
+    pub fn bytes(&self, region: Region) -> &[u8] {
+        &self.bytes[region.range()]
     }
 
-    /// The same for who does not know. Empty: they are [wanted](Image::wanted).
+    /// Returns the bytes of a region, or nothing if they are not [in memory](Image::is_resident).
     ///
     /// # Panics
-    /// As above.
+    /// Panics if the region is outside of this image; no region that this image returned is.
     #[inline]
-    pub fn bytes_if_resident(&self, place: Region) -> &[u8] {
-        if self.is_resident(place) { self.bytes(place) } else { &[] }
+    pub fn bytes_if_resident(&self, region: Region) -> &[u8] {
+        if self.is_resident(region) { self.bytes(region) } else { &[] }
     }
 
-    /// Bytes of the image.
-    #[expect(clippy::len_without_is_empty, reason = "there is no empty image: it has a header")]
+    /// Returns the length of the image in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "an image is never empty: it has a header")]
     #[inline]
     pub fn len(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    /// Files beside the image: as many as the caller must have at hand.
+    /// Returns the number of files beside the image, which the caller must open.
     #[inline]
     pub fn file_count(&self) -> u64 {
         self.file_count
     }
 
-    /// Bytes of the archive beside the image: as many as the caller must have at hand. 0: there is none.
+    /// Returns the length of the archive of the site, which the caller must open; 0 if there is none.
     #[inline]
     pub fn archive_len(&self) -> u64 {
         self.archive_len
@@ -200,73 +202,74 @@ impl Image {
         ImageBounds { len: self.len(), file_count: self.file_count, archive_len: self.archive_len }
     }
 
-    /// Records: paths that lead somewhere.
+    /// Returns the number of records.
     pub fn record_count(&self) -> u64 {
         self.record_count
     }
 
-    /// The sections: what the image has beside what a request can need. One that is not where it can be is not there.
+    /// Returns the sections, which hold additional data. Skips sections outside of the image.
     pub fn sections(&self) -> impl Iterator<Item = (SectionRow, &[u8])> {
         let rows = self.bytes(self.sections).as_chunks::<SECTION_LEN>().0.iter().map(SectionRow::decode);
         rows.filter_map(|row| {
-            let place = Region { at: row.at, len: row.len }.within(self.len())?;
-            Some((row, self.bytes(place)))
+            let region = Region { at: row.at, len: row.len }.within(self.len())?;
+            Some((row, self.bytes(region)))
         })
     }
 
-    /// How large the site is. `None`: whoever wrote the image did not say.
+    /// Returns the size of the site, or `None` if the packer did not store it.
     pub fn totals(&self) -> Option<Totals> {
         let totals = self.sections().find(|(row, _)| row.kind == section::TOTALS);
         totals.and_then(|(_, bytes)| bytes.first_chunk()).map(Totals::decode)
     }
 
-    /// Checked when an image is opened: to serve a site without its rules would be worse than not to serve it.
+    /// Finds and checks the rules. An error refuses the whole image, because a site must not be served without its rules.
     fn find_rules(&self) -> Result<Option<(RulesLayout, Region)>, ImageError> {
         let mut rows = self.bytes(self.sections).as_chunks::<SECTION_LEN>().0.iter().map(SectionRow::decode);
         let Some(row) = rows.find(|row| row.kind == section::RULES) else { return Ok(None) };
-        let place = Region { at: row.at, len: row.len }.within(self.len()).ok_or(ImageError::Rules)?;
-        let bytes = self.bytes(place);
-        let parts = RulesLayout::new(bytes, place.at).filter(|_| hash(bytes) == row.hash);
-        let parts = parts.filter(|&parts| Rules::new(parts, &self.bytes).are_valid(&self.bytes));
-        parts.map(|parts| Some((parts, place))).ok_or(ImageError::Rules)
+        let region = Region { at: row.at, len: row.len }.within(self.len()).ok_or(ImageError::Rules)?;
+        let bytes = self.bytes(region);
+        let layout = RulesLayout::new(bytes, region.at).filter(|_| hash(bytes) == row.hash);
+        let layout = layout.filter(|&layout| Rules::new(layout, &self.bytes).are_valid(&self.bytes));
+        layout.map(|layout| Some((layout, region))).ok_or(ImageError::Rules)
     }
 
-    /// Like records, they are looked at when they are asked for: who has the dictionary notices a wrong one by its hash.
+    /// Finds the table of deltas. Lookups check its rows; a client detects a wrong dictionary by its hash.
     fn find_deltas(&self) -> Region {
         let mut sections = self.sections();
         let deltas = sections.find(|(row, _)| row.kind == section::DELTAS);
         deltas.map_or(Region { at: 0, len: 0 }, |(row, _)| Region { at: row.at, len: row.len })
     }
 
-    /// Where a piece of its bytes lies.
+    /// Returns the region of a slice of this image.
     #[inline]
     pub(crate) fn region_of(&self, piece: &[u8]) -> Region {
         let at = piece.as_ptr().addr() - self.bytes.as_ptr().addr();
         Region { at: at as u64, len: piece.len() as u64 }
     }
 
-    /// The rows of the deltas. Not to be read but where the image [has](Image::has) them.
+    /// Returns the table of deltas. The caller must check that a row is [in memory](Image::is_resident) before it reads it.
     pub(crate) fn delta_rows(&self) -> &[[u8; DELTA_LEN]] {
         self.bytes(self.deltas).as_chunks().0
     }
 
-    /// Which response a delta is.
+    /// Returns the response number of a delta.
     pub(crate) fn delta_number(&self, row: &[u8; DELTA_LEN]) -> usize {
         self.delta_numbers_from() + (self.region_of(row).at - self.deltas.at) as usize / DELTA_LEN
     }
 
-    /// Before the deltas come the variants of the records.
+    /// Returns the first response number of a delta; smaller numbers are variants of records.
     fn delta_numbers_from(&self) -> usize {
         self.slots().len() * usize::from(VARIANT_COUNT_MAX)
     }
 
-    /// All bytes: what a descriptor of the image would hold.
+    /// Returns all bytes of the image.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The slots of the index; a power of two. Not to be read but where the image [has](Image::has) them.
+    /// Returns the slots of the index. Their number is a power of two. The caller must check that a slot is
+    /// [in memory](Image::is_resident) before it reads it.
     #[inline]
     pub(crate) fn slots(&self) -> &[[u8; SLOT_LEN]] {
         self.bytes[self.index_at..].as_chunks().0
@@ -283,7 +286,7 @@ impl fmt::Debug for Image {
     }
 }
 
-/// The fields of each page frame it: status 204 has no content (RFC 9110, section 15.3.5).
+/// Checks that the fields of each status page frame its content. Status 204 has none (RFC 9110, section 15.3.5).
 fn check_framing(pages: &[StatusPage; STATUS_PAGE_CODES.len()], bytes: &[u8]) -> Option<()> {
     let is_good = |(page, code): (&StatusPage, u16)| match code {
         204 => frames_nothing(&bytes[page.fields.range()]),
@@ -292,7 +295,7 @@ fn check_framing(pages: &[StatusPage; STATUS_PAGE_CODES.len()], bytes: &[u8]) ->
     pages.iter().zip(STATUS_PAGE_CODES).all(is_good).then_some(())
 }
 
-/// The index ends the image, on its alignment, with a power of two of slots of which half are free.
+/// Checks that the index is aligned, extends to the end of the image, and has a power of two of slots, half of them free.
 fn check_index(header: &Header) -> Option<()> {
     let size = header.slot_count.checked_mul(SLOT_LEN as u64)?;
     let good = header.index_at.checked_add(size)? == header.len
@@ -303,7 +306,7 @@ fn check_index(header: &Header) -> Option<()> {
     good.then_some(())
 }
 
-/// The pages lie on their alignment, between the header and the index.
+/// Checks that the table of status pages is aligned and between the header and the index.
 fn check_pages(header: &Header) -> Option<()> {
     let size = header.page_count.checked_mul(STATUS_PAGE_LEN as u64)?;
     let good = header.pages_at >= HEADER_LEN as u64
@@ -312,16 +315,16 @@ fn check_pages(header: &Header) -> Option<()> {
     good.then_some(())
 }
 
-/// The rows of the sections lie within the image.
+/// Returns the table of sections if it is within the image.
 fn sections(header: &Header) -> Option<Region> {
     let len = header.section_count.checked_mul(SECTION_LEN as u64)?;
     Region { at: header.sections_at, len }.within(header.len)
 }
 
-/// The pages of [`PAGE_CODES`], of an image of `len` bytes.
+/// Reads the pages for [`STATUS_PAGE_CODES`] in an image of `len` bytes.
 fn read_pages(rows: &[u8], len: u64) -> Result<[StatusPage; STATUS_PAGE_CODES.len()], ImageError> {
-    let nowhere = Region { at: 0, len: 0 };
-    let mut pages = [StatusPage { fields: nowhere, content: nowhere }; STATUS_PAGE_CODES.len()];
+    let empty = Region { at: 0, len: 0 };
+    let mut pages = [StatusPage { fields: empty, content: empty }; STATUS_PAGE_CODES.len()];
     for (page, code) in pages.iter_mut().zip(STATUS_PAGE_CODES) {
         let mut rows = rows.as_chunks().0.iter().filter_map(StatusPageRow::decode);
         let row = rows.find(|row| row.code == code).ok_or(ImageError::PageMissing)?;

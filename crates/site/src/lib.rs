@@ -1,32 +1,55 @@
-//! The site image: everything a request can need, worked out before the first request.
+//! Reads the site image: a read-only file with every response of a site, prepared before the first request.
 //!
 //! ```text
-//! path ── find ──▶ Entry ──┬─ fields      Place ─┐
-//!                          ├─ not_modified Place ─┼─ bytes ──▶ what leaves
-//!                          └─ content      Place ─┘
-//! status ── page ─▶ Page ────────────────────────┘
+//! path ──── find ─────────▶ Entry ──────┬─ fields       Region ─┐
+//!                                       ├─ not_modified Region ─┼─ bytes ──▶ the bytes to send
+//!                                       └─ content      Region ─┤
+//! status ── status_page ──▶ StatusPage ─┴─ fields, content ─────┘
 //! ```
 //!
-//! | file | what |
-//! |---|---|
-//! | `format.rs` | the image byte by byte, for its reader and its writer |
-//! | `image.rs` | a checked view of the bytes of an image |
-//! | `find.rs` | path to entry: filling the index, and searching it |
-//! | `framing.rs` | whether the fields of a response frame it |
-//! | `missing.rs` | what answers for a path that leads nowhere, or for an error |
-//! | `listing.rs` | a listing as JSON |
-//! | `asset.rs` | which paths are those of assets |
-//! | `deltas.rs` | representations for those who have a dictionary |
-//! | `entry.rs` | what is known about one path |
-//! | `place.rs` | a stretch of an image |
-//! | `presence.rs` | which pages of it are in memory, as far as its reader knows |
-//! | `rules.rs` | the rules that the path alone does not settle |
-//! | `packed.rs` | where the image lies in a packed site, which is a tar archive |
-//! | `printable.rs` | names as messages show them |
-//! | `carried.rs` | where a packed site lies in a program that carries it |
+//! A lookup copies nothing: it returns [`Region`]s, that is, offset and length of bytes in the image. The crate checks each region
+//! before it returns it, so a forged image cannot make the server read outside of it. [`Image::is_framed`] tells whether a response
+//! is safe to send.
 //!
-//! The same layout in prose: `docs/site-format.md`. Knows nothing of requests, of methods, or of where the
-//! bytes came from.
+//! ```no_run
+//! use tarpon_site::{Content, Entry, Image};
+//!
+//! let image = Image::new(std::fs::read("site.image")?.into())?;
+//! match image.find(b"/index.html") {
+//!     // Send a variant only if its fields frame its content.
+//!     Some(Entry::File(file)) if image.is_framed(&file.identity) => {
+//!         let fields = image.bytes(file.identity.fields);
+//!         let content = match file.identity.content {
+//!             Content::Image(region) => image.bytes(region),
+//!             Content::File { .. } | Content::Archive(_) => todo!("read it from the file beside the image"),
+//!         };
+//!         println!("HTTP/1.1 200 OK\r\n{}{}", fields.escape_ascii(), content.escape_ascii());
+//!     }
+//!     _ => println!("{:?}", image.status_page(404)),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | file | contents |
+//! |---|---|
+//! | `format.rs` | the layout of an image, for readers and writers |
+//! | `image.rs` | a checked view of an image |
+//! | `error.rs` | the reasons to refuse an image |
+//! | `find.rs` | the hash index from path to entry |
+//! | `framing.rs` | checks that the fields of a response frame its content |
+//! | `fallback.rs` | responses for unknown paths and for errors |
+//! | `listing.rs` | directory listings as JSON |
+//! | `asset.rs` | tells assets from pages by their extension |
+//! | `deltas.rs` | variants for clients that have a dictionary |
+//! | `entry.rs` | the entry of a path: variants or a redirect |
+//! | `region.rs` | a range of bytes |
+//! | `resident_pages.rs` | the pages of an image that are in memory |
+//! | `rules.rs` | redirect and rewrite rules with patterns |
+//! | `packed.rs` | finds the image in a packed site, which is a tar archive |
+//! | `printable.rs` | escapes names for messages |
+//! | `embedded.rs` | finds a packed site that is embedded in a program |
+//!
+//! `docs/site-format.md` specifies the format. This crate does not parse requests and opens no files.
 
 #![forbid(unsafe_code)]
 

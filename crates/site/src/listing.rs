@@ -1,19 +1,19 @@
-//! The other form of a listing: a directory as JSON, for programs.
+//! Directory listings as JSON, for programs.
 //!
 //! ```text
-//! "/a/"       the page                asks, so that a request for it comes by here
-//! "a/ json"   the same as JSON        a record like others, under a name that no path is
+//! "/a/"       the listing as a page   its record has `checks_rules`, so that the server checks for JSON first
+//! "a/ json"   the listing as JSON     a record whose name is not a path, because it does not begin with a slash
 //! ```
 
 use crate::entry::{Entry, Variants};
 use crate::format::PATH_LEN_MAX;
 use crate::image::Image;
 
-/// What stands behind the path of a listing, without its first slash, in the name of its JSON.
+/// The suffix of the record name of a JSON listing. The path of the directory, without its first slash, precedes it.
 pub const JSON_SUFFIX: &[u8] = b" json";
 
 impl Image {
-    /// The listing at a path as JSON. None: there is no listing.
+    /// Returns the JSON listing of a directory, or `None` if it has none.
     #[cold]
     pub fn listing_json(&self, path: &[u8]) -> Option<Variants> {
         let bare = path.strip_prefix(b"/")?;

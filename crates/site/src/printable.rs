@@ -1,4 +1,4 @@
-//! Shows a name in a message: the name stays in its line, moves no cursor, and reads in the order in which it is written.
+//! Escapes a name for a message, so that the name stays on one line, does not control the terminal, and reads in its own order.
 //!
 //! | in the name | shown as |
 //! |---|---|
@@ -9,19 +9,23 @@
 //! | C1 controls, bidi controls, line separators, zero-width and other invisible characters | `\u{202e}` |
 //! | a byte that is not UTF-8 | `\xff` |
 //!
-//! Every escape begins with the only single `\`, so the name can be read back from the message.
+//! The escapes are unambiguous, because a backslash in a name becomes two.
 //!
-//! Knows nothing of terminals, colours or files.
+//! ```
+//! use tarpon_site::Printable;
+//!
+//! assert_eq!(b"a\x1b[31m\xff".printable().to_string(), r"a\x1b[31m\xff");
+//! ```
 
 use std::{ffi::OsStr, fmt, path::Path};
 
-/// A name that messages show.
+/// A name that can be shown in a message.
 pub trait Printable {
-    /// Returns the name in a form that a terminal can have.
+    /// Returns the name in a form that is safe to print to a terminal.
     fn printable(&self) -> Escaped<'_>;
 }
 
-/// A name with escapes in place of characters that do not show as themselves.
+/// A name that displays with escapes for characters that are invisible or control the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Escaped<'a>(&'a [u8]);
 
@@ -55,10 +59,10 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Writes `bytes` with an escape for each character that `is_escaped` names, and for each byte that is not UTF-8.
+/// Writes `bytes` with an escape for each character for which `is_escaped` is true, and for each byte that is not UTF-8.
 ///
 /// # Errors
-/// `to` takes no more.
+/// Returns the error of `to`.
 pub fn write_escaped(
     bytes: &[u8],
     is_escaped: impl Fn(char) -> bool,
@@ -67,7 +71,7 @@ pub fn write_escaped(
     for chunk in bytes.utf8_chunks() {
         let mut rest = chunk.valid();
         while let Some(at) = rest.find(&is_escaped) {
-            let char = rest[at..].chars().next().expect("the one that was found");
+            let char = rest[at..].chars().next().expect("the character that `find` found");
             to.write_str(&rest[..at])?;
             write_escape(char, to)?;
             rest = &rest[at + char.len_utf8()..];
@@ -84,15 +88,15 @@ fn write_escape(char: char, to: &mut impl fmt::Write) -> fmt::Result {
         '\n' => to.write_str("\\n"),
         '\r' => to.write_str("\\r"),
         '\t' => to.write_str("\\t"),
-        // Two digits of `\x` mean a byte: above ASCII, a character is not one.
+        // `\x` with two digits means a byte, so characters above ASCII use `\u`.
         char if char.is_ascii() => write!(to, "\\x{:02x}", u32::from(char)),
         char => write!(to, "\\u{{{:x}}}", u32::from(char)),
     }
 }
 
-/// Returns whether a character acts on a terminal or on the text around it, or cannot be seen: control characters, and what
+/// Returns whether a character is invisible, or controls the terminal or the text around it: control characters, and characters that
 /// Unicode calls default-ignorable, assigned or not. Spaces and the selectors between text and emoji (U+FE0E, U+FE0F) count as
-/// seen.
+/// visible.
 pub fn is_invisible(char: char) -> bool {
     match char {
         ' '..='~' => false,
@@ -116,10 +120,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_shown_in_one_line_and_in_its_order() {
+    fn name_stays_on_one_line_and_in_order() {
         #[rustfmt::skip]
         let cases: &[(&str, &[u8], &str)] = &[
-            // what it shows        the name                          in a message
+            // case                 the name                          in a message
             ("nothing",             b"",                              ""),
             ("ASCII",               b"a b~!\"'$.html",                "a b~!\"'$.html"),
             ("umlauts",             "f\u{fc}r u\u{308}ber".as_bytes(), "f\u{fc}r u\u{308}ber"),
@@ -145,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn different_names_are_shown_differently() {
+    fn different_names_have_different_escapes() {
         let names: [&[u8]; 8] =
             [b"\n", b"\\n", b"\\\n", b"\x9b", "\u{9b}".as_bytes(), b"\\x9b", b"\\u{9b}", b"\\\\n"];
         let shown: std::collections::BTreeSet<_> =
@@ -154,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_holds_nothing_unseen() {
+    fn escaped_name_has_no_invisible_character() {
         for char in (0..=u32::from(char::MAX)).filter_map(char::from_u32) {
             let shown = char.encode_utf8(&mut [0; 4]).printable().to_string();
             assert!(!shown.chars().any(is_invisible), "{char:?}");

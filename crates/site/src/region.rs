@@ -1,24 +1,24 @@
-//! A stretch of an image, named by where it lies.
+//! A range of bytes of an image or of a file beside it.
 
 use std::ops::Range;
 
-/// A stretch of an image. Stays good for as long as the image it came from; names no memory.
+/// A range of bytes. It holds an offset and not a pointer, so it borrows nothing; it is valid for the image that returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// From the start of the image, in bytes.
+    /// The offset from the start, in bytes.
     pub at: u64,
-    /// In bytes.
+    /// The length in bytes.
     pub len: u64,
 }
 
 impl Region {
-    /// The place, if it lies within the first `len` bytes.
+    /// Returns the region if it is within the first `len` bytes.
     #[inline]
     pub(crate) fn within(self, len: u64) -> Option<Region> {
         (self.at <= len && self.len <= len - self.at).then_some(self)
     }
 
-    /// The place as indices. An image lies in memory, so what lies within one fits in a `usize`.
+    /// Returns the region as indices. An image is in memory, so offsets within it fit in a `usize`.
     #[inline]
     pub(crate) fn range(self) -> Range<usize> {
         self.at as usize..(self.at + self.len) as usize
@@ -30,14 +30,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_lies_within_or_nowhere() {
+    fn region_is_within_or_refused() {
         #[rustfmt::skip]
         let cases: &[(&str, u64, u64, u64, bool)] = &[
-            // what it shows        at        len       of        within
+            // case                 at        len       of        within
             ("all",                 0,        10,       10,       true),
             ("nothing, at the end", 10,       0,        10,       true),
             ("one too long",        1,        10,       10,       false),
-            ("behind the end",      11,       0,        10,       false),
+            ("after the end",       11,       0,        10,       false),
             ("the sum wraps",       2,        u64::MAX, 10,       false),
             ("the sum wraps to 1",  u64::MAX, 2,        10,       false),
             ("largest",             0,        u64::MAX, u64::MAX, true),

@@ -1,76 +1,76 @@
-//! Which pages of an image are in memory, as far as its reader knows; and the first one that he wanted and does not know.
+//! Tracks which pages of a mapped image are in memory, so that a lookup never waits for the disk.
 //!
 //! ```text
-//! lookup ─▶ page known? ─ yes ─▶ read
-//!                         └ no ─▶ noted; nothing is found ─▶ the reader sees to the page, and looks again
+//! lookup ─▶ page resident? ─ yes ─▶ read
+//!                            └ no ─▶ record the page, find nothing ─▶ the caller loads the page and repeats the lookup
 //! ```
 //!
-//! An image that is mapped from a disk is read by touching it, and who touches a page that the kernel has dropped waits for the disk. So
-//! nothing is touched that is not known to be there. Knows nothing of disks: its owner tells what is there.
+//! Reading a page of a mapped file that the kernel has evicted blocks the thread until the disk answers. A lookup therefore reads
+//! only pages that are marked as resident. This module loads no pages; its owner loads them and marks them.
 
 use crate::region::Region;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What is known of one file. It belongs to one thread, which both tells and asks; atomics, as an image may be sent to another.
+/// The set of pages of a file that are in memory. One thread uses it at a time; its fields are atomic because an image is `Sync`.
 #[derive(Debug)]
 pub struct ResidentPages {
-    /// A bit for each page.
+    /// One bit per page.
     pages: Box<[AtomicU64]>,
-    /// The page that was wanted, and 1; 0: none was.
+    /// The number of the first missed page, plus 1; 0 if no page was missed.
     missed: AtomicU64,
 }
 
-/// A page, or a part of one where pages are larger.
+/// Bytes of a page, or of a part of one on systems with larger pages.
 pub const PAGE_LEN: u64 = 4 * 1024;
 
 impl ResidentPages {
-    /// Of a file of so many bytes, nothing is known.
+    /// Creates the set for a file of `len` bytes, with no page resident.
     pub fn new(len: u64) -> ResidentPages {
         let words = len.div_ceil(PAGE_LEN).div_ceil(64);
         ResidentPages { pages: (0..words).map(|_| AtomicU64::new(0)).collect(), missed: AtomicU64::new(0) }
     }
 
-    /// The pages that a place of the file touches.
+    /// Returns the pages that a region of the file touches.
     #[inline]
-    pub fn pages_of(place: Region) -> Range<u64> {
-        place.at / PAGE_LEN..(place.at + place.len).div_ceil(PAGE_LEN)
+    pub fn pages_of(region: Region) -> Range<u64> {
+        region.at / PAGE_LEN..(region.at + region.len).div_ceil(PAGE_LEN)
     }
 
-    /// Whether a page is known to be there. What lies beyond the file is: who reads it will be told.
+    /// Returns whether a page is marked as resident. Pages beyond the end of the file count as resident; reading them fails.
     #[inline]
     pub fn contains(&self, page: u64) -> bool {
         self.pages.get(page as usize / 64).is_none_or(|word| word.load(Relaxed) & (1 << (page % 64)) != 0)
     }
 
-    /// A page is there.
+    /// Marks a page as resident.
     pub fn insert(&self, page: u64) {
         if let Some(word) = self.pages.get(page as usize / 64) {
             word.store(word.load(Relaxed) | 1 << (page % 64), Relaxed);
         }
     }
 
-    /// From now on nothing is known.
+    /// Marks all pages as not resident.
     pub fn clear(&self) {
         self.pages.iter().for_each(|word| word.store(0, Relaxed));
     }
 }
 
-/// What is known of an image: a stretch of a file.
+/// The residency of an image that is a part of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct ImageResidency {
     pub(crate) file: Arc<ResidentPages>,
-    /// Where the image begins in the file.
+    /// The offset of the image in the file.
     pub(crate) at: u64,
 }
 
 impl ImageResidency {
-    /// Whether a place of the image may be read. If not, that is noted.
+    /// Returns whether a region of the image is resident. If not, records the first page that is missing.
     #[inline]
-    pub(crate) fn is_resident(&self, place: Region) -> bool {
-        let mut pages = ResidentPages::pages_of(Region { at: self.at + place.at, len: place.len });
-        // Most places lie within one page.
+    pub(crate) fn is_resident(&self, region: Region) -> bool {
+        let mut pages = ResidentPages::pages_of(Region { at: self.at + region.at, len: region.len });
+        // Most regions are within one page.
         if pages.end - pages.start == 1 && self.file.contains(pages.start) {
             return true;
         }
@@ -85,7 +85,7 @@ impl ImageResidency {
         }
     }
 
-    /// The page of the file that was noted first, as a place there. From now on none is.
+    /// Returns the first missed page as a region of the file, and forgets it.
     #[inline]
     pub(crate) fn take_missed_page(&self) -> Option<Region> {
         let page = self.file.missed.load(Relaxed).checked_sub(1)?;
@@ -99,26 +99,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_page_that_is_missing_is_noted_once() {
+    fn first_missed_page_is_recorded_once() {
         let file = Arc::new(ResidentPages::new(10 * PAGE_LEN));
         let image = ImageResidency { file: Arc::clone(&file), at: PAGE_LEN };
-        let place = |at, len| Region { at, len };
+        let region = |at, len| Region { at, len };
         file.insert(1);
         file.insert(3);
-        assert!(image.is_resident(place(0, PAGE_LEN)) && image.is_resident(place(10, 20)));
-        assert!(image.is_resident(place(PAGE_LEN, 0)), "nothing is always there");
+        assert!(image.is_resident(region(0, PAGE_LEN)) && image.is_resident(region(10, 20)));
+        assert!(image.is_resident(region(PAGE_LEN, 0)), "an empty region is always resident");
         assert_eq!(image.take_missed_page(), None);
-        assert!(!image.is_resident(place(PAGE_LEN - 1, 2)));
-        assert!(!image.is_resident(place(5 * PAGE_LEN, 1)));
+        assert!(!image.is_resident(region(PAGE_LEN - 1, 2)));
+        assert!(!image.is_resident(region(5 * PAGE_LEN, 1)));
         assert_eq!(
             image.take_missed_page(),
-            Some(place(2 * PAGE_LEN, PAGE_LEN)),
-            "the first one, in the file"
+            Some(region(2 * PAGE_LEN, PAGE_LEN)),
+            "the first missed page of the file"
         );
         assert_eq!(image.take_missed_page(), None);
         file.insert(2);
-        assert!(image.is_resident(place(0, 3 * PAGE_LEN)));
+        assert!(image.is_resident(region(0, 3 * PAGE_LEN)));
         file.clear();
-        assert!(!image.is_resident(place(0, 1)));
+        assert!(!image.is_resident(region(0, 1)));
     }
 }

@@ -1,38 +1,60 @@
-//! The rules of a site that the path alone does not settle: read from their section, tried in the order given.
+//! The redirect and rewrite rules of a site that need pattern matching, in the order in which the server tries them. A rule for a
+//! fixed path is a record in the index instead.
 //!
 //! ```text
 //! section:  [ head, 16 ][ fields ][ content ] [ rule ][ rule ] …
-//! rule:     [ head, 12 ][ pattern ][ parameters ][ target ]          each a row of steps
-//! step:     [ op, 1 ][ length, 2 ][ bytes ]
+//! rule:     [ head, 12 ][ pattern ][ parameters ][ target ]          each a sequence of steps
+//! step:     [ opcode, 1 ][ length, 2 ][ bytes ]
 //!
 //! /blog/:year/*  id=:id  →  /news/:year/:splat?id=:id
 //! └── pattern ┘  └params    └── target ──────────────┘
 //! ```
 //!
-//! What is sent by one rule alone is a record, whose name tells where the rule lies: a file that it always sends, with the
-//! fields it has there; the fields of a redirect, where they are not those of all.
+//! If a rule always sends the same file, or redirects with fields of its own, that response is a record whose name contains the offset
+//! of the rule; see [`rule_name`].
 //!
-//! A pattern is matched without going back: what a placeholder holds ends with its segment, and behind `*` there is
-//! nothing but text. So a rule costs no more than the path is long. Bytes that make no sense match nothing.
+//! Matching needs no backtracking: a placeholder ends with its segment, and only text may follow `*`. So the cost of a rule is linear
+//! in the length of the path. Malformed rules match nothing.
 //!
-//! Knows nothing of the files that rules are written in, nor of what comes before a rule.
+//! This module does not parse rules files; `tarpon-pack` does.
+//!
+//! ```
+//! use tarpon_site::rules::{RuleRequest, RuleRow, RuleStep};
+//!
+//! let rule = RuleRow {
+//!     status: 301,
+//!     forced: false,
+//!     optional_slash: true,
+//!     keeps_query: false,
+//!     pattern: &[RuleStep::Text(b"/blog/"), RuleStep::CaptureRest],
+//!     parameters: &[],
+//!     target: &[RuleStep::Text(b"/news/"), RuleStep::Captured(0)],
+//!     fragment: b"",
+//! };
+//! let encoded = rule.encode().expect("a short rule");
+//! let request = RuleRequest { path: b"/blog/2026/a", query: None, exists: false };
+//! let found = RuleRow::match_request(&encoded, request).expect("a match");
+//! let mut to = [0; 100];
+//! let len = found.location(&mut to).expect("enough room");
+//! assert_eq!(&to[..len], b"/news/2026/a");
+//! ```
 
 use crate::framing::{authority, frames_behind_location, is_uri_byte};
 use crate::region::Region;
 
-/// Rules that are tried for one request; a packer refuses to write more. Each costs some nanoseconds where the first
-/// bytes differ: all of them, about as much as a request over loopback.
+/// The maximum number of rules of a site. A rule whose first bytes differ from the path costs some nanoseconds; this many cost about
+/// as much as a request over loopback.
 pub const RULE_COUNT_MAX: usize = 1_000;
-/// Placeholders and parameters of one rule that hold something.
+/// The maximum number of captures of a rule, in its path and its parameters together.
 pub const CAPTURE_COUNT_MAX: usize = 16;
-/// What goes behind the path that a rewrite leads to, until there is a file: nothing, so that it is one; a directory's
-/// index; a page without its extension.
+/// The suffixes that the server appends to the target of a rewrite, in order, until it finds a file: the file itself, the index of a
+/// directory, a page without its extension.
 pub const FILE_SUFFIXES: [&[u8]; 3] = [b"", b"/", b".html"];
-/// Bytes of the head of the section.
+/// The length of the head of the section.
 pub const RULES_HEAD_LEN: usize = 16;
-/// Bytes of the head of a rule.
+/// The length of the head of a rule.
 pub const RULE_HEAD_LEN: usize = 12;
-/// Bytes of the longest name of a record of a rule.
+/// The maximum length of the record name of a rule.
 pub const RULE_NAME_LEN: usize = RULE_NAME.len() + 10;
 
 const RULE_NAME: &[u8] = b"rule ";
@@ -40,45 +62,45 @@ const RULE_NAME: &[u8] = b"rule ";
 /// One step of a pattern, of parameters, or of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleStep<'s> {
-    /// These bytes. In the target of a redirect they are part of a URI already.
+    /// These bytes. In the target of a redirect they are already escaped.
     Text(&'s [u8]),
-    /// Pattern: the rest of a segment up to the text behind, not empty; held. Parameters: any value; held.
+    /// In a pattern, captures the rest of a segment up to the next text; not empty. In parameters, captures a value; not empty.
     Capture,
-    /// Pattern: any bytes, perhaps none; held. Behind it is one text at most.
+    /// In a pattern, captures any bytes, or none. At most one text may follow.
     CaptureRest,
-    /// Parameters: one of this name; its value is the next step.
+    /// In parameters, the name of a parameter. The next step is its value.
     Name(&'s [u8]),
-    /// Target: what was held, of a path, in a path.
+    /// In a target, inserts a capture of the path into the path.
     Captured(u8),
-    /// Target: what was held, of a path, in a query.
+    /// In a target, inserts a capture of the path into the query.
     CapturedInQuery(u8),
-    /// Target: what was held, of a parameter.
+    /// In a target, inserts a capture of a parameter.
     CapturedParameter(u8),
 }
 
-/// A rule as it is written.
+/// A rule to encode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleRow<'s> {
-    /// The status it answers with.
+    /// The status of the response.
     pub status: u16,
-    /// Applies where the site has something at the path as well.
+    /// Whether the rule applies even if the path exists.
     pub forced: bool,
-    /// A slash at the end of the path makes no difference.
+    /// Whether a slash at the end of the path is optional.
     pub optional_slash: bool,
-    /// The query of the request goes behind the target.
+    /// Whether the server appends the query of the request to the target.
     pub keeps_query: bool,
-    /// What the path is.
+    /// The steps that match the path.
     pub pattern: &'s [RuleStep<'s>],
-    /// What the query has.
+    /// The steps that match the query.
     pub parameters: &'s [RuleStep<'s>],
-    /// Where it leads.
+    /// The steps that write the target.
     pub target: &'s [RuleStep<'s>],
-    /// Redirect: comes behind the target and the query, with its `#`.
+    /// The fragment of a redirect, including its `#`, which follows the target and the query.
     pub fragment: &'s [u8],
 }
 
 impl RuleRow<'_> {
-    /// The rule as it lies in the section. None if it is too long.
+    /// Returns the bytes of the rule, or `None` if it is too long.
     pub fn encode(&self) -> Option<Vec<u8>> {
         let parts = [encode_steps(self.pattern)?, encode_steps(self.parameters)?, encode_steps(self.target)?];
         let flags =
@@ -96,20 +118,20 @@ impl RuleRow<'_> {
         Some(to)
     }
 
-    /// Whether an encoded rule, alone, is one that a packer writes: see [`Rules`].
+    /// Returns whether a packer could have written this encoded rule.
     pub fn is_valid(encoded: &[u8]) -> bool {
         Rule::read(encoded).is_some_and(|(rule, _)| rule.is_valid())
     }
 
-    /// What an encoded rule, alone, means for a request.
-    pub fn match_request<'i, 'r>(encoded: &'i [u8], asked: RuleRequest<'r>) -> Option<RuleMatch<'i, 'r>> {
+    /// Matches an encoded rule against a request.
+    pub fn match_request<'i, 'r>(encoded: &'i [u8], request: RuleRequest<'r>) -> Option<RuleMatch<'i, 'r>> {
         let (rule, _) = Rule::read(encoded)?;
-        let held = rule.match_request(asked)?;
-        Some(RuleMatch { rule, captures: held, query: asked.query, at: 0 })
+        let captures = rule.match_request(request)?;
+        Some(RuleMatch { rule, captures, query: request.query, at: 0 })
     }
 }
 
-/// The head of the section, and what is sent with each redirect: the fields behind Location, and the content.
+/// Encodes the start of the section: its head, and the fields after Location and the content of every redirect.
 pub fn encode_head(fields: &[u8], content: &[u8]) -> Vec<u8> {
     let mut to = Vec::new();
     to.extend((fields.len() as u32).to_le_bytes());
@@ -120,7 +142,8 @@ pub fn encode_head(fields: &[u8], content: &[u8]) -> Vec<u8> {
     to
 }
 
-/// The name of the record of what the rule at [`Match::at`] sends: no path, as it does not begin with a slash.
+/// Writes the name of the record with the response of the rule at offset `at`, see [`RuleMatch::at`]. The name is not a path, because it
+/// does not begin with a slash.
 pub fn rule_name(at: u32, to: &mut [u8; RULE_NAME_LEN]) -> &[u8] {
     let mut from = RULE_NAME_LEN;
     let mut rest = at;
@@ -137,7 +160,7 @@ pub fn rule_name(at: u32, to: &mut [u8; RULE_NAME_LEN]) -> &[u8] {
     &to[from..]
 }
 
-/// Where the parts of a section lie in the image.
+/// The regions of the rules section in the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RulesLayout {
     fields: Region,
@@ -146,7 +169,7 @@ pub(crate) struct RulesLayout {
 }
 
 impl RulesLayout {
-    /// The parts of the section `bytes`, which lies at `at`. None if they are not within.
+    /// Splits the section `bytes`, which is at offset `at` in the image. Returns `None` if a part exceeds it.
     pub(crate) fn new(bytes: &[u8], at: u64) -> Option<RulesLayout> {
         let head = bytes.first_chunk::<RULES_HEAD_LEN>()?;
         let number =
@@ -155,53 +178,53 @@ impl RulesLayout {
         let content = Region { at: fields.at + fields.len, len: number(4) };
         let end = content.at + content.len;
         let rules = Region { at: end, len: (bytes.len() as u64).checked_sub(end)? };
-        let within = |place: Region| Region { at: at + place.at, ..place };
+        let within = |region: Region| Region { at: at + region.at, ..region };
         Some(RulesLayout { fields: within(fields), content: within(content), rules: within(rules) })
     }
 }
 
-/// The rules of an image.
+/// The rules of an image, checked when the image was opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'i> {
     layout: RulesLayout,
     bytes: &'i [u8],
 }
 
-/// What a request asks for.
+/// The parts of a request that rules match.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleRequest<'r> {
-    /// Decoded; begins with a slash.
+    /// The decoded path, which begins with a slash.
     pub path: &'r [u8],
-    /// As received, without its `?`.
+    /// The query as received, without its `?`.
     pub query: Option<&'r [u8]>,
-    /// Whether the site has something at the path.
+    /// Whether the site has an entry for the path.
     pub exists: bool,
 }
 
-/// A rule that applies, with what its placeholders hold.
+/// A rule that matches a request, with its captures.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleMatch<'i, 'r> {
     rule: Rule<'i>,
     captures: [&'r [u8]; CAPTURE_COUNT_MAX],
     query: Option<&'r [u8]>,
-    /// Where the rule lies among the rules; see [`Rules::again`].
+    /// The offset of the rule among the rules; see [`Rules::match_at`].
     pub at: u32,
 }
 
-/// A rule of an image, to be shown. See [`RuleRow`].
+/// A rule of an image, decoded for display. See [`RuleRow`].
 #[derive(Clone, Debug)]
 pub struct RuleInfo<'i> {
-    /// The status it answers with.
+    /// The status of the response.
     pub status: u16,
-    /// Applies where the site has something at the path as well.
+    /// Whether the rule applies even if the path exists.
     pub forced: bool,
-    /// What the path is.
+    /// The steps that match the path.
     pub pattern: RuleSteps<'i>,
-    /// What the query has.
+    /// The steps that match the query.
     pub parameters: RuleSteps<'i>,
-    /// Where it leads.
+    /// The steps that write the target.
     pub target: RuleSteps<'i>,
-    /// Comes behind the target and the query.
+    /// The fragment, which follows the target and the query.
     pub fragment: &'i [u8],
 }
 
@@ -216,13 +239,13 @@ struct Rule<'i> {
 }
 
 impl<'i> Rules<'i> {
-    /// The rules of an image of these bytes.
-    pub(crate) fn new(parts: RulesLayout, image: &'i [u8]) -> Rules<'i> {
-        Rules { layout: parts, bytes: &image[parts.rules.range()] }
+    /// Creates the rules of an image with these bytes.
+    pub(crate) fn new(layout: RulesLayout, image: &'i [u8]) -> Rules<'i> {
+        Rules { layout, bytes: &image[layout.rules.range()] }
     }
 
-    /// Whether they send nothing that a packer would not: the fields frame the content, each status has one, and a redirect leads to
-    /// a URI. Asked once, when the image of these bytes is opened.
+    /// Returns whether a packer could have written the rules: the fields frame the content, each status allows content, and each
+    /// redirect has a URI as its target. Called once, when the image is opened.
     pub(crate) fn are_valid(&self, image: &[u8]) -> bool {
         let fields = &image[self.layout.fields.range()];
         let mut rest = self.bytes;
@@ -235,17 +258,17 @@ impl<'i> Rules<'i> {
             && rules.by_ref().take(RULE_COUNT_MAX).all(|rule| rule.is_valid())
     }
 
-    /// The fields of a redirect that come behind Location, with the empty line, unless its rule has its own.
+    /// Returns the fields of a redirect after Location, including the empty line, for rules without fields of their own.
     pub fn fields(&self) -> Region {
         self.layout.fields
     }
 
-    /// The content of a redirect.
+    /// Returns the content of a redirect.
     pub fn content(&self) -> Region {
         self.layout.content
     }
 
-    /// All rules, in the order they are tried.
+    /// Returns all rules, in the order in which the server tries them.
     pub fn all(&self) -> impl Iterator<Item = RuleInfo<'i>> + use<'i> {
         let mut rest = self.bytes;
         std::iter::from_fn(move || {
@@ -263,24 +286,24 @@ impl<'i> Rules<'i> {
         .take(RULE_COUNT_MAX)
     }
 
-    /// The first rule that applies.
-    pub fn first_match<'r>(&self, asked: RuleRequest<'r>) -> Option<RuleMatch<'i, 'r>> {
+    /// Returns the first rule that matches.
+    pub fn first_match<'r>(&self, request: RuleRequest<'r>) -> Option<RuleMatch<'i, 'r>> {
         let mut at = 0;
         for _ in 0..RULE_COUNT_MAX {
             let (rule, len) = Rule::read(self.bytes.get(at..)?)?;
-            if let Some(held) = rule.match_request(asked) {
-                return Some(RuleMatch { rule, captures: held, query: asked.query, at: at as u32 });
+            if let Some(captures) = rule.match_request(request) {
+                return Some(RuleMatch { rule, captures, query: request.query, at: at as u32 });
             }
             at += len;
         }
         None
     }
 
-    /// The rule at [`Match::at`], which applied before.
-    pub fn match_at<'r>(&self, at: u32, asked: RuleRequest<'r>) -> Option<RuleMatch<'i, 'r>> {
+    /// Matches the rule at [`RuleMatch::at`] again.
+    pub fn match_at<'r>(&self, at: u32, request: RuleRequest<'r>) -> Option<RuleMatch<'i, 'r>> {
         let (rule, _) = Rule::read(self.bytes.get(at as usize..)?)?;
-        let held = rule.match_request(asked)?;
-        Some(RuleMatch { rule, captures: held, query: asked.query, at })
+        let captures = rule.match_request(request)?;
+        Some(RuleMatch { rule, captures, query: request.query, at })
     }
 }
 
@@ -305,11 +328,11 @@ impl<'i> Rule<'i> {
         }
     }
 
-    /// Whether the target is a path, or names a host without what is held; and has the bytes of a URI.
+    /// Returns whether the target consists of URI bytes and is a path, or a URI with a host that contains no capture.
     fn targets_uri(&self) -> bool {
         let mut steps = RuleSteps(self.target);
         let Some(RuleStep::Text(first)) = steps.next() else { return false };
-        // The host ends before what is held begins.
+        // The host must end before the first capture.
         let mut ends_host = || match steps.next() {
             None => true,
             Some(RuleStep::Text(text)) => text.starts_with(b"#"),
@@ -323,71 +346,72 @@ impl<'i> Rule<'i> {
     }
 
     #[inline]
-    fn match_request<'r>(&self, asked: RuleRequest<'r>) -> Option<[&'r [u8]; CAPTURE_COUNT_MAX]> {
-        if asked.exists && self.flags & FORCED == 0 {
+    fn match_request<'r>(&self, request: RuleRequest<'r>) -> Option<[&'r [u8]; CAPTURE_COUNT_MAX]> {
+        if request.exists && self.flags & FORCED == 0 {
             return None;
         }
-        let mut held = Captures::default();
-        let matched = match_pattern(self.pattern, self.flags & OPTIONAL_SLASH != 0, asked.path, &mut held)
-            && parameters_match(self.parameters, asked.query, &mut held);
-        matched.then_some(held.values)
+        let mut captures = Captures::default();
+        let matched =
+            match_pattern(self.pattern, self.flags & OPTIONAL_SLASH != 0, request.path, &mut captures)
+                && parameters_match(self.parameters, request.query, &mut captures);
+        matched.then_some(captures.values)
     }
 }
 
 impl RuleMatch<'_, '_> {
-    /// The status to answer with.
+    /// Returns the status of the response.
     pub fn status(&self) -> u16 {
         self.rule.status
     }
 
-    /// Writes the target of a redirect, a URI, to the front of `to`. None if there is too little room.
+    /// Writes the target of a redirect, a URI reference, to `to`. Returns its length, or `None` if `to` is too short.
     ///
-    /// A target that is a path begins with a single slash, whatever the placeholders hold.
+    /// A target that is a path begins with a single slash, whatever the captures contain.
     pub fn location(&self, to: &mut [u8]) -> Option<usize> {
-        let mut pen = SliceWriter { to, len: 0 };
+        let mut writer = SliceWriter { to, len: 0 };
         for step in RuleSteps(self.rule.target) {
-            let held = |number: u8| self.captures.get(usize::from(number)).copied().unwrap_or_default();
+            let captured = |number: u8| self.captures.get(usize::from(number)).copied().unwrap_or_default();
             match step {
-                RuleStep::Text(text) => pen.put(text)?,
-                RuleStep::Captured(number) => pen.put_escaped(held(number), is_path_byte)?,
-                RuleStep::CapturedInQuery(number) => pen.put_escaped(held(number), is_unreserved)?,
-                RuleStep::CapturedParameter(number) => pen.put_parameter(held(number))?,
+                RuleStep::Text(text) => writer.put(text)?,
+                RuleStep::Captured(number) => writer.put_escaped(captured(number), is_path_byte)?,
+                RuleStep::CapturedInQuery(number) => writer.put_escaped(captured(number), is_unreserved)?,
+                RuleStep::CapturedParameter(number) => writer.put_parameter(captured(number))?,
                 RuleStep::Capture | RuleStep::CaptureRest | RuleStep::Name(_) => return None,
             }
         }
-        // Browsers take `\` for a slash: WHATWG URL, "relative slash state".
-        pen.keep_one_slash(b"/\\");
+        // Browsers treat `\` as a slash: WHATWG URL, "relative slash state".
+        writer.keep_one_slash(b"/\\");
         if let Some(query) = self.query
             && self.rule.flags & KEEPS_QUERY != 0
         {
-            pen.put(b"?")?;
-            pen.put_escaped(query, is_query_byte)?;
+            writer.put(b"?")?;
+            writer.put_escaped(query, is_query_byte)?;
         }
-        pen.put(self.rule.fragment)?;
-        Some(pen.len)
+        writer.put(self.rule.fragment)?;
+        Some(writer.len)
     }
 
-    /// Writes the path that a rewrite leads to, decoded, to the front of `to`. None if there is too little room.
+    /// Writes the target of a rewrite, a decoded path, to `to`. Returns its length, or `None` if `to` is too short.
     pub fn rewrite_path(&self, to: &mut [u8]) -> Option<usize> {
-        let mut pen = SliceWriter { to, len: 0 };
+        let mut writer = SliceWriter { to, len: 0 };
         for step in RuleSteps(self.rule.target) {
-            let held = |number: u8| self.captures.get(usize::from(number)).copied().unwrap_or_default();
+            let captured = |number: u8| self.captures.get(usize::from(number)).copied().unwrap_or_default();
             match step {
-                RuleStep::Text(text) => pen.put(text)?,
-                RuleStep::Captured(number) => pen.put(held(number))?,
-                RuleStep::CapturedParameter(number) => pen.put_unescaped(held(number))?,
+                RuleStep::Text(text) => writer.put(text)?,
+                RuleStep::Captured(number) => writer.put(captured(number))?,
+                RuleStep::CapturedParameter(number) => writer.put_unescaped(captured(number))?,
                 RuleStep::CapturedInQuery(_)
                 | RuleStep::Capture
                 | RuleStep::CaptureRest
                 | RuleStep::Name(_) => return None,
             }
         }
-        pen.keep_one_slash(b"/");
-        Some(pen.len)
+        writer.keep_one_slash(b"/");
+        Some(writer.len)
     }
 }
 
-/// What is held by placeholders, in their order.
+/// The captures of a match, in order.
 #[derive(Default)]
 pub struct Captures<'r> {
     values: [&'r [u8]; CAPTURE_COUNT_MAX],
@@ -395,36 +419,42 @@ pub struct Captures<'r> {
 }
 
 impl<'r> Captures<'r> {
-    /// The values.
+    /// Returns the captured values.
     pub fn values(&self) -> &[&'r [u8]] {
         &self.values[..self.count]
     }
 
     fn push(&mut self, value: &'r [u8]) -> bool {
-        let Some(place) = self.values.get_mut(self.count) else { return false };
-        *place = value;
+        let Some(slot) = self.values.get_mut(self.count) else { return false };
+        *slot = value;
         self.count += 1;
         true
     }
 }
 
-/// Whether a pattern, as [`encode`] writes it, is what `path` is. `loose`: a slash at the end makes no difference.
-pub fn match_pattern<'r>(pattern: &[u8], loose: bool, path: &'r [u8], held: &mut Captures<'r>) -> bool {
-    let bare = if loose && path.len() > 1 { path.strip_suffix(b"/").unwrap_or(path) } else { path };
+/// Returns whether `path` matches a pattern that [`encode_steps`] encoded, and appends its captures. With `optional_slash`, a slash at the
+/// end makes no difference.
+pub fn match_pattern<'r>(
+    pattern: &[u8],
+    optional_slash: bool,
+    path: &'r [u8],
+    captures: &mut Captures<'r>,
+) -> bool {
+    let bare = if optional_slash && path.len() > 1 { path.strip_suffix(b"/").unwrap_or(path) } else { path };
     let mut steps = RuleSteps(pattern);
     let mut rest = path;
     while let Some(step) = steps.next() {
         match step {
             RuleStep::Text(text) => match rest.strip_prefix(text) {
                 Some(behind) => rest = behind,
-                // `/a/*` means `/a` too.
-                None if loose
+                // `/a/*` matches `/a`, too.
+                None if optional_slash
                     && text.strip_suffix(b"/") == Some(rest)
                     && RuleSteps(steps.0).next() == Some(RuleStep::CaptureRest) =>
                 {
                     rest = b"";
                 }
-                None => return loose && steps.0.is_empty() && tail(path, bare, rest) == Some(text),
+                None => return optional_slash && steps.0.is_empty() && tail(path, bare, rest) == Some(text),
             },
             RuleStep::Capture => {
                 let segment = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
@@ -435,7 +465,7 @@ pub fn match_pattern<'r>(pattern: &[u8], loose: bool, path: &'r [u8], held: &mut
                     _ => 0,
                 };
                 let Some(len @ 1..) = segment.checked_sub(suffix) else { return false };
-                if !held.push(&rest[..len]) {
+                if !captures.push(&rest[..len]) {
                     return false;
                 }
                 rest = &rest[len..];
@@ -447,23 +477,23 @@ pub fn match_pattern<'r>(pattern: &[u8], loose: bool, path: &'r [u8], held: &mut
                     Some(_) => return false,
                 };
                 return match rest.strip_suffix(suffix) {
-                    Some(value) => steps.0.is_empty() && held.push(value),
+                    Some(value) => steps.0.is_empty() && captures.push(value),
                     None => false,
                 };
             }
             _ => return false,
         }
     }
-    rest.is_empty() || (loose && rest == b"/" && path.len() > 1)
+    rest.is_empty() || (optional_slash && rest == b"/" && path.len() > 1)
 }
 
-/// What is left of the path without its last slash, where `rest` is left with it.
+/// Returns `rest`, the unmatched end of `path`, without the final slash that `bare` lacks.
 fn tail<'r>(path: &'r [u8], bare: &'r [u8], rest: &'r [u8]) -> Option<&'r [u8]> {
     rest.get(..rest.len().checked_sub(path.len() - bare.len())?)
 }
 
-/// Whether each parameter is in the query.
-fn parameters_match<'r>(parameters: &[u8], query: Option<&'r [u8]>, held: &mut Captures<'r>) -> bool {
+/// Returns whether the query has each parameter, and appends the captures.
+fn parameters_match<'r>(parameters: &[u8], query: Option<&'r [u8]>, captures: &mut Captures<'r>) -> bool {
     let mut steps = RuleSteps(parameters);
     while let Some(step) = steps.next() {
         let RuleStep::Name(name) = step else { return false };
@@ -471,7 +501,7 @@ fn parameters_match<'r>(parameters: &[u8], query: Option<&'r [u8]>, held: &mut C
         let value = pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="));
         let fits = match (steps.next(), value) {
             (Some(RuleStep::Text(text)), Some(value)) => value == text,
-            (Some(RuleStep::Capture), Some(value)) => !value.is_empty() && held.push(value),
+            (Some(RuleStep::Capture), Some(value)) => !value.is_empty() && captures.push(value),
             _ => false,
         };
         if !fits {
@@ -481,7 +511,7 @@ fn parameters_match<'r>(parameters: &[u8], query: Option<&'r [u8]>, held: &mut C
     true
 }
 
-/// Steps as they lie in a rule. None if one is too long.
+/// Encodes steps, or returns `None` if they are too long.
 pub fn encode_steps(steps: &[RuleStep<'_>]) -> Option<Vec<u8>> {
     let mut to = Vec::new();
     for step in steps {
@@ -501,7 +531,7 @@ pub fn encode_steps(steps: &[RuleStep<'_>]) -> Option<Vec<u8>> {
     u16::try_from(to.len()).is_ok().then_some(to)
 }
 
-/// Steps as they lie in a rule; what makes no sense ends them.
+/// An iterator over encoded steps. It ends at the first malformed step.
 #[derive(Clone, Debug)]
 pub struct RuleSteps<'s>(&'s [u8]);
 
@@ -527,7 +557,7 @@ impl<'s> Iterator for RuleSteps<'s> {
     }
 }
 
-/// Writes into a buffer, as long as there is room.
+/// A writer to a slice. Its methods return `None` if the slice is full.
 struct SliceWriter<'t> {
     to: &'t mut [u8],
     len: usize,
@@ -540,7 +570,7 @@ impl SliceWriter<'_> {
         Some(())
     }
 
-    /// Removes all but the first of the `slashes` at the front: a reference that begins with two names a host (RFC 3986,
+    /// Removes all but the first of the `slashes` at the start, because a reference that begins with two slashes names a host (RFC 3986,
     /// section 4.2).
     fn keep_one_slash(&mut self, slashes: &[u8]) {
         let written = &mut self.to[..self.len];
@@ -557,7 +587,7 @@ impl SliceWriter<'_> {
             .try_for_each(|&byte| if stays(byte) { self.put(&[byte]) } else { self.put_percent(byte) })
     }
 
-    /// A value as it stands in a query. Its escapes stay, and `+`, which is a space there, becomes one.
+    /// Writes a parameter value, which may contain escapes. Keeps them, and writes `+`, an escaped space, as `%20`.
     fn put_parameter(&mut self, mut value: &[u8]) -> Option<()> {
         while let [byte, behind @ ..] = value {
             match (byte, behind) {
@@ -573,7 +603,7 @@ impl SliceWriter<'_> {
         Some(())
     }
 
-    /// The same, decoded.
+    /// Writes a parameter value, decoded.
     fn put_unescaped(&mut self, mut value: &[u8]) -> Option<()> {
         let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
         while let [byte, behind @ ..] = value {
@@ -600,17 +630,17 @@ impl SliceWriter<'_> {
     }
 }
 
-/// RFC 3986, section 2.3.
+/// Returns whether a byte is unreserved: RFC 3986, section 2.3.
 fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-/// What stands for itself in a path: RFC 3986, section 3.3.
+/// Returns whether a path may contain this byte unescaped: RFC 3986, section 3.3.
 fn is_path_byte(byte: u8) -> bool {
     is_unreserved(byte) || b"!$&'()*+,;=:@/".contains(&byte)
 }
 
-/// What stands for itself in a query, and what is escaped already: RFC 3986, section 3.4.
+/// Returns whether a query may contain this byte: RFC 3986, section 3.4. `%` begins an escape.
 fn is_query_byte(byte: u8) -> bool {
     is_path_byte(byte) || matches!(byte, b'?' | b'%')
 }

@@ -1,4 +1,4 @@
-//! Images made by hand: what is found, what is refused, and what damage can do.
+//! Tests of hand-made images: lookups, refused images, and damage.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -11,10 +11,10 @@ use tarpon_site::rules::{RuleRow, RuleStep, encode_head};
 use tarpon_site::{Coding, Content, Entry, Image, ImageError, Region, Variants, build_index};
 
 #[test]
-fn a_file_is_found_with_all_that_is_said_about_it() {
-    let mut draft = Draft::default();
-    draft.file(b"/a", "hello");
-    let image = draft.image();
+fn file_is_found_with_its_properties() {
+    let mut builder = ImageBuilder::default();
+    builder.file(b"/a", "hello");
+    let image = builder.image();
     let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/a") else {
         panic!("not found")
     };
@@ -22,37 +22,37 @@ fn a_file_is_found_with_all_that_is_said_about_it() {
     assert_eq!(image.bytes(variant.fields), b"Content-Length: 5\r\n\r\n");
     assert_eq!(image.bytes(variant.etag), b"\"7\"");
     assert_eq!(variant.last_modified, 784_111_777);
-    let Content::Image(content) = variant.content else { panic!("elsewhere") };
+    let Content::Image(content) = variant.content else { panic!("not in the image") };
     assert_eq!(image.bytes(content), b"hello");
     assert_eq!(variant.fields.at + variant.fields.len, content.at);
     assert_eq!(image.entries().collect::<Vec<_>>(), [(&b"/a"[..], image.find(b"/a").expect("found"))]);
 }
 
 #[test]
-fn a_file_has_the_coded_variants_that_make_sense() {
+fn damaged_coded_variant_is_skipped() {
     type Damage = fn(&mut EntryRecord);
     #[rustfmt::skip]
     let cases: &[(&str, Damage, &[Coding])] = &[
-        // what it shows          what is done to the second of three  the coded variants that are left
+        // case                   change to the second of three        remaining coded variants
         ("nothing",               |_| (),                              &[Coding::Br, Coding::Zstd, Coding::Gzip]),
         ("no coding",             |row| row.coding = Coding::Identity, &[Coding::Br, Coding::Gzip]),
-        ("run over the end",      |row| row.fields_at = u64::MAX,         &[Coding::Br, Coding::Gzip]),
-        ("tag behind",            |row| row.etag_at = u32::MAX,        &[Coding::Br, Coding::Gzip]),
+        ("fields over the end",   |row| row.fields_at = u64::MAX,         &[Coding::Br, Coding::Gzip]),
+        ("tag beyond the fields", |row| row.etag_at = u32::MAX,        &[Coding::Br, Coding::Gzip]),
         ("content over the end",  |row| row.content_len = u64::MAX,    &[Coding::Br, Coding::Gzip]),
         ("no such file",          |row| row.storage = Storage::File,         &[Coding::Br, Coding::Gzip]),
         ("beyond the archive",    |row| (row.storage, row.content_at) = (Storage::Archive, 100), &[Coding::Br, Coding::Gzip]),
     ];
     for (name, damage, want) in cases {
-        let mut draft = Draft::default();
-        draft.coded(b"/a", &["plain", "brot", "zst", "gz"], damage);
-        draft.file(b"/b", "other");
-        let image = draft.image();
+        let mut builder = ImageBuilder::default();
+        builder.coded(b"/a", &["plain", "brot", "zst", "gz"], damage);
+        builder.file(b"/b", "other");
+        let image = builder.image();
         let Some(Entry::File(file)) = image.find(b"/a") else { panic!("not found: {name}") };
         assert_eq!(image.content(b"/a"), b"plain", "{name}");
         let codings: Vec<_> = image.coded_variants(file).map(|(coding, _)| coding).collect();
         assert_eq!(&codings, want, "{name}");
         for (coding, variant) in image.coded_variants(file) {
-            let Content::Image(content) = variant.content else { panic!("elsewhere") };
+            let Content::Image(content) = variant.content else { panic!("not in the image") };
             let content = image.bytes(content);
             assert_eq!(content, ["brot", "gz", "zst"][coding as usize - 1].as_bytes());
             assert_eq!(
@@ -68,40 +68,40 @@ fn a_file_has_the_coded_variants_that_make_sense() {
 }
 
 #[test]
-fn a_variant_with_a_dictionary_is_for_who_has_that_and_never_among_the_others() {
+fn variant_with_a_dictionary_is_only_found_with_it() {
     type Damage = fn(&mut EntryRecord);
-    const HIS: [u8; 32] = [7; 32];
+    const KNOWN: [u8; 32] = [7; 32];
     const ALL: &[Coding] = &[Coding::Dcb, Coding::Dcz];
     #[rustfmt::skip]
     let cases: &[(&str, Damage, &[Coding])] = &[
-        // what it shows          what is done to the second of two    what is left for who has the dictionary
+        // case                   change to the second of two          remaining variants
         ("nothing",               |_| (),                              ALL),
         ("a coding without one",  |row| row.coding = Coding::Zstd,     &[Coding::Dcb]),
         ("no coding",             |row| row.coding = Coding::Identity, &[Coding::Dcb]),
-        ("run over the end",      |row| row.fields_at = u64::MAX,         &[Coding::Dcb]),
-        ("tag behind",            |row| row.etag_at = u32::MAX,        &[Coding::Dcb]),
+        ("fields over the end",   |row| row.fields_at = u64::MAX,         &[Coding::Dcb]),
+        ("tag beyond the fields", |row| row.etag_at = u32::MAX,        &[Coding::Dcb]),
         ("content over the end",  |row| row.content_len = u64::MAX,    &[Coding::Dcb]),
         ("beyond the archive",    |row| (row.storage, row.content_at) = (Storage::Archive, 100), &[Coding::Dcb]),
     ];
     for (name, damage, want) in cases {
-        let mut draft = sample();
-        draft.deltas(
+        let mut builder = sample();
+        builder.deltas(
             &[
                 (b"/a", [6; 32], Coding::Dcz, "below"),
-                (b"/a", HIS, Coding::Dcb, "first"),
-                (b"/a", HIS, Coding::Dcz, "second"),
+                (b"/a", KNOWN, Coding::Dcb, "first"),
+                (b"/a", KNOWN, Coding::Dcz, "second"),
                 (b"/a", [8; 32], Coding::Dcz, "above"),
-                (b"/b", HIS, Coding::Dcb, "other"),
+                (b"/b", KNOWN, Coding::Dcb, "other"),
             ],
             damage,
         );
-        let image = draft.image();
+        let image = builder.image();
         let Some(Entry::File(file)) = image.find(b"/a") else { panic!("not found: {name}") };
         assert!(file.is_single() && image.coded_variants(file).count() == 0, "{name}");
-        let found: Vec<_> = image.deltas(file, HIS).collect();
+        let found: Vec<_> = image.deltas(file, KNOWN).collect();
         assert_eq!(&found.iter().map(|(coding, _)| *coding).collect::<Vec<_>>(), want, "{name}");
         for ((_, variant), want) in found.iter().zip(["first", "second"]) {
-            let Content::Image(content) = variant.content else { panic!("elsewhere") };
+            let Content::Image(content) = variant.content else { panic!("not in the image") };
             assert_eq!(image.bytes(content), want.as_bytes(), "{name}");
             assert_eq!(image.bytes(variant.etag), b"\"7\"", "{name}");
             assert_eq!(variant.last_modified, 784_111_777, "{name}");
@@ -110,26 +110,26 @@ fn a_variant_with_a_dictionary_is_for_who_has_that_and_never_among_the_others() 
         assert_eq!(image.all_deltas(file).count(), 2 + want.len(), "{name}");
         let Some(Entry::File(other)) = image.find(b"/b") else { panic!("not found: {name}") };
         assert_eq!(
-            (image.deltas(other, HIS).count(), image.deltas(other, [6; 32]).count()),
+            (image.deltas(other, KNOWN).count(), image.deltas(other, [6; 32]).count()),
             (1, 0),
             "{name}"
         );
         visit(&image);
     }
-    // A record that has one says what none may.
-    let mut draft = Draft::default();
-    draft.coded(b"/a", &["plain", "brot", "zst"], &|row| row.coding = Coding::Dcz);
-    let image = draft.image();
+    // A variant with a dictionary in a record is invalid.
+    let mut builder = ImageBuilder::default();
+    builder.coded(b"/a", &["plain", "brot", "zst"], &|row| row.coding = Coding::Dcz);
+    let image = builder.image();
     let Some(Entry::File(file)) = image.find(b"/a") else { panic!("not found") };
     assert_eq!(image.coded_variants(file).map(|(coding, _)| coding).collect::<Vec<_>>(), [Coding::Br]);
     assert_eq!(image.all_deltas(file).count(), 0);
 }
 
 #[test]
-fn a_redirect_has_room_for_a_query() {
-    let mut draft = Draft::default();
-    draft.redirect(b"/a");
-    let image = draft.image();
+fn redirect_has_a_position_for_the_query() {
+    let mut builder = ImageBuilder::default();
+    builder.redirect(b"/a");
+    let image = builder.image();
     let Some(Entry::Redirect(redirect)) = image.find(b"/a") else { panic!("not found") };
     assert_eq!(image.bytes(redirect.before_query), b"Location: /a/");
     assert_eq!(image.bytes(redirect.after_query), b"\r\nContent-Length: 5\r\n\r\n");
@@ -137,8 +137,8 @@ fn a_redirect_has_room_for_a_query() {
 }
 
 #[test]
-fn every_code_has_its_page() {
-    let image = Draft::default().image();
+fn every_status_has_its_page() {
+    let image = ImageBuilder::default().image();
     for code in STATUS_PAGE_CODES {
         let fields: &[u8] = if code == 204 { b"\r\n" } else { b"Content-Length: 3\r\n\r\n" };
         assert_eq!(image.bytes(image.status_page(code).fields), fields);
@@ -148,12 +148,12 @@ fn every_code_has_its_page() {
 
 #[test]
 #[rustfmt::skip]
-fn what_does_not_frame_its_content_is_told_apart() {
+fn unframed_response_is_detected() {
     #[derive(Clone, Copy, PartialEq, Debug)]
-    enum Of { File, Brotli, Delta, Redirect }
-    use Of::*;
-    let cases: &[(&str, Of, &str, &str)] = &[
-        // what it shows            of        before                      after
+    enum Subject { File, Brotli, Delta, Redirect }
+    use Subject::*;
+    let cases: &[(&str, Subject, &str, &str)] = &[
+        // case                     of        before                      after
         ("nothing",                 File,     "Content-Length: 5",        "Content-Length: 5"),
         ("a longer content",        File,     "Content-Length: 5",        "Content-Length: 4"),
         ("zeros",                   File,     "Content-Length: 5",        "Content-Length:00"),
@@ -165,17 +165,17 @@ fn what_does_not_frame_its_content_is_told_apart() {
         ("with a dictionary",       Delta,    "Content-Length: 2",        "Content-Length: 3"),
         ("a redirect",              Redirect, "Content-Length: 5",        "Content-Length: 3"),
         ("to another host",         Redirect, "Location: /a/",            "Location: //a"),
-        ("its line",                Redirect, "Location: /a/",            "Location: /\r\n"),
-        ("its line, bare",          Redirect, "Location: /a/",            "Location: /\n/"),
+        ("a line end",              Redirect, "Location: /a/",            "Location: /\r\n"),
+        ("a bare LF",               Redirect, "Location: /a/",            "Location: /\n/"),
     ];
     for &(name, of, before, after) in cases {
         assert_eq!(before.len(), after.len(), "{name}");
-        let mut draft = Draft::default();
-        draft.coded(b"/b", &["world", "wld"], &|_| ());
-        draft.redirect(b"/c");
-        draft.deltas(&[(b"/b", [7; 32], Coding::Dcb, "ll")], &|_| ());
-        let mut bytes = draft.bytes();
-        // A redirect lies behind the files.
+        let mut builder = ImageBuilder::default();
+        builder.coded(b"/b", &["world", "wld"], &|_| ());
+        builder.redirect(b"/c");
+        builder.deltas(&[(b"/b", [7; 32], Coding::Dcb, "ll")], &|_| ());
+        let mut bytes = builder.bytes();
+        // The redirect follows the files.
         let from = if of == Redirect { bytes.windows(9).position(|at| at == b"Location:").expect("a redirect") } else { 0 };
         let at = from + bytes[from..].windows(before.len()).position(|at| at == before.as_bytes()).expect("such fields");
         bytes[at..at + after.len()].copy_from_slice(after.as_bytes());
@@ -183,21 +183,21 @@ fn what_does_not_frame_its_content_is_told_apart() {
         let (Some(Entry::File(file)), Some(Entry::Redirect(redirect))) = (image.find(b"/b"), image.find(b"/c")) else { panic!("{name}") };
         let (_, coded) = image.coded_variants(file).next().expect("Brotli");
         let (_, _, delta) = image.all_deltas(file).next().expect("a delta");
-        // The second look is at what was kept of the first.
-        for look in ["first", "second"] {
+        // The second check uses the stored result of the first.
+        for check in ["first", "second"] {
             let got = [image.is_framed(&file.identity), image.is_framed(&coded), image.is_framed(&delta), image.is_redirect_framed(&redirect)];
             let want = [File, Brotli, Delta, Redirect].map(|other| other != of || before == after);
-            assert_eq!(got, want, "{name}, {look} look");
+            assert_eq!(got, want, "{name}, {check} check");
         }
     }
 }
 
 #[test]
-fn a_page_or_a_rule_that_is_forged_is_refused() {
+fn forged_status_page_or_rule_is_refused() {
     for (before, after) in
         [("Content-Length: 3", "Content-Length: 4"), ("Content-Length: 3", "Content-Leng\r\n\r\n3")]
     {
-        let mut bytes = Draft::default().bytes();
+        let mut bytes = ImageBuilder::default().bytes();
         let at = bytes.windows(before.len()).position(|at| at == before.as_bytes()).expect("a page");
         bytes[at..at + after.len()].copy_from_slice(after.as_bytes());
         assert_eq!(Image::new(bytes.into()).expect_err(after), ImageError::Pages);
@@ -205,7 +205,7 @@ fn a_page_or_a_rule_that_is_forged_is_refused() {
     const FIELDS: &str = "Content-Length: 5\r\n\r\n";
     #[rustfmt::skip]
     let cases: &[(&str, &str, u16, &[RuleStep<'_>], bool)] = &[
-        // what it shows           fields                  status  target
+        // case                    fields                  status  target
         ("as packed",              FIELDS,                 301, &[RuleStep::Text(b"/a/"), RuleStep::Captured(0)],              true),
         ("a rewrite",              FIELDS,                 200, &[RuleStep::Text(b"/a b/"), RuleStep::Captured(0)],            true),
         ("an error",               FIELDS,                 404, &[RuleStep::Text(b"/404.html")],                       true),
@@ -213,11 +213,11 @@ fn a_page_or_a_rule_that_is_forged_is_refused() {
         ("a host alone",           FIELDS,                 301, &[RuleStep::Text(b"https://a.org")],                   true),
         ("a fragment",             FIELDS,                 301, &[RuleStep::Text(b"https://a.org"), RuleStep::Text(b"#"), RuleStep::CapturedInQuery(0)], true),
         ("a part of a host",       FIELDS,                 301, &[RuleStep::Text(b"https://a.org"), RuleStep::Captured(0)],    false),
-        ("a host that is held",    FIELDS,                 301, &[RuleStep::Text(b"https://"), RuleStep::Captured(0)],         false),
-        ("all that is held",       FIELDS,                 301, &[RuleStep::Captured(0)],                                  false),
+        ("a captured host",        FIELDS,                 301, &[RuleStep::Text(b"https://"), RuleStep::Captured(0)],         false),
+        ("a capture alone",        FIELDS,                 301, &[RuleStep::Captured(0)],                                  false),
         ("nowhere",                FIELDS,                 301, &[],                                               false),
         ("a line end",             FIELDS,                 301, &[RuleStep::Text(b"/a\r\nX: 1")],                      false),
-        ("a line end behind",      FIELDS,                 301, &[RuleStep::Text(b"/a"), RuleStep::Captured(0), RuleStep::Text(b"\n")], false),
+        ("a line end after",       FIELDS,                 301, &[RuleStep::Text(b"/a"), RuleStep::Captured(0), RuleStep::Text(b"\n")], false),
         ("a tab",                  FIELDS,                 301, &[RuleStep::Text(b"/\t/a.org")],                       false),
         ("a backslash",            FIELDS,                 301, &[RuleStep::Text(b"/\\a.org")],                       false),
         ("a status without content", FIELDS,               304, &[RuleStep::Text(b"/a/")],                             false),
@@ -239,20 +239,20 @@ fn a_page_or_a_rule_that_is_forged_is_refused() {
             fragment,
         };
         let section = [encode_head(fields.as_bytes(), b"moved"), row.encode().expect("short")].concat();
-        let mut draft = Draft::default();
-        draft.section(section::RULES, &section);
-        let got = Image::new(draft.bytes().into()).map(|_| ());
+        let mut builder = ImageBuilder::default();
+        builder.section(section::RULES, &section);
+        let got = Image::new(builder.bytes().into()).map(|_| ());
         assert_eq!(got, if is_good { Ok(()) } else { Err(ImageError::Rules) }, "{name}");
     }
 }
 
 #[test]
-fn only_the_path_itself_is_found() {
-    let mut draft = Draft::default();
+fn only_the_exact_path_is_found() {
+    let mut builder = ImageBuilder::default();
     for path in [&b"/"[..], b"/a/", b"/a/b", b"/\xff"] {
-        draft.file(path, "x");
+        builder.file(path, "x");
     }
-    let image = draft.image();
+    let image = builder.image();
     for path in [&b"/"[..], b"/a/", b"/a/b", b"/\xff"] {
         assert!(image.find(path).is_some(), "{path:?}");
     }
@@ -262,105 +262,105 @@ fn only_the_path_itself_is_found() {
 }
 
 #[test]
-fn a_search_goes_around_the_end_of_the_index() {
-    // Four paths that all want the last of eight slots.
+fn search_wraps_around_the_index() {
+    // The hashes of all these paths select the last of eight slots.
     let last = |number: &u32| hash(format!("/{number}").as_bytes()) & 7 == 7;
     let numbers: Vec<u32> = (0..).filter(last).take(5).collect();
-    let (missing, there) = numbers.split_last().expect("five");
-    let mut draft = Draft::default();
-    for number in there {
-        draft.file(format!("/{number}").as_bytes(), &number.to_string());
+    let (missing, present) = numbers.split_last().expect("five");
+    let mut builder = ImageBuilder::default();
+    for number in present {
+        builder.file(format!("/{number}").as_bytes(), &number.to_string());
     }
-    let image = draft.image();
-    for number in there {
+    let image = builder.image();
+    for number in present {
         assert_eq!(image.content(format!("/{number}").as_bytes()), number.to_string().as_bytes());
     }
     assert_eq!(image.find(format!("/{missing}").as_bytes()), None);
 }
 
 #[test]
-fn paths_with_the_same_hash_are_told_apart() {
-    // As if the path of `other` had the hash of `path`.
-    let mut draft = Draft::default();
-    draft.file(b"/other", "other");
-    draft.records[0].0 = hash(b"/path");
-    draft.file(b"/path", "path");
-    let image = draft.image();
+fn paths_with_the_same_hash_are_distinguished() {
+    // Simulates a collision: `other` gets the hash of `path`.
+    let mut builder = ImageBuilder::default();
+    builder.file(b"/other", "other");
+    builder.records[0].0 = hash(b"/path");
+    builder.file(b"/path", "path");
+    let image = builder.image();
     assert_eq!(image.content(b"/path"), b"path");
     assert_eq!(image.find(b"/other"), None);
     assert_eq!(image.entries().count(), 2);
 }
 
 #[test]
-fn a_search_in_a_full_index_ends() {
-    let mut draft = Draft::default();
-    draft.file(b"/a", "x");
-    let full = vec![IndexSlot::new(hash(b"/b"), draft.records[0].1).expect("near").encode(); 8];
-    let image = draft.image_with(full);
+fn search_in_a_full_index_ends() {
+    let mut builder = ImageBuilder::default();
+    builder.file(b"/a", "x");
+    let full = vec![IndexSlot::new(hash(b"/b"), builder.records[0].1).expect("small offsets").encode(); 8];
+    let image = builder.image_with(full);
     assert_eq!(image.find(b"/b"), None);
     assert_eq!(image.find(b"/a"), None);
 }
 
 #[test]
-fn an_index_cannot_name_what_lies_too_far_off() {
+fn index_refuses_a_large_offset() {
     let far = RECORD_ALIGN << 32;
     assert_eq!(build_index(&[(0, far - RECORD_ALIGN)]).map(|slots| slots.len()), Some(8));
     assert_eq!(build_index(&[(0, far)]), None);
     for (count, slots) in [(0, 8), (4, 8), (5, 16), (8, 16), (9, 32)] {
-        assert_eq!(build_index(&vec![(7, 128); count]).expect("near").len(), slots, "{count}");
+        assert_eq!(build_index(&vec![(7, 128); count]).expect("small offsets").len(), slots, "{count}");
     }
 }
 
 #[test]
 #[rustfmt::skip]
-fn a_record_that_leads_out_of_the_image_is_not_there() {
+fn record_out_of_bounds_is_ignored() {
     type Damage = fn(&mut EntryRecord, u64);
     let file: &[(&str, bool, Damage)] = &[
-        // what it shows               there  what is done to the record of a file, in an image of some length
+        // case                        found  change to the record of a file, in an image of this length
         ("nothing",                    true,  |_, _| ()),
         ("path longer",                false, |record, _| record.path_len += 1),
-        ("path behind the end",        false, |record, _| record.path_len = u16::MAX),
-        ("run to the end",             true,  |record, len| record.fields_at = len - 34),
-        ("run over the end",           false, |record, len| record.fields_at = len - 33),
-        ("run at the far end",         false, |record, _| record.fields_at = u64::MAX),
-        ("fields over the end",        false, |record, _| record.fields_len = u32::MAX),
+        ("path beyond the end",        false, |record, _| record.path_len = u16::MAX),
+        ("fields to the end",          true,  |record, len| record.fields_at = len - 34),
+        ("fields over the end",        false, |record, len| record.fields_at = len - 33),
+        ("fields far off",             false, |record, _| record.fields_at = u64::MAX),
+        ("longest fields",             false, |record, _| record.fields_len = u32::MAX),
         ("fields of 304 over the end", false, |record, _| record.not_modified_len = u32::MAX),
         ("tag to the end",             true,  |record, _| record.etag_len = 7),
         ("tag over the end",           false, |record, _| record.etag_len = 8),
-        ("tag behind",                 false, |record, _| record.etag_at = u32::MAX),
+        ("tag beyond the fields",      false, |record, _| record.etag_at = u32::MAX),
         ("content over the end",       false, |record, len| record.content_len = len),
-        ("content at the far end",     false, |record, _| record.content_at = u64::MAX),
-        ("content is all there is",    false, |record, _| record.content_len = u64::MAX),
+        ("content far off",            false, |record, _| record.content_at = u64::MAX),
+        ("largest content length",     false, |record, _| record.content_len = u64::MAX),
         ("the file",                   true,  |record, _| (record.storage, record.content_at) = (Storage::File, 0)),
         ("no such file",               false, |record, _| (record.storage, record.content_at) = (Storage::File, 1)),
         ("more variants",              false, |record, _| record.variant_count = 2),
         ("a redirect",                 true,  |record, _| record.kind = RecordKind::Redirect),
         ("split to the end",           true,  |record, _| (record.kind, record.before_query) = (RecordKind::Redirect, 21)),
-        ("split behind",               false, |record, _| (record.kind, record.before_query) = (RecordKind::Redirect, 22)),
+        ("split beyond the end",       false, |record, _| (record.kind, record.before_query) = (RecordKind::Redirect, 22)),
         ("redirect, coded",            false, |record, _| (record.kind, record.variant_count) = (RecordKind::Redirect, 2)),
         ("the whole archive",          true,  |record, _| (record.storage, record.content_at, record.content_len) = (Storage::Archive, 0, 100)),
         ("beyond the archive",         false, |record, _| (record.storage, record.content_at, record.content_len) = (Storage::Archive, 1, 100)),
         ("redirect to an archive",     false, |record, _| (record.kind, record.storage, record.content_at) = (RecordKind::Redirect, Storage::Archive, 0)),
         ("redirect to a file",         false, |record, _| (record.kind, record.storage, record.content_at) = (RecordKind::Redirect, Storage::File, 0)),
     ];
-    for (name, there, damage) in file {
-        let mut draft = Draft { file_count: 1, archive_len: 100, ..Draft::default() };
-        draft.file(b"/a", "hello");
-        let at = draft.records[0].1 as usize;
-        let mut bytes = draft.bytes();
+    for (name, is_found, damage) in file {
+        let mut builder = ImageBuilder { file_count: 1, archive_len: 100, ..ImageBuilder::default() };
+        builder.file(b"/a", "hello");
+        let at = builder.records[0].1 as usize;
+        let mut bytes = builder.bytes();
         let head = bytes[at..].first_chunk::<RECORD_LEN>().expect("a record");
         let mut record = EntryRecord::decode(head).expect("a record");
         damage(&mut record, bytes.len() as u64);
         bytes[at..][..RECORD_LEN].copy_from_slice(&record.encode());
         let image = Image::new(bytes.into()).expect("an image");
-        assert_eq!(image.find(b"/a").is_some(), *there, "{name}");
+        assert_eq!(image.find(b"/a").is_some(), *is_found, "{name}");
         visit(&image);
     }
     for (name, at, value) in [("kind", 2, 4), ("variants", 3, 2), ("no variant", 3, 0), ("five variants", 3, 5), ("255 variants", 3, 255), ("home", 56, 3), ("coded", 57, 1), ("coding", 57, 4)] {
-        let mut draft = Draft::default();
-        draft.file(b"/a", "hello");
-        let record = draft.records[0].1 as usize;
-        let mut bytes = draft.bytes();
+        let mut builder = ImageBuilder::default();
+        builder.file(b"/a", "hello");
+        let record = builder.records[0].1 as usize;
+        let mut bytes = builder.bytes();
         bytes[record + at] = value;
         assert_eq!(Image::new(bytes.into()).expect("an image").find(b"/a"), None, "{name}");
     }
@@ -368,7 +368,7 @@ fn a_record_that_leads_out_of_the_image_is_not_there() {
 
 #[test]
 #[rustfmt::skip]
-fn what_is_no_image_is_refused() {
+fn invalid_image_is_refused() {
     type Change = fn(&mut Header);
     let cases: &[(&str, Change, ImageError)] = &[
         ("too short",             |header| header.len -= 1,                       ImageError::Length),
@@ -392,14 +392,14 @@ fn what_is_no_image_is_refused() {
         ("sections beyond counting", |header| header.section_count = u64::MAX,    ImageError::Sections),
     ];
     for (name, change, want) in cases {
-        let mut bytes = Draft::default().bytes();
+        let mut bytes = ImageBuilder::default().bytes();
         let mut header = Header::decode(bytes.first_chunk().expect("a header")).expect("a header");
         change(&mut header);
         bytes[..HEADER_LEN].copy_from_slice(&header.encode());
         assert_eq!(Image::new(bytes.into()).expect_err(name), *want, "{name}");
     }
     for (at, want) in [(0, ImageError::Magic), (7, ImageError::Magic), (8, ImageError::Version), (12, ImageError::Version), (100, ImageError::HeaderHash), (127, ImageError::HeaderHash)] {
-        let mut bytes = Draft::default().bytes();
+        let mut bytes = ImageBuilder::default().bytes();
         bytes[at] ^= 1;
         assert_eq!(Image::new(bytes.into()).expect_err("refused"), want, "{at}");
     }
@@ -407,31 +407,31 @@ fn what_is_no_image_is_refused() {
 }
 
 #[test]
-fn a_section_is_there_or_passed_over() {
-    let mut draft = Draft::default();
-    let at = draft.bytes.len() as u64;
-    draft.bytes.extend_from_slice(b"sections");
+fn section_out_of_bounds_is_skipped() {
+    let mut builder = ImageBuilder::default();
+    let at = builder.bytes.len() as u64;
+    builder.bytes.extend_from_slice(b"sections");
     let row = |kind, at, len| SectionRow { kind, at, len, hash: 7 };
     let rows = [row(9, at, 8), row(1, at, u64::MAX), row(2, u64::MAX, 1), row(3, at + 8, 0), row(9, at, 3)];
-    draft.sections_at = draft.bytes.len() as u64;
-    draft.section_count = rows.len() as u64;
-    rows.iter().for_each(|row| draft.bytes.extend(row.encode()));
-    let image = draft.image();
+    builder.sections_at = builder.bytes.len() as u64;
+    builder.section_count = rows.len() as u64;
+    rows.iter().for_each(|row| builder.bytes.extend(row.encode()));
+    let image = builder.image();
     let want = [(rows[0], &b"sections"[..]), (rows[3], b""), (rows[4], b"sec")];
     assert_eq!(image.sections().collect::<Vec<_>>(), want);
-    assert_eq!(Draft::default().image().sections().count(), 0);
+    assert_eq!(ImageBuilder::default().image().sections().count(), 0);
 }
 
 #[test]
-fn a_page_that_lies_elsewhere_is_refused() {
-    let draft = Draft { page_shift: 1 << 40, ..Draft::default() };
-    assert_eq!(Image::new(draft.bytes().into()).expect_err("refused"), ImageError::Pages);
+fn status_page_out_of_bounds_is_refused() {
+    let builder = ImageBuilder { page_shift: 1 << 40, ..ImageBuilder::default() };
+    assert_eq!(Image::new(builder.bytes().into()).expect_err("refused"), ImageError::Pages);
 }
 
-/// The layout is told a second time, by hand, so that a change of it shows.
+/// Repeats the layout by hand, so that an accidental change fails.
 #[test]
 #[rustfmt::skip]
-fn the_layout_is_the_one_of_version_1() {
+fn layout_is_that_of_version_1() {
     let header = Header { len: 1, index_at: 2, slot_count: 3, record_count: 4, pages_at: 5, page_count: 6, file_count: 7, tables_hash: 8, archive_len: 9, sections_at: 10, section_count: 11, body_hash: 12 };
     let mut want = b"tarpon\0\x01\x01\0\0\0\x80\0\0\0".to_vec();
     for value in 1..=12u64 {
@@ -442,7 +442,7 @@ fn the_layout_is_the_one_of_version_1() {
     assert_eq!(header.encode(), want[..]);
     assert_eq!(Header::decode(&header.encode()), Ok(header));
 
-    let slot = IndexSlot::new(0x0123_4567_89ab_cdef, 0x40 * 0x0a0b_0c0d).expect("near");
+    let slot = IndexSlot::new(0x0123_4567_89ab_cdef, 0x40 * 0x0a0b_0c0d).expect("small offsets");
     assert_eq!(slot.encode(), *b"\x67\x45\x23\x01\x0d\x0c\x0b\x0a");
     assert_eq!(IndexSlot::decode(&slot.encode()), Some(slot));
     assert_eq!(IndexSlot::decode(&[0; SLOT_LEN]), None);
@@ -483,7 +483,7 @@ fn the_layout_is_the_one_of_version_1() {
 
 proptest! {
     #[test]
-    fn no_damage_makes_it_panic(
+    fn damaged_image_is_handled_without_panic(
         flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
         cut in proptest::option::of(any::<prop::sample::Index>()),
         sealed in any::<bool>(),
@@ -505,12 +505,12 @@ proptest! {
     }
 
     #[test]
-    fn no_record_leads_out(head in any::<[u8; RECORD_LEN]>(), kind in 0..2u8, home in 0..2u8) {
-        let mut draft = sample();
-        draft.file(b"/x", "x");
-        let at = draft.records.last().expect("a record").1 as usize;
-        let mut bytes = draft.bytes();
-        // So random that they would seldom pass, except for what is checked first.
+    fn random_record_stays_in_bounds(head in any::<[u8; RECORD_LEN]>(), kind in 0..2u8, home in 0..2u8) {
+        let mut builder = sample();
+        builder.file(b"/x", "x");
+        let at = builder.records.last().expect("a record").1 as usize;
+        let mut bytes = builder.bytes();
+        // The first bytes are valid, because random ones would rarely pass the first checks.
         bytes[at..][..RECORD_LEN].copy_from_slice(&head);
         bytes[at..][..4].copy_from_slice(&[2, 0, kind, 1]);
         bytes[at..][56..58].copy_from_slice(&[home, 0]);
@@ -518,7 +518,7 @@ proptest! {
     }
 }
 
-/// Makes the checksums right again, if there is enough left of the header to do so.
+/// Corrects the checksums, if the header is long enough.
 fn seal(bytes: &mut [u8]) {
     let Some(header) = bytes.first_chunk::<HEADER_LEN>() else { return };
     let at = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
@@ -541,39 +541,39 @@ fn seal(bytes: &mut [u8]) {
     bytes[..HEADER_LEN].copy_from_slice(&header.encode());
 }
 
-/// Looks at all there is to see.
+/// Reads everything in an image. A region outside of it panics.
 fn visit(image: &Image) {
     image.sections().for_each(|(row, bytes)| assert_eq!(row.len, bytes.len() as u64));
     for path in [&b"/a"[..], b"/b", b"/c", b"/x", b"/missing"] {
-        image.find(path).into_iter().for_each(|entry| look(image, entry));
+        image.find(path).into_iter().for_each(|entry| visit_entry(image, entry));
     }
-    image.entries().for_each(|(_, entry)| look(image, entry));
+    image.entries().for_each(|(_, entry)| visit_entry(image, entry));
     for code in STATUS_PAGE_CODES {
         image.bytes(image.status_page(code).fields);
         image.bytes(image.status_page(code).content);
     }
 }
 
-fn look(image: &Image, entry: Entry) {
-    let see = |place: Region| assert_eq!(image.bytes(place).len() as u64, place.len);
+fn visit_entry(image: &Image, entry: Entry) {
+    let check = |region: Region| assert_eq!(image.bytes(region).len() as u64, region.len);
     match entry {
         Entry::File(file) => {
             let coded = image.coded_variants(file).map(|(_, variant)| variant);
             let deltas = image.all_deltas(file).map(|(_, _, variant)| variant);
             for variant in coded.chain(deltas).chain([file.identity]) {
-                [variant.fields, variant.not_modified, variant.etag].into_iter().for_each(see);
+                [variant.fields, variant.not_modified, variant.etag].into_iter().for_each(check);
                 if image.is_framed(&variant) {
                     assert_eq!(content_len(image.bytes(variant.fields)), Some(variant.content.len()));
                 }
                 match variant.content {
-                    Content::Image(place) => see(place),
+                    Content::Image(region) => check(region),
                     Content::File { number, .. } => assert!(u64::from(number) < image.file_count()),
-                    Content::Archive(place) => assert!(place.at + place.len <= image.archive_len()),
+                    Content::Archive(region) => assert!(region.at + region.len <= image.archive_len()),
                 }
             }
         }
         Entry::Redirect(redirect) => {
-            [redirect.before_query, redirect.after_query, redirect.content].into_iter().for_each(see);
+            [redirect.before_query, redirect.after_query, redirect.content].into_iter().for_each(check);
             if image.is_redirect_framed(&redirect) {
                 let fields = [image.bytes(redirect.before_query), b"?q", image.bytes(redirect.after_query)];
                 let fields =
@@ -584,7 +584,7 @@ fn look(image: &Image, entry: Entry) {
     }
 }
 
-/// Returns the length of a content that fields state to a client that splits them at line ends; `None` if they state more than one
+/// Parses fields like a client that splits them at line ends. Returns the content length, or `None` if they are not the fields of one
 /// response.
 fn content_len(fields: &[u8]) -> Option<u64> {
     let text = String::from_utf8_lossy(fields);
@@ -602,30 +602,30 @@ fn content_len(fields: &[u8]) -> Option<u64> {
     }
 }
 
-fn sample() -> Draft {
-    let mut draft = Draft { file_count: 3, ..Draft::default() };
-    draft.file(b"/a", "hello");
-    draft.coded(b"/b", &["world", "wld"], &|_| ());
-    draft.redirect(b"/c");
-    draft.deltas(&[(b"/a", [7; 32], Coding::Dcb, "ll"), (b"/b", [7; 32], Coding::Dcz, "rl")], &|_| ());
-    draft
+fn sample() -> ImageBuilder {
+    let mut builder = ImageBuilder { file_count: 3, ..ImageBuilder::default() };
+    builder.file(b"/a", "hello");
+    builder.coded(b"/b", &["world", "wld"], &|_| ());
+    builder.redirect(b"/c");
+    builder.deltas(&[(b"/a", [7; 32], Coding::Dcb, "ll"), (b"/b", [7; 32], Coding::Dcz, "rl")], &|_| ());
+    builder
 }
 
-/// An image in the making.
-struct Draft {
+/// A builder of test images.
+struct ImageBuilder {
     bytes: Vec<u8>,
     records: Vec<(u64, u64)>,
     file_count: u64,
     archive_len: u64,
     sections_at: u64,
     section_count: u64,
-    /// How far the pages' texts are from where their rows say.
+    /// The error in the offsets of the status pages.
     page_shift: u64,
 }
 
-impl Default for Draft {
-    fn default() -> Draft {
-        Draft {
+impl Default for ImageBuilder {
+    fn default() -> ImageBuilder {
+        ImageBuilder {
             bytes: vec![0; HEADER_LEN],
             records: Vec::new(),
             file_count: 0,
@@ -637,21 +637,22 @@ impl Default for Draft {
     }
 }
 
-impl Draft {
+impl ImageBuilder {
     fn file(&mut self, path: &[u8], content: &str) {
         self.coded(path, &[content], &|_| ());
     }
 
-    /// A file whose contents are, in this order: as it is, Brotli, zstd, gzip. The third is damaged.
+    /// Adds a file with its contents in this order: identity, Brotli, Zstandard, gzip. Applies `damage` to the third.
     fn coded(&mut self, path: &[u8], contents: &[&str], damage: &dyn Fn(&mut EntryRecord)) {
         const NOT_MODIFIED: &str = "ETag: \"7\"\r\n\r\n";
         let codings = [Coding::Identity, Coding::Br, Coding::Zstd, Coding::Gzip];
         self.align(RECORD_ALIGN);
         let at = self.bytes.len();
         self.records.push((hash(path), at as u64));
-        let (mut rows, mut runs) = (Vec::new(), Vec::new());
+        let (mut rows, mut responses) = (Vec::new(), Vec::new());
         for (content, coding) in contents.iter().zip(codings) {
-            let run_at = at + RECORD_LEN + (contents.len() - 1) * VARIANT_LEN + path.len() + runs.len();
+            let fields_at =
+                at + RECORD_LEN + (contents.len() - 1) * VARIANT_LEN + path.len() + responses.len();
             let fields = format!("Content-Length: {}\r\n\r\n", content.len());
             let mut record = EntryRecord {
                 path_len: path.len() as u16,
@@ -659,10 +660,10 @@ impl Draft {
                 variant_count: contents.len() as u8,
                 before_query: 0,
                 last_modified: 784_111_777,
-                fields_at: run_at as u64,
+                fields_at: fields_at as u64,
                 not_modified_len: NOT_MODIFIED.len() as u32,
                 fields_len: fields.len() as u32,
-                content_at: (run_at + NOT_MODIFIED.len() + fields.len()) as u64,
+                content_at: (fields_at + NOT_MODIFIED.len() + fields.len()) as u64,
                 content_len: content.len() as u64,
                 etag_at: 6,
                 etag_len: 3,
@@ -676,14 +677,14 @@ impl Draft {
             }
             let repeated = if rows.is_empty() { 0 } else { RECORD_LEN - VARIANT_LEN };
             rows.extend_from_slice(&record.encode()[repeated..]);
-            runs.extend_from_slice([NOT_MODIFIED, &fields, content].concat().as_bytes());
+            responses.extend_from_slice([NOT_MODIFIED, &fields, content].concat().as_bytes());
         }
         self.bytes.extend(rows);
         self.bytes.extend(path);
-        self.bytes.extend(runs);
+        self.bytes.extend(responses);
     }
 
-    /// Variants for who has a dictionary, of files with these paths; that of a row with the second coding is damaged.
+    /// Adds variants with a dictionary to the files with these paths. Applies `damage` to the variant with the content `second`.
     fn deltas(&mut self, deltas: &[(&[u8], [u8; 32], Coding, &str)], damage: &dyn Fn(&mut EntryRecord)) {
         const NOT_MODIFIED: &str = "ETag: \"7\"\r\n\r\n";
         let mut rows = Vec::new();
@@ -691,18 +692,18 @@ impl Draft {
             let (_, at) = *self.records.iter().find(|(found, _)| *found == hash(path)).expect("a file");
             let record =
                 self.bytes[at as usize..].first_chunk().and_then(EntryRecord::decode).expect("a record");
-            let run_at = self.bytes.len() as u64;
+            let fields_at = self.bytes.len() as u64;
             let fields = format!("Content-Length: {}\r\n\r\n", content.len());
             self.bytes.extend([NOT_MODIFIED, &fields, content].concat().as_bytes());
-            let content_at = run_at + (NOT_MODIFIED.len() + fields.len()) as u64;
-            let lies = EntryRecord {
+            let content_at = fields_at + (NOT_MODIFIED.len() + fields.len()) as u64;
+            let inline = EntryRecord {
                 content_at,
                 content_len: content.len() as u64,
                 storage: Storage::Image,
                 ..record
             };
             let (not_modified_len, fields_len) = (NOT_MODIFIED.len() as u32, fields.len() as u32);
-            let mut variant = EntryRecord { fields_at: run_at, not_modified_len, fields_len, coding, ..lies };
+            let mut variant = EntryRecord { fields_at, not_modified_len, fields_len, coding, ..inline };
             if content == "second" {
                 damage(&mut variant);
             }
@@ -711,7 +712,7 @@ impl Draft {
         self.section(section::DELTAS, rows.as_flattened());
     }
 
-    /// The only section.
+    /// Adds the only section.
     fn section(&mut self, kind: u32, bytes: &[u8]) {
         self.align(8);
         let row =
@@ -723,16 +724,16 @@ impl Draft {
 
     fn redirect(&mut self, path: &[u8]) {
         let fields = "Location: /a/\r\nContent-Length: 5\r\n\r\n";
-        self.record(path, &[fields, "moved"].concat(), |run_at| EntryRecord {
+        self.record(path, &[fields, "moved"].concat(), |fields_at| EntryRecord {
             path_len: path.len() as u16,
             kind: RecordKind::Redirect,
             variant_count: 1,
             before_query: 13,
             last_modified: 0,
-            fields_at: run_at,
+            fields_at,
             not_modified_len: 0,
             fields_len: fields.len() as u32,
-            content_at: run_at + fields.len() as u64,
+            content_at: fields_at + fields.len() as u64,
             content_len: 5,
             etag_at: 0,
             etag_len: 0,
@@ -743,17 +744,17 @@ impl Draft {
         });
     }
 
-    fn record(&mut self, path: &[u8], run: &str, record: impl Fn(u64) -> EntryRecord) {
+    fn record(&mut self, path: &[u8], response: &str, record: impl Fn(u64) -> EntryRecord) {
         self.align(RECORD_ALIGN);
         let at = self.bytes.len() as u64;
         self.records.push((hash(path), at));
         self.bytes.extend(record(at + (RECORD_LEN + path.len()) as u64).encode());
         self.bytes.extend(path);
-        self.bytes.extend(run.as_bytes());
+        self.bytes.extend(response.as_bytes());
     }
 
     fn image(self) -> Image {
-        let index = build_index(&self.records).expect("near");
+        let index = build_index(&self.records).expect("small offsets");
         self.image_with(index)
     }
 
@@ -762,7 +763,7 @@ impl Draft {
     }
 
     fn bytes(self) -> Vec<u8> {
-        let index = build_index(&self.records).expect("near");
+        let index = build_index(&self.records).expect("small offsets");
         self.bytes_with(&index)
     }
 
@@ -806,17 +807,17 @@ impl Draft {
     }
 }
 
-/// What a test asks most.
-trait ContentOf {
+/// A shortcut to the content of a path.
+trait ImageContent {
     fn content(&self, path: &[u8]) -> &[u8];
 }
 
-impl ContentOf for Image {
+impl ImageContent for Image {
     fn content(&self, path: &[u8]) -> &[u8] {
         let Some(Entry::File(Variants { identity: variant, .. })) = self.find(path) else {
             panic!("no file at {path:?}")
         };
-        let Content::Image(place) = variant.content else { panic!("elsewhere") };
-        self.bytes(place)
+        let Content::Image(region) = variant.content else { panic!("not in the image") };
+        self.bytes(region)
     }
 }
