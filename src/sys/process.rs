@@ -58,23 +58,19 @@ impl SingleThreaded {
     }
 }
 
-/// What every child does first.
+/// Prepares a child and runs its `main`. Returns the exit status.
 fn begin(parent: Pid, keep: &[RawFd], main: impl FnOnce() -> i32) -> i32 {
-    let begun = follow_into_death().and_then(|()| is_child_of(parent)).and_then(|()| close_all_but(keep));
-    match begun {
+    let prepared = follow_into_death().and_then(|()| close_all_but(keep));
+    // A parent that has exited already reported why, and nothing waits for this process.
+    if getppid() != Some(parent) {
+        return 1;
+    }
+    match prepared {
         Ok(()) => main(),
         Err(error) => {
-            eprintln!("tarpon: a child process cannot begin: {error}");
+            eprintln!("tarpon: cannot start a child process: {error}");
             1
         }
-    }
-}
-
-/// It may have ended before anybody minded.
-fn is_child_of(parent: Pid) -> io::Result<()> {
-    match getppid() == Some(parent) {
-        true => Ok(()),
-        false => Err(io::Error::other("its parent has ended")),
     }
 }
 
