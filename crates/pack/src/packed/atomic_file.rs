@@ -108,8 +108,8 @@ fn with_free_name<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::
     }
 }
 
-/// Follows symbolic links at the target, even to a file that does not exist. `tar -cf` and `cp` follow them too: the target of a link may be
-/// on another disk.
+/// Follows symbolic links at the target, even to a file that does not exist. `tar -cf` and `cp` follow them too: the target of a link may
+/// be on another disk.
 pub(crate) fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINK_COUNT_MAX {

@@ -50,7 +50,7 @@ pub(crate) fn expected_work(
         let is_coded = content.compressible || file.precompressed.iter().any(Option::is_some);
         is_coded.then_some(content.fingerprint.len)
     };
-    let jobs = jobs(plan, dictionaries, |file| is_encodable(plan, file).then(|| may_be_coded(file))?);
+    let jobs = delta_jobs(plan, dictionaries, |file| is_encodable(plan, file).then(|| may_be_coded(file))?);
     jobs.iter().map(|job| (job.kind(options), plan.contents[job.content].fingerprint.len)).collect()
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn make_deltas(
     write_failed: impl Fn(io::Error) -> SiteError + Sync,
 ) -> Result<(Option<bool>, u64), SiteError> {
     let &mut PackContext { options, previous, ref mut spills, progress } = context;
-    let mut jobs = jobs(plan, dictionaries, |file| smallest_variant_len(plan, file));
+    let mut jobs = delta_jobs(plan, dictionaries, |file| smallest_variant_len(plan, file));
     jobs.sort_by_key(|job| std::cmp::Reverse(plan.contents[job.content].fingerprint.len));
     let kinds = DELTA_CODINGS.map(|coding| kind(coding, options));
     let work = jobs.iter().map(|job| (job.kind(options), plan.contents[job.content].fingerprint.len));
@@ -120,7 +120,7 @@ pub(crate) fn set_offers(plan: &mut PackPlan<'_>) {
 
 /// Returns the contents to compress with a dictionary. `best_len` returns the length of the smallest variant of a file without a
 /// dictionary.
-fn jobs(
+fn delta_jobs(
     plan: &PackPlan<'_>,
     dictionaries: &Dictionaries,
     best_len: impl Fn(&PlannedFile) -> Option<u64>,

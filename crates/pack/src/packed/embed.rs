@@ -19,8 +19,8 @@ pub fn embedded_site(file: &File) -> io::Result<Option<Carried>> {
     Ok(if magic == *PROGRAM_MAGIC { Carried::decode(&line, line_at) } else { None })
 }
 
-/// Writes a program with the embedded `site`. If `program` has a site itself, copies the program alone. Users that may read the new file may
-/// run it.
+/// Writes a program with the embedded `site`. If `program` has a site itself, copies the program alone. Users that may read the new file
+/// may run it.
 pub(crate) fn write(mut program: &File, mut site: &File, mut to: &File) -> io::Result<u64> {
     let full_len = program.metadata()?.len();
     let program_len = embedded_site(program)?.map_or(full_len, |carried| carried.program_len);

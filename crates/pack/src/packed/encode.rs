@@ -7,8 +7,8 @@
 //! | `zstd` | level 9 | level 15 | level 22 |
 //! | `dcb`, `dcz` | as `br` and `zstd`, after a header that names the dictionary | | |
 //!
-//! `docs/packing.md` shows what each level costs and saves. The same content gives the same bytes on any machine: the crates are pinned to a
-//! version, run in one thread, and are built without the logarithm of the C library. No window is larger than every browser supports.
+//! `docs/packing.md` shows what each level costs and saves. The same content gives the same bytes on any machine: the crates are pinned to
+//! a version, run in one thread, and are built without the logarithm of the C library. No window is larger than every browser supports.
 
 use super::codings::CODINGS;
 use super::dictionaries::{Dictionary, DictionaryHash};
@@ -297,8 +297,8 @@ mod tests {
     use super::*;
     use xxhash_rust::xxh3::xxh3_64;
 
-    /// If this test fails, the encoders make other bytes. Then the line of [`encoders`] has to change too, since archives with the same line
-    /// must have the same bytes.
+    /// If this test fails, the encoders make other bytes. Then the line of [`encoders`] has to change too, since archives with the same
+    /// line must have the same bytes.
     #[test]
     fn encoders_make_known_bytes() {
         let plain: Vec<u8> =

@@ -277,10 +277,10 @@ mod tests {
         assert_eq!(estimate.shown(Duration::from_millis(501)), None);
     }
 
-    /// Simulates compressing a site on two workers, the longest content first, with ten estimates per second. The time per byte of a kind is
-    /// its approximate cost times its factor, up to a third more or less for each job, and each job takes `start` to begin. After the first
-    /// four contents, `reused` contents come from the previous archive. Returns the time, the remaining time and the finished share of each
-    /// estimate.
+    /// Simulates compressing a site on two workers, the longest content first, with ten estimates per second. The time per byte of a kind
+    /// is its approximate cost times its factor, up to a third more or less for each job, and each job takes `start` to begin. After the
+    /// first four contents, `reused` contents come from the previous archive. Returns the time, the remaining time and the finished share
+    /// of each estimate.
     fn simulate(
         factors: &[f64; 3],
         start: Duration,

@@ -112,7 +112,7 @@ pub fn pack_site(
     variants::find_precompressed(&mut plan, options)?;
     let spills = (0..options.workers.get()).map(|worker| Ok(SpillFile::new(worker, target.scratch()?)));
     let mut spills = spills.collect::<Result<Vec<_>, _>>().map_err(write_failed)?;
-    let jobs = variants::jobs(&plan, options.effort, previous.as_ref());
+    let jobs = variants::variant_jobs(&plan, options.effort, previous.as_ref());
     let expected = deltas::expected_work(&plan, options, &dictionaries);
     let kinds = jobs.iter().map(|job| (job.kind, plan.contents[job.content].fingerprint.len));
     progress.begin_compressing(

@@ -126,7 +126,7 @@ pub(crate) struct VariantJob {
 
 /// Returns the contents to compress, in each coding without a precompressed file. The longest come first, so that no worker begins a
 /// long job at the end. All codings of a content follow one another, so that the speed of each coding is known early.
-pub(crate) fn jobs(
+pub(crate) fn variant_jobs(
     plan: &PackPlan<'_>,
     effort: CompressionEffort,
     previous: Option<&PreviousArchive>,

@@ -131,7 +131,7 @@ pub fn verify(
     let paths = entries.keys().filter(|path| path.starts_with(b"/")).count() as u64;
     let (contents, undecoded) = contents(&opened, archive, &entries, dictionaries, workers, &mut defects);
     members(image, archive, path, &entries, &mut defects);
-    Ok(Verification { paths, contents, undecoded, len: image.archive_len(), defects: defects })
+    Ok(Verification { paths, contents, undecoded, len: image.archive_len(), defects })
 }
 
 /// Checks all checksums.
