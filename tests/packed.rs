@@ -294,7 +294,7 @@ fn the_closing_lines_say_what_the_archive_is_and_what_changed() {
 
     // `pack` reports once an archive that it cannot use, and replaces it.
     let bytes = fs::read(&archive).expect("an archive");
-    for (content, want) in [("a letter", "it is no packed site"), ("", "")] {
+    for (content, want) in [("a letter", "it is not a packed site"), ("", "")] {
         fs::write(&archive, content).expect("a file");
         let ended = packed();
         let warnings: Vec<_> = ended.err.lines().filter(|line| line.starts_with("warning")).collect();

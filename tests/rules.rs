@@ -674,8 +674,8 @@ fn a_site_whose_rules_are_wrong_is_not_served() {
     let output = program::serve(dir.path(), &[]).output().expect("a program");
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("_headers:2:3: this header says how the message is sent"), "{said}");
-    assert!(said.contains("leave it out"), "{said}");
+    assert!(said.contains("_headers:2:3: rules cannot set this header: the server sets it"), "{said}");
+    assert!(said.contains("remove it"), "{said}");
 }
 
 #[test]

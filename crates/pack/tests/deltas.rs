@@ -179,7 +179,7 @@ fn an_earlier_archive_that_cannot_be_used_is_named() {
     let mut damaged = fs::read(&good).expect("an archive");
     damaged[4096 + 200] ^= 1;
     let other = dir.path().join("other.tar");
-    for (content, want) in [(&damaged[..], "its image is damaged"), (b"x", "it is no packed site")] {
+    for (content, want) in [(&damaged[..], "its image is damaged"), (b"x", "it is not a packed site")] {
         fs::write(&other, content).expect("a file");
         let dictionaries = [good.clone(), other.clone()];
         let options = SiteOptions { dictionaries: &dictionaries, ..options() };

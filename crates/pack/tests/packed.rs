@@ -351,8 +351,8 @@ fn an_output_that_is_damaged_or_foreign_does_no_harm() {
     let cases: &[(&str, Vec<u8>, Reuse, u64)] = &[
         // what lies there               its bytes                      what becomes of it                   contents compressed
         ("an empty file",                Vec::new(),                    Reuse::None,                         report.compressed),
-        ("another file",                 b"a letter to a friend".into(), unusable("it is no packed site"),   report.compressed),
-        ("an archive of another kind",   plain_tar,                     unusable("it is no packed site"),    report.compressed),
+        ("another file",                 b"a letter to a friend".into(), unusable("it is not a packed site"),   report.compressed),
+        ("an archive of another kind",   plain_tar,                     unusable("it is not a packed site"),    report.compressed),
         ("cut short",                    bytes[..bytes.len() - 1].into(), unusable("the archive is cut short, or something was appended to it"), report.compressed),
         ("a record is damaged",          flipped(4096 + 200),           unusable("its image is damaged"),    report.compressed),
         ("one form is damaged",          flipped(large),                Reuse::Reused,                        1),

@@ -22,7 +22,7 @@ fn what_cannot_be_done_is_refused_by_name_where_it_stands() {
         (C, "/a/*/b/* /new",                           1, 8,  SplatTwice),
         (N, "/a/*/b /new",                             1, 4,  SplatInside),
         (N, "/a/b* /new",                              1, 5,  SplatInside),
-        (C, "/a/*/:b /new",                            1, 6,  PlaceholderBehindSplat),
+        (C, "/a/*/:b /new",                            1, 6,  PlaceholderAfterSplat),
         (N, "/:a-:b /new",                             1, 5,  PlaceholderTwice),
         (C, "/:a* /new",                               1, 4,  PlaceholderTwice),
         (N, "/:a/:a /new",                             1, 5,  NameTwice),

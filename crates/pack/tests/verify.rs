@@ -84,7 +84,7 @@ fn damage_is_told_by_what_it_is_about() {
         ("a member's owner", |site| site.flip(site.len - 1024 - 512 - 512 + 108, 0),
             &[Defect::Stretch { at: 0, len: 0 }, Defect::Tar(String::new())]),
         ("a wrong variant, with all sums right", |site| site.forge(b"/a.css", Coding::Br),
-            &[Defect::Coded { path: b"/a.css".to_vec(), coding: Coding::Br }]),
+            &[Defect::Undecodable { path: b"/a.css".to_vec(), coding: Coding::Br }]),
         ("another length, with all sums right", |site| site.misframe(b"/name"),
             &[Defect::Framing { path: b"/name".to_vec() }]),
         ("another file, with all sums right", |site| site.forge(b"/name", Coding::Identity),

@@ -85,9 +85,9 @@ impl Lines {
         let len = Bytes(now.len);
         let line = match (now.step, is_new) {
             (PackStep::Reading, true) => "reading".to_owned(),
-            (PackStep::Coding, true) => format!("compressing {len}"),
+            (PackStep::Compressing, true) => format!("compressing {len}"),
             (PackStep::Writing, true) => format!("writing {len}"),
-            (PackStep::Coding, false) if at.saturating_sub(self.last) >= LINE_EVERY => {
+            (PackStep::Compressing, false) if at.saturating_sub(self.last) >= LINE_EVERY => {
                 let percent = 100 * now.done / now.total.max(1);
                 let left = now.remaining.map_or(String::new(), |left| format!(", {}", TimeLeft(left)));
                 format!("compressing: {percent}%{left}")
@@ -117,7 +117,7 @@ impl fmt::Display for TimeLeft {
 fn style(step: PackStep) -> ProgressStyle {
     let template = match step {
         PackStep::Reading => "reading     [{wide_bar}] {pos} of {len} files",
-        PackStep::Coding => "compressing [{wide_bar}] {percent}%{msg}",
+        PackStep::Compressing => "compressing [{wide_bar}] {percent}%{msg}",
         PackStep::Writing => "writing     [{wide_bar}] {bytes} of {total_bytes}",
     };
     // Characters whose width no terminal doubts.
@@ -144,12 +144,12 @@ mod tests {
             // s    progress                                  line
             (0.0,   now(PackStep::Reading, 0, None),              Some("reading")),
             (0.1,   now(PackStep::Reading, 100, None),            None),
-            (0.2,   now(PackStep::Coding, 0, None),               Some("compressing 64.0 MiB")),
-            (10.1,  now(PackStep::Coding, 20, Some(80)),          None),
-            (10.3,  now(PackStep::Coding, 21, Some(78)),          Some("compressing: 10%, 80 s left")),
-            (20.2,  now(PackStep::Coding, 50, Some(60)),          None),
-            (20.4,  now(PackStep::Coding, 51, None),              Some("compressing: 25%")),
-            (30.5,  now(PackStep::Coding, 199, Some(0)),          Some("compressing: 99%, 1 s left")),
+            (0.2,   now(PackStep::Compressing, 0, None),               Some("compressing 64.0 MiB")),
+            (10.1,  now(PackStep::Compressing, 20, Some(80)),          None),
+            (10.3,  now(PackStep::Compressing, 21, Some(78)),          Some("compressing: 10%, 80 s left")),
+            (20.2,  now(PackStep::Compressing, 50, Some(60)),          None),
+            (20.4,  now(PackStep::Compressing, 51, None),              Some("compressing: 25%")),
+            (30.5,  now(PackStep::Compressing, 199, Some(0)),          Some("compressing: 99%, 1 s left")),
             (31.0,  now(PackStep::Writing, 0, None),              Some("writing 64.0 MiB")),
             (99.0,  now(PackStep::Writing, 100, None),            None),
         ];

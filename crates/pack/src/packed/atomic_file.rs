@@ -1,11 +1,11 @@
-//! The archive while it is written: nothing under its name until it is whole and on disk.
+//! A file that gets its name when it is complete and on disk.
 //!
 //! ```text
-//! file without a name ─ write ─ fsync ─ link to a name beside ─ rename over the target ─ fsync of the directory
+//! file without a name ─ write ─ fsync ─ link to a temporary name ─ rename to the target ─ fsync of the directory
 //! ```
 //!
-//! A file without a name (`O_TMPFILE`) is gone with whoever wrote it, however that ended. Where the file system or the system
-//! has none, the file has a name beside the target from the start, and is removed when the writing fails.
+//! The kernel removes a file without a name (`O_TMPFILE`) when the process ends, even if the process crashes. If the system or the file
+//! system does not support such files, the file has a temporary name from the start, and is removed if writing fails.
 
 use super::tmpfile;
 use rustix::io::Errno;
@@ -14,59 +14,59 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An archive that is being written.
+/// A file that is not complete yet.
 pub(crate) struct AtomicFile {
     pub(crate) file: File,
     path: PathBuf,
-    /// The name it has meanwhile, if it has one.
-    beside: Option<PathBuf>,
+    /// The temporary name, if the file has one.
+    temporary: Option<PathBuf>,
 }
 
 impl AtomicFile {
-    /// Begins an archive that is to lie at `path`.
+    /// Creates a file that [`AtomicFile::finish`] moves to `path`.
     pub(crate) fn new(path: &Path) -> io::Result<AtomicFile> {
-        // Told now, and not when all the work is done; and a device would be replaced like a file.
+        // Fail now, not after all the work. The rename would also replace a device.
         match fs::metadata(path) {
-            Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-            Ok(there) if !there.is_file() => {
-                return Err(io::Error::other("it is there, and no regular file"));
+            Ok(meta) if meta.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(meta) if !meta.is_file() => {
+                return Err(io::Error::other("it exists and is not a regular file"));
             }
             _ => {}
         }
         match tmpfile::create(dir_of(path))? {
-            Some(file) => Ok(AtomicFile { file, path: path.to_owned(), beside: None }),
+            Some(file) => Ok(AtomicFile { file, path: path.to_owned(), temporary: None }),
             None => AtomicFile::named(path),
         }
     }
 
-    /// The same with a name from the start.
+    /// Creates the file with a temporary name.
     fn named(path: &Path) -> io::Result<AtomicFile> {
-        let (file, beside) = create_beside(path)?;
-        Ok(AtomicFile { file, path: path.to_owned(), beside: Some(beside) })
+        let (file, temporary) = create_temporary(path)?;
+        Ok(AtomicFile { file, path: path.to_owned(), temporary: Some(temporary) })
     }
 
-    /// A temporary file on the same file system, which has no name and so leaves nothing behind.
+    /// Creates a temporary file without a name on the same file system.
     pub(crate) fn scratch(&self) -> io::Result<File> {
         match tmpfile::create(dir_of(&self.path))? {
             Some(file) => Ok(file),
             None => {
-                let (file, beside) = create_beside(&self.path)?;
-                fs::remove_file(&beside)?;
+                let (file, temporary) = create_temporary(&self.path)?;
+                fs::remove_file(&temporary)?;
                 Ok(file)
             }
         }
     }
 
-    /// Gives it its name, in the place of what had that before.
+    /// Gives the file its name. Replaces the old file of this name.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
-        if self.beside.is_none() {
-            let beside = link_beside(&self.file, &self.path)?;
-            self.beside = Some(beside);
+        if self.temporary.is_none() {
+            let temporary = link_temporary(&self.file, &self.path)?;
+            self.temporary = Some(temporary);
         }
-        if let Some(beside) = &self.beside {
-            fs::rename(beside, &self.path)?;
-            self.beside = None;
+        if let Some(temporary) = &self.temporary {
+            fs::rename(temporary, &self.path)?;
+            self.temporary = None;
         }
         File::open(dir_of(&self.path))?.sync_all()
     }
@@ -74,48 +74,48 @@ impl AtomicFile {
 
 impl Drop for AtomicFile {
     fn drop(&mut self) {
-        if let Some(beside) = &self.beside {
-            // Whatever failed has been told; that this fails too would help nobody.
-            let _ = fs::remove_file(beside);
+        if let Some(temporary) = &self.temporary {
+            // The caller reports the error that came first.
+            let _ = fs::remove_file(temporary);
         }
     }
 }
 
-/// Creates a file beside the target.
-fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
-    free_beside(path, |beside| File::options().read(true).write(true).create_new(true).open(beside))
+/// Creates a file with a temporary name in the directory of the target.
+fn create_temporary(path: &Path) -> io::Result<(File, PathBuf)> {
+    with_free_name(path, |temporary| File::options().read(true).write(true).create_new(true).open(temporary))
 }
 
-/// Gives a file a name beside the target.
-fn link_beside(file: &File, path: &Path) -> io::Result<PathBuf> {
-    free_beside(path, |beside| tmpfile::link(file, beside)).map(|((), beside)| beside)
+/// Gives a file a temporary name in the directory of the target.
+fn link_temporary(file: &File, path: &Path) -> io::Result<PathBuf> {
+    with_free_name(path, |temporary| tmpfile::link(file, temporary)).map(|((), temporary)| temporary)
 }
 
-/// Tries names until one is free: two that write the same target do not meet.
-fn free_beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
+/// Tries temporary names until one is free, since other processes may write the same target.
+fn with_free_name<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut number = 0;
     loop {
         let mut hidden = OsString::from(".");
         hidden.push(name);
         hidden.push(format!(".{}-{number}.tmp", std::process::id()));
-        let beside = path.with_file_name(hidden);
-        match make(&beside) {
-            Ok(made) => return Ok((made, beside)),
+        let temporary = path.with_file_name(hidden);
+        match make(&temporary) {
+            Ok(made) => return Ok((made, temporary)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Where a target lies: where a symbolic link leads, whether or not something is there. So do `tar -cf` and `cp`; whoever keeps
-/// a link to a file on another disk means that file.
+/// Follows symbolic links at the target, even to a file that does not exist. `tar -cf` and `cp` follow them too: the target of a link may
+/// be on another disk.
 pub(crate) fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINK_COUNT_MAX {
         match fs::read_link(&path) {
             Ok(link) => path = dir_of(&path).join(link),
-            // No link, or nothing there yet.
+            // The path is not a link, or does not exist.
             Err(_) => return Ok(path),
         }
     }
@@ -129,7 +129,7 @@ fn dir_of(path: &Path) -> &Path {
     }
 }
 
-/// Symbolic links on the way to a file: as many as Linux follows.
+/// The number of symbolic links that Linux follows.
 const LINK_COUNT_MAX: usize = 40;
 
 #[cfg(test)]
@@ -139,7 +139,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn nothing_has_a_name_until_it_is_whole() {
+    fn file_has_its_name_only_after_finish() {
         type Begin = fn(&Path) -> io::Result<AtomicFile>;
         let begin: [(&str, Begin, usize); 2] =
             [("without a name", AtomicFile::new, 0), ("with a name", AtomicFile::named, 1)];
@@ -157,7 +157,7 @@ mod tests {
             assert_eq!(names().len(), meanwhile, "{name}");
             assert!(!path.exists(), "{name}");
             drop(target);
-            assert_eq!(names().len(), 0, "{name}: nothing is left");
+            assert_eq!(names().len(), 0, "{name}: no file is left");
 
             for content in ["one", "another in its place"] {
                 let target = begin(&path).expect(name);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_and_the_file_it_leads_to_is_replaced() {
+    fn finish_replaces_the_target_of_a_link() {
         let dir = tempfile::tempdir().expect("a directory");
         let at = |name: &str| dir.path().join(name);
         fs::create_dir(at("elsewhere")).expect("a directory");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_told_at_once() {
+    fn unwritable_target_fails_at_creation() {
         let dir = tempfile::tempdir().expect("a directory");
         for path in [dir.path().to_owned(), dir.path().join("missing/site.tar"), PathBuf::from("/")] {
             assert!(AtomicFile::new(&path).is_err(), "{path:?}");

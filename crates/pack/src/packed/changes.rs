@@ -1,41 +1,41 @@
-//! The difference between a site and an earlier archive of it.
+//! The difference between a site and its previous archive.
 //!
 //! A renamed file does not count: a removed file cancels an added file with the same content.
 
-use super::decode::Fingerprint;
+use super::fingerprint::Fingerprint;
 use super::plan::PackPlan;
 use crate::rules::is_hidden;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-/// The difference in the files that the site serves.
+/// The difference in the files that the server sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Bytes of the archive that was there before.
+    /// Length of the previous archive.
     pub len_before: u64,
-    /// Files that are new.
+    /// Number of new files.
     pub added: u64,
-    /// Bytes of them.
+    /// Their total length.
     pub added_len: u64,
-    /// Files that are gone.
+    /// Number of removed files.
     pub removed: u64,
-    /// Bytes they had.
+    /// Their total length.
     pub removed_len: u64,
-    /// Files with another content.
+    /// Number of files with another content.
     pub changed: u64,
-    /// Bytes they had.
+    /// Their total length before.
     pub changed_len_before: u64,
-    /// Bytes they have.
+    /// Their total length now.
     pub changed_len: u64,
-    /// The files that grew most, new ones too, and by how many bytes; three at most.
+    /// The files that grew most, including new ones, and by how many bytes. Three at most.
     pub grown: Vec<(Vec<u8>, u64)>,
 }
 
-/// The report names at most this many files.
+/// The largest number of files in [`Changes::grown`].
 const GROWN_COUNT_MAX: usize = 3;
 
 impl Changes {
-    /// Compares the files that an earlier archive served, by path, with those that are served now.
+    /// Compares the files of the previous archive, by path, with the files of a plan.
     pub(super) fn new(
         before: &HashMap<Vec<u8>, Fingerprint>,
         plan: &PackPlan<'_>,
@@ -88,7 +88,7 @@ impl Changes {
         changes
     }
 
-    /// Whether no file is another one than before.
+    /// Returns whether all files are the same as before.
     pub fn is_none(&self) -> bool {
         self.added + self.removed + self.changed == 0
     }
@@ -100,7 +100,7 @@ impl Changes {
     }
 }
 
-/// Whether a path is that of a directory whose index has a path of its own too.
+/// Returns whether a path is that of a directory whose index file also has a path of its own, which counts instead.
 fn is_second_path(before: &HashMap<Vec<u8>, Fingerprint>, path: &[u8], fingerprint: Fingerprint) -> bool {
     let dir = path.strip_suffix(b"/").unwrap_or(path);
     before.get(&[dir, b"/index.html"].concat()) == Some(&fingerprint)

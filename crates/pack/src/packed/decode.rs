@@ -1,30 +1,20 @@
-//! Whether a coded content really is its file: decoded with bounds, and compared by length and hash.
+//! Checks that a compressed content decodes to its file: decodes with limits, and compares length and hash.
 //!
-//! Other decoders than those of the encoders where there are some: zstd is decoded by `ruzstd`, gzip by
-//! `miniz_oxide`. What only some clients would accept is refused: more than one member or frame, something behind the
-//! end, and a window larger than browsers grant. With a dictionary Zstandard is decoded by libzstd, since `ruzstd` takes none
-//! that is plain bytes.
+//! Where possible the decoders differ from the encoders: `ruzstd` for zstd, `miniz_oxide` for gzip. A content that only some clients would
+//! accept is rejected: more than one member or frame, trailing bytes, or a window larger than browsers support. With a dictionary, libzstd
+//! decodes Zstandard, since `ruzstd` does not support raw dictionaries.
 
 use super::dictionaries::{Dictionary, DictionaryHash};
 use super::encode::{ZSTD_WINDOW_LOG, dictionary_header};
+use super::fingerprint::{Fingerprint, fingerprint_of};
 use brotli::enc::StandardAlloc;
 use brotli::{Allocator as _, SliceWrapperMut as _};
 use flate2::bufread::GzDecoder;
 use ruzstd::decoding::StreamingDecoder;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read};
 use tarpon_site::Coding;
-use xxhash_rust::xxh3::Xxh3;
 
-/// What a content is known by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Fingerprint {
-    /// In bytes.
-    pub(crate) len: u64,
-    /// XXH3-128.
-    pub(crate) hash: u128,
-}
-
-/// Whether `coded` decodes to the content `plain` is the fingerprint of. Decodes at most one byte more than that has.
+/// Returns whether `coded` decodes to the content with the fingerprint `plain`. Decodes at most one byte more than that content has.
 pub(crate) fn decodes_to(coding: Coding, coded: impl Read, plain: Fingerprint) -> bool {
     let coded = BufReader::with_capacity(BLOCK_LEN, coded);
     let decoded = match coding {
@@ -46,64 +36,34 @@ pub(crate) fn decodes_to(coding: Coding, coded: impl Read, plain: Fingerprint) -
     decoded.is_ok_and(|fingerprint| fingerprint == plain)
 }
 
-/// Whether `coded` names this dictionary, and decodes with it to the content `plain` is the fingerprint of. Decodes at most one byte
-/// more than that has.
+/// Returns whether `coded` names this dictionary, and decodes with it to the content with the fingerprint `plain`. Decodes at most one byte
+/// more than that content has.
 pub(crate) fn decodes_with_dictionary(
     coding: Coding,
     mut coded: impl Read,
     dictionary: &Dictionary,
     plain: Fingerprint,
 ) -> bool {
-    if !names_dictionary(coding, &mut coded, &dictionary.digest) {
+    if !names_dictionary(coding, &mut coded, &dictionary.hash) {
         return false;
     }
     let coded = BufReader::with_capacity(BLOCK_LEN, coded);
     let decoded = match coding {
         Coding::Dcb => brotli(coded, Some(&dictionary.bytes), plain.len),
-        Coding::Dcz => zstd_with(coded, &dictionary.bytes, plain.len),
+        Coding::Dcz => zstd_with_dictionary(coded, &dictionary.bytes, plain.len),
         _ => return false,
     };
     decoded.is_ok_and(|fingerprint| fingerprint == plain)
 }
 
-/// Whether a content, read from its start, begins as one that is coded with this dictionary.
+/// Returns whether a compressed content, read from its start, names this dictionary.
 pub(crate) fn names_dictionary(coding: Coding, coded: &mut impl Read, dictionary: &DictionaryHash) -> bool {
     let head = dictionary_header(coding, dictionary);
     let mut found = vec![0; head.len()];
     coded.read_exact(&mut found).is_ok() && found == head
 }
 
-/// The fingerprint of what is read, up to one byte more than `len_max`.
-pub(crate) fn fingerprint_of(from: impl Read, len_max: u64) -> io::Result<Fingerprint> {
-    let fingerprint = copy_hashed(from.take(len_max.saturating_add(1)), &mut io::sink());
-    fingerprint.map_err(|(CopyError::Read(error) | CopyError::Write(error))| error)
-}
-
-/// Which side of a copy failed.
-pub(crate) enum CopyError {
-    Read(io::Error),
-    Write(io::Error),
-}
-
-/// Copies, and takes the fingerprint of what was copied.
-pub(crate) fn copy_hashed(mut from: impl Read, to: &mut impl Write) -> Result<Fingerprint, CopyError> {
-    let (mut hasher, mut len) = (Xxh3::new(), 0);
-    let mut block = vec![0; BLOCK_LEN];
-    loop {
-        match from.read(&mut block) {
-            Ok(0) => return Ok(Fingerprint { len, hash: hasher.digest128() }),
-            Ok(count) => {
-                hasher.update(&block[..count]);
-                len += count as u64;
-                to.write_all(&block[..count]).map_err(CopyError::Write)?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(CopyError::Read(error)),
-        }
-    }
-}
-
-fn zstd_with(coded: impl BufRead, dictionary: &[u8], len: u64) -> io::Result<Fingerprint> {
+fn zstd_with_dictionary(coded: impl BufRead, dictionary: &[u8], len: u64) -> io::Result<Fingerprint> {
     let mut decoder = zstd::stream::Decoder::with_ref_prefix(coded, dictionary)?.single_frame();
     decoder.window_log_max(ZSTD_WINDOW_LOG)?;
     let fingerprint = fingerprint_of(&mut decoder, len)?;
@@ -123,14 +83,14 @@ fn brotli(mut coded: impl BufRead, dictionary: Option<&[u8]>, len: u64) -> io::R
         }
     }
     let fingerprint = fingerprint_of(&mut decoder, len)?;
-    // Asked once more, it complains of what lies behind the end, as far as it has read it.
+    // Another read fails if the decoder has already read trailing bytes.
     match decoder.read(&mut [0])? {
         0 => at_end(BufReader::new(decoder.into_inner()), fingerprint),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 
-/// The fingerprint, if nothing is left to be read.
+/// Returns the fingerprint, if there are no trailing bytes.
 fn at_end(mut rest: impl BufRead, fingerprint: Fingerprint) -> io::Result<Fingerprint> {
     match rest.fill_buf()? {
         [] => Ok(fingerprint),
@@ -138,8 +98,8 @@ fn at_end(mut rest: impl BufRead, fingerprint: Fingerprint) -> io::Result<Finger
     }
 }
 
-/// How a stream begins whose window may be larger than 16 MiB: invalid by RFC 7932, section 9.1, but the decoder, which
-/// knows it, would reserve as much as a GiB.
+/// The first byte of a stream whose window may be larger than 16 MiB. RFC 7932, section 9.1, calls it invalid, but the decoder supports it,
+/// and would allocate up to a GiB.
 const BROTLI_LARGE: u8 = 0b001_0001;
 /// Bytes read at once.
 const BLOCK_LEN: usize = 64 << 10;
@@ -156,7 +116,7 @@ mod tests {
         [CompressionEffort::Fast, CompressionEffort::Balanced, CompressionEffort::Best];
 
     #[test]
-    fn what_was_coded_decodes_to_itself_and_to_nothing_else() {
+    fn content_decodes_to_its_own_fingerprint_only() {
         let text: Vec<u8> = (0..40_000u32).flat_map(|at| (at * at / 7).to_string().into_bytes()).collect();
         for plain in [&b""[..], b"a", &[0; 70_000], &text] {
             for (coding, effort) in
@@ -180,7 +140,7 @@ mod tests {
                 );
                 assert!(
                     !decodes_to(coding, &[&coded[..], b"x"].concat()[..], fingerprint),
-                    "{name}: something behind"
+                    "{name}: trailing byte"
                 );
                 assert!(!decodes_to(coding, &coded[..coded.len() - 1], fingerprint), "{name}: cut");
                 assert!(
@@ -193,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_coded_with_a_dictionary_decodes_with_that_alone() {
+    fn delta_decodes_with_its_own_dictionary_only() {
         let text: Vec<u8> = (0..40_000u32).flat_map(|at| (at * at / 7).to_string().into_bytes()).collect();
         let mut changed = text[5000..].to_vec();
         changed.extend_from_slice(&text[..5000]);
@@ -224,18 +184,21 @@ mod tests {
                     "{name}: other"
                 );
                 assert!(!decodes(&coded[..coded.len() - 1], &dictionary, fingerprint), "{name}: cut");
-                assert!(!decodes(&[&coded[..], b"x"].concat(), &dictionary, fingerprint), "{name}: behind");
-                assert!(!decodes(&coded[1..], &dictionary, fingerprint), "{name}: without its head");
+                assert!(
+                    !decodes(&[&coded[..], b"x"].concat(), &dictionary, fingerprint),
+                    "{name}: trailing byte"
+                );
+                assert!(!decodes(&coded[1..], &dictionary, fingerprint), "{name}: without its first byte");
                 assert!(!decodes(b"", &dictionary, fingerprint), "{name}: nothing");
                 assert!(!decodes_to(coding, &coded[..], fingerprint), "{name}: without a dictionary");
-                // Of what is in the dictionary next to nothing is left.
+                // Content that the dictionary has takes almost no space.
                 assert!(coded.len() < 60 + plain.len() / 100, "{name}: {}", coded.len());
             }
         }
     }
 
     #[test]
-    fn a_dictionary_and_content_larger_than_the_window_can_be_decoded() {
+    fn dictionary_and_content_may_exceed_the_window() {
         let letter = |at: u32| b'a' + (at.wrapping_mul(0x9e37_79b9) >> 28) as u8;
         let bytes: Vec<u8> = (0..6 << 20).map(letter).collect();
         let plain = [&bytes[1000..], b"and more", &bytes].concat();
@@ -250,11 +213,11 @@ mod tests {
     }
 
     fn dictionary(bytes: &[u8]) -> Dictionary {
-        Dictionary { digest: Sha256::digest(bytes).into(), bytes: bytes.to_vec() }
+        Dictionary { hash: Sha256::digest(bytes).into(), bytes: bytes.to_vec() }
     }
 
     #[test]
-    fn a_window_that_browsers_do_not_grant_is_refused() {
+    fn window_larger_than_browsers_support_is_rejected() {
         let plain = vec![7; 20 << 20];
         let fingerprint = fingerprint_of(&plain[..], u64::MAX).expect("memory");
         for (log, accepted) in [(23, true), (24, false)] {
@@ -278,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_is_not_unpacked_beyond_its_file() {
+    fn decompression_bomb_stops_at_the_file_length() {
         assert_eq!(fingerprint_of(io::repeat(0), 1000).expect("endless").len, 1001);
         let bomb = vec![0; 64 << 20];
         let small = fingerprint_of(&b"small"[..], u64::MAX).expect("memory");

@@ -1,51 +1,45 @@
-//! Variants for clients that have a dictionary: a file of an previous release that the same name had, but for its hash.
+//! Deltas: variants for clients that have a dictionary, which is an earlier version of the same file.
 //!
 //! ```text
-//! content with a variant ─ its paths ─▶ dictionaries ─┬─ dcb ─┐ checked, and worth it precompressed the
-//!                                                     └─ dcz ─┘ smallest variant without a dictionary
+//! content with a variant ─ its paths ─▶ dictionaries ─┬─ dcb ─┐ decodes, and is worthwhile compared with
+//!                                                     └─ dcz ─┘ the smallest variant without a dictionary
 //! ```
 //!
-//! A content that no coding makes smaller has none: it is no text, or too small. Neither has a page that clients ask about before each
-//! use, as they do unless a rule says otherwise: the previous one is no dictionary for them (RFC 9842, section 2.2.1).
+//! A dictionary is a file of an earlier release with the same path, apart from a hash in its name. A content without a worthwhile variant
+//! has no delta: it is no text, or too small. A page that clients revalidate before each use, as is the default, has none either, since
+//! its earlier version is not fresh and so no dictionary for them (RFC 9842, section 2.2.1).
 
+use super::codings::{CODED_LEN_MAX, DELTA_CODINGS, is_worthwhile};
 use super::decode::decodes_with_dictionary;
-use super::dictionaries::{Dictionaries, Dictionary, DictionaryHash, FAMILY_MAX};
+use super::dictionaries::{Dictionaries, Dictionary, FAMILY_MAX};
 use super::encode::encode_with_dictionary;
 use super::error::SiteError;
 use super::estimate::WorkKind;
 use super::jobs::run_jobs;
+use super::options::SiteOptions;
 use super::plan::{PackPlan, PlannedFile};
-use super::spill::SpillFile;
-use super::variants::{CODED_LEN_MAX, copy_reused, is_worthwhile};
-use super::{DELTA_CODINGS, PackContext, SiteOptions, SpilledVariant};
+use super::spill::{DeltaVariant, SpillFile, SpilledVariant};
+use super::variants::{PackContext, copy_reused};
 use crate::cache;
 use crate::dictionary::{may_be_fresh, pattern};
-use crate::error::PackError;
 use crate::media::content_type;
 use crate::rules::{HeaderFields, PathSet, is_hidden};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use tarpon_site::Coding;
 
-/// A variant for those who have a dictionary.
-pub(crate) struct DeltaVariant {
-    pub(crate) dictionary: DictionaryHash,
-    pub(crate) coding: Coding,
-    pub(crate) variant: SpilledVariant,
-}
-
-/// A content to be coded with a dictionary.
+/// A content to compress with a dictionary.
 struct DeltaJob {
-    /// Number in [`Plan::contents`].
+    /// Number in [`PackPlan::contents`].
     content: usize,
     /// Number in [`Dictionaries`].
     dictionary: usize,
     coding: Coding,
-    /// Bytes of the smallest variant without a dictionary.
+    /// Length of the smallest variant without a dictionary.
     best_len: u64,
 }
 
-/// Returns the work that [`make`] may have: no less than it turns out to be.
+/// Returns an upper bound for the work of [`make_deltas`].
 pub(crate) fn expected_work(
     plan: &PackPlan<'_>,
     options: &SiteOptions<'_>,
@@ -56,38 +50,35 @@ pub(crate) fn expected_work(
         let is_coded = content.compressible || file.precompressed.iter().any(Option::is_some);
         is_coded.then_some(content.fingerprint.len)
     };
-    let jobs = jobs(plan, dictionaries, |file| is_encodable(plan, file).then(|| may_be_coded(file))?);
+    let jobs = delta_jobs(plan, dictionaries, |file| is_encodable(plan, file).then(|| may_be_coded(file))?);
     jobs.iter().map(|job| (job.kind(options), plan.contents[job.content].fingerprint.len)).collect()
 }
 
-/// Takes the deltas that the previous archive has, and makes the others. Returns whether any of the dictionaries was offered
-/// to clients, none if there are none; and how many deltas were made.
+/// Adds the deltas to the plan: those of the previous archive, and new ones. Returns whether any of the dictionaries in use was offered to
+/// clients, or `None` without dictionaries, and the number of new deltas.
 pub(crate) fn make_deltas(
     plan: &mut PackPlan<'_>,
     dictionaries: &Dictionaries,
-    packing: &mut PackContext<'_>,
+    context: &mut PackContext<'_>,
     write_failed: impl Fn(io::Error) -> SiteError + Sync,
 ) -> Result<(Option<bool>, u64), SiteError> {
-    let &mut PackContext { options, previous, ref mut spills, progress } = packing;
-    let mut jobs = jobs(plan, dictionaries, |file| smallest_variant_len(plan, file));
+    let &mut PackContext { options, previous, ref mut spills, progress } = context;
+    let mut jobs = delta_jobs(plan, dictionaries, |file| smallest_variant_len(plan, file));
     jobs.sort_by_key(|job| std::cmp::Reverse(plan.contents[job.content].fingerprint.len));
     let kinds = DELTA_CODINGS.map(|coding| kind(coding, options));
     let work = jobs.iter().map(|job| (job.kind(options), plan.contents[job.content].fingerprint.len));
-    progress.expect_instead(&kinds, work);
+    progress.replace_expected(&kinds, work);
     let made = run_jobs(spills, &jobs, |spill, job| {
         let fingerprint = plan.contents[job.content].fingerprint;
-        let _running = progress.run(spill.store, job.kind(options), fingerprint.len);
+        let _guard = progress.run(spill.worker, job.kind(options), fingerprint.len);
         let dictionary = dictionaries.read(job.dictionary)?;
         let known = previous.and_then(|previous| previous.delta(fingerprint, &dictionary, job.coding));
-        let (variant, compressed) = match known.map(|found| copy_reused(&found, spill)) {
+        let (variant, compressed) = match known.map(|reused| copy_reused(&reused, spill)) {
             Some(Ok(variant)) => (Some(variant), 0),
             Some(Err(_)) | None => (encode_delta(plan, job, &dictionary, options, spill, &write_failed)?, 1),
         };
-        let delta = variant.map(|variant| DeltaVariant {
-            dictionary: dictionary.digest,
-            coding: job.coding,
-            variant,
-        });
+        let delta =
+            variant.map(|variant| DeltaVariant { dictionary: dictionary.hash, coding: job.coding, variant });
         Ok::<_, SiteError>((delta, compressed))
     })?;
     let used: BTreeSet<_> = jobs.iter().map(|job| job.dictionary).collect();
@@ -106,18 +97,18 @@ impl DeltaJob {
 }
 
 fn kind(coding: Coding, options: &SiteOptions<'_>) -> WorkKind {
-    WorkKind::Difference(options.effort.encoder(coding, 0).expect("a coding with an encoder"))
+    WorkKind::Delta(options.effort.encoder(coding, 0).expect("the coding has an encoder"))
 }
 
-/// Tells of each file what it may be the dictionary of.
+/// Sets for each file the paths for which clients may use it as a dictionary.
 pub(crate) fn set_offers(plan: &mut PackPlan<'_>) {
     let mut families: HashMap<String, BTreeSet<usize>> = HashMap::new();
-    let of = |file: &PlannedFile| {
+    let offer = |file: &PlannedFile| {
         smallest_variant_len(plan, file)?;
         let at = plan.addresses.of(&file.path).at;
         at.last().and_then(|path| pattern(path))
     };
-    let offers: Vec<_> = plan.files.iter().map(of).collect();
+    let offers: Vec<_> = plan.files.iter().map(offer).collect();
     for (file, offer) in plan.files.iter().zip(&offers) {
         let Some(offer) = offer else { continue };
         families.entry(offer.clone()).or_default().insert(file.content);
@@ -127,18 +118,20 @@ pub(crate) fn set_offers(plan: &mut PackPlan<'_>) {
     }
 }
 
-/// Returns the contents to be coded with a dictionary; `best_len` tells the smallest variant of a file without one.
-fn jobs(
+/// Returns the contents to compress with a dictionary. `best_len` returns the length of the smallest variant of a file without a
+/// dictionary.
+fn delta_jobs(
     plan: &PackPlan<'_>,
     dictionaries: &Dictionaries,
     best_len: impl Fn(&PlannedFile) -> Option<u64>,
 ) -> Vec<DeltaJob> {
-    // By content and dictionary: several files may have both in common.
+    // By content and dictionary, since several files may share both.
     let mut wanted: HashMap<(usize, usize), u64> = HashMap::new();
     for file in plan.files.iter().filter(|file| !is_revalidated_page(plan, file)) {
         let Some(best_len) = best_len(file) else { continue };
         let at = plan.addresses.of(&file.path).at;
-        for dictionary in dictionaries.of(plan.content(file).fingerprint, at.iter().map(Vec::as_slice)) {
+        for dictionary in dictionaries.matching(plan.content(file).fingerprint, at.iter().map(Vec::as_slice))
+        {
             wanted.insert((file.content, dictionary), best_len);
         }
     }
@@ -150,23 +143,23 @@ fn jobs(
     jobs.collect()
 }
 
-/// Bytes of the smallest variant of a file that is served. None if there is none.
+/// Returns the length of the smallest variant of a file. `None`: the file has no variant, or the server does not send it.
 fn smallest_variant_len(plan: &PackPlan<'_>, file: &PlannedFile) -> Option<u64> {
     let content = plan.content(file);
     if !is_encodable(plan, file) {
         return None;
     }
     let precompressed =
-        file.precompressed.iter().flatten().map(|&form| plan.content(&plan.files[form]).fingerprint.len);
+        file.precompressed.iter().flatten().map(|&other| plan.content(&plan.files[other]).fingerprint.len);
     content.variants.iter().flatten().map(|variant| variant.fingerprint.len).chain(precompressed).min()
 }
 
-/// Whether a file is served, is no form of another, and is not too large.
+/// Returns whether the server sends a file, and the file is neither precompressed nor too large.
 fn is_encodable(plan: &PackPlan<'_>, file: &PlannedFile) -> bool {
     !file.is_precompressed && !is_hidden(&file.path) && plan.content(file).fingerprint.len <= CODED_LEN_MAX
 }
 
-/// Whether a file is a page, and clients ask about it before each use.
+/// Returns whether a file is a page that clients revalidate before each use.
 fn is_revalidated_page(plan: &PackPlan<'_>, file: &PlannedFile) -> bool {
     let name = file.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&file.path);
     let media = content_type(name, &plan.content(file).look);
@@ -180,7 +173,7 @@ fn is_revalidated_page(plan: &PackPlan<'_>, file: &PlannedFile) -> bool {
     !may_be_fresh(cache.as_deref().unwrap_or(cache::of_file(&file.path)))
 }
 
-/// Codes one content. None if it is not worth it.
+/// Compresses a content with a dictionary. `None`: the delta is not worthwhile.
 fn encode_delta(
     plan: &PackPlan<'_>,
     job: &DeltaJob,
@@ -190,22 +183,18 @@ fn encode_delta(
     write_failed: impl Fn(io::Error) -> SiteError,
 ) -> Result<Option<SpilledVariant>, SiteError> {
     let content = &plan.contents[job.content];
-    let read_failed = |error| {
-        let path = plan.input.name(&plan.files[content.file].location);
-        SiteError::from(PackError::Read { path, error })
-    };
     let mut plain = Vec::with_capacity(content.fingerprint.len as usize);
-    io::Read::read_to_end(&mut plan.open(content.file)?.reader(), &mut plain).map_err(read_failed)?;
-    let written =
-        spill.write(|to| encode_with_dictionary(job.coding, options.effort, dictionary, &plain, to));
-    let (at, fingerprint) = written.map_err(write_failed)?;
-    if !is_worthwhile(fingerprint.len, job.best_len) {
+    io::Read::read_to_end(&mut plan.open(content.file)?.reader(), &mut plain)
+        .map_err(|error| plan.read_failed(content.file, error))?;
+    let variant = spill
+        .write(|to| encode_with_dictionary(job.coding, options.effort, dictionary, &plain, to))
+        .map_err(write_failed)?;
+    if !is_worthwhile(variant.fingerprint.len, job.best_len) {
         return Ok(None);
     }
-    let variant = SpilledVariant { store: spill.store, at, fingerprint, reused: false };
     if !decodes_with_dictionary(job.coding, variant.reader(&spill.file), dictionary, content.fingerprint) {
         return Err(plan.changed(content.file));
     }
-    spill.keep(fingerprint.len);
+    spill.keep(variant);
     Ok(Some(variant))
 }

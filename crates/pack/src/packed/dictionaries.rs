@@ -1,14 +1,14 @@
-//! Files of earlier releases: those that clients may still have, and use as dictionaries for the files that come after them.
+//! Files of earlier releases that clients may still have, and use as dictionaries for newer files.
 //!
 //! ```text
 //! earlier archive ─ paths ─▶ patterns ─┬─ /assets/app.*.js ─▶ app.B4qfzvDp.js
 //! new file ─ its pattern ──────────────┘                       a dictionary, unless it is the same
 //! ```
 //!
-//! Which file a client still has is known by its bytes alone, so a dictionary is their SHA-256.
+//! A client tells which file it has by the SHA-256 of the file.
 
-use super::decode::{Fingerprint, fingerprint_of};
 use super::error::{OpenError, SiteError};
+use super::fingerprint::{Fingerprint, fingerprint_of};
 use super::open::{OpenedSite, stored_fingerprint};
 use crate::content::Positioned;
 use crate::dictionary::pattern;
@@ -22,40 +22,40 @@ use tarpon_site::Entry;
 /// SHA-256 of a dictionary.
 pub(crate) type DictionaryHash = [u8; 32];
 
-/// What earlier releases have that clients may use as dictionaries.
+/// The files of earlier releases that clients may use as dictionaries.
 #[derive(Debug, Default)]
 pub struct Dictionaries {
-    /// Each with its name.
+    /// The archives with their paths.
     archives: Vec<(PathBuf, File)>,
-    /// Each content once.
+    /// Each distinct content once.
     all: Vec<DictionaryLocation>,
     /// Numbers in `all`.
     by_pattern: HashMap<String, BTreeSet<usize>>,
 }
 
-/// A dictionary, read.
+/// A dictionary in memory.
 pub(crate) struct Dictionary {
-    pub(crate) digest: DictionaryHash,
+    pub(crate) hash: DictionaryHash,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Where a dictionary lies.
+/// The location of a dictionary.
 #[derive(Debug)]
 struct DictionaryLocation {
-    /// Which of the archives.
+    /// Number of the archive.
     archive: usize,
-    /// From its start, in bytes.
+    /// Offset in its file.
     at: u64,
     fingerprint: Fingerprint,
-    /// Whether a client was told to keep it.
+    /// Whether its response offered the file to clients as a dictionary.
     is_offered: bool,
 }
 
 impl Dictionaries {
-    /// Those of these packed sites.
+    /// Collects the dictionaries of packed sites.
     ///
     /// # Errors
-    /// One cannot be read, is no packed site, or is damaged.
+    /// An archive cannot be read, is not a packed site, or is damaged.
     pub fn open(archives: &[PathBuf]) -> Result<Dictionaries, SiteError> {
         let mut found = Dictionaries::default();
         let mut known = HashMap::new();
@@ -63,14 +63,14 @@ impl Dictionaries {
             let failed = |error| SiteError::Dictionary { path: path.clone(), error };
             found.add(path, &mut known).map_err(failed)?;
         }
-        // Of many that match, nobody knows which one a client has.
+        // If too many files match, it is unknown which of them clients have, and each would need a delta.
         found.by_pattern.retain(|_, all| all.len() <= FAMILY_MAX * archives.len());
         Ok(found)
     }
 
     fn add(&mut self, name: &Path, known: &mut HashMap<Fingerprint, usize>) -> Result<(), OpenError> {
         let archive = File::open(name).map_err(OpenError::Read)?;
-        let opened = OpenedSite::of(&archive)?;
+        let opened = OpenedSite::new_or_embedded(&archive)?;
         if !opened.is_body_good() {
             return Err(OpenError::Body);
         }
@@ -86,7 +86,7 @@ impl Dictionaries {
             if file.rule_status.is_some() || !(1..=LEN_MAX).contains(&len) {
                 continue;
             }
-            let Some(at) = opened.place_of(file.identity.content) else { continue };
+            let Some(at) = opened.offset_of(file.identity.content) else { continue };
             let number = *known.entry(fingerprint).or_insert_with(|| {
                 let fields = image.bytes(file.identity.fields);
                 let is_offered = fields.windows(OFFER.len()).any(|text| text.eq_ignore_ascii_case(OFFER));
@@ -104,8 +104,8 @@ impl Dictionaries {
         Ok(())
     }
 
-    /// The dictionaries of a content that is at these paths.
-    pub(crate) fn of<'p>(
+    /// Returns the dictionaries for a content at these paths.
+    pub(crate) fn matching<'p>(
         &self,
         content: Fingerprint,
         paths: impl IntoIterator<Item = &'p [u8]>,
@@ -115,12 +115,12 @@ impl Dictionaries {
         found.filter(|&number| self.all[number].fingerprint != content).collect()
     }
 
-    /// Whether clients were told to keep it.
+    /// Returns whether the response with this dictionary offered it to clients.
     pub(crate) fn is_offered(&self, number: usize) -> bool {
         self.all[number].is_offered
     }
 
-    /// Reads one.
+    /// Reads a dictionary.
     pub(crate) fn read(&self, number: usize) -> Result<Dictionary, SiteError> {
         let DictionaryLocation { archive, at, fingerprint, .. } = self.all[number];
         let (path, file) = &self.archives[archive];
@@ -130,22 +130,22 @@ impl Dictionaries {
         read.map_err(|error| failed(OpenError::Read(error)))?;
         match fingerprint_of(&bytes[..], fingerprint.len) {
             Ok(found) if found == fingerprint => {
-                Ok(Dictionary { digest: Sha256::digest(&bytes).into(), bytes })
+                Ok(Dictionary { hash: Sha256::digest(&bytes).into(), bytes })
             }
             _ => Err(failed(OpenError::Body)),
         }
     }
 
-    /// All that can be read, by their hashes.
-    pub(crate) fn by_digest(&self) -> HashMap<DictionaryHash, usize> {
-        let all = (0..self.all.len()).filter_map(|number| Some((self.read(number).ok()?.digest, number)));
+    /// Returns all dictionaries that can be read, by hash.
+    pub(crate) fn by_hash(&self) -> HashMap<DictionaryHash, usize> {
+        let all = (0..self.all.len()).filter_map(|number| Some((self.read(number).ok()?.hash, number)));
         all.collect()
     }
 }
 
-/// Most files of one release with the same pattern: of more nobody knows which one a client has.
+/// The largest number of files of a release with the same pattern. Each needs a delta, as it is unknown which of them clients have.
 pub(crate) const FAMILY_MAX: usize = 4;
-/// What is larger is no dictionary: the window of every client for Zstandard with one (RFC 9842, section 5).
+/// The largest dictionary: the window for Zstandard that every client supports (RFC 9842, section 5).
 const LEN_MAX: u64 = 8 << 20;
-/// How the field begins that tells a client to keep a response as a dictionary.
+/// The start of the field that offers a response to clients as a dictionary.
 const OFFER: &[u8] = b"\r\nUse-As-Dictionary:";

@@ -1,15 +1,15 @@
-//! A program that carries its site: the program, the packed site, and a line that tells where it lies. The layout is told
-//! in `tarpon_site::carried`.
+//! Programs with an embedded site: the program, the packed site, and a line with the position of the site. `tarpon_site::carried`
+//! describes the layout.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use tarpon_site::embedded::{EmbeddedTrailer, PROGRAM_MAGIC, TRAILER_LEN};
 
-/// Looks for a site in a file. `None`: it is no program, or carries none.
+/// Returns the position of the site that is embedded in a program. `None`: the file is no program, or has no site.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn embedded_site(file: &File) -> io::Result<Option<EmbeddedTrailer>> {
     let mut magic = [0; PROGRAM_MAGIC.len()];
     let mut line = [0; TRAILER_LEN];
@@ -19,10 +19,11 @@ pub fn embedded_site(file: &File) -> io::Result<Option<EmbeddedTrailer>> {
     Ok(if magic == *PROGRAM_MAGIC { EmbeddedTrailer::decode(&line, line_at) } else { None })
 }
 
-/// Writes a program that carries `site`: of `program`, as much as is the program alone. Whoever may read it may run it.
+/// Writes a program with the embedded `site`. If `program` has a site itself, copies the program alone. Users that may read the new file
+/// may run it.
 pub(crate) fn write(mut program: &File, mut site: &File, mut to: &File) -> io::Result<u64> {
-    let whole = program.metadata()?.len();
-    let program_len = embedded_site(program)?.map_or(whole, |carried| carried.program_len);
+    let full_len = program.metadata()?.len();
+    let program_len = embedded_site(program)?.map_or(full_len, |carried| carried.program_len);
     let carried = EmbeddedTrailer::new(program_len, site.metadata()?.len());
     program.seek(SeekFrom::Start(0))?;
     io::copy(&mut program.take(program_len), &mut to)?;
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_carries_its_site_and_only_the_program_goes_into_the_next() {
+    fn embedding_replaces_an_embedded_site() {
         let file = |content: &[u8]| {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(content).unwrap();

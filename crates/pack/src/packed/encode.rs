@@ -1,17 +1,16 @@
-//! Compresses a content once, so that it can be sent often.
+//! Compresses contents.
 //!
 //! | coding | fast | balanced | best |
 //! |---|---|---|---|
 //! | `br` | quality 5 | quality 10 | quality 11 |
 //! | `gzip` | libdeflate 9 | libdeflate 10 | Zopfli up to 8 MiB, libdeflate 12 above |
 //! | `zstd` | level 9 | level 15 | level 22 |
-//! | `dcb`, `dcz` | as `br` and `zstd`, behind a head that names the dictionary | | |
+//! | `dcb`, `dcz` | as `br` and `zstd`, after a header that names the dictionary | | |
 //!
-//! What each level costs and saves: `docs/packing.md`. The same content gives the same bytes, on any machine: the crates
-//! are pinned to a version, run in one thread, and are built to calculate without the C library's logarithm. Windows are
-//! what every browser grants.
+//! `docs/packing.md` shows what each level costs and saves. The same content gives the same bytes on any machine: the crates are pinned to
+//! a version, run in one thread, and are built without the logarithm of the C library. No window is larger than every browser supports.
 
-use super::CODINGS;
+use super::codings::CODINGS;
 use super::dictionaries::{Dictionary, DictionaryHash};
 use flate2::Crc;
 use libdeflater::{CompressionLvl, Compressor};
@@ -23,12 +22,12 @@ use tarpon_site::Coding;
 /// How much time compressing may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompressionEffort {
-    /// About a tenth larger and many times faster: to try something out.
+    /// Many times faster, and about a tenth larger. For trying out.
     Fast,
     /// Within a few percent of `Best` in a fraction of its time.
     #[default]
     Balanced,
-    /// As small as it gets.
+    /// The smallest result.
     Best,
 }
 
@@ -37,16 +36,16 @@ pub enum CompressionEffort {
 pub enum Encoder {
     /// Brotli, quality 0 to 11.
     Brotli(u8),
-    /// gzip by libdeflate, level 0 to 12.
+    /// libdeflate for gzip, level 0 to 12.
     Libdeflate(u8),
-    /// gzip by Zopfli, and how many rounds it tries.
+    /// Zopfli for gzip, with its number of rounds.
     Zopfli(u8),
     /// Zstandard, level 1 to 22.
     Zstd(u8),
 }
 
 impl CompressionEffort {
-    /// The encoder for a content of `len` bytes. There is none for a coding that changes nothing.
+    /// Returns the encoder for a content of `len` bytes. `None`: the coding is identity.
     pub(crate) fn encoder(self, coding: Coding, len: u64) -> Option<Encoder> {
         let by_effort = |[fast, balanced, best]: [Encoder; 3]| match self {
             CompressionEffort::Fast => fast,
@@ -63,13 +62,13 @@ impl CompressionEffort {
         }
     }
 
-    /// Those of all codings without a dictionary, for contents of a usual length.
+    /// Returns the encoders of all codings without a dictionary, for contents of a usual length.
     #[doc(hidden)]
     pub fn encoders(self) -> [Encoder; 3] {
-        CODINGS.map(|coding| self.encoder(coding, 0).expect("a coding with an encoder"))
+        CODINGS.map(|coding| self.encoder(coding, 0).expect("the coding has an encoder"))
     }
 
-    /// As in the line of [`encoders`].
+    /// Returns the name in the line of [`encoders`].
     fn name(self) -> &'static str {
         match self {
             CompressionEffort::Fast => "fast",
@@ -80,7 +79,7 @@ impl CompressionEffort {
 }
 
 impl Encoder {
-    /// Rule of thumb, for a first estimate and for what to begin with: nanoseconds of a core for each byte.
+    /// Returns the approximate CPU time per byte, in nanoseconds, for a first estimate.
     pub(crate) fn cost_ns(self) -> u64 {
         match self {
             Encoder::Brotli(11) => 1000,
@@ -108,13 +107,13 @@ impl fmt::Display for Encoder {
     }
 }
 
-/// Returns a line that names the effort and its encoders: archives with the same line have the same bytes for the same
-/// content. It begins with the version of the rules in `variants.rs`, which decide what is worth coding.
+/// Returns a line that names the effort and its encoders. Archives with the same line have the same bytes for the same content. The line
+/// begins with the version of the rules in `codings.rs`, which decide which variants are worthwhile.
 pub(crate) fn encoders(effort: CompressionEffort) -> String {
     let mut line = format!("1; {}", effort.name());
     for coding in CODINGS {
-        let short = effort.encoder(coding, 0).expect("a coding with an encoder");
-        let long = effort.encoder(coding, u64::MAX).expect("a coding with an encoder");
+        let short = effort.encoder(coding, 0).expect("the coding has an encoder");
+        let long = effort.encoder(coding, u64::MAX).expect("the coding has an encoder");
         line += &format!("; {}: {short}", coding.name());
         if long != short {
             line += &format!(", {long}");
@@ -123,7 +122,7 @@ pub(crate) fn encoders(effort: CompressionEffort) -> String {
     line
 }
 
-/// Compresses a content with one encoder: for the bench that measures them all.
+/// Compresses a content with one encoder. For benchmarks.
 #[doc(hidden)]
 pub fn compress(encoder: Encoder, plain: &[u8]) -> io::Result<Vec<u8>> {
     let mut to = Vec::new();
@@ -131,7 +130,7 @@ pub fn compress(encoder: Encoder, plain: &[u8]) -> io::Result<Vec<u8>> {
     Ok(to)
 }
 
-/// Codes a content of `len` bytes.
+/// Compresses a content of `len` bytes.
 pub(crate) fn encode(
     coding: Coding,
     effort: CompressionEffort,
@@ -139,7 +138,7 @@ pub(crate) fn encode(
     len: u64,
     mut to: impl Write,
 ) -> io::Result<()> {
-    assert!(!coding.needs_dictionary(), "there is no dictionary");
+    assert!(!coding.needs_dictionary(), "the coding needs no dictionary");
     match effort.encoder(coding, len) {
         None => io::copy(&mut plain, &mut to).map(drop),
         Some(encoder) => encode_by(encoder, plain, len, to),
@@ -155,7 +154,7 @@ fn encode_by(encoder: Encoder, plain: impl Read, len: u64, to: impl Write) -> io
     }
 }
 
-/// Codes a content with a dictionary: what comes before it in the window. RFC 9842, sections 4 and 5.
+/// Compresses a content with a dictionary, which precedes the content in the window. RFC 9842, sections 4 and 5.
 pub(crate) fn encode_with_dictionary(
     coding: Coding,
     effort: CompressionEffort,
@@ -163,33 +162,33 @@ pub(crate) fn encode_with_dictionary(
     plain: &[u8],
     mut to: impl Write,
 ) -> io::Result<()> {
-    to.write_all(&dictionary_header(coding, &dictionary.digest))?;
+    to.write_all(&dictionary_header(coding, &dictionary.hash))?;
     match effort.encoder(coding, plain.len() as u64) {
         Some(Encoder::Brotli(quality)) => brotli_with_dictionary(quality, &dictionary.bytes, plain, to),
         Some(Encoder::Zstd(level)) => {
             let encoder = zstd::stream::Encoder::with_ref_prefix(to, level.into(), &dictionary.bytes)?;
             zstd_to(encoder, plain, plain.len() as u64)
         }
-        _ => unreachable!("a coding with a dictionary"),
+        _ => unreachable!("the coding has a dictionary"),
     }
 }
 
-/// What a content that is coded with a dictionary begins with: a sign, and the SHA-256 of the dictionary.
+/// Returns the first bytes of a content that is compressed with a dictionary: a magic number, and the SHA-256 of the dictionary.
 pub(crate) fn dictionary_header(coding: Coding, dictionary: &DictionaryHash) -> Vec<u8> {
-    let sign: &[u8] = match coding {
+    let magic: &[u8] = match coding {
         Coding::Dcb => b"\xffDCB",
-        // A frame of 32 bytes that decoders skip: RFC 8878, section 3.1.2.
+        // A frame of 32 bytes, which decoders skip (RFC 8878, section 3.1.2).
         Coding::Dcz => &[0x5e, 0x2a, 0x4d, 0x18, 32, 0, 0, 0],
-        _ => unreachable!("a coding with a dictionary"),
+        _ => unreachable!("the coding has a dictionary"),
     };
-    [sign, dictionary].concat()
+    [magic, dictionary].concat()
 }
 
 fn brotli(quality: u8, mut plain: impl Read, len: u64, mut to: impl Write) -> io::Result<()> {
     brotli::BrotliCompress(&mut plain, &mut to, &brotli_params(quality, len, len)).map(drop)
 }
 
-/// The dictionary of words that every decoder has is not used precompressed one.
+/// Compresses with a dictionary instead of Brotli's built-in dictionary of words.
 fn brotli_with_dictionary(
     quality: u8,
     dictionary: &[u8],
@@ -212,11 +211,11 @@ fn brotli_with_dictionary(
     .map(drop)
 }
 
-/// For a content of `len` bytes that can refer to `window` bytes.
+/// Returns the parameters for a content of `len` bytes that can refer to `window` bytes.
 fn brotli_params(quality: u8, len: u64, window: u64) -> brotli::enc::BrotliEncoderParams {
     brotli::enc::BrotliEncoderParams {
         quality: quality.into(),
-        // RFC 7932, section 9.1: 24 at most. A larger window than that takes memory from the client for nothing.
+        // At most 24 (RFC 7932, section 9.1). A larger window than necessary wastes memory of the client.
         lgwin: if window > 4 << 20 { 24 } else { 22 },
         size_hint: usize::try_from(len).unwrap_or(usize::MAX),
         ..Default::default()
@@ -234,37 +233,37 @@ fn zstd_to(
     encoder.finish().map(drop)
 }
 
-/// One member, without a name or a time: RFC 1952, section 2.3. libdeflate takes a content as a whole.
+/// Writes one member without a name or a time (RFC 1952, section 2.3). libdeflate needs the whole content in memory.
 fn libdeflate(level: u8, mut plain: impl Read, len: u64, mut to: impl Write) -> io::Result<()> {
-    let mut whole = Vec::with_capacity(usize::try_from(len).map_err(io::Error::other)?);
-    plain.read_to_end(&mut whole)?;
-    let level = CompressionLvl::new(level.into()).expect("levels are constants within the range");
+    let mut content = Vec::with_capacity(usize::try_from(len).map_err(io::Error::other)?);
+    plain.read_to_end(&mut content)?;
+    let level = CompressionLvl::new(level.into()).expect("the level is valid");
     let mut compressor = Compressor::new(level);
-    let mut coded = vec![0; compressor.gzip_compress_bound(whole.len())];
-    let coded_len = compressor.gzip_compress(&whole, &mut coded).expect("the bound leaves room");
+    let mut coded = vec![0; compressor.gzip_compress_bound(content.len())];
+    let coded_len = compressor.gzip_compress(&content, &mut coded).expect("the bound leaves room");
     to.write_all(&coded[..coded_len])
 }
 
-/// The same.
+/// Writes one member without a name or a time (RFC 1952, section 2.3).
 fn zopfli(rounds: u8, plain: impl Read, mut to: impl Write) -> io::Result<()> {
-    // Deflate; no flags; no time; compressed as small as possible; from a system that does not matter.
+    // Magic number; deflate; no flags; no time; best compression; unknown system.
     to.write_all(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255])?;
-    let mut summed = CrcReader { plain, crc: Crc::new() };
-    let rounds = NonZeroU64::new(rounds.into()).expect("a round at least");
+    let mut reader = CrcReader { plain, crc: Crc::new() };
+    let rounds = NonZeroU64::new(rounds.into()).expect("there is at least one round");
     let options = zopfli::Options { iteration_count: rounds, ..Default::default() };
-    // At most ZOPFLI_LEN_MAX, as is what it becomes.
+    // The content has at most ZOPFLI_LEN_MAX bytes, so the result fits into memory.
     let mut encoder = zopfli::DeflateEncoder::new(options, zopfli::BlockType::Dynamic, Vec::new());
     let mut block = Vec::new();
-    while summed.by_ref().take(ZOPFLI_BLOCK_LEN).read_to_end(&mut block)? > 0 {
-        zopfli::Write::write_all(&mut encoder, &block).expect("a Vec takes all");
+    while reader.by_ref().take(ZOPFLI_BLOCK_LEN).read_to_end(&mut block)? > 0 {
+        zopfli::Write::write_all(&mut encoder, &block).expect("writing to a Vec succeeds");
         block.clear();
     }
-    to.write_all(&encoder.finish().expect("a Vec takes all"))?;
-    to.write_all(&summed.crc.sum().to_le_bytes())?;
-    to.write_all(&summed.crc.amount().to_le_bytes())
+    to.write_all(&encoder.finish().expect("writing to a Vec succeeds"))?;
+    to.write_all(&reader.crc.sum().to_le_bytes())?;
+    to.write_all(&reader.crc.amount().to_le_bytes())
 }
 
-/// Sums up what is read through it.
+/// Computes the checksum of the bytes that are read through it.
 struct CrcReader<R> {
     plain: R,
     crc: Crc,
@@ -278,20 +277,19 @@ impl<R: Read> Read for CrcReader<R> {
     }
 }
 
-/// As the manifest has them: a test compares.
+/// The versions in the manifest. A test compares them.
 const BROTLI: &str = "9.1.1";
 const ZOPFLI: &str = "0.8.4";
 const LIBDEFLATE: &str = "1.26.1";
-/// Bytes that Brotli takes and gives at once.
+/// Bytes that Brotli reads and writes at once.
 const BROTLI_BLOCK_LEN: usize = 4096;
-/// 8 MiB: RFC 9659, section 3, asks every client for so much, and no sender for more; with a dictionary, RFC 9842, section 5,
-/// does too.
+/// 8 MiB, which every client must support and senders must not exceed: RFC 9659, section 3, and with a dictionary RFC 9842, section 5.
 pub(super) const ZSTD_WINDOW_LOG: u32 = 23;
-/// As many as Zopfli takes by default; from one round to these there is half a percent, from these on next to nothing.
+/// The default of Zopfli. It saves half a percent more than one round; further rounds save almost nothing.
 const ZOPFLI_ROUNDS: u8 = 15;
-/// Zopfli takes about five seconds for each MiB; what is larger is a download, of which it would save one percent.
+/// The largest content for Zopfli, which takes about five seconds per MiB. Larger files are downloads, of which it would save one percent.
 const ZOPFLI_LEN_MAX: u64 = 8 << 20;
-/// Bytes Zopfli looks at as a whole: its own choice where it reads by itself.
+/// Bytes that Zopfli optimizes as a whole: the same as its own default.
 const ZOPFLI_BLOCK_LEN: u64 = 1_000_000;
 
 #[cfg(test)]
@@ -299,10 +297,10 @@ mod tests {
     use super::*;
     use xxhash_rust::xxh3::xxh3_64;
 
-    /// If this fails, bytes have changed: then the line of [`encoders`] has to change too, or archives that say they were made
-    /// alike were not.
+    /// If this test fails, the encoders make other bytes. Then the line of [`encoders`] has to change too, since archives with the same
+    /// line must have the same bytes.
     #[test]
-    fn the_bytes_are_what_they_were() {
+    fn encoders_make_known_bytes() {
         let plain: Vec<u8> =
             (0..30_000u32).flat_map(|at| (at * at / 7 % 1000).to_string().into_bytes()).collect();
         #[rustfmt::skip]
@@ -334,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_versions_are_those_of_the_manifest() {
+    fn versions_match_the_manifest() {
         let manifest = include_str!("../../Cargo.toml");
         for (name, version) in [
             ("brotli", BROTLI),

@@ -1,4 +1,4 @@
-//! Why there is no packed site.
+//! Errors of packing a site and of opening a packed site.
 
 use crate::PackError;
 use std::error::Error;
@@ -10,51 +10,51 @@ use tarpon_site::Printable;
 /// Why a site could not be packed into an archive.
 #[derive(Debug)]
 pub enum SiteError {
-    /// What it is made of cannot be read.
+    /// The input cannot be read.
     Input(PackError),
-    /// A file changed while it was packed.
+    /// A file changed during the packing.
     Changed {
-        /// Where it lies.
+        /// The file.
         path: PathBuf,
     },
-    /// The archive would lie in the directory it is packed from, and so be packed itself the next time.
+    /// The archive would be inside the directory to pack. The next packing would pack it too.
     Inside {
         /// The archive.
         path: PathBuf,
     },
-    /// The archive, or a temporary file precompressed it, cannot be written.
+    /// The archive, or its temporary file, cannot be written.
     Write {
         /// The archive.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         error: io::Error,
     },
-    /// The earlier archive, whose variants were to be taken over, cannot be read.
+    /// The previous archive cannot be reused.
     Reuse {
-        /// The earlier archive.
+        /// The previous archive.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         error: OpenError,
     },
-    /// An earlier archive, whose files clients may have, cannot be read.
+    /// The archive of an earlier release cannot be used for dictionaries.
     Dictionary {
-        /// The earlier archive.
+        /// The archive.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         error: OpenError,
     },
 }
 
-/// Why an archive cannot be looked at as a packed site.
+/// Why a packed site cannot be opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// It cannot be read.
+    /// The file cannot be read.
     Read(io::Error),
-    /// It is none.
+    /// The file is not a packed site.
     NotPacked,
-    /// Its image is so damaged that nothing can be served of it.
+    /// The image is so damaged that the server cannot serve it.
     Image(ImageError),
-    /// Something in its image is damaged.
+    /// A part of the image is damaged.
     Body,
 }
 
@@ -62,8 +62,8 @@ impl fmt::Display for SiteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SiteError::Input(error) => error.fmt(f),
-            SiteError::Changed { path } => write!(f, "{} changed while it was packed", path.printable()),
-            SiteError::Inside { path } => write!(f, "{} would be a part of the site", path.printable()),
+            SiteError::Changed { path } => write!(f, "{} changed during the packing", path.printable()),
+            SiteError::Inside { path } => write!(f, "{} would be part of the site", path.printable()),
             SiteError::Write { path, error } => write!(f, "cannot write {}: {error}", path.printable()),
             SiteError::Reuse { path, error } => write!(f, "cannot reuse {}: {error}", path.printable()),
             SiteError::Dictionary { path, error } => {
@@ -77,7 +77,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::Read(error) => error.fmt(f),
-            OpenError::NotPacked => f.write_str("it is no packed site"),
+            OpenError::NotPacked => f.write_str("it is not a packed site"),
             OpenError::Image(error) => error.fmt(f),
             OpenError::Body => f.write_str("its image is damaged"),
         }
@@ -104,7 +104,7 @@ impl From<PackError> for SiteError {
 }
 
 impl From<io::Error> for SiteError {
-    /// What fails without a path of its own is the writing of the archive, whose name [`pack_site`](crate::pack_site) adds.
+    /// Converts an error of writing the archive. [`pack_site`](crate::pack_site) adds the path.
     fn from(error: io::Error) -> SiteError {
         SiteError::Input(PackError::Write(error))
     }

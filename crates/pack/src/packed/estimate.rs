@@ -1,53 +1,54 @@
-//! Estimates how long compressing will still take.
+//! Estimates the remaining time of compressing.
 //!
 //! ```text
-//! bytes left of each kind × its pace ─┐
-//! rest of the jobs that run ──────────┴─ / workers ─▶ raw ─ smoothed ─▶ shown
+//! waiting bytes of each kind of work × time per byte ─┐
+//! remaining time of the running jobs ─────────────────┴─ / workers ─▶ raw ─ smoothed ─▶ shown
 //! ```
 //!
-//! The pace of a kind begins as a rule of thumb, which the first jobs scale to the machine, and becomes what was measured.
-//! A count of files or bytes would mislead: the longest files come first, and one coding costs fifty times another.
+//! The time per byte of a kind begins as an approximate cost, scaled to the machine by the first jobs, and approaches the measured value. A
+//! count of files or bytes would mislead, since the longest files come first, and one coding costs fifty times another.
 //!
-//! Knows no clock: each call says when it is.
+//! This module has no clock: each call passes the time.
 
 use super::encode::Encoder;
 use std::time::Duration;
 
-/// A kind of work, with a pace of its own.
+/// A kind of work. The time per byte differs between kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkKind {
-    /// A content is compressed by this encoder.
+    /// Compresses a content with this encoder.
     Compress(Encoder),
-    /// The same with a dictionary.
-    Difference(Encoder),
-    /// A form that was made before is checked.
+    /// Compresses a content with this encoder and a dictionary.
+    Delta(Encoder),
+    /// Checks a variant of the previous archive.
     Check,
 }
 
-/// The work that is left, and how fast each kind of it goes.
+/// The remaining work, and the time per byte of each kind.
 #[derive(Debug)]
 pub(crate) struct Estimate {
     workers: usize,
-    /// A handful at most.
-    paces: Vec<WorkRate>,
-    /// By worker: the job it is at.
+    /// One for each kind of work.
+    rates: Vec<WorkRate>,
+    /// The current job of each worker.
     running: Vec<Option<RunningJob>>,
-    /// The time of the last look, and the end that it showed, in seconds.
+    /// The time of the last call of [`Estimate::shown`], and the end that it returned, in seconds.
     shown: Option<(Duration, f64)>,
 }
 
-/// How fast one kind of work goes.
+/// The progress and speed of one kind of work.
 #[derive(Debug)]
 struct WorkRate {
     kind: WorkKind,
     /// Bytes of jobs that have not begun.
     waiting: f64,
-    /// Bytes of jobs that have ended.
+    /// Bytes of finished jobs.
     done: f64,
-    /// Seconds that these took.
+    /// Seconds that the finished jobs took.
     took: f64,
 }
 
+/// The current job of a worker.
 #[derive(Clone, Copy, Debug)]
 struct RunningJob {
     kind: WorkKind,
@@ -56,12 +57,12 @@ struct RunningJob {
 }
 
 impl WorkKind {
-    /// Rule of thumb: seconds of a core for each byte.
+    /// Returns the approximate CPU time per byte, in seconds.
     pub(crate) fn cost(self) -> f64 {
         let ns = match self {
             WorkKind::Compress(encoder) => encoder.cost_ns(),
-            // The dictionary is read too.
-            WorkKind::Difference(encoder) => 2 * encoder.cost_ns(),
+            // The encoder reads the dictionary too.
+            WorkKind::Delta(encoder) => 2 * encoder.cost_ns(),
             WorkKind::Check => 6,
         };
         ns as f64 / 1e9
@@ -70,69 +71,71 @@ impl WorkKind {
 
 impl Estimate {
     pub(crate) fn new(workers: usize) -> Estimate {
-        Estimate { workers, paces: Vec::new(), running: vec![None; workers], shown: None }
+        Estimate { workers, rates: Vec::new(), running: vec![None; workers], shown: None }
     }
 
-    /// A job is to be done.
+    /// Adds an expected job.
     pub(crate) fn expect(&mut self, kind: WorkKind, len: u64) {
-        self.pace(kind).waiting += weight(len);
+        self.rate(kind).waiting += weight(len);
     }
 
-    /// No job of this kind is to be done any more.
+    /// Removes the expected jobs of a kind.
     pub(crate) fn forget(&mut self, kind: WorkKind) {
-        self.pace(kind).waiting = 0.0;
+        self.rate(kind).waiting = 0.0;
     }
 
-    /// A worker begins a job that was expected.
+    /// Records that a worker begins an expected job.
     pub(crate) fn begin(&mut self, worker: usize, kind: WorkKind, len: u64, at: Duration) {
         let len = weight(len);
-        let pace = self.pace(kind);
-        pace.waiting = (pace.waiting - len).max(0.0);
+        let rate = self.rate(kind);
+        rate.waiting = (rate.waiting - len).max(0.0);
         self.running[worker] = Some(RunningJob { kind, len, began: at });
     }
 
-    /// It has ended its job.
+    /// Records that a worker has finished its job.
     pub(crate) fn end(&mut self, worker: usize, at: Duration) {
         let Some(RunningJob { kind, len, began }) = self.running[worker].take() else { return };
-        let pace = self.pace(kind);
-        pace.done += len;
-        pace.took += at.saturating_sub(began).as_secs_f64();
+        let rate = self.rate(kind);
+        rate.done += len;
+        rate.took += at.saturating_sub(began).as_secs_f64();
     }
 
-    /// Returns how much work is done, and how much there is.
+    /// Returns the finished and the total work, in microseconds of approximate cost.
     pub(crate) fn share(&self, at: Duration) -> (u64, u64) {
-        let cost =
-            |of: fn(&WorkRate) -> f64| self.paces.iter().map(|pace| of(pace) * pace.kind.cost()).sum::<f64>();
-        let (waiting, done) = (cost(|pace| pace.waiting), cost(|pace| pace.done));
+        let cost = |len: fn(&WorkRate) -> f64| {
+            self.rates.iter().map(|rate| len(rate) * rate.kind.cost()).sum::<f64>()
+        };
+        let (waiting, done) = (cost(|rate| rate.waiting), cost(|rate| rate.done));
         let running = self.running.iter().flatten();
         let (run, all) = running.fold((0.0, 0.0), |(run, all), job| {
-            let part = 1.0 - self.rest(job, at) / (job.len * self.seconds(job.kind));
+            let part = 1.0 - self.remaining(job, at) / (job.len * self.seconds_per_byte(job.kind));
             (run + part * job.len * job.kind.cost(), all + job.len * job.kind.cost())
         });
         let units = |seconds: f64| (seconds * 1e6) as u64;
         (units(done + run), units(done + all + waiting))
     }
 
-    /// Returns the seconds left by what is known now. None: too little is known.
+    /// Returns the remaining seconds without smoothing. `None`: too little is known.
     fn raw(&self, at: Duration) -> Option<f64> {
         let (done, total) = self.share(at);
-        if at < JUDGE_AFTER || (done as f64) < JUDGE_SHARE * total as f64 || self.took() == 0.0 {
+        if at < ESTIMATE_AFTER || (done as f64) < ESTIMATE_SHARE * total as f64 || self.took() == 0.0 {
             return None;
         }
-        // Differences come last.
-        let is_unknown = |pace: &WorkRate| {
-            pace.waiting > 0.0 && pace.done == 0.0 && !matches!(pace.kind, WorkKind::Difference(_))
+        // Deltas come last, so no delta is done for a long time.
+        let is_unknown = |rate: &WorkRate| {
+            rate.waiting > 0.0 && rate.done == 0.0 && !matches!(rate.kind, WorkKind::Delta(_))
         };
-        if at < JUDGE_BY_RULE_AFTER && self.paces.iter().any(is_unknown) {
+        if at < ESTIMATE_BY_COST_AFTER && self.rates.iter().any(is_unknown) {
             return None;
         }
-        let waiting: f64 = self.paces.iter().map(|pace| pace.waiting * self.seconds(pace.kind)).sum();
-        let rests = || self.running.iter().flatten().map(|job| self.rest(job, at));
-        let even = (waiting + rests().sum::<f64>()) / self.workers as f64;
-        Some(rests().fold(even, f64::max))
+        let waiting: f64 =
+            self.rates.iter().map(|rate| rate.waiting * self.seconds_per_byte(rate.kind)).sum();
+        let remaining = || self.running.iter().flatten().map(|job| self.remaining(job, at));
+        let even = (waiting + remaining().sum::<f64>()) / self.workers as f64;
+        Some(remaining().fold(even, f64::max))
     }
 
-    /// Returns the time left, smoothed: new knowledge moves the end step by step.
+    /// Returns the remaining time, smoothed: the estimated end moves in small steps.
     pub(crate) fn shown(&mut self, at: Duration) -> Option<Duration> {
         let raw = self.raw(at)?;
         let now = at.as_secs_f64();
@@ -147,58 +150,58 @@ impl Estimate {
         Some(Duration::from_secs_f64((end - now).max(0.0)))
     }
 
-    /// Returns the seconds left of a running job. A job that takes longer than expected stays nearly done.
-    fn rest(&self, job: &RunningJob, at: Duration) -> f64 {
-        let whole = job.len * self.seconds(job.kind);
-        (whole - at.saturating_sub(job.began).as_secs_f64()).max(whole / 50.0)
+    /// Returns the remaining seconds of a running job. A job that takes longer than expected stays nearly done.
+    fn remaining(&self, job: &RunningJob, at: Duration) -> f64 {
+        let total = job.len * self.seconds_per_byte(job.kind);
+        (total - at.saturating_sub(job.began).as_secs_f64()).max(total / 50.0)
     }
 
-    /// Returns the seconds for each byte of a kind: a mean of the measured pace and of the rule of thumb, which this
-    /// machine's speed scales.
-    fn seconds(&self, kind: WorkKind) -> f64 {
-        let cost: f64 = self.paces.iter().map(|pace| pace.done * pace.kind.cost()).sum();
+    /// Returns the seconds per byte of a kind: a weighted mean of the measured value and the approximate cost, scaled to the speed of this
+    /// machine.
+    fn seconds_per_byte(&self, kind: WorkKind) -> f64 {
+        let cost: f64 = self.rates.iter().map(|rate| rate.done * rate.kind.cost()).sum();
         let speed = if cost > 0.0 { self.took() / cost } else { 1.0 };
         let (done, took) = self
-            .paces
+            .rates
             .iter()
-            .find(|pace| pace.kind == kind)
-            .map_or((0.0, 0.0), |pace| (pace.done, pace.took));
-        (took + RULE_LEN * kind.cost() * speed) / (done + RULE_LEN)
+            .find(|rate| rate.kind == kind)
+            .map_or((0.0, 0.0), |rate| (rate.done, rate.took));
+        (took + COST_LEN * kind.cost() * speed) / (done + COST_LEN)
     }
 
     fn took(&self) -> f64 {
-        self.paces.iter().map(|pace| pace.took).sum()
+        self.rates.iter().map(|rate| rate.took).sum()
     }
 
-    fn pace(&mut self, kind: WorkKind) -> &mut WorkRate {
-        let at = self.paces.iter().position(|pace| pace.kind == kind).unwrap_or_else(|| {
-            self.paces.push(WorkRate { kind, waiting: 0.0, done: 0.0, took: 0.0 });
-            self.paces.len() - 1
+    fn rate(&mut self, kind: WorkKind) -> &mut WorkRate {
+        let at = self.rates.iter().position(|rate| rate.kind == kind).unwrap_or_else(|| {
+            self.rates.push(WorkRate { kind, waiting: 0.0, done: 0.0, took: 0.0 });
+            self.rates.len() - 1
         });
-        &mut self.paces[at]
+        &mut self.rates[at]
     }
 }
 
-/// Returns the bytes that a job counts for: its own, more of them if it is long, and those that its start is worth.
+/// Returns the weight of a job in bytes: its length, with a surcharge for long contents, and the cost of its start.
 fn weight(len: u64) -> f64 {
     let doublings = (len as f64 / CACHED_LEN).log2().max(0.0);
     len as f64 * (1.0 + doublings * SLOWER) + JOB_LEN
 }
 
-/// The start of a job, in bytes: the encoder clears its tables, the kernel opens a file.
+/// The cost of starting a job, in bytes: the encoder clears its tables, and the kernel opens a file.
 const JOB_LEN: f64 = (2 << 10) as f64;
-/// Above this length the tables of an encoder outgrow the caches of a core, and each byte takes longer.
+/// Above this length, the tables of an encoder exceed the caches of a core, and each byte takes longer.
 const CACHED_LEN: f64 = (256 << 10) as f64;
-/// How much longer, for each doubling of the length.
+/// The additional time per byte for each doubling of the length.
 const SLOWER: f64 = 0.125;
-/// The weight of the rule of thumb, in measured bytes.
-const RULE_LEN: f64 = (256 << 10) as f64;
-/// The first estimate comes after this time: a packing of a few seconds needs none.
-const JUDGE_AFTER: Duration = Duration::from_secs(1);
-/// Until this time an estimate needs one finished job of each kind; afterwards the rule of thumb stands in for a kind.
-const JUDGE_BY_RULE_AFTER: Duration = Duration::from_secs(10);
+/// The weight of the approximate cost, in measured bytes.
+const COST_LEN: f64 = (256 << 10) as f64;
+/// The first estimate comes after this time. A packing that takes less needs none.
+const ESTIMATE_AFTER: Duration = Duration::from_secs(1);
+/// Until this time, an estimate needs a finished job of each kind. After it, the approximate cost is enough.
+const ESTIMATE_BY_COST_AFTER: Duration = Duration::from_secs(10);
 /// The first estimate comes after this share of the work.
-const JUDGE_SHARE: f64 = 0.02;
+const ESTIMATE_SHARE: f64 = 0.02;
 /// Time constant of the smoothing, in seconds.
 const SMOOTH_S: f64 = 4.0;
 
@@ -215,13 +218,13 @@ mod tests {
     type Row<'r> = (&'r str, [f64; 3], u64, &'r [u64], usize);
 
     #[test]
-    fn the_time_left_does_not_rise_whatever_the_machine_and_the_content() {
+    fn remaining_time_hardly_rises_on_any_machine_and_content() {
         #[rustfmt::skip]
         let cases: &[Row<'_>] = &[
-            // what it shows          pace precompressed the rule, ms to start a job,  a few large files,          reused
-            ("as the rule says",      [1.0, 1.0, 1.0],      0,                  &[],                        0),
+            // what it shows          time per byte / cost, ms to start a job,  a few large files,          reused
+            ("as expected",           [1.0, 1.0, 1.0],      0,                  &[],                        0),
             ("a slow machine",        [3.0, 3.0, 3.0],      0,                  &[],                        0),
-            ("a fast one",            [0.4, 0.4, 0.4],      0,                  &[],                        0),
+            ("a fast machine",        [0.4, 0.4, 0.4],      0,                  &[],                        0),
             ("text that repeats",     [0.5, 0.8, 1.6],      0,                  &[],                        0),
             ("text that does not",    [1.5, 2.0, 0.6],      0,                  &[],                        0),
             ("small files cost more", [1.0, 1.0, 1.0],      2,                  &[],                        0),
@@ -230,17 +233,17 @@ mod tests {
         ];
         for (name, factors, start, large, reused) in cases {
             let shown = simulate(factors, Duration::from_millis(*start), large, *reused);
-            let whole = shown.last().expect("samples").0;
-            assert!(whole > 8.0, "{name}: {whole}");
-            let said: Vec<_> = shown.iter().filter_map(|&(at, left, _)| Some((at, left?))).collect();
-            assert!(said[0].0 < 0.1 * whole + 2.0, "{name}: first at {}", said[0].0);
-            let rise = rise(said.iter().map(|&(_, left)| left));
-            assert!(rise < 0.02 * whole + 0.5, "{name}: rises by {rise} s of {whole} s");
-            for &(at, left) in &said {
-                let error = (whole - at - left).abs();
-                // The first jobs need not be like the others.
-                let share = if at < 0.25 * whole { 0.25 } else { 0.12 };
-                assert!(error < share * whole + 1.0, "{name}: {left} s left at {at} s of {whole} s");
+            let total = shown.last().expect("samples").0;
+            assert!(total > 8.0, "{name}: {total}");
+            let estimates: Vec<_> = shown.iter().filter_map(|&(at, left, _)| Some((at, left?))).collect();
+            assert!(estimates[0].0 < 0.1 * total + 2.0, "{name}: first at {}", estimates[0].0);
+            let rise = rise(estimates.iter().map(|&(_, left)| left));
+            assert!(rise < 0.02 * total + 0.5, "{name}: rises by {rise} s of {total} s");
+            for &(at, left) in &estimates {
+                let error = (total - at - left).abs();
+                // The first jobs may differ from the others.
+                let share = if at < 0.25 * total { 0.25 } else { 0.12 };
+                assert!(error < share * total + 1.0, "{name}: {left} s left at {at} s of {total} s");
             }
             let share = shown.windows(2).map(|pair| pair[1].2 - pair[0].2).fold(0.0, f64::min);
             assert!(share > -0.01, "{name}: the share shrinks by {share}");
@@ -248,8 +251,8 @@ mod tests {
     }
 
     #[test]
-    fn work_that_turns_out_not_to_be_there_only_shortens_it() {
-        let kind = WorkKind::Difference(Encoder::Zstd(15));
+    fn forgotten_work_shortens_the_remaining_time() {
+        let kind = WorkKind::Delta(Encoder::Zstd(15));
         let mut estimate = Estimate::new(1);
         (0..20).for_each(|_| estimate.expect(KINDS[0], 1 << 20));
         estimate.expect(kind, 50 << 20);
@@ -264,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_before_there_is_something_to_judge_by() {
+    fn no_estimate_before_enough_work_is_done() {
         let mut estimate = Estimate::new(1);
         assert_eq!(estimate.shown(Duration::from_secs(5)), None);
         (0..100).for_each(|_| estimate.expect(KINDS[0], 1 << 20));
@@ -274,9 +277,10 @@ mod tests {
         assert_eq!(estimate.shown(Duration::from_millis(501)), None);
     }
 
-    /// Compresses a site on two workers, the longest content first, looked at ten times a second. Each kind takes the rule
-    /// of thumb times its factor, each job up to a third more or less, and a time to start; of the contents behind the first
-    /// four, so many are reused. Returns when it was looked at, what was then said to be left, and the share that was done.
+    /// Simulates compressing a site on two workers, the longest content first, with ten estimates per second. The time per byte of a kind
+    /// is its approximate cost times its factor, up to a third more or less for each job, and each job takes `start` to begin. After the
+    /// first four contents, `reused` contents come from the previous archive. Returns the time, the remaining time and the finished share
+    /// of each estimate.
     fn simulate(
         factors: &[f64; 3],
         start: Duration,
@@ -286,13 +290,13 @@ mod tests {
         let small = (0..800u64).map(|at| (400_000.0 * 0.993f64.powi(at as i32)) as u64 + 500 + at % 7 * 300);
         let lens: Vec<u64> = large.iter().copied().chain(small).collect();
         let is_reused = |content: usize| (4..4 + reused).contains(&content);
-        let of = |(content, &len): (usize, &u64)| {
+        let jobs_of = |(content, &len): (usize, &u64)| {
             [0, 1, 2].map(|kind| match is_reused(content) {
                 true => (WorkKind::Check, factors[0], len),
                 false => (KINDS[kind], factors[kind], len),
             })
         };
-        let jobs: Vec<_> = lens.iter().enumerate().flat_map(of).collect();
+        let jobs: Vec<_> = lens.iter().enumerate().flat_map(jobs_of).collect();
         let mut estimate = Estimate::new(2);
         jobs.iter().for_each(|&(kind, _, len)| estimate.expect(kind, len));
         let mut free = [(0.0, false); 2];
@@ -319,14 +323,14 @@ mod tests {
             };
             estimate.begin(worker, kind, len, Duration::from_secs_f64(at));
             let noise = 0.67 + 0.66 * (number as f64 * 0.618_034).fract();
-            // As it was measured on files of 16 KiB to 4 MiB.
+            // Measured on files of 16 KiB to 4 MiB.
             let slower = (len as f64 / CACHED_LEN).max(1.0).powf(0.15);
             let took = kind.cost() * len as f64 * slower * factor * noise;
             free[worker] = (at + took + start.as_secs_f64(), true);
         }
     }
 
-    /// By how much a time rises above the least that was said before.
+    /// Returns by how much a time rises above the smallest earlier one.
     fn rise(times: impl Iterator<Item = f64>) -> f64 {
         let (mut least, mut rise) = (f64::INFINITY, 0.0f64);
         for time in times {

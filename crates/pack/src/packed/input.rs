@@ -1,4 +1,4 @@
-//! What a packed site is made of: the files of a directory, or the members of another archive, opened alike.
+//! The input of packing: the files of a directory, or the members of a tar archive, with the same interface.
 
 use crate::archive::{self, Stretch};
 use crate::content::Positioned;
@@ -14,57 +14,58 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a packed site is made of.
+/// The input of packing.
 #[derive(Clone, Copy, Debug)]
 pub enum PackInput<'i> {
     /// A directory.
     Dir(&'i Path),
-    /// A tar archive, not compressed.
+    /// An uncompressed tar archive.
     Archive {
         /// The archive.
         file: &'i File,
-        /// Its name, for errors.
+        /// The name of the archive, for errors.
         path: &'i Path,
-        /// The directory of it that is the site; empty: all of it.
+        /// The directory in the archive that is the site. Empty: the whole archive.
         prefix: &'i Path,
     },
 }
 
-/// Where a file location.
+/// The location of a file.
 #[derive(Debug)]
 pub(crate) enum ContentLocation {
-    /// In a directory.
+    /// A file of a directory.
     File(Located),
-    /// In the archive.
+    /// A member of the archive.
     Member(Stretch),
 }
 
-/// A file, open for reading: at any place, by any number of readers.
+/// An open file or member. Several threads can read it at once.
 pub(crate) struct InputFile<'i> {
     file: FileHandle<'i>,
     at: u64,
-    /// In bytes, when it was opened.
+    /// Length when the file was opened.
     pub(crate) len: u64,
     /// Seconds since 1970; 0 before.
     pub(crate) modified_s: u64,
     pub(crate) mode: u32,
 }
 
-/// What an input has.
+/// The files and directories of an input.
 pub(crate) struct InputList {
-    /// Sorted by path, as the directories.
+    /// Sorted by path.
     pub(crate) found: Vec<Found<ContentLocation>>,
+    /// Sorted by path.
     pub(crate) dirs: Vec<Dir>,
     pub(crate) skipped: Vec<Skipped>,
 }
 
 enum FileHandle<'i> {
-    Own(File),
-    Lent(&'i File),
+    Owned(File),
+    Borrowed(&'i File),
 }
 
 impl<'i> PackInput<'i> {
-    /// Lists what it has.
+    /// Lists the files and directories.
     pub(crate) fn list(&self) -> Result<InputList, PackError> {
         let mut listed = match *self {
             PackInput::Dir(root) => {
@@ -91,22 +92,22 @@ impl<'i> PackInput<'i> {
         Ok(listed)
     }
 
-    /// Whether a file at `path` would be a part of it.
+    /// Returns whether a file at `path` would be part of the input.
     pub(crate) fn would_contain(&self, path: &Path) -> bool {
         let PackInput::Dir(root) = self else { return false };
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // Whatever cannot be found is told when it is opened.
+        // If a directory does not exist, opening it returns the error.
         let (Ok(root), Ok(dir)) = (root.canonicalize(), dir.canonicalize()) else { return false };
         let Ok(below) = dir.strip_prefix(root) else { return false };
         let is_hidden = |name: &OsStr| name.as_bytes().starts_with(b".") && name != ".well-known";
         !below.iter().chain(path.file_name()).any(is_hidden)
     }
 
-    /// Opens a file. None if it is gone, or not a regular file any more.
+    /// Opens a file. `None`: the file was removed, or is no longer a regular file.
     pub(crate) fn open(&self, location: &ContentLocation) -> Result<Option<InputFile<'i>>, PackError> {
         match (self, location) {
             (_, ContentLocation::File(file)) => Ok(file.open()?.map(|(file, meta)| InputFile {
-                file: FileHandle::Own(file),
+                file: FileHandle::Owned(file),
                 at: 0,
                 len: meta.len(),
                 modified_s: u64::try_from(meta.mtime()).unwrap_or(0),
@@ -115,12 +116,12 @@ impl<'i> PackInput<'i> {
             (
                 &PackInput::Archive { file, .. },
                 &ContentLocation::Member(Stretch { at, len, modified_s, mode }),
-            ) => Ok(Some(InputFile { file: FileHandle::Lent(file), at, len, modified_s, mode })),
+            ) => Ok(Some(InputFile { file: FileHandle::Borrowed(file), at, len, modified_s, mode })),
             (PackInput::Dir(_), ContentLocation::Member(_)) => unreachable!("a directory has no members"),
         }
     }
 
-    /// What a file is called in an error.
+    /// Returns the name of a file for errors.
     pub(crate) fn name(&self, location: &ContentLocation) -> PathBuf {
         match (self, location) {
             (_, ContentLocation::File(file)) => file.name(),
@@ -132,12 +133,12 @@ impl<'i> PackInput<'i> {
 }
 
 impl InputFile<'_> {
-    /// Reads from the start; no more than the file had when it was opened.
+    /// Returns a reader from the start. It ends at the length that the file had when it was opened.
     pub(crate) fn reader(&self) -> impl Read {
         Positioned { file: self.file(), at: self.at }.take(self.len)
     }
 
-    /// Reads a block at a place within the file; less than asked for at its end.
+    /// Reads a block at an offset. At the end of the file it is shorter.
     pub(crate) fn block(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut block =
             vec![0; usize::try_from(self.len.saturating_sub(at)).map_or(len, |rest| rest.min(len))];
@@ -147,8 +148,8 @@ impl InputFile<'_> {
 
     fn file(&self) -> &File {
         match &self.file {
-            FileHandle::Own(file) => file,
-            FileHandle::Lent(file) => file,
+            FileHandle::Owned(file) => file,
+            FileHandle::Borrowed(file) => file,
         }
     }
 }

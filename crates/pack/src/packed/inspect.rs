@@ -1,4 +1,4 @@
-//! What a packed site has: its paths, and what is sent for each.
+//! Lists the paths of a packed site, and their responses.
 
 use super::error::OpenError;
 use super::open::OpenedSite;
@@ -7,51 +7,51 @@ use tarpon_site::format::section;
 use tarpon_site::rules::{RuleInfo, RuleStep};
 use tarpon_site::{Coding, Entry, Image, Redirect, Region, Variant};
 
-/// What a packed site has.
+/// The content of a packed site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteInspection {
-    /// Bytes of the archive.
+    /// Length of the archive.
     pub len: u64,
-    /// Bytes of the image.
+    /// Length of the image.
     pub image_len: u64,
-    /// What coded the variants, if that is told.
+    /// The encoders that made the variants, if the image has this information.
     pub encoders: Option<String>,
-    /// In the order of their paths.
+    /// Sorted by path.
     pub paths: Vec<InspectedPath>,
-    /// Rules that no path above settles, in the order they are tried.
+    /// The rules that the server tries for a request, in order. Most rules for plain paths are in `paths` instead.
     pub rules: Vec<InspectedRule>,
 }
 
 /// A rule of `_redirects`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InspectedRule {
-    /// Which paths it is about, and which parameters of the query. Placeholders have numbers for names.
+    /// The paths and query parameters that match. Placeholders have numbers as names.
     pub source: String,
-    /// The status it answers with.
+    /// The status of the response.
     pub status: u16,
-    /// Whether it comes before what lies at the path.
+    /// Whether the rule applies even if the site has the path.
     pub forced: bool,
-    /// Where it leads, or the file it sends.
+    /// The target of the redirect, or the file to send.
     pub target: String,
 }
 
-/// What lies at a path.
+/// A path of the site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InspectedPath {
-    /// Decoded, so not always UTF-8.
+    /// The decoded path, which may not be UTF-8.
     pub path: Vec<u8>,
-    /// What it is.
+    /// The response.
     pub entry: InspectedEntry,
 }
 
-/// What a path is.
+/// The response for a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InspectedEntry {
     /// A file.
     File {
-        /// 200, unless a rule says otherwise.
+        /// The status: 200, unless a rule sets another one.
         status: u16,
-        /// Whether it is a list of what a directory has, and no file that somebody wrote.
+        /// Whether the file is a generated directory listing.
         is_listing: bool,
         /// The value of Content-Type.
         media_type: String,
@@ -59,24 +59,24 @@ pub enum InspectedEntry {
         last_modified: u64,
         /// The value of Cache-Control.
         cache_control: String,
-        /// The first is the file as it is; those with a dictionary come last.
+        /// The uncompressed file, then its variants, then its deltas.
         variants: Vec<InspectedVariant>,
     },
-    /// Another path.
+    /// A redirect.
     Redirect {
-        /// 301, unless a rule says otherwise.
+        /// The status: 301, unless a rule sets another one.
         status: u16,
         /// The value of Location.
         to: String,
     },
 }
 
-/// A file as it is, or coded.
+/// A file in one coding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InspectedVariant {
-    /// How it is coded.
+    /// The coding.
     pub coding: Coding,
-    /// SHA-256 of the dictionary it is coded with, if there is one.
+    /// SHA-256 of the dictionary, for a delta.
     pub dictionary: Option<[u8; 32]>,
     /// In bytes.
     pub len: u64,
@@ -84,14 +84,14 @@ pub struct InspectedVariant {
     pub etag: String,
 }
 
-/// Looks into a packed site.
+/// Lists the paths and rules of a packed site.
 ///
 /// # Errors
-/// It cannot be read, is no packed site, or its image is damaged.
+/// The file cannot be read, is not a packed site, or its image is damaged.
 pub fn inspect(archive: &File) -> Result<SiteInspection, OpenError> {
     let OpenedSite { image, .. } = OpenedSite::new(archive)?;
     let encoders = image.sections().find(|(row, _)| row.kind == section::ENCODERS);
-    // What answers for what is missing is there by its own name too.
+    // Records whose name is not a path refer to files that have a path too.
     let mut paths: Vec<_> = image
         .entries()
         .filter(|(path, _)| path.starts_with(b"/"))
@@ -143,7 +143,7 @@ fn what(image: &Image, path: &[u8], entry: Entry) -> InspectedEntry {
     }
 }
 
-/// A rule as it was written, but for the names of placeholders, which an image does not have: they are numbered.
+/// Returns a rule as text. Placeholders get numbers, since an image does not have their names.
 fn rule(rule: RuleInfo<'_>) -> InspectedRule {
     let (mut from, mut to, mut names) = (String::new(), String::new(), Vec::new());
     for step in rule.pattern.chain(rule.parameters) {
@@ -175,7 +175,7 @@ fn rule(rule: RuleInfo<'_>) -> InspectedRule {
     InspectedRule { source: from, status: rule.status, forced: rule.forced, target: to }
 }
 
-/// The value of a field; nothing if it is not there.
+/// Returns the value of a field, or an empty string.
 fn field(fields: &[u8], name: &str) -> String {
     let mut lines = fields.split(|&byte| byte == b'\n');
     let value = lines.find_map(|line| line.strip_prefix(name.as_bytes())).unwrap_or_default();

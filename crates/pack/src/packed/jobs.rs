@@ -1,11 +1,11 @@
-//! Many jobs on all cores: each takes the next that nobody has taken yet.
+//! Runs jobs on several threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Runs all jobs, on as many threads as there are workers, this one among them; each keeps its own. Returns the results in the
-/// order of the jobs; after an error no further job is begun.
+/// Runs all jobs, with a thread for each worker; the calling thread is one of them. A worker is state of one thread. Returns the results in
+/// the order of the jobs. After an error, no thread begins another job.
 pub(crate) fn run_jobs<J: Sync, W: Send, R: Send, E: Send>(
     workers: &mut [W],
     jobs: &[J],
@@ -15,7 +15,7 @@ pub(crate) fn run_jobs<J: Sync, W: Send, R: Send, E: Send>(
     let done = Mutex::new(Vec::with_capacity(jobs.len()));
     let failed = Mutex::new(None);
     let work = |worker: &mut W| {
-        while let Some((number, job)) = take(&next, jobs) {
+        while let Some((number, job)) = next_job(&next, jobs) {
             match run(worker, job) {
                 Ok(result) => done.lock().expect("no worker panics here").push((number, result)),
                 Err(error) => {
@@ -25,12 +25,12 @@ pub(crate) fn run_jobs<J: Sync, W: Send, R: Send, E: Send>(
             }
         }
     };
-    let (mine, others) = workers.split_first_mut().expect("a worker at least");
+    let (own, others) = workers.split_first_mut().expect("there is at least one worker");
     thread::scope(|scope| {
         for other in others {
             scope.spawn(|| work(other));
         }
-        work(mine);
+        work(own);
     });
     if let Some(error) = failed.into_inner().expect("no worker panics here") {
         return Err(error);
@@ -40,7 +40,7 @@ pub(crate) fn run_jobs<J: Sync, W: Send, R: Send, E: Send>(
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
-fn take<'j, J>(next: &AtomicUsize, jobs: &'j [J]) -> Option<(usize, &'j J)> {
+fn next_job<'j, J>(next: &AtomicUsize, jobs: &'j [J]) -> Option<(usize, &'j J)> {
     let number = next.fetch_add(1, Ordering::Relaxed);
     jobs.get(number).map(|job| (number, job))
 }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_done_in_order_or_stops_at_an_error() {
+    fn results_have_the_order_of_jobs_and_an_error_stops_all() {
         let jobs: Vec<usize> = (0..1000).collect();
         for count in [1, 3] {
             let mut workers = vec![0; count];

@@ -1,186 +1,167 @@
-//! Where everything lies in the archive, worked out before a byte of it is written.
+//! The layout of the archive, computed before the first byte is written.
 //!
 //! ```text
-//! 0       4096    image_len                                                                 len
-//! ├ front ┼ image ─┬ zeros ┬ a directory ┬ a file ┬ … ┬ … ┬ a coded variant ┬ … ┬ 1024 zeros ┤
+//! 0       4096    image_end                                                                 len
+//! ├ front ┼ image ─┬ zeros ┬ a directory ┬ a file ┬ … ┬ … ┬ a large variant ┬ … ┬ 1024 zeros ┤
 //! ```
 
-use super::deltas::DeltaVariant;
-use super::plan::{PackPlan, PlannedFile};
+use super::codings::{CODINGS, SUFFIXES};
+use super::plan::{ContentSource, PackPlan, PlannedFile};
+use super::spill::{DeltaVariant, SpilledVariant};
 use super::tar_member::{BLOCK_LEN, MemberType, OWN_MODE, TarMember};
-use super::variants::SUFFIXES;
-use super::{CODINGS, SpilledVariant};
 use crate::walk::Dir;
 use std::collections::HashMap;
 use tarpon_site::format::INLINE_LEN_MAX;
 use tarpon_site::packed::{IMAGE_AT, RESERVED_DIR};
 
-/// The members behind the image, and where they lie.
+/// The members after the image, and their offsets.
 pub(crate) struct Layout {
     pub(crate) members: Vec<PlacedMember>,
     /// Where the image ends.
     pub(crate) image_end: u64,
-    /// Bytes of the archive.
+    /// Length of the archive.
     pub(crate) len: u64,
-    /// By content: where it lies as it is, if it is large, and then in each coding.
-    places: Vec<[Option<u64>; 1 + CODINGS.len()]>,
-    /// By content and number of the delta: where it lies, if it is large.
-    deltas: HashMap<(usize, usize), u64>,
+    /// By content: the offset of the content, if it is large, and then of each large variant.
+    offsets: Vec<[Option<u64>; 1 + CODINGS.len()]>,
+    /// By content and number of the delta: the offset of each large delta.
+    delta_offsets: HashMap<(usize, usize), u64>,
 }
 
-/// A member with its place.
+/// A member with its offset.
 pub(crate) struct PlacedMember {
-    pub(crate) head: Vec<u8>,
-    /// Where `head` begins.
+    pub(crate) headers: Vec<u8>,
+    /// Where `headers` begin.
     pub(crate) at: u64,
-    pub(crate) data: MemberData,
-}
-
-/// What a member has behind its headers.
-#[derive(Clone, Copy)]
-pub(crate) enum MemberData {
-    /// The content of a file: number in [`Plan::files`].
-    File(usize),
-    /// Nothing: it is a link, or a directory.
-    Nothing,
-    /// A coded variant.
-    Coded(SpilledVariant),
+    /// The data. `None`: the member is a link or directory, without data.
+    pub(crate) source: Option<ContentSource>,
 }
 
 impl Layout {
-    /// The members of an archive whose image has `image_len` bytes.
+    /// Computes the layout of an archive whose image has `image_len` bytes.
     pub(crate) fn new(plan: &PackPlan<'_>, image_len: u64) -> Layout {
         let image_end = IMAGE_AT + image_len;
         let mut layout = Layout {
             members: Vec::new(),
             image_end,
             len: image_end.next_multiple_of(BLOCK_LEN),
-            places: vec![[None; 4]; plan.contents.len()],
-            deltas: HashMap::new(),
+            offsets: vec![[None; 4]; plan.contents.len()],
+            delta_offsets: HashMap::new(),
         };
-        layout.files(plan);
-        layout.coded(plan);
-        layout.coded_with(plan);
+        layout.place_files(plan);
+        layout.place_variants(plan);
+        layout.place_deltas(plan);
         layout.len += END_LEN;
         layout
     }
 
-    /// How many members there will be, whatever the length of the image.
+    /// Returns the number of members, which does not depend on the length of the image.
     pub(crate) fn count(plan: &PackPlan<'_>) -> usize {
         Layout::new(plan, 0).members.len()
     }
 
-    /// Where a content lies; none if it is small.
+    /// Returns the offset of a content. `None`: the content is small.
     pub(crate) fn plain_at(&self, content: usize) -> Option<u64> {
-        self.places[content][0]
+        self.offsets[content][0]
     }
 
-    /// Where the variant of a content lies; none if it is small, or not there.
-    pub(crate) fn coded_at(&self, content: usize, coding: usize) -> Option<u64> {
-        self.places[content][1 + coding]
+    /// Returns the offset of the variant of a content. `None`: there is none, or it is small.
+    pub(crate) fn variant_at(&self, content: usize, coding: usize) -> Option<u64> {
+        self.offsets[content][1 + coding]
     }
 
-    /// Where a delta of a content lies; none if it is small.
+    /// Returns the offset of a delta. `None`: the delta is small.
     pub(crate) fn delta_at(&self, content: usize, delta: usize) -> Option<u64> {
-        self.deltas.get(&(content, delta)).copied()
+        self.delta_offsets.get(&(content, delta)).copied()
     }
 
-    /// All files and directories, empty ones too. A large file that is in all respects the same as one before is a hard link
-    /// to that.
+    /// Places all files and directories, empty ones too. A large file with the content, time and mode of an earlier one becomes a hard
+    /// link to that file.
     ///
-    /// What lies in a directory comes right behind it: GNU tar gives it its time when it meets something else.
-    fn files(&mut self, plan: &PackPlan<'_>) {
-        let mut same = HashMap::new();
+    /// The entries of a directory follow it immediately, since GNU tar sets the time of a directory at the first member outside of it.
+    fn place_files(&mut self, plan: &PackPlan<'_>) {
+        let mut first_names = HashMap::new();
         let mut dirs = plan.dirs.iter().peekable();
         for (number, file) in plan.files.iter().enumerate() {
             while let Some(dir) = dirs.next_if(|dir| dir.path < file.path) {
-                self.dir(dir);
+                self.place_dir(dir);
             }
             let len = plan.content(file).fingerprint.len;
             let is_large = len > INLINE_LEN_MAX;
             let name = &file.path[1..];
             let &PlannedFile { mode, modified_s, .. } = file;
-            let member = TarMember { name, form: MemberType::File, len, mode, modified_s, aligned: false };
-            match same.get(&(file.content, modified_s, mode)) {
+            let member =
+                TarMember { name, member_type: MemberType::File, len, mode, modified_s, aligned: false };
+            match first_names.get(&(file.content, modified_s, mode)) {
                 Some(&first) if is_large => {
-                    self.put(
-                        TarMember { form: MemberType::Link(first), len: 0, ..member },
-                        MemberData::Nothing,
-                    );
+                    self.place(TarMember { member_type: MemberType::Link(first), len: 0, ..member }, None);
                 }
                 _ => {
-                    let place = &mut self.places[file.content][0];
-                    let aligned = is_large && place.is_none();
-                    let at = self.put(TarMember { aligned, ..member }, MemberData::File(number));
+                    let offset = &mut self.offsets[file.content][0];
+                    let aligned = is_large && offset.is_none();
+                    let at = self.place(TarMember { aligned, ..member }, Some(ContentSource::File(number)));
                     if aligned {
-                        self.places[file.content][0] = Some(at);
+                        self.offsets[file.content][0] = Some(at);
                     }
-                    same.insert((file.content, modified_s, mode), name);
+                    first_names.insert((file.content, modified_s, mode), name);
                 }
             }
         }
-        dirs.for_each(|dir| self.dir(dir));
+        dirs.for_each(|dir| self.place_dir(dir));
     }
 
-    fn dir(&mut self, Dir { path, mode, modified_s }: &Dir) {
+    fn place_dir(&mut self, Dir { path, mode, modified_s }: &Dir) {
         let (name, mode, modified_s) = (&path[1..], *mode, *modified_s);
-        let member = TarMember { name, form: MemberType::Dir, len: 0, mode, modified_s, aligned: false };
-        self.put(member, MemberData::Nothing);
+        let member =
+            TarMember { name, member_type: MemberType::Dir, len: 0, mode, modified_s, aligned: false };
+        self.place(member, None);
     }
 
-    /// The large variants, each once, under the name of the first file that has it.
-    fn coded(&mut self, plan: &PackPlan<'_>) {
+    /// Places the large variants, under the name of the first file with the content.
+    fn place_variants(&mut self, plan: &PackPlan<'_>) {
         for (number, content) in plan.contents.iter().enumerate() {
             let file = &plan.files[content.file];
             for (coding, variant) in content.variants.iter().enumerate() {
-                let Some(variant) = variant.filter(|variant| variant.fingerprint.len > INLINE_LEN_MAX) else {
-                    continue;
-                };
-                let name =
-                    [RESERVED_DIR.as_bytes(), b"/coded", &file.path, SUFFIXES[coding].as_bytes()].concat();
-                let member = TarMember {
-                    name: &name,
-                    form: MemberType::File,
-                    len: variant.fingerprint.len,
-                    mode: OWN_MODE,
-                    modified_s: file.modified_s,
-                    aligned: true,
-                };
-                let at = self.put(member, MemberData::Coded(variant));
-                self.places[number][1 + coding] = Some(at);
+                let at = variant.and_then(|variant| self.place_variant(file, variant, SUFFIXES[coding]));
+                self.offsets[number][1 + coding] = at;
             }
         }
     }
 
-    /// The large deltas, as large variants; their names tell the dictionary by the first digits of its hash.
-    fn coded_with(&mut self, plan: &PackPlan<'_>) {
+    /// Places the large deltas in the same way. A name has the first digits of the hash of the dictionary.
+    fn place_deltas(&mut self, plan: &PackPlan<'_>) {
         for (number, content) in plan.contents.iter().enumerate() {
             let file = &plan.files[content.file];
             for (delta, DeltaVariant { dictionary, coding, variant }) in content.deltas.iter().enumerate() {
-                if variant.fingerprint.len <= INLINE_LEN_MAX {
-                    continue;
-                }
                 let digits: String = dictionary[..8].iter().map(|byte| format!("{byte:02x}")).collect();
                 let suffix = format!(".{digits}.{}", coding.name());
-                let name = [RESERVED_DIR.as_bytes(), b"/coded", &file.path, suffix.as_bytes()].concat();
-                let (len, modified_s) = (variant.fingerprint.len, file.modified_s);
-                let (name, form, mode) = (&name[..], MemberType::File, OWN_MODE);
-                let member = TarMember { name, form, len, mode, modified_s, aligned: true };
-                let at = self.put(member, MemberData::Coded(*variant));
-                self.deltas.insert((number, delta), at);
+                if let Some(at) = self.place_variant(file, *variant, &suffix) {
+                    self.delta_offsets.insert((number, delta), at);
+                }
             }
         }
     }
 
-    /// Places a member behind the others. Returns where its data begins.
-    fn put(&mut self, member: TarMember<'_>, data: MemberData) -> u64 {
-        let (at, head) = (self.len, member.head(self.len));
-        let data_at = at + head.len() as u64;
+    /// Places a variant of a file, if it is large. Returns its offset.
+    fn place_variant(&mut self, file: &PlannedFile, variant: SpilledVariant, suffix: &str) -> Option<u64> {
+        let len = variant.fingerprint.len;
+        if len <= INLINE_LEN_MAX {
+            return None;
+        }
+        let name = [RESERVED_DIR.as_bytes(), b"/coded", &file.path, suffix.as_bytes()].concat();
+        let (member_type, mode, modified_s) = (MemberType::File, OWN_MODE, file.modified_s);
+        let member = TarMember { name: &name, member_type, len, mode, modified_s, aligned: true };
+        Some(self.place(member, Some(ContentSource::Variant(variant))))
+    }
+
+    /// Places a member after the others. Returns the offset of its data.
+    fn place(&mut self, member: TarMember<'_>, source: Option<ContentSource>) -> u64 {
+        let (at, headers) = (self.len, member.headers(self.len));
+        let data_at = at + headers.len() as u64;
         self.len = (data_at + member.len).next_multiple_of(BLOCK_LEN);
-        self.members.push(PlacedMember { head, at, data });
+        self.members.push(PlacedMember { headers, at, source });
         data_at
     }
 }
 
-/// The zeros that end an archive.
+/// Length of the zeros that end an archive.
 pub(crate) const END_LEN: u64 = 2 * BLOCK_LEN;

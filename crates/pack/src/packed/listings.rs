@@ -1,69 +1,66 @@
-//! The lists of what directories have, in all their codings. They are made anew with each archive, as they name what is
-//! in it.
+//! Directory listings, in all codings.
 
+use super::codings::{CODINGS, is_worthwhile};
 use super::encode::{CompressionEffort, encode};
 use super::jobs::run_jobs;
-use super::plan::PackPlan;
-use super::variants::is_worthwhile;
-use super::{CODINGS, SiteOptions};
+use super::options::SiteOptions;
+use crate::address::Addresses;
 use crate::content::Content;
 use crate::listing::{Listed, Listing, listings};
-use crate::rules::is_hidden;
 use std::io;
 use tarpon_site::Coding;
 
-/// A list in both forms, each as it is and coded.
+/// The listing of a directory as HTML and JSON, each uncompressed and in the codings that are worthwhile.
 pub(crate) struct EncodedListing {
-    /// The directory, with the slash behind.
+    /// The directory. Ends with a slash.
     pub(crate) dir: Vec<u8>,
     html: Vec<(Coding, Vec<u8>)>,
     json: Vec<(Coding, Vec<u8>)>,
     modified_s: u64,
 }
 
-/// The lists of a site; none, if it is not to have any.
-pub(crate) fn make(plan: &PackPlan<'_>, options: &SiteOptions<'_>) -> io::Result<Vec<EncodedListing>> {
-    let served = plan.files.iter().filter(|file| !is_hidden(&file.path));
-    let listed = served.map(|file| {
-        let (path, len) = (&file.path[..], plan.content(file).fingerprint.len);
-        Listed { path, len, modified_s: file.modified_s, is_of_user: false }
-    });
-    let jobs = listings(listed, &plan.addresses);
+/// Returns the listings of a site with these files. There are none if the policy wants none.
+pub(crate) fn encode_listings<'f>(
+    listed: impl Iterator<Item = Listed<'f>>,
+    addresses: &Addresses,
+    options: &SiteOptions<'_>,
+) -> io::Result<Vec<EncodedListing>> {
+    let jobs = listings(listed, addresses);
     let mut workers = vec![(); options.workers.get()];
     run_jobs(&mut workers, &jobs, |(), Listing { dir, html, json, modified_s }| {
-        let (html, json) = (coded(html, options.effort)?, coded(json, options.effort)?);
+        let (html, json) = (encode_all(html, options.effort)?, encode_all(json, options.effort)?);
         Ok(EncodedListing { dir: dir.clone(), html, json, modified_s: *modified_s })
     })
 }
 
-/// A text, and what it becomes in each coding that is worth it.
-fn coded(text: &str, effort: CompressionEffort) -> io::Result<Vec<(Coding, Vec<u8>)>> {
+/// Returns a text uncompressed and in each worthwhile coding.
+fn encode_all(text: &str, effort: CompressionEffort) -> io::Result<Vec<(Coding, Vec<u8>)>> {
     let plain = text.as_bytes();
-    let mut forms = vec![(Coding::Identity, plain.to_vec())];
+    let mut encoded = vec![(Coding::Identity, plain.to_vec())];
     for coding in CODINGS {
         let mut to = Vec::new();
         encode(coding, effort, plain, plain.len() as u64, &mut to)?;
         if is_worthwhile(to.len() as u64, plain.len() as u64) {
-            forms.push((coding, to));
+            encoded.push((coding, to));
         }
     }
-    Ok(forms)
+    Ok(encoded)
 }
 
 impl EncodedListing {
-    /// The page.
+    /// Returns the HTML page in each coding.
     pub(crate) fn html(&self) -> Vec<(Coding, Content)> {
         self.contents(&self.html)
     }
 
-    /// The same for programs.
+    /// Returns the JSON document in each coding.
     pub(crate) fn json(&self) -> Vec<(Coding, Content)> {
         self.contents(&self.json)
     }
 
-    fn contents(&self, forms: &[(Coding, Vec<u8>)]) -> Vec<(Coding, Content)> {
+    fn contents(&self, encoded: &[(Coding, Vec<u8>)]) -> Vec<(Coding, Content)> {
         let content =
             |bytes: &Vec<u8>| Content { last_modified: self.modified_s, ..Content::of(bytes.clone()) };
-        forms.iter().map(|(coding, bytes)| (*coding, content(bytes))).collect()
+        encoded.iter().map(|(coding, bytes)| (*coding, content(bytes))).collect()
     }
 }

@@ -1,16 +1,17 @@
-//! What is packed: every file read once, and which of them have the same content.
+//! What to pack: every file, read once, and the distinct contents.
 
-use super::decode::Fingerprint;
-use super::deltas::DeltaVariant;
 use super::error::SiteError;
+use super::fingerprint::Fingerprint;
 use super::input::{ContentLocation, InputFile, InputList, PackInput};
 use super::jobs::run_jobs;
-use super::listings::EncodedListing;
+use super::listings::{EncodedListing, encode_listings};
+use super::options::SiteOptions;
 use super::progress::{PackStep, Progress};
-use super::{SiteOptions, SpilledVariant};
+use super::spill::{DeltaVariant, SpilledVariant};
 use crate::address::Addresses;
 use crate::content::hash;
 use crate::error::PackError;
+use crate::listing::Listed;
 use crate::media::Look;
 use crate::rules::{RuleSet, is_hidden};
 use crate::skip::Skipped;
@@ -23,47 +24,56 @@ pub(crate) struct PackPlan<'i> {
     pub(crate) input: PackInput<'i>,
     /// Sorted by path.
     pub(crate) files: Vec<PlannedFile>,
-    /// The same.
+    /// Sorted by path.
     pub(crate) dirs: Vec<Dir>,
+    /// Each distinct content once.
     pub(crate) contents: Vec<PlannedContent>,
     pub(crate) skipped: Vec<Skipped>,
-    /// Their files are members of the archive, and not served.
+    /// The archive has the rule files as members, but the server does not send them.
     pub(crate) rules: RuleSet,
     pub(crate) addresses: Addresses,
-    /// Made when all else is known.
-    pub(crate) lists: Vec<EncodedListing>,
+    /// Empty until [`PackPlan::make_listings`].
+    pub(crate) listings: Vec<EncodedListing>,
 }
 
-/// A path of the site.
+/// A file of the site.
 pub(crate) struct PlannedFile {
     /// Begins with a slash.
     pub(crate) path: Vec<u8>,
     pub(crate) location: ContentLocation,
-    /// Number in [`Plan::contents`].
+    /// Number in [`PackPlan::contents`].
     pub(crate) content: usize,
     /// Seconds since 1970.
     pub(crate) modified_s: u64,
     pub(crate) mode: u32,
-    /// By [`CODINGS`](super::CODINGS): the file precompressed it that is its coded form. Number in [`Plan::files`].
+    /// By [`CODINGS`](super::CODINGS): the precompressed file of this file, a number in [`PackPlan::files`].
     pub(crate) precompressed: [Option<usize>; 3],
-    /// Whether it is such a file.
+    /// Whether this file is the precompressed file of another one.
     pub(crate) is_precompressed: bool,
-    /// What it may be the dictionary of, as a pattern.
+    /// The pattern of the paths for which clients may use the file as a dictionary.
     pub(crate) offer: Option<String>,
 }
 
-/// What one or more files contain.
+/// A content of one or more files.
 pub(crate) struct PlannedContent {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) look: Look,
-    /// Whether a quick attempt made it smaller.
+    /// Whether a quick attempt made the content smaller.
     pub(crate) compressible: bool,
-    /// The first file that has it.
+    /// The first file with this content.
     pub(crate) file: usize,
-    /// By [`CODINGS`](super::CODINGS): the variants that were worth it.
+    /// By [`CODINGS`](super::CODINGS): the worthwhile variants.
     pub(crate) variants: [Option<SpilledVariant>; 3],
-    /// Those for clients that have a dictionary.
+    /// The variants for clients that have a dictionary.
     pub(crate) deltas: Vec<DeltaVariant>,
+}
+
+/// The source of a content that the archive has.
+#[derive(Clone, Copy)]
+pub(crate) enum ContentSource {
+    /// A file: number in [`PackPlan::files`].
+    File(usize),
+    Variant(SpilledVariant),
 }
 
 impl<'i> PackPlan<'i> {
@@ -78,12 +88,12 @@ impl<'i> PackPlan<'i> {
         dirs.iter_mut().for_each(|dir| dir.modified_s = dir.modified_s.min(options.max_mtime_s));
         progress.begin(PackStep::Reading, found.len() as u64);
         let mut workers = vec![(); options.workers.get()];
-        let read = run_jobs(&mut workers, &found, |(), found| {
+        let scans = run_jobs(&mut workers, &found, |(), found| {
             let Some(plain) = input.open(&found.file)? else { return Ok(None) };
-            let read = FileScan::new(&plain)
+            let scan = FileScan::new(&plain)
                 .map_err(|error| PackError::Read { path: input.name(&found.file), error })?;
             progress.add(1);
-            Ok::<_, SiteError>(Some(read))
+            Ok::<_, SiteError>(Some(scan))
         })?;
         let paths = found.iter().map(|found| (&found.path[..], &found.file));
         let rules = RuleSet::read(paths, options.dialect, |location, len| {
@@ -95,13 +105,13 @@ impl<'i> PackPlan<'i> {
         })?;
         let served = found.iter().map(|found| &found.path[..]).filter(|path| !is_hidden(path));
         let addresses = Addresses::new(served, options.policy)?;
-        let (files, contents, lists) = (Vec::new(), Vec::new(), Vec::new());
-        let mut plan = PackPlan { input, files, dirs, contents, skipped, rules, addresses, lists };
+        let (files, contents, listings) = (Vec::new(), Vec::new(), Vec::new());
+        let mut plan = PackPlan { input, files, dirs, contents, skipped, rules, addresses, listings };
         plan.addresses.tell(&mut plan.skipped);
         let mut known = HashMap::new();
-        for (found, read) in found.into_iter().zip(read) {
-            // What has gone meanwhile is left out.
-            let Some(FileScan { fingerprint, look, compressible, modified_s, mode }) = read else { continue };
+        for (found, scan) in found.into_iter().zip(scans) {
+            // The file was removed during the packing.
+            let Some(FileScan { fingerprint, look, compressible, modified_s, mode }) = scan else { continue };
             let content = *known.entry(fingerprint).or_insert_with(|| {
                 let file = plan.files.len();
                 let compressible = compressible && !is_hidden(&found.path);
@@ -130,24 +140,40 @@ impl<'i> PackPlan<'i> {
         Ok(plan)
     }
 
-    /// The content of a file.
+    /// Makes the directory listings. They are made anew for each archive, as they list its files.
+    pub(crate) fn make_listings(&mut self, options: &SiteOptions<'_>) -> io::Result<()> {
+        let served = self.files.iter().filter(|file| !is_hidden(&file.path));
+        let listed = served.map(|file| {
+            let (path, len) = (&file.path[..], self.content(file).fingerprint.len);
+            Listed { path, len, modified_s: file.modified_s, is_of_user: false }
+        });
+        self.listings = encode_listings(listed, &self.addresses, options)?;
+        Ok(())
+    }
+
+    /// Returns the content of a file.
     pub(crate) fn content(&self, file: &PlannedFile) -> &PlannedContent {
         &self.contents[file.content]
     }
 
-    /// Opens a file that was there before.
+    /// Opens a file. If it was removed, returns an error.
     pub(crate) fn open(&self, file: usize) -> Result<InputFile<'i>, SiteError> {
         let location = &self.files[file].location;
         self.input.open(location)?.ok_or_else(|| self.changed(file))
     }
 
-    /// The error that a file is not what it was.
+    /// Returns the error that a file changed during the packing.
     pub(crate) fn changed(&self, file: usize) -> SiteError {
         SiteError::Changed { path: self.input.name(&self.files[file].location) }
     }
+
+    /// Returns the error that a file cannot be read.
+    pub(crate) fn read_failed(&self, file: usize, error: io::Error) -> SiteError {
+        PackError::Read { path: self.input.name(&self.files[file].location), error }.into()
+    }
 }
 
-/// What reading a file shows.
+/// The result of reading a file.
 struct FileScan {
     fingerprint: Fingerprint,
     look: Look,
@@ -158,10 +184,10 @@ struct FileScan {
 
 impl FileScan {
     fn new(plain: &InputFile<'_>) -> io::Result<FileScan> {
-        let known = hash(&mut plain.reader())?;
+        let hashed = hash(&mut plain.reader())?;
         Ok(FileScan {
-            fingerprint: Fingerprint { len: known.len, hash: known.hash },
-            look: known.look,
+            fingerprint: Fingerprint { len: hashed.len, hash: hashed.hash },
+            look: hashed.look,
             compressible: is_compressible(plain)?,
             modified_s: plain.modified_s,
             mode: plain.mode,
@@ -169,8 +195,8 @@ impl FileScan {
     }
 }
 
-/// Whether it is worth trying: whether blocks of the beginning, the middle and the end, coded quickly, get smaller by
-/// one part in 32 at least. What is small is always tried.
+/// Returns whether compressing a content seems worthwhile: whether a quick attempt saves at least a 32nd of three samples, from the
+/// start, the middle and the end. A short content always does.
 fn is_compressible(plain: &InputFile<'_>) -> io::Result<bool> {
     if plain.len <= ALWAYS_LEN {
         return Ok(plain.len > 0);
@@ -179,7 +205,7 @@ fn is_compressible(plain: &InputFile<'_>) -> io::Result<bool> {
     let last = plain.len.saturating_sub(SAMPLE_LEN as u64);
     for at in [0, last / 2, last].into_iter().take(if last == 0 { 1 } else { 3 }) {
         let block = match plain.block(at, SAMPLE_LEN) {
-            // It is shorter now; who reads it next will notice.
+            // The file is shorter now. The next read reports it as changed.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
             block => block?,
         };
@@ -189,8 +215,8 @@ fn is_compressible(plain: &InputFile<'_>) -> io::Result<bool> {
     Ok(coded_len <= len - len / 32)
 }
 
-/// Bytes of a sample.
+/// Length of a sample.
 const SAMPLE_LEN: usize = 64 << 10;
-/// Contents up to here are tried in any case: it costs little, and Brotli, which knows words, may do better than a quick
-/// attempt shows.
+/// Contents up to this length are always compressed. It costs little, and Brotli, which has a dictionary of words, may save more than
+/// the quick attempt.
 const ALWAYS_LEN: u64 = 4 << 10;

@@ -1,39 +1,39 @@
-//! How far the packing is: told by the packer, read by whatever draws it.
+//! The progress of packing, which other threads can read.
 
 use super::estimate::{Estimate, WorkKind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How far the packing is. May be read at any time, from any thread.
+/// The progress of packing. Any thread may read it at any time.
 #[derive(Debug)]
 pub struct Progress {
     began: Instant,
     state: Mutex<ProgressState>,
 }
 
-/// How far it is at one moment.
+/// The progress at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProgressSnapshot {
     /// The current step.
     pub step: PackStep,
-    /// How much of it: files, work or bytes, by the step.
+    /// The finished part of the step, in the unit of the step.
     pub done: u64,
-    /// How much it is in all.
+    /// The whole step, in the same unit.
     pub total: u64,
-    /// Bytes of the contents it is done with.
+    /// Compressing: the total length of the contents. Writing: the length of the archive.
     pub len: u64,
-    /// How long compressing will still take, once there is something to judge by.
+    /// The remaining time of compressing, if there is an estimate.
     pub remaining: Option<Duration>,
 }
 
-/// What is being done.
+/// A step of packing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackStep {
-    /// Files are listed and read. Progress counts files.
+    /// Lists and reads files. The unit is a file.
     Reading,
-    /// Variants are coded. Progress counts work: bytes, each weighed by what its coding costs.
-    Coding,
-    /// The archive is written. Progress counts bytes.
+    /// Compresses contents. The unit is a microsecond of estimated work.
+    Compressing,
+    /// Writes the archive. The unit is a byte.
     Writing,
 }
 
@@ -46,7 +46,7 @@ struct ProgressState {
     estimate: Estimate,
 }
 
-/// A job that a worker is at; over when this is dropped.
+/// Ends the job of a worker on drop.
 pub(crate) struct JobGuard<'p> {
     progress: &'p Progress,
     worker: usize,
@@ -61,12 +61,12 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// Returns how far it is.
+    /// Returns the current progress.
     pub fn now(&self) -> ProgressSnapshot {
         let at = self.began.elapsed();
         let ProgressState { step, done, total, len, estimate } = &mut *self.state();
         match step {
-            PackStep::Coding => {
+            PackStep::Compressing => {
                 let (done, total) = estimate.share(at);
                 ProgressSnapshot { step: *step, done, total, len: *len, remaining: estimate.shown(at) }
             }
@@ -74,14 +74,14 @@ impl Progress {
         }
     }
 
-    /// Begins a step other than coding.
+    /// Begins a step other than [`PackStep::Compressing`].
     pub(crate) fn begin(&self, step: PackStep, total: u64) {
         let mut state = self.state();
         (state.step, state.done, state.total, state.len) = (step, 0, total, total);
     }
 
-    /// Begins coding contents of `len` bytes, with all the work that is expected.
-    pub(crate) fn begin_coding(
+    /// Begins [`PackStep::Compressing`] for contents of `len` bytes, with the expected work.
+    pub(crate) fn begin_compressing(
         &self,
         workers: usize,
         len: u64,
@@ -90,17 +90,21 @@ impl Progress {
         let mut state = self.state();
         let mut estimate = Estimate::new(workers);
         work.into_iter().for_each(|(kind, len)| estimate.expect(kind, len));
-        (state.step, state.len, state.estimate) = (PackStep::Coding, len, estimate);
+        (state.step, state.len, state.estimate) = (PackStep::Compressing, len, estimate);
     }
 
-    /// Replaces what was expected of one kind, when it is known better and none of it has begun.
-    pub(crate) fn expect_instead(&self, kinds: &[WorkKind], work: impl IntoIterator<Item = (WorkKind, u64)>) {
+    /// Replaces the expected work of some kinds. None of it may have begun.
+    pub(crate) fn replace_expected(
+        &self,
+        kinds: &[WorkKind],
+        work: impl IntoIterator<Item = (WorkKind, u64)>,
+    ) {
         let estimate = &mut self.state().estimate;
         kinds.iter().for_each(|&kind| estimate.forget(kind));
         work.into_iter().for_each(|(kind, len)| estimate.expect(kind, len));
     }
 
-    /// A worker is at a job that was expected, until the result is dropped.
+    /// Begins an expected job of a worker, which ends when the returned guard is dropped.
     pub(crate) fn run(&self, worker: usize, kind: WorkKind, len: u64) -> JobGuard<'_> {
         let at = self.began.elapsed();
         self.state().estimate.begin(worker, kind, len, at);

@@ -1,18 +1,19 @@
-//! An previous archive: its variants, for files that have not changed.
+//! The previous archive, and its variants for files that have not changed.
 //!
-//! The same encoders would make the same variants again, and a variant that is missing there would still not be worth it.
-//! A variant that lay precompressed its file tells nothing: another program made it.
+//! The same encoders would make the same variants again, and a variant that is missing from the archive would not be worthwhile now either.
+//! Precompressed files say nothing about that, since other programs made them.
 //!
-//! Trusts no archive: a variant has to decode to its content.
+//! The archive is not trusted: a variant is reused only if it decodes to its content.
 
 use super::changes::Changes;
-use super::decode::{Fingerprint, decodes_to, decodes_with_dictionary};
+use super::codings::{CODINGS, SUFFIXES};
+use super::decode::{decodes_to, decodes_with_dictionary};
 use super::dictionaries::{Dictionary, DictionaryHash};
 use super::error::OpenError;
+use super::fingerprint::Fingerprint;
 use super::open::{OpenedSite, stored_fingerprint};
+use super::options::SiteOptions;
 use super::plan::PackPlan;
-use super::variants::SUFFIXES;
-use super::{CODINGS, SiteOptions};
 use crate::content::Positioned;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -21,57 +22,56 @@ use std::path::Path;
 use tarpon_site::format::section;
 use tarpon_site::{Coding, Entry, Variant};
 
-/// Whether an previous archive was reused.
+/// Whether the previous archive was reused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
-    /// There is none.
+    /// There is no previous archive.
     #[default]
     None,
-    /// Variants of unchanged contents come from it.
+    /// Variants of unchanged contents come from the previous archive.
     Reused,
-    /// Other encoders made it, or the same with another effort: everything is compressed anew.
+    /// Other encoders, or the same with another effort, made the previous archive. All contents were compressed anew.
     OtherEncoders,
-    /// The file at the target cannot be reused, for this reason.
+    /// The file at the target is not reusable, for this reason.
     Unusable(String),
 }
 
-/// An previous archive.
+/// The previous archive.
 pub(crate) struct PreviousArchive {
     file: File,
-    /// Bytes of the archive, or of the program that carries it.
+    /// Length of the archive, or of the program with the embedded archive.
     len: u64,
-    /// By path: the files that were served.
+    /// By path: the files that the server sent.
     files: HashMap<Vec<u8>, Fingerprint>,
-    /// None: other encoders made it.
+    /// `None`: other encoders made the archive.
     variants: Option<PreviousVariants>,
 }
 
-/// The variants of an previous archive.
+/// The variants of the previous archive.
 #[derive(Default)]
 struct PreviousVariants {
-    /// By content: for each coding, whether it is known, and then where the variant is, if it was worth it.
+    /// By content and coding: the location of the variant, or `Some(None)` if none was worthwhile. `None`: not known.
     known: HashMap<Fingerprint, [Option<Option<VariantLocation>>; 3]>,
-    /// By content and dictionary; of what is not here nothing is known.
+    /// By content, dictionary and coding. For a missing delta it is not known whether it would be worthwhile.
     deltas: HashMap<(Fingerprint, DictionaryHash, &'static str), VariantLocation>,
 }
 
-/// A variant of an previous archive.
+/// A variant of the previous archive.
 pub(crate) struct ReusedVariant<'e> {
     file: &'e File,
     at: u64,
     pub(crate) fingerprint: Fingerprint,
 }
 
-/// Where a variant location.
+/// The location of a variant.
 #[derive(Clone, Copy)]
 struct VariantLocation {
-    /// From the start of the file.
+    /// Offset in the file.
     at: u64,
     fingerprint: Fingerprint,
 }
 
-/// Opens the archive to reuse: the one that the options name, or else the file at the target. An archive that cannot be
-/// reused is an error only if the options name it.
+/// Opens the previous archive: the one in the options, or else the file at the target. If the latter is not reusable, this is no error.
 pub(crate) fn open_previous(
     options: &SiteOptions<'_>,
     target: &Path,
@@ -91,11 +91,11 @@ pub(crate) fn open_previous(
 }
 
 impl PreviousArchive {
-    /// Opens an archive, or a program that carries one.
+    /// Opens an archive, or a program with an embedded archive.
     fn open(path: &Path, encoders: &str) -> Result<PreviousArchive, OpenError> {
         let file = File::open(path).map_err(OpenError::Read)?;
-        let opened = OpenedSite::of(&file)?;
-        // A variant that damage hides would be reused for one that was not worth it.
+        let opened = OpenedSite::new_or_embedded(&file)?;
+        // A missing variant counts as not worthwhile, so damage must not hide a variant.
         if !opened.is_body_good() {
             return Err(OpenError::Body);
         }
@@ -115,17 +115,17 @@ impl PreviousArchive {
         Ok(PreviousArchive { file, len, files, variants })
     }
 
-    /// Opens what location at the target. None: nothing does, or an empty file that keeps the name.
+    /// Opens the file at the target. `None`: there is none, or an empty one.
     fn at_target(path: &Path, encoders: &str) -> Result<Option<PreviousArchive>, OpenError> {
         match path.metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(OpenError::Read(error)),
-            Ok(there) if there.len() == 0 => Ok(None),
+            Ok(meta) if meta.len() == 0 => Ok(None),
             Ok(_) => PreviousArchive::open(path, encoders).map(Some),
         }
     }
 
-    /// A content, coded with a dictionary. None if that is not known.
+    /// Returns the delta of a content. `None`: the archive has none, or a damaged one.
     pub(crate) fn delta(
         &self,
         content: Fingerprint,
@@ -133,25 +133,23 @@ impl PreviousArchive {
         coding: Coding,
     ) -> Option<ReusedVariant<'_>> {
         let deltas = &self.variants.as_ref()?.deltas;
-        let &VariantLocation { at, fingerprint } =
-            deltas.get(&(content, dictionary.digest, coding.name()))?;
-        let found = ReusedVariant { file: &self.file, at, fingerprint };
-        decodes_with_dictionary(coding, found.reader(), dictionary, content).then_some(found)
+        let &VariantLocation { at, fingerprint } = deltas.get(&(content, dictionary.hash, coding.name()))?;
+        let reused = ReusedVariant { file: &self.file, at, fingerprint };
+        decodes_with_dictionary(coding, reused.reader(), dictionary, content).then_some(reused)
     }
 
-    /// Whether an outcome for a content in a coding location here, which may yet turn out to be damaged.
+    /// Returns whether the archive has the variant of a content, perhaps damaged, or shows that none is worthwhile.
     pub(crate) fn knows(&self, content: Fingerprint, coding: usize) -> bool {
         let known = self.variants.as_ref().and_then(|variants| variants.known.get(&content));
         known.is_some_and(|known| known[coding].is_some())
     }
 
-    /// What became of a content in a coding: None if that is not known.
+    /// Returns the variant of a content, or `Some(None)` if none is worthwhile. `None`: not known, or the variant is damaged.
     pub(crate) fn variant(&self, content: Fingerprint, coding: usize) -> Option<Option<ReusedVariant<'_>>> {
         let known = self.variants.as_ref()?.known.get(&content)?[coding]?;
         let Some(VariantLocation { at, fingerprint }) = known else { return Some(None) };
-        let found = ReusedVariant { file: &self.file, at, fingerprint };
-        // It may be damaged.
-        decodes_to(CODINGS[coding], found.reader(), content).then_some(Some(found))
+        let reused = ReusedVariant { file: &self.file, at, fingerprint };
+        decodes_to(CODINGS[coding], reused.reader(), content).then_some(Some(reused))
     }
 
     /// Returns the difference between the archive and a plan.
@@ -164,14 +162,14 @@ impl PreviousVariants {
     fn of(opened: &OpenedSite) -> PreviousVariants {
         let (image, mut variants) = (&opened.image, PreviousVariants::default());
         let tag = |variant: &Variant| image.bytes(variant.etag);
-        // Files that are the coded forms of others: they lay precompressed these.
+        // Precompressed files have the suffix of a coding and the content of a variant.
         let coded: HashSet<_> = files_of(opened)
             .flat_map(|(_, file)| image.coded_variants(file))
             .map(|(_, variant)| tag(&variant))
             .collect();
-        let is_named = |path: &[u8]| SUFFIXES.iter().any(|suffix| path.ends_with(suffix.as_bytes()));
+        let has_suffix = |path: &[u8]| SUFFIXES.iter().any(|suffix| path.ends_with(suffix.as_bytes()));
         let precompressed: HashSet<_> = files_of(opened)
-            .filter(|(path, file)| is_named(path) && coded.contains(tag(&file.identity)))
+            .filter(|(path, file)| has_suffix(path) && coded.contains(tag(&file.identity)))
             .map(|(_, file)| tag(&file.identity))
             .collect();
         for (_, file) in files_of(opened) {
@@ -182,7 +180,7 @@ impl PreviousVariants {
                     .deltas
                     .extend(location.map(|location| ((fingerprint, dictionary, coding.name()), location)));
             }
-            // A form precompressed its file is never coded itself, and so says nothing of its content.
+            // Precompressed files have no variants, whether or not these would be worthwhile.
             if precompressed.contains(tag(&file.identity)) {
                 continue;
             }
@@ -203,7 +201,7 @@ impl PreviousVariants {
     }
 }
 
-/// The files at paths of the site, some at several; not what a rule puts there.
+/// Returns the files of the site with their paths. A file may have several paths. Leaves out the files that rules send.
 fn files_of(opened: &OpenedSite) -> impl Iterator<Item = (&[u8], tarpon_site::Variants)> {
     opened.image.entries().filter_map(|(path, entry)| match entry {
         Entry::File(file) if path.starts_with(b"/") && file.rule_status.is_none() => Some((path, file)),
@@ -219,7 +217,7 @@ impl ReusedVariant<'_> {
 
 fn location(opened: &OpenedSite, variant: &Variant) -> Option<VariantLocation> {
     Some(VariantLocation {
-        at: opened.place_of(variant.content)?,
+        at: opened.offset_of(variant.content)?,
         fingerprint: stored_fingerprint(&opened.image, variant)?,
     })
 }

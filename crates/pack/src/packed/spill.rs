@@ -1,58 +1,70 @@
-//! Coded variants on their way into the archive: in temporary files, so that memory does not grow with the site.
+//! Variants that wait in temporary files for the archive, so that memory does not grow with the site.
 
-use super::decode::Fingerprint;
+use super::dictionaries::DictionaryHash;
+use super::fingerprint::{Fingerprint, HashingWriter};
+use crate::content::Positioned;
 use std::fs::File;
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
-use xxhash_rust::xxh3::Xxh3;
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use tarpon_site::Coding;
 
-/// A temporary file of one worker, without a name.
+/// A temporary file of one worker. It has no name.
 pub(crate) struct SpillFile {
-    /// Which of the [stores](super::Piece::store) it is.
-    pub(crate) store: usize,
+    /// Number of the worker.
+    pub(crate) worker: usize,
     pub(crate) file: File,
-    /// Where the next variant goes.
+    /// Where the next variant begins.
     end: u64,
 }
 
+/// A compressed content in a temporary file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SpilledVariant {
+    /// Number of the worker whose file has the variant.
+    pub(crate) worker: usize,
+    /// Where the variant begins in the file.
+    pub(crate) at: u64,
+    pub(crate) fingerprint: Fingerprint,
+    /// Whether the variant comes from the previous archive.
+    pub(crate) is_reused: bool,
+}
+
+/// A variant for clients that have a dictionary.
+pub(crate) struct DeltaVariant {
+    pub(crate) dictionary: DictionaryHash,
+    pub(crate) coding: Coding,
+    pub(crate) variant: SpilledVariant,
+}
+
+/// The temporary files, by worker.
+pub(crate) type SpillFiles = Vec<File>;
+
 impl SpillFile {
-    pub(crate) fn new(store: usize, file: File) -> SpillFile {
-        SpillFile { store, file, end: 0 }
+    pub(crate) fn new(worker: usize, file: File) -> SpillFile {
+        SpillFile { worker, file, end: 0 }
     }
 
-    /// Writes a variant behind the others. It stays there only if it is kept.
+    /// Writes a variant after the others. The next variant overwrites it, unless [`SpillFile::keep`] is called.
     pub(crate) fn write(
         &mut self,
-        with: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> io::Result<(u64, Fingerprint)> {
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<SpilledVariant> {
         self.file.seek(SeekFrom::Start(self.end))?;
-        let mut out = HashingWriter { to: BufWriter::new(&self.file), hasher: Xxh3::new(), len: 0 };
-        with(&mut out)?;
+        let mut out = HashingWriter::new(BufWriter::new(&self.file));
+        write(&mut out)?;
         out.flush()?;
-        Ok((self.end, Fingerprint { len: out.len, hash: out.hasher.digest128() }))
+        let fingerprint = out.fingerprint();
+        Ok(SpilledVariant { worker: self.worker, at: self.end, fingerprint, is_reused: false })
     }
 
-    /// Keeps what was written last.
-    pub(crate) fn keep(&mut self, len: u64) {
-        self.end += len;
+    /// Keeps the variant that was written last.
+    pub(crate) fn keep(&mut self, variant: SpilledVariant) {
+        self.end = variant.at + variant.fingerprint.len;
     }
 }
 
-/// Takes the fingerprint of what is written through it.
-struct HashingWriter<W> {
-    to: W,
-    hasher: Xxh3,
-    len: u64,
-}
-
-impl<W: Write> Write for HashingWriter<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let len = self.to.write(bytes)?;
-        self.hasher.update(&bytes[..len]);
-        self.len += len as u64;
-        Ok(len)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.to.flush()
+impl SpilledVariant {
+    /// Returns a reader of the variant in the file of its worker.
+    pub(crate) fn reader<'f>(&self, file: &'f File) -> impl Read + use<'f> {
+        Positioned { file, at: self.at }.take(self.fingerprint.len)
     }
 }

@@ -1,4 +1,4 @@
-//! The place of `tmpfile` on systems other than Linux: there each file has a name.
+//! Replaces `tmpfile.rs` on systems other than Linux, which have no files without a name.
 
 use std::fs::File;
 use std::io;

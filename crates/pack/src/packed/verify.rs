@@ -1,18 +1,19 @@
-//! Checks a packed site: every checksum, every variant against its file, every member against what is served.
+//! Checks a packed site: every checksum, every variant against its file, and every member against what the server sends.
 //!
 //! ```text
-//! image ─┬─ header, tables ─ checked when it is opened
+//! image ─┬─ header, tables ─ checked when the site is opened
 //!        ├─ records, fields, small contents ─ one checksum
-//!        └─ sections ─ one each ─ stretches ─▶ all the rest of the archive
-//! each entry ─ content against its tag ─ variant decodes to it ─ member has the same
+//!        └─ sections ─ one checksum each ─ stretches ─▶ the rest of the archive
+//! each entry ─ content matches its entity-tag ─ variants decode to it ─ the member has the same content
 //! ```
 //!
-//! Goes on after damage, to find all of it. Whatever an archive says, the work is bounded by its length: a content is read
-//! once, contents do not lie over one another, and of each no more is decoded than its file has, and not without end.
+//! The check goes on after a defect, to find all of them. The length of the archive limits the work, whatever the archive contains: the
+//! check reads a content once, contents must not overlap, and no variant may decode to more than its file.
 
-use super::decode::{Fingerprint, decodes_to, decodes_with_dictionary, fingerprint_of, names_dictionary};
+use super::decode::{decodes_to, decodes_with_dictionary, names_dictionary};
 use super::dictionaries::Dictionaries;
 use super::error::OpenError;
+use super::fingerprint::{Fingerprint, HashingWriter, copy, fingerprint_of};
 use super::jobs::run_jobs;
 use super::open::{OpenedSite, stored_fingerprint};
 use crate::archive;
@@ -30,85 +31,85 @@ use tarpon_site::Printable;
 use tarpon_site::format::{CHECKSUM_LEN, ChecksumRow, SectionRow, hash, section};
 use tarpon_site::{Coding, Content, Entry, Image, JSON_SUFFIX, Redirect, Variant, Variants};
 
-/// What a check looked at, and what is wrong.
+/// The result of a check.
 #[derive(Debug)]
 pub struct Verification {
-    /// Paths.
+    /// Number of paths.
     pub paths: u64,
-    /// Contents, in all their codings.
+    /// Number of contents and variants.
     pub contents: u64,
-    /// Of them, those for clients with a dictionary that was not at hand: not decoded.
+    /// Number of deltas that were not decoded, since their dictionary was not available.
     pub undecoded: u64,
-    /// Bytes of the archive.
+    /// Length of the archive.
     pub len: u64,
-    /// In the order of where they are looked for.
+    /// All defects, in the order of the checks.
     pub defects: Vec<Defect>,
 }
 
-/// Something that is not as it was packed.
+/// A defect of a packed site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Defect {
-    /// The records, fields or small contents of the image differ from their checksum.
+    /// The records, fields or small contents of the image do not match their checksum.
     Body,
-    /// A section of the image differs from its checksum.
+    /// A section of the image does not match its checksum.
     Section {
-        /// Its kind.
+        /// The kind of the section.
         kind: u32,
     },
-    /// Records that cannot be found or make no sense.
+    /// Some records are unreachable or invalid.
     Records {
-        /// How many.
+        /// The number of such records.
         count: u64,
     },
-    /// Bytes around the image differ from their checksum.
+    /// Bytes outside of the image do not match their checksum.
     Stretch {
-        /// Where they begin, in bytes.
+        /// The offset of the bytes.
         at: u64,
-        /// How many.
+        /// The number of bytes.
         len: u64,
     },
-    /// From here on there is no checksum.
+    /// The rest of the archive has no checksum.
     Unchecked {
-        /// In bytes.
+        /// The offset of the rest.
         at: u64,
     },
-    /// A content differs from its entity-tag.
+    /// A content does not match its entity-tag.
     Content {
-        /// The path it is served at.
+        /// The path of the content.
         path: Vec<u8>,
-        /// In which coding.
+        /// The coding of the content.
         coding: Coding,
     },
-    /// Fields do not frame their response, so it is not sent.
+    /// The fields of a response do not frame its content, so the server does not send it.
     Framing {
-        /// The path it is served at, or the name of the record.
+        /// The path of the response, or the name of its record.
         path: Vec<u8>,
     },
-    /// A coded variant does not decode to its file.
-    Coded {
-        /// The path it is served at.
+    /// A variant does not decode to its file.
+    Undecodable {
+        /// The path of the file.
         path: Vec<u8>,
-        /// Its coding.
+        /// The coding of the variant.
         coding: Coding,
     },
-    /// Contents or fields lie over one another, or a content has more variants than any site: from here on they were not checked.
+    /// Contents or fields overlap, or a content has too many variants. Contents after this one were not checked.
     Overlap {
-        /// The path it is served at.
+        /// The path of the content.
         path: Vec<u8>,
     },
-    /// The archive cannot be read as one.
+    /// The archive is not a valid tar archive.
     Tar(String),
-    /// What a tar program extracts is not what is served.
+    /// Tar programs extract another content than the server sends.
     Member {
-        /// The path.
+        /// The path of the file.
         path: Vec<u8>,
     },
 }
 
-/// Checks a packed site, whose name is `path`. What is coded with a dictionary is decoded if that is among `dictionaries`.
+/// Checks a packed site. `path` is its name in errors. Decodes the deltas whose dictionaries are among `dictionaries`.
 ///
 /// # Errors
-/// It cannot be read, is no packed site, or its image is so damaged that nothing could be served.
+/// The archive cannot be read, is not a packed site, or its image is so damaged that the server could not serve it.
 pub fn verify(
     archive: &File,
     path: &Path,
@@ -117,41 +118,41 @@ pub fn verify(
 ) -> Result<Verification, OpenError> {
     let opened = OpenedSite::new(archive)?;
     let image = &opened.image;
-    let mut damage = Vec::new();
-    sums(&opened, archive, &mut damage);
-    framing(image, &mut damage);
+    let mut defects = Vec::new();
+    checksums(&opened, archive, &mut defects);
+    framing(image, &mut defects);
     let mut entries: BTreeMap<_, _> = image.entries().collect();
-    let lost = image.record_count().saturating_sub(entries.len() as u64);
-    // What answers for what is missing is there by its own name too; a list as JSON is not.
+    let invalid = image.record_count().saturating_sub(entries.len() as u64);
+    // Records whose name is not a path refer to files that have a path too, apart from JSON listings.
     entries.retain(|path, _| path.starts_with(b"/") || path.ends_with(JSON_SUFFIX));
-    if lost > 0 {
-        damage.push(Defect::Records { count: lost });
+    if invalid > 0 {
+        defects.push(Defect::Records { count: invalid });
     }
     let paths = entries.keys().filter(|path| path.starts_with(b"/")).count() as u64;
-    let (contents, undecoded) = contents(&opened, archive, &entries, dictionaries, workers, &mut damage);
-    members(image, archive, path, &entries, &mut damage);
-    Ok(Verification { paths, contents, undecoded, len: image.archive_len(), defects: damage })
+    let (contents, undecoded) = contents(&opened, archive, &entries, dictionaries, workers, &mut defects);
+    members(image, archive, path, &entries, &mut defects);
+    Ok(Verification { paths, contents, undecoded, len: image.archive_len(), defects })
 }
 
-/// Checks all sums that are about bytes, whatever these mean.
-fn sums(opened: &OpenedSite, archive: &File, damage: &mut Vec<Defect>) {
+/// Checks all checksums.
+fn checksums(opened: &OpenedSite, archive: &File, defects: &mut Vec<Defect>) {
     let header = opened.header();
     if !opened.is_body_good() {
-        damage.push(Defect::Body);
+        defects.push(Defect::Body);
     }
     let mut rows: &[[u8; CHECKSUM_LEN]] = &[];
     let mut section_count = 0;
-    for (SectionRow { kind, hash: sum, .. }, bytes) in opened.image.sections() {
+    for (SectionRow { kind, hash: expected, .. }, bytes) in opened.image.sections() {
         section_count += 1;
-        if hash(bytes) != sum {
-            damage.push(Defect::Section { kind });
+        if hash(bytes) != expected {
+            defects.push(Defect::Section { kind });
         }
         if kind == section::CHECKSUMS {
             rows = bytes.as_chunks().0;
         }
     }
     if section_count < header.section_count {
-        damage.push(Defect::Body);
+        defects.push(Defect::Body);
     }
     let image_end = opened.image_at + header.len;
     let mut at = 0;
@@ -160,32 +161,26 @@ fn sums(opened: &OpenedSite, archive: &File, damage: &mut Vec<Defect>) {
         if row.at != at {
             break;
         }
-        if sum(archive, row) != Some(row.hash) {
-            damage.push(Defect::Stretch { at: row.at, len: row.len });
+        if checksum(archive, row) != Some(row.hash) {
+            defects.push(Defect::Stretch { at: row.at, len: row.len });
         }
         at = if end == opened.image_at { image_end } else { end };
     }
     if at != header.archive_len {
-        damage.push(Defect::Unchecked { at });
+        defects.push(Defect::Unchecked { at });
     }
 }
 
-fn sum(archive: &File, row: ChecksumRow) -> Option<u64> {
-    let mut bytes = Positioned { file: archive, at: row.at }.take(row.len);
-    let mut hasher = xxhash_rust::xxh3::Xxh3::new();
-    let mut block = vec![0; BLOCK_LEN];
-    let mut len = 0;
-    while let count @ 1.. = bytes.read(&mut block).ok()? {
-        hasher.update(&block[..count]);
-        len += count as u64;
-    }
-    (len == row.len).then(|| hasher.digest())
+fn checksum(archive: &File, row: ChecksumRow) -> Option<u64> {
+    let mut out = HashingWriter::new(std::io::sink());
+    copy(Positioned { file: archive, at: row.at }.take(row.len), &mut out).ok()?;
+    (out.len == row.len).then(|| out.hash64())
 }
 
-/// Checks that the fields of each response frame it.
-fn framing(image: &Image, damage: &mut Vec<Defect>) {
+/// Checks that the fields of each response frame its content.
+fn framing(image: &Image, defects: &mut Vec<Defect>) {
     let (mut checked, mut with_deltas) = (BTreeSet::new(), BTreeSet::new());
-    // Fields do not lie over one another, so all of them together are not longer than the image.
+    // Fields do not overlap, so their total length is at most that of the image.
     let mut left = image.len();
     for (path, entry) in image.entries() {
         let is_framed = match entry {
@@ -199,7 +194,7 @@ fn framing(image: &Image, damage: &mut Vec<Defect>) {
                 if with_deltas.insert(file.identity.not_modified.at) {
                     variants.extend(image.all_deltas(file).map(|(.., variant)| variant));
                 }
-                // Other paths may lead to the same response.
+                // Several paths may have the same response.
                 variants.retain(|Variant { fields, not_modified, content, .. }| {
                     let lens = (fields.len, not_modified.len, content.len());
                     let is_new = checked.insert((fields.at, not_modified.at, lens));
@@ -210,38 +205,38 @@ fn framing(image: &Image, damage: &mut Vec<Defect>) {
             }
         };
         if !is_framed {
-            damage.push(Defect::Framing { path: path.to_vec() });
+            defects.push(Defect::Framing { path: path.to_vec() });
         }
         if left == 0 {
-            return damage.push(Defect::Overlap { path: path.to_vec() });
+            return defects.push(Defect::Overlap { path: path.to_vec() });
         }
     }
 }
 
-/// Checks what is served: each content once, however many paths lead to it. Returns how many there are, and how many of them
-/// could not be decoded for want of a dictionary.
+/// Checks each content once, even if it has several paths. Returns the number of contents and variants, and the number of deltas without an
+/// available dictionary.
 fn contents(
     opened: &OpenedSite,
     archive: &File,
     entries: &BTreeMap<&[u8], Entry>,
     dictionaries: &Dictionaries,
     workers: NonZeroUsize,
-    damage: &mut Vec<Defect>,
+    defects: &mut Vec<Defect>,
 ) -> (u64, u64) {
-    let known = dictionaries.by_digest();
-    let mut room = ContentBudget::new(opened.image.archive_len());
+    let known = dictionaries.by_hash();
+    let mut budget = ContentBudget::new(opened.image.archive_len());
     let mut jobs = Vec::new();
     for (&path, entry) in entries {
         let Entry::File(file) = *entry else { continue };
-        // What stands for an error has no tag. It is the content of another path.
+        // An error page has no entity-tag. Its content is also that of another path.
         if file.rule_status.is_some_and(|status| status != 200) {
             continue;
         }
-        match room.take(&opened.image, file) {
+        match budget.add(&opened.image, file) {
             Ok(true) => jobs.push((path, file)),
             Ok(false) => {}
             Err(OverBudget) => {
-                damage.push(Defect::Overlap { path: path.to_vec() });
+                defects.push(Defect::Overlap { path: path.to_vec() });
                 break;
             }
         }
@@ -251,14 +246,14 @@ fn contents(
         let mut checked = FileCheck::default();
         let plain = stored_fingerprint(&opened.image, &file.identity);
         if plain.is_none() || content(opened, archive, &file.identity) != plain {
-            checked.damage.push(Defect::Content { path: path.to_vec(), coding: Coding::Identity });
+            checked.defects.push(Defect::Content { path: path.to_vec(), coding: Coding::Identity });
         }
         let mut check = |coding, variant: &Variant, decodes: &mut dyn FnMut(Fingerprint) -> bool| {
             let (path, own) = (path.to_vec(), stored_fingerprint(&opened.image, variant));
             if own.is_none() || content(opened, archive, variant) != own {
-                checked.damage.push(Defect::Content { path, coding });
+                checked.defects.push(Defect::Content { path, coding });
             } else if !plain.is_some_and(decodes) {
-                checked.damage.push(Defect::Coded { path, coding });
+                checked.defects.push(Defect::Undecodable { path, coding });
             }
             checked.contents += 1;
         };
@@ -268,14 +263,14 @@ fn contents(
             });
         }
         let mut undecoded = 0;
-        for (digest, coding, variant) in opened.image.all_deltas(file) {
+        for (hash, coding, variant) in opened.image.all_deltas(file) {
             check(coding, &variant, &mut |plain| {
                 let mut coded = reader(opened, archive, &variant);
-                match known.get(&digest).and_then(|&number| dictionaries.read(number).ok()) {
+                match known.get(&hash).and_then(|&number| dictionaries.read(number).ok()) {
                     Some(dictionary) => decodes_with_dictionary(coding, coded, &dictionary, plain),
                     None => {
                         undecoded += 1;
-                        names_dictionary(coding, &mut coded, &digest)
+                        names_dictionary(coding, &mut coded, &hash)
                     }
                 }
             });
@@ -288,56 +283,55 @@ fn contents(
     for checked in checked {
         count += checked.contents;
         undecoded += checked.undecoded;
-        damage.extend(checked.damage);
+        defects.extend(checked.defects);
     }
     (count, undecoded)
 }
 
-/// Which contents there are, and whether they are as many as there can be.
+/// Finds the distinct contents, and limits their total length.
 struct ContentBudget {
     /// Files with all their variants.
     files: BTreeSet<Vec<(ContentRange, Option<Fingerprint>)>>,
-    places: BTreeSet<ContentRange>,
-    /// Of each content, how many variants are decoded to be compared with it.
+    ranges: BTreeSet<ContentRange>,
+    /// By content: the number of variants to decode.
     coded_counts: BTreeMap<ContentRange, usize>,
-    /// Bytes of the archive that are in no content yet.
+    /// Length of the archive without the contents found so far.
     left: u64,
 }
 
-/// Whether in the archive and not in its image, where, and how many bytes.
-type ContentRange = (bool, u64, u64);
+/// The position of a content.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct ContentRange {
+    /// Whether the offset is one of the archive. Otherwise it is one of the image.
+    in_archive: bool,
+    at: u64,
+    len: u64,
+}
 
+/// The contents overlap, or a content has too many variants.
 struct OverBudget;
 
 impl ContentBudget {
     fn new(archive_len: u64) -> ContentBudget {
-        let (files, places, coded_counts) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
-        ContentBudget { files, places, coded_counts, left: archive_len }
+        let (files, ranges, coded_counts) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+        ContentBudget { files, ranges, coded_counts, left: archive_len }
     }
 
-    /// Whether a file, with its variants, is another one than those before.
-    fn take(&mut self, image: &Image, file: Variants) -> Result<bool, OverBudget> {
+    /// Adds a file with its variants. Returns whether it differs from all files before.
+    fn add(&mut self, image: &Image, file: Variants) -> Result<bool, OverBudget> {
         let deltas = image.all_deltas(file).map(|(.., variant)| variant);
         let coded = image.coded_variants(file).map(|(_, variant)| variant).chain(deltas);
         let all: Vec<_> = [file.identity]
             .into_iter()
             .chain(coded)
-            .map(|variant| {
-                let lies = match variant.content {
-                    Content::Image(place) => (false, place.at, place.len),
-                    Content::Archive(place) => (true, place.at, place.len),
-                    // There is none.
-                    Content::File { .. } => (true, 0, 0),
-                };
-                (lies, stored_fingerprint(image, &variant))
-            })
+            .map(|variant| (ContentRange::of(variant.content), stored_fingerprint(image, &variant)))
             .collect();
         if self.files.contains(&all) {
             return Ok(false);
         }
-        for &(lies, _) in &all {
-            if self.places.insert(lies) {
-                self.left = self.left.checked_sub(lies.2).ok_or(OverBudget)?;
+        for &(range, _) in &all {
+            if self.ranges.insert(range) {
+                self.left = self.left.checked_sub(range.len).ok_or(OverBudget)?;
             }
         }
         let coded_count = self.coded_counts.entry(all[0].0).or_default();
@@ -350,38 +344,49 @@ impl ContentBudget {
     }
 }
 
-/// What a check of one file has shown.
+impl ContentRange {
+    fn of(content: Content) -> ContentRange {
+        let (in_archive, at, len) = match content {
+            Content::Image(place) => (false, place.at, place.len),
+            Content::Archive(place) => (true, place.at, place.len),
+            // A packed site has no such content.
+            Content::File { .. } => (true, 0, 0),
+        };
+        ContentRange { in_archive, at, len }
+    }
+}
+
+/// The result of checking one file.
 #[derive(Default)]
 struct FileCheck {
-    damage: Vec<Defect>,
-    /// Coded ones.
+    defects: Vec<Defect>,
+    /// Number of variants.
     contents: u64,
     undecoded: u64,
 }
 
-/// Checks that the files a tar program extracts are those that are served.
+/// Checks that tar programs extract the same contents as the server sends.
 fn members(
     image: &Image,
     archive: &File,
     path: &Path,
     entries: &BTreeMap<&[u8], Entry>,
-    damage: &mut Vec<Defect>,
+    defects: &mut Vec<Defect>,
 ) {
     let walk = match archive::list(archive, path, Path::new("")) {
         Ok(walk) => walk,
-        Err(error) => return damage.push(Defect::Tar(error.to_string())),
+        Err(error) => return defects.push(Defect::Tar(error.to_string())),
     };
-    // A page may be a member by another name. A name that is no text is one that a plain archive is not served with, so it
-    // is not listed.
+    // A page may have another name as a member. The list of members leaves out names that are not UTF-8.
     let mut missing: BTreeSet<_> = entries
         .iter()
         .filter(|(_, entry)| matches!(entry, Entry::File(file) if file.rule_status.is_none()))
         .filter(|(path, _)| std::str::from_utf8(path).is_ok())
-        // A list is nobody's file.
+        // Listings are no members.
         .filter(|(path, _)| path.starts_with(b"/") && image.listing_json(path).is_none())
         .map(|(&path, _)| path)
         .collect();
-    // Many links may lead to one member.
+    // By offset, since a member may have many links.
     let mut read = BTreeMap::new();
     for found in walk.found.iter().filter(|found| !is_hidden(&found.path)) {
         let stretch = found.file.stretch;
@@ -391,7 +396,7 @@ fn members(
         let mut scratch = [0; PATH_LEN_MAX];
         let served = match entries.get(&found.path[..]) {
             Some(Entry::File(file)) => stored_fingerprint(image, &file.identity),
-            // The name of a page, which has an address without it.
+            // A member whose page has another address, to which this path redirects.
             Some(Entry::Redirect(to)) => match entries.get(target(image, to, &mut scratch)) {
                 Some(Entry::File(file)) => stored_fingerprint(image, &file.identity),
                 _ => None,
@@ -404,19 +409,19 @@ fn members(
             missing.remove(&[address, b"/"].concat()[..]);
         }
         if served.is_none() || member != served {
-            damage.push(Defect::Member { path: found.path.clone() });
+            defects.push(Defect::Member { path: found.path.clone() });
         }
     }
-    damage.extend(missing.into_iter().map(|path| Defect::Member { path: path.to_vec() }));
+    defects.extend(missing.into_iter().map(|path| Defect::Member { path: path.to_vec() }));
 }
 
-/// The path that a redirect leads to.
+/// Returns the path that a redirect leads to.
 fn target<'s>(image: &'s Image, to: &Redirect, scratch: &'s mut [u8; PATH_LEN_MAX]) -> &'s [u8] {
     let uri = image.bytes(to.before_query).strip_prefix(b"Location: ").unwrap_or_default();
     normalize(uri, scratch).unwrap_or_default()
 }
 
-/// What a content is.
+/// Computes the fingerprint of a content.
 fn content(opened: &OpenedSite, archive: &File, variant: &Variant) -> Option<Fingerprint> {
     fingerprint_of(reader(opened, archive, variant), variant.content.len()).ok()
 }
@@ -425,7 +430,7 @@ fn reader<'a>(opened: &'a OpenedSite, archive: &'a File, variant: &Variant) -> B
     match variant.content {
         Content::Image(place) => Box::new(opened.image.bytes(place)),
         Content::Archive(place) => Box::new(Positioned { file: archive, at: place.at }.take(place.len)),
-        // A packed site has none, and an image that says so has nothing there.
+        // A packed site has no such content. In a forged image it counts as empty.
         Content::File { .. } => Box::new(std::io::empty()),
     }
 }
@@ -437,33 +442,37 @@ impl fmt::Display for Defect {
                 f.write_str("the records, response headers or small contents of the image are damaged")
             }
             Defect::Section { kind } => write!(f, "section {kind} of the image is damaged"),
-            Defect::Records { count } => write!(f, "{count} paths are lost: their records make no sense"),
+            Defect::Records { count } => {
+                write!(f, "{count} paths are unreachable: their records are invalid")
+            }
             Defect::Stretch { at, len } => write!(f, "bytes {at} to {} are damaged", at + len),
-            Defect::Unchecked { at } => write!(f, "from byte {at} on there is no checksum"),
+            Defect::Unchecked { at } => write!(f, "the bytes from {at} on have no checksum"),
             Defect::Content { path, coding } => {
                 write!(f, "{} ({}): the content is damaged", path.printable(), coding.name())
             }
             Defect::Framing { path } => {
-                write!(f, "{}: its fields do not frame its content; it is not sent", path.printable())
+                write!(
+                    f,
+                    "{}: its response headers do not match its content, so it is not sent",
+                    path.printable()
+                )
             }
-            Defect::Coded { path, coding } => {
+            Defect::Undecodable { path, coding } => {
                 write!(f, "{} ({}): does not decompress to its file", path.printable(), coding.name())
             }
             Defect::Overlap { path } => write!(
                 f,
-                "{}: its content or fields lie over others, or have too many variants; from here on they were not checked",
+                "{}: its content or headers overlap others, or it has too many variants; the rest was not checked",
                 path.printable()
             ),
             Defect::Tar(error) => f.write_str(error),
             Defect::Member { path } => {
-                write!(f, "{}: what is served is not what a tar program extracts", path.printable())
+                write!(f, "{}: the server sends another content than tar extracts", path.printable())
             }
         }
     }
 }
 
-/// Variants of one content that are decoded: as many files as have the same content, with variants of their own precompressed them, and
-/// of as many earlier releases, are no site.
+/// The largest number of variants of a content that are decoded. No real site has so many files with the same content and different
+/// variants.
 const CODED_COUNT_MAX: usize = 10_000;
-/// Bytes read at once.
-const BLOCK_LEN: usize = 64 << 10;

@@ -1,34 +1,32 @@
-//! Writes the archive: its members first, whose checksums the image has, then the image and what comes before it.
+//! Writes the archive: first the members, then the image, which holds their checksums, and last the front.
 
-use super::SpilledVariant;
-use super::decode::{CopyError, Fingerprint, copy_hashed};
 use super::error::SiteError;
-use super::image::{self, InlineContent};
-use super::layout::{END_LEN, Layout, MemberData, PlacedMember};
-use super::plan::PackPlan;
+use super::fingerprint::{CopyError, HashingWriter, copy};
+use super::image;
+use super::layout::{END_LEN, Layout};
+use super::plan::{ContentSource, PackPlan};
 use super::progress::{PackStep, Progress};
+use super::spill::SpillFiles;
 use super::tar_member::{BLOCK_LEN, front};
-use super::variants::SpillFiles;
-use crate::error::PackError;
 use crate::rules::is_hidden;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use tarpon_site::format::{ChecksumRow, Totals, section};
 use tarpon_site::packed::IMAGE_AT;
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// The parts of an archive, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveSizes {
-    /// Contents of files, as any tar program extracts them; the same content of several files may lie there once.
+    /// Contents of files, as tar programs extract them. A content of several files may be stored once.
     pub files: u64,
-    /// Coded variants.
+    /// Compressed variants.
     pub coded: u64,
-    /// Small contents, which lie behind their response fields too.
+    /// Small contents, which the image has once more behind their response fields.
     pub inline: u64,
-    /// The program that carries the site.
+    /// The program in which the site is embedded.
     pub program: u64,
-    /// All else: response fields, the index, lists of directories, headers of tar, and room up to the next page.
+    /// All other parts: response fields, the index, directory listings, tar headers, and padding.
     pub overhead: u64,
 }
 
@@ -42,12 +40,12 @@ impl ArchiveSizes {
 /// Writes the archive into an empty file.
 pub(crate) fn write(
     plan: &PackPlan<'_>,
-    stores: &SpillFiles,
+    spills: &SpillFiles,
     encoders: String,
     mut file: &File,
     progress: &Progress,
 ) -> Result<ArchiveSizes, SiteError> {
-    // The front, each member with what location before it, and the end.
+    // One stretch for the front, one for each member with its headers, and one for the end.
     let stretch_count = 1 + Layout::count(plan) + 1;
     let unknown = ChecksumRow { at: 0, len: 0, hash: 0 };
     let sections = sections(plan, &vec![unknown; stretch_count], encoders.clone());
@@ -62,43 +60,46 @@ pub(crate) fn write(
     let mut stretches = vec![ChecksumRow { at: 0, len: front.len() as u64, hash: xxh3_64(&front) }];
     file.seek(SeekFrom::Start(layout.image_end))?;
     let mut out = StretchWriter::new(file, layout.image_end);
+    let mut sizes = ArchiveSizes::default();
     for member in &layout.members {
         out.pad_to(member.at)?;
-        out.write_all(&member.head)?;
-        data(plan, stores, member, &mut out)?;
-        out.pad_to(out.at.next_multiple_of(BLOCK_LEN))?;
-        progress.add(out.at - out.began);
-        stretches.push(out.stretch());
+        out.write_all(&member.headers)?;
+        if let Some(source) = member.source {
+            write_content(plan, spills, source, &mut out)?;
+            match source {
+                ContentSource::File(number) => {
+                    sizes.files += plan.content(&plan.files[number]).fingerprint.len;
+                }
+                ContentSource::Variant(variant) => sizes.coded += variant.fingerprint.len,
+            }
+        }
+        out.pad_to(out.at().next_multiple_of(BLOCK_LEN))?;
+        progress.add(out.at() - out.start);
+        stretches.push(out.end_stretch());
     }
     out.pad_to(layout.len - END_LEN)?;
     out.pad_to(layout.len)?;
-    stretches.push(out.stretch());
-    out.to.flush()?;
+    stretches.push(out.end_stretch());
+    out.flush()?;
     drop(out);
-    assert_eq!(stretches.len(), stretch_count, "as many as there was room for");
+    assert_eq!(stretches.len(), stretch_count, "the image has a row for each stretch");
 
-    let mut sizes = ArchiveSizes::default();
-    for member in &layout.members {
-        match member.data {
-            MemberData::Nothing => {}
-            MemberData::File(number) => sizes.files += plan.content(&plan.files[number]).fingerprint.len,
-            MemberData::Coded(variant) => sizes.coded += variant.fingerprint.len,
-        }
-    }
     let written = image::write(
         plan,
         &layout,
         &self::sections(plan, &stretches, encoders),
         OffsetFile { file, at: IMAGE_AT },
-        |small, len| {
-            match small {
-                InlineContent::Plain(_) => sizes.inline += len,
-                InlineContent::Coded(_) => sizes.coded += len,
+        |source, len| {
+            match source {
+                ContentSource::File(_) => sizes.inline += len,
+                ContentSource::Variant(_) => sizes.coded += len,
             }
-            read(plan, stores, small, len)
+            let mut bytes = Vec::with_capacity(len as usize);
+            write_content(plan, spills, source, &mut bytes)?;
+            Ok(bytes)
         },
     )?;
-    assert_eq!(written, image_len, "as long as it was measured");
+    assert_eq!(written, image_len, "the length of the image does not depend on the layout");
     file.rewind()?;
     file.write_all(&front)?;
     sizes.overhead = layout.len - sizes.total();
@@ -114,110 +115,67 @@ fn sections(plan: &PackPlan<'_>, stretches: &[ChecksumRow], encoders: String) ->
     vec![(section::CHECKSUMS, rows), (section::ENCODERS, encoders), (section::TOTALS, totals)]
 }
 
-/// The data of a member, if it is still what it was.
-fn data(
+/// Writes a content. If its file has changed, returns an error.
+fn write_content(
     plan: &PackPlan<'_>,
-    stores: &SpillFiles,
-    member: &PlacedMember,
-    out: &mut impl Write,
+    spills: &SpillFiles,
+    source: ContentSource,
+    to: &mut impl Write,
 ) -> Result<(), SiteError> {
-    match member.data {
-        MemberData::Nothing => Ok(()),
-        MemberData::File(number) => {
-            let fingerprint =
-                copy_hashed(plan.open(number)?.reader(), out).map_err(|failed| failed.or(plan, number))?;
-            same(plan, number, fingerprint)
+    match source {
+        ContentSource::File(number) => {
+            let mut out = HashingWriter::new(to);
+            copy(plan.open(number)?.reader(), &mut out).map_err(|error| match error {
+                CopyError::Read(error) => plan.read_failed(number, error),
+                CopyError::Write(error) => error.into(),
+            })?;
+            let is_same = out.fingerprint() == plan.content(&plan.files[number]).fingerprint;
+            if is_same { Ok(()) } else { Err(plan.changed(number)) }
         }
-        MemberData::Coded(variant) => {
-            Ok(io::copy(&mut variant.reader(store(stores, variant)), out).map(drop)?)
-        }
-    }
-}
-
-/// A small content, if it is still what it was.
-fn read(
-    plan: &PackPlan<'_>,
-    stores: &SpillFiles,
-    small: InlineContent,
-    len: u64,
-) -> Result<Vec<u8>, SiteError> {
-    let mut bytes = Vec::with_capacity(len as usize);
-    match small {
-        InlineContent::Plain(number) => {
-            let plain = plan.open(number)?;
-            let fingerprint =
-                copy_hashed(plain.reader(), &mut bytes).map_err(|failed| failed.or(plan, number))?;
-            same(plan, number, fingerprint)?;
-        }
-        InlineContent::Coded(variant) => {
-            let _ = variant.reader(store(stores, variant)).read_to_end(&mut bytes)?;
-        }
-    }
-    Ok(bytes)
-}
-
-fn same(plan: &PackPlan<'_>, number: usize, fingerprint: Fingerprint) -> Result<(), SiteError> {
-    if fingerprint == plan.content(&plan.files[number]).fingerprint {
-        Ok(())
-    } else {
-        Err(plan.changed(number))
-    }
-}
-
-fn store(stores: &SpillFiles, variant: SpilledVariant) -> &File {
-    &stores[variant.store]
-}
-
-impl CopyError {
-    /// What that means where a file is copied.
-    fn or(self, plan: &PackPlan<'_>, number: usize) -> SiteError {
-        match self {
-            CopyError::Read(error) => {
-                PackError::Read { path: plan.input.name(&plan.files[number].location), error }.into()
-            }
-            CopyError::Write(error) => error.into(),
+        ContentSource::Variant(variant) => {
+            Ok(io::copy(&mut variant.reader(&spills[variant.worker]), to).map(drop)?)
         }
     }
 }
 
-/// Writes on from a place, and sums up stretch by stretch.
+/// Writes a file from an offset on, and computes a checksum for each stretch.
 struct StretchWriter<'f> {
-    to: BufWriter<&'f File>,
-    at: u64,
-    hasher: Xxh3,
-    /// Where the stretch began.
-    began: u64,
+    to: HashingWriter<BufWriter<&'f File>>,
+    /// Where the stretch begins.
+    start: u64,
 }
 
 impl<'f> StretchWriter<'f> {
-    fn new(file: &'f File, at: u64) -> StretchWriter<'f> {
-        StretchWriter { to: BufWriter::with_capacity(BUFFER_LEN, file), at, hasher: Xxh3::new(), began: at }
+    fn new(file: &'f File, start: u64) -> StretchWriter<'f> {
+        StretchWriter { to: HashingWriter::new(BufWriter::with_capacity(BUFFER_LEN, file)), start }
+    }
+
+    /// Returns the offset of the next byte.
+    fn at(&self) -> u64 {
+        self.start + self.to.len
     }
 
     fn pad_to(&mut self, at: u64) -> io::Result<()> {
         const ZEROS: [u8; BLOCK_LEN as usize] = [0; BLOCK_LEN as usize];
-        while self.at < at {
-            let len = (at - self.at).min(BLOCK_LEN);
+        while self.at() < at {
+            let len = (at - self.at()).min(BLOCK_LEN);
             self.write_all(&ZEROS[..len as usize])?;
         }
         Ok(())
     }
 
-    /// Ends a stretch, and begins the next.
-    fn stretch(&mut self) -> ChecksumRow {
-        let row = ChecksumRow { at: self.began, len: self.at - self.began, hash: self.hasher.digest() };
-        self.began = self.at;
-        self.hasher.reset();
+    /// Ends a stretch, and begins the next one.
+    fn end_stretch(&mut self) -> ChecksumRow {
+        let row = ChecksumRow { at: self.start, len: self.to.len, hash: self.to.hash64() };
+        self.start = self.at();
+        self.to.restart();
         row
     }
 }
 
 impl Write for StretchWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let len = self.to.write(bytes)?;
-        self.hasher.update(&bytes[..len]);
-        self.at += len as u64;
-        Ok(len)
+        self.to.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -225,7 +183,7 @@ impl Write for StretchWriter<'_> {
     }
 }
 
-/// A file from a place on, as if it began there.
+/// A file whose offset 0 is at `at`.
 struct OffsetFile<'f> {
     file: &'f File,
     at: u64,
@@ -251,5 +209,5 @@ impl Seek for OffsetFile<'_> {
     }
 }
 
-/// Bytes read or written at once.
+/// Bytes written at once.
 const BUFFER_LEN: usize = 256 << 10;

@@ -186,16 +186,16 @@ fn redirect_path(rule: &RedirectRule, path: &[u8]) -> Result<Vec<u8>, LocatedRul
     let end = location.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(location.len());
     let mut decoded = Vec::new();
     let mut rest = &location[..end];
-    while let [byte, behind @ ..] = rest {
-        let digits = behind.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+    while let [byte, after @ ..] = rest {
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
         match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).filter(|_| *byte == b'%') {
             Some(byte) => {
                 decoded.push(byte);
-                rest = &behind[2..];
+                rest = &after[2..];
             }
             None => {
                 decoded.push(*byte);
-                rest = behind;
+                rest = after;
             }
         }
     }

@@ -112,7 +112,7 @@ errors! {
     /// Netlify: a `*` elsewhere than at the end.
     SplatInside: "with --rules netlify, * must be the last path segment", "write it as in /blog/*, or use --rules cloudflare";
     /// A placeholder after a `*`.
-    PlaceholderBehindSplat: "a placeholder cannot follow *", "write it as in /:a/*";
+    PlaceholderAfterSplat: "a placeholder cannot follow *", "write it as in /:a/*";
     /// Two placeholders in a path segment.
     PlaceholderTwice: "a path segment has more than one placeholder", "match the whole segment with one placeholder";
     /// Two placeholders of the same name.

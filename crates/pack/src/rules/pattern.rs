@@ -96,7 +96,7 @@ impl Pattern {
                 b':' if placeholder_name(here.text).is_some() => {
                     let name = placeholder_name(here.text).unwrap_or_default();
                     if has_splat {
-                        return Err(here.error(RuleError::PlaceholderBehindSplat));
+                        return Err(here.error(RuleError::PlaceholderAfterSplat));
                     }
                     if captured_segment.replace(segment) == Some(segment) {
                         return Err(here.error(RuleError::PlaceholderTwice));

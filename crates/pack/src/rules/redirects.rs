@@ -50,15 +50,15 @@ fn parse_rule<'t>(
         }
         parameters.push(parameter(token, &mut pattern)?);
     };
-    let mut behind: Vec<_> = tokens.collect();
-    for token in &behind {
+    let mut rest: Vec<_> = tokens.collect();
+    for token in &rest {
         reject_condition(*token)?;
     }
-    let (status, forced) = match behind.is_empty() {
+    let (status, forced) = match rest.is_empty() {
         true => (if dialect == Dialect::Cloudflare { 302 } else { 301 }, false),
-        false => status(behind.remove(0), dialect)?,
+        false => status(rest.remove(0), dialect)?,
     };
-    if let Some(token) = behind.first() {
+    if let Some(token) = rest.first() {
         return Err(token.error(RuleError::TrailingWord));
     }
     let place = if is_redirect(status) { RuleTarget::redirect } else { RuleTarget::rewrite };
