@@ -651,7 +651,8 @@ impl ImageBuilder {
         self.records.push((hash(path), at as u64));
         let (mut rows, mut responses) = (Vec::new(), Vec::new());
         for (content, coding) in contents.iter().zip(codings) {
-            let fields_at = at + RECORD_LEN + (contents.len() - 1) * VARIANT_LEN + path.len() + responses.len();
+            let fields_at =
+                at + RECORD_LEN + (contents.len() - 1) * VARIANT_LEN + path.len() + responses.len();
             let fields = format!("Content-Length: {}\r\n\r\n", content.len());
             let mut record = EntryRecord {
                 path_len: path.len() as u16,
@@ -702,8 +703,7 @@ impl ImageBuilder {
                 ..record
             };
             let (not_modified_len, fields_len) = (NOT_MODIFIED.len() as u32, fields.len() as u32);
-            let mut variant =
-                EntryRecord { fields_at, not_modified_len, fields_len, coding, ..inline };
+            let mut variant = EntryRecord { fields_at, not_modified_len, fields_len, coding, ..inline };
             if content == "second" {
                 damage(&mut variant);
             }
