@@ -1,17 +1,24 @@
-//! One client connection, sans IO: the seam between protocol and kernel.
+//! A sans-IO state machine for one HTTP/1.x connection of a client.
 //!
-//! An engine tells a [`Connection`] facts, then asks it questions. Bytes to send are named by place, not by
-//! pointer, so this crate needs no unsafe code, no descriptor and no clock.
+//! An engine, which owns the socket and the clock, reports events to a [`Connection`] and then queries what to do. The bytes to send
+//! are [`Span`]s, offsets into buffers, files and images. This crate has no unsafe code, no file descriptors and no clock.
 //!
 //! ```text
-//!            facts                                 questions
+//!            events                                queries
 //! engine ── received, ended, sent ──▶ Connection ── outbox, need, deadline ──▶ engine
 //!           expired, shed, stop
 //! ```
 //!
-//! After every fact an engine takes one turn: it sends the front of [`Connection::outbox`], offers what is in
-//! the inbox, reads if [`Connection::need`] still asks for input, closes if it asks for that, and arms a timer
-//! for [`Connection::deadline`]. Questions are pure: without a fact no answer changes.
+//! After each event, the engine
+//!
+//! 1. sends the first spans of [`Connection::outbox`],
+//! 2. passes unused input to [`Connection::received`] again,
+//! 3. reads more input if [`Connection::need`] asks for it, or closes the connection if it asks for that,
+//! 4. sets a timer for [`Connection::deadline`].
+//!
+//! Queries have no side effects: their results change only after an event.
+//!
+//! # Example
 //!
 //! ```
 //! use tarpon_conn::{Accepted, Connection, Counters, Cx, Leg, Limits, Pool, Records, Sites, Starts, Tick};
@@ -38,7 +45,7 @@
 //! cx.pool.buf_mut(buf)[..request.len()].copy_from_slice(request);
 //! let input = tarpon_conn::Run { buf, at: 0, len: request.len() as u32 };
 //! assert_eq!(conn.received(&mut cx, Leg::Client, input), request.len());
-//! assert_eq!(conn.outbox(Leg::Client).len(), 2, "a start, and fields with content behind them");
+//! assert_eq!(conn.outbox(Leg::Client).len(), 2, "the start of the response, and its fields and content");
 //! ```
 #![forbid(unsafe_code)]
 
@@ -76,15 +83,15 @@ use h1::Http1;
 use span::Outbox;
 use std::num::NonZeroU32;
 
-/// Milliseconds since the worker began: the only clock here, and the engine brings it.
+/// A time in milliseconds since the start of the worker. The engine supplies it; this crate reads no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tick(pub u64);
 
 impl Tick {
-    /// Of a connection that waits for nothing: its deadline never comes.
+    /// The deadline of a connection without a timeout.
     pub const NEVER: Tick = Tick(u64::MAX);
 
-    /// This many milliseconds later.
+    /// Returns the time this many milliseconds later.
     #[inline]
     #[must_use]
     pub fn after(self, ms: u64) -> Tick {
@@ -92,38 +99,36 @@ impl Tick {
     }
 }
 
-/// Which stream of bytes.
+/// A byte stream of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leg {
-    /// To and from the client.
+    /// The stream to and from the client.
     Client,
 }
 
-/// What a connection grants its client. Times are in milliseconds. Where a worker has several sites, those of the site whose
-/// request was the last; the default site's, or the first one's, before there was any.
+/// The limits of a connection. Times are in milliseconds. If a worker serves several sites, the limits are those of the site of the last
+/// request. Before the first request, they are those of the default site or, without one, of the first site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// For a whole head from its first byte; for the first one, from the start of the connection.
+    /// The time to receive a head, from its first byte; for the first head, from the start of the connection.
     pub head_ms: u64,
-    /// For a request's whole content from the end of its head. Not for each piece of it: a byte now and then would
-    /// hold the connection for as long as a client likes, and what it sends is dropped anyway. So is what it sends behind
-    /// the last response, and it has as long for that.
+    /// The time to receive the whole content of a request, from the end of its head. It does not restart with each byte, so a slow client
+    /// cannot hold the connection. Also the time for which the server discards input after the last response.
     pub content_ms: u64,
-    /// For the next request.
+    /// The time to wait for the next request.
     pub idle_ms: u64,
-    /// For what the client is owed: in each such time it takes all of it, or `min_send_rate`.
+    /// The time in which the client must read all pending output, or at least `min_send_rate` on average.
     pub send_ms: u64,
-    /// Bytes per second that a client takes at least, on average over `send_ms`. 0: any byte will do.
+    /// The minimum number of bytes per second that a client must read, on average over `send_ms`. 0 means at least one byte in that time.
     pub min_send_rate: u32,
-    /// Requests on one connection; behind the response to the last of them it closes.
+    /// The maximum number of requests on a connection. The connection closes after the response to the last of them.
     pub keepalive_requests: NonZeroU32,
 }
 
 impl Default for Limits {
-    /// A head from a slow phone takes a few seconds, and a megabyte of content half a minute; a browser keeps its
-    /// connections for a minute or more. The slowest network a phone finds itself in carries a few thousand bytes
-    /// a second. A proxy that asks a thousand times a second connects anew, and maybe to another worker, every
-    /// other minute.
+    /// A slow phone needs a few seconds to send a head, and half a minute for a megabyte of content. Browsers keep idle connections for
+    /// a minute or more. The slowest mobile networks carry a few thousand bytes per second. A proxy that sends a thousand requests per
+    /// second reconnects, perhaps to another worker, every 100 seconds.
     fn default() -> Limits {
         Limits {
             head_ms: 20_000,
@@ -137,61 +142,61 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bytes that a client takes at least in `send_ms`.
+    /// Returns the minimum number of bytes that a client must read in `send_ms`.
     fn send_len_min(&self) -> u64 {
         (u64::from(self.min_send_rate).saturating_mul(self.send_ms) / 1_000).max(1)
     }
 }
 
-/// What a connection may look at, and use up, during one call.
+/// The resources of the worker that a connection uses during a call.
 pub struct Cx<'w> {
-    /// The sites, with their images and what they grant.
+    /// The sites, with their images and limits.
     pub sites: &'w mut Sites,
-    /// The buffers.
+    /// The buffer pool.
     pub pool: &'w mut Pool,
-    /// How responses start, and the date.
+    /// The prepared starts of responses, with the current date.
     pub starts: &'w Starts,
-    /// The engine's clock.
+    /// The current time.
     pub now: Tick,
-    /// What is counted of all exchanges.
+    /// The counters of the worker.
     pub counters: &'w Counters,
-    /// What a log learns of them.
+    /// The records for the access log.
     pub records: &'w mut Records,
 }
 
-/// What a connection needs from the kernel on one leg.
+/// What the engine must do for a connection on one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// What to read.
+    /// How much to read.
     pub input: Input,
     /// What to close.
     pub close: Close,
 }
 
-/// What to read.
+/// How much the engine may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Nothing now. What the peer sends waits in the kernel: this is the back-pressure.
+    /// Do not read now. Input accumulates in the kernel, which slows the client down.
     Pause,
-    /// At most `max` bytes, together with those in the inbox.
+    /// Read, but keep at most `max` bytes in the inbox.
     Bytes {
-        /// In bytes.
+        /// The maximum length of the input in bytes.
         max: u32,
     },
 }
 
-/// What to close.
+/// What the engine must close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
     /// Nothing.
     No,
-    /// The sending side, once.
+    /// The sending side of the socket.
     Write,
-    /// The connection. Then [`Connection::abandon`].
+    /// The socket. Call [`Connection::abandon`] then.
     Both,
 }
 
-/// One client connection. See the crate.
+/// A client connection. The [crate documentation](crate) describes its use.
 #[derive(Debug)]
 pub struct Connection {
     protocol: Http1,
@@ -199,14 +204,14 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A client was accepted.
+    /// Creates the state of an accepted connection.
     pub fn new(cx: &mut Cx<'_>, accepted: Accepted) -> Connection {
         cx.counters.accepted.add(1);
         Connection { protocol: Http1::new(cx, accepted), wire: Outbox::new() }
     }
 
-    /// Bytes have arrived. Returns how many were used; the engine keeps the rest and offers it again, with more
-    /// behind it or, when `need` had asked to pause, as it is.
+    /// Handles input. Returns how many bytes the connection consumed. The engine keeps the rest and passes it again, followed by more
+    /// input, or unchanged after [`need`](Connection::need) asked to pause.
     #[inline]
     pub fn received(&mut self, cx: &mut Cx<'_>, leg: Leg, input: Run) -> usize {
         let Leg::Client = leg;
@@ -215,18 +220,18 @@ impl Connection {
         used
     }
 
-    /// What it [wants](Connection::wants) is in memory: what has arrived is offered again.
+    /// Handles the event that the data of [`wants`](Connection::wants) is in memory. The engine passes the unused input again.
     pub fn loaded(&mut self) {
         self.protocol.loaded();
     }
 
-    /// No more bytes will arrive.
+    /// Handles the end of the input.
     pub fn ended(&mut self, cx: &mut Cx<'_>, leg: Leg) {
         let Leg::Client = leg;
         self.protocol.ended(cx, &self.wire);
     }
 
-    /// The first `len` bytes of the outbox have left.
+    /// Handles the event that the engine has sent the first `len` bytes of the outbox.
     #[inline]
     pub fn sent(&mut self, cx: &mut Cx<'_>, leg: Leg, len: u64) {
         let Leg::Client = leg;
@@ -236,62 +241,61 @@ impl Connection {
         }
     }
 
-    /// The deadline has passed. Of what has left, the last `unacked` bytes have not reached the client yet.
+    /// Handles the end of the deadline. The client has not acknowledged the last `unacked` bytes that the engine sent.
     pub fn expired(&mut self, cx: &mut Cx<'_>, unacked: u64) {
         self.protocol.expired(cx, &mut self.wire, unacked);
     }
 
-    /// Others need its buffers: its time is over, whatever the deadline says. What is in the inbox is lost.
+    /// Ends the connection before its deadline, because other connections need its buffers. Discards the inbox.
     pub fn shed(&mut self, cx: &mut Cx<'_>) {
         self.protocol.give_up(cx, &mut self.wire);
     }
 
-    /// Another server takes over: the next response is the last one, and says so. A client that has not asked is waited for as
-    /// before: whoever closes a connection on which a request may be on its way lets that request fail.
+    /// Announces with the next response that it is the last one, because another server takes over. Keeps an idle connection open until
+    /// then, because closing it could make a request fail that the client is already sending.
     pub fn drain(&mut self) {
         self.protocol.drain();
     }
 
-    /// The server stops: finish what has begun, begin nothing more.
+    /// Finishes the current exchange and begins no other, because the server stops.
     pub fn stop(&mut self, cx: &mut Cx<'_>) {
         self.protocol.stop(cx, &self.wire);
     }
 
-    /// The connection is gone: lets go of all it holds. The last fact.
+    /// Releases all resources after the connection has closed. This must be the last call.
     pub fn abandon(&mut self, cx: &mut Cx<'_>) {
         cx.counters.closed.add(1);
         self.protocol.abandon(cx);
         self.wire.clear(cx.sites, cx.pool);
     }
 
-    /// What to read and what to close.
+    /// Returns what to read and what to close.
     #[inline]
     pub fn need(&self, leg: Leg) -> Need {
         let Leg::Client = leg;
         self.protocol.need(&self.wire)
     }
 
-    /// What has to be in memory before the next exchange can begin. Until it is told that this was [loaded](Connection::loaded), it
-    /// pauses.
+    /// Returns what must be in memory before the next exchange can begin. The connection pauses until [`loaded`](Connection::loaded).
     #[inline]
     pub fn wants(&self) -> Option<Wanted> {
         self.protocol.wants()
     }
 
-    /// What is to be sent, in order.
+    /// Returns the spans to send, in order.
     #[inline]
     pub fn outbox(&self, leg: Leg) -> &[Span] {
         let Leg::Client = leg;
         self.wire.spans()
     }
 
-    /// Whether the client has nothing to gain from it now: no request has begun, and nothing is owed.
+    /// Returns whether the connection is idle: no request has begun, and no output is pending.
     #[inline]
     pub fn is_unused(&self) -> bool {
         self.protocol.is_unused(&self.wire)
     }
 
-    /// When to report [`expired`](Connection::expired), unless another fact comes first.
+    /// Returns when the engine must call [`expired`](Connection::expired), unless another event comes first.
     #[inline]
     pub fn deadline(&self) -> Tick {
         self.protocol.deadline()
