@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tarpon::config::{File, Flags, Program, Settled, read};
+use tarpon::config::{CliFlags, CommandKind, ConfigFile, ResolvedConfig, read};
 
 fuzz_target!(|text: &str| {
     match settled(text) {
@@ -28,12 +28,12 @@ fuzz_target!(|text: &str| {
     }
 });
 
-fn settled(text: &str) -> Result<Settled, tarpon::config::Faults> {
-    let file = File { path: "/etc/tarpon.toml".into(), text: text.to_owned() };
-    read(Some(&file), &Flags::default(), Program::Serve)
+fn settled(text: &str) -> Result<ResolvedConfig, tarpon::config::ConfigErrors> {
+    let file = ConfigFile { path: "/etc/tarpon.toml".into(), text: text.to_owned() };
+    read(Some(&file), &CliFlags::default(), CommandKind::Serve)
 }
 
-fn settled_again(shown: &str) -> Settled {
+fn settled_again(shown: &str) -> ResolvedConfig {
     settled(shown).unwrap_or_else(|faults| panic!("{faults}"))
 }
 
