@@ -22,13 +22,13 @@ fn run_goes_on_after_a_failing_step_and_lists_it_at_the_end() {
     let quick = "(quick: no AddressSanitizer, no fuzz targets, no browser)";
     assert!(out.lines().last().unwrap().starts_with(&format!("All passed {quick}: 7 steps in ")), "{out}");
 
-    for failing in ["setup", "walls", "smoke", "cargo-doc"] {
+    for failing in ["setup", "arch", "smoke", "cargo-doc"] {
         fs::write(dir.path().join("fails").join(failing), "").unwrap();
     }
     let (status, out) = run(&[]);
     assert_eq!(status, 1, "{out}");
     let headings: Vec<_> = out.lines().filter_map(|line| line.strip_prefix("== FAILED: ")).collect();
-    let want = ["setup", "documentation", "walls", "fuzz targets, from their seeds"];
+    let want = ["setup", "documentation", "architecture", "fuzz targets, from their seeds"];
     assert_eq!(headings, want, "{out}");
     let (_, list) = out.split_once("\nFAILED, 11 steps in ").expect("a summary");
     assert_eq!(list.lines().skip(1).map(str::trim_start).collect::<Vec<_>>(), want, "{out}");
@@ -73,6 +73,68 @@ fn run_lists_each_failing_test_and_how_to_run_it_again() {
     ];
     assert_eq!(list, want, "{out}");
     assert!(out.contains("test result: ok. 1 passed; 0 failed;"), "the counts of cargo stay: {out}");
+}
+
+/// `arch` reads the text of the sources only, so small made-up ones do.
+#[test]
+fn arch_reports_each_problem_with_its_place() {
+    let dir = sources();
+    assert_eq!(ended(&mut command(&dir, "tests/arch", &[])), (0, String::new()));
+
+    write(&dir.path().join("src/base/mod.rs"), "use crate::site::Image;\npub unsafe fn f() {}\n");
+    write(&dir.path().join("src/flat.rs"), "pub struct Image;\n");
+    let manifest = dir.path().join("crates/http/Cargo.toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    write(&manifest, &format!("{text}[dependencies]\ntarpon-site.path = \"../site\"\n"));
+    write(&dir.path().join("crates/conn/clippy.toml"), "");
+    let (status, out) = ended(&mut command(&dir, "tests/arch", &[]));
+    assert_eq!(status, 1, "{out}");
+    let want = [
+        "src/base/mod.rs:1: `crate::site::Image` leads upwards, from base to site: ",
+        "src/flat.rs:1: belongs to no plane: ",
+        "src/flat.rs:1: the type name `Image` is defined again in src/site/mod.rs:1: ",
+        "src/base/mod.rs:2: unsafe code outside of src/sys/, ",
+        "crates/http/Cargo.toml:6: tarpon-http depends on tarpon-site: ",
+        "crates/conn/clippy.toml:1: clippy accepts in tarpon-conn what this file should forbid:",
+    ];
+    let lines: Vec<_> = out.lines().filter(|line| want.iter().any(|want| line.starts_with(want))).collect();
+    assert_eq!(lines.len(), want.len(), "{out}");
+}
+
+#[test]
+fn arch_probes_pass_alone_and_fail_when_a_check_is_broken() {
+    let dir = sources();
+    // The probes read none of the sources.
+    write(&dir.path().join("src/flat.rs"), "");
+    assert_eq!(ended(&mut command(&dir, "tests/arch", &["--probe"])), (0, String::new()));
+
+    let arch = fs::read_to_string(dir.path().join("tests/arch")).unwrap();
+    for check in [
+        "upward_imports(tree)",
+        "flat_files(tree)",
+        "repeated_type_names(tree)",
+        "unsafe_code(tree)",
+        "protocol_dependencies(packages, manifests)",
+    ] {
+        let head = format!("def {check}:\n");
+        assert!(arch.contains(&head), "{check}");
+        script(&dir.path().join("tests/arch"), &arch.replace(&head, &format!("{head}    return\n")));
+        let (status, out) = ended(&mut command(&dir, "tests/arch", &["--probe"]));
+        let name = check.split('(').next().unwrap();
+        assert!(
+            status == 1 && out.starts_with(&format!("tests/arch:1: {name} refuses [] of the probe ")),
+            "{check}: {out}"
+        );
+    }
+}
+
+#[test]
+fn arch_refuses_an_unknown_option() {
+    let dir = sources();
+    for arguments in [&["--quick"][..], &["--probe", "more"]] {
+        let (status, out) = ended(&mut command(&dir, "tests/arch", arguments));
+        assert!(status == 2 && out.contains("tests/arch [--probe]"), "{out}");
+    }
 }
 
 #[test]
@@ -188,7 +250,7 @@ fn checkout() -> TempDir {
     // A stub takes the place of `setup` in `run`.
     let real_setup = dir.path().join("tests/setup");
     fs::rename(&real_setup, dir.path().join("tests/real-setup")).unwrap();
-    for path in ["tests/setup", "tests/walls", "tests/targets", "tests/sanitize", "fuzz/smoke"] {
+    for path in ["tests/setup", "tests/arch", "tests/targets", "tests/sanitize", "fuzz/smoke"] {
         stub(path, STUB);
     }
     stub("stubs/cargo", CARGO);
@@ -207,6 +269,29 @@ fn checkout() -> TempDir {
             symlink(path, dir.path().join("stubs").join(tool)).unwrap();
         }
     }
+    dir
+}
+
+/// Made-up sources that follow the architecture, with `arch`, the real cargo and the real Python.
+fn sources() -> TempDir {
+    let dir = checkout();
+    remove(&dir, &["cargo", "rustc", "python3", "cc"]);
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let copy = |path: &str| fs::read_to_string(ours.join(path)).unwrap();
+    script(&dir.path().join("tests/arch"), &copy("tests/arch"));
+    let write = |path: &str, text: &str| write(&dir.path().join(path), text);
+    write("stubs/real", "");
+    write("Cargo.toml", "[workspace]\nmembers = [\"crates/*\"]\nresolver = \"3\"\n");
+    for name in ["http", "site", "conn"] {
+        let manifest =
+            format!("[package]\nname = \"tarpon-{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n");
+        write(&format!("crates/{name}/Cargo.toml"), &manifest);
+        write(&format!("crates/{name}/src/lib.rs"), "#![forbid(unsafe_code)]\n");
+    }
+    write("crates/conn/clippy.toml", &copy("crates/conn/clippy.toml"));
+    write("src/lib.rs", "mod base;\nmod site;\n");
+    write("src/base/mod.rs", "");
+    write("src/site/mod.rs", "pub struct Image;\n");
     dir
 }
 
