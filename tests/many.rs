@@ -23,11 +23,11 @@ fn ten_thousand_connections_stay_open_and_each_gets_responses() {
         let program = Program::started(serve(dir.path(), &["--engine", engine.name(), "--workers", "1"]));
         let mut clients: Vec<_> = (0..CLIENT_COUNT).map(|_| Client::connect(program.address())).collect();
         wait_for("all connections", || (program.connection_count() == CLIENT_COUNT).then_some(()));
-        // One in a hundred asks, the others stay idle.
+        // One in a hundred clients sends a request, the others stay idle.
         for client in clients.iter_mut().step_by(100) {
             assert_eq!(client.get("/").content, b"home", "{engine}");
         }
-        // All ask at once.
+        // All clients send a request at once.
         for client in &mut clients {
             client.send(get("/"));
         }

@@ -8,7 +8,7 @@ use common::{
     ENGINES,
     client::{Client, get},
     load::Load,
-    program::{Program, has_ended, serve, through},
+    program::{Program, children, has_ended, name_of, serve, through},
     site, wait_for, write_files,
 };
 use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
@@ -32,6 +32,7 @@ fn killed_server_process_is_replaced_and_waiting_clients_are_served() {
         let options = ["--engine", engine.name(), "--listen", "127.0.0.1:0", "--listen", &unix];
         let program = Program::started(serve(dir.path(), &options));
         let first = program.server();
+        wait_for_workers(first, engine);
         // While the supervisor is stopped, clients connect and no server runs.
         kill_process(program.pid(), Signal::STOP).unwrap();
         end(first);
@@ -234,6 +235,20 @@ fn no_process_has_the_descriptors_of_another() {
     });
     assert_eq!([supervisor, server].map(|pid| count(pid, "/memfd:")), [1, 1]);
     assert_eq!([supervisor, server].map(large), [1, 1]);
+}
+
+/// Waits until the worker processes of a server have started: in its first moments, a process would report that its parent has exited. A
+/// started process has another name than its parent.
+fn wait_for_workers(server: Pid, engine: Engine) {
+    let count = match engine {
+        Engine::Prefork => engine.usual_worker_count().get(),
+        _ => 0,
+    };
+    wait_for("the worker processes", || {
+        let parts = children(server);
+        let have_started = parts.iter().all(|&part| name_of(part) != name_of(server));
+        (parts.len() >= count && have_started).then_some(())
+    });
 }
 
 /// Kills a server process, and waits until the kernel accepts no connection for it.
