@@ -12,7 +12,7 @@ use common::{
 };
 use rustix::{
     net::{
-        AddressFamily, SocketType, connect, socket,
+        AddressFamily, SocketType, connect, listen, socket,
         sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size},
     },
     process::{Resource, Rlimit, getrlimit, setrlimit},
@@ -65,6 +65,8 @@ fn unread_range_responses_leave_buffers_for_other_clients() {
     // A worker with one connection shares no buffers.
     for &engine in EMBEDDED.iter().filter(|engine| !engine.is_one_at_a_time()) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // With room for all clients, no connection waits for a SYN that is sent again.
+        listen(&listener, GREEDY_COUNT as i32).unwrap();
         // Accepted sockets inherit the small send buffer, so that responses stay in the server and not in the kernel.
         set_socket_send_buffer_size(&listener, 16 << 10).unwrap();
         let served = Served::dir_on(listener, &settings(engine, 1), dir.path());
