@@ -1,6 +1,6 @@
-//! Names in messages: whatever a file, a user of the command line or a peer calls something, a terminal gets text in one line.
+//! Names in messages: a name from a file, a command line or a client reaches the terminal as text within one line.
 //!
-//! Each message is sent to a pseudo-terminal with names that try to do something there.
+//! The tests send each message to a pseudo-terminal, with names that hold control sequences.
 
 mod common;
 
@@ -19,67 +19,67 @@ use std::{
 };
 use tarpon::config::{self, CliFlags};
 
-/// What it tries, the name, and what a message shows. A line that begins with FORGED is one that the program did not write.
+/// What the name holds, the name, and what a message shows. A line that begins with FORGED comes from a name.
 const NAMES: &[(&str, &[u8], &str)] = &[
     ("colours, titles, keys", b"\x1b[31m\x1b[8m\x1b]0;t\x07\x08\x7f\\", r"\x1b[31m\x1b[8m\x1b]0;t\x07\x08\x7f\\"),
-    ("lines of its own", b"a\nFORGED 1\r\nFORGED 2\rFORGED 3\tb", r"a\nFORGED 1\r\nFORGED 2\rFORGED 3\tb"),
+    ("line breaks", b"a\nFORGED 1\r\nFORGED 2\rFORGED 3\tb", r"a\nFORGED 1\r\nFORGED 2\rFORGED 3\tb"),
     (
-        "what is not seen, beside what is",
+        "visible and invisible characters",
         "f\u{fc}r \u{6f22} \u{1f980} \u{9b}2J\u{85}FORGED \u{202e}fdp.\u{2066}\u{200f}\u{2028}FORGED \u{200b}\u{feff}".as_bytes(),
         "f\u{fc}r \u{6f22} \u{1f980} \\u{9b}2J\\u{85}FORGED \\u{202e}fdp.\\u{2066}\\u{200f}\\u{2028}FORGED \\u{200b}\\u{feff}",
     ),
-    ("no text", b"\x9b2J\xff\xc3(\xe2\x80", r"\x9b2J\xff\xc3(\xe2\x80"),
+    ("not UTF-8", b"\x9b2J\xff\xc3(\xe2\x80", r"\x9b2J\xff\xc3(\xe2\x80"),
 ];
 
-/// As long as a name can be where another one is put together with it.
+/// The longest name that leaves room for a prefix and an extension.
 const LONG: [u8; 200] = [0x1b; 200];
 
-/// All names, the long one last.
+/// Returns all names, the long one last.
 fn names() -> impl Iterator<Item = (&'static OsStr, String)> {
     let listed = NAMES.iter().map(|(_, name, shown)| (*name, (*shown).to_owned()));
     let all = listed.chain([(&LONG[..], r"\x1b".repeat(LONG.len()))]);
     all.map(|(name, shown)| (OsStr::from_bytes(name), shown))
 }
 
-/// Names that a text file can have.
+/// Returns the names that are UTF-8.
 fn texts() -> impl Iterator<Item = (&'static str, String)> {
     names().filter_map(|(name, shown)| Some((name.to_str()?, shown)))
 }
 
 #[test]
-fn what_is_skipped_is_named_in_one_line() {
+fn skipped_files_are_shown_in_one_line() {
     for (name, shown) in names() {
         let temp = readable_dir();
         let site = site_of_names(temp.path(), name);
         let archive = joined(temp.path(), name, ".tar");
         let mut pack = tarpon([OsStr::new("pack"), site.as_os_str()]);
         pack.args(["--effort", "fast", "-o"]).arg(&archive);
-        let said = ended(pack);
+        let output = ended(pack);
         for what in [
             "dotfile: .",
             "symbolic link to nothing: dangling ",
             "symbolic link out of the site: outside ",
             "FIFO, socket or device: socket ",
         ] {
-            assert!(said.contains(&format!("skipped 1 {what}{shown}")), "{what}: {said}");
+            assert!(output.contains(&format!("skipped 1 {what}{shown}")), "{what}: {output}");
         }
         assert!(
-            said.contains(&format!("/{shown}.tar: ")) && said.contains(&format!("/{shown}; took")),
-            "{said}"
+            output.contains(&format!("/{shown}.tar: ")) && output.contains(&format!("/{shown}; took")),
+            "{output}"
         );
         let server = RunningProgram::start_on_terminal(serve(&site, &[]));
-        let said = wait_for("the banner", || Some(server.out()).filter(|said| said.contains("Ctrl-C")));
-        assert!(said.contains(&format!("skipped 1 dotfile: .{shown}")), "{said}");
+        let output = wait_for("the banner", || Some(server.out()).filter(|output| output.contains("Ctrl-C")));
+        assert!(output.contains(&format!("skipped 1 dotfile: .{shown}")), "{output}");
         let bold = format!("/{shown}\u{1b}[0m: ");
-        assert!(said.contains(&bold), "{said}");
-        checked(&said);
+        assert!(output.contains(&bold), "{output}");
+        checked(&output);
     }
 }
 
 #[test]
-fn members_of_an_archive_are_named_in_one_line() {
+fn members_of_an_archive_are_shown_in_one_line() {
     for (name, shown) in names() {
-        // As long as a name in a header can be.
+        // A tar header has room for 100 bytes.
         if name.len() > 80 {
             continue;
         }
@@ -91,34 +91,34 @@ fn members_of_an_archive_are_named_in_one_line() {
             &[(member("/abs "), b'0'), (member("../up "), b'0'), (b"bytes \xff".to_vec(), b'0')],
         );
         let server = RunningProgram::start_on_terminal(serve(&archive, &[]));
-        let said = wait_for("the banner", || Some(server.out()).filter(|said| said.contains("Ctrl-C")));
+        let output = wait_for("the banner", || Some(server.out()).filter(|output| output.contains("Ctrl-C")));
         for what in [
             format!("absolute name: /abs {shown}"),
             format!("has ..: ../up {shown}"),
             r"not UTF-8: bytes \xff".to_owned(),
         ] {
-            assert!(said.contains(&what), "{what}: {said}");
+            assert!(output.contains(&what), "{what}: {output}");
         }
-        checked(&said);
+        checked(&output);
         drop(server);
         if name.to_str().is_none() {
-            // Such a member is left out, whatever it is.
+            // The server skips a member whose name is not UTF-8, whatever its type.
             continue;
         }
-        // GNU's sparse files.
+        // A sparse file of GNU tar.
         write_tar(&archive, &[(member("sparse "), b'S')]);
         for command in [serve(&archive, &[]), pack(&archive, &temp.path().join("out.tar"))] {
-            let said = ended(command);
+            let output = ended(command);
             assert!(
-                said.contains(&format!("sparse {shown}")) && said.contains(&format!("/{shown}.tar")),
-                "{said}"
+                output.contains(&format!("sparse {shown}")) && output.contains(&format!("/{shown}.tar")),
+                "{output}"
             );
         }
     }
 }
 
 #[test]
-fn what_cannot_be_done_is_told_in_one_line() {
+fn an_error_is_shown_in_one_line() {
     for (name, shown) in names() {
         let temp = readable_dir();
         let (missing, nowhere) = (temp.path().join("missing").join(name), temp.path().join("missing"));
@@ -172,18 +172,18 @@ fn what_cannot_be_done_is_told_in_one_line() {
             words(&[text("config"), text("check"), text("--config"), no_archive.as_os_str()]),
         ];
         for command in commands {
-            let (what, said) = (format!("{command:?}"), ended(command));
-            let is_shown = said.contains(&shown);
-            // An argument that has to be text, and is none, is refused without a word of it.
-            let is_no_text =
-                name.to_str().is_none() && (said.contains("invalid UTF-8") || said.contains('\u{fffd}'));
-            assert!(is_shown || is_no_text, "{what}: {said}");
+            let (what, output) = (format!("{command:?}"), ended(command));
+            let is_shown = output.contains(&shown);
+            // The error about an argument that is not UTF-8 does not show the argument.
+            let is_not_utf8 =
+                name.to_str().is_none() && (output.contains("invalid UTF-8") || output.contains('\u{fffd}'));
+            assert!(is_shown || is_not_utf8, "{what}: {output}");
         }
     }
 }
 
 #[test]
-fn packed_sites_and_releases_are_shown_in_lines_of_the_program_alone() {
+fn packed_sites_and_releases_are_shown_without_forged_lines() {
     for (name, shown) in names() {
         let temp = readable_dir();
         let site = site_of_names(temp.path(), name);
@@ -213,14 +213,14 @@ fn packed_sites_and_releases_are_shown_in_lines_of_the_program_alone() {
             let list = on(&["release", "list"], &dir);
             assert!(list.contains(&format!("{shown}.tar")), "{list}");
         } else {
-            // A link and a line of the history cannot have every name.
+            // A line of the history holds neither control characters nor bytes that are not UTF-8.
             assert!(
                 name.to_str().is_none() || name.to_string_lossy().contains(char::is_control),
                 "{activated}"
             );
         }
         checked(&on(&["release", "rollback"], &dir));
-        // One byte of the content is changed: `verify` names the file.
+        // After one byte of the content changes, `verify` names the file.
         let mut bytes = fs::read(&archive).expect("an archive");
         let at = bytes.windows(14).position(|window| window == b"<p>page<p>page").expect("the page");
         bytes[at + 3] ^= 1;
@@ -231,7 +231,7 @@ fn packed_sites_and_releases_are_shown_in_lines_of_the_program_alone() {
 }
 
 #[test]
-fn a_configuration_is_quoted_in_lines_of_the_program_alone() {
+fn names_in_a_configuration_are_shown_without_forged_lines() {
     for (name, shown) in texts() {
         let temp = readable_dir();
         let file = joined(temp.path(), OsStr::new(name), ".toml");
@@ -256,34 +256,34 @@ fn a_configuration_is_quoted_in_lines_of_the_program_alone() {
                 format!("[[listener]]\naddress = \"unix:{quoted}\"\n").repeat(2),
                 format!("{shown} is there twice"),
             ),
-            // As it is, which TOML does not allow everywhere.
+            // Unquoted: TOML does not allow every character.
             (format!("[server]\n{name} = 1\nworkers = \"{name}\"\n"), place.clone()),
         ];
         for (text, want) in cases {
             fs::write(&file, &text).expect("a file");
-            let said = on(&["config", "check"]);
-            assert!(said.contains(&want) && said.contains(&place), "{text:?}: {said}");
+            let output = on(&["config", "check"]);
+            assert!(output.contains(&want) && output.contains(&place), "{text:?}: {output}");
         }
         fs::write(&file, format!("[[site]]\npath = \"{quoted}\"\nspa = true\n")).expect("a file");
-        let said = on(&["config", "show"]);
-        assert!(said.contains(&format!("/{shown} ")) && said.contains(&format!("{place}:3")), "{said}");
+        let output = on(&["config", "show"]);
+        assert!(output.contains(&format!("/{shown} ")) && output.contains(&format!("{place}:3")), "{output}");
         // The configuration that `--toml` writes reads back as the same.
         let toml = temp.path().join("same.toml");
-        let said = on(&["config", "show", "--toml"]);
-        fs::write(&toml, said.replace("\r\n", "\n")).expect("a file");
+        let output = on(&["config", "show", "--toml"]);
+        fs::write(&toml, output.replace("\r\n", "\n")).expect("a file");
         let text = fs::read_to_string(&toml).expect("text");
         let same = config::ConfigFile { path: toml, text };
         let settled = config::read(Some(&same), &CliFlags::default(), config::CommandKind::Serve);
         let path = temp.path().join(name);
         assert_eq!(settled.expect("a configuration").config.sites[0].source.path, path, "{}", same.text);
         write_files(&path, &[("index.html", "home")]);
-        let said = on(&["config", "check"]);
-        assert!(said.contains("is in order"), "{said}");
+        let output = on(&["config", "check"]);
+        assert!(output.contains("is in order"), "{output}");
     }
 }
 
 #[test]
-fn a_server_tells_of_its_sites_in_lines_of_the_program_alone() {
+fn names_of_sites_are_shown_without_forged_lines() {
     for (name, shown) in texts() {
         let temp = readable_dir();
         let sites = ["one", "two"].map(|parent| {
@@ -304,12 +304,13 @@ fn a_server_tells_of_its_sites_in_lines_of_the_program_alone() {
             let mut command = tarpon([OsStr::new("serve"), OsStr::new("--config"), file.as_os_str()]);
             command.args(["--log-format", form]).args(without_user_change());
             let server = RunningProgram::start_on_terminal(command);
-            let told = |want: &str| wait_for(want, || Some(server.out()).filter(|said| said.contains(want)));
+            let wait_for_output =
+                |want: &str| wait_for(want, || Some(server.out()).filter(|output| output.contains(want)));
             let is_json = form == "json";
-            told(if is_json { "\"serving\"" } else { "Ctrl-C" });
+            wait_for_output(if is_json { "\"serving\"" } else { "Ctrl-C" });
             write_files(&sites[1], &[("new.html", "new")]);
-            told("site_reloaded");
-            // What one server says of itself to another process.
+            wait_for_output(if is_json { "\"site_reloaded\"" } else { "changed" });
+            // The answers of the admin listener.
             let ask = |words: &[&str]| {
                 let mut command = tarpon(words.iter().map(OsStr::new));
                 command.arg("--admin").arg([OsStr::new("unix:"), admin.as_os_str()].concat_all());
@@ -320,7 +321,7 @@ fn a_server_tells_of_its_sites_in_lines_of_the_program_alone() {
             fs::write(&file, format!("[server]\n\"{quoted}\" = 1\n")).expect("a file");
             let refused = ask(&["reload"]);
             assert!(refused.contains(&format!("unknown option `{shown}`")), "{refused}");
-            told("not reloaded");
+            wait_for_output("not reloaded");
             fs::write(&file, &text).expect("a file");
             assert!(ask(&["reload"]).contains("reloaded"));
             server.signal(Signal::TERM);
@@ -340,16 +341,16 @@ fn a_server_tells_of_its_sites_in_lines_of_the_program_alone() {
 }
 
 #[test]
-fn what_a_client_sends_is_shown_in_lines_of_the_program_alone() {
+fn names_from_a_client_are_shown_without_forged_lines() {
     let temp = readable_dir();
     write_files(temp.path(), &[("index.html", "home")]);
     for form in ["combined", "common", "json", "simple"] {
         let options = ["--access-log", "-", "--access-log-format", form, "--debug"];
         let server = RunningProgram::start_on_terminal(serve(temp.path(), &options));
         let address = wait_for("an address", || {
-            let said = server.out();
-            let (_, behind) = said.split_once("http://")?;
-            said.contains("Ctrl-C").then(|| behind.split('/').next()?.parse().ok()).flatten()
+            let output = server.out();
+            let (_, behind) = output.split_once("http://")?;
+            output.contains("Ctrl-C").then(|| behind.split('/').next()?.parse().ok()).flatten()
         });
         let mut client = TestClient::connect(address);
         for (_, name, _) in NAMES {
@@ -382,12 +383,12 @@ impl<const COUNT: usize> ConcatAll for [&OsStr; COUNT] {
     }
 }
 
-/// Returns the path of a name in a directory, with `behind` appended to the name.
-fn joined(dir: &Path, name: &OsStr, behind: &str) -> PathBuf {
-    dir.join([name, OsStr::new(behind)].concat_all())
+/// Returns the path of a name in a directory, with `extension` appended to the name.
+fn joined(dir: &Path, name: &OsStr, extension: &str) -> PathBuf {
+    dir.join([name, OsStr::new(extension)].concat_all())
 }
 
-/// A directory of this name, with a page, and things of this name that are not served.
+/// Makes a site of this name, with a page, and with files of this name that the program does not serve.
 fn site_of_names(dir: &Path, name: &OsStr) -> PathBuf {
     let site = dir.join(name);
     let at = |before: &str| site.join([OsStr::new(before), name].concat_all());
@@ -395,7 +396,7 @@ fn site_of_names(dir: &Path, name: &OsStr) -> PathBuf {
     fs::write(at("."), "hidden").expect("a file");
     symlink("nothing", at("dangling ")).expect("a link");
     symlink("/etc/passwd", at("outside ")).expect("a link");
-    // The address of a socket has to be short.
+    // The address of a socket is at most 108 bytes long.
     let made = dir.join("s");
     drop(UnixListener::bind(&made).expect("a socket"));
     fs::rename(made, at("socket ")).expect("another name");
@@ -408,7 +409,7 @@ fn pack(site: &Path, target: &Path) -> Command {
     command
 }
 
-/// A tar archive of empty members with these names and types. POSIX.1-2017, pax, ustar.
+/// Writes a tar archive of empty members with these names and types. POSIX.1-2017, pax, ustar.
 fn write_tar(path: &Path, members: &[(Vec<u8>, u8)]) {
     let mut archive = Vec::new();
     for (name, kind) in members {
@@ -420,7 +421,7 @@ fn write_tar(path: &Path, members: &[(Vec<u8>, u8)]) {
         header[148..156].copy_from_slice(b"        ");
         header[156] = *kind;
         header[257..265].copy_from_slice(b"ustar  \0");
-        // The size that a reader of a sparse file sees.
+        // The size of a sparse file as a reader sees it.
         header[483..495].copy_from_slice(b"00000000000\0");
         let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
         header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
@@ -430,24 +431,24 @@ fn write_tar(path: &Path, members: &[(Vec<u8>, u8)]) {
     fs::write(path, archive).expect("an archive");
 }
 
-/// Runs a program on a terminal until its end, and returns its output without colours.
+/// Runs a program on a terminal until it exits, and returns its output without colours.
 #[track_caller]
 fn ended(command: Command) -> String {
     checked(&RunningProgram::start_on_terminal(command).wait().out)
 }
 
-/// Returns terminal output without the colours that the program uses. Checks that nothing else in it acts on the terminal, and that
-/// each line is one of the program. The terminal makes CR LF of a newline.
+/// Returns terminal output without the colours that the program uses. Checks that the output holds no other control sequence, and
+/// no line that comes from a name. The terminal turns a newline into CR LF.
 #[track_caller]
-fn checked(said: &str) -> String {
-    let mut plain = said.replace("\r\n", "\n");
-    // A bar draws itself anew over itself, and clears its line in the end.
-    if let Some((bars, behind)) = plain.rsplit_once("\r\u{1b}[2K") {
+fn checked(output: &str) -> String {
+    let mut plain = output.replace("\r\n", "\n");
+    // A progress bar overwrites its line, and clears it at the end.
+    if let Some((bars, rest)) = plain.rsplit_once("\r\u{1b}[2K") {
         for bar in bars.split("\r\u{1b}[2K") {
             let is_bar = ["reading ", "compressing ", "writing "].iter().any(|step| bar.starts_with(step));
-            assert!(is_bar && !bar.contains(char::is_control), "{said:?}");
+            assert!(is_bar && !bar.contains(char::is_control), "{output:?}");
         }
-        plain = behind.to_owned();
+        plain = rest.to_owned();
     }
     for colour in ["0", "1", "2", "4", "31", "32", "33", "36"] {
         plain = plain.replace(&format!("\u{1b}[{colour}m"), "");
@@ -456,7 +457,7 @@ fn checked(said: &str) -> String {
         let is_bidi = matches!(char, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         char.is_control() && char != '\n' || is_bidi || char == '\u{feff}'
     };
-    assert!(!plain.contains(acts), "{said:?}");
+    assert!(!plain.contains(acts), "{output:?}");
     assert!(!plain.lines().any(|line| line.starts_with("FORGED")), "{plain}");
     plain
 }

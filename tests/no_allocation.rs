@@ -1,6 +1,6 @@
-//! A worker allocates nothing while it serves what is static: counted, not believed.
+//! A worker allocates nothing while it serves static files.
 //!
-//! Every allocation of this process is counted, but for those of the threads that are excused: the test's own.
+//! The test counts every allocation of this process, except for those of its own thread.
 
 mod common;
 
@@ -19,24 +19,24 @@ use std::{
 };
 use tarpon::{HostName, Settings, Site, UnknownHost, VirtualHost, VirtualHosts};
 
-/// The system's allocator, with a count.
+/// The allocator of the system, which counts its calls.
 struct Counting;
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Whether what this thread allocates is not counted.
+    /// Whether the test does not count the allocations of this thread.
     static EXCUSED: Cell<bool> = const { Cell::new(false) };
 }
 
 fn count() {
-    // A thread that ends may have no such value any more; it is not one that serves.
+    // A thread that exits may have dropped the value already; no worker exits during the test.
     if EXCUSED.try_with(|excused| !excused.get()).unwrap_or(false) {
         COUNT.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-// SAFETY: every call is passed on to the system's allocator as it came; counting allocates nothing.
+// SAFETY: every call goes to the allocator of the system unchanged; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -65,7 +65,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// One test only: another at the same time would be counted too.
+/// The only test of this file: the allocations of another test would count too.
 #[test]
 fn a_worker_allocates_nothing_for_static_files() {
     EXCUSED.set(true);
@@ -85,25 +85,30 @@ fn a_worker_allocates_nothing_for_static_files() {
     for (&engine, several) in EMBEDDED.iter().flat_map(|engine| [(engine, false), (engine, true)]) {
         let before = COUNT.load(Ordering::Relaxed);
         let settings = Settings { keepalive_requests: NonZeroU32::MAX, ..settings(engine, 1) };
-        let served =
-            EmbeddedServer::sites(&settings, if several { three_of(dir.path()) } else { one(dir.path()) });
+        let served = EmbeddedServer::sites(
+            &settings,
+            if several { three_sites(dir.path()) } else { one_site(dir.path()) },
+        );
         let mut client = TestClient::connect(served.address);
         mixed_requests(&mut client, several, 100);
-        assert!(COUNT.load(Ordering::Relaxed) > before, "the worker is counted: it allocates when it begins");
+        assert!(
+            COUNT.load(Ordering::Relaxed) > before,
+            "the count includes the worker, which allocates when it starts"
+        );
         let before = COUNT.load(Ordering::Relaxed);
         mixed_requests(&mut client, several, 2_000);
-        // A worker is through with a response before it reads the next request, so only the last may be open.
+        // A worker finishes a response before it reads the next request, so only the last response may be unfinished.
         assert_eq!(client.get("/").status, 200);
         assert_eq!(COUNT.load(Ordering::Relaxed) - before, 0, "{engine:?}, several sites: {several}");
     }
 }
 
-fn one(dir: &Path) -> VirtualHosts {
+fn one_site(dir: &Path) -> VirtualHosts {
     Site::from_dir(dir).expect("a site").into()
 }
 
-/// The site under a name, under what ends in it, and under any other; with an alias.
-fn three_of(dir: &Path) -> VirtualHosts {
+/// Returns the site three times: for two names with a redirect host, for a wildcard, and for all other names.
+fn three_sites(dir: &Path) -> VirtualHosts {
     let name = |name: &str| -> HostName { name.parse().expect("a name") };
     let sites = [vec![], vec![name("a"), name("b")], vec![name("*.b")]].map(|names| {
         let redirect_hosts = if names.len() == 2 { vec![name("www.b")] } else { vec![] };
@@ -112,8 +117,7 @@ fn three_of(dir: &Path) -> VirtualHosts {
     VirtualHosts::new(sites.into(), UnknownHost::Site(0)).expect("names of their own")
 }
 
-/// So many requests on one connection at least, of every kind that a static site is asked for, and until the
-/// clock has moved on to another second.
+/// Sends at least `count` requests of every kind on one connection, and goes on until the second of the clock changes.
 fn mixed_requests(client: &mut TestClient, several: bool, count: usize) {
     let first = client.get("/");
     let tag = first.field("ETag").expect("an entity-tag");
@@ -149,7 +153,7 @@ fn mixed_requests(client: &mut TestClient, several: bool, count: usize) {
         (get("/").replace("Host: localhost", "Host: b:80"), vec![200]),
         (get("/").replace("Host: localhost", "Host: x.y.B."), vec![200]),
         (get("/").replace("Host: localhost", "Host: [::1]:8080"), vec![200]),
-        // With one site all names are its own.
+        // A single site answers for all names.
         (get("/|").replace("Host: localhost", "Host: www.b"), vec![if several { 301 } else { 404 }]),
     ];
     let mut sent = 0;

@@ -1,4 +1,4 @@
-//! What is in `packaging/` is shown to the programs it is for.
+//! Checks each file of `packaging/` with the program that reads it.
 
 mod common;
 
@@ -16,19 +16,19 @@ use std::{
 use tarpon::{LogClientIp, LogFormat, Logging, Settings};
 
 #[test]
-fn the_service_has_few_rights_and_many_descriptors() {
+fn systemd_service_has_few_rights_and_many_descriptors() {
     let unit = packaging("systemd/tarpon.service");
-    let told =
+    let report =
         output(Command::new("systemd-analyze").args(["security", "--offline=true", "--no-pager"]).arg(&unit));
-    let (_, score) = told.split_once("Overall exposure level for tarpon.service: ").expect("a score");
+    let (_, score) = report.split_once("Overall exposure level for tarpon.service: ").expect("a score");
     let score: f64 = score.split(' ').next().unwrap().parse().unwrap();
-    assert!(score <= 1.5, "{told}");
+    assert!(score <= 1.5, "{report}");
     assert!(fs::read_to_string(unit).unwrap().contains("\nLimitNOFILE=1048576\n"));
 }
 
 #[test]
 fn systemd_understands_the_units() {
-    // Where the program will be is nowhere here, and neither is its manual.
+    // This machine has neither /usr/bin/tarpon nor its manual.
     let dir = tempfile::tempdir().unwrap();
     for name in ["tarpon.service", "tarpon.socket"] {
         let unit = fs::read_to_string(packaging(&format!("systemd/{name}"))).unwrap();
@@ -36,15 +36,16 @@ fn systemd_understands_the_units() {
         fs::write(dir.path().join(name), unit.replace("Documentation=man:tarpon(1)\n", "")).unwrap();
     }
     for name in ["tarpon.service", "tarpon.socket"] {
-        let told = Command::new("systemd-analyze").arg("verify").arg(dir.path().join(name)).output().unwrap();
-        let told = String::from_utf8_lossy(&told.stderr);
-        let ours: Vec<_> = told.lines().filter(|line| line.contains("tarpon")).collect();
+        let report =
+            Command::new("systemd-analyze").arg("verify").arg(dir.path().join(name)).output().unwrap();
+        let report = String::from_utf8_lossy(&report.stderr);
+        let ours: Vec<_> = report.lines().filter(|line| line.contains("tarpon")).collect();
         assert!(ours.is_empty(), "{ours:?}");
     }
 }
 
 #[test]
-fn every_setting_of_the_kernel_exists_and_has_a_reason() {
+fn each_kernel_setting_exists_and_has_a_reason() {
     let file = fs::read_to_string(packaging("sysctl.d/90-tarpon.conf")).unwrap();
     let mut count = 0;
     for paragraph in file.split("\n\n").skip(1) {
@@ -60,21 +61,21 @@ fn every_setting_of_the_kernel_exists_and_has_a_reason() {
 
 #[test]
 fn logrotate_understands_its_file() {
-    let told = Command::new("/usr/sbin/logrotate")
+    let ended = Command::new("/usr/sbin/logrotate")
         .args(["--debug", "--state", "/dev/null", &packaging("logrotate.d/tarpon")])
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&told.stderr);
-    assert!(told.status.success() && said.contains("/var/log/tarpon/*.log"), "{said}");
-    assert!(!said.contains("error"), "{said}");
+    let report = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && report.contains("/var/log/tarpon/*.log"), "{report}");
+    assert!(!report.contains("error"), "{report}");
 }
 
-/// Every kind of line, as a server writes it.
+/// With log lines that a server writes.
 #[test]
-fn fail2ban_finds_who_asks_as_no_browser_does_and_nobody_else() {
+fn fail2ban_matches_attacks_and_no_other_request() {
     let dir = site(&[("index.html", "home")]);
     let requests = [
-        // asks                                            is an offence
+        // request                                         is an offence
         (get("/"), false),
         (get("/missing"), false),
         (get("/?\"%22%20400"), false),
@@ -100,20 +101,21 @@ fn fail2ban_finds_who_asks_as_no_browser_does_and_nobody_else() {
             let lines = fs::read_to_string(&log).unwrap();
             (lines.lines().count() == requests.len()).then_some(lines)
         });
-        // All of a kind at once, as the program takes long to start.
+        // All lines of a kind in one run, as fail2ban-regex takes long to start.
         for (is_offence, want) in [(true, "{} matched, 0 missed"), (false, "0 matched, {} missed")] {
             let ours = lines.lines().zip(&requests).filter(|(_, (_, offence))| *offence == is_offence);
             let ours: Vec<_> = ours.map(|(line, _)| line).collect();
             let file = dir.path().join("ours");
             fs::write(&file, ours.join("\n") + "\n").unwrap();
             let filter = packaging("fail2ban/filter.d/tarpon.conf");
-            // It fails where nothing is found.
+            // fail2ban-regex fails if no line matches, so its exit status does not matter.
             let options = ["--print-all-matched", "--print-all-missed"];
-            let told = Command::new("fail2ban-regex").args(options).arg(&file).arg(&filter).output().unwrap();
-            let told = String::from_utf8_lossy(&told.stdout).into_owned();
+            let report =
+                Command::new("fail2ban-regex").args(options).arg(&file).arg(&filter).output().unwrap();
+            let report = String::from_utf8_lossy(&report.stdout).into_owned();
             assert!(
-                told.contains(&want.replace("{}", &ours.len().to_string())),
-                "{form:?}: {ours:#?}: {told}"
+                report.contains(&want.replace("{}", &ours.len().to_string())),
+                "{form:?}: {ours:#?}: {report}"
             );
         }
     }
@@ -124,7 +126,7 @@ fn packaging(file: &str) -> String {
 }
 
 fn output(command: &mut Command) -> String {
-    let output = command.output().expect("the program is installed, by tests/setup");
+    let output = command.output().expect("tests/setup installs the program");
     assert!(output.status.success(), "{command:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }

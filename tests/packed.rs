@@ -1,4 +1,4 @@
-//! A packed site, by the program: packed, served, looked into, checked; and what is left when packing ends early.
+//! Packed sites with the program: `pack`, `serve`, `inspect` and `verify`, and the files that an interrupted `pack` leaves.
 
 mod common;
 
@@ -26,7 +26,7 @@ use std::{
 use tempfile::TempDir;
 
 #[test]
-fn a_packed_site_is_served_as_its_directory_is() {
+fn packed_site_gets_the_responses_of_its_directory() {
     let (dir, out) = (small_site(), out());
     let archive = out.path().join("site.tar");
     let ended = RunningProgram::run(pack(dir.path(), &archive, &[]));
@@ -58,9 +58,9 @@ fn a_packed_site_is_served_as_its_directory_is() {
     }
 }
 
-/// A build elsewhere: another user, umask, time zone and locale, one core, and a directory that was filled the other way round.
+/// The second build has another owner of the files, umask, time zone, locale and home, one core, and a directory filled in reverse order.
 #[test]
-fn where_and_by_whom_a_site_is_packed_is_not_seen_in_its_bytes() {
+fn packed_site_does_not_depend_on_the_environment_of_the_build() {
     let (dir, out) = (small_site(), out());
     let (here, there) = (out.path().join("here.tar"), out.path().join("there.tar"));
     assert!(RunningProgram::run(pack(dir.path(), &here, &[])).status.success());
@@ -75,7 +75,7 @@ fn where_and_by_whom_a_site_is_packed_is_not_seen_in_its_bytes() {
     assert!(fs::read(here).unwrap() == fs::read(there).unwrap());
 }
 
-/// The same tree, filled in the other order, and of another user where we may give files away.
+/// Copies a tree in reverse order, and gives the copies to another user if the test may do so.
 fn copy_backwards(from: &Path, to: &Path) {
     let mut names: Vec<_> = fs::read_dir(from).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort_unstable_by(|one, other| other.cmp(one));
@@ -105,11 +105,11 @@ fn date_as(from: &Path, to: &Path) {
 }
 
 #[test]
-fn an_archive_can_be_packed_too() {
+fn pack_reads_archives() {
     let (dir, out) = (small_site(), out());
     let (plain, gzip, packed) =
         (out.path().join("a.tar"), out.path().join("a.tar.gz"), out.path().join("site.tar"));
-    // The same files, one directory deeper.
+    // The same files, below one more directory.
     for (archive, options) in [(&plain, "-cf"), (&gzip, "-czf")] {
         let name = dir.path().file_name().expect("a name");
         let parent = dir.path().parent().expect("a directory");
@@ -124,14 +124,14 @@ fn an_archive_can_be_packed_too() {
 }
 
 #[test]
-fn source_date_epoch_is_the_latest_time_there_is() {
+fn source_date_epoch_limits_modification_times() {
     let (dir, out) = (small_site(), out());
     let archives = ["one.tar", "other.tar"].map(|name| out.path().join(name));
     for archive in &archives {
         let mut command = pack(dir.path(), archive, &[]);
         command.env("SOURCE_DATE_EPOCH", "784111777");
         assert!(RunningProgram::run(command).status.success());
-        // Younger than the epoch, whenever it was.
+        // Written after the epoch.
         fs::write(dir.path().join("picture.png"), distinct_bytes(40_000)).expect("a file");
     }
     assert!(fs::read(&archives[0]).expect("an archive") == fs::read(&archives[1]).expect("an archive"));
@@ -152,17 +152,17 @@ fn source_date_epoch_is_the_latest_time_there_is() {
 }
 
 #[test]
-fn what_ends_early_leaves_nothing() {
+fn interrupted_pack_leaves_no_file() {
     let (dir, out) = (small_site(), out());
     let archive = out.path().join("site.tar");
-    fs::write(&archive, "what was there before").expect("a file");
+    fs::write(&archive, "earlier content").expect("a file");
     let intact = |name: &str| {
         let names = fs::read_dir(out.path()).expect("a directory").count();
-        assert_eq!(names, 1, "{name}: something is left");
-        assert_eq!(fs::read(&archive).expect("a file"), b"what was there before", "{name}");
+        assert_eq!(names, 1, "{name}: `pack` leaves a file");
+        assert_eq!(fs::read(&archive).expect("a file"), b"earlier content", "{name}");
     };
 
-    // Files may have 20 KiB: the first write beyond it fails; without the `trap`, it ends the program.
+    // A file may have 20 KiB: a write beyond that fails with the `trap`, and kills the program without it.
     for trap in ["trap '' XFSZ;", ""] {
         let script = format!("{trap} ulimit -f 20; exec \"$0\" \"$@\"");
         let ended =
@@ -175,15 +175,15 @@ fn what_ends_early_leaves_nothing() {
         intact("RLIMIT_FSIZE");
     }
 
-    // So much text that it takes longer than we wait.
+    // So much text that `pack` compresses until the signal comes.
     let text: Vec<u8> =
         distinct_bytes(3 << 20).iter().flat_map(|byte| format!("{byte} ").into_bytes()).collect();
     fs::write(dir.path().join("long.txt"), text).expect("a file");
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
-        // Whoever runs the tests in the background may ignore SIGINT, and children inherit that.
+        // A shell starts background jobs with SIGINT ignored, and children inherit that.
         let command = pack(dir.path(), &archive, &["--effort", "best"]);
         let program = RunningProgram::start(wrap_command(&["env", "--default-signal=INT,TERM"], &command));
-        wait_for("it compresses", || program.err().contains("compressing").then_some(()));
+        wait_for("pack compresses", || program.err().contains("compressing").then_some(()));
         program.signal(signal);
         assert!(!program.wait().status.success());
         intact("a signal");
@@ -191,7 +191,7 @@ fn what_ends_early_leaves_nothing() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_leaves_nothing() {
+fn full_disk_is_an_error_and_leaves_no_file() {
     let (dir, out) = (small_site(), out());
     let archive = out.path().join("site.tar");
     let script = "mount -t tmpfs -o size=64k none \"$(dirname \"$OUT\")\" || exit 77; \"$0\" \"$@\"; code=$?; \
@@ -201,7 +201,7 @@ fn a_full_disk_is_told_and_leaves_nothing() {
     command.env("OUT", &archive);
     let ended = RunningProgram::run(command);
     if ended.status.code() == Some(77) || ended.err.contains("unshare failed") {
-        eprintln!("not allowed to mount here: {}", ended.err);
+        eprintln!("skipped, as this system forbids mounts: {}", ended.err);
         return;
     }
     assert!(last_line(&ended).contains("no space left on device"), "{ended:?}");
@@ -209,7 +209,7 @@ fn a_full_disk_is_told_and_leaves_nothing() {
 }
 
 #[test]
-fn what_rules_do_is_shown() {
+fn inspect_shows_what_rules_do() {
     let dir = site(&[
         ("index.html", "home"),
         ("guide/index.html", "guide"),
@@ -243,7 +243,7 @@ fn what_rules_do_is_shown() {
 }
 
 #[test]
-fn the_closing_lines_say_what_the_archive_is_and_what_changed() {
+fn last_lines_of_pack_show_the_parts_of_the_archive_and_the_changes() {
     let (dir, out) = (small_site(), out());
     let archive = out.path().join("site.tar");
     let packed = || {
@@ -305,7 +305,7 @@ fn the_closing_lines_say_what_the_archive_is_and_what_changed() {
 }
 
 #[test]
-fn a_packed_site_is_shown_and_checked() {
+fn inspect_shows_a_packed_site_and_verify_checks_it() {
     let (dir, out) = (small_site(), out());
     let archive = out.path().join("site.tar");
     assert!(RunningProgram::run(pack(dir.path(), &archive, &[])).status.success());
@@ -315,7 +315,7 @@ fn a_packed_site_is_shown_and_checked() {
     assert!(row.contains("image/png") && row.contains("40000"), "{row}");
     assert!(shown.out.lines().any(|line| line.trim_end().ends_with("-> /guide/")), "{shown:?}");
 
-    // On a terminal no line wraps.
+    // On a terminal of 80 columns no line wraps.
     let script = "import fcntl, os, pty, struct, sys, termios\n\
         master, slave = pty.openpty()\n\
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))\n\
@@ -328,7 +328,7 @@ fn a_packed_site_is_shown_and_checked() {
     assert!(shown.lines().count() > 4 && shown.contains("/picture.png"), "{ended:?}");
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
 
-    // A reader who has seen enough is no error; a full disk is one.
+    // A closed pipe is no error, and a full disk is one.
     for (script, want) in
         [("\"$0\" \"$@\" | true", ""), ("\"$0\" \"$@\" > /dev/full", "cannot write to standard output")]
     {
@@ -374,7 +374,7 @@ fn a_packed_site_is_shown_and_checked() {
     }
 }
 
-/// A page, a page in a directory, a large text and a link to it, a picture, and what is too small to be compressed.
+/// Makes a site: a page, a page in a directory, a large text and a link to it, a picture, and a file too small to compress.
 fn small_site() -> TempDir {
     let text: Vec<u8> =
         distinct_bytes(20_000).iter().flat_map(|byte| format!(".c{byte}{{}}\n").into_bytes()).collect();
@@ -393,7 +393,7 @@ fn out() -> TempDir {
     common::readable_dir()
 }
 
-/// `tarpon pack`, fast unless something else is asked for.
+/// Returns a `tarpon pack`, with `--effort fast` unless the options have another.
 fn pack(path: &Path, archive: &Path, options: &[&str]) -> Command {
     let mut command = of("pack", path, options);
     command.arg("-o").arg(archive).env_remove("SOURCE_DATE_EPOCH");
@@ -409,12 +409,12 @@ fn of(action: &str, path: &Path, options: &[&str]) -> Command {
     command
 }
 
-/// The line that tells why it failed; those before tell how far it was.
+/// Returns the line with the error; the lines before it show the progress.
 fn last_line(ended: &ProgramExit) -> &str {
     ended.err.lines().last().unwrap_or_default()
 }
 
-/// What another program makes of a coded content.
+/// Decodes content with another program.
 fn decoded([program, option]: [&str; 2], coded: &[u8], dir: &Path) -> Vec<u8> {
     let file = dir.join("coded");
     fs::write(&file, coded).expect("a file");

@@ -1,4 +1,4 @@
-//! The processes of `tarpon serve`: any of them may end in any way, and clients are served all the same.
+//! The processes of `tarpon serve`: clients get their responses although the server or the builder is killed.
 
 #![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
 
@@ -8,7 +8,7 @@ use common::{
     ENGINES,
     client::{TestClient, get},
     load::LoadGenerator,
-    program::{RunningProgram, has_exited, serve, wrap_command},
+    program::{RunningProgram, children, has_exited, name_of, serve, wrap_command},
     site, wait_for, write_files,
 };
 use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
@@ -24,7 +24,7 @@ use std::{
 use tarpon::Engine;
 
 #[test]
-fn a_server_process_that_is_killed_is_replaced_and_clients_wait_for_the_next() {
+fn killed_server_process_is_replaced_and_waiting_clients_are_served() {
     let (dir, temp) = (site(&[("index.html", "home")]), common::readable_dir());
     for &engine in ENGINES {
         let socket = temp.path().join("socket");
@@ -32,7 +32,8 @@ fn a_server_process_that_is_killed_is_replaced_and_clients_wait_for_the_next() {
         let options = ["--engine", engine.name(), "--listen", "127.0.0.1:0", "--listen", &unix];
         let program = RunningProgram::start_ready(serve(dir.path(), &options));
         let first = program.server();
-        // So that there is a time without a server, in which clients come.
+        wait_for_workers(first, engine);
+        // While the supervisor is stopped, clients connect and no server runs.
         kill_process(program.pid(), Signal::STOP).unwrap();
         end(first);
         let mut clients: Vec<_> = (0..20)
@@ -47,10 +48,10 @@ fn a_server_process_that_is_killed_is_replaced_and_clients_wait_for_the_next() {
         }
         let warning = "warning: the server process was killed by SIGKILL; starting another\n";
         program.wait_for_err(warning);
-        // It follows changes as the first one did.
+        // The new server receives changes of the site.
         write_files(dir.path(), &[("index.html", "new")]);
-        let asked = || TestClient::connect(program.address()).get("/").content;
-        wait_for("the change", || (asked() == b"new").then_some(()));
+        let home = || TestClient::connect(program.address()).get("/").content;
+        wait_for("the change", || (home() == b"new").then_some(()));
         write_files(dir.path(), &[("index.html", "home")]);
         program.signal(Signal::TERM);
         assert_eq!(program.wait().status, ExitStatus::default(), "{engine}");
@@ -58,9 +59,9 @@ fn a_server_process_that_is_killed_is_replaced_and_clients_wait_for_the_next() {
     }
 }
 
-/// Only who had a connection to it, or was about to, may be left without an answer; all who come later have one.
+/// Only clients that were connected to the killed server, or were connecting, may fail; later clients get responses.
 #[test]
-fn a_server_process_that_is_killed_under_load_costs_its_connections_and_no_other() {
+fn killed_server_process_loses_only_its_own_connections_under_load() {
     let dir = site(&[("index.html", "home")]);
     for &engine in ENGINES {
         let program = RunningProgram::start_ready(serve(dir.path(), &["--engine", engine.name()]));
@@ -68,37 +69,37 @@ fn a_server_process_that_is_killed_under_load_costs_its_connections_and_no_other
         load.wait_for_responses(50);
         let server = program.server();
         kill_process(server, Signal::KILL).unwrap();
-        wait_for("its end", || has_exited(server).then_some(()));
+        wait_for("the server exits", || has_exited(server).then_some(()));
         let late = if engine == Engine::IoUring { LATE } else { Duration::ZERO };
-        let by = Instant::now() + late;
+        let since = Instant::now() + late;
         load.wait_for_responses(50);
         thread::sleep(late);
         load.wait_for_responses(50);
         let failures = load.stop();
-        let later: Vec<_> = failures.iter().filter(|failure| failure.connected > by).collect();
+        let later: Vec<_> = failures.iter().filter(|failure| failure.connected > since).collect();
         assert!(later.is_empty(), "{engine}: {later:?}");
     }
 }
 
 #[test]
-fn a_keeper_process_that_is_killed_is_replaced_and_no_client_notices() {
+fn killed_builder_process_is_replaced_without_an_effect_on_clients() {
     let dir = site(&[("index.html", "home")]);
     let program = RunningProgram::start_ready(serve(dir.path(), &[]));
     let mut client = TestClient::connect(program.address());
     assert_eq!(client.get("/").content, b"home");
-    let (keeper, server) = (program.builder(), program.server());
-    kill_process(keeper, Signal::KILL).unwrap();
+    let (builder, server) = (program.builder(), program.server());
+    kill_process(builder, Signal::KILL).unwrap();
     for content in ["second", "third"] {
         write_files(dir.path(), &[("index.html", content)]);
         wait_for(content, || (client.get("/").content == content.as_bytes()).then_some(()));
     }
     program.wait_for_err("warning: the keeper process was killed by SIGKILL; starting another\n");
-    assert_ne!(program.builder(), keeper);
+    assert_ne!(program.builder(), builder);
     assert_eq!(program.server(), server);
 }
 
 #[test]
-fn what_was_kept_of_earlier_releases_outlives_a_server_process() {
+fn retained_assets_outlive_a_server_process() {
     let dir = site(&[("index.html", "1"), ("assets/app-1a2b3c4d.js", "first")]);
     let program = RunningProgram::start_ready(serve(dir.path(), &["--keep-releases", "3"]));
     let mut client = TestClient::connect(program.address());
@@ -113,7 +114,7 @@ fn what_was_kept_of_earlier_releases_outlives_a_server_process() {
 }
 
 #[test]
-fn more_large_files_than_go_into_one_message_arrive() {
+fn site_with_more_large_files_than_fit_in_one_message_is_served() {
     const COUNT: usize = 600;
     let files: Vec<_> =
         (0..COUNT).map(|number| (format!("{number}"), number.to_string().repeat(40_000))).collect();
@@ -132,14 +133,14 @@ fn more_large_files_than_go_into_one_message_arrive() {
 }
 
 #[test]
-fn a_server_process_that_ends_again_and_again_is_replaced_less_and_less_often() {
+fn server_process_that_is_killed_repeatedly_restarts_with_back_off() {
     let dir = site(&[("index.html", "home")]);
     let program = RunningProgram::start_ready(serve(dir.path(), &[]));
     let mut last = None;
     let since = Instant::now();
     for _ in 0..4 {
         let server =
-            wait_for("another one", || Some(program.server()).filter(|&server| Some(server) != last));
+            wait_for("the next server", || Some(program.server()).filter(|&server| Some(server) != last));
         kill_process(server, Signal::KILL).unwrap();
         last = Some(server);
     }
@@ -154,7 +155,7 @@ fn a_server_process_that_ends_again_and_again_is_replaced_less_and_less_often() 
 }
 
 #[test]
-fn when_the_supervisor_is_killed_nothing_is_left() {
+fn killed_supervisor_leaves_no_process() {
     let dir = site(&[("index.html", "home")]);
     let program = RunningProgram::start_ready(serve(dir.path(), &[]));
     let (address, parts) = (program.address(), [program.builder(), program.server()]);
@@ -162,15 +163,15 @@ fn when_the_supervisor_is_killed_nothing_is_left() {
     assert_eq!(client.get("/").content, b"home");
     program.signal(Signal::KILL);
     for part in parts {
-        wait_for("its end", || has_exited(part).then_some(()));
+        wait_for("the process exits", || has_exited(part).then_some(()));
     }
     wait_for("the port to be free", || TcpStream::connect(address).is_err().then_some(()));
 }
 
 #[test]
-fn a_signal_to_all_of_them_stops_them_in_order() {
+fn signal_to_the_process_group_stops_all_processes_in_order() {
     let dir = site(&[("index.html", "home"), ("large", &"large ".repeat(8 << 20))]);
-    // As Ctrl-C does, and as systemd does with a whole unit.
+    // Ctrl-C sends SIGINT to the process group, and systemd sends SIGTERM to each process of a unit.
     for signal in [Signal::INT, Signal::TERM] {
         let mut command = serve(dir.path(), &["--grace-period", "3600"]);
         command.process_group(0);
@@ -179,19 +180,19 @@ fn a_signal_to_all_of_them_stops_them_in_order() {
         client.send(get("/large"));
         assert_eq!(client.try_head().unwrap().status, 200);
         kill_process_group(program.pid(), signal).unwrap();
-        wait_for("no new client", || TcpStream::connect(program.address()).is_err().then_some(()));
+        wait_for("new clients are refused", || TcpStream::connect(program.address()).is_err().then_some(()));
         thread::sleep(Duration::from_millis(100));
-        assert_eq!(client.read_to_end().len(), 48 << 20, "a download under way is finished");
+        assert_eq!(client.read_to_end().len(), 48 << 20, "the client receives the rest of a download");
         let ended = program.wait();
         assert_eq!((ended.status, &*ended.err), (ExitStatus::default(), ""));
     }
 }
 
 #[test]
-fn a_signal_before_anything_is_served_ends_it_at_once() {
+fn signal_during_the_first_load_stops_the_program_at_once() {
     let (dir, temp) = (site(&[("index.html", "home")]), common::readable_dir());
     let socket = temp.path().join("socket");
-    // A site that takes its time.
+    // A site that takes long to load.
     let content = "long ".repeat(1 << 20);
     for number in 0..40 {
         write_files(dir.path(), &[(format!("{number}"), &content[number..])]);
@@ -200,19 +201,19 @@ fn a_signal_before_anything_is_served_ends_it_at_once() {
         dir.path(),
         &["--preload", "--listen", &format!("unix:{}", socket.display())],
     ));
-    wait_for("it listens", || UnixStream::connect(&socket).is_ok().then_some(()));
+    wait_for("the program listens", || UnixStream::connect(&socket).is_ok().then_some(()));
     let parts: Vec<Pid> = vec![program.builder()];
     program.signal(Signal::TERM);
     let ended = program.wait();
     assert_eq!(ended.out, "");
     for part in parts {
-        wait_for("its end", || has_exited(part).then_some(()));
+        wait_for("the process exits", || has_exited(part).then_some(()));
     }
 }
 
-/// Each process has what it needs, and nothing of what the others have. proc(5), /proc/pid/fd.
+/// Each process has only the descriptors that it needs. proc(5), /proc/pid/fd.
 #[test]
-fn no_process_has_descriptors_that_are_another_s() {
+fn no_process_has_the_descriptors_of_another() {
     let dir = site(&[("index.html", "home"), ("large", &"large ".repeat(50_000))]);
     let program = RunningProgram::start_ready(serve(dir.path(), &["--engine", "epoll", "--workers", "1"]));
     let open = |pid: Pid| -> Vec<String> {
@@ -222,26 +223,42 @@ fn no_process_has_descriptors_that_are_another_s() {
     };
     let count = |pid: Pid, what: &str| open(pid).iter().filter(|of| of.starts_with(what)).count();
     let large = |pid: Pid| open(pid).iter().filter(|of| Path::new(of).ends_with("large")).count();
-    let (supervisor, keeper, server) = (program.pid(), program.builder(), program.server());
-    // A channel; and the listener.
-    assert_eq!([keeper, server].map(|pid| count(pid, "socket:")), [1, 2]);
-    // Two channels, and the listener.
+    let (supervisor, builder, server) = (program.pid(), program.builder(), program.server());
+    // The builder has a channel; the server has a channel and the listener.
+    assert_eq!([builder, server].map(|pid| count(pid, "socket:")), [1, 2]);
+    // The supervisor has two channels and the listener.
     assert_eq!(count(supervisor, "socket:"), 3);
-    // The site; and the names on the way to it, if the keeper has gone it with the rights of root.
+    // An inotify instance for the site, and another for the directories above the site if the builder opened them as root.
     let watched = if geteuid().is_root() { 2 } else { 1 };
-    assert_eq!([keeper, server].map(|pid| count(pid, "anon_inode:inotify")), [watched, 0]);
-    // It is closed a moment after it was sent.
-    wait_for("the keeper to let go", || (count(keeper, "/memfd:") + large(keeper) == 0).then_some(()));
+    assert_eq!([builder, server].map(|pid| count(pid, "anon_inode:inotify")), [watched, 0]);
+    // The builder closes the site soon after it has sent the site.
+    wait_for("the builder closes the site", || {
+        (count(builder, "/memfd:") + large(builder) == 0).then_some(())
+    });
     assert_eq!([supervisor, server].map(|pid| count(pid, "/memfd:")), [1, 1]);
     assert_eq!([supervisor, server].map(large), [1, 1]);
 }
 
-/// Kills a server process, and waits until it accepts nothing more.
+/// Waits until the worker processes of a server have started: in its first moments, a process would report that its parent has exited. A
+/// started process has another name than its parent.
+fn wait_for_workers(server: Pid, engine: Engine) {
+    let count = match engine {
+        Engine::Prefork => engine.usual_worker_count().get(),
+        _ => 0,
+    };
+    wait_for("the worker processes", || {
+        let parts = children(server);
+        let have_started = parts.iter().all(|&part| name_of(part) != name_of(server));
+        (parts.len() >= count && have_started).then_some(())
+    });
+}
+
+/// Kills a server process, and waits until the kernel accepts no connection for it.
 fn end(server: Pid) {
     kill_process(server, Signal::KILL).unwrap();
-    wait_for("its end", || has_exited(server).then_some(()));
+    wait_for("the server exits", || has_exited(server).then_some(()));
     thread::sleep(LATE);
 }
 
-/// How long the kernel may go on accepting for a ring whose process was killed, only to reset whom it has accepted.
+/// How long the kernel may still accept connections for the ring of a killed process; it then resets these connections.
 const LATE: Duration = Duration::from_millis(100);

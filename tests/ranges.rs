@@ -1,5 +1,5 @@
-//! Range requests where it matters how a server sends: a response that waits for room, and clients that ask for parts
-//! and never take them. What is answered stands in `tests/cases/ranges.http`.
+//! Range requests that depend on how the server sends: a response that waits for space in the outbox, and clients that request ranges
+//! and never read them. `tests/cases/ranges.http` has the responses.
 
 mod common;
 
@@ -12,7 +12,7 @@ use common::{
 };
 use rustix::{
     net::{
-        AddressFamily, SocketType, connect, socket,
+        AddressFamily, SocketType, connect, listen, socket,
         sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size},
     },
     process::{Resource, Rlimit, getrlimit, setrlimit},
@@ -24,21 +24,21 @@ use std::{
     time::Duration,
 };
 
-/// Six parts: more than there is room for beside what another response owes.
+/// Six ranges: more than fit in an outbox that holds another response.
 const IN_PARTS: &str =
     "GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=9-9, 7-7, 5-5, 3-3, 1-1, 5000000-5999999\r\n\r\n";
 
 const LARGE_LEN: usize = 8 << 20;
 
 #[test]
-fn a_response_in_parts_waits_for_room_and_comes_without_another_byte_from_the_client() {
+fn response_with_several_ranges_waits_for_space_and_then_follows_by_itself() {
     let large = distinct_bytes(LARGE_LEN);
     let dir = site(&[("large", &large)]);
     for &engine in ENGINES {
         let served = TestServer::dir(engine, 1, dir.path());
         let mut client = TestClient::new(small_window(served.address, 128 << 10));
         client.send(get("/large"));
-        // Until the socket takes no more.
+        // Until the send buffer of the socket is full.
         thread::sleep(Duration::from_millis(100));
         client.send(IN_PARTS);
         thread::sleep(Duration::from_millis(100));
@@ -52,23 +52,25 @@ fn a_response_in_parts_waits_for_room_and_comes_without_another_byte_from_the_cl
     }
 }
 
-/// Each holds two buffers: for the responses behind the one it does not take. When half of all are held, ranges are
-/// ignored, and the rest is there for heads in parts.
+/// Each greedy client holds two buffers, for the responses that follow the unread one. While half of its buffers are held, a worker
+/// ignores ranges, so that the other half stays free for heads that come in several pieces.
 #[test]
-fn clients_that_ask_for_parts_and_take_nothing_leave_buffers_for_others() {
-    /// A quarter of a worker's buffers, and some more.
+fn unread_range_responses_leave_buffers_for_other_clients() {
+    /// Slightly more than a quarter of the buffers of a worker.
     const GREEDY_COUNT: u64 = 1_100;
     let limit = getrlimit(Resource::Nofile);
     assert!(limit.maximum.is_none_or(|most| most > 2 * GREEDY_COUNT + 200), "ulimit -Hn: {limit:?}");
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let dir = site(&[("index.html", &b"home"[..]), ("large", &distinct_bytes(LARGE_LEN))]);
-    // Workers with one connection each share no buffers.
+    // A worker with one connection shares no buffers.
     for &engine in EMBEDDED.iter().filter(|engine| !engine.is_blocking()) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // The sockets it accepts take little: the kernel's memory is not what this is about.
+        // With room for all clients, no connection waits for a SYN that is sent again.
+        listen(&listener, GREEDY_COUNT as i32).unwrap();
+        // Accepted sockets inherit the small send buffer, so that responses stay in the server and not in the kernel.
         set_socket_send_buffer_size(&listener, 16 << 10).unwrap();
         let served = EmbeddedServer::dir_on(listener, &settings(engine, 1), dir.path());
-        // Two at once: the first may take the last buffer that ranges may have.
+        // Two requests: the first may take the last buffer for ranges.
         let ranges = || {
             let mut client = TestClient::connect(served.address);
             client.send("GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=1-2\r\n\r\n".repeat(2));
@@ -83,7 +85,7 @@ fn clients_that_ask_for_parts_and_take_nothing_leave_buffers_for_others() {
                 stream
             })
             .collect();
-        wait_for("half of the buffers are held", || (ranges()[1] == 200).then_some(()));
+        wait_for("clients hold half of the buffers", || (ranges()[1] == 200).then_some(()));
         let mut others: Vec<TestClient> = (0..100).map(|_| TestClient::connect(served.address)).collect();
         others.iter_mut().for_each(|client| assert!(client.send("GET / HTTP/1.1\r\n")));
         thread::sleep(Duration::from_millis(50));
@@ -92,12 +94,12 @@ fn clients_that_ask_for_parts_and_take_nothing_leave_buffers_for_others() {
             assert_eq!(client.response().status, 200, "{engine}");
         }
         drop(greedy);
-        wait_for("their buffers are free again", || (ranges() == [206, 206]).then_some(()));
+        wait_for("the buffers are free again", || (ranges() == [206, 206]).then_some(()));
         served.stop().unwrap();
     }
 }
 
-/// A client whose socket takes little.
+/// Connects with a small receive buffer.
 fn small_window(address: SocketAddr, len: usize) -> TcpStream {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     set_socket_recv_buffer_size(&socket, len).unwrap();

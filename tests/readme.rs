@@ -1,5 +1,5 @@
-//! The README does what it says: its lines for a container start a server, its dependency line leads to the library, and users read
-//! the words they search for. Its example is compiled where the library includes it.
+//! The examples of the README work: its lines for a container start a server, and its dependency line leads to the library. The texts for
+//! users use the words that users search for. The documentation test of the library compiles the example in Rust.
 
 mod common;
 
@@ -11,7 +11,7 @@ use common::{
 use std::{fs, net::Ipv4Addr, os::unix::fs::symlink, path::Path, process::Command};
 
 #[test]
-fn the_lines_for_a_container_start_a_server_that_answers_from_outside() {
+fn container_example_starts_a_server_that_is_reachable_from_outside() {
     let block = block("dockerfile");
     let lines: Vec<_> = block.lines().collect();
     let [from, copy, entry] = lines[..] else { panic!("three lines: {lines:?}") };
@@ -21,7 +21,7 @@ fn the_lines_for_a_container_start_a_server_that_answers_from_outside() {
     let [program, option, listen] = &entry[..] else { panic!("{entry:?}") };
     assert_eq!((&**program, &**option), ("/mysite", "--listen"));
     let (address, port) = listen.split_once(':').expect("an address and a port");
-    assert_eq!(address, "0.0.0.0", "any other is not reached from outside of the container");
+    assert_eq!(address, "0.0.0.0", "other addresses are not reachable from outside of the container");
     assert!(port.parse::<u16>().is_ok_and(|port| port >= 1024), "{port}");
 
     let root = readable_dir();
@@ -30,7 +30,7 @@ fn the_lines_for_a_container_start_a_server_that_answers_from_outside() {
     pack.args(["--executable", "--effort", "fast", "-o"]).arg(root.path().join("mysite"));
     assert!(RunningProgram::run(pack).status.success());
     copy_libraries(root.path());
-    // What the kernel shows to every container. Nothing else is there: no users, no shell.
+    // A container has /proc and /dev/null, and no other file: no users, no shell.
     fs::create_dir(root.path().join("proc")).expect("a directory");
     write_files(root.path(), &[("dev/null", "")]);
     let mut command = Command::new("unshare");
@@ -40,7 +40,7 @@ fn the_lines_for_a_container_start_a_server_that_answers_from_outside() {
     }
     let begin = "mount --bind /dev/null $0/dev/null && mount -t proc proc $0/proc && exec chroot $0 \"$@\"";
     command.args(["sh", "-c", begin]).arg(root.path());
-    // A port that is free on this host.
+    // A free port of this host.
     command.args([program, option, "0.0.0.0:0"]);
     let container = RunningProgram::start_ready(command);
     let address = (Ipv4Addr::LOCALHOST, container.address().port()).into();
@@ -48,10 +48,10 @@ fn the_lines_for_a_container_start_a_server_that_answers_from_outside() {
 }
 
 #[test]
-fn the_dependency_line_leads_to_this_library() {
+fn dependency_line_leads_to_this_library() {
     let line = block("toml");
     assert_eq!(line.lines().count(), 1, "{line}");
-    // A package of a user beside a clone of the repository.
+    // The package of a user beside a clone of the repository.
     let parent = tempfile::tempdir().expect("a directory");
     symlink(env!("CARGO_MANIFEST_DIR"), parent.path().join("tarpon")).expect("a clone");
     let manifest = format!(
@@ -77,7 +77,7 @@ fn the_dependency_line_leads_to_this_library() {
 }
 
 #[test]
-fn users_read_of_headers_and_etags() {
+fn texts_for_users_say_headers_and_etags() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut texts = vec![here.join("README.md"), here.join("packaging/README.md")];
     for dir in ["docs", "example/site", "example/site/articles", "example/site/guide"] {
@@ -115,7 +115,7 @@ fn users_read_of_headers_and_etags() {
             .any(|word| word.eq_ignore_ascii_case(wanted))
     };
     for (name, text) in &read {
-        // Names of files are those they have.
+        // The name of a file keeps its words.
         let text = text.replace("0019-fields-of-the-path-asked-for", "");
         for word in ["field", "fields", "entity-tag", "entity-tags"] {
             assert!(!is_word(&text, word), "{name}: {word}");
@@ -126,7 +126,7 @@ fn users_read_of_headers_and_etags() {
     assert!(is_word(readme, "headers") && is_word(readme, "ETags"));
 }
 
-/// The code of the only block of the README in a language.
+/// Returns the code of the only block of the README in a language.
 fn block(language: &str) -> String {
     let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).expect("text");
     let mut blocks = readme.split("\n```").skip(1).step_by(2).filter_map(|block| {
@@ -134,15 +134,15 @@ fn block(language: &str) -> String {
         (head.split(',').next() == Some(language)).then(|| format!("{code}\n"))
     });
     let only = blocks.next().unwrap_or_else(|| panic!("no block of {language}"));
-    assert!(blocks.next().is_none(), "{language} is there twice");
+    assert!(blocks.next().is_none(), "the README has two blocks of {language}");
     only
 }
 
-/// Copies the libraries that the program needs into a root of its own: a static one needs none. ldd(1)
+/// Copies the libraries of the program into a root directory: a static program has none. ldd(1)
 fn copy_libraries(root: &Path) {
     let libraries = Command::new("ldd").arg(env!("CARGO_BIN_EXE_tarpon")).output().expect("ldd");
-    let said = String::from_utf8_lossy(&libraries.stdout);
-    for path in said.split_whitespace().filter(|word| word.starts_with('/')) {
+    let output = String::from_utf8_lossy(&libraries.stdout);
+    for path in output.split_whitespace().filter(|word| word.starts_with('/')) {
         let copy = root.join(path.trim_start_matches('/'));
         fs::create_dir_all(copy.parent().expect("a directory")).expect("a directory");
         fs::copy(path, copy).expect("a copy");

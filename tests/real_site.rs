@@ -1,4 +1,4 @@
-//! A site that is nobody's fixture: the documentation of Python, as Debian packages it.
+//! A site that was not made for tests: the documentation of Python, from its Debian package.
 
 mod common;
 
@@ -18,7 +18,7 @@ use std::{
 use tempfile::TempDir;
 
 #[test]
-fn every_file_of_the_python_documentation_comes_byte_for_byte() {
+fn every_file_of_the_python_documentation_arrives_unchanged() {
     const CLIENT_COUNT: usize = 4;
     let dir = documentation();
     let mut files = Vec::new();
@@ -36,7 +36,7 @@ fn every_file_of_the_python_documentation_comes_byte_for_byte() {
 }
 
 #[test]
-fn a_page_of_the_python_documentation_is_whole_in_a_browser() {
+fn page_of_the_python_documentation_loads_completely_in_a_browser() {
     let dir = documentation();
     for_each_source_and_engine(dir.path(), |program| {
         let url = format!("http://{}/library/functions.html", program.address());
@@ -68,7 +68,7 @@ fn for_each_source_and_engine(dir: &Path, check: impl Fn(&RunningProgram)) {
     }
 }
 
-/// Asks for each of the files on one connection.
+/// Requests each file on one connection, and compares the content.
 fn compare(root: &Path, files: &[PathBuf], address: SocketAddr) {
     let mut client = TestClient::connect(address);
     for file in files {
@@ -86,7 +86,7 @@ fn compare(root: &Path, files: &[PathBuf], address: SocketAddr) {
     }
 }
 
-/// A path as it stands in a request.
+/// Percent-encodes a path.
 fn escaped(path: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(byte);
     path.bytes()
@@ -94,7 +94,7 @@ fn escaped(path: &str) -> String {
         .collect()
 }
 
-/// A copy without symbolic links: some of the package's lead to other packages.
+/// Copies the documentation without symbolic links, as some lead to other packages.
 fn documentation() -> TempDir {
     let packages = fs::read_dir("/usr/share/doc").expect("a Debian system: run tests/setup");
     let mut dirs: Vec<PathBuf> = packages.map(|entry| entry.unwrap().path().join("html")).collect();
@@ -108,7 +108,7 @@ fn documentation() -> TempDir {
     to
 }
 
-/// The files that are served: all but dotfiles.
+/// Appends all files that the program serves: all but dotfiles.
 fn list(dir: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

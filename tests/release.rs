@@ -1,4 +1,4 @@
-//! `tarpon release`: one of the packed sites in a directory is current, whoever changes that, and whatever happens meanwhile.
+//! `tarpon release`: exactly one of the packed sites in a directory is current, also with concurrent changes and after a kill.
 
 #![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
 
@@ -27,9 +27,9 @@ use tarpon::Releases;
 use tempfile::TempDir;
 
 #[test]
-fn what_is_activated_is_served_and_a_rollback_goes_back() {
+fn activate_serves_a_release_and_rollback_serves_the_previous_one() {
     let dir = releases(&["a.tar", "b.tar", "c.tar"]);
-    assert_said(&run(dir.path(), "activate", &["a.tar"]), "a.tar is current\n");
+    assert_output(&run(dir.path(), "activate", &["a.tar"]), "a.tar is current\n");
     for &engine in ENGINES {
         run(dir.path(), "activate", &["a.tar"]);
         let program =
@@ -39,28 +39,28 @@ fn what_is_activated_is_served_and_a_rollback_goes_back() {
             wait_for(name, || (client.get("/").content == name.as_bytes()).then_some(()));
         };
         assert_served("a.tar");
-        assert_said(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current, a.tar was before\n");
+        assert_output(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current, a.tar was before\n");
         assert_served("b.tar");
-        assert_said(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current already\n");
-        assert_said(
+        assert_output(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current already\n");
+        assert_output(
             &run(dir.path(), "activate", &["--verify", "c.tar"]),
             "c.tar is current, b.tar was before\n",
         );
         assert_served("c.tar");
-        assert_said(&run(dir.path(), "rollback", &[]), "b.tar is current, c.tar was before\n");
+        assert_output(&run(dir.path(), "rollback", &[]), "b.tar is current, c.tar was before\n");
         assert_served("b.tar");
-        assert_said(&run(dir.path(), "rollback", &[]), "a.tar is current, b.tar was before\n");
+        assert_output(&run(dir.path(), "rollback", &[]), "a.tar is current, b.tar was before\n");
         assert_served("a.tar");
         assert_eq!(program.err(), "", "{engine}");
     }
 }
 
 #[test]
-fn a_list_shows_which_is_current_which_was_before_and_which_is_broken() {
+fn list_shows_the_current_the_previous_and_the_damaged_release() {
     let dir = releases(&["a.tar", "b.tar", "c.tar"]);
     let cut = fs::read(dir.path().join("c.tar")).unwrap();
     fs::write(dir.path().join("d.tar"), &cut[..cut.len() - 1]).unwrap();
-    // What is no release.
+    // These are not releases.
     fs::write(dir.path().join("notes.txt"), "").unwrap();
     fs::write(dir.path().join(".next.tar"), "").unwrap();
     fs::create_dir(dir.path().join("directory.tar")).unwrap();
@@ -90,13 +90,13 @@ fn a_list_shows_which_is_current_which_was_before_and_which_is_broken() {
 }
 
 #[test]
-fn what_cannot_be_activated_is_told_with_its_remedy_and_changes_nothing() {
+fn failed_activation_prints_a_hint_and_changes_nothing() {
     let dir = releases(&["a.tar", "b.tar"]);
     let at = |name: &str| dir.path().join(name);
     let good = fs::read(at("b.tar")).unwrap();
     fs::write(at("cut.tar"), &good[..good.len() / 2]).unwrap();
     fs::write(at("text.tar"), "no archive").unwrap();
-    // A content, which the tables know nothing of.
+    // The content of a file, which only `--verify` reads.
     let mut damaged = good.clone();
     let content = damaged.windows(5).position(|window| window == b"b.tar").unwrap();
     damaged[content] ^= 1;
@@ -150,22 +150,22 @@ fn what_cannot_be_activated_is_told_with_its_remedy_and_changes_nothing() {
 }
 
 #[test]
-fn a_link_that_was_changed_by_hand_counts() {
+fn manual_change_of_the_link_counts() {
     let dir = releases(&["a.tar", "b.tar", "c.tar"]);
-    // As ln -s would have it, with the whole path; and nothing is remembered.
+    // An absolute link, as from `ln -s`, and no history.
     set_current(dir.path(), dir.path().join("a.tar").to_str().unwrap());
-    assert_said(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current, a.tar was before\n");
+    assert_output(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current, a.tar was before\n");
     set_current(dir.path(), "c.tar");
-    assert_said(&run(dir.path(), "rollback", &[]), "b.tar is current, c.tar was before\n");
-    assert_said(&run(dir.path(), "rollback", &[]), "a.tar is current, b.tar was before\n");
+    assert_output(&run(dir.path(), "rollback", &[]), "b.tar is current, c.tar was before\n");
+    assert_output(&run(dir.path(), "rollback", &[]), "a.tar is current, b.tar was before\n");
 }
 
 #[test]
-fn two_at_once_change_the_link_one_after_the_other() {
+fn concurrent_activations_change_the_link_one_after_the_other() {
     let names = ["a.tar", "b.tar"];
     let dir = releases(&names);
     run(dir.path(), "activate", &["a.tar"]);
-    let over = AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let changers = names.map(|name| {
             scope.spawn(|| {
@@ -176,16 +176,16 @@ fn two_at_once_change_the_link_one_after_the_other() {
             })
         });
         let reader = scope.spawn(|| {
-            while !over.load(Relaxed) {
+            while !stop.load(Relaxed) {
                 let current = current(dir.path());
                 assert!(names.iter().any(|name| current.ends_with(name)), "{}", current.display());
             }
         });
         changers.into_iter().for_each(|changer| changer.join().unwrap());
-        over.store(true, Relaxed);
+        stop.store(true, Relaxed);
         reader.join().unwrap();
     });
-    // Each change was made to what the one before had left.
+    // Each activation saw the result of the previous one.
     let history = fs::read_to_string(dir.path().join(".tarpon.history")).unwrap();
     let active: Vec<_> = history.lines().map(|line| line.rsplit_once(' ').unwrap().1).collect();
     assert!(active.windows(2).all(|pair| pair[0] != pair[1]), "{history}");
@@ -193,20 +193,22 @@ fn two_at_once_change_the_link_one_after_the_other() {
 }
 
 #[test]
-fn who_has_to_wait_is_told_for_whom() {
+fn waiting_activation_names_the_process_with_the_lock() {
     let dir = releases(&["a.tar"]);
     let lock = File::create(dir.path().join(".tarpon.lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
     fs::write(dir.path().join(".tarpon.lock"), "4711\n").unwrap();
     let mut waiting = RunningProgram::start(release(dir.path(), "activate", &["a.tar"]));
-    wait_for("a word", || waiting.err().contains("waiting for process 4711, which changes").then_some(()));
+    wait_for("the message", || {
+        waiting.err().contains("waiting for process 4711, which changes").then_some(())
+    });
     assert!(waiting.is_running() && !dir.path().join("current").exists());
     drop(lock);
-    assert_said(&waiting.wait(), "a.tar is current\n");
+    assert_output(&waiting.wait(), "a.tar is current\n");
 }
 
 #[test]
-fn whoever_is_stopped_midway_leaves_the_one_or_the_other() {
+fn killed_activation_leaves_the_old_or_the_new_release() {
     let dir = releases(&["a.tar", "b.tar"]);
     let at = |name: &str| dir.path().join(name);
     run(dir.path(), "activate", &["a.tar"]);
@@ -214,27 +216,27 @@ fn whoever_is_stopped_midway_leaves_the_one_or_the_other() {
         let program =
             RunningProgram::start(release(dir.path(), "activate", &[["b.tar", "a.tar"][number % 2]]));
         thread::sleep(Duration::from_micros(100) * number as u32);
-        // It may have ended.
+        // The program may have exited.
         let _ = rustix::process::kill_process(program.pid(), Signal::KILL);
         drop(program);
         assert!(["a.tar", "b.tar"].iter().any(|name| current(dir.path()).ends_with(name)));
         assert!(run(dir.path(), "list", &[]).status.success());
     }
-    // Stopped between each two of its steps.
+    // The files of an activation that stopped between its steps.
     run(dir.path(), "activate", &["a.tar"]);
-    // One that was killed may have left it already.
+    // A killed activation may have left this link.
     let _ = fs::remove_file(at(".tarpon.link"));
     std::os::unix::fs::symlink("half", at(".tarpon.link")).unwrap();
     fs::write(at(".tarpon.history.new"), "activate 5").unwrap();
     set_current(dir.path(), "b.tar");
-    assert_said(&run(dir.path(), "rollback", &[]), "a.tar is current, b.tar was before\n");
+    assert_output(&run(dir.path(), "rollback", &[]), "a.tar is current, b.tar was before\n");
 }
 
 #[test]
-fn no_link_leads_what_is_written_elsewhere() {
+fn release_never_writes_through_a_link() {
     let dir = releases(&["a.tar", "b.tar"]);
     let at = |name: &str| dir.path().join(name);
-    fs::write(at("other"), "of somebody else").unwrap();
+    fs::write(at("other"), "another file").unwrap();
     run(dir.path(), "activate", &["a.tar"]);
     std::os::unix::fs::symlink("other", at(".tarpon.history.new")).unwrap();
     assert!(run(dir.path(), "activate", &["b.tar"]).status.success());
@@ -243,12 +245,11 @@ fn no_link_leads_what_is_written_elsewhere() {
     let refused = run(dir.path(), "activate", &["a.tar"]);
     assert!(!refused.status.success() && refused.err.contains(".tarpon.lock"), "{refused:?}");
     assert!(current(dir.path()).ends_with("b.tar"));
-    assert_eq!(fs::read_to_string(at("other")).unwrap(), "of somebody else");
+    assert_eq!(fs::read_to_string(at("other")).unwrap(), "another file");
 }
 
-/// A directory of packed sites, each with its own name for a page.
 #[test]
-fn a_history_that_others_have_written_leads_nowhere_else() {
+fn forged_history_leads_to_no_file_outside_of_the_directory() {
     let outer = common::readable_dir();
     let dir = outer.path().join("releases");
     fs::create_dir(&dir).unwrap();
@@ -269,6 +270,7 @@ fn a_history_that_others_have_written_leads_nowhere_else() {
     }
 }
 
+/// Makes a directory of packed sites. The page of each is its name.
 fn releases(names: &[&str]) -> TempDir {
     let dir = common::readable_dir();
     for name in names {
@@ -288,6 +290,6 @@ fn run(dir: &Path, action: &str, arguments: &[&str]) -> ProgramExit {
 }
 
 #[track_caller]
-fn assert_said(ended: &ProgramExit, want: &str) {
+fn assert_output(ended: &ProgramExit, want: &str) {
     assert!(ended.status.success() && ended.out == want, "{ended:?}");
 }

@@ -1,4 +1,4 @@
-//! Releases: one takes the place of another, and no client notices.
+//! Releases: one release replaces another without an effect on clients.
 
 #![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
 
@@ -23,31 +23,31 @@ use std::{
 use tarpon::{Engine, Releases};
 
 #[test]
-fn a_hundred_packed_releases_follow_each_other_under_load() {
+fn hundred_packed_releases_replace_each_other_under_load() {
     thread::scope(|scope| {
         for &engine in ENGINES {
-            scope.spawn(move || follow_each_other_under_load(engine, packed_switch));
+            scope.spawn(move || switch_under_load(engine, packed_switch));
         }
     });
 }
 
 #[test]
-fn a_hundred_directories_follow_each_other_under_load() {
+fn hundred_directories_replace_each_other_under_load() {
     thread::scope(|scope| {
         for &engine in ENGINES {
-            scope.spawn(move || follow_each_other_under_load(engine, directory_switch));
+            scope.spawn(move || switch_under_load(engine, directory_switch));
         }
     });
 }
 
 #[test]
-fn a_release_that_is_broken_is_refused_and_the_one_before_stays() {
+fn damaged_release_is_refused_and_the_current_one_stays() {
     let releases = common::readable_dir();
     let at = |name: &str| releases.path().join(name);
     pack(&release(0), &at("good.tar"));
     let good = fs::read(at("good.tar")).unwrap();
     let mut damaged = good.clone();
-    // In the header of the image, which lies in the first member.
+    // A byte of the header of the image, which is the first member.
     damaged[4096 + 40] ^= 1;
     #[rustfmt::skip]
     let cases: &[(&str, &[u8], &str)] = &[
@@ -73,7 +73,7 @@ fn a_release_that_is_broken_is_refused_and_the_one_before_stays() {
             packed_switch(releases.path(), number);
             wait_for("the next release", || (number_in(&client.get("/")) == number).then_some(()));
         }
-        // A link that leads nowhere.
+        // A dangling link.
         let warned = program.err().len();
         set_current(releases.path(), "missing");
         wait_for("a warning", || program.err()[warned..].contains("does not exist").then_some(()));
@@ -82,29 +82,29 @@ fn a_release_that_is_broken_is_refused_and_the_one_before_stays() {
 }
 
 #[test]
-fn what_is_kept_outlives_what_is_read_again_without_having_changed() {
-    const OF_THE_FIRST: &str = "/assets/app-B4qfzvDp.js";
+fn retained_assets_outlive_a_reload_without_changes() {
+    const FIRST_ASSET: &str = "/assets/app-B4qfzvDp.js";
     let dir =
         site(&[("1/index.html", "one"), ("1/assets/app-B4qfzvDp.js", "first"), ("2/index.html", "two")]);
     set_current(dir.path(), "1");
     let program = RunningProgram::start_ready(serve(&dir.path().join("current"), &["--keep-releases", "1"]));
     let ask = |target: &str| TestClient::connect(program.address()).get(target).content;
-    assert_eq!(ask(OF_THE_FIRST), b"first");
+    assert_eq!(ask(FIRST_ASSET), b"first");
     set_current(dir.path(), "2");
-    wait_for("the second", || (ask("/") == b"two").then_some(()));
-    assert_eq!(ask(OF_THE_FIRST), b"first");
+    wait_for("the second release", || (ask("/") == b"two").then_some(()));
+    assert_eq!(ask(FIRST_ASSET), b"first");
     let changes = || program.out().matches("changed").count();
     let before = changes();
     write_files(dir.path(), &[("2/.hidden", "not served")]);
-    wait_for("another reading", || (changes() > before).then_some(()));
+    wait_for("a reload", || (changes() > before).then_some(()));
     let server = program.server();
     kill_process(server, Signal::KILL).expect("a server");
     wait_for("another server", || (has_exited(server) && program.server() != server).then_some(()));
-    assert_eq!(ask(OF_THE_FIRST), b"first", "from what the supervisor has kept");
+    assert_eq!(ask(FIRST_ASSET), b"first", "from the releases that the supervisor retains");
 }
 
 #[test]
-fn a_page_that_was_loaded_before_still_finds_what_its_release_had_under_a_name_with_a_hash() {
+fn assets_of_earlier_releases_with_a_hash_in_their_names_are_retained() {
     for &engine in ENGINES {
         let releases = common::readable_dir();
         let options = ["--engine", engine.name(), "--workers", "1", "--keep-releases", "2"];
@@ -123,33 +123,33 @@ fn a_page_that_was_loaded_before_still_finds_what_its_release_had_under_a_name_w
         for number in 2..=9 {
             activate(number);
             wait_for("the next release", || (number_in(&client.get("/")) == number).then_some(()));
-            assert_kept(&mut client, number, 2);
-            // Each has its archive, but no more of them than that.
+            assert_retained(&mut client, number, 2);
+            // The server holds the archives of the current release and of two earlier ones.
             if number == 4 {
-                // Of several workers one may hear of it last, and have one more until then.
-                before = Some(wait_for("no more than it keeps", || {
-                    // Nor one on its way to a worker.
+                // A worker that has not received the release yet holds one archive more.
+                before = Some(wait_for("three archives", || {
+                    // Each is open once: none is on its way to a worker.
                     let is_at_rest =
-                        |held: &Held| held.archives().len() == 3 && held.open_archive_count() == 3;
-                    Some(held(&program)).filter(is_at_rest)
+                        |files: &OpenFiles| files.archives().len() == 3 && files.open_archive_count() == 3;
+                    Some(open_files(&program)).filter(is_at_rest)
                 }));
             }
         }
-        wait_for_held(&program, &before.unwrap());
-        // So that nothing is left but the archives.
+        wait_for_open_files(&program, &before.unwrap());
+        // The next program has only the archives.
         drop((client, program));
         program = RunningProgram::start_ready(serve(&at("current"), &options));
         client = TestClient::connect(program.address());
-        assert_kept(&mut client, 9, 2);
-        // One that was kept is truncated: its answers are cut, and those of the others are not.
+        assert_retained(&mut client, 9, 2);
+        // After a retained archive is truncated, its assets are missing, and the other releases are complete.
         File::options().write(true).open(at("8.tar")).unwrap().set_len(0).unwrap();
-        wait_for("an answer without that release", || {
+        wait_for("a response without that release", || {
             let mut other = TestClient::connect(program.address());
             other.send(get(&asset(8, "large")));
             other.try_response().is_ok_and(|response| response.status == 404).then_some(())
         });
-        // Each worker finds out for itself.
-        wait_for("the others as before", || {
+        // Each worker notices the truncation by itself.
+        wait_for("the other releases", || {
             client = TestClient::connect(program.address());
             client.send(get("/") + &get(&asset(7, "large")));
             let numbers = [(); 2].map(|()| client.try_response().map(|response| number_in(&response)).ok());
@@ -163,12 +163,12 @@ fn a_page_that_was_loaded_before_still_finds_what_its_release_had_under_a_name_w
 }
 
 #[test]
-fn what_a_directory_had_before_it_was_written_anew_is_kept() {
+fn assets_of_a_rewritten_directory_are_retained() {
     let dir = common::readable_dir();
     for &engine in ENGINES {
         let write = |number| write_files(dir.path(), &release_with_assets(number));
         write(1);
-        // More than one: on a busy machine it may be read while it is half written.
+        // More than one, as the server may read a half-written directory as a release.
         let options = ["--engine", engine.name(), "--keep-releases", "5"];
         let program = RunningProgram::start_ready(serve(dir.path(), &options));
         let mut client = TestClient::connect(program.address());
@@ -176,7 +176,7 @@ fn what_a_directory_had_before_it_was_written_anew_is_kept() {
         fs::remove_file(dir.path().join("page-1.html")).unwrap();
         write(2);
         wait_for("the next release", || {
-            // The server may have read the directory before the last file was whole.
+            // The server may have read the directory before the last file was complete.
             let mut is_written = |(path, content): &(String, String)| {
                 let response = client.get(&format!("/{path}"));
                 response.status == 200 && response.content == content.as_bytes()
@@ -185,19 +185,19 @@ fn what_a_directory_had_before_it_was_written_anew_is_kept() {
             files[0].0.clear();
             (files.iter().all(&mut is_written) && client.get("/page-1.html").status == 404).then_some(())
         });
-        assert_kept(&mut client, 2, 1);
+        assert_retained(&mut client, 2, 1);
     }
 }
 
-/// That of the releases before `number` so many are kept: what has a hash in its name, in every form, and nothing else.
+/// Checks that the server retains the assets of `count` releases before `number`: only files with a hash in their names, in every form.
 #[track_caller]
-fn assert_kept(client: &mut TestClient, number: usize, count: usize) {
+fn assert_retained(client: &mut TestClient, number: usize, count: usize) {
     for earlier in 1..number {
-        let is_kept = number - earlier <= count;
+        let is_retained = number - earlier <= count;
         for size in ["small", "large"] {
             let got = client.get(&asset(earlier, size));
-            assert_eq!(got.status, if is_kept { 200 } else { 404 }, "{earlier}, {size}, at {number}");
-            if is_kept {
+            assert_eq!(got.status, if is_retained { 200 } else { 404 }, "{earlier}, {size}, at {number}");
+            if is_retained {
                 assert_eq!(number_in(&got), earlier);
                 let of = |client: &mut TestClient, field: &str| {
                     let target = asset(earlier, size);
@@ -219,10 +219,14 @@ fn assert_kept(client: &mut TestClient, number: usize, count: usize) {
         assert_eq!(client.get(&format!("/page-{earlier}.html")).status, 404);
         assert_eq!(client.get(&format!("/assets/plain-{earlier}.js")).status, 404);
     }
-    assert_eq!(number_in(&client.get("/assets/both-B4qfzvDp.js")), number, "the current one has it too");
+    assert_eq!(
+        number_in(&client.get("/assets/both-B4qfzvDp.js")),
+        number,
+        "the current release has this asset too"
+    );
 }
 
-/// A release with files of its own: with a hash in the name, without one, and a page.
+/// Returns the files of a release: assets with and without a hash in their names, and a page.
 fn release_with_assets(number: usize) -> Vec<(String, String)> {
     let [(_, small), _, (_, large)] = release(number);
     vec![
@@ -242,9 +246,9 @@ fn asset(number: usize, size: &str) -> String {
     format!("/assets/{size}-1a2b3c{number:02}.js")
 }
 
-/// Clients that keep their connections get every response whole and of one release, never of an earlier one than before;
-/// in the end the server holds what it held at first.
-fn follow_each_other_under_load(engine: Engine, switch: fn(&Path, usize)) {
+/// Clients with persistent connections get complete responses of one release each, and never of an older release than before. In the end
+/// the server has as many maps and descriptors as at first.
+fn switch_under_load(engine: Engine, switch: fn(&Path, usize)) {
     const SWITCH_COUNT: usize = 100;
     const CLIENT_COUNT: usize = 3;
     let releases = common::readable_dir();
@@ -252,75 +256,75 @@ fn follow_each_other_under_load(engine: Engine, switch: fn(&Path, usize)) {
     let current = releases.path().join("current");
     let program =
         RunningProgram::start_ready(serve(&current, &["--engine", engine.name(), "--workers", "2"]));
-    let before = held_at_rest(&program);
+    let before = open_files_at_rest(&program);
     assert!(!before.maps.is_empty(), "{engine}");
-    let over = AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENT_COUNT)
-            .map(|_| scope.spawn(|| ask_until(&over, TestClient::connect(program.address()))))
+            .map(|_| scope.spawn(|| ask_until(&stop, TestClient::connect(program.address()))))
             .collect();
         let mut client = TestClient::connect(program.address());
         for number in 1..=SWITCH_COUNT {
             switch(releases.path(), number);
             wait_for("the next release", || (number_in(&client.get("/")) == number).then_some(()));
         }
-        over.store(true, Relaxed);
+        stop.store(true, Relaxed);
         for client in clients {
-            let asked = client.join().unwrap();
-            assert!(asked > SWITCH_COUNT, "{engine}: {asked} requests");
+            let request_count = client.join().unwrap();
+            assert!(request_count > SWITCH_COUNT, "{engine}: {request_count} requests");
         }
     });
     assert_eq!(program.err(), "", "{engine}");
-    wait_for_held(&program, &before);
+    wait_for_open_files(&program, &before);
 }
 
-/// Asks for everything, in turn and all at once, on one connection. Returns how often.
-fn ask_until(over: &AtomicBool, mut client: TestClient) -> usize {
+/// Requests all files on one connection, one by one and pipelined. Returns the number of requests.
+fn ask_until(stop: &AtomicBool, mut client: TestClient) -> usize {
     let mut seen = [0; TARGETS.len()];
-    let mut asked = 0;
-    while !over.load(Relaxed) {
+    let mut request_count = 0;
+    while !stop.load(Relaxed) {
         for (target, seen) in TARGETS.iter().zip(&mut seen) {
             let number = number_in(&client.get(target));
-            assert!(number >= *seen, "{target}: release {number} behind {seen}");
+            assert!(number >= *seen, "{target}: release {number} after {seen}");
             *seen = number;
         }
         client.send(TARGETS.map(get).concat());
         for seen in &mut seen {
             let number = number_in(&client.response());
-            assert!(number >= *seen, "release {number} behind {seen}");
+            assert!(number >= *seen, "release {number} after {seen}");
             *seen = number;
         }
-        asked += 2 * TARGETS.len();
+        request_count += 2 * TARGETS.len();
         thread::sleep(Duration::from_millis(1));
     }
-    asked
+    request_count
 }
 
-/// Copied, gathered, and sent from the descriptor.
+/// The server copies the first file into the response, gathers the second, and sends the third from its descriptor.
 const TARGETS: [&str; 3] = ["/", "/middle.txt", "/large.txt"];
 
-/// What a release has: in each file its number, again and again, and more often than the one before.
+/// Returns the files of a release. Each repeats the number of the release, once more than in the previous release.
 fn release(number: usize) -> [(&'static str, String); 3] {
     let content = |count: usize| format!("{number:05} ").repeat(count + number);
     [("index.html", content(20)), ("middle.txt", content(1_200)), ("large.txt", content(15_000))]
 }
 
-/// Which release a response is of.
+/// Returns the release of a response.
 ///
 /// # Panics
-/// It is not of one alone.
+/// If the response is incomplete or mixes releases.
 #[track_caller]
 fn number_in(response: &Response) -> usize {
     assert_eq!(response.status, 200, "{response:?}");
     let front =
         response.content.get(..5).and_then(|front| std::str::from_utf8(front).ok()).expect("a number");
     let number = front.parse().expect("a number");
-    let is_whole = release(number).iter().any(|(_, content)| content.as_bytes() == response.content);
-    assert!(is_whole, "a response of release {number}, of {} bytes", response.content.len());
+    let is_complete = release(number).iter().any(|(_, content)| content.as_bytes() == response.content);
+    assert!(is_complete, "a response of release {number}, of {} bytes", response.content.len());
     number
 }
 
-/// A release becomes the current one by a link to another archive, or by another archive in its place.
+/// Switches to a release with a link to its archive, or by a rename of its archive onto the current one.
 fn packed_switch(releases: &Path, number: usize) {
     let next = releases.join("next");
     pack(&release(number), &next);
@@ -334,7 +338,7 @@ fn packed_switch(releases: &Path, number: usize) {
     }
 }
 
-/// A release becomes the current one by a link to another directory, or by other files in the same.
+/// Switches to a release with a link to its directory, or with new files in the current directory.
 fn directory_switch(releases: &Path, number: usize) {
     match number % 2 {
         0 => {
@@ -351,24 +355,24 @@ fn directory_switch(releases: &Path, number: usize) {
     }
 }
 
-/// What a program holds: maps of sites, and descriptors, with what they are of. proc(5), /proc/pid/maps.
+/// The maps of sites and the descriptors of a server process. proc(5), /proc/pid/maps.
 #[derive(Debug)]
-struct Held {
+struct OpenFiles {
     maps: Vec<String>,
     descriptors: Vec<PathBuf>,
 }
 
-impl Held {
+impl OpenFiles {
     fn counts(&self) -> [usize; 2] {
         [self.maps.len(), self.descriptors.len()]
     }
 
-    /// Descriptors of archives, each as often as it is open.
+    /// Counts the descriptors of archives.
     fn open_archive_count(&self) -> usize {
         self.descriptors.iter().filter(|path| path.display().to_string().contains(".tar")).count()
     }
 
-    /// That are mapped or open.
+    /// Returns the archives that are mapped or open.
     fn archives(&self) -> BTreeSet<String> {
         let mapped = self.maps.iter().filter_map(|line| line.find('/').map(|at| line[at..].to_owned()));
         let open = self.descriptors.iter().map(|path| path.display().to_string());
@@ -376,14 +380,14 @@ impl Held {
     }
 }
 
-fn held(program: &RunningProgram) -> Held {
+fn open_files(program: &RunningProgram) -> OpenFiles {
     let of = |what: &str| format!("/proc/{}/{what}", program.server().as_raw_nonzero());
     let maps = fs::read_to_string(of("maps")).unwrap();
     let is_site = |line: &&str| line.contains("/memfd:") || line.contains(".tar") || line.contains("/next");
     let descriptors = fs::read_dir(of("fd")).unwrap();
-    Held {
+    OpenFiles {
         maps: maps.lines().filter(is_site).map(str::to_owned).collect(),
-        // One may be closed meanwhile; and what a worker waits with, it makes when it begins.
+        // A descriptor may be closed at the same time. A worker opens its epoll instance or ring when it starts.
         descriptors: descriptors
             .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
             .filter(|of| {
@@ -393,25 +397,25 @@ fn held(program: &RunningProgram) -> Held {
     }
 }
 
-/// The same when it has stayed so for a moment: what it has just been sent it may have twice.
-fn held_at_rest(program: &RunningProgram) -> Held {
-    wait_for("rest", || {
-        let before = held(program);
+/// Returns the open files as soon as their numbers are stable: right after it received a site the server may hold the site twice.
+fn open_files_at_rest(program: &RunningProgram) -> OpenFiles {
+    wait_for("stable numbers of open files", || {
+        let before = open_files(program);
         thread::sleep(Duration::from_millis(100));
-        Some(held(program)).filter(|now| now.counts() == before.counts())
+        Some(open_files(program)).filter(|now| now.counts() == before.counts())
     })
 }
 
-/// Waits until it holds as much as then.
+/// Waits until the server has as many maps and descriptors as then.
 #[track_caller]
-fn wait_for_held(program: &RunningProgram, then: &Held) {
+fn wait_for_open_files(program: &RunningProgram, then: &OpenFiles) {
     let since = Instant::now();
     loop {
-        let now = held(program);
+        let now = open_files(program);
         if now.counts() == then.counts() {
             return;
         }
-        assert!(since.elapsed() < TEST_TIMEOUT, "held: {now:#?}, and then: {then:#?}");
+        assert!(since.elapsed() < TEST_TIMEOUT, "now: {now:#?}, then: {then:#?}");
         thread::sleep(Duration::from_millis(20));
     }
 }

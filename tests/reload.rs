@@ -1,5 +1,4 @@
-//! A configuration takes the place of another: what can be served is served from then on, what cannot changes nothing, and no
-//! client notices either.
+//! Reloads of the configuration: a valid one takes effect without an effect on clients, and an invalid one changes nothing.
 
 #![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
 
@@ -27,45 +26,42 @@ use tarpon::Engine;
 use tempfile::TempDir;
 
 #[test]
-fn no_request_fails_and_no_connection_is_reset_while_configurations_change() {
+fn reloads_fail_no_request_and_reset_no_connection() {
     const RELOAD_COUNT: usize = 8;
     const CLIENT_COUNT: usize = 4;
     for &engine in ENGINES {
-        let made = Made::new(engine);
-        made.say("one", 2, "");
-        let program = made.start();
+        let config = ConfigFile::new(engine);
+        config.write("one", 2, "");
+        let program = config.start();
         let address = program.address();
-        let (over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let (stop, count) = (AtomicBool::new(false), AtomicUsize::new(0));
         thread::scope(|scope| {
-            // Whatever happens here: they would ask for ever.
-            let _ends = Ends(&over);
+            // If the test panics here, the clients stop too.
+            let _stops = SetOnDrop(&stop);
             let clients: Vec<_> =
-                (0..CLIENT_COUNT).map(|_| scope.spawn(|| ask_until(&over, &count, address))).collect();
+                (0..CLIENT_COUNT).map(|_| scope.spawn(|| ask_until(&stop, &count, address))).collect();
             for number in 1..=RELOAD_COUNT {
                 let site = if number % 2 == 1 { "two" } else { "one" };
-                // Fewer workers than sockets, and more.
-                made.say(site, 1 + number % 4, "");
+                // From one to four workers.
+                config.write(site, 1 + number % 4, "");
                 let from = count.load(SeqCst);
                 program.signal(Signal::HUP);
                 wait_for("the other site", || {
-                    (asked(address) == site.as_bytes() || clients.iter().any(|client| client.is_finished()))
+                    (home(address) == site.as_bytes() || clients.iter().any(|client| client.is_finished()))
                         .then_some(())
                 });
-                wait_for("the end of this one", || {
+                wait_for("the end of this reload", || {
                     (program.out().matches("\nreloaded\n").count() == number).then_some(())
                 });
-                wait_for("requests meanwhile", || {
+                wait_for("requests", || {
                     (count.load(SeqCst) > from + 50 || clients.iter().any(|client| client.is_finished()))
                         .then_some(())
                 });
             }
-            over.store(true, SeqCst);
+            stop.store(true, SeqCst);
             for client in clients {
-                // One that does not get to ask between two of them has met both at once.
-                assert!(
-                    client.join().unwrap() > RELOAD_COUNT / 2,
-                    "{engine}: asked to close, and served anew"
-                );
+                // A client that sends no request between two reloads needs only one new connection for both.
+                assert!(client.join().unwrap() > RELOAD_COUNT / 2, "{engine}: too few new connections");
             }
         });
         assert_eq!(
@@ -78,18 +74,18 @@ fn no_request_fails_and_no_connection_is_reset_while_configurations_change() {
     }
 }
 
-/// Not counted, but also with clients that have a connection for each request, and as many workers as there usually are.
+/// Also with a new connection for each request, and with the default number of workers.
 #[test]
-fn nor_does_one_fail_for_clients_that_come_and_go() {
+fn reloads_fail_no_request_on_a_new_connection() {
     for &engine in ENGINES {
-        let made = Made::new(engine);
-        let say = |site: &str| made.say_all(site, "[server]\ngrace = \"1h\"\n");
-        say("one");
-        let program = made.start();
-        let load = LoadGenerator::start(made.address, "/same", b"same");
+        let config = ConfigFile::new(engine);
+        let write = |site: &str| config.write_with(site, "[server]\ngrace-period = \"1h\"\n");
+        write("one");
+        let program = config.start();
+        let load = LoadGenerator::start(config.address, "/same", b"same");
         for (number, site) in ["two", "one"].into_iter().enumerate() {
             load.wait_for_responses(50);
-            say(site);
+            write(site);
             program.signal(Signal::HUP);
             wait_for("a reload", || {
                 (program.out().matches("\nreloaded\n").count() == number + 1).then_some(())
@@ -103,74 +99,74 @@ fn nor_does_one_fail_for_clients_that_come_and_go() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_served_changes_nothing() {
-    let made = Made::new(Engine::Auto);
-    made.say("one", 1, "");
-    let program = made.start();
+fn invalid_configuration_changes_nothing() {
+    let config = ConfigFile::new(Engine::Auto);
+    config.write("one", 1, "");
+    let program = config.start();
     let mut client = TestClient::connect(program.address());
     assert_eq!(client.get("/").content, b"one");
     let server = program.server();
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let taken = format!("[[listener]]\naddress = \"{}\"\n", taken.local_addr().unwrap());
-    let everywhere = format!("[[listener]]\naddress = \"0.0.0.0:{}\"\n", made.address.port());
+    let used = TcpListener::bind("127.0.0.1:0").unwrap();
+    let used = format!("[[listener]]\naddress = \"{}\"\n", used.local_addr().unwrap());
+    let everywhere = format!("[[listener]]\naddress = \"0.0.0.0:{}\"\n", config.address.port());
     let cases: [(&str, &str, &str); 5] = [
         ("one", "[server]\nno-such-option = 1\n", "no-such-option"),
         ("missing", "", "it does not exist"),
-        ("one", &taken, "address already in use"),
+        ("one", &used, "address already in use"),
         ("one", &everywhere, "this server has the port already"),
         ("one", "[server]\nuser = \"no-such-user\"\n", "no-such-user"),
     ];
     for (site, rest, why) in cases {
-        let said = program.err().len();
-        made.say_all(site, rest);
+        let start = program.err().len();
+        config.write_with(site, rest);
         program.signal(Signal::HUP);
-        wait_for(why, || program.err()[said..].contains("what was served before still is").then_some(()));
-        assert!(program.err()[said..].contains(why), "{why}: {}", program.err());
+        wait_for(why, || program.err()[start..].contains("what was served before still is").then_some(()));
+        assert!(program.err()[start..].contains(why), "{why}: {}", program.err());
         assert_eq!(client.get("/").content, b"one", "{why}");
         assert!(!client.get("/").closes(), "{why}");
         assert_eq!(program.server(), server, "{why}");
     }
-    // And one that can be is, after all that.
-    made.say("two", 1, "");
+    // A valid configuration still takes effect.
+    config.write("two", 1, "");
     program.signal(Signal::HUP);
-    wait_for("the other site", || (asked(program.address()) == b"two").then_some(()));
+    wait_for("the other site", || (home(program.address()) == b"two").then_some(()));
     wait_for("the first server", || {
-        // It is waited for until its client has asked once more.
+        // The first server runs until its client sends another request.
         (has_exited(server) || client.get("/").closes()).then_some(())
     });
-    wait_for("its end", || has_exited(server).then_some(()));
+    wait_for("the first server exits", || has_exited(server).then_some(()));
 }
 
 #[test]
-fn tarpon_reload_tells_what_came_of_it() {
-    let made = Made::new(Engine::Auto);
-    let admin = format!("unix:{}", made.dir.path().join("admin").display());
+fn tarpon_reload_prints_the_result() {
+    let config = ConfigFile::new(Engine::Auto);
+    let admin = format!("unix:{}", config.dir.path().join("admin").display());
     let with_admin = format!("admin = \"{admin}\"\n");
-    let say = |site: &str, rest: &str| made.say_all(site, &format!("[server]\n{with_admin}{rest}"));
+    let write = |site: &str, rest: &str| config.write_with(site, &format!("[server]\n{with_admin}{rest}"));
     let reload = || RunningProgram::run(tarpon(["reload", "--admin", &admin].map(AsRef::as_ref)));
-    say("one", "");
-    let program = made.start();
-    say("two", "workers = 1\n");
+    write("one", "");
+    let program = config.start();
+    write("two", "workers = 1\n");
     let done = reload();
     assert!(done.status.success(), "{done:?}");
-    let address = made.address;
+    let address = config.address;
     let want = format!("reloaded: sites: 1, files: 2, bytes: 7, at {address}; engine: ");
     assert!(done.out.starts_with(&want) && done.out.ends_with(", workers: 1\n"), "{done:?}");
-    // Who leaves may take a client yet who has come at the same time.
+    // The draining server may still accept a client that connects at the same time.
     let wait_for_site =
-        |site: &str| wait_for(site, || (asked(program.address()) == site.as_bytes()).then_some(()));
+        |site: &str| wait_for(site, || (home(program.address()) == site.as_bytes()).then_some(()));
     wait_for_site("two");
 
-    say("one", "worker = 1\n");
+    write("one", "worker = 1\n");
     let refused = reload();
     assert_eq!((refused.status.code(), &*refused.out), (Some(1), ""));
     for want in ["tarpon.toml:7:1", "worker", "workers", "what was served before still is"] {
         assert!(refused.err.contains(want), "{want}: {}", refused.err);
     }
-    assert_eq!(asked(program.address()), b"two");
+    assert_eq!(home(program.address()), b"two");
 
-    // Two at once: both are told of what is served in the end.
-    say("one", "");
+    // Two reloads at once: both succeed.
+    write("one", "");
     thread::scope(|scope| {
         let both = [scope.spawn(reload), scope.spawn(reload)];
         both.map(|done| done.join().unwrap())
@@ -181,72 +177,72 @@ fn tarpon_reload_tells_what_came_of_it() {
 
     program.signal(Signal::TERM);
     assert!(program.wait().status.success());
-    let nobody = reload();
+    let unanswered = reload();
     let want = format!(
         "tarpon: cannot ask the server at {admin}: no such file or directory; start a server, or name with --admin where it \
          answers; without one, kill -HUP PID does the same"
     );
-    assert_eq!((nobody.error_line(), nobody.status.code()), (&*want, Some(1)));
+    assert_eq!((unanswered.error_line(), unanswered.status.code()), (&*want, Some(1)));
 }
 
 #[test]
-fn listeners_come_and_go() {
-    let made = Made::new(Engine::Auto);
-    let socket = made.dir.path().join("socket");
+fn reload_adds_and_removes_listeners() {
+    let config = ConfigFile::new(Engine::Auto);
+    let socket = config.dir.path().join("socket");
     let more = format!("[[listener]]\naddress = \"unix:{}\"\n", socket.display());
-    made.say("one", 1, "");
-    let program = made.start();
-    made.say("one", 1, &more);
+    config.write("one", 1, "");
+    let program = config.start();
+    config.write("one", 1, &more);
     program.signal(Signal::HUP);
     wait_for("another listener", || UnixStream::connect(&socket).is_ok().then_some(()));
     let mut client = TestClient::connect_unix(&socket);
     assert_eq!(client.get("/").content, b"one");
-    // A request that has begun is served by who has the connection.
+    // The server that has the connection finishes a request that has begun.
     let head = get("/");
     client.send(&head[..10]);
-    made.say("two", 1, "");
+    config.write("two", 1, "");
     program.signal(Signal::HUP);
-    wait_for("nobody listens any more", || UnixStream::connect(&socket).is_err().then_some(()));
+    wait_for("the listener is closed", || UnixStream::connect(&socket).is_err().then_some(()));
     assert!(!socket.exists());
     client.send(&head[10..]);
     assert_eq!(client.response().content, b"one");
-    // The one before may still have taken somebody.
-    wait_for("the other site", || (asked(program.address()) == b"two").then_some(()));
+    // The draining server may still accept a client.
+    wait_for("the other site", || (home(program.address()) == b"two").then_some(()));
     program.signal(Signal::TERM);
     assert!(program.wait().status.success());
 }
 
 #[test]
-fn a_download_of_a_configuration_before_is_finished_also_when_the_program_stops() {
-    let made = Made::new(Engine::Auto);
+fn download_from_a_draining_server_completes_when_the_program_stops() {
+    let config = ConfigFile::new(Engine::Auto);
     let large = distinct_bytes(32 << 20);
-    write_files(made.dir.path(), &[("one/large", &large)]);
-    made.say("one", 1, "");
-    let mut program = made.start();
+    write_files(config.dir.path(), &[("one/large", &large)]);
+    config.write("one", 1, "");
+    let mut program = config.start();
     let mut client = TestClient::connect(program.address());
     client.send(get("/large"));
     assert_eq!(client.try_head().unwrap().status, 200);
-    made.say("two", 1, "");
+    config.write("two", 1, "");
     program.signal(Signal::HUP);
-    wait_for("the other site", || (asked(program.address()) == b"two").then_some(()));
+    wait_for("the other site", || (home(program.address()) == b"two").then_some(()));
     program.signal(Signal::TERM);
-    wait_for("no new client is taken", || TcpStream::connect(program.address()).is_err().then_some(()));
+    wait_for("new clients are refused", || TcpStream::connect(program.address()).is_err().then_some(()));
     thread::sleep(Duration::from_millis(100));
     assert!(program.is_running());
     assert!(client.read_exact(large.len()) == large);
     assert!(program.wait().status.success());
 }
 
-/// Sites, and a configuration file that names one of them.
-struct Made {
+/// A configuration file beside two sites, with one of them.
+struct ConfigFile {
     dir: TempDir,
     engine: Engine,
-    /// Where it listens: the same each time, so that it is the same listener.
+    /// The address of the listener, which is the same in each configuration, so that the listener stays.
     address: SocketAddr,
 }
 
-impl Made {
-    fn new(engine: Engine) -> Made {
+impl ConfigFile {
+    fn new(engine: Engine) -> ConfigFile {
         let dir = readable_dir();
         for site in ["one", "two"] {
             write_files(
@@ -255,18 +251,18 @@ impl Made {
             );
         }
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        Made { dir, engine, address }
+        ConfigFile { dir, engine, address }
     }
 
-    fn say(&self, site: &str, workers: usize, rest: &str) {
-        self.say_all(site, &format!("{rest}[server]\nworkers = {workers}\ngrace = \"1h\"\n"));
+    fn write(&self, site: &str, workers: usize, rest: &str) {
+        self.write_with(site, &format!("{rest}[server]\nworkers = {workers}\ngrace-period = \"1h\"\n"));
     }
 
-    fn say_all(&self, site: &str, rest: &str) {
+    fn write_with(&self, site: &str, rest: &str) {
         let (dir, address) = (self.dir.path().display(), self.address);
         let text =
             format!("[[site]]\npath = \"{dir}/{site}\"\n[[listener]]\naddress = \"{address}\"\n{rest}");
-        // As a whole: it may be read at any time.
+        // A rename, as the server may read the file at any time.
         fs::write(self.dir.path().join("next.toml"), text).unwrap();
         fs::rename(self.dir.path().join("next.toml"), self.file()).unwrap();
     }
@@ -282,25 +278,25 @@ impl Made {
     }
 }
 
-/// Ends those that ask, when it is dropped.
-struct Ends<'a>(&'a AtomicBool);
+/// Sets a flag when it is dropped.
+struct SetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, SeqCst);
     }
 }
 
-/// What a client that comes now is served.
-fn asked(address: SocketAddr) -> Vec<u8> {
+/// Returns the home page, from a new connection.
+fn home(address: SocketAddr) -> Vec<u8> {
     TestClient::connect(address).get("/").content
 }
 
-/// Asks on a connection until the server says that it will close it, and then on another. Returns how many there were.
-fn ask_until(over: &AtomicBool, count: &AtomicUsize, address: SocketAddr) -> usize {
+/// Sends requests on a connection until the server sends `Connection: close`, and then on another. Returns the number of connections.
+fn ask_until(stop: &AtomicBool, count: &AtomicUsize, address: SocketAddr) -> usize {
     let mut connection_count = 1;
     let mut client = TestClient::connect(address);
-    while !over.load(SeqCst) {
+    while !stop.load(SeqCst) {
         client.send(get("/same"));
         let response =
             client.try_response().unwrap_or_else(|error| panic!("connection {connection_count}: {error}"));

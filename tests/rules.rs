@@ -1,9 +1,9 @@
-//! Rules that travel with the site, as those who write them see it: `_headers` and `_redirects` beside the files of a site,
-//! and what a client gets. The platforms' own examples are rows, each with the page it stands on.
+//! Rules of a site: the files `_headers` and `_redirects`, and the responses that follow from them. The examples of Netlify and Cloudflare
+//! are cases, named after their headings in the documentation.
 //!
 //! ```text
 //! files, _headers, _redirects ─┬─ directory ─┐            ┌─ in memory, at several cuts ─┐
-//!                              ├─ archive ───┼─▶ image ───┤                              ├─▶ what the row says
+//!                              ├─ archive ───┼─▶ image ───┤                              ├─▶ responses of the case
 //!                              └─ packed ────┘            └─ a server of each engine ────┘
 //! ```
 
@@ -28,27 +28,33 @@ use tarpon_pack::{
 };
 use tarpon_site::{Image, packed};
 
-/// A site with rules, and what is got from it.
-struct Case {
+/// A site with rules, and requests with the expected responses.
+struct RuleCase {
     name: &'static str,
     dialect: Dialect,
-    /// Each contains its own path.
+    /// The content of each file is its path.
     files: &'static [&'static str],
     redirects: &'static str,
     headers: &'static str,
-    /// Target of a request, and the answer as [`told`] tells it.
-    asks: &'static [(&'static str, &'static str)],
+    /// Targets of requests, and each response as a [`summary`].
+    requests: &'static [(&'static str, &'static str)],
 }
 
 use Dialect::{Cloudflare, Netlify, Off};
 
-const NOTHING: Case =
-    Case { name: "", dialect: Netlify, files: &["index.html"], redirects: "", headers: "", asks: &[] };
+const NOTHING: RuleCase = RuleCase {
+    name: "",
+    dialect: Netlify,
+    files: &["index.html"],
+    redirects: "",
+    headers: "",
+    requests: &[],
+};
 
 /// <https://docs.netlify.com/routing/redirects/>, <https://docs.netlify.com/routing/redirects/redirect-options/>.
 #[rustfmt::skip]
-const OF_NETLIFY: &[Case] = &[
-    Case {
+const OF_NETLIFY: &[RuleCase] = &[
+    RuleCase {
         name: "Syntax for the _redirects file",
         redirects: "\
             # Redirects from what the browser requests to what we serve\n\
@@ -57,7 +63,7 @@ const OF_NETLIFY: &[Case] = &[
             /news              /blog\n\
             /cuties            https://www.petsofnetlify.com\n\
             /authors/c%C3%A9line  /authors/about-c%C3%A9line\n",
-        asks: &[
+        requests: &[
             ("/home",                    "301 /"),
             ("/home/",                   "301 /"),
             ("/home?a=b&c",              "301 /?a=b&c"),
@@ -70,7 +76,7 @@ const OF_NETLIFY: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "HTTP status codes",
         files: &["index.html", "store-closed.html"],
         redirects: "\
@@ -78,7 +84,7 @@ const OF_NETLIFY: &[Case] = &[
             /my-redirect  /              302\n\
             /ecommerce    /store-closed  404\n\
             /pass-through /index.html    200\n",
-        asks: &[
+        requests: &[
             ("/home",         "301 /"),
             ("/my-redirect",  "302 /"),
             ("/ecommerce",    "404 /store-closed.html"),
@@ -86,11 +92,11 @@ const OF_NETLIFY: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Custom 404 page handling",
         files: &["index.html", "en/404.html", "de/404.html", "en/here.html"],
         redirects: "/en/* /en/404.html 404\n/de/* /de/404.html 404\n",
-        asks: &[
+        requests: &[
             ("/en/not/there", "404 /en/404.html"),
             ("/de/a",         "404 /de/404.html"),
             ("/en/here.html", "200 /en/here.html"),
@@ -98,10 +104,10 @@ const OF_NETLIFY: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Splats",
         redirects: "/news/*  /blog/:splat\n",
-        asks: &[
+        requests: &[
             ("/news/2004/01/10/my-story", "301 /blog/2004/01/10/my-story"),
             ("/news/",                    "301 /blog/"),
             ("/news",                     "301 /blog/"),
@@ -110,10 +116,10 @@ const OF_NETLIFY: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Placeholders",
         redirects: "/news/:month/:date/:year/:slug  /blog/:year/:month/:date/:slug\n",
-        asks: &[
+        requests: &[
             ("/news/02/12/2004/my-story",  "301 /blog/2004/02/12/my-story"),
             ("/news/02/12/2004/my-story/", "301 /blog/2004/02/12/my-story"),
             ("/news/02/12/2004",           "404"),
@@ -121,7 +127,7 @@ const OF_NETLIFY: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Query parameters",
         redirects: "\
             /store id=:id  /blog/:id  301\n\
@@ -129,7 +135,7 @@ const OF_NETLIFY: &[Case] = &[
             /path/* param1=:value1 param2=:value2 /otherpath/:value1/:value2/:splat 301\n\
             /path/* param1=:value1 /otherpath/:value1/:splat 301\n\
             /path/* /otherpath/:splat 301\n",
-        asks: &[
+        requests: &[
             ("/store?id=my-blog-post-ID",       "301 /blog/my-blog-post-ID"),
             ("/store?a=1&id=x",                 "301 /blog/x"),
             ("/store?identity=x",               "404"),
@@ -145,11 +151,11 @@ const OF_NETLIFY: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Shadowing: a file comes before a rule",
         files: &["index.html", "about.html", "app/index.html"],
         redirects: "/about.html /other\n/app /elsewhere\n/*  /index.html  200\n",
-        asks: &[
+        requests: &[
             ("/about.html", "200 /about.html"),
             ("/app/",       "200 /app/index.html"),
             ("/app",        "301 /app/"),
@@ -158,11 +164,11 @@ const OF_NETLIFY: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Shadowing: ! comes before a file",
         files: &["index.html", "app/index.html", "best-pets/dogs.html", "best-pets/cats.html"],
         redirects: "/best-pets/dogs.html /best-pets/cats.html 200!\n/app/* /new/:splat 302!\n",
-        asks: &[
+        requests: &[
             ("/best-pets/dogs.html", "200 /best-pets/cats.html"),
             ("/best-pets/cats.html", "200 /best-pets/cats.html"),
             ("/app/",                "302 /new/"),
@@ -170,11 +176,11 @@ const OF_NETLIFY: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Trailing slash: the same path with one and without",
         files: &["index.html", "blog/title.html"],
         redirects: "/blog/title-with-typo /blog/typo-free-title\n/blog/typed/ /blog/typed-free\n",
-        asks: &[
+        requests: &[
             ("/blog/title-with-typo",  "301 /blog/typo-free-title"),
             ("/blog/title-with-typo/", "301 /blog/typo-free-title"),
             ("/blog/typed",            "301 /blog/typed-free"),
@@ -182,19 +188,19 @@ const OF_NETLIFY: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Rule processing order",
         files: &["index.html"],
         redirects: "/blog/new /a\n/blog/* /b/:splat\n/blog/old /c\n/blog/new /d\n",
-        asks: &[("/blog/new", "301 /a"), ("/blog/old", "301 /b/old"), ("/blog/x", "301 /b/x")],
+        requests: &[("/blog/new", "301 /a"), ("/blog/old", "301 /b/old"), ("/blog/x", "301 /b/x")],
         ..NOTHING
     },
 ];
 
 /// <https://developers.cloudflare.com/pages/configuration/redirects/>.
 #[rustfmt::skip]
-const OF_CLOUDFLARE: &[Case] = &[
-    Case {
+const OF_CLOUDFLARE: &[RuleCase] = &[
+    RuleCase {
         name: "Per file: a complete example",
         dialect: Cloudflare,
         redirects: "\
@@ -207,7 +213,7 @@ const OF_CLOUDFLARE: &[Case] = &[
             /page/ /page2/#fragment 301\n\
             /blog/* https://blog.my.domain/:splat\n\
             /products/:code/:name /products?code=:code&name=:name\n",
-        asks: &[
+        requests: &[
             ("/home301",             "301 /"),
             ("/home301/",            "404"),
             ("/home302",             "302 /"),
@@ -225,7 +231,7 @@ const OF_CLOUDFLARE: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Advanced redirects: those that are supported",
         dialect: Cloudflare,
         files: &["news/2024/a.html"],
@@ -234,7 +240,7 @@ const OF_CLOUDFLARE: &[Case] = &[
             /blog/:year/:month/:date/:slug /news/:year/:month/:date/:slug\n\
             /posts/* /blog/:splat\n\
             /blog/* /news/:splat 200\n",
-        asks: &[
+        requests: &[
             ("/home",             "301 /"),
             ("/blog/2024/1/2/a",  "302 /news/2024/1/2/a"),
             ("/posts/a/b",        "302 /blog/a/b"),
@@ -243,50 +249,50 @@ const OF_CLOUDFLARE: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Redirects are always followed, regardless of whether or not an asset matches",
         dialect: Cloudflare,
         files: &["index.html", "here.html"],
         redirects: "/here.html /there 301\n",
-        asks: &[("/here.html", "301 /there"), ("/", "200 /index.html")],
+        requests: &[("/here.html", "301 /there"), ("/", "200 /index.html")],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Placeholders",
         dialect: Cloudflare,
         redirects: "/movies/:title /media/:title\n",
-        asks: &[("/movies/alien", "302 /media/alien"), ("/movies/a/b", "404"), ("/movies/", "404")],
+        requests: &[("/movies/alien", "302 /media/alien"), ("/movies/a/b", "404"), ("/movies/", "404")],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Proxying: only the first redirect applies",
         dialect: Cloudflare,
         files: &["b.html", "c.html"],
         redirects: "/a /b 200\n/b /c 200\n",
-        asks: &[("/a", "200 /b.html"), ("/b", "200 /c.html")],
+        requests: &[("/a", "200 /b.html"), ("/b", "200 /c.html")],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "a splat in the middle",
         dialect: Cloudflare,
         redirects: "/blog/*.html /posts/:splat\n",
-        asks: &[("/blog/a/b.html", "302 /posts/a/b"), ("/blog/a.htm", "404")],
+        requests: &[("/blog/a/b.html", "302 /posts/a/b"), ("/blog/a.htm", "404")],
         ..NOTHING
     },
 ];
 
-/// What neither page says so plainly.
+/// Cases that neither documentation describes.
 #[rustfmt::skip]
-const OURS: &[Case] = &[
-    Case {
-        name: "all statuses that lead elsewhere, and those that send a page",
+const OURS: &[RuleCase] = &[
+    RuleCase {
+        name: "each status of a redirect and of a page",
         files: &["page.html"],
         redirects: "\
             /301 /x 301\n/302 /x 302\n/303 /x 303\n/307 /x 307\n/308 /x 308\n\
             /200 /page.html 200\n/403 /page.html 403\n/404 /page.html 404\n/410 /page.html 410\n\
             /451 /page.html 451\n/500 /page.html 500\n/503 /page.html 503\n\
             /p/:a/301 /x 301\n/p/:a/308 /x 308\n/p/:a/410 /page.html 410\n",
-        asks: &[
+        requests: &[
             ("/301", "301 /x"), ("/302", "302 /x"), ("/303", "303 /x"), ("/307", "307 /x"), ("/308", "308 /x"),
             ("/200", "200 /page.html"), ("/403", "403 /page.html"), ("/404", "404 /page.html"),
             ("/410", "410 /page.html"), ("/451", "451 /page.html"), ("/500", "500 /page.html"),
@@ -295,10 +301,10 @@ const OURS: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "no request makes a redirect lead to another host",
         redirects: "/a/* /:splat\n/q to=:to /:to\n",
-        asks: &[
+        requests: &[
             ("/a//evil.example/b",       "301 /evil.example/b"),
             ("/a////evil.example",       "301 /evil.example"),
             ("/a/%5Cevil.example",       "301 /%5Cevil.example"),
@@ -310,11 +316,11 @@ const OURS: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
-        name: "what is held is decoded once, and encoded for its place",
+    RuleCase {
+        name: "a captured value is decoded once and encoded for its place",
         files: &["f/a b.html"],
         redirects: "/x/:a /y/:a?q=:a\n/w/* /f/:splat 200\n/v n=:n /f/:n 200\n",
-        asks: &[
+        requests: &[
             ("/x/a%20b",     "301 /y/a%20b?q=a%20b"),
             ("/x/a%2520b",   "301 /y/a%2520b?q=a%2520b"),
             ("/x/a&b",       "301 /y/a&b?q=a%26b"),
@@ -325,11 +331,11 @@ const OURS: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "a rewrite finds the index of a directory and a page without its extension",
         files: &["docs/index.html", "about.html"],
         redirects: "/d /docs 200\n/a /about 200\n/r/* /:splat 200\n",
-        asks: &[
+        requests: &[
             ("/d",            "200 /docs/index.html"),
             ("/a",            "200 /about.html"),
             ("/r/docs",       "200 /docs/index.html"),
@@ -341,11 +347,11 @@ const OURS: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
-        name: "a parameter decides before the plain rule behind it",
+    RuleCase {
+        name: "a rule with a parameter comes before a later rule without one",
         files: &["file.html"],
         redirects: "/p a=1 /one\n/p a=:a /any/:a\n/p /none\n/file.html a=1 /forced 302!\n/file.html b=1 /not\n",
-        asks: &[
+        requests: &[
             ("/p?a=1",         "301 /one"),
             ("/p?a=2",         "301 /any/2"),
             ("/p",             "301 /none"),
@@ -356,13 +362,13 @@ const OURS: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
-        name: "what is compressed of the files is not served either, nor are they where they mean nothing",
+    RuleCase {
+        name: "rule files are not served, nor their compressed forms, nor with rules off",
         dialect: Off,
         files: &["index.html", "_headers.br", "_redirects.gz", "sub/_redirects"],
         redirects: "/a /b\n",
         headers: "/*\n  X-A: b\n",
-        asks: &[
+        requests: &[
             ("/a",              "404"),
             ("/",               "200 /index.html"),
             ("/_headers",       "404"),
@@ -376,49 +382,49 @@ const OURS: &[Case] = &[
 
 /// <https://docs.netlify.com/routing/headers/>, <https://developers.cloudflare.com/pages/configuration/headers/>.
 #[rustfmt::skip]
-const HEADERS: &[Case] = &[
-    Case {
+const HEADERS: &[RuleCase] = &[
+    RuleCase {
         name: "Netlify: syntax for the _headers file",
         files: &["templates/index.html", "templates/index2.html"],
         headers: "\
             # a path:\n/templates/index.html\n  # headers for that path:\n  X-Frame-Options: DENY\n\
             # another path:\n/templates/index2.html\n  # headers for that path:\n  X-Frame-Options: SAMEORIGIN\n",
-        asks: &[
+        requests: &[
             ("/templates/index.html",  "200 /templates/index.html | X-Frame-Options: DENY"),
             ("/templates/index2.html", "200 /templates/index2.html | X-Frame-Options: SAMEORIGIN"),
             ("/templates/",            "200 /templates/index.html"),
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Netlify: multi-value headers",
         headers: "/*\n  cache-control: max-age=0\n  cache-control: no-cache\n  cache-control: no-store\n  \
             cache-control: must-revalidate\n",
-        asks: &[
+        requests: &[
             ("/",     "200 /index.html | Cache-Control: max-age=0, no-cache, no-store, must-revalidate"),
             ("/none", "404"),
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Netlify: wildcards and placeholders in paths",
         files: &["templates/a/b.html", "css/main.css.txt", "x.html"],
         headers: "/templates/*\n  X-A: 1\n/templates/:name/b.html\n  X-B: 2\n/css/*.txt\n  X-C: 3\n",
-        asks: &[
+        requests: &[
             ("/templates/a/b.html", "200 /templates/a/b.html | X-A: 1; X-B: 2"),
             ("/css/main.css.txt",   "200 /css/main.css.txt | X-C: 3"),
             ("/x.html",             "200 /x.html"),
         ],
         ..NOTHING
     },
-    Case {
-        name: "Netlify: of two rules the later one gives the value",
+    RuleCase {
+        name: "Netlify: the later of two rules gives the value",
         files: &["a.html", "b.html"],
         headers: "/*\n  X-A: 1\n  X-B: 1\n/a.html\n  X-A: 2\n",
-        asks: &[("/a.html", "200 /a.html | X-B: 1; X-A: 2"), ("/b.html", "200 /b.html | X-A: 1; X-B: 1")],
+        requests: &[("/a.html", "200 /a.html | X-B: 1; X-A: 2"), ("/b.html", "200 /b.html | X-A: 1; X-B: 1")],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Cloudflare: attach a header",
         dialect: Cloudflare,
         files: &["secure/page", "static/image.jpg", "static/styles.css", "home"],
@@ -426,77 +432,77 @@ const HEADERS: &[Case] = &[
             # This is a comment\n/secure/page\n  X-Frame-Options: DENY\n  X-Content-Type-Options: nosniff\n  \
             Referrer-Policy: no-referrer\n\n/static/*\n  Access-Control-Allow-Origin: *\n  X-Robots-Tag: nosnippet\n\n\
             /static/styles.css\n  X-Robots-Tag: noindex\n",
-        asks: &[
+        requests: &[
             ("/secure/page", "200 /secure/page | X-Frame-Options: DENY; Referrer-Policy: no-referrer"),
             ("/static/styles.css", "200 /static/styles.css | Content-Type: text/css; charset=utf-8; Access-Control-Allow-Origin: *; X-Robots-Tag: nosnippet, noindex"),
             ("/home", "200 /home"),
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Cloudflare: detach a header",
         dialect: Cloudflare,
         files: &["a.html", "a.txt"],
         headers: "/*\n  Content-Security-Policy: default-src 'self';\n\n/*.txt\n  ! Content-Security-Policy\n",
-        asks: &[
+        requests: &[
             ("/a.html", "200 /a.html | Content-Security-Policy: default-src 'self';"),
             ("/a.txt",  "200 /a.txt"),
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Cloudflare: placeholders in values",
         dialect: Cloudflare,
         files: &["movies/alien", "a/b/c"],
         headers: "/movies/:title\n  x-movie-name: You are watching \":title\"\n/a/*\n  X-Rest: :splat at 12:30\n",
-        asks: &[
+        requests: &[
             ("/movies/alien", "200 /movies/alien | x-movie-name: You are watching \"alien\""),
             ("/a/b/c",        "200 /a/b/c | X-Rest: b/c at 12:30"),
         ],
         ..NOTHING
     },
-    Case {
-        name: "a type, cookies, and a Vary of one's own",
+    RuleCase {
+        name: "a type, cookies and Vary",
         files: &["a.html", "dir/index.html"],
         headers: "/a.html\n  Content-Type: text/x-own\n  Set-Cookie: a=b\n  Set-Cookie: c=d\n  Vary: Origin\n/dir/\n  X-Dir: yes\n",
-        asks: &[
+        requests: &[
             ("/a.html",         "200 /a.html | Content-Type: text/x-own; Vary: Origin; Set-Cookie: a=b; Set-Cookie: c=d"),
             ("/dir/",           "200 /dir/index.html | X-Dir: yes"),
             ("/dir/index.html", "200 /dir/index.html"),
         ],
         ..NOTHING
     },
-    Case {
+    RuleCase {
         name: "Cloudflare: harden security for an application",
         dialect: Cloudflare,
         files: &["app/index.html"],
         headers: "/app/*\n  X-Frame-Options: DENY\n  X-Content-Type-Options: nosniff\n  Referrer-Policy: no-referrer\n  \
             Permissions-Policy: document-domain=()\n  Content-Security-Policy: script-src 'self'; frame-ancestors 'none';\n",
-        asks: &[
+        requests: &[
             ("/app/", "200 /app/index.html | X-Frame-Options: DENY; Referrer-Policy: no-referrer; \
                 Permissions-Policy: document-domain=(); Content-Security-Policy: script-src 'self'; frame-ancestors 'none';"),
             ("/app",  "301 /app/"),
         ],
         ..NOTHING
     },
-    Case {
-        name: "Cloudflare: a rewrite has the fields of the path asked for",
+    RuleCase {
+        name: "Cloudflare: a rewrite has the fields of the requested path",
         dialect: Cloudflare,
         files: &["about/faqs.html"],
         redirects: "/about/faq/* /about/faqs 200\n",
         headers: "/about/faq/*\n  Link: </about/faqs>; rel=\"canonical\"\n",
-        asks: &[
+        requests: &[
             ("/about/faq/a/b",   "200 /about/faqs.html | Link: </about/faqs>; rel=\"canonical\""),
             ("/about/faqs.html", "200 /about/faqs.html"),
         ],
     },
-    Case {
-        name: "what leads elsewhere has the fields of the path asked for, and is kept no longer than it may",
+    RuleCase {
+        name: "a redirect has the fields of the requested path, and no longer cache time",
         files: &["dir/index.html"],
         redirects: "/old /new\n/x/* /y/:splat\n/z/* /y/:splat\n/:a/q /r 302\n",
         headers: "/*\n  X-All: 1\n/old\n  X-Old: 2\n/x/*\n  X-X: 3\n/x/a\n  X-Never: 4\n/dir\n  X-Dir: 5\n\
             /:a/q\n  X-Q: 6\n/*\n  Cache-Control: public, immutable\n  Content-Type: text/plain\n",
-        asks: &[
+        requests: &[
             ("/old",  "301 /new | X-All: 1; X-Old: 2"),
             ("/x/a",  "301 /y/a | X-All: 1; X-X: 3"),
             ("/z/a",  "301 /y/a | X-All: 1"),
@@ -506,12 +512,12 @@ const HEADERS: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
-        name: "what is sent in place of a path has its own fields and those of the path",
+    RuleCase {
+        name: "a rewrite has the fields of its file and of the requested path",
         files: &["page.html", "app-B4qfzvDp.js"],
         redirects: "/sent /page.html 200\n/in/* /page.html 200\n/by/:a/* /:a.html 200\n/app.js /app-B4qfzvDp.js 200\n",
         headers: "/*\n  X-A: 1\n/page.html\n  X-B: 2\n/sent\n  X-C: 3\n/in/*\n  X-D: 4\n/by/*\n  X-E: 5\n",
-        asks: &[
+        requests: &[
             ("/sent",      "200 /page.html | X-A: 1; X-B: 2; X-C: 3"),
             ("/in/a",      "200 /page.html | X-A: 1; X-B: 2; X-D: 4"),
             ("/by/page/x", "200 /page.html | X-A: 1; X-B: 2"),
@@ -519,13 +525,13 @@ const HEADERS: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
-        name: "errors have the fields of the path, and are never kept",
+    RuleCase {
+        name: "errors have the fields of the path, and are never stored",
         files: &["index.html", "gone.html", "de/404.html", "de/here.html"],
         redirects: "/gone /gone.html 410\n/in/* /gone.html 451\n/:lang/old/* /:lang/404.html 404\n",
         headers: "/*\n  X-A: 1\n  Cache-Control: max-age=9, immutable\n/gone\n  X-B: 2\n/in/*\n  X-C: 3\n/de/*\n  X-D: 4\n\
             /only/this\n  X-E: 5\n",
-        asks: &[
+        requests: &[
             ("/gone",       "410 /gone.html | X-A: 1; X-B: 2"),
             ("/in/a",       "451 /gone.html | X-A: 1; X-C: 3"),
             ("/de/old/a",   "404 /de/404.html | X-A: 1; X-D: 4"),
@@ -537,11 +543,11 @@ const HEADERS: &[Case] = &[
         ],
         ..NOTHING
     },
-    Case {
-        name: "below a directory with fields of its own, what is missing has them, with a page or without",
+    RuleCase {
+        name: "a missing path has the fields of its directory, with and without a 404 page",
         files: &["index.html", "404.html", "a/404.html"],
         headers: "/a/b/*\n  X-B: 1\n/c/*\n  X-C: 2\n/c/:x/d\n  X-D: 3\n/404.html\n  X-P: 4\n/a/404.html\n  X-Q: 5\n",
-        asks: &[
+        requests: &[
             ("/x",     "404 /404.html | X-P: 4"),
             ("/a/x",   "404 /a/404.html | X-Q: 5"),
             ("/a/b/x", "404 /a/404.html | X-B: 1; X-Q: 5"),
@@ -553,7 +559,7 @@ const HEADERS: &[Case] = &[
 ];
 
 #[test]
-fn each_rule_does_what_it_says_in_memory_at_any_cut() {
+fn rules_give_the_expected_responses_in_memory_with_any_cuts() {
     for case in cases() {
         let (image, archive) = case.image();
         for cuts in [Cuts::NONE, Cuts { read: 1, send: usize::MAX }, Cuts { read: 7, send: 1 }] {
@@ -563,7 +569,7 @@ fn each_rule_does_what_it_says_in_memory_at_any_cut() {
 }
 
 #[test]
-fn an_archive_and_a_packed_site_have_the_rules_of_their_directory() {
+fn archive_and_packed_site_have_the_rules_of_their_directory() {
     for case in cases() {
         let (dir, temp) = (case.dir(), common::readable_dir());
         let path = temp.path().join("site.tar");
@@ -607,7 +613,7 @@ fn an_archive_and_a_packed_site_have_the_rules_of_their_directory() {
 }
 
 #[test]
-fn each_rule_does_what_it_says_on_every_engine() {
+fn rules_give_the_expected_responses_on_every_engine() {
     for &engine in ENGINES {
         for case in cases() {
             let dir = case.dir();
@@ -616,7 +622,7 @@ fn each_rule_does_what_it_says_on_every_engine() {
                 let options = ["--engine", engine.name(), "--workers", "1", "--rules", &dialect];
                 let program =
                     program::RunningProgram::start_ready(program::serve_exactly(dir.path(), &options));
-                case.check(asking(program.address()), engine.name());
+                case.check(requester(program.address()), engine.name());
                 continue;
             }
             let source = Source { path: dir.path().into(), dialect: case.dialect, ..Source::default() };
@@ -625,15 +631,15 @@ fn each_rule_does_what_it_says_on_every_engine() {
                 TcpListener::bind("127.0.0.1:0").expect("a port").try_into().expect("bound");
             let server = Server::start(&settings(engine, 1), vec![bound], site).expect("a server");
             let &[Address::Tcp(address)] = server.addresses() else { panic!("one TCP address") };
-            case.check(asking(address), engine.name());
+            case.check(requester(address), engine.name());
             server.handle().stop(Duration::ZERO);
             server.join().expect("no worker failed");
         }
     }
 }
 
-/// Asks on one connection, and gives the response as text.
-fn asking(address: SocketAddr) -> impl FnMut(&str) -> String {
+/// Returns a function that sends a request on one connection and returns the response as text.
+fn requester(address: SocketAddr) -> impl FnMut(&str) -> String {
     let mut client = TestClient::connect(address);
     move |request| {
         client.send(request);
@@ -643,7 +649,7 @@ fn asking(address: SocketAddr) -> impl FnMut(&str) -> String {
 }
 
 #[test]
-fn a_rule_that_changes_takes_effect_and_one_that_is_wrong_does_not() {
+fn changed_rule_takes_effect_unless_it_is_invalid() {
     let dir = common::site(&[("index.html", "hello"), ("_redirects", "/a /b\n")]);
     let program = program::RunningProgram::start_ready(program::serve(dir.path(), &["--workers", "1"]));
     let mut client = TestClient::connect(program.address());
@@ -669,32 +675,32 @@ fn a_rule_that_changes_takes_effect_and_one_that_is_wrong_does_not() {
 }
 
 #[test]
-fn a_site_whose_rules_are_wrong_is_not_served() {
+fn site_with_invalid_rules_is_not_served() {
     let dir = common::site(&[("index.html", "hello"), ("_headers", "/*\n  Content-Length: 7\n")]);
     let output = program::serve(dir.path(), &[]).output().expect("a program");
     assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("_headers:2:3: rules cannot set this header: the server sets it"), "{said}");
-    assert!(said.contains("remove it"), "{said}");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("_headers:2:3: rules cannot set this header: the server sets it"), "{error}");
+    assert!(error.contains("remove it"), "{error}");
 }
 
 #[test]
-fn a_location_that_would_be_too_long_is_refused() {
-    let case = Case { redirects: "/a/* https://example.net/:splat\n", ..NOTHING };
+fn too_long_location_gets_414() {
+    let case = RuleCase { redirects: "/a/* https://example.net/:splat\n", ..NOTHING };
     let (image, archive) = case.image();
-    // Each `{` becomes three bytes, of 8 KiB that there are.
+    // Each `{` becomes three bytes, and a head has room for 8 KiB.
     for (len, want) in [(100, "301"), (2_700, "301"), (2_800, "414")] {
         let request = format!("GET /a/{} HTTP/1.1\r\nHost: a\r\n\r\n", "{".repeat(len));
         let response = in_memory(&image, &archive, &request, Cuts::NONE);
-        assert!(told(&response).starts_with(want), "{len}: {}", &response[..60]);
+        assert!(summary(&response).starts_with(want), "{len}: {}", &response[..60]);
     }
 }
 
-fn cases() -> impl Iterator<Item = &'static Case> {
+fn cases() -> impl Iterator<Item = &'static RuleCase> {
     [OF_NETLIFY, OF_CLOUDFLARE, OURS, HEADERS].into_iter().flatten()
 }
 
-impl Case {
+impl RuleCase {
     fn dir(&self) -> tempfile::TempDir {
         let content = |path: &&'static str| (*path, format!("/{path}"));
         let dir = common::site(&self.files.iter().map(content).collect::<Vec<_>>());
@@ -706,7 +712,7 @@ impl Case {
         dir
     }
 
-    /// The image of its directory, and no archive.
+    /// Returns the image of the directory, with an empty archive.
     fn image(&self) -> (Image, Vec<u8>) {
         let mut out = Cursor::new(Vec::new());
         let options = Options { dialect: self.dialect, ..Options::new(UNIX_S) };
@@ -716,9 +722,9 @@ impl Case {
 
     #[track_caller]
     fn check(&self, mut get: impl FnMut(&str) -> String, how: &str) {
-        for (target, want) in self.asks {
+        for (target, want) in self.requests {
             let response = get(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-            assert_eq!(told(&response), *want, "{}: {target} ({how})\n{response}", self.name);
+            assert_eq!(summary(&response), *want, "{}: {target} ({how})\n{response}", self.name);
         }
     }
 }
@@ -735,27 +741,27 @@ fn in_memory(image: &Image, archive: &[u8], request: &str, cuts: Cuts) -> String
     String::from_utf8_lossy(&sim.wire).into_owned()
 }
 
-/// Status, then where it leads or which file it is, then the fields that rules gave.
-fn told(response: &str) -> String {
+/// Returns the status, the location or the file, and the fields of rules.
+fn summary(response: &str) -> String {
     let (head, content) = response.split_once("\r\n\r\n").expect("a response");
     let mut lines = head.lines();
     let status = lines.next().and_then(|line| line.split(' ').nth(1)).expect("a status");
-    let mut told = status.to_owned();
+    let mut summary = status.to_owned();
     let fields: Vec<&str> = lines.collect();
     if let Some(location) = fields.iter().find_map(|field| field.strip_prefix("Location: ")) {
-        told = format!("{told} {location}");
+        summary = format!("{summary} {location}");
     } else if content.starts_with('/') {
-        told = format!("{told} {content}");
+        summary = format!("{summary} {content}");
     }
     let given = fields.iter().filter(|field| !USUAL.iter().any(|usual| field.starts_with(usual)));
     let given: Vec<&str> = given.copied().collect();
     if !given.is_empty() {
-        told = format!("{told} | {}", given.join("; "));
+        summary = format!("{summary} | {}", given.join("; "));
     }
-    told
+    summary
 }
 
-/// What responses have anyway.
+/// Fields of responses without rules.
 const USUAL: &[&str] = &[
     "Server: ",
     "Date: ",

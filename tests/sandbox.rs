@@ -1,4 +1,4 @@
-//! What the processes of `tarpon serve` may do, as the kernel tells of them.
+//! The rights of the processes of `tarpon serve`, as the kernel reports them.
 
 #![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
 
@@ -19,7 +19,7 @@ use std::{
 use tarpon::Engine;
 
 #[test]
-fn every_thread_that_meets_strangers_is_another_user_and_confined() {
+fn every_thread_of_builder_and_server_is_unprivileged_and_confined() {
     let dir = site(&[("index.html", "home")]);
     for &engine in ENGINES {
         let program = RunningProgram::start_ready(serve(dir.path(), &["--engine", engine.name()]));
@@ -37,7 +37,7 @@ fn every_thread_that_meets_strangers_is_another_user_and_confined() {
         let of_server = if forks { children(program.server()) } else { Vec::new() };
         for process in [program.builder(), program.server()].into_iter().chain(of_server) {
             let threads = statuses(process);
-            // Who forks has one thread; and what it has forked need not have more.
+            // A process that forks has one thread, and its children need no more.
             assert!(threads.len() > 1 || forks && process != program.builder(), "{engine}: {threads:?}");
             for status in threads {
                 let of = |name: &str| field(&status, name).to_owned();
@@ -50,13 +50,13 @@ fn every_thread_that_meets_strangers_is_another_user_and_confined() {
                 assert!(of("Groups").split_whitespace().all(|gid| gid != "0"), "{engine}: {status}");
             }
         }
-        // It keeps what it was started with: to bind, to read what it is told to, to start the others.
+        // The supervisor keeps its rights: it binds addresses, reads files and starts processes.
         assert_eq!(field(&statuses(program.pid())[0], "Seccomp"), "0");
     }
 }
 
 #[test]
-fn what_is_not_wanted_is_left_out_and_said() {
+fn sandbox_line_shows_what_options_turn_off() {
     let dir = site(&[("index.html", "home")]);
     let program = RunningProgram::start_ready(serve(dir.path(), &["--no-sandbox", "--engine", "epoll"]));
     let status = &statuses(program.server())[0];
@@ -77,8 +77,8 @@ fn what_is_not_wanted_is_left_out_and_said() {
 }
 
 #[test]
-fn a_user_that_there_is_not_or_that_cannot_read_the_site_is_told_with_a_remedy() {
-    let dir = site(&[("closed/site/index.html", "home"), ("site.tar", "not even looked at")]);
+fn unknown_or_unprivileged_user_fails_with_a_hint() {
+    let dir = site(&[("closed/site/index.html", "home"), ("site.tar", "never read")]);
     let (closed, archive) = (dir.path().join("closed"), dir.path().join("site.tar"));
     for (path, mode) in [(&closed, 0o700), (&archive, 0o600)] {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -88,7 +88,7 @@ fn a_user_that_there_is_not_or_that_cannot_read_the_site_is_told_with_a_remedy()
                   no-such-user, or choose another with --user NAME";
     let mut cases = vec![(&path, "no-such-user", nobody.to_owned())];
     if geteuid().is_root() {
-        // Of another user: what root alone decides on is served.
+        // The directory belongs to another user: the program serves a closed directory that only root can change.
         chown(&closed, Some(4711), None).unwrap();
         let barred = |path: &Path, what, mode, at: &Path, of: &str, owner: &str| {
             let (path, at) = (path.display(), at.display());
@@ -115,17 +115,17 @@ fn a_user_that_there_is_not_or_that_cannot_read_the_site_is_told_with_a_remedy()
     }
 }
 
-/// What the program says of its sandbox.
+/// Returns the line about the sandbox.
 fn sandbox_line(program: &RunningProgram) -> String {
-    let said = program.out();
-    said.lines().find(|line| line.starts_with("sandbox: ")).expect("a line about the sandbox").to_owned()
+    let output = program.out();
+    output.lines().find(|line| line.starts_with("sandbox: ")).expect("a line about the sandbox").to_owned()
 }
 
-/// What the kernel tells of each thread of a process. proc(5), /proc/pid/task/tid/status.
+/// Returns the status of each thread of a process. proc(5), /proc/pid/task/tid/status.
 fn statuses(process: Pid) -> Vec<String> {
     let tasks =
         fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).expect("a process that runs");
-    // One may end meanwhile.
+    // A thread may exit at the same time.
     tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok()).collect()
 }
 

@@ -1,5 +1,5 @@
-//! The scripts of `tests/`, with stubs in place of the programs they call: `run` goes on after a failing step and lists every
-//! failure; `setup` tries a failed download again and names what is missing.
+//! The scripts of `tests/`, with stubs for the programs that they call: `run` continues after a failing step and lists every failure,
+//! `setup` retries a failed download and lists what is missing, and `arch` reports each problem with its place.
 
 use std::{
     env, fs,
@@ -11,7 +11,7 @@ use std::{
 use tempfile::TempDir;
 
 #[test]
-fn run_goes_on_after_a_failing_step_and_lists_it_at_the_end() {
+fn run_continues_after_a_failing_step_and_lists_it_at_the_end() {
     let dir = checkout();
     let run = |arguments: &[&str]| ended(&mut command(&dir, "tests/run", arguments));
     let (status, out) = run(&[]);
@@ -22,23 +22,23 @@ fn run_goes_on_after_a_failing_step_and_lists_it_at_the_end() {
     let quick = "(quick: no AddressSanitizer, no fuzz targets, no browser)";
     assert!(out.lines().last().unwrap().starts_with(&format!("All passed {quick}: 7 steps in ")), "{out}");
 
-    for failing in ["setup", "walls", "smoke", "cargo-doc"] {
+    for failing in ["setup", "arch", "smoke", "cargo-doc"] {
         fs::write(dir.path().join("fails").join(failing), "").unwrap();
     }
     let (status, out) = run(&[]);
     assert_eq!(status, 1, "{out}");
     let headings: Vec<_> = out.lines().filter_map(|line| line.strip_prefix("== FAILED: ")).collect();
-    let want = ["setup", "documentation", "walls", "fuzz targets, from their seeds"];
+    let want = ["setup", "documentation", "architecture", "fuzz targets, from their seeds"];
     assert_eq!(headings, want, "{out}");
     let (_, list) = out.split_once("\nFAILED, 11 steps in ").expect("a summary");
     assert_eq!(list.lines().skip(1).map(str::trim_start).collect::<Vec<_>>(), want, "{out}");
-    // The steps behind them run all the same.
+    // Later steps run all the same.
     assert!(out.contains("\n== tests: ") && out.contains("\n== memory, with AddressSanitizer: "), "{out}");
 }
 
 /// With the real cargo, as `run` reads its output.
 #[test]
-fn run_lists_each_failing_test_and_how_to_run_it_again() {
+fn run_lists_each_failing_test_with_the_command_that_repeats_it() {
     let dir = checkout();
     let write = |path: &str, text: &str| write(&dir.path().join(path), text);
     write(
@@ -68,34 +68,95 @@ fn run_lists_each_failing_test_and_how_to_run_it_again() {
         "  tests",
         "    deeper::second   (cargo test --test a)",
         "    first   (cargo test --test a)",
-        "    all of it, as it ended early   (cargo test --test b)",
+        "    all tests, as the program ended early   (cargo test --test b)",
         "    src/lib.rs - (line 1)   (cargo test --doc)",
     ];
     assert_eq!(list, want, "{out}");
-    assert!(out.contains("test result: ok. 1 passed; 0 failed;"), "the counts of cargo stay: {out}");
+    assert!(out.contains("test result: ok. 1 passed; 0 failed;"), "the output of cargo is complete: {out}");
 }
 
 #[test]
-fn setup_does_nothing_where_all_is_there() {
+fn arch_reports_each_problem_with_its_place() {
+    let dir = sources();
+    assert_eq!(ended(&mut command(&dir, "tests/arch", &[])), (0, String::new()));
+
+    write(&dir.path().join("src/base/mod.rs"), "use crate::site::Image;\npub unsafe fn f() {}\n");
+    write(&dir.path().join("src/flat.rs"), "pub struct Image;\n");
+    let manifest = dir.path().join("crates/http/Cargo.toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    write(&manifest, &format!("{text}[dependencies]\ntarpon-site.path = \"../site\"\n"));
+    write(&dir.path().join("crates/conn/clippy.toml"), "");
+    let (status, out) = ended(&mut command(&dir, "tests/arch", &[]));
+    assert_eq!(status, 1, "{out}");
+    let want = [
+        "src/base/mod.rs:1: `crate::site::Image` leads upwards, from base to site: ",
+        "src/flat.rs:1: belongs to no plane: ",
+        "src/flat.rs:1: the type name `Image` is defined again in src/site/mod.rs:1: ",
+        "src/base/mod.rs:2: unsafe code outside of src/sys/, ",
+        "crates/http/Cargo.toml:6: tarpon-http depends on tarpon-site: ",
+        "crates/conn/clippy.toml:1: clippy accepts in tarpon-conn what this file should forbid:",
+    ];
+    let lines: Vec<_> = out.lines().filter(|line| want.iter().any(|want| line.starts_with(want))).collect();
+    assert_eq!(lines.len(), want.len(), "{out}");
+}
+
+#[test]
+fn arch_probes_pass_alone_and_fail_when_a_check_is_broken() {
+    let dir = sources();
+    // The probes read none of the sources.
+    write(&dir.path().join("src/flat.rs"), "");
+    assert_eq!(ended(&mut command(&dir, "tests/arch", &["--probe"])), (0, String::new()));
+
+    let arch = fs::read_to_string(dir.path().join("tests/arch")).unwrap();
+    for check in [
+        "upward_imports(tree)",
+        "flat_files(tree)",
+        "repeated_type_names(tree)",
+        "unsafe_code(tree)",
+        "protocol_dependencies(packages, manifests)",
+    ] {
+        let head = format!("def {check}:\n");
+        assert!(arch.contains(&head), "{check}");
+        script(&dir.path().join("tests/arch"), &arch.replace(&head, &format!("{head}    return\n")));
+        let (status, out) = ended(&mut command(&dir, "tests/arch", &["--probe"]));
+        let name = check.split('(').next().unwrap();
+        assert!(
+            status == 1 && out.starts_with(&format!("tests/arch:1: {name} refuses [] of the probe ")),
+            "{check}: {out}"
+        );
+    }
+}
+
+#[test]
+fn arch_refuses_an_unknown_option() {
+    let dir = sources();
+    for arguments in [&["--quick"][..], &["--probe", "more"]] {
+        let (status, out) = ended(&mut command(&dir, "tests/arch", arguments));
+        assert!(status == 2 && out.contains("tests/arch [--probe]"), "{out}");
+    }
+}
+
+#[test]
+fn setup_does_nothing_if_nothing_is_missing() {
     let dir = checkout();
     assert_eq!(ended(&mut command(&dir, "tests/setup", &["--quick"])), (0, String::new()));
     assert_eq!(calls(&dir), [""; 0]);
 }
 
 #[test]
-fn setup_reads_the_lists_of_packages_first_and_tries_a_failed_download_again() {
+fn setup_updates_the_package_lists_and_retries_a_failed_download() {
     let dir = checkout();
     remove(&dir, &["brotli", "zopfli"]);
     write(&dir.path().join("fails/once-install"), "");
     let (status, out) = ended(&mut command(&dir, "tests/setup", &["--quick"]));
     assert_eq!(status, 0, "{out}");
-    assert!(out.contains("tests/setup: failed, and tried again in 0 s: "), "{out}");
+    assert!(out.contains("tests/setup: failed, retry in 0 s: "), "{out}");
     let install = "install brotli zopfli";
     assert_eq!(calls(&dir), ["update", install, "update", install], "{out}");
 }
 
 #[test]
-fn setup_installs_what_it_can_and_names_the_rest() {
+fn setup_installs_packages_and_lists_what_is_missing() {
     let dir = checkout();
     remove(&dir, &["brotli", "cc", "zopfli"]);
     write(&dir.path().join("fails/package-zopfli"), "");
@@ -113,14 +174,14 @@ fn setup_installs_what_it_can_and_names_the_rest() {
     }
 }
 
-/// Stands for a script: fails if `fails` has a file of its name.
+/// A stub of a script: fails if `fails` has a file of its name.
 const STUB: &str = r#"#!/bin/bash
 cd "$STUBS/.."
 name=${0##*/}
 if [[ -e fails/$name ]]; then exit 101; fi
 "#;
 
-/// Stands for cargo: the scripts read its metadata. If `stubs/real` exists, the real cargo runs the tests.
+/// A stub of cargo: prints metadata. If `stubs/real` exists, the real cargo runs the tests.
 const CARGO: &str = r#"#!/bin/bash
 root=$STUBS/..
 if [[ -e $root/fails/cargo-$1 ]]; then exit 101; fi
@@ -136,12 +197,12 @@ echo "rustc $version (0123abcd 2030-01-01)"
 if [[ $* == *--verbose* ]]; then echo "host: x86_64-unknown-linux-gnu"; fi
 "#;
 
-/// Stands for Python: makes virtual environments, and succeeds at anything else.
+/// A stub of Python: makes virtual environments, and succeeds at anything else.
 const PYTHON: &str = r#"#!/bin/bash
 if [[ $* == "-m venv --clear "* ]]; then mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; fi
 "#;
 
-/// Stands for apt-get: notes its operands; to install a package is to make a program of its name.
+/// A stub of apt-get: records its operands. To install a package, it makes a program of its name.
 const APT_GET: &str = r#"#!/bin/bash
 words=()
 skip=
@@ -166,14 +227,14 @@ for package in "${words[@]:1}"; do
 done
 "#;
 
-/// Stands for `sudo -n COMMAND...`: runs the command.
+/// A stub of `sudo -n COMMAND...`: runs the command.
 const SUDO: &str = "#!/bin/bash\nshift\nexec \"$@\"\n";
 
-/// Held while programs are written, and while one starts. A child process has every file of its parent open between fork and
-/// exec, and the kernel starts no program that is open for writing.
+/// Locked while a test writes programs or starts one. Between fork and exec, a child process has every file of its parent open, and the
+/// kernel starts no program that is open for writing.
 static WRITING: Mutex<()> = Mutex::new(());
 
-/// The scripts, and a directory of stubs for all that they call.
+/// Makes a directory with the scripts, and with stubs for the programs that they call.
 fn checkout() -> TempDir {
     let _writing = WRITING.lock().unwrap();
     let dir = tempfile::tempdir().unwrap();
@@ -185,10 +246,10 @@ fn checkout() -> TempDir {
     }
     fs::create_dir(dir.path().join("fails")).unwrap();
     let stub = |path: &str, text: &str| script(&dir.path().join(path), text);
-    // A stub takes the place of `setup` in `run`.
+    // `run` calls a stub of `setup`.
     let real_setup = dir.path().join("tests/setup");
     fs::rename(&real_setup, dir.path().join("tests/real-setup")).unwrap();
-    for path in ["tests/setup", "tests/walls", "tests/targets", "tests/sanitize", "fuzz/smoke"] {
+    for path in ["tests/setup", "tests/arch", "tests/targets", "tests/sanitize", "fuzz/smoke"] {
         stub(path, STUB);
     }
     stub("stubs/cargo", CARGO);
@@ -207,6 +268,29 @@ fn checkout() -> TempDir {
             symlink(path, dir.path().join("stubs").join(tool)).unwrap();
         }
     }
+    dir
+}
+
+/// Makes a directory with `arch` and sources that it accepts, for the real cargo and the real Python.
+fn sources() -> TempDir {
+    let dir = checkout();
+    remove(&dir, &["cargo", "rustc", "python3", "cc"]);
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let copy = |path: &str| fs::read_to_string(ours.join(path)).unwrap();
+    script(&dir.path().join("tests/arch"), &copy("tests/arch"));
+    let write = |path: &str, text: &str| write(&dir.path().join(path), text);
+    write("stubs/real", "");
+    write("Cargo.toml", "[workspace]\nmembers = [\"crates/*\"]\nresolver = \"3\"\n");
+    for name in ["http", "site", "conn"] {
+        let manifest =
+            format!("[package]\nname = \"tarpon-{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n");
+        write(&format!("crates/{name}/Cargo.toml"), &manifest);
+        write(&format!("crates/{name}/src/lib.rs"), "#![forbid(unsafe_code)]\n");
+    }
+    write("crates/conn/clippy.toml", &copy("crates/conn/clippy.toml"));
+    write("src/lib.rs", "mod base;\nmod site;\n");
+    write("src/base/mod.rs", "");
+    write("src/site/mod.rs", "pub struct Image;\n");
     dir
 }
 
@@ -243,12 +327,12 @@ fn command(dir: &TempDir, script: &str, arguments: &[&str]) -> Command {
 fn ended(command: &mut Command) -> (i32, String) {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let writing = WRITING.lock().unwrap();
-    // Returns behind the exec.
+    // `spawn` returns after the exec.
     let child = command.spawn().unwrap();
     drop(writing);
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-    let said = [stdout, stderr].concat();
-    (status.code().expect("a status"), String::from_utf8(said).unwrap())
+    let output = [stdout, stderr].concat();
+    (status.code().expect("a status"), String::from_utf8(output).unwrap())
 }
 
 /// Returns the operands of each call of apt-get.

@@ -1,10 +1,9 @@
-//! A crowd that does at random what clients do and what they should not, while sites are swapped; and what a crowd may
-//! do to the memory of a server.
+//! Clients that do valid and invalid things at random while the test swaps sites, and clients that hold the memory of a server.
 //!
-//! Every response that arrives whole is compared with the file it claims to be, by its entity tag. At the end nothing
-//! may be left: no descriptor, no image.
+//! The test compares each complete response with the file of its entity tag. In the end the server has closed all descriptors and unmapped
+//! all images.
 //!
-//! `STRESS_SEED` begins another run of chance, `STRESS_SECONDS` is how long each engine is stressed (1).
+//! `STRESS_SEED` seeds the random numbers (1), `STRESS_SECONDS` is the time for each engine (1).
 
 #![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
 
@@ -37,8 +36,8 @@ use std::{
 use tarpon::{Engine, Server, Site};
 
 #[test]
-fn a_crowd_of_all_sorts_gets_what_is_right_and_leaves_nothing_behind() {
-    let _alone = alone();
+fn random_clients_get_correct_responses_and_leak_nothing() {
+    let _running = one_test_at_a_time();
     let number = |name, default| env::var(name).map_or(default, |text| text.parse().expect("a number"));
     let (seed, seconds) = (number("STRESS_SEED", 1), number("STRESS_SECONDS", 1));
     for &engine in EMBEDDED {
@@ -51,19 +50,19 @@ fn a_crowd_of_all_sorts_gets_what_is_right_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_head_is_understood_however_it_lies_in_what_arrives() {
-    let _alone = alone();
+fn head_is_parsed_wherever_the_pieces_of_the_input_end() {
+    let _running = one_test_at_a_time();
     let dir = site(&[("index.html", "home")]);
     for &engine in EMBEDDED {
         let served = EmbeddedServer::dir(&settings(engine, 1), dir.path());
-        // The first piece is such that no later piece ends where a buffer does.
+        // With a first piece of this length, no later piece ends at the end of a buffer.
         for (first, len) in [(100, 15_900), (1, 16_300), (1_000, 16_384), (333, 16_000)] {
             let mut client = TestClient::connect(served.address);
             let padding = "p".repeat(len - 47);
             let long = format!("GET / HTTP/1.1\r\nHost: localhost\r\nPadding: {padding}\r\n\r\n");
             let all = [long.as_str(), &get("/"), &get("/missing")].concat();
             client.send(&all[..first]);
-            // Long enough that it arrives by itself.
+            // The pause separates the first piece from the rest.
             thread::sleep(Duration::from_millis(20));
             client.send(&all[first..]);
             let since = Instant::now();
@@ -88,11 +87,11 @@ fn a_head_is_understood_however_it_lies_in_what_arrives() {
 }
 
 #[test]
-fn clients_that_ask_for_much_and_take_nothing_leave_memory_for_others() {
+fn unread_responses_leave_memory_for_other_clients() {
     const GREEDY_COUNT: usize = 300;
-    let _alone = alone();
+    let _running = one_test_at_a_time();
     let dir = site(&[("index.html", vec![b'x'; 10]), ("large", vec![b'x'; 8 << 20])]);
-    // Workers with one connection each share no buffers.
+    // A worker with one connection shares no buffers.
     for &engine in EMBEDDED.iter().filter(|engine| !engine.is_blocking()) {
         let served = EmbeddedServer::dir(&settings(engine, 1), dir.path());
         let requests = get("/large").repeat(3_000);
@@ -119,12 +118,13 @@ fn clients_that_ask_for_much_and_take_nothing_leave_memory_for_others() {
     }
 }
 
-/// Names and lengths: copied, gathered, from the image's descriptor, and from a file of its own.
+/// Names and lengths. The server copies the shortest files into the response, gathers longer ones, and sends the longest from the
+/// descriptor of the image or of the file.
 const FILES: [(&str, usize); 6] = [
     ("tiny", 1),
     ("small", 3_000),
     ("middle", 12_000),
-    ("stretch", 60_000),
+    ("big", 60_000),
     ("large", 300_000),
     ("huge", 3 << 20),
 ];
@@ -156,15 +156,15 @@ fn stress(engine: Engine, seed: u64, time: Duration) {
     let first = Site::from_dir(versions[0].path()).unwrap();
     let server = Server::start(&settings(engine, 2), vec![listener.try_into().unwrap()], first).unwrap();
     let handle = server.handle();
-    let (stopping, over) = (AtomicBool::new(false), AtomicBool::new(false));
-    let whole_count = AtomicUsize::new(0);
+    let (stopping, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let complete_count = AtomicUsize::new(0);
     thread::scope(|scope| {
         for client in 0..CLIENT_COUNT as u64 {
-            let random = Random(seed << 32 | client << 8);
-            let (known, stopping, over, whole_count) = (&known, &stopping, &over, &whole_count);
-            let mut visitor = Visitor { address, random, known, stopping, whole_count };
+            let random = SplitMix(seed << 32 | client << 8);
+            let (known, stopping, done, complete_count) = (&known, &stopping, &done, &complete_count);
+            let mut visitor = Visitor { address, random, known, stopping, complete_count };
             scope.spawn(move || {
-                while !over.load(Ordering::Relaxed) {
+                while !done.load(Ordering::Relaxed) {
                     visitor.visit();
                 }
             });
@@ -177,7 +177,7 @@ fn stress(engine: Engine, seed: u64, time: Duration) {
                 break;
             }
         }
-        // Stopped in the middle of it all.
+        // The server stops while all clients are active.
         stopping.store(true, Ordering::SeqCst);
         handle.stop(Duration::from_millis(200));
         let since = Instant::now();
@@ -185,27 +185,27 @@ fn stress(engine: Engine, seed: u64, time: Duration) {
         while !server.is_finished() && since.elapsed() < TEST_TIMEOUT {
             thread::sleep(Duration::from_millis(5));
         }
-        over.store(true, Ordering::Relaxed);
-        assert!(server.is_finished(), "{engine}: it does not stop");
+        done.store(true, Ordering::Relaxed);
+        assert!(server.is_finished(), "{engine}: the server does not stop");
         server.join().unwrap().unwrap();
     });
     drop(handle);
-    assert!(whole_count.load(Ordering::Relaxed) > CLIENT_COUNT, "{engine}: there was a crowd");
+    assert!(complete_count.load(Ordering::Relaxed) > CLIENT_COUNT, "{engine}: too few complete responses");
     drop(versions);
     assert_eq!(descriptors(), before, "{engine}");
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     assert_eq!(maps.matches("memfd:tarpon-image").count(), 0, "{engine}");
 }
 
-/// One of the crowd. It comes, does something, and goes.
+/// A client that connects, does something at random and disconnects.
 struct Visitor<'a> {
     address: SocketAddr,
-    random: Random,
+    random: SplitMix,
     /// Content by name and entity tag.
     known: &'a HashMap<(&'static str, String), Vec<u8>>,
     /// From here on a connection may end at any time.
     stopping: &'a AtomicBool,
-    whole_count: &'a AtomicUsize,
+    complete_count: &'a AtomicUsize,
 }
 
 impl Visitor<'_> {
@@ -213,7 +213,7 @@ impl Visitor<'_> {
         let window = [0, 0, 0, 1, 2_000, 50_000][self.random.below(6)];
         let Some(stream) = self.stream(window) else { return thread::sleep(Duration::from_millis(1)) };
         if self.random.below(3) == 0 {
-            // It goes with a reset.
+            // The client closes with a reset.
             set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
         }
         let mut raw = stream.try_clone().unwrap();
@@ -244,13 +244,13 @@ impl Visitor<'_> {
                 self.burst(&mut client, 0);
             }
             5 => {
-                // Takes something of it, slowly, and goes.
+                // Reads a part, slowly, and disconnects.
                 let names = self.names(20);
                 client.send(requests(&names) + &get("/huge"));
                 for _ in 0..self.random.below(10) {
                     let mut some = vec![0; 1 + self.random.below(40_000)];
                     if !matches!(raw.read(&mut some), Ok(1..)) {
-                        assert!(self.is_stopping(), "a slow client is served too");
+                        assert!(self.is_stopping(), "the server serves a slow client");
                     }
                     thread::sleep(Duration::from_millis(self.random.below(3) as u64));
                 }
@@ -260,7 +260,7 @@ impl Visitor<'_> {
                     (0..self.random.below(20_000)).map(|_| self.random.next() as u8).collect();
                 client.send(&garbage);
                 client.shutdown_write();
-                // Refused, or reset for bytes that come after the end.
+                // The server refuses the garbage, or resets the connection for bytes after the end.
                 let _ = client.try_read_to_end();
             }
             7 => {
@@ -276,19 +276,19 @@ impl Visitor<'_> {
                 }
                 self.burst(&mut client, 2);
             }
-            // Connects and leaves.
+            // Connects and disconnects.
             _ => {}
         }
     }
 
-    /// Asks for so many at once, and reads them all.
+    /// Sends `count` requests at once, and reads all responses.
     fn burst(&mut self, client: &mut TestClient, count: usize) {
         let names = self.names(count);
         client.send(requests(&names));
         self.expect(client, &names);
     }
 
-    /// Reads the responses to these, in this order.
+    /// Reads the responses to requests for these files, in this order.
     fn expect(&mut self, client: &mut TestClient, names: &[&'static str]) {
         for name in names {
             match client.try_response() {
@@ -302,17 +302,17 @@ impl Visitor<'_> {
         assert_eq!(response.status, 200, "{name}: {}", response.head);
         let tag = response.field("ETag").expect("a tag").to_owned();
         let content = self.known.get(&(name, tag)).expect("a tag of this file");
-        assert!(response.content == *content, "{name} is not what its tag says");
-        self.whole_count.fetch_add(1, Ordering::Relaxed);
+        assert!(response.content == *content, "{name} has other content than its tag");
+        self.complete_count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Small ones more often.
+    /// Returns random names, small files more often.
     fn names(&mut self, count: usize) -> Vec<&'static str> {
         let mut name = || FILES[self.random.below(6).min(self.random.below(6))].0;
         (0..count).map(|_| name()).collect()
     }
 
-    /// Not, if the server has ended.
+    /// Connects, unless the server is stopping.
     fn stream(&mut self, window: usize) -> Option<TcpStream> {
         let connected = match window {
             0 => TcpStream::connect(self.address),
@@ -339,7 +339,7 @@ fn requests(names: &[&str]) -> String {
     names.iter().map(|name| get(&format!("/{name}"))).collect()
 }
 
-/// A connection that takes little at a time.
+/// Connects with a small receive buffer.
 fn small_window(address: SocketAddr, len: usize) -> io::Result<TcpStream> {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
     set_socket_recv_buffer_size(&socket, len)?;
@@ -347,13 +347,13 @@ fn small_window(address: SocketAddr, len: usize) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// The tests of this file look at the whole process: one at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// The tests of this file count descriptors of the whole process, so they run one after another.
+fn one_test_at_a_time() -> MutexGuard<'static, ()> {
+    static RUNNING: Mutex<()> = Mutex::new(());
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What each descriptor of this process is, without the numbers that the kernel gave.
+/// Returns what each descriptor of this process refers to, without the numbers of the descriptors.
 fn descriptors() -> Vec<String> {
     let names =
         fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
@@ -363,10 +363,10 @@ fn descriptors() -> Vec<String> {
     names
 }
 
-/// Chance that repeats itself: SplitMix64.
-struct Random(u64);
+/// Pseudo-random numbers: SplitMix64.
+struct SplitMix(u64);
 
-impl Random {
+impl SplitMix {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;

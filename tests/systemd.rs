@@ -1,4 +1,4 @@
-//! systemd, played by the test: what it is told, and the sockets that it hands over.
+//! The test in the role of systemd: the notifications of the program, and socket activation.
 
 #![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
 
@@ -24,7 +24,7 @@ use std::{
 };
 
 #[test]
-fn systemd_is_told_when_it_serves_reloads_upgrades_and_stops() {
+fn program_notifies_systemd_when_it_serves_reloads_upgrades_and_stops() {
     let dir = readable_dir();
     let path = dir.path().join("notify");
     let name = format!("tarpon-test-{}", std::process::id());
@@ -34,63 +34,64 @@ fn systemd_is_told_when_it_serves_reloads_upgrades_and_stops() {
     ];
     for (socket, address) in sockets {
         socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-        let told = || {
-            let mut said = [0; 4096];
-            let len = socket.recv(&mut said).expect("systemd is told");
-            String::from_utf8(said[..len].to_vec()).unwrap()
+        let notification = || {
+            let mut message = [0; 4096];
+            let len = socket.recv(&mut message).expect("a notification");
+            String::from_utf8(message[..len].to_vec()).unwrap()
         };
         let site = site(&[("index.html", "home")]);
         let file = dir.path().join("tarpon.toml");
         let path = site.path().display();
-        let say = |rest: &str| {
+        let write_config = |rest: &str| {
             let listener = "[[listener]]\naddress = \"127.0.0.1:0\"\n[server]\nadmin = \"off\"\n";
             fs::write(&file, format!("[[site]]\npath = \"{path}\"\n{listener}{rest}")).unwrap();
         };
-        say("");
+        write_config("");
         let mut command = tarpon(["serve", "--config"].map(AsRef::as_ref));
         command.arg(&file).env("NOTIFY_SOCKET", &address);
         let program = RunningProgram::start_ready(command);
         let served = "READY=1\nSTATUS=sites: 1, files: 1, bytes: 4, at 127.0.0.1:";
-        let said = told();
-        assert!(said.starts_with(served), "{said}");
+        let message = notification();
+        assert!(message.starts_with(served), "{message}");
 
         program.signal(Signal::HUP);
-        let said = told();
-        let (what, since) = said.split_once("\nMONOTONIC_USEC=").expect("both");
-        assert!(what == "RELOADING=1" && since.trim_end().parse::<u64>().unwrap() > 0, "{said}");
-        let said = told();
-        assert!(said.starts_with(served), "{said}");
+        let message = notification();
+        let (what, since) = message.split_once("\nMONOTONIC_USEC=").expect("both");
+        assert!(what == "RELOADING=1" && since.trim_end().parse::<u64>().unwrap() > 0, "{message}");
+        let message = notification();
+        assert!(message.starts_with(served), "{message}");
 
-        say("no-such-option = 1\n");
+        write_config("no-such-option = 1\n");
         program.signal(Signal::HUP);
-        assert!(told().starts_with("RELOADING=1\n"));
-        let said = told();
+        assert!(notification().starts_with("RELOADING=1\n"));
+        let message = notification();
         assert!(
-            said.starts_with("READY=1\nSTATUS=not reloaded: cannot use ") && said.lines().count() == 2,
-            "{said}"
+            message.starts_with("READY=1\nSTATUS=not reloaded: cannot use ") && message.lines().count() == 2,
+            "{message}"
         );
 
-        say("");
+        write_config("");
         program.signal(Signal::USR2);
-        assert!(told().starts_with("RELOADING=1\n"));
-        let said = told();
-        let id: i32 = said.strip_prefix("MAINPID=").and_then(|id| id.trim_end().parse().ok()).expect(&said);
+        assert!(notification().starts_with("RELOADING=1\n"));
+        let message = notification();
+        let id: i32 =
+            message.strip_prefix("MAINPID=").and_then(|id| id.trim_end().parse().ok()).expect(&message);
         let next = UpgradedProgram(rustix::process::Pid::from_raw(id).unwrap());
-        let said = told();
-        assert!(said.starts_with(served), "{said}");
-        wait_for("the end of the program before", || has_exited(program.pid()).then_some(()));
+        let message = notification();
+        assert!(message.starts_with(served), "{message}");
+        wait_for("the predecessor exits", || has_exited(program.pid()).then_some(()));
 
         next.stop();
-        assert_eq!(told(), "STOPPING=1\n");
-        // Who has left is not heard any more.
+        assert_eq!(notification(), "STOPPING=1\n");
+        // The predecessor sends no more notifications.
         socket.set_nonblocking(true).unwrap();
         assert!(socket.recv(&mut [0; 100]).is_err());
     }
 }
 
-/// Begun by `systemd-socket-activate`, when the first client comes.
+/// `systemd-socket-activate` starts the program when the first client connects.
 #[test]
-fn its_sockets_are_served_where_they_are_named_or_nothing_is() {
+fn sockets_of_systemd_are_served_with_and_without_matching_listeners() {
     let dir = site(&[("index.html", "home")]);
     let temp = readable_dir();
     let path = temp.path().join("socket");
@@ -99,7 +100,7 @@ fn its_sockets_are_served_where_they_are_named_or_nothing_is() {
         let mut command = serving(dir.path(), &[]);
         if is_named {
             command.args(["--listen", &address.to_string(), "--listen", &format!("unix:{}", path.display())]);
-            // One more, of its own.
+            // One more listener, which the program binds itself.
             command.args(["--listen", "127.0.0.1:0"]);
         }
         let (tcp, unix) = (address.to_string(), path.display().to_string());
@@ -118,13 +119,13 @@ fn its_sockets_are_served_where_they_are_named_or_nothing_is() {
             ended.status.success() && ended.err.lines().all(|line| !line.contains("warning")),
             "{ended:?}"
         );
-        assert!(path.exists(), "it is not the program's");
+        assert!(path.exists(), "the program removed the socket of systemd");
         fs::remove_file(&path).unwrap();
     }
 }
 
 #[test]
-fn a_socket_that_nobody_would_serve_ends_the_start() {
+fn unusable_socket_of_systemd_fails_the_start() {
     let dir = site(&[("index.html", "home")]);
     let address = free_address();
     let temp = readable_dir();
@@ -147,8 +148,8 @@ fn a_socket_that_nobody_would_serve_ends_the_start() {
         let command = serving(dir.path(), &["--listen", "127.0.0.1:0"]);
         let program = RunningProgram::start(wrap_command(&activate, &command));
         let is_stream = !activate.contains(&"--datagram");
-        wait_for("the end", || {
-            // Whoever comes.
+        wait_for("the program exits", || {
+            // A client starts the program.
             match is_stream {
                 true => drop(UnixStream::connect(&path)),
                 false => drop(std::net::UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"x", address)),
@@ -162,10 +163,10 @@ fn a_socket_that_nobody_would_serve_ends_the_start() {
 }
 
 #[test]
-fn no_request_fails_and_no_connection_is_reset_while_systemd_restarts_it() {
+fn restarts_by_systemd_fail_no_request_and_reset_no_connection() {
     let dir = site(&[("index.html", "home")]);
     for &engine in ENGINES {
-        // systemd has it all the time.
+        // systemd holds the listener all the time.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let start = || {
@@ -189,14 +190,14 @@ fn no_request_fails_and_no_connection_is_reset_while_systemd_restarts_it() {
     }
 }
 
-/// `tarpon serve`, which says nothing of where to listen by itself.
+/// Returns a `tarpon serve` without a listener.
 fn serving(dir: &Path, options: &[&str]) -> Command {
     let mut command = tarpon(["serve".as_ref(), dir.as_os_str()]);
     command.args(["--admin", "off", "--log-format", "human"]).args(options);
     command
 }
 
-/// Where nobody listened a moment ago.
+/// Returns an address that was free a moment ago.
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

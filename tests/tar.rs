@@ -1,4 +1,4 @@
-//! A site in a tar archive: the same answers as from the directory, whoever wrote the archive.
+//! A site in a tar archive gets the responses of its directory, whichever program wrote the archive.
 
 #![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
 
@@ -18,7 +18,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Programs that write archives; `{tar}` and `{dir}` stand for what they write, and of what.
+/// Programs that write archives. `{tar}` stands for the archive, `{dir}` for the directory.
 const WRITERS: &[(&str, &[&str])] = &[
     ("GNU tar", &["tar", "-cf", "{tar}", "-C", "{dir}", "."]),
     ("GNU tar, pax", &["tar", "--format=posix", "-cf", "{tar}", "-C", "{dir}", "."]),
@@ -33,21 +33,21 @@ const WRITERS: &[(&str, &[&str])] = &[
     ("tarfile, GNU", &["python3", "-c", TARFILE, "{tar}", "{dir}", "1"]),
 ];
 
-/// `tarfile.USTAR_FORMAT` is 0, `GNU_FORMAT` 1, `PAX_FORMAT` 2: as many as there are arguments too many.
+/// The number of further arguments is the format: `tarfile.USTAR_FORMAT` is 0, `GNU_FORMAT` 1, `PAX_FORMAT` 2.
 const TARFILE: &str = "import sys, tarfile; to = tarfile.open(sys.argv[1], 'w', format=len(sys.argv) - 3); \
     to.add(sys.argv[2], arcname='.'); to.close()";
 
 #[test]
-fn an_archive_answers_as_its_directory_does() {
+fn archive_gets_the_responses_of_its_directory() {
     let dir = small_site();
     let temp = common::readable_dir();
-    // The long name is more than these two formats can tell.
+    // The long name does not fit in these two formats.
     let short = |name: &str| name.ends_with("ustar") || name.ends_with("v7");
     for engine in ENGINES {
         let options = ["--engine", engine.name(), "--workers", "1"];
         for (name, command) in WRITERS {
             let long = dir.path().join("n".repeat(120));
-            let kept = short(name).then(|| fs::rename(&long, temp.path().join("kept")).unwrap());
+            let moved = short(name).then(|| fs::rename(&long, temp.path().join("moved")).unwrap());
             let archive = temp.path().join("site.tar");
             write_archive(command, &archive, dir.path());
             let (from_dir, from_tar) = (
@@ -72,15 +72,15 @@ fn an_archive_answers_as_its_directory_does() {
                 assert_eq!(is_coded, ["/middle.txt", "/hard.txt"].contains(&&*target), "{name}: {target}");
             }
             drop((from_dir, from_tar));
-            if kept.is_some() {
-                fs::rename(temp.path().join("kept"), &long).unwrap();
+            if moved.is_some() {
+                fs::rename(temp.path().join("moved"), &long).unwrap();
             }
         }
     }
 }
 
 #[test]
-fn an_archive_that_is_replaced_is_followed_and_one_that_is_incomplete_refused() {
+fn replaced_archive_is_served_and_an_incomplete_one_is_refused() {
     let (old, new) = (site(&[("index.html", "old")]), site(&[("index.html", "new")]));
     let temp = common::readable_dir();
     let (archive, next) = (temp.path().join("site.tar"), temp.path().join("next"));
@@ -102,7 +102,7 @@ fn an_archive_that_is_replaced_is_followed_and_one_that_is_incomplete_refused() 
 }
 
 #[test]
-fn an_archive_behind_a_link_is_followed_when_either_is_replaced() {
+fn archive_behind_a_link_is_reloaded_when_either_is_replaced() {
     let [old, new, newest] = ["old", "new", "newest"].map(|content| site(&[("index.html", content)]));
     let (temp, releases) = (common::readable_dir(), common::readable_dir());
     let release = |name: &str, dir: &TempDir| {
@@ -127,12 +127,12 @@ fn an_archive_behind_a_link_is_followed_when_either_is_replaced() {
 }
 
 #[test]
-fn an_archive_that_is_truncated_cuts_what_it_owes_and_heals_when_replaced() {
+fn truncated_archive_aborts_responses_until_it_is_replaced() {
     let dir = site(&[("a.txt", "small".repeat(100)), ("large.bin", "large".repeat(1 << 20))]);
     let temp = common::readable_dir();
     let (archive, next) = (temp.path().join("site.tar"), temp.path().join("next"));
     for engine in ENGINES {
-        // Names are sorted, so that `a.txt` lies before the cut and `large.bin` across it.
+        // With sorted names, `a.txt` lies before the truncation and `large.bin` across it.
         let write = |to: &Path| {
             let command = Command::new("tar")
                 .args(["--sort=name", "-cf"])
@@ -151,7 +151,7 @@ fn an_archive_that_is_truncated_cuts_what_it_owes_and_heals_when_replaced() {
         let file = File::options().write(true).open(&archive).unwrap();
         file.set_len(file.metadata().unwrap().len() / 2).unwrap();
         client.send("GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert!(client.try_response().is_err(), "{engine}: cut, and not padded");
+        assert!(client.try_response().is_err(), "{engine}: the response is aborted");
         wait_for("a warning", || program.err().contains("it is incomplete").then_some(()));
         assert_eq!(
             TestClient::connect(program.address()).get("/a.txt").content,
@@ -169,8 +169,8 @@ fn an_archive_that_is_truncated_cuts_what_it_owes_and_heals_when_replaced() {
 }
 
 #[test]
-fn an_archive_that_is_emptied_while_mapped_cuts_contents_of_every_size_and_the_server_lives() {
-    // Copied, gathered, and sent from the descriptor.
+fn emptied_archive_aborts_responses_of_every_size_and_the_server_survives() {
+    // The server copies the first file into the response, gathers the second, and sends the third from its descriptor.
     let contents = [("small.txt", 100), ("middle.txt", 8 << 10), ("large.txt", 64 << 10)];
     let dir = common::readable_dir();
     for (name, len) in contents {
@@ -179,7 +179,7 @@ fn an_archive_that_is_emptied_while_mapped_cuts_contents_of_every_size_and_the_s
     let temp = common::readable_dir();
     let (archive, next) = (temp.path().join("site.tar"), temp.path().join("next"));
     for engine in ENGINES {
-        // The first answer after the truncation is of another size each time.
+        // Each time the first response after the truncation has another size.
         for first in 0..contents.len() {
             write_archive(WRITERS[0].1, &archive, dir.path());
             let program =
@@ -196,9 +196,9 @@ fn an_archive_that_is_emptied_while_mapped_cuts_contents_of_every_size_and_the_s
             for (name, _) in contents.iter().cycle().skip(first).take(2 * contents.len()) {
                 let mut client = TestClient::connect(program.address());
                 client.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
-                assert!(client.try_response().is_err(), "{engine}: {name}: cut, and not padded");
+                assert!(client.try_response().is_err(), "{engine}: {name}: the response is aborted");
             }
-            assert_eq!(steady.get("/missing").status, 404, "{engine}: the same connection as before");
+            assert_eq!(steady.get("/missing").status, 404, "{engine}: an earlier connection");
 
             write_archive(WRITERS[0].1, &next, dir.path());
             fs::rename(&next, &archive).unwrap();
@@ -212,9 +212,9 @@ fn an_archive_that_is_emptied_while_mapped_cuts_contents_of_every_size_and_the_s
 }
 
 #[test]
-fn an_archive_that_is_truncated_within_a_content_sends_no_zeros() {
+fn archive_truncated_within_a_file_sends_no_zeros() {
     let dir = common::readable_dir();
-    // Copied, and gathered.
+    // The server copies the first file into the response, and gathers the second.
     let temp = site(&[("site/small.txt", "x".repeat(2_000)), ("site/then.txt", "y".repeat(8 << 10))]);
     let archive = dir.path().join("site.tar");
     for engine in ENGINES {
@@ -227,13 +227,13 @@ fn an_archive_that_is_truncated_within_a_content_sends_no_zeros() {
             File::options().write(true).open(&archive).unwrap().set_len(at as u64 + 100).unwrap();
             let mut client = TestClient::connect(program.address());
             client.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
-            assert!(client.try_response().is_err(), "{engine}: {name}: cut, and not padded");
+            assert!(client.try_response().is_err(), "{engine}: {name}: the response is aborted");
         }
     }
 }
 
 #[test]
-fn what_cannot_be_served_is_told_with_its_remedy() {
+fn unusable_archive_fails_with_a_hint() {
     let temp = site(&[("text.tar", "this is no archive"), ("dir/a", "x")]);
     let at = |name: &str| temp.path().join(name);
     write_archive(WRITERS[0].1, &at("site.tar"), &at("dir"));
@@ -281,7 +281,7 @@ fn what_cannot_be_served_is_told_with_its_remedy() {
 }
 
 #[test]
-fn a_compressed_archive_unpacks_to_as_much_as_it_may() {
+fn compressed_archive_unpacks_up_to_its_limit() {
     let dir = site(&[("index.html", "home"), ("zeros", &"\0".repeat(3 << 20))]);
     let temp = common::readable_dir();
     let at = |name: &str| temp.path().join(name);
@@ -296,21 +296,21 @@ fn a_compressed_archive_unpacks_to_as_much_as_it_may() {
     for (name, command) in [("site.tar.gz", WRITERS[7].1), ("site.tar.zst", WRITERS[8].1)] {
         write_archive(command, &at(name), dir.path());
     }
-    let said = "it unpacks to more than 3MiB, in memory; raise --max-unpacked-size, or unpack it on disk, and name the archive \
+    let error = "it unpacks to more than 3MiB, in memory; raise --max-unpacked-size, or unpack it on disk, and name the archive \
                 or directory";
-    let (little, enough) = (["--max-unpacked-size", "3MiB"], ["--max-unpacked-size", "4MiB"]);
+    let (too_small, large_enough) = (["--max-unpacked-size", "3MiB"], ["--max-unpacked-size", "4MiB"]);
     for name in ["site.tar.gz", "site.tar.zst", "packed.tar.gz", "packed.tar.zst"] {
         assert!(at(name).metadata().unwrap().len() < 100_000, "{name}");
         let refused = |ended: ProgramExit| {
             assert_eq!(ended.status.code(), Some(1), "{name}: {ended:?}");
-            // A program that takes long also reports its progress.
+            // A program that takes long also prints its progress.
             let last = ended.err.lines().last().map(str::to_owned);
-            assert_eq!(last, Some(format!("tarpon: cannot open {}: {said}", at(name).display())));
+            assert_eq!(last, Some(format!("tarpon: cannot open {}: {error}", at(name).display())));
         };
-        refused(RunningProgram::run(serve(&at(name), &little)));
-        let program = RunningProgram::start_ready(serve(&at(name), &enough));
+        refused(RunningProgram::run(serve(&at(name), &too_small)));
+        let program = RunningProgram::start_ready(serve(&at(name), &large_enough));
         assert_eq!(TestClient::connect(program.address()).get("/").content, b"home", "{name}");
-        let on_it = |words: &[&str], options: &[&str]| {
+        let on_archive = |words: &[&str], options: &[&str]| {
             let mut command = tarpon(words.iter().chain(options).map(AsRef::as_ref));
             command.arg(at(name));
             RunningProgram::run(command)
@@ -323,20 +323,20 @@ fn a_compressed_archive_unpacks_to_as_much_as_it_may() {
             commands.extend([&["inspect"][..], &["verify"]]);
         }
         for command in commands {
-            refused(on_it(command, &little));
-            let ended = on_it(command, &enough);
+            refused(on_archive(command, &too_small));
+            let ended = on_archive(command, &large_enough);
             assert!(ended.status.success(), "{name}: {command:?}: {ended:?}");
         }
     }
-    // So says a configuration, which `tarpon serve` names by its line.
+    // The same limit in a configuration.
     fs::write(at("tarpon.toml"), "[[site]]\npath = \"site.tar.gz\"\nmax-unpacked-size = \"3MiB\"\n").unwrap();
     let mut command =
         tarpon(["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--config"].map(AsRef::as_ref));
     command.arg(at("tarpon.toml"));
-    assert!(RunningProgram::run(command).err.contains(said));
+    assert!(RunningProgram::run(command).err.contains(error));
 }
 
-/// What a site has: pages, a large file, an empty one, a coded form, links, a long name, another in letters that are not ASCII.
+/// Makes a site: pages, a large and an empty file, a compressed form, links, a long name, and a name that is not ASCII.
 fn small_site() -> TempDir {
     let large = "0123456789".repeat(50_000);
     let middle = "middle ".repeat(3_000);
@@ -391,7 +391,7 @@ fn targets() -> Vec<String> {
     targets
 }
 
-/// A head without its date, which may have moved on between two answers.
+/// Returns a head without its date, which may change between two responses.
 fn without_date(head: &str) -> String {
     head.lines().filter(|line| !line.starts_with("Date: ")).collect::<Vec<_>>().join("\n")
 }

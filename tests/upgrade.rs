@@ -1,4 +1,4 @@
-//! A program takes the place of another: what can serve does from then on, what cannot changes nothing, and no client notices either.
+//! `tarpon upgrade`: a new program takes over without an effect on clients, and a program that fails to start changes nothing.
 
 #![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
 
@@ -23,23 +23,23 @@ use std::{
 use tempfile::TempDir;
 
 #[test]
-fn no_request_fails_and_no_connection_is_reset_while_programs_take_turns() {
+fn upgrades_fail_no_request_and_reset_no_connection() {
     for &engine in ENGINES {
-        let made = Made::new(&format!("engine = \"{engine}\"\n"));
-        let program = made.start();
-        let load = LoadGenerator::start(made.address, "/", b"one");
+        let copy = InstalledProgram::new(&format!("engine = \"{engine}\"\n"));
+        let program = copy.start();
+        let load = LoadGenerator::start(copy.address, "/", b"one");
         load.wait_for_responses(50);
-        let first = made.upgrade();
+        let first = copy.upgrade();
         assert!(first.status.success(), "{engine}: {first:?}");
         load.wait_for_responses(50);
         let first = UpgradedProgram::from_output(&first.out);
-        wait_for("the end of the program before", || has_exited(program.pid()).then_some(()));
+        wait_for("the predecessor exits", || has_exited(program.pid()).then_some(()));
         kill_process(first.0, Signal::USR2).unwrap();
-        wait_for("its successor", || has_exited(first.0).then_some(()));
+        wait_for("the first successor exits", || has_exited(first.0).then_some(()));
         load.wait_for_responses(50);
-        // It says so itself: all of them have one standard output.
-        let said = program.out();
-        let (_, second) = said.rsplit_once("\nupgraded: process ").expect("two of them");
+        // All programs write to the same standard output.
+        let output = program.out();
+        let (_, second) = output.rsplit_once("\nupgraded: process ").expect("two of them");
         let second = UpgradedProgram::from_output(&format!("upgraded: process {}", second.replace(' ', ",")));
         let failures = load.stop();
         assert!(failures.is_empty(), "{engine}: {failures:?}");
@@ -49,68 +49,71 @@ fn no_request_fails_and_no_connection_is_reset_while_programs_take_turns() {
 }
 
 #[test]
-fn what_lies_in_the_place_of_the_program_is_started_and_has_what_it_had() {
-    let made = Made::new("");
-    let socket = made.dir.path().join("socket");
-    made.say("one", &format!("[[listener]]\naddress = \"unix:{}\"\n", socket.display()));
-    let program = made.start();
+fn replaced_program_file_is_started_with_the_sockets_of_its_predecessor() {
+    let copy = InstalledProgram::new("");
+    let socket = copy.dir.path().join("socket");
+    copy.configure("one", &format!("[[listener]]\naddress = \"unix:{}\"\n", socket.display()));
+    let program = copy.start();
     let before = (descriptors(program.pid()), mask(program.pid()));
     let place = fs::metadata(&socket).unwrap().ino();
-    // Another file under the same name, as packages are installed.
-    let inode = made.install(Path::new(env!("CARGO_BIN_EXE_tarpon")));
-    made.say("two", &format!("[[listener]]\naddress = \"unix:{}\"\n", socket.display()));
-    let upgraded = made.upgrade();
+    // A new file of the same name, as package managers install programs.
+    let inode = copy.install(Path::new(env!("CARGO_BIN_EXE_tarpon")));
+    copy.configure("two", &format!("[[listener]]\naddress = \"unix:{}\"\n", socket.display()));
+    let upgraded = copy.upgrade();
     let next = UpgradedProgram::from_output(&upgraded.out);
     assert_eq!(fs::metadata(format!("/proc/{}/exe", next.0.as_raw_nonzero())).unwrap().ino(), inode);
-    made.wait_for("two");
-    wait_for("the end of the program before", || has_exited(program.pid()).then_some(()));
-    // The socket is where it was, and so is that of the admin.
+    copy.wait_for("two");
+    wait_for("the predecessor exits", || has_exited(program.pid()).then_some(()));
+    // The sockets stay, also that of the admin listener.
     assert_eq!(fs::metadata(&socket).unwrap().ino(), place);
     assert_eq!(TestClient::connect_unix(&socket).get("/").content, b"two");
     assert_eq!((descriptors(next.0), mask(next.0)), before, "descriptors, and blocked signals");
-    assert!(made.run("status").status.success());
-    // And again, with what was handed over once.
-    let upgraded = made.upgrade();
+    assert!(copy.run("status").status.success());
+    // A second upgrade, with sockets that were handed over before.
+    let upgraded = copy.upgrade();
     let last = UpgradedProgram::from_output(&upgraded.out);
-    wait_for("the end of the program before", || has_exited(next.0).then_some(()));
+    wait_for("the predecessor exits", || has_exited(next.0).then_some(()));
     assert_eq!(TestClient::connect_unix(&socket).get("/").content, b"two");
     last.stop();
-    assert!(!socket.exists() && !made.dir.path().join("admin").exists(), "who has them last removes them");
+    assert!(
+        !socket.exists() && !copy.dir.path().join("admin").exists(),
+        "the last program removes the sockets"
+    );
 }
 
-/// What it shows; what lies in the place of the program; the site, and what else the configuration says; why not.
-type Case<'a> = (&'a str, Option<Vec<u8>>, &'a str, &'a str, &'a str);
+/// What the case shows; the file of the program; the site and the rest of the configuration; a part of the error.
+type FailingUpgrade<'a> = (&'a str, Option<Vec<u8>>, &'a str, &'a str, &'a str);
 
 #[test]
-fn a_program_that_cannot_begin_changes_nothing() {
-    let made = Made::new("");
-    let program = made.start();
+fn program_that_fails_to_start_changes_nothing() {
+    let copy = InstalledProgram::new("");
+    let program = copy.start();
     let server = program.server();
-    let mut client = TestClient::connect(made.address);
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let taken = format!("[[listener]]\naddress = \"{}\"\n", taken.local_addr().unwrap());
+    let mut client = TestClient::connect(copy.address);
+    let used = TcpListener::bind("127.0.0.1:0").unwrap();
+    let used = format!("[[listener]]\naddress = \"{}\"\n", used.local_addr().unwrap());
     let real = fs::read(env!("CARGO_BIN_EXE_tarpon")).unwrap();
     let shell = |words: &str| format!("#!/bin/sh\n{words}\n").into_bytes();
     #[rustfmt::skip]
-    let cases: [Case<'_>; 9] = [
-        // what it shows         the file                           the site   the rest        why
+    let cases: [FailingUpgrade<'_>; 9] = [
+        // what it shows         file                               site       rest            error
         ("no file",              None,                              "one",     "",             "no such file or directory"),
         ("no program",           Some(vec![0; 100]),                "one",     "",             "exec format error"),
-        ("one that ends",        Some(shell("exit 3")),             "one",     "",             "the new program ended with status 3"),
-        ("one that crashes",     Some(shell("kill -SEGV $$")),      "one",     "",             "the new program was killed by SIGSEGV"),
-        ("one that hangs",       Some(shell("exec sleep 1000")),    "one",     "",             "did not serve in time, and was killed"),
-        ("one that talks",       Some(shell("exec bash -c 'printf \"\\0\\0\\0\\0no\" >&$TARPON_TAKES_OVER; exec sleep 1000'")), "one", "",  "the new program does not understand"),
+        ("exits at once",        Some(shell("exit 3")),             "one",     "",             "the new program ended with status 3"),
+        ("crashes",              Some(shell("kill -SEGV $$")),      "one",     "",             "the new program was killed by SIGSEGV"),
+        ("hangs",                Some(shell("exec sleep 1000")),    "one",     "",             "did not serve in time, and was killed"),
+        ("sends garbage",        Some(shell("exec bash -c 'printf \"\\0\\0\\0\\0no\" >&$TARPON_TAKES_OVER; exec sleep 1000'")), "one", "",  "the new program does not understand"),
         ("a configuration",      Some(real.clone()),                "one",     "[sever]\n",    "unknown section `sever`"),
-        ("a port in use",        Some(real.clone()),                "one",     &taken,         "address already in use"),
-        ("a site that is not",   Some(real.clone()),                "missing", "",             "it does not exist"),
+        ("a port in use",        Some(real.clone()),                "one",     &used,          "address already in use"),
+        ("a missing site",       Some(real.clone()),                "missing", "",             "it does not exist"),
     ];
     for (name, file, site, rest, why) in cases {
-        made.say(site, rest);
+        copy.configure(site, rest);
         match file {
-            Some(file) => drop(made.write(&file)),
-            None => fs::remove_file(made.program()).unwrap(),
+            Some(file) => drop(copy.write(&file)),
+            None => fs::remove_file(copy.program()).unwrap(),
         }
-        let refused = made.upgrade();
+        let refused = copy.upgrade();
         assert_eq!((refused.status.code(), &*refused.out), (Some(1), ""), "{name}");
         for want in ["tarpon: not upgraded: ", why, "\nthe program that runs still serves\n"] {
             assert!(refused.err.contains(want), "{name}: {want}: {}", refused.err);
@@ -121,133 +124,133 @@ fn a_program_that_cannot_begin_changes_nothing() {
         assert_eq!(
             (program.server(), program.child_pids().len()),
             (server, 2),
-            "{name}: nothing is left of it"
+            "{name}: no other process is left"
         );
     }
-    // And one that can is started, after all that.
-    made.say("two", "");
-    made.write(&real);
-    let upgraded = made.upgrade();
+    // A working program still starts.
+    copy.configure("two", "");
+    copy.write(&real);
+    let upgraded = copy.upgrade();
     let next = UpgradedProgram::from_output(&upgraded.out);
-    made.wait_for("two");
+    copy.wait_for("two");
     next.stop();
 }
 
 #[test]
-fn what_is_asked_for_later_takes_the_place_of_what_has_not_begun() {
-    let made = Made::new("");
-    let program = made.start();
-    made.write(b"#!/bin/sh\nexec sleep 1000\n");
+fn later_order_replaces_an_upgrade_that_has_not_started() {
+    let copy = InstalledProgram::new("");
+    let program = copy.start();
+    copy.write(b"#!/bin/sh\nexec sleep 1000\n");
     let hanging = || program.child_pids().into_iter().find(|&pid| is_sleep(pid));
     thread::scope(|scope| {
-        let first = scope.spawn(|| made.upgrade());
+        let first = scope.spawn(|| copy.upgrade());
         let former = wait_for("a program that hangs", hanging);
-        let second = scope.spawn(|| made.upgrade());
-        wait_for("another one", || hanging().filter(|&pid| pid != former));
-        made.say("two", "");
-        let reloaded = made.run("reload");
+        let second = scope.spawn(|| copy.upgrade());
+        wait_for("the second program", || hanging().filter(|&pid| pid != former));
+        copy.configure("two", "");
+        let reloaded = copy.run("reload");
         assert!(reloaded.status.success(), "{reloaded:?}");
-        // They have waited for the same.
+        // Both upgrades fail.
         for upgrade in [first, second] {
-            let said = upgrade.join().unwrap().err;
-            assert!(said.contains("not upgraded: something else was asked for meanwhile"), "{said}");
+            let error = upgrade.join().unwrap().err;
+            assert!(error.contains("not upgraded: something else was asked for meanwhile"), "{error}");
         }
     });
     assert_eq!(hanging(), None);
-    made.wait_for("two");
-    // A program that is told to stop takes with it what has not begun.
+    copy.wait_for("two");
+    // A program that stops kills the program that has not started to serve.
     program.signal(Signal::USR2);
     let hanging = wait_for("a program that hangs", hanging);
     program.signal(Signal::TERM);
     assert!(program.wait().status.success());
-    wait_for("its end", || has_exited(hanging).then_some(()));
+    wait_for("the hanging program exits", || has_exited(hanging).then_some(()));
 }
 
 #[test]
-fn a_download_of_the_program_before_is_finished() {
-    let made = Made::new("grace-period = \"1h\"\n");
+fn download_from_the_predecessor_completes() {
+    let copy = InstalledProgram::new("grace-period = \"1h\"\n");
     let large = common::distinct_bytes(32 << 20);
-    write_files(made.dir.path(), &[("one/large", &large)]);
-    let program = made.start();
-    let mut client = TestClient::connect(made.address);
+    write_files(copy.dir.path(), &[("one/large", &large)]);
+    let program = copy.start();
+    let mut client = TestClient::connect(copy.address);
     client.send(common::client::get("/large"));
     assert_eq!(client.try_head().unwrap().status, 200);
-    made.say("two", "");
-    let upgraded = made.upgrade();
+    copy.configure("two", "");
+    let upgraded = copy.upgrade();
     let next = UpgradedProgram::from_output(&upgraded.out);
-    made.wait_for("two");
+    copy.wait_for("two");
     assert!(!has_exited(program.pid()));
     assert!(client.read_exact(large.len()) == large);
     drop(client);
-    wait_for("the end of the program before", || has_exited(program.pid()).then_some(()));
+    wait_for("the predecessor exits", || has_exited(program.pid()).then_some(()));
     next.stop();
 }
 
 #[test]
-fn what_was_kept_of_earlier_releases_outlives_reloads_and_programs() {
-    let made = Made::new("");
-    let dir = made.dir.path().join("one");
+fn retained_assets_outlive_reloads_and_upgrades() {
+    let copy = InstalledProgram::new("");
+    let dir = copy.dir.path().join("one");
     let asset = |release: usize| (format!("assets/app-1a2b3c{release}d.js"), release.to_string());
     write_files(&dir, &[asset(1)]);
-    let mut command = made.command();
+    let mut command = copy.command();
     command.args(["--keep-releases", "2"]);
     let program = RunningProgram::start_ready(command);
     for release in [2, 3] {
         fs::remove_file(dir.join(asset(release - 1).0)).unwrap();
         write_files(&dir, &[asset(release), ("index.html".into(), release.to_string())]);
-        made.wait_for(&release.to_string());
+        copy.wait_for(&release.to_string());
     }
-    let assert_kept = |when: &str| {
-        let mut client = TestClient::connect(made.address);
+    let assert_retained = |when: &str| {
+        let mut client = TestClient::connect(copy.address);
         for (name, content) in [1, 2, 3].map(asset) {
             assert_eq!(client.get(&format!("/{name}")).content, content.as_bytes(), "{when}: {name}");
         }
     };
-    assert_kept("before");
+    assert_retained("before");
     let server = program.server();
-    assert!(made.run("reload").status.success());
-    wait_for("the end of the server before", || has_exited(server).then_some(()));
-    assert_kept("reloaded");
-    let next = UpgradedProgram::from_output(&made.upgrade().out);
-    wait_for("the end of the program before", || has_exited(program.pid()).then_some(()));
-    assert_kept("upgraded");
-    let last = UpgradedProgram::from_output(&made.upgrade().out);
-    wait_for("the end of the program before", || has_exited(next.0).then_some(()));
-    assert_kept("upgraded again");
+    assert!(copy.run("reload").status.success());
+    wait_for("the previous server exits", || has_exited(server).then_some(()));
+    assert_retained("reloaded");
+    let next = UpgradedProgram::from_output(&copy.upgrade().out);
+    wait_for("the predecessor exits", || has_exited(program.pid()).then_some(()));
+    assert_retained("upgraded");
+    let last = UpgradedProgram::from_output(&copy.upgrade().out);
+    wait_for("the predecessor exits", || has_exited(next.0).then_some(()));
+    assert_retained("upgraded again");
     last.stop();
 }
 
 #[test]
-fn a_program_that_carries_its_site_is_replaced_by_another() {
-    let made = Made::new("");
+fn program_with_an_embedded_site_is_upgraded() {
+    let copy = InstalledProgram::new("");
     let pack = |site: &str| {
-        let target = made.dir.path().join("packed");
+        let target = copy.dir.path().join("packed");
         let mut command = tarpon(["pack", "--executable", "--effort", "fast", "-o"].map(AsRef::as_ref));
         let ended = RunningProgram::run({
-            command.arg(&target).arg(made.dir.path().join(site));
+            command.arg(&target).arg(copy.dir.path().join(site));
             command
         });
         assert!(ended.status.success(), "{ended:?}");
-        fs::rename(target, made.program()).unwrap();
+        fs::rename(target, copy.program()).unwrap();
     };
     pack("one");
-    let mut command = Command::new(made.program());
-    command.args(["--admin", &made.admin(), "--listen", &made.address.to_string()]);
+    let mut command = Command::new(copy.program());
+    command.args(["--admin", &copy.admin(), "--listen", &copy.address.to_string()]);
     let program = RunningProgram::start_ready(command);
-    assert_eq!(TestClient::connect(made.address).get("/").content, b"one");
+    assert_eq!(TestClient::connect(copy.address).get("/").content, b"one");
     pack("two");
-    let upgraded = made.upgrade();
+    let upgraded = copy.upgrade();
     let next = UpgradedProgram::from_output(&upgraded.out);
-    made.wait_for("two");
-    wait_for("the end of the program before", || has_exited(program.pid()).then_some(()));
+    copy.wait_for("two");
+    wait_for("the predecessor exits", || has_exited(program.pid()).then_some(()));
     next.stop();
 }
 
 #[test]
-fn the_variable_by_which_programs_take_over_is_for_them_alone() {
-    let made = Made::new("");
+fn variable_for_the_handover_is_refused_from_users() {
+    let copy = InstalledProgram::new("");
     for value in ["", "x", "1", "1000"] {
-        let mut command = made.command();
+        let mut command = copy.command();
         command.env("TARPON_TAKES_OVER", value);
         let ended = RunningProgram::run(command);
         assert!(
@@ -257,23 +260,23 @@ fn the_variable_by_which_programs_take_over_is_for_them_alone() {
     }
 }
 
-/// A program under a name of its own, sites, and a configuration file that names one of them.
-struct Made {
+/// A copy of the program, with two sites and a configuration file that names one of them.
+struct InstalledProgram {
     dir: TempDir,
-    /// Of the server, in the configuration.
+    /// Lines of the section `[server]`.
     server: String,
     address: SocketAddr,
 }
 
-impl Made {
-    fn new(server: &str) -> Made {
+impl InstalledProgram {
+    fn new(server: &str) -> InstalledProgram {
         let dir = readable_dir();
         write_files(dir.path(), &[("one/index.html", "one"), ("two/index.html", "two")]);
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let made = Made { dir, server: server.to_owned(), address };
-        made.install(Path::new(env!("CARGO_BIN_EXE_tarpon")));
-        made.say("one", "");
-        made
+        let copy = InstalledProgram { dir, server: server.to_owned(), address };
+        copy.install(Path::new(env!("CARGO_BIN_EXE_tarpon")));
+        copy.configure("one", "");
+        copy
     }
 
     fn program(&self) -> PathBuf {
@@ -284,7 +287,7 @@ impl Made {
         format!("unix:{}", self.dir.path().join("admin").display())
     }
 
-    /// Puts a file in the place of the program, as a whole. Returns its inode.
+    /// Replaces the program by a copy of a file. Returns the inode.
     fn install(&self, file: &Path) -> u64 {
         self.write(&fs::read(file).unwrap())
     }
@@ -297,7 +300,7 @@ impl Made {
         fs::metadata(self.program()).unwrap().ino()
     }
 
-    fn say(&self, site: &str, rest: &str) {
+    fn configure(&self, site: &str, rest: &str) {
         let (dir, address, server, admin) =
             (self.dir.path().display(), self.address, &self.server, self.admin());
         let text = format!(
@@ -317,12 +320,12 @@ impl Made {
         RunningProgram::start_ready(self.command())
     }
 
-    /// `tarpon upgrade`, or something like it, of the program that was built.
-    fn run(&self, what: &str) -> ProgramExit {
-        RunningProgram::run(tarpon([what, "--admin", &self.admin()].map(AsRef::as_ref)))
+    /// Runs `tarpon upgrade` or another command that uses the admin listener.
+    fn run(&self, command: &str) -> ProgramExit {
+        RunningProgram::run(tarpon([command, "--admin", &self.admin()].map(AsRef::as_ref)))
     }
 
-    /// Until this site is served. Who leaves may take a client yet who has come at the same time.
+    /// Waits until the program serves this site: a draining server may still accept a client.
     #[track_caller]
     fn wait_for(&self, site: &str) {
         wait_for(site, || {
@@ -335,7 +338,7 @@ impl Made {
     }
 }
 
-/// What a process has open: of what has no name, what kind of thing it is. proc(5), /proc/pid/fd.
+/// Returns the paths of the open files of a process, and the kinds of those without a path. proc(5), /proc/pid/fd.
 fn descriptors(pid: Pid) -> Vec<String> {
     let entries = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap();
     let paths = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
@@ -345,14 +348,14 @@ fn descriptors(pid: Pid) -> Vec<String> {
     kinds
 }
 
-/// The signals that it blocks, and those it ignores. proc(5), /proc/pid/status.
+/// Returns the blocked and the ignored signals of a process. proc(5), /proc/pid/status.
 fn mask(pid: Pid) -> Vec<String> {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
     let wanted = |line: &&str| line.starts_with("SigBlk:") || line.starts_with("SigIgn:");
     status.lines().filter(wanted).map(str::to_owned).collect()
 }
 
-/// The words that it was started with. proc(5), /proc/pid/cmdline.
+/// Returns whether a process is `sleep`. proc(5), /proc/pid/cmdline.
 fn is_sleep(pid: Pid) -> bool {
     fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero()))
         .is_ok_and(|words| words.starts_with(b"sleep\0"))

@@ -1,7 +1,7 @@
-//! Directories of users, as the program serves them: who has one, what is followed, and what one of them cannot do to others.
+//! Directories of users: which users have one, which changes are followed, and that no user affects the others.
 //!
-//! Users are made in a file that only the program sees as the system's own, in a mount namespace of its own: for that the tests have to
-//! run as root. Without, a server in the test's process is told of users.
+//! A test that runs as root starts the program in a mount namespace, with its own file of users at /etc/passwd. Without root, the tests give
+//! users to a server within their own process.
 
 #![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
 
@@ -26,11 +26,11 @@ use tarpon::{SiteChange, SiteWatcher, Source, UserDirectories, UserDirectory};
 use tempfile::TempDir;
 
 #[test]
-fn users_of_the_system_have_directories_below_their_names() {
+fn users_have_directories_below_their_names() {
     if !geteuid().is_root() {
         return;
     }
-    let host = Host::new();
+    let host = UserHost::new();
     host.add("alice", 1000);
     host.add("barred", 1001);
     host.add("closed", 1002);
@@ -62,10 +62,10 @@ fn users_of_the_system_have_directories_below_their_names() {
     let program = host.serve(&["--user-directories", "public_html"]);
     #[rustfmt::skip]
     let cases: &[(&str, &str, u16, &str)] = &[
-        // what it shows           target                                status  content, or where it leads
+        // what it shows           target                                status  content or location
         ("the site",               "/",                                  200, "the site"),
         ("a home page",            "/~alice/",                           200, "alice"),
-        ("encoded",                "/%7Ealice/",                         200, "alice"),
+        ("percent-encoded",        "/%7Ealice/",                         200, "alice"),
         ("without the slash",      "/~alice?q",                          301, "/~alice/?q"),
         ("a link within",          "/~alice/in",                         200, "alice"),
         ("deep down",              "/~alice/a%20b/.well-known/file",     200, "known"),
@@ -73,14 +73,14 @@ fn users_of_the_system_have_directories_below_their_names() {
         ("a dotfile",              "/~alice/.htaccess",                  404, "not of alice"),
         ("rules of a user",        "/~alice/_headers",                   404, "not of alice"),
         ("a private file",         "/~alice/private",                    404, "not of alice"),
-        ("nobody",                 "/~nobodyhere/",                      404, ""),
-        ("no such directory",      "/~late/",                            404, ""),
-        ("a home that is closed",  "/~barred/",                          404, ""),
-        ("a directory that is",    "/~closed/",                          404, ""),
-        ("a link to elsewhere",    "/~leading/passwd",                   404, ""),
+        ("an unknown user",        "/~nobodyhere/",                      404, ""),
+        ("no directory",           "/~late/",                            404, ""),
+        ("a closed home",          "/~barred/",                          404, ""),
+        ("a closed directory",     "/~closed/",                          404, ""),
+        ("a link out of the home", "/~leading/passwd",                   404, ""),
         ("a user of the system",   "/~www/",                             404, ""),
         ("root",                   "/~root/",                            404, ""),
-        ("nothing",                "/~/",                                404, ""),
+        ("no name",                "/~/",                                404, ""),
     ];
     let mut client = TestClient::connect(program.address());
     for (name, target, status, want) in cases {
@@ -89,8 +89,12 @@ fn users_of_the_system_have_directories_below_their_names() {
         assert_eq!(response.status, *status, "{name}");
         assert!(want.is_empty() || got == *want, "{name}: {got}");
     }
-    assert_eq!(client.get("/~alice/").field("X-From"), Some("the site"), "rules are of the site");
-    let said = program.err();
+    assert_eq!(
+        client.get("/~alice/").field("X-From"),
+        Some("the site"),
+        "rules of the site apply, and rules of users do not"
+    );
+    let errors = program.err();
     for want in [
         format!("skipped 1 home of a user that may not be entered: {}", host.at("home/barred").display()),
         "skipped 1 file or directory of a user that cannot be read: ~alice/private".to_owned(),
@@ -100,16 +104,16 @@ fn users_of_the_system_have_directories_below_their_names() {
             host.at("home/closed/public_html").display()
         ),
     ] {
-        assert!(said.contains(&want), "{want} in {said}");
+        assert!(errors.contains(&want), "{want} in {errors}");
     }
 }
 
 #[test]
-fn who_is_named_has_one_and_who_is_excepted_has_none() {
+fn options_select_and_exclude_users() {
     if !geteuid().is_root() {
         return;
     }
-    let host = Host::new();
+    let host = UserHost::new();
     for (name, uid) in [("alice", 1000), ("bob", 1001), ("www", 33)] {
         host.add(name, uid);
         host.write(&[(&*format!("home/{name}/web/pages/index.html"), "x")]);
@@ -134,11 +138,11 @@ fn who_is_named_has_one_and_who_is_excepted_has_none() {
 }
 
 #[test]
-fn what_users_do_later_is_followed_and_none_of_them_takes_the_site_down() {
+fn changes_by_users_are_followed_and_no_user_takes_the_site_down() {
     if !geteuid().is_root() {
         return;
     }
-    let host = Host::new();
+    let host = UserHost::new();
     host.add("alice", 1000);
     host.add("bob", 1001);
     host.write(&[
@@ -148,12 +152,12 @@ fn what_users_do_later_is_followed_and_none_of_them_takes_the_site_down() {
     ]);
     host.set_mode("home/bob", 0o711);
     let program = host.serve(&["--user-directories", "public_html"]);
-    let keeper = program.builder();
+    let builder = program.builder();
     host.write(&[("home/alice/public_html/new/deep/page.html", "deep")]);
     program.wait_for("/~alice/new/deep/page.html", |page| page.content == b"deep");
     host.write(&[("home/alice/public_html/new/deep/page.html", "deeper")]);
     program.wait_for("/~alice/new/deep/page.html", |page| page.content == b"deeper");
-    assert_eq!(program.builder(), keeper, "it may read what is new there");
+    assert_eq!(program.builder(), builder, "the same builder reads the new files");
     host.write(&[("home/bob/public_html/index.html", "bob")]);
     program.wait_for("/~bob/", |page| page.content == b"bob");
     host.set_mode("home/bob/public_html", 0o700);
@@ -174,7 +178,7 @@ fn what_users_do_later_is_followed_and_none_of_them_takes_the_site_down() {
         "left out /~alice/: {} has more than 10000 files and directories; move some out of it",
         host.at("home/alice/public_html").display()
     );
-    wait_for("what is said of it", || program.err().contains(&want).then_some(()));
+    wait_for("the warning", || program.err().contains(&want).then_some(()));
     host.write(&[("site/index.html", "goes on")]);
     program.wait_for("/", |page| page.content == b"goes on");
     let mut client = TestClient::connect(program.address());
@@ -182,7 +186,7 @@ fn what_users_do_later_is_followed_and_none_of_them_takes_the_site_down() {
 }
 
 #[test]
-fn an_archive_has_no_directories_of_users_beside_it() {
+fn archive_with_user_directories_is_an_error() {
     let dir = readable_dir();
     let archive = dir.path().join("site.tar");
     let status = Command::new("tar").arg("-cf").arg(&archive).args(["-T", "/dev/null"]).status().unwrap();
@@ -198,7 +202,7 @@ fn an_archive_has_no_directories_of_users_beside_it() {
 }
 
 #[test]
-fn a_library_is_told_of_users_and_follows_their_directories() {
+fn library_follows_the_directories_of_given_users() {
     let dir = readable_dir();
     write_files(dir.path(), &[("site/index.html", "home"), ("home/alice/index.html", "not served")]);
     let user = UserDirectory { name: "alice".into(), home: dir.path().join("home/alice"), dir: "www".into() };
@@ -222,13 +226,13 @@ fn a_library_is_told_of_users_and_follows_their_directories() {
     wait_for_count(1);
 }
 
-/// A host with a site, and with users of its own.
-struct Host {
+/// The files of a host: a site, users, and their homes.
+struct UserHost {
     dir: TempDir,
 }
 
-impl Host {
-    fn new() -> Host {
+impl UserHost {
+    fn new() -> UserHost {
         let dir = readable_dir();
         let root = dir.path().join("root");
         let users = format!(
@@ -236,10 +240,10 @@ impl Host {
             root.display()
         );
         write_files(dir.path(), &[("passwd", &*users), ("site/x", ""), ("home/x", "")]);
-        Host { dir }
+        UserHost { dir }
     }
 
-    /// A user more, with a home.
+    /// Adds a user with a home.
     fn add(&self, name: &str, uid: u32) {
         let home = self.at("home").join(name);
         fs::create_dir_all(&home).unwrap();
@@ -259,32 +263,32 @@ impl Host {
         fs::set_permissions(self.at(path), Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Serves the site to whom the users of this host are all there are.
-    fn serve(&self, options: &[&str]) -> Serving {
+    /// Serves the site with the users of this host.
+    fn serve(&self, options: &[&str]) -> HostProgram {
         let passwd = self.at("passwd");
         let script = "mount --bind \"$0\" /etc/passwd && exec \"$@\"";
         let starter = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script];
         let starter: Vec<_> = starter.into_iter().chain(passwd.to_str()).collect();
-        Serving(RunningProgram::start_ready(wrap_command(&starter, &serve(&self.at("site"), options))))
+        HostProgram(RunningProgram::start_ready(wrap_command(&starter, &serve(&self.at("site"), options))))
     }
 }
 
-/// A program that serves such a host.
-struct Serving(RunningProgram);
+/// A program that serves the site of a host.
+struct HostProgram(RunningProgram);
 
-impl Serving {
-    /// Asks again and again until the answer is this one. Meanwhile there is always one, and never an error of the server.
+impl HostProgram {
+    /// Sends requests until the response matches. No response may be an error of the server.
     #[track_caller]
-    fn wait_for(&self, target: &str, is_it: impl Fn(&Response) -> bool) {
+    fn wait_for(&self, target: &str, matches: impl Fn(&Response) -> bool) {
         wait_for(target, || {
             let response = TestClient::connect(self.address()).get(target);
             assert!(response.status < 500, "{response:?}");
-            is_it(&response).then_some(())
+            matches(&response).then_some(())
         });
     }
 }
 
-impl std::ops::Deref for Serving {
+impl std::ops::Deref for HostProgram {
     type Target = RunningProgram;
 
     fn deref(&self) -> &RunningProgram {

@@ -1,5 +1,5 @@
-//! Engines whose workers serve one connection at a time: a client that waits finds a worker, whatever the others do with theirs,
-//! and nobody loses a connection that nobody waits for.
+//! Engines whose workers serve one connection at a time: a client that waits gets a worker whatever the other clients do, and a worker
+//! closes an idle connection only while a client waits.
 
 mod common;
 
@@ -16,7 +16,7 @@ use std::{
 };
 use tarpon::Engine;
 
-/// Longer than a connection is left alone that is not used.
+/// Longer than a worker keeps an idle connection while a client waits.
 const UNUSED: Duration = Duration::from_millis(400);
 
 #[test]
@@ -26,15 +26,15 @@ fn idle_clients_never_stop_service() {
         let mut idle = Vec::new();
         for number in 0..40 {
             let mut client = TestClient::connect(served.address);
-            // Some have never asked.
+            // Every third client sends no request.
             if number % 3 > 0 {
-                // Within `TEST_TIMEOUT`, which is shorter than a connection may be idle.
+                // `TEST_TIMEOUT` is shorter than the idle timeout.
                 assert_eq!(client.get("/").content, b"home", "{engine}");
             }
             idle.push(client);
         }
-        // As many stay open as there are workers, at most. Which ones is open: each worker looks for itself how long its
-        // client has been idle. The others were closed in order, the first of them while the last ones connected.
+        // At most one connection per worker stays open. Each worker measures the idle time of its own client, so any of the
+        // connections may stay open.
         wait_for(&format!("{engine} closes all but four connections"), || {
             idle.retain_mut(|client| !client.is_closed());
             (idle.len() <= WORKER_COUNT).then_some(())
@@ -43,13 +43,13 @@ fn idle_clients_never_stop_service() {
 }
 
 #[test]
-fn a_request_on_a_connection_that_gave_way_meets_its_end_and_no_reset() {
+fn request_on_a_connection_that_gave_way_gets_eof_without_a_reset() {
     each(1, |served, engine| {
         let mut first = TestClient::connect(served.address);
         assert_eq!(first.get("/").content, b"home");
         thread::sleep(UNUSED);
         assert_eq!(TestClient::connect(served.address).get("/").content, b"home", "{engine}");
-        // As if it had been on its way.
+        // The client sends this before it reads the end of the connection.
         assert!(first.send(get("/")));
         let error = first.try_response().expect_err("it gave way");
         assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{engine}: {error}");
@@ -57,37 +57,37 @@ fn a_request_on_a_connection_that_gave_way_meets_its_end_and_no_reset() {
 }
 
 #[test]
-fn who_asks_without_end_is_told_to_come_again_when_others_wait() {
+fn busy_connection_gets_connection_close_while_other_clients_wait() {
     each(2, |served, engine| {
         let address = served.address;
         let asking: Vec<_> = (0..6)
             .map(|_| {
                 thread::spawn(move || {
-                    let (until, mut answer_count, mut last_count) =
+                    let (until, mut response_count, mut close_count) =
                         (Instant::now() + Duration::from_secs(2), 0, 0);
                     let mut client = TestClient::connect(address);
-                    while Instant::now() < until || answer_count <= 10 {
+                    while Instant::now() < until || response_count <= 10 {
                         let response = client.get("/");
                         assert_eq!(response.content, b"home");
-                        answer_count += 1;
+                        response_count += 1;
                         if response.closes() {
                             assert_eq!(client.read_to_end(), b"");
                             client = TestClient::connect(address);
-                            last_count += 1;
+                            close_count += 1;
                         }
                     }
-                    (answer_count, last_count)
+                    (response_count, close_count)
                 })
             })
             .collect();
         let counts: Vec<(u32, u32)> = asking.into_iter().map(|asking| asking.join().unwrap()).collect();
-        assert!(counts.iter().any(|(_, last_count)| *last_count > 0), "{engine}: {counts:?}");
+        assert!(counts.iter().any(|(_, close_count)| *close_count > 0), "{engine}: {counts:?}");
     });
 }
 
 #[test]
-fn while_somebody_is_free_nobody_gives_way() {
-    // A worker may be late to notice that its client has closed. With one for each client, another is always free.
+fn no_connection_gives_way_while_a_worker_is_free() {
+    // A worker may notice late that its client has closed. With a worker for each client, another worker is always free.
     const OTHER_COUNT: usize = 50;
     each(2 + OTHER_COUNT + 1, |served, engine| {
         let mut idle = [(); 2].map(|()| TestClient::connect(served.address));
@@ -104,7 +104,7 @@ fn while_somebody_is_free_nobody_gives_way() {
     });
 }
 
-/// Runs a test on each of these engines, with so many workers.
+/// Runs a test on each engine whose workers serve one connection at a time.
 fn each(worker_count: usize, test: impl Fn(&TestServer, Engine)) {
     let dir = site(&[("index.html", "home")]);
     for &engine in ENGINES.iter().filter(|engine| engine.is_blocking()) {
