@@ -8,7 +8,7 @@ use common::{
     ENGINES,
     client::{TestClient, get},
     load::LoadGenerator,
-    program::{RunningProgram, children, has_exited, name_of, serve, wrap_command},
+    program::{RunningProgram, children, has_exited, process_name, serve, wrap_command},
     site, wait_for, write_files,
 };
 use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
@@ -248,7 +248,7 @@ fn wait_for_workers(server: Pid, engine: Engine) {
     };
     wait_for("the worker processes", || {
         let parts = children(server);
-        let have_started = parts.iter().all(|&part| name_of(part) != name_of(server));
+        let have_started = parts.iter().all(|&part| process_name(part) != process_name(server));
         (parts.len() >= count && have_started).then_some(())
     });
 }
