@@ -54,9 +54,9 @@ pub use base::{
     site_config::{MAX_UNPACKED_LEN, Source, UserConfig, UserDirectories},
 };
 pub use control::{
-    access_log::{LogSink, turn},
-    admin::{Admin, Order, ask, order},
-    listeners::{Listener, usual_admin},
+    access_log::{LogSink, rotate_files},
+    admin::{Admin, Order, fetch_metrics, send_order},
+    listeners::{Listener, default_admin_address},
     metrics::{Metrics, Responses, ServerState, SiteMetrics},
     server::{Handle, Server},
     supervisor::{Notice, Role, Service, ServingReport, SiteLabel, supervise},

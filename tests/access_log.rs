@@ -213,7 +213,7 @@ fn files_rotate_by_size_without_losing_a_line() {
         let rotation = Rotation { len_max: Some(20_000), age_max: None, keep: 100 };
         let logging = Some(Logging { form: LogFormat::Simple, ..Logging::default() });
         let served = EmbeddedServer::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
-        served.handle.log_to(log.target().open_turning(rotation).expect("a file"));
+        served.handle.log_to(log.target().open_rotating(rotation).expect("a file"));
         let mut client = TestClient::connect(served.address);
         for number in 0..COUNT {
             client.get(&format!("/?{number}"));
@@ -243,7 +243,7 @@ fn files_rotate_by_age() {
     let rotation = Rotation { len_max: None, age_max: Some(Duration::from_millis(300)), keep: 2 };
     let logging = Some(Logging::default());
     let served = EmbeddedServer::dir(&Settings { logging, ..settings(Engine::Epoll, 1) }, dir.path());
-    served.handle.log_to(log.target().open_turning(rotation).expect("a file"));
+    served.handle.log_to(log.target().open_rotating(rotation).expect("a file"));
     let mut client = TestClient::connect(served.address);
     wait_for("three files", || {
         client.get("/");

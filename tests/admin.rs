@@ -303,7 +303,7 @@ fn status_prints_text_and_json() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let object: serde_json::Value = serde_json::from_str(&status(&["--json"])).expect("JSON");
     assert_eq!(
-        (&object["stage"], &object["accepted"], &object["sites"][0]["files"]),
+        (&object["state"], &object["accepted"], &object["sites"][0]["files"]),
         (&"serving".into(), &1.into(), &1.into())
     );
     program.signal(Signal::TERM);

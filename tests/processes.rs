@@ -92,7 +92,7 @@ fn a_keeper_process_that_is_killed_is_replaced_and_no_client_notices() {
         write_files(dir.path(), &[("index.html", content)]);
         wait_for(content, || (client.get("/").content == content.as_bytes()).then_some(()));
     }
-    program.wait_for_err("warning: the keeper process was killed by SIGKILL; starting another\n");
+    program.wait_for_err("warning: the builder process was killed by SIGKILL; starting another\n");
     assert_ne!(program.builder(), keeper);
     assert_eq!(program.server(), server);
 }
@@ -231,7 +231,7 @@ fn no_process_has_descriptors_that_are_another_s() {
     let watched = if geteuid().is_root() { 2 } else { 1 };
     assert_eq!([keeper, server].map(|pid| count(pid, "anon_inode:inotify")), [watched, 0]);
     // It is closed a moment after it was sent.
-    wait_for("the keeper to let go", || (count(keeper, "/memfd:") + large(keeper) == 0).then_some(()));
+    wait_for("the builder to let go", || (count(keeper, "/memfd:") + large(keeper) == 0).then_some(()));
     assert_eq!([supervisor, server].map(|pid| count(pid, "/memfd:")), [1, 1]);
     assert_eq!([supervisor, server].map(large), [1, 1]);
 }

@@ -111,18 +111,18 @@ impl Admin {
     /// The same for a server with a supervisor, who is told of orders; and for one that has begun.
     pub(crate) fn start_with(
         listener: &Listener,
-        ledger: Option<Arc<ServerStats>>,
+        stats: Option<Arc<ServerStats>>,
         orders: impl Fn(Order, OwnedFd) + Send + 'static,
     ) -> io::Result<Admin> {
-        Admin::begin(listener, ledger, Some(Box::new(orders)))
+        Admin::begin(listener, stats, Some(Box::new(orders)))
     }
 
     fn begin(
         listener: &Listener,
-        ledger: Option<Arc<ServerStats>>,
+        stats: Option<Arc<ServerStats>>,
         orders: Option<AdminHandler>,
     ) -> io::Result<Admin> {
-        let server = ledger.map_or_else(OnceLock::new, OnceLock::from);
+        let server = stats.map_or_else(OnceLock::new, OnceLock::from);
         let (server, end) = (Arc::new(server), Wake::new()?);
         let desk = AdminDesk {
             listener: listener.sockets()[0].try_clone()?,
@@ -136,14 +136,14 @@ impl Admin {
     }
 
     /// The server it answers for has begun.
-    pub fn serving(&self, server: Handle) {
-        self.answering(server.ledger());
+    pub fn set_server(&self, server: Handle) {
+        self.set_stats(server.stats());
     }
 
     /// The same, where there is no handle: this is what is known of the server.
-    pub(crate) fn answering(&self, ledger: &Arc<ServerStats>) {
+    pub(crate) fn set_stats(&self, stats: &Arc<ServerStats>) {
         // A second one is not answered for.
-        let _ = self.server.set(Arc::clone(ledger));
+        let _ = self.server.set(Arc::clone(stats));
     }
 }
 
@@ -242,7 +242,7 @@ impl AdminDesk {
         }
         match head.target {
             b"/health" => page(Status::Ok, "alive\n"),
-            b"/ready" => match self.metrics().stage {
+            b"/ready" => match self.metrics().state {
                 ServerState::Starting => page(Status::ServiceUnavailable, "starting\n"),
                 ServerState::Serving => page(Status::Ok, "serving\n"),
                 ServerState::Draining => page(Status::ServiceUnavailable, "draining\n"),
@@ -263,7 +263,7 @@ impl AdminDesk {
     }
 
     fn metrics(&self) -> Metrics {
-        self.server.get().map(|ledger| ledger.metrics()).unwrap_or_default()
+        self.server.get().map(|stats| stats.metrics()).unwrap_or_default()
     }
 }
 
@@ -334,7 +334,7 @@ fn left(by: Instant) -> io::Result<Duration> {
 ///
 /// # Errors
 /// Nobody answers there; or it is not such a listener that does.
-pub fn ask(address: &Address) -> io::Result<Metrics> {
+pub fn fetch_metrics(address: &Address) -> io::Result<Metrics> {
     let response = request(address, "GET", "/status", Some(ASK_TIME_MAX))?;
     match parts(&response)? {
         (200, content) => Ok(serde_json::from_str(content)?),
@@ -348,7 +348,7 @@ pub fn ask(address: &Address) -> io::Result<Metrics> {
 /// # Errors
 /// Nobody answers there; or it is not such a listener that does; or the order was refused, or could not be carried out: `Other`, in
 /// the words of the server.
-pub fn order(address: &Address, order: Order) -> io::Result<String> {
+pub fn send_order(address: &Address, order: Order) -> io::Result<String> {
     let response = request(address, "POST", order.target(), None)?;
     if response.is_empty() {
         return Err(io::Error::other("it has ended without an answer"));

@@ -44,7 +44,7 @@ pub struct Listener {
 
 /// Where a server that was told nothing answers whoever watches over it: a Unix socket where the system has such things, for the
 /// service, for root or for the user. `None`: it has no such place.
-pub fn usual_admin() -> Option<Address> {
+pub fn default_admin_address() -> Option<Address> {
     let place = |name| env::var_os(name).filter(|value| !value.is_empty());
     // A list, of which the first was named first. systemd.exec(5)
     let service = place("RUNTIME_DIRECTORY").and_then(|list| env::split_paths(&list).next());

@@ -28,7 +28,7 @@ pub struct Metrics {
     /// When it began, in seconds since 1970.
     pub start_unix_s: u64,
     /// Where it is.
-    pub stage: ServerState,
+    pub state: ServerState,
     /// Connections that were accepted.
     pub accepted: u64,
     /// Connections that are open.
@@ -88,7 +88,7 @@ pub struct SiteMetrics {
     /// Bytes of them.
     pub bytes: u64,
     /// How often it was read: 1 at the start, and one more with each change.
-    pub generation: u64,
+    pub loads: u64,
 }
 
 impl Metrics {
@@ -143,7 +143,7 @@ impl Metrics {
         page.row("build_info", &[("version", &self.version), ("engine", &self.engine)], 1);
         page.number("start_time_seconds", "gauge", "When the server began, since 1970", self.start_unix_s);
         page.number("workers", "gauge", "Threads that serve", self.workers as u64);
-        let ready = u64::from(self.stage == ServerState::Serving);
+        let ready = u64::from(self.state == ServerState::Serving);
         page.number("ready", "gauge", "1 while clients are accepted", ready);
         page.number("connections_accepted_total", "counter", "Connections that were accepted", self.accepted);
         page.number("connections_open", "gauge", "Connections that are open", self.open);
@@ -168,7 +168,7 @@ impl Metrics {
         each_site("site_files", "gauge", "Files of the site", |site| site.files);
         each_site("site_bytes", "gauge", "Bytes of these files", |site| site.bytes);
         let help = "How often the site was read, at the start and when it had changed";
-        each_site("site_loads_total", "counter", help, |site| site.generation);
+        each_site("site_loads_total", "counter", help, |site| site.loads);
         page.0
     }
 

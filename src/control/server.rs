@@ -56,7 +56,7 @@ pub struct Handle {
     /// By the number of the site.
     recents: Arc<[Mutex<SiteHistory>]>,
     log: Option<AccessLog>,
-    ledger: Arc<ServerStats>,
+    stats: Arc<ServerStats>,
 }
 
 impl Server {
@@ -107,8 +107,8 @@ impl Server {
         if !Engine::EMBEDDED.contains(&engine) {
             return Err(io::Error::other(UserError::new(
                 format_args!("cannot run the engine {engine} within another program"),
-                "its workers are processes, and a process that has threads cannot be divided",
-                "take threads, which serves in the same way, or run tarpon serve",
+                "its workers are processes, and a process that has threads cannot fork",
+                "use the engine threads, which serves in the same way, or run tarpon serve",
             )));
         }
         let logs: Vec<_> = sites.iter().map(|site| site.log).collect();
@@ -118,9 +118,9 @@ impl Server {
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
         let counters = Arc::new(SharedArray::new(worker_count)?);
-        let ledger = ServerStats::new(engine, worker_count, Arc::clone(&counters), &hosts, sites.len());
+        let stats = ServerStats::new(engine, worker_count, Arc::clone(&counters), &hosts, sites.len());
         for (number, (lineup, _)) in sites.iter().enumerate() {
-            ledger.read(number, lineup.current.file_count(), lineup.current.content_len());
+            stats.read(number, lineup.current.file_count(), lineup.current.content_len());
         }
         let logs = logs.into_iter().enumerate().map(|(number, log)| {
             let name = hosts.canonical(SiteId::new(number));
@@ -135,7 +135,7 @@ impl Server {
             None => (None, None),
         };
         let recents = stock.into_recents().into_iter().map(Mutex::new).collect();
-        let handle = Handle { mailboxes, recents, log, ledger: Arc::new(ledger) };
+        let handle = Handle { mailboxes, recents, log, stats: Arc::new(stats) };
         let allowed = settings.cpu_affinity.then(cores::allowed).transpose()?;
         let loader = engine.start_loader(nowhere)?;
         let socket_count = engine.socket_count(settings.workers());
@@ -233,7 +233,7 @@ impl Handle {
     pub fn swap_at(&self, number: usize, site: Site) {
         // Until all have been told: two swaps at once come to every worker in the same order.
         let mut recent = self.recents[number].lock().unwrap_or_else(PoisonError::into_inner);
-        self.ledger.read(number, site.file_count(), site.content_len());
+        self.stats.read(number, site.file_count(), site.content_len());
         let lineup = recent.next(site);
         for mailbox in &*self.mailboxes {
             mailbox.post(WorkerMessage::Swap(SiteId::new(number), lineup.clone()));
@@ -258,13 +258,13 @@ impl Handle {
     }
 
     /// What is known of the server.
-    pub(crate) fn ledger(&self) -> &Arc<ServerStats> {
-        &self.ledger
+    pub(crate) fn stats(&self) -> &Arc<ServerStats> {
+        &self.stats
     }
 
     /// What the server has done and does.
     pub fn metrics(&self) -> Metrics {
-        self.ledger.metrics()
+        self.stats.metrics()
     }
 
     /// Accepts nothing more, finishes what has begun, and ends after `grace-period` at the latest.
@@ -280,7 +280,7 @@ impl Handle {
     }
 
     fn leave(&self, farewell: ShutdownMode, grace: Duration) {
-        self.ledger.stopping();
+        self.stats.stopping();
         for mailbox in &*self.mailboxes {
             mailbox.post(WorkerMessage::Leave { farewell, grace });
         }

@@ -80,7 +80,7 @@ impl ServerStats {
             host: entry.host.clone(),
             files: entry.files.load(Ordering::Relaxed),
             bytes: entry.bytes.load(Ordering::Relaxed),
-            generation: entry.reads.load(Ordering::Relaxed),
+            loads: entry.reads.load(Ordering::Relaxed),
         };
         let is_stopping = self.is_stopping.load(Ordering::Relaxed);
         let mut metrics = Metrics {
@@ -88,7 +88,7 @@ impl ServerStats {
             engine: self.engine.name().to_owned(),
             workers: self.worker_count,
             start_unix_s: self.start_unix_s,
-            stage: if is_stopping { ServerState::Draining } else { ServerState::Serving },
+            state: if is_stopping { ServerState::Draining } else { ServerState::Serving },
             sites: self.sites.iter().map(site).collect(),
             ..Metrics::default()
         };

@@ -18,7 +18,7 @@ mod rotate;
 mod sink;
 mod writer;
 
-pub use rotate::turn;
+pub use rotate::rotate_files;
 pub use sink::LogSink;
 
 use crate::{

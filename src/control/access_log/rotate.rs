@@ -43,7 +43,7 @@ impl Rotator {
             self.made.elapsed().unwrap_or_default() >= age_max
         });
         let due = self.len > 0 && (is_full || is_old);
-        let turned = if due { self.rotate_files(file) } else { Ok(()) };
+        let turned = if due { self.rotate(file) } else { Ok(()) };
         let room = usize::try_from(self.len_max() - self.len.min(self.len_max())).unwrap_or(usize::MAX);
         let fitting =
             lines[..lines.len().min(room)].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
@@ -52,10 +52,10 @@ impl Rotator {
         (len, turned)
     }
 
-    fn rotate_files(&mut self, file: &mut File) -> io::Result<()> {
+    fn rotate(&mut self, file: &mut File) -> io::Result<()> {
         // Where that fails, it is tried again with as many lines more.
         (self.len, self.made) = (0, SystemTime::now());
-        turn(&self.path, self.rotation.keep)?;
+        rotate_files(&self.path, self.rotation.keep)?;
         *file = append(&self.path)?;
         *self = Rotator::new(&self.path, file, self.rotation)?;
         Ok(())
@@ -70,7 +70,7 @@ impl Rotator {
 ///
 /// # Errors
 /// The directory cannot be written to. Then no line is lost: the file is where it was, or named `.1`.
-pub fn turn(path: &Path, keep: u32) -> io::Result<()> {
+pub fn rotate_files(path: &Path, keep: u32) -> io::Result<()> {
     let unless_gone = |done: io::Result<()>| match done {
         // Somebody else has moved or removed it: the next one begins all the same.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -117,7 +117,7 @@ mod tests {
             for file in before {
                 fs::write(dir.path().join(file), file).expect("a file");
             }
-            turn(&dir.path().join("log"), keep).expect("a directory to write to");
+            rotate_files(&dir.path().join("log"), keep).expect("a directory to write to");
             let mut found: Vec<_> = (fs::read_dir(dir.path()).expect("a directory"))
                 .map(|entry| entry.expect("an entry"))
                 .map(|entry| {

@@ -69,7 +69,7 @@ impl LogTarget {
     ///
     /// # Errors
     /// Those of [`LogTarget::open`].
-    pub fn open_turning(&self, rotation: Rotation) -> Result<LogSink, UserError> {
+    pub fn open_rotating(&self, rotation: Rotation) -> Result<LogSink, UserError> {
         let LogTarget::File(path) = self else { return self.open() };
         if !self.rotates() {
             return self.open();
@@ -109,7 +109,7 @@ impl LogSink {
     /// Has `broken` told when nobody listens any more on a socket or a pipe, now and then while lines are lost. Another sink
     /// may take the place of this one then: [`Handle::log_to`](crate::Handle::log_to).
     #[must_use]
-    pub fn when_broken(mut self, broken: impl FnMut() + Send + 'static) -> LogSink {
+    pub fn on_disconnect(mut self, broken: impl FnMut() + Send + 'static) -> LogSink {
         self.broken = Some(Box::new(broken));
         self
     }

@@ -26,7 +26,7 @@ use std::io;
 
 /// Returns the message for a server that cannot be confined.
 pub(crate) fn unconfined(error: &io::Error) -> String {
-    format!("cannot confine the server process: {error}; --no-sandbox does without")
+    format!("cannot confine the server process: {error}; --no-sandbox turns the sandbox off")
 }
 
 /// What a process is confined to.

@@ -138,7 +138,7 @@ fn confine(sites: &[SiteConfig], rights: &Privileges, is_first: bool) -> Result<
     let opened: Vec<OwnedFd> = sites.iter().flat_map(Known::readable).collect();
     let opened: Vec<BorrowedFd<'_>> = opened.iter().map(OwnedFd::as_fd).collect();
     let confined = sandbox::confine_keeper(rights, &opened)
-        .map_err(|error| format!("cannot confine the keeper process: {error}; --no-sandbox does without"))?;
+        .map_err(|error| format!("cannot confine the builder process: {error}; --no-sandbox turns the sandbox off"))?;
     Ok(Confined { sites, in_files: confined.in_files, names })
 }
 
@@ -246,7 +246,7 @@ fn watch(
         Ok(root) => root,
         Err(trouble) if is_first => return Err(trouble.to_string()),
         Err(trouble) => {
-            (post.tell)(Notice::Unchanged(&trouble));
+            (post.tell)(Notice::SiteReloadFailed(&trouble));
             return Ok(None);
         }
     };
@@ -260,13 +260,13 @@ fn watch(
     }
     if is_first {
         let built = watched.build().map_err(|trouble| trouble.to_string())?;
-        (post.tell)(Notice::Read(of, &built));
+        (post.tell)(Notice::SiteLoaded(of, &built));
         for (path, file) in earlier.into_iter().rev() {
             let source = Source { path, ..Source::default() };
             let archive = Archive::opened(file, &source.path, source.max_unpacked_len, false);
             match archive.and_then(|archive| from_archive(archive, &source)) {
                 Ok(site) => post.send_site(number, site, true),
-                Err(trouble) => (post.tell)(Notice::NotKept(&trouble)),
+                Err(trouble) => (post.tell)(Notice::ReleaseNotKept(&trouble)),
             }
         }
         post.send_site(number, built, false);
@@ -288,13 +288,13 @@ fn follow(
     let told = move |change| match change {
         SiteChange::Site(built) => {
             let of = of.as_deref();
-            let told = if is_same { Notice::Read(of, &built) } else { Notice::Changed(of, &built) };
+            let told = if is_same { Notice::SiteLoaded(of, &built) } else { Notice::SiteReloaded(of, &built) };
             is_same = false;
             (post.tell)(told);
             post.send_site(number, *built, false);
         }
-        SiteChange::Failed(trouble) => (post.tell)(Notice::Unchanged(&trouble)),
-        SiteChange::Polling(reason) => (post.tell)(Notice::Polling(of.as_deref(), &reason)),
+        SiteChange::Failed(trouble) => (post.tell)(Notice::SiteReloadFailed(&trouble)),
+        SiteChange::Polling(reason) => (post.tell)(Notice::PollingForChanges(of.as_deref(), &reason)),
         SiteChange::Replaced => post.replaced(),
     };
     watched.follow(told).map_err(|error| error.to_string())

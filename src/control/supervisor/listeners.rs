@@ -141,7 +141,7 @@ impl Listeners {
             if self.has(address) {
                 continue;
             }
-            let is_usual = service.admin_is_usual && service.admin.as_ref() == Some(address);
+            let is_usual = service.admin_is_default && service.admin.as_ref() == Some(address);
             if is_usual {
                 make_place(address);
             }

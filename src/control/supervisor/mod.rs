@@ -96,9 +96,9 @@ pub struct Service {
     /// What is served, at least one site.
     pub sites: Vec<SiteConfig>,
     /// What a host means that none of them has.
-    pub unknown: UnknownHost,
+    pub unknown_host: UnknownHost,
     /// How long responses under way may take to finish when a signal tells the program to stop.
-    pub grace: Duration,
+    pub grace_period: Duration,
     /// What is logged. What [`Settings::logging`] says comes from here.
     pub log: LogConfig,
     /// Whom the children become, where the program is started as root; by default `tarpon` or `nobody`.
@@ -108,7 +108,7 @@ pub struct Service {
     /// Where whoever watches over the server is answered.
     pub admin: Option<Address>,
     /// Nobody named that place: where it cannot be had, as it is another server's, it is done without.
-    pub admin_is_usual: bool,
+    pub admin_is_default: bool,
 }
 
 /// Reads the configuration: at the start, and for each reload.
@@ -312,7 +312,7 @@ impl<'a> Supervisor<'a> {
             // Nobody can be served yet: as if there were no supervisor.
             (_, Stage::Serving(current)) if !current.serves() => die_of(signal),
             (_, Stage::Serving(current)) => {
-                let grace = current.service.grace;
+                let grace = current.service.grace_period;
                 self.stop(grace);
             }
             (_, Stage::Stopping) => {
@@ -417,8 +417,8 @@ impl<'a> Supervisor<'a> {
     /// What was to take over cannot, for this reason.
     fn stay(&mut self, order: Order, why: &str, callers: Vec<Caller>) {
         let (told, what, otherwise) = match order {
-            Order::Reload => (Notice::Unreloaded(why), "not reloaded", "what was served before still is"),
-            Order::Upgrade => (Notice::Unupgraded(why), "not upgraded", "the program that runs still serves"),
+            Order::Reload => (Notice::ReloadFailed(why), "not reloaded", "what was served before still is"),
+            Order::Upgrade => (Notice::UpgradeFailed(why), "not upgraded", "the program that runs still serves"),
         };
         (self.tell)(told);
         let words = format!("{what}: {why}\n{otherwise}");
@@ -495,7 +495,7 @@ impl<'a> Supervisor<'a> {
         self.listeners.keep(&current.service);
         // Whoever has renamed its file meanwhile has told the one before.
         current.reopen_logs();
-        let grace = former.service.grace;
+        let grace = former.service.grace_period;
         self.leaving.push(former.leave(ToServer::Drain { grace }, grace));
         let served = current.tell_served(begun, &self.listeners, false);
         self.systemd.ready(&served);
@@ -512,7 +512,7 @@ impl<'a> Supervisor<'a> {
         self.listeners.close();
         heir.release(callers.into_iter().map(|Caller(client)| client).collect());
         if let Stage::Serving(current) = mem::replace(&mut self.stage, Stage::Stopping) {
-            let grace = current.service.grace;
+            let grace = current.service.grace_period;
             self.leaving.push(current.leave(ToServer::Drain { grace }, grace));
             self.last_grace = Some(grace);
         }
@@ -547,7 +547,7 @@ impl<'a> Supervisor<'a> {
             }
         }
         if let (Err(why), Stage::Serving(_)) = (&last, &self.stage) {
-            (self.tell)(Notice::LeftBadly(why));
+            (self.tell)(Notice::DrainFailed(why));
         }
         Ok(last)
     }

@@ -78,7 +78,7 @@ pub(crate) fn run(start: Start<'_>, channel: Channel) -> i32 {
     };
     let ChosenEngine { engine, instead } = chosen;
     if let Some(admin) = &admin {
-        admin.serving(server.handle());
+        admin.set_server(server.handle());
     }
     let (handle, heard) = (server.handle(), Arc::clone(&sender));
     let control = move || hear(&handle, admin, &mut receiver, &heard);
@@ -112,9 +112,9 @@ fn begin(
     rights.assume().map_err(|trouble| trouble.to_string())?;
     let confined = sandbox::confine_server(rights).map_err(|error| sandbox::unconfined(&error))?;
     // A thread, and so no sooner than now. That there is nothing to serve yet is an answer too.
-    let answer = |bound: &Listener, ledger: Option<Arc<ServerStats>>| {
+    let answer = |bound: &Listener, stats: Option<Arc<ServerStats>>| {
         let sender = Arc::clone(sender);
-        Admin::start_with(bound, ledger, move |order, client| ask(&sender, order, client))
+        Admin::start_with(bound, stats, move |order, client| ask(&sender, order, client))
     };
     let early = admin.as_ref().filter(|_| !is_successor);
     let early = early.map(|bound| answer(bound, None)).transpose().map_err(|error| error.to_string())?;
@@ -143,7 +143,7 @@ fn begin(
     sinks.into_iter().for_each(|(of, sink)| handle.log_of(of, sink));
     let late = admin.as_ref().filter(|_| is_successor);
     let late = late
-        .map(|bound| answer(bound, Some(Arc::clone(server.handle().ledger()))))
+        .map(|bound| answer(bound, Some(Arc::clone(server.handle().stats()))))
         .transpose()
         .map_err(|error| error.to_string())?;
     Ok(Some(Begun { server, admin: early.or(late), chosen, confined }))

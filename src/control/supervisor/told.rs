@@ -9,43 +9,43 @@ use std::{fmt, path::Path, time::Duration};
 /// Something that a user may want to know.
 pub enum Notice<'a> {
     /// A site was read that will be served.
-    Read(SiteLabel<'a>, &'a Site),
+    SiteLoaded(SiteLabel<'a>, &'a Site),
     /// A site has changed, and will be served as it is now.
-    Changed(SiteLabel<'a>, &'a Site),
+    SiteReloaded(SiteLabel<'a>, &'a Site),
     /// It has changed, and cannot be served as it is now: what was read before still is.
-    Unchanged(&'a UserError),
+    SiteReloadFailed(&'a UserError),
     /// An earlier release cannot be kept.
-    NotKept(&'a UserError),
+    ReleaseNotKept(&'a UserError),
     /// The kernel does not tell of changes, for this reason: they are looked for.
-    Polling(SiteLabel<'a>, &'a str),
+    PollingForChanges(SiteLabel<'a>, &'a str),
     /// The server could not take over a site, for this reason: what was read before is still served.
-    Unfit(&'a str),
+    SiteRejected(&'a str),
     /// The access log could not be opened anew, or no other file takes the place of this one.
-    LogStays(&'a UserError),
+    LogReopenFailed(&'a UserError),
     /// From now on clients are served.
     Serving(&'a ServingReport<'a>),
     /// From now on clients are served by another configuration.
     Reloaded(&'a ServingReport<'a>),
     /// A configuration cannot be served, for this reason: the one before still is.
-    Unreloaded(&'a str),
+    ReloadFailed(&'a str),
     /// Another program, of this process, serves from now on; this one leaves.
     Upgraded(u32),
     /// Another program cannot serve, for this reason: this one still does.
-    Unupgraded(&'a str),
+    UpgradeFailed(&'a str),
     /// A server of a configuration before did not end as it was told to.
-    LeftBadly(&'a str),
+    DrainFailed(&'a str),
     /// Nobody new will be served; responses under way have so much time.
     Stopping(Duration),
     /// A process has ended that should not have, with the only connection it had; how, as below.
     ConnectionLost(&'a str),
     /// A process has ended that should not have. Another one takes its place, after so much time.
-    Ended {
+    ProcessEnded {
         /// Which.
         role: Role,
         /// In words, as "was killed by SIGKILL".
         how: &'a str,
         /// Until there is another.
-        again_after: Duration,
+        restart_delay: Duration,
     },
 }
 
@@ -62,11 +62,11 @@ pub struct ServingReport<'a> {
     /// How it runs; the engine is the one that was chosen.
     pub settings: &'a Settings,
     /// Why that is not io_uring, where that was wanted if possible.
-    pub instead: Option<&'a str>,
+    pub fallback_reason: Option<&'a str>,
     /// What its process is confined to, in a few words each.
-    pub confined: &'a [String],
+    pub confinement: &'a [String],
     /// Where the admin listener would be, if another server had none there.
-    pub unwatched_at: Option<&'a Address>,
+    pub admin_in_use: Option<&'a Address>,
 }
 
 impl fmt::Display for ServingReport<'_> {
@@ -100,10 +100,10 @@ pub enum Role {
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Role::Builder => "keeper",
+            Role::Builder => "builder",
             Role::Server => "server",
             Role::Worker => "worker",
-            Role::Aux => "desk",
+            Role::Aux => "aux",
         })
     }
 }

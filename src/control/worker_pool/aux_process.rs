@@ -31,7 +31,7 @@ pub(super) struct AuxStart<'a> {
     pub(super) is_successor: bool,
     pub(super) logs: &'a LogPlan,
     pub(super) rings: Option<&'a LogRings>,
-    pub(super) ledger: ServerStats,
+    pub(super) stats: ServerStats,
     pub(super) counters: Arc<SharedArray<Counters>>,
     /// How many.
     pub(super) sites: usize,
@@ -44,20 +44,20 @@ pub(super) fn run(start: AuxStart<'_>, channel: Channel) -> i32 {
     match attend(start, channel) {
         Ok(()) => 0,
         Err(error) => {
-            tracing::warn!("the desk process cannot go on: {error}");
+            tracing::warn!("the aux process failed: {error}");
             1
         }
     }
 }
 
 fn attend(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
-    let AuxStart { admin: bound, is_successor, logs, rings, ledger, counters, sites, in_calls } = start;
+    let AuxStart { admin: bound, is_successor, logs, rings, stats, counters, sites, in_calls } = start;
     let Channel { sender, mut receiver } = channel;
     let parent = Arc::new(MasterChannel(Mutex::new(sender)));
-    let answer = |bound: &Listener, ledger: Option<Arc<ServerStats>>| {
+    let answer = |bound: &Listener, stats: Option<Arc<ServerStats>>| {
         let parent = Arc::clone(&parent);
         let ask = move |order, client| parent.send(&FromServer::Asked { order }, [client]);
-        Admin::start_with(bound, ledger, ask)
+        Admin::start_with(bound, stats, ask)
     };
     let log = rings.map(|rings| AccessLog::start(logs, rings, &counters)).transpose()?;
     let mut admin = bound.as_ref().filter(|_| !is_successor).map(|bound| answer(bound, None)).transpose()?;
@@ -66,24 +66,24 @@ fn attend(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
         // What it took to begin is not needed any more.
         sandbox::confine_begun_server(in_calls, false)?;
     }
-    let ledger = Arc::new(ledger);
+    let stats = Arc::new(stats);
     let mut awaited: Vec<usize> = (0..sites).collect();
     while let Some((message, descriptors)) = receiver.receive()? {
         match message {
             ToServer::Site { is_earlier: true, .. } => {}
             ToServer::Site { site, record, .. } => {
-                ledger.read(site, record.file_count, record.content_len);
+                stats.read(site, record.file_count, record.content_len);
                 awaited.retain(|&number| number != site);
                 if !awaited.is_empty() {
                     continue;
                 }
                 if std::mem::take(&mut may_begin_threads) {
-                    let ledger = Some(Arc::clone(&ledger));
-                    admin = bound.as_ref().map(|bound| answer(bound, ledger)).transpose()?;
+                    let stats = Some(Arc::clone(&stats));
+                    admin = bound.as_ref().map(|bound| answer(bound, stats)).transpose()?;
                     sandbox::confine_begun_server(in_calls, false)?;
                 }
                 if let Some(admin) = &admin {
-                    admin.answering(&ledger);
+                    admin.set_stats(&stats);
                 }
             }
             ToServer::Log { of } => {
@@ -93,11 +93,11 @@ fn attend(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
                     log.log_to(of, sink);
                 }
             }
-            ToServer::Stop { .. } => ledger.stopping(),
+            ToServer::Stop { .. } => stats.stopping(),
             ToServer::Drain { .. } => {
                 // Its successor answers there.
                 drop(admin.take());
-                ledger.stopping();
+                stats.stopping();
             }
         }
     }

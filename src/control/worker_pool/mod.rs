@@ -49,7 +49,7 @@ use crate::{
     },
     site::{set::SiteSet, transfer::SiteTransfer, virtual_hosts},
     sys::{
-        process::SingleThreaded,
+        process::{self, SingleThreaded},
         shared::{SharedArray, SharedRow},
         signals::Signals,
     },
@@ -78,6 +78,7 @@ pub(crate) fn runs(engine: Engine) -> bool {
 
 /// Runs until it is told to stop. Returns an exit status.
 pub(crate) fn run(start: Start<'_>, mut channel: Channel) -> i32 {
+    process::set_name(c"tarpon-master");
     let begun = Master::begin(start, &mut channel);
     match begun.and_then(|mut control| control.run(&mut channel)) {
         Ok(()) => 0,
@@ -536,12 +537,12 @@ impl<'a> Master<'a> {
             bell.chain(admin.iter().flat_map(Listener::sockets).map(AsRawFd::as_raw_fd)).collect();
         let keep: Vec<RawFd> = keep;
         let (engine, worker_count) = (settings.engine, settings.workers().get());
-        let mut member = PoolProcess::start(alone, c"tarpon-desk", Channel::pair()?, &keep, |channel| {
-            let ledger = ServerStats::new(engine, worker_count, Arc::clone(counters), hosts, sites);
+        let mut member = PoolProcess::start(alone, c"tarpon-aux", Channel::pair()?, &keep, |channel| {
+            let stats = ServerStats::new(engine, worker_count, Arc::clone(counters), hosts, sites);
             let (admin, counters) = (admin.take(), Arc::clone(counters));
             let rings = rings.as_ref().map(|(_, rings)| rings);
             aux_process::run(
-                aux_process::AuxStart { admin, is_successor, logs, rings, ledger, counters, sites, in_calls },
+                aux_process::AuxStart { admin, is_successor, logs, rings, stats, counters, sites, in_calls },
                 channel,
             )
         })?;
@@ -632,7 +633,7 @@ impl<'a> Master<'a> {
             match work() {
                 Ok(()) => 0,
                 Err(error) => {
-                    tracing::warn!("a worker process cannot go on: {error}");
+                    tracing::warn!("a worker process failed: {error}");
                     1
                 }
             }
@@ -662,7 +663,7 @@ fn try_in_child(alone: &SingleThreaded, attempt: impl FnOnce() -> io::Result<()>
     let ended = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), WaitOptions::empty()))?;
     match ended.is_some_and(|(_, status)| status.exit_status() == Some(0)) {
         true => Ok(()),
-        false => Err(io::Error::other("a worker process cannot be")),
+        false => Err(io::Error::other("a worker process cannot be confined")),
     }
 }
 
@@ -681,7 +682,7 @@ impl PoolSlot {
     /// Its process has ended, and another will take its place.
     fn again(&mut self, role: Role, end: &End, tell: fn(Notice<'_>)) {
         let after = self.backoff.after(end.lived);
-        tell(Notice::Ended { role, how: &end.to_string(), again_after: after });
+        tell(Notice::ProcessEnded { role, how: &end.to_string(), restart_delay: after });
         self.due = Some(Instant::now() + after);
     }
 
