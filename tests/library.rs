@@ -197,7 +197,7 @@ fn an_engine_of_processes_is_refused_within_another_program() {
             refused.to_string(),
             format!(
                 "cannot run the engine {engine} within another program: its workers are processes, and a process that has \
-                 threads cannot be divided; take threads, which serves in the same way, or run tarpon serve"
+                 threads cannot fork; use the engine threads, which serves in the same way, or run tarpon serve"
             )
         );
     }

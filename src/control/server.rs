@@ -120,7 +120,7 @@ impl Server {
         let counters = Arc::new(SharedArray::new(worker_count)?);
         let stats = ServerStats::new(engine, worker_count, Arc::clone(&counters), &hosts, sites.len());
         for (number, (lineup, _)) in sites.iter().enumerate() {
-            stats.read(number, lineup.current.file_count(), lineup.current.content_len());
+            stats.site_loaded(number, lineup.current.file_count(), lineup.current.content_len());
         }
         let logs = logs.into_iter().enumerate().map(|(number, log)| {
             let name = hosts.canonical(SiteId::new(number));
@@ -233,7 +233,7 @@ impl Handle {
     pub fn swap_at(&self, number: usize, site: Site) {
         // Until all have been told: two swaps at once come to every worker in the same order.
         let mut recent = self.recents[number].lock().unwrap_or_else(PoisonError::into_inner);
-        self.stats.read(number, site.file_count(), site.content_len());
+        self.stats.site_loaded(number, site.file_count(), site.content_len());
         let lineup = recent.next(site);
         for mailbox in &*self.mailboxes {
             mailbox.post(WorkerMessage::Swap(SiteId::new(number), lineup.clone()));
@@ -280,7 +280,7 @@ impl Handle {
     }
 
     fn leave(&self, farewell: ShutdownMode, grace: Duration) {
-        self.stats.stopping();
+        self.stats.set_draining();
         for mailbox in &*self.mailboxes {
             mailbox.post(WorkerMessage::Leave { farewell, grace });
         }

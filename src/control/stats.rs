@@ -62,7 +62,7 @@ impl ServerStats {
     }
 
     /// The site of this number was read: it has so many files, of so many bytes together.
-    pub(crate) fn read(&self, number: usize, files: u64, bytes: u64) {
+    pub(crate) fn site_loaded(&self, number: usize, files: u64, bytes: u64) {
         let SiteStats { files: of_files, bytes: of_bytes, reads, .. } = &self.sites[number];
         of_files.store(files, Ordering::Relaxed);
         of_bytes.store(bytes, Ordering::Relaxed);
@@ -70,7 +70,7 @@ impl ServerStats {
     }
 
     /// It accepts nobody more.
-    pub(crate) fn stopping(&self) {
+    pub(crate) fn set_draining(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
 

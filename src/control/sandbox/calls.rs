@@ -23,12 +23,12 @@ use seccompiler::{
 use std::{collections::BTreeMap, env::consts::ARCH, io};
 
 /// For a server that has not begun: to make threads and rings.
-pub(super) fn allow_beginning() -> io::Result<()> {
+pub(super) fn allow_starting() -> io::Result<()> {
     forbidden::say_and_die()?;
     apply_all(&[
         refuse_with_eacces()?,
         refuse_with_nosys()?,
-        allow(&[COMMON, SERVING, REFUSED, BEGINNING, RINGS], &[&common(), &serving(), &threads()])?,
+        allow(&[COMMON, SERVING, REFUSED, STARTING, RINGS], &[&common(), &serving(), &threads()])?,
     ])
 }
 
@@ -42,14 +42,14 @@ pub(super) fn allow_serving(has_rings: bool) -> io::Result<()> {
 
 /// For the process that controls a server's worker processes, for as long as it lives: to make a desk, which has threads, and
 /// workers, again and again.
-pub(super) fn allow_controlling() -> io::Result<()> {
+pub(super) fn allow_master() -> io::Result<()> {
     forbidden::say_and_die()?;
     apply_all(&[
         refuse_with_eacces()?,
         refuse_with_nosys()?,
         allow(
-            &[COMMON, SERVING, REFUSED, BEGINNING, DIVIDING],
-            &[&common(), &serving(), &threads(), &dividing()],
+            &[COMMON, SERVING, REFUSED, STARTING, FORKING],
+            &[&common(), &serving(), &threads(), &forking()],
         )?,
     ])
 }
@@ -63,8 +63,8 @@ impl WorkerFilter {
     pub(super) fn new() -> io::Result<WorkerFilter> {
         // And a signal to itself: that is its parent there, as the number is that of who has made the filter.
         let making = [libc::SYS_clone, libc::SYS_clone3, libc::SYS_tgkill];
-        let calls = [BEGINNING, DIVIDING, &making].into_iter().flatten().map(|&call| (call, Vec::new()));
-        let others = [follow_into_death()];
+        let calls = [STARTING, FORKING, &making].into_iter().flatten().map(|&call| (call, Vec::new()));
+        let others = [set_parent_death_signal()];
         Ok(WorkerFilter(filter(calls.chain(others), SeccompAction::Allow, SeccompAction::Trap)?))
     }
 
@@ -75,9 +75,9 @@ impl WorkerFilter {
 }
 
 /// For the keeper.
-pub(super) fn allow_keeping() -> io::Result<()> {
+pub(super) fn allow_building() -> io::Result<()> {
     forbidden::say_and_die()?;
-    apply_all(&[refuse_with_nosys()?, allow(&[COMMON, KEEPING], &[&common(), &threads(), &reading()])?])
+    apply_all(&[refuse_with_nosys()?, allow(&[COMMON, BUILDING], &[&common(), &threads(), &reading()])?])
 }
 
 /// Applies filters, one behind the other. The first shows whether the host has seccomp at all.
@@ -135,7 +135,7 @@ const SERVING: &[c_long] = &[
 
 /// What a server needs besides until its workers have begun.
 #[rustfmt::skip]
-const BEGINNING: &[c_long] = &[
+const STARTING: &[c_long] = &[
     libc::SYS_eventfd2, libc::SYS_epoll_create1, libc::SYS_sched_setaffinity, libc::SYS_seccomp,
 ];
 
@@ -154,7 +154,7 @@ const IORING_REGISTER_SYNC_CANCEL: u64 = 24;
 
 /// Making processes, with a channel to each, and learning how they ended.
 #[rustfmt::skip]
-const DIVIDING: &[c_long] = &[
+const FORKING: &[c_long] = &[
     libc::SYS_socketpair, libc::SYS_close_range, libc::SYS_wait4,
     // Of musl.
     #[cfg(target_arch = "x86_64")] libc::SYS_fork,
@@ -162,7 +162,7 @@ const DIVIDING: &[c_long] = &[
 
 /// Watching and building sites.
 #[rustfmt::skip]
-const KEEPING: &[c_long] = &[
+const BUILDING: &[c_long] = &[
     // Names and directories; Landlock says which.
     libc::SYS_readlinkat, libc::SYS_getdents64, libc::SYS_faccessat, libc::SYS_faccessat2,
     libc::SYS_getcwd, libc::SYS_statx, libc::SYS_newfstatat,
@@ -286,15 +286,15 @@ const PR_GET_AUXV: u64 = 0x4155_5856;
 const PR_SET_VMA: u64 = 0x5356_4d41;
 
 /// Returns the calls of a process that makes processes: these have a memory of their own, and the same namespaces.
-fn dividing() -> Vec<Conditional> {
+fn forking() -> Vec<Conditional> {
     let flags = libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
     let only = |flags: libc::c_int| (libc::SYS_clone, vec![equal(0, (flags | libc::SIGCHLD) as u64)]);
     // As glibc does, and as musl does.
-    vec![only(flags), only(0), follow_into_death()]
+    vec![only(flags), only(0), set_parent_death_signal()]
 }
 
 /// Returns the call by which a process ends with its parent, or no longer does.
-fn follow_into_death() -> Conditional {
+fn set_parent_death_signal() -> Conditional {
     (libc::SYS_prctl, vec![equal(0, libc::PR_SET_PDEATHSIG as u64)])
 }
 

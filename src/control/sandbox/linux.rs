@@ -16,11 +16,11 @@ use tarpon_site::Printable;
 ///
 /// # Errors
 /// Something could not be taken from it that the host offers to take.
-pub(crate) fn confine_keeper(rights: &Privileges, roots: &[BorrowedFd<'_>]) -> io::Result<Confinement> {
-    let mut confined = take_capabilities(rights, CapabilitySet::DAC_READ_SEARCH)?;
-    if rights.is_sandboxed {
-        confined.in_files = confined.add("Landlock", files::allow_to_read(roots))?;
-        confined.in_calls = confined.add("seccomp", calls::allow_keeping())?;
+pub(crate) fn confine_builder(privileges: &Privileges, roots: &[BorrowedFd<'_>]) -> io::Result<Confinement> {
+    let mut confined = take_capabilities(privileges, CapabilitySet::DAC_READ_SEARCH)?;
+    if privileges.is_sandboxed {
+        confined.has_landlock = confined.add("Landlock", files::allow_to_read(roots))?;
+        confined.has_seccomp = confined.add("seccomp", calls::allow_building())?;
     }
     Ok(confined)
 }
@@ -29,11 +29,11 @@ pub(crate) fn confine_keeper(rights: &Privileges, roots: &[BorrowedFd<'_>]) -> i
 ///
 /// # Errors
 /// As above.
-pub(crate) fn confine_server(rights: &Privileges) -> io::Result<Confinement> {
-    let mut confined = take_capabilities(rights, CapabilitySet::empty())?;
-    if rights.is_sandboxed {
-        confined.in_files = confined.add("Landlock", files::allow_to_read(&[]))?;
-        confined.in_calls = confined.add("seccomp", calls::allow_beginning())?;
+pub(crate) fn confine_server(privileges: &Privileges) -> io::Result<Confinement> {
+    let mut confined = take_capabilities(privileges, CapabilitySet::empty())?;
+    if privileges.is_sandboxed {
+        confined.has_landlock = confined.add("Landlock", files::allow_to_read(&[]))?;
+        confined.has_seccomp = confined.add("seccomp", calls::allow_starting())?;
     }
     Ok(confined)
 }
@@ -43,11 +43,11 @@ pub(crate) fn confine_server(rights: &Privileges) -> io::Result<Confinement> {
 ///
 /// # Errors
 /// As above.
-pub(crate) fn confine_control(rights: &Privileges) -> io::Result<Confinement> {
-    let mut confined = take_capabilities(rights, CapabilitySet::empty())?;
-    if rights.is_sandboxed {
-        confined.in_files = confined.add("Landlock", files::allow_to_read(&[]))?;
-        confined.in_calls = confined.add("seccomp", calls::allow_controlling())?;
+pub(crate) fn confine_master(privileges: &Privileges) -> io::Result<Confinement> {
+    let mut confined = take_capabilities(privileges, CapabilitySet::empty())?;
+    if privileges.is_sandboxed {
+        confined.has_landlock = confined.add("Landlock", files::allow_to_read(&[]))?;
+        confined.has_seccomp = confined.add("seccomp", calls::allow_master())?;
     }
     Ok(confined)
 }
@@ -61,8 +61,8 @@ impl WorkerSeccomp {
     ///
     /// # Errors
     /// This processor is not known.
-    pub(crate) fn new(in_calls: bool) -> io::Result<WorkerSeccomp> {
-        Ok(WorkerSeccomp(in_calls.then(calls::WorkerFilter::new).transpose()?))
+    pub(crate) fn new(has_seccomp: bool) -> io::Result<WorkerSeccomp> {
+        Ok(WorkerSeccomp(has_seccomp.then(calls::WorkerFilter::new).transpose()?))
     }
 
     /// Confines this process.
@@ -79,18 +79,18 @@ impl WorkerSeccomp {
 ///
 /// # Errors
 /// The host has taken the first filter, and refuses this one.
-pub(crate) fn confine_begun_server(in_calls: bool, has_rings: bool) -> io::Result<()> {
-    match in_calls {
+pub(crate) fn confine_running_server(has_seccomp: bool, has_rings: bool) -> io::Result<()> {
+    match has_seccomp {
         true => calls::allow_serving(has_rings),
         false => Ok(()),
     }
 }
 
 /// Leaves no capabilities, but those of root that are kept, and no way to get any.
-fn take_capabilities(rights: &Privileges, kept_of_root: CapabilitySet) -> io::Result<Confinement> {
+fn take_capabilities(privileges: &Privileges, kept_of_root: CapabilitySet) -> io::Result<Confinement> {
     let mut confined = Confinement::default();
-    confined.words.extend(rights.user.as_ref().map(|user| format!("user {}", user.name().printable())));
-    let is_root = rights.user.as_ref().is_some_and(|user| user.is_root());
+    confined.summary.extend(privileges.user.as_ref().map(|user| format!("user {}", user.name().printable())));
+    let is_root = privileges.user.as_ref().is_some_and(|user| user.is_root());
     // Root of a container may lack some of them: what it does not have it cannot keep.
     let kept = if is_root { kept_of_root & capabilities(None)?.permitted } else { CapabilitySet::empty() };
     let inheritable = CapabilitySet::empty();
@@ -104,7 +104,7 @@ impl Confinement {
     fn add(&mut self, name: &str, done: io::Result<()>) -> io::Result<bool> {
         let lacking = unless_lacking(done)?;
         let is_taken = lacking.is_none();
-        self.words.push(lacking.map_or(name.to_owned(), |why| format!("no {name} ({why})")));
+        self.summary.push(lacking.map_or(name.to_owned(), |why| format!("no {name} ({why})")));
         Ok(is_taken)
     }
 }
@@ -154,8 +154,8 @@ mod tests {
             confine(who);
             exit_with(attempt(&open));
         }
-        for (number, (what, _, server, worker, keeper)) in ATTEMPTS.iter().enumerate() {
-            for (who, want) in [("server", server), ("worker", worker), ("keeper", keeper)] {
+        for (number, (what, _, server, worker, builder)) in ATTEMPTS.iter().enumerate() {
+            for (who, want) in [("server", server), ("worker", worker), ("keeper", builder)] {
                 let name = "a_process_that_was_taken_over_can_do_nothing_outside";
                 let (came, output) = again(name, ATTEMPT, &format!("{who} {number}"));
                 assert_eq!(came, *want, "{who}: {what}: {output:?}");
@@ -182,8 +182,8 @@ mod tests {
         if let Ok(wanted) = env::var(RING) {
             let (_, attempt, _) = cases.iter().find(|(name, ..)| *name == wanted).unwrap();
             let open = OpenFile::new();
-            let confined = confine_server(&RIGHTS).unwrap();
-            confine_begun_server(confined.in_calls, true).unwrap();
+            let confined = confine_server(&PRIVILEGES).unwrap();
+            confine_running_server(confined.has_seccomp, true).unwrap();
             exit_with(attempt(&open));
         }
         for (name, _, want) in cases {
@@ -199,14 +199,14 @@ mod tests {
         if let Ok(refusal) = env::var(REFUSAL) {
             let (who, errno) = refusal.split_once(' ').unwrap();
             let confined = match who {
-                "server" => confine_server(&RIGHTS).unwrap(),
-                _ => confine_control(&RIGHTS).unwrap(),
+                "server" => confine_server(&PRIVILEGES).unwrap(),
+                _ => confine_master(&PRIVILEGES).unwrap(),
             };
-            let narrowing = WorkerSeccomp::new(confined.in_calls).unwrap();
+            let worker_seccomp = WorkerSeccomp::new(confined.has_seccomp).unwrap();
             calls::refuse_filters(errno.parse().unwrap());
             let error = match who {
-                "server" => confine_begun_server(confined.in_calls, false),
-                _ => narrowing.confine(),
+                "server" => confine_running_server(confined.has_seccomp, false),
+                _ => worker_seccomp.confine(),
             }
             .expect_err("the next is refused");
             let said = error.to_string();
@@ -377,20 +377,20 @@ mod tests {
         let confined = match who {
             "keeper" => {
                 let site = File::open(env::current_exe().unwrap()).unwrap();
-                confine_keeper(&RIGHTS, &[site.as_fd()]).unwrap()
+                confine_builder(&PRIVILEGES, &[site.as_fd()]).unwrap()
             }
             "worker" => {
-                let confined = confine_control(&RIGHTS).unwrap();
-                WorkerSeccomp::new(confined.in_calls).unwrap().confine().unwrap();
+                let confined = confine_master(&PRIVILEGES).unwrap();
+                WorkerSeccomp::new(confined.has_seccomp).unwrap().confine().unwrap();
                 confined
             }
             _ => {
-                let confined = confine_server(&RIGHTS).unwrap();
-                confine_begun_server(confined.in_calls, false).unwrap();
+                let confined = confine_server(&PRIVILEGES).unwrap();
+                confine_running_server(confined.has_seccomp, false).unwrap();
                 confined
             }
         };
-        assert_eq!(confined.words, ["Landlock", "seccomp"], "what the host of a test offers");
+        assert_eq!(confined.summary, ["Landlock", "seccomp"], "what the host of a test offers");
     }
 
     fn socket_of(family: AddressFamily) -> io::Result<()> {
@@ -404,7 +404,7 @@ mod tests {
 
     /// As in `asm-generic/fcntl.h`.
     const F_SETSIG: i32 = 10;
-    const RIGHTS: Privileges = Privileges { user: None, is_sandboxed: true };
+    const PRIVILEGES: Privileges = Privileges { user: None, is_sandboxed: true };
     const ATTEMPT: &str = "TARPON_TEST_ATTEMPT";
     const DONE: i32 = 40;
     const REFUSED: i32 = 41;

@@ -11,14 +11,14 @@
 //! A ring of io_uring is not seen by seccomp; what it may do is restricted by the ring itself, in the engine. All but the user
 //! is Linux's: elsewhere there is no sandbox, and that is said.
 
-mod rights;
+mod privileges;
 #[cfg_attr(target_os = "linux", path = "linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "none.rs")]
 mod system;
 
-pub(crate) use rights::Privileges;
+pub(crate) use privileges::Privileges;
 pub(crate) use system::{
-    WorkerSeccomp, confine_begun_server, confine_control, confine_keeper, confine_server,
+    WorkerSeccomp, confine_builder, confine_master, confine_running_server, confine_server,
 };
 
 use crate::base::engine::Engine;
@@ -33,19 +33,19 @@ pub(crate) fn unconfined(error: &io::Error) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Confinement {
     /// All of it, and what the host does not offer for it: a few words each.
-    pub(crate) words: Vec<String>,
+    pub(crate) summary: Vec<String>,
     /// Only files that it was told of can be opened.
-    pub(crate) in_files: bool,
+    pub(crate) has_landlock: bool,
     /// Its system calls are filtered. Whatever is to be taken from it later is taken, or it does not go on.
-    pub(crate) in_calls: bool,
+    pub(crate) has_seccomp: bool,
 }
 
 impl Confinement {
     /// All of it, for a server on this engine.
-    pub(crate) fn words(mut self, engine: Engine) -> Vec<String> {
+    pub(crate) fn summary(mut self, engine: Engine) -> Vec<String> {
         if engine == Engine::IoUring {
-            self.words.push("io_uring restricted".to_owned());
+            self.summary.push("io_uring restricted".to_owned());
         }
-        self.words
+        self.summary
     }
 }

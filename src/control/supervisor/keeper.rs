@@ -137,9 +137,10 @@ fn confine(sites: &[SiteConfig], rights: &Privileges, is_first: bool) -> Result<
     let sites = known.collect::<Result<Vec<Known>, UserError>>().map_err(|trouble| trouble.to_string())?;
     let opened: Vec<OwnedFd> = sites.iter().flat_map(Known::readable).collect();
     let opened: Vec<BorrowedFd<'_>> = opened.iter().map(OwnedFd::as_fd).collect();
-    let confined = sandbox::confine_keeper(rights, &opened)
-        .map_err(|error| format!("cannot confine the builder process: {error}; --no-sandbox turns the sandbox off"))?;
-    Ok(Confined { sites, in_files: confined.in_files, names })
+    let confined = sandbox::confine_builder(rights, &opened).map_err(|error| {
+        format!("cannot confine the builder process: {error}; --no-sandbox turns the sandbox off")
+    })?;
+    Ok(Confined { sites, in_files: confined.has_landlock, names })
 }
 
 /// Goes the way to each site with the rights this process has. `None`: another user may decide what lies on the way, or changes of the
@@ -288,7 +289,8 @@ fn follow(
     let told = move |change| match change {
         SiteChange::Site(built) => {
             let of = of.as_deref();
-            let told = if is_same { Notice::SiteLoaded(of, &built) } else { Notice::SiteReloaded(of, &built) };
+            let told =
+                if is_same { Notice::SiteLoaded(of, &built) } else { Notice::SiteReloaded(of, &built) };
             is_same = false;
             (post.tell)(told);
             post.send_site(number, *built, false);

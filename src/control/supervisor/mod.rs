@@ -418,7 +418,9 @@ impl<'a> Supervisor<'a> {
     fn stay(&mut self, order: Order, why: &str, callers: Vec<Caller>) {
         let (told, what, otherwise) = match order {
             Order::Reload => (Notice::ReloadFailed(why), "not reloaded", "what was served before still is"),
-            Order::Upgrade => (Notice::UpgradeFailed(why), "not upgraded", "the program that runs still serves"),
+            Order::Upgrade => {
+                (Notice::UpgradeFailed(why), "not upgraded", "the program that runs still serves")
+            }
         };
         (self.tell)(told);
         let words = format!("{what}: {why}\n{otherwise}");

@@ -84,9 +84,9 @@ pub(crate) fn run(start: Start<'_>, channel: Channel) -> i32 {
     let control = move || hear(&handle, admin, &mut receiver, &heard);
     let begun = thread::Builder::new().name("control".to_owned()).spawn(control).and_then(|_| {
         // The last thread: what it took to begin is not needed any more.
-        sandbox::confine_begun_server(confined.in_calls, engine == Engine::IoUring)
+        sandbox::confine_running_server(confined.has_seccomp, engine == Engine::IoUring)
             .map_err(|error| io::Error::other(sandbox::unconfined(&error)))?;
-        let words = confined.words(engine);
+        let words = confined.summary(engine);
         say(&sender, &FromServer::Serving { engine, instead, confined: words });
         Ok(())
     });

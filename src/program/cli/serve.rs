@@ -51,7 +51,18 @@ fn service(config: Config) -> Service {
         AdminAt::At(address) => Some(address),
         AdminAt::Nowhere => None,
     };
-    Service { settings, addresses, sites, unknown_host, grace_period, log, user, sandbox, admin, admin_is_default }
+    Service {
+        settings,
+        addresses,
+        sites,
+        unknown_host,
+        grace_period,
+        log,
+        user,
+        sandbox,
+        admin,
+        admin_is_default,
+    }
 }
 
 /// As many descriptors as the system allows: clients and large files each need one. And as much locked memory, without any limit

@@ -70,7 +70,9 @@ pub(crate) fn told(told: Notice<'_>) {
             warn!(site = of.map(name), reason, "the kernel does not tell of changes; looking every 2 s")
         }
         Notice::LogReopenFailed(trouble) => warn!("{trouble}"),
-        Notice::ReloadFailed(why) => warn!("not reloaded: {}; what was served before still is", strip_str(why)),
+        Notice::ReloadFailed(why) => {
+            warn!("not reloaded: {}; what was served before still is", strip_str(why))
+        }
         Notice::Upgraded(process) => info!(process, "upgraded"),
         Notice::UpgradeFailed(why) => {
             warn!("not upgraded: {}; the program that runs still serves", strip_str(why))

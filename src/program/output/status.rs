@@ -50,8 +50,7 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
     for (number, site) in metrics.sites.iter().enumerate() {
         let name = site.host.clone().unwrap_or_else(|| format!("site {}", number + 1));
         let name = name.printable();
-        let (files, bytes, reads) =
-            (Count(site.files, "file"), Bytes(site.bytes), Count(site.loads, "time"));
+        let (files, bytes, reads) = (Count(site.files, "file"), Bytes(site.bytes), Count(site.loads, "time"));
         writeln!(to, "  {BOLD}{name}{BOLD:#}  {files}, {bytes}; read {reads}")?;
     }
     Ok(())
