@@ -1,4 +1,4 @@
-//! The sandbox of a system for which there is none.
+//! The sandbox on systems other than Linux: there is none, and the summary says so.
 
 use super::{Confinement, Privileges};
 use std::{io, os::fd::BorrowedFd};
@@ -20,7 +20,7 @@ pub(crate) fn confine_master(privileges: &Privileges) -> io::Result<Confinement>
 pub(crate) struct WorkerSeccomp;
 
 impl WorkerSeccomp {
-    pub(crate) fn new(_in_calls: bool) -> io::Result<WorkerSeccomp> {
+    pub(crate) fn new(_has_seccomp: bool) -> io::Result<WorkerSeccomp> {
         Ok(WorkerSeccomp)
     }
 
@@ -29,12 +29,12 @@ impl WorkerSeccomp {
     }
 }
 
-pub(crate) fn confine_running_server(_in_calls: bool, _has_rings: bool) -> io::Result<()> {
+pub(crate) fn confine_running_server(_has_seccomp: bool, _has_rings: bool) -> io::Result<()> {
     Ok(())
 }
 
 fn unconfined(privileges: &Privileges) -> Confinement {
     let user = privileges.user.as_ref().map(|user| format!("user {}", user.name().printable()));
-    let lacking = privileges.is_sandboxed.then(|| "no sandbox (there is none for this system)".to_owned());
-    Confinement { summary: user.into_iter().chain(lacking).collect(), ..Confinement::default() }
+    let missing = privileges.is_sandboxed.then(|| "no sandbox (none for this system)".to_owned());
+    Confinement { summary: user.into_iter().chain(missing).collect(), ..Confinement::default() }
 }
