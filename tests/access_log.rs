@@ -353,7 +353,7 @@ fn log_file_is_private_and_links_are_not_followed() {
     for name in ["link", "dangling"] {
         let ended = RunningProgram::run(log_to(&at(name), &[]));
         let want = format!(
-            "tarpon: cannot log to {}: it is a symbolic link, which is not followed; name the file that it leads to, or - for \
+            "tarpon: cannot log to {}: it is a symbolic link, which is not followed; name the target of the link, or - for \
              standard output",
             at(name).display()
         );
@@ -414,8 +414,8 @@ fn restarted_socket_listener_gets_lines_again() {
         receives_line(&second).then_some(())
     });
     let failed = RunningProgram::run(serve(dir.path(), &["--access-log", "/nowhere/access.log"]));
-    let want = "tarpon: cannot log to /nowhere/access.log: no such file or directory; name a file in a directory that exists \
-                and may be written to, or - for standard output";
+    let want = "tarpon: cannot log to /nowhere/access.log: no such file or directory; name a file in an existing, writable \
+                directory, or - for standard output";
     assert_eq!(failed.error_line(), want);
 }
 
