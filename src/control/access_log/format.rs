@@ -171,7 +171,7 @@ fn quotation(value: &[u8], to: &mut Vec<u8>) {
 }
 
 fn put(to: &mut Vec<u8>, arguments: std::fmt::Arguments<'_>) {
-    to.write_fmt(arguments).expect("memory takes all that is written");
+    to.write_fmt(arguments).expect("writing to a Vec cannot fail");
 }
 
 /// Three bytes of an IPv4 address stay, as is usual in analytics programs.

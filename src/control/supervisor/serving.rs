@@ -140,7 +140,7 @@ fn begin(
     let server =
         Server::start_with(&settings, listeners, hosts, nowhere).map_err(|error| error.to_string())?;
     let handle = server.handle();
-    sinks.into_iter().for_each(|(of, sink)| handle.log_of(of, sink));
+    sinks.into_iter().for_each(|(of, sink)| handle.set_log(of, sink));
     let late = admin.as_ref().filter(|_| is_successor);
     let late = late
         .map(|bound| answer(bound, Some(Arc::clone(server.handle().stats()))))
@@ -202,7 +202,7 @@ fn hear(server: &Handle, mut admin: Option<Admin>, receiver: &mut Receiver, send
             }
             Ok(Some((ToServer::Log { of }, descriptors))) => {
                 if let Some(sink) = journal::sink(descriptors, log_broken(sender, of)) {
-                    server.log_of(of, sink);
+                    server.set_log(of, sink);
                 }
             }
             Ok(Some((ToServer::Stop { grace }, _))) => server.stop(grace),
