@@ -22,7 +22,7 @@
 //! | plane | what |
 //! |---|---|
 //! | `program` | what a person touches: command line, configuration file, output |
-//! | `control` | decides and prepares: processes, listeners, rights, logs, metrics |
+//! | `control` | decides and prepares: processes, listeners, privileges, logs, metrics |
 //! | `data` | what a request passes: engines and workers |
 //! | `site` | a site as it is served, and how files become one |
 //! | `base` | values that all of them name: errors, settings, configuration |

@@ -57,7 +57,7 @@ pub struct Admin {
 pub enum Order {
     /// Read the configuration again and serve it.
     Reload,
-    /// Hand over to the program file as it is now.
+    /// Start the program file again and hand over to it.
     Upgrade,
 }
 
