@@ -22,7 +22,7 @@
 //! | plane | what |
 //! |---|---|
 //! | `program` | what a person touches: command line, configuration file, output |
-//! | `control` | decides and prepares: processes, listeners, rights, logs, metrics |
+//! | `control` | decides and prepares: processes, listeners, privileges, logs, metrics |
 //! | `data` | what a request passes: engines and workers |
 //! | `site` | a site as it is served, and how files become one |
 //! | `base` | values that all of them name: errors, settings, configuration |
@@ -54,9 +54,9 @@ pub use base::{
     site_config::{MAX_UNPACKED_LEN, Source, UserConfig, UserDirectories},
 };
 pub use control::{
-    access_log::{LogSink, turn},
-    admin::{Admin, Order, ask, order},
-    listeners::{Listener, usual_admin},
+    access_log::{LogSink, rotate_files},
+    admin::{Admin, Order, fetch_metrics, send_order},
+    listeners::{Listener, default_admin_address},
     metrics::{Metrics, Responses, ServerState, SiteMetrics},
     server::{Handle, Server},
     supervisor::{Notice, Role, Service, ServingReport, SiteLabel, supervise},

@@ -213,7 +213,7 @@ fn files_rotate_by_size_without_losing_a_line() {
         let rotation = Rotation { len_max: Some(20_000), age_max: None, keep: 100 };
         let logging = Some(Logging { form: LogFormat::Simple, ..Logging::default() });
         let served = EmbeddedServer::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
-        served.handle.log_to(log.target().open_turning(rotation).expect("a file"));
+        served.handle.log_to(log.target().open_rotating(rotation).expect("a file"));
         let mut client = TestClient::connect(served.address);
         for number in 0..COUNT {
             client.get(&format!("/?{number}"));
@@ -243,7 +243,7 @@ fn files_rotate_by_age() {
     let rotation = Rotation { len_max: None, age_max: Some(Duration::from_millis(300)), keep: 2 };
     let logging = Some(Logging::default());
     let served = EmbeddedServer::dir(&Settings { logging, ..settings(Engine::Epoll, 1) }, dir.path());
-    served.handle.log_to(log.target().open_turning(rotation).expect("a file"));
+    served.handle.log_to(log.target().open_rotating(rotation).expect("a file"));
     let mut client = TestClient::connect(served.address);
     wait_for("three files", || {
         client.get("/");
@@ -353,7 +353,7 @@ fn log_file_is_private_and_links_are_not_followed() {
     for name in ["link", "dangling"] {
         let ended = RunningProgram::run(log_to(&at(name), &[]));
         let want = format!(
-            "tarpon: cannot log to {}: it is a symbolic link, which is not followed; name the file that it leads to, or - for \
+            "tarpon: cannot log to {}: it is a symbolic link, which is not followed; name the target of the link, or - for \
              standard output",
             at(name).display()
         );
@@ -414,8 +414,8 @@ fn restarted_socket_listener_gets_lines_again() {
         receives_line(&second).then_some(())
     });
     let failed = RunningProgram::run(serve(dir.path(), &["--access-log", "/nowhere/access.log"]));
-    let want = "tarpon: cannot log to /nowhere/access.log: no such file or directory; name a file in a directory that exists \
-                and may be written to, or - for standard output";
+    let want = "tarpon: cannot log to /nowhere/access.log: no such file or directory; name a file in an existing, writable \
+                directory, or - for standard output";
     assert_eq!(failed.error_line(), want);
 }
 

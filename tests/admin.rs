@@ -33,13 +33,13 @@ fn admin_paths_have_the_documented_responses() {
         ("readiness",           "GET /ready HTTP/1.1\r\nHost: admin\r\n\r\n",                        200, "serving\n"),
         ("HTTP/1.0",            "GET /ready HTTP/1.0\r\n\r\n",                                       200, "serving\n"),
         ("HEAD",                "HEAD /ready HTTP/1.1\r\nHost: admin\r\n\r\n",                       200, ""),
-        ("unknown path",        "GET / HTTP/1.1\r\nHost: admin\r\n\r\n",                             404, "there are /health, /ready, /metrics, /status, and to POST /reload and /upgrade\n"),
+        ("unknown path",        "GET / HTTP/1.1\r\nHost: admin\r\n\r\n",                             404, "try /health, /ready, /metrics, /status, or POST to /reload or /upgrade\n"),
         ("wrong method",        "DELETE /health HTTP/1.1\r\nHost: admin\r\n\r\n",                    405, "GET or HEAD\n"),
         ("GET for an action",   "GET /reload HTTP/1.1\r\nHost: admin\r\n\r\n",                       405, "POST\n"),
-        ("POST by a page",      "POST /reload HTTP/1.1\r\nHost: admin\r\nOrigin: null\r\n\r\n",      403, "not for pages\n"),
+        ("POST by a page",      "POST /reload HTTP/1.1\r\nHost: admin\r\nOrigin: null\r\n\r\n",      403, "not for web pages\n"),
         ("POST by a browser",   "POST /reload HTTP/1.1\r\nHost: admin\r\nSec-Fetch-Site: none\r\n\r\n", 403, "not from there\n"),
-        ("GET by a page",       "GET /status HTTP/1.1\r\nHost: admin\r\nOrigin: http://x\r\n\r\n",   403, "not for pages\n"),
-        ("invalid request",     "\u{16}\u{3}\u{1}\r\n\r\n",                                          400, "this is no request\n"),
+        ("GET by a page",       "GET /status HTTP/1.1\r\nHost: admin\r\nOrigin: http://x\r\n\r\n",   403, "not for web pages\n"),
+        ("invalid request",     "\u{16}\u{3}\u{1}\r\n\r\n",                                          400, "malformed request\n"),
         ("oversized request",   "LONG",                                                              431, "too long\n"),
     ];
     let dir = site(&[("index.html", "home")]);
@@ -303,7 +303,7 @@ fn status_prints_text_and_json() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let object: serde_json::Value = serde_json::from_str(&status(&["--json"])).expect("JSON");
     assert_eq!(
-        (&object["stage"], &object["accepted"], &object["sites"][0]["files"]),
+        (&object["state"], &object["accepted"], &object["sites"][0]["files"]),
         (&"serving".into(), &1.into(), &1.into())
     );
     program.signal(Signal::TERM);

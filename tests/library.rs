@@ -196,7 +196,7 @@ fn process_engines_are_refused_in_the_library() {
             error.to_string(),
             format!(
                 "cannot run the engine {engine} within another program: its workers are processes, and a process that has \
-                 threads cannot be divided; take threads, which serves in the same way, or run tarpon serve"
+                 threads cannot fork; use the engine threads, which serves in the same way, or run tarpon serve"
             )
         );
     }

@@ -213,7 +213,7 @@ fn client_without_a_free_slot_gets_503_and_is_counted() {
     assert!(since.elapsed() > Duration::from_secs(1), "refused without waiting: {:?}", since.elapsed());
     assert_eq!(workers(&program).len(), 2);
     let admin: Address = admin.parse().unwrap();
-    let metrics = tarpon::ask(&admin).unwrap();
+    let metrics = tarpon::fetch_metrics(&admin).unwrap();
     let refused = metrics.responses.iter().find(|responses| responses.status == 503).map(|found| found.count);
     assert_eq!((refused, metrics.accepted, metrics.open), (Some(3), 5, 2));
     for client in &mut busy {
@@ -271,7 +271,7 @@ fn requests_of_all_processes_are_counted_and_logged_once() {
         let connection_count = CLIENT_COUNT * CONNECTION_COUNT;
         let count = 5 * connection_count;
         let metrics = wait_for("the end of all connections", || {
-            tarpon::ask(&admin)
+            tarpon::fetch_metrics(&admin)
                 .ok()
                 .filter(|metrics| metrics.open == 0 && metrics.accepted == connection_count as u64)
         });
@@ -298,15 +298,15 @@ fn killed_aux_process_is_replaced_and_the_log_continues() {
         let program = RunningProgram::start_ready(with(dir.path(), engine, &options));
         assert_eq!(TestClient::connect(program.address()).get("/").content, b"home");
         wait_for("a line", || (fs::read_to_string(&log).unwrap().lines().count() == 1).then_some(()));
-        let aux = named(&program, "tarpon-desk").into_iter().next().expect("an aux process");
+        let aux = named(&program, "tarpon-aux").into_iter().next().expect("an aux process");
         kill_process(aux, Signal::KILL).unwrap();
         wait_for("the aux process exits", || has_exited(aux).then_some(()));
         assert_eq!(TestClient::connect(program.address()).get("/").content, b"home");
         wait_for("another line", || (fs::read_to_string(&log).unwrap().lines().count() == 2).then_some(()));
         let admin: Address = admin.parse().unwrap();
-        let metrics = wait_for("metrics", || tarpon::ask(&admin).ok());
+        let metrics = wait_for("metrics", || tarpon::fetch_metrics(&admin).ok());
         assert_eq!(metrics.response_count(), 2, "{engine}: the counts survive");
-        program.wait_for_err("warning: the desk process was killed by SIGKILL; starting another\n");
+        program.wait_for_err("warning: the aux process was killed by SIGKILL; starting another\n");
     }
 }
 

@@ -93,7 +93,7 @@ fn killed_builder_process_is_replaced_without_an_effect_on_clients() {
         write_files(dir.path(), &[("index.html", content)]);
         wait_for(content, || (client.get("/").content == content.as_bytes()).then_some(()));
     }
-    program.wait_for_err("warning: the keeper process was killed by SIGKILL; starting another\n");
+    program.wait_for_err("warning: the builder process was killed by SIGKILL; starting another\n");
     assert_ne!(program.builder(), builder);
     assert_eq!(program.server(), server);
 }

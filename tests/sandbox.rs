@@ -84,7 +84,7 @@ fn unknown_or_unprivileged_user_fails_with_a_hint() {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
     let path = closed.join("site");
-    let nobody = "tarpon: cannot run as user no-such-user: there is no such user; create it, as with useradd --system \
+    let nobody = "tarpon: cannot run as user no-such-user: the user does not exist; create it, as with useradd --system \
                   no-such-user, or choose another with --user NAME";
     let mut cases = vec![(&path, "no-such-user", nobody.to_owned())];
     if geteuid().is_root() {
@@ -93,7 +93,7 @@ fn unknown_or_unprivileged_user_fails_with_a_hint() {
         let barred = |path: &Path, what, mode, at: &Path, of: &str, owner: &str| {
             let (path, at) = (path.display(), at.display());
             format!(
-                "tarpon: cannot serve {path}: user nobody may not {what} {at} (owner {of}); let it, as with chmod {mode} {at}, or run \
+                "tarpon: cannot serve {path}: user nobody may not {what} {at} (owner {of}); allow it, as with chmod {mode} {at}, or run \
                  as the owner with --user {owner}"
             )
         };
@@ -106,7 +106,7 @@ fn unknown_or_unprivileged_user_fails_with_a_hint() {
             barred(&archive, "read", "o+r", &archive, "root, mode 0600", "root"),
         ));
     } else {
-        let root = "tarpon: cannot run as user root: only root can become another user; leave --user out, or start it as root";
+        let root = "tarpon: cannot run as user root: only root can become another user; leave --user out, or start tarpon as root";
         cases.push((&path, "root", root.to_owned()));
     }
     for (path, user, want) in cases {

@@ -140,8 +140,8 @@ fn unusable_socket_of_systemd_fails_the_start() {
              wait for ever; name it, as with --listen unix:{0}, or leave its ListenStream= out of the socket unit; without any listener, \
              all sockets of systemd are served", path.display())),
         (&datagrams,
-            "tarpon: cannot use the socket unknown of systemd, descriptor 3: it is no socket that listens for connections; have \
-             ListenStream= of its socket unit name an address and a port, or a path".to_owned()),
+            "tarpon: cannot use the socket unknown of systemd, descriptor 3: it is not a listening stream socket; set \
+             ListenStream= in its socket unit to an address and a port, or to a path".to_owned()),
     ];
     for (activate, want) in cases {
         let activate: Vec<&str> = activate.iter().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! The admin listener: answers whoever watches over the server, on a socket of its own and a thread of its own.
+//! The admin listener: answers monitoring and administrators, on a socket and a thread of its own.
 //!
 //! | request | answer |
 //! |---|---|
@@ -6,11 +6,11 @@
 //! | `GET /ready` | 200 while clients are accepted; 503 before and after that |
 //! | `GET /metrics` | [`Metrics`] for Prometheus |
 //! | `GET /status` | [`Metrics`] as JSON |
-//! | `POST /reload`, `POST /upgrade` | what came of it, where there is a supervisor |
+//! | `POST /reload`, `POST /upgrade` | the result, if there is a supervisor |
 //!
-//! One request on a connection, one connection at a time, and a second for each: whoever is slow keeps the next one waiting no
-//! longer than that. Nobody is asked who he is; whoever can connect may know, and may give orders if he is on this host. The
-//! connection of who gave one is handed on, to be answered when it is done.
+//! One request on a connection, one connection at a time, and one second for each: a slow client delays the next no longer than that.
+//! There is no authentication: every client that can connect may read, and may give orders if it is on this host. The connection of an
+//! order goes to the supervisor, which answers when the order is done.
 
 use crate::{
     base::address::Address,
@@ -44,7 +44,7 @@ use tarpon_http::{
     status::Status,
 };
 
-/// An admin listener that answers. Dropped, it does not any more.
+/// A running admin listener. Dropping it stops it.
 #[derive(Debug)]
 pub struct Admin {
     server: Arc<OnceLock<Arc<ServerStats>>>,
@@ -52,20 +52,20 @@ pub struct Admin {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What can be asked of a supervisor.
+/// An order to a supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Read the configuration anew.
+    /// Read the configuration again and serve it.
     Reload,
-    /// Leave the place to the program as its file is now.
+    /// Start the program file again and hand over to it.
     Upgrade,
 }
 
 impl Order {
-    /// Every order there is.
+    /// All orders.
     pub const ALL: [Order; 2] = [Order::Reload, Order::Upgrade];
 
-    /// What is requested to give it.
+    /// Returns the request target of the order.
     fn target(self) -> &'static str {
         match self {
             Order::Reload => "/reload",
@@ -74,76 +74,76 @@ impl Order {
     }
 }
 
-/// Where orders go, with the connection of who gave them.
+/// Receives orders, each with the connection of its client.
 type AdminHandler = Box<dyn Fn(Order, OwnedFd) + Send>;
 
-/// A connection may take so long, all in all.
+/// The longest life of a connection.
 const TIME_MAX: Duration = Duration::from_secs(1);
 
-/// A request has a line, and a few fields of a client for Prometheus.
+/// The longest request: a line, and a few fields of a Prometheus client.
 const REQUEST_LEN_MAX: usize = 4 * 1024;
 
-/// What is answered to a request.
+/// An answer to a request.
 pub(crate) struct AdminAnswer {
     status: Status,
     media: &'static str,
     content: String,
-    /// The methods that there are, where it was another one.
+    /// The allowed methods, for a 405.
     allow: &'static str,
 }
 
-/// What becomes of a request.
+/// How a request is answered.
 enum AdminReply {
     Answer(AdminAnswer),
-    /// Somebody else answers, when it is done.
+    /// The supervisor answers when the order is done.
     Order(Order),
 }
 
 impl Admin {
-    /// Answers from now on; what it answers of a server says that it starts.
+    /// Starts answering. Until [`set_server`](Admin::set_server), the reported state is "starting".
     ///
     /// # Errors
-    /// Threads or descriptors are lacking.
+    /// The process is out of threads or descriptors.
     pub fn start(listener: &Listener) -> io::Result<Admin> {
-        Admin::begin(listener, None, None)
+        Admin::start_thread(listener, None, None)
     }
 
-    /// The same for a server with a supervisor, who is told of orders; and for one that has begun.
+    /// Starts answering for a server with a supervisor, which gets the orders; with `stats`, for a server that already serves.
     pub(crate) fn start_with(
         listener: &Listener,
-        ledger: Option<Arc<ServerStats>>,
+        stats: Option<Arc<ServerStats>>,
         orders: impl Fn(Order, OwnedFd) + Send + 'static,
     ) -> io::Result<Admin> {
-        Admin::begin(listener, ledger, Some(Box::new(orders)))
+        Admin::start_thread(listener, stats, Some(Box::new(orders)))
     }
 
-    fn begin(
+    fn start_thread(
         listener: &Listener,
-        ledger: Option<Arc<ServerStats>>,
+        stats: Option<Arc<ServerStats>>,
         orders: Option<AdminHandler>,
     ) -> io::Result<Admin> {
-        let server = ledger.map_or_else(OnceLock::new, OnceLock::from);
+        let server = stats.map_or_else(OnceLock::new, OnceLock::from);
         let (server, end) = (Arc::new(server), Wake::new()?);
-        let desk = AdminDesk {
+        let admin = AdminServer {
             listener: listener.sockets()[0].try_clone()?,
             server: Arc::clone(&server),
             end: Arc::new(end),
             orders,
         };
-        let end = Arc::clone(&desk.end);
-        let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || desk.run())?;
+        let end = Arc::clone(&admin.end);
+        let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || admin.run())?;
         Ok(Admin { server, end, thread: Some(thread) })
     }
 
-    /// The server it answers for has begun.
-    pub fn serving(&self, server: Handle) {
-        self.answering(server.ledger());
+    /// Reports on this server, which has started.
+    pub fn set_server(&self, server: Handle) {
+        self.set_stats(server.stats());
     }
 
-    /// The same, where there is no handle: this is what is known of the server.
-    pub(crate) fn answering(&self, ledger: &Arc<ServerStats>) {
-        // A second one is not answered for.
-        let _ = self.server.set(Arc::clone(ledger));
+    /// Reports these statistics, for a server without a handle.
+    pub(crate) fn set_stats(&self, stats: &Arc<ServerStats>) {
+        // The first server stays.
+        let _ = self.server.set(Arc::clone(stats));
     }
 }
 
@@ -156,39 +156,39 @@ impl Drop for Admin {
     }
 }
 
-/// What the thread has.
-struct AdminDesk {
+/// The state of the admin thread.
+struct AdminServer {
     listener: OwnedFd,
     server: Arc<OnceLock<Arc<ServerStats>>>,
     end: Arc<Wake>,
     orders: Option<AdminHandler>,
 }
 
-impl AdminDesk {
+impl AdminServer {
     fn run(self) {
         loop {
             let mut polled =
                 [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&*self.end, PollFlags::IN)];
             match poll(&mut polled, None) {
                 Ok(_) | Err(Errno::INTR) => {}
-                // Out of memory, for the moment.
+                // Out of memory: pause.
                 Err(_) => thread::sleep(TIME_MAX),
             }
             if !polled[1].revents().is_empty() {
                 return;
             }
             match socket::accept_to_wait(&self.listener) {
-                // What goes wrong with one client is for him to see.
-                Ok(client) => drop(self.attend(client)),
+                // An error of one client concerns that client only.
+                Ok(client) => drop(self.serve(client)),
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
-                // Out of descriptors, as a rule: the client waits in the backlog.
+                // Usually out of descriptors: the client waits in the backlog.
                 Err(_) => thread::sleep(TIME_MAX),
             }
         }
     }
 
-    fn attend(&self, client: OwnedFd) -> io::Result<()> {
-        let by = Instant::now() + TIME_MAX;
+    fn serve(&self, client: OwnedFd) -> io::Result<()> {
+        let deadline = Instant::now() + TIME_MAX;
         let (mut request, mut len) = ([0; REQUEST_LEN_MAX], 0);
         let reply = loop {
             match head::parse(&request[..len]) {
@@ -197,9 +197,9 @@ impl AdminDesk {
                     break page(Status::RequestHeaderFieldsTooLarge, "too long\n").into();
                 }
                 Ok(None) => {}
-                Err(error) => break page(error.status(), "this is no request\n").into(),
+                Err(error) => break page(error.status(), "malformed request\n").into(),
             }
-            set_socket_timeout(&client, Timeout::Recv, Some(left(by)?))?;
+            set_socket_timeout(&client, Timeout::Recv, Some(time_left(deadline)?))?;
             match recv(&client, &mut request[len..], RecvFlags::empty())? {
                 (0, _) => return Ok(()),
                 (more, _) => len += more,
@@ -211,22 +211,22 @@ impl AdminDesk {
                 orders(order, client);
                 return Ok(());
             }
-            (AdminReply::Order(_), None) => page(Status::NotImplemented, "there is no supervisor\n"),
+            (AdminReply::Order(_), None) => page(Status::NotImplemented, "no supervisor\n"),
         };
         let with_content = !request.starts_with(b"HEAD ");
         let bytes = answer.bytes(with_content);
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            set_socket_timeout(&client, Timeout::Send, Some(left(by)?))?;
+            set_socket_timeout(&client, Timeout::Send, Some(time_left(deadline)?))?;
             rest = &rest[send(&client, rest, socket::QUIET)?..];
         }
         Ok(shutdown(&client, Shutdown::Write)?)
     }
 
     fn reply(&self, head: &Head<'_>, client: &OwnedFd) -> AdminReply {
-        // A page that a browser shows could ask in its name: RFC 6454. Programs send no such field.
+        // A web page could make a browser send the request: RFC 6454. Programs send no Origin field.
         if head.fields().any(|(name, _)| name.eq_ignore_ascii_case(b"Origin")) {
-            return page(Status::Forbidden, "not for pages\n").into();
+            return page(Status::Forbidden, "not for web pages\n").into();
         }
         match Order::ALL.into_iter().find(|order| order.target().as_bytes() == head.target) {
             None => self.answer(head).into(),
@@ -242,7 +242,7 @@ impl AdminDesk {
         }
         match head.target {
             b"/health" => page(Status::Ok, "alive\n"),
-            b"/ready" => match self.metrics().stage {
+            b"/ready" => match self.metrics().state {
                 ServerState::Starting => page(Status::ServiceUnavailable, "starting\n"),
                 ServerState::Serving => page(Status::Ok, "serving\n"),
                 ServerState::Draining => page(Status::ServiceUnavailable, "draining\n"),
@@ -252,18 +252,18 @@ impl AdminDesk {
                 AdminAnswer { media, ..page(Status::Ok, &self.metrics().prometheus()) }
             }
             b"/status" => {
-                let content = serde_json::to_string(&self.metrics()).expect("it has numbers and names only");
+                let content = serde_json::to_string(&self.metrics()).expect("metrics serialize to JSON");
                 AdminAnswer { media: "application/json", ..page(Status::Ok, &(content + "\n")) }
             }
             _ => page(
                 Status::NotFound,
-                "there are /health, /ready, /metrics, /status, and to POST /reload and /upgrade\n",
+                "try /health, /ready, /metrics, /status, or POST to /reload or /upgrade\n",
             ),
         }
     }
 
     fn metrics(&self) -> Metrics {
-        self.server.get().map(|ledger| ledger.metrics()).unwrap_or_default()
+        self.server.get().map(|stats| stats.metrics()).unwrap_or_default()
     }
 }
 
@@ -299,8 +299,8 @@ fn not_allowed(allow: &'static str) -> AdminAnswer {
     AdminAnswer { allow, ..page(Status::MethodNotAllowed, &content) }
 }
 
-/// Whether who asks may give orders. No browser: it says so by Fetch Metadata. On a Unix socket, whoever could connect; on TCP, who
-/// is on this host, and has not been led here by a name that a stranger has given to its address.
+/// Returns whether the client may give orders. A browser may not: it sends Fetch Metadata. On a Unix socket every client may; on TCP a client
+/// on this host may, unless its Host is a name other than localhost, as in DNS rebinding.
 fn may_order(head: &Head<'_>, client: &OwnedFd) -> bool {
     if head.fields().any(|(name, _)| name.to_ascii_lowercase().starts_with(b"sec-fetch-")) {
         return false;
@@ -308,15 +308,15 @@ fn may_order(head: &Head<'_>, client: &OwnedFd) -> bool {
     if getsockname(client).is_ok_and(|own| own.address_family() == AddressFamily::UNIX) {
         return true;
     }
-    // Who has gone again is nobody.
+    // A client that has disconnected has no peer address, and may not.
     let peer = getpeername(client).ok().flatten();
     let Some(peer) = peer.and_then(|peer| SocketAddr::try_from(peer).ok()) else { return false };
     let mut hosts = head.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"Host"));
-    peer.ip().to_canonical().is_loopback() && hosts.all(|(_, host)| names_this_host(host))
+    peer.ip().to_canonical().is_loopback() && hosts.all(|(_, host)| is_local_host(host))
 }
 
-/// An address, or `localhost`, with or without a port.
-fn names_this_host(host: &[u8]) -> bool {
+/// Returns whether a Host is an address or `localhost`, with or without a port.
+fn is_local_host(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     let is_address =
@@ -324,42 +324,41 @@ fn names_this_host(host: &[u8]) -> bool {
     is_address || name.eq_ignore_ascii_case("localhost")
 }
 
-/// What is left of the time.
-fn left(by: Instant) -> io::Result<Duration> {
-    let left = by.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+/// Returns the time until the deadline, or an error if it has passed.
+fn time_left(deadline: Instant) -> io::Result<Duration> {
+    let time_left = deadline.saturating_duration_since(Instant::now());
+    if time_left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(time_left) }
 }
 
-/// What a server says of itself, asked at the address of its admin listener.
+/// Fetches the metrics of a server from its admin listener.
 ///
 /// # Errors
-/// Nobody answers there; or it is not such a listener that does.
-pub fn ask(address: &Address) -> io::Result<Metrics> {
+/// No server answers at the address, or it is not an admin listener.
+pub fn fetch_metrics(address: &Address) -> io::Result<Metrics> {
     let response = request(address, "GET", "/status", Some(ASK_TIME_MAX))?;
-    match parts(&response)? {
+    match split_response(&response)? {
         (200, content) => Ok(serde_json::from_str(content)?),
-        _ => Err(no_admin()),
+        _ => Err(not_admin()),
     }
 }
 
-/// Gives an order to the supervisor of a server, at the address of its admin listener, and waits until it is done. What came of
-/// it, in words.
+/// Sends an order to the supervisor of a server through its admin listener, and waits until it is done. Returns the message of the server.
 ///
 /// # Errors
-/// Nobody answers there; or it is not such a listener that does; or the order was refused, or could not be carried out: `Other`, in
-/// the words of the server.
-pub fn order(address: &Address, order: Order) -> io::Result<String> {
+/// No server answers at the address, or it is not an admin listener. `Other`: the server refused the order or could not carry it out, with
+/// its message.
+pub fn send_order(address: &Address, order: Order) -> io::Result<String> {
     let response = request(address, "POST", order.target(), None)?;
     if response.is_empty() {
-        return Err(io::Error::other("it has ended without an answer"));
+        return Err(io::Error::other("the server closed the connection without an answer"));
     }
-    match parts(&response)? {
-        (200, said) => Ok(said.trim_end().to_owned()),
-        (_, said) => Err(io::Error::other(said.trim_end())),
+    match split_response(&response)? {
+        (200, text) => Ok(text.trim_end().to_owned()),
+        (_, text) => Err(io::Error::other(text.trim_end())),
     }
 }
 
-/// Sends a request without content and reads all that is answered, each piece of it within a time.
+/// Sends a request without content, and reads the whole response with a timeout for each read.
 fn request(address: &Address, method: &str, target: &str, time: Option<Duration>) -> io::Result<String> {
     let request = format!("{method} {target} HTTP/1.0\r\n\r\n");
     match address {
@@ -383,21 +382,21 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> io::Result<String> 
     Ok(response)
 }
 
-/// Status and content of a response.
-fn parts(response: &str) -> io::Result<(u16, &str)> {
+/// Splits a response into status and content.
+fn split_response(response: &str) -> io::Result<(u16, &str)> {
     let status = response.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
     let content = response.split_once("\r\n\r\n").map(|(_, content)| content);
-    status.zip(content).ok_or_else(no_admin)
+    status.zip(content).ok_or_else(not_admin)
 }
 
-fn no_admin() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "it is no admin listener of tarpon")
+fn not_admin() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it is not an admin listener of tarpon")
 }
 
-/// Longer than others keep a listener busy.
+/// Longer than several slow clients before this one keep the listener busy.
 const ASK_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// What a server says of itself, at most: a few hundred bytes for each of its sites.
+/// The longest response: a few hundred bytes for each site.
 const RESPONSE_LEN_MAX: u64 = 16 * 1024 * 1024;
 
 #[cfg(test)]
@@ -407,7 +406,7 @@ mod tests {
     use std::{net::TcpListener, thread};
 
     #[test]
-    fn who_has_gone_again_gives_no_orders() {
+    fn disconnected_client_gives_no_orders() {
         let order = b"POST /reload HTTP/1.0\r\n\r\n";
         let Ok(Some((head, _))) = head::parse(order) else { panic!("a head") };
         let (unix, _other) = UnixStream::pair().unwrap();
@@ -416,7 +415,7 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let accepted = listener.accept().unwrap().0.into();
         assert!(may_order(&head, &accepted));
-        // What it has sent is still there to be read, but not who it was.
+        // The request is still readable, but the kernel no longer knows the peer.
         set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
         drop(client);
         while getpeername(&accepted).is_ok() {

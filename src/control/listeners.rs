@@ -1,8 +1,8 @@
-//! Listening sockets: what a user names, and what the workers get.
+//! Listening sockets: from the address that a user configures to the sockets of each worker.
 //!
 //! ```text
-//! "127.0.0.1:8080" ─parse─▶ Address ─bind─▶ Bound ─┬─ a socket of its own for each worker (SO_REUSEPORT)
-//!                                                  └─ or one shared by all (Unix sockets, sockets handed over)
+//! "127.0.0.1:8080" ─parse─▶ Address ─bind─▶ Listener ─┬─ a socket for each worker (SO_REUSEPORT)
+//!                                                     └─ or one shared by all (Unix sockets, inherited sockets)
 //! ```
 
 use crate::{
@@ -32,34 +32,34 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A socket that listens, for every worker.
+/// The listening sockets of one address, for all workers.
 #[derive(Debug)]
 pub struct Listener {
     address: Address,
     /// One for each worker, or one for all.
     sockets: Vec<OwnedFd>,
-    /// Made here.
-    made: Option<SocketFile>,
+    /// The file of a Unix socket that this process has created.
+    socket_file: Option<SocketFile>,
 }
 
-/// Where a server that was told nothing answers whoever watches over it: a Unix socket where the system has such things, for the
-/// service, for root or for the user. `None`: it has no such place.
-pub fn usual_admin() -> Option<Address> {
-    let place = |name| env::var_os(name).filter(|value| !value.is_empty());
-    // A list, of which the first was named first. systemd.exec(5)
-    let service = place("RUNTIME_DIRECTORY").and_then(|list| env::split_paths(&list).next());
+/// Returns the default address of the admin listener: a Unix socket in the runtime directory of the service, of root or of the user.
+/// `None`: there is no runtime directory.
+pub fn default_admin_address() -> Option<Address> {
+    let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+    // A list in the order of the unit file. systemd.exec(5)
+    let service = variable("RUNTIME_DIRECTORY").and_then(|list| env::split_paths(&list).next());
     let directory = service.or_else(|| match geteuid().is_root() {
         true => Some("/run/tarpon".into()),
-        false => place("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("tarpon")),
+        false => variable("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("tarpon")),
     });
     directory.map(|dir| Address::Unix(dir.join("admin.sock")))
 }
 
 impl Address {
-    /// Whether this host has the family of the address at all: some have no IPv6.
+    /// Returns whether this host supports the address family: some have no IPv6.
     pub fn is_supported(&self) -> bool {
         match self {
-            // The name of a port is free to have: only the address can be wrong.
+            // Port 0 is always free, so only the address can fail.
             Address::Tcp(address) => bind_tcp(SocketAddr::new(address.ip(), 0), 1).is_ok(),
             Address::Unix(_) => true,
         }
@@ -67,100 +67,100 @@ impl Address {
 }
 
 impl Listener {
-    /// Listens at an address, with so many sockets: one for each worker, or one for all.
+    /// Listens at an address, with this many sockets: one for each worker, or one for all.
     ///
     /// # Errors
-    /// The address is in use, also where `SO_REUSEPORT` would let two servers share it without a word; it is
-    /// not one of this host; or it needs rights that are not there.
+    /// The address is in use, even if `SO_REUSEPORT` would silently let two servers share it; it is not an address of this host; or the
+    /// process lacks the privileges for it.
     pub fn new(address: &Address, socket_count: usize) -> Result<Listener, UserError> {
         match address {
             Address::Tcp(socket) => bind_tcp(*socket, socket_count),
             Address::Unix(path) => bind_unix(path),
         }
-        .map_err(|error| trouble(address, error))
+        .map_err(|error| listen_error(address, error))
     }
 
-    /// What another program has bound, and handed over.
+    /// Wraps the sockets that a predecessor has handed over.
     pub(crate) fn inherited(address: Address, sockets: Vec<OwnedFd>) -> Listener {
-        Listener { address, sockets, made: None }
+        Listener { address, sockets, socket_file: None }
     }
 
-    /// A socket that another program goes on holding. All workers share it.
+    /// Wraps a socket that another program, such as systemd, also holds. All workers share it.
     ///
     /// # Errors
-    /// It does not listen for connections, or at no address that a user could name.
-    pub(crate) fn lent(socket: OwnedFd) -> io::Result<Listener> {
-        let none = || io::Error::other("it is no socket that listens for connections");
-        if socket_type(&socket).map_err(|_| none())? != SocketType::STREAM || !socket::is_listening(&socket)?
+    /// The socket does not listen for connections, or has no address that a user could configure.
+    pub(crate) fn from_inherited_socket(socket: OwnedFd) -> io::Result<Listener> {
+        let invalid = || io::Error::other("it is not a listening stream socket");
+        if socket_type(&socket).map_err(|_| invalid())? != SocketType::STREAM
+            || !socket::is_listening(&socket)?
         {
-            return Err(none());
+            return Err(invalid());
         }
-        let bound: Listener = match getsockname(&socket)?.address_family() {
+        let listener: Listener = match getsockname(&socket)?.address_family() {
             AddressFamily::INET | AddressFamily::INET6 => TcpListener::from(socket).try_into(),
             AddressFamily::UNIX => UnixListener::from(socket).try_into(),
-            _ => Err(none()),
+            _ => Err(invalid()),
         }?;
-        match &bound.address {
+        match &listener.address {
             Address::Unix(path) if path.as_os_str().is_empty() => Err(io::Error::other("it has no path")),
-            _ => Ok(bound),
+            _ => Ok(listener),
         }
     }
 
-    /// Where it listens; with the port the kernel chose, if it was asked to choose.
+    /// Returns the address, with the port that the kernel chose for port 0.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The sockets for one of so many workers. Where there are more sockets than workers, as after a reload, each is somebody's;
-    /// where there are fewer, workers share.
+    /// Returns the sockets of one of `worker_count` workers. If there are more sockets than workers, as after a reload, a worker gets
+    /// several; if there are fewer, workers share.
     pub(crate) fn sockets_for(&self, worker: usize, worker_count: usize) -> io::Result<Vec<OwnedFd>> {
         let count = self.sockets.len();
         let numbers = (worker % count..count.max(worker % count + 1)).step_by(worker_count.min(count));
         numbers.map(|number| self.sockets[number].try_clone()).collect()
     }
 
-    /// All of its sockets.
+    /// Returns all sockets.
     pub(crate) fn sockets(&self) -> &[OwnedFd] {
         &self.sockets
     }
 
-    /// All of them, for somebody else to have. Where it listens on a Unix socket, the path stays.
+    /// Returns all sockets, for another process. The file of a Unix socket stays.
     pub(crate) fn into_sockets(self) -> Vec<OwnedFd> {
         self.sockets
     }
 
-    /// What is to be removed when the server has ended.
+    /// Takes the file that is removed when the server has ended.
     pub(crate) fn take_file(&mut self) -> Option<SocketFile> {
-        self.made.take()
+        self.socket_file.take()
     }
 }
 
-/// A Unix socket's place in the file system. It is removed when this is dropped, unless another server has taken the
-/// place meanwhile, or the socket over.
+/// The file of a Unix socket. Dropping this removes the file, unless another server has replaced it or taken the socket over.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Not the listener but its name: the socket of a successor is another.
+    /// The identity of the file, which differs from that of a successor's socket.
     name: Named,
-    is_ours: bool,
+    is_owned: bool,
 }
 
 impl SocketFile {
     fn new(path: &Path) -> io::Result<SocketFile> {
-        Ok(SocketFile { path: path.to_owned(), name: Named::at(path)?, is_ours: true })
+        Ok(SocketFile { path: path.to_owned(), name: Named::at(path)?, is_owned: true })
     }
 
-    /// That of another program, so far.
+    /// Wraps the file of another program, which that program still owns.
     pub(crate) fn inherited(path: &Path) -> io::Result<SocketFile> {
-        Ok(SocketFile { path: path.to_owned(), name: Named::at(path)?, is_ours: false })
+        Ok(SocketFile { path: path.to_owned(), name: Named::at(path)?, is_owned: false })
     }
 
-    /// Whether this program removes it, from now on.
-    pub(crate) fn set_ours(&mut self, is_ours: bool) {
-        self.is_ours = is_ours;
+    /// Sets whether this program removes the file.
+    pub(crate) fn set_owned(&mut self, is_owned: bool) {
+        self.is_owned = is_owned;
     }
 
-    /// Whether the path still leads to it.
+    /// Returns whether the path still leads to this socket.
     pub(crate) fn is_in_place(&self) -> bool {
         self.name.is_at(&self.path)
     }
@@ -168,8 +168,8 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if self.is_ours && self.is_in_place() {
-            // Whoever removes it at this moment does what was to be done.
+        if self.is_owned && self.is_in_place() {
+            // If another process removes the file first, that is fine.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -183,25 +183,25 @@ impl TryFrom<TcpListener> for Listener {
         let address = Address::Tcp(listener.local_addr()?);
         listener.set_nonblocking(true)?;
         set_tcp_nodelay(&listener, true)?;
-        Ok(Listener { address, sockets: vec![listener.into()], made: None })
+        Ok(Listener { address, sockets: vec![listener.into()], socket_file: None })
     }
 }
 
 impl TryFrom<UnixListener> for Listener {
     type Error = io::Error;
 
-    /// All workers share the listener. Its path stays when the server has ended.
+    /// All workers share the listener. The file of the socket stays when the server has ended.
     fn try_from(listener: UnixListener) -> io::Result<Listener> {
         let path = listener.local_addr()?.as_pathname().map(Path::to_owned).unwrap_or_default();
         listener.set_nonblocking(true)?;
-        Ok(Listener { address: Address::Unix(path), sockets: vec![listener.into()], made: None })
+        Ok(Listener { address: Address::Unix(path), sockets: vec![listener.into()], socket_file: None })
     }
 }
 
 fn bind_tcp(address: SocketAddr, socket_count: usize) -> io::Result<Listener> {
     if address.port() != 0 {
-        // With SO_REUSEPORT a second server of the same user would be let in and take half of the clients.
-        // Without it the kernel refuses, so this is tried first. SO_REUSEADDR overlooks what is only closing.
+        // With SO_REUSEPORT a second server of the same user could bind the port too, and would get half of the clients. A bind without it
+        // fails in that case, so this comes first. SO_REUSEADDR ignores connections that are closing.
         bind(tcp_socket(address)?, &address)?;
     }
     let first = tcp_socket(address)?;
@@ -219,14 +219,14 @@ fn bind_tcp(address: SocketAddr, socket_count: usize) -> io::Result<Listener> {
     for socket in &sockets {
         listen(socket, BACKLOG)?;
     }
-    Ok(Listener { address: Address::Tcp(address), sockets, made: None })
+    Ok(Listener { address: Address::Tcp(address), sockets, socket_file: None })
 }
 
 fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket::stream(family)?;
     set_socket_reuseaddr(&socket, true)?;
-    // Inherited by what is accepted: a response must not wait for the acknowledgement of the one before.
+    // Accepted sockets inherit it: a response must not wait for the ACK of the previous one.
     set_tcp_nodelay(&socket, true)?;
     if address.is_ipv6() {
         set_ipv6_v6only(&socket, true)?;
@@ -239,27 +239,27 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
     let socket = || socket::stream(AddressFamily::UNIX);
     let listener = socket()?;
     match bind(&listener, &address) {
-        // What a server left behind that was killed: nobody answers there.
+        // The file of a server that was killed: the socket refuses connections.
         Err(Errno::ADDRINUSE)
             if is_socket(path) && connect(socket()?, &address) == Err(Errno::CONNREFUSED) =>
         {
             fs::remove_file(path)?;
             bind(&listener, &address)?;
         }
-        bound => bound?,
+        listener => listener?,
     }
     listen(&listener, BACKLOG)?;
-    let made = Some(SocketFile::new(path)?);
-    Ok(Listener { address: Address::Unix(path.to_owned()), sockets: vec![listener], made })
+    let socket_file = Some(SocketFile::new(path)?);
+    Ok(Listener { address: Address::Unix(path.to_owned()), sockets: vec![listener], socket_file })
 }
 
-/// Of a file that is no socket the kernel says, too, that nobody answers; but it is not ours to remove.
+/// Returns whether the file is a socket: connecting to another file is refused too, but such a file must stay.
 fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
 }
 
-fn trouble(address: &Address, error: io::Error) -> UserError {
-    let remedy = match Errno::from_io_error(&error) {
+fn listen_error(address: &Address, error: io::Error) -> UserError {
+    let hint = match Errno::from_io_error(&error) {
         Some(Errno::ADDRINUSE) => {
             "stop the server that listens there, or choose another with --listen ADDR:PORT"
         }
@@ -267,10 +267,10 @@ fn trouble(address: &Address, error: io::Error) -> UserError {
             "name an address of this host, such as 127.0.0.1 or 0.0.0.0 for all of them"
         }
         Some(Errno::ACCESS | Errno::PERM) => {
-            "choose a port from 1024 up and a directory you may write to, or start with the rights to use this one"
+            "choose a port from 1024 up and a writable directory, or start tarpon with the privileges for this one"
         }
-        Some(Errno::NOENT | Errno::NOTDIR) => "make the directory of the socket first",
-        _ => "choose another with --listen ADDR:PORT or --listen unix:PATH",
+        Some(Errno::NOENT | Errno::NOTDIR) => "create the directory of the socket first",
+        _ => "choose another address with --listen ADDR:PORT or --listen unix:PATH",
     };
-    UserError::new(format_args!("cannot listen on {address}"), reason(&error), remedy)
+    UserError::new(format_args!("cannot listen on {address}"), reason(&error), hint)
 }

@@ -1,11 +1,11 @@
-//! What a server has done and does, summed over its workers when somebody asks.
+//! The metrics of a server, summed over its workers on request.
 //!
 //! ```text
 //! counters of worker 0, 1, … ─┐
-//! sites, as they are now ─────┴─ sum ─▶ Metrics ─▶ text for Prometheus, or JSON
+//! current sites ──────────────┴─ sum ─▶ Metrics ─▶ text for Prometheus, or JSON
 //! ```
 //!
-//! Each number was right at some moment while they were read, and not all at the same one.
+//! The numbers are not a snapshot: each is exact at some moment during the read.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -15,23 +15,23 @@ use std::{
 use tarpon_conn::{Counter, Counters, LATENCY_MS, VERSIONS};
 use tarpon_http::{head::Version, status::Status};
 
-/// What a server has done and does.
+/// The metrics of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Metrics {
     /// The version of tarpon.
     pub version: String,
-    /// What drives the workers.
+    /// The engine of the workers.
     pub engine: String,
-    /// Threads that serve.
+    /// The number of workers.
     pub workers: usize,
-    /// When it began, in seconds since 1970.
+    /// The start of the server, in seconds since 1970.
     pub start_unix_s: u64,
-    /// Where it is.
-    pub stage: ServerState,
-    /// Connections that were accepted.
+    /// The state of the server.
+    pub state: ServerState,
+    /// Accepted connections.
     pub accepted: u64,
-    /// Connections that are open.
+    /// Open connections.
     pub open: u64,
     /// Bytes received, of requests.
     pub received_len: u64,
@@ -39,66 +39,66 @@ pub struct Metrics {
     pub sent_len: u64,
     /// Responses by status and version.
     pub responses: Vec<Responses>,
-    /// Responses whose end has not left: the client was gone, or too slow.
+    /// Responses aborted before their end: the client disconnected or was too slow.
     pub aborted: u64,
-    /// Exchanges that were not logged, for want of room.
+    /// Exchanges missing in the access log, as its ring was full.
     pub log_dropped: u64,
-    /// How many responses have left within so many milliseconds. Clocks are read once for many requests and have steps of
-    /// some milliseconds, so that most have taken no time at all.
+    /// How many responses were sent within each number of milliseconds. The server reads its clock once for many requests, with a
+    /// resolution of some milliseconds, so most responses take 0 ms.
     pub latencies: Vec<(u64, u64)>,
-    /// Responses that have left.
+    /// Responses sent completely.
     pub completed: u64,
-    /// The time all of these took together, in milliseconds.
+    /// The sum of the durations of these responses, in milliseconds.
     pub latency_ms: u64,
-    /// By number.
+    /// The sites, by number.
     pub sites: Vec<SiteMetrics>,
 }
 
-/// Where a server is.
+/// The state of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerState {
-    /// It waits for the sites it will serve.
+    /// The server waits for its sites.
     #[default]
     Starting,
-    /// It serves.
+    /// The server serves.
     Serving,
-    /// It accepts nobody more, and finishes what has begun.
+    /// The server accepts no more clients, and finishes exchanges under way.
     Draining,
 }
 
-/// How often there was such a response.
+/// The number of responses with a status and a version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Responses {
     /// The status code.
     pub status: u16,
-    /// That of the request: `1.0`, `1.1`, or `none` where its head could not be read.
+    /// The version of the request: `1.0`, `1.1`, or `none` if its head was malformed.
     pub version: String,
-    /// How often.
+    /// The number of responses.
     pub count: u64,
 }
 
-/// A site as it is served now.
+/// The metrics of a site.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteMetrics {
-    /// Its canonical host, where it has one.
+    /// The canonical host, if the site has one.
     pub host: Option<String>,
-    /// Files.
+    /// The number of files.
     pub files: u64,
-    /// Bytes of them.
+    /// The bytes of these files.
     pub bytes: u64,
-    /// How often it was read: 1 at the start, and one more with each change.
-    pub generation: u64,
+    /// How often the site was loaded: 1 at the start, and one more with each reload.
+    pub loads: u64,
 }
 
 impl Metrics {
-    /// Adds what the workers have counted.
+    /// Adds the counters of the workers.
     pub(crate) fn count<'a>(&mut self, workers: impl Iterator<Item = &'a Counters>) {
         let mut responses = BTreeMap::new();
         let mut latencies = [0; LATENCY_MS.len() + 1];
         let mut closed = 0;
         for counters in workers {
-            // In this order: a connection that comes in between is not counted as closed only.
+            // Read `closed` first: otherwise a connection that opens and closes in between counts as closed only.
             closed += counters.closed.get();
             self.accepted += counters.accepted.get();
             self.received_len += counters.received_len.get();
@@ -131,31 +131,31 @@ impl Metrics {
         self.completed = latencies.iter().sum();
     }
 
-    /// Responses, whatever their status.
+    /// Returns the number of responses of any status.
     pub fn response_count(&self) -> u64 {
         self.responses.iter().map(|responses| responses.count).sum()
     }
 
-    /// In the text format of Prometheus, version 0.0.4.
+    /// Returns the metrics in the text format of Prometheus, version 0.0.4.
     pub fn prometheus(&self) -> String {
         let mut page = PrometheusPage(String::new());
-        page.family("build_info", "gauge", "What runs");
+        page.family("build_info", "gauge", "Version and engine of the server");
         page.row("build_info", &[("version", &self.version), ("engine", &self.engine)], 1);
-        page.number("start_time_seconds", "gauge", "When the server began, since 1970", self.start_unix_s);
-        page.number("workers", "gauge", "Threads that serve", self.workers as u64);
-        let ready = u64::from(self.stage == ServerState::Serving);
-        page.number("ready", "gauge", "1 while clients are accepted", ready);
-        page.number("connections_accepted_total", "counter", "Connections that were accepted", self.accepted);
-        page.number("connections_open", "gauge", "Connections that are open", self.open);
+        page.number("start_time_seconds", "gauge", "Start of the server, since 1970", self.start_unix_s);
+        page.number("workers", "gauge", "Number of workers", self.workers as u64);
+        let ready = u64::from(self.state == ServerState::Serving);
+        page.number("ready", "gauge", "1 while the server accepts clients", ready);
+        page.number("connections_accepted_total", "counter", "Accepted connections", self.accepted);
+        page.number("connections_open", "gauge", "Open connections", self.open);
         page.number("received_bytes_total", "counter", "Bytes received from clients", self.received_len);
         page.number("sent_bytes_total", "counter", "Bytes sent to clients", self.sent_len);
-        page.family("requests_total", "counter", "Requests by status of the response and version of HTTP");
+        page.family("requests_total", "counter", "Requests by response status and HTTP version");
         for Responses { status, version, count } in &self.responses {
             page.row("requests_total", &[("status", &status.to_string()), ("version", version)], *count);
         }
-        let help = "Responses whose end has not left, as the client was gone or too slow";
+        let help = "Responses aborted before their end, as the client disconnected or was too slow";
         page.number("responses_aborted_total", "counter", help, self.aborted);
-        let help = "Requests that were not logged, as whoever takes the log was too slow";
+        let help = "Requests missing in the access log, as its reader was too slow";
         page.number("access_log_dropped_total", "counter", help, self.log_dropped);
         self.histogram(&mut page);
         let mut each_site = |name: &str, kind: &str, help: &str, value: fn(&SiteMetrics) -> u64| {
@@ -165,16 +165,16 @@ impl Metrics {
                 page.row(name, &[("site", &number.to_string()), ("host", host)], value(site));
             }
         };
-        each_site("site_files", "gauge", "Files of the site", |site| site.files);
-        each_site("site_bytes", "gauge", "Bytes of these files", |site| site.bytes);
-        let help = "How often the site was read, at the start and when it had changed";
-        each_site("site_loads_total", "counter", help, |site| site.generation);
+        each_site("site_files", "gauge", "Number of files of the site", |site| site.files);
+        each_site("site_bytes", "gauge", "Bytes of the files of the site", |site| site.bytes);
+        let help = "How often the site was loaded, at the start and by reloads";
+        each_site("site_loads_total", "counter", help, |site| site.loads);
         page.0
     }
 
     fn histogram(&self, page: &mut PrometheusPage) {
         let name = "response_duration_seconds";
-        page.family(name, "histogram", "From the head of a request to the end of its response");
+        page.family(name, "histogram", "Time from the head of a request to the end of its response");
         for &(ms, count) in &self.latencies {
             page.row(&format!("{name}_bucket"), &[("le", &seconds(ms).to_string())], count);
         }
@@ -184,7 +184,7 @@ impl Metrics {
     }
 }
 
-/// Text for Prometheus.
+/// A page in the text format of Prometheus.
 struct PrometheusPage(String);
 
 impl PrometheusPage {
@@ -207,11 +207,11 @@ impl PrometheusPage {
     }
 
     fn put(&mut self, words: fmt::Arguments<'_>) {
-        self.0.write_fmt(words).expect("memory takes all that is written");
+        self.0.write_fmt(words).expect("writing to a String cannot fail");
     }
 }
 
-/// The value of a label.
+/// Escapes the value of a label.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,4 +1,4 @@
-//! Decides and prepares: processes, listeners, rights, logs, metrics. Nothing here is called while a request is answered.
+//! The control plane: processes, listeners, privileges, logs, metrics. No code here runs on the path of a request.
 //!
 //! ```text
 //! supervisor ─┬─ builder ──▶ sites ──┐
@@ -8,15 +8,15 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `supervisor` | the processes of the program, and the messages between them |
+//! | `supervisor` | starts and replaces the processes, and carries their messages |
 //! | `worker_pool` | the processes of `prefork` and `fork` |
-//! | `server` | a server in one process: its worker threads, and the handle that controls them |
+//! | `server` | a server in one process: its worker threads and its handle |
 //! | `listeners` | listening sockets |
-//! | `sandbox` | what each process gives up: user, files, system calls |
+//! | `sandbox` | confines each process: user, files, system calls |
 //! | `systemd` | socket activation and readiness |
 //! | `admin` | the admin listener: health, metrics, orders |
-//! | `metrics`, `stats` | what a server has done and does, for Prometheus and for people |
-//! | `access_log` | joins, formats and writes the records that workers leave |
+//! | `stats`, `metrics` | the statistics of a server, and their sum for Prometheus and `tarpon status` |
+//! | `access_log` | joins, formats and writes the records of the workers |
 
 pub(crate) mod access_log;
 pub(crate) mod admin;

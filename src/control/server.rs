@@ -1,9 +1,9 @@
-//! A running server: its workers, and the handle that tells them what to do.
+//! A server in one process: its worker threads, and the handle that controls them.
 //!
 //! ```text
 //! Server::start ──▶ worker 0, 1, … (a thread each, an engine in each)
-//!    Handle ── swap, stop ──▶ their mailboxes
-//! Server::join ◀── they end
+//!    Handle ── swap, stop ──▶ the mailboxes of the workers
+//! Server::join ◀── the workers end
 //! ```
 
 use crate::{
@@ -39,30 +39,30 @@ use std::{
 };
 use tarpon_conn::SiteId;
 
-/// A running server. Dropped, it goes on; [`Handle::stop`] and [`Server::join`] end it.
+/// A running server. It continues when this is dropped; [`Handle::stop`] and [`Server::join`] end it.
 #[derive(Debug)]
 pub struct Server {
     workers: Vec<JoinHandle<io::Result<()>>>,
     handle: Handle,
     addresses: Vec<Address>,
-    /// Unix sockets, removed at the end.
+    /// The files of Unix sockets, removed at the end.
     files: Vec<SocketFile>,
 }
 
-/// Tells a running server what to do, from any thread.
+/// Controls a running server, from any thread.
 #[derive(Clone)]
 pub struct Handle {
     mailboxes: Arc<[Arc<Mailbox>]>,
     /// By the number of the site.
-    recents: Arc<[Mutex<SiteHistory>]>,
+    histories: Arc<[Mutex<SiteHistory>]>,
     log: Option<AccessLog>,
-    ledger: Arc<ServerStats>,
+    stats: Arc<ServerStats>,
 }
 
 impl Server {
-    /// Serves a site on sockets that listen. Returns when the workers have begun.
+    /// Starts a server for a site on these listeners. Returns when all workers run.
     ///
-    /// The process must ignore SIGPIPE, as Rust programs do: a client may go while a file is sent to it.
+    /// The process must ignore SIGPIPE, as Rust programs do: a client may disconnect while the server sends it a file.
     ///
     /// ```no_run
     /// use std::{net::TcpListener, time::Duration};
@@ -79,11 +79,11 @@ impl Server {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Several sites are told apart by host: see [`VirtualHosts`].
+    /// For several sites, selected by host, see [`VirtualHosts`].
     ///
     /// # Errors
-    /// Threads, descriptors or cores are lacking; or the engine is one of processes, `prefork` or `fork`, which only
-    /// [`supervise`](crate::supervise) has.
+    /// The process is out of threads or descriptors, or may use no cores; or the engine is `prefork` or `fork`, whose workers are
+    /// processes: only [`supervise`](crate::supervise) runs those.
     pub fn start(
         settings: &Settings,
         listeners: Vec<Listener>,
@@ -93,8 +93,8 @@ impl Server {
         Server::start_with(&Settings { engine, ..settings.clone() }, listeners, sites, loader::nowhere()?)
     }
 
-    /// The same with an engine that was [chosen](Engine::choose), for a process that cannot open [`nowhere`](loader::nowhere) any more.
-    /// Opens no file.
+    /// Starts a server with a [chosen](Engine::choose) engine, in a sandboxed process: it opens no file, so the caller has opened
+    /// [`nowhere`](loader::nowhere).
     pub(crate) fn start_with(
         settings: &Settings,
         mut listeners: Vec<Listener>,
@@ -107,20 +107,20 @@ impl Server {
         if !Engine::EMBEDDED.contains(&engine) {
             return Err(io::Error::other(UserError::new(
                 format_args!("cannot run the engine {engine} within another program"),
-                "its workers are processes, and a process that has threads cannot be divided",
-                "take threads, which serves in the same way, or run tarpon serve",
+                "its workers are processes, and a process that has threads cannot fork",
+                "use the engine threads, which serves in the same way, or run tarpon serve",
             )));
         }
         let logs: Vec<_> = sites.iter().map(|site| site.log).collect();
-        let stock = SiteSet::new(settings, sites);
-        let connection_count_max = connection_count_max(worker_count, stock.descriptor_count());
-        let sites = stock.sites();
+        let site_set = SiteSet::new(settings, sites);
+        let connection_count_max = connection_count_max(worker_count, site_set.descriptor_count());
+        let sites = site_set.sites();
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
         let counters = Arc::new(SharedArray::new(worker_count)?);
-        let ledger = ServerStats::new(engine, worker_count, Arc::clone(&counters), &hosts, sites.len());
-        for (number, (lineup, _)) in sites.iter().enumerate() {
-            ledger.read(number, lineup.current.file_count(), lineup.current.content_len());
+        let stats = ServerStats::new(engine, worker_count, Arc::clone(&counters), &hosts, sites.len());
+        for (number, (versions, _)) in sites.iter().enumerate() {
+            stats.site_loaded(number, versions.current.file_count(), versions.current.content_len());
         }
         let logs = logs.into_iter().enumerate().map(|(number, log)| {
             let name = hosts.canonical(SiteId::new(number));
@@ -134,20 +134,20 @@ impl Server {
             }
             None => (None, None),
         };
-        let recents = stock.into_recents().into_iter().map(Mutex::new).collect();
-        let handle = Handle { mailboxes, recents, log, ledger: Arc::new(ledger) };
-        let allowed = settings.cpu_affinity.then(cores::allowed).transpose()?;
+        let histories = site_set.into_recents().into_iter().map(Mutex::new).collect();
+        let handle = Handle { mailboxes, histories, log, stats: Arc::new(stats) };
+        let cores = settings.cpu_affinity.then(cores::allowed).transpose()?;
         let loader = engine.start_loader(nowhere)?;
         let socket_count = engine.socket_count(settings.workers());
-        let roster = Arc::new(SharedArray::<IdleWorkers>::new(1)?).part(0);
-        roster.open(worker_count);
-        let outfit = |number| {
+        let idle_workers = Arc::new(SharedArray::<IdleWorkers>::new(1)?).part(0);
+        idle_workers.open(worker_count);
+        let config = |number| {
             let sockets =
-                listeners.iter().map(|bound| bound.sockets_for(number % socket_count, socket_count));
+                listeners.iter().map(|listener| listener.sockets_for(number % socket_count, socket_count));
             io::Result::Ok(WorkerConfig {
                 number,
                 worker_count,
-                roster: roster.clone(),
+                roster: idle_workers.clone(),
                 listeners: sockets.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect(),
                 mailbox: handle.mailboxes[number].clone(),
                 sites: sites.clone(),
@@ -159,54 +159,54 @@ impl Server {
                 log: rings.as_ref().map(|(recording, rings)| (recording.clone(), rings.inlet(number))),
             })
         };
-        // All that a worker needs is there before the first one begins.
-        let outfits = (0..worker_count).map(outfit).collect::<io::Result<Vec<_>>>()?;
+        // Prepare everything before the first worker starts, so that an error leaves none running.
+        let configs = (0..worker_count).map(config).collect::<io::Result<Vec<_>>>()?;
         let mut workers = Vec::new();
-        let (begun, all_begun) = channel();
-        for (number, outfit) in outfits.into_iter().enumerate() {
-            let core = allowed.as_ref().map(|cores| cores[number % cores.len()]);
-            let whole = WorkerGuard { handle: handle.clone(), ended_as_told: false };
-            let begun = WorkerReady(begun.clone());
+        let (ready, all_ready) = channel();
+        for (number, config) in configs.into_iter().enumerate() {
+            let core = cores.as_ref().map(|cores| cores[number % cores.len()]);
+            let guard = WorkerGuard { handle: handle.clone(), is_disarmed: false };
+            let ready = WorkerReady(ready.clone());
             let run = move || {
                 if let Some(core) = core {
                     cores::pin(core)?;
                 }
-                engine.run(outfit, begun)?;
-                whole.ended_as_told();
+                engine.run(config, ready)?;
+                guard.disarm();
                 Ok(())
             };
             workers.push(thread::Builder::new().name(format!("worker {number}")).spawn(run)?);
         }
-        drop(begun);
-        let begun_count = all_begun.iter().count();
-        let addresses = listeners.iter().map(|bound| bound.address().clone()).collect();
+        drop(ready);
+        let ready_count = all_ready.iter().count();
+        let addresses = listeners.iter().map(|listener| listener.address().clone()).collect();
         let files = listeners.iter_mut().filter_map(Listener::take_file).collect();
         let server = Server { workers, handle, addresses, files };
-        if begun_count < worker_count {
+        if ready_count < worker_count {
             server.handle.stop(Duration::ZERO);
             server.join()?;
-            return Err(io::Error::other("a worker ended before it began"));
+            return Err(io::Error::other("a worker failed to start"));
         }
         Ok(server)
     }
 
-    /// Where it listens.
+    /// Returns the addresses of the listeners.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// What tells it to stop, or to serve another site.
+    /// Returns a handle that controls the server.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Waits until all workers have ended. One that fails ends the others too.
+    /// Waits until all workers have ended. A worker that fails ends the others too.
     ///
     /// # Errors
-    /// The first error that ended a worker.
+    /// The first error of a worker.
     ///
     /// # Panics
-    /// If a worker did.
+    /// If a worker panicked.
     pub fn join(self) -> io::Result<()> {
         let ends: Vec<_> = self.workers.into_iter().map(JoinHandle::join).collect();
         if let Some(log) = &self.handle.log {
@@ -218,91 +218,89 @@ impl Server {
 }
 
 impl Handle {
-    /// From now on new exchanges are served from `site`. Responses under way end as they began, and no
-    /// connection is closed. What of earlier sites is kept: [`Settings::keep_releases`].
+    /// Replaces the site. New exchanges are served from `site`; responses under way end with the previous one, and no connection closes.
+    /// [`Settings::keep_releases`] sets what the server retains of earlier sites.
     ///
-    /// Of several sites, the first is meant.
+    /// With several sites, it replaces the first.
     pub fn swap(&self, site: Site) {
         self.swap_at(0, site);
     }
 
-    /// The same for the site of this number, counted from 0 in the order they were given. The others stay as they are.
+    /// Replaces the site of this number, counted from 0 in the order given at the start. The others stay.
     ///
     /// # Panics
-    /// If there is no such site.
+    /// If there is no site of this number.
     pub fn swap_at(&self, number: usize, site: Site) {
-        // Until all have been told: two swaps at once come to every worker in the same order.
-        let mut recent = self.recents[number].lock().unwrap_or_else(PoisonError::into_inner);
-        self.ledger.read(number, site.file_count(), site.content_len());
-        let lineup = recent.next(site);
+        // Locked until every mailbox has the site, so that concurrent swaps reach all workers in the same order.
+        let mut history = self.histories[number].lock().unwrap_or_else(PoisonError::into_inner);
+        self.stats.site_loaded(number, site.file_count(), site.content_len());
+        let versions = history.next(site);
         for mailbox in &*self.mailboxes {
-            mailbox.post(WorkerMessage::Swap(SiteId::new(number), lineup.clone()));
+            mailbox.post(WorkerMessage::Swap(SiteId::new(number), versions.clone()));
         }
     }
 
-    /// From now on the access log goes there; until it is told of each log where it goes, what is to be logged waits. Nothing comes
-    /// of it where [`Settings::logging`] is `None`.
+    /// Sets the sink of the access log. Log records wait until every log has a sink. No effect if [`Settings::logging`] is `None`.
     pub fn log_to(&self, sink: LogSink) {
-        self.log_of(LogOwner::Server, sink);
+        self.set_log(LogOwner::Server, sink);
     }
 
-    /// The same for the log that the site of this number has for itself: [`SiteLog::Own`](crate::SiteLog::Own).
+    /// Sets the sink of the log that the site of this number has for itself: [`SiteLog::Own`](crate::SiteLog::Own).
     pub fn log_site_to(&self, number: usize, sink: LogSink) {
-        self.log_of(LogOwner::Site(number), sink);
+        self.set_log(LogOwner::Site(number), sink);
     }
 
-    pub(crate) fn log_of(&self, owner: LogOwner, sink: LogSink) {
+    pub(crate) fn set_log(&self, owner: LogOwner, sink: LogSink) {
         if let Some(log) = &self.log {
             log.log_to(owner, sink);
         }
     }
 
-    /// What is known of the server.
-    pub(crate) fn ledger(&self) -> &Arc<ServerStats> {
-        &self.ledger
+    /// Returns the statistics of the server.
+    pub(crate) fn stats(&self) -> &Arc<ServerStats> {
+        &self.stats
     }
 
-    /// What the server has done and does.
+    /// Returns the metrics of the server.
     pub fn metrics(&self) -> Metrics {
-        self.ledger.metrics()
+        self.stats.metrics()
     }
 
-    /// Accepts nothing more, finishes what has begun, and ends after `grace-period` at the latest.
+    /// Stops the server: it accepts no more clients, finishes exchanges under way, and ends after `grace` at the latest.
     pub fn stop(&self, grace: Duration) {
-        self.leave(ShutdownMode::Stop, grace);
+        self.shut_down(ShutdownMode::Stop, grace);
     }
 
-    /// Leaves its clients to another server that has the same listening sockets: accepts nothing more, and answers each
-    /// connection once more, with `Connection: close`. A client that does not ask is waited for, so that no request meets
-    /// a connection that was just closed; but not longer than it may be idle, and not longer than `grace-period`.
+    /// Drains the server in favour of another one on the same listening sockets: it accepts no more clients, and answers one more request
+    /// on each connection, with `Connection: close`. It waits for that request, so that no request meets a closed connection, but no longer
+    /// than the idle timeout and `grace`.
     pub fn drain(&self, grace: Duration) {
-        self.leave(ShutdownMode::Drain, grace);
+        self.shut_down(ShutdownMode::Drain, grace);
     }
 
-    fn leave(&self, farewell: ShutdownMode, grace: Duration) {
-        self.ledger.stopping();
+    fn shut_down(&self, mode: ShutdownMode, grace: Duration) {
+        self.stats.set_draining();
         for mailbox in &*self.mailboxes {
-            mailbox.post(WorkerMessage::Leave { farewell, grace });
+            mailbox.post(WorkerMessage::Leave { farewell: mode, grace });
         }
     }
 }
 
-/// Held by a worker while it runs. Where it failed, or never began, the others must not go on as a part of a
-/// server.
+/// Stops the server when a worker fails or does not start: a server with a part of its workers must not continue.
 struct WorkerGuard {
     handle: Handle,
-    ended_as_told: bool,
+    is_disarmed: bool,
 }
 
 impl WorkerGuard {
-    fn ended_as_told(mut self) {
-        self.ended_as_told = true;
+    fn disarm(mut self) {
+        self.is_disarmed = true;
     }
 }
 
 impl Drop for WorkerGuard {
     fn drop(&mut self) {
-        if !self.ended_as_told {
+        if !self.is_disarmed {
             self.handle.stop(Duration::ZERO);
         }
     }
@@ -314,8 +312,8 @@ impl std::fmt::Debug for Handle {
     }
 }
 
-/// What the limit on open files leaves for the connections of a worker, beside the sites and what every process has open.
-/// Beyond it clients wait in the backlog.
+/// Returns how many connections per worker the limit on open files allows, after the sites and the other descriptors of the process. Further
+/// clients wait in the backlog.
 fn connection_count_max(worker_count: usize, descriptor_count: usize) -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(CONNECTION_COUNT_MAX);
@@ -323,6 +321,5 @@ fn connection_count_max(worker_count: usize, descriptor_count: usize) -> usize {
     (limit.saturating_sub(others) / worker_count).max(1)
 }
 
-/// Connections of one process at most, wherever the limit on open files is larger: some 4 GiB of slots and
-/// socket structures.
+/// The largest number of connections of a process, even if the limit on open files is larger: some 4 GiB of slots and socket structures.
 const CONNECTION_COUNT_MAX: usize = 1 << 20;

@@ -1,6 +1,6 @@
-//! What is known of a server as a whole: what its workers have counted, what is served now, and what it is at.
+//! The statistics of a server: the counters of its workers, its sites, and its state.
 //!
-//! The counters lie in memory that forked processes share; the rest is of the process that answers for the server.
+//! The counters are in memory that forked processes share; the rest is in the process that answers the admin listener.
 
 use crate::{
     base::engine::Engine,
@@ -14,31 +14,31 @@ use std::sync::{
 };
 use tarpon_conn::{Counters, Hosts, SiteId};
 
-/// What is known of a server.
+/// The statistics of a server.
 #[derive(Debug)]
 pub(crate) struct ServerStats {
     engine: Engine,
     start_unix_s: u64,
-    /// Of each worker.
+    /// One row for each worker.
     counters: Arc<SharedArray<Counters>>,
     worker_count: usize,
     sites: Vec<SiteStats>,
-    is_stopping: AtomicBool,
+    is_draining: AtomicBool,
 }
 
-/// A site.
+/// The statistics of a site.
 #[derive(Debug)]
 struct SiteStats {
-    /// Its canonical host.
+    /// The canonical host.
     host: Option<String>,
     files: AtomicU64,
     bytes: AtomicU64,
-    /// How often it was read.
-    reads: AtomicU64,
+    /// How often the site was loaded.
+    loads: AtomicU64,
 }
 
 impl ServerStats {
-    /// Of a server that begins now, with so many sites under these names.
+    /// Creates the statistics of a server that starts now.
     pub(crate) fn new(
         engine: Engine,
         worker_count: usize,
@@ -49,7 +49,7 @@ impl ServerStats {
         let entry = |number| {
             let host = hosts.canonical(SiteId::new(number));
             let host = host.map(|name| String::from_utf8_lossy(name).into_owned());
-            SiteStats { host, files: AtomicU64::new(0), bytes: AtomicU64::new(0), reads: AtomicU64::new(0) }
+            SiteStats { host, files: AtomicU64::new(0), bytes: AtomicU64::new(0), loads: AtomicU64::new(0) }
         };
         ServerStats {
             engine,
@@ -57,38 +57,38 @@ impl ServerStats {
             counters,
             worker_count,
             sites: (0..site_count).map(entry).collect(),
-            is_stopping: AtomicBool::new(false),
+            is_draining: AtomicBool::new(false),
         }
     }
 
-    /// The site of this number was read: it has so many files, of so many bytes together.
-    pub(crate) fn read(&self, number: usize, files: u64, bytes: u64) {
-        let SiteStats { files: of_files, bytes: of_bytes, reads, .. } = &self.sites[number];
+    /// Records that the site of this number was loaded, with its number of files and bytes.
+    pub(crate) fn site_loaded(&self, number: usize, files: u64, bytes: u64) {
+        let SiteStats { files: of_files, bytes: of_bytes, loads, .. } = &self.sites[number];
         of_files.store(files, Ordering::Relaxed);
         of_bytes.store(bytes, Ordering::Relaxed);
-        reads.fetch_add(1, Ordering::Relaxed);
+        loads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It accepts nobody more.
-    pub(crate) fn stopping(&self) {
-        self.is_stopping.store(true, Ordering::Relaxed);
+    /// Records that the server accepts no more clients.
+    pub(crate) fn set_draining(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
     }
 
-    /// All of it, as of now.
+    /// Returns the metrics of this moment.
     pub(crate) fn metrics(&self) -> Metrics {
         let site = |entry: &SiteStats| SiteMetrics {
             host: entry.host.clone(),
             files: entry.files.load(Ordering::Relaxed),
             bytes: entry.bytes.load(Ordering::Relaxed),
-            generation: entry.reads.load(Ordering::Relaxed),
+            loads: entry.loads.load(Ordering::Relaxed),
         };
-        let is_stopping = self.is_stopping.load(Ordering::Relaxed);
+        let is_draining = self.is_draining.load(Ordering::Relaxed);
         let mut metrics = Metrics {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             engine: self.engine.name().to_owned(),
             workers: self.worker_count,
             start_unix_s: self.start_unix_s,
-            stage: if is_stopping { ServerState::Draining } else { ServerState::Serving },
+            state: if is_draining { ServerState::Draining } else { ServerState::Serving },
             sites: self.sites.iter().map(site).collect(),
             ..Metrics::default()
         };

@@ -1,11 +1,11 @@
-//! systemd, where it has started the program: what it is told, and the sockets it hands over. sd_notify(3), sd_listen_fds(3).
+//! systemd: readiness notifications, and socket activation. sd_notify(3), sd_listen_fds(3).
 //!
-//! | told | when |
+//! | notification | when |
 //! |---|---|
-//! | `READY=1`, `STATUS=` | clients are served; also again, after a reload, whatever came of it |
-//! | `RELOADING=1`, `MONOTONIC_USEC=` | another configuration, or another program, begins |
-//! | `MAINPID=` | another program serves from now on |
-//! | `STOPPING=1` | nobody new is served |
+//! | `READY=1`, `STATUS=` | the server serves; again after each reload, successful or not |
+//! | `RELOADING=1`, `MONOTONIC_USEC=` | a reload or an upgrade starts |
+//! | `MAINPID=` | a successor serves from now on |
+//! | `STOPPING=1` | the server accepts no more clients |
 
 use crate::{
     base::error::{UserError, reason},
@@ -27,45 +27,45 @@ use std::{
 };
 use tarpon_site::Printable;
 
-/// Whom systemd has to be told by, if there is one.
+/// The notification socket of systemd, if there is one.
 #[derive(Debug)]
 pub(crate) struct Systemd {
     socket: Option<(UnixDatagram, SocketAddr)>,
 }
 
 impl Systemd {
-    /// As the environment says. Where it says something that cannot be, nobody is told.
+    /// Finds the socket through the environment. With an invalid address, all notifications are dropped.
     pub(crate) fn find() -> Systemd {
         let socket = env::var_os("NOTIFY_SOCKET").and_then(|path| connect(&path).ok());
         Systemd { socket }
     }
 
-    /// Clients are served, by what these words say.
+    /// Notifies that the server serves, with a status line.
     pub(crate) fn ready(&self, status: &str) {
         let status = status.lines().next().unwrap_or_default();
-        self.say(&format!("READY=1\nSTATUS={status}\n"));
+        self.send(&format!("READY=1\nSTATUS={status}\n"));
     }
 
-    /// Something else shall be served, or by something else.
+    /// Notifies that a reload or an upgrade starts.
     pub(crate) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let now_us = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
-        self.say(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
     }
 
-    /// Nobody new is served.
+    /// Notifies that the server accepts no more clients.
     pub(crate) fn stopping(&self) {
-        self.say("STOPPING=1\n");
+        self.send("STOPPING=1\n");
     }
 
-    /// From now on that process speaks for the service.
+    /// Notifies that this process is the main process of the service now.
     pub(crate) fn main_process(&self, id: u32) {
-        self.say(&format!("MAINPID={id}\n"));
+        self.send(&format!("MAINPID={id}\n"));
     }
 
-    fn say(&self, state: &str) {
+    fn send(&self, state: &str) {
         if let Some((socket, address)) = &self.socket {
-            // Who does not listen is not served worse for it.
+            // A lost notification does not affect clients.
             let _ = socket.send_to_addr(state.as_bytes(), address);
         }
     }
@@ -77,21 +77,21 @@ fn connect(path: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
         _ => SocketAddr::from_pathname(path)?,
     };
     let socket = UnixDatagram::unbound()?;
-    // The supervisor waits for nobody.
+    // The supervisor must not block.
     socket.set_nonblocking(true)?;
     Ok((socket, address))
 }
 
-/// Variables by which sockets are handed over. They are for this process alone: whom it starts is not to have them.
+/// The variables of socket activation. They are for this process only; its children must not inherit them.
 pub(crate) const LISTEN_VARIABLES: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
-/// The first of them, by definition.
+/// The first inherited descriptor: SD_LISTEN_FDS_START.
 const FIRST: i32 = 3;
 
-/// The sockets that were handed over, where they listen. To be asked once, before anything is opened.
+/// Takes the sockets that systemd has handed over. Call it once, before the process opens anything.
 ///
 /// # Errors
-/// One of them is none that listens for connections at an address that has a name.
+/// A socket is not a listening stream socket, or has no configurable address.
 pub(crate) fn sockets() -> Result<Vec<Listener>, UserError> {
     let number = |variable| env::var(variable).ok().and_then(|value| value.parse::<i32>().ok());
     let [process, count, _] = LISTEN_VARIABLES.map(number);
@@ -104,9 +104,9 @@ pub(crate) fn sockets() -> Result<Vec<Listener>, UserError> {
         let name = names.next().filter(|name| !name.is_empty()).unwrap_or("unknown");
         let what = format_args!("cannot use the socket {} of systemd, descriptor {number}", name.printable())
             .to_string();
-        let remedy = "have ListenStream= of its socket unit name an address and a port, or a path";
-        let bound = inherited::take(number).and_then(Listener::lent);
-        bound.map_err(|error| UserError::new(what, reason(&error), remedy))
+        let hint = "set ListenStream= in its socket unit to an address and a port, or to a path";
+        let listener = inherited::take(number).and_then(Listener::from_inherited_socket);
+        listener.map_err(|error| UserError::new(what, reason(&error), hint))
     });
     sockets.collect()
 }

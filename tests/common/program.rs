@@ -203,18 +203,19 @@ impl RunningProgram {
 
     /// Waits for the server process and returns it.
     pub(crate) fn server(&self) -> Pid {
-        self.child_named("tarpon-server")
+        self.child_named(&["tarpon-server", "tarpon-master"])
     }
 
     /// Waits for the builder process and returns it.
     pub(crate) fn builder(&self) -> Pid {
-        self.child_named("tarpon-keeper")
+        self.child_named(&["tarpon-builder"])
     }
 
-    /// Waits for a child with this name.
-    fn child_named(&self, name: &str) -> Pid {
-        wait_for(name, || {
-            self.child_pids().into_iter().find(|&pid| process_name(pid).as_deref() == Some(name))
+    /// Waits for a child with one of these names.
+    fn child_named(&self, names: &[&str]) -> Pid {
+        wait_for(names[0], || {
+            let is_named = |pid: &Pid| process_name(*pid).is_some_and(|name| names.contains(&&*name));
+            self.child_pids().into_iter().find(is_named)
         })
     }
 

@@ -1,11 +1,11 @@
-//! Exchanges told as they happen, to whoever looks for what goes wrong: through `tracing`, at level DEBUG.
+//! Logs exchanges as they happen, for debugging: through `tracing`, at level DEBUG.
 //!
 //! | event | when | its fields |
 //! |---|---|---|
 //! | `request_start` | the response is queued | `connection`, `client`, `site`, `time`, `request`, `response`: both heads |
-//! | `request_end` | it has left, or the client | `connection`, `line`, `status`, `bytes`, `duration_ms`, `complete` |
+//! | `request_end` | the response is sent, or the client has gone | `connection`, `line`, `status`, `bytes`, `duration_ms`, `complete` |
 //!
-//! Whatever a client has said, it is lines of printable ASCII here.
+//! Bytes of clients are escaped to lines of printable ASCII.
 
 use super::{
     LogPlan, escape,
@@ -15,10 +15,10 @@ use jiff::Timestamp;
 use tarpon_conn::{Begun, Text};
 use tracing::debug;
 
-/// Tells of exchanges, where that is asked for.
+/// Logs exchanges, if debugging is on.
 pub(super) struct DebugTracer {
     is_on: bool,
-    /// By the number of the site.
+    /// The canonical hosts, by the number of the site.
     names: Vec<Option<String>>,
 }
 
@@ -27,18 +27,18 @@ impl DebugTracer {
         DebugTracer { is_on: logs.debug, names: logs.names.clone() }
     }
 
-    /// What happens to an exchange of the worker of this number.
-    pub(super) fn tell(&self, worker: usize, step: &ExchangeStep<'_>) {
+    /// Logs a step of an exchange of this worker.
+    pub(super) fn trace(&self, worker: usize, step: &ExchangeStep<'_>) {
         match step {
             _ if !self.is_on => {}
-            ExchangeStep::Begun(begun) => self.begun(worker, begun),
-            ExchangeStep::Over(exchange) => over(worker, exchange),
+            ExchangeStep::Started(begun) => self.begun(worker, begun),
+            ExchangeStep::Ended(exchange) => trace_end(worker, exchange),
         }
     }
 
     fn begun(&self, worker: usize, begun: &Begun<'_>) {
         let name = || self.names.get(begun.site as usize).cloned().flatten();
-        // Of one site alone it need not be said which.
+        // With a single site, its name adds nothing.
         let site =
             (self.names.len() > 1).then(|| name().unwrap_or_else(|| format!("number {}", begun.site + 1)));
         let time = Timestamp::from_millisecond(begun.unix_ms as i64).unwrap_or_default();
@@ -54,7 +54,7 @@ impl DebugTracer {
     }
 }
 
-fn over(worker: usize, exchange: &Exchange<'_>) {
+fn trace_end(worker: usize, exchange: &Exchange<'_>) {
     let begun = &exchange.begun;
     debug!(
         connection = connection(worker, begun),
@@ -67,14 +67,14 @@ fn over(worker: usize, exchange: &Exchange<'_>) {
     );
 }
 
-/// Names a connection as long as it is open; then perhaps another one.
+/// Returns a name for the connection, unique while it is open.
 fn connection(worker: usize, begun: &Begun<'_>) -> String {
     format!("{worker}.{}", begun.accepted.number)
 }
 
-fn lines(said: Text<'_>) -> String {
-    let mut lines = escape::lines(said.bytes);
-    if said.cut {
+fn lines(text: Text<'_>) -> String {
+    let mut lines = escape::lines(text.bytes);
+    if text.cut {
         lines += "...";
     }
     lines

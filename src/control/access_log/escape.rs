@@ -1,22 +1,21 @@
-//! What a client has said, so that it can be shown: no byte of it ends a line, a quotation or an object, or means something
-//! to a terminal.
+//! Escapes bytes of a client for display: no byte ends a line, a quoted string or an object, or controls a terminal.
 //!
-//! | | shown as they are | otherwise |
+//! | | unchanged | otherwise |
 //! |---|---|---|
-//! | [`quoted`] | visible ASCII and SP, but `"` and `\` | `\xHH`, as nginx does |
-//! | [`lines`] | visible ASCII and SP, but `\`; the ends of lines | `\xHH` |
-//! | [`json`] | UTF-8, but `"`, `\` and what is not seen | `\uHHHH`; a byte that is no UTF-8, as the text `\xHH`, and `\` as the text `\\` |
+//! | [`quoted`] | visible ASCII and SP, except `"` and `\` | `\xHH`, as nginx does |
+//! | [`lines`] | visible ASCII and SP, except `\`; line ends | `\xHH` |
+//! | [`json`] | UTF-8, except `"`, `\` and invisible characters | `\uHHHH`; a byte that is not UTF-8, as the text `\xHH`, and `\` as the text `\\` |
 //!
-//! All can be undone: a `\` that is read is always the first byte of an escape.
+//! Each escape is reversible: a `\` is always the first byte of an escape.
 
 use tarpon_site::printable::is_invisible;
 
-/// Appends `bytes` as they may stand between quotes in a line of text.
+/// Appends `bytes`, escaped for a quoted string in a line of text.
 pub(super) fn quoted(bytes: &[u8], to: &mut Vec<u8>) {
     escaped(bytes, |byte| byte != b'"', to);
 }
 
-/// `bytes` as lines of text, without empty ones at their end.
+/// Returns `bytes` as lines of text, without empty lines at the end.
 pub(super) fn lines(bytes: &[u8]) -> String {
     let mut to = Vec::new();
     for (number, line) in bytes.trim_ascii_end().split(|&byte| byte == b'\n').enumerate() {
@@ -28,7 +27,7 @@ pub(super) fn lines(bytes: &[u8]) -> String {
     String::from_utf8(to).expect("ASCII")
 }
 
-/// Appends visible ASCII and SP as they are, where `is_plain` allows, and anything else as `\xHH`.
+/// Appends visible ASCII and SP unchanged if `is_plain` allows, and any other byte as `\xHH`.
 fn escaped(bytes: &[u8], is_plain: impl Fn(u8) -> bool, to: &mut Vec<u8>) {
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'\\' && is_plain(byte);
     let mut rest = bytes;
@@ -41,14 +40,14 @@ fn escaped(bytes: &[u8], is_plain: impl Fn(u8) -> bool, to: &mut Vec<u8>) {
     }
 }
 
-/// Appends `bytes` as they may stand between quotes in JSON. RFC 8259, section 7.
+/// Appends `bytes`, escaped for a string in JSON. RFC 8259, section 7.
 pub(super) fn json(bytes: &[u8], to: &mut Vec<u8>) {
     for chunk in bytes.utf8_chunks() {
         for shown in chunk.valid().chars() {
             match shown {
                 '"' => to.extend_from_slice(b"\\\""),
                 '\\' => to.extend_from_slice(b"\\\\\\\\"),
-                // Those of the upper half too: some terminals act on them. And what changes the order of what is shown.
+                // Control characters above U+007F too, as some terminals act on them, and characters that change the text direction.
                 unseen if is_invisible(unseen) => {
                     for unit in unseen.encode_utf16(&mut [0; 2]) {
                         let [high, low] = unit.to_be_bytes();
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_end_where_those_of_a_head_do_and_say_nothing_to_a_terminal() {
+    fn lines_of_a_head_stay_lines_and_controls_are_escaped() {
         #[rustfmt::skip]
         let cases: &[(&[u8], &str)] = &[
             (b"",                                       ""),
@@ -84,16 +83,16 @@ mod tests {
             (b"\x1b[31m\r\x07\r\n\xff\\x00",            "\\x1B[31m\\x0D\\x07\n\\xFF\\x5Cx00"),
             (b"\r\n\r\nGET",                            "\n\nGET"),
         ];
-        for &(said, want) in cases {
-            assert_eq!(lines(said), want);
+        for &(bytes, want) in cases {
+            assert_eq!(lines(bytes), want);
         }
     }
 
     #[test]
-    fn nothing_that_a_client_says_ends_a_quotation_or_a_line() {
+    fn quotes_line_ends_and_controls_are_escaped() {
         #[rustfmt::skip]
         let cases: &[(&[u8], &str, &str)] = &[
-            // said                    in text                       in JSON
+            // bytes                   in text                       in JSON
             (b"",                      "",                           ""),
             (b"GET / HTTP/1.1",        "GET / HTTP/1.1",             "GET / HTTP/1.1"),
             (b"a\"b",                  "a\\x22b",                    "a\\\"b"),
@@ -106,10 +105,10 @@ mod tests {
             ("a\u{202e}b\u{e0041}".as_bytes(), "a\\xE2\\x80\\xAEb\\xF3\\xA0\\x81\\x81", "a\\u202Eb\\uDB40\\uDC41"),
             (b"\xff\xc3",              "\\xFF\\xC3",                 "\\\\xFF\\\\xC3"),
         ];
-        for &(said, in_text, in_json) in cases {
+        for &(bytes, in_text, in_json) in cases {
             let (mut text, mut object) = (Vec::new(), Vec::new());
-            quoted(said, &mut text);
-            json(said, &mut object);
+            quoted(bytes, &mut text);
+            json(bytes, &mut object);
             assert_eq!(
                 (String::from_utf8_lossy(&text), String::from_utf8_lossy(&object)),
                 (in_text.into(), in_json.into())

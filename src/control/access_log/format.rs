@@ -1,14 +1,14 @@
-//! The forms of a line of the access log. Times are UTC.
+//! The formats of a line of the access log. Times are UTC.
 //!
-//! | form | line |
+//! | format | line |
 //! |---|---|
 //! | `common` | `192.0.2.7 - - [14/Jan/2026:04:21:21 +0000] "GET / HTTP/1.0" 200 137` |
 //! | `combined` | the same, and ` "https://example.net/" "Mozilla/5.0"`: Referer and User-Agent |
 //! | `simple` | `192.0.2.7 2026-01-14T04:21:21Z "GET / HTTP/1.0" 200 137` |
-//! | `json` | one object, its keys always the same and in the same order; see docs/logging.md |
+//! | `json` | one object, always with the same keys in the same order; see docs/logging.md |
 //!
-//! The bytes are those of the content that has left; what is not known is `-`, in JSON `null`; what a client has said is
-//! escaped, and where it was cut there is `...` behind it, in JSON the key `cut` names it.
+//! The byte count is the content that was sent. An unknown value is `-`, in JSON `null`. Bytes of a client are escaped; a truncated value
+//! ends in `...`, and in JSON the key `cut` names it.
 
 use super::{escape, exchange::Exchange};
 use crate::base::log_config::{LogClientIp, LogFormat};
@@ -19,25 +19,25 @@ use std::{
 };
 use tarpon_conn::Text;
 
-/// Writes lines.
+/// Formats lines.
 pub(super) struct Formatter {
-    form: LogFormat,
-    addresses: LogClientIp,
+    format: LogFormat,
+    client_ip: LogClientIp,
     second: FormattedSecond,
 }
 
 impl Formatter {
-    pub(super) fn new(form: LogFormat, addresses: LogClientIp) -> Formatter {
-        Formatter { form, addresses, second: FormattedSecond::new(0) }
+    pub(super) fn new(format: LogFormat, client_ip: LogClientIp) -> Formatter {
+        Formatter { format, client_ip, second: FormattedSecond::new(0) }
     }
 
-    /// Appends the line of an exchange, with its end.
+    /// Appends the line of an exchange, with its line end.
     pub(super) fn line(&mut self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
         let unix_s = (exchange.begun.unix_ms / 1_000) as i64;
         if self.second.unix_s != unix_s {
             self.second = FormattedSecond::new(unix_s);
         }
-        match self.form {
+        match self.format {
             LogFormat::Common | LogFormat::Combined => self.common(exchange, to),
             LogFormat::Simple => self.simple(exchange, to),
             LogFormat::Json => self.json(exchange, to),
@@ -47,14 +47,14 @@ impl Formatter {
 
     fn common(&self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
         let begun = &exchange.begun;
-        address(self.addresses.shown(begun.accepted.peer), to);
+        address(self.client_ip.shown(begun.accepted.peer), to);
         put(to, format_args!(" - - [{}] \"", self.second.common));
         text(begun.line, to);
         put(to, format_args!("\" {} {}", begun.status, exchange.content_len));
-        if self.form == LogFormat::Combined {
-            for said in [begun.referer, begun.agent] {
+        if self.format == LogFormat::Combined {
+            for value in [begun.referer, begun.agent] {
                 to.extend_from_slice(b" \"");
-                text(said, to);
+                text(value, to);
                 to.push(b'"');
             }
         }
@@ -62,7 +62,7 @@ impl Formatter {
 
     fn simple(&self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
         let begun = &exchange.begun;
-        address(self.addresses.shown(begun.accepted.peer), to);
+        address(self.client_ip.shown(begun.accepted.peer), to);
         put(to, format_args!(" {}Z \"", self.second.iso));
         text(begun.line, to);
         put(to, format_args!("\" {} {}", begun.status, exchange.content_len));
@@ -71,14 +71,14 @@ impl Formatter {
     fn json(&self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
         let begun = &exchange.begun;
         put(to, format_args!("{{\"time\":\"{}.{:03}Z\"", self.second.iso, begun.unix_ms % 1_000));
-        match self.addresses.shown(begun.accepted.peer) {
+        match self.client_ip.shown(begun.accepted.peer) {
             Some(address) => put(to, format_args!(",\"client\":\"{address}\"")),
             None => to.extend_from_slice(b",\"client\":null"),
         }
         let parts = split(begun.line).filter(|_| begun.version.is_some());
         let [method, target, version] = parts.unwrap_or_default();
         let request = if parts.is_some() { Text::default() } else { begun.line };
-        let said = [
+        let values = [
             ("method", method),
             ("target", target),
             ("version", version),
@@ -87,21 +87,21 @@ impl Formatter {
             ("referer", begun.referer),
             ("user_agent", begun.agent),
         ];
-        for (key, said) in said {
+        for (key, value) in values {
             put(to, format_args!(",\"{key}\":"));
-            quotation(said.bytes, to);
+            quotation(value.bytes, to);
         }
         let (status, len, took_ms) = (begun.status, exchange.content_len, exchange.took_ms);
         put(to, format_args!(",\"status\":{status},\"bytes\":{len},\"duration_ms\":{took_ms}"));
         put(to, format_args!(",\"complete\":{},\"cut\":[", !exchange.cut));
         let cut: Vec<_> =
-            said.iter().filter(|(_, said)| said.cut).map(|(key, _)| format!("\"{key}\"")).collect();
+            values.iter().filter(|(_, value)| value.cut).map(|(key, _)| format!("\"{key}\"")).collect();
         put(to, format_args!("{}]}}", cut.join(",")));
     }
 }
 
 impl LogClientIp {
-    /// What of a client's address may be told.
+    /// Returns the part of a client's address that may be logged.
     pub(super) fn shown(self, peer: Option<IpAddr>) -> Option<IpAddr> {
         match (self, peer?) {
             (LogClientIp::Full, peer) => Some(peer),
@@ -116,7 +116,7 @@ impl LogClientIp {
     }
 }
 
-/// A second, as the forms show it: there are many lines in one.
+/// A formatted second: many lines share one.
 struct FormattedSecond {
     unix_s: i64,
     /// As in `14/Jan/2026:04:21:21 +0000`.
@@ -127,20 +127,20 @@ struct FormattedSecond {
 
 impl FormattedSecond {
     fn new(unix_s: i64) -> FormattedSecond {
-        // A clock beyond the year 9999 is wrong anyway.
+        // A clock past the year 9999 is wrong.
         let time = Timestamp::from_second(unix_s).unwrap_or(Timestamp::MAX);
         let common = time.strftime("%d/%b/%Y:%H:%M:%S +0000").to_string();
         FormattedSecond { unix_s, common, iso: time.strftime("%Y-%m-%dT%H:%M:%S").to_string() }
     }
 }
 
-/// Method, target and version of a request-line that was read: nothing of it has a space within.
+/// Splits a parsed request-line into method, target and version, none of which contains a space.
 fn split(line: Text<'_>) -> Option<[Text<'_>; 3]> {
     let part = |bytes, cut| Text { bytes, cut };
     let mut parts = line.bytes.splitn(3, |&byte| byte == b' ');
     let (method, target) = (parts.next()?, parts.next()?);
     let version = parts.next().unwrap_or_default();
-    // What is cut off is the end of the line, and the version with it.
+    // Truncation removes the end of the line, and with it the version.
     Some([part(method, false), part(target, line.cut && version.is_empty()), part(version, line.cut)])
 }
 
@@ -151,32 +151,32 @@ fn address(shown: Option<IpAddr>, to: &mut Vec<u8>) {
     }
 }
 
-fn text(said: Text<'_>, to: &mut Vec<u8>) {
-    if said.bytes.is_empty() {
+fn text(value: Text<'_>, to: &mut Vec<u8>) {
+    if value.bytes.is_empty() {
         to.push(b'-');
     }
-    escape::quoted(said.bytes, to);
-    if said.cut {
+    escape::quoted(value.bytes, to);
+    if value.cut {
         to.extend_from_slice(b"...");
     }
 }
 
-fn quotation(said: &[u8], to: &mut Vec<u8>) {
-    if said.is_empty() {
+fn quotation(value: &[u8], to: &mut Vec<u8>) {
+    if value.is_empty() {
         return to.extend_from_slice(b"null");
     }
     to.push(b'"');
-    escape::json(said, to);
+    escape::json(value, to);
     to.push(b'"');
 }
 
 fn put(to: &mut Vec<u8>, arguments: std::fmt::Arguments<'_>) {
-    to.write_fmt(arguments).expect("memory takes all that is written");
+    to.write_fmt(arguments).expect("writing to a Vec cannot fail");
 }
 
-/// Of an address of version 4 three bytes stay, as analytics programs have agreed on.
+/// Three bytes of an IPv4 address stay, as is usual in analytics programs.
 const NET_V4: u32 = 0xffff_ff00;
-/// Of version 6 what a site usually has: RFC 6177.
+/// The prefix of a site stays of an IPv6 address: RFC 6177.
 const NET_V6: u128 = !0 << (128 - 48);
 
 #[cfg(test)]
@@ -188,7 +188,7 @@ mod tests {
     use tarpon_http::head::Version;
 
     #[test]
-    fn each_form_says_what_is_known() {
+    fn each_format_shows_what_is_known() {
         let (all, broken) =
             (exchange(), Exchange { cut: true, content_len: 0, begun: nothing(), took_ms: 9 });
         #[rustfmt::skip]
@@ -196,21 +196,21 @@ mod tests {
             ("common",          LogFormat::Common,   LogClientIp::Full,      &all, r#"192.0.2.7 - - [14/Jan/2026:04:21:21 +0000] "GET /?q=\x22 HTTP/1.1" 200 137"#),
             ("combined",        LogFormat::Combined, LogClientIp::Full,      &all, r##"192.0.2.7 - - [14/Jan/2026:04:21:21 +0000] "GET /?q=\x22 HTTP/1.1" 200 137 "-" "M\xC3\xB6zilla...""##),
             ("simple",          LogFormat::Simple,   LogClientIp::Truncated, &all, r#"192.0.2.0 2026-01-14T04:21:21Z "GET /?q=\x22 HTTP/1.1" 200 137"#),
-            ("nobody's",        LogFormat::Simple,   LogClientIp::None,      &all, r#"- 2026-01-14T04:21:21Z "GET /?q=\x22 HTTP/1.1" 200 137"#),
+            ("no client",       LogFormat::Simple,   LogClientIp::None,      &all, r#"- 2026-01-14T04:21:21Z "GET /?q=\x22 HTTP/1.1" 200 137"#),
             ("json",            LogFormat::Json,     LogClientIp::Full,      &all, r#"{"time":"2026-01-14T04:21:21.042Z","client":"192.0.2.7","method":"GET","target":"/?q=\"","version":"HTTP/1.1","request":null,"host":"example.net","referer":null,"user_agent":"Mözilla","status":200,"bytes":137,"duration_ms":3,"complete":true,"cut":["user_agent"]}"#),
             ("malformed",       LogFormat::Common,   LogClientIp::Full,      &broken, r#"- - - [01/Jan/1970:00:00:00 +0000] "\x16\x03" 400 0"#),
             ("malformed, json", LogFormat::Json,     LogClientIp::Full,      &broken, r#"{"time":"1970-01-01T00:00:00.000Z","client":null,"method":null,"target":null,"version":null,"request":"\u0016\u0003","host":null,"referer":null,"user_agent":null,"status":400,"bytes":0,"duration_ms":9,"complete":false,"cut":[]}"#),
         ];
-        for &(name, form, addresses, exchange, want) in cases {
+        for &(name, format, client_ip, exchange, want) in cases {
             let mut line = Vec::new();
-            Formatter::new(form, addresses).line(exchange, &mut line);
+            Formatter::new(format, client_ip).line(exchange, &mut line);
             let line = String::from_utf8(line).expect("UTF-8");
             assert_eq!(line, format!("{want}\n"), "{name}");
         }
     }
 
     #[test]
-    fn a_truncated_address_names_a_network() {
+    fn truncated_address_names_a_network() {
         #[rustfmt::skip]
         let cases = [
             ("192.0.2.77",                "192.0.2.0"),
@@ -225,27 +225,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_client_sends_is_one_line_that_can_be_taken_apart_again(
-            said in array::uniform4(any_text()),
+        fn any_request_is_one_line_that_parses_back(
+            bytes in array::uniform4(any_text()),
             (cuts, is_request, status, len, unix_s) in (any::<[bool; 4]>(), any::<bool>(), 100..600u16, any::<u64>(), 0..4_000_000_000u64),
         ) {
-            let texts: [Text<'_>; 4] = array_of(|at| Text { bytes: &said[at], cut: cuts[at] });
+            let texts: [Text<'_>; 4] = array_of(|at| Text { bytes: &bytes[at], cut: cuts[at] });
             let [line, host, referer, agent] = texts;
             let version = is_request.then_some(Version::Http11);
             let begun = Begun { line, host, referer, agent, version, status, unix_ms: unix_s * 1_000, ..nothing() };
             let exchange = Exchange { begun, took_ms: 0, content_len: len, cut: false };
-            let written = |form| {
+            let written = |format| {
                 let mut to = Vec::new();
-                Formatter::new(form, LogClientIp::Full).line(&exchange, &mut to);
+                Formatter::new(format, LogClientIp::Full).line(&exchange, &mut to);
                 String::from_utf8(to).expect("UTF-8")
             };
-            for form in LogFormat::ALL {
-                let shown = written(form);
-                prop_assert!(shown.ends_with('\n') && shown.matches('\n').count() == 1, "{form}: {shown:?}");
-                prop_assert!(!shown.trim_end_matches('\n').chars().any(char::is_control), "{form}: {shown:?}");
-                prop_assert!(form == LogFormat::Json || shown.is_ascii(), "{form}: {shown:?}");
+            for format in LogFormat::ALL {
+                let shown = written(format);
+                prop_assert!(shown.ends_with('\n') && shown.matches('\n').count() == 1, "{format}: {shown:?}");
+                prop_assert!(!shown.trim_end_matches('\n').chars().any(char::is_control), "{format}: {shown:?}");
+                prop_assert!(format == LogFormat::Json || shown.is_ascii(), "{format}: {shown:?}");
             }
-            // As programs that read logs split it: at the quotation marks, as none is within.
+            // Log readers split at quotes: there is none within a value.
             let combined = written(LogFormat::Combined);
             let parts: Vec<_> = combined.split('"').collect();
             prop_assert_eq!(parts.len(), 7, "{}", &combined);
@@ -263,14 +263,14 @@ mod tests {
         }
     }
 
-    /// Bytes as they come, and with more of those that mean something in a line.
+    /// Random bytes, with many that have a meaning in a line.
     fn any_text() -> impl Strategy<Value = Vec<u8>> {
         let meaning =
             prop_oneof![any::<u8>(), prop::sample::select(&b" \"\\\r\n\t\x1b\x7f\xc2\x9b\xffx0-[]{}:,"[..])];
         prop::collection::vec(meaning, 0..60)
     }
 
-    /// The bytes that were shown so. A `\` begins an escape, in JSON one of its own.
+    /// Reverses the escapes.
     fn undone(shown: &str, cut: bool) -> Vec<u8> {
         let shown = if cut { shown.strip_suffix("...").expect("a sign that there was more") } else { shown };
         let (mut bytes, mut rest) = (Vec::new(), shown.as_bytes());

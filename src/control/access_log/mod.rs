@@ -1,14 +1,24 @@
-//! The access log: what the workers leave of each exchange, put together, formatted and written, on a thread of its own.
+//! The access log: a thread joins the records of the workers into exchanges, formats them and writes them.
 //!
 //! ```text
-//! worker ─ records ─▶ ring ─▶ exchange ─▶ form ─▶ book ─▶ sink
-//!                              │           │      │        └ file, standard output, or socket
-//!                              │           │      └ the server's, or one of a site's own
-//!                              │           └ that of its site
-//!                              └ what was begun and what was sent, joined
+//! worker ─ records ─▶ ring ─▶ exchange ─▶ format ─▶ writer ─▶ sink
+//!                              │           │         │         └ file, standard output, or socket
+//!                              │           │         └ of the server, or of one site
+//!                              │           └ as its site is configured
+//!                              └ the records of the start and the end, joined
 //! ```
 //!
-//! Only this thread waits for whoever reads the log. A worker whose ring is full loses records, and counts them.
+//! Only this thread waits for a slow reader of the log. A worker whose ring is full drops records, and counts them.
+//!
+//! | file | what |
+//! |---|---|
+//! | `exchange` | joins records into exchanges |
+//! | `format` | the formats of a line |
+//! | `escape` | escapes bytes of clients |
+//! | `writer` | lines that wait to be written, for each log |
+//! | `sink` | where lines go |
+//! | `rotate` | renames a log file and starts the next |
+//! | `debug` | logs both heads of each exchange with `tracing` |
 
 mod debug;
 mod escape;
@@ -18,7 +28,7 @@ mod rotate;
 mod sink;
 mod writer;
 
-pub use rotate::turn;
+pub use rotate::rotate_files;
 pub use sink::LogSink;
 
 use crate::{
@@ -39,38 +49,38 @@ use tarpon_conn::{Counters, Recording};
 use tracing::warn;
 use writer::LogWriters;
 
-/// The logs of a server that runs.
+/// The logs of a running server.
 #[derive(Clone)]
 pub(crate) struct AccessLog {
     shared: Arc<LogControl>,
-    /// Told nothing, but disconnected when the log has ended.
+    /// Disconnected when the log thread ends.
     ended: Arc<Mutex<mpsc::Receiver<()>>>,
 }
 
 struct LogControl {
-    bell: Arc<Wakeup>,
+    wakeup: Arc<Wakeup>,
     orders: Mutex<LogOrders>,
 }
 
-/// What the log is told.
+/// Orders to the log thread.
 #[derive(Default)]
 struct LogOrders {
     sinks: Vec<(LogOwner, LogSink)>,
     end: bool,
 }
 
-/// What is to be logged of a server.
+/// What a server logs.
 pub(crate) struct LogPlan {
-    /// By the number of the site: what, and whose log it goes to.
+    /// By the number of the site: how to log it, and to which log. `None`: not logged.
     sites: Vec<Option<(Logging, LogOwner)>>,
-    /// By the number of the site: what it is called.
+    /// By the number of the site: its canonical host.
     names: Vec<Option<String>>,
-    /// Each exchange is told as it happens.
+    /// Log each exchange as it happens, with both heads.
     debug: bool,
 }
 
 impl LogPlan {
-    /// What comes of what is said of the server, and of each site with its name.
+    /// Combines the configuration of the server with that of each site, given with its name.
     pub(crate) fn new(
         server: Option<Logging>,
         sites: impl IntoIterator<Item = (SiteLog, Option<String>)>,
@@ -81,11 +91,11 @@ impl LogPlan {
         LogPlan { sites, names, debug }
     }
 
-    /// What workers have to record. `None`: nothing.
+    /// Returns what workers record. `None`: nothing.
     pub(crate) fn recording(&self) -> Option<Recording> {
         let one_in: Arc<[_]> =
             self.sites.iter().map(|site| site.map(|(logging, _)| logging.one_in)).collect();
-        // As good as any chance there is: the keys of a hash, which nobody knows.
+        // A random number: the hasher's keys are random.
         let seed = RandomState::new().build_hasher().finish();
         let is_any = one_in.iter().any(Option::is_some);
         (is_any || self.debug).then_some(Recording { one_in, heads: self.debug, seed })
@@ -93,20 +103,20 @@ impl LogPlan {
 }
 
 impl AccessLog {
-    /// The logs for workers with these rings and these counters.
+    /// Starts the log thread for workers with these rings and counters.
     pub(crate) fn start(
         logs: &LogPlan,
         rings: &LogRings,
         counters: &Arc<sys::shared::SharedArray<Counters>>,
     ) -> io::Result<AccessLog> {
-        let shared = Arc::new(LogControl { bell: Arc::clone(rings.bell()), orders: Mutex::default() });
+        let shared = Arc::new(LogControl { wakeup: Arc::clone(rings.bell()), orders: Mutex::default() });
         let (alive, ended) = mpsc::channel();
         let writer = LogThread {
             shared: Arc::clone(&shared),
-            sources: rings.outlets().map(|outlet| (outlet, Exchanges::default())).collect(),
-            books: LogWriters::new(logs),
-            witness: DebugTracer::new(logs),
-            losses: DropReport::new(Arc::clone(counters)),
+            sources: rings.outlets().map(|consumer| (consumer, Exchanges::default())).collect(),
+            writers: LogWriters::new(logs),
+            tracer: DebugTracer::new(logs),
+            drops: DropReport::new(Arc::clone(counters)),
         };
         thread::Builder::new().name("log".to_owned()).spawn(move || {
             writer.run();
@@ -115,33 +125,33 @@ impl AccessLog {
         Ok(AccessLog { shared, ended: Arc::new(Mutex::new(ended)) })
     }
 
-    /// From now on the lines of an owner go there. Of one that logs nothing it is nothing to say.
+    /// Writes the lines of an owner to this sink from now on. An owner that logs nothing is ignored.
     pub(crate) fn log_to(&self, owner: LogOwner, sink: LogSink) {
-        self.order(|orders| orders.sinks.push((owner, sink)));
+        self.send(|orders| orders.sinks.push((owner, sink)));
     }
 
-    /// The workers have ended: writes what they have left, if whoever reads it lets it.
+    /// Writes the remaining records after the workers have ended; gives up on a blocked reader after [`END_TIME_MAX`].
     pub(crate) fn end(&self) {
-        self.order(|orders| orders.end = true);
+        self.send(|orders| orders.end = true);
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        // It says nothing; either it has ended, or it waits for a reader who does not read.
+        // A disconnect means that the thread has ended; a timeout, that the reader of the log is blocked.
         let _ = ended.recv_timeout(END_TIME_MAX);
     }
 
-    fn order(&self, give: impl FnOnce(&mut LogOrders)) {
-        give(&mut self.shared.orders.lock().unwrap_or_else(PoisonError::into_inner));
-        self.shared.bell.ring();
+    fn send(&self, change: impl FnOnce(&mut LogOrders)) {
+        change(&mut self.shared.orders.lock().unwrap_or_else(PoisonError::into_inner));
+        self.shared.wakeup.ring();
     }
 }
 
-/// What the thread has.
+/// The state of the log thread.
 struct LogThread {
     shared: Arc<LogControl>,
-    /// Of each worker.
+    /// One for each worker.
     sources: Vec<(RingConsumer, Exchanges)>,
-    books: LogWriters,
-    witness: DebugTracer,
-    losses: DropReport,
+    writers: LogWriters,
+    tracer: DebugTracer,
+    drops: DropReport,
 }
 
 impl LogThread {
@@ -150,96 +160,98 @@ impl LogThread {
         loop {
             let orders =
                 std::mem::take(&mut *self.shared.orders.lock().unwrap_or_else(PoisonError::into_inner));
-            self.books.assign(orders.sinks);
+            self.writers.set_sinks(orders.sinks);
             end |= orders.end;
-            if !self.books.is_assigned() {
-                // Until somebody says where to, it waits in the rings.
+            if !self.writers.has_all_sinks() {
+                // Records wait in the rings until every log has a sink.
                 if end {
                     return;
                 }
-                self.shared.bell.nap(NAP);
+                self.shared.wakeup.nap(POLL_INTERVAL);
                 continue;
             }
-            let any = self.drain(&mut bytes);
-            if end && !any {
+            let has_records = self.drain(&mut bytes);
+            if end && !has_records {
                 return self.finish();
             }
-            self.losses.tell();
-            idle_count = if any { 0 } else { idle_count + 1 };
+            self.drops.report_if_due();
+            idle_count = if has_records { 0 } else { idle_count + 1 };
             match idle_count {
-                0..IDLE_COUNT_MAX => self.shared.bell.nap(NAP),
-                _ => self.shared.bell.sleep(|| self.sources.iter().all(|(outlet, _)| outlet.is_empty())),
+                0..IDLE_POLL_COUNT => self.shared.wakeup.nap(POLL_INTERVAL),
+                _ => {
+                    self.shared.wakeup.sleep(|| self.sources.iter().all(|(consumer, _)| consumer.is_empty()))
+                }
             }
         }
     }
 
-    /// Writes what has come. Returns whether anything has.
+    /// Writes all new records. Returns whether there were any.
     fn drain(&mut self, bytes: &mut Vec<u8>) -> bool {
-        let mut any = false;
-        for (worker, (outlet, exchanges)) in self.sources.iter_mut().enumerate() {
+        let mut has_records = false;
+        for (worker, (consumer, exchanges)) in self.sources.iter_mut().enumerate() {
             bytes.clear();
-            outlet.take(bytes);
-            any |= !bytes.is_empty();
+            consumer.take(bytes);
+            has_records |= !bytes.is_empty();
             exchanges.read(bytes, |step| {
-                self.witness.tell(worker, &step);
-                self.books.enter(&step);
+                self.tracer.trace(worker, &step);
+                self.writers.add(&step);
             });
         }
-        self.books.write();
-        any
+        self.writers.write();
+        has_records
     }
 
     fn finish(&mut self) {
         for (worker, (_, exchanges)) in self.sources.iter_mut().enumerate() {
             exchanges.end(|step| {
-                self.witness.tell(worker, &step);
-                self.books.enter(&step);
+                self.tracer.trace(worker, &step);
+                self.writers.add(&step);
             });
         }
-        self.books.write();
-        self.losses.tell_now();
+        self.writers.write();
+        self.drops.report();
     }
 }
 
-/// What could not be logged, told now and then.
+/// Reports dropped records, at intervals.
 struct DropReport {
     counters: Arc<sys::shared::SharedArray<Counters>>,
-    /// Exchanges that found no room, when that was told last.
-    told: u64,
+    /// The count of dropped exchanges at the last report.
+    reported: u64,
     next: Instant,
 }
 
 impl DropReport {
     fn new(counters: Arc<sys::shared::SharedArray<Counters>>) -> DropReport {
-        DropReport { counters, told: 0, next: Instant::now() }
+        DropReport { counters, reported: 0, next: Instant::now() }
     }
 
-    fn tell(&mut self) {
+    fn report_if_due(&mut self) {
         if self.next <= Instant::now() {
-            self.tell_now();
+            self.report();
         }
     }
 
-    fn tell_now(&mut self) {
-        let unlogged: u64 = self.counters.iter().map(|counters| counters.log_dropped.get()).sum();
-        if unlogged > self.told {
-            let count = unlogged - self.told;
-            warn!(count, "{count} requests were not logged: whoever takes the access log is too slow");
-            self.told = unlogged;
-            self.next = Instant::now() + TELL_INTERVAL;
+    fn report(&mut self) {
+        let dropped: u64 = self.counters.iter().map(|counters| counters.log_dropped.get()).sum();
+        if dropped > self.reported {
+            let count = dropped - self.reported;
+            warn!(count, "{count} requests were not logged: the reader of the access log is too slow");
+            self.reported = dropped;
+            self.next = Instant::now() + REPORT_INTERVAL;
         }
     }
 }
 
-/// While there is something to log, the log looks for more so often: rarely enough to write many lines at once, and often
-/// enough for the rings.
-const NAP: Duration = Duration::from_millis(10);
+/// How often the thread reads the rings while there are records: rarely enough to write many lines at once, and often enough for the
+/// size of the rings.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Having found nothing so many times, it sleeps until it is woken.
-const IDLE_COUNT_MAX: u32 = 3;
+/// After this many empty reads, the thread sleeps until a worker wakes it.
+const IDLE_POLL_COUNT: u32 = 3;
 
-/// At the end, a reader who does not read is waited for not longer than this.
+/// How long the end of the log waits for a blocked reader.
 const END_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// What is lost is told of at once, and then not again for so long.
-const TELL_INTERVAL: Duration = Duration::from_secs(10);
+/// The shortest time between two reports of dropped records.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);

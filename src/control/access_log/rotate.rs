@@ -1,10 +1,10 @@
-//! A file that takes turns with others: when it is full, or old, it is renamed and the next one begins.
+//! Rotates a log file: renames it when it is full or old, and starts the next.
 //!
 //! ```text
 //! access.log ─▶ access.log.1 ─▶ access.log.2 ─▶ … ─▶ removed
 //! ```
 //!
-//! Whoever would rather have logrotate do it, leaves this off and sends SIGUSR1.
+//! With logrotate instead, leave rotation off and send SIGUSR1.
 
 use super::sink::append;
 use crate::base::log_config::Rotation;
@@ -16,46 +16,46 @@ use std::{
     time::SystemTime,
 };
 
-/// Whose turn it is.
+/// The size and age of the current file, and when to rotate it.
 #[derive(Debug)]
 pub(super) struct Rotator {
     path: PathBuf,
     rotation: Rotation,
     len: u64,
-    made: SystemTime,
+    created: SystemTime,
 }
 
 impl Rotator {
     pub(super) fn new(path: &Path, file: &File, rotation: Rotation) -> io::Result<Rotator> {
         let meta = file.metadata()?;
-        // Not every file system knows when a file was made.
-        let made = meta.created().unwrap_or_else(|_| SystemTime::now());
-        Ok(Rotator { path: path.to_owned(), rotation, len: meta.len(), made })
+        // Some file systems store no creation time.
+        let created = meta.created().unwrap_or_else(|_| SystemTime::now());
+        Ok(Rotator { path: path.to_owned(), rotation, len: meta.len(), created })
     }
 
-    /// Before `lines` are written: puts the next file in the place of this one, if its time has come. Returns how many bytes
-    /// of them go into this file, a line at least.
-    pub(super) fn before(&mut self, lines: &[u8], file: &mut File) -> (usize, io::Result<()>) {
+    /// Rotates the file if it is due, before `lines` are written. Returns how many bytes of `lines` go into the current file, at least one
+    /// line.
+    pub(super) fn rotate_before(&mut self, lines: &[u8], file: &mut File) -> (usize, io::Result<()>) {
         let first_len = lines.iter().position(|&byte| byte == b'\n').map_or(lines.len(), |at| at + 1);
         let is_full = self.len + first_len as u64 > self.len_max();
         let is_old = self.rotation.age_max.is_some_and(|age_max| {
-            // A clock that was set back makes no file old.
-            self.made.elapsed().unwrap_or_default() >= age_max
+            // After the clock was set back, a file is not old.
+            self.created.elapsed().unwrap_or_default() >= age_max
         });
         let due = self.len > 0 && (is_full || is_old);
-        let turned = if due { self.rotate_files(file) } else { Ok(()) };
+        let rotated = if due { self.rotate(file) } else { Ok(()) };
         let room = usize::try_from(self.len_max() - self.len.min(self.len_max())).unwrap_or(usize::MAX);
         let fitting =
             lines[..lines.len().min(room)].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         let len = fitting.max(first_len);
         self.len += len as u64;
-        (len, turned)
+        (len, rotated)
     }
 
-    fn rotate_files(&mut self, file: &mut File) -> io::Result<()> {
-        // Where that fails, it is tried again with as many lines more.
-        (self.len, self.made) = (0, SystemTime::now());
-        turn(&self.path, self.rotation.keep)?;
+    fn rotate(&mut self, file: &mut File) -> io::Result<()> {
+        // After a failure, the next try comes after as many bytes again.
+        (self.len, self.created) = (0, SystemTime::now());
+        rotate_files(&self.path, self.rotation.keep)?;
         *file = append(&self.path)?;
         *self = Rotator::new(&self.path, file, self.rotation)?;
         Ok(())
@@ -66,13 +66,13 @@ impl Rotator {
     }
 }
 
-/// Renames a file and those that were renamed before it, of which so many are kept.
+/// Renames a file to `.1` and earlier ones to the next number, and keeps `keep` of them.
 ///
 /// # Errors
-/// The directory cannot be written to. Then no line is lost: the file is where it was, or named `.1`.
-pub fn turn(path: &Path, keep: u32) -> io::Result<()> {
+/// The directory is not writable. No line is lost: the file keeps its name, or is named `.1`.
+pub fn rotate_files(path: &Path, keep: u32) -> io::Result<()> {
     let unless_gone = |done: io::Result<()>| match done {
-        // Somebody else has moved or removed it: the next one begins all the same.
+        // Another process has moved or removed the file: the next one starts anyway.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
     };
@@ -82,15 +82,15 @@ pub fn turn(path: &Path, keep: u32) -> io::Result<()> {
     if !path.exists() {
         return Ok(());
     }
-    // The first gap ends the row: what is behind it was there already.
-    let last = (1..keep).find(|&number| !earlier(path, number).exists()).unwrap_or(keep);
+    // The first gap ends the sequence: files after it stay.
+    let last = (1..keep).find(|&number| !numbered(path, number).exists()).unwrap_or(keep);
     for number in (1..last).rev() {
-        fs::rename(earlier(path, number), earlier(path, number + 1))?;
+        fs::rename(numbered(path, number), numbered(path, number + 1))?;
     }
-    unless_gone(fs::rename(path, earlier(path, 1)))
+    unless_gone(fs::rename(path, numbered(path, 1)))
 }
 
-fn earlier(path: &Path, number: u32) -> PathBuf {
+fn numbered(path: &Path, number: u32) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(format!(".{number}"));
     name.into()
@@ -101,15 +101,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_takes_the_place_of_the_one_before_it() {
+    fn each_file_takes_the_next_number() {
         #[rustfmt::skip]
         let cases: &[(&str, u32, &[&str], &[&str])] = &[
-            // what it shows            keep  there before                              there then, with what it was
+            // what it shows            keep  files before                              files after, with their old names
             ("none is kept",            0,    &["log"],                                 &[]),
             ("the first",               3,    &["log"],                                 &["log.1=log"]),
-            ("a row",                   3,    &["log", "log.1", "log.2"],               &["log.1=log", "log.2=log.1", "log.3=log.2"]),
-            ("a full row",              2,    &["log", "log.1", "log.2"],               &["log.1=log", "log.2=log.1"]),
-            ("it is gone",              3,    &["log.1"],                               &["log.1=log.1"]),
+            ("several",                  3,    &["log", "log.1", "log.2"],               &["log.1=log", "log.2=log.1", "log.3=log.2"]),
+            ("all numbers",             2,    &["log", "log.1", "log.2"],               &["log.1=log", "log.2=log.1"]),
+            ("no file",                 3,    &["log.1"],                               &["log.1=log.1"]),
             ("a gap",                   4,    &["log", "log.1", "log.3"],               &["log.1=log", "log.2=log.1", "log.3=log.3"]),
         ];
         for &(name, keep, before, want) in cases {
@@ -117,7 +117,7 @@ mod tests {
             for file in before {
                 fs::write(dir.path().join(file), file).expect("a file");
             }
-            turn(&dir.path().join("log"), keep).expect("a directory to write to");
+            rotate_files(&dir.path().join("log"), keep).expect("a directory to write to");
             let mut found: Vec<_> = (fs::read_dir(dir.path()).expect("a directory"))
                 .map(|entry| entry.expect("an entry"))
                 .map(|entry| {

@@ -1,7 +1,6 @@
-//! Where lines go: a file, standard output, or a Unix socket on which somebody listens.
+//! Where lines go: a file, standard output, or a Unix socket.
 //!
-//! What a user names is a [`LogTarget`]; opened, it is a [`LogSink`]. Whoever may not open files is handed a sink that
-//! somebody else has opened.
+//! A user configures a [`LogTarget`]; opened, it is a [`LogSink`]. The supervisor opens sinks for processes that may not open files.
 
 use super::rotate::Rotator;
 use crate::base::{
@@ -27,34 +26,34 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Where lines go.
+/// The open destination of a log.
 pub struct LogSink {
-    way: SinkKind,
-    /// The last write ended within a line.
-    torn: bool,
-    /// Told when nobody listens any more.
-    broken: Option<Box<dyn FnMut() + Send>>,
-    /// Not told again before.
-    next: Instant,
+    kind: SinkKind,
+    /// The last write ended with a partial line.
+    has_partial_line: bool,
+    /// Called when the reader has gone.
+    on_disconnect: Option<Box<dyn FnMut() + Send>>,
+    /// `on_disconnect` is not called again before this time.
+    notify_after: Instant,
 }
 
-/// Whoever is told that nobody listens is not told again before so much time.
-const BROKEN_INTERVAL: Duration = Duration::from_secs(1);
+/// The shortest time between two calls of `on_disconnect`.
+const DISCONNECT_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 enum SinkKind {
     File(File),
-    /// A file that is replaced by the next one when it is full or old.
-    Turning(File, Rotator),
+    /// A file that rotates when it is full or old.
+    Rotating(File, Rotator),
     Stream(UnixStream),
     Datagrams(UnixDatagram),
 }
 
 impl LogTarget {
-    /// Opens it.
+    /// Opens the target.
     ///
     /// # Errors
-    /// The file cannot be made or appended to; nobody listens on the socket.
+    /// The file cannot be created or appended to; no process listens on the socket.
     pub fn open(&self) -> Result<LogSink, UserError> {
         match self {
             LogTarget::Stdout => stdout(),
@@ -62,96 +61,96 @@ impl LogTarget {
             LogTarget::Socket(path) => connect(path),
         }
         .map(LogSink::new)
-        .map_err(|error| self.trouble(&error))
+        .map_err(|error| self.open_error(&error))
     }
 
-    /// Opens it, and has a file take turns with others: see [`Rotation`]. Of other targets it is nothing to ask.
+    /// Opens the target, and rotates a file: see [`Rotation`]. Other targets do not rotate.
     ///
     /// # Errors
     /// Those of [`LogTarget::open`].
-    pub fn open_turning(&self, rotation: Rotation) -> Result<LogSink, UserError> {
+    pub fn open_rotating(&self, rotation: Rotation) -> Result<LogSink, UserError> {
         let LogTarget::File(path) = self else { return self.open() };
         if !self.rotates() {
             return self.open();
         }
         append(path)
             .and_then(|file| {
-                Ok(LogSink::new(SinkKind::Turning(file.try_clone()?, Rotator::new(path, &file, rotation)?)))
+                Ok(LogSink::new(SinkKind::Rotating(file.try_clone()?, Rotator::new(path, &file, rotation)?)))
             })
-            .map_err(|error| self.trouble(&error))
+            .map_err(|error| self.open_error(&error))
     }
 
-    /// Whether it is a file that can be renamed: not the name of a standard stream.
+    /// Returns whether the target is a file that can be renamed, so not a standard stream.
     pub(crate) fn rotates(&self) -> bool {
         matches!(self, LogTarget::File(path) if !is_stream(path))
     }
 
-    fn trouble(&self, error: &io::Error) -> UserError {
+    fn open_error(&self, error: &io::Error) -> UserError {
         let what = format_args!("cannot log to {self}");
         let is_link = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_symlink());
-        let remedy = match self {
+        let hint = match self {
             LogTarget::File(path) if !is_stream(path) && is_link(path) => {
                 let why = "it is a symbolic link, which is not followed";
-                return UserError::new(what, why, "name the file that it leads to, or - for standard output");
+                return UserError::new(what, why, "name the target of the link, or - for standard output");
             }
-            LogTarget::Socket(_) => "start what listens there first, or name a file with --access-log FILE",
-            _ => "name a file in a directory that exists and may be written to, or - for standard output",
+            LogTarget::Socket(_) => "start the log reader first, or name a file with --access-log FILE",
+            _ => "name a file in an existing, writable directory, or - for standard output",
         };
-        UserError::new(what, reason(error), remedy)
+        UserError::new(what, reason(error), hint)
     }
 }
 
 impl LogSink {
-    fn new(way: SinkKind) -> LogSink {
-        LogSink { way, torn: false, broken: None, next: Instant::now() }
+    fn new(kind: SinkKind) -> LogSink {
+        LogSink { kind, has_partial_line: false, on_disconnect: None, notify_after: Instant::now() }
     }
 
-    /// Has `broken` told when nobody listens any more on a socket or a pipe, now and then while lines are lost. Another sink
-    /// may take the place of this one then: [`Handle::log_to`](crate::Handle::log_to).
+    /// Calls `on_disconnect` when the reader of a socket or a pipe has gone, and at intervals while lines are lost. It may set another
+    /// sink: [`Handle::log_to`](crate::Handle::log_to).
     #[must_use]
-    pub fn when_broken(mut self, broken: impl FnMut() + Send + 'static) -> LogSink {
-        self.broken = Some(Box::new(broken));
+    pub fn on_disconnect(mut self, on_disconnect: impl FnMut() + Send + 'static) -> LogSink {
+        self.on_disconnect = Some(Box::new(on_disconnect));
         self
     }
 
-    /// For a process that opens it for another one.
+    /// Returns the descriptor, to send it to another process.
     pub(crate) fn into_descriptor(self) -> OwnedFd {
-        match self.way {
-            SinkKind::File(file) | SinkKind::Turning(file, _) => file.into(),
+        match self.kind {
+            SinkKind::File(file) | SinkKind::Rotating(file, _) => file.into(),
             SinkKind::Stream(stream) => stream.into(),
             SinkKind::Datagrams(socket) => socket.into(),
         }
     }
 
-    /// Writes whole lines. It may have to wait for whoever reads.
+    /// Writes whole lines. May block until the reader reads.
     pub(super) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         let written = self.try_write(lines);
         if let Err(error) = &written
-            && is_broken(error)
-            && let Some(broken) = &mut self.broken
-            && self.next <= Instant::now()
+            && is_disconnect(error)
+            && let Some(on_disconnect) = &mut self.on_disconnect
+            && self.notify_after <= Instant::now()
         {
-            self.next = Instant::now() + BROKEN_INTERVAL;
-            broken();
+            self.notify_after = Instant::now() + DISCONNECT_INTERVAL;
+            on_disconnect();
         }
         written
     }
 
     fn try_write(&mut self, lines: &[u8]) -> io::Result<()> {
-        match &mut self.way {
+        match &mut self.kind {
             SinkKind::Datagrams(socket) => lines
                 .split_inclusive(|&byte| byte == b'\n')
                 .try_for_each(|line| socket.send(line.strip_suffix(b"\n").unwrap_or(line)).map(drop)),
-            SinkKind::File(file) => write_lines(file, lines, &mut self.torn),
-            SinkKind::Stream(stream) => write_lines(stream, lines, &mut self.torn),
-            SinkKind::Turning(file, turns) => {
+            SinkKind::File(file) => write_lines(file, lines, &mut self.has_partial_line),
+            SinkKind::Stream(stream) => write_lines(stream, lines, &mut self.has_partial_line),
+            SinkKind::Rotating(file, rotator) => {
                 let (mut rest, mut done) = (lines, Ok(()));
                 while !rest.is_empty() {
-                    // Where no other file can be had, the lines go on in this one.
-                    let (len, turned) = turns.before(rest, file);
+                    // If the rotation fails, the lines go to the current file.
+                    let (len, rotated) = rotator.rotate_before(rest, file);
                     let (now, later) = rest.split_at(len);
-                    done = done.and(turned);
-                    write_lines(file, now, &mut self.torn)?;
+                    done = done.and(rotated);
+                    write_lines(file, now, &mut self.has_partial_line)?;
                     rest = later;
                 }
                 done
@@ -160,17 +159,17 @@ impl LogSink {
     }
 }
 
-/// Whether an error says that nobody listens.
-fn is_broken(error: &io::Error) -> bool {
+/// Returns whether an error means that the reader has gone.
+fn is_disconnect(error: &io::Error) -> bool {
     use io::ErrorKind as K;
     matches!(error.kind(), K::BrokenPipe | K::ConnectionRefused | K::ConnectionReset | K::NotConnected)
 }
 
-/// Ends a line that an earlier write has left unfinished, as on a disk that was full, before it writes more.
-fn write_lines(to: &mut impl Write, lines: &[u8], torn: &mut bool) -> io::Result<()> {
-    if *torn {
+/// Writes lines, and first ends a partial line of an earlier write, as on a full disk.
+fn write_lines(to: &mut impl Write, lines: &[u8], has_partial_line: &mut bool) -> io::Result<()> {
+    if *has_partial_line {
         to.write_all(b"\n")?;
-        *torn = false;
+        *has_partial_line = false;
     }
     let mut rest = lines;
     while !rest.is_empty() {
@@ -179,7 +178,8 @@ fn write_lines(to: &mut impl Write, lines: &[u8], torn: &mut bool) -> io::Result
             Ok(len) => rest = &rest[len..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
-                *torn = lines[..lines.len() - rest.len()].last().is_some_and(|&byte| byte != b'\n');
+                *has_partial_line =
+                    lines[..lines.len() - rest.len()].last().is_some_and(|&byte| byte != b'\n');
                 return Err(error);
             }
         }
@@ -188,14 +188,14 @@ fn write_lines(to: &mut impl Write, lines: &[u8], torn: &mut bool) -> io::Result
 }
 
 impl From<File> for LogSink {
-    /// A file, a pipe or a terminal that somebody else has opened.
+    /// An open file, pipe or terminal.
     fn from(file: File) -> LogSink {
         LogSink::new(SinkKind::File(file))
     }
 }
 
 impl From<OwnedFd> for LogSink {
-    /// The same, or a socket that is connected.
+    /// An open file, pipe or terminal, or a connected socket.
     fn from(fd: OwnedFd) -> LogSink {
         match socket_type(&fd) {
             Ok(SocketType::DGRAM) => LogSink::new(SinkKind::Datagrams(fd.into())),
@@ -207,7 +207,7 @@ impl From<OwnedFd> for LogSink {
 
 impl fmt::Debug for LogSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.way.fmt(f)
+        self.kind.fmt(f)
     }
 }
 
@@ -216,25 +216,25 @@ fn stdout() -> io::Result<SinkKind> {
     Ok(SinkKind::File(io::stdout().as_fd().try_clone_to_owned()?.into()))
 }
 
-/// For appending: several may write, and logrotate may cut it short. Does not wait for a reader where it is a pipe: without one
-/// it cannot be had. fifo(7).
+/// Opens a file for appending: several processes may write, and logrotate may truncate it. A named pipe without a reader is an error, not a
+/// wait. fifo(7).
 ///
-/// Does not follow a link at the end of the path: the supervisor may be root, and a log may lie in a directory that other users write
-/// to. Makes a new file for its owner and group only, as the log names clients and their requests.
+/// Does not follow a symbolic link at the end of the path: the supervisor may be root, and other users may write to the directory of a log.
+/// A new file is readable by its owner and group only, as a log names clients and their requests.
 pub(super) fn append(path: &Path) -> io::Result<File> {
     let links = if is_stream(path) { 0 } else { libc::O_NOFOLLOW };
     let mut options = File::options();
     options.append(true).create(true).mode(MODE).custom_flags(libc::O_NONBLOCK | links);
     let file = options.open(path)?;
-    // To write to it may wait.
+    // Writes may block.
     ioctl_fionbio(&file, false)?;
     Ok(file)
 }
 
-/// The mode of a new file; the umask may take more of it.
+/// The mode of a new file, before the umask.
 const MODE: u32 = 0o640;
 
-/// Names that are links on every system, and lead to what the program was started with.
+/// Returns whether the path names a standard stream: these are links on every system, and lead to what the program was started with.
 fn is_stream(path: &Path) -> bool {
     [Path::new("/dev/stdout"), Path::new("/dev/stderr")].contains(&path)
 }
@@ -243,7 +243,7 @@ fn connect(path: &Path) -> io::Result<SinkKind> {
     let datagrams = UnixDatagram::unbound()?;
     match datagrams.connect(path) {
         Ok(()) => Ok(SinkKind::Datagrams(datagrams)),
-        // EPROTOTYPE: somebody listens, but for a stream.
+        // EPROTOTYPE: a process listens, but for a stream.
         Err(_) => UnixStream::connect(path).map(SinkKind::Stream),
     }
 }
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_renamed_and_a_standard_stream_is_not() {
+    fn file_rotates_and_standard_stream_does_not() {
         let cases = [
             ("access.log", true),
             ("/var/log/access.log", true),

@@ -1,87 +1,87 @@
-//! Where lines are kept until they are written: a book for the server, and one for each site that has a log of its own.
+//! Collects the lines of each log until they are written: one log for the server, and one for each site that has its own.
 
 use super::{LogPlan, LogSink, exchange::ExchangeStep, format::Formatter};
 use crate::base::error::reason;
 use crate::base::log_config::{LogOwner, Logging};
 use tracing::warn;
 
-/// The books, and which of them a site's exchanges are entered in.
+/// All logs, and which of them each site writes to.
 pub(super) struct LogWriters {
-    /// By the number of the site. `None`: in none.
+    /// By the number of the site. `None`: the site is not logged.
     sites: Vec<Option<WriterEntry>>,
-    books: Vec<LogWriter>,
+    writers: Vec<LogWriter>,
 }
 
 /// How the exchanges of a site are logged.
 struct WriterEntry {
-    scribe: Formatter,
-    /// By its number.
-    book: usize,
+    formatter: Formatter,
+    /// The index of the log in `writers`.
+    writer: usize,
 }
 
-/// A log: where its lines go, and those that have not gone yet.
+/// One log: its sink, and the lines not written yet.
 struct LogWriter {
     owner: LogOwner,
-    /// The name of that, if it is not the server's.
-    of: Option<String>,
+    /// The host of the site, for a log of one site.
+    name: Option<String>,
     sink: Option<LogSink>,
     lines: Vec<u8>,
-    /// Why something could not be written, as told last.
-    failed: Option<String>,
+    /// The error of the last write, already reported.
+    error: Option<String>,
 }
 
 impl LogWriters {
-    /// A book for each owner that has something to log.
+    /// Creates a writer for each owner that logs.
     pub(super) fn new(logs: &LogPlan) -> LogWriters {
-        let mut books: Vec<LogWriter> = Vec::new();
+        let mut writers: Vec<LogWriter> = Vec::new();
         let entry = |site: &Option<(Logging, LogOwner)>| {
             let (logging, owner) = (*site)?;
-            let known = books.iter().position(|book| book.owner == owner);
-            let book = known.unwrap_or_else(|| {
-                books.push(LogWriter::new(owner, logs));
-                books.len() - 1
+            let known = writers.iter().position(|writer| writer.owner == owner);
+            let writer = known.unwrap_or_else(|| {
+                writers.push(LogWriter::new(owner, logs));
+                writers.len() - 1
             });
-            Some(WriterEntry { scribe: Formatter::new(logging.form, logging.addresses), book })
+            Some(WriterEntry { formatter: Formatter::new(logging.form, logging.addresses), writer })
         };
-        LogWriters { sites: logs.sites.iter().map(entry).collect(), books }
+        LogWriters { sites: logs.sites.iter().map(entry).collect(), writers }
     }
 
-    /// From now on the lines of these owners go there. Of one that logs nothing it is nothing to say.
-    pub(super) fn assign(&mut self, sinks: Vec<(LogOwner, LogSink)>) {
+    /// Sets the sinks of these owners. An owner that logs nothing is ignored.
+    pub(super) fn set_sinks(&mut self, sinks: Vec<(LogOwner, LogSink)>) {
         for (owner, sink) in sinks {
-            if let Some(book) = self.books.iter_mut().find(|book| book.owner == owner) {
-                book.sink = Some(sink);
+            if let Some(writer) = self.writers.iter_mut().find(|writer| writer.owner == owner) {
+                writer.sink = Some(sink);
             }
         }
     }
 
-    /// Whether it is known of all where they go.
-    pub(super) fn is_assigned(&self) -> bool {
-        self.books.iter().all(|book| book.sink.is_some())
+    /// Returns whether every log has a sink.
+    pub(super) fn has_all_sinks(&self) -> bool {
+        self.writers.iter().all(|writer| writer.sink.is_some())
     }
 
-    /// Enters the line of an exchange that is over, as its site wants it, unless it is none for a log.
-    pub(super) fn enter(&mut self, step: &ExchangeStep<'_>) {
-        let ExchangeStep::Over(exchange) = step else { return };
-        let of = self.sites.get_mut(exchange.begun.site as usize);
-        if let (Some(Some(WriterEntry { scribe, book })), true) = (of, exchange.begun.is_sampled) {
-            scribe.line(exchange, &mut self.books[*book].lines);
+    /// Adds the line of an ended exchange, if its site is logged and the exchange is in the sample.
+    pub(super) fn add(&mut self, step: &ExchangeStep<'_>) {
+        let ExchangeStep::Ended(exchange) = step else { return };
+        let entry = self.sites.get_mut(exchange.begun.site as usize);
+        if let (Some(Some(WriterEntry { formatter, writer })), true) = (entry, exchange.begun.is_sampled) {
+            formatter.line(exchange, &mut self.writers[*writer].lines);
         }
     }
 
-    /// Writes to the sinks what has been entered.
+    /// Writes all collected lines to the sinks.
     pub(super) fn write(&mut self) {
-        self.books.iter_mut().for_each(LogWriter::write);
+        self.writers.iter_mut().for_each(LogWriter::write);
     }
 }
 
 impl LogWriter {
     fn new(owner: LogOwner, logs: &LogPlan) -> LogWriter {
-        let of = match owner {
+        let name = match owner {
             LogOwner::Server => None,
             LogOwner::Site(number) => logs.names[number].clone(),
         };
-        LogWriter { owner, of, sink: None, lines: Vec::new(), failed: None }
+        LogWriter { owner, name, sink: None, lines: Vec::new(), error: None }
     }
 
     fn write(&mut self) {
@@ -89,15 +89,15 @@ impl LogWriter {
         let written = sink.write(&self.lines);
         self.lines.clear();
         let why = written.err().map(|error| reason(&error));
-        if why != self.failed {
-            let of = self.of.as_ref().map(|of| format!(" of {of}")).unwrap_or_default();
+        if why != self.error {
+            let name = self.name.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
             match &why {
                 Some(why) => warn!(
-                    "cannot write the access log{of}: {why}; lines are lost until it can be written again"
+                    "cannot write the access log{name}: {why}; lines are lost until it can be written again"
                 ),
-                None => warn!("the access log{of} can be written again"),
+                None => warn!("the access log{name} can be written again"),
             }
-            self.failed = why;
+            self.error = why;
         }
     }
 }

@@ -1,17 +1,17 @@
-//! seccomp: which system calls a process may make. What is not named here ends it, and is said: see `sys/forbidden.rs`.
+//! seccomp: which system calls a process may make. Any other call kills the process with a message: see `sys/linux/forbidden.rs`.
 //!
 //! ```text
-//! server   COMMON + SERVING + BEGINNING + RINGS ─ workers have begun ─▶ COMMON + SERVING, and of RINGS what a ring in use needs
-//! keeper   COMMON + KEEPING
-//! control  COMMON + SERVING + BEGINNING + DIVIDING ─ forked ─▶ worker: less BEGINNING, DIVIDING
-//!                                                           └▶ desk: as a server
+//! server    COMMON + SERVING + STARTING + RINGS ─ workers run ─▶ COMMON + SERVING, and of RINGS what a ring in use needs
+//! builder   COMMON + BUILDING
+//! master    COMMON + SERVING + STARTING + FORKING ─ fork ─▶ worker: without STARTING, FORKING
+//!                                                       └▶ aux: as a server
 //! ```
 //!
-//! The calls of the hot path are allowed whatever their arguments, which the kernel then knows without running the filter.
+//! The filters allow the calls of the hot path with any arguments: the kernel then caches the answer and skips the filter.
 //!
-//! An argument is compared as the kernel reads it: a pointer by all 64 bits, a number that the kernel takes for an `int` by the low
-//! 32, since a caller may put anything above them. A filter cannot see what lies behind a pointer, so a call that takes a path is
-//! refused as a whole: docs/decisions/0027-what-stat-tells.md.
+//! The filters compare an argument as the kernel reads it: a pointer by all 64 bits, an `int` by the low 32, since a caller may put
+//! anything above them. A filter cannot dereference a pointer, so the filters refuse every call that takes a path:
+//! docs/decisions/0027-what-stat-tells.md.
 
 use crate::{base::error::reason, sys::forbidden};
 use libc::c_long;
@@ -22,17 +22,17 @@ use seccompiler::{
 };
 use std::{collections::BTreeMap, env::consts::ARCH, io};
 
-/// For a server that has not begun: to make threads and rings.
-pub(super) fn allow_beginning() -> io::Result<()> {
+/// Allows the calls of a server that is starting: it may create threads and rings.
+pub(super) fn allow_starting() -> io::Result<()> {
     forbidden::say_and_die()?;
     apply_all(&[
         refuse_with_eacces()?,
         refuse_with_nosys()?,
-        allow(&[COMMON, SERVING, REFUSED, BEGINNING, RINGS], &[&common(), &serving(), &threads()])?,
+        allow(&[COMMON, SERVING, REFUSED, STARTING, RINGS], &[&common(), &serving(), &threads()])?,
     ])
 }
 
-/// For all threads of a server that has begun, with rings of io_uring or without.
+/// Allows only the calls of a running server, with or without io_uring, for all its threads.
 pub(super) fn allow_serving(has_rings: bool) -> io::Result<()> {
     let (enter, cancel) = rings_in_use();
     let (enter, cancel) = if has_rings { (&enter[..], &cancel[..]) } else { (&[][..], &[][..]) };
@@ -40,79 +40,79 @@ pub(super) fn allow_serving(has_rings: bool) -> io::Result<()> {
     apply_filter_all_threads(&filter).map_err(after_another)
 }
 
-/// For the process that controls a server's worker processes, for as long as it lives: to make a desk, which has threads, and
-/// workers, again and again.
-pub(super) fn allow_controlling() -> io::Result<()> {
+/// Allows the calls of a master for its whole life: it forks workers, and an aux process, which creates threads.
+pub(super) fn allow_master() -> io::Result<()> {
     forbidden::say_and_die()?;
     apply_all(&[
         refuse_with_eacces()?,
         refuse_with_nosys()?,
         allow(
-            &[COMMON, SERVING, REFUSED, BEGINNING, DIVIDING],
-            &[&common(), &serving(), &threads(), &dividing()],
+            &[COMMON, SERVING, REFUSED, STARTING, FORKING],
+            &[&common(), &serving(), &threads(), &forking()],
         )?,
     ])
 }
 
-/// What a worker process is forbidden that its parent may. Made once, for all of them: with few lines, as it is a part of what a
-/// process costs.
+/// The filter that a worker process adds to the filters of its master. Compiled once, and short, as its length adds to the cost of a fork.
 #[derive(Debug)]
 pub(super) struct WorkerFilter(BpfProgram);
 
 impl WorkerFilter {
     pub(super) fn new() -> io::Result<WorkerFilter> {
-        // And a signal to itself: that is its parent there, as the number is that of who has made the filter.
+        // `common` allows `tgkill` with the process ID of the master, which would let the worker signal its parent.
         let making = [libc::SYS_clone, libc::SYS_clone3, libc::SYS_tgkill];
-        let calls = [BEGINNING, DIVIDING, &making].into_iter().flatten().map(|&call| (call, Vec::new()));
-        let others = [follow_into_death()];
+        let calls = [STARTING, FORKING, &making].into_iter().flatten().map(|&call| (call, Vec::new()));
+        let others = [set_parent_death_signal()];
         Ok(WorkerFilter(filter(calls.chain(others), SeccompAction::Allow, SeccompAction::Trap)?))
     }
 
-    /// For this process from now on.
+    /// Applies the filter to this process.
     pub(super) fn apply(&self) -> io::Result<()> {
         apply_filter(&self.0).map_err(after_another)
     }
 }
 
-/// For the keeper.
-pub(super) fn allow_keeping() -> io::Result<()> {
+/// Allows the calls of the builder.
+pub(super) fn allow_building() -> io::Result<()> {
     forbidden::say_and_die()?;
-    apply_all(&[refuse_with_nosys()?, allow(&[COMMON, KEEPING], &[&common(), &threads(), &reading()])?])
+    apply_all(&[refuse_with_nosys()?, allow(&[COMMON, BUILDING], &[&common(), &threads(), &reading()])?])
 }
 
-/// Applies filters, one behind the other. The first shows whether the host has seccomp at all.
+/// Applies filters in order. The first shows whether the host supports seccomp at all.
 ///
 /// # Errors
-/// That of the first tells what the host does not offer. That of another is never of that kind.
+/// An error of the first filter keeps its kind, from which the caller sees that the host lacks seccomp. An error of a later filter has the
+/// kind `Other`.
 fn apply_all(filters: &[BpfProgram]) -> io::Result<()> {
     let (first, others) = filters.split_first().expect("some filters");
     apply_filter(first).map_err(in_io)?;
     others.iter().try_for_each(|filter| apply_filter(filter).map_err(after_another))
 }
 
-/// A host that accepts one filter offers seccomp: a process that goes on without the next has more rights than the start line says.
+/// Wraps the error of a later filter. A host that accepts one filter supports seccomp, and a process that continued without the next would
+/// have more privileges than the start line reports.
 fn after_another(error: seccompiler::Error) -> io::Error {
     let why = reason(&in_io(error));
-    io::Error::other(format!("the host took one seccomp filter and refused the next: {why}"))
+    io::Error::other(format!("the host accepted one seccomp filter and refused the next: {why}"))
 }
 
-/// A call with conditions on its arguments, of which all must hold.
+/// A call with conditions on its arguments, all of which must hold.
 type Conditional = (c_long, Vec<SeccompCondition>);
 
-/// Whatever a process does.
+/// Calls of every process.
 #[rustfmt::skip]
 const COMMON: &[c_long] = &[
     // Memory.
     libc::SYS_munmap, libc::SYS_mlock, libc::SYS_brk,
-    // Threads that wait for each other, and end.
+    // Threads.
     libc::SYS_futex, libc::SYS_sched_yield, libc::SYS_exit, libc::SYS_exit_group, libc::SYS_restart_syscall,
     libc::SYS_gettid, libc::SYS_getpid, libc::SYS_getppid, libc::SYS_set_robust_list, libc::SYS_rseq,
-    // Time and chance.
+    // Time and random numbers.
     libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_gettimeofday, libc::SYS_clock_nanosleep,
     libc::SYS_nanosleep, libc::SYS_getrandom,
-    // Signals to itself: SIGBUS, and the end.
+    // Signal handlers: SIGBUS, and shutdown.
     libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack,
-    // Descriptors that are open.
+    // Open descriptors.
     libc::SYS_read, libc::SYS_readv, libc::SYS_pread64, libc::SYS_preadv, libc::SYS_preadv2, libc::SYS_write,
     libc::SYS_writev, libc::SYS_lseek, libc::SYS_close, libc::SYS_fstat, libc::SYS_fadvise64,
     // The channel to the supervisor.
@@ -124,26 +124,26 @@ const COMMON: &[c_long] = &[
     #[cfg(target_arch = "x86_64")] libc::SYS_time,
 ];
 
-/// Serving clients on sockets that listen already.
+/// Calls that serve clients on listening sockets.
 #[rustfmt::skip]
 const SERVING: &[c_long] = &[
     libc::SYS_accept4, libc::SYS_recvfrom, libc::SYS_sendto, libc::SYS_sendfile,
     libc::SYS_getsockname, libc::SYS_getpeername, CACHESTAT,
-    // Threads that are only just beginning ask where their stack lies.
+    // A new thread looks up its stack.
     libc::SYS_sched_getaffinity,
 ];
 
-/// What a server needs besides until its workers have begun.
+/// Calls that a server needs until its workers run.
 #[rustfmt::skip]
-const BEGINNING: &[c_long] = &[
+const STARTING: &[c_long] = &[
     libc::SYS_eventfd2, libc::SYS_epoll_create1, libc::SYS_sched_setaffinity, libc::SYS_seccomp,
 ];
 
-/// Making rings, setting them up, and using them.
+/// Calls that create, set up and use rings.
 const RINGS: &[c_long] = &[libc::SYS_io_uring_setup, libc::SYS_io_uring_register, libc::SYS_io_uring_enter];
 
-/// Returns the calls that a ring in use still needs: calls, and calls with conditions. The restrictions of the ring refuse other
-/// registrations too, but some registrations need no ring at all.
+/// Returns the calls that a ring in use needs, without and with conditions. The ring's own restrictions refuse other registrations too, but
+/// some registrations need no ring at all.
 fn rings_in_use() -> ([c_long; 1], [Conditional; 1]) {
     let cancel = (libc::SYS_io_uring_register, vec![equal(1, IORING_REGISTER_SYNC_CANCEL)]);
     ([libc::SYS_io_uring_enter], [cancel])
@@ -152,40 +152,40 @@ fn rings_in_use() -> ([c_long; 1], [Conditional; 1]) {
 /// As in `linux/io_uring.h`.
 const IORING_REGISTER_SYNC_CANCEL: u64 = 24;
 
-/// Making processes, with a channel to each, and learning how they ended.
+/// Calls that fork processes, create a channel to each, and reap them.
 #[rustfmt::skip]
-const DIVIDING: &[c_long] = &[
+const FORKING: &[c_long] = &[
     libc::SYS_socketpair, libc::SYS_close_range, libc::SYS_wait4,
-    // Of musl.
+    // musl forks with it.
     #[cfg(target_arch = "x86_64")] libc::SYS_fork,
 ];
 
-/// Watching and building sites.
+/// Calls that watch and build sites.
 #[rustfmt::skip]
-const KEEPING: &[c_long] = &[
-    // Names and directories; Landlock says which.
+const BUILDING: &[c_long] = &[
+    // Names and directories; Landlock limits which.
     libc::SYS_readlinkat, libc::SYS_getdents64, libc::SYS_faccessat, libc::SYS_faccessat2,
     libc::SYS_getcwd, libc::SYS_statx, libc::SYS_newfstatat,
     #[cfg(target_arch = "x86_64")] libc::SYS_stat,
     #[cfg(target_arch = "x86_64")] libc::SYS_lstat,
     #[cfg(target_arch = "x86_64")] libc::SYS_readlink,
     #[cfg(target_arch = "x86_64")] libc::SYS_access,
-    // Memory that grows without being copied: an image may be large.
+    // Growing memory without a copy: an image may be large.
     libc::SYS_mremap,
-    // Telling of changes.
+    // Watching files.
     libc::SYS_inotify_init1, libc::SYS_inotify_add_watch, libc::SYS_inotify_rm_watch, libc::SYS_epoll_create1,
     libc::SYS_eventfd2,
-    // Images, in memory.
+    // Images in memory.
     libc::SYS_memfd_create, libc::SYS_ftruncate, libc::SYS_fallocate, libc::SYS_copy_file_range, libc::SYS_sendfile,
     libc::SYS_splice, libc::SYS_pwrite64, libc::SYS_pwritev,
-    // How many threads are worth it.
+    // The number of build threads.
     libc::SYS_sched_getaffinity,
 ];
 
 /// Linux 6.5; the same on every architecture that Rust knows.
 const CACHESTAT: c_long = 451;
 
-/// Returns the calls that every process may make, with these arguments alone.
+/// Returns the calls that every process may make with these arguments only.
 fn common() -> Vec<Conditional> {
     let not_executable = |call| (call, vec![masked(2, libc::PROT_EXEC as u64, 0)]);
     let ioctl = |request: libc::Ioctl| (libc::SYS_ioctl, vec![equal(1, request as u32 as u64)]);
@@ -204,25 +204,25 @@ fn common() -> Vec<Conditional> {
         fcntl(libc::F_GETFD),
         fcntl(libc::F_GETFL),
         fcntl(libc::F_GET_SEALS),
-        // As musl does behind F_DUPFD_CLOEXEC.
+        // musl calls it after F_DUPFD_CLOEXEC.
         (libc::SYS_fcntl, vec![equal(1, libc::F_SETFD as u64), equal(2, libc::FD_CLOEXEC as u64)]),
-        // Its own limits, to be read.
+        // Reading its own limits.
         (libc::SYS_prlimit64, vec![equal(0, 0), null(2)]),
-        // What the kernel told the program when it began: the size of a page.
+        // The auxiliary vector: the page size.
         (libc::SYS_prctl, vec![equal(0, PR_GET_AUXV)]),
-        // What a thread is called.
+        // Naming a thread.
         (libc::SYS_prctl, vec![equal(0, libc::PR_SET_NAME as u64)]),
         // A signal to itself.
         (libc::SYS_tgkill, vec![equal(0, getpid().as_raw_nonzero().get() as u64)]),
     ];
     calls.extend(ADVICE.iter().map(|&advice| (libc::SYS_madvise, vec![equal(2, advice as u64)])));
-    // As musl does: memory barriers among the threads of this process, and what of them there are.
+    // musl calls it: memory barriers among the threads of this process, and the query which kinds exist.
     calls.extend([0, 1 << 3, 1 << 4].map(|command| (libc::SYS_membarrier, vec![equal(0, command)])));
     calls
 }
 
-/// What may be said of memory, by this program and by allocators and thread libraries of today. Not that it may be merged with equal
-/// memory of other processes, which tells by its times what these have.
+/// Advice on memory that this program, allocators and thread libraries give. Not MADV_MERGEABLE: the timing of merged pages leaks what other
+/// processes have in memory.
 #[rustfmt::skip]
 const ADVICE: &[libc::c_int] = &[
     libc::MADV_NORMAL, libc::MADV_WILLNEED, libc::MADV_DONTNEED, libc::MADV_FREE,
@@ -230,36 +230,36 @@ const ADVICE: &[libc::c_int] = &[
     MADV_GUARD_INSTALL, MADV_GUARD_REMOVE,
 ];
 
-/// Linux 6.1 and 6.13; the libc crate does not know them with every C library.
+/// Linux 6.1 and 6.13; the libc crate lacks them for some C libraries.
 const MADV_COLLAPSE: libc::c_int = 25;
 const MADV_GUARD_INSTALL: libc::c_int = 102;
 const MADV_GUARD_REMOVE: libc::c_int = 103;
 
-/// Returns the calls that a server may make, with these arguments alone.
+/// Returns the calls that a server may make with these arguments only.
 fn serving() -> Vec<Conditional> {
     let option = |call, name| (call, vec![equal(1, libc::SOL_SOCKET as u64), equal(2, name)]);
     let mut calls = vec![
-        // Ends sending. Ending reception would close a listener for every process that has it, and turn it into a socket that can
-        // connect to an address: sendto(2) with MSG_FASTOPEN.
+        // Only for writing. SHUT_RD would close a listener for every process that has it, and turn it into a socket that can connect:
+        // sendto(2) with MSG_FASTOPEN.
         (libc::SYS_shutdown, vec![equal(1, libc::SHUT_WR as u64)]),
-        // The kind of the socket that a log goes to.
+        // The type of a log's socket.
         option(libc::SYS_getsockopt, libc::SO_TYPE as u64),
     ];
-    // Timeouts, by their current and their former names; and the reset of a connection.
+    // Timeouts, by their new and old names; and SO_LINGER, to reset a connection.
     let set = [libc::SO_LINGER as u64, SO_RCVTIMEO_OLD, SO_SNDTIMEO_OLD, SO_RCVTIMEO_NEW, SO_SNDTIMEO_NEW];
     calls.extend(set.map(|name| option(libc::SYS_setsockopt, name)));
     calls
 }
 
-/// As in `asm-generic/socket.h`: with 32 bits of seconds on some machines, and with 64 on all.
+/// As in `asm-generic/socket.h`: the old ones have 32-bit seconds on some architectures, the new ones have 64 bits on all.
 const SO_RCVTIMEO_OLD: u64 = 20;
 const SO_SNDTIMEO_OLD: u64 = 21;
 const SO_RCVTIMEO_NEW: u64 = 66;
 const SO_SNDTIMEO_NEW: u64 = 67;
 
-/// Returns the calls of a process that makes threads: no thread may have other namespaces, or be a process.
+/// Returns the calls of a process that creates threads: no new namespaces, and no new process.
 fn threads() -> Vec<Conditional> {
-    // Exactly the flags that the C libraries pass, except a flag of musl's that has no meaning.
+    // Exactly the flags that the C libraries pass; CLONE_DETACHED, which musl adds, has no effect.
     let thread = libc::CLONE_VM
         | libc::CLONE_FS
         | libc::CLONE_FILES
@@ -271,34 +271,34 @@ fn threads() -> Vec<Conditional> {
         | libc::CLONE_CHILD_CLEARTID;
     vec![
         (libc::SYS_clone, vec![masked(0, !libc::CLONE_DETACHED as u32 as u64, thread as u64)]),
-        // Refused by another filter.
+        // Another filter refuses it.
         (libc::SYS_clone3, Vec::new()),
         (libc::SYS_prctl, vec![equal(0, PR_SET_VMA)]),
-        // Comes with each further filter.
+        // Applying a further filter calls it.
         (libc::SYS_prctl, vec![equal(0, libc::PR_SET_NO_NEW_PRIVS as u64)]),
     ]
 }
 
-/// Linux 6.4; before, the kernel says that there is no such thing.
+/// Linux 6.4; older kernels return EINVAL.
 const PR_GET_AUXV: u64 = 0x4155_5856;
 
-/// Names what memory is for, which allocators do.
+/// Names a memory area, as allocators do.
 const PR_SET_VMA: u64 = 0x5356_4d41;
 
-/// Returns the calls of a process that makes processes: these have a memory of their own, and the same namespaces.
-fn dividing() -> Vec<Conditional> {
+/// Returns the calls of a process that forks: the children have their own memory and the same namespaces.
+fn forking() -> Vec<Conditional> {
     let flags = libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
     let only = |flags: libc::c_int| (libc::SYS_clone, vec![equal(0, (flags | libc::SIGCHLD) as u64)]);
-    // As glibc does, and as musl does.
-    vec![only(flags), only(0), follow_into_death()]
+    // The flags of glibc, and of musl.
+    vec![only(flags), only(0), set_parent_death_signal()]
 }
 
-/// Returns the call by which a process ends with its parent, or no longer does.
-fn follow_into_death() -> Conditional {
+/// Returns the call that sets the parent death signal.
+fn set_parent_death_signal() -> Conditional {
     (libc::SYS_prctl, vec![equal(0, libc::PR_SET_PDEATHSIG as u64)])
 }
 
-/// Returns the calls that open files for reading alone, and that seal what a process has written.
+/// Returns the calls that open files read-only, and that seal a memfd.
 fn reading() -> Vec<Conditional> {
     // Not O_ACCMODE, which has O_PATH too with musl.
     let mode = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
@@ -310,21 +310,21 @@ fn reading() -> Vec<Conditional> {
     ]
 }
 
-/// Returns a filter by itself: it refuses calls that a library may make in a server, and can go on without. If several filters judge a
-/// call, the refusal counts.
+/// Returns a separate filter that refuses calls which a library may try in a server and can do without. If several filters judge a call, the
+/// strictest answer counts.
 fn refuse_with_eacces() -> io::Result<BpfProgram> {
     let calls = REFUSED.iter().map(|&call| (call, Vec::new()));
     filter(calls, SeccompAction::Allow, SeccompAction::Errno(libc::EACCES as u32))
 }
 
-/// Calls that the other filters pass on, and that filter refuses.
+/// Calls that the other filters allow and [`refuse_with_eacces`] refuses.
 #[rustfmt::skip]
 const REFUSED: &[c_long] = &[
-    // A mapping that grows keeps its rights: a larger mapping of the program's code would make the bytes after it in the file
-    // executable, up to a site that the program carries. Without the call, the C libraries copy memory that they enlarge.
+    // A mapping that grows keeps its permissions: a larger mapping of the program's code would make the following bytes of the file
+    // executable, including an embedded site. Without the call, the C libraries copy memory to enlarge it.
     libc::SYS_mremap,
-    // Files by their names: the C library opens some to learn how much memory the machine has, the standard library to report a panic.
-    // `statx` and `newfstatat` answer for a descriptor too, but the name lies in memory, where a filter cannot look: `fstat` remains.
+    // Files by name: the C library opens some to learn the size of the memory, the standard library to report a panic. `statx` and
+    // `newfstatat` work for a descriptor too, but a filter cannot read the name, which is in memory: `fstat` remains.
     libc::SYS_openat, libc::SYS_readlinkat, libc::SYS_getcwd, libc::SYS_statx, libc::SYS_newfstatat,
     #[cfg(target_arch = "x86_64")] libc::SYS_open,
     #[cfg(target_arch = "x86_64")] libc::SYS_readlink,
@@ -332,27 +332,27 @@ const REFUSED: &[c_long] = &[
     #[cfg(target_arch = "x86_64")] libc::SYS_lstat,
 ];
 
-/// Returns a filter by itself: it answers as if the kernel lacked these calls, and the C library does without them.
+/// Returns a separate filter that answers as if the kernel lacked these calls; the C library then avoids them.
 fn refuse_with_nosys() -> io::Result<BpfProgram> {
     let calls = [
-        // Its arguments lie in memory, where a filter cannot look; of `clone` it sees them.
+        // Its arguments are in memory, which a filter cannot read; those of `clone` are in registers.
         (libc::SYS_clone3, Vec::new()),
-        // Of another process, or of another thread: glibc asks for each that begins, and needs no answer.
+        // For another process or thread: glibc asks for each new thread, and needs no answer.
         (libc::SYS_sched_getaffinity, vec![not_equal(0, 0)]),
     ];
     filter(calls, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))
 }
 
-/// A filter that traps what is in none of these.
+/// Returns a filter that allows these calls and traps all others.
 fn allow(calls: &[&[c_long]], conditional: &[&[Conditional]]) -> io::Result<BpfProgram> {
-    // No condition: whatever the arguments.
+    // No condition: any arguments.
     let calls = calls.iter().copied().flatten().map(|&call| (call, Vec::new()));
     let all = conditional.iter().copied().flatten().cloned().chain(calls);
     filter(all, SeccompAction::Trap, SeccompAction::Allow)
 }
 
-/// A filter that does one thing with these calls, and another with all others. A call that is named with conditions and without them is
-/// one without.
+/// Returns a filter that applies `these` to these calls and `others` to all others. A call that appears both with and without conditions
+/// counts as one without.
 fn filter(
     calls: impl IntoIterator<Item = Conditional>,
     others: SeccompAction,
@@ -381,22 +381,22 @@ fn compile(
     filter.try_into().map_err(io::Error::other)
 }
 
-/// An argument that has this value, where the kernel reads an `int`.
+/// Matches an `int` argument with this value.
 fn equal(argument: u8, value: u64) -> SeccompCondition {
     SeccompCondition::new(argument, Len::Dword, Is::Eq, value).expect("calls have six arguments")
 }
 
-/// An argument that is no pointer to anything, by all its bits: the kernel reads them all.
+/// Matches a null pointer, by all 64 bits.
 fn null(argument: u8) -> SeccompCondition {
     SeccompCondition::new(argument, Len::Qword, Is::Eq, 0).expect("calls have six arguments")
 }
 
-/// An argument that has another value.
+/// Matches an `int` argument with any other value.
 fn not_equal(argument: u8, value: u64) -> SeccompCondition {
     SeccompCondition::new(argument, Len::Dword, Is::Ne, value).expect("calls have six arguments")
 }
 
-/// An argument of which these bits are so.
+/// Matches an argument whose bits under `mask` equal `value`.
 fn masked(argument: u8, mask: u64, value: u64) -> SeccompCondition {
     SeccompCondition::new(argument, Len::Dword, Is::MaskedEq(mask), value).expect("calls have six arguments")
 }
@@ -408,7 +408,7 @@ fn in_io(error: seccompiler::Error) -> io::Error {
     }
 }
 
-/// From now on the host refuses every further filter, with this error.
+/// Makes the host refuse every further filter with this error.
 #[cfg(test)]
 pub(super) fn refuse_filters(errno: i32) {
     let refused = SeccompAction::Errno(errno as u32);

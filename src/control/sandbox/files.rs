@@ -1,4 +1,4 @@
-//! Landlock: which files a process may open, whatever its user may. landlock(7).
+//! Landlock: limits which files a process may open, independent of its user. landlock(7).
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
@@ -7,11 +7,11 @@ use landlock::{
 use rustix::fs::{FileType, fstat};
 use std::{io, os::fd::BorrowedFd};
 
-/// From now on this process opens nothing but these files, and what lies in these directories, to read it; opens and uses no TCP port; and
-/// reaches no abstract Unix socket and no process outside. What is open stays open.
+/// Restricts this process to reading these files and everything below these directories. The process can bind and connect no TCP port, and
+/// can reach no abstract Unix socket and no process outside. Open descriptors stay usable.
 ///
 /// # Errors
-/// The kernel does not offer it: `NOSYS` or `OPNOTSUPP`.
+/// The kernel has no Landlock: `NOSYS` or `OPNOTSUPP`.
 pub(super) fn allow_to_read(opened: &[BorrowedFd<'_>]) -> io::Result<()> {
     let status = confine(opened).map_err(io::Error::other)?;
     match status {
@@ -21,14 +21,14 @@ pub(super) fn allow_to_read(opened: &[BorrowedFd<'_>]) -> io::Result<()> {
 }
 
 fn confine(opened: &[BorrowedFd<'_>]) -> Result<RulesetStatus, RulesetError> {
-    // Rules by descriptor: one by a path that cannot be opened would be left out without a word.
+    // Rules by descriptor: the crate silently drops a rule whose path cannot be opened.
     let rules = opened.iter().map(|&fd| {
-        // A file has no entries.
+        // `ReadDir` is invalid for a file.
         let is_dir = fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir());
         let access = if is_dir { AccessFs::ReadFile | AccessFs::ReadDir } else { AccessFs::ReadFile.into() };
         Ok::<_, RulesetError>(PathBeneath::new(fd, access))
     });
-    // An older kernel knows fewer kinds of access, of which then all are refused that it knows.
+    // An older kernel knows fewer kinds of access; the ruleset handles all that the kernel knows.
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(ABI_MAX))?
         .handle_access(AccessNet::from_all(ABI_MAX))?
@@ -39,5 +39,5 @@ fn confine(opened: &[BorrowedFd<'_>]) -> Result<RulesetStatus, RulesetError> {
     Ok(status.ruleset)
 }
 
-/// The latest that the crate knows. Of an older kernel all is asked that it knows.
+/// The latest version that the crate knows. On an older kernel the crate asks for what that kernel supports.
 const ABI_MAX: ABI = ABI::V9;

@@ -1,4 +1,4 @@
-//! What Linux takes from a process: capabilities, files, system calls.
+//! Confines a process on Linux: drops capabilities, and restricts files and system calls.
 
 mod calls;
 mod files;
@@ -12,86 +12,85 @@ use rustix::{
 use std::{io, os::fd::BorrowedFd};
 use tarpon_site::Printable;
 
-/// Confines a keeper that has the rights of its user: it reads these files and directories, and what lies below them.
+/// Confines a builder that already runs as its user: it may read these files, and everything below these directories.
 ///
 /// # Errors
-/// Something could not be taken from it that the host offers to take.
-pub(crate) fn confine_keeper(rights: &Privileges, roots: &[BorrowedFd<'_>]) -> io::Result<Confinement> {
-    let mut confined = take_capabilities(rights, CapabilitySet::DAC_READ_SEARCH)?;
-    if rights.is_sandboxed {
-        confined.in_files = confined.add("Landlock", files::allow_to_read(roots))?;
-        confined.in_calls = confined.add("seccomp", calls::allow_keeping())?;
+/// The host supports a restriction, but applying it failed.
+pub(crate) fn confine_builder(privileges: &Privileges, roots: &[BorrowedFd<'_>]) -> io::Result<Confinement> {
+    let mut confined = take_capabilities(privileges, CapabilitySet::DAC_READ_SEARCH)?;
+    if privileges.is_sandboxed {
+        confined.has_landlock = confined.add("Landlock", files::allow_to_read(roots))?;
+        confined.has_seccomp = confined.add("seccomp", calls::allow_building())?;
     }
     Ok(confined)
 }
 
-/// Confines a server that has the rights of its user, as far as it can be before it has begun. It needs [`confine_begun_server`] too.
-///
-/// # Errors
-/// As above.
-pub(crate) fn confine_server(rights: &Privileges) -> io::Result<Confinement> {
-    let mut confined = take_capabilities(rights, CapabilitySet::empty())?;
-    if rights.is_sandboxed {
-        confined.in_files = confined.add("Landlock", files::allow_to_read(&[]))?;
-        confined.in_calls = confined.add("seccomp", calls::allow_beginning())?;
-    }
-    Ok(confined)
-}
-
-/// Confines a process that controls a server's worker processes. What it forks is confined as it is, and needs
-/// [`confine_begun_server`], or [`Narrowing::confine`], too.
+/// Confines a server that already runs as its user, as far as its start allows. Call [`confine_running_server`] once it runs.
 ///
 /// # Errors
 /// As above.
-pub(crate) fn confine_control(rights: &Privileges) -> io::Result<Confinement> {
-    let mut confined = take_capabilities(rights, CapabilitySet::empty())?;
-    if rights.is_sandboxed {
-        confined.in_files = confined.add("Landlock", files::allow_to_read(&[]))?;
-        confined.in_calls = confined.add("seccomp", calls::allow_controlling())?;
+pub(crate) fn confine_server(privileges: &Privileges) -> io::Result<Confinement> {
+    let mut confined = take_capabilities(privileges, CapabilitySet::empty())?;
+    if privileges.is_sandboxed {
+        confined.has_landlock = confined.add("Landlock", files::allow_to_read(&[]))?;
+        confined.has_seccomp = confined.add("seccomp", calls::allow_starting())?;
     }
     Ok(confined)
 }
 
-/// What is taken from a worker process of what its parent may.
+/// Confines a master. Its children inherit the restrictions, and add [`confine_running_server`] or [`WorkerSeccomp::confine`].
+///
+/// # Errors
+/// As above.
+pub(crate) fn confine_master(privileges: &Privileges) -> io::Result<Confinement> {
+    let mut confined = take_capabilities(privileges, CapabilitySet::empty())?;
+    if privileges.is_sandboxed {
+        confined.has_landlock = confined.add("Landlock", files::allow_to_read(&[]))?;
+        confined.has_seccomp = confined.add("seccomp", calls::allow_master())?;
+    }
+    Ok(confined)
+}
+
+/// The further restriction of a worker process below its master's.
 #[derive(Debug)]
 pub(crate) struct WorkerSeccomp(Option<calls::WorkerFilter>);
 
 impl WorkerSeccomp {
-    /// For all workers of a process that was confined, and may have a filter of [its system calls](Confined::in_calls).
+    /// Compiles the filter of all workers, if the master has [a seccomp filter](Confinement::has_seccomp).
     ///
     /// # Errors
-    /// This processor is not known.
-    pub(crate) fn new(in_calls: bool) -> io::Result<WorkerSeccomp> {
-        Ok(WorkerSeccomp(in_calls.then(calls::WorkerFilter::new).transpose()?))
+    /// The filter compiler does not know this processor architecture.
+    pub(crate) fn new(has_seccomp: bool) -> io::Result<WorkerSeccomp> {
+        Ok(WorkerSeccomp(has_seccomp.then(calls::WorkerFilter::new).transpose()?))
     }
 
     /// Confines this process.
     ///
     /// # Errors
-    /// The host has taken the filter of its parent, and refuses this one.
+    /// The host accepted the filter of the master, but refuses this one.
     pub(crate) fn confine(&self) -> io::Result<()> {
         self.0.as_ref().map_or(Ok(()), calls::WorkerFilter::apply)
     }
 }
 
-/// Takes from all threads of a server what it needed to begin, if it has a filter of [its system calls](Confined::in_calls). It may
-/// have rings of io_uring.
+/// Forbids all threads of a server the calls that only its start needed, if it has [a seccomp filter](Confinement::has_seccomp).
+/// `has_rings`: the server uses io_uring.
 ///
 /// # Errors
-/// The host has taken the first filter, and refuses this one.
-pub(crate) fn confine_begun_server(in_calls: bool, has_rings: bool) -> io::Result<()> {
-    match in_calls {
+/// The host accepted the first filter, but refuses this one.
+pub(crate) fn confine_running_server(has_seccomp: bool, has_rings: bool) -> io::Result<()> {
+    match has_seccomp {
         true => calls::allow_serving(has_rings),
         false => Ok(()),
     }
 }
 
-/// Leaves no capabilities, but those of root that are kept, and no way to get any.
-fn take_capabilities(rights: &Privileges, kept_of_root: CapabilitySet) -> io::Result<Confinement> {
+/// Drops all capabilities, except that root keeps `kept_of_root`, and sets no_new_privs.
+fn take_capabilities(privileges: &Privileges, kept_of_root: CapabilitySet) -> io::Result<Confinement> {
     let mut confined = Confinement::default();
-    confined.words.extend(rights.user.as_ref().map(|user| format!("user {}", user.name().printable())));
-    let is_root = rights.user.as_ref().is_some_and(|user| user.is_root());
-    // Root of a container may lack some of them: what it does not have it cannot keep.
+    confined.summary.extend(privileges.user.as_ref().map(|user| format!("user {}", user.name().printable())));
+    let is_root = privileges.user.as_ref().is_some_and(|user| user.is_root());
+    // Root of a container may lack some of them, and a process cannot keep a capability that it lacks.
     let kept = if is_root { kept_of_root & capabilities(None)?.permitted } else { CapabilitySet::empty() };
     let inheritable = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?;
@@ -100,22 +99,20 @@ fn take_capabilities(rights: &Privileges, kept_of_root: CapabilitySet) -> io::Re
 }
 
 impl Confinement {
-    /// One more thing was taken; or the host does not offer to. Returns whether it was taken.
+    /// Adds a restriction to the summary, or why the host lacks it. Returns whether the restriction is in force.
     fn add(&mut self, name: &str, done: io::Result<()>) -> io::Result<bool> {
-        let lacking = unless_lacking(done)?;
-        let is_taken = lacking.is_none();
-        self.words.push(lacking.map_or(name.to_owned(), |why| format!("no {name} ({why})")));
+        let missing = reason_missing(done)?;
+        let is_taken = missing.is_none();
+        self.summary.push(missing.map_or(name.to_owned(), |why| format!("no {name} ({why})")));
         Ok(is_taken)
     }
 }
 
-/// Why the host does not offer something, if it does not: to do without is better than not to serve.
-fn unless_lacking(done: io::Result<()>) -> io::Result<Option<String>> {
+/// Returns why the host lacks a restriction, if it does: serving without it is better than not serving.
+fn reason_missing(done: io::Result<()>) -> io::Result<Option<String>> {
     let Err(error) = done else { return Ok(None) };
     match Errno::from_io_error(&error) {
-        Some(Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL) => {
-            Ok(Some("this kernel does not have it".to_owned()))
-        }
+        Some(Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL) => Ok(Some("this kernel lacks it".to_owned())),
         Some(Errno::PERM | Errno::ACCESS) => Ok(Some("this host forbids it".to_owned())),
         _ => Err(io::Error::new(error.kind(), reason(&error))),
     }
@@ -144,27 +141,27 @@ mod tests {
         thread,
     };
 
-    /// What a process that was taken over might try, each in a process of its own.
+    /// What a compromised process might try, each in a process of its own.
     #[test]
-    fn a_process_that_was_taken_over_can_do_nothing_outside() {
+    fn compromised_process_can_do_nothing_outside() {
         if let Ok(attempt) = env::var(ATTEMPT) {
-            let (who, number) = attempt.split_once(' ').unwrap();
+            let (process, number) = attempt.split_once(' ').unwrap();
             let (_, attempt, ..) = ATTEMPTS[number.parse::<usize>().unwrap()];
             let open = OpenFile::new();
-            confine(who);
+            confine(process);
             exit_with(attempt(&open));
         }
-        for (number, (what, _, server, worker, keeper)) in ATTEMPTS.iter().enumerate() {
-            for (who, want) in [("server", server), ("worker", worker), ("keeper", keeper)] {
-                let name = "a_process_that_was_taken_over_can_do_nothing_outside";
-                let (came, output) = again(name, ATTEMPT, &format!("{who} {number}"));
-                assert_eq!(came, *want, "{who}: {what}: {output:?}");
+        for (number, (what, _, server, worker, builder)) in ATTEMPTS.iter().enumerate() {
+            for (process, want) in [("server", server), ("worker", worker), ("builder", builder)] {
+                let name = "compromised_process_can_do_nothing_outside";
+                let (result, output) = rerun(name, ATTEMPT, &format!("{process} {number}"));
+                assert_eq!(result, *want, "{process}: {what}: {output:?}");
                 // The C library blocks signals, and so this one, while it makes threads.
                 if *what == "make a ring" {
-                    let said = String::from_utf8_lossy(&output.stderr);
+                    let message = String::from_utf8_lossy(&output.stderr);
                     assert!(
-                        said.contains("the sandbox forbids system call number "),
-                        "{who}: {what}: {said}"
+                        message.contains("the sandbox forbids system call number "),
+                        "{process}: {what}: {message}"
                     );
                 }
             }
@@ -172,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_with_rings_uses_those_it_has_and_only_that() {
+    fn server_with_rings_may_use_its_rings_only() {
         const RING: &str = "TARPON_TEST_RING";
         let cases: &[(&str, Attempt, AttemptResult)] = &[
             ("use", |_| attempts::use_no_ring(), Done),
@@ -182,62 +179,65 @@ mod tests {
         if let Ok(wanted) = env::var(RING) {
             let (_, attempt, _) = cases.iter().find(|(name, ..)| *name == wanted).unwrap();
             let open = OpenFile::new();
-            let confined = confine_server(&RIGHTS).unwrap();
-            confine_begun_server(confined.in_calls, true).unwrap();
+            let confined = confine_server(&PRIVILEGES).unwrap();
+            confine_running_server(confined.has_seccomp, true).unwrap();
             exit_with(attempt(&open));
         }
         for (name, _, want) in cases {
-            let (came, output) = again("a_server_with_rings_uses_those_it_has_and_only_that", RING, name);
-            assert_eq!(came, *want, "{name}: {output:?}");
+            let (result, output) = rerun("server_with_rings_may_use_its_rings_only", RING, name);
+            assert_eq!(result, *want, "{name}: {output:?}");
         }
     }
 
-    /// Whatever it answers: with one filter in force, none of these says that the host has no filters.
+    /// With one filter in force, none of these errors means that the host lacks seccomp.
     #[test]
-    fn a_host_that_takes_one_filter_and_refuses_the_next_is_an_error() {
+    fn host_that_accepts_one_filter_and_refuses_the_next_is_an_error() {
         const REFUSAL: &str = "TARPON_TEST_REFUSAL";
         if let Ok(refusal) = env::var(REFUSAL) {
-            let (who, errno) = refusal.split_once(' ').unwrap();
-            let confined = match who {
-                "server" => confine_server(&RIGHTS).unwrap(),
-                _ => confine_control(&RIGHTS).unwrap(),
+            let (process, errno) = refusal.split_once(' ').unwrap();
+            let confined = match process {
+                "server" => confine_server(&PRIVILEGES).unwrap(),
+                _ => confine_master(&PRIVILEGES).unwrap(),
             };
-            let narrowing = WorkerSeccomp::new(confined.in_calls).unwrap();
+            let worker_seccomp = WorkerSeccomp::new(confined.has_seccomp).unwrap();
             calls::refuse_filters(errno.parse().unwrap());
-            let error = match who {
-                "server" => confine_begun_server(confined.in_calls, false),
-                _ => narrowing.confine(),
+            let error = match process {
+                "server" => confine_running_server(confined.has_seccomp, false),
+                _ => worker_seccomp.confine(),
             }
             .expect_err("the next is refused");
-            let said = error.to_string();
-            assert!(said.starts_with("the host took one seccomp filter and refused the next: "), "{said}");
+            let message = error.to_string();
+            assert!(
+                message.starts_with("the host accepted one seccomp filter and refused the next: "),
+                "{message}"
+            );
             exit(DONE);
         }
-        for who in ["server", "worker"] {
+        for process in ["server", "worker"] {
             for errno in [Errno::PERM, Errno::ACCESS, Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP] {
-                let name = "a_host_that_takes_one_filter_and_refuses_the_next_is_an_error";
-                let (came, output) = again(name, REFUSAL, &format!("{who} {}", errno.raw_os_error()));
-                assert_eq!(came, Done, "{who}: {errno}: {output:?}");
+                let name = "host_that_accepts_one_filter_and_refuses_the_next_is_an_error";
+                let (result, output) = rerun(name, REFUSAL, &format!("{process} {}", errno.raw_os_error()));
+                assert_eq!(result, Done, "{process}: {errno}: {output:?}");
             }
         }
     }
 
-    /// Runs one of these tests in a process of its own, with a variable in its environment.
-    fn again(test: &str, key: &str, value: &str) -> (AttemptResult, Output) {
+    /// Runs one of these tests in a process of its own, with an environment variable set.
+    fn rerun(test: &str, key: &str, value: &str) -> (AttemptResult, Output) {
         let name = format!("control::sandbox::system::tests::{test}");
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", &name, "--test-threads=1", "--nocapture"]);
         let output = command.env(key, value).output().unwrap();
-        let came = match (output.status.code(), output.status.signal()) {
+        let result = match (output.status.code(), output.status.signal()) {
             (Some(DONE), _) => AttemptResult::Done,
             (Some(REFUSED), _) => AttemptResult::Refused,
             (_, Some(libc::SIGSYS)) => AttemptResult::Killed,
             _ => panic!("{test}: {value}: {output:?}"),
         };
-        (came, output)
+        (result, output)
     }
 
-    /// Tells [`again`] what came of an attempt.
+    /// Reports the result of an attempt to [`rerun`] by the exit status.
     fn exit_with(attempted: io::Result<()>) -> ! {
         exit(match attempted {
             Ok(()) => DONE,
@@ -248,7 +248,7 @@ mod tests {
         })
     }
 
-    /// What comes of an attempt.
+    /// The result of an attempt.
     #[derive(Debug, PartialEq, Eq)]
     enum AttemptResult {
         Done,
@@ -261,7 +261,7 @@ mod tests {
 
     #[rustfmt::skip]
     const ATTEMPTS: &[(&str, Attempt, AttemptResult, AttemptResult, AttemptResult)] = &[
-        // what                                                                       by the server, a worker process, the keeper
+        // what                                                                       by the server, a worker process, the builder
         ("read its site",            |open| File::open(&open.site).map(drop),                  Refused, Refused, Done),
         ("read another file",        |_| File::open("/etc/passwd").map(drop),                  Refused, Refused, Refused),
         ("look into a directory",    |_| fs::read_dir("/").map(drop),                     Refused, Refused, Refused),
@@ -271,7 +271,7 @@ mod tests {
         ("run a program",            |_| Err(Command::new("/bin/true").exec()),                Killed,  Killed,  Killed),
         ("make a process",           |_| attempts::divide(),                                             Killed,  Killed,  Killed),
         ("send its parent a signal", |_| Ok(kill_process(getppid().unwrap(), Signal::TERM)?),  Killed,  Killed,  Killed),
-        ("signal by its thread who made its filter", |_| attempts::signal_by_thread(), Done,    Killed,  Done),
+        ("signal the process that compiled its filter", |_| attempts::signal_by_thread(), Done,    Killed,  Done),
         ("look into its parent",     |_| attempts::trace_parent(),                                       Killed,  Killed,  Killed),
         ("make a socket",            |_| socket_of(AddressFamily::INET),                       Killed,  Killed,  Killed),
         ("make a netlink socket",    |_| socket_of(AddressFamily::NETLINK),                    Killed,  Killed,  Killed),
@@ -296,7 +296,7 @@ mod tests {
         ("have signals sent",              |open| open.fcntl(libc::F_SETOWN, 1),               Killed,  Killed,  Killed),
         ("choose which signals",           |open| open.fcntl(F_SETSIG, libc::SIGKILL),         Killed,  Killed,  Killed),
         ("lease a file",                   |open| open.fcntl(libc::F_SETLEASE, libc::F_WRLCK), Killed,  Killed,  Killed),
-        ("hear of a directory",            |open| open.fcntl(libc::F_NOTIFY, 1), Killed, Killed, Killed),
+        ("watch a directory",            |open| open.fcntl(libc::F_NOTIFY, 1), Killed, Killed, Killed),
         ("make a pipe larger",             |open| open.fcntl(libc::F_SETPIPE_SZ, 1 << 20),     Killed,  Killed,  Killed),
         ("lock a file",                    |open| open.fcntl(libc::F_SETLK, 0),                Killed,  Killed,  Killed),
         ("lock a file for good",           |open| open.fcntl(libc::F_OFD_SETLK, 0),            Killed,  Killed,  Killed),
@@ -326,17 +326,17 @@ mod tests {
         ("use a ring",                     |_| attempts::use_no_ring(),                        Killed,  Killed,  Killed),
     ];
 
-    /// What a process has open, and knows, before.
+    /// What a process has open before it is confined.
     struct OpenFile {
         site: PathBuf,
         socket: std::os::fd::OwnedFd,
         address: SocketAddr,
         listener: TcpListener,
         client: TcpStream,
-        /// Written to, and appended to.
+        /// Open for appending.
         log: File,
         memory: File,
-        /// A page of a program, as its own code is.
+        /// A page of executable code.
         code: usize,
     }
 
@@ -373,24 +373,24 @@ mod tests {
         }
     }
 
-    fn confine(who: &str) {
-        let confined = match who {
-            "keeper" => {
+    fn confine(process: &str) {
+        let confined = match process {
+            "builder" => {
                 let site = File::open(env::current_exe().unwrap()).unwrap();
-                confine_keeper(&RIGHTS, &[site.as_fd()]).unwrap()
+                confine_builder(&PRIVILEGES, &[site.as_fd()]).unwrap()
             }
             "worker" => {
-                let confined = confine_control(&RIGHTS).unwrap();
-                WorkerSeccomp::new(confined.in_calls).unwrap().confine().unwrap();
+                let confined = confine_master(&PRIVILEGES).unwrap();
+                WorkerSeccomp::new(confined.has_seccomp).unwrap().confine().unwrap();
                 confined
             }
             _ => {
-                let confined = confine_server(&RIGHTS).unwrap();
-                confine_begun_server(confined.in_calls, false).unwrap();
+                let confined = confine_server(&PRIVILEGES).unwrap();
+                confine_running_server(confined.has_seccomp, false).unwrap();
                 confined
             }
         };
-        assert_eq!(confined.words, ["Landlock", "seccomp"], "what the host of a test offers");
+        assert_eq!(confined.summary, ["Landlock", "seccomp"], "a test host supports both");
     }
 
     fn socket_of(family: AddressFamily) -> io::Result<()> {
@@ -404,7 +404,7 @@ mod tests {
 
     /// As in `asm-generic/fcntl.h`.
     const F_SETSIG: i32 = 10;
-    const RIGHTS: Privileges = Privileges { user: None, is_sandboxed: true };
+    const PRIVILEGES: Privileges = Privileges { user: None, is_sandboxed: true };
     const ATTEMPT: &str = "TARPON_TEST_ATTEMPT";
     const DONE: i32 = 40;
     const REFUSED: i32 = 41;

@@ -1,24 +1,33 @@
-//! What is taken from a process for good, before it meets what strangers have made.
+//! Confines each process before it meets bytes of strangers: user, capabilities, files, system calls.
 //!
 //! ```text
-//!            user        capabilities      no new    Landlock                       seccomp
-//! keeper     not root    none              rights    reads the sites, nothing else  what reading and building takes
-//! server     not root    none              rights    no files, no TCP               what serving takes
-//! control    not root    none              rights    no files, no TCP               what serving and making processes takes
-//! its desk, its workers                                                             what serving takes
+//!            user        capabilities   no new       Landlock                 seccomp
+//!                                       privileges
+//! builder    not root    none           set          reads the sites alone    reading and building
+//! server     not root    none           set          no files, no TCP         serving
+//! master     not root    none           set          no files, no TCP         serving, forking
+//! aux, workers of the master                                                  serving
 //! ```
 //!
-//! A ring of io_uring is not seen by seccomp; what it may do is restricted by the ring itself, in the engine. All but the user
-//! is Linux's: elsewhere there is no sandbox, and that is said.
+//! seccomp does not see the operations of an io_uring; the engine restricts the ring itself. Except for the user, all of this is Linux
+//! only: on other systems there is no sandbox, and the start line says so.
+//!
+//! | file | what |
+//! |---|---|
+//! | `privileges` | the user that the processes become |
+//! | `linux` | confines a process on Linux; the tests try what a confined process can do |
+//! | `files` | Landlock: which files a process may open |
+//! | `calls` | seccomp: which system calls a process may make |
+//! | `none` | the same interface on other systems |
 
-mod rights;
+mod privileges;
 #[cfg_attr(target_os = "linux", path = "linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "none.rs")]
 mod system;
 
-pub(crate) use rights::Privileges;
+pub(crate) use privileges::Privileges;
 pub(crate) use system::{
-    WorkerSeccomp, confine_begun_server, confine_control, confine_keeper, confine_server,
+    WorkerSeccomp, confine_builder, confine_master, confine_running_server, confine_server,
 };
 
 use crate::base::engine::Engine;
@@ -26,26 +35,26 @@ use std::io;
 
 /// Returns the message for a server that cannot be confined.
 pub(crate) fn unconfined(error: &io::Error) -> String {
-    format!("cannot confine the server process: {error}; --no-sandbox does without")
+    format!("cannot confine the server process: {error}; --no-sandbox turns the sandbox off")
 }
 
-/// What a process is confined to.
+/// The restrictions in force for a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Confinement {
-    /// All of it, and what the host does not offer for it: a few words each.
-    pub(crate) words: Vec<String>,
-    /// Only files that it was told of can be opened.
-    pub(crate) in_files: bool,
-    /// Its system calls are filtered. Whatever is to be taken from it later is taken, or it does not go on.
-    pub(crate) in_calls: bool,
+    /// Each restriction, or what the host lacks for it, in a few words.
+    pub(crate) summary: Vec<String>,
+    /// Landlock is in force: the process opens only the files it was given.
+    pub(crate) has_landlock: bool,
+    /// A seccomp filter is in force. If a later filter fails, the process must exit.
+    pub(crate) has_seccomp: bool,
 }
 
 impl Confinement {
-    /// All of it, for a server on this engine.
-    pub(crate) fn words(mut self, engine: Engine) -> Vec<String> {
+    /// Returns the summary for a server with this engine.
+    pub(crate) fn summary(mut self, engine: Engine) -> Vec<String> {
         if engine == Engine::IoUring {
-            self.words.push("io_uring restricted".to_owned());
+            self.summary.push("io_uring restricted".to_owned());
         }
-        self.words
+        self.summary
     }
 }

@@ -1,26 +1,26 @@
-//! The sandbox of a system for which there is none.
+//! The sandbox on systems other than Linux: there is none, and the summary says so.
 
 use super::{Confinement, Privileges};
 use std::{io, os::fd::BorrowedFd};
 use tarpon_site::Printable;
 
-pub(crate) fn confine_keeper(rights: &Privileges, _roots: &[BorrowedFd<'_>]) -> io::Result<Confinement> {
-    Ok(unconfined(rights))
+pub(crate) fn confine_builder(privileges: &Privileges, _roots: &[BorrowedFd<'_>]) -> io::Result<Confinement> {
+    Ok(unconfined(privileges))
 }
 
-pub(crate) fn confine_server(rights: &Privileges) -> io::Result<Confinement> {
-    Ok(unconfined(rights))
+pub(crate) fn confine_server(privileges: &Privileges) -> io::Result<Confinement> {
+    Ok(unconfined(privileges))
 }
 
-pub(crate) fn confine_control(rights: &Privileges) -> io::Result<Confinement> {
-    Ok(unconfined(rights))
+pub(crate) fn confine_master(privileges: &Privileges) -> io::Result<Confinement> {
+    Ok(unconfined(privileges))
 }
 
 #[derive(Debug)]
 pub(crate) struct WorkerSeccomp;
 
 impl WorkerSeccomp {
-    pub(crate) fn new(_in_calls: bool) -> io::Result<WorkerSeccomp> {
+    pub(crate) fn new(_has_seccomp: bool) -> io::Result<WorkerSeccomp> {
         Ok(WorkerSeccomp)
     }
 
@@ -29,12 +29,12 @@ impl WorkerSeccomp {
     }
 }
 
-pub(crate) fn confine_begun_server(_in_calls: bool, _has_rings: bool) -> io::Result<()> {
+pub(crate) fn confine_running_server(_has_seccomp: bool, _has_rings: bool) -> io::Result<()> {
     Ok(())
 }
 
-fn unconfined(rights: &Privileges) -> Confinement {
-    let user = rights.user.as_ref().map(|user| format!("user {}", user.name().printable()));
-    let lacking = rights.is_sandboxed.then(|| "no sandbox (there is none for this system)".to_owned());
-    Confinement { words: user.into_iter().chain(lacking).collect(), ..Confinement::default() }
+fn unconfined(privileges: &Privileges) -> Confinement {
+    let user = privileges.user.as_ref().map(|user| format!("user {}", user.name().printable()));
+    let missing = privileges.is_sandboxed.then(|| "no sandbox (none for this system)".to_owned());
+    Confinement { summary: user.into_iter().chain(missing).collect(), ..Confinement::default() }
 }

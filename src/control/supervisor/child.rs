@@ -44,10 +44,10 @@ impl Child {
         let (channel, theirs) = Channel::pair()?;
         let keep = [keep, &[theirs.as_fd().as_raw_fd()]].concat();
         let name = match role {
-            Role::Builder => c"tarpon-keeper",
+            Role::Builder => c"tarpon-builder",
             Role::Server => c"tarpon-server",
             Role::Worker => c"tarpon-worker",
-            Role::Aux => c"tarpon-desk",
+            Role::Aux => c"tarpon-aux",
         };
         let pid = process::spawn(&keep, || {
             process::set_name(name);

@@ -95,7 +95,7 @@ impl Generation {
 
     fn start_server(&mut self, listeners: &mut Listeners, is_successor: bool) -> io::Result<()> {
         let (service, rights, tell) = (&self.service, &self.rights, self.tell);
-        let Service { settings, sites, unknown, log, .. } = service;
+        let Service { settings, sites, unknown_host: unknown, log, .. } = service;
         let settings = &Settings { engine: self.engine(), ..settings.clone() };
         let numbers = listeners.numbers();
         self.server.start(&numbers, |channel| {
@@ -131,7 +131,7 @@ impl Generation {
             match renew(journal) {
                 Ok(true) => hand(&mut self.server, journal),
                 Ok(false) => {}
-                Err(trouble) => (self.tell)(Notice::LogStays(&trouble)),
+                Err(trouble) => (self.tell)(Notice::LogReopenFailed(&trouble)),
             }
         }
     }
@@ -178,7 +178,7 @@ impl Generation {
                     let is_broken = journal.owners.contains(&of);
                     if is_broken { journal.reopen().map(|()| true) } else { Ok(false) }
                 }),
-                FromServer::Unfit { why } => (self.tell)(Notice::Unfit(&why)),
+                FromServer::Unfit { why } => (self.tell)(Notice::SiteRejected(&why)),
                 FromServer::Refused { why } => self.server.why = Some(why),
                 FromServer::Asked { order } => {
                     self.orders.extend(descriptors.into_iter().next().map(|client| (order, Caller(client))));
@@ -225,9 +225,9 @@ impl Generation {
             sites: sites.collect(),
             addresses: listeners.at(addresses),
             settings: &Settings { engine: begun.engine, ..settings.clone() },
-            instead: begun.instead.as_deref(),
-            confined: &begun.confined,
-            unwatched_at: self.service.admin.as_ref().filter(|address| !listeners.has(address)),
+            fallback_reason: begun.instead.as_deref(),
+            confinement: &begun.confined,
+            admin_in_use: self.service.admin.as_ref().filter(|address| !listeners.has(address)),
         };
         (self.tell)(if is_first { Notice::Serving(&served) } else { Notice::Reloaded(&served) });
         served.to_string()

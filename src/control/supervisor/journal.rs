@@ -11,7 +11,7 @@ use crate::{
         log_config::{LogConfig, LogOwner, LogTarget, Rotation},
         site_config::SiteConfig,
     },
-    control::access_log::{LogSink, turn},
+    control::access_log::{LogSink, rotate_files},
 };
 use std::{
     fs::File,
@@ -88,7 +88,7 @@ impl Journal {
         if !self.rotation.is_due(meta.st_size.max(0) as u64, self.made) {
             return Ok(false);
         }
-        turn(path, self.rotation.keep).map_err(|error| self.stuck(path, &error))?;
+        rotate_files(path, self.rotation.keep).map_err(|error| self.stuck(path, &error))?;
         self.reopen()?;
         Ok(true)
     }
@@ -114,5 +114,5 @@ fn open(target: &LogTarget) -> Result<(Arc<[OwnedFd]>, SystemTime), UserError> {
 /// What a server does with a descriptor that it was handed for its log.
 pub(crate) fn sink(descriptors: Vec<OwnedFd>, broken: impl FnMut() + Send + 'static) -> Option<LogSink> {
     let descriptor = descriptors.into_iter().next()?;
-    Some(LogSink::from(descriptor).when_broken(broken))
+    Some(LogSink::from(descriptor).on_disconnect(broken))
 }

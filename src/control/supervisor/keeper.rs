@@ -137,9 +137,10 @@ fn confine(sites: &[SiteConfig], rights: &Privileges, is_first: bool) -> Result<
     let sites = known.collect::<Result<Vec<Known>, UserError>>().map_err(|trouble| trouble.to_string())?;
     let opened: Vec<OwnedFd> = sites.iter().flat_map(Known::readable).collect();
     let opened: Vec<BorrowedFd<'_>> = opened.iter().map(OwnedFd::as_fd).collect();
-    let confined = sandbox::confine_keeper(rights, &opened)
-        .map_err(|error| format!("cannot confine the keeper process: {error}; --no-sandbox does without"))?;
-    Ok(Confined { sites, in_files: confined.in_files, names })
+    let confined = sandbox::confine_builder(rights, &opened).map_err(|error| {
+        format!("cannot confine the builder process: {error}; --no-sandbox turns the sandbox off")
+    })?;
+    Ok(Confined { sites, in_files: confined.has_landlock, names })
 }
 
 /// Goes the way to each site with the rights this process has. `None`: another user may decide what lies on the way, or changes of the
@@ -246,7 +247,7 @@ fn watch(
         Ok(root) => root,
         Err(trouble) if is_first => return Err(trouble.to_string()),
         Err(trouble) => {
-            (post.tell)(Notice::Unchanged(&trouble));
+            (post.tell)(Notice::SiteReloadFailed(&trouble));
             return Ok(None);
         }
     };
@@ -260,13 +261,13 @@ fn watch(
     }
     if is_first {
         let built = watched.build().map_err(|trouble| trouble.to_string())?;
-        (post.tell)(Notice::Read(of, &built));
+        (post.tell)(Notice::SiteLoaded(of, &built));
         for (path, file) in earlier.into_iter().rev() {
             let source = Source { path, ..Source::default() };
             let archive = Archive::opened(file, &source.path, source.max_unpacked_len, false);
             match archive.and_then(|archive| from_archive(archive, &source)) {
                 Ok(site) => post.send_site(number, site, true),
-                Err(trouble) => (post.tell)(Notice::NotKept(&trouble)),
+                Err(trouble) => (post.tell)(Notice::ReleaseNotKept(&trouble)),
             }
         }
         post.send_site(number, built, false);
@@ -288,13 +289,14 @@ fn follow(
     let told = move |change| match change {
         SiteChange::Site(built) => {
             let of = of.as_deref();
-            let told = if is_same { Notice::Read(of, &built) } else { Notice::Changed(of, &built) };
+            let told =
+                if is_same { Notice::SiteLoaded(of, &built) } else { Notice::SiteReloaded(of, &built) };
             is_same = false;
             (post.tell)(told);
             post.send_site(number, *built, false);
         }
-        SiteChange::Failed(trouble) => (post.tell)(Notice::Unchanged(&trouble)),
-        SiteChange::Polling(reason) => (post.tell)(Notice::Polling(of.as_deref(), &reason)),
+        SiteChange::Failed(trouble) => (post.tell)(Notice::SiteReloadFailed(&trouble)),
+        SiteChange::Polling(reason) => (post.tell)(Notice::PollingForChanges(of.as_deref(), &reason)),
         SiteChange::Replaced => post.replaced(),
     };
     watched.follow(told).map_err(|error| error.to_string())

@@ -97,7 +97,7 @@ impl Listeners {
 
     /// Whether this supervisor removes the names of Unix sockets, from now on.
     pub(super) fn own(&mut self, is_ours: bool) {
-        self.files.iter_mut().for_each(|(_, file)| file.set_ours(is_ours));
+        self.files.iter_mut().for_each(|(_, file)| file.set_owned(is_ours));
     }
 
     /// Says where a service listens that does not say so itself: where systemd does, and otherwise where it is usual.
@@ -141,7 +141,7 @@ impl Listeners {
             if self.has(address) {
                 continue;
             }
-            let is_usual = service.admin_is_usual && service.admin.as_ref() == Some(address);
+            let is_usual = service.admin_is_default && service.admin.as_ref() == Some(address);
             if is_usual {
                 make_place(address);
             }

@@ -86,43 +86,42 @@ use std::{
 };
 use tarpon_site::Printable;
 
-/// What is to be served, and how.
+/// A service: its sites, addresses, settings and logs.
 #[derive(Debug)]
 pub struct Service {
-    /// How the server runs.
+    /// The settings of the server.
     pub settings: Settings,
-    /// Where it listens; nowhere: at the sockets of systemd, if it has handed some over, or else where it is [usual](crate::default_addresses).
+    /// The addresses of the listeners. If empty: the sockets of systemd, if there are any, or else the [default](crate::default_addresses).
     pub addresses: Vec<Address>,
-    /// What is served, at least one site.
+    /// The sites, at least one.
     pub sites: Vec<SiteConfig>,
-    /// What a host means that none of them has.
-    pub unknown: UnknownHost,
-    /// How long responses under way may take to finish when a signal tells the program to stop.
-    pub grace: Duration,
-    /// What is logged. What [`Settings::logging`] says comes from here.
+    /// How to answer a request for an unknown host.
+    pub unknown_host: UnknownHost,
+    /// How long responses under way may take to finish after a signal to stop.
+    pub grace_period: Duration,
+    /// The configuration of the logs, from which [`Settings::logging`] is set.
     pub log: LogConfig,
-    /// Whom the children become, where the program is started as root; by default `tarpon` or `nobody`.
+    /// The user that the children become if the program starts as root; by default `tarpon` or `nobody`.
     pub user: Option<String>,
-    /// Whether what they do not need is taken from them.
+    /// Whether to confine the children.
     pub sandbox: bool,
-    /// Where whoever watches over the server is answered.
+    /// The address of the admin listener.
     pub admin: Option<Address>,
-    /// Nobody named that place: where it cannot be had, as it is another server's, it is done without.
-    pub admin_is_usual: bool,
+    /// The admin address is the default: if another server uses it, this one runs without an admin listener.
+    pub admin_is_default: bool,
 }
 
 /// Reads the configuration: at the start, and for each reload.
 type Read<'a> = &'a dyn Fn() -> Result<Service, Box<dyn Error>>;
 
-/// Serves until a signal says otherwise, SIGTERM or SIGINT; a second one ends the grace. SIGHUP reads the configuration anew: if
-/// it can be served, it is from then on, and otherwise that is told and nothing changes. SIGUSR2 starts the program anew, as its file is
-/// by then: if it can serve, it takes over, and otherwise that is told and nothing changes.
+/// Serves until SIGTERM or SIGINT; a second one ends the grace period. SIGHUP reads the configuration again and serves it; SIGUSR2 starts the
+/// program file again, which takes over. If either fails, a notice reports it and nothing changes.
 ///
-/// What happens meanwhile is told, each time by the process that it happens in. systemd is told too, and its sockets are used, if it has
-/// started the program: nothing else may have been opened before.
+/// Each process passes its notices to `tell`. The supervisor notifies systemd and uses its sockets, if systemd has started the program: so the
+/// caller must not have opened descriptors before.
 ///
 /// # Errors
-/// It could not begin; or the server did not end as it was told to.
+/// The service could not start, or the server did not shut down properly.
 pub fn supervise(
     read: &dyn Fn() -> Result<Service, Box<dyn Error>>,
     tell: fn(Notice<'_>),
@@ -312,7 +311,7 @@ impl<'a> Supervisor<'a> {
             // Nobody can be served yet: as if there were no supervisor.
             (_, Stage::Serving(current)) if !current.serves() => die_of(signal),
             (_, Stage::Serving(current)) => {
-                let grace = current.service.grace;
+                let grace = current.service.grace_period;
                 self.stop(grace);
             }
             (_, Stage::Stopping) => {
@@ -417,8 +416,10 @@ impl<'a> Supervisor<'a> {
     /// What was to take over cannot, for this reason.
     fn stay(&mut self, order: Order, why: &str, callers: Vec<Caller>) {
         let (told, what, otherwise) = match order {
-            Order::Reload => (Notice::Unreloaded(why), "not reloaded", "what was served before still is"),
-            Order::Upgrade => (Notice::Unupgraded(why), "not upgraded", "the program that runs still serves"),
+            Order::Reload => (Notice::ReloadFailed(why), "not reloaded", "what was served before still is"),
+            Order::Upgrade => {
+                (Notice::UpgradeFailed(why), "not upgraded", "the program that runs still serves")
+            }
         };
         (self.tell)(told);
         let words = format!("{what}: {why}\n{otherwise}");
@@ -495,7 +496,7 @@ impl<'a> Supervisor<'a> {
         self.listeners.keep(&current.service);
         // Whoever has renamed its file meanwhile has told the one before.
         current.reopen_logs();
-        let grace = former.service.grace;
+        let grace = former.service.grace_period;
         self.leaving.push(former.leave(ToServer::Drain { grace }, grace));
         let served = current.tell_served(begun, &self.listeners, false);
         self.systemd.ready(&served);
@@ -512,7 +513,7 @@ impl<'a> Supervisor<'a> {
         self.listeners.close();
         heir.release(callers.into_iter().map(|Caller(client)| client).collect());
         if let Stage::Serving(current) = mem::replace(&mut self.stage, Stage::Stopping) {
-            let grace = current.service.grace;
+            let grace = current.service.grace_period;
             self.leaving.push(current.leave(ToServer::Drain { grace }, grace));
             self.last_grace = Some(grace);
         }
@@ -547,7 +548,7 @@ impl<'a> Supervisor<'a> {
             }
         }
         if let (Err(why), Stage::Serving(_)) = (&last, &self.stage) {
-            (self.tell)(Notice::LeftBadly(why));
+            (self.tell)(Notice::DrainFailed(why));
         }
         Ok(last)
     }

@@ -66,7 +66,7 @@ impl Post {
             Ok(heard) => Ok(heard),
             Err(error) => {
                 // No process of ours says such things: it is not believed any more.
-                self.why = Some(format!("it said something that is no message: {error}"));
+                self.why = Some(format!("it sent a malformed message: {error}"));
                 child.kill();
                 Ok(None)
             }
@@ -92,7 +92,7 @@ impl Post {
             Some(why) => format!("{end}: {why}"),
             None => end.to_string(),
         };
-        tell(Notice::Ended { role: self.role, how: &how, again_after: after });
+        tell(Notice::ProcessEnded { role: self.role, how: &how, restart_delay: after });
         self.due = Some(Instant::now() + after);
     }
 

@@ -78,15 +78,15 @@ pub(crate) fn run(start: Start<'_>, channel: Channel) -> i32 {
     };
     let ChosenEngine { engine, instead } = chosen;
     if let Some(admin) = &admin {
-        admin.serving(server.handle());
+        admin.set_server(server.handle());
     }
     let (handle, heard) = (server.handle(), Arc::clone(&sender));
     let control = move || hear(&handle, admin, &mut receiver, &heard);
     let begun = thread::Builder::new().name("control".to_owned()).spawn(control).and_then(|_| {
         // The last thread: what it took to begin is not needed any more.
-        sandbox::confine_begun_server(confined.in_calls, engine == Engine::IoUring)
+        sandbox::confine_running_server(confined.has_seccomp, engine == Engine::IoUring)
             .map_err(|error| io::Error::other(sandbox::unconfined(&error)))?;
-        let words = confined.words(engine);
+        let words = confined.summary(engine);
         say(&sender, &FromServer::Serving { engine, instead, confined: words });
         Ok(())
     });
@@ -112,9 +112,9 @@ fn begin(
     rights.assume().map_err(|trouble| trouble.to_string())?;
     let confined = sandbox::confine_server(rights).map_err(|error| sandbox::unconfined(&error))?;
     // A thread, and so no sooner than now. That there is nothing to serve yet is an answer too.
-    let answer = |bound: &Listener, ledger: Option<Arc<ServerStats>>| {
+    let answer = |bound: &Listener, stats: Option<Arc<ServerStats>>| {
         let sender = Arc::clone(sender);
-        Admin::start_with(bound, ledger, move |order, client| ask(&sender, order, client))
+        Admin::start_with(bound, stats, move |order, client| ask(&sender, order, client))
     };
     let early = admin.as_ref().filter(|_| !is_successor);
     let early = early.map(|bound| answer(bound, None)).transpose().map_err(|error| error.to_string())?;
@@ -140,10 +140,10 @@ fn begin(
     let server =
         Server::start_with(&settings, listeners, hosts, nowhere).map_err(|error| error.to_string())?;
     let handle = server.handle();
-    sinks.into_iter().for_each(|(of, sink)| handle.log_of(of, sink));
+    sinks.into_iter().for_each(|(of, sink)| handle.set_log(of, sink));
     let late = admin.as_ref().filter(|_| is_successor);
     let late = late
-        .map(|bound| answer(bound, Some(Arc::clone(server.handle().ledger()))))
+        .map(|bound| answer(bound, Some(Arc::clone(server.handle().stats()))))
         .transpose()
         .map_err(|error| error.to_string())?;
     Ok(Some(Begun { server, admin: early.or(late), chosen, confined }))
@@ -202,7 +202,7 @@ fn hear(server: &Handle, mut admin: Option<Admin>, receiver: &mut Receiver, send
             }
             Ok(Some((ToServer::Log { of }, descriptors))) => {
                 if let Some(sink) = journal::sink(descriptors, log_broken(sender, of)) {
-                    server.log_of(of, sink);
+                    server.set_log(of, sink);
                 }
             }
             Ok(Some((ToServer::Stop { grace }, _))) => server.stop(grace),

@@ -1,4 +1,4 @@
-//! What is told of a service while it runs.
+//! Notices: events of a running service that a user may want to know.
 
 use crate::{
     base::{address::Address, error::UserError, settings::Settings, site_config::SiteConfig},
@@ -6,67 +6,67 @@ use crate::{
 };
 use std::{fmt, path::Path, time::Duration};
 
-/// Something that a user may want to know.
+/// An event that a user may want to know.
 pub enum Notice<'a> {
-    /// A site was read that will be served.
-    Read(SiteLabel<'a>, &'a Site),
-    /// A site has changed, and will be served as it is now.
-    Changed(SiteLabel<'a>, &'a Site),
-    /// It has changed, and cannot be served as it is now: what was read before still is.
-    Unchanged(&'a UserError),
-    /// An earlier release cannot be kept.
-    NotKept(&'a UserError),
-    /// The kernel does not tell of changes, for this reason: they are looked for.
-    Polling(SiteLabel<'a>, &'a str),
-    /// The server could not take over a site, for this reason: what was read before is still served.
-    Unfit(&'a str),
-    /// The access log could not be opened anew, or no other file takes the place of this one.
-    LogStays(&'a UserError),
-    /// From now on clients are served.
+    /// A site was loaded for the first time.
+    SiteLoaded(SiteLabel<'a>, &'a Site),
+    /// A site has changed and was loaded again.
+    SiteReloaded(SiteLabel<'a>, &'a Site),
+    /// A site has changed and cannot be loaded: the server keeps the previous state.
+    SiteReloadFailed(&'a UserError),
+    /// An earlier release cannot be retained.
+    ReleaseNotKept(&'a UserError),
+    /// The kernel does not report changes, for this reason: the builder polls for them.
+    PollingForChanges(SiteLabel<'a>, &'a str),
+    /// The server rejected a site, for this reason, and keeps the previous one.
+    SiteRejected(&'a str),
+    /// The access log could not be reopened or rotated, and stays in its current file.
+    LogReopenFailed(&'a UserError),
+    /// The server serves.
     Serving(&'a ServingReport<'a>),
-    /// From now on clients are served by another configuration.
+    /// The server serves with a new configuration.
     Reloaded(&'a ServingReport<'a>),
-    /// A configuration cannot be served, for this reason: the one before still is.
-    Unreloaded(&'a str),
-    /// Another program, of this process, serves from now on; this one leaves.
+    /// A reload failed, for this reason: the server keeps its configuration.
+    ReloadFailed(&'a str),
+    /// A successor with this process ID serves; this program drains.
     Upgraded(u32),
-    /// Another program cannot serve, for this reason: this one still does.
-    Unupgraded(&'a str),
-    /// A server of a configuration before did not end as it was told to.
-    LeftBadly(&'a str),
-    /// Nobody new will be served; responses under way have so much time.
+    /// An upgrade failed, for this reason: this program still serves.
+    UpgradeFailed(&'a str),
+    /// The server of an earlier configuration did not shut down properly, for this reason.
+    DrainFailed(&'a str),
+    /// The server accepts no more clients; responses under way have this much time.
     Stopping(Duration),
-    /// A process has ended that should not have, with the only connection it had; how, as below.
+    /// A worker process with a single connection exited unexpectedly; how, as in `ProcessEnded`.
     ConnectionLost(&'a str),
-    /// A process has ended that should not have. Another one takes its place, after so much time.
-    Ended {
-        /// Which.
+    /// A process exited unexpectedly. Another one replaces it after a delay.
+    ProcessEnded {
+        /// The role of the process.
         role: Role,
-        /// In words, as "was killed by SIGKILL".
+        /// How it ended, as in "was killed by SIGKILL".
         how: &'a str,
-        /// Until there is another.
-        again_after: Duration,
+        /// The time until the next process starts.
+        restart_delay: Duration,
     },
 }
 
-/// Which site it is about: where it lies. `None`: there is only one.
+/// The path of the site that a notice is about. `None`: there is only one.
 pub type SiteLabel<'a> = Option<&'a Path>;
 
-/// What is served from now on.
+/// What the server serves, and how.
 #[derive(Debug)]
 pub struct ServingReport<'a> {
-    /// The sites: what was said of each, how many files it has, and how many bytes these.
+    /// The sites: the configuration, number of files and number of bytes of each.
     pub sites: Vec<(&'a SiteConfig, u64, u64)>,
-    /// Where the server listens.
+    /// The addresses of the listeners.
     pub addresses: Vec<&'a Address>,
-    /// How it runs; the engine is the one that was chosen.
+    /// The settings, with the engine that was chosen.
     pub settings: &'a Settings,
-    /// Why that is not io_uring, where that was wanted if possible.
-    pub instead: Option<&'a str>,
-    /// What its process is confined to, in a few words each.
-    pub confined: &'a [String],
-    /// Where the admin listener would be, if another server had none there.
-    pub unwatched_at: Option<&'a Address>,
+    /// Why the engine `auto` did not choose io_uring.
+    pub fallback_reason: Option<&'a str>,
+    /// The restrictions of the server process, in a few words each.
+    pub confinement: &'a [String],
+    /// The default address of the admin listener, if another server uses it, so that this one has no admin listener.
+    pub admin_in_use: Option<&'a Address>,
 }
 
 impl fmt::Display for ServingReport<'_> {
@@ -84,26 +84,26 @@ impl fmt::Display for ServingReport<'_> {
     }
 }
 
-/// What a process is for.
+/// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It watches and builds the sites.
+    /// Watches and builds the sites.
     Builder,
-    /// It serves them.
+    /// Serves the sites.
     Server,
-    /// It serves connections for a server that is several processes.
+    /// Serves connections of a pool: `prefork` or `fork`.
     Worker,
-    /// It writes the log of such a server, and answers its admin listener.
+    /// Writes the access log of a pool, and answers its admin listener.
     Aux,
 }
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Role::Builder => "keeper",
+            Role::Builder => "builder",
             Role::Server => "server",
             Role::Worker => "worker",
-            Role::Aux => "desk",
+            Role::Aux => "aux",
         })
     }
 }

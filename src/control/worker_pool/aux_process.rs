@@ -1,5 +1,5 @@
-//! The desk of a server whose workers are processes: writes the log and answers the admin listener. It has threads for it, which the
-//! process that forks must not have.
+//! The aux process: writes the access log and answers the admin listener, on threads of its own. The master must have a single thread,
+//! as it forks.
 
 use crate::{
     control::{
@@ -24,80 +24,81 @@ use std::{
 };
 use tarpon_conn::Counters;
 
-/// What it begins with.
+/// The state that an aux process starts with.
 pub(super) struct AuxStart<'a> {
     pub(super) admin: Option<Listener>,
-    /// Another server answers there meanwhile.
+    /// Another server answers at the admin listener until this server serves.
     pub(super) is_successor: bool,
     pub(super) logs: &'a LogPlan,
     pub(super) rings: Option<&'a LogRings>,
-    pub(super) ledger: ServerStats,
+    pub(super) stats: ServerStats,
     pub(super) counters: Arc<SharedArray<Counters>>,
-    /// How many.
-    pub(super) sites: usize,
-    /// Its system calls are filtered.
-    pub(super) in_calls: bool,
+    pub(super) site_count: usize,
+    /// A seccomp filter confines the process.
+    pub(super) has_seccomp: bool,
 }
 
-/// Runs until the control process lets go of it. Returns an exit status.
+/// Runs until the master closes the channel. Returns an exit status.
 pub(super) fn run(start: AuxStart<'_>, channel: Channel) -> i32 {
-    match attend(start, channel) {
+    match serve(start, channel) {
         Ok(()) => 0,
         Err(error) => {
-            tracing::warn!("the desk process cannot go on: {error}");
+            tracing::warn!("the aux process failed: {error}");
             1
         }
     }
 }
 
-fn attend(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
-    let AuxStart { admin: bound, is_successor, logs, rings, ledger, counters, sites, in_calls } = start;
+fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
+    let AuxStart { admin: listener, is_successor, logs, rings, stats, counters, site_count, has_seccomp } =
+        start;
     let Channel { sender, mut receiver } = channel;
-    let parent = Arc::new(MasterChannel(Mutex::new(sender)));
-    let answer = |bound: &Listener, ledger: Option<Arc<ServerStats>>| {
-        let parent = Arc::clone(&parent);
-        let ask = move |order, client| parent.send(&FromServer::Asked { order }, [client]);
-        Admin::start_with(bound, ledger, ask)
+    let master = Arc::new(MasterChannel(Mutex::new(sender)));
+    let start_admin = |listener: &Listener, stats: Option<Arc<ServerStats>>| {
+        let master = Arc::clone(&master);
+        let forward = move |order, client| master.send(&FromServer::Asked { order }, [client]);
+        Admin::start_with(listener, stats, forward)
     };
     let log = rings.map(|rings| AccessLog::start(logs, rings, &counters)).transpose()?;
-    let mut admin = bound.as_ref().filter(|_| !is_successor).map(|bound| answer(bound, None)).transpose()?;
-    let mut may_begin_threads = is_successor && bound.is_some();
-    if !may_begin_threads {
-        // What it took to begin is not needed any more.
-        sandbox::confine_begun_server(in_calls, false)?;
+    let early = listener.as_ref().filter(|_| !is_successor);
+    let mut admin = early.map(|listener| start_admin(listener, None)).transpose()?;
+    let mut may_start_threads = is_successor && listener.is_some();
+    if !may_start_threads {
+        // All threads run: the process drops the calls that starting them took.
+        sandbox::confine_running_server(has_seccomp, false)?;
     }
-    let ledger = Arc::new(ledger);
-    let mut awaited: Vec<usize> = (0..sites).collect();
+    let stats = Arc::new(stats);
+    let mut awaited: Vec<usize> = (0..site_count).collect();
     while let Some((message, descriptors)) = receiver.receive()? {
         match message {
             ToServer::Site { is_earlier: true, .. } => {}
             ToServer::Site { site, record, .. } => {
-                ledger.read(site, record.file_count, record.content_len);
+                stats.site_loaded(site, record.file_count, record.content_len);
                 awaited.retain(|&number| number != site);
                 if !awaited.is_empty() {
                     continue;
                 }
-                if std::mem::take(&mut may_begin_threads) {
-                    let ledger = Some(Arc::clone(&ledger));
-                    admin = bound.as_ref().map(|bound| answer(bound, ledger)).transpose()?;
-                    sandbox::confine_begun_server(in_calls, false)?;
+                if std::mem::take(&mut may_start_threads) {
+                    let stats = Some(Arc::clone(&stats));
+                    admin = listener.as_ref().map(|listener| start_admin(listener, stats)).transpose()?;
+                    sandbox::confine_running_server(has_seccomp, false)?;
                 }
                 if let Some(admin) = &admin {
-                    admin.answering(&ledger);
+                    admin.set_stats(&stats);
                 }
             }
             ToServer::Log { of } => {
-                let parent = Arc::clone(&parent);
-                let broken = move || parent.send(&FromServer::LogBroken { of }, []);
-                if let (Some(log), Some(sink)) = (&log, journal::sink(descriptors, broken)) {
+                let master = Arc::clone(&master);
+                let on_disconnect = move || master.send(&FromServer::LogBroken { of }, []);
+                if let (Some(log), Some(sink)) = (&log, journal::sink(descriptors, on_disconnect)) {
                     log.log_to(of, sink);
                 }
             }
-            ToServer::Stop { .. } => ledger.stopping(),
+            ToServer::Stop { .. } => stats.set_draining(),
             ToServer::Drain { .. } => {
-                // Its successor answers there.
+                // The successor answers at the admin listener now.
                 drop(admin.take());
-                ledger.stopping();
+                stats.set_draining();
             }
         }
     }
@@ -107,13 +108,13 @@ fn attend(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
     Ok(())
 }
 
-/// The process that has forked this one.
+/// The channel to the master.
 struct MasterChannel(Mutex<Sender>);
 
 impl MasterChannel {
     fn send<const N: usize>(&self, message: &FromServer, descriptors: [OwnedFd; N]) {
         let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Where nobody hears it this process is about to end, too.
+        // A failed send means that the master has exited: this process ends too.
         let _ = sender.send(message, &descriptors.into());
     }
 }

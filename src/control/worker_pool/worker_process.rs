@@ -1,4 +1,4 @@
-//! A worker process: what it is given, and how it hears its parent.
+//! The mailbox of a worker process: turns messages of the master into messages of a worker.
 
 use crate::{
     control::supervisor::{channel::Channel, message::ToServer, serving::take_over},
@@ -8,27 +8,27 @@ use crate::{
 use std::{io, process::exit};
 use tarpon_conn::SiteId;
 
-/// The mailbox of a worker, which its parent fills. `recents` are those of the parent when it was forked.
-pub(super) fn mailbox(channel: Channel, mut recents: Vec<SiteHistory>) -> io::Result<Mailbox> {
+/// Returns the mailbox of a worker, which the master fills through `channel`. `histories` are the sites as of the fork.
+pub(super) fn mailbox(channel: Channel, mut histories: Vec<SiteHistory>) -> io::Result<Mailbox> {
     channel.waits_no_more()?;
     let socket = channel.socket();
     let mut receiver = channel.receiver;
-    let hear = move || {
+    let receive = move || {
         let mut messages = Vec::new();
         loop {
             let (message, descriptors) = match receiver.receive() {
-                Ok(Some(heard)) => heard,
+                Ok(Some(received)) => received,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return messages,
-                // Without a parent nobody could stop us.
+                // Without the master no process could stop this one.
                 Ok(None) | Err(_) => exit(1),
             };
             match message {
                 ToServer::Site { site, record, is_earlier: false } => {
-                    // Its parent has found it in order. Where descriptors are lacking, this one serves what it had.
-                    if let (Ok(built), Some(recent)) =
-                        (take_over(&record, descriptors), recents.get_mut(site))
+                    // The master has checked the site. If this process is out of descriptors, it keeps serving the previous site.
+                    if let (Ok(built), Some(history)) =
+                        (take_over(&record, descriptors), histories.get_mut(site))
                     {
-                        messages.push(WorkerMessage::Swap(SiteId::new(site), recent.next(built)));
+                        messages.push(WorkerMessage::Swap(SiteId::new(site), history.next(built)));
                     }
                 }
                 ToServer::Stop { grace } => {
@@ -41,5 +41,5 @@ pub(super) fn mailbox(channel: Channel, mut recents: Vec<SiteHistory>) -> io::Re
             }
         }
     };
-    Ok(Mailbox::of_process(socket, hear))
+    Ok(Mailbox::of_process(socket, receive))
 }

@@ -46,7 +46,7 @@ pub(super) fn reload(matches: &ArgMatches) -> CommandResult {
 /// Gives an order, which can be given otherwise too, and shows what came of it.
 fn give(desk: AdminOption, order: Order, otherwise: &str) -> CommandResult {
     let admin = desk.address()?;
-    match crate::order(&admin, order) {
+    match crate::send_order(&admin, order) {
         Ok(said) => written(output::stdout(OutputForm::Words).say(format_args!("{said}"))),
         // In the words of the server.
         Err(error) if error.kind() == ErrorKind::Other => Err(error.into()),

@@ -5,7 +5,7 @@ use crate::program::output::events;
 use crate::{
     Service,
     config::{AdminAt, CommandKind, Config, ServerConfig},
-    usual_admin,
+    default_admin_address,
 };
 use clap::{ArgMatches, Command};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -41,17 +41,28 @@ pub(super) fn serve(read: &dyn Fn() -> Result<Config, Box<dyn Error>>) -> Comman
 fn service(config: Config) -> Service {
     // The first time: how events are shown does not change.
     events::begin(config.log.events);
-    let unknown = config.unknown();
+    let unknown_host = config.unknown();
     let Config { sites, listeners, server, log } = config;
-    let ServerConfig { settings, grace_period: grace, user, sandbox, admin, .. } = server;
+    let ServerConfig { settings, grace_period, user, sandbox, admin, .. } = server;
     let addresses = listeners.into_iter().map(|listener| listener.address).collect();
-    let admin_is_usual = admin == AdminAt::Usual;
+    let admin_is_default = admin == AdminAt::Usual;
     let admin = match admin {
-        AdminAt::Usual => usual_admin(),
+        AdminAt::Usual => default_admin_address(),
         AdminAt::At(address) => Some(address),
         AdminAt::Nowhere => None,
     };
-    Service { settings, addresses, sites, unknown, grace, log, user, sandbox, admin, admin_is_usual }
+    Service {
+        settings,
+        addresses,
+        sites,
+        unknown_host,
+        grace_period,
+        log,
+        user,
+        sandbox,
+        admin,
+        admin_is_default,
+    }
 }
 
 /// As many descriptors as the system allows: clients and large files each need one. And as much locked memory, without any limit

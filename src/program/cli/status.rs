@@ -33,7 +33,7 @@ impl AdminOption {
     /// The place that was named, or the usual one.
     pub(super) fn address(self) -> Result<Address, &'static str> {
         self.admin
-            .or_else(crate::usual_admin)
+            .or_else(crate::default_admin_address)
             .ok_or("there is no usual place to ask a server at; name one with --admin")
     }
 }
@@ -41,7 +41,7 @@ impl AdminOption {
 pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     let StatusArgs { desk, json } = StatusArgs::from_arg_matches(matches)?;
     let admin = desk.address()?;
-    let metrics = crate::ask(&admin).map_err(|error| trouble(&admin, &error, ""))?;
+    let metrics = crate::fetch_metrics(&admin).map_err(|error| trouble(&admin, &error, ""))?;
     let mut out = output::stdout(if json { OutputForm::Json } else { OutputForm::Words });
     let done = match json {
         true => {

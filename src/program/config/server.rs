@@ -30,7 +30,7 @@ pub struct ServerConfig {
 /// Where whoever watches over the server is answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AdminAt {
-    /// At the [usual](crate::usual_admin) place, unless it is another server's.
+    /// At the [default](crate::default_admin_address) place, unless it is another server's.
     #[default]
     Usual,
     /// There, and not without it.

@@ -53,8 +53,8 @@ pub(crate) fn told(told: Notice<'_>) {
         return messages::told(told);
     }
     match told {
-        Notice::Read(of, site) => warnings(of, site),
-        Notice::Changed(of, site) => {
+        Notice::SiteLoaded(of, site) => warnings(of, site),
+        Notice::SiteReloaded(of, site) => {
             info!(
                 site = of.map(name),
                 files = site.file_count(),
@@ -63,35 +63,37 @@ pub(crate) fn told(told: Notice<'_>) {
             );
             warnings(of, site);
         }
-        Notice::Unchanged(trouble) => warn!("{trouble}; what was read before is still served"),
-        Notice::Unfit(why) => warn!("{why}; what was read before is still served"),
-        Notice::NotKept(trouble) => warn!("{trouble}; nothing of this earlier release is kept"),
-        Notice::Polling(of, reason) => {
+        Notice::SiteReloadFailed(trouble) => warn!("{trouble}; what was read before is still served"),
+        Notice::SiteRejected(why) => warn!("{why}; what was read before is still served"),
+        Notice::ReleaseNotKept(trouble) => warn!("{trouble}; nothing of this earlier release is kept"),
+        Notice::PollingForChanges(of, reason) => {
             warn!(site = of.map(name), reason, "the kernel does not tell of changes; looking every 2 s")
         }
-        Notice::LogStays(trouble) => warn!("{trouble}"),
-        Notice::Unreloaded(why) => warn!("not reloaded: {}; what was served before still is", strip_str(why)),
+        Notice::LogReopenFailed(trouble) => warn!("{trouble}"),
+        Notice::ReloadFailed(why) => {
+            warn!("not reloaded: {}; what was served before still is", strip_str(why))
+        }
         Notice::Upgraded(process) => info!(process, "upgraded"),
-        Notice::Unupgraded(why) => {
+        Notice::UpgradeFailed(why) => {
             warn!("not upgraded: {}; the program that runs still serves", strip_str(why))
         }
-        Notice::LeftBadly(why) => warn!("{why}"),
+        Notice::DrainFailed(why) => warn!("{why}"),
         Notice::Serving(served) => serving("serving", served),
         Notice::Reloaded(served) => serving("reloaded", served),
         Notice::Stopping(grace) => info!(grace_s = grace.as_secs_f64(), "stopping"),
         Notice::ConnectionLost(how) => {
             warn!(role = "worker", "a worker process {how}; its connection is lost")
         }
-        Notice::Ended { role, how, again_after } => {
-            let (role, restart_delay_s) = (role.to_string(), again_after.as_secs_f64());
+        Notice::ProcessEnded { role, how, restart_delay } => {
+            let (role, restart_delay_s) = (role.to_string(), restart_delay.as_secs_f64());
             warn!(role, restart_delay_s, "the {role} process {how}; another takes its place");
         }
     }
 }
 
 fn serving(message: &str, served: &ServingReport<'_>) {
-    let ServingReport { sites, addresses, settings, instead, confined, unwatched_at } = served;
-    if let Some(reason) = instead {
+    let ServingReport { sites, addresses, settings, fallback_reason, confinement, admin_in_use } = served;
+    if let Some(reason) = fallback_reason {
         warn!(reason, "no io_uring; using epoll");
     }
     let addresses: Vec<_> = addresses.iter().map(|address| url(address)).collect();
@@ -102,11 +104,11 @@ fn serving(message: &str, served: &ServingReport<'_>) {
         bytes = sites.iter().map(|(.., len)| len).sum::<u64>(),
         engine = settings.engine.name(),
         workers = settings.workers(),
-        sandbox = confined.join(", "),
+        sandbox = confinement.join(", "),
         version = env!("CARGO_PKG_VERSION"),
         "{message}"
     );
-    if let Some(address) = unwatched_at {
+    if let Some(address) = admin_in_use {
         info!("no admin listener: {address} is not to be had");
     }
 }

@@ -43,20 +43,20 @@ const ERROR: Style = AnsiColor::Red.on_default().bold();
 /// What happens while a site is served.
 pub(crate) fn told(told: Notice<'_>) {
     match told {
-        Notice::Read(of, site) => warnings(of, site),
-        Notice::Changed(of, site) => {
+        Notice::SiteLoaded(of, site) => warnings(of, site),
+        Notice::SiteReloaded(of, site) => {
             let size = size(site.file_count(), site.content_len());
             println!("{DIM}changed{DIM:#}: {}{size}", name(of));
             warnings(of, site);
         }
-        Notice::Unchanged(trouble) => warn!("{trouble}; what was read before is still served"),
-        Notice::Unfit(why) => warn!("{why}; what was read before is still served"),
-        Notice::NotKept(trouble) => warn!("{trouble}; nothing of this earlier release is kept"),
-        Notice::Polling(of, reason) => {
+        Notice::SiteReloadFailed(trouble) => warn!("{trouble}; what was read before is still served"),
+        Notice::SiteRejected(why) => warn!("{why}; what was read before is still served"),
+        Notice::ReleaseNotKept(trouble) => warn!("{trouble}; nothing of this earlier release is kept"),
+        Notice::PollingForChanges(of, reason) => {
             let name = name(of);
             warn!("{name}the kernel does not tell of changes ({reason}); looking every 2 s");
         }
-        Notice::LogStays(trouble) => warn!("{trouble}"),
+        Notice::LogReopenFailed(trouble) => warn!("{trouble}"),
         Notice::Serving(served) => {
             serving(served);
             let workers = Count(served.settings.workers().get() as u64, "worker");
@@ -66,20 +66,20 @@ pub(crate) fn told(told: Notice<'_>) {
             println!("{DIM}reloaded{DIM:#}");
             serving(served);
         }
-        Notice::Unreloaded(why) => warn!("not reloaded: {why}\nwhat was served before still is"),
+        Notice::ReloadFailed(why) => warn!("not reloaded: {why}\nwhat was served before still is"),
         Notice::Upgraded(id) => println!("{DIM}upgraded: process {id} serves from now on{DIM:#}"),
-        Notice::Unupgraded(why) => warn!("not upgraded: {why}\nthe program that runs still serves"),
-        Notice::LeftBadly(why) => warn!("{why}"),
+        Notice::UpgradeFailed(why) => warn!("not upgraded: {why}\nthe program that runs still serves"),
+        Notice::DrainFailed(why) => warn!("{why}"),
         Notice::Stopping(Duration::ZERO) => println!("{DIM}stopping now{DIM:#}"),
         Notice::Stopping(grace) => {
             println!("{DIM}stopping, within {grace:?} at the latest; once more stops it now{DIM:#}");
         }
         Notice::ConnectionLost(how) => warn!("a worker process {how}; its connection is lost"),
-        Notice::Ended { role, how, again_after: Duration::ZERO } => {
+        Notice::ProcessEnded { role, how, restart_delay: Duration::ZERO } => {
             warn!("the {role} process {how}; starting another");
         }
-        Notice::Ended { role, how, again_after } => {
-            warn!("the {role} process {how}; starting another in {again_after:?}");
+        Notice::ProcessEnded { role, how, restart_delay } => {
+            warn!("the {role} process {how}; starting another in {restart_delay:?}");
         }
     }
 }
@@ -118,8 +118,8 @@ pub(crate) fn exchange<'f>(field: impl Fn(&str) -> &'f str) -> String {
 }
 
 fn serving(served: &ServingReport<'_>) {
-    let ServingReport { sites, addresses, instead, confined, unwatched_at, .. } = served;
-    if let Some(reason) = instead {
+    let ServingReport { sites, addresses, fallback_reason, confinement, admin_in_use, .. } = served;
+    if let Some(reason) = fallback_reason {
         warn!("no io_uring ({reason}); using epoll");
     }
     match &sites[..] {
@@ -144,9 +144,9 @@ fn serving(served: &ServingReport<'_>) {
             Address::Unix(_) => println!("  {LINK}{address}{LINK:#}"),
         }
     }
-    let confined = if confined.is_empty() { "off".to_owned() } else { confined.join(", ") };
-    println!("{DIM}sandbox: {confined}{DIM:#}");
-    if let Some(address) = unwatched_at {
+    let confinement = if confinement.is_empty() { "off".to_owned() } else { confinement.join(", ") };
+    println!("{DIM}sandbox: {confinement}{DIM:#}");
+    if let Some(address) = admin_in_use {
         println!("{DIM}admin: none, as {address} is not to be had; name another with --admin{DIM:#}");
     }
 }

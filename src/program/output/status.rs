@@ -14,7 +14,7 @@ const DIM: Style = Style::new().dimmed();
 
 /// Writes it. `unix_s`: the time, in seconds since 1970.
 pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::Result<()> {
-    let stage = match metrics.stage {
+    let state = match metrics.state {
         ServerState::Starting => {
             return writeln!(to, "{BOLD}starting{BOLD:#}: it waits for the sites it will serve");
         }
@@ -29,7 +29,7 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
         (unix_s.saturating_sub(metrics.start_unix_s), Count(metrics.workers as u64, "worker"));
     writeln!(
         to,
-        "{BOLD}{stage}{BOLD:#} for {}  {DIM}tarpon {version}, {engine}, {workers}{DIM:#}",
+        "{BOLD}{state}{BOLD:#} for {}  {DIM}tarpon {version}, {engine}, {workers}{DIM:#}",
         lasted(up)
     )?;
     let (sent, received) = (Bytes(*sent_len), Bytes(*received_len));
@@ -50,8 +50,7 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
     for (number, site) in metrics.sites.iter().enumerate() {
         let name = site.host.clone().unwrap_or_else(|| format!("site {}", number + 1));
         let name = name.printable();
-        let (files, bytes, reads) =
-            (Count(site.files, "file"), Bytes(site.bytes), Count(site.generation, "time"));
+        let (files, bytes, reads) = (Count(site.files, "file"), Bytes(site.bytes), Count(site.loads, "time"));
         writeln!(to, "  {BOLD}{name}{BOLD:#}  {files}, {bytes}; read {reads}")?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A process that the control process has forked: the desk, or a worker.
+//! A process that the master has forked: the aux process or a worker.
 
 use crate::{
     control::supervisor::{channel::Channel, child::End},
@@ -17,71 +17,71 @@ use std::{
     time::Instant,
 };
 
-/// A process that has not been waited for: its number is its own.
+/// A process that the master has not reaped, so that its process ID is valid.
 pub(super) struct PoolProcess {
     pid: Pid,
     channel: Channel,
     since: Instant,
-    /// Nothing more will be heard.
-    is_silent: bool,
+    /// The channel is at EOF or failed: no more messages arrive.
+    is_eof: bool,
 }
 
 impl PoolProcess {
-    /// Starts a process, which has descriptors with these numbers too, and ends with the status that `main` returns. The ends of
-    /// a [`Channel`] are for this process and that one.
+    /// Forks a process that inherits the descriptors `keep` and exits with the status that `main` returns. The first end of the
+    /// [`Channel`] is for this process, the other for the child.
     pub(super) fn start(
-        alone: &SingleThreaded,
+        single_threaded: &SingleThreaded,
         name: &'static CStr,
         (channel, theirs): (Channel, Channel),
         keep: &[RawFd],
         main: impl FnOnce(Channel) -> i32,
     ) -> io::Result<PoolProcess> {
         let keep = [keep, &[theirs.as_fd().as_raw_fd()]].concat();
-        let pid = alone.spawn(&keep, || {
+        let pid = single_threaded.spawn(&keep, || {
             process::set_name(name);
             main(theirs)
         })?;
-        Ok(PoolProcess { pid, channel, since: Instant::now(), is_silent: false })
+        Ok(PoolProcess { pid, channel, since: Instant::now(), is_eof: false })
     }
 
     pub(super) fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Says something, now or when there is room. Who has ended does not hear it.
+    /// Sends a message now or, if the channel is full, queues it. If the process has exited, the message is lost.
     pub(super) fn send(&mut self, message: &impl Serialize, descriptors: &Arc<[OwnedFd]>) {
         let _ = self.channel.sender.send(message, descriptors);
     }
 
-    /// What to wait for, if it may say something or has no room for what it is told.
-    pub(super) fn polled(&self, speaks: bool) -> Option<PollFd<'_>> {
+    /// Returns what to poll: for messages if the process sends any, and for room if messages are queued.
+    pub(super) fn polled(&self, sends: bool) -> Option<PollFd<'_>> {
         let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, speaks && !self.is_silent);
+        flags.set(PollFlags::IN, sends && !self.is_eof);
         flags.set(PollFlags::OUT, self.channel.sender.is_waiting());
         (!flags.is_empty()).then(|| PollFd::new(&self.channel, flags))
     }
 
-    /// Sends on what there was no room for.
+    /// Sends queued messages.
     pub(super) fn flush(&mut self) {
         if self.channel.sender.is_waiting() {
             let _ = self.channel.sender.flush();
         }
     }
 
-    /// What it has said, with descriptors.
-    pub(super) fn hear<M: DeserializeOwned>(&mut self) -> Option<(M, Vec<OwnedFd>)> {
+    /// Receives a message with its descriptors, if one is there.
+    pub(super) fn receive<M: DeserializeOwned>(&mut self) -> Option<(M, Vec<OwnedFd>)> {
         match self.channel.receiver.receive() {
-            Ok(Some(heard)) => Some(heard),
+            Ok(Some(received)) => Some(received),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             Ok(None) | Err(_) => {
-                self.is_silent = true;
+                self.is_eof = true;
                 None
             }
         }
     }
 
-    /// It has ended, with this status.
-    pub(super) fn ended(self, status: WaitStatus) -> End {
+    /// Returns how the process ended, from its wait status.
+    pub(super) fn end(self, status: WaitStatus) -> End {
         End::of(status.exit_status(), status.terminating_signal(), self.since.elapsed())
     }
 }

@@ -1,4 +1,4 @@
-//! Whose rights the children have.
+//! The user that the child processes run as.
 
 use crate::{
     base::error::{UserError, reason},
@@ -9,22 +9,22 @@ use std::{io, path::Path};
 use tarpon_pack::Barrier;
 use tarpon_site::Printable;
 
-/// Whose rights the children have, and whether they are sandboxed.
+/// The user of the child processes, and whether they are sandboxed.
 #[derive(Clone, Debug)]
 pub(crate) struct Privileges {
-    /// `None`: of whoever has started the program, who is not root.
+    /// `None`: the user that started the program, which is not root.
     pub(crate) user: Option<User>,
     pub(crate) is_sandboxed: bool,
 }
 
-/// Whom root becomes where nobody says whom: the first of them that there is.
+/// The users that root becomes without `--user`: the first that exists.
 const DEFAULT_USERS: [&str; 2] = ["tarpon", "nobody"];
 
 impl Privileges {
-    /// Those of the user of this name; where root has named none, of one of the usual users.
+    /// Looks the user up: `wanted`, or, if root has set none, a default user.
     ///
     /// # Errors
-    /// There is no such user, or this process may not become that user.
+    /// The user does not exist, or this process may not become that user.
     pub(crate) fn new(wanted: Option<&str>, is_sandboxed: bool) -> Result<Privileges, UserError> {
         let current = User::current().map_err(|error| lookup_failed(&error))?;
         let is_root = rustix::process::geteuid().is_root();
@@ -37,41 +37,41 @@ impl Privileges {
             Some(user) if !is_root && current.as_ref() != Some(&user) => Err(UserError::new(
                 format_args!("cannot run as user {}", user.name().printable()),
                 "only root can become another user",
-                "leave --user out, or start it as root",
+                "leave --user out, or start tarpon as root",
             )),
             user => Ok(Privileges { user: user.filter(|_| is_root), is_sandboxed }),
         }
     }
 
-    /// Gives them to this process, for good.
+    /// Makes this process run as the user, irrevocably.
     ///
     /// # Errors
-    /// It may not become that user: root of a container may lack the rights to.
+    /// This process may not become that user: root of a container may lack the capabilities.
     pub(crate) fn assume(&self) -> Result<(), UserError> {
         let Some(user) = &self.user else { return Ok(()) };
-        // The kernel forgets it with the rights. If the parent has ended by then, its channel tells.
+        // A change of user clears the parent death signal, so it is set again. If the parent has exited meanwhile, its channel is at EOF.
         user.assume().and_then(|()| follow_into_death()).map_err(|error| {
             UserError::new(
                 format_args!("cannot become user {}", user.name().printable()),
                 reason(&error),
-                "leave the program CAP_SETUID and CAP_SETGID, or say --user root to stay who it is",
+                "give tarpon CAP_SETUID and CAP_SETGID, or pass --user root to keep running as root",
             )
         })
     }
 
-    /// The users that may decide where a site lies, if it is opened with root's rights before a process becomes another user: root,
-    /// and the user that has started the program. `None`: it becomes none, or this system cannot do it.
+    /// Returns the users that may decide which directory is a site, if the builder opens the site as root before it becomes another user:
+    /// root, and the user that started the program. `None`: the builder becomes no other user, or the system does not support this.
     pub(crate) fn trusted(&self) -> Option<[u32; 2]> {
         let becomes_other = self.user.as_ref().is_some_and(|user| !user.is_root());
         (becomes_other && cfg!(target_os = "linux")).then(|| [0, rustix::process::getuid().as_raw()])
     }
 
-    /// The name of the user that the children become.
+    /// Returns the name of the user that the children become.
     pub(crate) fn user_name(&self) -> Option<String> {
         self.user.as_ref().map(User::name)
     }
 
-    /// Returns the message for a site that this process cannot reach. Looks users up.
+    /// Returns the error for a site that this process cannot reach. Looks users up.
     pub(crate) fn trouble(&self, path: &Path, stop: &PathBarrier) -> UserError {
         let what = format!("cannot serve {}", path.printable());
         match stop {
@@ -85,7 +85,7 @@ impl Privileges {
         }
     }
 
-    /// Returns the message for a site that the user may not read.
+    /// Returns the error for a site that the user may not read.
     pub(crate) fn barred(&self, path: &Path, barrier: &Barrier) -> UserError {
         let Barrier { path: at, uid, mode, is_dir } = barrier;
         let at = at.printable();
@@ -102,7 +102,7 @@ impl Privileges {
                 "{user} may not {may_not} {at} (owner {}, mode {mode:04o})",
                 owner.clone().unwrap_or_else(|| uid.to_string()),
             ),
-            format_args!("let it, as with chmod {bits} {at}, or run as the owner with --user {other}"),
+            format_args!("allow it, as with chmod {bits} {at}, or run as the owner with --user {other}"),
         )
     }
 }
@@ -112,7 +112,7 @@ fn named(name: &str) -> Result<User, UserError> {
         let name = name.printable();
         UserError::new(
             format_args!("cannot run as user {name}"),
-            "there is no such user",
+            "the user does not exist",
             format_args!("create it, as with useradd --system {name}, or choose another with --user NAME"),
         )
     })
@@ -124,17 +124,17 @@ fn default_user() -> Result<User, UserError> {
             return Ok(user);
         }
     }
-    // A container may hold this program and nothing else.
+    // A container may have no user database at all.
     if User::all().is_empty() {
         return Ok(User::nobody());
     }
     Err(UserError::new(
         "cannot choose a user to run as instead of root",
-        "there is no user tarpon, and no user nobody",
-        "choose one with --user NAME, or say that root is meant with --user root",
+        "neither the user tarpon nor the user nobody exists",
+        "choose a user with --user NAME, or pass --user root to run as root",
     ))
 }
 
 fn lookup_failed(error: &io::Error) -> UserError {
-    UserError::new("cannot look a user up", reason(error), "see /etc/passwd and /etc/nsswitch.conf")
+    UserError::new("cannot look up a user", reason(error), "check /etc/passwd and /etc/nsswitch.conf")
 }

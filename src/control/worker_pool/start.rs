@@ -1,0 +1,153 @@
+//! Forks the aux process and the workers.
+
+use super::{
+    aux_process::{self, AuxStart},
+    master::{Master, SharedMemory},
+    pool_process::PoolProcess,
+    worker_process,
+};
+use crate::{
+    control::{
+        listeners::Listener,
+        stats::ServerStats,
+        supervisor::{channel::Channel, message::ToServer},
+    },
+    data::{
+        engine::{WorkerReady, blocking},
+        worker::WorkerConfig,
+    },
+    sys::process::SingleThreaded,
+};
+use rustix::process::WaitOptions;
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    sync::Arc,
+};
+use tarpon_conn::Recording;
+
+impl Master<'_> {
+    /// Starts the aux process, and sends it the logs and sites of the moment.
+    pub(super) fn start_aux(&mut self) -> io::Result<()> {
+        self.aux.start_at = None;
+        let &mut Master { is_successor, has_seccomp, .. } = self;
+        let is_successor = is_successor && self.sites.is_none();
+        let Master { single_threaded, settings, hosts, shared, admin, logs, .. } = self;
+        let SharedMemory { counters, rings, .. } = shared;
+        let site_count = self.site_configs.len();
+        let wakeup = rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
+        let admin_sockets = admin.iter().flat_map(Listener::sockets).map(AsRawFd::as_raw_fd);
+        let keep: Vec<RawFd> = wakeup.chain(admin_sockets).collect();
+        let (engine, worker_count) = (settings.engine, settings.workers().get());
+        let main = |channel: Channel| {
+            let stats = ServerStats::new(engine, worker_count, Arc::clone(counters), hosts, site_count);
+            let (admin, counters) = (admin.take(), Arc::clone(counters));
+            let rings = rings.as_ref().map(|(_, rings)| rings);
+            let start =
+                AuxStart { admin, is_successor, logs, rings, stats, counters, site_count, has_seccomp };
+            aux_process::run(start, channel)
+        };
+        let mut process = PoolProcess::start(single_threaded, c"tarpon-aux", Channel::pair()?, &keep, main)?;
+        for (of, sink) in &self.log_sinks {
+            process.send(&ToServer::Log { of: *of }, sink);
+        }
+        for (site, record) in self.transfers.iter().enumerate() {
+            if let Some(record) = record.clone() {
+                process.send(&ToServer::Site { site, record, is_earlier: false }, &Arc::default());
+            }
+        }
+        if let Some(draining) = &self.draining {
+            process.send(&draining.message, &Arc::default());
+        }
+        self.aux.process = Some(process);
+        Ok(())
+    }
+
+    /// Starts a worker: for `connection`, or, if it is `None`, for all connections that the worker accepts.
+    pub(super) fn start_worker(
+        &mut self,
+        slot: usize,
+        channel: (Channel, Channel),
+        connection: &mut Option<OwnedFd>,
+    ) -> io::Result<()> {
+        let Master { single_threaded, settings, worker_seccomp, hosts, shared, acceptor, sites: all, .. } =
+            self;
+        let Some(sites) = all else { return Ok(()) };
+        sites.forget_damaged();
+        let accepts = connection.is_none();
+        let wakeup = shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
+        let listeners = acceptor.listeners().iter().filter(|_| accepts);
+        let sockets = listeners.chain(connection.as_ref()).map(AsRawFd::as_raw_fd);
+        let keep: Vec<RawFd> = sites.descriptors().chain(wakeup).chain(sockets).collect();
+        if accepts {
+            // Set before the fork: the worker updates the flag itself from then on, and may be busy at once.
+            shared.idle_workers.set(slot, true);
+        }
+        let started = PoolProcess::start(single_threaded, c"tarpon-worker", channel, &keep, |channel| {
+            let work = || {
+                worker_seccomp.confine()?;
+                // The worker owns the set: a site must live only as long as the worker serves it.
+                let sites = all.take().expect("the master had the sites when it forked");
+                let config = WorkerConfig {
+                    number: slot,
+                    worker_count: settings.workers().get(),
+                    roster: shared.idle_workers.clone(),
+                    listeners: Vec::new(),
+                    mailbox: Arc::new(worker_process::mailbox(channel, sites.recents().to_vec())?),
+                    sites: sites.sites(),
+                    hosts: Arc::clone(hosts),
+                    loader: None,
+                    connection_count_max: 1,
+                    health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
+                    counters: shared.counters.part(slot),
+                    log: shared.rings.as_ref().map(|(recording, rings)| {
+                        // Each process samples with a seed of its own.
+                        let seed = recording.seed.wrapping_add(std::process::id().into());
+                        (Recording { seed, ..recording.clone() }, rings.inlet(slot))
+                    }),
+                };
+                drop(sites);
+                match connection.take() {
+                    Some(connection) => blocking::serve(config, connection),
+                    None => blocking::run(
+                        WorkerConfig { listeners: acceptor.take_listeners(), ..config },
+                        WorkerReady::unheard(),
+                    ),
+                }
+            };
+            match work() {
+                Ok(()) => 0,
+                Err(error) => {
+                    tracing::warn!("a worker process failed: {error}");
+                    1
+                }
+            }
+        });
+        let mut process = started.inspect_err(|_| self.shared.idle_workers.set(slot, false))?;
+        if let Some(draining) = &self.draining {
+            process.send(&draining.message, &Arc::default());
+        }
+        self.workers[slot].process = Some(process);
+        self.workers[slot].start_at = None;
+        Ok(())
+    }
+}
+
+/// Tries in a child whether a worker can be confined, so that a failure shows before a client waits for a worker.
+pub(super) fn try_in_child(
+    single_threaded: &SingleThreaded,
+    attempt: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
+    let child = single_threaded.spawn(&[], || match attempt() {
+        Ok(()) => 0,
+        Err(error) => {
+            tracing::warn!("a worker process cannot be confined: {error}");
+            1
+        }
+    })?;
+    let ended = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), WaitOptions::empty()))?;
+    match ended.is_some_and(|(_, status)| status.exit_status() == Some(0)) {
+        true => Ok(()),
+        false => Err(io::Error::other("a worker process cannot be confined")),
+    }
+}
