@@ -1,43 +1,43 @@
-//! A configuration file, whatever it says: it is a configuration, or what is wrong with it lies within it; and a configuration
-//! that is shown says the same again.
+//! Any text is a valid configuration, or has errors with positions within it. A printed configuration has the same values when it is
+//! read again.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tarpon::config::{File, Flags, Program, Settled, read};
+use tarpon::config::{CliFlags, CommandKind, ConfigErrors, ConfigFile, ResolvedConfig, read};
 
 fuzz_target!(|text: &str| {
-    match settled(text) {
-        Ok(settled) => {
-            let shown = settled.toml();
-            let again = settled_again(&shown);
+    match resolve(text) {
+        Ok(resolved) => {
+            let shown = resolved.toml();
+            let again = resolve_valid(&shown);
             assert_eq!(values(&shown), values(&again.toml()), "{text}");
-            assert_eq!(settled.config.sites.len(), again.config.sites.len());
+            assert_eq!(resolved.config.sites.len(), again.config.sites.len());
         }
-        Err(faults) => {
-            assert!(faults.count() > 0);
-            assert_eq!(faults.lines().len(), faults.count());
+        Err(errors) => {
+            assert!(errors.count() > 0);
+            assert_eq!(errors.lines().len(), errors.count());
             let line_count = text.split('\n').count();
-            for line in faults.lines() {
+            for line in errors.lines() {
                 let number = line.split(':').next().and_then(|number| number.parse::<usize>().ok());
                 assert!(number.is_none_or(|number| (1..=line_count).contains(&number)), "{line}");
             }
-            // What a terminal gets has lines of its own and nothing that controls it.
-            assert!(faults.to_string().chars().all(|char| char == '\n' || !char.is_control()), "{faults}");
+            // The output has no control characters except newlines.
+            assert!(errors.to_string().chars().all(|char| char == '\n' || !char.is_control()), "{errors}");
         }
     }
 });
 
-fn settled(text: &str) -> Result<Settled, tarpon::config::Faults> {
-    let file = File { path: "/etc/tarpon.toml".into(), text: text.to_owned() };
-    read(Some(&file), &Flags::default(), Program::Serve)
+fn resolve(text: &str) -> Result<ResolvedConfig, ConfigErrors> {
+    let file = ConfigFile { path: "/etc/tarpon.toml".into(), text: text.to_owned() };
+    read(Some(&file), &CliFlags::default(), CommandKind::Serve)
 }
 
-fn settled_again(shown: &str) -> Settled {
-    settled(shown).unwrap_or_else(|faults| panic!("{faults}"))
+fn resolve_valid(shown: &str) -> ResolvedConfig {
+    resolve(shown).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// Without who said it, which is another one now.
+/// Returns the lines without their comments: the origins differ.
 fn values(shown: &str) -> Vec<&str> {
     shown.lines().map(|line| line.rsplit_once("  # ").map_or(line, |(value, _)| value)).collect()
 }
