@@ -292,7 +292,7 @@ fn status_is_shown_in_a_terminal_and_as_json() {
     for want in [
         "connections               1  open, of 1 accepted",
         "requests                  2  2xx 50.0%, 4xx 50.0%",
-        "site 1  1 file, 4 bytes; read 1 time\n",
+        "site 1  1 file, 4 bytes; loaded 1 time\n",
     ] {
         assert!(text.contains(want), "{want} in {text}");
     }
@@ -307,7 +307,7 @@ fn status_is_shown_in_a_terminal_and_as_json() {
     let nobody =
         Program::run(tarpon(["status", "--admin", &admin.address].map(|argument| argument.as_ref())));
     let want = format!(
-        "tarpon: cannot ask the server at {}: no such file or directory; start a server, or name with --admin where it answers",
+        "tarpon: cannot reach the server at {}: no such file or directory; start a server, or name its admin listener with --admin",
         admin.address
     );
     assert_eq!((nobody.error_line(), nobody.status.code()), (&*want, Some(1)));
@@ -333,7 +333,7 @@ fn the_usual_place_belongs_to_the_server_that_has_it_first() {
     let second = Program::started(serve());
     let socket = made.join("admin.sock");
     let lacking =
-        format!("admin: none, as unix:{} is not to be had; name another with --admin", socket.display());
+        format!("admin listener disabled: unix:{} is in use; set another with --admin", socket.display());
     wait_for("what it says", || second.out().contains(&lacking).then_some(()));
     assert!(status().out.starts_with("serving for "));
     second.signal(Signal::TERM);

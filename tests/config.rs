@@ -90,7 +90,7 @@ fn the_help_has_the_flag_that_changes_something() {
     {
         assert_eq!(help.contains(&format!(" {flag}\n")), is_there, "{flag}");
     }
-    assert!(help.contains("Do not take from these processes what they do not need"), "{help}");
+    assert!(help.contains("Do not restrict the processes that read and serve the site"), "{help}");
     for (flag, want) in
         [("--spa", "true"), ("--no-spa", "false"), ("--sandbox", "true"), ("--no-sandbox", "false")]
     {
@@ -113,12 +113,12 @@ fn a_path_on_the_command_line_need_not_be_text() {
 fn a_broken_file_is_shown_and_nothing_is_served() {
     let dir = site(&[(
         "tarpon.toml",
-        "[server]\nworkers = 0\npin = yes\n\n[[site]]\npath = \"missing\"\nclean-url = true\n",
+        "[server]\nworkers = 0\ncpu-affinity = yes\n\n[[site]]\npath = \"missing\"\nclean-url = true\n",
     )]);
     let file = dir.path().join("tarpon.toml").display().to_string();
     let want = "tarpon: cannot use FILE: 3 errors\n\n\
                 error: `workers` cannot be 0\n --> FILE:2:11\n  |\n2 | workers = 0\n  |           ^ expected a number from 1 to 1024\n  = as in workers = 4\n\n\
-                error: this is not TOML\n --> FILE:3:16\n  |\n3 | cpu-affinity = yes\n  |                ^^^ string values must be quoted, expected literal string\n  = see https://toml.io for its form\n\n\
+                error: this is not TOML\n --> FILE:3:16\n  |\n3 | cpu-affinity = yes\n  |                ^^^ string values must be quoted, expected literal string\n  = see https://toml.io for the syntax\n\n\
                 error: unknown option `clean-url`\n --> FILE:7:1\n  |\n7 | clean-url = true\n  | ^^^^^^^^^ expected an option of [[site]]\n  = did you mean `clean-urls`?\n\n";
     for command in [&["config", "check"][..], &["config", "show"], &["serve"]] {
         let ended = Program::run(of(command, &["--config", &file]));
@@ -142,8 +142,8 @@ fn a_check_tells_what_this_host_does_not_have() {
     let found: Vec<_> = ended.err.lines().filter(|line| line.starts_with("error: ")).collect();
     let want = [
         "error: 192.0.2.1:80 is no address of this host".to_owned(),
-        format!("error: there is no directory {at}/run"),
-        format!("error: there is no {at}/public"),
+        format!("error: directory {at}/run does not exist"),
+        format!("error: {at}/public does not exist"),
     ];
     assert_eq!((ended.status.code(), found), (Some(1), want.iter().map(|line| &**line).collect()));
 
@@ -157,11 +157,11 @@ fn a_check_tells_what_this_host_does_not_have() {
     );
     let ended = check();
     assert_eq!((ended.status.code(), ended.err.as_str()), (Some(0), ""));
-    assert_eq!(ended.out, format!("{file} is in order: 1 site, 2 listeners\n"));
+    assert_eq!(ended.out, format!("{file} is valid: 1 site, 2 listeners\n"));
 
     let ended = Program::run(of(&["config", "check"], &["--config", "/nowhere/tarpon.toml"]));
-    let want = "tarpon: cannot read /nowhere/tarpon.toml: no such file or directory; name a file that exists and may be read, as \
-                in --config tarpon.toml";
+    let want = "tarpon: cannot read /nowhere/tarpon.toml: no such file or directory; name an existing, readable file, as in \
+                --config tarpon.toml";
     assert_eq!((ended.status.code(), ended.error_line()), (Some(1), want));
 }
 
@@ -324,7 +324,7 @@ fn every_page_of_the_manual_is_one() {
     );
     let ended = Program::run(of(&["manual", "nothing"], &[]));
     assert!(
-        ended.error_line().starts_with("tarpon: there is no page nothing; there are tarpon, serve, pack"),
+        ended.error_line().starts_with("tarpon: no manual page nothing; the pages are tarpon, serve, pack"),
         "{}",
         ended.err
     );

@@ -116,7 +116,7 @@ fn what_was_packed_against_an_earlier_release_is_told_shown_and_checked() {
     let [before, now] = &releases.archives;
     let packed = releases.pack(1, &[("--dictionary", before)]);
     // The same archive lay at the output already.
-    for row in ["  dcb  2 files, 2 made before: ", "  dcz  2 files, 2 made before: "] {
+    for row in ["  dcb  2 files, 2 reused: ", "  dcz  2 files, 2 reused: "] {
         assert!(packed.out.contains(row), "{packed:?}");
     }
     assert!(!packed.err.contains("warning"), "{packed:?}");

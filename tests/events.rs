@@ -79,7 +79,7 @@ fn words_are_for_a_terminal_and_json_for_everything_else_unless_it_is_said() {
         let told = || program.out() + &program.err();
         let told = wait_for("what it says", || Some(told()).filter(|told| told.contains("workers")));
         let case = format!("{said:?}, on a terminal: {on_terminal}: {told}");
-        assert_eq!(told.contains("Ctrl-C stops it"), in_words, "{case}");
+        assert_eq!(told.contains("press Ctrl-C to stop"), in_words, "{case}");
         assert_eq!(told.lines().any(|line| serde_json::from_str::<Value>(line).is_ok()), !in_words, "{case}");
         assert_eq!(told.contains('\u{1b}'), on_terminal && in_words, "colour: {case}");
     }

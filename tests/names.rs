@@ -203,7 +203,7 @@ fn packed_sites_and_releases_are_shown_in_lines_of_the_program_alone() {
         checked(&on(&["inspect", "--json"], &archive));
         let verified = on(&["verify"], &archive);
         assert!(
-            verified.contains(&format!("/{shown}.tar")) && verified.contains("is in order"),
+            verified.contains(&format!("/{shown}.tar")) && verified.contains("is valid"),
             "{verified}"
         );
         let mut activate = tarpon(["release", "activate"].map(OsStr::new));
@@ -248,14 +248,14 @@ fn a_configuration_is_quoted_in_lines_of_the_program_alone() {
             (format!("[\"{quoted}\"]\n"), format!("unknown section `{shown}`")),
             (
                 format!("[[site]]\npath = \"{quoted}\"\n"),
-                format!("there is no {}/{shown}", temp.path().to_str().expect("text")),
+                format!("{}/{shown} does not exist", temp.path().to_str().expect("text")),
             ),
             (format!("[[site]]\npath = \".\"\naccess-log = \"{quoted}/log\"\n"), shown.clone()),
             (format!("[[site]]\npath = \".\"\nhosts = [\"{quoted}\"]\n"), place.clone()),
             (format!("[[listener]]\naddress = \"unix:{quoted}/x\"\n"), shown.clone()),
             (
                 format!("[[listener]]\naddress = \"unix:{quoted}\"\n").repeat(2),
-                format!("{shown} is there twice"),
+                format!("{shown} occurs twice"),
             ),
             // As it is, which TOML does not allow everywhere.
             (format!("[server]\n{name} = 1\nworkers = \"{name}\"\n"), place.clone()),
@@ -279,7 +279,7 @@ fn a_configuration_is_quoted_in_lines_of_the_program_alone() {
         assert_eq!(settled.expect("a configuration").config.sites[0].source.path, path, "{}", same.text);
         write_files(&path, &[("index.html", "home")]);
         let said = on(&["config", "check"]);
-        assert!(said.contains("is in order"), "{said}");
+        assert!(said.contains("is valid"), "{said}");
     }
 }
 

@@ -38,17 +38,17 @@ fn what_is_activated_is_served_and_a_rollback_goes_back() {
             wait_for(name, || (client.get("/").content == name.as_bytes()).then_some(()));
         };
         assert_served("a.tar");
-        assert_said(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current, a.tar was before\n");
+        assert_said(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current; a.tar was before\n");
         assert_served("b.tar");
-        assert_said(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current already\n");
+        assert_said(&run(dir.path(), "activate", &["b.tar"]), "b.tar is already current\n");
         assert_said(
             &run(dir.path(), "activate", &["--verify", "c.tar"]),
-            "c.tar is current, b.tar was before\n",
+            "c.tar is current; b.tar was before\n",
         );
         assert_served("c.tar");
-        assert_said(&run(dir.path(), "rollback", &[]), "b.tar is current, c.tar was before\n");
+        assert_said(&run(dir.path(), "rollback", &[]), "b.tar is current; c.tar was before\n");
         assert_served("b.tar");
-        assert_said(&run(dir.path(), "rollback", &[]), "a.tar is current, b.tar was before\n");
+        assert_said(&run(dir.path(), "rollback", &[]), "a.tar is current; b.tar was before\n");
         assert_served("a.tar");
         assert_eq!(program.err(), "", "{engine}");
     }
@@ -74,7 +74,7 @@ fn a_list_shows_which_is_current_which_was_before_and_which_is_broken() {
     assert!(rows.len() == 5 && rows[0].starts_with("release  modified (UTC)"), "{listed:?}");
     let len = cut.len() as f64 / 1024.0;
     for (row, begin, end) in [
-        (1, "c.tar    05 Jan 1970 00:00:00", "  before"),
+        (1, "c.tar    05 Jan 1970 00:00:00", "  previous"),
         (2, "a.tar    04 Jan 1970 00:00:00", "  current"),
         (3, "b.tar    03 Jan 1970 00:00:00", "  1"),
         (
@@ -153,10 +153,10 @@ fn a_link_that_was_changed_by_hand_counts() {
     let dir = releases(&["a.tar", "b.tar", "c.tar"]);
     // As ln -s would have it, with the whole path; and nothing is remembered.
     point(dir.path(), dir.path().join("a.tar").to_str().unwrap());
-    assert_said(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current, a.tar was before\n");
+    assert_said(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current; a.tar was before\n");
     point(dir.path(), "c.tar");
-    assert_said(&run(dir.path(), "rollback", &[]), "b.tar is current, c.tar was before\n");
-    assert_said(&run(dir.path(), "rollback", &[]), "a.tar is current, b.tar was before\n");
+    assert_said(&run(dir.path(), "rollback", &[]), "b.tar is current; c.tar was before\n");
+    assert_said(&run(dir.path(), "rollback", &[]), "a.tar is current; b.tar was before\n");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn whoever_is_stopped_midway_leaves_the_one_or_the_other() {
     std::os::unix::fs::symlink("half", at(".tarpon.link")).unwrap();
     fs::write(at(".tarpon.history.new"), "activate 5").unwrap();
     point(dir.path(), "b.tar");
-    assert_said(&run(dir.path(), "rollback", &[]), "a.tar is current, b.tar was before\n");
+    assert_said(&run(dir.path(), "rollback", &[]), "a.tar is current; b.tar was before\n");
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn a_configuration_that_cannot_be_served_changes_nothing() {
         let said = program.err().len();
         made.say_all(site, rest);
         program.signal(Signal::HUP);
-        wait_for(why, || program.err()[said..].contains("what was served before still is").then_some(()));
+        wait_for(why, || program.err()[said..].contains("still serving the previous configuration").then_some(()));
         assert!(program.err()[said..].contains(why), "{why}: {}", program.err());
         assert_eq!(client.get("/").content, b"one", "{why}");
         assert!(!client.get("/").closes(), "{why}");
@@ -165,7 +165,7 @@ fn tarpon_reload_tells_what_came_of_it() {
     say("one", "worker = 1\n");
     let refused = reload();
     assert_eq!((refused.status.code(), &*refused.out), (Some(1), ""));
-    for want in ["tarpon.toml:7:1", "worker", "workers", "what was served before still is"] {
+    for want in ["tarpon.toml:7:1", "worker", "workers", "still serving the previous configuration"] {
         assert!(refused.err.contains(want), "{want}: {}", refused.err);
     }
     assert_eq!(asked(program.address()), b"two");
@@ -184,8 +184,8 @@ fn tarpon_reload_tells_what_came_of_it() {
     assert!(program.ended().status.success());
     let nobody = reload();
     let want = format!(
-        "tarpon: cannot ask the server at {admin}: no such file or directory; start a server, or name with --admin where it \
-         answers; without one, kill -HUP PID does the same"
+        "tarpon: cannot reach the server at {admin}: no such file or directory; start a server, or name its admin listener \
+         with --admin; without an admin listener, use kill -HUP PID"
     );
     assert_eq!((nobody.error_line(), nobody.status.code()), (&*want, Some(1)));
 }

@@ -113,7 +113,7 @@ fn a_program_that_cannot_begin_changes_nothing() {
         }
         let refused = made.upgrade();
         assert_eq!((refused.status.code(), &*refused.out), (Some(1), ""), "{name}");
-        for want in ["tarpon: not upgraded: ", why, "\nthe program that runs still serves\n"] {
+        for want in ["tarpon: not upgraded: ", why, "\nthe old process still serves\n"] {
             assert!(refused.err.contains(want), "{name}: {want}: {}", refused.err);
         }
         wait_for("a warning", || program.err().contains("warning: not upgraded: ").then_some(()));

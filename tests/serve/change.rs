@@ -173,7 +173,7 @@ fn a_site_that_vanishes_is_still_served_until_there_is_another() {
     let mut client = Client::connect(program.address());
     // In one step: a directory that is being emptied may be read half empty.
     fs::rename(at("site"), at("gone")).unwrap();
-    wait_for("a warning", || program.err().contains("; what was read before is still served").then_some(()));
+    wait_for("a warning", || program.err().contains("; still serving the previous version").then_some(()));
     assert_eq!(client.get("/").status, 200, "{}", program.err());
     fs::rename(at("new"), at("site")).unwrap();
     wait_for_content(&mut client, "/", "new");
@@ -190,7 +190,7 @@ fn a_site_that_becomes_unreadable_is_still_served_as_it_was() {
         |mode| fs::set_permissions(dir.path().join("page"), fs::Permissions::from_mode(mode)).unwrap();
     set_mode(0o000);
     let want = format!("{}/page (owned by ", dir.path().display());
-    let kept = "; what was read before is still served\n";
+    let kept = "; still serving the previous version\n";
     wait_for("a warning", || {
         let said = program.err();
         (said.contains(&want) && said.ends_with(kept)).then_some(())
@@ -212,7 +212,7 @@ fn a_build_that_failed_is_tried_again_although_nothing_changes() {
     let few = Rlimit { current: Some(3), ..getrlimit(Resource::Nofile) };
     let enough = prlimit(Some(program.keeper()), Resource::Nofile, few).unwrap();
     write_files(dir.path(), &[("index.html", "new")]);
-    wait_for("a warning", || program.err().contains("; what was read before is still served").then_some(()));
+    wait_for("a warning", || program.err().contains("; still serving the previous version").then_some(()));
     assert_eq!(client.get("/").content, b"old");
     prlimit(Some(program.keeper()), Resource::Nofile, enough).unwrap();
     // What goes on beside the site, without a pause, does not put it off.

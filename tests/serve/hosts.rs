@@ -130,7 +130,7 @@ fn what_hosts_contradict_is_said_at_once() {
         (
             "two defaults",
             CONFIG.replace("path = \"", "default = true\npath = \""),
-            "there is a default site already",
+            "another site is the default already",
         ),
         (
             "a default, and refused",
@@ -138,15 +138,15 @@ fn what_hosts_contradict_is_said_at_once() {
                 "[server]\nrefuse-unknown-hosts = true\n{}",
                 CONFIG.replace("clean-urls", "default = true\nclean-urls")
             ),
-            "there is a default site, and hosts that no site has are refused",
+            "this site is the default, but refuse-unknown-hosts refuses what it would answer",
         ),
-        ("not reached", CONFIG.replace("hosts = [\"two.example\"]\n", ""), "nobody can reach this site"),
+        ("not reached", CONFIG.replace("hosts = [\"two.example\"]\n", ""), "no request reaches this site"),
         (
             "nobody's first",
             "[server]\nrefuse-unknown-hosts = true\n[[site]]\npath = \"one\"\n".to_owned(),
-            "nobody can reach this site",
+            "no request reaches this site",
         ),
-        ("a name twice", CONFIG.replace("two.example", "One.example."), "host one.example is there twice"),
+        ("a name twice", CONFIG.replace("two.example", "One.example."), "host one.example occurs twice"),
         (
             "redirect hosts of a wildcard",
             CONFIG.replace("\"one.example\", ", ""),

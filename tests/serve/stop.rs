@@ -40,7 +40,7 @@ fn an_idle_server_ends_at_once_when_it_is_told_to() {
         let ended = program.ended();
         assert_eq!(ended.status, ExitStatus::default(), "{signal:?}: {ended:?}");
         assert!(
-            ended.out.ends_with("stopping, within 3600s at the latest; once more stops it now\n"),
+            ended.out.ends_with("stopping within 3600s; a second signal stops it at once\n"),
             "{ended:?}"
         );
         for mut client in clients {

@@ -70,7 +70,7 @@ pub(crate) fn notice(notice: Notice<'_>) {
         Notice::Upgraded(id) => println!("{DIM}upgraded: process {id} serves now{DIM:#}"),
         Notice::Unupgraded(why) => warn!("not upgraded: {why}\nthe old process still serves"),
         Notice::LeftBadly(why) => warn!("{why}"),
-        Notice::Stopping(Duration::ZERO) => println!("{DIM}stopping{DIM:#}"),
+        Notice::Stopping(Duration::ZERO) => println!("{DIM}stopping now{DIM:#}"),
         Notice::Stopping(grace) => {
             println!("{DIM}stopping within {grace:?}; a second signal stops it at once{DIM:#}");
         }
