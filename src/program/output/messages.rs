@@ -19,7 +19,7 @@ use std::{
 use tarpon_http::date;
 use tarpon_site::Printable;
 
-/// Like the macro of `std`, but ignores errors: the server continues if, say, the disk of its log is full.
+/// Like the macro of `std`, but ignores errors: the server continues even if the disk of its log is full.
 macro_rules! println {
     ($($text:tt)*) => { drop(output::stdout(OutputForm::Text).print_line(format_args!($($text)*))) };
 }
