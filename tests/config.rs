@@ -185,7 +185,8 @@ fn an_engine_of_another_system_is_refused_by_its_name() {
 
 #[test]
 fn what_holds_is_shown_with_who_said_it() {
-    let text = "[[site]]\npath = \"public\"\nhosts = [\"a.example\", \"b.example\"]\n[server]\ngrace = 90\n";
+    let text =
+        "[[site]]\npath = \"public\"\nhosts = [\"a.example\", \"b.example\"]\n[server]\ngrace-period = 90\n";
     let dir = site(&[("tarpon.toml", text)]);
     let mut command = of(&["config", "show", "--config", "tarpon.toml"], &["--spa", "--workers", "3"]);
     command.current_dir(dir.path());
@@ -201,7 +202,7 @@ fn what_holds_is_shown_with_who_said_it() {
         ("[server]",   "workers",      "3",                    "--workers"),
         ("[server]",   "header-timeout", "20s",                  "default"),
         ("[server]",   "grace-period",        "1m30s",                "tarpon.toml:5"),
-        ("[[listener]]", "address",    "127.0.0.1:8080 and, where there is IPv6, [::1]:8080", "default"),
+        ("[[listener]]", "address",    "127.0.0.1:8080, and [::1]:8080 if the host has IPv6", "default"),
     ];
     for (section, option, value, from) in cases {
         let line =

@@ -202,10 +202,7 @@ fn packed_sites_and_releases_are_shown_in_lines_of_the_program_alone() {
         assert!(listed.contains(&format!("/{shown}.html")), "{listed}");
         checked(&on(&["inspect", "--json"], &archive));
         let verified = on(&["verify"], &archive);
-        assert!(
-            verified.contains(&format!("/{shown}.tar")) && verified.contains("is valid"),
-            "{verified}"
-        );
+        assert!(verified.contains(&format!("/{shown}.tar")) && verified.contains("is valid"), "{verified}");
         let mut activate = tarpon(["release", "activate"].map(OsStr::new));
         activate.arg(&dir).arg(archive.file_name().expect("a name"));
         let activated = ended(activate);
@@ -309,7 +306,7 @@ fn a_server_tells_of_its_sites_in_lines_of_the_program_alone() {
             let is_json = form == "json";
             told(if is_json { "\"serving\"" } else { "Ctrl-C" });
             write_files(&sites[1], &[("new.html", "new")]);
-            told("site_reloaded");
+            told(if is_json { "site_reloaded" } else { "changed" });
             // What one server says of itself to another process.
             let ask = |words: &[&str]| {
                 let mut command = tarpon(words.iter().map(OsStr::new));

@@ -198,7 +198,9 @@ fn who_has_to_wait_is_told_for_whom() {
     flock(&lock, FlockOperation::LockExclusive).unwrap();
     fs::write(dir.path().join(".tarpon.lock"), "4711\n").unwrap();
     let mut waiting = Program::start(release(dir.path(), "activate", &["a.tar"]));
-    wait_for("a word", || waiting.err().contains("waiting for process 4711, which changes").then_some(()));
+    wait_for("a message", || {
+        waiting.err().contains("waiting for process 4711, which is changing").then_some(())
+    });
     assert!(waiting.is_running() && !dir.path().join("current").exists());
     drop(lock);
     assert_said(&waiting.ended(), "a.tar is current\n");

@@ -125,7 +125,9 @@ fn a_configuration_that_cannot_be_served_changes_nothing() {
         let said = program.err().len();
         made.say_all(site, rest);
         program.signal(Signal::HUP);
-        wait_for(why, || program.err()[said..].contains("still serving the previous configuration").then_some(()));
+        wait_for(why, || {
+            program.err()[said..].contains("still serving the previous configuration").then_some(())
+        });
         assert!(program.err()[said..].contains(why), "{why}: {}", program.err());
         assert_eq!(client.get("/").content, b"one", "{why}");
         assert!(!client.get("/").closes(), "{why}");

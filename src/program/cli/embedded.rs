@@ -17,7 +17,7 @@ use std::{
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 enum EmbeddedAction {
-    /// List the paths of the site, with types, sizes in each coding and ETags
+    /// List the paths of the site with their types, sizes and ETags
     Inspect {
         /// Print JSON
         #[arg(long)]

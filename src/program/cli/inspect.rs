@@ -10,9 +10,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// List the paths of a packed site, with types, sizes in each coding and ETags
+/// List the paths of a packed site with their types, sizes and ETags
 ///
-/// Also lists redirects with their targets, and rules.
+/// Sizes are those in each coding. Redirects and rules are listed too.
 #[derive(Debug, Parser)]
 #[command(name = "inspect")]
 struct Inspect {

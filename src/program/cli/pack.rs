@@ -12,7 +12,7 @@ use clap::{
 };
 use std::{path::PathBuf, time::Instant};
 
-/// Pack a site into one tar archive that tarpon serves without unpacking
+/// Pack a site into a tar archive that tarpon serves as it is
 ///
 /// The archive holds compressed forms, response headers and an index besides the files. It is a valid tar archive: it extracts to
 /// the site and a directory .tarpon, which is not part of the site. The same site gives the same bytes; SOURCE_DATE_EPOCH is
@@ -31,7 +31,7 @@ struct PackArgs {
 
     /// Select how hard to compress
     ///
-    /// fast suits experiments; best takes several times as long as balanced and saves a few percent.
+    /// The value fast suits experiments; best takes several times as long as balanced and saves a few percent.
     #[arg(long, value_name = "NAME", default_value = "balanced", value_parser = effort())]
     effort: Effort,
 

@@ -80,7 +80,7 @@ fn allowed(option: &Opt) -> String {
         }
         _ => one,
     };
-    if option.is_list { format!("a list; each value {one}") } else { one }
+    if option.is_list { format!("a list of {one}") } else { one }
 }
 
 fn default(option: &Opt) -> String {

@@ -26,7 +26,7 @@ const OPTIONS: &[Opt] = &[
         example: "access.log",
         invalid: &["", "unix:"],
         help: "Write a line for each request to this file or socket",
-        details: "A path names a file, - standard output, unix:PATH a socket that takes datagrams or a stream. off disables the log.",
+        details: "A path names a file, - standard output, unix:PATH a socket that takes datagrams or a stream. The value off disables the log.",
         ..LOG
     },
     Opt {
@@ -55,7 +55,7 @@ const OPTIONS: &[Opt] = &[
         ]),
         default: OptionDefault::Value("full"),
         help: "Log client addresses in full, truncated to their network, or not at all",
-        details: "truncated keeps 24 bits of IPv4 and 48 bits of IPv6.",
+        details: "The value truncated keeps 24 bits of IPv4 and 48 bits of IPv6.",
         ..LOG
     },
     Opt {
@@ -100,7 +100,7 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "debug",
         kind: ValueKind::Flag(|config, on| config.server.settings.debug = on),
-        help: "Print each request and response with their headers",
+        help: "Print each request and response with its headers",
         details: "For debugging only: it is slow, and headers may contain passwords.",
         ..LOG
     },
@@ -114,7 +114,7 @@ const OPTIONS: &[Opt] = &[
         ]),
         default: OptionDefault::Value("auto"),
         help: "Select the format of the messages that the server prints",
-        details: "human prints text; json prints lines of JSON on standard error; auto prints text if standard error is a terminal, and else JSON.",
+        details: "The value human prints text; json prints lines of JSON on standard error; auto prints text if standard error is a terminal, and else JSON.",
         ..LOG
     },
 ];

@@ -99,7 +99,7 @@ const OPTIONS: &[Opt] = &[
         ]),
         default: OptionDefault::Value("auto"),
         help: "Select the engine that drives the workers",
-        details: "io_uring needs Linux 6.1 or newer, epoll Linux, kqueue FreeBSD or macOS. auto takes the best engine that this host offers.",
+        details: "The engine io_uring needs Linux 6.1 or newer, epoll Linux, kqueue FreeBSD or macOS. The value auto takes the best engine that this host offers.",
         ..SERVER
     },
     Opt {
@@ -236,7 +236,7 @@ const OPTIONS: &[Opt] = &[
         example: "unix:/run/tarpon/admin.sock",
         invalid: &["", "9000", "unix:"],
         help: "Listen here for health checks, metrics and tarpon status, reload and upgrade",
-        details: "unix:PATH, ADDR:PORT or off. Answers /health, /ready and /metrics. ADDR:PORT has no authentication.",
+        details: "The value is unix:PATH, ADDR:PORT or off. Answers /health, /ready and /metrics. ADDR:PORT has no authentication.",
         ..SERVER
     },
 ];

@@ -74,7 +74,7 @@ const OPTIONS: &[Opt] = &[
         ]),
         default: OptionDefault::Value("netlify"),
         help: "Select the syntax of the files _headers and _redirects at the root of the site",
-        details: "off ignores both files. A packed site keeps the rules that it was packed with.",
+        details: "The value off ignores both files. A packed site keeps the rules that it was packed with.",
         ..OPT
     },
     Opt {
@@ -85,7 +85,7 @@ const OPTIONS: &[Opt] = &[
         example: "example.org",
         invalid: NO_HOSTS,
         help: "Serve the site under these host names",
-        details: "example.org, or *.example.org for all names that end in .example.org.",
+        details: "*.example.org stands for all names that end in .example.org.",
         ..OPT
     },
     Opt {
@@ -137,7 +137,7 @@ const OPTIONS: &[Opt] = &[
         ]),
         default: OptionDefault::Value("auto"),
         help: "Select which pages have an address that ends in a slash",
-        details: "auto: those of directories; always: all; never: none. The other form redirects to the selected one.",
+        details: "With auto those of directories, with always all, with never none. The other form redirects to the selected one.",
         ..OPT
     },
     Opt {
