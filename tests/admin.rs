@@ -296,7 +296,7 @@ fn status_prints_text_and_json() {
     for want in [
         "connections               1  open, of 1 accepted",
         "requests                  2  2xx 50.0%, 4xx 50.0%",
-        "site 1  1 file, 4 bytes; read 1 time\n",
+        "site 1  1 file, 4 bytes; loaded 1 time\n",
     ] {
         assert!(text.contains(want), "{want} in {text}");
     }
@@ -311,7 +311,7 @@ fn status_prints_text_and_json() {
     let no_server =
         RunningProgram::run(tarpon(["status", "--admin", &admin.address].map(|argument| argument.as_ref())));
     let want = format!(
-        "tarpon: cannot ask the server at {}: no such file or directory; start a server, or name with --admin where it answers",
+        "tarpon: cannot reach the server at {}: no such file or directory; start a server, or name its admin listener with --admin",
         admin.address
     );
     assert_eq!((no_server.error_line(), no_server.status.code()), (&*want, Some(1)));
@@ -338,7 +338,7 @@ fn first_server_owns_the_default_admin_socket() {
     let second = RunningProgram::start_ready(serve());
     let socket = own.join("admin.sock");
     let warning =
-        format!("admin: none, as unix:{} is not to be had; name another with --admin", socket.display());
+        format!("admin listener disabled: unix:{} is in use; set another with --admin", socket.display());
     wait_for("a message", || second.out().contains(&warning).then_some(()));
     assert!(status().out.starts_with("serving for "));
     second.signal(Signal::TERM);

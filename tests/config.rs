@@ -98,7 +98,7 @@ fn help_shows_the_flag_that_changes_the_default() {
     {
         assert_eq!(help.contains(&format!(" {flag}\n")), is_there, "{flag}");
     }
-    assert!(help.contains("Do not take from these processes what they do not need"), "{help}");
+    assert!(help.contains("Do not restrict the processes that read and serve the site"), "{help}");
     for (flag, want) in
         [("--spa", "true"), ("--no-spa", "false"), ("--sandbox", "true"), ("--no-sandbox", "false")]
     {
@@ -126,7 +126,7 @@ fn broken_file_is_reported_and_not_served() {
     let file = dir.path().join("tarpon.toml").display().to_string();
     let want = "tarpon: cannot use FILE: 3 errors\n\n\
                 error: `workers` cannot be 0\n --> FILE:2:11\n  |\n2 | workers = 0\n  |           ^ expected a number from 1 to 1024\n  = as in workers = 4\n\n\
-                error: this is not TOML\n --> FILE:3:16\n  |\n3 | cpu-affinity = yes\n  |                ^^^ string values must be quoted, expected literal string\n  = see https://toml.io for its form\n\n\
+                error: this is not TOML\n --> FILE:3:16\n  |\n3 | cpu-affinity = yes\n  |                ^^^ string values must be quoted, expected literal string\n  = see https://toml.io for the syntax\n\n\
                 error: unknown option `clean-url`\n --> FILE:7:1\n  |\n7 | clean-url = true\n  | ^^^^^^^^^ expected an option of [[site]]\n  = did you mean `clean-urls`?\n\n";
     for command in [&["config", "check"][..], &["config", "show"], &["serve"]] {
         let ended = RunningProgram::run(tarpon_command(command, &["--config", &file]));
@@ -150,8 +150,8 @@ fn check_reports_missing_paths_and_addresses() {
     let found: Vec<_> = ended.err.lines().filter(|line| line.starts_with("error: ")).collect();
     let want = [
         "error: 192.0.2.1:80 is no address of this host".to_owned(),
-        format!("error: there is no directory {at}/run"),
-        format!("error: there is no {at}/public"),
+        format!("error: directory {at}/run does not exist"),
+        format!("error: {at}/public does not exist"),
     ];
     assert_eq!((ended.status.code(), found), (Some(1), want.iter().map(|line| &**line).collect()));
 
@@ -165,12 +165,12 @@ fn check_reports_missing_paths_and_addresses() {
     );
     let ended = check();
     assert_eq!((ended.status.code(), ended.err.as_str()), (Some(0), ""));
-    assert_eq!(ended.out, format!("{file} is in order: 1 site, 2 listeners\n"));
+    assert_eq!(ended.out, format!("{file} is valid: 1 site, 2 listeners\n"));
 
     let ended =
         RunningProgram::run(tarpon_command(&["config", "check"], &["--config", "/nowhere/tarpon.toml"]));
-    let want = "tarpon: cannot read /nowhere/tarpon.toml: no such file or directory; name a file that exists and may be read, as \
-                in --config tarpon.toml";
+    let want = "tarpon: cannot read /nowhere/tarpon.toml: no such file or directory; name an existing, readable file, as in \
+                --config tarpon.toml";
     assert_eq!((ended.status.code(), ended.error_line()), (Some(1), want));
 }
 
@@ -212,7 +212,7 @@ fn show_prints_each_value_with_its_source() {
         ("[server]",   "workers",      "3",                    "--workers"),
         ("[server]",   "header-timeout", "20s",                "default"),
         ("[server]",   "grace-period", "1m30s",                "tarpon.toml:5"),
-        ("[[listener]]", "address",    "127.0.0.1:8080 and, where there is IPv6, [::1]:8080", "default"),
+        ("[[listener]]", "address",    "127.0.0.1:8080, and [::1]:8080 if the host has IPv6", "default"),
     ];
     for (section, option, value, want_source) in cases {
         let line =
@@ -335,7 +335,7 @@ fn manual_pages_pass_mandoc_lint() {
     );
     let ended = RunningProgram::run(tarpon_command(&["manual", "nothing"], &[]));
     assert!(
-        ended.error_line().starts_with("tarpon: there is no page nothing; there are tarpon, serve, pack"),
+        ended.error_line().starts_with("tarpon: no manual page nothing; the pages are tarpon, serve, pack"),
         "{}",
         ended.err
     );

@@ -115,7 +115,7 @@ fn deltas_are_reported_inspected_and_verified() {
     let [before, now] = &releases.archives;
     let packed = releases.pack(1, &[("--dictionary", before)]);
     // The previous archive at the output has the same deltas.
-    for row in ["  dcb  2 files, 2 made before: ", "  dcz  2 files, 2 made before: "] {
+    for row in ["  dcb  2 files, 2 reused: ", "  dcz  2 files, 2 reused: "] {
         assert!(packed.out.contains(row), "{packed:?}");
     }
     assert!(!packed.err.contains("warning"), "{packed:?}");

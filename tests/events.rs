@@ -79,7 +79,7 @@ fn log_format_depends_on_the_terminal_and_the_option() {
         let output = || program.out() + &program.err();
         let output = wait_for("output", || Some(output()).filter(|output| output.contains("workers")));
         let case = format!("{option:?}, on a terminal: {on_terminal}: {output}");
-        assert_eq!(output.contains("Ctrl-C stops it"), is_text, "{case}");
+        assert_eq!(output.contains("press Ctrl-C to stop"), is_text, "{case}");
         assert_eq!(
             output.lines().any(|line| serde_json::from_str::<Value>(line).is_ok()),
             !is_text,

@@ -40,11 +40,11 @@ fn executable_serves_inspects_verifies_and_extracts_its_site() {
     }
     let of = |arguments: &[&str]| RunningProgram::run(command(&program, arguments));
     assert!(of(&["inspect"]).out.contains("/middle.txt"));
-    assert!(of(&["verify"]).out.contains("is in order"));
+    assert!(of(&["verify"]).out.contains("is valid"));
     assert!(of(&["serve"]).err.contains("unrecognized subcommand"));
     for help in ["--help", "-h"] {
         let help = of(&[help]).out;
-        assert!(help.starts_with("Serves the site that this program carries"), "{help}");
+        assert!(help.starts_with("Serves the embedded site"), "{help}");
     }
 
     let mut extract = command(&program, &["extract"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -77,15 +77,15 @@ fn contents_of_an_executable_are_reused() {
     };
     let ((fresh, _), (reused, output)) = (archive("fresh.tar", None), archive("reused.tar", Some(&program)));
     assert!(fresh == reused, "{output}");
-    assert!(output.contains("made before") && !output.contains("compressed anew"), "{output}");
+    assert!(output.contains("reused") && !output.contains("compressing everything"), "{output}");
 
     // An executable at the output is reused too.
     let before = fs::read(&program).unwrap();
     let mut command = tarpon([OsStr::new("pack"), dir.path().as_os_str()]);
     command.args(["--effort", "fast", "--executable", "-o"]).arg(&program);
     let ended = RunningProgram::run(command);
-    assert!(ended.out.contains("made before") && ended.out.contains("  the program\n"), "{ended:?}");
-    assert!(ended.out.contains("no file changed since the archive before; as large"), "{ended:?}");
+    assert!(ended.out.contains("reused") && ended.out.contains("  the program\n"), "{ended:?}");
+    assert!(ended.out.contains("no file changed since the previous archive; same size"), "{ended:?}");
     assert!(fs::read(&program).unwrap() == before);
 }
 

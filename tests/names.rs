@@ -201,10 +201,7 @@ fn packed_sites_and_releases_are_shown_without_forged_lines() {
         assert!(listed.contains(&format!("/{shown}.html")), "{listed}");
         checked(&on(&["inspect", "--json"], &archive));
         let verified = on(&["verify"], &archive);
-        assert!(
-            verified.contains(&format!("/{shown}.tar")) && verified.contains("is in order"),
-            "{verified}"
-        );
+        assert!(verified.contains(&format!("/{shown}.tar")) && verified.contains("is valid"), "{verified}");
         let mut activate = tarpon(["release", "activate"].map(OsStr::new));
         activate.arg(&dir).arg(archive.file_name().expect("a name"));
         let activated = ended(activate);
@@ -247,14 +244,14 @@ fn names_in_a_configuration_are_shown_without_forged_lines() {
             (format!("[\"{quoted}\"]\n"), format!("unknown section `{shown}`")),
             (
                 format!("[[site]]\npath = \"{quoted}\"\n"),
-                format!("there is no {}/{shown}", temp.path().to_str().expect("text")),
+                format!("{}/{shown} does not exist", temp.path().to_str().expect("text")),
             ),
             (format!("[[site]]\npath = \".\"\naccess-log = \"{quoted}/log\"\n"), shown.clone()),
             (format!("[[site]]\npath = \".\"\nhosts = [\"{quoted}\"]\n"), place.clone()),
             (format!("[[listener]]\naddress = \"unix:{quoted}/x\"\n"), shown.clone()),
             (
                 format!("[[listener]]\naddress = \"unix:{quoted}\"\n").repeat(2),
-                format!("{shown} is there twice"),
+                format!("{shown} occurs twice"),
             ),
             // Unquoted: TOML does not allow every character.
             (format!("[server]\n{name} = 1\nworkers = \"{name}\"\n"), place.clone()),
@@ -278,7 +275,7 @@ fn names_in_a_configuration_are_shown_without_forged_lines() {
         assert_eq!(settled.expect("a configuration").config.sites[0].source.path, path, "{}", same.text);
         write_files(&path, &[("index.html", "home")]);
         let output = on(&["config", "check"]);
-        assert!(output.contains("is in order"), "{output}");
+        assert!(output.contains("is valid"), "{output}");
     }
 }
 

@@ -39,17 +39,17 @@ fn activate_serves_a_release_and_rollback_serves_the_previous_one() {
             wait_for(name, || (client.get("/").content == name.as_bytes()).then_some(()));
         };
         assert_served("a.tar");
-        assert_output(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current, a.tar was before\n");
+        assert_output(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current; a.tar was before\n");
         assert_served("b.tar");
-        assert_output(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current already\n");
+        assert_output(&run(dir.path(), "activate", &["b.tar"]), "b.tar is already current\n");
         assert_output(
             &run(dir.path(), "activate", &["--verify", "c.tar"]),
-            "c.tar is current, b.tar was before\n",
+            "c.tar is current; b.tar was before\n",
         );
         assert_served("c.tar");
-        assert_output(&run(dir.path(), "rollback", &[]), "b.tar is current, c.tar was before\n");
+        assert_output(&run(dir.path(), "rollback", &[]), "b.tar is current; c.tar was before\n");
         assert_served("b.tar");
-        assert_output(&run(dir.path(), "rollback", &[]), "a.tar is current, b.tar was before\n");
+        assert_output(&run(dir.path(), "rollback", &[]), "a.tar is current; b.tar was before\n");
         assert_served("a.tar");
         assert_eq!(program.err(), "", "{engine}");
     }
@@ -75,7 +75,7 @@ fn list_shows_the_current_the_previous_and_the_damaged_release() {
     assert!(rows.len() == 5 && rows[0].starts_with("release  modified (UTC)"), "{listed:?}");
     let len = cut.len() as f64 / 1024.0;
     for (row, begin, end) in [
-        (1, "c.tar    05 Jan 1970 00:00:00", "  before"),
+        (1, "c.tar    05 Jan 1970 00:00:00", "  previous"),
         (2, "a.tar    04 Jan 1970 00:00:00", "  current"),
         (3, "b.tar    03 Jan 1970 00:00:00", "  1"),
         (
@@ -154,10 +154,10 @@ fn manual_change_of_the_link_counts() {
     let dir = releases(&["a.tar", "b.tar", "c.tar"]);
     // An absolute link, as from `ln -s`, and no history.
     set_current(dir.path(), dir.path().join("a.tar").to_str().unwrap());
-    assert_output(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current, a.tar was before\n");
+    assert_output(&run(dir.path(), "activate", &["b.tar"]), "b.tar is current; a.tar was before\n");
     set_current(dir.path(), "c.tar");
-    assert_output(&run(dir.path(), "rollback", &[]), "b.tar is current, c.tar was before\n");
-    assert_output(&run(dir.path(), "rollback", &[]), "a.tar is current, b.tar was before\n");
+    assert_output(&run(dir.path(), "rollback", &[]), "b.tar is current; c.tar was before\n");
+    assert_output(&run(dir.path(), "rollback", &[]), "a.tar is current; b.tar was before\n");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn waiting_activation_names_the_process_with_the_lock() {
     fs::write(dir.path().join(".tarpon.lock"), "4711\n").unwrap();
     let mut waiting = RunningProgram::start(release(dir.path(), "activate", &["a.tar"]));
     wait_for("the message", || {
-        waiting.err().contains("waiting for process 4711, which changes").then_some(())
+        waiting.err().contains("waiting for process 4711, which is changing").then_some(())
     });
     assert!(waiting.is_running() && !dir.path().join("current").exists());
     drop(lock);
@@ -229,7 +229,7 @@ fn killed_activation_leaves_the_old_or_the_new_release() {
     std::os::unix::fs::symlink("half", at(".tarpon.link")).unwrap();
     fs::write(at(".tarpon.history.new"), "activate 5").unwrap();
     set_current(dir.path(), "b.tar");
-    assert_output(&run(dir.path(), "rollback", &[]), "a.tar is current, b.tar was before\n");
+    assert_output(&run(dir.path(), "rollback", &[]), "a.tar is current; b.tar was before\n");
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn damaged_release_is_refused_and_the_current_one_stays() {
             fs::write(at(name), bytes).unwrap();
             let warned = program.err().len();
             set_current(releases.path(), name);
-            wait_for(name, || program.err()[warned..].contains("is still served").then_some(()));
+            wait_for(name, || program.err()[warned..].contains("still serving").then_some(()));
             assert!(program.err()[warned..].contains(why), "{name}: {}", program.err());
             assert_eq!(number_in(&client.get("/")), number, "{engine}, {name}");
             number += 1;

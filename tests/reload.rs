@@ -120,7 +120,9 @@ fn invalid_configuration_changes_nothing() {
         let start = program.err().len();
         config.write_with(site, rest);
         program.signal(Signal::HUP);
-        wait_for(why, || program.err()[start..].contains("what was served before still is").then_some(()));
+        wait_for(why, || {
+            program.err()[start..].contains("still serving the previous configuration").then_some(())
+        });
         assert!(program.err()[start..].contains(why), "{why}: {}", program.err());
         assert_eq!(client.get("/").content, b"one", "{why}");
         assert!(!client.get("/").closes(), "{why}");
@@ -160,7 +162,7 @@ fn tarpon_reload_prints_the_result() {
     write("one", "worker = 1\n");
     let refused = reload();
     assert_eq!((refused.status.code(), &*refused.out), (Some(1), ""));
-    for want in ["tarpon.toml:7:1", "worker", "workers", "what was served before still is"] {
+    for want in ["tarpon.toml:7:1", "worker", "workers", "still serving the previous configuration"] {
         assert!(refused.err.contains(want), "{want}: {}", refused.err);
     }
     assert_eq!(home(program.address()), b"two");
@@ -179,8 +181,8 @@ fn tarpon_reload_prints_the_result() {
     assert!(program.wait().status.success());
     let unanswered = reload();
     let want = format!(
-        "tarpon: cannot ask the server at {admin}: no such file or directory; start a server, or name with --admin where it \
-         answers; without one, kill -HUP PID does the same"
+        "tarpon: cannot reach the server at {admin}: no such file or directory; start a server, or name its admin listener \
+         with --admin; without an admin listener, use kill -HUP PID"
     );
     assert_eq!((unanswered.error_line(), unanswered.status.code()), (&*want, Some(1)));
 }

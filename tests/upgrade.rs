@@ -115,7 +115,7 @@ fn program_that_fails_to_start_changes_nothing() {
         }
         let refused = copy.upgrade();
         assert_eq!((refused.status.code(), &*refused.out), (Some(1), ""), "{name}");
-        for want in ["tarpon: not upgraded: ", why, "\nthe program that runs still serves\n"] {
+        for want in ["tarpon: not upgraded: ", why, "\nthe old process still serves\n"] {
             assert!(refused.err.contains(want), "{name}: {want}: {}", refused.err);
         }
         wait_for("a warning", || program.err().contains("warning: not upgraded: ").then_some(()));

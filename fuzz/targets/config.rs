@@ -1,43 +1,43 @@
-//! Configuration files: each text is a valid configuration or has errors on lines that exist, and a displayed configuration parses
-//! back to the same values.
+//! Any text is a valid configuration, or has errors with positions within it. A printed configuration has the same values when it is
+//! read again.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tarpon::config::{CliFlags, CommandKind, ConfigFile, ResolvedConfig, read};
+use tarpon::config::{CliFlags, CommandKind, ConfigErrors, ConfigFile, ResolvedConfig, read};
 
 fuzz_target!(|text: &str| {
-    match settled(text) {
-        Ok(settled) => {
-            let shown = settled.toml();
-            let again = settled_again(&shown);
+    match resolve(text) {
+        Ok(resolved) => {
+            let shown = resolved.toml();
+            let again = resolve_valid(&shown);
             assert_eq!(values(&shown), values(&again.toml()), "{text}");
-            assert_eq!(settled.config.sites.len(), again.config.sites.len());
+            assert_eq!(resolved.config.sites.len(), again.config.sites.len());
         }
-        Err(faults) => {
-            assert!(faults.count() > 0);
-            assert_eq!(faults.lines().len(), faults.count());
+        Err(errors) => {
+            assert!(errors.count() > 0);
+            assert_eq!(errors.lines().len(), errors.count());
             let line_count = text.split('\n').count();
-            for line in faults.lines() {
+            for line in errors.lines() {
                 let number = line.split(':').next().and_then(|number| number.parse::<usize>().ok());
                 assert!(number.is_none_or(|number| (1..=line_count).contains(&number)), "{line}");
             }
-            // Messages contain no control characters but line ends.
-            assert!(faults.to_string().chars().all(|char| char == '\n' || !char.is_control()), "{faults}");
+            // The output has no control characters except newlines.
+            assert!(errors.to_string().chars().all(|char| char == '\n' || !char.is_control()), "{errors}");
         }
     }
 });
 
-fn settled(text: &str) -> Result<ResolvedConfig, tarpon::config::ConfigErrors> {
+fn resolve(text: &str) -> Result<ResolvedConfig, ConfigErrors> {
     let file = ConfigFile { path: "/etc/tarpon.toml".into(), text: text.to_owned() };
     read(Some(&file), &CliFlags::default(), CommandKind::Serve)
 }
 
-fn settled_again(shown: &str) -> ResolvedConfig {
-    settled(shown).unwrap_or_else(|faults| panic!("{faults}"))
+fn resolve_valid(shown: &str) -> ResolvedConfig {
+    resolve(shown).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// Returns the values without their sources, which change when the text is read again.
+/// Returns the lines without their comments: the origins differ.
 fn values(shown: &str) -> Vec<&str> {
     shown.lines().map(|line| line.rsplit_once("  # ").map_or(line, |(value, _)| value)).collect()
 }

@@ -1,4 +1,4 @@
-//! What a person touches: the command line, the configuration file, and all that the program prints.
+//! The user interface: the command line, the configuration file, and everything that the program prints.
 //!
 //! ```text
 //! arguments ─▶ cli ─┬─ config ◀── tarpon.toml
@@ -6,10 +6,10 @@
 //!                   └─▶ control, site
 //! ```
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | `cli` | the command line: a file for each command |
-//! | `config` | the options, from defaults, a file and flags, as one checked value |
+//! | `config` | merges defaults, a file and flags into one checked configuration |
 //! | `output` | messages, events, progress and tables |
 
 mod cli;

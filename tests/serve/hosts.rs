@@ -135,7 +135,7 @@ fn contradictory_hosts_fail_at_start() {
         (
             "two defaults",
             CONFIG.replace("path = \"", "default = true\npath = \""),
-            "there is a default site already",
+            "another site is the default already",
         ),
         (
             "a default site and refusal",
@@ -143,19 +143,19 @@ fn contradictory_hosts_fail_at_start() {
                 "[server]\nrefuse-unknown-hosts = true\n{}",
                 CONFIG.replace("clean-urls", "default = true\nclean-urls")
             ),
-            "there is a default site, and hosts that no site has are refused",
+            "this site is the default, but refuse-unknown-hosts refuses what it would answer",
         ),
         (
             "site without a host",
             CONFIG.replace("hosts = [\"two.example\"]\n", ""),
-            "nobody can reach this site",
+            "no request reaches this site",
         ),
         (
             "first site without a host",
             "[server]\nrefuse-unknown-hosts = true\n[[site]]\npath = \"one\"\n".to_owned(),
-            "nobody can reach this site",
+            "no request reaches this site",
         ),
-        ("a name twice", CONFIG.replace("two.example", "One.example."), "host one.example is there twice"),
+        ("a name twice", CONFIG.replace("two.example", "One.example."), "host one.example occurs twice"),
         (
             "redirect hosts of a wildcard",
             CONFIG.replace("\"one.example\", ", ""),

@@ -173,7 +173,7 @@ fn removed_site_is_served_until_a_new_one_appears() {
     let mut client = TestClient::connect(program.address());
     // A rename is atomic; the server could read a directory in the middle of its removal.
     fs::rename(at("site"), at("gone")).unwrap();
-    wait_for("a warning", || program.err().contains("; what was read before is still served").then_some(()));
+    wait_for("a warning", || program.err().contains("; still serving the previous version").then_some(()));
     assert_eq!(client.get("/").status, 200, "{}", program.err());
     fs::rename(at("new"), at("site")).unwrap();
     wait_for_content(&mut client, "/", "new");
@@ -190,7 +190,7 @@ fn unreadable_site_keeps_its_last_version() {
         |mode| fs::set_permissions(dir.path().join("page"), fs::Permissions::from_mode(mode)).unwrap();
     set_mode(0o000);
     let want = format!("{}/page (owned by ", dir.path().display());
-    let suffix = "; what was read before is still served\n";
+    let suffix = "; still serving the previous version\n";
     wait_for("a warning", || {
         let err = program.err();
         (err.contains(&want) && err.ends_with(suffix)).then_some(())
@@ -212,7 +212,7 @@ fn failed_build_is_retried_without_a_change() {
     let low = Rlimit { current: Some(3), ..getrlimit(Resource::Nofile) };
     let original = prlimit(Some(program.builder()), Resource::Nofile, low).unwrap();
     write_files(dir.path(), &[("index.html", "new")]);
-    wait_for("a warning", || program.err().contains("; what was read before is still served").then_some(()));
+    wait_for("a warning", || program.err().contains("; still serving the previous version").then_some(()));
     assert_eq!(client.get("/").content, b"old");
     prlimit(Some(program.builder()), Resource::Nofile, original).unwrap();
     // Constant changes outside of the site do not delay the retry.

@@ -39,7 +39,7 @@ fn idle_server_stops_immediately() {
         let ended = program.wait();
         assert_eq!(ended.status, ExitStatus::default(), "{signal:?}: {ended:?}");
         assert!(
-            ended.out.ends_with("stopping, within 3600s at the latest; once more stops it now\n"),
+            ended.out.ends_with("stopping within 3600s; a second signal stops it at once\n"),
             "{ended:?}"
         );
         for mut client in clients {

@@ -1,6 +1,6 @@
-//! `tarpon completions`: what a shell needs to complete the command line.
+//! `tarpon completions`: prints completion scripts for shells.
 
-use super::{CommandResult, written};
+use super::{CommandResult, ignore_closed_pipe};
 use clap::{
     Arg, ArgMatches, Command,
     builder::{PossibleValuesParser, TypedValueParser},
@@ -12,25 +12,27 @@ pub(super) fn command() -> Command {
     let shells = SHELLS.map(|(name, _)| name);
     let shell = PossibleValuesParser::new(shells).map(|name| {
         let shell = SHELLS.into_iter().find(|(known, _)| *known == name);
-        shell.expect("clap knows no other").1
+        shell.expect("clap accepts no other").1
     });
     Command::new("completions")
-        .about("Write what a shell needs to complete the command line of tarpon")
+        .about("Print the completion script of a shell")
         .long_about(
-            "Write what a shell needs to complete the command line of tarpon\n\n\
+            "Print the completion script of a shell\n\n\
              bash: tarpon completions bash > /usr/share/bash-completion/completions/tarpon\n\
              zsh: tarpon completions zsh > /usr/share/zsh/site-functions/_tarpon\n\
              fish: tarpon completions fish > /usr/share/fish/vendor_completions.d/tarpon.fish",
         )
-        .arg(Arg::new("shell").value_name("SHELL").help("Which shell").required(true).value_parser(shell))
+        .arg(
+            Arg::new("shell").value_name("SHELL").help("Select the shell").required(true).value_parser(shell),
+        )
 }
 
 pub(super) fn run(matches: &ArgMatches) -> CommandResult {
-    let shell: &Shell = matches.get_one("shell").expect("clap asks for one");
+    let shell: &Shell = matches.get_one("shell").expect("clap requires one");
     let mut script = Vec::new();
     clap_complete::generate(*shell, &mut super::command(), "tarpon", &mut script);
-    written(io::stdout().write_all(&script))
+    ignore_closed_pipe(io::stdout().write_all(&script))
 }
 
-/// Those that are tried by the tests.
+/// The shells that the tests cover.
 const SHELLS: [(&str, Shell); 3] = [("bash", Shell::Bash), ("zsh", Shell::Zsh), ("fish", Shell::Fish)];

@@ -1,6 +1,6 @@
-//! `tarpon config`: the configuration, checked and shown.
+//! `tarpon config`: checks and prints the configuration.
 
-use super::{CommandResult, flags, read, written};
+use super::{CommandResult, flags, ignore_closed_pipe, read};
 use crate::config::{self, CommandKind, OptionValue, ResolvedConfig};
 use crate::program::output::{self, OutputForm, messages, tables};
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -8,22 +8,30 @@ use std::io::{self, Write};
 
 pub(super) fn command() -> Command {
     Command::new("config")
-        .about("Check a configuration, or show what holds and who said it")
+        .about("Check a configuration file, or show the value of every option")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
             Command::new("check")
-                .about("Say all that is wrong with a configuration file; the exit status tells whether anything is")
+                .about("Report all errors of a configuration file")
+                .long_about(
+                    "Report all errors of a configuration file\n\n\
+                     The exit status is 0 if it has none, else 1.",
+                )
                 .arg(read::config_arg().required(true)),
         )
         .subcommand(
             Command::new("show")
-                .about("Show the value of every option, and who said it: the default, the file, or a flag")
+                .about("Show the value of every option and its origin")
+                .long_about(
+                    "Show the value of every option and its origin\n\n\
+                     The origin is the default, a line of the file, or a flag.",
+                )
                 .arg(
                     Arg::new("toml")
                         .long("toml")
                         .action(ArgAction::SetTrue)
-                        .help("Write a configuration file that says the same"),
+                        .help("Print an equivalent configuration file"),
                 )
                 .arg(read::config_arg())
                 .args(flags::args(CommandKind::Serve)),
@@ -34,34 +42,35 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     match matches.subcommand() {
         Some(("check", matches)) => check(matches),
         Some((_, matches)) => show(matches),
-        None => unreachable!("clap asks for one"),
+        None => unreachable!("clap requires one"),
     }
 }
 
 fn show(matches: &ArgMatches) -> CommandResult {
-    let settled = read::settled(matches)?;
-    let mut out = output::stdout(OutputForm::Words);
+    let resolved = read::resolve(matches)?;
+    let mut out = output::stdout(OutputForm::Text);
     let done = match matches.get_flag("toml") {
-        true => write!(out, "{}", settled.toml()),
-        false => write_table(&settled, &mut out),
+        true => write!(out, "{}", resolved.toml()),
+        false => write_table(&resolved, &mut out),
     };
-    written(done.and_then(|()| out.flush()))
+    ignore_closed_pipe(done.and_then(|()| out.flush()))
 }
 
 fn check(matches: &ArgMatches) -> CommandResult {
-    let settled = read::of_file(matches)?;
-    config::look(&settled).map_err(read::ReadError)?;
-    messages::in_order(&settled);
+    let resolved = read::resolve_file(matches)?;
+    config::check_system(&resolved).map_err(read::ReadError)?;
+    messages::config_ok(&resolved);
     Ok(())
 }
 
-fn write_table(settled: &ResolvedConfig, to: &mut impl Write) -> io::Result<()> {
-    let row = |said: &OptionValue| {
-        let number = said.number.filter(|_| said.section.is_many()).map(|number| format!(" {}", number + 1));
-        let section = format!("{}{}", said.section.head(), number.unwrap_or_default());
-        [section, said.option.name.to_owned(), said.words(), settled.from(said)]
+fn write_table(resolved: &ResolvedConfig, to: &mut impl Write) -> io::Result<()> {
+    let row = |entry: &OptionValue| {
+        let number =
+            entry.number.filter(|_| entry.section.is_many()).map(|number| format!(" {}", number + 1));
+        let section = format!("{}{}", entry.section.header(), number.unwrap_or_default());
+        [section, entry.option.name.to_owned(), entry.text(), resolved.origin(entry)]
     };
-    let rows: Vec<_> = settled.said.iter().map(row).collect();
-    // No column of numbers.
+    let rows: Vec<_> = resolved.entries.iter().map(row).collect();
+    // All columns are text: the range of numeric columns lies behind them.
     tables::columns(["section", "option", "value", "from"], &rows, 4..=4, to)
 }

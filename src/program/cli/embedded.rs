@@ -1,6 +1,8 @@
-//! A program that carries its site: serves it, unless it is told something else.
+//! The command line of a program with an embedded site: serves the site unless a subcommand asks for something else.
 
-use super::{CommandResult, base, flags, inspect::inspect, matches, serve::serve, verify::verify, written};
+use super::{
+    CommandResult, base, flags, ignore_closed_pipe, inspect::inspect, parse, serve::serve, verify::verify,
+};
 use crate::{
     MAX_UNPACKED_LEN,
     config::{self, CommandKind},
@@ -12,37 +14,37 @@ use std::{
     path::Path,
 };
 
-/// What else it can do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 enum EmbeddedAction {
-    /// Show what the site has: paths, types, sizes in each coding, ETags
+    /// List the paths of the site with their types, sizes and ETags
     Inspect {
-        /// Show it as JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Check the site: every checksum, and that every compressed form is its file
+    /// Check every checksum of the site and every compressed form
     ///
-    /// Says all that is wrong; the exit status tells whether anything is.
+    /// Reports all damage. The exit status is 0 if there is none, else 1.
     Verify,
-    /// Write the site to standard output, as the tar archive it is: extract | tar -x
+    /// Write the site to standard output as a tar archive
+    ///
+    /// As in extract | tar -x.
     Extract,
 }
 
 pub(crate) fn run() -> CommandResult {
     let command =
-        base("tarpon").args_conflicts_with_subcommands(true).args(flags::args(CommandKind::Carrier));
+        base("tarpon").args_conflicts_with_subcommands(true).args(flags::args(CommandKind::Embedded));
     let command = EmbeddedAction::augment_subcommands(command).subcommand_required(false);
-    // Behind the subcommands, which bring a sentence of their own.
-    let command = command
-        .about("Serves the site that this program carries, unless a command says otherwise")
-        .long_about(None);
-    let matches = matches(command);
+    // After the subcommands: adding them sets a text of its own.
+    let command = command.about("Serves the embedded site, unless a subcommand is given").long_about(None);
+    let matches = parse(command);
     let path = env::current_exe()?;
     if matches.subcommand().is_none() {
-        let flags = flags::said(&matches, CommandKind::Carrier);
+        let flags = flags::values(&matches, CommandKind::Embedded);
         return serve(&|| {
-            let mut config = config::read(None, &flags, CommandKind::Carrier)?.config;
+            let mut config = config::read(None, &flags, CommandKind::Embedded)?.config;
             config.sites[0].source.path.clone_from(&path);
             Ok(config)
         });
@@ -57,7 +59,7 @@ pub(crate) fn run() -> CommandResult {
 fn extract(path: &Path) -> CommandResult {
     let mut out = io::stdout().lock();
     if out.is_terminal() {
-        return Err("a tar archive is nothing for a terminal; take it on, as with extract | tar -x".into());
+        return Err("cannot write a tar archive to a terminal; use a pipe, as in extract | tar -x".into());
     }
-    written(io::copy(&mut crate::carried_archive(path)?, &mut out).and_then(|_| out.flush()))
+    ignore_closed_pipe(io::copy(&mut crate::carried_archive(path)?, &mut out).and_then(|_| out.flush()))
 }

@@ -1,4 +1,4 @@
-//! The flags of the options that a configuration has, made from their table.
+//! Command-line flags for the options of the configuration, generated from their tables.
 
 use crate::config::{CliFlags, CommandKind, FlagForm, Opt, OptionDefault, SECTIONS, ValueKind};
 use clap::{
@@ -9,26 +9,26 @@ use clap::{
 };
 use std::{ffi::OsStr, path::PathBuf};
 
-/// One for each option that can be said to a program.
-pub(super) fn args(program: CommandKind) -> impl Iterator<Item = Arg> {
-    options(program).flat_map(|option| match option.kind {
+/// Returns the flags that a command accepts.
+pub(super) fn args(command: CommandKind) -> impl Iterator<Item = Arg> {
+    options(command).flat_map(|option| match option.kind {
         ValueKind::Flag(_) => switch(option).to_vec(),
         _ => vec![arg(option)],
     })
 }
 
-/// What was said.
-pub(super) fn said(matches: &ArgMatches, program: CommandKind) -> CliFlags {
+/// Returns the values of the flags that were given.
+pub(super) fn values(matches: &ArgMatches, command: CommandKind) -> CliFlags {
     let mut flags = CliFlags::default();
-    for option in options(program) {
+    for option in options(command) {
         let name = option.flag_name();
-        let is_said = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
+        let is_given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
         if let ValueKind::Flag(_) = option.kind {
-            let on = [(name.to_owned(), "true"), (format!("no-{name}"), "false")];
-            if let Some((_, value)) = on.into_iter().find(|(name, _)| is_said(name)) {
+            let switches = [(name.to_owned(), "true"), (format!("no-{name}"), "false")];
+            if let Some((_, value)) = switches.into_iter().find(|(name, _)| is_given(name)) {
                 flags.0.insert(name, vec![value.into()]);
             }
-        } else if is_said(name) {
+        } else if is_given(name) {
             let values = matches.get_raw(name).into_iter().flatten();
             flags.0.insert(name, values.map(OsStr::to_owned).collect());
         }
@@ -36,9 +36,9 @@ pub(super) fn said(matches: &ArgMatches, program: CommandKind) -> CliFlags {
     flags
 }
 
-fn options(program: CommandKind) -> impl Iterator<Item = &'static Opt> {
+fn options(command: CommandKind) -> impl Iterator<Item = &'static Opt> {
     let options = SECTIONS.into_iter().flat_map(|section| section.options);
-    options.filter(move |option| option.is_on(program))
+    options.filter(move |option| option.is_accepted_by(command))
 }
 
 fn arg(option: &'static Opt) -> Arg {
@@ -46,17 +46,20 @@ fn arg(option: &'static Opt) -> Arg {
     let arg = match option.flag {
         FlagForm::Long => Arg::new(name).long(name),
         FlagForm::Short(short) | FlagForm::Named(_, short) => Arg::new(name).long(name).short(short),
-        FlagForm::Place => Arg::new(name),
+        FlagForm::Positional => Arg::new(name),
     };
-    let mut help = option.help.to_owned();
-    let is_repeated = option.many || matches!(option.flag, FlagForm::Named(..));
-    if is_repeated {
-        help += ". May be given more than once";
-    }
-    if let OptionDefault::Words(words) = option.default {
-        help += &format!(" [default: {words}]");
-    }
-    let arg = arg.help(help);
+    let is_repeated = option.is_list || matches!(option.flag, FlagForm::Named(..));
+    let repeated = if is_repeated { "May be given more than once." } else { "" };
+    let default = match option.default {
+        OptionDefault::Described(text) => format!(" [default: {text}]"),
+        _ => String::new(),
+    };
+    let details: Vec<_> = [option.details, repeated].into_iter().filter(|text| !text.is_empty()).collect();
+    let arg = arg.help(format!("{}{default}", option.help));
+    let arg = match &details[..] {
+        [] => arg,
+        details => arg.long_help(format!("{}\n\n{}{default}", option.help, details.join(" "))),
+    };
     let arg = under_heading(option, arg);
     let action = if is_repeated { ArgAction::Append } else { ArgAction::Set };
     let arg = arg.value_name(option.value_name).value_parser(parser(option)).action(action);
@@ -70,14 +73,18 @@ fn arg(option: &'static Opt) -> Arg {
     }
 }
 
-/// One that switches on, and one that switches off. The one that says what holds anyway is hidden: it is for what a
-/// file says otherwise, and a sentence tells of all these.
+/// Returns `--NAME` and `--no-NAME`. The one that repeats the default is hidden: only a file makes it useful, and the end of the
+/// help explains it.
 fn switch(option: &'static Opt) -> [Arg; 2] {
-    let (name, off) = (option.flag_name(), format!("no-{}", option.flag_name()));
-    let is_on = option.is_on_unsaid();
+    let (name, off_name) = (option.flag_name(), format!("no-{}", option.flag_name()));
+    let is_default = option.is_on_by_default();
+    let on = Arg::new(name).long(name).help(option.help).hide(is_default);
+    let on = match option.details {
+        "" => on,
+        details => on.long_help(format!("{}\n\n{details}", option.help)),
+    };
     let (first, rest) = option.help.split_at(1);
-    let on = Arg::new(name).long(name).help(option.help).hide(is_on);
-    let off = Arg::new(off.clone()).long(off).overrides_with(name).hide(!is_on);
+    let off = Arg::new(off_name.clone()).long(off_name).overrides_with(name).hide(!is_default);
     let off = off.help(format!("Do not {}{rest}", first.to_lowercase()));
     [on, off].map(|arg| under_heading(option, arg.action(ArgAction::SetTrue)))
 }
@@ -86,11 +93,11 @@ fn under_heading(option: &'static Opt, arg: Arg) -> Arg {
     if option.heading.is_empty() { arg } else { arg.help_heading(option.heading) }
 }
 
-/// Refuses what the option refuses.
+/// Returns a parser that rejects the values that the option rejects.
 fn parser(option: &'static Opt) -> ValueParser {
     match &option.kind {
-        ValueKind::Word(words) => PossibleValuesParser::new(words.iter().map(|(word, _)| *word)).into(),
-        ValueKind::Path(_) | ValueKind::Inner(_) => value_parser!(PathBuf),
+        ValueKind::Choice(choices) => PossibleValuesParser::new(choices.iter().map(|(name, _)| *name)).into(),
+        ValueKind::Path(_) | ValueKind::ArchivePath(_) => value_parser!(PathBuf),
         _ => ValueParser::new(move |value: &str| option.check(value.as_ref()).map(|()| value.to_owned())),
     }
 }

@@ -1,6 +1,6 @@
-//! `tarpon inspect`: shows what a packed site has.
+//! `tarpon inspect`: lists the content of a packed site.
 
-use super::{CommandResult, flags, written};
+use super::{CommandResult, flags, ignore_closed_pipe};
 use crate::config::{self, CommandKind};
 use crate::program::output::{self, OutputForm, tables};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
@@ -10,14 +10,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Show what a packed site has: paths, types, sizes in each coding, ETags, where redirects lead, rules
+/// List the paths of a packed site with their types, sizes and ETags
+///
+/// Sizes are those in each coding. Redirects and rules are listed too.
 #[derive(Debug, Parser)]
 #[command(name = "inspect")]
 struct Inspect {
-    /// The archive
+    /// Read this archive
     path: PathBuf,
 
-    /// Show it as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -33,21 +35,21 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
 
 /// Reads from the flags how many bytes a compressed archive may unpack to.
 pub(super) fn max_unpacked_len(matches: &ArgMatches) -> Result<u64, Box<dyn Error>> {
-    let settled = config::read(None, &flags::said(matches, CommandKind::Inspect), CommandKind::Inspect)?;
-    Ok(settled.config.sites[0].source.max_unpacked_len)
+    let resolved = config::read(None, &flags::values(matches, CommandKind::Inspect), CommandKind::Inspect)?;
+    Ok(resolved.config.sites[0].source.max_unpacked_len)
 }
 
 pub(super) fn inspect(path: &Path, json: bool, max_unpacked_len: u64) -> CommandResult {
     let site = crate::inspect(path, max_unpacked_len)?;
-    let mut out = output::stdout(if json { OutputForm::Json } else { OutputForm::Words });
+    let mut out = output::stdout(if json { OutputForm::Json } else { OutputForm::Text });
     let done = match json {
         true => writeln!(out, "{}", tables::json(&site)),
         false => tables::write(&site, terminal_width(), &mut out),
     };
-    written(done.and_then(|()| out.flush()))
+    ignore_closed_pipe(done.and_then(|()| out.flush()))
 }
 
-/// The columns of the terminal that is written to, if it is one.
+/// Returns the columns of standard output, if it is a terminal.
 fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
     Some(usize::from(size.ws_col)).filter(|&width| width > 0)

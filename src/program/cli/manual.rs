@@ -1,6 +1,6 @@
-//! `tarpon manual`: pages for man, made of the words of the command line.
+//! `tarpon manual`: prints manual pages, generated from the help of the commands.
 
-use super::{CommandResult, reference, written};
+use super::{CommandResult, ignore_closed_pipe, reference};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use clap_mangen::{
     Man,
@@ -15,11 +15,11 @@ use tarpon_site::Printable;
 
 pub(super) fn command() -> Command {
     Command::new("manual")
-        .about("Write a page of the manual, as in tarpon manual serve | man -l -")
+        .about("Print a manual page, as in tarpon manual serve | man -l -")
         .arg(
             Arg::new("page")
                 .value_name("PAGE")
-                .help("A command, or tarpon.toml for the configuration file")
+                .help("Select the page: a command, or tarpon.toml for the configuration file")
                 .default_value("tarpon"),
         )
         .arg(
@@ -29,48 +29,48 @@ pub(super) fn command() -> Command {
                 .value_parser(value_parser!(PathBuf))
                 .value_hint(ValueHint::DirPath)
                 .conflicts_with("page")
-                .help("Write all pages into this directory, each under its name"),
+                .help("Write all pages to this directory"),
         )
         .arg(
             Arg::new("markdown")
                 .long("markdown")
                 .action(ArgAction::SetTrue)
                 .conflicts_with_all(["page", "all"])
-                .help("Write the reference of the configuration file as Markdown"),
+                .help("Print the reference of the configuration file as Markdown"),
         )
 }
 
 pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     if matches.get_flag("markdown") {
-        return written(io::stdout().write_all(reference::markdown().as_bytes()));
+        return ignore_closed_pipe(io::stdout().write_all(reference::markdown().as_bytes()));
     }
     let pages = pages()?;
     if let Some(dir) = matches.get_one::<PathBuf>("all") {
         return write_all(&pages, dir);
     }
-    let wanted: &String = matches.get_one("page").expect("there is a default");
+    let wanted: &String = matches.get_one("page").expect("the argument has a default");
     let Some(page) = pages.iter().find(|page| page.name == *wanted) else {
         let names: Vec<_> = pages.iter().map(|page| &*page.name).collect();
-        return Err(format!("there is no page {wanted}; there are {}", names.join(", ")).into());
+        return Err(format!("no manual page {wanted}; the pages are {}", names.join(", ")).into());
     };
     if io::stdout().is_terminal() {
         return Err(format!(
-            "a page is nothing for a terminal; take it on, as with tarpon manual {wanted} | man -l -"
+            "cannot print a manual page to a terminal; use a pipe, as in tarpon manual {wanted} | man -l -"
         )
         .into());
     }
-    written(io::stdout().write_all(&page.text))
+    ignore_closed_pipe(io::stdout().write_all(&page.text))
 }
 
 struct ManualPage {
-    /// As a user asks for it.
+    /// The name on the command line.
     name: String,
-    /// Of its file.
+    /// The name of its file.
     file: String,
     text: Vec<u8>,
 }
 
-/// Every page there is.
+/// Returns all pages.
 fn pages() -> io::Result<Vec<ManualPage>> {
     let mut command = super::command().disable_help_subcommand(true);
     command.build();
@@ -84,7 +84,7 @@ fn pages() -> io::Result<Vec<ManualPage>> {
     Ok(pages)
 }
 
-/// The page of a command, and those of its own commands.
+/// Adds the page of a command, and those of its subcommands.
 fn add(command: &Command, pages: &mut Vec<ManualPage>) -> io::Result<()> {
     let full = command.get_display_name().unwrap_or(command.get_name());
     let name = full.strip_prefix("tarpon-").unwrap_or(full).to_owned();
@@ -101,10 +101,10 @@ fn add(command: &Command, pages: &mut Vec<ManualPage>) -> io::Result<()> {
     }
     let mut roff = Roff::new();
     if name == "serve" {
-        said(&mut roff, "CONFIGURATION FILE", CONFIGURATION);
-        said(&mut roff, "SIGNALS", SIGNALS);
+        section(&mut roff, "CONFIGURATION FILE", CONFIGURATION);
+        section(&mut roff, "SIGNALS", SIGNALS);
     }
-    said(&mut roff, "EXIT STATUS", EXIT_STATUS);
+    section(&mut roff, "EXIT STATUS", EXIT_STATUS);
     roff.control("SH", ["SEE ALSO"]);
     roff.text([bold("tarpon"), roman("(1), "), bold("tarpon.toml"), roman("(5)")]);
     roff.to_writer(&mut text)?;
@@ -123,8 +123,8 @@ fn write_all(pages: &[ManualPage], dir: &Path) -> CommandResult {
     Ok(())
 }
 
-/// A section of terms and what is said of them.
-fn said(roff: &mut Roff, title: &str, rows: &[(&str, &str)]) {
+/// Writes a section of terms and their descriptions. An empty term makes a paragraph.
+fn section(roff: &mut Roff, title: &str, rows: &[(&str, &str)]) {
     roff.control("SH", [title]);
     for (term, text) in rows {
         if term.is_empty() {
@@ -139,34 +139,32 @@ fn said(roff: &mut Roff, title: &str, rows: &[(&str, &str)]) {
 
 const CONFIGURATION: &[(&str, &str)] = &[(
     "",
-    "The file that --config names says what flags can say, and more; see tarpon.toml(5). Flags win over it, those of a \
-     site in every site of the file; addresses given with --listen take the place of all its listeners. --no-NAME \
-     switches off what the file has switched on.",
+    "The file of --config sets the same options as flags, and more; see tarpon.toml(5). Flags win over the file. A flag of a \
+     site applies to every site of the file, and addresses of --listen replace all its listeners. --no-NAME switches off \
+     an option that the file switches on.",
 )];
 
 const SIGNALS: &[(&str, &str)] = &[
     (
         "SIGTERM, SIGINT",
-        "No new connections are taken; responses under way may finish within the time of --grace. A second one ends it at once.",
+        "The server accepts no new connections and exits when all responses are sent, at the latest after --grace-period. A second \
+         signal stops it at once.",
     ),
     (
         "SIGHUP",
-        "The configuration file is read anew, as by tarpon reload. What can be served is, by new processes on the same sockets, and no request fails for \
-         it; of what cannot, standard error says why, and nothing changes.",
+        "The server reloads the configuration file, as tarpon reload does. New processes on the same sockets serve it, and no request \
+         fails. If the file has errors, the server prints them to standard error and changes nothing.",
     ),
     (
         "SIGUSR2",
-        "The program is started anew, as its file is by then, as by tarpon upgrade. Once it serves on the same sockets this one ends; it is \
-         another process. If it cannot, standard error says why, and nothing changes.",
+        "The server starts its program file again, as tarpon upgrade does. Once the new process serves on the same sockets, the old \
+         one exits. If the new process cannot serve, the server prints why to standard error and continues.",
     ),
-    ("SIGUSR1", "The file of the access log is opened anew, after another program has renamed it."),
+    ("SIGUSR1", "The server reopens the file of the access log, after another program has renamed it."),
 ];
 
 const EXIT_STATUS: &[(&str, &str)] = &[
-    ("0", "All went well; a server was told to stop."),
-    (
-        "1",
-        "It could not be done, or something was found to be wrong; standard error says what, why, and what to do.",
-    ),
-    ("2", "The command line was not understood."),
+    ("0", "Success. A server was stopped by a signal."),
+    ("1", "The command failed or found errors. Standard error has the reason and a hint."),
+    ("2", "The command line is invalid."),
 ];

@@ -1,4 +1,4 @@
-//! `tarpon pack`: packs a site into one archive, or into a program that carries it.
+//! `tarpon pack`: packs a site into one archive, or into a program with the site embedded.
 
 use super::{CommandResult, flags};
 use crate::program::output::{messages, progress};
@@ -12,41 +12,50 @@ use clap::{
 };
 use std::{path::PathBuf, time::Instant};
 
-/// Pack a site into one tar archive that is served as it is
+/// Pack a site into a tar archive that tarpon serves as it is
 ///
-/// Everything is worked out beforehand: compressed forms, response headers and the table that finds them. The archive is
-/// a tar archive like any other, which extracts to the site and a directory .tarpon that is no part of it. The same site
-/// gives the same bytes; SOURCE_DATE_EPOCH is honoured.
+/// The archive holds compressed forms, response headers and an index besides the files. It is a valid tar archive: it extracts to
+/// the site and a directory .tarpon, which is not part of the site. The same site gives the same bytes; SOURCE_DATE_EPOCH is
+/// honoured.
 #[derive(Debug, Parser)]
 #[command(name = "pack")]
 struct PackArgs {
-    /// The directory to pack, or a tar archive of it
+    /// Pack this directory or tar archive
     path: PathBuf,
 
-    /// The archive to write. It appears under its name when it is whole
+    /// Write the archive to this file
+    ///
+    /// The file appears when it is complete.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// How hard to compress: fast, to try something out; balanced; or best, which takes several times as long to save a few
-    /// percent
+    /// Select how hard to compress
+    ///
+    /// The value fast suits experiments; best takes several times as long as balanced and saves a few percent.
     #[arg(long, value_name = "NAME", default_value = "balanced", value_parser = effort())]
     effort: CompressionEffort,
 
-    /// An archive of this site packed before, or a program that carries it: what has not changed since is not compressed
-    /// again. Without this option, what lies at the output already is taken
+    /// Reuse compressed files of this earlier archive of the site
+    ///
+    /// A program with the site embedded works too. Files that have not changed are not compressed again. Default: the existing file
+    /// at --output.
     #[arg(long, value_name = "FILE")]
     reuse: Option<PathBuf>,
 
-    /// An archive of this site served before: browsers that still have a script, style or the like of it get the next one as
-    /// a difference. May be given several times
+    /// Add deltas against this earlier archive of the site
+    ///
+    /// A browser that still has an earlier script, style or similar file then gets the new one as a delta. May be given more than
+    /// once.
     #[arg(long = "dictionary", value_name = "FILE")]
     dictionaries: Vec<PathBuf>,
 
-    /// Let browsers keep scripts, styles and the like for that; --dictionary does so too
+    /// Let browsers keep scripts, styles and similar files for later deltas
+    ///
+    /// --dictionary implies this option.
     #[arg(long)]
     offer_dictionaries: bool,
 
-    /// Write a program instead, which carries the site and serves it when it is started
+    /// Write a program that serves the site, instead of an archive
     #[arg(long)]
     executable: bool,
 }
@@ -65,13 +74,13 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
         offer_dictionaries: offers,
         executable,
     } = PackArgs::from_arg_matches(matches)?;
-    let mut settled = config::read(None, &flags::said(matches, CommandKind::Pack), CommandKind::Pack)?;
-    let site = settled.config.sites.swap_remove(0);
+    let mut resolved = config::read(None, &flags::values(matches, CommandKind::Pack), CommandKind::Pack)?;
+    let site = resolved.config.sites.swap_remove(0);
     let source = Source { path, ..site.source };
     let packing = SitePacking { target, effort, reuse, dictionaries, offers, executable };
-    let began = Instant::now();
-    let report = progress::during(|progress| crate::pack(&source, &packing, progress))?;
-    messages::packed(&source.path, &packing.target, &report, began.elapsed());
+    let started = Instant::now();
+    let report = progress::show_during(|progress| crate::pack(&source, &packing, progress))?;
+    messages::packed(&source.path, &packing.target, &report, started.elapsed());
     Ok(())
 }
 

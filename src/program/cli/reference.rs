@@ -1,34 +1,34 @@
-//! The reference of the configuration file, made of the table of its options: as a page of the manual, and as Markdown.
+//! The reference of the configuration file as manual page and as Markdown, generated from the tables of its options.
 
 use crate::config::{CommandKind, Opt, OptionDefault, SECTIONS, ValueKind};
 use clap_mangen::roff::{Roff, bold, italic, roman};
 use std::fmt::Write;
 
-/// tarpon.toml(5).
+/// Returns the manual page tarpon.toml(5).
 pub(super) fn page() -> String {
     let mut roff = Roff::new();
     roff.control("TH", ["tarpon.toml", "5", "", concat!("tarpon ", env!("CARGO_PKG_VERSION")), "tarpon"]);
     roff.control("SH", ["NAME"]);
     roff.text([roman("tarpon.toml - the configuration file of tarpon")]);
     roff.control("SH", ["DESCRIPTION"]);
-    for (number, paragraph) in FORM.iter().enumerate() {
+    for (number, paragraph) in SYNTAX.iter().enumerate() {
         if number > 0 {
             roff.control("PP", []);
         }
         roff.text([roman(*paragraph)]);
     }
     for section in SECTIONS {
-        roff.control("SH", [&*section.head()]);
+        roff.control("SH", [&*section.header()]);
         roff.text([roman(format!("{}.", section.help))]);
         for option in section.options {
             roff.control("TP", []);
             roff.text([
                 bold(option.name),
                 roman(" = "),
-                italic(written(option)),
+                italic(allowed(option)),
                 roman(format!(" [{}]", default(option))),
             ]);
-            roff.text([roman(format!("{}.", option.help))]);
+            roff.text([roman(option.description())]);
             if let Some(flag) = flag(option) {
                 roff.text([roman("On the command line: "), bold(flag), roman(".")]);
             }
@@ -46,32 +46,32 @@ pub(super) fn page() -> String {
     roff.render()
 }
 
-/// A part for each section, with a row for each option.
+/// Returns a heading for each section and a table row for each option.
 pub(super) fn markdown() -> String {
     let mut text = String::new();
     for section in SECTIONS {
-        let _ = write!(text, "### `{}`\n\n{}.\n\n", section.head(), section.help);
-        text += "| option | value | default | flag | what |\n|---|---|---|---|---|\n";
+        let _ = write!(text, "### `{}`\n\n{}.\n\n", section.header(), section.help);
+        text += "| option | value | default | flag | effect |\n|---|---|---|---|---|\n";
         for option in section.options {
             let flag = flag(option).map(|flag| format!("`{flag}`")).unwrap_or_default();
-            let (name, written, help) = (option.name, written(option), escaped(option.help));
+            let (name, allowed, help) = (option.name, allowed(option), escaped(&option.description()));
             let default = match option.default {
                 OptionDefault::Value(_) => format!("`{}`", default(option)),
                 _ => escaped(&default(option)),
             };
-            let _ = writeln!(text, "| `{name}` | {} | {default} | {flag} | {help} |", escaped(&written));
+            let _ = writeln!(text, "| `{name}` | {} | {default} | {flag} | {help} |", escaped(&allowed));
         }
         text.push('\n');
     }
     text
 }
 
-/// What may be written behind the name of an option.
-fn written(option: &Opt) -> String {
-    let one = option.kind.words();
+/// Returns the allowed values of an option.
+fn allowed(option: &Opt) -> String {
+    let one = option.kind.allowed();
     let one = match option.kind {
         ValueKind::Path(_)
-        | ValueKind::Inner(_)
+        | ValueKind::ArchivePath(_)
         | ValueKind::Address(_)
         | ValueKind::AddressOrOff(_)
         | ValueKind::Target(_)
@@ -80,30 +80,30 @@ fn written(option: &Opt) -> String {
         }
         _ => one,
     };
-    if option.many { format!("a list; each {one}") } else { one }
+    if option.is_list { format!("a list of {one}") } else { one }
 }
 
 fn default(option: &Opt) -> String {
     match (option.default, &option.kind) {
         (OptionDefault::Value(value), _) => value.to_owned(),
-        (OptionDefault::Words(words), _) => words.to_owned(),
-        (OptionDefault::Nothing, ValueKind::Flag(_)) => "false".to_owned(),
-        (OptionDefault::Nothing, _) => "none".to_owned(),
+        (OptionDefault::Described(text), _) => text.to_owned(),
+        (OptionDefault::None, ValueKind::Flag(_)) => "false".to_owned(),
+        (OptionDefault::None, _) => "none".to_owned(),
     }
 }
 
 fn flag(option: &Opt) -> Option<String> {
-    option.is_on(CommandKind::Serve).then(|| option.flag_words())
+    option.is_accepted_by(CommandKind::Serve).then(|| option.flag_usage())
 }
 
-/// Text in a cell of a table.
+/// Escapes text for a table cell.
 fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('*', "\\*").replace("_", "\\_")
 }
 
-const FORM: [&str; 3] = [
-    "A TOML file, which tarpon serve --config reads. Everything in it is optional; what a flag says wins.",
-    "Times are written as \"20s\", \"1m30s\" or \"500ms\", or as a plain number of seconds; sizes as \"64KiB\", or as a plain \
-     number of bytes. Paths begin in the directory of the file.",
-    "tarpon config check says all that is wrong with a file; tarpon config show, what holds and who said it.",
+const SYNTAX: [&str; 3] = [
+    "A TOML file for tarpon serve --config. Everything in it is optional; flags win over it.",
+    "Times are strings such as \"20s\", \"1m30s\" or \"500ms\", or numbers of seconds; sizes are strings such as \"64KiB\", or \
+     numbers of bytes. Relative paths start at the directory of the file.",
+    "tarpon config check reports all errors of a file; tarpon config show prints the value of every option and its origin.",
 ];

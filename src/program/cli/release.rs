@@ -1,16 +1,15 @@
-//! `tarpon release`: a directory of packed sites, of which one is current.
+//! `tarpon release`: manages a directory of packed sites, one of which is current.
 
-use super::{CommandResult, written};
+use super::{CommandResult, ignore_closed_pipe};
 use crate::Releases;
 use crate::program::output::{self, OutputForm, messages};
 use clap::{ArgMatches, FromArgMatches, Parser, Subcommand};
 use std::{io::Write, path::PathBuf};
 
-/// Manage a directory of packed releases, of which one is current
+/// Manage a directory of packed releases, one of which is current
 ///
-/// DIR holds packed sites (*.tar) and a symbolic link `current` to one of them, to be served with tarpon serve
-/// DIR/current. To deploy, copy another archive into DIR and activate it: the link is replaced from one moment to
-/// the next, and whoever serves it follows.
+/// DIR holds packed sites (*.tar) and a symbolic link `current` to one of them; tarpon serve DIR/current serves it. To deploy, copy
+/// an archive into DIR and activate it: the command replaces the link atomically, and a running server follows it.
 #[derive(Debug, Parser)]
 #[command(name = "release")]
 pub(super) struct ReleaseArgs {
@@ -20,29 +19,31 @@ pub(super) struct ReleaseArgs {
 
 #[derive(Debug, Subcommand)]
 enum ReleaseAction {
-    /// Show the releases, the youngest first: which is current, and which was before
+    /// List the releases, newest first, and mark the current and the previous one
     List {
-        /// The directory of releases
+        /// Read this directory of releases
         dir: PathBuf,
     },
-    /// Make a release the current one, if it is in order
+    /// Check a release and make it the current one
     ///
-    /// Checks the tables of the archive, as serving it does; an archive that is cut short or damaged there is refused.
-    /// While another process changes the directory, says which, and waits.
+    /// Checks the tables of the archive, as tarpon serve does, and refuses an archive that is truncated or damaged there. If another
+    /// process changes the directory, prints its process ID and waits.
     Activate {
-        /// The directory of releases
+        /// Change this directory of releases
         dir: PathBuf,
 
-        /// The name of the archive in it
+        /// Activate the archive of this name
         name: String,
 
-        /// Check all of the archive first, as tarpon verify does
+        /// Check the whole archive first, as tarpon verify does
         #[arg(long)]
         verify: bool,
     },
-    /// Make the release current again that was so before; once more goes further back
+    /// Make the previous release the current one again
+    ///
+    /// Each further call goes back by one more release.
     Rollback {
-        /// The directory of releases
+        /// Change this directory of releases
         dir: PathBuf,
     },
 }
@@ -52,14 +53,14 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     match action {
         ReleaseAction::List { dir } => {
             let releases = Releases::new(dir)?.list()?;
-            let mut out = output::stdout(OutputForm::Words);
-            written(messages::releases(&releases, &mut out).and_then(|()| out.flush()))?;
+            let mut out = output::stdout(OutputForm::Text);
+            ignore_closed_pipe(messages::releases(&releases, &mut out).and_then(|()| out.flush()))?;
         }
         ReleaseAction::Activate { dir, name, verify } => {
-            messages::switched(&Releases::new(dir)?.activate(&name, verify, messages::waiting)?);
+            messages::activated(&Releases::new(dir)?.activate(&name, verify, messages::waiting)?);
         }
         ReleaseAction::Rollback { dir } => {
-            messages::switched(&Releases::new(dir)?.rollback(messages::waiting)?)
+            messages::activated(&Releases::new(dir)?.rollback(messages::waiting)?)
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `tarpon serve`: serves until it is told to stop.
+//! `tarpon serve`: serves sites until a signal stops the server.
 
 use super::{CommandResult, flags, read};
 use crate::program::output::events;
@@ -15,41 +15,41 @@ pub(super) fn command() -> Command {
     Command::new("serve")
         .about("Serve a directory or a tar archive")
         .long_about(
-            "Serve a directory or a tar archive\n\nAll of a directory is read into one image before the first request, and \
-             again whenever it changes. Only regular files are served; dotfiles (other than .well-known), special files and \
-             symbolic links that leave the directory are not. Of an archive only the headers are read; its contents are \
-             sent from where they lie.",
+            "Serve a directory or a tar archive\n\nThe server reads the whole directory into one image before the first \
+             request, and again after each change. It serves regular files only: no dotfiles (except .well-known), no special \
+             files, and no symbolic links that leave the directory. Of an archive it reads only the headers; it sends contents \
+             directly from the archive.",
         )
         .arg(read::config_arg())
         .args(flags::args(CommandKind::Serve))
         .after_help(
-            "Options on the command line win over those of a configuration file; --NAME and --no-NAME switch on and off what it says \
-             otherwise.",
+            "Options of the command line win over those of the configuration file. --NAME switches an option on that the file \
+             switches off; --no-NAME switches it off.",
         )
 }
 
 pub(super) fn run(matches: &ArgMatches) -> CommandResult {
-    serve(&|| Ok(read::settled(matches)?.config))
+    serve(&|| Ok(read::resolve(matches)?.config))
 }
 
-/// Serves what a configuration says, each time it is read.
+/// Serves a configuration; `read` reads it at the start and at each reload.
 pub(super) fn serve(read: &dyn Fn() -> Result<Config, Box<dyn Error>>) -> CommandResult {
     raise_limits();
-    crate::supervise(&|| Ok(service(read()?)), events::told)
+    crate::supervise(&|| Ok(service(read()?)), events::notice)
 }
 
 fn service(config: Config) -> Service {
-    // The first time: how events are shown does not change.
-    events::begin(config.log.events);
-    let unknown_host = config.unknown();
+    // Only the first call has an effect: a reload does not change the format of events.
+    events::init(config.log.events);
+    let unknown_host = config.unknown_host();
     let Config { sites, listeners, server, log } = config;
     let ServerConfig { settings, grace_period, user, sandbox, admin, .. } = server;
     let addresses = listeners.into_iter().map(|listener| listener.address).collect();
-    let admin_is_default = admin == AdminAt::Usual;
+    let admin_is_default = admin == AdminAt::Default;
     let admin = match admin {
-        AdminAt::Usual => default_admin_address(),
+        AdminAt::Default => default_admin_address(),
         AdminAt::At(address) => Some(address),
-        AdminAt::Nowhere => None,
+        AdminAt::Off => None,
     };
     Service {
         settings,
@@ -65,15 +65,15 @@ fn service(config: Config) -> Service {
     }
 }
 
-/// As many descriptors as the system allows: clients and large files each need one. And as much locked memory, without any limit
-/// where we may: the kernel counts the rings of io_uring as such, those of all processes of a user together.
+/// Raises the limits of open files and of locked memory. Each client and each large file needs a descriptor. The kernel counts the
+/// rings of io_uring as locked memory, for all processes of a user together; only root may remove that limit.
 fn raise_limits() {
     let unlimited = Rlimit { current: None, maximum: None };
     let is_unlimited = setrlimit(Resource::Memlock, unlimited).is_ok();
     let limits = if is_unlimited { &[Resource::Nofile][..] } else { &[Resource::Nofile, Resource::Memlock] };
     for &resource in limits {
         let Rlimit { maximum, .. } = getrlimit(resource);
-        // It may always be raised up to the maximum; where it is not, the server serves fewer at once.
+        // A process may raise its limit up to the maximum. If the call fails, the server serves fewer clients at once.
         let _ = setrlimit(resource, Rlimit { current: maximum, maximum });
     }
 }

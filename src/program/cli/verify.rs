@@ -7,17 +7,18 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 use std::path::{Path, PathBuf};
 use tarpon_site::Printable;
 
-/// Check a packed site: every checksum, and that every compressed form is its file
+/// Check every checksum of a packed site and every compressed form
 ///
-/// Says all that is wrong; the exit status tells whether anything is.
+/// Reports all damage. The exit status is 0 if there is none, else 1.
 #[derive(Debug, Parser)]
 #[command(name = "verify")]
 struct Verify {
-    /// The archive
+    /// Check this archive
     path: PathBuf,
 
-    /// The earlier archive that pack was given as such: without it, forms that are differences are checked, but not decoded.
-    /// May be given several times
+    /// Decode deltas against this earlier archive, as given to tarpon pack --dictionary
+    ///
+    /// Without it, the checksums of deltas are checked, but their content is not. May be given more than once.
     #[arg(long = "dictionary", value_name = "FILE")]
     dictionaries: Vec<PathBuf>,
 }
@@ -37,8 +38,10 @@ pub(super) fn verify(path: &Path, dictionaries: &[PathBuf], max_unpacked_len: u6
     match verified.defects.len() {
         0 => Ok(()),
         count => {
-            let (archive, ways) = (path.printable(), if count == 1 { "one way" } else { "several ways" });
-            Err(format!("{archive} is damaged in {ways}; pack the site anew, or fetch it again").into())
+            let (archive, places) =
+                (path.printable(), if count == 1 { "one place" } else { "several places" });
+            Err(format!("{archive} is damaged in {places}; pack the site again, or copy the archive again")
+                .into())
         }
     }
 }

@@ -1,115 +1,109 @@
-//! What is wrong though each value by itself is right: what two of them claim, or one lacks.
+//! Conflicts between options whose values are valid by themselves: duplicates, contradictions and missing counterparts.
 
 use super::{ConfigError, OptionValue, Origin};
 use std::collections::BTreeMap;
 use tarpon_site::Printable;
 
-/// Finds what contradicts itself.
-pub(super) fn find(said: &[OptionValue], faults: &mut Vec<ConfigError>) {
-    // The kernel chooses port 0 anew each time.
-    let is_claimed = |address: &str| !address.ends_with(":0");
-    twice("listener", of(said, "listener", &["address"]), is_claimed, faults);
-    admins(said, is_claimed, faults);
-    twice("host", of(said, "site", &["hosts", "redirect-hosts"]), |_| true, faults);
-    defaults(said, faults);
-    // Where none says that it is the default, the first is.
-    let is_default_said = of(said, "site", &["default"]).any(is_on);
-    let is_refusing = of(said, "server", &["refuse-unknown-hosts"]).any(is_on);
-    let is_first_default = !is_default_said && !is_refusing;
-    for (number, path) in of(said, "site", &["path"]).enumerate() {
-        let option = |name| said.iter().find(|said| is(said, "site", name) && said.number == Some(number));
+/// Adds an error for each conflict.
+pub(super) fn find(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
+    // Port 0 never conflicts: the kernel chooses a free port each time.
+    let is_fixed = |address: &str| !address.ends_with(":0");
+    duplicates("listener", entries_of(entries, "listener", &["address"]), is_fixed, errors);
+    admin_conflicts(entries, is_fixed, errors);
+    duplicates("host", entries_of(entries, "site", &["hosts", "redirect-hosts"]), |_| true, errors);
+    default_conflicts(entries, errors);
+    // The first site is the default unless an option decides otherwise.
+    let has_default = entries_of(entries, "site", &["default"]).any(is_on);
+    let refuses_unknown = entries_of(entries, "server", &["refuse-unknown-hosts"]).any(is_on);
+    let is_first_default = !has_default && !refuses_unknown;
+    for (number, path) in entries_of(entries, "site", &["path"]).enumerate() {
+        let option = |name| {
+            entries.iter().find(|entry| is_option(entry, "site", name) && entry.number == Some(number))
+        };
         let (Some(hosts), Some(redirect_hosts)) = (option("hosts"), option("redirect-hosts")) else {
             continue;
         };
         let is_default = number == 0 && is_first_default || option("default").is_some_and(is_on);
         if hosts.values.is_empty() && !is_default {
-            let found = "nobody can reach this site: it has no hosts, and is not the default";
-            faults.push(path.fault(0, found, "expected `hosts` beside it", "add them, or default = true"));
+            let found = "no request reaches this site: it has no `hosts` and is not the default";
+            errors.push(path.error(0, found, "expected `hosts` beside it", "add `hosts`, or default = true"));
         }
         if !redirect_hosts.values.is_empty() && hosts.values.iter().all(|host| host.starts_with("*.")) {
+            let found = "`redirect-hosts` have no host to redirect to";
             let expected = "expected one of `hosts` without a *";
-            let remedy = "add the name they lead to, as in hosts = [\"example.org\"]";
-            faults.push(redirect_hosts.fault(
-                0,
-                "`redirect-hosts` have no host to redirect to",
-                expected,
-                remedy,
-            ));
+            let hint = "add the target of the redirects, as in hosts = [\"example.org\"]";
+            errors.push(redirect_hosts.error(0, found, expected, hint));
         }
     }
 }
 
-/// Values that were claimed before, by the same section or another one.
-fn twice<'a>(
+/// Adds an error for each value that occurred before, in the same section or another one.
+fn duplicates<'a>(
     noun: &str,
-    said: impl Iterator<Item = &'a OptionValue>,
-    is_claimed: impl Fn(&str) -> bool,
-    faults: &mut Vec<ConfigError>,
+    entries: impl Iterator<Item = &'a OptionValue>,
+    is_checked: impl Fn(&str) -> bool,
+    errors: &mut Vec<ConfigError>,
 ) {
     let mut first: BTreeMap<&str, Origin> = BTreeMap::new();
-    for said in said {
-        for (at, value) in said.values.iter().enumerate().filter(|(_, value)| is_claimed(value)) {
+    for entry in entries {
+        for (at, value) in entry.values.iter().enumerate().filter(|(_, value)| is_checked(value)) {
             let Some(&before) = first.get(&**value) else {
-                first.insert(value, said.from);
+                first.insert(value, entry.origin);
                 continue;
             };
+            let found = format!("{noun} {} occurs twice", value.printable());
             let before = match before {
-                Origin::File(line) => format!("it is there in line {line} already"),
-                Origin::Flag | Origin::Default => "it is there already".to_owned(),
+                Origin::File(line) => format!("line {line} has it already"),
+                Origin::Flag | Origin::Default => "an earlier value is the same".to_owned(),
             };
-            faults.push(said.fault(
-                at,
-                format!("{noun} {} is there twice", value.printable()),
-                before,
-                "leave one of them out",
-            ));
+            errors.push(entry.error(at, found, before, "remove one of them"));
         }
     }
 }
 
-/// An admin listener where sites are served: of one socket there is one use.
-fn admins(said: &[OptionValue], is_claimed: impl Fn(&str) -> bool, faults: &mut Vec<ConfigError>) {
-    for admin in of(said, "server", &["admin"]) {
-        for (at, value) in admin.values.iter().enumerate().filter(|(_, value)| is_claimed(value)) {
-            if of(said, "listener", &["address"]).any(|listener| listener.values.contains(value)) {
-                let found = format!("admin {} is a listener as well", value.printable());
-                let remedy = "take another port, as in admin = \"127.0.0.1:9000\", a Unix socket, or off";
-                faults.push(admin.fault(at, found, "expected an address of its own", remedy));
+/// Adds an error if the admin listener has the address of a listener.
+fn admin_conflicts(entries: &[OptionValue], is_fixed: impl Fn(&str) -> bool, errors: &mut Vec<ConfigError>) {
+    for admin in entries_of(entries, "server", &["admin"]) {
+        for (at, value) in admin.values.iter().enumerate().filter(|(_, value)| is_fixed(value)) {
+            if entries_of(entries, "listener", &["address"]).any(|listener| listener.values.contains(value)) {
+                let found = format!("admin {} is also a listener", value.printable());
+                let hint = "use another port, as in admin = \"127.0.0.1:9000\", a Unix socket, or off";
+                errors.push(admin.error(at, found, "expected an address of its own", hint));
             }
         }
     }
 }
 
-/// More than one site that answers for all others, or one where nobody is to.
-fn defaults(said: &[OptionValue], faults: &mut Vec<ConfigError>) {
-    let mut defaults = of(said, "site", &["default"]).filter(|said| is_on(said));
-    if of(said, "server", &["refuse-unknown-hosts"]).any(is_on)
+/// Adds an error for each default site after the first, and for a default site whose requests the server refuses.
+fn default_conflicts(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
+    let mut defaults = entries_of(entries, "site", &["default"]).filter(|entry| is_on(entry));
+    if entries_of(entries, "server", &["refuse-unknown-hosts"]).any(is_on)
         && let Some(default) = defaults.next()
     {
-        let found = "there is a default site, and hosts that no site has are refused";
-        let remedy = "leave out default, or refuse-unknown-hosts";
-        faults.push(default.fault(0, found, "expected one of the two", remedy));
+        let found = "this site is the default, but refuse-unknown-hosts refuses what it would answer";
+        let hint = "remove default or refuse-unknown-hosts";
+        errors.push(default.error(0, found, "expected one of the two", hint));
     }
-    for said in of(said, "site", &["default"]).filter(|said| is_on(said)).skip(1) {
-        let remedy = "leave it to one of them";
-        faults.push(said.fault(0, "there is a default site already", "expected one at most", remedy));
+    for entry in entries_of(entries, "site", &["default"]).filter(|entry| is_on(entry)).skip(1) {
+        let hint = "keep `default` in one site";
+        errors.push(entry.error(0, "another site is the default already", "expected one default site", hint));
     }
 }
 
-/// Some options in every section that there is.
-fn of<'a>(
-    said: &'a [OptionValue],
+/// Returns some options in every section of the configuration.
+fn entries_of<'a>(
+    entries: &'a [OptionValue],
     section: &'a str,
     options: &'a [&str],
 ) -> impl Iterator<Item = &'a OptionValue> {
-    let is_one = |said: &OptionValue| options.iter().any(|option| is(said, section, option));
-    said.iter().filter(move |said| said.number.is_some() && is_one(said))
+    let is_wanted = |entry: &OptionValue| options.iter().any(|option| is_option(entry, section, option));
+    entries.iter().filter(move |entry| entry.number.is_some() && is_wanted(entry))
 }
 
-fn is(said: &OptionValue, section: &str, option: &str) -> bool {
-    said.section.name == section && said.option.name == option
+fn is_option(entry: &OptionValue, section: &str, option: &str) -> bool {
+    entry.section.name == section && entry.option.name == option
 }
 
-fn is_on(said: &OptionValue) -> bool {
-    said.values.first().is_some_and(|value| value == "true")
+fn is_on(entry: &OptionValue) -> bool {
+    entry.values.first().is_some_and(|value| value == "true")
 }

@@ -1,6 +1,6 @@
-//! What a configuration file says, by sections and options: TOML 1.1.
+//! Parses a configuration file, TOML 1.1, into sections and options.
 //!
-//! Knows names and types. What a value means, and how far it may go, its option says.
+//! Checks names and types. The range and the meaning of a value are up to its option.
 
 use super::{ConfigError, ConfigSection, Opt, SECTIONS, ValueKind};
 use crate::base::error::{UserError, reason};
@@ -18,97 +18,94 @@ use toml::{
 /// A configuration file.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What it says.
+    /// Its content.
     pub text: String,
 }
 
-/// A section as it stands in a file.
+/// A section of a file.
 #[derive(Debug)]
 pub(super) struct ConfigTable {
     pub(super) section: &'static ConfigSection,
-    /// Its head.
-    pub(super) at: Range<usize>,
+    /// The bytes of its header.
+    pub(super) span: Range<usize>,
     pub(super) given: Vec<GivenOption>,
 }
 
-/// An option as it stands in a file.
+/// An option of a file.
 #[derive(Debug)]
 pub(super) struct GivenOption {
     pub(super) option: &'static Opt,
-    /// Each that will do, as it would be given on the command line, and where it stands.
+    /// The valid values in the form of the command line, each with its position.
     pub(super) values: Vec<(String, Range<usize>)>,
-    /// Its name.
-    pub(super) at: Range<usize>,
+    /// The bytes of its name.
+    pub(super) span: Range<usize>,
 }
 
 impl ConfigFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read, or is no text.
+    /// The file is unreadable or not UTF-8.
     pub fn open(path: impl Into<PathBuf>) -> Result<ConfigFile, UserError> {
         let path = path.into();
         match fs::read_to_string(&path) {
             Ok(text) => Ok(ConfigFile { path, text }),
             Err(error) => {
-                let (why, remedy) = match error.kind() {
+                let (why, hint) = match error.kind() {
                     io::ErrorKind::InvalidData => ("it is not UTF-8".to_owned(), "save it as UTF-8"),
-                    _ => (
-                        reason(&error),
-                        "name a file that exists and may be read, as in --config tarpon.toml",
-                    ),
+                    _ => (reason(&error), "name an existing, readable file, as in --config tarpon.toml"),
                 };
-                Err(UserError::new(format_args!("cannot read {}", path.printable()), why, remedy))
+                Err(UserError::new(format_args!("cannot read {}", path.printable()), why, hint))
             }
         }
     }
 
-    /// Where its paths begin.
+    /// Returns the directory where relative paths start.
     pub(super) fn base(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
 
-    /// The line of a byte, the first one being 1.
+    /// Returns the number of the line that contains a byte. Lines start at 1.
     pub(super) fn line(&self, at: usize) -> usize {
         self.text.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count() + 1
     }
 }
 
-/// What a file says, in its order, as far as it can be understood.
-pub(super) fn tables(file: &ConfigFile, faults: &mut Vec<ConfigError>) -> Vec<ConfigTable> {
-    let (root, errors) = DeTable::parse_recoverable(&file.text);
-    let syntax: Vec<_> = errors
+/// Parses a file as far as possible. Returns its sections in order, and adds its errors to `errors`.
+pub(super) fn parse(file: &ConfigFile, errors: &mut Vec<ConfigError>) -> Vec<ConfigTable> {
+    let (root, syntax_errors) = DeTable::parse_recoverable(&file.text);
+    let syntax: Vec<_> = syntax_errors
         .iter()
         .map(|error| {
-            let at = error.span().unwrap_or_default();
-            ConfigError::at(at, "this is not TOML", error.message(), "see https://toml.io for its form")
+            let span = error.span().unwrap_or_default();
+            ConfigError::at(span, "this is not TOML", error.message(), "see https://toml.io for the syntax")
         })
         .collect();
-    let mut reader = FileReader { text: &file.text, tables: Vec::new(), faults: Vec::new() };
+    let mut reader = FileReader { text: &file.text, tables: Vec::new(), errors: Vec::new() };
     reader.root(root.get_ref());
-    let FileReader { mut tables, faults: found, .. } = reader;
-    tables.sort_by_key(|table| table.at.start);
-    // What else is found in a line that was not understood is not to be trusted, nor what stands below a head that was not.
+    let FileReader { mut tables, errors: found, .. } = reader;
+    tables.sort_by_key(|table| table.span.start);
+    // Further errors in a line with a syntax error are not reliable, nor are those below a broken header.
     let lines: Vec<_> = syntax.iter().filter_map(ConfigError::start).map(|at| file.line(at)).collect();
-    let is_head = |line: &&usize| {
+    let is_header = |line: &&usize| {
         file.text.lines().nth(**line - 1).is_some_and(|line| line.trim_start().starts_with('['))
     };
-    let lost = lines.iter().find(is_head).copied().unwrap_or(usize::MAX);
-    let is_sound = |fault: &ConfigError| {
-        fault.start().map(|at| file.line(at)).is_none_or(|line| line < lost && !lines.contains(&line))
+    let broken = lines.iter().find(is_header).copied().unwrap_or(usize::MAX);
+    let is_reliable = |error: &ConfigError| {
+        error.start().map(|at| file.line(at)).is_none_or(|line| line < broken && !lines.contains(&line))
     };
-    faults.extend(syntax);
-    faults.extend(found.into_iter().filter(is_sound));
+    errors.extend(syntax);
+    errors.extend(found.into_iter().filter(is_reliable));
     tables
 }
 
-/// Goes through what was parsed.
+/// Walks through the parsed TOML.
 struct FileReader<'a> {
     text: &'a str,
     tables: Vec<ConfigTable>,
-    faults: Vec<ConfigError>,
+    errors: Vec<ConfigError>,
 }
 
 impl FileReader<'_> {
@@ -124,35 +121,40 @@ impl FileReader<'_> {
                     for table in tables.iter() {
                         match table.get_ref() {
                             DeValue::Table(found) => self.table(section, table.span(), found),
-                            other => self.no_section(section, table.span(), other),
+                            other => self.wrong_type(section, table.span(), other),
                         }
                     }
                 }
-                (other, _) => self.no_section(section, key.span(), other),
+                (other, _) => self.wrong_type(section, key.span(), other),
             }
         }
     }
 
-    fn table(&mut self, section: &'static ConfigSection, at: Range<usize>, table: &DeTable<'_>) {
+    fn table(&mut self, section: &'static ConfigSection, span: Range<usize>, table: &DeTable<'_>) {
         let mut given = Vec::new();
         for (key, value) in table {
             match section.options.iter().find(|option| option.name == key.get_ref()) {
                 Some(option) => {
-                    given.push(GivenOption { option, values: self.values(option, value), at: key.span() });
+                    given.push(GivenOption { option, values: self.values(option, value), span: key.span() });
                 }
                 None => self.unknown(key, Some(section)),
             }
         }
-        given.sort_by_key(|given| given.at.start);
-        self.tables.push(ConfigTable { section, at, given });
+        given.sort_by_key(|given| given.span.start);
+        self.tables.push(ConfigTable { section, span, given });
     }
 
     fn values(&mut self, option: &'static Opt, value: &Spanned<DeValue<'_>>) -> Vec<(String, Range<usize>)> {
         let all = match value.get_ref() {
-            DeValue::Array(values) if option.many => values.iter().collect(),
-            other if option.many => {
-                let found = format!("`{}` is {}", option.name, noun(other));
-                self.faults.push(ConfigError::at(value.span(), found, "expected a list", as_in(option)));
+            DeValue::Array(values) if option.is_list => values.iter().collect(),
+            other if option.is_list => {
+                let found = format!("`{}` is {}", option.name, type_name(other));
+                self.errors.push(ConfigError::at(
+                    value.span(),
+                    found,
+                    "expected a list",
+                    toml_example(option),
+                ));
                 return Vec::new();
             }
             _ => vec![value],
@@ -161,17 +163,17 @@ impl FileReader<'_> {
     }
 
     fn value(&mut self, option: &'static Opt, value: &Spanned<DeValue<'_>>) -> Option<String> {
-        let (found, expected) = match text(option, value.get_ref()) {
-            Some(text) => match option.refusal(text.as_ref()) {
+        let (found, expected) = match cli_value(option, value.get_ref()) {
+            Some(text) => match option.error_for(text.as_ref()) {
                 None => return Some(text),
                 Some(expected) => {
                     let written = self.text.get(value.span()).unwrap_or(&text);
                     (format!("`{}` cannot be {written}", option.name), expected)
                 }
             },
-            None => (format!("`{}` is {}", option.name, noun(value.get_ref())), option.kind.expected()),
+            None => (format!("`{}` is {}", option.name, type_name(value.get_ref())), option.kind.expected()),
         };
-        self.faults.push(ConfigError::at(value.span(), found, expected, as_in(option)));
+        self.errors.push(ConfigError::at(value.span(), found, expected, toml_example(option)));
         None
     }
 
@@ -182,41 +184,45 @@ impl FileReader<'_> {
             None => SECTIONS.into_iter().map(|section| section.name).collect(),
         };
         let near = known.iter().map(|known| (strsim::jaro(name, known), *known));
-        let near = near.filter(|(likeness, _)| *likeness >= LIKENESS_MIN).max_by(|a, b| a.0.total_cmp(&b.0));
-        let elsewhere =
+        let near =
+            near.filter(|(similarity, _)| *similarity >= SIMILARITY_MIN).max_by(|a, b| a.0.total_cmp(&b.0));
+        let other_section =
             SECTIONS.into_iter().find(|section| section.options.iter().any(|option| option.name == name));
-        let remedy = match (near, elsewhere, section) {
-            _ if let Some(option) = Opt::renamed(name) => format!("it is called `{}` now", option.name),
-            (_, Some(other), _) => format!("it is an option of {}: move it there", other.head()),
+        let hint = match (near, other_section, section) {
+            _ if let Some(option) = Opt::renamed(name) => format!("it is now called `{}`", option.name),
+            (_, Some(other), _) => format!("it is an option of {}: move it there", other.header()),
             (Some((_, near)), ..) => format!("did you mean `{near}`?"),
-            (None, ..) => "see tarpon manual tarpon.toml for all there is".to_owned(),
+            (None, ..) => "run tarpon manual tarpon.toml for the list".to_owned(),
         };
         let (found, expected) = match section {
             Some(section) => (
                 format!("unknown option `{}`", name.printable()),
-                format!("expected an option of {}", section.head()),
+                format!("expected an option of {}", section.header()),
             ),
             None => {
-                let heads: Vec<_> = SECTIONS.into_iter().map(ConfigSection::head).collect();
-                (format!("unknown section `{}`", name.printable()), format!("expected {}", heads.join(", ")))
+                let headers: Vec<_> = SECTIONS.into_iter().map(ConfigSection::header).collect();
+                (
+                    format!("unknown section `{}`", name.printable()),
+                    format!("expected {}", headers.join(", ")),
+                )
             }
         };
-        self.faults.push(ConfigError::at(key.span(), found, expected, remedy));
+        self.errors.push(ConfigError::at(key.span(), found, expected, hint));
     }
 
-    fn no_section(&mut self, section: &ConfigSection, at: Range<usize>, found: &DeValue<'_>) {
-        let head = section.head();
-        let found = format!("`{}` is {}", section.name, noun(found));
-        let remedy = match section.is_many() {
-            true => format!("write {head} above its options; there may be several"),
-            false => format!("write {head} above its options; there is one"),
+    fn wrong_type(&mut self, section: &ConfigSection, span: Range<usize>, found: &DeValue<'_>) {
+        let header = section.header();
+        let found = format!("`{}` is {}", section.name, type_name(found));
+        let hint = match section.is_many() {
+            true => format!("begin each {} with {header}", section.name),
+            false => format!("write {header} once, above its options"),
         };
-        self.faults.push(ConfigError::at(at, found, format!("expected {head}"), remedy));
+        self.errors.push(ConfigError::at(span, found, format!("expected {header}"), hint));
     }
 }
 
-/// A value as it would be given on the command line, if its type can be one of the option.
-fn text(option: &Opt, value: &DeValue<'_>) -> Option<String> {
+/// Converts a value to the form of the command line. `None`: the option takes no value of this type.
+fn cli_value(option: &Opt, value: &DeValue<'_>) -> Option<String> {
     match (&option.kind, value) {
         (ValueKind::Flag(_), DeValue::Boolean(on)) => Some(on.to_string()),
         (ValueKind::Time(..) | ValueKind::Count(..) | ValueKind::Size(..), DeValue::Integer(number)) => {
@@ -230,24 +236,24 @@ fn text(option: &Opt, value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// How a file says an option.
-pub(super) fn as_in(option: &Opt) -> String {
-    let value = written(option, option.example());
-    match option.many {
+/// Returns an example of an option in a file.
+pub(super) fn toml_example(option: &Opt) -> String {
+    let value = toml_value(option, option.example());
+    match option.is_list {
         true => format!("as in {} = [{value}]", option.name),
         false => format!("as in {} = {value}", option.name),
     }
 }
 
-/// A value in the form of TOML.
-pub(super) fn written(option: &Opt, value: &str) -> String {
+/// Formats a value as TOML.
+pub(super) fn toml_value(option: &Opt, value: &str) -> String {
     match option.kind {
         ValueKind::Flag(_) | ValueKind::Count(..) => value.to_owned(),
         _ => quoted(value),
     }
 }
 
-/// A basic string: <https://toml.io/en/v1.0.0#string>.
+/// Formats a basic string: <https://toml.io/en/v1.0.0#string>.
 fn quoted(text: &str) -> String {
     let mut to = String::from("\"");
     for char in text.chars() {
@@ -265,7 +271,8 @@ fn quoted(text: &str) -> String {
     to + "\""
 }
 
-fn noun(value: &DeValue<'_>) -> &'static str {
+/// Returns the name of a value's type, with its article.
+fn type_name(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "text",
         DeValue::Integer(_) => "a whole number",
@@ -277,5 +284,5 @@ fn noun(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// As alike as clap wants names to be that it suggests.
-const LIKENESS_MIN: f64 = 0.7;
+/// The similarity from which clap suggests a name.
+const SIMILARITY_MIN: f64 = 0.7;

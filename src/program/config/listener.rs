@@ -1,23 +1,23 @@
-//! `[[listener]]`: where the server listens.
+//! `[[listener]]`: the addresses that the server listens on.
 
 use super::{CommandKind, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, option::OPT};
 use crate::{Address, default_addresses};
-use CommandKind::{Carrier, Serve};
+use CommandKind::{Embedded, Serve};
 
-/// What is said of a listener.
+/// A listener of the configuration.
 #[derive(Clone, Debug)]
 pub struct ListenerConfig {
-    /// Where.
+    /// The address to listen on.
     pub address: Address,
 }
 
 pub(super) const SECTION: ConfigSection = ConfigSection {
     name: "listener",
     count: 0..=usize::MAX,
-    help: "An address at which the server listens",
+    help: "An address that the server listens on",
     key: Some("address"),
     options: OPTIONS,
-    begin: |config| {
+    add: |config| {
         let [address, _] = default_addresses();
         config.listeners.push(ListenerConfig { address });
     },
@@ -26,16 +26,17 @@ pub(super) const SECTION: ConfigSection = ConfigSection {
 const OPTIONS: &[Opt] = &[Opt {
     name: "address",
     flag: FlagForm::Named("listen", 'l'),
-    on: &[Serve, Carrier],
+    commands: &[Serve, Embedded],
     heading: "Server",
     value_name: "ADDR:PORT",
     kind: ValueKind::Address(|config, address| {
-        config.listeners.last_mut().expect("a listener that was begun").address = address;
+        config.listeners.last_mut().expect("add() pushed a listener").address = address;
     }),
     required: true,
-    default: OptionDefault::Words("127.0.0.1:8080 and, where there is IPv6, [::1]:8080"),
+    default: OptionDefault::Described("127.0.0.1:8080, and [::1]:8080 if the host has IPv6"),
     example: "127.0.0.1:8080",
-    refused: &["", "localhost", "8080", "unix:", "127.0.0.1", "127.0.0.1:65536", "[::1]"],
-    help: "Where to listen: ADDR:PORT, such as 127.0.0.1:8080, 0.0.0.0:80 or [::]:80, or unix:PATH",
+    invalid: &["", "localhost", "8080", "unix:", "127.0.0.1", "127.0.0.1:65536", "[::1]"],
+    help: "Listen on this address: ADDR:PORT or unix:PATH",
+    details: "Such as 127.0.0.1:8080, 0.0.0.0:80, [::]:80 or unix:/run/tarpon/http.sock.",
     ..OPT
 }];

@@ -1,22 +1,22 @@
-//! `[log]`: what is logged, and where.
+//! `[log]`: the access log and the messages of the server.
 
 use super::EventFormat;
 use super::{CommandKind, Config, ConfigSection, Opt, OptionDefault, ValueKind, option::OPT};
 use crate::{LogClientIp, LogFormat, Rotation};
-use CommandKind::{Carrier, Serve};
+use CommandKind::{Embedded, Serve};
 use std::{num::NonZeroU32, time::Duration};
 
 pub(super) const SECTION: ConfigSection = ConfigSection {
     name: "log",
     count: 1..=1,
-    help: "What is logged, and where",
+    help: "The access log and the messages of the server",
     key: None,
     options: OPTIONS,
-    begin: |_| (),
+    add: |_| (),
 };
 
-/// What every option here has in common.
-const LOG: Opt = Opt { on: &[Serve, Carrier], heading: "Log", ..OPT };
+/// The fields that all options here share.
+const LOG: Opt = Opt { commands: &[Serve, Embedded], heading: "Log", ..OPT };
 
 const OPTIONS: &[Opt] = &[
     Opt {
@@ -24,37 +24,38 @@ const OPTIONS: &[Opt] = &[
         value_name: "WHERE",
         kind: ValueKind::Target(|config, target| config.log.access = target),
         example: "access.log",
-        refused: &["", "unix:"],
-        help: "Where a line of each request goes: a file, - for standard output, unix:PATH, a socket that takes datagrams or a \
-               stream, or off, nowhere",
+        invalid: &["", "unix:"],
+        help: "Write a line for each request to this file or socket",
+        details: "A path names a file, - standard output, unix:PATH a socket that takes datagrams or a stream. The value off disables the log.",
         ..LOG
     },
     Opt {
         name: "access-log-format",
         former_name: "access-log-form",
         value_name: "NAME",
-        kind: ValueKind::Word(&[
+        kind: ValueKind::Choice(&[
             ("combined", |config| config.log.logging.form = LogFormat::Combined),
             ("common", |config| config.log.logging.form = LogFormat::Common),
             ("json", |config| config.log.logging.form = LogFormat::Json),
             ("simple", |config| config.log.logging.form = LogFormat::Simple),
         ]),
         default: OptionDefault::Value("combined"),
-        help: "What such a line looks like; times are UTC",
+        help: "Select the format of the access log",
+        details: "Times are UTC.",
         ..LOG
     },
     Opt {
         name: "log-client-ip",
         former_name: "log-addresses",
         value_name: "HOW",
-        kind: ValueKind::Word(&[
+        kind: ValueKind::Choice(&[
             ("full", |config| config.log.logging.addresses = LogClientIp::Full),
             ("truncated", |config| config.log.logging.addresses = LogClientIp::Truncated),
             ("none", |config| config.log.logging.addresses = LogClientIp::None),
         ]),
         default: OptionDefault::Value("full"),
-        help: "What of clients' addresses is logged: all; truncated to the network, which is 24 bits of IPv4 and 48 of IPv6; or \
-               nothing",
+        help: "Log client addresses in full, truncated to their network, or not at all",
+        details: "The value truncated keeps 24 bits of IPv4 and 48 bits of IPv6.",
         ..LOG
     },
     Opt {
@@ -62,11 +63,12 @@ const OPTIONS: &[Opt] = &[
         former_name: "access-log-one-in",
         value_name: "COUNT",
         kind: ValueKind::Count(ONE_IN, "requests", |config, count| {
-            config.log.logging.one_in = NonZeroU32::new(count).expect("one at least");
+            config.log.logging.one_in = NonZeroU32::new(count).expect("the range starts at 1");
         }),
         default: OptionDefault::Value("1"),
         example: "100",
-        help: "Log one request in so many, chosen by chance, and each that is answered with status 400 or above",
+        help: "Log one request in this many, chosen at random",
+        details: "A request that is answered with status 400 or above is always logged.",
         ..LOG
     },
     Opt {
@@ -74,7 +76,8 @@ const OPTIONS: &[Opt] = &[
         value_name: "BYTES",
         kind: ValueKind::Size(64 << 10..=1 << 40, "", |config, len| rotation(config).len_max = Some(len)),
         example: "100MiB",
-        help: "Begin another file when this one has so many bytes; the others are kept as FILE.1, FILE.2 and so on",
+        help: "Rotate the access log when it has this many bytes",
+        details: "Rotated files are named FILE.1, FILE.2 and so on.",
         ..LOG
     },
     Opt {
@@ -82,7 +85,7 @@ const OPTIONS: &[Opt] = &[
         value_name: "TIME",
         kind: ValueKind::Time(AGES, |config, age| rotation(config).age_max = Some(age)),
         example: "1d",
-        help: "Begin another file when this one is so old",
+        help: "Rotate the access log when it reaches this age",
         ..LOG
     },
     Opt {
@@ -91,35 +94,35 @@ const OPTIONS: &[Opt] = &[
         kind: ValueKind::Count(0..=10_000, "files", |config, count| rotation(config).keep = count),
         default: OptionDefault::Value("7"),
         example: "30",
-        help: "How many of these others are kept",
+        help: "Keep this many rotated files",
         ..LOG
     },
     Opt {
         name: "debug",
         kind: ValueKind::Flag(|config, on| config.server.settings.debug = on),
-        help: "Show each request as it happens, with its headers and those of the response. Headers may have passwords in them, and this \
-               is slow: it is for looking, not for keeping",
+        help: "Print each request and response with its headers",
+        details: "For debugging only: it is slow, and headers may contain passwords.",
         ..LOG
     },
     Opt {
         name: "log-format",
         value_name: "NAME",
-        kind: ValueKind::Word(&[
+        kind: ValueKind::Choice(&[
             ("auto", |config| config.log.events = EventFormat::Auto),
             ("human", |config| config.log.events = EventFormat::Human),
             ("json", |config| config.log.events = EventFormat::Json),
         ]),
         default: OptionDefault::Value("auto"),
-        help: "How the server says what happens to it: human, in words; json, as lines of JSON on standard error; or auto, in \
-               words where standard error is a terminal, and else as JSON",
+        help: "Select the format of the messages that the server prints",
+        details: "The value human prints text; json prints lines of JSON on standard error; auto prints text if standard error is a terminal, and else JSON.",
         ..LOG
     },
 ];
 
-/// One in a million is as good as none.
+/// A sample of less than one in a million is as good as no log.
 pub(super) const ONE_IN: std::ops::RangeInclusive<u32> = 1..=1_000_000;
 
-/// A file for each second helps nobody, and one for ten years is as good as one for ever.
+/// A new file more often than every second is useless; ten years are as good as never.
 const AGES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3_650 * 86_400);
 
 fn rotation(config: &mut Config) -> &mut Rotation {

@@ -1,32 +1,31 @@
-//! Configuration: what a user can say, from flags and from a file, as one checked value.
+//! The configuration: flags and a file become one checked value.
 //!
 //! ```text
 //! flags ────────────────────────────┐
 //!                                    ▼
 //! tarpon.toml ─ file ─▶ tables ─ read, by the options of each section ─▶ Config
-//!                          └─ faults, with their places ─┘
+//!                          └─ errors, with their positions ─┘
 //! ```
 //!
-//! Everything there is to say is a row of a table: [`SECTIONS`] has the sections, each section its options, and each
-//! option its name, default, range, words and what it sets. Command line, file, manual page, completions and reference
-//! are made from these rows, so that a new option is one row.
+//! Tables define everything: [`SECTIONS`] has the sections, a section its options, and an option its name, default, range, help and
+//! effect. Command line, file, manual page, completions and reference are generated from these rows, so a new option is one row.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | `option` | what an option is, and what its value may be |
-//! | `site`, `listener`, `server`, `log` | the sections: what they set, and their rows |
-//! | `time`, `size` | how durations and sizes are written |
-//! | `file` | what a file says, by sections and options |
-//! | `read` | defaults, file and flags become a `Config` |
-//! | `conflict` | what no value shows by itself |
-//! | `system` | what this system does not have |
-//! | `fault` | what is wrong, where, and what to do |
-//! | `show` | what holds in the end, and where it came from |
+//! | `option` | the definition of an option, and the check of its values |
+//! | `site`, `listener`, `server`, `log` | the sections and their options |
+//! | `time` | the format of durations |
+//! | `file` | parses a file into sections and options |
+//! | `read` | merges defaults, file and flags into a `Config` |
+//! | `conflict` | finds options that contradict each other |
+//! | `system` | finds paths, addresses and engines that this system does not have |
+//! | `errors` | errors with their position and a hint |
+//! | `show` | prints the resolved configuration as a file |
 //!
-//! Knows nothing of the command line but its words, and asks the system nothing but in `system`.
+//! Knows nothing of the command line except the names of its flags. Only `system` makes system calls.
 
 mod conflict;
-mod fault;
+mod errors;
 mod file;
 mod listener;
 mod log;
@@ -42,27 +41,27 @@ pub use crate::base::{
     log_config::{EventFormat, LogConfig, SiteLogConfig},
     site_config::SiteConfig,
 };
-pub use fault::{ConfigError, ConfigErrors};
+pub use errors::{ConfigError, ConfigErrors};
 pub use file::ConfigFile;
 pub use listener::ListenerConfig;
-pub use option::{CommandKind, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, WordList};
+pub use option::{Choices, CommandKind, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind};
 pub use read::{CliFlags, OptionValue, Origin, ResolvedConfig, read};
 pub use server::{AdminAt, ServerConfig};
-pub use system::look;
+pub use system::check_system;
 
-/// What a server is told. Values are within their ranges and do not contradict each other.
+/// The configuration of a server. Values are within their ranges and do not contradict each other.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The sites, at least one.
     pub sites: Vec<SiteConfig>,
-    /// Where to listen; empty: at those of the [default addresses](crate::default_addresses) that the host has.
+    /// The listeners. Empty: the [default addresses](crate::default_addresses) that the host has.
     pub listeners: Vec<ListenerConfig>,
-    /// What concerns all of them.
+    /// Options that apply to all sites and listeners.
     pub server: ServerConfig,
-    /// What is logged.
+    /// The access log and the messages of the server.
     pub log: LogConfig,
 }
 
-/// Every section there is, in the order in which users read of them.
+/// All sections, in the order of the documentation.
 pub const SECTIONS: [&ConfigSection; 4] =
     [&site::SECTION, &listener::SECTION, &server::SECTION, &log::SECTION];

@@ -1,4 +1,4 @@
-//! An option: all there is to know of it.
+//! An option: its names, values, default, help and effect.
 
 use super::{Config, time};
 use crate::base::size;
@@ -10,89 +10,93 @@ use std::{
     time::Duration,
 };
 
-/// A section of the file, and the options that stand in it.
+/// A section of the file and its options.
 #[derive(Debug)]
 pub struct ConfigSection {
     /// As in `[server]` or `[[site]]`.
     pub name: &'static str,
-    /// How many there are at least, said or not, and at most.
+    /// The minimum and maximum number of such sections. The reader adds missing ones up to the minimum.
     pub count: RangeInclusive<usize>,
-    /// What it is about, as a sentence without its full stop.
+    /// A description without a full stop.
     pub help: &'static str,
-    /// The option of which each value on the command line makes a section of its own; all together take the place of those
-    /// in the file. Flags of the others hold in every section.
+    /// The option whose values on the command line each make a section; together they replace the sections of the file. Flags of
+    /// the other options apply to every section.
     pub key: Option<&'static str>,
-    /// Its options, in the order in which users read of them.
+    /// Its options, in the order of the documentation.
     pub options: &'static [Opt],
-    /// Makes room for one more, where the options then set their values.
-    pub begin: fn(&mut Config),
+    /// Adds an empty section to the configuration; its options then set their values in it.
+    pub add: fn(&mut Config),
 }
 
-/// An option, whoever says it.
+/// An option of the file, the command line, or both.
 #[derive(Debug)]
 pub struct Opt {
     /// In the file, and on the command line behind two dashes.
     pub name: &'static str,
-    /// Its name in an earlier version, in the file and on the command line: the error for it names the one of today. Empty: none.
+    /// Its name in an earlier version, in the file and on the command line: the error for that name gives the current one. Empty:
+    /// it was never renamed.
     pub former_name: &'static str,
-    /// How it is said on the command line.
+    /// Its form on the command line.
     pub flag: FlagForm,
-    /// Where it may stand on the command line; nowhere: it is for the file alone.
-    pub on: &'static [CommandKind],
-    /// The title of the part of the help that it is in.
+    /// The commands that accept it as a flag. Empty: only the file accepts it.
+    pub commands: &'static [CommandKind],
+    /// The heading above it in the help.
     pub heading: &'static str,
-    /// What stands for the value in the help.
+    /// The placeholder of the value in the help.
     pub value_name: &'static str,
-    /// What its value may be, and what becomes of it.
+    /// The type of its value, and the function that sets it.
     pub kind: ValueKind,
-    /// Whether there may be several values.
-    pub many: bool,
-    /// Whether a section of the file is of no use without it.
+    /// Whether it takes a list of values.
+    pub is_list: bool,
+    /// Whether each section of the file must have it.
     pub required: bool,
-    /// What holds where nobody says anything.
+    /// The value that applies where neither file nor flag sets one.
     pub default: OptionDefault,
-    /// A value as somebody might want it. Empty: the default, or for a flag that it is on.
+    /// A typical value. Empty: the default, or `true` for a flag.
     pub example: &'static str,
-    /// Values that are refused, of a kind that has no range.
-    pub refused: &'static [&'static str],
-    /// What it does, as a sentence without its full stop.
+    /// Values that must be rejected, for kinds without a range. Tests use them.
+    pub invalid: &'static [&'static str],
+    /// The effect in at most 90 characters: begins with a verb, has no full stop.
     pub help: &'static str,
+    /// Further sentences for `--help`, the manual page and the reference.
+    pub details: &'static str,
 }
 
-/// What the rows of the tables leave out.
+/// The values that the rows of the tables leave out.
 pub(super) const OPT: Opt = Opt {
     name: "",
     former_name: "",
     flag: FlagForm::Long,
-    on: &[],
+    commands: &[],
     heading: "",
     value_name: "",
     kind: ValueKind::Flag(|_, _| ()),
-    many: false,
+    is_list: false,
     required: false,
-    default: OptionDefault::Nothing,
+    default: OptionDefault::None,
     example: "",
-    refused: &[],
+    invalid: &[],
     help: "",
+    details: "",
 };
 
-/// What says that something is to be nowhere. A file of that name is `./off`.
+/// The value that disables a log or a listener. A file of that name is `./off`.
 pub(super) const OFF: &str = "off";
 
-/// How an option is said on the command line.
+/// The form of an option on the command line.
 #[derive(Clone, Copy, Debug)]
 pub enum FlagForm {
-    /// By its name, behind two dashes.
+    /// Its name behind two dashes.
     Long,
-    /// By its name, or by this character behind one dash.
+    /// Its name, or this character behind one dash.
     Short(char),
-    /// By another name, or by this character behind one dash.
+    /// Another name, or this character behind one dash.
     Named(&'static str, char),
-    /// By its place, without a name.
-    Place,
+    /// A positional argument.
+    Positional,
 }
 
-/// What reads a command line.
+/// A command that reads options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandKind {
     /// `tarpon serve`
@@ -101,84 +105,90 @@ pub enum CommandKind {
     Pack,
     /// `tarpon inspect` and `tarpon verify`
     Inspect,
-    /// A program that carries its site.
-    Carrier,
+    /// A program with an embedded site.
+    Embedded,
 }
 
-/// What holds where nobody says anything.
+/// The value of an option that neither file nor flag sets.
 #[derive(Clone, Copy, Debug)]
 pub enum OptionDefault {
-    /// Nothing: the option is off, or its list is empty.
-    Nothing,
+    /// No value: the option is off, or its list is empty.
+    None,
     /// This value.
     Value(&'static str),
-    /// What is worked out then, in words.
-    Words(&'static str),
+    /// A value that depends on the system or on other options, described in words.
+    Described(&'static str),
 }
 
-/// What a value may be, and what it sets.
+/// The type of a value, with the function that sets it.
 #[derive(Clone, Debug)]
 pub enum ValueKind {
     /// On or off.
     Flag(fn(&mut Config, bool)),
-    /// A time within a range.
+    /// A duration within a range.
     Time(RangeInclusive<Duration>, fn(&mut Config, Duration)),
-    /// So many of what is named, within a range.
+    /// A number within a range, with its unit.
     Count(RangeInclusive<u32>, &'static str, fn(&mut Config, u32)),
-    /// So many bytes within a range, and what they are counted by, as in `a second`, or nothing.
+    /// A number of bytes within a range, with the unit behind it, such as `a second`, or nothing.
     Size(RangeInclusive<u64>, &'static str, fn(&mut Config, u64)),
-    /// One of a few words.
-    Word(WordList),
-    /// A path; one that a file says begins where the file is.
+    /// One of a few names.
+    Choice(Choices),
+    /// A path. A relative path in a file starts at the directory of the file.
     Path(fn(&mut Config, PathBuf)),
-    /// A path within something, where it begins.
-    Inner(fn(&mut Config, PathBuf)),
-    /// An address to listen at.
+    /// A path within an archive.
+    ArchivePath(fn(&mut Config, PathBuf)),
+    /// An address to listen on.
     Address(fn(&mut Config, Address)),
-    /// The same, or `off`: at none.
+    /// An address to listen on, or `off`.
     AddressOrOff(fn(&mut Config, Option<Address>)),
-    /// Where a log goes. `None`: nowhere.
+    /// The destination of a log. `None`: off.
     Target(fn(&mut Config, Option<LogTarget>)),
-    /// Text of a form: the first function writes it at its best, or says what was expected.
+    /// Text. The first function returns its canonical form, or what was expected.
     Text(fn(&str) -> Result<String, String>, fn(&mut Config, String)),
 }
 
-/// Words, and what each of them sets.
-pub type WordList = &'static [(&'static str, fn(&mut Config))];
+/// Names, and the function that each of them calls.
+pub type Choices = &'static [(&'static str, fn(&mut Config))];
 
 impl ConfigSection {
-    /// Whether there may be several: `[[site]]`, not `[site]`.
+    /// Whether a file may have several: `[[site]]`, not `[site]`.
     pub fn is_many(&self) -> bool {
         *self.count.end() > 1
     }
 
-    /// As it stands in a file.
-    pub fn head(&self) -> String {
+    /// Returns the header as a file has it.
+    pub fn header(&self) -> String {
         if self.is_many() { format!("[[{}]]", self.name) } else { format!("[{}]", self.name) }
     }
 }
 
 impl Opt {
-    /// Its name on the command line, without dashes.
+    /// Returns the name on the command line, without dashes.
     pub fn flag_name(&self) -> &'static str {
         match self.flag {
             FlagForm::Named(name, _) => name,
-            FlagForm::Long | FlagForm::Short(_) | FlagForm::Place => self.name,
+            FlagForm::Long | FlagForm::Short(_) | FlagForm::Positional => self.name,
         }
     }
 
-    /// As a user says it on the command line, without a value, where it is not to be as by default.
-    pub fn flag_words(&self) -> String {
+    /// Returns the flag that changes the default, without its value.
+    pub fn flag_usage(&self) -> String {
         match self.flag {
-            FlagForm::Place => self.value_name.to_owned(),
-            _ if self.is_on_unsaid() => format!("--no-{}", self.flag_name()),
+            FlagForm::Positional => self.value_name.to_owned(),
+            _ if self.is_on_by_default() => format!("--no-{}", self.flag_name()),
             _ => format!("--{}", self.flag_name()),
         }
     }
 
-    /// Whether it is on or off, and on where nobody says anything.
-    pub fn is_on_unsaid(&self) -> bool {
+    /// Whether it is a flag that is on by default.
+    pub fn is_on_by_default(&self) -> bool {
         matches!((&self.kind, self.default), (ValueKind::Flag(_), OptionDefault::Value("true")))
+    }
+
+    /// Returns the help and the details as sentences.
+    pub fn description(&self) -> String {
+        let gap = if self.details.is_empty() { "" } else { " " };
+        format!("{}.{gap}{}", self.help, self.details)
     }
 
     /// Returns the option that had this name in an earlier version.
@@ -187,12 +197,12 @@ impl Opt {
         options.find(|option| !former_name.is_empty() && option.former_name == former_name)
     }
 
-    /// Whether it can be said to a program.
-    pub fn is_on(&self, program: CommandKind) -> bool {
-        self.on.contains(&program)
+    /// Whether a command accepts it as a flag.
+    pub fn is_accepted_by(&self, command: CommandKind) -> bool {
+        self.commands.contains(&command)
     }
 
-    /// A value as somebody might want it.
+    /// Returns a typical value.
     pub fn example(&self) -> &'static str {
         match (self.example, self.default) {
             ("", OptionDefault::Value(value)) => value,
@@ -201,68 +211,68 @@ impl Opt {
         }
     }
 
-    /// Whether a value will do.
+    /// Checks a value.
     ///
     /// # Errors
-    /// It will not: what was expected, with an example.
+    /// The value is invalid: what was expected, with an example.
     pub fn check(&self, value: &OsStr) -> Result<(), String> {
-        match self.refusal(value) {
+        match self.error_for(value) {
             None => Ok(()),
             Some(expected) => Err(format!("{expected}, such as {}", self.example())),
         }
     }
 
-    /// What was expected of a value that will not do.
-    pub(super) fn refusal(&self, value: &OsStr) -> Option<String> {
+    /// Returns what was expected in place of an invalid value.
+    pub(super) fn error_for(&self, value: &OsStr) -> Option<String> {
         let mut scratch = Config::default();
         for section in super::SECTIONS {
-            (section.begin)(&mut scratch);
+            (section.add)(&mut scratch);
         }
         self.kind.set(value, Path::new(""), &mut scratch).err()
     }
 }
 
 impl ValueKind {
-    /// Sets the value; a path begins at `base`. Returns it as it is written at its best.
+    /// Sets the value; a relative path starts at `base`. Returns the value in its canonical form.
     ///
     /// # Errors
-    /// It is none of this kind, or out of range: what was expected.
+    /// The value has another type or is out of range: what was expected.
     pub(super) fn set(&self, value: &OsStr, base: &Path, config: &mut Config) -> Result<String, String> {
-        let refused = || self.expected();
-        if let ValueKind::Path(set) | ValueKind::Inner(set) = self {
+        let expected = || self.expected();
+        if let ValueKind::Path(set) | ValueKind::ArchivePath(set) = self {
             if value.is_empty() {
-                return Err(refused());
+                return Err(expected());
             }
             let path = if let ValueKind::Path(_) = self { base.join(value) } else { value.into() };
             let text = path.to_string_lossy().into_owned();
             set(config, path);
             return Ok(text);
         }
-        let value = value.to_str().ok_or_else(refused)?;
+        let value = value.to_str().ok_or_else(expected)?;
         match self {
-            ValueKind::Flag(set) => set(config, value.parse().map_err(|_| refused())?),
+            ValueKind::Flag(set) => set(config, value.parse().map_err(|_| expected())?),
             ValueKind::Time(range, set) => {
-                let time = time::parse(value).filter(|time| range.contains(time)).ok_or_else(refused)?;
+                let time = time::parse(value).filter(|time| range.contains(time)).ok_or_else(expected)?;
                 set(config, time);
-                return Ok(time::say(time));
+                return Ok(time::format(time));
             }
             ValueKind::Count(range, _, set) => {
-                let count = value.parse().ok().filter(|count| range.contains(count)).ok_or_else(refused)?;
+                let count = value.parse().ok().filter(|count| range.contains(count)).ok_or_else(expected)?;
                 set(config, count);
                 return Ok(count.to_string());
             }
             ValueKind::Size(range, _, set) => {
-                let len = size::parse(value).filter(|len| range.contains(len)).ok_or_else(refused)?;
+                let len = size::parse(value).filter(|len| range.contains(len)).ok_or_else(expected)?;
                 set(config, len);
                 return Ok(size::say(len));
             }
-            ValueKind::Word(words) => {
-                let (_, set) = words.iter().find(|(word, _)| *word == value).ok_or_else(refused)?;
+            ValueKind::Choice(choices) => {
+                let (_, set) = choices.iter().find(|(name, _)| *name == value).ok_or_else(expected)?;
                 set(config);
             }
             ValueKind::AddressOrOff(set) if value == OFF => set(config, None),
             ValueKind::Address(_) | ValueKind::AddressOrOff(_) => {
-                let address = match value.parse().map_err(|_| refused())? {
+                let address = match value.parse().map_err(|_| expected())? {
                     Address::Unix(path) => Address::Unix(base.join(path)),
                     address @ Address::Tcp(_) => address,
                 };
@@ -279,7 +289,7 @@ impl ValueKind {
             }
             ValueKind::Target(set) if value == OFF => set(config, None),
             ValueKind::Target(set) => {
-                let target = match value.parse().map_err(|_| refused())? {
+                let target = match value.parse().map_err(|_| expected())? {
                     LogTarget::File(path) => LogTarget::File(base.join(path)),
                     LogTarget::Socket(path) => LogTarget::Socket(base.join(path)),
                     LogTarget::Stdout => LogTarget::Stdout,
@@ -292,39 +302,41 @@ impl ValueKind {
                 set(config, Some(target));
                 return Ok(text);
             }
-            ValueKind::Text(form, set) => {
-                let text = form(value)?;
+            ValueKind::Text(normalize, set) => {
+                let text = normalize(value)?;
                 set(config, text.clone());
                 return Ok(text);
             }
-            ValueKind::Path(_) | ValueKind::Inner(_) => unreachable!("set above"),
+            ValueKind::Path(_) | ValueKind::ArchivePath(_) => unreachable!("handled above"),
         }
         Ok(value.to_owned())
     }
 
-    /// What was expected of a value that is refused.
+    /// Returns what the kind expects, for the error about an invalid value.
     pub fn expected(&self) -> String {
         match (self, self.range()) {
-            (ValueKind::Word(_), _) => format!("expected one of {}", self.words()),
+            (ValueKind::Choice(_), _) => format!("expected one of {}", self.allowed()),
             (ValueKind::Time(..), Some((min, max))) => format!("expected a time from {min} to {max}"),
             (ValueKind::Size(..), Some((min, max))) => format!("expected a size from {min} to {max}"),
             (_, Some((min, max))) => format!("expected a number from {min} to {max}"),
-            (_, None) => format!("expected {}", self.words()),
+            (_, None) => format!("expected {}", self.allowed()),
         }
     }
 
-    /// What values there are.
-    pub fn words(&self) -> String {
+    /// Returns the allowed values.
+    pub fn allowed(&self) -> String {
         match self {
             ValueKind::Flag(_) => "true or false".to_owned(),
-            ValueKind::Word(words) => words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", "),
-            ValueKind::Path(_) | ValueKind::Inner(_) => "a path".to_owned(),
+            ValueKind::Choice(choices) => {
+                choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+            }
+            ValueKind::Path(_) | ValueKind::ArchivePath(_) => "a path".to_owned(),
             ValueKind::Address(_) => "an address and a port, or unix:PATH".to_owned(),
             ValueKind::AddressOrOff(_) => format!("an address and a port, unix:PATH, or {OFF}"),
             ValueKind::Target(_) => format!("a path, -, unix:PATH, or {OFF}"),
             ValueKind::Text(..) => "text".to_owned(),
             ValueKind::Time(..) | ValueKind::Count(..) | ValueKind::Size(..) => {
-                let (min, max) = self.range().expect("of a kind that has one");
+                let (min, max) = self.range().expect("these kinds have a range");
                 match self {
                     ValueKind::Count(_, unit, _) => format!("{min} to {max} {unit}"),
                     ValueKind::Size(_, unit, _) => format!("{min} to {max} {unit}").trim_end().to_owned(),
@@ -334,10 +346,10 @@ impl ValueKind {
         }
     }
 
-    /// The least and the greatest value, of a kind that has them.
+    /// Returns the minimum and the maximum, if the kind has a range.
     pub fn range(&self) -> Option<(String, String)> {
         match self {
-            ValueKind::Time(range, _) => Some((time::say(*range.start()), time::say(*range.end()))),
+            ValueKind::Time(range, _) => Some((time::format(*range.start()), time::format(*range.end()))),
             ValueKind::Count(range, ..) => Some((range.start().to_string(), range.end().to_string())),
             ValueKind::Size(range, ..) => Some((size::say(*range.start()), size::say(*range.end()))),
             _ => None,
@@ -359,14 +371,14 @@ mod tests {
     }
 
     #[test]
-    fn each_option_takes_the_ends_of_its_range_and_nothing_beyond() {
+    fn options_accept_their_range_and_reject_values_beyond() {
         for option in all() {
-            let (taken, refused): (Vec<String>, Vec<String>) = match &option.kind {
+            let (valid, invalid): (Vec<String>, Vec<String>) = match &option.kind {
                 ValueKind::Flag(_) => (vec!["true".into(), "false".into()], vec!["yes".into(), "1".into()]),
                 ValueKind::Time(range, _) => {
                     let (min, max) = (*range.start(), *range.end());
                     let beyond = [min / 2, max + Duration::from_millis(1)];
-                    (vec![time::say(min), time::say(max)], beyond.map(time::say).into())
+                    (vec![time::format(min), time::format(max)], beyond.map(time::format).into())
                 }
                 ValueKind::Count(range, ..) => {
                     let (min, max) = (i64::from(*range.start()), i64::from(*range.end()));
@@ -381,27 +393,27 @@ mod tests {
                     let below = min.checked_sub(1).map_or("-1".to_owned(), size::say);
                     (vec![size::say(min), size::say(max)], vec![below, size::say(max + 1), "1k".into()])
                 }
-                ValueKind::Word(words) => {
-                    (words.iter().map(|(word, _)| (*word).to_owned()).collect(), vec!["another".into()])
+                ValueKind::Choice(choices) => {
+                    (choices.iter().map(|(name, _)| (*name).to_owned()).collect(), vec!["another".into()])
                 }
-                ValueKind::Path(_) | ValueKind::Inner(_) => (vec!["a b/ü".into()], vec![]),
+                ValueKind::Path(_) | ValueKind::ArchivePath(_) => (vec!["a b/ü".into()], vec![]),
                 ValueKind::Address(_)
                 | ValueKind::AddressOrOff(_)
                 | ValueKind::Target(_)
                 | ValueKind::Text(..) => {
-                    assert!(!option.refused.is_empty(), "{} refuses nothing", option.name);
-                    (vec![], option.refused.iter().map(|value| (*value).to_owned()).collect())
+                    assert!(!option.invalid.is_empty(), "{} has no invalid examples", option.name);
+                    (vec![], option.invalid.iter().map(|value| (*value).to_owned()).collect())
                 }
             };
             let default = if let OptionDefault::Value(value) = option.default { Some(value) } else { None };
-            let taken = taken.iter().map(|value| &**value).chain([option.example()]).chain(default);
-            for value in taken {
+            let valid = valid.iter().map(|value| &**value).chain([option.example()]).chain(default);
+            for value in valid {
                 assert_eq!(option.check(value.as_ref()), Ok(()), "{} {value}", option.name);
             }
-            for value in refused.iter().map(|value| &**value).chain(["\0"; 1]) {
+            for value in invalid.iter().map(|value| &**value).chain(["\0"; 1]) {
                 let Err(message) = option.check(value.as_ref()) else {
                     assert!(
-                        matches!(option.kind, ValueKind::Path(_) | ValueKind::Inner(_)),
+                        matches!(option.kind, ValueKind::Path(_) | ValueKind::ArchivePath(_)),
                         "{} {value}",
                         option.name
                     );
@@ -417,11 +429,11 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_written_as_it_is_read() {
+    fn canonical_values_are_stable() {
         for option in all() {
             let mut scratch = Config::default();
             for section in SECTIONS {
-                (section.begin)(&mut scratch);
+                (section.add)(&mut scratch);
             }
             let mut written =
                 |value: &str| option.kind.set(value.as_ref(), Path::new(""), &mut scratch).expect("a value");
@@ -434,28 +446,49 @@ mod tests {
     }
 
     #[test]
-    fn each_option_is_told_and_no_name_is_taken_twice() {
+    fn option_names_are_unique_and_well_formed() {
         let mut flags = BTreeSet::from(["help", "version", "config"]);
         for section in SECTIONS {
             let mut names = BTreeSet::new();
             for option in section.options {
                 let name = option.name;
-                assert!(names.insert(name), "{name} is twice in {}", section.head());
+                assert!(names.insert(name), "{name} occurs twice in {}", section.header());
                 assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{name}");
-                assert!(option.help.starts_with(char::is_uppercase) && !option.help.ends_with('.'), "{name}");
                 assert_eq!(option.value_name.is_empty(), matches!(option.kind, ValueKind::Flag(_)), "{name}");
-                assert!(option.on.is_empty() || flags.insert(option.flag_name()), "--{}", option.flag_name());
+                assert!(
+                    option.commands.is_empty() || flags.insert(option.flag_name()),
+                    "--{}",
+                    option.flag_name()
+                );
             }
         }
     }
 
     #[test]
-    fn nothing_said_is_what_the_library_does_by_itself() {
-        let config = read(None, &CliFlags::default(), CommandKind::Serve)
-            .expect("nothing is wrong with nothing")
-            .config;
+    fn help_is_one_short_line_that_begins_with_a_verb() {
+        let mut seen = BTreeSet::new();
+        for Opt { name, help, details, .. } in all() {
+            let first = help.split(' ').next().unwrap_or_default();
+            assert!(VERBS.contains(&first), "{name}: {first} is not among the verbs");
+            assert!(help.chars().count() <= 90, "{name}: {} characters", help.chars().count());
+            assert!(!help.ends_with('.') && !help.contains(". "), "{name}: more than one sentence");
+            assert!(details.is_empty() || details.ends_with('.'), "{name}: the details are no sentence");
+            assert!(seen.insert(help), "{name}: another option has the same help");
+        }
+    }
+
+    /// The verbs that the help of an option may begin with.
+    #[rustfmt::skip]
+    const VERBS: &[&str] = &[
+        "Allow", "Answer", "Close", "Exclude", "Keep", "Leave", "Limit", "Listen", "Log", "Override", "Pin", "Print", "Read", "Redirect",
+        "Refuse", "Require", "Restrict", "Rotate", "Run", "Select", "Send", "Serve", "Set", "Use", "Write",
+    ];
+
+    #[test]
+    fn defaults_match_those_of_the_library() {
+        let config = read(None, &CliFlags::default(), CommandKind::Serve).expect("defaults are valid").config;
         assert_eq!(format!("{:?}", config.server.settings), format!("{:?}", Settings::default()));
-        let [site] = &config.sites[..] else { panic!("one site") };
+        let [site] = &config.sites[..] else { panic!("not one site") };
         let source = crate::Source { path: ".".into(), ..crate::Source::default() };
         assert_eq!(format!("{:?}", site.source), format!("{source:?}"));
         assert!(config.listeners.is_empty());

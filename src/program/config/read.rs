@@ -1,4 +1,4 @@
-//! Defaults, file and flags become a configuration: for each option of each section, what is said last and nearest holds.
+//! Merges defaults, file and flags into a configuration: a flag wins over the file, the file over the default.
 
 use super::{
     CommandKind, Config, ConfigError, ConfigErrors, ConfigFile, ConfigSection, FlagForm, Opt, OptionDefault,
@@ -13,127 +13,123 @@ use std::{
 };
 use tarpon_site::Printable;
 
-/// What is said on a command line: values, by the names of flags without their dashes.
+/// The values of a command line by the names of their flags, without dashes.
 #[derive(Clone, Debug, Default)]
 pub struct CliFlags(pub BTreeMap<&'static str, Vec<OsString>>);
 
-/// A configuration, and where each value of it came from.
+/// A configuration, and the origin of each value.
 #[derive(Clone, Debug)]
 pub struct ResolvedConfig {
-    /// What holds.
+    /// The configuration.
     pub config: Config,
-    /// Option by option.
-    pub said: Vec<OptionValue>,
-    /// The file that was read.
+    /// The value of each option in each section.
+    pub entries: Vec<OptionValue>,
+    /// The file, if there is one.
     pub file: Option<ConfigFile>,
 }
 
-/// An option in one section, with what holds there.
+/// The value of an option in one section.
 #[derive(Clone, Debug)]
 pub struct OptionValue {
-    /// The section it is in.
+    /// The section.
     pub section: &'static ConfigSection,
-    /// Which of several sections, the first one being 0. `None`: there is none, and a default takes its place.
+    /// The index of the section among those of its kind. `None`: the configuration has no such section, and a default replaces it.
     pub number: Option<usize>,
     /// The option.
     pub option: &'static Opt,
-    /// Each value as it is written at its best. None: what [`OptionDefault`] says.
+    /// The values in canonical form. Empty: see [`OptionDefault`].
     pub values: Vec<String>,
-    /// Who said it.
-    pub from: Origin,
-    /// Where each value stands in the file.
-    pub(super) places: Vec<Range<usize>>,
+    /// The origin of the values.
+    pub origin: Origin,
+    /// The bytes of the file that hold each value.
+    pub(super) spans: Vec<Range<usize>>,
 }
 
-/// Who said what holds.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody.
+    /// The default.
     Default,
-    /// The file, in this line.
+    /// This line of the file.
     File(usize),
-    /// The command line.
+    /// A flag.
     Flag,
 }
 
 impl OptionValue {
-    /// What is wrong with the value of this number.
-    pub(super) fn fault(
+    fn new(section: &'static ConfigSection, number: Option<usize>, option: &'static Opt) -> OptionValue {
+        OptionValue { section, number, option, values: vec![], origin: Origin::Default, spans: vec![] }
+    }
+
+    /// Makes an error about the value of this index.
+    pub(super) fn error(
         &self,
         at: usize,
         found: impl Into<String>,
         expected: impl Into<String>,
-        remedy: impl Into<String>,
+        hint: impl Into<String>,
     ) -> ConfigError {
-        match self.places.get(at) {
-            Some(place) => ConfigError::at(place.clone(), found, expected, remedy),
-            None => ConfigError::nowhere(found, expected, remedy),
+        match self.spans.get(at) {
+            Some(span) => ConfigError::at(span.clone(), found, expected, hint),
+            None => ConfigError::new(found, expected, hint),
         }
     }
 }
 
-/// Makes a configuration of a file and flags, of which the flags win.
+/// Merges a file and flags into a configuration.
 ///
 /// # Errors
-/// All that is wrong with them.
+/// All errors of the file and the flags.
 pub fn read(
     file: Option<&ConfigFile>,
     flags: &CliFlags,
-    program: CommandKind,
+    command: CommandKind,
 ) -> Result<ResolvedConfig, ConfigErrors> {
-    let mut faults = Vec::new();
-    let tables = file.map(|file| file::tables(file, &mut faults)).unwrap_or_default();
+    let mut errors = Vec::new();
+    let tables = file.map(|file| file::parse(file, &mut errors)).unwrap_or_default();
     let mut reader =
-        ConfigReader { file, flags, program, config: Config::default(), said: Vec::new(), faults };
+        ConfigReader { file, flags, command, config: Config::default(), entries: Vec::new(), errors };
     for section in SECTIONS {
         let tables: Vec<_> = tables.iter().filter(|table| table.section.name == section.name).collect();
         reader.sections(section, &tables);
     }
-    let ConfigReader { config, said, mut faults, .. } = reader;
-    conflict::find(&said, &mut faults);
-    match faults.is_empty() {
-        true => Ok(ResolvedConfig { config, said, file: file.cloned() }),
-        false => Err(ConfigErrors::new(file, faults)),
+    let ConfigReader { config, entries, mut errors, .. } = reader;
+    conflict::find(&entries, &mut errors);
+    match errors.is_empty() {
+        true => Ok(ResolvedConfig { config, entries, file: file.cloned() }),
+        false => Err(ConfigErrors::new(file, errors)),
     }
 }
 
 struct ConfigReader<'a> {
     file: Option<&'a ConfigFile>,
     flags: &'a CliFlags,
-    program: CommandKind,
+    command: CommandKind,
     config: Config,
-    said: Vec<OptionValue>,
-    faults: Vec<ConfigError>,
+    entries: Vec<OptionValue>,
+    errors: Vec<ConfigError>,
 }
 
 impl<'a> ConfigReader<'a> {
-    /// All sections of a kind.
+    /// Reads all sections of one kind.
     fn sections(&mut self, section: &'static ConfigSection, tables: &[&ConfigTable]) {
-        let of_key = section.options.iter().find(|option| section.key == Some(option.name));
-        let (tables, count) = match of_key.and_then(|option| self.flag(option)) {
+        let key_option = section.options.iter().find(|option| section.key == Some(option.name));
+        let (tables, count) = match key_option.and_then(|option| self.flag_values(option)) {
             Some(values) => (&[][..], values.len()),
             None => (tables, tables.len().max(*section.count.start())),
         };
         for number in 0..count {
-            (section.begin)(&mut self.config);
+            (section.add)(&mut self.config);
             for option in section.options {
                 self.option(section, number, option, tables);
             }
         }
         if count == 0 {
-            let nobody = |option| OptionValue {
-                section,
-                number: None,
-                option,
-                values: vec![],
-                from: Origin::Default,
-                places: vec![],
-            };
-            self.said.extend(section.options.iter().map(nobody));
+            self.entries.extend(section.options.iter().map(|option| OptionValue::new(section, None, option)));
         }
     }
 
-    /// An option of one section.
+    /// Reads an option of one section.
     fn option(
         &mut self,
         section: &'static ConfigSection,
@@ -143,70 +139,69 @@ impl<'a> ConfigReader<'a> {
     ) {
         let table = tables.get(number);
         let given = table.and_then(|table| table.given.iter().find(|given| given.option.name == option.name));
-        let mut said = OptionValue {
-            section,
-            number: Some(number),
-            option,
-            values: vec![],
-            from: Origin::Default,
-            places: vec![],
-        };
-        if let Some(values) = self.flag(option) {
+        let mut entry = OptionValue::new(section, Some(number), option);
+        if let Some(values) = self.flag_values(option) {
             let values = if section.key == Some(option.name) { &values[number..=number] } else { values };
-            said.from = Origin::Flag;
-            said.values = values.iter().filter_map(|value| self.of_flag(option, value)).collect();
-            if matches!(option.flag, FlagForm::Place) && tables.len() > 1 && number == 0 {
-                self.one_for_several(section, option, tables.len());
+            entry.origin = Origin::Flag;
+            entry.values = values.iter().filter_map(|value| self.set_flag(option, value)).collect();
+            if matches!(option.flag, FlagForm::Positional) && tables.len() > 1 && number == 0 {
+                self.reject_for_several(section, option, tables.len());
             }
-        } else if given.is_some() && self.is_overruled(option) {
-            said.from = Origin::Flag;
+        } else if given.is_some() && self.is_overridden(option) {
+            entry.origin = Origin::Flag;
         } else if let (Some(file), Some(given)) = (self.file, given) {
-            said.from = Origin::File(file.line(given.at.start));
-            for (value, place) in &given.values {
+            entry.origin = Origin::File(file.line(given.span.start));
+            for (value, span) in &given.values {
                 let set = option.kind.set(value.as_ref(), file.base(), &mut self.config);
-                said.values.push(set.expect("a value that will do"));
-                said.places.push(place.clone());
+                entry.values.push(set.expect("the file reader checked the value"));
+                entry.spans.push(span.clone());
             }
         } else if let (true, Some(table)) = (option.required, table) {
-            let found = format!("this {} has no `{}`", section.head(), option.name);
-            let expected = format!("expected it to have `{}`", option.name);
-            self.faults.push(ConfigError::at(table.at.clone(), found, expected, file::as_in(option)));
+            let found = format!("this {} has no `{}`", section.header(), option.name);
+            let expected = format!("expected `{}` in it", option.name);
+            self.errors.push(ConfigError::at(
+                table.span.clone(),
+                found,
+                expected,
+                file::toml_example(option),
+            ));
         } else if let OptionDefault::Value(value) = option.default {
             let set = option.kind.set(value.as_ref(), Path::new(""), &mut self.config);
-            said.values.push(set.expect("a default is a value"));
+            entry.values.push(set.expect("defaults are valid"));
         }
-        self.said.push(said);
+        self.entries.push(entry);
     }
 
-    /// A value of the command line, whose own reader should have refused one that will not do.
-    fn of_flag(&mut self, option: &Opt, value: &OsStr) -> Option<String> {
+    /// Sets a value of the command line. Its parser rejects most invalid values before.
+    fn set_flag(&mut self, option: &Opt, value: &OsStr) -> Option<String> {
         match option.kind.set(value, Path::new(""), &mut self.config) {
             Ok(value) => Some(value),
             Err(expected) => {
-                let found = format!("{} cannot be {}", option.flag_words(), value.printable());
-                let remedy = format!("such as {}", option.example());
-                self.faults.push(ConfigError::nowhere(found, expected, remedy));
+                let found = format!("{} cannot be {}", option.flag_usage(), value.printable());
+                let hint = format!("such as {}", option.example());
+                self.errors.push(ConfigError::new(found, expected, hint));
                 None
             }
         }
     }
 
-    /// What has its place on the command line cannot be that of several sections.
-    fn one_for_several(&mut self, section: &ConfigSection, option: &Opt, count: usize) {
-        let found = format!("{} is of one {}, and the file has {count}", option.value_name, section.name);
-        self.faults.push(ConfigError::nowhere(found, "expected to find it in the file", "leave it out here"));
+    /// Adds an error: a positional argument cannot apply to several sections.
+    fn reject_for_several(&mut self, section: &ConfigSection, option: &Opt, count: usize) {
+        let (argument, section) = (option.value_name, section.name);
+        let found = format!("the argument {argument} is for one {section}, but the file has {count}");
+        let expected = format!("expected `{}` in the file only", option.name);
+        self.errors.push(ConfigError::new(found, expected, format!("leave out {argument}")));
     }
 
-    /// Whether the command line says for all what only the file can say for some: a limit of the server, which a site may have
-    /// for itself.
-    fn is_overruled(&self, option: &Opt) -> bool {
+    /// Whether a flag sets a limit of the server and so replaces the overrides of sites in the file.
+    fn is_overridden(&self, option: &Opt) -> bool {
         let mut options = SECTIONS.into_iter().flat_map(|section| section.options);
-        options.any(|other| other.name == option.name && self.flag(other).is_some())
+        options.any(|other| other.name == option.name && self.flag_values(other).is_some())
     }
 
-    /// What the command line says of an option.
-    fn flag(&self, option: &Opt) -> Option<&'a [OsString]> {
-        let values = self.flags.0.get(option.flag_name()).filter(|_| option.is_on(self.program))?;
+    /// Returns the values that the command line has for an option.
+    fn flag_values(&self, option: &Opt) -> Option<&'a [OsString]> {
+        let values = self.flags.0.get(option.flag_name()).filter(|_| option.is_accepted_by(self.command))?;
         Some(values)
     }
 }
@@ -219,26 +214,26 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn all_that_is_wrong_with_a_file_is_told_at_its_place() {
+    fn every_error_of_a_file_is_reported_with_its_position() {
         let cases: &[(&str, &str, &[&str])] = &[
-            // what it shows           the file                                          what is wrong
+            // case                    file                                              errors
             ("nothing",                "",                                               &[]),
             ("not TOML",               "[server]\nworkers = \n",
-                &["2:11: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for its form"]),
+                &["2:11: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for the syntax"]),
             ("no quotes",              "[server]\nengine = epoll",
-                &["2:10: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for its form"]),
-            ("said twice",             "[server]\ncpu-affinity = true\ncpu-affinity = false",
-                &["3:1: this is not TOML; duplicate key; see https://toml.io for its form"]),
-            ("two errors of form",     "[server]\ncpu-affinity = yes\nworkers = 0\ngrace-period = 1s",
-                &["2:16: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for its form",
+                &["2:10: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for the syntax"]),
+            ("duplicate key",            "[server]\ncpu-affinity = true\ncpu-affinity = false",
+                &["3:1: this is not TOML; duplicate key; see https://toml.io for the syntax"]),
+            ("two syntax errors",     "[server]\ncpu-affinity = yes\nworkers = 0\ngrace-period = 1s",
+                &["2:16: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for the syntax",
                   "3:11: `workers` cannot be 0; expected a number from 1 to 1024; as in workers = 4",
-                  "4:16: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for its form"]),
-            ("below a lost head",      "[server\ncpu-affinity = true",
-                &["1:8: this is not TOML; unclosed table, expected `]`; see https://toml.io for its form"]),
+                  "4:16: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for the syntax"]),
+            ("below a bad header",     "[server\ncpu-affinity = true",
+                &["1:8: this is not TOML; unclosed table, expected `]`; see https://toml.io for the syntax"]),
             ("unknown section",        "[sever]\ncpu-affinity = true",
                 &["1:2: unknown section `sever`; expected SECTIONS; did you mean `server`?"]),
             ("far from any",           "[x]",
-                &["1:2: unknown section `x`; expected SECTIONS; see tarpon manual tarpon.toml for all there is"]),
+                &["1:2: unknown section `x`; expected SECTIONS; run tarpon manual tarpon.toml for the list"]),
             ("no section",             "workers = 3",
                 &["1:1: unknown section `workers`; expected SECTIONS; it is an option of [server]: move it there"]),
             ("unknown option",         "[server]\nheader_timeout = 3",
@@ -246,14 +241,14 @@ mod tests {
             ("of another section",     "[server]\nspa = true",
                 &["2:1: unknown option `spa`; expected an option of [server]; it is an option of [[site]]: move it there"]),
             ("like none",              "[[listener]]\naddress = \"[::1]:80\"\nqqq = 1",
-                &["3:1: unknown option `qqq`; expected an option of [[listener]]; see tarpon manual tarpon.toml for all there is"]),
+                &["3:1: unknown option `qqq`; expected an option of [[listener]]; run tarpon manual tarpon.toml for the list"]),
             ("one of several",         "[site]\npath = \".\"",
-                &["1:2: `site` is a table; expected [[site]]; write [[site]] above its options; there may be several"]),
+                &["1:2: `site` is a table; expected [[site]]; begin each site with [[site]]"]),
             ("several of one",         "[[server]]\ncpu-affinity = true",
-                &["1:3: `server` is a list; expected [server]; write [server] above its options; there is one"]),
+                &["1:3: `server` is a list; expected [server]; write [server] once, above its options"]),
             ("no table at all",        "server = 3\nsite = [1]",
-                &["1:1: `server` is a whole number; expected [server]; write [server] above its options; there is one",
-                  "2:9: `site` is a whole number; expected [[site]]; write [[site]] above its options; there may be several"]),
+                &["1:1: `server` is a whole number; expected [server]; write [server] once, above its options",
+                  "2:9: `site` is a whole number; expected [[site]]; begin each site with [[site]]"]),
             ("text for a number",      "[server]\nworkers = \"3\"",
                 &["2:11: `workers` is text; expected a number from 1 to 1024; as in workers = 4"]),
             ("beyond the range",       "[server]\nworkers = 0x401",
@@ -284,49 +279,49 @@ mod tests {
             ("no address",             "[[listener]]\naddress = \"8080\"",
                 &["2:11: `address` cannot be \"8080\"; expected an address and a port, or unix:PATH; as in address = \"127.0.0.1:8080\""]),
             ("what it needs",          "[[listener]]\n\n[[site]]\nspa = true",
-                &["1:1: this [[listener]] has no `address`; expected it to have `address`; as in address = \"127.0.0.1:8080\"",
-                  "3:1: this [[site]] has no `path`; expected it to have `path`; as in path = \"public\""]),
+                &["1:1: this [[listener]] has no `address`; expected `address` in it; as in address = \"127.0.0.1:8080\"",
+                  "3:1: this [[site]] has no `path`; expected `path` in it; as in path = \"public\""]),
             ("what controls a terminal", "[server]\n\"\\u001b[31m\" = 1\ngrace-period = \"\"\"\n\t1\n\"\"\"",
-                &["2:1: unknown option `\\x1b[31m`; expected an option of [server]; see tarpon manual tarpon.toml for all there is",
+                &["2:1: unknown option `\\x1b[31m`; expected an option of [server]; run tarpon manual tarpon.toml for the list",
                   "3:16: `grace-period` cannot be \"\"\"\\n 1\\n\"\"\"; expected a time from 1ms to 1d; as in grace-period = \"1m30s\""]),
             ("an empty path",          "[[site]]\npath = \"\"",
                 &["2:8: `path` cannot be \"\"; expected a path; as in path = \"public\""]),
             ("a former name",          "[server]\nhead-timeout = 5\n[[site]]\npath = \".\"\naliases = [\"a.org\"]",
-                &["2:1: unknown option `head-timeout`; expected an option of [server]; it is called `header-timeout` now",
-                  "5:1: unknown option `aliases`; expected an option of [[site]]; it is called `redirect-hosts` now"]),
+                &["2:1: unknown option `head-timeout`; expected an option of [server]; it is now called `header-timeout`",
+                  "5:1: unknown option `aliases`; expected an option of [[site]]; it is now called `redirect-hosts`"]),
             ("behind what is wide",    "[[site]] # ü\npath = \".\"\n\"bücher\" = { path = 1 }",
-                &["3:1: unknown option `bücher`; expected an option of [[site]]; see tarpon manual tarpon.toml for all there is"]),
+                &["3:1: unknown option `bücher`; expected an option of [[site]]; run tarpon manual tarpon.toml for the list"]),
             ("an address twice",       "[[listener]]\naddress = \"[::1]:80\"\n[[listener]]\naddress = \"[0::1]:80\"",
-                &["4:11: listener [::1]:80 is there twice; it is there in line 2 already; leave one of them out"]),
+                &["4:11: listener [::1]:80 occurs twice; line 2 has it already; remove one of them"]),
             ("admin and listener",    "[[site]]\npath = \"a\"\n[[listener]]\naddress = \"[::1]:80\"\n[server]\nadmin = \"[::1]:80\"",
-                &["6:9: admin [::1]:80 is a listener as well; expected an address of its own; take another port, as in admin = \"127.0.0.1:9000\", a Unix socket, or off"]),
+                &["6:9: admin [::1]:80 is also a listener; expected an address of its own; use another port, as in admin = \"127.0.0.1:9000\", a Unix socket, or off"]),
             ("a free port twice",      "[[listener]]\naddress = \"[::1]:0\"\n[[listener]]\naddress = \"[::1]:0\"", &[]),
             ("a host twice",           "[[site]]\npath = \"a\"\nhosts = [\"a.org\", \"A.org.\"]\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]\nredirect-hosts = [\"a.org\"]",
-                &["3:19: host a.org is there twice; it is there in line 3 already; leave one of them out",
-                  "7:19: host a.org is there twice; it is there in line 3 already; leave one of them out"]),
+                &["3:19: host a.org occurs twice; line 3 has it already; remove one of them",
+                  "7:19: host a.org occurs twice; line 3 has it already; remove one of them"]),
             ("two defaults",           "[[site]]\npath = \"a\"\ndefault = true\n[[site]]\npath = \"b\"\ndefault = true",
-                &["6:11: there is a default site already; expected one at most; leave it to one of them"]),
+                &["6:11: another site is the default already; expected one default site; keep `default` in one site"]),
             ("no host, no default",    "[[site]]\npath = \"a\"\nhosts = [\"a.org\"]\n[[site]]\npath = \"b\"",
-                &["5:8: nobody can reach this site: it has no hosts, and is not the default; expected `hosts` beside it; add them, or default = true"]),
+                &["5:8: no request reaches this site: it has no `hosts` and is not the default; expected `hosts` beside it; add `hosts`, or default = true"]),
             ("no host, others refused", "[server]\nrefuse-unknown-hosts = true\n[[site]]\npath = \"a\"",
-                &["4:8: nobody can reach this site: it has no hosts, and is not the default; expected `hosts` beside it; add them, or default = true"]),
+                &["4:8: no request reaches this site: it has no `hosts` and is not the default; expected `hosts` beside it; add `hosts`, or default = true"]),
             ("no host, but the first", "[[site]]\npath = \"a\"\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]", &[]),
             ("a default, others refused", "[server]\nrefuse-unknown-hosts = true\n[[site]]\npath = \"a\"\nhosts = [\"a.org\"]\ndefault = true",
-                &["6:11: there is a default site, and hosts that no site has are refused; expected one of the two; leave out default, or refuse-unknown-hosts"]),
+                &["6:11: this site is the default, but refuse-unknown-hosts refuses what it would answer; expected one of the two; remove default or refuse-unknown-hosts"]),
             ("redirects to nothing",     "[[site]]\npath = \"a\"\nhosts = [\"*.a.org\"]\nredirect-hosts = [\"b.org\"]",
-                &["4:19: `redirect-hosts` have no host to redirect to; expected one of `hosts` without a *; add the name they lead to, as in hosts = [\"example.org\"]"]),
+                &["4:19: `redirect-hosts` have no host to redirect to; expected one of `hosts` without a *; add the target of the redirects, as in hosts = [\"example.org\"]"]),
         ];
-        let sections = SECTIONS.map(ConfigSection::head).join(", ");
+        let sections = SECTIONS.map(ConfigSection::header).join(", ");
         for (name, text, want) in cases {
             let file = ConfigFile { path: "tarpon.toml".into(), text: (*text).to_owned() };
             let got = read(Some(&file), &CliFlags::default(), CommandKind::Serve);
-            let faults = got.map_or_else(|faults| faults.lines(), |_| Vec::new());
+            let errors = got.map_or_else(|errors| errors.lines(), |_| Vec::new());
             let want: Vec<_> = want.iter().map(|line| line.replace("SECTIONS", &sections)).collect();
-            assert_eq!(faults, want, "{name}");
+            assert_eq!(errors, want, "{name}");
         }
     }
 
-    /// What it shows, the file, the flags; an option, its value, and who said it.
+    /// The case, the file, the flags; an option, its value, and the origin of the value.
     type Case = (
         &'static str,
         &'static str,
@@ -338,10 +333,10 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn what_a_flag_says_wins_and_what_nobody_says_is_the_default() {
+    fn flags_win_over_the_file_and_the_file_over_defaults() {
         let cases: &[Case] = &[
-            // what it shows   the file                      the flags                 option         value     who said it
-            ("nobody",         "",                           &[],                      "header-timeout", "20s",    Origin::Default),
+            // case            file                          flags                     option         value     origin
+            ("neither",        "",                           &[],                      "header-timeout", "20s",    Origin::Default),
             ("the file",       "[server]\nheader-timeout = 5", &[],                      "header-timeout", "5s",     Origin::File(2)),
             ("a flag",         "",                           &[("header-timeout", "5s")],  "header-timeout", "5s",   Origin::Flag),
             ("both",           "[server]\nheader-timeout = 5", &[("header-timeout", "6")], "header-timeout", "6s",     Origin::Flag),
@@ -353,91 +348,92 @@ mod tests {
             ("a list",         "[[site]]\npath = \".\"\ncors = [\"/a\", \"/b\"]", &[], "cors",         "/a, /b", Origin::File(3)),
             ("another list",   "[[site]]\npath = \".\"\ncors = [\"/a\", \"/b\"]", &[("cors", "/c")], "cors", "/c", Origin::Flag),
             ("listeners",      "[[listener]]\naddress = \"[::1]:80\"", &[("listen", "[::1]:81")], "address", "[::1]:81", Origin::Flag),
-            ("for other programs", "",                       &[("hosts", "a.org")],    "hosts",        "",       Origin::Default),
+            ("for other commands", "",                       &[("hosts", "a.org")],    "hosts",        "",       Origin::Default),
         ];
-        for &(name, text, flags, option, want, from) in cases {
+        for &(name, text, flags, option, want, origin) in cases {
             let file = ConfigFile { path: "tarpon.toml".into(), text: text.to_owned() };
             let flags = CliFlags(flags.iter().map(|&(flag, value)| (flag, vec![value.into()])).collect());
-            let settled = read(Some(&file), &flags, CommandKind::Serve).expect(name);
-            let said: Vec<_> = settled.said.iter().filter(|said| said.option.name == option).collect();
-            // What a site can say too, the server says last.
-            let [.., said] = said[..] else { panic!("{name}: {said:?}") };
-            assert_eq!((&*said.words(), said.from), (want, from), "{name}");
+            let resolved = read(Some(&file), &flags, CommandKind::Serve).expect(name);
+            let entries: Vec<_> = resolved.entries.iter().filter(|entry| entry.option.name == option).collect();
+            // The entry of the server comes after those of sites.
+            let [.., entry] = entries[..] else { panic!("{name}: {entries:?}") };
+            assert_eq!((&*entry.text(), entry.origin), (want, origin), "{name}");
         }
     }
 
     #[test]
-    fn what_a_site_says_for_itself_gives_way_to_a_flag_that_says_it_for_all() {
+    fn flags_of_the_server_replace_overrides_of_sites() {
         let text =
             "[[site]]\npath = \".\"\nidle-timeout = 1\nkeepalive-requests = 2\n[server]\nidle-timeout = 5\n";
         let file = ConfigFile { path: "tarpon.toml".into(), text: text.to_owned() };
         let s = Duration::from_secs;
-        for (flag, site, server, from) in
+        for (flag, site, server, origin) in
             [(None, Some(s(1)), s(5), Origin::File(3)), (Some("7s"), None, s(7), Origin::Flag)]
         {
             let flags =
                 CliFlags(flag.map(|value| ("idle-timeout", vec![value.into()])).into_iter().collect());
-            let ResolvedConfig { config, said, .. } =
-                read(Some(&file), &flags, CommandKind::Serve).expect("in order");
+            let ResolvedConfig { config, entries, .. } =
+                read(Some(&file), &flags, CommandKind::Serve).expect("the file is valid");
             let limits = &config.sites[0].limits;
             assert_eq!(
                 (limits.idle_timeout, config.server.settings.idle_timeout),
                 (site, server),
                 "{flag:?}"
             );
-            assert_eq!(limits.keepalive_requests.map(u32::from), Some(2), "of which no flag says anything");
-            let said = said.iter().find(|said| said.option.name == "idle-timeout").expect("that of the site");
-            assert_eq!((said.section.name, said.from), ("site", from), "{flag:?}");
+            assert_eq!(limits.keepalive_requests.map(u32::from), Some(2), "no flag sets this limit");
+            let entry =
+                entries.iter().find(|entry| entry.option.name == "idle-timeout").expect("the site has it");
+            assert_eq!((entry.section.name, entry.origin), ("site", origin), "{flag:?}");
         }
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_told_though_a_flag_says_otherwise() {
+    fn errors_of_overridden_options_are_reported() {
         let text = "[server]\nworkers = 0\n[[listener]]\naddress = \"8080\"\n";
         let file = ConfigFile { path: "tarpon.toml".into(), text: text.to_owned() };
         let flags = BTreeMap::from([("workers", vec!["3".into()]), ("listen", vec!["[::1]:80".into()])]);
-        let faults = read(Some(&file), &CliFlags(flags), CommandKind::Serve).expect_err("two errors");
-        assert_eq!(faults.count(), 2, "{faults}");
+        let errors = read(Some(&file), &CliFlags(flags), CommandKind::Serve).expect_err("two errors");
+        assert_eq!(errors.count(), 2, "{errors}");
     }
 
     #[test]
-    fn paths_of_a_file_begin_where_it_is_and_those_of_flags_do_not() {
+    fn paths_of_a_file_start_at_its_directory_and_paths_of_flags_do_not() {
         let text = "[[site]]\npath = \"public\"\nprefix = \"in/it\"\n[[listener]]\naddress = \"unix:tarpon.sock\"\n\
                     [[listener]]\naddress = \"unix:/run/tarpon.sock\"";
         let file = ConfigFile { path: "/etc/tarpon/tarpon.toml".into(), text: text.to_owned() };
         let config =
-            read(Some(&file), &CliFlags::default(), CommandKind::Serve).expect("nothing is wrong").config;
+            read(Some(&file), &CliFlags::default(), CommandKind::Serve).expect("the file is valid").config;
         assert_eq!(config.sites[0].source.path, Path::new("/etc/tarpon/public"));
         assert_eq!(config.sites[0].source.prefix, Path::new("in/it"));
         let addresses: Vec<_> = config.listeners.into_iter().map(|listener| listener.address).collect();
         let unix = |path: &str| Address::Unix(path.into());
         assert_eq!(addresses, [unix("/etc/tarpon/tarpon.sock"), unix("/run/tarpon.sock")]);
         let flags = CliFlags(BTreeMap::from([("path", vec!["public".into()])]));
-        let config = read(Some(&file), &flags, CommandKind::Serve).expect("nothing is wrong").config;
+        let config = read(Some(&file), &flags, CommandKind::Serve).expect("the file is valid").config;
         assert_eq!(config.sites[0].source.path, Path::new("public"));
     }
 
     #[test]
-    fn flags_of_a_site_hold_in_every_site_but_its_path_in_none_of_several() {
+    fn flags_of_sites_apply_to_all_sites_but_the_path_needs_a_single_site() {
         let text = "[[site]]\npath = \"a\"\ndefault = true\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]\n";
         let file = ConfigFile { path: "tarpon.toml".into(), text: text.to_owned() };
         let flags = |flag, value: &str| CliFlags(BTreeMap::from([(flag, vec![value.into()])]));
         let config = read(Some(&file), &flags("keep-releases", "3"), CommandKind::Serve)
-            .expect("nothing is wrong")
+            .expect("the file is valid")
             .config;
         assert!(config.sites.iter().all(|site| site.keep_releases == 3) && config.sites.len() == 2);
-        let faults = read(Some(&file), &flags("path", "c"), CommandKind::Serve).expect_err("which site?");
-        let want =
-            "PATH is of one site, and the file has 2; expected to find it in the file; leave it out here";
-        assert_eq!(faults.lines(), [want]);
+        let errors =
+            read(Some(&file), &flags("path", "c"), CommandKind::Serve).expect_err("the path is ambiguous");
+        let want = "the argument PATH is for one site, but the file has 2; expected `path` in the file only; leave out PATH";
+        assert_eq!(errors.lines(), [want]);
     }
 
     #[test]
-    fn a_flag_that_nobody_checked_is_told_without_a_place() {
+    fn errors_of_flags_have_no_position() {
         let flags = CliFlags(BTreeMap::from([("grace-period", vec!["soon".into()])]));
-        let faults = read(None, &flags, CommandKind::Serve).expect_err("no time");
+        let errors = read(None, &flags, CommandKind::Serve).expect_err("soon is no time");
         assert_eq!(
-            faults.lines(),
+            errors.lines(),
             ["--grace-period cannot be soon; expected a time from 1ms to 1d; such as 1m30s"]
         );
     }

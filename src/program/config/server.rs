@@ -1,8 +1,8 @@
-//! `[server]`: what concerns all sites and listeners.
+//! `[server]`: the options that apply to all sites and listeners.
 
 use super::{CommandKind, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, option::OPT};
 use crate::{Address, Engine, Settings};
-use CommandKind::{Carrier, Serve};
+use CommandKind::{Embedded, Serve};
 use std::{
     num::{NonZeroU32, NonZeroUsize},
     ops::RangeInclusive,
@@ -10,73 +10,73 @@ use std::{
 };
 use tarpon_http::target;
 
-/// What is said of the server.
+/// The section `[server]`.
 #[derive(Clone, Debug, Default)]
 pub struct ServerConfig {
-    /// How it runs. The engine may be `Auto`; what a site says is not here.
+    /// The settings of the server library. The engine may be `Auto`. Overrides of sites are not included.
     pub settings: Settings,
-    /// How long responses under way may take to finish when it is told to stop.
+    /// How long open responses may take to finish at shutdown.
     pub grace_period: Duration,
-    /// A host that no site has is answered with 421, instead of by the default site.
+    /// Whether the server answers 421 to a host that no site has. Otherwise the default site answers.
     pub refuse_unknown_hosts: bool,
-    /// Whom the processes that serve become, where it is started as root.
+    /// The user that the serving processes switch to if the server is started as root.
     pub user: Option<String>,
-    /// Whether what they do not need is taken from them.
+    /// Whether the serving processes run in a sandbox.
     pub sandbox: bool,
-    /// Where whoever watches over the server is answered.
+    /// The address of the admin listener.
     pub admin: AdminAt,
 }
 
-/// Where whoever watches over the server is answered.
+/// The address of the admin listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AdminAt {
-    /// At the [default](crate::default_admin_address) place, unless it is another server's.
+    /// The [default](crate::default_admin_address), if no other server uses it.
     #[default]
-    Usual,
-    /// There, and not without it.
+    Default,
+    /// This address. If it is not available, the server does not start.
     At(Address),
-    /// Nowhere.
-    Nowhere,
+    /// No admin listener.
+    Off,
 }
 
 pub(super) const SECTION: ConfigSection = ConfigSection {
     name: "server",
     count: 1..=1,
-    help: "What concerns all sites and listeners",
+    help: "Options that apply to all sites and listeners",
     key: None,
     options: OPTIONS,
-    begin: |_| (),
+    add: |_| (),
 };
 
-/// Up to a day: whoever wants to wait longer wants to wait for ever, and that is not offered.
+/// At most a day: a longer timeout is as good as none, and a server without timeouts runs out of connections.
 pub(super) const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86_400);
 
-/// A client that takes a gibibyte in each second is nobody to wait for more from.
+/// At most a gibibyte per second: no client needs to be faster.
 pub(super) const SEND_RATES: RangeInclusive<u64> = 0..=1 << 30;
 
-/// More workers than this are a mistake: no machine has so many cores to give.
+/// A greater number is a mistake: no machine has so many cores.
 const WORKER_COUNT_MAX: u32 = 1024;
 
-/// What every option here has in common.
-const SERVER: Opt = Opt { on: &[Serve, Carrier], heading: "Server", ..OPT };
+/// The fields that all options here share.
+const SERVER: Opt = Opt { commands: &[Serve, Embedded], heading: "Server", ..OPT };
 
-/// What every time here has in common.
+/// The fields that all timeouts here share.
 const TIME: Opt = Opt { value_name: "TIME", example: "1m30s", ..SERVER };
 
-/// What no file of users can have in a name.
+/// Accepts every name that a user database can hold.
 fn user(name: &str) -> Result<String, String> {
-    let is_no_part = |char: char| [':', '/', ' '].contains(&char) || char.is_control();
-    let is_name = !name.is_empty() && !name.contains(is_no_part);
-    if is_name { Ok(name.to_owned()) } else { Err("expected the name of a user".to_owned()) }
+    let is_forbidden = |char: char| [':', '/', ' '].contains(&char) || char.is_control();
+    let is_name = !name.is_empty() && !name.contains(is_forbidden);
+    if is_name { Ok(name.to_owned()) } else { Err("expected a user name".to_owned()) }
 }
 
-/// A path that is asked for as it is written.
+/// Accepts a path that clients send exactly as it is written here.
 fn health_path(path: &str) -> Result<String, String> {
     let is_visible = path.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte));
     match target::is_plain(path.as_bytes()) && is_visible && !path.contains("//") {
         true => Ok(path.to_owned()),
         false => Err(
-            "expected a path that begins with / and has no escapes, spaces, dots behind slashes, or queries"
+            "expected a path that begins with / and has no escapes, spaces, dots after slashes or queries"
                 .to_owned(),
         ),
     }
@@ -87,7 +87,7 @@ const OPTIONS: &[Opt] = &[
         name: "engine",
         flag: FlagForm::Short('e'),
         value_name: "NAME",
-        kind: ValueKind::Word(&[
+        kind: ValueKind::Choice(&[
             ("auto", |config| config.server.settings.engine = Engine::Auto),
             ("io_uring", |config| config.server.settings.engine = Engine::IoUring),
             ("epoll", |config| config.server.settings.engine = Engine::Epoll),
@@ -98,7 +98,8 @@ const OPTIONS: &[Opt] = &[
             ("fork", |config| config.server.settings.engine = Engine::Fork),
         ]),
         default: OptionDefault::Value("auto"),
-        help: "What drives the workers: io_uring (Linux 6.1 and newer), epoll (Linux), kqueue (FreeBSD and macOS), poll, threads, prefork, fork, or auto, the best that this host offers",
+        help: "Select the engine that drives the workers",
+        details: "The engine io_uring needs Linux 6.1 or newer, epoll Linux, kqueue FreeBSD or macOS. The value auto takes the best engine that this host offers.",
         ..SERVER
     },
     Opt {
@@ -108,16 +109,17 @@ const OPTIONS: &[Opt] = &[
         kind: ValueKind::Count(1..=WORKER_COUNT_MAX, "threads", |config, count| {
             config.server.settings.worker_count = NonZeroUsize::new(count as usize);
         }),
-        default: OptionDefault::Words("one for each core; with threads and prefork, 64; with fork, 256"),
+        default: OptionDefault::Described("one per core; 64 with threads and prefork; 256 with fork"),
         example: "4",
-        help: "Threads that serve, at most 1024; with prefork and fork, processes, of which each has one connection",
+        help: "Set the number of worker threads; with prefork and fork, of processes",
+        details: "At most 1024. With prefork and fork, each process serves one connection.",
         ..SERVER
     },
     Opt {
         name: "cpu-affinity",
         former_name: "pin",
         kind: ValueKind::Flag(|config, on| config.server.settings.cpu_affinity = on),
-        help: "Bind each worker to a core of its own",
+        help: "Pin each worker to a core of its own",
         ..SERVER
     },
     Opt {
@@ -125,7 +127,7 @@ const OPTIONS: &[Opt] = &[
         former_name: "head-timeout",
         kind: ValueKind::Time(TIMES, |config, time| config.server.settings.header_timeout = time),
         default: OptionDefault::Value("20s"),
-        help: "How long the request line and headers may take to arrive",
+        help: "Limit how long the request line and headers may take to arrive",
         ..TIME
     },
     Opt {
@@ -133,21 +135,21 @@ const OPTIONS: &[Opt] = &[
         former_name: "content-timeout",
         kind: ValueKind::Time(TIMES, |config, time| config.server.settings.body_timeout = time),
         default: OptionDefault::Value("30s"),
-        help: "How long the content of a request may take to arrive",
+        help: "Limit how long the body of a request may take to arrive",
         ..TIME
     },
     Opt {
         name: "idle-timeout",
         kind: ValueKind::Time(TIMES, |config, time| config.server.settings.idle_timeout = time),
         default: OptionDefault::Value("1m15s"),
-        help: "How long a connection may wait for its next request",
+        help: "Limit how long a connection may wait for its next request",
         ..TIME
     },
     Opt {
         name: "send-timeout",
         kind: ValueKind::Time(TIMES, |config, time| config.server.settings.send_timeout = time),
         default: OptionDefault::Value("30s"),
-        help: "How long a client may take less of a response than --min-send-rate",
+        help: "Limit how long a client may receive a response below --min-send-rate",
         ..TIME
     },
     Opt {
@@ -155,12 +157,12 @@ const OPTIONS: &[Opt] = &[
         former_name: "send-rate-min",
         value_name: "BYTES",
         kind: ValueKind::Size(SEND_RATES, "a second", |config, len| {
-            config.server.settings.min_send_rate = len.try_into().expect("one gibibyte at most");
+            config.server.settings.min_send_rate = len.try_into().expect("the range ends at one gibibyte");
         }),
         default: OptionDefault::Value("500"),
         example: "4KiB",
-        help: "Bytes per second that a client takes of a response, on average over --send-timeout; 0 to cut off only who \
-               takes nothing",
+        help: "Require clients to receive this many bytes of a response per second",
+        details: "The average over --send-timeout counts. With 0, only a client that receives nothing is cut off.",
         ..SERVER
     },
     Opt {
@@ -168,18 +170,21 @@ const OPTIONS: &[Opt] = &[
         former_name: "requests-max",
         value_name: "COUNT",
         kind: ValueKind::Count(1..=u32::MAX, "requests", |config, count| {
-            config.server.settings.keepalive_requests = NonZeroU32::new(count).expect("one at least");
+            config.server.settings.keepalive_requests =
+                NonZeroU32::new(count).expect("the range starts at 1");
         }),
         default: OptionDefault::Value("100000"),
         example: "1000",
-        help: "Requests that are answered on one connection before it is closed (nginx: keepalive_requests)",
+        help: "Close a connection after this many requests",
+        details: "As keepalive_requests of nginx.",
         ..SERVER
     },
     Opt {
         name: "refuse-unknown-hosts",
-        on: &[Serve],
+        commands: &[Serve],
         kind: ValueKind::Flag(|config, on| config.server.refuse_unknown_hosts = on),
-        help: "Answer 421 (Misdirected Request) to names of hosts that no site has, instead of serving the default site",
+        help: "Answer 421 (Misdirected Request) to hosts that no site has",
+        details: "Otherwise the default site answers them.",
         ..SERVER
     },
     Opt {
@@ -187,9 +192,9 @@ const OPTIONS: &[Opt] = &[
         value_name: "PATH",
         kind: ValueKind::Text(health_path, |config, path| config.server.settings.health_path = Some(path)),
         example: "/healthz",
-        refused: &["", "healthz", "/a b", "/%61", "/a?b", "/a#b", "/./a", "//a", "http://h/a", "/\u{e9}"],
-        help: "Answer GET and HEAD at this path with 200, under every host and for load balancers, unless a site has something there; \
-               with 503 once the server was told to stop",
+        invalid: &["", "healthz", "/a b", "/%61", "/a?b", "/a#b", "/./a", "//a", "http://h/a", "/\u{e9}"],
+        help: "Answer health checks of load balancers at this path",
+        details: "GET and HEAD get 200 under every host, and 503 once the server shuts down. A file of the site at this path has precedence.",
         ..SERVER
     },
     Opt {
@@ -197,42 +202,41 @@ const OPTIONS: &[Opt] = &[
         former_name: "grace",
         kind: ValueKind::Time(TIMES, |config, time| config.server.grace_period = time),
         default: OptionDefault::Value("30s"),
-        help: "How long responses under way may take to finish when the server is told to stop",
+        help: "Limit how long responses may take to finish when the server shuts down",
         ..TIME
     },
     Opt {
         name: "user",
         value_name: "NAME",
         kind: ValueKind::Text(user, |config, name| config.server.user = Some(name)),
-        default: OptionDefault::Words(
-            "where it is started as root: tarpon if there is such a user, else nobody",
-        ),
+        default: OptionDefault::Described("if started as root: tarpon if that user exists, else nobody"),
         example: "www-data",
-        refused: &["", "a:b"],
-        help: "Whom the processes that read the site and serve it become, where it is started as root; to stay root has to be \
-               said",
+        invalid: &["", "a:b"],
+        help: "Run the processes that read and serve the site as this user",
+        details: "Takes effect if the server is started as root. Pass root to keep running as root.",
         ..SERVER
     },
     Opt {
         name: "sandbox",
         kind: ValueKind::Flag(|config, on| config.server.sandbox = on),
         default: OptionDefault::Value("true"),
-        help: "Take from these processes what they do not need, with Landlock and seccomp",
+        help: "Restrict the processes that read and serve the site, with Landlock and seccomp",
+        details: "Takes away every privilege that they do not need.",
         ..SERVER
     },
     Opt {
         name: "admin",
         value_name: "ADDR:PORT",
         kind: ValueKind::AddressOrOff(|config, address| {
-            config.server.admin = address.map_or(AdminAt::Nowhere, AdminAt::At);
+            config.server.admin = address.map_or(AdminAt::Off, AdminAt::At);
         }),
-        default: OptionDefault::Words(
-            "unix:/run/tarpon/admin.sock; for others than root, in $XDG_RUNTIME_DIR",
+        default: OptionDefault::Described(
+            "unix:/run/tarpon/admin.sock; $XDG_RUNTIME_DIR/tarpon/admin.sock if not root",
         ),
         example: "unix:/run/tarpon/admin.sock",
-        refused: &["", "9000", "unix:"],
-        help: "Where to answer /health, /ready, /metrics, tarpon status, reload and upgrade: unix:PATH; ADDR:PORT, where nobody is \
-               asked who he is; or off",
+        invalid: &["", "9000", "unix:"],
+        help: "Listen here for health checks, metrics and tarpon status, reload and upgrade",
+        details: "The value is unix:PATH, ADDR:PORT or off. Answers /health, /ready and /metrics. ADDR:PORT has no authentication.",
         ..SERVER
     },
 ];

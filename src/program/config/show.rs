@@ -1,36 +1,38 @@
-//! What holds in the end, as a file that says the same.
+//! The resolved configuration as a file.
 
-use super::{OptionDefault, OptionValue, Origin, ResolvedConfig, ValueKind, file::written};
+use super::{OptionDefault, OptionValue, Origin, ResolvedConfig, ValueKind, file::toml_value};
 use crate::{Address, LogTarget};
 use std::path::absolute;
 use tarpon_site::Printable;
 
 impl ResolvedConfig {
-    /// A configuration file that says all of it, defaults included, wherever it lies. Who said it stands beside it.
+    /// Returns an equivalent configuration file, which works in any directory. It has all values, defaults included, with their
+    /// origins as comments.
     pub fn toml(&self) -> String {
         let mut text = String::new();
-        for (number, said) in self.said.iter().enumerate() {
-            let before = number.checked_sub(1).map(|before| &self.said[before]);
-            if before
-                .is_none_or(|before| before.section.name != said.section.name || before.number != said.number)
-            {
-                let (gap, remark) =
-                    (if text.is_empty() { "" } else { "\n" }, if said.number.is_none() { "# " } else { "" });
-                text += &format!("{gap}{remark}{}\n", said.section.head());
+        for (index, entry) in self.entries.iter().enumerate() {
+            let before = index.checked_sub(1).map(|before| &self.entries[before]);
+            let is_same_section = |before: &OptionValue| {
+                before.section.name == entry.section.name && before.number == entry.number
+            };
+            if !before.is_some_and(is_same_section) {
+                let gap = if text.is_empty() { "" } else { "\n" };
+                let comment = if entry.number.is_none() { "# " } else { "" };
+                text += &format!("{gap}{comment}{}\n", entry.section.header());
             }
-            text += &format!("{}  # {}\n", line(said), self.from(said));
+            text += &format!("{}  # {}\n", line(entry), self.origin(entry));
         }
         text
     }
 
-    /// Who said it: the default, a line of the file, or a flag.
-    pub fn from(&self, said: &OptionValue) -> String {
-        match (said.from, &self.file) {
+    /// Returns the origin of a value: `default`, a line of the file, or a flag.
+    pub fn origin(&self, entry: &OptionValue) -> String {
+        match (entry.origin, &self.file) {
             (Origin::File(line), Some(file)) => format!("{}:{line}", file.path.printable()),
-            (Origin::Flag, _) => match (&said.option.kind, &said.values[..]) {
-                (ValueKind::Flag(_), [off]) if off == "false" => format!("--no-{}", said.option.flag_name()),
-                (ValueKind::Flag(_), _) => format!("--{}", said.option.flag_name()),
-                _ => said.option.flag_words(),
+            (Origin::Flag, _) => match (&entry.option.kind, &entry.values[..]) {
+                (ValueKind::Flag(_), [off]) if off == "false" => format!("--no-{}", entry.option.flag_name()),
+                (ValueKind::Flag(_), _) => format!("--{}", entry.option.flag_name()),
+                _ => entry.option.flag_usage(),
             },
             _ => "default".to_owned(),
         }
@@ -38,12 +40,12 @@ impl ResolvedConfig {
 }
 
 impl OptionValue {
-    /// What holds, in words.
-    pub fn words(&self) -> String {
+    /// Returns the value as text for people.
+    pub fn text(&self) -> String {
         match (&self.values[..], &self.option.default, &self.option.kind) {
-            ([], OptionDefault::Words(words), _) => (*words).to_owned(),
+            ([], OptionDefault::Described(text), _) => (*text).to_owned(),
             ([], _, ValueKind::Flag(_)) => "false".to_owned(),
-            ([], ..) if !self.option.many => "not set".to_owned(),
+            ([], ..) if !self.option.is_list => "not set".to_owned(),
             (values, ..) => {
                 let values: Vec<_> = values.iter().map(|value| value.printable().to_string()).collect();
                 values.join(", ")
@@ -52,25 +54,25 @@ impl OptionValue {
     }
 }
 
-/// An option as it stands in a file; one that has no value as a remark.
-fn line(said: &OptionValue) -> String {
-    let name = said.option.name;
+/// Returns the line of an option in a file. An option without a value becomes a comment.
+fn line(entry: &OptionValue) -> String {
+    let name = entry.option.name;
     let values: Vec<_> =
-        said.values.iter().map(|value| written(said.option, &anywhere(said, value))).collect();
-    match (&values[..], &said.option.kind) {
-        _ if said.number.is_none() => format!("# {name}: {}", said.words()),
-        (values, _) if said.option.many => format!("{name} = [{}]", values.join(", ")),
+        entry.values.iter().map(|value| toml_value(entry.option, &absolute_value(entry, value))).collect();
+    match (&values[..], &entry.option.kind) {
+        _ if entry.number.is_none() => format!("# {name}: {}", entry.text()),
+        (values, _) if entry.option.is_list => format!("{name} = [{}]", values.join(", ")),
         ([value, ..], _) => format!("{name} = {value}"),
         ([], ValueKind::Flag(_)) => format!("{name} = false"),
-        ([], _) => format!("# {name}: {}", said.words()),
+        ([], _) => format!("# {name}: {}", entry.text()),
     }
 }
 
-/// A value that means the same wherever the file lies that says it.
-fn anywhere(said: &OptionValue, value: &str) -> String {
+/// Returns a value with absolute paths, so that it does not depend on the directory of the file.
+fn absolute_value(entry: &OptionValue, value: &str) -> String {
     let whole =
         |path: &str| absolute(path).map_or(path.to_owned(), |path| path.to_string_lossy().into_owned());
-    match said.option.kind {
+    match entry.option.kind {
         ValueKind::Path(_) => whole(value),
         ValueKind::Address(_) | ValueKind::AddressOrOff(_) => match value.parse() {
             Ok(Address::Unix(path)) => format!("unix:{}", whole(&path.to_string_lossy())),

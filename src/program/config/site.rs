@@ -1,221 +1,234 @@
-//! `[[site]]`: what is served, and how it answers.
+//! `[[site]]`: the files of a site, its hosts, and how it answers.
 
 use super::server::{SEND_RATES, TIMES};
 use super::{
     CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, SiteConfig, ValueKind, option::OPT,
 };
 use crate::{Dialect, HostName, LogClientIp, LogFormat, TrailingSlash, UnknownHost};
-use CommandKind::{Carrier, Inspect, Pack, Serve};
+use CommandKind::{Embedded, Inspect, Pack, Serve};
 use std::num::NonZeroU32;
 use std::path::{Component, Path};
 
 pub(super) const SECTION: ConfigSection = ConfigSection {
     name: "site",
     count: 1..=usize::MAX,
-    help: "A site: what is served, to whom, and how it answers",
+    help: "A site: its files, its hosts, and how it answers",
     key: None,
     options: OPTIONS,
-    begin: |config| config.sites.push(SiteConfig::default()),
+    add: |config| config.sites.push(SiteConfig::default()),
 };
 
 const USERS: &str = "Directories of users";
-const PAGES: &str = "Pages (a packed site answers as it was packed)";
+const PAGES: &str = "Pages (a packed site keeps the values that it was packed with)";
 
-/// What a site grants instead of what the server does.
-const LIMIT: Opt = Opt { default: OptionDefault::Words("that of [server]"), ..OPT };
+/// The fields that all overrides of limits share.
+const LIMIT: Opt = Opt { default: OptionDefault::Described("the value in [server]"), ..OPT };
 const TIME: Opt = Opt { value_name: "TIME", example: "1m30s", ..LIMIT };
 
-/// What a site logs otherwise than the others.
-const LOG: Opt = Opt { default: OptionDefault::Words("that of [log]"), ..OPT };
+/// The fields that all overrides of the log share.
+const LOG: Opt = Opt { default: OptionDefault::Described("the value in [log]"), ..OPT };
 
 const OPTIONS: &[Opt] = &[
     Opt {
         name: "path",
-        flag: FlagForm::Place,
-        on: &[Serve],
+        flag: FlagForm::Positional,
+        commands: &[Serve],
         value_name: "PATH",
         kind: ValueKind::Path(|config, path| config.site().source.path = path),
         required: true,
         default: OptionDefault::Value("."),
         example: "public",
-        help: "The directory to serve, or a tar archive of it",
+        help: "Serve this directory or tar archive",
         ..OPT
     },
     Opt {
         name: "prefix",
-        on: &[Serve, Pack],
+        commands: &[Serve, Pack],
         value_name: "DIR",
-        kind: ValueKind::Inner(|config, dir| config.site().source.prefix = dir),
+        kind: ValueKind::ArchivePath(|config, dir| config.site().source.prefix = dir),
         example: "site-1.0/public",
-        help: "Of an archive, take only what lies in this directory",
+        help: "Use only this directory of an archive",
         ..OPT
     },
     Opt {
         name: "max-unpacked-size",
-        on: &[Serve, Pack, Inspect],
+        commands: &[Serve, Pack, Inspect],
         value_name: "BYTES",
         kind: ValueKind::Size(1 << 10..=1 << 40, "", |config, len| {
             config.site().source.max_unpacked_len = len
         }),
         default: OptionDefault::Value("1GiB"),
         example: "4GiB",
-        help: "Refuse a compressed archive that unpacks to more, as it is unpacked in memory",
+        help: "Refuse a compressed archive that unpacks to more than this",
+        details: "It is unpacked in memory.",
         ..OPT
     },
     Opt {
         name: "rules",
-        on: &[Serve, Pack],
+        commands: &[Serve, Pack],
         value_name: "NAME",
-        kind: ValueKind::Word(&[
+        kind: ValueKind::Choice(&[
             ("netlify", |config| config.site().source.dialect = Dialect::Netlify),
             ("cloudflare", |config| config.site().source.dialect = Dialect::Cloudflare),
             ("off", |config| config.site().source.dialect = Dialect::Off),
         ]),
         default: OptionDefault::Value("netlify"),
-        help: "Whose form the files _headers and _redirects at the root of the site have: netlify, cloudflare, or off to \
-               ignore them. A packed site is as it was packed",
+        help: "Select the syntax of the files _headers and _redirects at the root of the site",
+        details: "The value off ignores both files. A packed site keeps the rules that it was packed with.",
         ..OPT
     },
     Opt {
         name: "hosts",
         value_name: "NAME",
-        kind: ValueKind::Text(host, |config, name| config.site().hosts.push(named(&name))),
-        many: true,
+        kind: ValueKind::Text(host, |config, name| config.site().hosts.push(host_name(&name))),
+        is_list: true,
         example: "example.org",
-        refused: NO_HOSTS,
-        help: "Names of hosts that the site answers to: example.org, or *.example.org for all names that end so",
+        invalid: NO_HOSTS,
+        help: "Serve the site under these host names",
+        details: "*.example.org stands for all names that end in .example.org.",
         ..OPT
     },
     Opt {
         name: "redirect-hosts",
         former_name: "aliases",
         value_name: "NAME",
-        kind: ValueKind::Text(host, |config, name| config.site().redirect_hosts.push(named(&name))),
-        many: true,
+        kind: ValueKind::Text(host, |config, name| config.site().redirect_hosts.push(host_name(&name))),
+        is_list: true,
         example: "www.example.org",
-        refused: NO_HOSTS,
-        help: "Names of hosts that lead to the same address at the first of hosts that is no wildcard",
+        invalid: NO_HOSTS,
+        help: "Redirect these host names to the first of hosts without a wildcard",
+        details: "The path stays the same.",
         ..OPT
     },
     Opt {
         name: "default",
         kind: ValueKind::Flag(|config, on| config.site().is_default = on),
-        help: "Answer to all names that no site has. Where no site says so, the first does",
+        help: "Answer requests to host names that no site has",
+        details: "If no site has this option, the first site answers them.",
         ..OPT
     },
     Opt {
         name: "spa",
-        on: &[Serve, Pack],
+        commands: &[Serve, Pack],
         heading: PAGES,
         kind: ValueKind::Flag(|config, on| config.site().source.policy.spa = on),
-        help: "Answer what is not there, and is not named as an asset, with /index.html",
+        help: "Answer missing pages with /index.html, for single-page applications",
+        details: "A missing file whose name is that of an asset gets 404.",
         ..OPT
     },
     Opt {
         name: "clean-urls",
-        on: &[Serve, Pack],
+        commands: &[Serve, Pack],
         heading: PAGES,
         kind: ValueKind::Flag(|config, on| config.site().source.policy.clean_urls = on),
-        help: "Show about.html at /about, and dir/index.html at /dir/; their names lead there",
+        help: "Serve about.html at /about and dir/index.html at /dir/",
+        details: "Requests for the file names are redirected there.",
         ..OPT
     },
     Opt {
         name: "trailing-slash",
-        on: &[Serve, Pack],
+        commands: &[Serve, Pack],
         heading: PAGES,
         value_name: "WHEN",
-        kind: ValueKind::Word(&[
+        kind: ValueKind::Choice(&[
             ("auto", |config| config.site().source.policy.trailing_slash = TrailingSlash::Auto),
             ("always", |config| config.site().source.policy.trailing_slash = TrailingSlash::Always),
             ("never", |config| config.site().source.policy.trailing_slash = TrailingSlash::Never),
         ]),
         default: OptionDefault::Value("auto"),
-        help: "Whether addresses of pages end in a slash: auto, of directories only; always; or never. The other form leads \
-               to the one that counts",
+        help: "Select which pages have an address that ends in a slash",
+        details: "With auto those of directories, with always all, with never none. The other form redirects to the selected one.",
         ..OPT
     },
     Opt {
         name: "listings",
-        on: &[Serve, Pack],
+        commands: &[Serve, Pack],
         heading: PAGES,
         kind: ValueKind::Flag(|config, on| config.site().source.policy.listings = on),
-        help: "Answer a directory without index.html with a list of what it has, as a page or, for programs, as JSON",
+        help: "Answer a directory without index.html with a list of its contents",
+        details: "Programs that ask for JSON get the list as JSON.",
         ..OPT
     },
     Opt {
         name: "allow-sniffing",
-        on: &[Serve, Pack],
+        commands: &[Serve, Pack],
         heading: PAGES,
         kind: ValueKind::Flag(|config, on| config.site().source.policy.allow_sniffing = on),
-        help: "Let browsers take a file for another type than the one it is sent as: leave X-Content-Type-Options: nosniff out",
+        help: "Leave out the header X-Content-Type-Options: nosniff",
+        details: "Browsers may then treat a file as another type than the one it is sent as.",
         ..OPT
     },
     Opt {
         name: "secure-headers",
-        on: &[Serve, Pack],
+        commands: &[Serve, Pack],
         heading: PAGES,
         kind: ValueKind::Flag(|config, on| config.site().source.policy.secure_headers = on),
-        help: "Send Referrer-Policy, X-Frame-Options and Cross-Origin-Opener-Policy, with values that break no ordinary site",
+        help: "Send Referrer-Policy, X-Frame-Options and Cross-Origin-Opener-Policy",
+        details: "Their values break no ordinary site.",
         ..OPT
     },
     Opt {
         name: "cors",
-        on: &[Serve, Pack],
+        commands: &[Serve, Pack],
         heading: PAGES,
         value_name: "PATH",
         kind: ValueKind::Text(open_path, |config, path| config.site().source.policy.cors.push(path)),
-        many: true,
+        is_list: true,
         example: "/fonts",
-        refused: &["", "fonts", "https://example.org/"],
-        help: "Let scripts of every origin read the files at this path and below it (Access-Control-Allow-Origin: *)",
+        invalid: &["", "fonts", "https://example.org/"],
+        help: "Allow scripts of every origin to read the files at this path and below",
+        details: "Sends Access-Control-Allow-Origin: *.",
         ..OPT
     },
     Opt {
         name: "user-directories",
-        on: &[Serve],
+        commands: &[Serve],
         heading: USERS,
         value_name: "DIR",
         kind: ValueKind::Text(home_path, |config, dir| config.site().users.dir = Some(dir.into())),
         example: "public_html",
-        refused: &["", "/srv", "..", "a/../..", ".", "~"],
-        help: "Serve this directory in the home of each user at /~name/. Users of the system and root have none",
+        invalid: &["", "/srv", "..", "a/../..", ".", "~"],
+        help: "Serve this directory in the home of each user at /~name/",
+        details: "System users and root are excluded.",
         ..OPT
     },
     Opt {
         name: "user-directories-of",
-        on: &[Serve],
+        commands: &[Serve],
         heading: USERS,
         value_name: "USER",
         kind: ValueKind::Text(user, |config, name| config.site().users.only.push(name)),
-        many: true,
+        is_list: true,
         example: "alice",
-        refused: NO_USERS,
-        help: "Only of these users, of which some may be of the system",
+        invalid: NO_USERS,
+        help: "Serve the directories of these users only",
+        details: "System users may be among them.",
         ..OPT
     },
     Opt {
         name: "user-directories-except",
-        on: &[Serve],
+        commands: &[Serve],
         heading: USERS,
         value_name: "USER",
         kind: ValueKind::Text(user, |config, name| config.site().users.except.push(name)),
-        many: true,
+        is_list: true,
         example: "bob",
-        refused: NO_USERS,
-        help: "Not of these users",
+        invalid: NO_USERS,
+        help: "Exclude the directories of these users",
         ..OPT
     },
     Opt {
         name: "preload",
-        on: &[Serve, Carrier],
+        commands: &[Serve, Embedded],
         heading: "Server",
         kind: ValueKind::Flag(|config, on| config.site().source.preload = on),
-        help: "Read all of the site into memory first, in huge pages where the system allows",
+        help: "Read the whole site into memory before serving it",
+        details: "Uses huge pages where the system allows them.",
         ..OPT
     },
     Opt {
         name: "keep-releases",
-        on: &[Serve, Carrier],
+        commands: &[Serve, Embedded],
         heading: "Server",
         value_name: "COUNT",
         kind: ValueKind::Count(0..=100, "releases", |config, count| {
@@ -223,27 +236,28 @@ const OPTIONS: &[Opt] = &[
         }),
         default: OptionDefault::Value("0"),
         example: "3",
-        help: "Earlier releases of which scripts, styles and pictures stay, for pages that were loaded before a change: what \
-               has a hash in its name, unless the current release has something else there",
+        help: "Keep assets of this many earlier releases, for pages loaded before a change",
+        details: "Scripts, styles and pictures with a hash in their name stay, unless the current release has another file of that name.",
         ..OPT
     },
     Opt {
         name: "body-timeout",
         former_name: "content-timeout",
         kind: ValueKind::Time(TIMES, |config, time| config.site().limits.body_timeout = Some(time)),
-        help: "How long the content of a request may take to arrive",
+        help: "Override body-timeout of [server]",
         ..TIME
     },
     Opt {
         name: "idle-timeout",
         kind: ValueKind::Time(TIMES, |config, time| config.site().limits.idle_timeout = Some(time)),
-        help: "How long a connection may wait for its next request, once it has asked for something of this site",
+        help: "Override idle-timeout of [server]",
+        details: "Takes effect once a connection has made a request to this site.",
         ..TIME
     },
     Opt {
         name: "send-timeout",
         kind: ValueKind::Time(TIMES, |config, time| config.site().limits.send_timeout = Some(time)),
-        help: "How long a client may take less of a response than min-send-rate",
+        help: "Override send-timeout of [server]",
         ..TIME
     },
     Opt {
@@ -251,11 +265,11 @@ const OPTIONS: &[Opt] = &[
         former_name: "send-rate-min",
         value_name: "BYTES",
         kind: ValueKind::Size(SEND_RATES, "a second", |config, len| {
-            config.site().limits.min_send_rate = Some(len.try_into().expect("one gibibyte at most"));
+            config.site().limits.min_send_rate =
+                Some(len.try_into().expect("the range ends at one gibibyte"));
         }),
         example: "4KiB",
-        help: "Bytes per second that a client takes of a response, on average over send-timeout; 0 to cut off only who takes \
-               nothing",
+        help: "Override min-send-rate of [server]",
         ..LIMIT
     },
     Opt {
@@ -266,7 +280,8 @@ const OPTIONS: &[Opt] = &[
             config.site().limits.keepalive_requests = NonZeroU32::new(count);
         }),
         example: "1000",
-        help: "Requests on one connection, of which the last is for this site, before it is closed",
+        help: "Override keepalive-requests of [server]",
+        details: "All requests on the connection count; it closes if the last one was to this site.",
         ..LIMIT
     },
     Opt {
@@ -274,36 +289,36 @@ const OPTIONS: &[Opt] = &[
         value_name: "WHERE",
         kind: ValueKind::Target(|config, target| config.site().log.access = Some(target)),
         example: "example.org.log",
-        refused: &["", "unix:"],
-        help: "Where a line of each request to this site goes instead of where [log] says: a file, -, unix:PATH, or off, nowhere. \
-               Files take turns as [log] says",
+        invalid: &["", "unix:"],
+        help: "Override access-log of [log]",
+        details: "The lines of this site then go there only. Rotation follows [log].",
         ..LOG
     },
     Opt {
         name: "access-log-format",
         former_name: "access-log-form",
         value_name: "NAME",
-        kind: ValueKind::Word(&[
+        kind: ValueKind::Choice(&[
             ("combined", |config| config.site().log.form = Some(LogFormat::Combined)),
             ("common", |config| config.site().log.form = Some(LogFormat::Common)),
             ("json", |config| config.site().log.form = Some(LogFormat::Json)),
             ("simple", |config| config.site().log.form = Some(LogFormat::Simple)),
         ]),
         example: "json",
-        help: "What such a line looks like",
+        help: "Override access-log-format of [log]",
         ..LOG
     },
     Opt {
         name: "log-client-ip",
         former_name: "log-addresses",
         value_name: "HOW",
-        kind: ValueKind::Word(&[
+        kind: ValueKind::Choice(&[
             ("full", |config| config.site().log.addresses = Some(LogClientIp::Full)),
             ("truncated", |config| config.site().log.addresses = Some(LogClientIp::Truncated)),
             ("none", |config| config.site().log.addresses = Some(LogClientIp::None)),
         ]),
         example: "truncated",
-        help: "What of clients' addresses is logged",
+        help: "Override log-client-ip of [log]",
         ..LOG
     },
     Opt {
@@ -314,27 +329,27 @@ const OPTIONS: &[Opt] = &[
             config.site().log.one_in = NonZeroU32::new(count);
         }),
         example: "100",
-        help: "Log one request in so many, and each that is answered with status 400 or above",
+        help: "Override access-log-sample of [log]",
         ..LOG
     },
 ];
 
 impl Config {
-    /// What a host means that no site has.
-    pub fn unknown(&self) -> UnknownHost {
+    /// Returns how the server answers a host that no site has.
+    pub fn unknown_host(&self) -> UnknownHost {
         match self.server.refuse_unknown_hosts {
             true => UnknownHost::Refused,
             false => UnknownHost::Site(self.sites.iter().position(|site| site.is_default).unwrap_or(0)),
         }
     }
 
-    /// The one that was begun last.
+    /// Returns the site that was added last.
     pub(super) fn site(&mut self) -> &mut SiteConfig {
-        self.sites.last_mut().expect("a site that was begun")
+        self.sites.last_mut().expect("add() pushed a site")
     }
 }
 
-/// A path of a site.
+/// Accepts a path of a site.
 fn open_path(path: &str) -> Result<String, String> {
     if path.starts_with('/') {
         Ok(path.to_owned())
@@ -343,34 +358,34 @@ fn open_path(path: &str) -> Result<String, String> {
     }
 }
 
-/// A directory in a home.
+/// Accepts a directory within a home directory.
 fn home_path(path: &str) -> Result<String, String> {
     let is_name = |component| matches!(component, Component::Normal(_));
     let is_path = !path.is_empty() && Path::new(path).components().all(is_name);
     match is_path && !path.starts_with('~') && !path.contains('\0') {
         true => Ok(path.to_owned()),
-        false => Err("expected a directory within a home".to_owned()),
+        false => Err("expected a directory within a home directory".to_owned()),
     }
 }
 
-/// Who may have a directory.
+/// Accepts a user who may have a directory.
 fn user(name: &str) -> Result<String, String> {
     match name.is_empty() || name.contains(['/', ':', '\0']) || name == "root" {
-        true => Err("expected the name of a user, and not root".to_owned()),
+        true => Err("expected a user name other than root".to_owned()),
         false => Ok(name.to_owned()),
     }
 }
 
 const NO_USERS: &[&str] = &["", "root", "a/b", "a:b"];
 
-/// A name as names are compared.
+/// Returns a host name in its canonical form.
 fn host(name: &str) -> Result<String, String> {
     name.parse().map(|name: HostName| name.to_string()).map_err(|error| error.to_string())
 }
 
-/// The same as what it is.
-fn named(name: &str) -> HostName {
-    name.parse().expect("a name in the form of one")
+/// Parses a host name in canonical form.
+fn host_name(name: &str) -> HostName {
+    name.parse().expect("the name is in canonical form")
 }
 
 const NO_HOSTS: &[&str] = &[

@@ -1,62 +1,46 @@
-//! What is wrong with a configuration though it contradicts itself nowhere: what only the system knows, and tells at once.
+//! Checks a valid configuration against this system: missing paths, foreign addresses, missing engines.
 //!
-//! Starts nothing, and reads no site: what a server finds when it begins, it tells by itself.
+//! Starts nothing and reads no site: the server itself reports what it finds when it starts.
 
 use super::{ConfigErrors, OptionValue, ResolvedConfig, ValueKind};
 use crate::{Address, LogTarget};
 use std::path::Path;
 use tarpon_site::Printable;
 
-/// Asks the system about paths, addresses and engines that a configuration names.
+/// Checks the paths, addresses and engine of a configuration.
 ///
 /// # Errors
-/// All that this system does not have.
-pub fn look(settled: &ResolvedConfig) -> Result<(), ConfigErrors> {
-    let mut faults = Vec::new();
-    let mut missing = |said: &OptionValue, at, found: String, expected: &str, remedy: &str| {
-        faults.push(said.fault(at, found, expected, remedy));
+/// Each of them that this system does not have.
+pub fn check_system(resolved: &ResolvedConfig) -> Result<(), ConfigErrors> {
+    let mut errors = Vec::new();
+    let mut report = |entry: &OptionValue, at, found: String, expected: &str, hint: &str| {
+        errors.push(entry.error(at, found, expected, hint));
     };
-    for said in settled.said.iter().filter(|said| said.number.is_some()) {
-        for (at, value) in said.values.iter().enumerate() {
-            match said.option.kind {
+    for entry in resolved.entries.iter().filter(|entry| entry.number.is_some()) {
+        for (at, value) in entry.values.iter().enumerate() {
+            match entry.option.kind {
                 ValueKind::Path(_) if !Path::new(value).exists() => {
-                    let found = format!("there is no {}", value.printable());
-                    missing(
-                        said,
-                        at,
-                        found,
-                        "expected a path that exists",
-                        "name one; it begins where the file is",
-                    );
+                    let found = format!("{} does not exist", value.printable());
+                    let hint =
+                        "create it, or name another; relative paths start at the directory of the file";
+                    report(entry, at, found, "expected an existing path", hint);
                 }
                 ValueKind::Address(_) | ValueKind::AddressOrOff(_) => match value.parse() {
                     Ok(Address::Unix(path)) if !dir(&path).is_dir() => {
-                        let found = format!("there is no directory {}", dir(&path).printable());
-                        missing(
-                            said,
-                            at,
-                            found,
-                            "expected a socket in a directory that exists",
-                            "make it first",
-                        );
+                        let expected = "expected a socket in an existing directory";
+                        report(entry, at, missing_dir(&path), expected, "create the directory");
                     }
                     Ok(address) if !address.is_supported() => {
                         let found = format!("{} is no address of this host", value.printable());
-                        let remedy = "name one, such as 127.0.0.1, or 0.0.0.0 for all of them";
-                        missing(said, at, found, "expected an address that this host has", remedy);
+                        let hint = "use one, such as 127.0.0.1, or 0.0.0.0 for all of them";
+                        report(entry, at, found, "expected an address of this host", hint);
                     }
                     _ => {}
                 },
                 ValueKind::Target(_) => match value.parse() {
                     Ok(LogTarget::File(path) | LogTarget::Socket(path)) if !dir(&path).is_dir() => {
-                        let found = format!("there is no directory {}", dir(&path).printable());
-                        missing(
-                            said,
-                            at,
-                            found,
-                            "expected a log in a directory that exists",
-                            "make it first",
-                        );
+                        let expected = "expected a log in an existing directory";
+                        report(entry, at, missing_dir(&path), expected, "create the directory");
                     }
                     _ => {}
                 },
@@ -64,15 +48,19 @@ pub fn look(settled: &ResolvedConfig) -> Result<(), ConfigErrors> {
             }
         }
     }
-    if let Err(trouble) = settled.config.server.settings.engine.choose()
-        && let Some(said) = settled.said.iter().find(|said| said.option.name == "engine")
+    if let Err(error) = resolved.config.server.settings.engine.choose()
+        && let Some(entry) = resolved.entries.iter().find(|entry| entry.option.name == "engine")
     {
-        missing(said, 0, trouble.to_string(), "expected an engine that this host offers", "leave it to auto");
+        report(entry, 0, error.to_string(), "expected an engine of this host", "use engine = \"auto\"");
     }
-    if faults.is_empty() { Ok(()) } else { Err(ConfigErrors::new(settled.file.as_ref(), faults)) }
+    if errors.is_empty() { Ok(()) } else { Err(ConfigErrors::new(resolved.file.as_ref(), errors)) }
 }
 
-/// The directory that a path is in.
+fn missing_dir(path: &Path) -> String {
+    format!("directory {} does not exist", dir(path).printable())
+}
+
+/// Returns the directory of a path.
 fn dir(path: &Path) -> &Path {
     match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,

@@ -1,31 +1,31 @@
-//! How a duration is written: `20s`, `1m30s`, `500ms`, or a plain number of seconds.
+//! The format of durations: `20s`, `1m30s`, `500ms`, or a plain number of seconds.
 
 use std::time::Duration;
 
-/// Units from large to small, in nanoseconds: the order in which they are written, each once at most.
+/// Units in nanoseconds, from large to small. A duration has each at most once, in this order.
 const UNITS: [(&str, u64); 5] =
     [("d", 86_400 * SECOND), ("h", 3_600 * SECOND), ("m", 60 * SECOND), ("s", SECOND), ("ms", SECOND / 1000)];
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Reads a duration.
+/// Parses a duration.
 pub(super) fn parse(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse() {
         return Duration::try_from_secs_f64(seconds).ok();
     }
     let (mut rest, mut units, mut sum) = (text, &UNITS[..], 0u64);
     while !rest.is_empty() {
-        let (digits, behind) = rest.split_at(rest.find(|char: char| !char.is_ascii_digit())?);
-        let name = &behind[..behind.find(|char: char| char.is_ascii_digit()).unwrap_or(behind.len())];
+        let (digits, tail) = rest.split_at(rest.find(|char: char| !char.is_ascii_digit())?);
+        let name = &tail[..tail.find(|char: char| char.is_ascii_digit()).unwrap_or(tail.len())];
         let at = units.iter().position(|(unit, _)| *unit == name)?;
         sum = digits.parse::<u64>().ok()?.checked_mul(units[at].1)?.checked_add(sum)?;
-        (rest, units) = (&behind[name.len()..], &units[at + 1..]);
+        (rest, units) = (&tail[name.len()..], &units[at + 1..]);
     }
     (!text.is_empty()).then_some(Duration::from_nanos(sum))
 }
 
-/// Writes it as it is read best.
-pub(super) fn say(time: Duration) -> String {
+/// Formats a duration in its largest units.
+pub(super) fn format(time: Duration) -> String {
     let mut rest = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let mut text = String::new();
     for (unit, len) in UNITS {
@@ -34,7 +34,7 @@ pub(super) fn say(time: Duration) -> String {
             rest %= len;
         }
     }
-    // Smaller than what there are units for.
+    // The rest is smaller than the smallest unit.
     if rest > 0 {
         time.as_secs_f64().to_string()
     } else if text.is_empty() {
@@ -50,9 +50,9 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn a_time_is_read_and_written() {
+    fn durations_are_parsed_and_formatted() {
         let cases: &[(&str, Option<(u64, &str)>)] = &[
-            // text          microseconds, and as it is written
+            // text          microseconds, formatted
             ("20",           Some((20_000_000, "20s"))),
             ("20s",          Some((20_000_000, "20s"))),
             ("0.5",          Some((500_000, "500ms"))),
@@ -81,8 +81,8 @@ mod tests {
             let got = parse(text);
             assert_eq!(got, want.map(|(us, _)| Duration::from_micros(us)), "{text}");
             let Some(((_, want), time)) = want.zip(got) else { continue };
-            assert_eq!(say(time), want, "{text}");
-            assert_eq!(parse(&say(time)), Some(time), "{text}");
+            assert_eq!(format(time), want, "{text}");
+            assert_eq!(parse(&format(time)), Some(time), "{text}");
         }
     }
 }

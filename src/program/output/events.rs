@@ -1,7 +1,7 @@
-//! What happens in a server's life, for people or for programs.
+//! The events of a server, as text for people or as JSON for programs.
 //!
-//! People read words, `say.rs` has them. Programs read a line of JSON for each event on standard error: `timestamp`, `level`,
-//! `message`, and what belongs to it. What the library says through `tracing` comes out the same way.
+//! `messages.rs` has the text. JSON is one line per event on standard error, with `timestamp`, `level`, `message` and further fields.
+//! Events that the library sends through `tracing` take the same form.
 
 use crate::program::output::{self, OutputForm, messages};
 use crate::{Address, Notice, ServingReport, Site, SiteLabel, config::EventFormat};
@@ -14,13 +14,13 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// Whether it is programs that read.
+/// Whether events are JSON.
 static IS_JSON: OnceLock<bool> = OnceLock::new();
 
-/// From now on events are shown in this form.
-pub(crate) fn begin(form: EventFormat) {
+/// Selects the format of events. Only the first call has an effect.
+pub(crate) fn init(format: EventFormat) {
     use std::io::IsTerminal;
-    let is_json = match form {
+    let is_json = match format {
         EventFormat::Human => false,
         EventFormat::Json => true,
         EventFormat::Auto => !io::stderr().is_terminal(),
@@ -28,11 +28,11 @@ pub(crate) fn begin(form: EventFormat) {
     if IS_JSON.set(is_json).is_err() {
         return;
     }
-    let form = if is_json { OutputForm::Json } else { OutputForm::Words };
-    // Nothing is told at the lowest of these levels unless it is asked for.
+    let form = if is_json { OutputForm::Json } else { OutputForm::Text };
+    // The library sends events of level DEBUG only with --debug.
     let builder =
         tracing_subscriber::fmt().with_writer(move || output::stderr(form)).with_max_level(Level::DEBUG);
-    // Where nobody listens any more, nobody can be told that either: the attempt would panic.
+    // If standard error is closed, reporting that on standard error would panic.
     let builder = builder.log_internal_errors(false);
     if is_json {
         builder
@@ -47,12 +47,12 @@ pub(crate) fn begin(form: EventFormat) {
     }
 }
 
-/// What happens while sites are served.
-pub(crate) fn told(told: Notice<'_>) {
+/// Prints a notice of the server.
+pub(crate) fn notice(notice: Notice<'_>) {
     if !IS_JSON.get().is_some_and(|&is_json| is_json) {
-        return messages::told(told);
+        return messages::notice(notice);
     }
-    match told {
+    match notice {
         Notice::SiteLoaded(of, site) => warnings(of, site),
         Notice::SiteReloaded(of, site) => {
             info!(
@@ -63,19 +63,19 @@ pub(crate) fn told(told: Notice<'_>) {
             );
             warnings(of, site);
         }
-        Notice::SiteReloadFailed(trouble) => warn!("{trouble}; what was read before is still served"),
-        Notice::SiteRejected(why) => warn!("{why}; what was read before is still served"),
-        Notice::ReleaseNotKept(trouble) => warn!("{trouble}; nothing of this earlier release is kept"),
+        Notice::SiteReloadFailed(error) => warn!("{error}; still serving the previous version"),
+        Notice::SiteRejected(why) => warn!("{why}; still serving the previous version"),
+        Notice::ReleaseNotKept(error) => warn!("{error}; this earlier release is not kept"),
         Notice::PollingForChanges(of, reason) => {
-            warn!(site = of.map(name), reason, "the kernel does not tell of changes; looking every 2 s")
+            warn!(site = of.map(name), reason, "the kernel reports no changes; checking every 2 s")
         }
-        Notice::LogReopenFailed(trouble) => warn!("{trouble}"),
+        Notice::LogReopenFailed(error) => warn!("{error}"),
         Notice::ReloadFailed(why) => {
-            warn!("not reloaded: {}; what was served before still is", strip_str(why))
+            warn!("not reloaded: {}; still serving the previous configuration", strip_str(why))
         }
         Notice::Upgraded(process) => info!(process, "upgraded"),
         Notice::UpgradeFailed(why) => {
-            warn!("not upgraded: {}; the program that runs still serves", strip_str(why))
+            warn!("not upgraded: {}; the old process still serves", strip_str(why))
         }
         Notice::DrainFailed(why) => warn!("{why}"),
         Notice::Serving(served) => serving("serving", served),
@@ -86,7 +86,7 @@ pub(crate) fn told(told: Notice<'_>) {
         }
         Notice::ProcessEnded { role, how, restart_delay } => {
             let (role, restart_delay_s) = (role.to_string(), restart_delay.as_secs_f64());
-            warn!(role, restart_delay_s, "the {role} process {how}; another takes its place");
+            warn!(role, restart_delay_s, "the {role} process {how}; starting another");
         }
     }
 }
@@ -109,7 +109,7 @@ fn serving(message: &str, served: &ServingReport<'_>) {
         "{message}"
     );
     if let Some(address) = admin_in_use {
-        info!("no admin listener: {address} is not to be had");
+        info!("admin listener disabled: {address} is in use");
     }
 }
 
@@ -119,7 +119,7 @@ fn warnings(of: SiteLabel<'_>, site: &Site) {
     }
 }
 
-/// Where a site lies.
+/// Returns the path of a site.
 fn name(path: &Path) -> String {
     path.printable().to_string()
 }
@@ -131,7 +131,7 @@ fn url(address: &Address) -> String {
     }
 }
 
-/// An event as people read it.
+/// The format of events for people.
 struct HumanFormat;
 
 impl<S, N> FormatEvent<S, N> for HumanFormat
@@ -142,15 +142,15 @@ where
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let mut fields = EventFields::default();
         event.record(&mut fields);
-        let words = match *event.metadata().level() {
+        let text = match *event.metadata().level() {
             Level::DEBUG => messages::exchange(|name| fields.get(name)),
             level => messages::event(level, fields.get("message")),
         };
-        writeln!(to, "{words}")
+        writeln!(to, "{text}")
     }
 }
 
-/// What an event says, by the names of its fields.
+/// The fields of an event by name.
 #[derive(Default)]
 struct EventFields(BTreeMap<&'static str, String>);
 
@@ -170,7 +170,7 @@ impl field::Visit for EventFields {
     }
 }
 
-/// The time of an event, to the millisecond.
+/// The time of an event in milliseconds.
 struct EventClock;
 
 impl FormatTime for EventClock {

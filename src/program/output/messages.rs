@@ -1,6 +1,6 @@
-//! What the program says: the banner to standard output, warnings and errors to standard error.
+//! The text messages of the program: notices to standard output, warnings and errors to standard error.
 //!
-//! Colour is for a terminal that wants it; in a pipe, or with `NO_COLOR`, the same words come plain.
+//! Colours appear on terminals only; in a pipe or with `NO_COLOR` the text is the same without them.
 
 use crate::program::output::{self, OutputForm, tables};
 use crate::{
@@ -19,19 +19,19 @@ use std::{
 use tarpon_http::date;
 use tarpon_site::Printable;
 
-/// Like that of `std`; but what cannot be said is no reason to end. The disk of a log may be full: the server goes on.
+/// Like the macro of `std`, but ignores errors: the server continues even if the disk of its log is full.
 macro_rules! println {
-    ($($words:tt)*) => { drop(output::stdout(OutputForm::Words).say(format_args!($($words)*))) };
+    ($($text:tt)*) => { drop(output::stdout(OutputForm::Text).print_line(format_args!($($text)*))) };
 }
 
 /// The same to standard error.
 macro_rules! eprintln {
-    ($($words:tt)*) => { drop(output::stderr(OutputForm::Words).say(format_args!($($words)*))) };
+    ($($text:tt)*) => { drop(output::stderr(OutputForm::Text).print_line(format_args!($($text)*))) };
 }
 
 /// A warning, to standard error.
 macro_rules! warn {
-    ($($words:tt)*) => { eprintln!("{WARNING}warning{WARNING:#}: {}", format_args!($($words)*)) };
+    ($($text:tt)*) => { eprintln!("{WARNING}warning{WARNING:#}: {}", format_args!($($text)*)) };
 }
 
 const BOLD: Style = Style::new().bold();
@@ -40,39 +40,39 @@ const LINK: Style = AnsiColor::Cyan.on_default().underline();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 
-/// What happens while a site is served.
-pub(crate) fn told(told: Notice<'_>) {
-    match told {
+/// Prints a notice of the server.
+pub(crate) fn notice(notice: Notice<'_>) {
+    match notice {
         Notice::SiteLoaded(of, site) => warnings(of, site),
         Notice::SiteReloaded(of, site) => {
             let size = size(site.file_count(), site.content_len());
             println!("{DIM}changed{DIM:#}: {}{size}", name(of));
             warnings(of, site);
         }
-        Notice::SiteReloadFailed(trouble) => warn!("{trouble}; what was read before is still served"),
-        Notice::SiteRejected(why) => warn!("{why}; what was read before is still served"),
-        Notice::ReleaseNotKept(trouble) => warn!("{trouble}; nothing of this earlier release is kept"),
+        Notice::SiteReloadFailed(error) => warn!("{error}; still serving the previous version"),
+        Notice::SiteRejected(why) => warn!("{why}; still serving the previous version"),
+        Notice::ReleaseNotKept(error) => warn!("{error}; this earlier release is not kept"),
         Notice::PollingForChanges(of, reason) => {
             let name = name(of);
-            warn!("{name}the kernel does not tell of changes ({reason}); looking every 2 s");
+            warn!("{name}the kernel reports no changes ({reason}); checking every 2 s");
         }
-        Notice::LogReopenFailed(trouble) => warn!("{trouble}"),
+        Notice::LogReopenFailed(error) => warn!("{error}"),
         Notice::Serving(served) => {
             serving(served);
             let workers = Count(served.settings.workers().get() as u64, "worker");
-            println!("{DIM}{}, {workers}; Ctrl-C stops it{DIM:#}", served.settings.engine.name());
+            println!("{DIM}{}, {workers}; press Ctrl-C to stop{DIM:#}", served.settings.engine.name());
         }
         Notice::Reloaded(served) => {
             println!("{DIM}reloaded{DIM:#}");
             serving(served);
         }
-        Notice::ReloadFailed(why) => warn!("not reloaded: {why}\nwhat was served before still is"),
-        Notice::Upgraded(id) => println!("{DIM}upgraded: process {id} serves from now on{DIM:#}"),
-        Notice::UpgradeFailed(why) => warn!("not upgraded: {why}\nthe program that runs still serves"),
+        Notice::ReloadFailed(why) => warn!("not reloaded: {why}\nstill serving the previous configuration"),
+        Notice::Upgraded(id) => println!("{DIM}upgraded: process {id} serves now{DIM:#}"),
+        Notice::UpgradeFailed(why) => warn!("not upgraded: {why}\nthe old process still serves"),
         Notice::DrainFailed(why) => warn!("{why}"),
         Notice::Stopping(Duration::ZERO) => println!("{DIM}stopping now{DIM:#}"),
         Notice::Stopping(grace) => {
-            println!("{DIM}stopping, within {grace:?} at the latest; once more stops it now{DIM:#}");
+            println!("{DIM}stopping within {grace:?}; a second signal stops it at once{DIM:#}");
         }
         Notice::ConnectionLost(how) => warn!("a worker process {how}; its connection is lost"),
         Notice::ProcessEnded { role, how, restart_delay: Duration::ZERO } => {
@@ -84,37 +84,37 @@ pub(crate) fn told(told: Notice<'_>) {
     }
 }
 
-/// What the library says through `tracing`.
-pub(crate) fn event(level: tracing::Level, words: &str) -> String {
+/// Formats a message that the library sent through `tracing`.
+pub(crate) fn event(level: tracing::Level, text: &str) -> String {
     match level {
-        tracing::Level::ERROR => format!("{ERROR}error{ERROR:#}: {words}"),
-        tracing::Level::WARN => format!("{WARNING}warning{WARNING:#}: {words}"),
-        _ => words.to_owned(),
+        tracing::Level::ERROR => format!("{ERROR}error{ERROR:#}: {text}"),
+        tracing::Level::WARN => format!("{WARNING}warning{WARNING:#}: {text}"),
+        _ => text.to_owned(),
     }
 }
 
-/// What happens to an exchange, from the fields in which the library tells it: both heads when its response is queued, and later
-/// how that ended.
+/// Formats an event of `--debug` from its fields. There are two for each exchange: one has both heads, when the response is queued;
+/// one has the result, when the response has ended.
 pub(crate) fn exchange<'f>(field: impl Fn(&str) -> &'f str) -> String {
     let connection = field("connection");
     if field("message") == "request_end" {
         let (line, status, bytes, ms) =
             (field("line"), field("status"), field("bytes"), field("duration_ms"));
-        let cut = if field("complete") == "true" { "" } else { ", and no more" };
+        let aborted = if field("complete") == "true" { "" } else { ", aborted" };
         return format!(
-            "{DIM}{connection}{DIM:#} {status}, {bytes} bytes of content in {ms} ms{cut} {DIM}{line}{DIM:#}"
+            "{DIM}{connection}{DIM:#} {status}, {bytes} bytes of content in {ms} ms{aborted} {DIM}{line}{DIM:#}"
         );
     }
     let (time, client, site) = (field("time"), field("client"), field("site"));
     let site = if site.is_empty() { String::new() } else { format!(", site {site}") };
-    let mut words = format!("{DIM}{connection} {time} {client}{site}{DIM:#}");
+    let mut text = format!("{DIM}{connection} {time} {client}{site}{DIM:#}");
     for (sign, head) in [('>', field("request")), ('<', field("response"))] {
         for (number, line) in head.lines().enumerate() {
             let style = if number == 0 { BOLD } else { Style::new() };
-            words += &format!("\n  {DIM}{sign}{DIM:#} {style}{line}{style:#}");
+            text += &format!("\n  {DIM}{sign}{DIM:#} {style}{line}{style:#}");
         }
     }
-    words
+    text
 }
 
 fn serving(served: &ServingReport<'_>) {
@@ -147,7 +147,7 @@ fn serving(served: &ServingReport<'_>) {
     let confinement = if confinement.is_empty() { "off".to_owned() } else { confinement.join(", ") };
     println!("{DIM}sandbox: {confinement}{DIM:#}");
     if let Some(address) = admin_in_use {
-        println!("{DIM}admin: none, as {address} is not to be had; name another with --admin{DIM:#}");
+        println!("{DIM}admin listener disabled: {address} is in use; set another with --admin{DIM:#}");
     }
 }
 
@@ -158,12 +158,12 @@ fn warnings(of: SiteLabel<'_>, site: &Site) {
     }
 }
 
-/// Which of several sites something is about.
+/// Returns the prefix that names one of several sites.
 fn name(of: SiteLabel<'_>) -> String {
     of.map(|path| format!("{}: ", path.printable())).unwrap_or_default()
 }
 
-/// What became of a site that was packed.
+/// Prints the result of packing a site.
 pub(crate) fn packed(site: &Path, target: &Path, report: &PackReport, took: Duration) {
     for skipped in &report.skipped {
         warn!("{skipped}");
@@ -171,25 +171,23 @@ pub(crate) fn packed(site: &Path, target: &Path, report: &PackReport, took: Dura
     match &report.reuse {
         Reuse::None | Reuse::Reused => {}
         Reuse::OtherEncoders => {
-            warn!(
-                "the earlier archive was packed with another --effort or version; everything is compressed anew"
-            );
+            warn!("the earlier archive has another --effort or version; compressing everything again");
         }
         Reuse::Unusable(why) => {
             let target = target.printable();
-            warn!("{target}: {why}; everything is compressed anew, and it is replaced");
+            warn!("{target}: {why}; compressing everything again and replacing it");
         }
     }
     if report.are_dictionaries_unoffered {
-        eprintln!(
-            "{WARNING}warning{WARNING:#}: browsers do not keep the files of the earlier archive as dictionaries: it was \
-             packed without --offer-dictionaries, or these files are asked about before each use"
+        warn!(
+            "browsers do not keep the files of the earlier archive as dictionaries: it was packed without \
+             --offer-dictionaries, or caches must revalidate these files before each use"
         );
     }
     let (site, target) = (site.printable(), target.printable());
     let (files, bytes, len) = (Count(report.files, "file"), Bytes(report.bytes), Bytes(report.len));
     println!(
-        "{BOLD}{target}{BOLD:#}: {len}, of {files}, {bytes}, in {site}; took {:.1} s",
+        "{BOLD}{target}{BOLD:#}: {len}, from {files}, {bytes}, in {site}; took {:.1} s",
         took.as_secs_f64()
     );
     let deltas = DELTA_CODINGS.iter().zip(&report.deltas);
@@ -197,9 +195,9 @@ pub(crate) fn packed(site: &Path, target: &Path, report: &PackReport, took: Dura
     for (coding, saved) in saved.filter(|(_, saved)| saved.files > 0) {
         let Savings { files, reused: taken, plain, coded } = *saved;
         let (count, percent) = (Count(files, "file"), 100.0 * (1.0 - coded as f64 / plain as f64));
-        let taken = if taken > 0 { format!(", {taken} made before") } else { String::new() };
+        let taken = if taken > 0 { format!(", {taken} reused") } else { String::new() };
         let name = coding.name();
-        println!("  {name:<4} {count}{taken}: {} become {}, {percent:.0}% less", Bytes(plain), Bytes(coded));
+        println!("  {name:<4} {count}{taken}: {} to {}, {percent:.0}% less", Bytes(plain), Bytes(coded));
     }
     makeup(&report.sizes);
     if let Some(changes) = &report.changes {
@@ -210,12 +208,12 @@ pub(crate) fn packed(site: &Path, target: &Path, report: &PackReport, took: Dura
 /// Prints the parts of a packed site, which explain why it is larger than its files.
 fn makeup(makeup: &ArchiveSizes) {
     let ArchiveSizes { files, coded, inline: small, program, overhead: rest } = *makeup;
-    println!("  in it:");
+    println!("  content:");
     let rows = [
         (program, "the program"),
-        (files, "the files, as tar extracts them"),
-        (coded, "compressed forms of them"),
-        (small, "files up to 16 KiB once more, beside their response headers"),
+        (files, "files, as tar extracts them"),
+        (coded, "compressed forms of files"),
+        (small, "copies of files up to 16 KiB, beside their response headers"),
         (rest, "response headers, index, tar headers, and padding"),
     ];
     for (len, what) in rows.into_iter().filter(|&(len, _)| len > 0) {
@@ -227,15 +225,15 @@ fn makeup(makeup: &ArchiveSizes) {
 fn changed(changes: &Changes, len: u64) {
     let Changes { len_before, added, removed, changed, ref grown, .. } = *changes;
     let size = match len.cmp(&len_before) {
-        Ordering::Equal => "as large".to_owned(),
+        Ordering::Equal => "same size".to_owned(),
         Ordering::Greater => format!("{} larger", Bytes(len - len_before)),
         Ordering::Less => format!("{} smaller", Bytes(len_before - len)),
     };
     if changes.is_none() {
-        println!("  no file changed since the archive before; {size}");
+        println!("  no file changed since the previous archive; {size}");
         return;
     }
-    println!("  since the archive before, {size}:");
+    println!("  since the previous archive, {size}:");
     let rows = [
         (added, Difference(0, changes.added_len), "added"),
         (removed, Difference(changes.removed_len, 0), "removed"),
@@ -245,7 +243,7 @@ fn changed(changes: &Changes, len: u64) {
         println!("  {:>11}  {} {what}", difference.to_string(), Count(count, "file"));
     }
     if !grown.is_empty() {
-        println!("  grown most:");
+        println!("  largest growth:");
     }
     for (path, by) in grown {
         let difference = Difference(0, *by).to_string();
@@ -253,7 +251,7 @@ fn changed(changes: &Changes, len: u64) {
     }
 }
 
-/// How much more or less something has become.
+/// The change of a number of bytes, with its sign.
 struct Difference(u64, u64);
 
 impl fmt::Display for Difference {
@@ -264,7 +262,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What a check of a packed site found.
+/// Prints the result of checking a packed site.
 pub(crate) fn verified(archive: &Path, verified: &Verification) {
     let archive = archive.printable();
     for found in &verified.defects {
@@ -272,30 +270,30 @@ pub(crate) fn verified(archive: &Path, verified: &Verification) {
     }
     if verified.defects.is_empty() {
         let (paths, contents) = (Count(verified.paths, "path"), Count(verified.contents, "content"));
-        println!("{BOLD}{archive}{BOLD:#} is in order: {paths}, {contents}, {}", Bytes(verified.len));
+        println!("{BOLD}{archive}{BOLD:#} is valid: {paths}, {contents}, {}", Bytes(verified.len));
         if verified.undecoded > 0 {
             let count = Count(verified.undecoded, "content");
-            println!("  not decoded: {count}, for which --dictionary has to name the earlier archive");
+            println!("  not decoded: {count}; name the earlier archive with --dictionary");
         }
     }
 }
 
-/// The releases of a directory, and which of them matter.
+/// Prints the releases of a directory and marks the current and the previous one.
 pub(crate) fn releases(releases: &[Release], to: &mut impl Write) -> io::Result<()> {
     let row = |release: &Release| {
         let date = date::format(release.modified_s);
-        // Without the name of the day, and with the zone in the head of the table.
+        // Without the day of the week. The header of the table has the time zone.
         let date = String::from_utf8_lossy(&date[5..25]).into_owned();
-        let (files, trouble) = match &release.files {
+        let (files, error) = match &release.files {
             Ok(files) => (files.to_string(), None),
-            Err(trouble) => (String::new(), Some(trouble.to_string())),
+            Err(error) => (String::new(), Some(error.to_string())),
         };
         let turn = match release.turn {
             Some(Turn::Current) => Some("current".to_owned()),
-            Some(Turn::Before) => Some("before".to_owned()),
+            Some(Turn::Before) => Some("previous".to_owned()),
             None => None,
         };
-        let remarks: Vec<_> = turn.into_iter().chain(trouble).collect();
+        let remarks: Vec<_> = turn.into_iter().chain(error).collect();
         [
             release.name.printable().to_string(),
             date,
@@ -308,33 +306,33 @@ pub(crate) fn releases(releases: &[Release], to: &mut impl Write) -> io::Result<
     tables::columns(["release", "modified (UTC)", "size", "files", ""], &rows, 2..=3, to)
 }
 
-/// What became of the link to the current release.
-pub(crate) fn switched(Switched { to, from }: &Switched) {
+/// Prints the change of the current release.
+pub(crate) fn activated(Switched { to, from }: &Switched) {
     let (to, from) = (to.printable(), from.as_ref().map(|from| from.printable()));
     match from {
-        Some(from) if from == to => println!("{BOLD}{to}{BOLD:#} is current already"),
-        Some(from) => println!("{BOLD}{to}{BOLD:#} is current, {from} was before"),
+        Some(from) if from == to => println!("{BOLD}{to}{BOLD:#} is already current"),
+        Some(from) => println!("{BOLD}{to}{BOLD:#} is current; {from} was before"),
         None => println!("{BOLD}{to}{BOLD:#} is current"),
     }
 }
 
-/// Another process changes the releases.
+/// Prints that another process holds the lock of the releases.
 pub(crate) fn waiting(holder: Option<u32>) {
     let holder = holder.map_or("another process".to_owned(), |pid| format!("process {pid}"));
-    eprintln!("waiting for {holder}, which changes the releases too");
+    eprintln!("waiting for {holder}, which is changing the releases");
 }
 
 pub(crate) fn error(error: &dyn std::error::Error) {
     eprintln!("{ERROR}tarpon{ERROR:#}: {error}");
 }
 
-/// A configuration can be used.
-pub(crate) fn in_order(settled: &ResolvedConfig) {
-    let path = settled.file.as_ref().map_or("".into(), |file| file.path.printable().to_string());
-    let Config { sites, listeners, .. } = &settled.config;
+/// Prints that a configuration is valid.
+pub(crate) fn config_ok(resolved: &ResolvedConfig) {
+    let path = resolved.file.as_ref().map_or("".into(), |file| file.path.printable().to_string());
+    let Config { sites, listeners, .. } = &resolved.config;
     let (sites, listeners) = (Count(sites.len() as u64, "site"), listeners.len().max(1));
     let listeners = Count(listeners as u64, "listener");
-    println!("{BOLD}{path}{BOLD:#} is in order: {sites}, {listeners}");
+    println!("{BOLD}{path}{BOLD:#} is valid: {sites}, {listeners}");
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -377,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_told_in_readable_units() {
+    fn sizes_have_readable_units() {
         #[rustfmt::skip]
         let cases = [
             (0, "0 bytes"), (1, "1 byte"), (1_023, "1023 bytes"), (1_024, "1.0 KiB"), (1_536, "1.5 KiB"),

@@ -1,12 +1,12 @@
-//! Standard output and standard error, as the program writes to them.
+//! Standard output and standard error, with control characters escaped.
 //!
 //! ```text
-//! message ─ lines ─▶ Output ─ no control character but newlines and our colours ─▶ anstream ─ colours where wanted ─▶ terminal
+//! message ─ lines ─▶ Output ─ only newlines and our colours pass ─▶ anstream ─ drops colours unless wanted ─▶ terminal
 //! ```
 //!
-//! Every name in a message is [`Printable`](tarpon_site::Printable) where the message is made. This is the second guard, for
-//! what the first one missed: a text of a library, of another process, or of the command line. It cannot tell a newline of a
-//! name from one of the message, so the first guard stays necessary.
+//! The code that formats a message makes every name in it [`Printable`](tarpon_site::Printable). This module is the second guard,
+//! for texts of libraries, of other processes and of the command line. It cannot tell a newline of a name from one of the message,
+//! so the first guard stays necessary.
 
 pub(crate) mod events;
 pub(crate) mod messages;
@@ -20,21 +20,21 @@ use std::{
 };
 use tarpon_site::printable::{is_invisible, write_escaped};
 
-/// The form of the text.
+/// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputForm {
     /// Text for people, with colours.
-    Words,
-    /// JSON for programs: escapes are those of JSON strings, as only a string can contain such characters.
+    Text,
+    /// JSON for programs. Escapes are those of JSON strings: elsewhere, JSON has no such characters.
     Json,
 }
 
-/// A stream that lets no raw control character through, apart from newlines and the colours that the program uses.
+/// A stream that escapes control characters, except newlines and the colours that the program uses.
 pub(crate) struct Output<W: Write> {
     to: W,
     form: OutputForm,
-    /// Bytes that were not written yet.
-    waiting: Vec<u8>,
+    /// Bytes that are not written yet.
+    pending: Vec<u8>,
 }
 
 /// Standard output.
@@ -49,59 +49,59 @@ pub(crate) fn stderr(form: OutputForm) -> Output<impl Write> {
 
 impl<W: Write> Output<W> {
     fn new(to: W, form: OutputForm) -> Output<W> {
-        Output { to, form, waiting: Vec::new() }
+        Output { to, form, pending: Vec::new() }
     }
 
-    /// Writes one message, and a newline.
-    pub(crate) fn say(mut self, words: fmt::Arguments<'_>) -> io::Result<()> {
-        writeln!(self, "{words}")?;
+    /// Writes a line and flushes the stream.
+    pub(crate) fn print_line(mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
+        writeln!(self, "{text}")?;
         self.flush()
     }
 
-    /// Writes the first `len` bytes that wait.
-    fn release(&mut self, len: usize) -> io::Result<()> {
+    /// Escapes and writes the first `len` pending bytes.
+    fn write_pending(&mut self, len: usize) -> io::Result<()> {
         let safe = match self.form {
-            OutputForm::Words => words(&self.waiting[..len]),
-            OutputForm::Json => json(&self.waiting[..len]),
+            OutputForm::Text => escape_text(&self.pending[..len]),
+            OutputForm::Json => escape_json(&self.pending[..len]),
         };
-        self.waiting.drain(..len);
+        self.pending.drain(..len);
         self.to.write_all(safe.as_bytes())
     }
 }
 
 impl<W: Write> Write for Output<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.waiting.extend_from_slice(bytes);
-        // A colour or a character may come in pieces, but never with a newline within.
-        if self.waiting.len() >= BLOCK_LEN
-            && let Some(newline) = self.waiting.iter().rposition(|&byte| byte == b'\n')
+        self.pending.extend_from_slice(bytes);
+        // A write may split a colour or a character, but neither contains a newline.
+        if self.pending.len() >= BLOCK_LEN
+            && let Some(newline) = self.pending.iter().rposition(|&byte| byte == b'\n')
         {
-            self.release(newline + 1)?;
+            self.write_pending(newline + 1)?;
         }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.release(self.waiting.len())?;
+        self.write_pending(self.pending.len())?;
         self.to.flush()
     }
 }
 
 impl<W: Write> Drop for Output<W> {
     fn drop(&mut self) {
-        // A caller that wants to know of an error calls `flush` itself.
+        // A caller that handles errors calls `flush` itself.
         let _ = self.flush();
     }
 }
 
-/// Returns text for people as a terminal can have it.
-fn words(bytes: &[u8]) -> String {
+/// Escapes text for a terminal.
+fn escape_text(bytes: &[u8]) -> String {
     let mut safe = String::with_capacity(bytes.len());
     let is_escaped = |char| char != '\n' && is_invisible(char);
     let mut rest = bytes;
     while let Some(at) = rest.iter().position(|&byte| byte == 0x1b) {
         let len = colour_len(&rest[at..]);
-        // If the sequence is no colour of ours, escapes its first byte; the rest of it is plain text.
+        // Of any other sequence, escapes the first byte; the rest of it is plain text.
         let _ = write_escaped(&rest[..at + usize::from(len == 0)], is_escaped, &mut safe);
         safe.extend(rest[at..at + len].iter().map(|&byte| char::from(byte)));
         rest = &rest[at + len.max(1)..];
@@ -110,8 +110,8 @@ fn words(bytes: &[u8]) -> String {
     safe
 }
 
-/// Returns JSON as a terminal can have it. RFC 8259, section 7.
-fn json(bytes: &[u8]) -> String {
+/// Escapes JSON for a terminal. RFC 8259, section 7.
+fn escape_json(bytes: &[u8]) -> String {
     let mut safe = String::with_capacity(bytes.len());
     for char in String::from_utf8_lossy(bytes).chars() {
         match char == '\n' || !is_invisible(char) {
@@ -122,21 +122,21 @@ fn json(bytes: &[u8]) -> String {
     safe
 }
 
-/// Returns the length of the colour at the front; 0: there is none that the program uses. ECMA-48, SGR.
+/// Returns the length of the colour at the front, or 0 if there is none of ours. ECMA-48, SGR.
 fn colour_len(bytes: &[u8]) -> usize {
-    let Some(behind) = bytes.strip_prefix(b"\x1b[") else { return 0 };
-    let Some(len) = behind.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b';')) else { return 0 };
+    let Some(tail) = bytes.strip_prefix(b"\x1b[") else { return 0 };
+    let Some(len) = tail.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b';')) else { return 0 };
     let is_ours = |number: &[u8]| OUR_COLOURS.contains(&number);
-    match behind[len] == b'm' && behind[..len].split(|&byte| byte == b';').all(is_ours) {
+    match tail[len] == b'm' && tail[..len].split(|&byte| byte == b';').all(is_ours) {
         true => b"\x1b[".len() + len + b"m".len(),
         false => 0,
     }
 }
 
-/// Plain, bold, dim, underlined, and the colours of messages and of the help. None hides text.
+/// Plain, bold, dim, underlined, and the colours of messages and help. None of them hides text.
 const OUR_COLOURS: [&[u8]; 8] = [b"0", b"1", b"2", b"4", b"31", b"32", b"33", b"36"];
 
-/// Written at once.
+/// A full block is written up to its last newline.
 const BLOCK_LEN: usize = 8 << 10;
 
 #[cfg(test)]
@@ -144,10 +144,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_newlines_and_our_colours_come_through() {
+    fn only_newlines_and_our_colours_pass() {
         #[rustfmt::skip]
         let cases: &[(&str, &[u8], &str)] = &[
-            // what it shows      written                       on the terminal
+            // case               input                         on the terminal
             ("nothing",           b"",                          ""),
             ("lines",             b"a\nb\n",                    "a\nb\n"),
             ("a colour",          b"\x1b[1m\x1b[31ma\x1b[0m",   "\x1b[1m\x1b[31ma\x1b[0m"),
@@ -164,33 +164,33 @@ mod tests {
             ("another order",     "\u{202e}a".as_bytes(),       "\\u{202e}a"),
             ("a backslash",       b"\\x1b",                     "\\x1b"),
         ];
-        for (name, written, want) in cases {
-            for len in 1..=written.len().max(1) {
-                let mut room = Vec::new();
-                let mut output = Output::new(&mut room, OutputForm::Words);
-                written.chunks(len).for_each(|part| output.write_all(part).expect("memory"));
+        for (name, input, want) in cases {
+            for len in 1..=input.len().max(1) {
+                let mut buffer = Vec::new();
+                let mut output = Output::new(&mut buffer, OutputForm::Text);
+                input.chunks(len).for_each(|part| output.write_all(part).expect("memory"));
                 drop(output);
-                assert_eq!(String::from_utf8(room).as_deref(), Ok(*want), "{name}, {len} bytes at a time");
+                assert_eq!(String::from_utf8(buffer).as_deref(), Ok(*want), "{name}, {len} bytes at a time");
             }
         }
     }
 
     #[test]
-    fn json_stays_the_same_value() {
+    fn escaping_keeps_json_values() {
         let value = "a\u{9b}b\u{202e}c\u{e0041}d\u{7f}";
-        let mut room = Vec::new();
-        Output::new(&mut room, OutputForm::Json)
-            .say(format_args!("{}", serde_json::to_string(value).expect("text")))
+        let mut buffer = Vec::new();
+        Output::new(&mut buffer, OutputForm::Json)
+            .print_line(format_args!("{}", serde_json::to_string(value).expect("text")))
             .expect("memory");
-        let text = String::from_utf8(room).expect("text");
+        let text = String::from_utf8(buffer).expect("text");
         assert_eq!(text, "\"a\\u009bb\\u202ec\\udb40\\udc41d\\u007f\"\n");
         assert_eq!(serde_json::from_str::<String>(&text).expect("JSON"), value);
     }
 
     #[test]
-    fn what_is_long_is_written_before_its_end() {
-        let mut output = Output::new(Vec::new(), OutputForm::Words);
+    fn long_output_is_written_in_blocks() {
+        let mut output = Output::new(Vec::new(), OutputForm::Text);
         (0..1000).for_each(|_| output.write_all(b"0123456789\n").expect("memory"));
-        assert!(output.waiting.len() < BLOCK_LEN && output.to.len() >= BLOCK_LEN);
+        assert!(output.pending.len() < BLOCK_LEN && output.to.len() >= BLOCK_LEN);
     }
 }

@@ -1,5 +1,4 @@
-//! Shows how far a packing is: a bar on a terminal; elsewhere a line for each step, and one at intervals while it
-//! compresses.
+//! Shows the progress of packing: a bar on a terminal; elsewhere a line for each step, and lines at intervals while it compresses.
 
 use crate::program::output::messages::Bytes;
 use crate::{PackStep, Progress, ProgressSnapshot};
@@ -12,22 +11,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Runs `work`, and shows how far it is.
-pub(crate) fn during<T>(work: impl FnOnce(&Progress) -> T) -> T {
+/// Runs `work` and shows its progress meanwhile.
+pub(crate) fn show_during<T>(work: impl FnOnce(&Progress) -> T) -> T {
     let progress = Progress::default();
     thread::scope(|scope| {
-        let (done, waits) = channel::<()>();
-        let looked_at = &progress;
+        let (done, finished) = channel::<()>();
+        let shared = &progress;
         scope.spawn(move || {
-            let (began, mut shown) = (Instant::now(), ProgressView::new(stderr().is_terminal()));
-            while let Err(RecvTimeoutError::Timeout) = waits.recv_timeout(LOOK_EVERY) {
-                shown.show(looked_at.now(), began.elapsed());
+            let (started, mut view) = (Instant::now(), ProgressView::new(stderr().is_terminal()));
+            while let Err(RecvTimeoutError::Timeout) = finished.recv_timeout(REFRESH_INTERVAL) {
+                view.show(shared.now(), started.elapsed());
             }
-            shown.end();
+            view.end();
         });
-        let worked = work(&progress);
+        let result = work(&progress);
         drop(done);
-        worked
+        result
     })
 }
 
@@ -70,7 +69,7 @@ impl ProgressView {
     }
 }
 
-/// The lines for what is no terminal.
+/// The lines for outputs other than terminals.
 #[derive(Default)]
 struct Lines {
     step: Option<PackStep>,
@@ -79,7 +78,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Returns the line that is due at this time, if one is.
+    /// Returns the next line if it is due.
     fn line(&mut self, now: ProgressSnapshot, at: Duration) -> Option<String> {
         let is_new = self.step.replace(now.step) != Some(now.step);
         let len = Bytes(now.len);
@@ -87,7 +86,7 @@ impl Lines {
             (PackStep::Reading, true) => "reading".to_owned(),
             (PackStep::Compressing, true) => format!("compressing {len}"),
             (PackStep::Writing, true) => format!("writing {len}"),
-            (PackStep::Compressing, false) if at.saturating_sub(self.last) >= LINE_EVERY => {
+            (PackStep::Compressing, false) if at.saturating_sub(self.last) >= LINE_INTERVAL => {
                 let percent = 100 * now.done / now.total.max(1);
                 let left = now.remaining.map_or(String::new(), |left| format!(", {}", TimeLeft(left)));
                 format!("compressing: {percent}%{left}")
@@ -99,7 +98,7 @@ impl Lines {
     }
 }
 
-/// A time that is left: no finer than it is known.
+/// A remaining time, as coarse as the estimate is.
 struct TimeLeft(Duration);
 
 impl fmt::Display for TimeLeft {
@@ -120,21 +119,21 @@ fn style(step: PackStep) -> ProgressStyle {
         PackStep::Compressing => "compressing [{wide_bar}] {percent}%{msg}",
         PackStep::Writing => "writing     [{wide_bar}] {bytes} of {total_bytes}",
     };
-    // Characters whose width no terminal doubts.
-    ProgressStyle::with_template(template).expect("a template that was tried").progress_chars("=> ")
+    // All terminals agree on the width of these characters.
+    ProgressStyle::with_template(template).expect("the template is valid").progress_chars("=> ")
 }
 
-/// Often enough to look alive.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Without a terminal: often enough that a log shows life, and seldom enough that it stays short.
-const LINE_EVERY: Duration = Duration::from_secs(10);
+/// The bar moves smoothly enough.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
+/// A log shows progress, but stays short.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_for_each_step_and_at_intervals() {
+    fn each_step_has_a_line_and_compression_has_more() {
         let now = |step, done, left: Option<u64>| {
             let left = left.map(Duration::from_secs);
             ProgressSnapshot { step, done, total: 200, len: 64 << 20, remaining: left }
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_is_left_is_told_no_finer_than_it_is_known() {
+    fn remaining_times_are_rounded_up() {
         #[rustfmt::skip]
         let cases = [
             (0.0, "1 s left"), (7.2, "8 s left"), (20.1, "25 s left"), (61.0, "65 s left"), (99.0, "100 s left"),

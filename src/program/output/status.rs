@@ -1,4 +1,4 @@
-//! What a server says of itself, for people: a few lines that have room in a terminal.
+//! The state of a running server, as a few lines for a terminal.
 
 use crate::program::output::messages::{Bytes, Count};
 use crate::{Metrics, ServerState};
@@ -12,33 +12,33 @@ use tarpon_site::Printable;
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 
-/// Writes it. `unix_s`: the time, in seconds since 1970.
+/// Writes the state. `unix_s`: the current time in seconds since 1970.
 pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::Result<()> {
     let state = match metrics.state {
         ServerState::Starting => {
-            return writeln!(to, "{BOLD}starting{BOLD:#}: it waits for the sites it will serve");
+            return writeln!(to, "{BOLD}starting{BOLD:#}: the sites are not loaded yet");
         }
         ServerState::Serving => "serving",
         ServerState::Draining => "draining",
     };
     let Metrics { version, engine, accepted, open, sent_len, received_len, aborted, log_dropped, .. } =
         metrics;
-    // Whatever answered there.
+    // These texts come from the server.
     let (version, engine) = (version.printable(), engine.printable());
     let (up, workers) =
         (unix_s.saturating_sub(metrics.start_unix_s), Count(metrics.workers as u64, "worker"));
     writeln!(
         to,
         "{BOLD}{state}{BOLD:#} for {}  {DIM}tarpon {version}, {engine}, {workers}{DIM:#}",
-        lasted(up)
+        uptime(up)
     )?;
     let (sent, received) = (Bytes(*sent_len), Bytes(*received_len));
     let rows = [
         ("connections", grouped(*open), format!("open, of {} accepted", grouped(*accepted))),
         ("requests", grouped(metrics.response_count()), by_status(metrics)),
         ("sent", sent.to_string(), format!("received {received}")),
-        ("aborted", grouped(*aborted), "responses whose client was gone, or too slow".to_owned()),
-        ("not logged", grouped(*log_dropped), "requests, as the access log was too slow".to_owned()),
+        ("aborted", grouped(*aborted), "responses: the client left or was too slow".to_owned()),
+        ("not logged", grouped(*log_dropped), "requests: the access log was too slow".to_owned()),
     ];
     for (what, value, more) in rows {
         writeln!(to, "  {what:<12} {value:>14}  {DIM}{more}{DIM:#}")?;
@@ -50,18 +50,18 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
     for (number, site) in metrics.sites.iter().enumerate() {
         let name = site.host.clone().unwrap_or_else(|| format!("site {}", number + 1));
         let name = name.printable();
-        let (files, bytes, reads) = (Count(site.files, "file"), Bytes(site.bytes), Count(site.loads, "time"));
-        writeln!(to, "  {BOLD}{name}{BOLD:#}  {files}, {bytes}; read {reads}")?;
+        let (files, bytes, loads) = (Count(site.files, "file"), Bytes(site.bytes), Count(site.loads, "time"));
+        writeln!(to, "  {BOLD}{name}{BOLD:#}  {files}, {bytes}; loaded {loads}")?;
     }
     Ok(())
 }
 
-/// The time, in seconds since 1970.
+/// Returns the time in seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// How many responses there were of each class, as in "2xx 97.0%, 4xx 3.0%".
+/// Returns the share of each class of responses, as in "2xx 97.0%, 4xx 3.0%".
 fn by_status(metrics: &Metrics) -> String {
     let all = metrics.response_count().max(1) as f64;
     let share = |class: u16| {
@@ -72,7 +72,7 @@ fn by_status(metrics: &Metrics) -> String {
     (2..=5).filter_map(share).collect::<Vec<_>>().join(", ")
 }
 
-/// The time within which so many of all responses have left.
+/// Returns the time within which this share of all responses was sent.
 fn within(metrics: &Metrics, share: f64) -> String {
     let wanted = (metrics.completed as f64 * share).ceil() as u64;
     match metrics.latencies.iter().find(|&&(_, count)| count >= wanted) {
@@ -81,8 +81,8 @@ fn within(metrics: &Metrics, share: f64) -> String {
     }
 }
 
-/// A time as people say it: in its two largest units.
-fn lasted(seconds: u64) -> String {
+/// Formats a duration in its two largest units.
+fn uptime(seconds: u64) -> String {
     let (mut rest, mut parts) = (seconds, Vec::new());
     for (unit, name) in [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")] {
         if rest >= unit && parts.len() < 2 {
@@ -93,7 +93,7 @@ fn lasted(seconds: u64) -> String {
     if parts.is_empty() { "0s".to_owned() } else { parts.join(" ") }
 }
 
-/// A number in groups of three digits.
+/// Formats a number in groups of three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
@@ -105,11 +105,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_two_units_and_numbers_groups() {
+    fn durations_have_two_units_and_numbers_have_groups() {
         let times =
             [(0, "0s"), (59, "59s"), (61, "1m 1s"), (3_600, "1h"), (90_061, "1d 1h"), (86_460, "1d 1m")];
         for (seconds, want) in times {
-            assert_eq!(lasted(seconds), want);
+            assert_eq!(uptime(seconds), want);
         }
         for (number, want) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(grouped(number), want);

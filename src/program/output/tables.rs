@@ -1,4 +1,4 @@
-//! A packed site as a table, for people, and as JSON, for programs.
+//! The content of a packed site as a table for people and as JSON for programs.
 
 use crate::{InspectedEntry, InspectedPath, InspectedRule, InspectedVariant, SiteInspection};
 use anstyle::Style;
@@ -11,18 +11,19 @@ use tarpon_site::printable::{Printable, is_invisible};
 
 const DIM: Style = Style::new().dimmed();
 
-/// A name in the first column that is longer pushes its own line to the right, and no other.
+/// The maximum width of the first column. A longer name shifts its own line only.
 const NAME_WIDTH_MAX: usize = 60;
-/// Of a name that must be shortened, at least so much is left.
+/// The minimum length of a shortened name.
 const NAME_WIDTH_MIN: usize = 12;
-/// Columns between two cells.
+/// The space between two columns.
 const GAP: usize = 2;
-/// The cell of the forms with a dictionary, and the last one.
+/// The index of the column of deltas, and of the last column.
 const DELTA: usize = 6;
 const TAG: usize = 8;
 
-/// Writes a line for each path: what it is, its size as it is and in each coding, how caches keep it, its tag; then one for
-/// each rule. Of the forms for who has an earlier one, the size of the smallest, if there are any in the site. `width`: that of the terminal, in which each line has room; names are shortened for it, and tags left out.
+/// Writes a line for each path: type, size in each coding, Cache-Control and tag; then a line for each rule. The column of deltas has
+/// the size of the smallest one; a site without deltas has no such column. `width`: the columns of the terminal. To fit, the table
+/// shortens names and leaves out tags.
 pub(crate) fn write(site: &SiteInspection, width: Option<usize>, to: &mut impl Write) -> io::Result<()> {
     let mut heads = ["path", "type", "bytes", "br", "gzip", "zstd", "delta", "cache", "tag"];
     let mut rows: Vec<[String; 9]> = site.paths.iter().map(row).collect();
@@ -46,12 +47,12 @@ pub(crate) fn write(site: &SiteInspection, width: Option<usize>, to: &mut impl W
     }
     let encoders = site.encoders.as_deref().unwrap_or("unknown");
     writeln!(to, "{DIM}{} bytes, of them {} the image{DIM:#}", site.len, site.image_len)?;
-    let encoders = shown(encoders.as_bytes());
-    writeln!(to, "{DIM}{}{DIM:#}", parted(&format!("compressed by {encoders}"), width.unwrap_or(usize::MAX)))
+    let encoders = escaped(encoders.as_bytes());
+    writeln!(to, "{DIM}{}{DIM:#}", wrapped(&format!("compressed by {encoders}"), width.unwrap_or(usize::MAX)))
 }
 
-/// A list in lines that have room.
-fn parted(list: &str, width: usize) -> String {
+/// Wraps a list at its separators.
+fn wrapped(list: &str, width: usize) -> String {
     let (mut text, mut line) = (String::new(), String::new());
     for part in list.split_inclusive("; ") {
         if line.len() + part.trim_end().len() > width {
@@ -63,7 +64,7 @@ fn parted(list: &str, width: usize) -> String {
     text + &line
 }
 
-/// Makes room: first the tags go, then the parameters of types, then the middle of names.
+/// Makes a table fit: drops tags first, then parameters of media types, then the middle of names.
 fn fit(heads: &mut [&str; 9], rows: &mut [[String; 9]], width: usize) {
     let width_of = |heads: &[&str; 9], rows: &[[String; 9]], at: usize| {
         let cells = rows.iter().filter(|row| at == 0 || is_file(row)).map(|row| row[at].chars().count());
@@ -91,17 +92,17 @@ fn fit(heads: &mut [&str; 9], rows: &mut [[String; 9]], width: usize) {
     rows.iter_mut().filter(|row| !is_file(row)).for_each(|row| shorten(&mut row[1], room));
 }
 
-/// Whether there is a size behind the type, and not a redirect in its place.
+/// Whether a row is a file, not a redirect.
 fn is_file(row: &[String; 9]) -> bool {
     !row[2].is_empty()
 }
 
-/// Whether a cell has to do with the width of its column: the last one of a row is as long as it is.
-fn counts(row: &[String], at: usize) -> bool {
+/// Whether a cell affects the width of its column. The last cell of a row does not.
+fn affects_width(row: &[String], at: usize) -> bool {
     at == 0 || row[at + 1..].iter().any(|cell| !cell.is_empty())
 }
 
-/// Leaves out the middle of what is longer: both ends tell names apart.
+/// Leaves out the middle of a long text: both of its ends distinguish names.
 fn shorten(text: &mut String, width: usize) {
     let count = text.chars().count();
     if count > width {
@@ -111,7 +112,7 @@ fn shorten(text: &mut String, width: usize) {
     }
 }
 
-/// Writes rows in columns as wide as they must be: those of numbers to the right, words to the left.
+/// Writes rows in columns of minimal width. Columns of numbers are aligned right, others left.
 pub(crate) fn columns<const COUNT: usize>(
     heads: [&str; COUNT],
     rows: &[[String; COUNT]],
@@ -121,7 +122,7 @@ pub(crate) fn columns<const COUNT: usize>(
     let heads = heads.map(str::to_owned);
     let all = || [&heads].into_iter().chain(rows);
     let mut widths: [usize; COUNT] = std::array::from_fn(|at| {
-        let cells = all().filter(|row| numbers.contains(&at) || counts(&row[..], at));
+        let cells = all().filter(|row| numbers.contains(&at) || affects_width(&row[..], at));
         cells.map(|row| row[at].chars().count()).max().unwrap_or_default()
     });
     widths[0] = widths[0].min(NAME_WIDTH_MAX);
@@ -143,11 +144,11 @@ pub(crate) fn columns<const COUNT: usize>(
 }
 
 fn row(InspectedPath { path, entry: what }: &InspectedPath) -> [String; 9] {
-    let path = shown(path);
+    let path = escaped(path);
     match what {
         InspectedEntry::Redirect { status, to } => {
             let mut row = [const { String::new() }; 9];
-            (row[0], row[1]) = (path, format!("{status} -> {}", shown(to.as_bytes())));
+            (row[0], row[1]) = (path, format!("{status} -> {}", escaped(to.as_bytes())));
             row
         }
         InspectedEntry::File {
@@ -164,36 +165,36 @@ fn row(InspectedPath { path, entry: what }: &InspectedPath) -> [String; 9] {
             };
             let deltas = forms.iter().filter(|form| form.dictionary.is_some()).map(|form| form.len);
             let delta = deltas.min().map(|len| len.to_string()).unwrap_or_default();
-            let tag = forms.first().map(|form| shown(form.etag.as_bytes())).unwrap_or_default();
+            let tag = forms.first().map(|form| escaped(form.etag.as_bytes())).unwrap_or_default();
             let media = match status {
-                200 if *is_listing => format!("listing, {}", shown(media.as_bytes())),
-                200 => shown(media.as_bytes()),
-                _ => format!("{status} {}", shown(media.as_bytes())),
+                200 if *is_listing => format!("listing, {}", escaped(media.as_bytes())),
+                200 => escaped(media.as_bytes()),
+                _ => format!("{status} {}", escaped(media.as_bytes())),
             };
-            [path, media, len("identity"), len("br"), len("gzip"), len("zstd"), delta, kept(cache), tag]
+            [path, media, len("identity"), len("br"), len("gzip"), len("zstd"), delta, caching(cache), tag]
         }
     }
 }
 
 fn rule(InspectedRule { source: from, status, forced, target: to }: &InspectedRule) -> [String; 3] {
     let status = format!("{status}{}", if *forced { "!" } else { "" });
-    [shown(from.as_bytes()), status, shown(to.as_bytes())]
+    [escaped(from.as_bytes()), status, escaped(to.as_bytes())]
 }
 
-/// A value of Cache-Control; of what is immutable, that alone.
-fn kept(cache: &str) -> String {
+/// Shortens a value of Cache-Control that contains `immutable` to that word.
+fn caching(cache: &str) -> String {
     match cache.split(',').any(|directive| directive.trim() == "immutable") {
         true => "immutable".to_owned(),
-        false => shown(cache.as_bytes()),
+        false => escaped(cache.as_bytes()),
     }
 }
 
-/// Text as a terminal can have it, whatever a name says.
-fn shown(bytes: &[u8]) -> String {
+/// Escapes text for a terminal.
+fn escaped(bytes: &[u8]) -> String {
     bytes.printable().to_string()
 }
 
-/// The same as one JSON object. A path that is not UTF-8 is given with replacement characters.
+/// Returns the content as one JSON object. A path that is not UTF-8 has replacement characters.
 pub(crate) fn json(site: &SiteInspection) -> String {
     let mut to = String::new();
     let encoders = site.encoders.as_deref().map_or("null".to_owned(), string);
@@ -241,7 +242,7 @@ pub(crate) fn json(site: &SiteInspection) -> String {
     to
 }
 
-/// The dictionary as `sha256sum` tells it.
+/// Returns a form as JSON. The dictionary has the digest that `sha256sum` prints.
 fn form(InspectedVariant { coding, dictionary, len, etag: tag }: &InspectedVariant) -> String {
     let hex = |digest: &[u8; 32]| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let dictionary = dictionary.as_ref().map(|digest| format!(",\"dictionary\":\"{}\"", hex(digest)));
@@ -249,13 +250,13 @@ fn form(InspectedVariant { coding, dictionary, len, etag: tag }: &InspectedVaria
     format!("{{\"coding\":{coding},\"len\":{len},\"tag\":{tag}{dictionary}}}")
 }
 
-/// RFC 8259, section 7.
+/// Returns a JSON string. RFC 8259, section 7.
 fn string(text: &str) -> String {
     let mut to = String::from('"');
     for char in text.chars() {
         match char {
             '"' | '\\' => to.extend(['\\', char]),
-            // As it may be shown on a terminal.
+            // A terminal may show the output.
             char if is_invisible(char) => {
                 for unit in char.encode_utf16(&mut [0; 2]) {
                     let _ = write!(to, "\\u{unit:04x}");
@@ -275,7 +276,7 @@ mod tests {
     use tarpon_site::Coding;
 
     #[test]
-    fn json_says_what_the_table_says() {
+    fn json_and_table_have_the_same_content() {
         let form =
             |coding, dictionary, len| InspectedVariant { coding, dictionary, len, etag: "\"t\"".to_owned() };
         let mut forms = CODINGS.map(|coding| form(coding, None, 5)).to_vec();
@@ -323,11 +324,11 @@ mod tests {
         assert_eq!(row(&site.paths[0])[..2], ["/a\"\\\\\\n\\xff", "308 -> /b"]);
         assert_eq!(row(&site.paths[1])[1..8], ["text/html", "", "5", "5", "5", "3", "immutable"]);
         assert_eq!(super::rule(&site.rules[0]), ["/a/* b=:2", "302!", "/:splat"]);
-        assert_eq!([kept("no-cache"), kept("max-age=9")], ["no-cache", "max-age=9"]);
+        assert_eq!([caching("no-cache"), caching("max-age=9")], ["no-cache", "max-age=9"]);
     }
 
     #[test]
-    fn each_line_has_room_in_the_terminal_and_both_ends_of_its_name() {
+    fn lines_fit_the_terminal_and_keep_both_ends_of_names() {
         let tag = format!("\"{}\"", "0".repeat(32));
         let form = |coding| InspectedVariant { coding, dictionary: None, len: 123_456, etag: tag.clone() };
         let forms: Vec<_> = [Coding::Identity].into_iter().chain(CODINGS).map(form).collect();

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, where, and what to do: as compilers say it.
+//! The errors of a configuration, each with its position and a hint, in the layout of compiler errors.
 //!
 //! ```text
 //! error: unknown option `clean-url`
@@ -14,20 +14,20 @@ use anstyle::{AnsiColor, Style};
 use std::{error::Error, fmt, ops::Range, path::PathBuf};
 use tarpon_site::printable::{Printable, is_invisible, write_escaped};
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The bytes of the file that it is about. `None`: a flag, or no place at all.
-    at: Option<Range<usize>>,
-    /// What was found.
+    /// The bytes of the file that are wrong. `None`: the error is about a flag.
+    span: Option<Range<usize>>,
+    /// The problem.
     found: String,
-    /// What was expected in its place.
+    /// The expected content.
     expected: String,
-    /// What to do about it.
-    remedy: String,
+    /// What the user can do.
+    hint: String,
 }
 
-/// All that is wrong, in the order of the file.
+/// All errors, in the order of the file.
 #[derive(Clone, Debug)]
 pub struct ConfigErrors {
     file: Option<ConfigFile>,
@@ -36,28 +36,28 @@ pub struct ConfigErrors {
 
 impl ConfigError {
     pub(super) fn at(
-        at: Range<usize>,
+        span: Range<usize>,
         found: impl Into<String>,
         expected: impl Into<String>,
-        remedy: impl Into<String>,
+        hint: impl Into<String>,
     ) -> ConfigError {
-        ConfigError { at: Some(at), ..ConfigError::nowhere(found, expected, remedy) }
+        ConfigError { span: Some(span), ..ConfigError::new(found, expected, hint) }
     }
 
-    pub(super) fn nowhere(
+    pub(super) fn new(
         found: impl Into<String>,
         expected: impl Into<String>,
-        remedy: impl Into<String>,
+        hint: impl Into<String>,
     ) -> ConfigError {
-        // Names and values of a file may stand in each of them.
-        let [found, expected, remedy] =
-            [found.into(), expected.into(), remedy.into()].map(|text| shown(text.trim_end()));
-        ConfigError { at: None, found, expected, remedy }
+        // Each of them may quote names and values of the file.
+        let [found, expected, hint] =
+            [found.into(), expected.into(), hint.into()].map(|text| escaped(text.trim_end()));
+        ConfigError { span: None, found, expected, hint }
     }
 
-    /// The byte of the file where it begins.
+    /// Returns the byte of the file where the error begins.
     pub(super) fn start(&self) -> Option<usize> {
-        self.at.as_ref().map(|at| at.start)
+        self.span.as_ref().map(|span| span.start)
     }
 }
 
@@ -67,53 +67,54 @@ impl ConfigErrors {
         ConfigErrors { file: file.cloned(), list }
     }
 
-    /// How many there are.
+    /// Returns the number of errors.
     pub fn count(&self) -> usize {
         self.list.len()
     }
 
-    /// The file they are in.
+    /// Returns the path of the file.
     pub fn path(&self) -> Option<&PathBuf> {
         self.file.as_ref().map(|file| &file.path)
     }
 
-    /// A line for each: `7:1: what was found; what was expected; what to do`, with line and column, the first ones being
-    /// 1. Columns count characters.
+    /// Returns a line for each error: `7:1: problem; expected content; hint`. Lines and columns start at 1; columns count characters.
     pub fn lines(&self) -> Vec<String> {
-        let line = |ConfigError { at, found, expected, remedy }: &ConfigError| {
-            let place = self.file.as_ref().zip(at.as_ref()).map(|(file, at)| SourceLine::of(file, at.start));
-            let place = place.map(|line| format!("{}:{}: ", line.number, line.column)).unwrap_or_default();
-            format!("{place}{found}; {expected}; {remedy}")
+        let line = |ConfigError { span, found, expected, hint }: &ConfigError| {
+            let position =
+                self.file.as_ref().zip(span.as_ref()).map(|(file, span)| SourceLine::of(file, span.start));
+            let position =
+                position.map(|line| format!("{}:{}: ", line.number, line.column)).unwrap_or_default();
+            format!("{position}{found}; {expected}; {hint}")
         };
         self.list.iter().map(line).collect()
     }
 
-    /// The same text with colours.
+    /// Returns the text of `Display` with colours.
     pub fn coloured(&self) -> impl fmt::Display {
-        StyledErrors { faults: self, styles: COLOURED }
+        StyledErrors { errors: self, styles: COLOURED }
     }
 }
 
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        StyledErrors { faults: self, styles: PLAIN }.fmt(f)
+        StyledErrors { errors: self, styles: PLAIN }.fmt(f)
     }
 }
 
 impl Error for ConfigErrors {}
 
-/// The line of a file that a byte is in.
+/// The line of a file that contains a byte.
 struct SourceLine<'a> {
     number: usize,
     column: usize,
-    /// Where it begins.
+    /// The offset of its first byte.
     start: usize,
     text: &'a str,
 }
 
 impl SourceLine<'_> {
     fn of(file: &ConfigFile, at: usize) -> SourceLine<'_> {
-        // A fault may lie behind the last byte.
+        // An error at the end of the file lies behind the last byte.
         let at = at.min(file.text.len());
         let start = file.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
         let text = file.text[start..].lines().next().unwrap_or_default();
@@ -123,7 +124,7 @@ impl SourceLine<'_> {
 }
 
 struct StyledErrors<'a> {
-    faults: &'a ConfigErrors,
+    errors: &'a ConfigErrors,
     styles: Styles,
 }
 
@@ -144,45 +145,45 @@ const COLOURED: Styles = Styles {
 
 impl fmt::Display for StyledErrors<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, fault) in self.faults.list.iter().enumerate() {
+        for (number, config_error) in self.errors.list.iter().enumerate() {
             if number > 0 {
                 writeln!(f)?;
             }
-            self.fault(fault, f)?;
+            self.write(config_error, f)?;
         }
         Ok(())
     }
 }
 
 impl StyledErrors<'_> {
-    fn fault(&self, fault: &ConfigError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ConfigError { at, found, expected, remedy } = fault;
+    fn write(&self, config_error: &ConfigError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ConfigError { span, found, expected, hint } = config_error;
         let Styles { error, strong, frame } = self.styles;
         writeln!(f, "{error}error{error:#}{strong}: {found}{strong:#}")?;
-        let Some((file, at)) = self.faults.file.as_ref().zip(at.as_ref()) else {
-            return writeln!(f, "  {frame}={frame:#} {expected}: {remedy}");
+        let Some((file, span)) = self.errors.file.as_ref().zip(span.as_ref()) else {
+            return writeln!(f, "  {frame}={frame:#} {expected}: {hint}");
         };
-        let SourceLine { number, column, start, text } = SourceLine::of(file, at.start);
+        let SourceLine { number, column, start, text } = SourceLine::of(file, span.start);
         let margin = " ".repeat(number.to_string().len());
-        // To the end of the line at most, and something in any case.
-        let end = at.end.min(start + text.len());
-        // An escape is wider than what it stands for.
-        let width_of = |place| file.text.get(place).map_or(0, |text| shown(text).chars().count());
+        // The marker ends with the line and has at least one caret.
+        let end = span.end.min(start + text.len());
+        // An escape is wider than the character that it replaces.
+        let width_of = |range| file.text.get(range).map_or(0, |text| escaped(text).chars().count());
         let (indent, carets) =
-            (" ".repeat(width_of(start..at.start)), "^".repeat(width_of(at.start..end).max(1)));
+            (" ".repeat(width_of(start..span.start)), "^".repeat(width_of(span.start..end).max(1)));
         writeln!(f, "{margin}{frame}-->{frame:#} {}:{number}:{column}", file.path.printable())?;
         writeln!(f, "{margin} {frame}|{frame:#}")?;
-        let source = shown(text.trim_end());
+        let source = escaped(text.trim_end());
         let gap = if source.is_empty() { "" } else { " " };
         writeln!(f, "{frame}{number} |{frame:#}{gap}{source}")?;
         writeln!(f, "{margin} {frame}|{frame:#} {indent}{error}{carets} {expected}{error:#}")?;
-        writeln!(f, "{margin} {frame}={frame:#} {remedy}")
+        writeln!(f, "{margin} {frame}={frame:#} {hint}")
     }
 }
 
-/// Returns text in one line, with escapes for what a reader would not see. A backslash stays one: the text may be a part of the
-/// file, or hold names that are escaped already.
-fn shown(text: &str) -> String {
+/// Returns text as one line in which invisible characters are escaped. Backslashes stay: the text may quote the file, or hold names
+/// that are escaped already.
+fn escaped(text: &str) -> String {
     let mut line = String::new();
     let _ = write_escaped(text.replace('\t', " ").as_bytes(), is_invisible, &mut line);
     line
@@ -194,11 +195,11 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn a_fault_is_shown_in_its_line() {
+    fn errors_mark_their_position_in_the_line() {
         let tabs = "a\n\tüb = \u{1b}[31m1\r\nc";
         let bidi = "\u{202e}ü = 1";
         let cases: &[(&str, &str, Option<Range<usize>>, &str)] = &[
-            // what it shows     the file   place             how it is shown
+            // case              the file   span              output
             ("the first",        "a = 1\n", Some(0..1),       "error: F\n --> x/t.toml:1:1\n  |\n1 | a = 1\n  | ^ E\n  = R\n"),
             ("the middle",       "a = 1\n", Some(4..5),       "error: F\n --> x/t.toml:1:5\n  |\n1 | a = 1\n  |     ^ E\n  = R\n"),
             ("characters",       tabs,      Some(3..6),       "error: F\n --> x/t.toml:2:2\n  |\n2 |  üb = \\x1b[31m1\n  |  ^^ E\n  = R\n"),
@@ -207,14 +208,14 @@ mod tests {
             ("the end",          "a =",     Some(3..3),       "error: F\n --> x/t.toml:1:4\n  |\n1 | a =\n  |    ^ E\n  = R\n"),
             ("beyond the end",   "",        Some(9..10),      "error: F\n --> x/t.toml:1:1\n  |\n1 |\n  | ^ E\n  = R\n"),
             ("far down",         &"\n".repeat(9), Some(9..9), "error: F\n  --> x/t.toml:10:1\n   |\n10 |\n   | ^ E\n   = R\n"),
-            ("nowhere",          "a = 1\n", None,             "error: F\n  = E: R\n"),
+            ("no position",       "a = 1\n", None,             "error: F\n  = E: R\n"),
         ];
-        for (name, text, at, want) in cases {
+        for (name, text, span, want) in cases {
             let file = ConfigFile { path: "x/t.toml".into(), text: (*text).to_owned() };
-            let fault = ConfigError { at: at.clone(), ..ConfigError::nowhere("F", "E", "R") };
-            let faults = ConfigErrors::new(Some(&file), vec![fault]);
-            assert_eq!(faults.to_string(), *want, "{name}");
-            let coloured = faults.coloured().to_string();
+            let error = ConfigError { span: span.clone(), ..ConfigError::new("F", "E", "R") };
+            let errors = ConfigErrors::new(Some(&file), vec![error]);
+            assert_eq!(errors.to_string(), *want, "{name}");
+            let coloured = errors.coloured().to_string();
             assert!(coloured.contains("\u{1b}[") && anstream::adapter::strip_str(&coloured).to_string() == *want, "{name}");
         }
     }
