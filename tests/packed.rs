@@ -31,7 +31,7 @@ fn a_packed_site_is_served_as_its_directory_is() {
     let archive = out.path().join("site.tar");
     let ended = Program::run(pack(dir.path(), &archive, &[]));
     assert!(ended.status.success(), "{ended:?}");
-    assert!(ended.out.contains("of 6 files"), "{ended:?}");
+    assert!(ended.out.contains("from 6 files"), "{ended:?}");
     for engine in ENGINES {
         let options = ["--engine", engine.name(), "--workers", "1"];
         let from_dir = Program::started(serve(dir.path(), &options));
@@ -117,7 +117,7 @@ fn an_archive_can_be_packed_too() {
         assert!(ran.expect("tar").success());
         let prefix = name.to_str().expect("ASCII");
         let ended = Program::run(pack(archive, &packed, &["--prefix", prefix]));
-        assert!(ended.status.success() && ended.out.contains("of 6 files"), "{ended:?}");
+        assert!(ended.status.success() && ended.out.contains("from 6 files"), "{ended:?}");
         let ended = Program::run(pack(archive, &packed, &["--prefix", "nowhere"]));
         assert!(ended.error_line().contains("there is no directory nowhere"), "{ended:?}");
     }
