@@ -31,7 +31,7 @@ fn packed_site_gets_the_responses_of_its_directory() {
     let archive = out.path().join("site.tar");
     let ended = RunningProgram::run(pack(dir.path(), &archive, &[]));
     assert!(ended.status.success(), "{ended:?}");
-    assert!(ended.out.contains("of 6 files"), "{ended:?}");
+    assert!(ended.out.contains("from 6 files"), "{ended:?}");
     for engine in ENGINES {
         let options = ["--engine", engine.name(), "--workers", "1"];
         let from_dir = RunningProgram::start_ready(serve(dir.path(), &options));
@@ -117,7 +117,7 @@ fn pack_reads_archives() {
         assert!(ran.expect("tar").success());
         let prefix = name.to_str().expect("ASCII");
         let ended = RunningProgram::run(pack(archive, &packed, &["--prefix", prefix]));
-        assert!(ended.status.success() && ended.out.contains("of 6 files"), "{ended:?}");
+        assert!(ended.status.success() && ended.out.contains("from 6 files"), "{ended:?}");
         let ended = RunningProgram::run(pack(archive, &packed, &["--prefix", "nowhere"]));
         assert!(ended.error_line().contains("there is no directory nowhere"), "{ended:?}");
     }
