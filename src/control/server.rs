@@ -90,10 +90,10 @@ impl Server {
         sites: impl Into<VirtualHosts>,
     ) -> io::Result<Server> {
         let engine = settings.engine.choose().map_err(io::Error::other)?.engine;
-        Server::start_with(&Settings { engine, ..settings.clone() }, listeners, sites, loader::nowhere()?)
+        Server::start_with(&Settings { engine, ..settings.clone() }, listeners, sites, loader::dev_null()?)
     }
 
-    /// The same with an engine that was [chosen](Engine::choose), for a process that cannot open [`nowhere`](loader::nowhere) any more.
+    /// The same with an engine that was [chosen](Engine::choose), for a process that cannot open [`nowhere`](loader::dev_null) any more.
     /// Opens no file.
     pub(crate) fn start_with(
         settings: &Settings,
@@ -140,14 +140,14 @@ impl Server {
         let loader = engine.start_loader(nowhere)?;
         let socket_count = engine.socket_count(settings.workers());
         let roster = Arc::new(SharedArray::<IdleWorkers>::new(1)?).part(0);
-        roster.open(worker_count);
+        roster.set_all_idle(worker_count);
         let outfit = |number| {
             let sockets =
                 listeners.iter().map(|bound| bound.sockets_for(number % socket_count, socket_count));
             io::Result::Ok(WorkerConfig {
                 number,
                 worker_count,
-                roster: roster.clone(),
+                idle_workers: roster.clone(),
                 listeners: sockets.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect(),
                 mailbox: handle.mailboxes[number].clone(),
                 sites: sites.clone(),
@@ -156,7 +156,7 @@ impl Server {
                 loader: loader.clone(),
                 connection_count_max,
                 counters: counters.part(number),
-                log: rings.as_ref().map(|(recording, rings)| (recording.clone(), rings.inlet(number))),
+                log: rings.as_ref().map(|(recording, rings)| (recording.clone(), rings.producer(number))),
             })
         };
         // All that a worker needs is there before the first one begins.
@@ -236,7 +236,7 @@ impl Handle {
         self.ledger.read(number, site.file_count(), site.content_len());
         let lineup = recent.next(site);
         for mailbox in &*self.mailboxes {
-            mailbox.post(WorkerMessage::Swap(SiteId::new(number), lineup.clone()));
+            mailbox.post(WorkerMessage::UpdateSite(SiteId::new(number), lineup.clone()));
         }
     }
 
@@ -282,7 +282,7 @@ impl Handle {
     fn leave(&self, farewell: ShutdownMode, grace: Duration) {
         self.ledger.stopping();
         for mailbox in &*self.mailboxes {
-            mailbox.post(WorkerMessage::Leave { farewell, grace });
+            mailbox.post(WorkerMessage::Shutdown { mode: farewell, grace });
         }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! worker 0 ─ records of a batch ─▶ [ ring ] ─┐
 //! worker 1 ─ records of a batch ─▶ [ ring ] ─┴▶ log, every few milliseconds while there is something
-//!     └──────── rings the bell, if the log has fallen asleep ──────────┘
+//!     └──────── rings the wakeup, if the log has fallen asleep ──────────┘
 //!
 //! ring   written  read  │ length, records … │ length, records … │          words of 8 bytes, a batch begins with one
 //!                       └ read              └ written: what lies behind is not there yet
@@ -48,13 +48,13 @@ const RING_LEN_MIN: usize = 4 * RECORDS_LEN;
 pub(crate) struct LogRings {
     words: Arc<SharedArray<AtomicU64>>,
     count: usize,
-    bell: Arc<Wakeup>,
+    wakeup: Arc<Wakeup>,
 }
 
 /// The worker's side.
 pub(crate) struct RingProducer {
     ring: LogRing,
-    bell: Arc<Wakeup>,
+    wakeup: Arc<Wakeup>,
 }
 
 /// The log's side.
@@ -75,21 +75,21 @@ impl LogRings {
         let len = (RINGS_LEN / count.max(1)).clamp(RING_LEN_MIN, RING_LEN);
         let data_len = 1 << (len / WORD_LEN).ilog2();
         let words = Arc::new(SharedArray::zeros(count * (DATA + data_len))?);
-        Ok(LogRings { words, count, bell: Arc::new(Wakeup::new()?) })
+        Ok(LogRings { words, count, wakeup: Arc::new(Wakeup::new()?) })
     }
 
     /// The side of the worker of this number.
-    pub(crate) fn inlet(&self, number: usize) -> RingProducer {
-        RingProducer { ring: self.ring(number), bell: Arc::clone(&self.bell) }
+    pub(crate) fn producer(&self, number: usize) -> RingProducer {
+        RingProducer { ring: self.ring(number), wakeup: Arc::clone(&self.wakeup) }
     }
 
     /// The other sides, by number.
-    pub(crate) fn outlets(&self) -> impl Iterator<Item = RingConsumer> {
+    pub(crate) fn consumers(&self) -> impl Iterator<Item = RingConsumer> {
         (0..self.count).map(|number| RingConsumer { ring: self.ring(number) })
     }
 
-    pub(crate) fn bell(&self) -> &Arc<Wakeup> {
-        &self.bell
+    pub(crate) fn wakeup(&self) -> &Arc<Wakeup> {
+        &self.wakeup
     }
 
     fn ring(&self, number: usize) -> LogRing {
@@ -99,27 +99,27 @@ impl LogRings {
 }
 
 impl AsFd for LogRings {
-    /// The bell's: a process that has rings has it too.
+    /// The wakeup's: a process that has rings has it too.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.wake.as_fd()
+        self.wakeup.wake.as_fd()
     }
 }
 
 impl RingProducer {
     /// Hands the records on, or loses them; either way they are cleared.
-    pub(crate) fn give(&mut self, records: &mut Records, counters: &Counters) {
-        let given = self.ring.push(records.bytes());
-        let unlogged = records.take_lost() + if given { 0 } else { records.count() };
+    pub(crate) fn push_records(&mut self, records: &mut Records, counters: &Counters) {
+        let pushed = self.ring.push(records.bytes());
+        let unlogged = records.take_lost() + if pushed { 0 } else { records.count() };
         if unlogged > 0 {
             counters.log_dropped.add(unlogged);
         }
         records.clear();
-        self.bell.ring_if_asleep();
+        self.wakeup.wake_if_asleep();
     }
 }
 
 impl RingConsumer {
-    /// Appends what has come to `bytes`. Whole records only, as they are given by the batch.
+    /// Appends what has come to `bytes`. Whole records only, as they are pushed by the batch.
     pub(crate) fn take(&mut self, bytes: &mut Vec<u8>) {
         self.ring.take(bytes);
     }
@@ -213,17 +213,17 @@ impl Wakeup {
     }
 
     /// Wakes the log, whatever it does.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn wake(&self) {
         self.wake.wake();
     }
 
     /// One system call for a whole burst: the log does not sleep again before it has found nothing for a while.
-    fn ring_if_asleep(&self) {
-        // Between the records given and the look at `asleep`; its partner is in `sleep`. Without the two, each side could miss
+    fn wake_if_asleep(&self) {
+        // Between the records pushed and the look at `asleep`; its partner is in `sleep`. Without the two, each side could miss
         // what the other has just done.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
-            self.ring();
+            self.wake();
         }
     }
 
@@ -238,7 +238,7 @@ impl Wakeup {
     }
 
     /// Sleeps for a while, or until somebody rings loudly.
-    pub(crate) fn nap(&self, time: Duration) {
+    pub(crate) fn sleep_for(&self, time: Duration) {
         self.wait(Some(time));
     }
 
@@ -260,59 +260,59 @@ mod tests {
     #[test]
     fn nobody_sleeps_through_what_has_come() {
         let rings = LogRings::new(3).expect("memory");
-        let (inlet, mut outlet) = (rings.inlet(1), rings.outlets().nth(1).expect("one of three"));
+        let (producer, mut consumer) = (rings.producer(1), rings.consumers().nth(1).expect("one of three"));
         let writer = thread::spawn(move || {
             for number in 0..20_000u32 {
-                while !inlet.ring.push(&number.to_le_bytes()) {
+                while !producer.ring.push(&number.to_le_bytes()) {
                     thread::yield_now();
                 }
-                inlet.bell.ring_if_asleep();
+                producer.wakeup.wake_if_asleep();
             }
         });
         let mut bytes = Vec::new();
         while bytes.len() < 4 * 20_000 {
-            rings.bell().sleep(|| outlet.is_empty());
-            outlet.take(&mut bytes);
+            rings.wakeup().sleep(|| consumer.is_empty());
+            consumer.take(&mut bytes);
         }
         writer.join().expect("a writer");
         assert!(bytes.chunks_exact(4).zip(0u32..).all(|(found, number)| *found == number.to_le_bytes()));
-        assert!(rings.outlets().all(|outlet| outlet.is_empty()), "the others have heard nothing");
+        assert!(rings.consumers().all(|consumer| consumer.is_empty()), "the others have heard nothing");
     }
 
     #[test]
     fn batches_come_as_they_were_given_or_not_at_all() {
         let rings = LogRings::new(1_000).expect("memory");
-        let (ring, mut outlet) = (rings.ring(0), rings.outlets().next().expect("the first"));
-        // Of every length, several times round the ring.
-        let mut given = 0;
-        for round in 0..40 {
+        let (ring, mut consumer) = (rings.ring(0), rings.consumers().next().expect("the first"));
+        // Of every length, several times pass the ring.
+        let mut pushed = 0;
+        for pass in 0..40 {
             let mut want = Vec::new();
-            for len in (0..RECORDS_LEN).step_by(1 + 997 * (round % 7)).chain([RECORDS_LEN; 9]) {
-                let batch: Vec<u8> = (0..len).map(|at| (at + round) as u8).collect();
+            for len in (0..RECORDS_LEN).step_by(1 + 997 * (pass % 7)).chain([RECORDS_LEN; 9]) {
+                let batch: Vec<u8> = (0..len).map(|at| (at + pass) as u8).collect();
                 if !ring.push(&batch) {
                     break;
                 }
                 want.extend(batch);
-                given += 1;
+                pushed += 1;
             }
             let mut bytes = Vec::new();
-            outlet.take(&mut bytes);
-            assert!(bytes == want, "round {round}");
+            consumer.take(&mut bytes);
+            assert!(bytes == want, "pass {pass}");
         }
-        assert!(given > 1_000);
-        assert!(outlet.is_empty());
+        assert!(pushed > 1_000);
+        assert!(consumer.is_empty());
     }
 
     #[test]
     fn what_a_worker_writes_beside_the_rules_harms_nobody() {
         for (written, len) in [(u64::MAX, 0), (1 << 40, 1), (3, 1 << 40), (3, u64::MAX), (3, u64::MAX - 6)] {
             let rings = LogRings::new(1).expect("memory");
-            let (ring, mut outlet) = (rings.ring(0), rings.outlets().next().expect("one"));
+            let (ring, mut consumer) = (rings.ring(0), rings.consumers().next().expect("one"));
             ring.data(0).store(len, Ordering::Relaxed);
             ring.word(WRITTEN).store(written, Ordering::Relaxed);
             let mut bytes = Vec::new();
-            outlet.take(&mut bytes);
-            assert!(outlet.is_empty(), "{written}, {len}");
+            consumer.take(&mut bytes);
+            assert!(consumer.is_empty(), "{written}, {len}");
             assert!(bytes.len() <= RING_LEN, "{written}, {len}");
         }
     }

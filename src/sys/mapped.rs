@@ -60,7 +60,7 @@ impl Mapped {
 
     /// The same for the kernel alone, which fails where there is nothing. Not to be read: that would be SIGBUS.
     #[inline]
-    pub(crate) fn named(&self, place: Region) -> Option<&[u8]> {
+    pub(crate) fn bytes_for_kernel(&self, place: Region) -> Option<&[u8]> {
         within(&self.named, place)
     }
 
@@ -107,7 +107,7 @@ mod tests {
         let mapped = Mapped::new(&file, whole, false).unwrap();
         let place = |page: usize| Region { at: (page * page_len) as u64, len: page_len as u64 };
         assert!(mapped.bytes(place(2)).unwrap().iter().all(|&byte| byte == b'x'));
-        assert!(mapped.bytes(place(3)).is_none() && mapped.named(place(3)).is_none());
+        assert!(mapped.bytes(place(3)).is_none() && mapped.bytes_for_kernel(place(3)).is_none());
 
         file.set_len(page_len as u64).unwrap();
         assert!(mapped.bytes(place(1)).unwrap().iter().all(|&byte| byte == 0));
@@ -115,7 +115,7 @@ mod tests {
         assert!(mapped.bytes(place(0)).unwrap().iter().all(|&byte| byte == b'x'), "what is there stays");
 
         let (socket, _peer) = UnixStream::pair().unwrap();
-        let sent = net::send(&socket, mapped.named(place(1)).unwrap(), net::SendFlags::empty());
+        let sent = net::send(&socket, mapped.bytes_for_kernel(place(1)).unwrap(), net::SendFlags::empty());
         assert_eq!(sent, Err(Errno::FAULT));
     }
 

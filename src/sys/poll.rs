@@ -15,12 +15,12 @@ pub(crate) type PollEvents = libc::c_short;
 impl PollEntry {
     pub(crate) fn new(descriptor: BorrowedFd<'_>, asked: PollEvents) -> PollEntry {
         let mut entry = PollEntry(libc::pollfd { fd: descriptor.as_raw_fd(), events: 0, revents: 0 });
-        entry.ask(asked);
+        entry.set_events(asked);
         entry
     }
 
     /// From now on this is asked. Of a descriptor that nothing is asked about nothing is told, not even that it has failed.
-    pub(crate) fn ask(&mut self, asked: PollEvents) {
+    pub(crate) fn set_events(&mut self, asked: PollEvents) {
         let libc::pollfd { fd, events, .. } = &mut self.0;
         let is_out = *fd < 0;
         if is_out != (asked == 0) {
@@ -31,7 +31,7 @@ impl PollEntry {
     }
 
     /// What the last wait has told.
-    pub(crate) fn told(&self) -> PollEvents {
+    pub(crate) fn revents(&self) -> PollEvents {
         self.0.revents
     }
 }
@@ -58,15 +58,15 @@ mod tests {
         assert_eq!(poll(&mut entries, Some(0)), Ok(0));
         near.write_all(b"x").unwrap();
         assert_eq!(poll(&mut entries, None), Ok(1));
-        assert_eq!(entries[0].told(), libc::POLLIN);
+        assert_eq!(entries[0].revents(), libc::POLLIN);
 
         drop(near);
-        entries[0].ask(libc::POLLOUT);
+        entries[0].set_events(libc::POLLOUT);
         assert_eq!(poll(&mut entries, None), Ok(1));
-        assert_ne!(entries[0].told() & libc::POLLHUP, 0, "that it has failed is told unasked");
-        entries[0].ask(0);
+        assert_ne!(entries[0].revents() & libc::POLLHUP, 0, "that it has failed is told unasked");
+        entries[0].set_events(0);
         assert_eq!(poll(&mut entries, Some(0)), Ok(0));
-        entries[0].ask(libc::POLLIN);
+        entries[0].set_events(libc::POLLIN);
         assert_eq!(poll(&mut entries, Some(0)), Ok(1), "and back");
     }
 }

@@ -99,11 +99,11 @@ impl AccessLog {
         rings: &LogRings,
         counters: &Arc<sys::shared::SharedArray<Counters>>,
     ) -> io::Result<AccessLog> {
-        let shared = Arc::new(LogControl { bell: Arc::clone(rings.bell()), orders: Mutex::default() });
+        let shared = Arc::new(LogControl { bell: Arc::clone(rings.wakeup()), orders: Mutex::default() });
         let (alive, ended) = mpsc::channel();
         let writer = LogThread {
             shared: Arc::clone(&shared),
-            sources: rings.outlets().map(|outlet| (outlet, Exchanges::default())).collect(),
+            sources: rings.consumers().map(|outlet| (outlet, Exchanges::default())).collect(),
             books: LogWriters::new(logs),
             witness: DebugTracer::new(logs),
             losses: DropReport::new(Arc::clone(counters)),
@@ -130,7 +130,7 @@ impl AccessLog {
 
     fn order(&self, give: impl FnOnce(&mut LogOrders)) {
         give(&mut self.shared.orders.lock().unwrap_or_else(PoisonError::into_inner));
-        self.shared.bell.ring();
+        self.shared.bell.wake();
     }
 }
 
@@ -157,7 +157,7 @@ impl LogThread {
                 if end {
                     return;
                 }
-                self.shared.bell.nap(NAP);
+                self.shared.bell.sleep_for(NAP);
                 continue;
             }
             let any = self.drain(&mut bytes);
@@ -167,7 +167,7 @@ impl LogThread {
             self.losses.tell();
             idle_count = if any { 0 } else { idle_count + 1 };
             match idle_count {
-                0..IDLE_COUNT_MAX => self.shared.bell.nap(NAP),
+                0..IDLE_COUNT_MAX => self.shared.bell.sleep_for(NAP),
                 _ => self.shared.bell.sleep(|| self.sources.iter().all(|(outlet, _)| outlet.is_empty())),
             }
         }

@@ -605,7 +605,7 @@ impl<'a> Master<'a> {
                 let outfit = WorkerConfig {
                     number: place,
                     worker_count: settings.workers().get(),
-                    roster: shared.roster.clone(),
+                    idle_workers: shared.roster.clone(),
                     listeners: Vec::new(),
                     mailbox: Arc::new(worker_process::mailbox(channel, stock.recents().to_vec())?),
                     sites: stock.sites(),
@@ -617,7 +617,7 @@ impl<'a> Master<'a> {
                     log: shared.rings.as_ref().map(|(recording, rings)| {
                         // Chance begins elsewhere in each process.
                         let seed = recording.seed.wrapping_add(std::process::id().into());
-                        (Recording { seed, ..recording.clone() }, rings.inlet(place))
+                        (Recording { seed, ..recording.clone() }, rings.producer(place))
                     }),
                 };
                 drop(stock);
@@ -625,7 +625,7 @@ impl<'a> Master<'a> {
                     Some(connection) => blocking::serve(outfit, connection),
                     None => blocking::run(
                         WorkerConfig { listeners: porter.take(), ..outfit },
-                        WorkerReady::unheard(),
+                        WorkerReady::unobserved(),
                     ),
                 }
             };

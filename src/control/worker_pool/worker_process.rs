@@ -28,18 +28,18 @@ pub(super) fn mailbox(channel: Channel, mut recents: Vec<SiteHistory>) -> io::Re
                     if let (Ok(built), Some(recent)) =
                         (take_over(&record, descriptors), recents.get_mut(site))
                     {
-                        messages.push(WorkerMessage::Swap(SiteId::new(site), recent.next(built)));
+                        messages.push(WorkerMessage::UpdateSite(SiteId::new(site), recent.next(built)));
                     }
                 }
                 ToServer::Stop { grace } => {
-                    messages.push(WorkerMessage::Leave { farewell: ShutdownMode::Stop, grace })
+                    messages.push(WorkerMessage::Shutdown { mode: ShutdownMode::Stop, grace })
                 }
                 ToServer::Drain { grace } => {
-                    messages.push(WorkerMessage::Leave { farewell: ShutdownMode::Drain, grace })
+                    messages.push(WorkerMessage::Shutdown { mode: ShutdownMode::Drain, grace })
                 }
                 ToServer::Site { .. } | ToServer::Log { .. } => {}
             }
         }
     };
-    Ok(Mailbox::of_process(socket, hear))
+    Ok(Mailbox::for_process(socket, hear))
 }

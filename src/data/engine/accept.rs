@@ -6,7 +6,7 @@ use std::{io, os::fd::OwnedFd};
 
 /// Accepting must not wait. Listeners are shared, with other processes too, and a server on io_uring before this one has made
 /// them wait.
-pub(super) fn never_wait(listeners: &[OwnedFd]) -> io::Result<()> {
+pub(super) fn set_nonblocking(listeners: &[OwnedFd]) -> io::Result<()> {
     listeners.iter().try_for_each(|listener| Ok(ioctl_fionbio(listener, true)?))
 }
 
@@ -19,7 +19,7 @@ pub(super) fn accept<S: Default>(worker: &mut Worker<S>, number: usize) -> io::R
         match socket::accept(listener) {
             Ok(fd) => return Ok(Some(fd)),
             Err(Errno::AGAIN) => break,
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => worker.shut_gate(),
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => worker.back_off_accepting(),
             Err(error) if is_fatal(error) => return Err(error.into()),
             // The client has gone again, or accept(2) reports an error of the network that is its own.
             Err(_) => {}

@@ -8,8 +8,8 @@ use std::io;
 /// The best that this host offers.
 pub(super) fn best() -> ChosenEngine {
     match refusal(Engine::IoUring) {
-        None => ChosenEngine { engine: Engine::IoUring, instead: None },
-        instead => ChosenEngine { engine: Engine::Epoll, instead },
+        None => ChosenEngine { engine: Engine::IoUring, fallback_reason: None },
+        reason => ChosenEngine { engine: Engine::Epoll, fallback_reason: reason },
     }
 }
 
@@ -30,10 +30,10 @@ pub(super) fn refusal(engine: Engine) -> Option<String> {
 }
 
 /// Runs a worker on one of these engines.
-pub(super) fn run(engine: Engine, outfit: WorkerConfig, begun: WorkerReady) -> io::Result<()> {
+pub(super) fn run(engine: Engine, config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
     match engine {
-        Engine::IoUring => uring::run(outfit, begun),
-        Engine::Epoll => readiness::run::<readiness::epoll::Epoll>(outfit, begun),
+        Engine::IoUring => uring::run(config, ready),
+        Engine::Epoll => readiness::run::<readiness::epoll::Epoll>(config, ready),
         _ => unreachable!("{engine} was not chosen here"),
     }
 }

@@ -32,12 +32,12 @@ pub(crate) struct WorkerReady(pub(crate) Sender<()>);
 
 impl WorkerReady {
     /// Returns one for a process that nothing waits for: its clients wait in the accept queue until it begins.
-    pub(crate) fn unheard() -> WorkerReady {
+    pub(crate) fn unobserved() -> WorkerReady {
         WorkerReady(channel().0)
     }
 
     /// The worker is about to serve.
-    pub(crate) fn tell(self) {
+    pub(crate) fn signal(self) {
         // Nobody may wait for it.
         let _ = self.0.send(());
     }
@@ -55,33 +55,33 @@ impl Engine {
             _ => system::refusal(self),
         };
         match refusal {
-            None => Ok(ChosenEngine { engine: self, instead: None }),
+            None => Ok(ChosenEngine { engine: self, fallback_reason: None }),
             Some(why) => {
-                let remedy = format!("take --engine {}, or auto", system::best().engine);
-                Err(UserError::new(format_args!("cannot use {self}"), why, remedy))
+                let hint = format!("take --engine {}, or auto", system::best().engine);
+                Err(UserError::new(format_args!("cannot use {self}"), why, hint))
             }
         }
     }
 
     /// Starts the threads that read content from disk for the workers of this engine. `None`: its workers block, and read for
     /// themselves.
-    pub(crate) fn start_loader(self, nowhere: File) -> io::Result<Option<Loader>> {
+    pub(crate) fn start_loader(self, dev_null: File) -> io::Result<Option<Loader>> {
         if self.is_blocking() {
             return Ok(None);
         }
-        let (loader, threads) = Loader::new(nowhere);
+        let (loader, threads) = Loader::new(dev_null);
         threads.start()?;
         Ok(Some(loader))
     }
 
     /// Runs a worker until it is told to stop.
-    pub(crate) fn run(self, outfit: WorkerConfig, begun: WorkerReady) -> io::Result<()> {
+    pub(crate) fn run(self, config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
         match self {
             Engine::Auto => unreachable!("chosen before a worker runs"),
             Engine::Prefork | Engine::Fork => unreachable!("refused for threads"),
-            Engine::IoUring | Engine::Epoll | Engine::Kqueue => system::run(self, outfit, begun),
-            Engine::Poll => readiness::run::<poll::Poll>(outfit, begun),
-            Engine::Threads => blocking::run(outfit, begun),
+            Engine::IoUring | Engine::Epoll | Engine::Kqueue => system::run(self, config, ready),
+            Engine::Poll => readiness::run::<poll::Poll>(config, ready),
+            Engine::Threads => blocking::run(config, ready),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! worker ── job ──▶ queue ── loader threads ── read, forget the bytes ──▶ mailbox of the worker: loaded
-//!    └ the connection waits; when it goes, so does its job
+//!    └ the connection waiter; when it goes, so does its job
 //! ```
 
 use crate::{
@@ -24,24 +24,24 @@ use tarpon_site::Region;
 #[derive(Clone)]
 pub(crate) struct Loader(Arc<QueueHandle>);
 
-/// A stretch that is to be in memory.
+/// A range that is to be in memory.
 pub(crate) struct LoadJob {
     pub(crate) site: Arc<Site>,
-    pub(crate) stretch: FileRange,
+    pub(crate) range: FileRange,
     /// Who waits for it: the worker, and its connection.
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) index: u32,
     pub(crate) generation: u32,
-    /// Of the connection, as long as it waits.
-    pub(crate) waits: Weak<()>,
+    /// Of the connection, as long as it waiter.
+    pub(crate) waiter: Weak<()>,
 }
 
-/// A stretch of what lies on a disk of a site.
+/// A range of what lies on a disk of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileRange {
     pub(crate) store: StoreId,
     /// In the store's file.
-    pub(crate) place: Region,
+    pub(crate) region: Region,
 }
 
 /// Reads that are under way at once: enough to keep a disk busy with several clients' wishes.
@@ -52,20 +52,20 @@ const READ_LEN: u64 = 256 * 1024;
 
 /// Jobs among which those that nobody waits for any more are not looked for: it is not worth it, and they have room in some
 /// tens of KiB. Beyond it, at most every other job is one of these, so there are no more than twice as many jobs as connections
-/// that wait; however many come, ask for what is cold, and go.
+/// that wait; however many come, ask for what is missing_for_span, and go.
 const STALE_COUNT_MAX: usize = 1_024;
 
 impl Loader {
-    /// With nobody who works yet, and where to send what is read: [`nowhere`].
-    pub(crate) fn new(nowhere: File) -> (Loader, LoaderThreads) {
+    /// With nobody who works yet, and where to send what is read: [`dev_null`].
+    pub(crate) fn new(dev_null: File) -> (Loader, LoaderThreads) {
         let queue = Arc::new(LoadQueue::default());
         (
             Loader(Arc::new(QueueHandle(Arc::clone(&queue)))),
-            LoaderThreads { queue, nowhere: Arc::new(nowhere) },
+            LoaderThreads { queue, dev_null: Arc::new(dev_null) },
         )
     }
 
-    /// Returns at once. The worker will be told, whatever comes of it, if the connection still waits.
+    /// Returns at once. The worker will be told, whatever comes of it, if the connection still waiter.
     pub(crate) fn load(&self, job: LoadJob) {
         let QueueHandle(queue) = &*self.0;
         queue.lock().push(job);
@@ -93,25 +93,25 @@ struct LoadQueue {
 
 #[derive(Default)]
 struct QueuedJobs {
-    waiting: VecDeque<LoadJob>,
+    queued: VecDeque<LoadJob>,
     /// How many there were when those of nobody had last been looked for.
-    wanted_count: usize,
+    count_after_cleanup: usize,
     is_closed: bool,
 }
 
 impl QueuedJobs {
     fn push(&mut self, job: LoadJob) {
-        if self.waiting.len() >= (2 * self.wanted_count).max(STALE_COUNT_MAX) {
-            self.waiting.retain(LoadJob::is_wanted);
-            self.wanted_count = self.waiting.len();
+        if self.queued.len() >= (2 * self.count_after_cleanup).max(STALE_COUNT_MAX) {
+            self.queued.retain(LoadJob::is_wanted);
+            self.count_after_cleanup = self.queued.len();
         }
-        self.waiting.push_back(job);
+        self.queued.push_back(job);
     }
 }
 
 impl LoadJob {
     fn is_wanted(&self) -> bool {
-        self.waits.strong_count() > 0 && self.mailbox.is_open()
+        self.waiter.strong_count() > 0 && self.mailbox.is_open()
     }
 }
 
@@ -120,7 +120,7 @@ impl LoadQueue {
     fn take(&self) -> Option<LoadJob> {
         let mut jobs = self.lock();
         loop {
-            while let Some(job) = jobs.waiting.pop_front() {
+            while let Some(job) = jobs.queued.pop_front() {
                 if job.is_wanted() {
                     return Some(job);
                 }
@@ -141,14 +141,14 @@ impl LoadQueue {
 ///
 /// # Errors
 /// Descriptors are lacking.
-pub(crate) fn nowhere() -> io::Result<File> {
+pub(crate) fn dev_null() -> io::Result<File> {
     File::options().write(true).open("/dev/null")
 }
 
 /// Who does the jobs.
 pub(crate) struct LoaderThreads {
     queue: Arc<LoadQueue>,
-    nowhere: Arc<File>,
+    dev_null: Arc<File>,
 }
 
 impl LoaderThreads {
@@ -156,39 +156,39 @@ impl LoaderThreads {
     /// as a disk may never answer.
     pub(crate) fn start(self) -> io::Result<()> {
         let start = |number| {
-            let (queue, nowhere) = (Arc::clone(&self.queue), Arc::clone(&self.nowhere));
+            let (queue, dev_null) = (Arc::clone(&self.queue), Arc::clone(&self.dev_null));
             thread::Builder::new()
                 .name(format!("loader {number}"))
-                .spawn(move || work(&queue, &nowhere))
+                .spawn(move || run_thread(&queue, &dev_null))
                 .map(drop)
         };
         (0..THREAD_COUNT).try_for_each(start)
     }
 }
 
-fn work(queue: &LoadQueue, nowhere: &File) {
+fn run_thread(queue: &LoadQueue, dev_null: &File) {
     while let Some(job) = queue.take() {
-        let (file, _) = job.site.file_of(job.stretch.store);
+        let (file, _) = job.site.file_of(job.range.store);
         // What nobody waits for any more may be much: others wait, and so may the end of the server.
-        read(file, job.stretch.place, nowhere, || job.is_wanted());
+        read(file, job.range.region, dev_null, || job.is_wanted());
         // Not all of it may be there.
         if !job.is_wanted() {
             continue;
         }
-        let LoadJob { site, stretch, mailbox, index, generation, .. } = job;
-        mailbox.post(WorkerMessage::Loaded { site, stretch, index, generation });
+        let LoadJob { site, range, mailbox, index, generation, .. } = job;
+        mailbox.post(WorkerMessage::Loaded { site, range, index, generation });
     }
 }
 
-/// Reads a stretch, as long as somebody wants it.
-fn read(file: &File, place: Region, nowhere: &File, mut is_wanted: impl FnMut() -> bool) {
-    let end = place.at + place.len;
-    let mut at = place.at;
+/// Reads a range, as long as somebody wants it.
+fn read(file: &File, region: Region, dev_null: &File, mut is_wanted: impl FnMut() -> bool) {
+    let end = region.at + region.len;
+    let mut at = region.at;
     while at < end && is_wanted() {
         let len = (end - at).min(READ_LEN) as usize;
         // All at once: nothing is read ahead.
-        cached::expect(file, at, len as u64);
-        match cached::fetch(file, &mut at, len, nowhere) {
+        cached::read_ahead(file, at, len as u64);
+        match cached::fetch(file, &mut at, len, dev_null) {
             Ok(1..) | Err(Errno::INTR) => {}
             // The send will show it too.
             Ok(0) | Err(_) => break,
@@ -207,20 +207,20 @@ mod tests {
         std::fs::write(dir.path().join("large"), vec![0; 100_000]).unwrap();
         let site = Arc::new(Site::from_dir(dir.path()).unwrap());
         let mailbox = Arc::new(Mailbox::new().unwrap());
-        let (loader, crew) = Loader::new(nowhere().unwrap());
-        let queue = Arc::clone(&crew.queue);
-        let stretch = FileRange { store: StoreId::File(0), place: Region { at: 0, len: 5 } };
+        let (loader, threads) = Loader::new(dev_null().unwrap());
+        let queue = Arc::clone(&threads.queue);
+        let range = FileRange { store: StoreId::File(0), region: Region { at: 0, len: 5 } };
         let mut waiting = Vec::new();
         for index in 0..20 * STALE_COUNT_MAX as u32 {
-            let waits = Arc::new(());
-            let (site, mailbox, waited) = (Arc::clone(&site), Arc::clone(&mailbox), Arc::downgrade(&waits));
-            loader.load(LoadJob { site, stretch, mailbox, index, generation: 7, waits: waited });
+            let waiter = Arc::new(());
+            let (site, mailbox, waited) = (Arc::clone(&site), Arc::clone(&mailbox), Arc::downgrade(&waiter));
+            loader.load(LoadJob { site, range, mailbox, index, generation: 7, waiter: waited });
             // One of ten is patient.
-            waiting.extend((index % 10 == 0).then_some((index, waits)));
+            waiting.extend((index % 10 == 0).then_some((index, waiter)));
             let most = (2 * waiting.len()).max(STALE_COUNT_MAX) + 1;
-            assert!(queue.lock().waiting.len() <= most, "{index}");
+            assert!(queue.lock().queued.len() <= most, "{index}");
         }
-        crew.start().unwrap();
+        threads.start().unwrap();
         let (mut loaded, began) = (Vec::new(), Instant::now());
         while loaded.len() < waiting.len() && began.elapsed() < Duration::from_secs(20) {
             for message in mailbox.take() {
@@ -233,7 +233,7 @@ mod tests {
         }
         loaded.sort_unstable();
         assert_eq!(loaded, waiting.iter().map(|(index, _)| *index).collect::<Vec<_>>());
-        assert_eq!(queue.lock().waiting.len(), 0);
+        assert_eq!(queue.lock().queued.len(), 0);
         drop(loader);
         assert!(queue.take().is_none(), "nobody is left who could have a job");
     }
@@ -242,22 +242,22 @@ mod tests {
     fn a_stretch_is_read_to_its_end_or_as_long_as_it_is_wanted() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(10 * READ_LEN).unwrap();
-        let nowhere = File::options().write(true).open("/dev/null").unwrap();
+        let dev_null = File::options().write(true).open("/dev/null").unwrap();
         #[rustfmt::skip]
         let cases = [
             // what it shows    at  len  wanted  reads
             ("all",             0,  10,  99,     10),
-            ("a stretch",       2,   6,  99,      6),
+            ("a range",       2,   6,  99,      6),
             ("beyond the end",  8,   6,  99,      3),
-            ("nobody waits",    0,  10,   2,      2),
+            ("nobody waiter",    0,  10,   2,      2),
             ("nobody ever did", 0,  10,   0,      0),
         ];
         for (name, at, len, wanted, want) in cases {
             let mut read_count = 0;
-            read(&file, Region { at: at * READ_LEN, len: len * READ_LEN }, &nowhere, || {
-                let goes_on = read_count < wanted;
-                read_count += u32::from(goes_on);
-                goes_on
+            read(&file, Region { at: at * READ_LEN, len: len * READ_LEN }, &dev_null, || {
+                let wanted_now = read_count < wanted;
+                read_count += u32::from(wanted_now);
+                wanted_now
             });
             assert_eq!(read_count, want, "{name}");
         }

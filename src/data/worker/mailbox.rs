@@ -16,11 +16,11 @@ use tarpon_conn::SiteId;
 /// What a worker is told. It acts on it between two turns.
 pub(crate) enum WorkerMessage {
     /// Plan new exchanges of this site from these.
-    Swap(SiteId, SiteVersions),
+    UpdateSite(SiteId, SiteVersions),
     /// Accept nothing more, and end after `grace-period` at the latest.
-    Leave { farewell: ShutdownMode, grace: Duration },
+    Shutdown { mode: ShutdownMode, grace: Duration },
     /// What this connection waits for was read into memory, if it could be.
-    Loaded { site: Arc<Site>, stretch: FileRange, index: u32, generation: u32 },
+    Loaded { site: Arc<Site>, range: FileRange, index: u32, generation: u32 },
 }
 
 /// How a worker parts from its clients.
@@ -39,34 +39,34 @@ pub(crate) struct Mailbox {
     /// Readable when there are messages.
     wake: MailboxWake,
     /// They come from another process.
-    hear: Option<Mutex<Hear>>,
+    receiver: Option<Mutex<ReceiveMessages>>,
 }
 
 /// What becomes readable when there are messages.
 enum MailboxWake {
-    Rung(Wake),
+    Wake(Wake),
     /// Of a channel to another process.
     Socket(Arc<OwnedFd>),
 }
 
 /// What another process has said.
-type Hear = Box<dyn FnMut() -> Vec<WorkerMessage> + Send>;
+type ReceiveMessages = Box<dyn FnMut() -> Vec<WorkerMessage> + Send>;
 
 impl Mailbox {
     pub(crate) fn new() -> io::Result<Mailbox> {
-        let wake = MailboxWake::Rung(Wake::new()?);
-        Ok(Mailbox { messages: Mutex::new(Some(Vec::new())), wake, hear: None })
+        let wake = MailboxWake::Wake(Wake::new()?);
+        Ok(Mailbox { messages: Mutex::new(Some(Vec::new())), wake, receiver: None })
     }
 
-    /// Of a worker that is a process: `hear` reads what comes at this socket, and does not wait for it.
-    pub(crate) fn of_process(
+    /// Of a worker that is a process: `receive` reads what comes at this socket, and does not wait for it.
+    pub(crate) fn for_process(
         socket: Arc<OwnedFd>,
-        hear: impl FnMut() -> Vec<WorkerMessage> + Send + 'static,
+        receive: impl FnMut() -> Vec<WorkerMessage> + Send + 'static,
     ) -> Mailbox {
         Mailbox {
             messages: Mutex::default(),
             wake: MailboxWake::Socket(socket),
-            hear: Some(Mutex::new(Box::new(hear))),
+            receiver: Some(Mutex::new(Box::new(receive))),
         }
     }
 
@@ -75,18 +75,18 @@ impl Mailbox {
         if let Some(messages) = &mut *self.lock() {
             messages.push(message);
         }
-        if let MailboxWake::Rung(wake) = &self.wake {
+        if let MailboxWake::Wake(wake) = &self.wake {
             wake.wake();
         }
     }
 
     /// All messages, oldest first.
     pub(crate) fn take(&self) -> Vec<WorkerMessage> {
-        if let Some(hear) = &self.hear {
-            return hear.lock().unwrap_or_else(PoisonError::into_inner)();
+        if let Some(receiver) = &self.receiver {
+            return receiver.lock().unwrap_or_else(PoisonError::into_inner)();
         }
         // In this order: a message posted in between wakes the worker again.
-        if let MailboxWake::Rung(wake) = &self.wake {
+        if let MailboxWake::Wake(wake) = &self.wake {
             wake.clear();
         }
         self.lock().as_mut().map(std::mem::take).unwrap_or_default()
@@ -110,7 +110,7 @@ impl Mailbox {
 impl AsFd for Mailbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.wake {
-            MailboxWake::Rung(wake) => wake.as_fd(),
+            MailboxWake::Wake(wake) => wake.as_fd(),
             MailboxWake::Socket(socket) => socket.as_fd(),
         }
     }

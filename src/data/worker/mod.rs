@@ -1,7 +1,7 @@
 //! What every engine shares: slots for connections, their timers, the buffers, the images, the accept gate,
 //! and the way a worker ends.
 //!
-//! A worker is one thread. It waits in one place, never blocks elsewhere, and hears from the others only
+//! A worker is one thread. It waiter in one region, never blocks elsewhere, and hears from the others only
 //! through its mailbox.
 
 pub(crate) mod idle_workers;
@@ -48,14 +48,14 @@ pub(crate) struct Worker<S> {
     pub(crate) listeners: Vec<OwnedFd>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) slots: Slots<S>,
-    pub(crate) commons: WorkerContext,
-    wheel: TimerWheel,
+    pub(crate) context: WorkerContext,
+    timers: TimerWheel,
     /// Set when the worker is to end.
-    farewell: Option<ShutdownMode>,
+    shutdown_mode: Option<ShutdownMode>,
     /// When it ends at the latest.
-    stop_by: Option<Tick>,
+    shutdown_deadline: Option<Tick>,
     /// Accept nothing before: the process was out of descriptors or memory.
-    gate: Option<Tick>,
+    accept_backoff: Option<Tick>,
     /// `None`: the worker itself waits for the disk.
     loader: Option<Loader>,
     /// Slots whose turn it is, as what they wait for was read.
@@ -69,7 +69,7 @@ pub(crate) struct WorkerConfig {
     /// Of the server, with this one.
     pub(crate) worker_count: usize,
     /// Who of them is free: for those that serve one connection at a time.
-    pub(crate) roster: SharedRow<IdleWorkers>,
+    pub(crate) idle_workers: SharedRow<IdleWorkers>,
     /// Listening sockets, non-blocking.
     pub(crate) listeners: Vec<OwnedFd>,
     pub(crate) mailbox: Arc<Mailbox>,
@@ -93,7 +93,7 @@ pub(crate) struct SendError;
 /// What is not in memory, and of which image.
 pub(crate) struct NotResident {
     image: ImageId,
-    stretch: FileRange,
+    range: FileRange,
 }
 
 /// What the connections of one worker share.
@@ -103,21 +103,21 @@ pub(crate) struct WorkerContext {
     pub(crate) starts: Starts,
     pub(crate) now: Tick,
     /// Sites by image, for their descriptors.
-    served: Vec<Option<ServedSite>>,
+    served_sites: Vec<Option<ServedSite>>,
     /// Some of what was ever served lies in files: it may have to be read first, or be truncated meanwhile.
-    in_files: bool,
+    any_on_disk: bool,
     /// What is received arrives here; a connection that leaves something of it takes the buffer over.
     pub(crate) scratch: BufId,
     /// Small sends are put together here.
     pub(crate) copy: Box<[u8]>,
     /// The monotonic clock when the worker began.
-    epoch: Timespec,
+    started_at: Timespec,
     /// What is not in memory is sent all the same.
-    waits_for_disk: bool,
+    blocks_on_disk: bool,
     counters: SharedRow<Counters>,
     records: Records,
     /// Where the records go.
-    inlet: Option<RingProducer>,
+    producer: Option<RingProducer>,
 }
 
 /// Buffers of a worker. A connection holds one only while it has sent a part of a head, asks for a redirect
@@ -126,7 +126,7 @@ pub(crate) struct WorkerContext {
 const BUF_COUNT_MAX: usize = 4096;
 
 /// So many are enough for one connection, and half of them are left: it holds what it has received, and two in its outbox.
-const BUF_COUNT_EACH: usize = 16;
+const BUF_COUNT_PER_CONNECTION: usize = 16;
 
 /// Below one free buffer in so many connections are shed: one batch may need as many.
 const BUF_RESERVE: usize = 16;
@@ -135,55 +135,55 @@ const BUF_RESERVE: usize = 16;
 pub(crate) const COPY_LEN_MAX: usize = 8 * 1024;
 
 /// How long the gate stays shut when the process is out of descriptors, unless a connection ends first.
-const GATE_MS: u64 = 1_000;
+const ACCEPT_BACKOFF_MS: u64 = 1_000;
 
 impl<S: Default> Worker<S> {
-    pub(crate) fn new(outfit: WorkerConfig) -> Worker<S> {
-        let WorkerConfig { listeners, mailbox, sites, hosts, health_path, loader, .. } = outfit;
-        let WorkerConfig { connection_count_max, counters, log, .. } = outfit;
-        let (records, inlet) = match log {
-            Some((recording, inlet)) => (Records::new(recording), Some(inlet)),
+    pub(crate) fn new(config: WorkerConfig) -> Worker<S> {
+        let WorkerConfig { listeners, mailbox, sites, hosts, health_path, loader, .. } = config;
+        let WorkerConfig { connection_count_max, counters, log, .. } = config;
+        let (records, producer) = match log {
+            Some((recording, producer)) => (Records::new(recording), Some(producer)),
             None => (Records::off(), None),
         };
-        let buf_count = connection_count_max.saturating_mul(BUF_COUNT_EACH).min(BUF_COUNT_MAX);
+        let buf_count = connection_count_max.saturating_mul(BUF_COUNT_PER_CONNECTION).min(BUF_COUNT_MAX);
         let mut pool = Pool::new(buf_count as u32);
         let scratch = pool.take().expect("a new pool has free buffers");
-        let waits_for_disk = loader.is_none();
-        let current = sites.iter().map(|(lineup, _)| lineup.current.clone());
-        let served: Vec<_> = current.map(|site| ServedSite::new(site, waits_for_disk)).collect();
+        let blocks_on_disk = loader.is_none();
+        let current = sites.iter().map(|(versions, _)| versions.current.clone());
+        let served: Vec<_> = current.map(|site| ServedSite::new(site, blocks_on_disk)).collect();
         let images = served.iter().zip(&*sites).map(|(served, (_, limits))| (served.image(), *limits));
-        let mut commons = WorkerContext {
+        let mut context = WorkerContext {
             sites: Sites::by_host(images, hosts),
             pool,
             starts: Starts::new(unix_ms() / 1_000),
             now: Tick(0),
-            served: served.into_iter().map(Some).collect(),
-            in_files: false,
+            served_sites: served.into_iter().map(Some).collect(),
+            any_on_disk: false,
             scratch,
             copy: vec![0; COPY_LEN_MAX].into(),
-            epoch: clock_gettime(clock::STEADY),
-            waits_for_disk,
+            started_at: clock_gettime(clock::STEADY),
+            blocks_on_disk,
             counters,
             records,
-            inlet,
+            producer,
         };
         if let Some(path) = health_path {
-            commons.sites.set_health_path(path);
+            context.sites.set_health_path(path);
         }
-        for (number, (lineup, _)) in sites.iter().enumerate() {
-            commons.swap(SiteId::new(number), lineup.clone());
+        for (number, (versions, _)) in sites.iter().enumerate() {
+            context.update_site(SiteId::new(number), versions.clone());
         }
         let slots = Slots::new(connection_count_max);
-        let (wheel, loaded) = (TimerWheel::new(), Vec::new());
+        let (timers, loaded) = (TimerWheel::new(), Vec::new());
         Worker {
             listeners,
             mailbox,
             slots,
-            commons,
-            wheel,
-            farewell: None,
-            stop_by: None,
-            gate: None,
+            context,
+            timers,
+            shutdown_mode: None,
+            shutdown_deadline: None,
+            accept_backoff: None,
             loader,
             loaded,
         }
@@ -191,12 +191,12 @@ impl<S: Default> Worker<S> {
 
     /// A connection was accepted. Returns its slot.
     pub(crate) fn insert(&mut self, fd: OwnedFd) -> u32 {
-        let peer = if self.commons.records.is_on() { peer(&fd) } else { None };
+        let peer = if self.context.records.is_on() { peer(&fd) } else { None };
         let accepted = Accepted { number: self.slots.next_index(), peer };
-        let conn = Connection::new(&mut self.commons.cx(), accepted);
+        let conn = Connection::new(&mut self.context.cx(), accepted);
         let deadline = conn.deadline();
         let index = self.slots.insert(Slot::new(fd, conn));
-        self.wheel.arm(index, deadline);
+        self.timers.arm(index, deadline);
         index
     }
 
@@ -205,58 +205,58 @@ impl<S: Default> Worker<S> {
     /// One that is still owed something is reset. A close in order would leave it with the kernel, which keeps what it has
     /// taken until the client reads it; and whoever reads nothing could have it keep megabytes for as long as it likes.
     pub(crate) fn remove(&mut self, index: u32) -> OwnedFd {
-        self.wheel.disarm(index);
+        self.timers.disarm(index);
         let mut slot = self.slots.remove(index);
         if !slot.conn.outbox(Leg::Client).is_empty() {
             // Fails where the client has gone already.
             let _ = set_socket_linger(&slot.fd, Some(Duration::ZERO));
         }
-        self.commons.empty_inbox(&mut slot);
-        slot.conn.abandon(&mut self.commons.cx());
-        self.gate = None;
+        self.context.release_inbox(&mut slot);
+        slot.conn.abandon(&mut self.context.cx());
+        self.accept_backoff = None;
         slot.fd
     }
 
     /// After a turn: the timer must not fire later than the connection's deadline.
     #[inline]
-    pub(crate) fn mind_deadline(&mut self, index: u32) {
+    pub(crate) fn update_deadline(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {
-            self.wheel.hasten(index, slot.conn.deadline());
+            self.timers.move_earlier(index, slot.conn.deadline());
         }
-        self.commons.spare_records();
+        self.context.flush_records_if_half_full();
     }
 
     /// All connections of a batch have had their turns.
     #[inline]
     pub(crate) fn end_batch(&mut self) {
-        self.commons.retire();
-        self.commons.give_records();
+        self.context.drop_retired_sites();
+        self.context.flush_records();
     }
 
     /// Reads the clocks, once for all connections of a batch.
     #[inline]
-    pub(crate) fn tell_time(&mut self) {
+    pub(crate) fn update_time(&mut self) {
         let now = clock_gettime(clock::STEADY);
-        let since_s = now.tv_sec - self.commons.epoch.tv_sec;
-        let since_ms = since_s * 1_000 + (now.tv_nsec - self.commons.epoch.tv_nsec) / 1_000_000;
-        self.commons.now = Tick(since_ms.max(0) as u64);
+        let elapsed_s = now.tv_sec - self.context.started_at.tv_sec;
+        let elapsed_ms = elapsed_s * 1_000 + (now.tv_nsec - self.context.started_at.tv_nsec) / 1_000_000;
+        self.context.now = Tick(elapsed_ms.max(0) as u64);
         let unix_ms = unix_ms();
-        self.commons.starts.set_time(unix_ms / 1_000);
-        self.commons.records.set_time(unix_ms);
-        self.gate = self.gate.filter(|&by| by > self.commons.now);
+        self.context.starts.set_time(unix_ms / 1_000);
+        self.context.records.set_time(unix_ms);
+        self.accept_backoff = self.accept_backoff.filter(|&until| until > self.context.now);
     }
 
     /// A connection whose deadline has passed, told so. It wants a turn.
     pub(crate) fn next_expired(&mut self) -> Option<u32> {
-        while self.wheel.is_due(self.commons.now) {
-            let index = self.wheel.take(self.commons.now)?;
+        while self.timers.is_due(self.context.now) {
+            let index = self.timers.take(self.context.now)?;
             let slot = self.slots.get_mut(index).expect("only slots in use have a timer");
-            let expired = slot.conn.deadline() <= self.commons.now;
+            let expired = slot.conn.deadline() <= self.context.now;
             if expired {
                 let unacked = socket::unacked(&slot.fd);
-                slot.conn.expired(&mut self.commons.cx(), unacked);
+                slot.conn.expired(&mut self.context.cx(), unacked);
             }
-            self.wheel.arm(index, slot.conn.deadline());
+            self.timers.arm(index, slot.conn.deadline());
             if expired {
                 return Some(index);
             }
@@ -267,32 +267,32 @@ impl<S: Default> Worker<S> {
     /// When buffers run low: the connection that has kept one for longest, told that its time is over. It wants a turn.
     /// So clients that send a part of a head and then nothing can keep buffers only from each other.
     #[inline]
-    pub(crate) fn next_shed(&mut self) -> Option<u32> {
-        if self.commons.pool.is_left(BUF_RESERVE) {
+    pub(crate) fn next_evicted(&mut self) -> Option<u32> {
+        if self.context.pool.is_left(BUF_RESERVE) {
             return None;
         }
         let index = self.slots.first_to_expire_with_inbox()?;
         let slot = self.slots.get_mut(index)?;
-        slot.conn.shed(&mut self.commons.cx());
-        self.commons.empty_inbox(slot);
+        slot.conn.shed(&mut self.context.cx());
+        self.context.release_inbox(slot);
         Some(index)
     }
 
     /// What a connection is to send next is not in memory: it sends nothing until that was read, and then wants a turn.
     #[cold]
-    pub(crate) fn load(&mut self, index: u32, NotResident { image, stretch }: NotResident) {
+    pub(crate) fn load(&mut self, index: u32, NotResident { image, range }: NotResident) {
         let generation = self.slots.generation(index);
         let (Some(slot), Some(loader)) = (self.slots.get_mut(index), &self.loader) else { return };
-        let waits = Arc::new(());
+        let waiter = Arc::new(());
         let job = LoadJob {
-            site: Arc::clone(&self.commons.served(image).site),
-            stretch,
+            site: Arc::clone(&self.context.served(image).site),
+            range,
             mailbox: Arc::clone(&self.mailbox),
             index,
             generation,
-            waits: Arc::downgrade(&waits),
+            waiter: Arc::downgrade(&waiter),
         };
-        slot.loading = Some(waits);
+        slot.loading = Some(waiter);
         loader.load(job);
     }
 
@@ -305,25 +305,29 @@ impl<S: Default> Worker<S> {
     /// How long to wait for the kernel, in milliseconds. `None`: until something happens.
     #[inline]
     pub(crate) fn wait_ms(&self) -> Option<u64> {
-        let until = |by: Tick| by.0.saturating_sub(self.commons.now.0);
-        let times = [self.wheel.wait_ms(self.commons.now), self.stop_by.map(until), self.gate.map(until)];
+        let ms_until = |at: Tick| at.0.saturating_sub(self.context.now.0);
+        let times = [
+            self.timers.wait_ms(self.context.now),
+            self.shutdown_deadline.map(ms_until),
+            self.accept_backoff.map(ms_until),
+        ];
         times.into_iter().flatten().min()
     }
 
     /// Reads the mailbox. Returns how to part from the clients, if the worker was just told so.
-    pub(crate) fn read_mail(&mut self) -> Option<ShutdownMode> {
-        let before = self.farewell;
+    pub(crate) fn read_messages(&mut self) -> Option<ShutdownMode> {
+        let before = self.shutdown_mode;
         for message in self.mailbox.take() {
             match message {
-                WorkerMessage::Swap(site, lineup) => self.commons.swap(site, lineup),
-                WorkerMessage::Leave { farewell, grace } => {
+                WorkerMessage::UpdateSite(site, versions) => self.context.update_site(site, versions),
+                WorkerMessage::Shutdown { mode, grace } => {
                     // Who was to drain may be stopped, but not the other way round.
-                    self.farewell = self.farewell.max(Some(farewell));
-                    let by = self.commons.now.after(grace.as_millis().try_into().unwrap_or(u64::MAX));
-                    self.stop_by = Some(self.stop_by.map_or(by, |former| former.min(by)));
+                    self.shutdown_mode = self.shutdown_mode.max(Some(mode));
+                    let by = self.context.now.after(grace.as_millis().try_into().unwrap_or(u64::MAX));
+                    self.shutdown_deadline = Some(self.shutdown_deadline.map_or(by, |former| former.min(by)));
                 }
-                WorkerMessage::Loaded { site, stretch, index, generation } => {
-                    self.commons.learn(&site, stretch);
+                WorkerMessage::Loaded { site, range, index, generation } => {
+                    self.context.mark_read(&site, range);
                     if self.slots.generation(index) == generation
                         && let Some(slot) = self.slots.get_mut(index)
                     {
@@ -334,37 +338,37 @@ impl<S: Default> Worker<S> {
                 }
             }
         }
-        self.farewell.filter(|_| self.farewell != before)
+        self.shutdown_mode.filter(|_| self.shutdown_mode != before)
     }
 
     /// Whether it was told to end.
     #[inline]
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "io_uring asks"))]
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.farewell.is_some()
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.shutdown_mode.is_some()
     }
 
     /// Whether it is to leave without waiting for what has not begun.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.farewell == Some(ShutdownMode::Stop)
+        self.shutdown_mode == Some(ShutdownMode::Stop)
     }
 
     /// Whether the worker has stopped: nothing is left to finish, or the time for it is over.
     #[inline]
-    pub(crate) fn is_over(&self) -> bool {
-        self.stop_by.is_some_and(|by| self.slots.is_empty() || by <= self.commons.now)
+    pub(crate) fn is_finished(&self) -> bool {
+        self.shutdown_deadline.is_some_and(|by| self.slots.is_empty() || by <= self.context.now)
     }
 
     /// Whether another connection may be accepted.
     #[inline]
     pub(crate) fn may_accept(&self) -> bool {
-        !self.slots.is_full() && self.gate.is_none()
+        !self.slots.is_full() && self.accept_backoff.is_none()
     }
 
     /// The process is out of descriptors or memory: accepts again when a connection ends, or a little later.
-    /// What waits in the backlog is not lost.
-    pub(crate) fn shut_gate(&mut self) {
-        self.gate = Some(self.commons.now.after(GATE_MS));
+    /// What waiter in the backlog is not lost.
+    pub(crate) fn back_off_accepting(&mut self) {
+        self.accept_backoff = Some(self.context.now.after(ACCEPT_BACKOFF_MS));
     }
 }
 
@@ -376,10 +380,10 @@ impl<S> Drop for Worker<S> {
             return;
         }
         for slot in self.slots.slots.iter_mut().flatten() {
-            slot.conn.abandon(&mut self.commons.cx());
-            self.commons.spare_records();
+            slot.conn.abandon(&mut self.context.cx());
+            self.context.flush_records_if_half_full();
         }
-        self.commons.give_records();
+        self.context.flush_records();
     }
 }
 
@@ -399,19 +403,19 @@ impl WorkerContext {
 
     /// Hands the records on that have come together.
     #[inline]
-    fn give_records(&mut self) {
-        if let Some(inlet) = &mut self.inlet
+    fn flush_records(&mut self) {
+        if let Some(producer) = &mut self.producer
             && !self.records.bytes().is_empty()
         {
-            inlet.give(&mut self.records, &self.counters);
+            producer.push_records(&mut self.records, &self.counters);
         }
     }
 
     /// The same, once there are so many that one more turn might find no room.
     #[inline]
-    fn spare_records(&mut self) {
+    fn flush_records_if_half_full(&mut self) {
         if self.records.bytes().len() > RECORDS_LEN / 2 {
-            self.give_records();
+            self.flush_records();
         }
     }
 
@@ -423,28 +427,34 @@ impl WorkerContext {
 
     #[inline]
     fn served(&self, image: ImageId) -> &ServedSite {
-        self.served[image.index()].as_ref().expect("a site outlives the spans that name its image")
+        self.served_sites[image.index()].as_ref().expect("a site outlives the spans that name its image")
     }
 
     /// What has to be read before the front of an outbox can be sent: the spans in memory, or the first one, of which
     /// at most `len_max` bytes leave now.
     #[inline]
-    pub(crate) fn cold(&mut self, spans: &[Span], file_len_min: u64, len_max: u64) -> Option<NotResident> {
-        if !self.in_files || self.waits_for_disk {
+    pub(crate) fn first_not_resident(
+        &mut self,
+        spans: &[Span],
+        file_len_min: u64,
+        len_max: u64,
+    ) -> Option<NotResident> {
+        if !self.any_on_disk || self.blocks_on_disk {
             return None;
         }
-        for (place, span) in spans.iter().enumerate() {
-            if place > 0 && !self.is_in_memory(span, file_len_min) {
+        for (number, span) in spans.iter().enumerate() {
+            if number > 0 && !self.is_in_memory(span, file_len_min) {
                 break;
             }
             let (Span::Site { image, .. } | Span::Archive { image, .. } | Span::File { image, .. }) = *span
             else {
                 continue;
             };
-            let served =
-                self.served[image.index()].as_mut().expect("a site outlives the spans that name its image");
-            if let Some(stretch) = served.cold(span, len_max, self.now) {
-                return Some(NotResident { image, stretch });
+            let served = self.served_sites[image.index()]
+                .as_mut()
+                .expect("a site outlives the spans that name its image");
+            if let Some(range) = served.missing_for_span(span, len_max, self.now) {
+                return Some(NotResident { image, range });
             }
         }
         None
@@ -452,30 +462,33 @@ impl WorkerContext {
 
     /// Whether a connection can go on with what it wants: it is in memory. Asks the kernel.
     #[cold]
-    fn has(&mut self, wanted: Wanted) -> bool {
-        self.unknown(wanted).is_none()
+    fn is_resident(&mut self, wanted: Wanted) -> bool {
+        self.wanted_not_resident(wanted).is_none()
     }
 
     /// What a connection wants and is not in memory. Of an image that is gone nothing is wanted any more.
     #[cold]
-    pub(crate) fn unknown(&mut self, Wanted { image, place }: Wanted) -> Option<NotResident> {
-        let served = self.served[image.index()].as_mut()?;
-        served.unknown(place, self.now).map(|stretch| NotResident { image, stretch })
+    pub(crate) fn wanted_not_resident(
+        &mut self,
+        Wanted { image, place: region }: Wanted,
+    ) -> Option<NotResident> {
+        let served = self.served_sites[image.index()].as_mut()?;
+        served.missing_for_lookup(region, self.now).map(|range| NotResident { image, range })
     }
 
-    /// A stretch of a site was read just now.
-    fn learn(&mut self, site: &Arc<Site>, stretch: FileRange) {
-        let mut served = self.served.iter_mut().flatten();
+    /// A range of a site was read just now.
+    fn mark_read(&mut self, site: &Arc<Site>, range: FileRange) {
+        let mut served = self.served_sites.iter_mut().flatten();
         if let Some(served) = served.find(|served| Arc::ptr_eq(&served.site, site)) {
-            served.learn(stretch);
+            served.mark_read(range);
         }
     }
 
     /// Forgets sites that no response under way needs any more.
     #[inline]
-    fn retire(&mut self) {
+    fn drop_retired_sites(&mut self) {
         for image in self.sites.retire() {
-            self.served[image.index()] = None;
+            self.served_sites[image.index()] = None;
         }
     }
 
@@ -486,12 +499,12 @@ impl WorkerContext {
         match *span {
             Span::Start(_) | Span::Buf(_) => true,
             Span::Site { len, .. } => len < file_len_min,
-            Span::Archive { len, .. } => len < file_len_min && self.is_sound(span),
+            Span::Archive { len, .. } => len < file_len_min && self.is_intact(span),
             Span::File { .. } => false,
         }
     }
 
-    /// The bytes of a span in memory, as of now, to be copied at once; then [`is_sound`](Commons::is_sound) tells
+    /// The bytes of a span in memory, as of now, to be copied at once; then [`is_intact`](WorkerContext::is_intact) tells
     /// whether they can be sent.
     #[inline]
     pub(crate) fn bytes(&self, span: &Span) -> &[u8] {
@@ -508,21 +521,21 @@ impl WorkerContext {
 
     /// The bytes of a span in memory for the kernel to read, and only for it.
     #[inline]
-    pub(crate) fn named(&self, span: &Span) -> &[u8] {
+    pub(crate) fn bytes_for_kernel(&self, span: &Span) -> &[u8] {
         match *span {
             Span::Archive { image, at, len } => {
-                self.site(image).archive().map.named(Region { at, len }).unwrap_or_default()
+                self.site(image).archive().map.bytes_for_kernel(Region { at, len }).unwrap_or_default()
             }
-            Span::Site { image, at, len } => self.site(image).named(Region { at, len }),
+            Span::Site { image, at, len } => self.site(image).bytes_for_kernel(Region { at, len }),
             _ => self.bytes(span),
         }
     }
 
     /// Whether the bytes of a span, when they were read, were those of its home: an archive may be truncated.
     #[inline]
-    pub(crate) fn is_sound(&self, span: &Span) -> bool {
+    pub(crate) fn is_intact(&self, span: &Span) -> bool {
         match *span {
-            _ if !self.in_files => true,
+            _ if !self.any_on_disk => true,
             Span::Archive { image, .. } => !self.site(image).archive().map.is_damaged(),
             Span::Site { image, .. } => !self.site(image).is_damaged(),
             _ => true,
@@ -534,36 +547,36 @@ impl WorkerContext {
     pub(crate) fn offer<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), SendError> {
         let mut used = slot.conn.received(&mut self.cx(), Leg::Client, run);
         while let Some(wanted) = slot.conn.wants()
-            && self.has(wanted)
+            && self.is_resident(wanted)
         {
             slot.conn.loaded();
             used += slot.conn.received(&mut self.cx(), Leg::Client, run.skip(used));
         }
-        if self.is_doubtful() {
+        if self.is_any_source_damaged() {
             return Err(SendError);
         }
         let rest = run.skip(used);
         match (slot.inbox, rest.len) {
             (None, 0) => {}
-            (None, _) => self.keep(slot, rest)?,
-            (Some(_), 0) => self.empty_inbox(slot),
+            (None, _) => self.keep_in_inbox(slot, rest)?,
+            (Some(_), 0) => self.release_inbox(slot),
             (Some(_), _) => slot.inbox = Some(rest),
         }
         // What waits for room and not for more bytes is offered again as it is.
-        slot.fresh = used > 0 || slot.conn.need(Leg::Client).input == Input::Pause;
+        slot.inbox_changed = used > 0 || slot.conn.need(Leg::Client).input == Input::Pause;
         Ok(())
     }
 
-    /// Makes a run of the scratch buffer the inbox: the connection keeps that buffer, another takes its place.
-    pub(crate) fn keep<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), SendError> {
+    /// Makes a run of the scratch buffer the inbox: the connection keeps that buffer, another takes its region.
+    pub(crate) fn keep_in_inbox<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), SendError> {
         self.scratch = self.pool.take().ok_or(SendError)?;
         slot.inbox = Some(run);
-        slot.fresh = true;
+        slot.inbox_changed = true;
         Ok(())
     }
 
     /// Lets go of what a connection has not used.
-    pub(crate) fn empty_inbox<S>(&mut self, slot: &mut Slot<S>) {
+    pub(crate) fn release_inbox<S>(&mut self, slot: &mut Slot<S>) {
         if let Some(run) = slot.inbox.take() {
             self.pool.release(run.buf);
         }
@@ -571,8 +584,8 @@ impl WorkerContext {
 
     /// Whether an image that the last answers may have come from has been found truncated.
     #[inline]
-    fn is_doubtful(&mut self) -> bool {
-        if !self.in_files {
+    fn is_any_source_damaged(&mut self) -> bool {
+        if !self.any_on_disk {
             return false;
         }
         let asked_earlier = self.sites.were_earlier_asked();
@@ -596,8 +609,8 @@ impl WorkerContext {
     }
 
     /// From now on these are served.
-    fn swap(&mut self, site: SiteId, SiteVersions { current, earlier }: SiteVersions) {
-        self.in_files |= earlier.iter().chain([&current]).any(|site| site.lies_in_files());
+    fn update_site(&mut self, site: SiteId, SiteVersions { current, earlier }: SiteVersions) {
+        self.any_on_disk |= earlier.iter().chain([&current]).any(|site| site.lies_in_files());
         let current = self.image_of(site, current);
         let earlier = earlier.iter().map(|earlier| self.image_of(site, Arc::clone(earlier))).collect();
         self.sites.serve(site, current, earlier);
@@ -609,12 +622,12 @@ impl WorkerContext {
         let mut served = [current].into_iter().chain(self.sites.earlier(site).iter().copied());
         let known = served.find(|&image| Arc::ptr_eq(&self.served(image).site, &wanted));
         known.unwrap_or_else(|| {
-            let wanted = ServedSite::new(wanted, self.waits_for_disk);
+            let wanted = ServedSite::new(wanted, self.blocks_on_disk);
             let image = self.sites.add(wanted.image());
-            if self.served.len() <= image.index() {
-                self.served.resize_with(image.index() + 1, || None);
+            if self.served_sites.len() <= image.index() {
+                self.served_sites.resize_with(image.index() + 1, || None);
             }
-            self.served[image.index()] = Some(wanted);
+            self.served_sites[image.index()] = Some(wanted);
             image
         })
     }
@@ -627,9 +640,9 @@ pub(crate) struct Slot<S> {
     /// Received, and not used yet.
     pub(crate) inbox: Option<Run>,
     /// The connection has not seen the inbox as it is now.
-    pub(crate) fresh: bool,
+    pub(crate) inbox_changed: bool,
     /// Our sending side is closed.
-    pub(crate) shut: bool,
+    pub(crate) write_closed: bool,
     /// What is to be sent is being read into memory, as long as this is there; until then nothing is sent.
     pub(crate) loading: Option<Arc<()>>,
     /// What its engine knows of the socket.
@@ -638,7 +651,15 @@ pub(crate) struct Slot<S> {
 
 impl<S: Default> Slot<S> {
     fn new(fd: OwnedFd, conn: Connection) -> Slot<S> {
-        Slot { fd, conn, inbox: None, fresh: false, shut: false, loading: None, state: S::default() }
+        Slot {
+            fd,
+            conn,
+            inbox: None,
+            inbox_changed: false,
+            write_closed: false,
+            loading: None,
+            state: S::default(),
+        }
     }
 }
 
@@ -698,11 +719,11 @@ impl<S> Slots<S> {
 
     /// Of those that keep a buffer for what they have received, the one whose time is over first.
     fn first_to_expire_with_inbox(&self) -> Option<u32> {
-        let kept = self.slots.iter().enumerate().filter_map(|(index, slot)| {
+        let with_inbox = self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let slot = slot.as_ref().filter(|slot| slot.inbox.is_some())?;
             Some((slot.conn.deadline(), index as u32))
         });
-        kept.min().map(|(_, index)| index)
+        with_inbox.min().map(|(_, index)| index)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -727,7 +748,7 @@ fn peer(fd: impl AsFd) -> Option<IpAddr> {
     SocketAddr::try_from(address).ok().map(|address| address.ip())
 }
 
-/// Never waits longer than this at once, in milliseconds: what `epoll_wait` can be told.
+/// Never waiter longer than this at once, in milliseconds: what `epoll_wait` can be told.
 pub(crate) const WAIT_MS_MAX: u64 = i32::MAX as u64;
 
 /// A wait as the kernel wants it.

@@ -6,7 +6,7 @@
 //!            └─ 4 ⇄ 9 ⇄ 1
 //! ```
 //!
-//! A connection's deadline moves with every request; its timer does not. A timer fires at or before its
+//! A connection's deadline moves with every request; its timer does not. A timer fires at or previous its
 //! deadline, and whoever takes it looks at the deadline and arms it again. So a request costs one comparison.
 
 use tarpon_conn::Tick;
@@ -17,9 +17,9 @@ pub(crate) struct TimerWheel {
     buckets: [u32; BUCKET_COUNT],
     timers: Vec<Timer>,
     /// The bucket time up to which all timers have been taken.
-    done: u64,
+    taken_until: u64,
     /// No timer is armed for an earlier bucket time than this. `u64::MAX`: none is armed.
-    next: u64,
+    earliest: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -27,8 +27,8 @@ struct Timer {
     /// Bucket time it is armed for; `UNARMED` if it is not.
     at: u64,
     /// Neighbours in the bucket, or `NONE`.
-    before: u32,
-    after: u32,
+    previous: u32,
+    next: u32,
 }
 
 /// A power of two; with the width of a bucket, a horizon of 16 seconds. A timer beyond it is armed for the
@@ -41,29 +41,29 @@ const UNARMED: u64 = u64::MAX;
 
 impl TimerWheel {
     pub(crate) fn new() -> TimerWheel {
-        TimerWheel { buckets: [NONE; BUCKET_COUNT], timers: Vec::new(), done: 0, next: UNARMED }
+        TimerWheel { buckets: [NONE; BUCKET_COUNT], timers: Vec::new(), taken_until: 0, earliest: UNARMED }
     }
 
-    /// Arms the timer of a slot, which is not armed, to fire at a deadline or before it.
+    /// Arms the timer of a slot, which is not armed, to fire at a deadline or previous it.
     pub(crate) fn arm(&mut self, slot: u32, deadline: Tick) {
         if self.timers.len() <= slot as usize {
-            self.timers.resize(slot as usize + 1, Timer { at: UNARMED, before: NONE, after: NONE });
+            self.timers.resize(slot as usize + 1, Timer { at: UNARMED, previous: NONE, next: NONE });
         }
-        let horizon = self.done + BUCKET_COUNT as u64 - 1;
+        let horizon = self.taken_until + BUCKET_COUNT as u64 - 1;
         // Rounded up: a timer that fires early costs another one.
-        let at = deadline.0.div_ceil(1 << BUCKET_SHIFT).clamp(self.done + 1, horizon);
+        let at = deadline.0.div_ceil(1 << BUCKET_SHIFT).clamp(self.taken_until + 1, horizon);
         let first = std::mem::replace(&mut self.buckets[bucket(at)], slot);
         if first != NONE {
-            self.timers[first as usize].before = slot;
+            self.timers[first as usize].previous = slot;
         }
         debug_assert_eq!(self.timers[slot as usize].at, UNARMED);
-        self.timers[slot as usize] = Timer { at, before: NONE, after: first };
-        self.next = self.next.min(at);
+        self.timers[slot as usize] = Timer { at, previous: NONE, next: first };
+        self.earliest = self.earliest.min(at);
     }
 
     /// Moves the timer of a slot if its deadline has come nearer than the timer.
     #[inline]
-    pub(crate) fn hasten(&mut self, slot: u32, deadline: Tick) {
+    pub(crate) fn move_earlier(&mut self, slot: u32, deadline: Tick) {
         let at = self.timers[slot as usize].at;
         if deadline.0 < (at - 1) << BUCKET_SHIFT {
             self.disarm(slot);
@@ -73,16 +73,16 @@ impl TimerWheel {
 
     /// The slot's timer will not fire.
     pub(crate) fn disarm(&mut self, slot: u32) {
-        let Timer { at, before, after } = self.timers[slot as usize];
+        let Timer { at, previous, next } = self.timers[slot as usize];
         if at == UNARMED {
             return;
         }
-        match before {
-            NONE => self.buckets[bucket(at)] = after,
-            _ => self.timers[before as usize].after = after,
+        match previous {
+            NONE => self.buckets[bucket(at)] = next,
+            _ => self.timers[previous as usize].next = next,
         }
-        if after != NONE {
-            self.timers[after as usize].before = before;
+        if next != NONE {
+            self.timers[next as usize].previous = previous;
         }
         self.timers[slot as usize].at = UNARMED;
     }
@@ -90,31 +90,31 @@ impl TimerWheel {
     /// Whether a timer may have fired.
     #[inline]
     pub(crate) fn is_due(&self, now: Tick) -> bool {
-        self.next <= now.0 >> BUCKET_SHIFT
+        self.earliest <= now.0 >> BUCKET_SHIFT
     }
 
     /// Takes a timer that has fired, which is then no longer armed.
     pub(crate) fn take(&mut self, now: Tick) -> Option<u32> {
         let now = now.0 >> BUCKET_SHIFT;
-        while self.done < now {
+        while self.taken_until < now {
             // No timer lies beyond the horizon, so one turn around empties the wheel.
-            let at = (self.done + 1).max(now.saturating_sub(BUCKET_COUNT as u64));
+            let at = (self.taken_until + 1).max(now.saturating_sub(BUCKET_COUNT as u64));
             let slot = self.buckets[bucket(at)];
             if slot != NONE {
                 self.disarm(slot);
                 return Some(slot);
             }
-            self.done = at;
+            self.taken_until = at;
         }
         let armed = (now + 1..now + BUCKET_COUNT as u64).find(|&at| self.buckets[bucket(at)] != NONE);
-        self.next = armed.unwrap_or(UNARMED);
+        self.earliest = armed.unwrap_or(UNARMED);
         None
     }
 
     /// Milliseconds until a timer may fire. `None`: none is armed.
     #[inline]
     pub(crate) fn wait_ms(&self, now: Tick) -> Option<u64> {
-        (self.next != UNARMED).then(|| (self.next << BUCKET_SHIFT).saturating_sub(now.0))
+        (self.earliest != UNARMED).then(|| (self.earliest << BUCKET_SHIFT).saturating_sub(now.0))
     }
 }
 
@@ -173,8 +173,8 @@ mod tests {
     fn a_nearer_deadline_hastens_and_a_later_one_waits() {
         let mut wheel = TimerWheel::new();
         wheel.arm(0, Tick(10_000));
-        wheel.hasten(0, Tick(20_000));
-        wheel.hasten(0, Tick(2_000));
+        wheel.move_earlier(0, Tick(20_000));
+        wheel.move_earlier(0, Tick(2_000));
         assert_eq!(fired(&mut wheel, 1_900), [0; 0]);
         assert_eq!(fired(&mut wheel, 2_048), [0]);
     }

@@ -5,7 +5,7 @@ use rustix::io::{Errno, pread};
 use std::fs::File;
 
 /// Begins to read a stretch: as soon as somebody asks for it.
-pub(crate) fn expect(_file: &File, _at: u64, _len: u64) {}
+pub(crate) fn read_ahead(_file: &File, _at: u64, _len: u64) {}
 
 /// From now on a read of this file brings what is asked for into memory, and nothing behind it.
 pub(crate) fn fetch_alone(_file: &File) {}

@@ -8,7 +8,7 @@ use rustix::{
 use std::{fs::File, io::IoSliceMut, num::NonZeroU64, os::fd::AsRawFd};
 
 /// Begins to read a stretch, and does not wait for it.
-pub(crate) fn expect(file: &File, at: u64, len: u64) {
+pub(crate) fn read_ahead(file: &File, at: u64, len: u64) {
     // Without it, it is read when somebody asks for it.
     let _ = fadvise(file, at, NonZeroU64::new(len), Advice::WillNeed);
 }

@@ -40,40 +40,40 @@ impl Selector for Epoll {
         epoll::add(&self.epoll, listener, data(Token::Listener(number)), flags)
     }
 
-    fn leave_listener(&mut self, _number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn unwatch_listener(&mut self, _number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
         epoll::delete(&self.epoll, listener)
     }
 
-    fn watch_slot(&mut self, name: SlotId, socket: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
+    fn watch_slot(&mut self, id: SlotId, socket: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
         let both = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(&self.epoll, socket, data(Token::Slot(name)), both)
+        epoll::add(&self.epoll, socket, data(Token::Slot(id)), both)
     }
 
     /// Edges come of themselves.
     #[inline]
-    fn mind_slot(&mut self, _index: u32, _readiness: &Readiness) {}
+    fn update_slot(&mut self, _index: u32, _readiness: &Readiness) {}
 
     /// Closing does it.
     #[inline]
-    fn leave_slot(&mut self, _index: u32) {}
+    fn unwatch_slot(&mut self, _index: u32) {}
 
     fn wait(&mut self, wait_ms: Option<u64>) -> Result<usize, Errno> {
         epoll::wait(&self.epoll, &mut self.events, wait_ms.map(timespec).as_ref())
     }
 
     #[inline]
-    fn told(&self, number: usize) -> ReadyEvent {
+    fn event(&self, number: usize) -> ReadyEvent {
         let Event { flags, data } = self.events[number];
         match Token::of(data.u64()) {
-            Token::Slot(name) => ReadyEvent::Ready {
-                name,
+            Token::Slot(id) => ReadyEvent::Ready {
+                id,
                 readable: flags.contains(EventFlags::IN),
                 writable: flags.contains(EventFlags::OUT),
-                hung: flags.contains(EventFlags::RDHUP),
+                hung_up: flags.contains(EventFlags::RDHUP),
                 failed: flags.intersects(EventFlags::ERR | EventFlags::HUP),
             },
             Token::Listener(number) => ReadyEvent::Client(number),
-            Token::Mailbox => ReadyEvent::Mail,
+            Token::Mailbox => ReadyEvent::Mailbox,
         }
     }
 }

@@ -13,7 +13,7 @@
 
 use crate::{
     data::{
-        engine::readiness::{Selector, SlotId, ReadyEvent, drive::Readiness, token::Token},
+        engine::readiness::{ReadyEvent, Selector, SlotId, drive::Readiness, token::Token},
         worker::timespec,
     },
     sys::queue::Queue,
@@ -52,45 +52,45 @@ impl Selector for Kqueue {
         self.queue.change(&[reads(listener, EventFlags::ADD, Token::Listener(number))])
     }
 
-    fn leave_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn unwatch_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
         self.queue.change(&[reads(listener, EventFlags::DELETE, Token::Listener(number))])
     }
 
-    fn watch_slot(&mut self, name: SlotId, socket: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
-        let (flags, token) = (EventFlags::ADD | EventFlags::CLEAR, Token::Slot(name));
+    fn watch_slot(&mut self, id: SlotId, socket: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
+        let (flags, token) = (EventFlags::ADD | EventFlags::CLEAR, Token::Slot(id));
         self.queue.change(&[reads(socket, flags, token), writes(socket, flags, token)])
     }
 
     /// Edges come of themselves.
     #[inline]
-    fn mind_slot(&mut self, _index: u32, _readiness: &Readiness) {}
+    fn update_slot(&mut self, _index: u32, _readiness: &Readiness) {}
 
     /// Closing does it.
     #[inline]
-    fn leave_slot(&mut self, _index: u32) {}
+    fn unwatch_slot(&mut self, _index: u32) {}
 
     fn wait(&mut self, wait_ms: Option<u64>) -> Result<usize, Errno> {
         self.queue.wait(&mut self.events, wait_ms.map(timespec).as_ref())
     }
 
     #[inline]
-    fn told(&self, number: usize) -> ReadyEvent {
+    fn event(&self, number: usize) -> ReadyEvent {
         let event = &self.events[number];
         match Token::of(event.udata().addr() as u64) {
-            Token::Slot(name) => {
+            Token::Slot(id) => {
                 let readable = matches!(event.filter(), EventFilter::Read(_));
                 ReadyEvent::Ready {
-                    name,
+                    id,
                     readable,
                     writable: !readable,
                     // Of the other direction it is said too when this side has closed it.
-                    hung: readable && event.flags().contains(EventFlags::EOF),
-                    // Whoever is reset is hung, too.
+                    hung_up: readable && event.flags().contains(EventFlags::EOF),
+                    // Whoever is reset is hung_up, too.
                     failed: false,
                 }
             }
             Token::Listener(number) => ReadyEvent::Client(number),
-            Token::Mailbox => ReadyEvent::Mail,
+            Token::Mailbox => ReadyEvent::Mailbox,
         }
     }
 }

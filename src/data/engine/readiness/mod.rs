@@ -1,4 +1,4 @@
-//! The rounds of a worker under readiness, whoever tells of it: epoll, poll, kqueue.
+//! The event_loop of a worker under readiness, whoever tells of it: epoll, poll, kqueue.
 //!
 //! ```text
 //! wait ─▶ mail, new clients, sockets that are ready ─▶ who has more to do ─▶ what was read, times, shortage ─┐
@@ -38,30 +38,25 @@ pub(super) trait Selector: Sized {
     /// Watches the mailbox, level triggered.
     fn watch_mailbox(&mut self, mailbox: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Watches a listener, level triggered, until [`leave_listener`](Selector::leave_listener).
+    /// Watches a listener, level triggered, until [`unwatch_listener`](Selector::unwatch_listener).
     fn watch_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno>;
 
-    fn leave_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno>;
+    fn unwatch_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno>;
 
     /// Watches a connection that was accepted and has had its first turn.
-    fn watch_slot(
-        &mut self,
-        name: SlotId,
-        socket: BorrowedFd<'_>,
-        readiness: &Readiness,
-    ) -> Result<(), Errno>;
+    fn watch_slot(&mut self, id: SlotId, socket: BorrowedFd<'_>, readiness: &Readiness) -> Result<(), Errno>;
 
     /// What is known of a connection after its turn.
-    fn mind_slot(&mut self, index: u32, readiness: &Readiness);
+    fn update_slot(&mut self, index: u32, readiness: &Readiness);
 
     /// A connection is about to be closed; it may not be watched yet.
-    fn leave_slot(&mut self, index: u32);
+    fn unwatch_slot(&mut self, index: u32);
 
     /// Waits, for so many milliseconds at most, and returns how many there are to tell of.
     fn wait(&mut self, wait_ms: Option<u64>) -> Result<usize, Errno>;
 
     /// What the last wait has brought.
-    fn told(&self, number: usize) -> ReadyEvent;
+    fn event(&self, number: usize) -> ReadyEvent;
 }
 
 /// A connection, and not one that has its slot later.
@@ -74,16 +69,16 @@ pub(super) struct SlotId {
 /// What the kernel tells.
 #[derive(Clone, Copy)]
 pub(super) enum ReadyEvent {
-    Mail,
+    Mailbox,
     /// Somebody connects to the listener of this number.
     Client(usize),
     /// What a socket can do.
     Ready {
-        name: SlotId,
+        id: SlotId,
         readable: bool,
         writable: bool,
         /// The client has closed its side.
-        hung: bool,
+        hung_up: bool,
         /// How is found by reading or writing.
         failed: bool,
     },
@@ -93,17 +88,17 @@ pub(super) enum ReadyEvent {
 const ACCEPT_MAX: usize = 64;
 
 /// Runs a worker until it is told to stop.
-pub(super) fn run<S: Selector>(outfit: WorkerConfig, begun: WorkerReady) -> io::Result<()> {
-    accept::never_wait(&outfit.listeners)?;
-    let mut rounds = EventLoop {
+pub(super) fn run<S: Selector>(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
+    accept::set_nonblocking(&config.listeners)?;
+    let mut event_loop = EventLoop {
         selector: S::new()?,
-        worker: Worker::new(outfit),
+        worker: Worker::new(config),
         listening: false,
         again: VecDeque::new(),
     };
-    rounds.selector.watch_mailbox(rounds.worker.mailbox.as_fd())?;
-    begun.tell();
-    rounds.run()
+    event_loop.selector.watch_mailbox(event_loop.worker.mailbox.as_fd())?;
+    ready.signal();
+    event_loop.run()
 }
 
 struct EventLoop<S> {
@@ -118,36 +113,36 @@ struct EventLoop<S> {
 impl<S: Selector> EventLoop<S> {
     fn run(&mut self) -> io::Result<()> {
         loop {
-            self.mind_gate()?;
+            self.update_accepting()?;
             let count = match self.wait() {
                 Err(Errno::INTR) => 0,
                 count => count?,
             };
-            self.worker.tell_time();
+            self.worker.update_time();
             for number in 0..count {
-                match self.selector.told(number) {
-                    ReadyEvent::Ready { name, readable, writable, hung, failed } => {
-                        self.ready(name, readable, writable, hung, failed);
+                match self.selector.event(number) {
+                    ReadyEvent::Ready { id, readable, writable, hung_up, failed } => {
+                        self.ready(id, readable, writable, hung_up, failed);
                     }
                     ReadyEvent::Client(number) => self.accept(number, ACCEPT_MAX)?,
-                    ReadyEvent::Mail => self.mail()?,
+                    ReadyEvent::Mailbox => self.read_mailbox()?,
                 }
             }
             for _ in 0..self.again.len() {
-                let Some(name) = self.again.pop_front() else { break };
-                self.requeue(name);
+                let Some(id) = self.again.pop_front() else { break };
+                self.requeue(id);
             }
             while let Some(index) = self.worker.next_loaded() {
-                self.turn(index);
+                self.drive(index);
             }
             while let Some(index) = self.worker.next_expired() {
-                self.turn(index);
+                self.drive(index);
             }
-            while let Some(index) = self.worker.next_shed() {
-                self.turn(index);
+            while let Some(index) = self.worker.next_evicted() {
+                self.drive(index);
             }
             self.worker.end_batch();
-            if self.worker.is_over() {
+            if self.worker.is_finished() {
                 return Ok(());
             }
         }
@@ -160,16 +155,16 @@ impl<S: Selector> EventLoop<S> {
 
     /// The kernel tells of a connection, or of one that had this slot before.
     #[inline]
-    fn ready(&mut self, name: SlotId, readable: bool, writable: bool, hung: bool, failed: bool) {
-        let SlotId { index, generation } = name;
+    fn ready(&mut self, id: SlotId, readable: bool, writable: bool, hung_up: bool, failed: bool) {
+        let SlotId { index, generation } = id;
         if self.worker.slots.generation(index) != generation {
             return;
         }
         let Some(slot) = self.worker.slots.get_mut(index) else { return };
-        slot.state.add(readable, writable, hung, failed);
+        slot.state.add(readable, writable, hung_up, failed);
         // One that has had its turn waits for the next round, however much its client sends.
         if !slot.state.queued {
-            self.turn(index);
+            self.drive(index);
         }
     }
 
@@ -179,15 +174,15 @@ impl<S: Selector> EventLoop<S> {
             && let Some(slot) = self.worker.slots.get_mut(index)
         {
             slot.state.queued = false;
-            self.turn(index);
+            self.drive(index);
         }
     }
 
     #[inline]
-    fn turn(&mut self, index: u32) {
-        let Worker { slots, commons, .. } = &mut self.worker;
+    fn drive(&mut self, index: u32) {
+        let Worker { slots, context, .. } = &mut self.worker;
         let Some(slot) = slots.get_mut(index) else { return };
-        match drive::drive(commons, slot) {
+        match drive::drive(context, slot) {
             Ok(after) => {
                 match after {
                     NextDrive::Wait => {}
@@ -196,24 +191,24 @@ impl<S: Selector> EventLoop<S> {
                             self.again.push_back(SlotId { index, generation: slots.generation(index) });
                         }
                     }
-                    NextDrive::Load(cold) => self.worker.load(index, cold),
+                    NextDrive::Load(missing) => self.worker.load(index, missing),
                 }
-                self.mind(index);
+                self.after_drive(index);
             }
             Err(drive::Closed) => self.remove(index),
         }
     }
 
     #[inline]
-    fn mind(&mut self, index: u32) {
+    fn after_drive(&mut self, index: u32) {
         if let Some(slot) = self.worker.slots.get_mut(index) {
-            self.selector.mind_slot(index, &slot.state);
+            self.selector.update_slot(index, &slot.state);
         }
-        self.worker.mind_deadline(index);
+        self.worker.update_deadline(index);
     }
 
     fn remove(&mut self, index: u32) {
-        self.selector.leave_slot(index);
+        self.selector.unwatch_slot(index);
         self.worker.remove(index);
     }
 
@@ -229,24 +224,24 @@ impl<S: Selector> EventLoop<S> {
     /// one request is never watched at all.
     fn accepted(&mut self, fd: OwnedFd) {
         let index = self.worker.insert(fd);
-        self.turn(index);
+        self.drive(index);
         let generation = self.worker.slots.generation(index);
         let Some(slot) = self.worker.slots.get_mut(index) else { return };
-        let name = SlotId { index, generation };
-        if self.selector.watch_slot(name, slot.fd.as_fd(), &slot.state).is_err() {
+        let id = SlotId { index, generation };
+        if self.selector.watch_slot(id, slot.fd.as_fd(), &slot.state).is_err() {
             // Out of memory, or of watches for this user: this client is let go, the others live.
             self.remove(index);
-            self.worker.shut_gate();
+            self.worker.back_off_accepting();
         }
     }
 
-    fn mail(&mut self) -> io::Result<()> {
-        let Some(farewell) = self.worker.read_mail() else { return Ok(()) };
+    fn read_mailbox(&mut self) -> io::Result<()> {
+        let Some(shutdown_mode) = self.worker.read_messages() else { return Ok(()) };
         // First of all it is not told of clients any more: one for whom the kernel wakes it alone, it has to serve. Whoever handed a
         // listener over may have kept it, and with it its registration.
         if self.listening {
             for (number, listener) in self.worker.listeners.iter().enumerate() {
-                self.selector.leave_listener(number, listener.as_fd())?;
+                self.selector.unwatch_listener(number, listener.as_fd())?;
             }
         }
         self.listening = false;
@@ -257,7 +252,7 @@ impl<S: Selector> EventLoop<S> {
         }
         self.worker.listeners.clear();
         for index in self.worker.slots.indices() {
-            match farewell {
+            match shutdown_mode {
                 ShutdownMode::Drain => self.worker.slots.get_mut(index).expect("it is in use").conn.drain(),
                 ShutdownMode::Stop => self.stop(index),
             }
@@ -270,17 +265,17 @@ impl<S: Selector> EventLoop<S> {
         if let Some(slot) = self.worker.slots.get_mut(index) {
             slot.state.readable = true;
         }
-        self.turn(index);
-        let Worker { slots, commons, .. } = &mut self.worker;
+        self.drive(index);
+        let Worker { slots, context, .. } = &mut self.worker;
         if let Some(slot) = slots.get_mut(index) {
-            slot.conn.stop(&mut commons.cx());
-            self.turn(index);
+            slot.conn.stop(&mut context.cx());
+            self.drive(index);
         }
     }
 
     /// Watches the listeners while connections may be accepted, and only then.
     #[inline]
-    fn mind_gate(&mut self) -> io::Result<()> {
+    fn update_accepting(&mut self) -> io::Result<()> {
         let open = self.worker.may_accept();
         if open == self.listening {
             return Ok(());
@@ -292,15 +287,15 @@ impl<S: Selector> EventLoop<S> {
                     // What is lacking now may be there later.
                     Err(Errno::NOMEM | Errno::NOSPC) => {
                         for (number, added) in self.worker.listeners[..number].iter().enumerate() {
-                            self.selector.leave_listener(number, added.as_fd())?;
+                            self.selector.unwatch_listener(number, added.as_fd())?;
                         }
-                        self.worker.shut_gate();
+                        self.worker.back_off_accepting();
                         return Ok(());
                     }
                     Err(error) => return Err(error.into()),
                 }
             } else {
-                self.selector.leave_listener(number, listener.as_fd())?;
+                self.selector.unwatch_listener(number, listener.as_fd())?;
             }
         }
         self.listening = open;

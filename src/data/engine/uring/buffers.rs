@@ -33,7 +33,7 @@ impl ProvidedBuffers {
     pub(super) fn new() -> ProvidedBuffers {
         let mut buffers =
             ProvidedBuffers { entries: allocate(entries()).cast(), bytes: allocate(memory()), tail: 0 };
-        (0..ProvidedBuffers::COUNT).for_each(|buffer| buffers.give(buffer));
+        (0..ProvidedBuffers::COUNT).for_each(|buffer| buffers.offer(buffer));
         buffers.publish();
         buffers
     }
@@ -59,7 +59,7 @@ impl ProvidedBuffers {
 
     /// Offers a buffer to the kernel again, from the next `publish` on.
     #[inline]
-    pub(super) fn give(&mut self, buffer: u16) {
+    pub(super) fn offer(&mut self, buffer: u16) {
         assert!(buffer < ProvidedBuffers::COUNT);
         let at = usize::from(self.tail % ProvidedBuffers::COUNT);
         // SAFETY: `at` lies within the entries, `buffer` within the bytes. The kernel reads entries before the published

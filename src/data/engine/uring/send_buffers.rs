@@ -1,17 +1,17 @@
 //! Letters: what is being sent, at addresses that do not change until it has been.
 //!
-//! A small response is copied into its letter as a whole. A larger one is gathered: what may change (the start) is
+//! A small response is copied into its buffer as a whole. A larger one is gathered: what may change (the start) is
 //! copied, and the rest is named where it lies.
 
 use std::io::IoSlice;
 use tarpon_conn::SPAN_COUNT_MAX;
 
-/// The letters of one worker. As many as were ever under way at once.
+/// The send_buffers of one worker. As many as were ever under way at once.
 #[derive(Default)]
 pub(super) struct SendBuffers {
     /// Boxed: their addresses outlive every growth of this list.
-    letters: Vec<Box<SendBuffer>>,
-    /// Last in, first out: the next letter is the one most likely to be in the cache.
+    send_buffers: Vec<Box<SendBuffer>>,
+    /// Last in, first out: the next buffer is the one most likely to be in the cache.
     free: Vec<u32>,
 }
 
@@ -24,23 +24,23 @@ pub(super) struct SendBuffer {
 }
 
 impl SendBuffers {
-    /// An empty letter.
+    /// An empty buffer.
     pub(super) fn take(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
-            self.letters.push(SendBuffer::new());
-            self.letters.len() as u32 - 1
+            self.send_buffers.push(SendBuffer::new());
+            self.send_buffers.len() as u32 - 1
         })
     }
 
     #[inline]
     pub(super) fn get(&mut self, number: u32) -> &mut SendBuffer {
-        &mut self.letters[number as usize]
+        &mut self.send_buffers[number as usize]
     }
 
     /// It has been sent, or will not be.
     pub(super) fn release(&mut self, number: u32) {
-        let letter = self.get(number);
-        (letter.len, letter.message.msg_iovlen) = (0, 0);
+        let buffer = self.get(number);
+        (buffer.len, buffer.message.msg_iovlen) = (0, 0);
         self.free.push(number);
     }
 }
@@ -67,7 +67,7 @@ impl SendBuffer {
         let mut count = 0;
         for part in parts {
             let bytes = match part {
-                BufferPart::Named(bytes) => bytes,
+                BufferPart::Borrowed(bytes) => bytes,
                 BufferPart::Copied(bytes) => {
                     let at = self.len;
                     self.copy(bytes);
@@ -88,16 +88,16 @@ impl SendBuffer {
         &self.bytes[..self.len]
     }
 
-    /// The message of a gathered letter.
+    /// The message of a gathered buffer.
     pub(super) fn message(&self) -> Option<*const libc::msghdr> {
         (self.message.msg_iovlen > 0).then_some(&raw const self.message)
     }
 }
 
-/// One stretch of a gathered letter.
+/// One stretch of a gathered buffer.
 pub(super) enum BufferPart<'b> {
     /// Stays where it is until it has been sent.
-    Named(&'b [u8]),
+    Borrowed(&'b [u8]),
     /// May change.
     Copied(&'b [u8]),
 }
