@@ -177,7 +177,7 @@ impl AdminDesk {
             if !polled[1].revents().is_empty() {
                 return;
             }
-            match socket::accept_to_wait(&self.listener) {
+            match socket::accept_blocking(&self.listener) {
                 // What goes wrong with one client is for him to see.
                 Ok(client) => drop(self.attend(client)),
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
@@ -218,7 +218,7 @@ impl AdminDesk {
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             set_socket_timeout(&client, Timeout::Send, Some(left(by)?))?;
-            rest = &rest[send(&client, rest, socket::QUIET)?..];
+            rest = &rest[send(&client, rest, socket::NO_SIGNAL)?..];
         }
         Ok(shutdown(&client, Shutdown::Write)?)
     }

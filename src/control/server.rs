@@ -139,7 +139,7 @@ impl Server {
         let allowed = settings.cpu_affinity.then(cores::allowed).transpose()?;
         let loader = engine.start_loader(nowhere)?;
         let socket_count = engine.socket_count(settings.workers());
-        let roster = Arc::new(SharedArray::<IdleWorkers>::new(1)?).part(0);
+        let roster = Arc::new(SharedArray::<IdleWorkers>::new(1)?).row(0);
         roster.set_all_idle(worker_count);
         let outfit = |number| {
             let sockets =
@@ -155,7 +155,7 @@ impl Server {
                 health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
                 loader: loader.clone(),
                 connection_count_max,
-                counters: counters.part(number),
+                counters: counters.row(number),
                 log: rings.as_ref().map(|(recording, rings)| (recording.clone(), rings.producer(number))),
             })
         };

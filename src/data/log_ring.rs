@@ -209,7 +209,7 @@ impl LogRing {
 
 impl Wakeup {
     fn new() -> io::Result<Wakeup> {
-        Ok(Wakeup { asleep: Arc::new(SharedArray::new(1)?).part(0), wake: Wake::new()? })
+        Ok(Wakeup { asleep: Arc::new(SharedArray::new(1)?).row(0), wake: Wake::new()? })
     }
 
     /// Wakes the log, whatever it does.

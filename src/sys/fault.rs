@@ -51,7 +51,7 @@ static ROWS: [WatchedMap; WATCH_COUNT_MAX] = [const {
 }; WATCH_COUNT_MAX];
 
 /// What was asked about SIGBUS before us, and what installing our handler came to.
-static BEFORE: OnceLock<Result<SignalAction, c_int>> = OnceLock::new();
+static PREVIOUS_ACTION: OnceLock<Result<SignalAction, c_int>> = OnceLock::new();
 
 struct SignalAction(libc::sigaction);
 
@@ -70,7 +70,7 @@ impl MapWatch {
     /// The range is a mapping of the caller for reading only. It must outlive the watch, and the caller must expect
     /// zeros in it.
     pub(crate) unsafe fn new(range: Range<*const c_void>) -> io::Result<MapWatch> {
-        BEFORE.get_or_init(install).as_ref().map_err(|&code| io::Error::from_raw_os_error(code))?;
+        PREVIOUS_ACTION.get_or_init(install).as_ref().map_err(|&code| io::Error::from_raw_os_error(code))?;
         let is_ours = |row: &&WatchedMap| row.start.compare_exchange(FREE, CLAIMED, Acquire, Relaxed).is_ok();
         let row = ROWS.iter().find(is_ours).ok_or(io::ErrorKind::QuotaExceeded)?;
         row.damaged.store(false, Relaxed);
@@ -95,7 +95,7 @@ impl Drop for MapWatch {
 
 impl WatchedMap {
     /// From the page of `at` to the end of the range, if `at` is in it.
-    fn rest(&self, at: usize, page_len: usize) -> Option<Range<usize>> {
+    fn tail_from(&self, at: usize, page_len: usize) -> Option<Range<usize>> {
         let start = self.start.load(Acquire);
         let end = self.end.load(Acquire);
         // Another row than the one sought may be rewritten meanwhile: then its two ends may not belong together.
@@ -104,7 +104,7 @@ impl WatchedMap {
     }
 
     /// Puts zeros where the file has nothing any more. Only what a signal handler may do.
-    fn mend(&self, rest: Range<usize>) -> bool {
+    fn replace_with_zeros(&self, rest: Range<usize>) -> bool {
         // First the mark: who reads zeros finds it.
         self.damaged.store(true, Release);
         let at = ptr::with_exposed_provenance_mut(rest.start);
@@ -141,17 +141,17 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     // Above 0: from the kernel, not sent by a process.
     if code > 0 {
         let page_len = rustix::param::page_size();
-        let found = ROWS.iter().find_map(|row| Some((row, row.rest(at, page_len)?)));
-        if found.is_some_and(|(row, rest)| row.mend(rest)) {
+        let found = ROWS.iter().find_map(|row| Some((row, row.tail_from(at, page_len)?)));
+        if found.is_some_and(|(row, rest)| row.replace_with_zeros(rest)) {
             return;
         }
     }
-    pass_on(signal, info, context);
+    call_previous_handler(signal, info, context);
 }
 
 /// It is not ours: does what would have been done without us.
-fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let before = BEFORE.get().and_then(|before| before.as_ref().ok());
+fn call_previous_handler(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let before = PREVIOUS_ACTION.get().and_then(|before| before.as_ref().ok());
     let handler = before.map_or(libc::SIG_DFL, |action| action.0.sa_sigaction);
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
         // SAFETY: both may be called in a signal handler. A fault is not ignored by the kernel either: the process

@@ -21,7 +21,7 @@ pub(crate) struct Mapped {
     /// Dropped before the map it watches.
     watch: MapWatch,
     read: MemoryMap,
-    named: MemoryMap,
+    for_kernel: MemoryMap,
 }
 
 impl Mapped {
@@ -30,38 +30,38 @@ impl Mapped {
     ///
     /// # Errors
     /// The file system cannot map, or the address space is full.
-    pub(crate) fn new(file: &File, place: Region, huge: bool) -> io::Result<Mapped> {
-        let read = if huge { MemoryMap::huge(file, place)? } else { MemoryMap::new(file, place)? };
-        let named = MemoryMap::new(file, place)?;
+    pub(crate) fn new(file: &File, region: Region, huge: bool) -> io::Result<Mapped> {
+        let read = if huge { MemoryMap::huge(file, region)? } else { MemoryMap::new(file, region)? };
+        let for_kernel = MemoryMap::new(file, region)?;
         // SAFETY: our mapping for reading only, which lives as long as the watch. `bytes` tells of the zeros.
         let watch = unsafe { MapWatch::new(read.pages())? };
-        let mapped = Mapped { watch, read, named };
+        let mapped = Mapped { watch, read, for_kernel };
         // The first time here, where the disk may be waited for.
         mapped.is_damaged();
-        mapped.read.hold_end();
+        mapped.read.lock_last_page();
         Ok(mapped)
     }
 
     /// A stretch of the file as an image's bytes. Of those too [`is_damaged`](Mapped::is_damaged) tells.
-    pub(crate) fn image(self: &Arc<Mapped>, place: Region) -> Option<Bytes> {
-        within(&self.read, place)?;
+    pub(crate) fn image(self: &Arc<Mapped>, region: Region) -> Option<Bytes> {
+        within(&self.read, region)?;
         Some(
             Bytes::from_owner(MappedRead(Arc::clone(self)))
-                .slice(place.at as usize..(place.at + place.len) as usize),
+                .slice(region.at as usize..(region.at + region.len) as usize),
         )
     }
 
     /// Bytes of the file, to be copied at once. When that is done, [`is_damaged`](Mapped::is_damaged) tells whether
     /// they are to be thrown away. `None`: there is no such place.
     #[inline]
-    pub(crate) fn bytes(&self, place: Region) -> Option<&[u8]> {
-        within(&self.read, place)
+    pub(crate) fn bytes(&self, region: Region) -> Option<&[u8]> {
+        within(&self.read, region)
     }
 
     /// The same for the kernel alone, which fails where there is nothing. Not to be read: that would be SIGBUS.
     #[inline]
-    pub(crate) fn bytes_for_kernel(&self, place: Region) -> Option<&[u8]> {
-        within(&self.named, place)
+    pub(crate) fn bytes_for_kernel(&self, region: Region) -> Option<&[u8]> {
+        within(&self.for_kernel, region)
     }
 
     /// How long it is, in bytes.
@@ -72,7 +72,7 @@ impl Mapped {
     /// The file is truncated by a page or more: what was read of it may be zeros.
     #[inline]
     pub(crate) fn is_damaged(&self) -> bool {
-        self.read.touch_end();
+        self.read.touch_last_page();
         self.watch.is_damaged()
     }
 }
@@ -87,8 +87,8 @@ impl AsRef<[u8]> for MappedRead {
 }
 
 #[inline]
-fn within(map: &MemoryMap, place: Region) -> Option<&[u8]> {
-    let (at, len) = (usize::try_from(place.at).ok()?, usize::try_from(place.len).ok()?);
+fn within(map: &MemoryMap, region: Region) -> Option<&[u8]> {
+    let (at, len) = (usize::try_from(region.at).ok()?, usize::try_from(region.len).ok()?);
     map.as_ref().get(at..)?.get(..len)
 }
 
@@ -105,17 +105,21 @@ mod tests {
         file.write_all(&vec![b'x'; 3 * page_len]).unwrap();
         let whole = Region { at: 0, len: 3 * page_len as u64 };
         let mapped = Mapped::new(&file, whole, false).unwrap();
-        let place = |page: usize| Region { at: (page * page_len) as u64, len: page_len as u64 };
-        assert!(mapped.bytes(place(2)).unwrap().iter().all(|&byte| byte == b'x'));
-        assert!(mapped.bytes(place(3)).is_none() && mapped.bytes_for_kernel(place(3)).is_none());
+        let page_region = |page: usize| Region { at: (page * page_len) as u64, len: page_len as u64 };
+        assert!(mapped.bytes(page_region(2)).unwrap().iter().all(|&byte| byte == b'x'));
+        assert!(mapped.bytes(page_region(3)).is_none() && mapped.bytes_for_kernel(page_region(3)).is_none());
 
         file.set_len(page_len as u64).unwrap();
-        assert!(mapped.bytes(place(1)).unwrap().iter().all(|&byte| byte == 0));
+        assert!(mapped.bytes(page_region(1)).unwrap().iter().all(|&byte| byte == 0));
         assert!(mapped.is_damaged());
-        assert!(mapped.bytes(place(0)).unwrap().iter().all(|&byte| byte == b'x'), "what is there stays");
+        assert!(
+            mapped.bytes(page_region(0)).unwrap().iter().all(|&byte| byte == b'x'),
+            "what is there stays"
+        );
 
         let (socket, _peer) = UnixStream::pair().unwrap();
-        let sent = net::send(&socket, mapped.bytes_for_kernel(place(1)).unwrap(), net::SendFlags::empty());
+        let sent =
+            net::send(&socket, mapped.bytes_for_kernel(page_region(1)).unwrap(), net::SendFlags::empty());
         assert_eq!(sent, Err(Errno::FAULT));
     }
 

@@ -50,24 +50,25 @@ impl MemoryMap {
     /// Maps a stretch of a file, which begins on a page. One that is not sealed may change while it is read, as memory
     /// shared with another process may; who maps it takes care that nothing but bytes to send is made of it, and of
     /// SIGBUS.
-    pub(crate) fn new(file: &File, place: Region) -> io::Result<MemoryMap> {
-        let len = usize::try_from(place.len).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    pub(crate) fn new(file: &File, region: Region) -> io::Result<MemoryMap> {
+        let len = usize::try_from(region.len).map_err(|_| io::ErrorKind::FileTooLarge)?;
         // SAFETY: a new mapping, at a place the kernel chooses, so no memory in use is touched. Whole pages.
         // Private rather than shared: kernels before 6.7 refuse a shared mapping of a file sealed against writing.
-        let start =
-            unsafe { mmap(ptr::null_mut(), pages(len), ProtFlags::READ, MapFlags::PRIVATE, file, place.at)? };
+        let start = unsafe {
+            mmap(ptr::null_mut(), pages(len), ProtFlags::READ, MapFlags::PRIVATE, file, region.at)?
+        };
         Ok(MemoryMap { start, len })
     }
 
     /// The same in huge pages, as far as the file is in memory and the system allows: fewer misses of the TLB. Nothing
     /// is lost where it does not.
-    pub(crate) fn huge(file: &File, place: Region) -> io::Result<MemoryMap> {
-        let map = MemoryMap { start: aligned(pages(place.len as usize))?, len: place.len as usize };
+    pub(crate) fn huge(file: &File, region: Region) -> io::Result<MemoryMap> {
+        let map = MemoryMap { start: aligned(pages(region.len as usize))?, len: region.len as usize };
         // SAFETY: takes the place of address space that was reserved just now, and is unmapped with `map`. Then other pages
         // are asked for, with the same contents.
         unsafe {
             let (start, len) = (map.start.cast_mut(), pages(map.len));
-            mmap(start, len, ProtFlags::READ, MapFlags::PRIVATE | MapFlags::FIXED, file, place.at)?;
+            mmap(start, len, ProtFlags::READ, MapFlags::PRIVATE | MapFlags::FIXED, file, region.at)?;
             huge::collapse(start, len);
         }
         Ok(map)
@@ -75,7 +76,7 @@ impl MemoryMap {
 
     /// Reads its last byte: a fault shows that the file ends before that page.
     #[inline]
-    pub(crate) fn touch_end(&self) {
+    pub(crate) fn touch_last_page(&self) {
         if let Some(last) = self.as_ref().last() {
             // SAFETY: a byte of the map, read whatever the compiler believes to know of it.
             unsafe { ptr::read_volatile(last) };
@@ -83,7 +84,7 @@ impl MemoryMap {
     }
 
     /// Keeps its last page in memory, where one page more may be locked: whoever touches it does not wait for a disk.
-    pub(crate) fn hold_end(&self) {
+    pub(crate) fn lock_last_page(&self) {
         let end = self.pages().end.cast_mut();
         // SAFETY: the last page of the map. It is unlocked with the map.
         let _ = unsafe { mlock(end.wrapping_byte_sub(page_size()), page_size()) };

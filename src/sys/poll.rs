@@ -13,21 +13,21 @@ pub(crate) struct PollEntry(libc::pollfd);
 pub(crate) type PollEvents = libc::c_short;
 
 impl PollEntry {
-    pub(crate) fn new(descriptor: BorrowedFd<'_>, asked: PollEvents) -> PollEntry {
+    pub(crate) fn new(descriptor: BorrowedFd<'_>, wanted: PollEvents) -> PollEntry {
         let mut entry = PollEntry(libc::pollfd { fd: descriptor.as_raw_fd(), events: 0, revents: 0 });
-        entry.set_events(asked);
+        entry.set_events(wanted);
         entry
     }
 
     /// From now on this is asked. Of a descriptor that nothing is asked about nothing is told, not even that it has failed.
-    pub(crate) fn set_events(&mut self, asked: PollEvents) {
+    pub(crate) fn set_events(&mut self, wanted: PollEvents) {
         let libc::pollfd { fd, events, .. } = &mut self.0;
         let is_out = *fd < 0;
-        if is_out != (asked == 0) {
+        if is_out != (wanted == 0) {
             // The kernel passes over what is negative.
             *fd = !*fd;
         }
-        *events = asked;
+        *events = wanted;
     }
 
     /// What the last wait has told.
@@ -41,8 +41,8 @@ impl PollEntry {
 pub(crate) fn poll(entries: &mut [PollEntry], wait_ms: Option<u64>) -> Result<usize, Errno> {
     let wait = wait_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
     // SAFETY: `Entry` is a `pollfd` by its representation, the slice is exclusively ours during the call, and its length is given.
-    let told = unsafe { libc::poll(entries.as_mut_ptr().cast(), entries.len() as libc::nfds_t, wait) };
-    usize::try_from(told)
+    let result = unsafe { libc::poll(entries.as_mut_ptr().cast(), entries.len() as libc::nfds_t, wait) };
+    usize::try_from(result)
         .map_err(|_| Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL))
 }
 

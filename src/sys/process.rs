@@ -1,6 +1,6 @@
 //! Child processes that go on with the memory of their parent: fork(2), without exec.
 
-pub(crate) use super::system::process::{Process, follow_into_death, set_name};
+pub(crate) use super::system::process::{Process, die_with_parent, set_name};
 
 use super::system::process::{close_between, thread_count};
 use rustix::process::{Pid, getpid, getppid};
@@ -47,7 +47,8 @@ impl SingleThreaded {
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
-                let status = catch_unwind(AssertUnwindSafe(|| begin(parent, keep, main))).unwrap_or(PANICKED);
+                let status =
+                    catch_unwind(AssertUnwindSafe(|| run_child(parent, keep, main))).unwrap_or(PANICKED);
                 // SAFETY: ends this process and nothing else. Exit handlers were registered for the parent, and the child may be
                 // confined to calls that they do not know: a leak checker starts a process of its own.
                 unsafe { libc::_exit(status) }
@@ -59,8 +60,8 @@ impl SingleThreaded {
 }
 
 /// What every child does first.
-fn begin(parent: Pid, keep: &[RawFd], main: impl FnOnce() -> i32) -> i32 {
-    let begun = follow_into_death().and_then(|()| is_child_of(parent)).and_then(|()| close_all_but(keep));
+fn run_child(parent: Pid, keep: &[RawFd], main: impl FnOnce() -> i32) -> i32 {
+    let begun = die_with_parent().and_then(|()| is_child_of(parent)).and_then(|()| close_all_but(keep));
     match begun {
         Ok(()) => main(),
         Err(error) => {

@@ -55,7 +55,7 @@ impl SharedArray<AtomicU64> {
 
 impl<T: Sync> SharedArray<T> {
     /// The item of this number.
-    pub(crate) fn part(self: &Arc<Self>, number: usize) -> SharedRow<T> {
+    pub(crate) fn row(self: &Arc<Self>, number: usize) -> SharedRow<T> {
         SharedRow { item: NonNull::from(&self[number]), _all: Arc::clone(self) }
     }
 }
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn what_a_child_writes_its_parent_reads() {
         let shared: Arc<SharedArray<AtomicU64>> = Arc::new(SharedArray::new(3).unwrap());
-        let parts: Vec<_> = (0..3).map(|number| shared.part(number)).collect();
+        let parts: Vec<_> = (0..3).map(|number| shared.row(number)).collect();
         let child = attempts::in_child(|| parts[1].store(7, Relaxed)).unwrap();
         waitpid(Some(child), WaitOptions::empty()).unwrap();
         assert_eq!(shared.iter().map(|item| item.load(Relaxed)).collect::<Vec<_>>(), [0, 7, 0]);

@@ -90,7 +90,7 @@ impl User {
     }
 
     /// Makes this process one of the user and of its groups, for good.
-    pub(crate) fn assume(&self) -> io::Result<()> {
+    pub(crate) fn become_user(&self) -> io::Result<()> {
         let &User { ref name, uid, gid, .. } = self;
         // SAFETY: the name ends in a zero. Every thread is changed by the C library; there is only one. Of root, which this process is, all
         // three numbers of each are changed.

@@ -24,7 +24,7 @@ use std::{collections::BTreeMap, env::consts::ARCH, io};
 
 /// For a server that has not begun: to make threads and rings.
 pub(super) fn allow_beginning() -> io::Result<()> {
-    forbidden::say_and_die()?;
+    forbidden::report_and_die()?;
     apply_all(&[
         refuse_with_eacces()?,
         refuse_with_nosys()?,
@@ -43,7 +43,7 @@ pub(super) fn allow_serving(has_rings: bool) -> io::Result<()> {
 /// For the process that controls a server's worker processes, for as long as it lives: to make a desk, which has threads, and
 /// workers, again and again.
 pub(super) fn allow_controlling() -> io::Result<()> {
-    forbidden::say_and_die()?;
+    forbidden::report_and_die()?;
     apply_all(&[
         refuse_with_eacces()?,
         refuse_with_nosys()?,
@@ -76,7 +76,7 @@ impl WorkerFilter {
 
 /// For the keeper.
 pub(super) fn allow_keeping() -> io::Result<()> {
-    forbidden::say_and_die()?;
+    forbidden::report_and_die()?;
     apply_all(&[refuse_with_nosys()?, allow(&[COMMON, KEEPING], &[&common(), &threads(), &reading()])?])
 }
 

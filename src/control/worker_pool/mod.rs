@@ -182,7 +182,7 @@ impl<'a> Master<'a> {
         let logs = LogPlan::new(settings.logging, of_sites, settings.debug);
         let shared = SharedMemory::new(count, &logs).map_err(in_words)?;
         let listeners = listeners.into_iter().flat_map(Listener::into_sockets).collect();
-        let porter = Acceptor::new(listeners, shared.counters.part(count)).map_err(in_words)?;
+        let porter = Acceptor::new(listeners, shared.counters.row(count)).map_err(in_words)?;
         let mut control = Master {
             alone,
             signals,
@@ -613,7 +613,7 @@ impl<'a> Master<'a> {
                     loader: None,
                     connection_count_max: 1,
                     health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
-                    counters: shared.counters.part(place),
+                    counters: shared.counters.row(place),
                     log: shared.rings.as_ref().map(|(recording, rings)| {
                         // Chance begins elsewhere in each process.
                         let seed = recording.seed.wrapping_add(std::process::id().into());
@@ -672,7 +672,7 @@ impl SharedMemory {
             Some(recording) => Some((recording, LogRings::new(count)?)),
             None => None,
         };
-        let roster = Arc::new(SharedArray::new(1)?).part(0);
+        let roster = Arc::new(SharedArray::new(1)?).row(0);
         Ok(SharedMemory { counters: Arc::new(SharedArray::new(count + 1)?), roster, rings })
     }
 }

@@ -31,7 +31,7 @@ impl ServedSite {
         let is_packed = site.is_packed();
         let may_be_on_disk = site.lies_in_files() && !blocks_on_disk;
         if may_be_on_disk {
-            site.files_on_disk().for_each(cached::fetch_alone);
+            site.files_on_disk().for_each(cached::disable_read_ahead);
         }
         ServedSite { site, archive, files, may_be_on_disk, is_packed }
     }

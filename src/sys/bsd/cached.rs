@@ -8,7 +8,7 @@ use std::fs::File;
 pub(crate) fn read_ahead(_file: &File, _at: u64, _len: u64) {}
 
 /// From now on a read of this file brings what is asked for into memory, and nothing behind it.
-pub(crate) fn fetch_alone(_file: &File) {}
+pub(crate) fn disable_read_ahead(_file: &File) {}
 
 /// Reads a stretch into memory, or the front of it, and moves `at` behind that. Returns how much it was.
 pub(crate) fn fetch(file: &File, at: &mut u64, len: usize, _nowhere: &File) -> Result<usize, Errno> {

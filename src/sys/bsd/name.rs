@@ -1,4 +1,4 @@
-//! What a name in the file system leads to, told apart from what takes its place: by its inode, and when that was made.
+//! What a name in the file system leads to, info apart from what takes its place: by its inode, and when that was made.
 
 use std::{
     fs::{self, Metadata},

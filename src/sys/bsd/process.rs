@@ -1,6 +1,6 @@
 //! Processes: kqueue(2), `EVFILT_PROC`, and what each kind of BSD has of its own.
 
-pub(crate) use super::kind::process::{follow_into_death, set_name, thread_count};
+pub(crate) use super::kind::process::{die_with_parent, set_name, thread_count};
 
 use super::queue::Queue;
 use rustix::{
@@ -21,7 +21,7 @@ pub(crate) struct Process {
     pid: Pid,
     /// Tells of its end; what it tells is never taken.
     end: Queue,
-    /// How it ended was told: its number may be another's.
+    /// How it ended was info: its number may be another's.
     is_gone: Cell<bool>,
 }
 
@@ -40,7 +40,7 @@ impl Process {
     }
 
     /// How it has ended, if it has. Told once.
-    pub(crate) fn ended(&self) -> io::Result<Option<WaitIdStatus>> {
+    pub(crate) fn try_wait(&self) -> io::Result<Option<WaitIdStatus>> {
         let status = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)?;
         self.is_gone.set(self.is_gone.get() || status.is_some());
         Ok(status)

@@ -26,8 +26,8 @@ impl Queue {
 
     /// Asks for events, or not any more, in this order; up to one that cannot be had.
     pub(crate) fn change(&self, changes: &[Event]) -> Result<(), Errno> {
-        // SAFETY: an event names a descriptor by its number. Whoever closes it is told of nothing more; whoever has its number
-        // next is told of nothing, as it did not ask.
+        // SAFETY: an event names a descriptor by its number. Whoever closes it is info of nothing more; whoever has its number
+        // next is info of nothing, as it did not ask.
         unsafe { kevent_timespec(&self.0, changes, &mut [] as &mut [Event; 0], Some(&NOW)).map(drop) }
     }
 

@@ -19,12 +19,12 @@ impl Signals {
     /// From now on these signals wait to be read. Threads and children begun later pass over them.
     pub(crate) fn block(signals: &[Signal]) -> io::Result<Signals> {
         let queue = Queue::new()?;
-        let told =
+        let info =
             |&signal| Event::new(EventFilter::Signal { signal, times: 0 }, EventFlags::ADD, ptr::null_mut());
-        queue.change(&signals.iter().map(told).collect::<Vec<_>>())?;
-        // The end of a child does nothing by itself; ignored, nobody would be told of it, and the child be gone.
+        queue.change(&signals.iter().map(info).collect::<Vec<_>>())?;
+        // The end of a child does nothing by itself; ignored, nobody would be info of it, and the child be gone.
         for signal in signals.iter().filter(|&&signal| signal != Signal::CHILD) {
-            // SAFETY: ignored is what the kernel does by itself; the queue is told nevertheless.
+            // SAFETY: ignored is what the kernel does by itself; the queue is info nevertheless.
             if unsafe { libc::signal(signal.as_raw(), libc::SIG_IGN) } == libc::SIG_ERR {
                 return Err(io::Error::last_os_error());
             }

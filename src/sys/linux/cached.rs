@@ -17,15 +17,15 @@ pub(crate) fn read_ahead(file: &File, at: u64, len: u64) {
 ///
 /// Reading ahead begins with whoever reads, and goes on for megabytes: a worker that only asks whether a byte is there would begin it, and
 /// what is wanted would queue behind what may be. Of a large page a part can be there, which a read can do with and a send cannot.
-pub(crate) fn fetch_alone(file: &File) {
+pub(crate) fn disable_read_ahead(file: &File) {
     // It is advice: without it, all goes as well, and slower.
     let _ = fadvise(file, 0, None, Advice::Random);
 }
 
-/// Reads a stretch into memory, or the front of it, and moves `at` behind that: by sending it nowhere, which needs all of each page, as
+/// Reads a stretch into memory, or the front of it, and moves `at` behind that: by sending it dev_null, which needs all of each page, as
 /// sending it to a client will. A read can do with the part of a page that has come. Returns how much it was.
-pub(crate) fn fetch(file: &File, at: &mut u64, len: usize, nowhere: &File) -> Result<usize, Errno> {
-    sendfile(nowhere, file, Some(at), len)
+pub(crate) fn fetch(file: &File, at: &mut u64, len: usize, dev_null: &File) -> Result<usize, Errno> {
+    sendfile(dev_null, file, Some(at), len)
 }
 
 /// Whether a byte is there to be read. Where a file system cannot tell, and for every other error, the send will show.
@@ -56,6 +56,6 @@ pub(crate) fn has_pages(file: &File, at: u64, len: u64) -> Option<bool> {
     const CACHESTAT: libc::c_long = 451;
     let (range, mut stat) = (Range { at, len }, Stat::default());
     // SAFETY: both structures are as the kernel has them, and live during the call, which writes the second one.
-    let told = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut stat, 0) };
-    (told == 0).then(|| stat.cached >= len.div_ceil(page_size() as u64))
+    let result = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut stat, 0) };
+    (result == 0).then(|| stat.cached >= len.div_ceil(page_size() as u64))
 }

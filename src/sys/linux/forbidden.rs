@@ -7,7 +7,7 @@ use std::{
 
 /// From now on a system call that a filter traps is said to standard error, by its number, and kills the process. The call itself is
 /// not made, whatever becomes of this handler.
-pub(crate) fn say_and_die() -> io::Result<()> {
+pub(crate) fn report_and_die() -> io::Result<()> {
     // SAFETY: a sigaction of zeros is valid; it lives during the call, and the handler does only what one may do.
     let done = unsafe {
         let mut action: libc::sigaction = mem::zeroed();
@@ -42,7 +42,7 @@ extern "C" fn on_forbidden(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_
     }
     // SAFETY: both are bytes of this program. The signal waits until this returns, and then ends the process.
     unsafe {
-        for part in [SAID, &digits[first..], b"\n"] {
+        for part in [MESSAGE, &digits[first..], b"\n"] {
             libc::write(2, part.as_ptr().cast(), part.len());
         }
         libc::signal(signal, libc::SIG_DFL);
@@ -50,4 +50,4 @@ extern "C" fn on_forbidden(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_
     }
 }
 
-const SAID: &[u8] = b"tarpon: the sandbox forbids system call number ";
+const MESSAGE: &[u8] = b"tarpon: the sandbox forbids system call number ";

@@ -21,7 +21,7 @@ impl Process {
     }
 
     /// How it has ended, if it has. Told once.
-    pub(crate) fn ended(&self) -> io::Result<Option<WaitIdStatus>> {
+    pub(crate) fn try_wait(&self) -> io::Result<Option<WaitIdStatus>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         Ok(waitid(WaitId::PidFd(self.0.as_fd()), options)?)
     }
@@ -45,7 +45,7 @@ impl AsFd for Process {
 }
 
 /// From now on this process is killed when its parent ends; until it becomes another user. `PR_SET_PDEATHSIG`.
-pub(crate) fn follow_into_death() -> io::Result<()> {
+pub(crate) fn die_with_parent() -> io::Result<()> {
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 

@@ -11,7 +11,7 @@
 use crate::{
     data::worker::{COPY_LEN_MAX, NotResident, Slot, WorkerContext},
     site::StoreId,
-    sys::socket::{self, MORE, QUIET},
+    sys::socket::{self, MORE, NO_SIGNAL},
 };
 use rustix::{
     io::{Errno, retry_on_intr},
@@ -227,8 +227,8 @@ fn send_memory(context: &mut WorkerContext, slot: &Slot<Readiness>) -> Result<us
     let (front, behind) = spans.split_at(count);
     // What follows by `sendfile` shares its first segment with what goes now.
     let flags = match behind {
-        [] => QUIET,
-        _ => QUIET | MORE,
+        [] => NO_SIGNAL,
+        _ => NO_SIGNAL | MORE,
     };
     let len: u64 = front.iter().map(Span::len).sum();
     if len <= COPIED_LEN_MAX {

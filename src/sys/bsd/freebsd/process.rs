@@ -7,7 +7,7 @@ use std::{
 };
 
 /// From now on this process is killed when its parent ends. `PROC_PDEATHSIG_CTL`.
-pub(crate) fn follow_into_death() -> io::Result<()> {
+pub(crate) fn die_with_parent() -> io::Result<()> {
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
@@ -22,15 +22,15 @@ pub(crate) fn thread_count() -> io::Result<usize> {
     let pid = getpid().as_raw_nonzero().get();
     let what: [c_int; 4] = [libc::CTL_KERN, libc::KERN_PROC, libc::KERN_PROC_PID, pid];
     // SAFETY: plain numbers and pointers, none of which is followed.
-    let mut told: libc::kinfo_proc = unsafe { mem::zeroed() };
-    let mut len = size_of_val(&told);
-    // SAFETY: as many names as there are; of `told` no more than its length is written. Nothing is set.
+    let mut info: libc::kinfo_proc = unsafe { mem::zeroed() };
+    let mut len = size_of_val(&info);
+    // SAFETY: as many names as there are; of `info` no more than its length is written. Nothing is set.
     let done = unsafe {
-        let (names, to) = (what.as_ptr(), (&raw mut told).cast());
+        let (names, to) = (what.as_ptr(), (&raw mut info).cast());
         libc::sysctl(names, what.len() as u32, to, &mut len, ptr::null(), 0)
     };
     match done {
-        0 => Ok(told.ki_numthreads as usize),
+        0 => Ok(info.ki_numthreads as usize),
         _ => Err(io::Error::last_os_error()),
     }
 }

@@ -15,16 +15,16 @@ use std::{
 };
 
 /// Without a signal, if nobody reads.
-pub(crate) const QUIET: SendFlags = SendFlags::NOSIGNAL;
+pub(crate) const NO_SIGNAL: SendFlags = SendFlags::NOSIGNAL;
 
 /// No program run later has the descriptors that come.
-pub(crate) const FOR_US: RecvFlags = RecvFlags::CMSG_CLOEXEC;
+pub(crate) const CLOSE_ON_EXEC: RecvFlags = RecvFlags::CMSG_CLOEXEC;
 
 /// Told by poll(2): the other side has closed its direction. FreeBSD 14; older ones do not tell.
 pub(crate) const RDHUP: c_short = libc::POLLRDHUP;
 
 /// Of sockets that [share](share_port) a port each has clients of its own.
-pub(crate) const SPREADS: bool = true;
+pub(crate) const PORTS_BALANCE: bool = true;
 
 /// A socket for streams, which does not wait.
 pub(crate) fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {
@@ -49,7 +49,7 @@ pub(crate) fn accept(listener: impl AsFd) -> Result<OwnedFd, Errno> {
 }
 
 /// The next client, on a socket that waits.
-pub(crate) fn accept_to_wait(listener: impl AsFd) -> Result<OwnedFd, Errno> {
+pub(crate) fn accept_blocking(listener: impl AsFd) -> Result<OwnedFd, Errno> {
     accept_with(listener, SocketFlags::CLOEXEC)
 }
 

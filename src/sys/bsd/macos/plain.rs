@@ -35,13 +35,13 @@ pub(crate) fn accept(listener: impl AsFd) -> Result<OwnedFd, Errno> {
 }
 
 /// The next client, on a socket that waits, whatever its listener does.
-pub(crate) fn accept_to_wait(listener: impl AsFd) -> Result<OwnedFd, Errno> {
+pub(crate) fn accept_blocking(listener: impl AsFd) -> Result<OwnedFd, Errno> {
     set_up(net::accept(listener)?, false)
 }
 
-fn set_up(socket: OwnedFd, is_hasty: bool) -> Result<OwnedFd, Errno> {
+fn set_up(socket: OwnedFd, is_nonblocking: bool) -> Result<OwnedFd, Errno> {
     fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
-    ioctl_fionbio(&socket, is_hasty)?;
+    ioctl_fionbio(&socket, is_nonblocking)?;
     Ok(socket)
 }
 
@@ -63,17 +63,17 @@ mod tests {
         assert_eq!(accept(&listener).unwrap_err(), Errno::AGAIN, "it does not wait");
         let address = SocketAddr::try_from(net::getsockname(&listener).unwrap()).unwrap();
         let _clients = [TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap()];
-        let (hasty, patient) = (accept(&listener).unwrap(), accept_to_wait(&listener).unwrap());
+        let (nonblocking, blocking) = (accept(&listener).unwrap(), accept_blocking(&listener).unwrap());
         let (ours, theirs) = pair().unwrap();
-        for (name, socket, is_hasty) in [
+        for (name, socket, is_nonblocking) in [
             ("a listener", &listener, true),
-            ("a client", &hasty, true),
-            ("a client to wait for", &patient, false),
+            ("a client", &nonblocking, true),
+            ("a client to wait for", &blocking, false),
             ("one end", &ours, false),
             ("the other", &theirs, false),
         ] {
             assert!(fcntl_getfd(socket).unwrap().contains(FdFlags::CLOEXEC), "{name}");
-            assert_eq!(fcntl_getfl(socket).unwrap().contains(OFlags::NONBLOCK), is_hasty, "{name}");
+            assert_eq!(fcntl_getfl(socket).unwrap().contains(OFlags::NONBLOCK), is_nonblocking, "{name}");
         }
     }
 

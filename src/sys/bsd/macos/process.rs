@@ -4,7 +4,7 @@ use rustix::process::getpid;
 use std::{ffi::CStr, io, mem};
 
 /// There is no such thing here: a child ends when its channel does, and a worker that is stuck outlives its parent.
-pub(crate) fn follow_into_death() -> io::Result<()> {
+pub(crate) fn die_with_parent() -> io::Result<()> {
     Ok(())
 }
 
@@ -17,12 +17,12 @@ pub(crate) fn set_name(name: &CStr) {
 /// How many threads this process has.
 pub(crate) fn thread_count() -> io::Result<usize> {
     // SAFETY: plain numbers.
-    let mut told: libc::proc_taskinfo = unsafe { mem::zeroed() };
-    let (pid, len) = (getpid().as_raw_nonzero().get(), size_of_val(&told) as i32);
-    // SAFETY: `told` is what this flavor writes, and no more than its length is written.
-    let written = unsafe { libc::proc_pidinfo(pid, libc::PROC_PIDTASKINFO, 0, (&raw mut told).cast(), len) };
+    let mut info: libc::proc_taskinfo = unsafe { mem::zeroed() };
+    let (pid, len) = (getpid().as_raw_nonzero().get(), size_of_val(&info) as i32);
+    // SAFETY: `info` is what this flavor writes, and no more than its length is written.
+    let written = unsafe { libc::proc_pidinfo(pid, libc::PROC_PIDTASKINFO, 0, (&raw mut info).cast(), len) };
     match written == len {
-        true => Ok(told.pti_threadnum as usize),
+        true => Ok(info.pti_threadnum as usize),
         false => Err(io::Error::last_os_error()),
     }
 }

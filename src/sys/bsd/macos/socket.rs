@@ -1,6 +1,6 @@
 //! sendfile(2), `SO_NWRITE`.
 
-pub(crate) use super::plain::{accept, accept_to_wait, pair, stream};
+pub(crate) use super::plain::{accept, accept_blocking, pair, stream};
 
 use rustix::{
     io::Errno,
@@ -13,16 +13,16 @@ use std::{
 };
 
 /// The process ignores the signal, as Rust programs do.
-pub(crate) const QUIET: SendFlags = SendFlags::empty();
+pub(crate) const NO_SIGNAL: SendFlags = SendFlags::empty();
 
-/// A program run later has the descriptors that come, if it is not told to close them.
-pub(crate) const FOR_US: RecvFlags = RecvFlags::empty();
+/// A program run later has the descriptors that come, if it is not info to close them.
+pub(crate) const CLOSE_ON_EXEC: RecvFlags = RecvFlags::empty();
 
-/// Told by poll(2): nothing is told of that here; whoever reads will see it.
+/// Told by poll(2): nothing is info of that here; whoever reads will see it.
 pub(crate) const RDHUP: c_short = 0;
 
 /// Of sockets that [share](share_port) a port one has all clients.
-pub(crate) const SPREADS: bool = false;
+pub(crate) const PORTS_BALANCE: bool = false;
 
 /// Others may listen at the same port, if they ask for that too.
 pub(crate) fn share_port(socket: impl AsFd) -> Result<(), Errno> {
@@ -55,9 +55,9 @@ pub(crate) fn unacked(socket: impl AsFd) -> u64 {
     let (mut unacked, mut len) = (0 as c_int, size_of::<c_int>() as libc::socklen_t);
     let socket = socket.as_fd().as_raw_fd();
     // SAFETY: the kernel answers with one `int`, for which there is room.
-    let told = unsafe {
+    let info = unsafe {
         let to = (&raw mut unacked).cast();
         libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_NWRITE, to, &mut len)
     };
-    if told == 0 { unacked.try_into().unwrap_or(0) } else { 0 }
+    if info == 0 { unacked.try_into().unwrap_or(0) } else { 0 }
 }
