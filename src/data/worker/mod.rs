@@ -1,34 +1,61 @@
-//! What every engine shares: slots for connections, their timers, the buffers, the images, the accept gate,
-//! and the way a worker ends.
+//! A worker: one thread that serves connections. An engine drives it; all engines share the code here.
 //!
-//! A worker is one thread. It waiter in one region, never blocks elsewhere, and hears from the others only
-//! through its mailbox.
+//! ```text
+//!                  ┌──────────────────── Worker ────────────────────┐
+//! control ─▶ mailbox    slots: fd, Connection, inbox    timer wheel  │
+//!                  │    context: sites, buffers, clock, records      │ ─▶ log ring
+//!                  └──────▲──────────────────────────────┬───────────┘
+//!                       engine                         loader: reads files for the worker
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `config` | configuration of one worker |
+//! | `slots` | the connections, each with its engine's state |
+//! | `context` | state that all connections of the worker share |
+//! | `receiving` | hands received bytes to connections, keeps unused ones |
+//! | `sending` | bytes of spans; whether they are in memory and intact |
+//! | `site_versions` | the versions of each site that the worker serves |
+//! | `served_site`, `residency` | which pages of a site's files are in memory |
+//! | `loader` | threads that read missing pages |
+//! | `mailbox` | messages from the control plane and the loader |
+//! | `timer_wheel` | one timer for each connection |
+//! | `accept_backoff` | stops accepting while descriptors or memory are short |
+//! | `idle_workers` | which workers are idle, for engines with one connection per worker |
+//! | `clock` | wall clock and waits |
+//!
+//! A worker waits for the kernel in its engine only, and other threads reach it through its mailbox only.
 
+mod accept_backoff;
+mod clock;
+mod config;
+mod context;
 pub(crate) mod idle_workers;
 pub(crate) mod loader;
 pub(crate) mod mailbox;
+mod receiving;
 mod residency;
+mod sending;
 mod served_site;
+mod site_versions;
+mod slots;
 mod timer_wheel;
 
-use crate::{
-    data::{
-        log_ring::RingProducer,
-        worker::{
-            idle_workers::IdleWorkers,
-            loader::{FileRange, LoadJob, Loader},
-            mailbox::{Mailbox, ShutdownMode, WorkerMessage},
-            served_site::ServedSite,
-            timer_wheel::TimerWheel,
-        },
-    },
-    site::{Site, versions::SiteVersions},
-    sys::{clock, shared::SharedRow, socket},
-};
+pub(crate) use clock::{WAIT_MS_MAX, timespec};
+pub(crate) use config::WorkerConfig;
+pub(crate) use context::WorkerContext;
+pub(crate) use sending::{COPY_LEN_MAX, NotResident};
+pub(crate) use slots::{Slot, Slots};
+
+use crate::sys::{clock as clocks, socket};
+use clock::unix_ms;
+use loader::{LoadJob, Loader};
+use mailbox::{Mailbox, ShutdownMode, WorkerMessage};
 use rustix::{
     net::{getpeername, sockopt::set_socket_linger},
-    time::{Timespec, clock_gettime},
+    time::clock_gettime,
 };
+use served_site::ServedSite;
 use std::{
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, OwnedFd},
@@ -36,106 +63,39 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon_conn::{
-    Accepted, BufId, Connection, Counters, Cx, Hosts, ImageId, Input, Leg, Limits, Pool, RECORDS_LEN,
-    Recording, Records, Run, SiteId, Sites, Span, Starts, Tick, Wanted,
-};
-use tarpon_site::Region;
+use tarpon_conn::{Accepted, Connection, Leg, Pool, Records, SiteId, Sites, Starts, Tick};
+use timer_wheel::TimerWheel;
 
-/// One worker, to be run by an engine.
+/// One worker. An engine runs it.
 pub(crate) struct Worker<S> {
-    /// Listening sockets, non-blocking. Empty once the worker stops.
+    /// Listening sockets, non-blocking. Empty after shutdown has begun.
     pub(crate) listeners: Vec<OwnedFd>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) slots: Slots<S>,
     pub(crate) context: WorkerContext,
     timers: TimerWheel,
-    /// Set when the worker is to end.
+    /// Set when shutdown has begun.
     shutdown_mode: Option<ShutdownMode>,
-    /// When it ends at the latest.
+    /// The worker ends at this time at the latest.
     shutdown_deadline: Option<Tick>,
-    /// Accept nothing before: the process was out of descriptors or memory.
+    /// The worker does not accept before this time: the process was out of descriptors or memory.
     accept_backoff: Option<Tick>,
-    /// `None`: the worker itself waits for the disk.
+    /// `None`: the worker reads from disk itself, and blocks.
     loader: Option<Loader>,
-    /// Slots whose turn it is, as what they wait for was read.
+    /// Slots whose missing pages were read: the engine drives them next.
     loaded: Vec<u32>,
 }
 
-/// What a worker is given.
-pub(crate) struct WorkerConfig {
-    /// Its own, among all of the server.
-    pub(crate) number: usize,
-    /// Of the server, with this one.
-    pub(crate) worker_count: usize,
-    /// Who of them is free: for those that serve one connection at a time.
-    pub(crate) idle_workers: SharedRow<IdleWorkers>,
-    /// Listening sockets, non-blocking.
-    pub(crate) listeners: Vec<OwnedFd>,
-    pub(crate) mailbox: Arc<Mailbox>,
-    /// By number.
-    pub(crate) sites: Arc<[(SiteVersions, Limits)]>,
-    pub(crate) hosts: Arc<Hosts>,
-    /// `None`: the worker itself waits for the disk.
-    pub(crate) loader: Option<Loader>,
-    /// Connections it holds at most.
-    pub(crate) connection_count_max: usize,
-    pub(crate) counters: SharedRow<Counters>,
-    /// Where load balancers may ask.
-    pub(crate) health_path: Option<Arc<[u8]>>,
-    /// What to record of exchanges, and where to hand it.
-    pub(crate) log: Option<(Recording, RingProducer)>,
-}
-
-/// A connection cannot go on: it needs a buffer and none is free, or what it was answered from has been truncated.
-pub(crate) struct SendError;
-
-/// What is not in memory, and of which image.
-pub(crate) struct NotResident {
-    image: ImageId,
-    range: FileRange,
-}
-
-/// What the connections of one worker share.
-pub(crate) struct WorkerContext {
-    pub(crate) sites: Sites,
-    pub(crate) pool: Pool,
-    pub(crate) starts: Starts,
-    pub(crate) now: Tick,
-    /// Sites by image, for their descriptors.
-    served_sites: Vec<Option<ServedSite>>,
-    /// Some of what was ever served lies in files: it may have to be read first, or be truncated meanwhile.
-    any_on_disk: bool,
-    /// What is received arrives here; a connection that leaves something of it takes the buffer over.
-    pub(crate) scratch: BufId,
-    /// Small sends are put together here.
-    pub(crate) copy: Box<[u8]>,
-    /// The monotonic clock when the worker began.
-    started_at: Timespec,
-    /// What is not in memory is sent all the same.
-    blocks_on_disk: bool,
-    counters: SharedRow<Counters>,
-    records: Records,
-    /// Where the records go.
-    producer: Option<RingProducer>,
-}
-
-/// Buffers of a worker. A connection holds one only while it has sent a part of a head, asks for a redirect
-/// with a query or for a range, waits for what it looks up, or is so slow that the start of a response is cut; other complete heads need none.
-/// 64 MiB, touched only when used.
+/// Limit of buffers per worker: 64 MiB, touched only when used. A connection holds a buffer only while it has received part of a
+/// head, needs one for a redirect with a query or for a byte range, waits for a disk read, or sends so slowly that the start of a
+/// response was cut.
 const BUF_COUNT_MAX: usize = 4096;
 
-/// So many are enough for one connection, and half of them are left: it holds what it has received, and two in its outbox.
+/// Buffers per connection where connections are few: one connection uses half of them at most, its inbox and two in its outbox.
 const BUF_COUNT_PER_CONNECTION: usize = 16;
 
-/// Below one free buffer in so many connections are shed: one batch may need as many.
+/// The worker evicts connections below this number of free buffers: one batch may need as many.
 const BUF_RESERVE: usize = 16;
-
-/// Bytes that are put together for one send: see `engine/ready.rs`.
-pub(crate) const COPY_LEN_MAX: usize = 8 * 1024;
-
-/// How long the gate stays shut when the process is out of descriptors, unless a connection ends first.
-const ACCEPT_BACKOFF_MS: u64 = 1_000;
 
 impl<S: Default> Worker<S> {
     pub(crate) fn new(config: WorkerConfig) -> Worker<S> {
@@ -161,7 +121,7 @@ impl<S: Default> Worker<S> {
             any_on_disk: false,
             scratch,
             copy: vec![0; COPY_LEN_MAX].into(),
-            started_at: clock_gettime(clock::STEADY),
+            started_at: clock_gettime(clocks::STEADY),
             blocks_on_disk,
             counters,
             records,
@@ -189,7 +149,7 @@ impl<S: Default> Worker<S> {
         }
     }
 
-    /// A connection was accepted. Returns its slot.
+    /// Adds an accepted connection. Returns its slot.
     pub(crate) fn insert(&mut self, fd: OwnedFd) -> u32 {
         let peer = if self.context.records.is_on() { peer(&fd) } else { None };
         let accepted = Accepted { number: self.slots.next_index(), peer };
@@ -200,15 +160,15 @@ impl<S: Default> Worker<S> {
         index
     }
 
-    /// A connection is over: lets go of everything it held but its descriptor, which is to be closed.
+    /// Removes a closed connection and frees its resources. Returns its descriptor for the caller to close.
     ///
-    /// One that is still owed something is reset. A close in order would leave it with the kernel, which keeps what it has
-    /// taken until the client reads it; and whoever reads nothing could have it keep megabytes for as long as it likes.
+    /// A connection with unsent bytes is reset. After an orderly close the kernel would keep the sent bytes until the client reads
+    /// them, and a client that never reads could hold megabytes.
     pub(crate) fn remove(&mut self, index: u32) -> OwnedFd {
         self.timers.disarm(index);
         let mut slot = self.slots.remove(index);
         if !slot.conn.outbox(Leg::Client).is_empty() {
-            // Fails where the client has gone already.
+            // An error means that the client has gone already.
             let _ = set_socket_linger(&slot.fd, Some(Duration::ZERO));
         }
         self.context.release_inbox(&mut slot);
@@ -217,7 +177,7 @@ impl<S: Default> Worker<S> {
         slot.fd
     }
 
-    /// After a turn: the timer must not fire later than the connection's deadline.
+    /// Updates the timer after a drive: it must fire no later than the connection's deadline.
     #[inline]
     pub(crate) fn update_deadline(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {
@@ -226,17 +186,17 @@ impl<S: Default> Worker<S> {
         self.context.flush_records_if_half_full();
     }
 
-    /// All connections of a batch have had their turns.
+    /// Ends a batch: the engine has driven all its connections.
     #[inline]
     pub(crate) fn end_batch(&mut self) {
         self.context.drop_retired_sites();
         self.context.flush_records();
     }
 
-    /// Reads the clocks, once for all connections of a batch.
+    /// Reads the clocks, once per batch.
     #[inline]
     pub(crate) fn update_time(&mut self) {
-        let now = clock_gettime(clock::STEADY);
+        let now = clock_gettime(clocks::STEADY);
         let elapsed_s = now.tv_sec - self.context.started_at.tv_sec;
         let elapsed_ms = elapsed_s * 1_000 + (now.tv_nsec - self.context.started_at.tv_nsec) / 1_000_000;
         self.context.now = Tick(elapsed_ms.max(0) as u64);
@@ -246,7 +206,7 @@ impl<S: Default> Worker<S> {
         self.accept_backoff = self.accept_backoff.filter(|&until| until > self.context.now);
     }
 
-    /// A connection whose deadline has passed, told so. It wants a turn.
+    /// Returns the next connection whose deadline has passed, after its `expired` call. The engine drives it.
     pub(crate) fn next_expired(&mut self) -> Option<u32> {
         while self.timers.is_due(self.context.now) {
             let index = self.timers.take(self.context.now)?;
@@ -264,8 +224,8 @@ impl<S: Default> Worker<S> {
         None
     }
 
-    /// When buffers run low: the connection that has kept one for longest, told that its time is over. It wants a turn.
-    /// So clients that send a part of a head and then nothing can keep buffers only from each other.
+    /// If buffers run low, evicts the connection with an inbox that has the earliest deadline, and returns it for the engine to
+    /// drive. So clients that send part of a head and then stall can take buffers only from each other.
     #[inline]
     pub(crate) fn next_evicted(&mut self) -> Option<u32> {
         if self.context.pool.is_left(BUF_RESERVE) {
@@ -278,7 +238,8 @@ impl<S: Default> Worker<S> {
         Some(index)
     }
 
-    /// What a connection is to send next is not in memory: it sends nothing until that was read, and then wants a turn.
+    /// Asks the loader for a range that a connection needs. The connection sends nothing until the range was read; then the engine
+    /// drives it.
     #[cold]
     pub(crate) fn load(&mut self, index: u32, NotResident { image, range }: NotResident) {
         let generation = self.slots.generation(index);
@@ -296,13 +257,13 @@ impl<S: Default> Worker<S> {
         loader.load(job);
     }
 
-    /// A connection whose wait for the disk is over. It wants a turn.
+    /// Returns the next connection whose range was read. The engine drives it.
     #[inline]
     pub(crate) fn next_loaded(&mut self) -> Option<u32> {
         self.loaded.pop()
     }
 
-    /// How long to wait for the kernel, in milliseconds. `None`: until something happens.
+    /// Returns how long the engine may wait for the kernel, in milliseconds. `None`: without limit.
     #[inline]
     pub(crate) fn wait_ms(&self) -> Option<u64> {
         let ms_until = |at: Tick| at.0.saturating_sub(self.context.now.0);
@@ -314,14 +275,14 @@ impl<S: Default> Worker<S> {
         times.into_iter().flatten().min()
     }
 
-    /// Reads the mailbox. Returns how to part from the clients, if the worker was just told so.
+    /// Handles all messages in the mailbox. Returns the shutdown mode if it has just changed.
     pub(crate) fn read_messages(&mut self) -> Option<ShutdownMode> {
         let before = self.shutdown_mode;
         for message in self.mailbox.take() {
             match message {
                 WorkerMessage::UpdateSite(site, versions) => self.context.update_site(site, versions),
                 WorkerMessage::Shutdown { mode, grace } => {
-                    // Who was to drain may be stopped, but not the other way round.
+                    // A drain may become a stop, but not the reverse.
                     self.shutdown_mode = self.shutdown_mode.max(Some(mode));
                     let by = self.context.now.after(grace.as_millis().try_into().unwrap_or(u64::MAX));
                     self.shutdown_deadline = Some(self.shutdown_deadline.map_or(by, |former| former.min(by)));
@@ -341,39 +302,27 @@ impl<S: Default> Worker<S> {
         self.shutdown_mode.filter(|_| self.shutdown_mode != before)
     }
 
-    /// Whether it was told to end.
+    /// Returns whether shutdown has begun.
     #[inline]
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "io_uring asks"))]
     pub(crate) fn is_shutting_down(&self) -> bool {
         self.shutdown_mode.is_some()
     }
 
-    /// Whether it is to leave without waiting for what has not begun.
+    /// Returns whether the shutdown mode is `Stop`: the worker does not wait for further requests.
     pub(crate) fn is_stopping(&self) -> bool {
         self.shutdown_mode == Some(ShutdownMode::Stop)
     }
 
-    /// Whether the worker has stopped: nothing is left to finish, or the time for it is over.
+    /// Returns whether the worker can end: shutdown has begun, and no connection is left or the deadline has passed.
     #[inline]
     pub(crate) fn is_finished(&self) -> bool {
         self.shutdown_deadline.is_some_and(|by| self.slots.is_empty() || by <= self.context.now)
     }
-
-    /// Whether another connection may be accepted.
-    #[inline]
-    pub(crate) fn may_accept(&self) -> bool {
-        !self.slots.is_full() && self.accept_backoff.is_none()
-    }
-
-    /// The process is out of descriptors or memory: accepts again when a connection ends, or a little later.
-    /// What waiter in the backlog is not lost.
-    pub(crate) fn back_off_accepting(&mut self) {
-        self.accept_backoff = Some(self.context.now.after(ACCEPT_BACKOFF_MS));
-    }
 }
 
 impl<S> Drop for Worker<S> {
-    /// Nobody reads its mail any more; and what is under way ends here.
+    /// Closes the mailbox and records the end of open exchanges.
     fn drop(&mut self) {
         self.mailbox.close();
         if thread::panicking() {
@@ -387,372 +336,9 @@ impl<S> Drop for Worker<S> {
     }
 }
 
-impl WorkerContext {
-    /// What a connection may look at and use up.
-    #[inline]
-    pub(crate) fn cx(&mut self) -> Cx<'_> {
-        Cx {
-            sites: &mut self.sites,
-            pool: &mut self.pool,
-            starts: &self.starts,
-            now: self.now,
-            counters: &self.counters,
-            records: &mut self.records,
-        }
-    }
-
-    /// Hands the records on that have come together.
-    #[inline]
-    fn flush_records(&mut self) {
-        if let Some(producer) = &mut self.producer
-            && !self.records.bytes().is_empty()
-        {
-            producer.push_records(&mut self.records, &self.counters);
-        }
-    }
-
-    /// The same, once there are so many that one more turn might find no room.
-    #[inline]
-    fn flush_records_if_half_full(&mut self) {
-        if self.records.bytes().len() > RECORDS_LEN / 2 {
-            self.flush_records();
-        }
-    }
-
-    /// The site an image belongs to.
-    #[inline]
-    pub(crate) fn site(&self, image: ImageId) -> &Site {
-        &self.served(image).site
-    }
-
-    #[inline]
-    fn served(&self, image: ImageId) -> &ServedSite {
-        self.served_sites[image.index()].as_ref().expect("a site outlives the spans that name its image")
-    }
-
-    /// What has to be read before the front of an outbox can be sent: the spans in memory, or the first one, of which
-    /// at most `len_max` bytes leave now.
-    #[inline]
-    pub(crate) fn first_not_resident(
-        &mut self,
-        spans: &[Span],
-        file_len_min: u64,
-        len_max: u64,
-    ) -> Option<NotResident> {
-        if !self.any_on_disk || self.blocks_on_disk {
-            return None;
-        }
-        for (number, span) in spans.iter().enumerate() {
-            if number > 0 && !self.is_in_memory(span, file_len_min) {
-                break;
-            }
-            let (Span::Site { image, .. } | Span::Archive { image, .. } | Span::File { image, .. }) = *span
-            else {
-                continue;
-            };
-            let served = self.served_sites[image.index()]
-                .as_mut()
-                .expect("a site outlives the spans that name its image");
-            if let Some(range) = served.missing_for_span(span, len_max, self.now) {
-                return Some(NotResident { image, range });
-            }
-        }
-        None
-    }
-
-    /// Whether a connection can go on with what it wants: it is in memory. Asks the kernel.
-    #[cold]
-    fn is_resident(&mut self, wanted: Wanted) -> bool {
-        self.wanted_not_resident(wanted).is_none()
-    }
-
-    /// What a connection wants and is not in memory. Of an image that is gone nothing is wanted any more.
-    #[cold]
-    pub(crate) fn wanted_not_resident(
-        &mut self,
-        Wanted { image, place: region }: Wanted,
-    ) -> Option<NotResident> {
-        let served = self.served_sites[image.index()].as_mut()?;
-        served.missing_for_lookup(region, self.now).map(|range| NotResident { image, range })
-    }
-
-    /// A range of a site was read just now.
-    fn mark_read(&mut self, site: &Arc<Site>, range: FileRange) {
-        let mut served = self.served_sites.iter_mut().flatten();
-        if let Some(served) = served.find(|served| Arc::ptr_eq(&served.site, site)) {
-            served.mark_read(range);
-        }
-    }
-
-    /// Forgets sites that no response under way needs any more.
-    #[inline]
-    fn drop_retired_sites(&mut self) {
-        for image in self.sites.retire() {
-            self.served_sites[image.index()] = None;
-        }
-    }
-
-    /// Whether a span leaves from memory; stretches from `file_len_min` bytes on leave from their descriptor, and so do
-    /// files beside an image, and an archive whose map is damaged.
-    #[inline]
-    pub(crate) fn is_in_memory(&self, span: &Span, file_len_min: u64) -> bool {
-        match *span {
-            Span::Start(_) | Span::Buf(_) => true,
-            Span::Site { len, .. } => len < file_len_min,
-            Span::Archive { len, .. } => len < file_len_min && self.is_intact(span),
-            Span::File { .. } => false,
-        }
-    }
-
-    /// The bytes of a span in memory, as of now, to be copied at once; then [`is_intact`](WorkerContext::is_intact) tells
-    /// whether they can be sent.
-    #[inline]
-    pub(crate) fn bytes(&self, span: &Span) -> &[u8] {
-        match *span {
-            Span::Start(start) => self.starts.bytes(start),
-            Span::Site { image, at, len } => self.sites.image(image).bytes(Region { at, len }),
-            Span::Buf(run) => self.pool.bytes(run),
-            Span::Archive { image, at, len } => {
-                self.site(image).archive().map.bytes(Region { at, len }).unwrap_or_default()
-            }
-            Span::File { .. } => unreachable!("leaves from its descriptor"),
-        }
-    }
-
-    /// The bytes of a span in memory for the kernel to read, and only for it.
-    #[inline]
-    pub(crate) fn bytes_for_kernel(&self, span: &Span) -> &[u8] {
-        match *span {
-            Span::Archive { image, at, len } => {
-                self.site(image).archive().map.bytes_for_kernel(Region { at, len }).unwrap_or_default()
-            }
-            Span::Site { image, at, len } => self.site(image).bytes_for_kernel(Region { at, len }),
-            _ => self.bytes(span),
-        }
-    }
-
-    /// Whether the bytes of a span, when they were read, were those of its home: an archive may be truncated.
-    #[inline]
-    pub(crate) fn is_intact(&self, span: &Span) -> bool {
-        match *span {
-            _ if !self.any_on_disk => true,
-            Span::Archive { image, .. } => !self.site(image).archive().map.is_damaged(),
-            Span::Site { image, .. } => !self.site(image).is_damaged(),
-            _ => true,
-        }
-    }
-
-    /// Offers `run`, which is the inbox or lies in the scratch buffer; keeps what is not used.
-    #[inline]
-    pub(crate) fn offer<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), SendError> {
-        let mut used = slot.conn.received(&mut self.cx(), Leg::Client, run);
-        while let Some(wanted) = slot.conn.wants()
-            && self.is_resident(wanted)
-        {
-            slot.conn.loaded();
-            used += slot.conn.received(&mut self.cx(), Leg::Client, run.skip(used));
-        }
-        if self.is_any_source_damaged() {
-            return Err(SendError);
-        }
-        let rest = run.skip(used);
-        match (slot.inbox, rest.len) {
-            (None, 0) => {}
-            (None, _) => self.keep_in_inbox(slot, rest)?,
-            (Some(_), 0) => self.release_inbox(slot),
-            (Some(_), _) => slot.inbox = Some(rest),
-        }
-        // What waits for room and not for more bytes is offered again as it is.
-        slot.inbox_changed = used > 0 || slot.conn.need(Leg::Client).input == Input::Pause;
-        Ok(())
-    }
-
-    /// Makes a run of the scratch buffer the inbox: the connection keeps that buffer, another takes its region.
-    pub(crate) fn keep_in_inbox<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), SendError> {
-        self.scratch = self.pool.take().ok_or(SendError)?;
-        slot.inbox = Some(run);
-        slot.inbox_changed = true;
-        Ok(())
-    }
-
-    /// Lets go of what a connection has not used.
-    pub(crate) fn release_inbox<S>(&mut self, slot: &mut Slot<S>) {
-        if let Some(run) = slot.inbox.take() {
-            self.pool.release(run.buf);
-        }
-    }
-
-    /// Whether an image that the last answers may have come from has been found truncated.
-    #[inline]
-    fn is_any_source_damaged(&mut self) -> bool {
-        if !self.any_on_disk {
-            return false;
-        }
-        let asked_earlier = self.sites.were_earlier_asked();
-        self.sites.chosen().any(|site| {
-            let (current, _) = self.sites.current(site);
-            self.site(current).is_damaged() || asked_earlier && self.forget_damaged(site)
-        })
-    }
-
-    /// Answers no longer from earlier images that were truncated. Returns whether there were any.
-    #[cold]
-    fn forget_damaged(&mut self, site: SiteId) -> bool {
-        let (current, _) = self.sites.current(site);
-        let (damaged, sound): (Vec<_>, Vec<_>) =
-            self.sites.earlier(site).iter().partition(|&&image| self.site(image).is_damaged());
-        if damaged.is_empty() {
-            return false;
-        }
-        self.sites.serve(site, current, sound);
-        true
-    }
-
-    /// From now on these are served.
-    fn update_site(&mut self, site: SiteId, SiteVersions { current, earlier }: SiteVersions) {
-        self.any_on_disk |= earlier.iter().chain([&current]).any(|site| site.lies_in_files());
-        let current = self.image_of(site, current);
-        let earlier = earlier.iter().map(|earlier| self.image_of(site, Arc::clone(earlier))).collect();
-        self.sites.serve(site, current, earlier);
-    }
-
-    /// The image of what a site is served from already, or shall be.
-    fn image_of(&mut self, site: SiteId, wanted: Arc<Site>) -> ImageId {
-        let (current, _) = self.sites.current(site);
-        let mut served = [current].into_iter().chain(self.sites.earlier(site).iter().copied());
-        let known = served.find(|&image| Arc::ptr_eq(&self.served(image).site, &wanted));
-        known.unwrap_or_else(|| {
-            let wanted = ServedSite::new(wanted, self.blocks_on_disk);
-            let image = self.sites.add(wanted.image());
-            if self.served_sites.len() <= image.index() {
-                self.served_sites.resize_with(image.index() + 1, || None);
-            }
-            self.served_sites[image.index()] = Some(wanted);
-            image
-        })
-    }
-}
-
-/// One connection and what its engine knows of it; `S` is what only that engine knows.
-pub(crate) struct Slot<S> {
-    pub(crate) fd: OwnedFd,
-    pub(crate) conn: Connection,
-    /// Received, and not used yet.
-    pub(crate) inbox: Option<Run>,
-    /// The connection has not seen the inbox as it is now.
-    pub(crate) inbox_changed: bool,
-    /// Our sending side is closed.
-    pub(crate) write_closed: bool,
-    /// What is to be sent is being read into memory, as long as this is there; until then nothing is sent.
-    pub(crate) loading: Option<Arc<()>>,
-    /// What its engine knows of the socket.
-    pub(crate) state: S,
-}
-
-impl<S: Default> Slot<S> {
-    fn new(fd: OwnedFd, conn: Connection) -> Slot<S> {
-        Slot {
-            fd,
-            conn,
-            inbox: None,
-            inbox_changed: false,
-            write_closed: false,
-            loading: None,
-            state: S::default(),
-        }
-    }
-}
-
-/// The connections of one worker.
-pub(crate) struct Slots<S> {
-    slots: Vec<Option<Slot<S>>>,
-    /// Counts the connections that a slot has seen, so that a late event is not taken for its successor's.
-    generations: Vec<u32>,
-    free: Vec<u32>,
-    count: usize,
-    count_max: usize,
-}
-
-impl<S> Slots<S> {
-    fn new(count_max: usize) -> Slots<S> {
-        Slots { slots: Vec::new(), generations: Vec::new(), free: Vec::new(), count: 0, count_max }
-    }
-
-    /// Where the next one goes.
-    fn next_index(&self) -> u32 {
-        self.free.last().copied().unwrap_or(self.slots.len() as u32)
-    }
-
-    fn insert(&mut self, slot: Slot<S>) -> u32 {
-        self.count += 1;
-        if let Some(index) = self.free.pop() {
-            self.slots[index as usize] = Some(slot);
-            return index;
-        }
-        self.slots.push(Some(slot));
-        self.generations.push(0);
-        self.slots.len() as u32 - 1
-    }
-
-    fn remove(&mut self, index: u32) -> Slot<S> {
-        self.count -= 1;
-        self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
-        self.free.push(index);
-        self.slots[index as usize].take().expect("a slot is removed once")
-    }
-
-    /// The connection in a slot.
-    #[inline]
-    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Slot<S>> {
-        self.slots.get_mut(index as usize)?.as_mut()
-    }
-
-    /// Which of the connections that a slot sees is there now.
-    pub(crate) fn generation(&self, index: u32) -> u32 {
-        self.generations[index as usize]
-    }
-
-    /// The slots in use.
-    pub(crate) fn indices(&self) -> Vec<u32> {
-        (0..self.slots.len()).filter(|&index| self.slots[index].is_some()).map(|index| index as u32).collect()
-    }
-
-    /// Of those that keep a buffer for what they have received, the one whose time is over first.
-    fn first_to_expire_with_inbox(&self) -> Option<u32> {
-        let with_inbox = self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let slot = slot.as_ref().filter(|slot| slot.inbox.is_some())?;
-            Some((slot.conn.deadline(), index as u32))
-        });
-        with_inbox.min().map(|(_, index)| index)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    fn is_full(&self) -> bool {
-        self.count >= self.count_max
-    }
-}
-
-/// The clock on the wall, in milliseconds since 1970.
-fn unix_ms() -> u64 {
-    let now = clock_gettime(clock::WALL);
-    now.tv_sec.max(0) as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
-}
-
-/// Who connected; clients of Unix sockets have no address.
+/// Returns the client's IP address. Clients of Unix sockets have none.
 fn peer(fd: impl AsFd) -> Option<IpAddr> {
     // It fails where the client has gone already.
     let address = getpeername(fd).ok()??;
     SocketAddr::try_from(address).ok().map(|address| address.ip())
-}
-
-/// Never waiter longer than this at once, in milliseconds: what `epoll_wait` can be told.
-pub(crate) const WAIT_MS_MAX: u64 = i32::MAX as u64;
-
-/// A wait as the kernel wants it.
-pub(crate) fn timespec(ms: u64) -> Timespec {
-    let wait = Duration::from_millis(ms.min(WAIT_MS_MAX));
-    Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() }
 }
