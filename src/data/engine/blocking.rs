@@ -1,19 +1,17 @@
-//! A worker that serves one connection at a time and waits for that alone, in `poll(2)`: the oldest model there is, for threads
-//! and for processes.
+//! The blocking engine: a worker serves one connection at a time and waits in `poll(2)`. Used for threads and for processes.
 //!
 //! ```text
-//! entries of the kernel    connection   mailbox   listeners …
-//!                                     └─────────────────────┘   free: waits for a client
-//!                        └────────────────────┘                 serving: a client that waits is taken by who is free
-//!                        └──────────────────────────────────┘   serving, and nobody is free
+//! entries                connection   mailbox   listeners …
+//!                                     └─────────────────────┘   idle: waits for a client
+//!                        └────────────────────┘                 serving: an idle worker accepts a waiting client
+//!                        └──────────────────────────────────┘   serving, and no worker is idle
 //! ```
 //!
-//! Nobody is free, and somebody waits for more than a moment: then a connection that is used gets one more answer, which says
-//! that it is the last one, and one that is not used gives way. Its worker accepts first and parts then, so at most one gives way
-//! to each client. It is left open for a while, with its sending side closed: a request that was on its way meets the end of
-//! the stream and no reset.
+//! If no worker is idle and a client waits for more than a moment, a busy connection gets one more response with `Connection: close`,
+//! and an unused connection gives way. Its worker accepts first and closes then, so at most one connection gives way to each client.
+//! The worker shuts down its sending side and keeps it open for a while: a late request then meets EOF and no reset.
 //!
-//! A listener that somebody connects to wakes all who wait there, and one of them gets the client.
+//! A client that connects wakes all workers that wait at the listener, and one of them accepts it.
 
 use super::{
     WorkerReady, accept,
@@ -42,7 +40,7 @@ use std::{
 };
 use tarpon_conn::Tick;
 
-/// Runs a worker until it is told to stop.
+/// Runs a worker until it has shut down.
 pub(crate) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
     let mut blocking = Blocking::new(config)?;
     ready.signal();
@@ -54,12 +52,12 @@ pub(crate) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
     }
 }
 
-/// Serves a connection that was accepted, and returns when it is over. The config has no listeners.
+/// Serves an accepted connection and returns when it is closed. The config has no listeners.
 pub(crate) fn serve(config: WorkerConfig, connection: OwnedFd) -> io::Result<()> {
     let mut blocking = Blocking::new(config)?;
-    // Its first turn comes before its first wait, and may be recorded.
+    // The first drive comes before the first wait, and may create log records.
     blocking.worker.update_time();
-    // Of one that is only just beginning its parent may want to be rid already.
+    // The parent may have asked for shutdown already.
     let shutdown_mode = blocking.worker.read_messages();
     blocking.start(connection);
     if shutdown_mode == Some(ShutdownMode::Stop) {
@@ -76,48 +74,48 @@ pub(crate) fn serve(config: WorkerConfig, connection: OwnedFd) -> io::Result<()>
 struct Blocking {
     worker: Worker<Readiness>,
     idle_mark: IdleMark,
-    /// What the kernel is entries: see the module. Without a connection the first one is out of date.
+    /// Entries for the kernel: see the module. Without a connection the first one is out of date.
     entries: Vec<PollEntry>,
-    /// The connection has more to do although the kernel will not tell.
+    /// Drive the connection again without an event.
     again: bool,
     last_activity: LastActivity,
     waiting_clients: WaitingClients,
-    /// The listener that is entries first: none is entries always before another.
+    /// The listener to try first: it rotates, so that no listener is preferred.
     first_listener: usize,
-    /// Accepted when the worker was told to leave.
+    /// Clients accepted at the start of shutdown.
     accepted: VecDeque<OwnedFd>,
-    /// As many as there are, of which each may take its share of who waits.
+    /// Number of workers: each takes its share of the accept queue at shutdown.
     worker_count: usize,
-    /// Connections that gave way, and when each is closed.
+    /// Connections that gave way, and the time to close each.
     half_closed: VecDeque<(OwnedFd, Tick)>,
 }
 
-/// Whether somebody waits and nobody is free, as far as it is known to who serves.
+/// What this worker knows of clients that wait while no worker is idle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WaitingClients {
-    /// It was not so, the last time.
+    /// No client waited at the last check.
     No,
-    /// It was so at this time.
+    /// A client waited at this time.
     Seen(Tick),
-    /// It still was a while later: the connection was told that its next response is the last one.
+    /// A client still waited later: the next response of the connection is its last one.
     Draining,
 }
 
-/// A worker's row in the idle_workers.
+/// This worker's bit in the set of idle workers.
 struct IdleMark {
     idle_workers: SharedRow<IdleWorkers>,
     number: usize,
     is_idle: bool,
 }
 
-/// For how long the connection has been as it is.
+/// Time since the connection's last activity.
 struct LastActivity {
     since: Tick,
-    /// Its deadline: every request and every response moves it, and nothing else does.
+    /// Deadline of the connection: it changes with each request and response, and at no other time.
     deadline: Tick,
 }
 
-/// What the last wait has told.
+/// Result of one wait.
 struct WaitResult {
     connection: PollEvents,
     mailbox: bool,
@@ -127,26 +125,27 @@ struct WaitResult {
 /// The slot of the only connection.
 const ONLY_SLOT: u32 = 0;
 
-/// Where the kernel is entries about it, about the mailbox, and about the first listener.
+/// Positions of the connection, the mailbox and the first listener among the entries.
 const CONNECTION: usize = 0;
 const MAILBOX: usize = 1;
 const LISTENERS: usize = 2;
 
-/// A connection that is not used gives way after so long, in milliseconds. A client that reads a page and then asks for what is
-/// on it takes less.
+/// An unused connection may give way after this time in milliseconds. A client that reads a page and then requests its parts takes
+/// less.
 const IDLE_MS_MIN: u64 = 250;
 
-/// Who waits for so long, in milliseconds, is not about to be taken by somebody who is only just free: connections are told.
+/// A client that waits for this many milliseconds will not be taken by a worker that becomes idle just now: connections start to
+/// drain.
 const CLIENT_WAIT_MS_MAX: u64 = 20;
 
-/// With a connection that is not used, a worker looks so often whether anybody else is free, in milliseconds. Nobody says when
-/// the last one is not: that would cost every connection something.
+/// With an unused connection, a worker checks this often, in milliseconds, whether another worker is idle. A notification would cost
+/// every connection something.
 const IDLE_CHECK_MS: u64 = 1_000;
 
-/// How long a connection that gave way is left open, in milliseconds: as others are on which the last response has left.
+/// Time in milliseconds that a connection which gave way stays half-closed: the same as after a last response.
 const HALF_CLOSED_MS: u64 = 2_000;
 
-/// So many of these a worker has at most. Beyond, the oldest one is closed.
+/// Limit of half-closed connections per worker. Beyond it the oldest one is closed.
 const HALF_CLOSED_COUNT_MAX: usize = 16;
 
 impl Blocking {
@@ -155,7 +154,8 @@ impl Blocking {
         let idle_mark =
             IdleMark { idle_workers: config.idle_workers.clone(), number: config.number, is_idle: true };
         let worker_count = config.worker_count;
-        // Who comes is there before who gives way has gone. Whatever the process has descriptors for: buffers are counted by it.
+        // Two: the new connection is accepted before the old one is closed. The number of buffers depends on it, so the limit of
+        // descriptors is not used.
         let connection_count_max = 2;
         let worker: Worker<Readiness> = Worker::new(WorkerConfig { connection_count_max, ..config });
         let mailbox = PollEntry::new(worker.mailbox.as_fd(), POLLIN);
@@ -179,7 +179,7 @@ impl Blocking {
         !self.worker.slots.is_empty()
     }
 
-    /// Whether there is no connection, or none that waits for more than its client to go.
+    /// Returns whether there is no connection, or only one that waits for its client to close.
     fn may_start_next(&mut self) -> bool {
         self.only_slot().is_none_or(|slot| slot.write_closed)
     }
@@ -220,11 +220,11 @@ impl Blocking {
         Ok(())
     }
 
-    /// Waits for what concerns the worker now.
+    /// Waits for events.
     fn wait(&mut self) -> io::Result<WaitResult> {
         let is_serving = self.is_serving();
         self.idle_mark.set(!is_serving && !self.worker.listeners.is_empty() && self.worker.may_accept());
-        // Looked at once: whether anybody is free may change at any moment.
+        // Read once: idle workers may change at any moment.
         let end = if self.watches_listeners() { self.entries.len() } else { LISTENERS };
         let wait_ms = self.wait_ms(end > LISTENERS);
         if let Some(slot) = self.only_slot() {
@@ -233,7 +233,7 @@ impl Blocking {
         }
         let entries = &mut self.entries[if is_serving { CONNECTION } else { MAILBOX }..end];
         match poll(entries, wait_ms) {
-            // What was told before is still there.
+            // Unhandled events are reported again.
             Err(Errno::INTR) => Ok(WaitResult { connection: 0, mailbox: false, client: false }),
             result => {
                 result?;
@@ -251,7 +251,7 @@ impl Blocking {
         }
     }
 
-    /// Whether it would take a client who waits, or wants to know of him.
+    /// Returns whether the worker would accept a client, or checks whether one waits.
     fn watches_listeners(&mut self) -> bool {
         if !self.is_serving() {
             return self.worker.may_accept();
@@ -264,12 +264,12 @@ impl Blocking {
         checks_now && self.worker.may_accept() && !self.idle_mark.is_any_idle()
     }
 
-    /// Whether it is time to check_again whether somebody still waits.
+    /// Returns whether a client has waited long enough for a second check.
     fn has_waited_long(&self) -> bool {
         matches!(self.waiting_clients, WaitingClients::Seen(at) if at.after(CLIENT_WAIT_MS_MAX) <= self.worker.context.now)
     }
 
-    /// How long to wait at most, in milliseconds; and whether a client who waits would be noticed.
+    /// Returns the longest wait in milliseconds. `sees_clients`: the wait includes the listeners.
     fn wait_ms(&mut self, sees_clients: bool) -> Option<u64> {
         if self.again {
             return Some(0);
@@ -279,7 +279,7 @@ impl Blocking {
         let half_closed = self.half_closed.front().map(|(_, by)| ms_until(*by));
         let (is_unused, may_give_way) = (self.is_unused(), self.may_give_way());
         let check_again = match self.waiting_clients {
-            // When that time has come, it looks and does not wait.
+            // At that time the worker checks without waiting.
             WaitingClients::Seen(at) => Some(ms_until(at.after(CLIENT_WAIT_MS_MAX))),
             _ if !is_unused => None,
             WaitingClients::Draining if !may_give_way => {
@@ -294,7 +294,7 @@ impl Blocking {
         self.worker.slots.get_mut(ONLY_SLOT)
     }
 
-    /// Whether there is a connection on which nothing has begun, or all is said.
+    /// Returns whether there is a connection without a request in progress, or with all sent.
     fn is_unused(&mut self) -> bool {
         self.only_slot().is_some_and(|slot| slot.write_closed || slot.conn.is_unused())
     }
@@ -303,14 +303,14 @@ impl Blocking {
         self.is_unused() && self.last_activity.since.after(IDLE_MS_MIN) <= self.worker.context.now
     }
 
-    /// Somebody waits.
+    /// Handles a client that waits at a listener.
     fn on_waiting_client(&mut self) -> io::Result<()> {
         if !self.is_serving() {
             if let Some(fd) = self.accept()? {
                 self.start(fd);
             }
         } else if self.idle_mark.is_any_idle() {
-            // Who takes him.
+            // An idle worker accepts the client.
         } else if self.may_give_way() {
             if let Some(fd) = self.accept()? {
                 self.give_way();
@@ -329,7 +329,7 @@ impl Blocking {
         Ok(())
     }
 
-    /// Nobody is free: that somebody waits is known to others only, and is taken for granted.
+    /// Assumes a waiting client if no worker is idle: only the acceptor process sees the accept queue.
     fn yield_if_needed(&mut self) {
         let now = self.worker.context.now;
         let is_any_idle = self.idle_mark.is_any_idle();
@@ -360,10 +360,10 @@ impl Blocking {
         Ok(None)
     }
 
-    /// The connection gives way to another.
+    /// Half-closes the connection to make room for another one.
     fn give_way(&mut self) {
         let fd = self.worker.remove(ONLY_SLOT);
-        // Fails where it is closed already, or the client has gone.
+        // An error means that it is closed already, or that the client has gone.
         let _ = shutdown(&fd, Shutdown::Write);
         self.half_closed.push_back((fd, self.worker.context.now.after(HALF_CLOSED_MS)));
         if self.half_closed.len() > HALF_CLOSED_COUNT_MAX {
@@ -371,7 +371,7 @@ impl Blocking {
         }
     }
 
-    /// Takes the first turn before the connection is waited for: often the request has come with it.
+    /// Starts a connection and drives it before the first wait: often the request has arrived with it.
     fn start(&mut self, fd: OwnedFd) {
         let index = self.worker.insert(fd);
         debug_assert_eq!(index, ONLY_SLOT, "one at a time");
@@ -415,11 +415,12 @@ impl Blocking {
 
     fn read_mailbox(&mut self) -> io::Result<()> {
         let Some(shutdown_mode) = self.worker.read_messages() else { return Ok(()) };
-        // Who is in the backlog has begun; closing the listener would reset them. But who is taken here waits for this connection.
+        // The accept queue belongs to this server: closing the listener would reset these clients. But clients accepted here wait for
+        // this connection.
         let is_serving = self.is_serving();
         let count_max = match shutdown_mode {
             _ if !is_serving => BACKLOG as usize,
-            // Others accept who waits.
+            // The successor accepts waiting clients.
             ShutdownMode::Drain => 0,
             ShutdownMode::Stop if self.idle_mark.is_any_idle() => 0,
             ShutdownMode::Stop => (BACKLOG as usize).div_ceil(self.worker_count),
@@ -442,7 +443,7 @@ impl Blocking {
         Ok(())
     }
 
-    /// What has arrived by now has begun; nothing else will begin.
+    /// Stops the connection: finishes requests that have arrived, and takes no others.
     fn stop(&mut self) {
         if let Some(slot) = self.only_slot() {
             slot.state.readable = true;
@@ -464,7 +465,7 @@ impl IdleMark {
         }
     }
 
-    /// Whether anybody is free to take a client.
+    /// Returns whether any worker is idle.
     #[inline]
     fn is_any_idle(&self) -> bool {
         self.idle_workers.is_any_idle()

@@ -4,12 +4,12 @@ use super::{ChosenEngine, Engine, WorkerReady, readiness};
 use crate::data::worker::WorkerConfig;
 use std::io;
 
-/// The best that this host offers.
+/// Returns the best engine that this host offers.
 pub(super) fn best() -> ChosenEngine {
     ChosenEngine { engine: Engine::Kqueue, fallback_reason: None }
 }
 
-/// Why this host does not offer an engine that this system has: it does.
+/// Returns why this host does not offer an engine of this system. `None`: it does.
 pub(super) fn refusal(_engine: Engine) -> Option<String> {
     None
 }

@@ -1,6 +1,6 @@
 //! Engines: the only code that waits for the kernel. Each drives the same `Connection`.
 //!
-//! An engine knows descriptors, readiness and bytes; it does not know methods, fields or status codes.
+//! An engine knows descriptors, readiness and bytes, but no methods, fields or status codes.
 
 #[deny(unsafe_code)]
 mod accept;
@@ -27,27 +27,27 @@ use std::{
     sync::mpsc::{Sender, channel},
 };
 
-/// For a worker to say that it has all it needs from the kernel. Dropped without a word, it will never have that.
+/// Reports that a worker has all kernel resources that it needs. If it is dropped unused, the worker failed to start.
 pub(crate) struct WorkerReady(pub(crate) Sender<()>);
 
 impl WorkerReady {
-    /// Returns one for a process that nothing waits for: its clients wait in the accept queue until it begins.
+    /// Returns a report that no other thread waits for: clients of a worker process wait in the accept queue until it starts.
     pub(crate) fn unobserved() -> WorkerReady {
         WorkerReady(channel().0)
     }
 
-    /// The worker is about to serve.
+    /// Reports that the worker is about to serve.
     pub(crate) fn signal(self) {
-        // Nobody may wait for it.
+        // The receiver may be gone.
         let _ = self.0.send(());
     }
 }
 
 impl Engine {
-    /// Tries what this host offers.
+    /// Checks whether this host offers the engine, and chooses one for `auto`.
     ///
     /// # Errors
-    /// It does not offer this engine.
+    /// This host does not offer the engine.
     pub fn choose(self) -> Result<ChosenEngine, UserError> {
         let refusal = match self {
             Engine::Auto => return Ok(system::best()),
@@ -63,8 +63,7 @@ impl Engine {
         }
     }
 
-    /// Starts the threads that read content from disk for the workers of this engine. `None`: its workers block, and read for
-    /// themselves.
+    /// Starts the loader threads for the workers of this engine. `None`: workers of this engine block on disk reads.
     pub(crate) fn start_loader(self, dev_null: File) -> io::Result<Option<Loader>> {
         if self.is_blocking() {
             return Ok(None);
@@ -74,7 +73,7 @@ impl Engine {
         Ok(Some(loader))
     }
 
-    /// Runs a worker until it is told to stop.
+    /// Runs a worker until it has shut down.
     pub(crate) fn run(self, config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
         match self {
             Engine::Auto => unreachable!("chosen before a worker runs"),

@@ -1,7 +1,7 @@
-//! A site as one worker serves it: the site, and what of it the worker knows to be in memory.
+//! One version of a site as one worker serves it, with the known residency of its files.
 //!
-//! The image of a directory is memory. What lies in files can be missing_for_span: large files, archives, and with a packed site
-//! the image too.
+//! The image of a directory is in memory. Large files, archives and the image of a packed site lie in files, whose pages may be
+//! missing.
 
 use crate::{
     data::worker::{loader::FileRange, residency::Residency},
@@ -12,19 +12,19 @@ use std::sync::Arc;
 use tarpon_conn::{Span, Tick};
 use tarpon_site::{Image, Region, packed};
 
-/// A site and what is resident of its files.
+/// One version of a site, and the residency of its files.
 pub(crate) struct ServedSite {
     pub(crate) site: Arc<Site>,
     archive: Residency,
     files: Vec<Residency>,
-    /// Something of it lies in files.
+    /// Part of the site lies in files, and the worker must not wait for the disk.
     may_be_on_disk: bool,
-    /// So does its image.
+    /// The image too lies in a file.
     is_packed: bool,
 }
 
 impl ServedSite {
-    /// For a worker that waits for the disk itself, all is taken to be in memory.
+    /// For a worker that blocks on disk reads, all pages count as resident.
     pub(crate) fn new(site: Arc<Site>, blocks_on_disk: bool) -> ServedSite {
         let archive = Residency::new(site.archive_end());
         let files: Vec<_> = site.file_lens().map(Residency::new).collect();
@@ -36,7 +36,7 @@ impl ServedSite {
         ServedSite { site, archive, files, may_be_on_disk, is_packed }
     }
 
-    /// The image as the worker looks things up in it: of one on a disk, only what is resident to be in memory.
+    /// Returns the image for lookups. The image of a packed site exposes only pages known to be in memory.
     pub(crate) fn image(&self) -> Image {
         let image = self.site.image().clone();
         if !self.is_packed || !self.may_be_on_disk {
@@ -46,7 +46,7 @@ impl ServedSite {
         image.with_residency(self.archive.resident(), begin)
     }
 
-    /// What has to be read before a region of the image's file can be looked at. `None`: it is in memory.
+    /// Returns the range that must be read before a region of the image's file can be looked at. `None`: it is in memory.
     #[cold]
     pub(crate) fn missing_for_lookup(&mut self, region: Region, now: Tick) -> Option<FileRange> {
         if !self.is_packed {
@@ -57,8 +57,8 @@ impl ServedSite {
         Some(FileRange { store: StoreId::Archive, region })
     }
 
-    /// What has to be read before a span of this site can be sent, of which at most `len_max` bytes leave now. `None`:
-    /// it is all in memory.
+    /// Returns the range that must be read before a span can be sent, of which at most `len_max` bytes are sent now. `None`: it is in
+    /// memory.
     #[inline]
     pub(crate) fn missing_for_span(&mut self, span: &Span, len_max: u64, now: Tick) -> Option<FileRange> {
         if !self.may_be_on_disk {
@@ -79,7 +79,7 @@ impl ServedSite {
         resident.missing(file, region, now).map(|region| FileRange { store, region })
     }
 
-    /// A range was read just now.
+    /// Records that the loader has read a range.
     pub(crate) fn mark_read(&mut self, range: FileRange) {
         let (file, _) = self.site.file_of(range.store);
         match range.store {

@@ -1,6 +1,6 @@
-//! The turn of one connection under readiness: send, close, offer, read, until the socket has no more.
+//! Drives one connection under readiness: send, close, offer, read, until the socket has no more.
 //!
-//! How bytes leave depends on how many there are, as measured in the lab beside a server that does nothing:
+//! The way to send depends on the length; the limits were measured in the lab:
 //!
 //! ```text
 //!  up to 5 KiB     copied together, one send         the copy costs less than a second iovec
@@ -20,27 +20,27 @@ use rustix::{
 use std::{io::IoSlice, mem, os::fd::AsFd};
 use tarpon_conn::{Close, Input, Leg, Run, SPAN_COUNT_MAX, Span};
 
-/// What is known of a socket's readiness: events add to it, calls that come back empty take from it.
+/// Known readiness of a socket: events set it, calls that return EAGAIN clear it.
 pub(crate) struct Readiness {
-    /// There may be bytes.
+    /// A read may return bytes.
     pub(crate) readable: bool,
-    /// There may be room.
+    /// A send may find room.
     pub(crate) writable: bool,
-    /// The client has closed its side: the end of its bytes will be read.
+    /// The client has closed its side: a read will return EOF.
     pub(crate) hung_up: bool,
-    /// It will have a turn without an event.
+    /// The slot is queued for a drive without an event.
     pub(crate) queued: bool,
 }
 
 impl Default for Readiness {
-    /// A new socket has room; and very often the request has come with the connection.
+    /// A new socket is writable, and often the request has arrived with the connection.
     fn default() -> Readiness {
         Readiness { readable: true, writable: true, hung_up: false, queued: false }
     }
 }
 
 impl Readiness {
-    /// The kernel tells something. What has failed is found by reading or writing.
+    /// Adds readiness from an event. The next read or write returns the error of a failed socket.
     #[inline]
     pub(crate) fn add(&mut self, readable: bool, writable: bool, hung_up: bool, failed: bool) {
         self.hung_up |= hung_up | failed;
@@ -49,38 +49,38 @@ impl Readiness {
     }
 }
 
-/// What comes after a turn.
+/// What the engine does after a drive.
 pub(crate) enum NextDrive {
-    /// The kernel will tell when there is more to do.
+    /// Wait for the next event.
     Wait,
-    /// There is more to do now; but others come first.
+    /// Drive again, after other connections.
     Again,
-    /// What is to be sent must be read into memory first.
+    /// Load this range into memory first.
     Load(NotResident),
 }
 
-/// The connection is over: closed in order, reset, or failed.
+/// The connection is closed: in order, by reset, or after an error.
 pub(crate) struct Closed;
 
-/// Steps of one turn: enough for a burst of pipelined requests or a few MiB, and then others come first.
+/// Limit of steps per drive: enough for a burst of pipelined requests or a few MiB; then other connections come first.
 const STEP_COUNT_MAX: usize = 16;
 
-/// Responses up to this length, in bytes, are copied together.
+/// Responses up to this length in bytes are copied together.
 const COPIED_LEN_MAX: u64 = 5 * 1024;
 const _: () = assert!(COPIED_LEN_MAX as usize <= COPY_LEN_MAX);
 
-/// Stretches from this length on, in bytes, leave by `sendfile`.
+/// Spans of at least this length in bytes are sent by `sendfile`.
 const SEND_FILE_LEN_MIN: u64 = 18 * 1024;
 
-/// The most that one `sendfile` is asked for, in bytes: large enough to cost nothing, small enough to share.
+/// Limit of one `sendfile` call in bytes: large enough to cost nothing, small enough to share the worker.
 const SEND_FILE_LEN_MAX: u64 = 1024 * 1024;
 
-/// Takes one turn of a connection.
+/// Drives one connection.
 #[inline]
 pub(crate) fn drive(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<NextDrive, Closed> {
     for _ in 0..STEP_COUNT_MAX {
         let need = slot.conn.need(Leg::Client);
-        // First of all: what a connection still owes when it gives up must not be sent.
+        // Checked first: after a time-out the connection must not send its outbox.
         if need.close == Close::Both {
             return Err(Closed);
         }
@@ -126,7 +126,7 @@ pub(crate) fn drive(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> 
     Ok(NextDrive::Again)
 }
 
-/// Reads once, behind what is in the inbox, and offers it. Returns whether there was anything.
+/// Reads once, behind the bytes in the inbox, and offers the result. Returns whether there was input.
 #[inline]
 fn read(context: &mut WorkerContext, slot: &mut Slot<Readiness>, max: usize) -> Result<bool, Closed> {
     let (buf, held) = match slot.inbox {
@@ -168,7 +168,7 @@ fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Clos
             Ok(Received::End)
         }
         Ok((len, _)) => {
-            // A short read has emptied the socket; only the end of the stream may still be there.
+            // A short read has drained the socket; only EOF may still follow.
             slot.state.readable = len == room.len() || slot.state.hung_up;
             Ok(Received::Bytes(len))
         }
@@ -200,7 +200,7 @@ fn send_front(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result
         _ => send_memory(context, slot),
     };
     match sent {
-        // A file or archive that has become shorter than its Content-Length: the client must see that it is cut.
+        // The file or archive was truncated below its Content-Length: the client must see a cut response.
         Ok(0) => Err(Closed),
         Ok(len) => {
             slot.conn.sent(&mut context.cx(), Leg::Client, len as u64);
@@ -219,13 +219,13 @@ fn send_file(slot: &Slot<Readiness>, file: impl AsFd, at: u64, len: u64) -> Resu
     socket::send_file(&slot.fd, file, at, len.min(SEND_FILE_LEN_MAX) as usize)
 }
 
-/// Sends the spans in memory that are at the front: copied together, or gathered. Nothing if one of them is damaged.
+/// Sends the spans in memory at the front, copied together or gathered. Returns 0 if one of them is damaged.
 #[inline]
 fn send_memory(context: &mut WorkerContext, slot: &Slot<Readiness>) -> Result<usize, Errno> {
     let spans = slot.conn.outbox(Leg::Client);
     let count = spans.iter().take_while(|span| context.is_in_memory(span, SEND_FILE_LEN_MIN)).count();
     let (front, behind) = spans.split_at(count);
-    // What follows by `sendfile` shares its first segment with what goes now.
+    // The following `sendfile` shares its first segment with these bytes.
     let flags = match behind {
         [] => NO_SIGNAL,
         _ => NO_SIGNAL | MORE,

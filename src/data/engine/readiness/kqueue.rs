@@ -1,15 +1,14 @@
-//! Readiness, edge triggered, with `kqueue(2)`: FreeBSD and macOS.
+//! The kqueue(2) selector, edge triggered: FreeBSD and macOS.
 //!
-//! A connection is registered once, and never again, with a filter for each direction: the kernel tells what becomes possible, one
-//! direction at a time, and forgets both when the descriptor is closed.
+//! A connection is registered once, with a filter for each direction. The kernel reports each direction separately, and forgets both
+//! when the descriptor is closed.
 //!
 //! ```text
-//! mailbox, listener   EVFILT_READ                               told for as long as it is so
-//! connection          EVFILT_READ + EVFILT_WRITE, EV_CLEAR      told when it becomes so
+//! mailbox, listener   EVFILT_READ                               reported as long as it holds
+//! connection          EVFILT_READ + EVFILT_WRITE, EV_CLEAR      reported when it changes
 //! ```
 //!
-//! Of several workers that share a listener all are woken for one client, and one of them gets it: there is nothing like
-//! `EPOLLEXCLUSIVE`.
+//! One client wakes all workers that share a listener, and one of them gets it: kqueue has nothing like `EPOLLEXCLUSIVE`.
 
 use crate::{
     data::{
@@ -33,10 +32,10 @@ pub(crate) struct Kqueue {
     events: Vec<Event>,
 }
 
-/// Events taken at once: two may be about one connection.
+/// Events per wait: two may belong to one connection.
 const BATCH_LEN: usize = 256;
 
-/// A token has the place of a pointer.
+/// A token is stored as a pointer.
 const _: () = assert!(usize::BITS >= u64::BITS);
 
 impl Selector for Kqueue {
@@ -61,11 +60,11 @@ impl Selector for Kqueue {
         self.queue.change(&[reads(socket, flags, token), writes(socket, flags, token)])
     }
 
-    /// Edges come of themselves.
+    /// Edge-triggered: nothing to update.
     #[inline]
     fn update_slot(&mut self, _index: u32, _readiness: &Readiness) {}
 
-    /// Closing does it.
+    /// Closing the descriptor removes the registration.
     #[inline]
     fn unwatch_slot(&mut self, _index: u32) {}
 
@@ -83,9 +82,9 @@ impl Selector for Kqueue {
                     id,
                     readable,
                     writable: !readable,
-                    // Of the other direction it is said too when this side has closed it.
+                    // The write filter reports EOF too after this side has closed.
                     hung_up: readable && event.flags().contains(EventFlags::EOF),
-                    // Whoever is reset is hung_up, too.
+                    // A reset also sets EOF.
                     failed: false,
                 }
             }

@@ -1,12 +1,12 @@
-//! Readiness, level triggered, with `poll(2)`: the oldest way to wait for many sockets, and a portable one.
+//! The poll(2) selector, level triggered: portable, without kernel state.
 //!
-//! The kernel is given all sockets at each wait, and looks at every one of them: what a round costs grows with the connections
-//! that are open, not with those that have something to say. A level is told again and again, so what is readiness of a socket is
-//! not entries: a client that is not being read, or not being sent to, ends no wait.
+//! The kernel looks at all sockets at each wait: the cost grows with the number of open connections, not of active ones. A level is
+//! reported at every wait, so the selector asks only for readiness that is not known yet: a client that the worker does not read
+//! from, or send to, ends no wait.
 //!
 //! ```text
-//! entries    mailbox   listener   slot 7   slot 2   slot 9      an entry each, in no order
-//! positions   slot 2 → 3   slot 7 → 2   slot 9 → 4               so that it is found; who leaves is replaced by the last
+//! entries     mailbox   listener   slot 7   slot 2   slot 9      an entry each, in no order
+//! positions   slot 2 → 3   slot 7 → 2   slot 9 → 4               to find it; the last entry replaces a removed one
 //! ```
 
 use super::{ReadyEvent, Selector, SlotId, drive::Readiness};
@@ -19,13 +19,13 @@ use rustix::io::Errno;
 use std::{io, os::fd::BorrowedFd};
 
 pub(crate) struct Poll {
-    /// What the kernel is entries.
+    /// Entries for the kernel.
     entries: Vec<PollEntry>,
-    /// PollSource each of these is about.
+    /// The source of each entry.
     sources: Vec<PollSource>,
-    /// Where in these a slot is; [`UNWATCHED`]: it is not.
+    /// Position of each slot's entry; [`UNWATCHED`]: it has none.
     positions: Vec<u32>,
-    /// What the last wait has told. Not where: entries move while it is acted upon.
+    /// Events of the last wait, by value: entries move while the worker handles events.
     events: Vec<ReadyEvent>,
 }
 
@@ -101,14 +101,14 @@ impl Selector for Poll {
 }
 
 impl Poll {
-    /// Returns where it is.
+    /// Adds an entry. Returns its position.
     fn insert(&mut self, entry: PollEntry, source: PollSource) -> u32 {
         self.entries.push(entry);
         self.sources.push(source);
         self.sources.len() as u32 - 1
     }
 
-    /// The last takes its position.
+    /// Removes an entry; the last one moves to its position.
     fn remove(&mut self, position: usize) {
         self.entries.swap_remove(position);
         self.sources.swap_remove(position);
@@ -146,7 +146,7 @@ impl PollSource {
     }
 }
 
-/// What is told of a connection.
+/// Updates the known readiness of a connection from the returned events.
 #[inline]
 pub(crate) fn update_readiness(readiness: &mut Readiness, flags: PollEvents) {
     if let ReadyEvent::Ready { readable, writable, hung_up, failed, .. } =
@@ -156,7 +156,7 @@ pub(crate) fn update_readiness(readiness: &mut Readiness, flags: PollEvents) {
     }
 }
 
-/// What is not readiness yet.
+/// Returns the events for readiness that is not known yet.
 #[inline]
 pub(crate) fn events_to_wait_for(readiness: &Readiness) -> PollEvents {
     let unless = |possible: bool, flag| if possible { 0 } else { flag };

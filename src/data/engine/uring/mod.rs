@@ -1,4 +1,4 @@
-//! Completions, with io_uring(7).
+//! The io_uring(7) engine: driven by completions.
 //!
 //! ```text
 //! listener ─ accept, multishot ─▶ slot ─ receive, multishot ─▶ provided buffer ─ copy ─▶ inbox ─▶ Connection
@@ -6,14 +6,14 @@
 //!                                  └──────────── sent ◀─ completion ◀─ send ◀─ buffer ◀─────────────┘
 //! ```
 //!
-//! What is in flight for a connection is known here alone. A connection that is over is let go of when nothing is in
-//! in_flight any more, so that the kernel never touches what has been freed.
+//! Only this engine knows which operations of a connection are in flight. A closed connection is freed when nothing is in flight, so
+//! that the kernel never touches freed memory.
 //!
-//! Receiving goes on by itself while the connection wants bytes without a limit. When it asks to pause, the receive is
-//! cancelled; what arrives until that is done waits in pool buffers behind the inbox.
+//! A receive stays armed while the connection wants bytes. When the connection pauses, the engine cancels the receive; bytes that
+//! arrive before the cancel completes wait in pool buffers behind the inbox.
 //!
-//! A large stretch leaves by `sendfile`, called from here: the ring has no such operation. The socket, which is
-//! blocking for the ring's sake, is made non-blocking for the moment.
+//! Large file ranges are sent with a direct `sendfile` call, as the ring has no such operation. The socket blocks, as the ring needs,
+//! and is made non-blocking for that call.
 
 mod buffers;
 mod ring;
@@ -46,18 +46,18 @@ use std::{
 };
 use tarpon_conn::{BUF_LEN, Close, Input, Leg, Run, Span};
 
-/// What is in flight for one connection.
+/// Operations in flight for one connection.
 #[derive(Default)]
 pub(super) struct InFlight {
     receive: Receive,
     send: Option<Send>,
-    /// The connection is over: nothing is begun any more, and when nothing is in flight it is let go of.
+    /// The connection is closed: no operation starts any more, and the slot is freed when none is in flight.
     closed: bool,
     /// The client has closed its side.
     ended: bool,
-    /// It will have a turn although no completion tells.
+    /// The slot is queued for a drive without a completion.
     queued: bool,
-    /// Arrived while the inbox was full, oldest first.
+    /// Received while the inbox was full, oldest first.
     backlog: VecDeque<Run>,
 }
 
@@ -72,21 +72,21 @@ enum Receive {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Send {
-    /// A buffer is on its way.
+    /// A send of this buffer.
     Buffer(u32),
-    /// The socket is full; its room is waited for.
+    /// The socket is full; the engine waits until it is writable.
     WaitWritable,
 }
 
-/// The connection is over: closed in order, reset, or failed.
+/// The connection is closed: in order, by reset, or after an error.
 struct UringClosed;
 
-/// Whether there is a ring to be had with all that the engine needs.
+/// Checks that the host offers a ring with all that the engine needs.
 ///
 /// # Errors
 /// The kernel is older than 6.1, or the host forbids it.
 pub(super) fn probe() -> io::Result<()> {
-    // On a thread of its own: the kernel ends a ring later, and interrupts the system calls of the thread that had it.
+    // On its own thread: the kernel frees a ring later, and interrupts system calls of the thread that made it.
     let probe = thread::Builder::new().name("probe".to_owned()).spawn(|| Ring::new().map(drop))?;
     probe.join().expect("making a ring does not panic")
 }
@@ -94,7 +94,7 @@ pub(super) fn probe() -> io::Result<()> {
 pub(super) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
     let worker = Worker::new(config);
     for listener in &worker.listeners {
-        // A non-blocking listener would make the ring say so instead of waiting.
+        // On a non-blocking listener the ring returns EAGAIN instead of waiting.
         ioctl_fionbio(listener, false)?;
     }
     let mut engine = UringEngine {
@@ -108,8 +108,8 @@ pub(super) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
     engine.ring.watch_mailbox(&engine.worker.mailbox);
     ready.signal();
     let outcome = catch_unwind(AssertUnwindSafe(|| engine.run()));
-    // Whatever has happened, a panic too, the kernel must be done with our memory before it is freed. If that cannot
-    // be had, it is not freed.
+    // In every case, after a panic too, the kernel must be done with our memory before it is freed. If that fails, the memory is
+    // leaked.
     if let Err(error) = engine.ring.finish() {
         mem::forget(engine);
         return Err(error);
@@ -117,34 +117,34 @@ pub(super) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
     outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Dropped in this order: first the ring, then what its entries have named.
+/// Dropped in this order: first the ring, then the memory that its entries name.
 struct UringEngine {
     ring: Ring,
     send_buffers: SendBuffers,
     worker: Worker<InFlight>,
-    /// For each listener.
+    /// State of the accept of each listener.
     accepts: Vec<Receive>,
-    /// How it is to part from its clients, once it has ended to accept.
+    /// Shutdown mode while accepts are still in flight.
     shutdown_mode: Option<ShutdownMode>,
-    /// Slots that have more to do although no completion will tell.
+    /// Slots to drive again without a completion.
     again: VecDeque<u32>,
 }
 
-/// Steps of one turn: enough for a burst of pipelined requests, and then others come first.
+/// Limit of steps per drive: enough for a burst of pipelined requests; then other connections come first.
 const STEP_COUNT_MAX: usize = 16;
 
-/// Responses up to this length, in bytes, are copied: less than with readiness, as each send in flight needs memory of
-/// its own.
+/// Responses up to this length in bytes are copied: less than in the readiness engines, as each send in flight needs memory of its
+/// own.
 const COPIED_LEN_MAX: u64 = 3 * 1024;
 const _: () = assert!(COPIED_LEN_MAX as usize <= SendBuffer::LEN);
 
-/// Stretches from this length on, in bytes, leave by `sendfile`.
+/// Spans of at least this length in bytes are sent by `sendfile`.
 const SEND_FILE_LEN_MIN: u64 = 18 * 1024;
 
-/// The most that one `sendfile` is asked for, in bytes.
+/// Limit of one `sendfile` call in bytes.
 const SEND_FILE_LEN_MAX: u64 = 1024 * 1024;
 
-/// How long a listener that is about to be closed is waited for: as good as not at all.
+/// Receive timeout of a listener that is about to be closed: the minimum.
 const BACKLOG_WAIT: Duration = Duration::from_millis(1);
 
 impl UringEngine {
@@ -179,7 +179,7 @@ impl UringEngine {
         }
     }
 
-    /// Acts on all completions there are. Returns whether there was one.
+    /// Handles all completions. Returns whether there was one.
     fn complete(&mut self) -> io::Result<bool> {
         let mut any = false;
         while let Some(completion) = self.ring.next() {
@@ -212,7 +212,7 @@ impl UringEngine {
                 store_received(context, slot, ring.buffers.bytes(buffer, len as usize))
             }
             (Ok(_), _) => Ok(()),
-            // Out of buffers, which are all given back before the kernel is called again; or cancelled, as asked.
+            // Out of provided buffers: all are offered again before the next system call. Or cancelled.
             (Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN), _) => Ok(()),
             (Err(_), _) => Err(UringClosed),
         };
@@ -233,7 +233,7 @@ impl UringEngine {
             (Some(Send::Buffer(buffer)), result) => {
                 send_buffers.release(buffer);
                 match result {
-                    // Of an archive that has become shorter nothing is left to send.
+                    // The archive was truncated: nothing is left to send.
                     Ok(0) => Err(UringClosed),
                     Ok(len) => {
                         if !slot.state.closed {
@@ -245,7 +245,7 @@ impl UringEngine {
                     Err(_) => Err(UringClosed),
                 }
             }
-            // Whether there is room, and whether the client is still there, the next send tells.
+            // The next send shows whether the socket is writable and the client still connected.
             (Some(Send::WaitWritable) | None, _) => Ok(()),
         };
         match sent {
@@ -270,7 +270,7 @@ impl UringEngine {
         self.worker.update_deadline(index);
     }
 
-    /// One step of a turn. Returns whether there may be another one now.
+    /// Does one step of a drive. Returns whether another step may follow now.
     #[inline]
     fn step(&mut self, index: u32) -> Result<bool, UringClosed> {
         let UringEngine { worker: Worker { slots, context, .. }, ring, send_buffers, .. } = self;
@@ -279,7 +279,7 @@ impl UringEngine {
             return Err(UringClosed);
         }
         let need = slot.conn.need(Leg::Client);
-        // First of all: what a connection still owes when it gives up must not be sent.
+        // Checked first: after a time-out the connection must not send its outbox.
         if need.close == Close::Both {
             return Err(UringClosed);
         }
@@ -339,13 +339,13 @@ impl UringEngine {
         }
     }
 
-    /// The connection is over: ends what is in flight, and lets go of it when nothing is.
+    /// Closes a connection: cancels its operations, and frees the slot when none is in flight.
     #[cold]
     fn close(&mut self, index: u32) {
         let UringEngine { worker: Worker { slots, context, .. }, ring, .. } = self;
         let Some(slot) = slots.get_mut(index) else { return };
         let first = !mem::replace(&mut slot.state.closed, true);
-        // Copies, of which the kernel knows nothing: others may need their buffers at once.
+        // The kernel does not use these buffers: other connections may need them at once.
         context.release_inbox(slot);
         release_backlog(context, slot);
         if slot.state.receive == Receive::Idle && slot.state.send.is_none() {
@@ -364,7 +364,7 @@ impl UringEngine {
         }
     }
 
-    /// Something was to be ended, and was not found: it has completed, or must be looked for again.
+    /// A cancel did not find its target: the target has completed, or the engine must cancel it again.
     #[cold]
     fn retry_cancel(&mut self, op: Op) {
         let UringEngine { worker: Worker { slots, .. }, ring, accepts, .. } = self;
@@ -395,7 +395,7 @@ impl UringEngine {
                 self.worker.back_off_accepting()
             }
             Err(error) if crate::data::engine::is_fatal(error) => return Err(error.into()),
-            // The client has gone again; accept(2) reports an error of the network that is its own; or cancelled.
+            // The client has gone already; accept(2) reports an error of this client's network; or the accept was cancelled.
             Err(_) => {}
         }
         self.shut_down_clients()
@@ -423,7 +423,7 @@ impl UringEngine {
         Ok(())
     }
 
-    /// Part from the clients, once no accept is in flight any more.
+    /// Shuts down the open connections, once no accept is in flight.
     fn shut_down_clients(&mut self) -> io::Result<()> {
         let any_in_flight = self.accepts.iter().any(|&accepting| accepting != Receive::Idle);
         let Some(shutdown_mode) = self.shutdown_mode.filter(|_| !any_in_flight) else { return Ok(()) };
@@ -431,8 +431,8 @@ impl UringEngine {
         self.accepts.clear();
         self.accept_backlog()?;
         if shutdown_mode == ShutdownMode::Stop {
-            // What has arrived by now has begun. Receives begun just now, and those that have bytes, complete before anybody is
-            // told to stop. One call brings only some of them.
+            // Bytes that have arrived count as a request. Receives that have bytes complete before the connections are told to stop;
+            // one call returns only some of them.
             for _ in self.worker.slots.indices() {
                 self.ring.wait(Some(0))?;
                 if !self.complete()? {
@@ -454,11 +454,11 @@ impl UringEngine {
         Ok(())
     }
 
-    /// Who is in the backlog has begun. Closing the listener would reset them; and where others accept on it too, the kernel may
-    /// have told nobody else of them.
+    /// Accepts all clients in the accept queue: closing the listener would reset them, and the kernel may have woken no other worker
+    /// for them.
     fn accept_backlog(&mut self) -> io::Result<()> {
         for listener in mem::take(&mut self.worker.listeners) {
-            // Not made non-blocking, which another worker that has the same listener and only just begins would undo.
+            // A timeout rather than non-blocking mode: a worker with the same listener that starts now would undo that mode.
             set_socket_timeout(&listener, Timeout::Recv, Some(BACKLOG_WAIT))?;
             while self.worker.may_accept() {
                 match accept_with(&listener, SocketFlags::CLOEXEC) {
@@ -471,7 +471,7 @@ impl UringEngine {
         Ok(())
     }
 
-    /// Accepts while connections may be accepted, and only then.
+    /// Starts or cancels accepts, depending on whether the worker may accept.
     #[inline]
     fn update_accepting(&mut self) {
         let open = self.worker.may_accept() && !self.worker.is_shutting_down();
@@ -492,13 +492,13 @@ impl UringEngine {
     }
 }
 
-/// A descriptor that a completion brought.
+/// Returns the descriptor of an accept completion.
 fn accepted(fd: u32) -> OwnedFd {
-    // SAFETY: the kernel has just made this descriptor for us, and told nobody else.
+    // SAFETY: the kernel has just created this descriptor, and no other code has its number.
     unsafe { OwnedFd::from_raw_fd(fd as i32) }
 }
 
-/// Puts what has arrived into the inbox, or behind it.
+/// Stores received bytes in the inbox or behind it.
 #[inline]
 fn store_received(
     context: &mut WorkerContext,
@@ -529,7 +529,7 @@ fn store_received(
     }
 }
 
-/// Moves what waits behind the inbox into it, as far as it fits.
+/// Moves bytes from the backlog to the inbox, as far as they fit.
 fn refill(context: &mut WorkerContext, slot: &mut Slot<InFlight>) {
     while let Some(next) = slot.state.backlog.pop_front() {
         let Some(run) = slot.inbox else {
@@ -553,7 +553,7 @@ fn release_backlog(context: &mut WorkerContext, slot: &mut Slot<InFlight>) {
     }
 }
 
-/// Sends the front of the outbox once: begins to, or has done so when this returns.
+/// Sends the front of the outbox once: submits a send, or calls `sendfile`.
 #[inline]
 fn send_front(
     context: &mut WorkerContext,
@@ -583,7 +583,7 @@ fn send_front(
         }
     };
     match send_file(&slot.fd, file, at, len) {
-        // A file that has become shorter than its Content-Length: the client must see that it is cut.
+        // The file was truncated below its Content-Length: the client must see a cut response.
         Ok(0) => Err(UringClosed),
         Ok(len) => {
             slot.conn.sent(&mut context.cx(), Leg::Client, len as u64);
@@ -599,7 +599,7 @@ fn send_front(
     }
 }
 
-/// Writes the spans in memory that are at the front into a buffer. Returns whether more follows.
+/// Fills a buffer with the spans in memory at the front. Returns whether more spans follow.
 #[inline]
 fn fill(buffer: &mut SendBuffer, spans: &[Span], context: &WorkerContext) -> Result<bool, UringClosed> {
     let count = spans.iter().take_while(|span| context.is_in_memory(span, SEND_FILE_LEN_MIN)).count();
@@ -609,13 +609,13 @@ fn fill(buffer: &mut SendBuffer, spans: &[Span], context: &WorkerContext) -> Res
         for span in front {
             buffer.copy(context.bytes(span));
         }
-        // An archive that has become shorter: the client must see that it is cut.
+        // The archive was truncated: the client must see a cut response.
         if buffer.bytes().len() as u64 != len || !front.iter().all(|span| context.is_intact(span)) {
             return Err(UringClosed);
         }
     } else {
         buffer.gather(front.iter().map(|span| match span {
-            // Rendered anew while the kernel may still read.
+            // Rewritten once per second, possibly while the kernel reads.
             Span::Start(_) => BufferPart::Copied(context.bytes(span)),
             _ => BufferPart::Borrowed(context.bytes_for_kernel(span)),
         }));

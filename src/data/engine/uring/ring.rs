@@ -1,10 +1,10 @@
-//! The ring: what is asked of the kernel, and what it has completion.
+//! The ring: submits operations to the kernel and takes their completions.
 //!
-//! Everything unsafe about submitting is here: an entry names memory that must stay where it is until the entry has
-//! completed. It lies in [`Buffers`] and [`SendBuffers`], which outlive the ring's last completion, and in images and pool
-//! buffers, which an outbox holds until the engine reports them sent.
+//! All unsafe code of submission is here: an entry names memory that must stay valid until the entry completes. The memory lies in
+//! [`ProvidedBuffers`] and [`SendBuffers`], which outlive the ring's last completion, and in images and pool buffers, which an outbox
+//! holds until the engine reports them sent.
 //!
-//! [`SendBuffers`]: super::send_buffers::Letters
+//! [`SendBuffers`]: super::send_buffers::SendBuffers
 
 use super::{buffers::ProvidedBuffers, send_buffers::SendBuffer};
 use crate::data::worker::WAIT_MS_MAX;
@@ -21,33 +21,33 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// Submissions and completions of one worker.
+/// Submission and completion queue of one worker.
 pub(super) struct Ring {
     ring: IoUring,
-    /// Memory that is received into.
+    /// Memory for received bytes.
     pub(super) buffers: ProvidedBuffers,
-    /// Entries that found no room among the submissions, in order.
+    /// Entries that did not fit into the submission queue, in order.
     overflow: VecDeque<squeue::Entry>,
-    /// Entries asked for whose last completion has not been seen.
+    /// Number of submitted entries without their last completion.
     pending: usize,
 }
 
-/// What a completion completes.
+/// Operation of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// A client was accepted at the listener of this number.
+    /// Accept clients at the listener of this number.
     Accept(u32),
-    /// Bytes have arrived for the slot of this number.
+    /// Receive bytes for the slot of this number.
     Receive(u32),
-    /// Bytes of the slot have left, or its socket has room again.
+    /// Send bytes of the slot, or wait until its socket is writable.
     Send(u32),
-    /// There is mail.
+    /// Wait for messages in the mailbox.
     Mailbox,
-    /// An accept was to be ended. Whether it has, its own completion tells.
+    /// Cancel an accept. The completion of the accept itself shows whether it has ended.
     CancelAccept(u32),
-    /// A receive was to be ended, likewise.
+    /// Cancel a receive, likewise.
     CancelReceive(u32),
-    /// A send was to be ended, likewise.
+    /// Cancel a send, likewise.
     CancelSend(u32),
 }
 
@@ -55,14 +55,14 @@ pub(super) enum Op {
 pub(super) struct Completion {
     pub(super) op: Op,
     pub(super) result: Result<u32, Errno>,
-    /// The buffer that was received into, to be given back.
+    /// The provided buffer with the received bytes; the engine must offer it again.
     pub(super) buffer: Option<u16>,
     /// More completions of the same entry follow.
     pub(super) more: bool,
 }
 
 impl Ring {
-    /// A ring with all that the engine needs: Linux 6.1.
+    /// Creates a ring with all that the engine needs: Linux 6.1.
     ///
     /// # Errors
     /// The kernel is older, or the host forbids it.
@@ -74,7 +74,7 @@ impl Ring {
             .setup_r_disabled()
             .build(SUBMISSION_COUNT)?;
         let buffers = ProvidedBuffers::new();
-        // SAFETY: the ring of entries has the length told, and `finish` sees the last completion before it is freed.
+        // SAFETY: the ring of entries has the length given, and `finish` sees the last completion before it is freed.
         unsafe {
             ring.submitter().register_buf_ring_with_flags(
                 buffers.address(),
@@ -83,17 +83,17 @@ impl Ring {
                 0,
             )?
         };
-        // A filter of system calls does not see what a ring does: it can do nothing else, whoever gets hold of it.
+        // A seccomp filter does not see the operations of a ring. These restrictions bound what a compromised worker can do with it.
         ring.submitter().register_restrictions(&mut restrictions())?;
         ring.submitter().register_enable_rings()?;
         Ok(Ring { ring, buffers, overflow: VecDeque::new(), pending: 0 })
     }
 
-    /// Submits what was asked for and waits for a completion, at most `wait_ms`. `None`: for ever.
+    /// Submits the queued entries and waits for a completion, for at most `wait_ms`. `None`: without limit.
     pub(super) fn wait(&mut self, wait_ms: Option<u64>) -> io::Result<()> {
         self.buffers.publish();
         self.submit_overflow()?;
-        // Whatever could not be submitted must not be waited for.
+        // The call must not wait for entries that were not submitted.
         let wait_ms = if self.overflow.is_empty() { wait_ms } else { Some(0) };
         ignore_transient(match wait_ms.map(|ms| ms.min(WAIT_MS_MAX)) {
             None => self.ring.submit_and_wait(1),
@@ -104,7 +104,7 @@ impl Ring {
         })
     }
 
-    /// The next completion, if there is one already.
+    /// Returns the next completion, if there is one.
     pub(super) fn next(&mut self) -> Option<Completion> {
         let entry = self.ring.completion().next()?;
         let more = cqueue::more(entry.flags());
@@ -118,21 +118,21 @@ impl Ring {
         })
     }
 
-    /// Accepts every client of a listener.
+    /// Accepts clients of a listener until cancelled.
     pub(super) fn accept(&mut self, number: u32, listener: impl AsFd) {
         let fd = Fd(listener.as_fd().as_raw_fd());
         self.push(opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build(), Op::Accept(number));
     }
 
-    /// Receives all that arrives, each time into a provided buffer.
+    /// Receives until cancelled, each time into a provided buffer.
     pub(super) fn receive(&mut self, slot: u32, socket: impl AsFd) {
         let fd = Fd(socket.as_fd().as_raw_fd());
         self.push(opcode::RecvMulti::new(fd, GROUP).build(), Op::Receive(slot));
     }
 
-    /// Sends a buffer, once.
+    /// Sends a buffer once.
     ///
-    /// The caller keeps it, and all that it names, until this has completed.
+    /// The caller keeps the buffer, and all memory that it names, until the send completes.
     pub(super) fn send(&mut self, slot: u32, socket: impl AsFd, buffer: &SendBuffer, more: bool) {
         let fd = Fd(socket.as_fd().as_raw_fd());
         let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
@@ -146,22 +146,22 @@ impl Ring {
         self.push(entry, Op::Send(slot));
     }
 
-    /// Waits for room in a socket, instead of sending: a slot does one of them at a time.
+    /// Waits until a socket is writable. A slot has either this or a send in flight.
     pub(super) fn wait_writable(&mut self, slot: u32, socket: impl AsFd) {
         let fd = Fd(socket.as_fd().as_raw_fd());
         self.push(opcode::PollAdd::new(fd, libc::POLLOUT as u32).build(), Op::Send(slot));
     }
 
-    /// Waits for mail, again and again.
+    /// Reports messages in the mailbox until cancelled.
     pub(super) fn watch_mailbox(&mut self, mailbox: impl AsFd) {
         let fd = Fd(mailbox.as_fd().as_raw_fd());
         self.push(opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build(), Op::Mailbox);
     }
 
-    /// Ends what was begun and has not completed; it then completes, if it has not just done so.
+    /// Cancels an accept in flight. The accept then completes, if it has not just completed.
     ///
-    /// The kernel may miss its target: one that is about to be tried again is in none of the lists it searches. Then
-    /// this fails, and is to be asked for once more.
+    /// The kernel may miss the target: an operation about to be retried is in none of the lists that it searches. Then the cancel
+    /// fails, and the engine repeats it.
     pub(super) fn cancel_accept(&mut self, number: u32) {
         self.cancel(Op::Accept(number), Op::CancelAccept(number));
     }
@@ -176,9 +176,9 @@ impl Ring {
         self.cancel(Op::Send(slot), Op::CancelSend(slot));
     }
 
-    /// Cancels everything, and sees each entry complete: the kernel then touches none of our memory.
+    /// Cancels all operations and waits for every completion: after that the kernel touches none of our memory.
     pub(super) fn finish(&mut self) -> io::Result<()> {
-        // The kernel never sees these.
+        // These were never submitted.
         self.pending -= self.overflow.len();
         self.overflow.clear();
         let mut wait_ms = 0;
@@ -188,12 +188,12 @@ impl Ring {
                 if let Some(buffer) = completion.buffer {
                     self.buffers.offer(buffer);
                 }
-                // Accepted too late to be served.
+                // This client was accepted too late.
                 if let (Op::Accept(_), Ok(fd)) = (completion.op, completion.result) {
                     drop(super::accepted(fd));
                 }
             }
-            // Each time: what it misses once, it finds later.
+            // Repeated, as the kernel may miss an operation.
             ignore_transient(self.ring.submitter().register_sync_cancel(None, CancelBuilder::any()))?;
             wait_ms = FINISH_WAIT_MS;
         }
@@ -204,19 +204,19 @@ impl Ring {
         self.push(opcode::AsyncCancel::new(target.into()).build(), op);
     }
 
-    /// Asks for something. The kernel sees it at the next `wait`, and in the order of asking: not before, as what
-    /// completes while a batch of completions is acted on could keep that from ever ending.
+    /// Queues an entry. The kernel sees it at the next `wait`, in order, and not earlier: otherwise new completions could keep a
+    /// batch from ending.
     fn push(&mut self, entry: squeue::Entry, op: Op) {
         let entry = entry.user_data(op.into());
         self.pending += 1;
-        // SAFETY: what the entry names stays: see the module. A descriptor named by it is open until the entry has
-        // completed: its slot, or its listener, is kept for as long.
+        // SAFETY: memory named by the entry stays valid, see the module. A descriptor named by it is open until the entry completes:
+        // its slot or its listener is kept until then.
         if !self.overflow.is_empty() || unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.overflow.push_back(entry);
         }
     }
 
-    /// Submits until there is room for all.
+    /// Moves overflow entries to the submission queue, and submits to make room.
     fn submit_overflow(&mut self) -> io::Result<()> {
         while let Some(entry) = self.overflow.front() {
             // SAFETY: as in `push`.
@@ -233,7 +233,7 @@ impl Ring {
     }
 }
 
-/// All that a ring may do.
+/// The operations that the ring may do.
 fn restrictions() -> [Restriction; 9] {
     [
         Restriction::sqe_op(opcode::AcceptMulti::CODE),
@@ -242,20 +242,20 @@ fn restrictions() -> [Restriction; 9] {
         Restriction::sqe_op(opcode::SendMsg::CODE),
         Restriction::sqe_op(opcode::PollAdd::CODE),
         Restriction::sqe_op(opcode::AsyncCancel::CODE),
-        // Of the flags of an entry, only that a buffer is chosen from those provided.
+        // The only entry flag: choose a provided buffer.
         Restriction::sqe_flags_allowed(IOSQE_BUFFER_SELECT),
         Restriction::register_op(IORING_REGISTER_SYNC_CANCEL),
         Restriction::register_op(IORING_REGISTER_ENABLE_RINGS),
     ]
 }
 
-/// As in `linux/io_uring.h`.
+/// Values of `linux/io_uring.h`.
 const IOSQE_BUFFER_SELECT: u8 = 1 << 5;
 const IORING_REGISTER_ENABLE_RINGS: u8 = 12;
 const IORING_REGISTER_SYNC_CANCEL: u8 = 24;
 
-/// Errors that do not concern the next call: the time is over; a signal; more completions than fit, or too little
-/// memory, for now; nothing to cancel, or just about to be.
+/// Ignores transient errors: timeout; signal; completion queue full or memory short for now; nothing to cancel, or the operation is
+/// completing.
 fn ignore_transient<T>(called: io::Result<T>) -> io::Result<()> {
     use Errno as E;
     let Err(error) = called else { return Ok(()) };
@@ -296,14 +296,14 @@ impl From<u64> for Op {
     }
 }
 
-/// Submissions at once: more than one batch asks for, as a rule. More are [late](Ring::overflow).
+/// Size of the submission queue: enough for a usual batch. Further entries [overflow](Ring::overflow).
 const SUBMISSION_COUNT: u32 = 1024;
 
-/// Completions that may wait in the ring; more wait in the kernel. With the submissions they take 128 KiB, which count as locked
-/// memory: of the 8 MiB that a user may usually lock, some fifty rings.
+/// Size of the completion queue; further completions wait in the kernel. Both queues take 128 KiB of locked memory: the usual limit
+/// of 8 MiB per user allows some fifty rings.
 const COMPLETION_COUNT: u32 = 4 * 1024;
 
-/// How long a completion is waited for at the end, in milliseconds, before all that is left is cancelled again.
+/// Wait in milliseconds for completions at the end, before all remaining operations are cancelled again.
 const FINISH_WAIT_MS: u64 = 10;
 
 /// The only group of provided buffers.
@@ -315,7 +315,7 @@ mod tests {
     use std::{io::Write, net::TcpListener, os::unix::net::UnixStream};
 
     #[test]
-    fn an_act_comes_back_as_it_was_asked() {
+    fn op_survives_the_round_trip() {
         for op in [
             Op::Accept(7),
             Op::Receive(0),
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn more_arrivals_than_submissions_and_buffers_come_all_and_soon() {
+    fn receives_beyond_queue_and_buffers_all_complete() {
         const COUNT: usize = 2 * SUBMISSION_COUNT as usize;
         let mut ring = Ring::new().unwrap();
         let pairs: Vec<_> = (0..COUNT).map(|_| UnixStream::pair().unwrap()).collect();
@@ -339,7 +339,7 @@ mod tests {
             ring.receive(slot as u32, ours);
         }
         let mut arrived = vec![false; COUNT];
-        // A few more than needed if each round fills all the buffers.
+        // A few more than needed if each pass fills all the buffers.
         for _ in 0..4 * COUNT / usize::from(ProvidedBuffers::COUNT) {
             ring.wait(Some(0)).unwrap();
             while let Some(completion) = ring.next() {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_opens_connects_and_sends_nowhere_whoever_gets_hold_of_it() {
+    fn restricted_ring_refuses_other_operations() {
         let mut ring = Ring::new().unwrap();
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let fd = Fd(ours.as_raw_fd());
@@ -399,7 +399,7 @@ mod tests {
         theirs.set_nonblocking(false).unwrap();
         ring.send(1, &theirs, send_buffers.get(buffer), false);
         ring.wait(Some(1)).unwrap();
-        // And many that the kernel has not seen, with bytes there for some of them.
+        // And many that were not submitted, half of them with bytes to receive.
         let pair = UnixStream::pair().unwrap();
         for slot in 0..2 * SUBMISSION_COUNT {
             ring.receive(slot, if slot % 2 == 0 { &pair.0 } else { &ours });
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_ended_has_completed_once() {
+    fn cancelled_operation_completes_once() {
         let mut ring = Ring::new().unwrap();
         let (ours, _theirs) = UnixStream::pair().unwrap();
         ring.cancel_receive(3);
