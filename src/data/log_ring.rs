@@ -3,7 +3,7 @@
 //! ```text
 //! worker 0 ─ records of a batch ─▶ [ ring ] ─┐
 //! worker 1 ─ records of a batch ─▶ [ ring ] ─┴▶ log, every few milliseconds while there is something
-//!     └──────── rings the wakeup, if the log has fallen asleep ──────────┘
+//!     └────────── wakes the log if it sleeps ────────────┘
 //!
 //! ring   written  read  │ length, records … │ length, records … │          words of 8 bytes, a batch begins with one
 //!                       └ read              └ written: nothing is valid behind it

@@ -1,15 +1,15 @@
-//! poll(2) over a list that is kept from one wait to the next. A descriptor in it is a number, as in the kernel's own list: one
-//! that was closed meanwhile is told of as failed, or is somebody else's, who is then told something untrue.
+//! poll(2) over a list that is kept between waits. An entry holds a descriptor's number: after the descriptor is closed, the entry
+//! reports an error, or events of a new descriptor with the same number.
 
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// One descriptor to be looked at.
+/// One descriptor to poll.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct PollEntry(libc::pollfd);
 
-/// What is asked of a descriptor, or told of it: `POLLIN`, `POLLOUT` and so on.
+/// Requested or returned events: `POLLIN`, `POLLOUT` and so on.
 pub(crate) type PollEvents = libc::c_short;
 
 impl PollEntry {
@@ -19,28 +19,27 @@ impl PollEntry {
         entry
     }
 
-    /// From now on this is asked. Of a descriptor that nothing is asked about nothing is told, not even that it has failed.
+    /// Sets the requested events. Without any, the kernel reports nothing, not even errors.
     pub(crate) fn set_events(&mut self, wanted: PollEvents) {
         let libc::pollfd { fd, events, .. } = &mut self.0;
         let is_out = *fd < 0;
         if is_out != (wanted == 0) {
-            // The kernel passes over what is negative.
+            // The kernel skips negative descriptors.
             *fd = !*fd;
         }
         *events = wanted;
     }
 
-    /// What the last wait has told.
+    /// Returns the events of the last wait.
     pub(crate) fn revents(&self) -> PollEvents {
         self.0.revents
     }
 }
 
-/// Waits until there is something to tell, for so many milliseconds at most; `None`: for as long as it takes. Returns of how
-/// many there is.
+/// Waits for events for at most `wait_ms` milliseconds; `None`: without limit. Returns the number of ready entries.
 pub(crate) fn poll(entries: &mut [PollEntry], wait_ms: Option<u64>) -> Result<usize, Errno> {
     let wait = wait_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
-    // SAFETY: `Entry` is a `pollfd` by its representation, the slice is exclusively ours during the call, and its length is given.
+    // SAFETY: `PollEntry` is a transparent `pollfd`, the slice is exclusively borrowed during the call, and its length is given.
     let result = unsafe { libc::poll(entries.as_mut_ptr().cast(), entries.len() as libc::nfds_t, wait) };
     usize::try_from(result)
         .map_err(|_| Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL))

@@ -41,7 +41,9 @@ mod site_versions;
 mod slots;
 mod timer_wheel;
 
-pub(crate) use clock::{WAIT_MS_MAX, timespec};
+#[cfg(target_os = "linux")]
+pub(crate) use clock::WAIT_MS_MAX;
+pub(crate) use clock::timespec;
 pub(crate) use config::WorkerConfig;
 pub(crate) use context::WorkerContext;
 pub(crate) use sending::{COPY_LEN_MAX, NotResident};

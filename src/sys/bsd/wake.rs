@@ -1,4 +1,4 @@
-//! Something to wait for beside other descriptors, which any thread can make happen: a pipe.
+//! A wake-up that any thread can trigger, as a pollable descriptor: a pipe.
 
 use rustix::io::ioctl_fionbio;
 use std::{
@@ -27,7 +27,7 @@ impl Wake {
     }
 
     pub(crate) fn clear(&self) {
-        // Whoever is woken more often than this before it looks is woken again for nothing.
+        // After more wake-ups than this, the reader wakes once more for nothing.
         let _ = (&self.reader).read(&mut [0; 256]);
     }
 }

@@ -1,4 +1,4 @@
-//! What a process that was taken over might try, for the tests of its sandbox; and what tests try in a child.
+//! Actions of a compromised process, for the sandbox tests, and a fork helper for tests.
 
 use rustix::{
     mm::{MapFlags, MremapFlags, ProtFlags, mmap, mmap_anonymous, mremap},

@@ -6,18 +6,18 @@ use std::{
     io, mem, ptr,
 };
 
-/// From now on this process is killed when its parent ends. `PROC_PDEATHSIG_CTL`.
+/// Has the kernel kill this process when its parent ends. `PROC_PDEATHSIG_CTL`.
 pub(crate) fn die_with_parent() -> io::Result<()> {
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// What `ps` and `top` show.
+/// Sets the name that `ps` and `top` show.
 pub(crate) fn set_name(name: &CStr) {
     // SAFETY: both texts end in a zero, and the second is the one that the first asks for.
     unsafe { libc::setproctitle(c"-%s".as_ptr(), name.as_ptr()) };
 }
 
-/// How many threads this process has.
+/// Returns the number of threads of this process.
 pub(crate) fn thread_count() -> io::Result<usize> {
     let pid = getpid().as_raw_nonzero().get();
     let what: [c_int; 4] = [libc::CTL_KERN, libc::KERN_PROC, libc::KERN_PROC_PID, pid];

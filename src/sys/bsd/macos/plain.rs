@@ -1,5 +1,5 @@
-//! Sockets made with calls that take no flags: each is set up afterwards, by calls of its own. A process that is divided in between has one
-//! descriptor too many; it closes that with all others.
+//! Sockets from calls without flags: close-on-exec and non-blocking mode are set afterwards. A child forked in between inherits one
+//! extra descriptor, which it closes with all others.
 
 use rustix::{
     io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio},
@@ -10,31 +10,31 @@ use rustix::{
 };
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Bytes of a message between two sockets of a [pair], at most.
+/// Limit of a message on a socket [pair] in bytes.
 const MESSAGE_LEN_MAX: usize = 256 * 1024;
 
-/// A socket for streams, which does not wait.
+/// Creates a non-blocking stream socket.
 pub(crate) fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {
     set_up(net::socket(family, SocketType::STREAM, None)?, true)
 }
 
-/// Two sockets connected to each other, which keep messages apart, and wait.
+/// Creates two connected, blocking sockets that preserve message boundaries.
 pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::empty(), None)?;
     for socket in [&ours, &theirs] {
-        // What is sent at once has to fit.
+        // A whole message must fit.
         set_socket_send_buffer_size(socket, MESSAGE_LEN_MAX)?;
         set_socket_recv_buffer_size(socket, MESSAGE_LEN_MAX)?;
     }
     Ok((set_up(ours, false)?, set_up(theirs, false)?))
 }
 
-/// The next client, on a socket that does not wait.
+/// Accepts the next client, as a non-blocking socket.
 pub(crate) fn accept(listener: impl AsFd) -> Result<OwnedFd, Errno> {
     set_up(net::accept(listener)?, true)
 }
 
-/// The next client, on a socket that waits, whatever its listener does.
+/// Accepts the next client, as a blocking socket, whatever the listener's mode.
 pub(crate) fn accept_blocking(listener: impl AsFd) -> Result<OwnedFd, Errno> {
     set_up(net::accept(listener)?, false)
 }

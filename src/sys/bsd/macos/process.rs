@@ -3,18 +3,18 @@
 use rustix::process::getpid;
 use std::{ffi::CStr, io, mem};
 
-/// There is no such thing here: a child ends when its channel does, and a worker that is stuck outlives its parent.
+/// Does nothing: a child ends when its channel closes, so a worker that hangs outlives its parent.
 pub(crate) fn die_with_parent() -> io::Result<()> {
     Ok(())
 }
 
-/// What a debugger shows; `ps` does not.
+/// Sets the name that a debugger shows; `ps` does not show it.
 pub(crate) fn set_name(name: &CStr) {
     // SAFETY: it ends in a zero.
     unsafe { libc::pthread_setname_np(name.as_ptr()) };
 }
 
-/// How many threads this process has.
+/// Returns the number of threads of this process.
 pub(crate) fn thread_count() -> io::Result<usize> {
     // SAFETY: plain numbers.
     let mut info: libc::proc_taskinfo = unsafe { mem::zeroed() };
