@@ -51,7 +51,7 @@ mod tests {
     use std::{io::Write, os::fd::AsFd, os::unix::net::UnixStream};
 
     #[test]
-    fn only_what_was_asked_is_told_and_of_one_that_nothing_is_asked_nothing() {
+    fn only_requested_events_are_reported() {
         let (mut near, far) = UnixStream::pair().unwrap();
         let mut entries = [PollEntry::new(far.as_fd(), libc::POLLIN)];
         assert_eq!(poll(&mut entries, Some(0)), Ok(0));
@@ -62,7 +62,7 @@ mod tests {
         drop(near);
         entries[0].set_events(libc::POLLOUT);
         assert_eq!(poll(&mut entries, None), Ok(1));
-        assert_ne!(entries[0].revents() & libc::POLLHUP, 0, "that it has failed is told unasked");
+        assert_ne!(entries[0].revents() & libc::POLLHUP, 0, "errors are reported without a request");
         entries[0].set_events(0);
         assert_eq!(poll(&mut entries, Some(0)), Ok(0));
         entries[0].set_events(libc::POLLIN);

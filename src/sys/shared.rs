@@ -130,7 +130,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
-    fn what_a_child_writes_its_parent_reads() {
+    fn parent_reads_what_child_writes() {
         let shared: Arc<SharedArray<AtomicU64>> = Arc::new(SharedArray::new(3).unwrap());
         let parts: Vec<_> = (0..3).map(|number| shared.row(number)).collect();
         let child = attempts::in_child(|| parts[1].store(7, Relaxed)).unwrap();

@@ -43,7 +43,7 @@ mod tests {
     };
 
     #[test]
-    fn what_takes_the_place_of_another_is_not_it() {
+    fn replaced_file_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         let make = || drop(UnixListener::bind(&path).unwrap());

@@ -45,7 +45,7 @@ mod tests {
     use std::io::{Read, Seek, Write};
 
     #[test]
-    fn a_file_has_no_name_and_takes_the_place_of_none() {
+    fn file_has_no_name_and_replaces_none() {
         let dir = tempfile::tempdir().unwrap();
         let mut files: Vec<File> = (0..3).map(|_| file_in(dir.path()).unwrap()).collect();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);

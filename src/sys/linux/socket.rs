@@ -97,7 +97,7 @@ mod tests {
     };
 
     #[test]
-    fn what_a_client_has_no_room_for_is_not_acknowledged() {
+    fn unread_bytes_are_not_acknowledged() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();

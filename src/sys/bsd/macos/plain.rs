@@ -56,7 +56,7 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
     #[test]
-    fn no_socket_is_for_another_program_and_each_waits_or_not_as_is_said() {
+    fn sockets_are_close_on_exec_and_block_as_requested() {
         let listener = stream(AddressFamily::INET).unwrap();
         bind(&listener, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         listen(&listener, 8).unwrap();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_keeps_messages_apart_up_to_a_long_one() {
+    fn pair_keeps_messages_apart_up_to_a_long_one() {
         let (ours, theirs) = pair().unwrap();
         let long = vec![b'x'; 64 * 1024];
         let mut room = vec![0; 2 * long.len()];
