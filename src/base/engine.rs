@@ -31,7 +31,7 @@ pub struct ChosenEngine {
     /// Never `Auto`.
     pub engine: Engine,
     /// Why it is not io_uring, where that was wanted if possible.
-    pub instead: Option<String>,
+    pub fallback_reason: Option<String>,
 }
 
 impl Engine {

@@ -177,7 +177,7 @@ impl AdminServer {
             if !polled[1].revents().is_empty() {
                 return;
             }
-            match socket::accept_to_wait(&self.listener) {
+            match socket::accept_blocking(&self.listener) {
                 // An error of one client concerns that client only.
                 Ok(client) => drop(self.serve(client)),
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
@@ -218,7 +218,7 @@ impl AdminServer {
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             set_socket_timeout(&client, Timeout::Send, Some(time_left(deadline)?))?;
-            rest = &rest[send(&client, rest, socket::QUIET)?..];
+            rest = &rest[send(&client, rest, socket::NO_SIGNAL)?..];
         }
         Ok(shutdown(&client, Shutdown::Write)?)
     }

@@ -209,7 +209,7 @@ fn bind_tcp(address: SocketAddr, socket_count: usize) -> io::Result<Listener> {
     bind(&first, &address)?;
     let address = SocketAddr::try_from(getsockname(&first)?)?;
     let mut sockets = vec![first];
-    let count = if socket::SPREADS { socket_count } else { 1 };
+    let count = if socket::PORTS_BALANCE { socket_count } else { 1 };
     while sockets.len() < count {
         let socket = tcp_socket(address)?;
         share_port(&socket)?;

@@ -90,11 +90,11 @@ impl Server {
         sites: impl Into<VirtualHosts>,
     ) -> io::Result<Server> {
         let engine = settings.engine.choose().map_err(io::Error::other)?.engine;
-        Server::start_with(&Settings { engine, ..settings.clone() }, listeners, sites, loader::nowhere()?)
+        Server::start_with(&Settings { engine, ..settings.clone() }, listeners, sites, loader::dev_null()?)
     }
 
     /// Starts a server with a [chosen](Engine::choose) engine, in a sandboxed process: it opens no file, so the caller has opened
-    /// [`nowhere`](loader::nowhere).
+    /// [`nowhere`](loader::dev_null).
     pub(crate) fn start_with(
         settings: &Settings,
         mut listeners: Vec<Listener>,
@@ -139,15 +139,15 @@ impl Server {
         let cores = settings.cpu_affinity.then(cores::allowed).transpose()?;
         let loader = engine.start_loader(nowhere)?;
         let socket_count = engine.socket_count(settings.workers());
-        let idle_workers = Arc::new(SharedArray::<IdleWorkers>::new(1)?).part(0);
-        idle_workers.open(worker_count);
+        let idle_workers = Arc::new(SharedArray::<IdleWorkers>::new(1)?).row(0);
+        idle_workers.set_all_idle(worker_count);
         let config = |number| {
             let sockets =
                 listeners.iter().map(|listener| listener.sockets_for(number % socket_count, socket_count));
             io::Result::Ok(WorkerConfig {
                 number,
                 worker_count,
-                roster: idle_workers.clone(),
+                idle_workers: idle_workers.clone(),
                 listeners: sockets.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect(),
                 mailbox: handle.mailboxes[number].clone(),
                 sites: sites.clone(),
@@ -155,8 +155,8 @@ impl Server {
                 health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
                 loader: loader.clone(),
                 connection_count_max,
-                counters: counters.part(number),
-                log: rings.as_ref().map(|(recording, rings)| (recording.clone(), rings.inlet(number))),
+                counters: counters.row(number),
+                log: rings.as_ref().map(|(recording, rings)| (recording.clone(), rings.producer(number))),
             })
         };
         // Prepare everything before the first worker starts, so that an error leaves none running.
@@ -236,7 +236,7 @@ impl Handle {
         self.stats.site_loaded(number, site.file_count(), site.content_len());
         let versions = history.next(site);
         for mailbox in &*self.mailboxes {
-            mailbox.post(WorkerMessage::Swap(SiteId::new(number), versions.clone()));
+            mailbox.post(WorkerMessage::UpdateSite(SiteId::new(number), versions.clone()));
         }
     }
 
@@ -281,7 +281,7 @@ impl Handle {
     fn shut_down(&self, mode: ShutdownMode, grace: Duration) {
         self.stats.set_draining();
         for mailbox in &*self.mailboxes {
-            mailbox.post(WorkerMessage::Leave { farewell: mode, grace });
+            mailbox.post(WorkerMessage::Shutdown { mode, grace });
         }
     }
 }

@@ -1,18 +1,18 @@
-//! The way records take from a worker to the log: a ring of bytes, written and read without a lock.
+//! Log ring: records of one worker on their way to the log. A ring of bytes, written and read without a lock.
 //!
 //! ```text
 //! worker 0 ─ records of a batch ─▶ [ ring ] ─┐
 //! worker 1 ─ records of a batch ─▶ [ ring ] ─┴▶ log, every few milliseconds while there is something
-//!     └──────── rings the bell, if the log has fallen asleep ──────────┘
+//!     └────────── wakes the log if it sleeps ────────────┘
 //!
 //! ring   written  read  │ length, records … │ length, records … │          words of 8 bytes, a batch begins with one
-//!                       └ read              └ written: what lies behind is not there yet
+//!                       └ read              └ written: nothing is valid behind it
 //! ```
 //!
-//! A worker never waits: a batch that finds no room is lost as a whole, and counted.
+//! A worker never waits: if the ring has no room for a batch, the batch is dropped and counted.
 //!
-//! All of it lies in memory that forked processes share, so that it is the same whether a worker is a thread or a process. One that
-//! is killed while it writes has written nothing. Each ring has one writer at a time.
+//! The rings lie in memory shared with forked processes, so threads and worker processes use the same code. A worker that is killed
+//! during a write has written nothing. Each ring has one writer at a time.
 
 use crate::sys::{
     shared::{SharedArray, SharedRow},
@@ -33,63 +33,62 @@ use std::{
 };
 use tarpon_conn::{Counters, RECORDS_LEN, Records};
 
-/// Bytes that may wait for the log, of one worker: some 4,000 exchanges, which is more than a core answers in the time the
-/// log naps.
+/// Ring size of one worker in bytes: some 4,000 exchanges, more than a core serves between two reads of the log.
 const RING_LEN: usize = 1024 * 1024;
 
-/// Bytes that may wait of many workers together: no more of them run at once than there are cores.
+/// Limit for the rings of all workers in bytes: no more workers run at once than there are cores.
 const RINGS_LEN: usize = 32 * 1024 * 1024;
 
-/// Bytes that may wait of one of very many: a few batches, whatever they have in them.
+/// Lower limit of a ring's size in bytes: a few full batches.
 const RING_LEN_MIN: usize = 4 * RECORDS_LEN;
 
-/// The rings of all workers.
+/// Rings of all workers.
 #[derive(Clone)]
 pub(crate) struct LogRings {
     words: Arc<SharedArray<AtomicU64>>,
     count: usize,
-    bell: Arc<Wakeup>,
+    wakeup: Arc<Wakeup>,
 }
 
-/// The worker's side.
+/// Write end of a ring, held by the worker.
 pub(crate) struct RingProducer {
     ring: LogRing,
-    bell: Arc<Wakeup>,
+    wakeup: Arc<Wakeup>,
 }
 
-/// The log's side.
+/// Read end of a ring, held by the log.
 pub(crate) struct RingConsumer {
     ring: LogRing,
 }
 
-/// Wakes the log.
+/// Wakes the log when it sleeps.
 pub(crate) struct Wakeup {
-    /// The log sleeps until somebody rings.
+    /// Set while the log sleeps without a time limit.
     asleep: SharedRow<AtomicBool>,
     wake: Wake,
 }
 
 impl LogRings {
-    /// A ring for each of so many workers.
+    /// Creates a ring for each of `count` workers.
     pub(crate) fn new(count: usize) -> io::Result<LogRings> {
         let len = (RINGS_LEN / count.max(1)).clamp(RING_LEN_MIN, RING_LEN);
         let data_len = 1 << (len / WORD_LEN).ilog2();
         let words = Arc::new(SharedArray::zeros(count * (DATA + data_len))?);
-        Ok(LogRings { words, count, bell: Arc::new(Wakeup::new()?) })
+        Ok(LogRings { words, count, wakeup: Arc::new(Wakeup::new()?) })
     }
 
-    /// The side of the worker of this number.
-    pub(crate) fn inlet(&self, number: usize) -> RingProducer {
-        RingProducer { ring: self.ring(number), bell: Arc::clone(&self.bell) }
+    /// Returns the write end of a worker's ring.
+    pub(crate) fn producer(&self, number: usize) -> RingProducer {
+        RingProducer { ring: self.ring(number), wakeup: Arc::clone(&self.wakeup) }
     }
 
-    /// The other sides, by number.
-    pub(crate) fn outlets(&self) -> impl Iterator<Item = RingConsumer> {
+    /// Returns the read ends, by worker number.
+    pub(crate) fn consumers(&self) -> impl Iterator<Item = RingConsumer> {
         (0..self.count).map(|number| RingConsumer { ring: self.ring(number) })
     }
 
-    pub(crate) fn bell(&self) -> &Arc<Wakeup> {
-        &self.bell
+    pub(crate) fn wakeup(&self) -> &Arc<Wakeup> {
+        &self.wakeup
     }
 
     fn ring(&self, number: usize) -> LogRing {
@@ -99,27 +98,27 @@ impl LogRings {
 }
 
 impl AsFd for LogRings {
-    /// The bell's: a process that has rings has it too.
+    /// The wakeup's: a process that has rings has it too.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.wake.as_fd()
+        self.wakeup.wake.as_fd()
     }
 }
 
 impl RingProducer {
-    /// Hands the records on, or loses them; either way they are cleared.
-    pub(crate) fn give(&mut self, records: &mut Records, counters: &Counters) {
-        let given = self.ring.push(records.bytes());
-        let unlogged = records.take_lost() + if given { 0 } else { records.count() };
+    /// Pushes the records to the ring, or drops and counts them. Clears them in both cases.
+    pub(crate) fn push_records(&mut self, records: &mut Records, counters: &Counters) {
+        let pushed = self.ring.push(records.bytes());
+        let unlogged = records.take_lost() + if pushed { 0 } else { records.count() };
         if unlogged > 0 {
             counters.log_dropped.add(unlogged);
         }
         records.clear();
-        self.bell.ring_if_asleep();
+        self.wakeup.wake_if_asleep();
     }
 }
 
 impl RingConsumer {
-    /// Appends what has come to `bytes`. Whole records only, as they are given by the batch.
+    /// Appends all new batches to `bytes`. A batch holds whole records only.
     pub(crate) fn take(&mut self, bytes: &mut Vec<u8>) {
         self.ring.take(bytes);
     }
@@ -129,23 +128,23 @@ impl RingConsumer {
     }
 }
 
-/// A ring among all words.
+/// One ring within the shared words.
 struct LogRing {
     words: Arc<SharedArray<AtomicU64>>,
     at: usize,
-    /// Words of data: a power of two.
+    /// Data words: a power of two.
     data_len: usize,
 }
 
 const WORD_LEN: usize = size_of::<u64>();
 
-/// Where in a ring is said how many words were ever written, and read; each has a line of the cache for itself.
+/// Positions of the counters of words ever written and ever read. Each has a cache line of its own.
 const WRITTEN: usize = 0;
 const READ: usize = 128 / WORD_LEN;
 const DATA: usize = 2 * READ;
 
 impl LogRing {
-    /// Appends a batch, if there is room for all of it.
+    /// Appends a batch if it fits as a whole. Returns whether it did.
     fn push(&self, batch: &[u8]) -> bool {
         let (written, read) =
             (self.word(WRITTEN).load(Ordering::Relaxed), self.word(READ).load(Ordering::Acquire));
@@ -169,7 +168,7 @@ impl LogRing {
         true
     }
 
-    /// Appends all batches that are there to `bytes`.
+    /// Appends all batches to `bytes`.
     fn take(&self, bytes: &mut Vec<u8>) {
         let written = self.word(WRITTEN).load(Ordering::Acquire);
         let mut read = self.word(READ).load(Ordering::Relaxed);
@@ -189,7 +188,7 @@ impl LogRing {
             read = read.wrapping_add(1 + word_count);
             left -= 1 + word_count;
         }
-        // Also where it does not come out even: a worker that somebody has taken over may write anything there.
+        // Stored even if the lengths do not add up: a compromised worker may write anything to its ring.
         self.word(READ).store(written, Ordering::Release);
     }
 
@@ -201,7 +200,7 @@ impl LogRing {
         &self.words[self.at + which]
     }
 
-    /// The word that was or will be written as the one of this number.
+    /// Returns the data word of this running number.
     fn data(&self, number: u64) -> &AtomicU64 {
         &self.words[self.at + DATA + (number as usize & (self.data_len - 1))]
     }
@@ -209,25 +208,26 @@ impl LogRing {
 
 impl Wakeup {
     fn new() -> io::Result<Wakeup> {
-        Ok(Wakeup { asleep: Arc::new(SharedArray::new(1)?).part(0), wake: Wake::new()? })
+        Ok(Wakeup { asleep: Arc::new(SharedArray::new(1)?).row(0), wake: Wake::new()? })
     }
 
-    /// Wakes the log, whatever it does.
-    pub(crate) fn ring(&self) {
+    /// Wakes the log in any case.
+    pub(crate) fn wake(&self) {
         self.wake.wake();
     }
 
-    /// One system call for a whole burst: the log does not sleep again before it has found nothing for a while.
-    fn ring_if_asleep(&self) {
-        // Between the records given and the look at `asleep`; its partner is in `sleep`. Without the two, each side could miss
-        // what the other has just done.
+    /// Wakes the log only if it sleeps. A burst of records costs one system call: the log sleeps again only after a while without
+    /// records.
+    fn wake_if_asleep(&self) {
+        // Orders the push before the load of `asleep`; `sleep` has the matching fence. Without both, each side could miss the other's
+        // store.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
-            self.ring();
+            self.wake();
         }
     }
 
-    /// Sleeps until somebody rings; not if `is_idle` says that something has come by now.
+    /// Sleeps until a worker wakes the log, unless `is_idle` returns false.
     pub(crate) fn sleep(&self, is_idle: impl FnOnce() -> bool) {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -237,8 +237,8 @@ impl Wakeup {
         self.asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Sleeps for a while, or until somebody rings loudly.
-    pub(crate) fn nap(&self, time: Duration) {
+    /// Sleeps for `time`, or until [`wake`](Wakeup::wake).
+    pub(crate) fn sleep_for(&self, time: Duration) {
         self.wait(Some(time));
     }
 
@@ -258,61 +258,61 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn nobody_sleeps_through_what_has_come() {
+    fn no_wakeup_is_lost() {
         let rings = LogRings::new(3).expect("memory");
-        let (inlet, mut outlet) = (rings.inlet(1), rings.outlets().nth(1).expect("one of three"));
+        let (producer, mut consumer) = (rings.producer(1), rings.consumers().nth(1).expect("one of three"));
         let writer = thread::spawn(move || {
             for number in 0..20_000u32 {
-                while !inlet.ring.push(&number.to_le_bytes()) {
+                while !producer.ring.push(&number.to_le_bytes()) {
                     thread::yield_now();
                 }
-                inlet.bell.ring_if_asleep();
+                producer.wakeup.wake_if_asleep();
             }
         });
         let mut bytes = Vec::new();
         while bytes.len() < 4 * 20_000 {
-            rings.bell().sleep(|| outlet.is_empty());
-            outlet.take(&mut bytes);
+            rings.wakeup().sleep(|| consumer.is_empty());
+            consumer.take(&mut bytes);
         }
         writer.join().expect("a writer");
         assert!(bytes.chunks_exact(4).zip(0u32..).all(|(found, number)| *found == number.to_le_bytes()));
-        assert!(rings.outlets().all(|outlet| outlet.is_empty()), "the others have heard nothing");
+        assert!(rings.consumers().all(|consumer| consumer.is_empty()), "the other rings are empty");
     }
 
     #[test]
-    fn batches_come_as_they_were_given_or_not_at_all() {
+    fn batches_arrive_whole_or_not_at_all() {
         let rings = LogRings::new(1_000).expect("memory");
-        let (ring, mut outlet) = (rings.ring(0), rings.outlets().next().expect("the first"));
-        // Of every length, several times round the ring.
-        let mut given = 0;
-        for round in 0..40 {
+        let (ring, mut consumer) = (rings.ring(0), rings.consumers().next().expect("the first"));
+        // Batches of many lengths, several times round the ring.
+        let mut pushed = 0;
+        for pass in 0..40 {
             let mut want = Vec::new();
-            for len in (0..RECORDS_LEN).step_by(1 + 997 * (round % 7)).chain([RECORDS_LEN; 9]) {
-                let batch: Vec<u8> = (0..len).map(|at| (at + round) as u8).collect();
+            for len in (0..RECORDS_LEN).step_by(1 + 997 * (pass % 7)).chain([RECORDS_LEN; 9]) {
+                let batch: Vec<u8> = (0..len).map(|at| (at + pass) as u8).collect();
                 if !ring.push(&batch) {
                     break;
                 }
                 want.extend(batch);
-                given += 1;
+                pushed += 1;
             }
             let mut bytes = Vec::new();
-            outlet.take(&mut bytes);
-            assert!(bytes == want, "round {round}");
+            consumer.take(&mut bytes);
+            assert!(bytes == want, "pass {pass}");
         }
-        assert!(given > 1_000);
-        assert!(outlet.is_empty());
+        assert!(pushed > 1_000);
+        assert!(consumer.is_empty());
     }
 
     #[test]
-    fn what_a_worker_writes_beside_the_rules_harms_nobody() {
+    fn invalid_lengths_from_a_worker_are_harmless() {
         for (written, len) in [(u64::MAX, 0), (1 << 40, 1), (3, 1 << 40), (3, u64::MAX), (3, u64::MAX - 6)] {
             let rings = LogRings::new(1).expect("memory");
-            let (ring, mut outlet) = (rings.ring(0), rings.outlets().next().expect("one"));
+            let (ring, mut consumer) = (rings.ring(0), rings.consumers().next().expect("one"));
             ring.data(0).store(len, Ordering::Relaxed);
             ring.word(WRITTEN).store(written, Ordering::Relaxed);
             let mut bytes = Vec::new();
-            outlet.take(&mut bytes);
-            assert!(outlet.is_empty(), "{written}, {len}");
+            consumer.take(&mut bytes);
+            assert!(consumer.is_empty(), "{written}, {len}");
             assert!(bytes.len() <= RING_LEN, "{written}, {len}");
         }
     }

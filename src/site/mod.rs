@@ -128,12 +128,12 @@ impl Site {
 
     /// A stretch of the image for the kernel to read, and only for it.
     #[inline]
-    pub(crate) fn named(&self, place: Region) -> &[u8] {
+    pub(crate) fn bytes_for_kernel(&self, place: Region) -> &[u8] {
         match &self.store {
             Some(_) => self.image.bytes(place),
             None => {
                 let place = Region { at: place.at + packed::IMAGE_AT, ..place };
-                self.archive().map.named(place).unwrap_or_default()
+                self.archive().map.bytes_for_kernel(place).unwrap_or_default()
             }
         }
     }
@@ -335,7 +335,7 @@ pub(crate) fn from_archive(archive: Archive, source: &Source) -> Result<Site, Us
     }
     // Begun to be read now, it is in memory when the first clients come, or soon after.
     let image_at = archive.at + packed::IMAGE_AT;
-    cached::expect(&archive.file, image_at, image.len());
+    cached::read_ahead(&archive.file, image_at, image.len());
     // An image that does not say has paths, and a length.
     let (file_count, len) = match image.totals() {
         Some(totals) => (totals.files, totals.bytes),

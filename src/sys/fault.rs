@@ -1,12 +1,12 @@
-//! Survives reads of a mapped file that has been truncated: without this, SIGBUS would end the process.
+//! Handles SIGBUS: a read of a mapped file that was truncated must not end the process.
 //!
 //! ```text
 //! read ─▶ no page there ─▶ SIGBUS ─▶ in a watched range?  yes: mark it damaged, put zeros in its place, read on
 //!                                                         no:  who was asked before us
 //! ```
 //!
-//! Whoever reads a watched range looks [afterwards](Watch::is_damaged) whether what it got is the file. The kernel
-//! raises no signal for what it reads on our behalf: that system call fails with EFAULT. See sigaction(2), mmap(2).
+//! After a read of a watched range, the reader checks [`is_damaged`](MapWatch::is_damaged). System calls raise no signal for such
+//! memory: they fail with EFAULT. See sigaction(2), mmap(2).
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::{
@@ -23,23 +23,23 @@ use std::{
     },
 };
 
-/// A range of addresses in which faults are survived, until this is dropped.
+/// A watched address range: faults in it are handled until this is dropped.
 #[derive(Debug)]
 pub(crate) struct MapWatch {
     row: &'static WatchedMap,
 }
 
-/// A row of the table that the handler reads. It may be rewritten only while nobody reads the range it had.
+/// A row of the table that the handler reads. It may be rewritten only while no thread reads its old range.
 #[derive(Debug)]
 struct WatchedMap {
-    /// Address of the first byte; `FREE` or `CLAIMED` if there is none.
+    /// Address of the first byte, or `FREE` or `CLAIMED`.
     start: AtomicUsize,
     /// Address behind the last byte, a multiple of the page size.
     end: AtomicUsize,
     damaged: AtomicBool,
 }
 
-/// Ranges watched at once. Each is a mapped archive that is served, or that a response under way still needs.
+/// Limit of watched ranges. Each is a mapped archive that is served, or that a response in flight still needs.
 const WATCH_COUNT_MAX: usize = 1024;
 
 const FREE: usize = 0;
@@ -50,8 +50,8 @@ static ROWS: [WatchedMap; WATCH_COUNT_MAX] = [const {
     WatchedMap { start: AtomicUsize::new(FREE), end: AtomicUsize::new(0), damaged: AtomicBool::new(false) }
 }; WATCH_COUNT_MAX];
 
-/// What was asked about SIGBUS before us, and what installing our handler came to.
-static BEFORE: OnceLock<Result<SignalAction, c_int>> = OnceLock::new();
+/// The action for SIGBUS before ours, or the error of installing ours.
+static PREVIOUS_ACTION: OnceLock<Result<SignalAction, c_int>> = OnceLock::new();
 
 struct SignalAction(libc::sigaction);
 
@@ -61,26 +61,25 @@ unsafe impl Send for SignalAction {}
 unsafe impl Sync for SignalAction {}
 
 impl MapWatch {
-    /// Survives faults in `range` from now on, whose ends are multiples of the page size.
+    /// Watches `range`, whose ends are multiples of the page size.
     ///
     /// # Errors
-    /// The signal cannot be handled, or 1,024 ranges are watched already.
+    /// The handler cannot be installed, or 1,024 ranges are watched already.
     ///
     /// # Safety
-    /// The range is a mapping of the caller for reading only. It must outlive the watch, and the caller must expect
-    /// zeros in it.
+    /// The range is a read-only mapping of the caller. It must outlive the watch, and the caller must accept zeros in it.
     pub(crate) unsafe fn new(range: Range<*const c_void>) -> io::Result<MapWatch> {
-        BEFORE.get_or_init(install).as_ref().map_err(|&code| io::Error::from_raw_os_error(code))?;
+        PREVIOUS_ACTION.get_or_init(install).as_ref().map_err(|&code| io::Error::from_raw_os_error(code))?;
         let is_ours = |row: &&WatchedMap| row.start.compare_exchange(FREE, CLAIMED, Acquire, Relaxed).is_ok();
         let row = ROWS.iter().find(is_ours).ok_or(io::ErrorKind::QuotaExceeded)?;
         row.damaged.store(false, Relaxed);
-        // Who sees this end does not see the start that the row had before.
+        // A handler that sees this end does not see the row's earlier start.
         row.end.store(range.end.addr(), Release);
         row.start.store(range.start.addr(), Release);
         Ok(MapWatch { row })
     }
 
-    /// Whether something read in the range so far may have been zeros that are not in the file.
+    /// Returns whether bytes read from the range so far may be zeros that are not in the file.
     #[inline]
     pub(crate) fn is_damaged(&self) -> bool {
         self.row.damaged.load(Acquire)
@@ -94,22 +93,22 @@ impl Drop for MapWatch {
 }
 
 impl WatchedMap {
-    /// From the page of `at` to the end of the range, if `at` is in it.
-    fn rest(&self, at: usize, page_len: usize) -> Option<Range<usize>> {
+    /// Returns the range from the page of `at` to the end, if `at` is inside.
+    fn tail_from(&self, at: usize, page_len: usize) -> Option<Range<usize>> {
         let start = self.start.load(Acquire);
         let end = self.end.load(Acquire);
-        // Another row than the one sought may be rewritten meanwhile: then its two ends may not belong together.
+        // Another row may be rewritten meanwhile: then its start and end may not match.
         let steady = self.start.load(Relaxed) == start;
         (steady && start > CLAIMED && (start..end).contains(&at)).then(|| at & !(page_len - 1)..end)
     }
 
-    /// Puts zeros where the file has nothing any more. Only what a signal handler may do.
-    fn mend(&self, rest: Range<usize>) -> bool {
-        // First the mark: who reads zeros finds it.
+    /// Maps zeros in place of the missing pages. Async-signal-safe.
+    fn replace_with_zeros(&self, rest: Range<usize>) -> bool {
+        // Marked first: a reader of the zeros must find the mark.
         self.damaged.store(true, Release);
         let at = ptr::with_exposed_provenance_mut(rest.start);
-        // SAFETY: replaces pages of a mapping that, by the contract of `Watch::new`, its owner has for reading only and
-        // expects zeros in. A plain system call.
+        // SAFETY: replaces pages of a mapping that, by the contract of `MapWatch::new`, is read-only and may become zeros. A plain
+        // system call.
         unsafe {
             mmap_anonymous(at, rest.len(), ProtFlags::READ, MapFlags::PRIVATE | MapFlags::FIXED).is_ok()
         }
@@ -117,7 +116,7 @@ impl WatchedMap {
 }
 
 fn install() -> Result<SignalAction, c_int> {
-    // Asked now: a signal handler may not.
+    // Cached now: a signal handler may not query it.
     rustix::param::page_size();
     // SAFETY: a sigaction of zeros is valid: the default action, no flags. Both structures live during the calls, and
     // the handler only does what a signal handler may. On a stack of its own where the thread has one.
@@ -134,24 +133,24 @@ fn install() -> Result<SignalAction, c_int> {
     }
 }
 
-/// The handler. Async-signal-safe: reads atomics, and makes system calls that leave `errno` alone.
+/// The handler. Async-signal-safe: reads atomics and makes system calls that leave `errno` alone.
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel calls with a valid siginfo; `si_addr` may be read of any, and means something for a fault.
     let (code, at) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
     // Above 0: from the kernel, not sent by a process.
     if code > 0 {
         let page_len = rustix::param::page_size();
-        let found = ROWS.iter().find_map(|row| Some((row, row.rest(at, page_len)?)));
-        if found.is_some_and(|(row, rest)| row.mend(rest)) {
+        let found = ROWS.iter().find_map(|row| Some((row, row.tail_from(at, page_len)?)));
+        if found.is_some_and(|(row, rest)| row.replace_with_zeros(rest)) {
             return;
         }
     }
-    pass_on(signal, info, context);
+    call_previous_handler(signal, info, context);
 }
 
-/// It is not ours: does what would have been done without us.
-fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let before = BEFORE.get().and_then(|before| before.as_ref().ok());
+/// Handles a fault outside all watched ranges as the previous action would.
+fn call_previous_handler(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let before = PREVIOUS_ACTION.get().and_then(|before| before.as_ref().ok());
     let handler = before.map_or(libc::SIG_DFL, |action| action.0.sa_sigaction);
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
         // SAFETY: both may be called in a signal handler. A fault is not ignored by the kernel either: the process

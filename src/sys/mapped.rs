@@ -1,83 +1,82 @@
-//! A file that others may change, mapped twice: once for us to read, once for the kernel to read on our behalf.
+//! A file that may be truncated, mapped twice: once for user code to read, once for the kernel to read.
 //!
 //! ```text
 //! file ─┬─ map ─▶ read here         truncated: SIGBUS, survived; damaged from then on     see `fault`
 //!       └─ map ─▶ named in a send   truncated: the send fails with EFAULT, or ends short
 //! ```
 //!
-//! Two, because surviving a fault puts zeros into the first one, which the kernel must not send.
+//! Two maps, because the handler puts zeros into the first one, which the kernel must not send.
 //!
-//! A file that is truncated keeps zeros to the end of its new last page, which read without a fault. So whoever asks whether
-//! there was one has the page that was the last touched too.
+//! A truncated file reads as zeros to the end of its new last page, without a fault. So every check for damage also touches the
+//! file's former last page.
 
 use super::{fault::MapWatch, memory::MemoryMap};
 use bytes::Bytes;
 use std::{fs::File, io, sync::Arc};
 use tarpon_site::Region;
 
-/// The maps of a file.
+/// Both maps of a file.
 #[derive(Debug)]
 pub(crate) struct Mapped {
     /// Dropped before the map it watches.
     watch: MapWatch,
     read: MemoryMap,
-    named: MemoryMap,
+    for_kernel: MemoryMap,
 }
 
 impl Mapped {
-    /// Maps a stretch of a file, which begins on a page: to all below, it is the file. One that is in memory may be mapped in
-    /// huge pages.
+    /// Maps a region of a file that begins on a page; offsets below count from there. A file in memory may use huge pages.
     ///
     /// # Errors
     /// The file system cannot map, or the address space is full.
-    pub(crate) fn new(file: &File, place: Region, huge: bool) -> io::Result<Mapped> {
-        let read = if huge { MemoryMap::huge(file, place)? } else { MemoryMap::new(file, place)? };
-        let named = MemoryMap::new(file, place)?;
-        // SAFETY: our mapping for reading only, which lives as long as the watch. `bytes` tells of the zeros.
+    pub(crate) fn new(file: &File, region: Region, huge: bool) -> io::Result<Mapped> {
+        let read = if huge { MemoryMap::huge(file, region)? } else { MemoryMap::new(file, region)? };
+        let for_kernel = MemoryMap::new(file, region)?;
+        // SAFETY: our read-only mapping, which lives as long as the watch. Callers of `bytes` check for zeros.
         let watch = unsafe { MapWatch::new(read.pages())? };
-        let mapped = Mapped { watch, read, named };
-        // The first time here, where the disk may be waited for.
+        let mapped = Mapped { watch, read, for_kernel };
+        // First touched here, where waiting for the disk is allowed.
         mapped.is_damaged();
-        mapped.read.hold_end();
+        mapped.read.lock_last_page();
         Ok(mapped)
     }
 
-    /// A stretch of the file as an image's bytes. Of those too [`is_damaged`](Mapped::is_damaged) tells.
-    pub(crate) fn image(self: &Arc<Mapped>, place: Region) -> Option<Bytes> {
-        within(&self.read, place)?;
+    /// Returns a region of the file as an image's bytes. [`is_damaged`](Mapped::is_damaged) covers these too.
+    pub(crate) fn image(self: &Arc<Mapped>, region: Region) -> Option<Bytes> {
+        within(&self.read, region)?;
         Some(
             Bytes::from_owner(MappedRead(Arc::clone(self)))
-                .slice(place.at as usize..(place.at + place.len) as usize),
+                .slice(region.at as usize..(region.at + region.len) as usize),
         )
     }
 
-    /// Bytes of the file, to be copied at once. When that is done, [`is_damaged`](Mapped::is_damaged) tells whether
-    /// they are to be thrown away. `None`: there is no such place.
+    /// Returns bytes of the file. Copy them at once, then discard the copy if [`is_damaged`](Mapped::is_damaged). `None`: the region
+    /// is outside.
     #[inline]
-    pub(crate) fn bytes(&self, place: Region) -> Option<&[u8]> {
-        within(&self.read, place)
+    pub(crate) fn bytes(&self, region: Region) -> Option<&[u8]> {
+        within(&self.read, region)
     }
 
-    /// The same for the kernel alone, which fails where there is nothing. Not to be read: that would be SIGBUS.
+    /// Returns the same bytes for a system call, which fails where pages are missing. User code must not read them: SIGBUS.
     #[inline]
-    pub(crate) fn named(&self, place: Region) -> Option<&[u8]> {
-        within(&self.named, place)
+    pub(crate) fn bytes_for_kernel(&self, region: Region) -> Option<&[u8]> {
+        within(&self.for_kernel, region)
     }
 
-    /// How long it is, in bytes.
+    /// Returns the length in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.read.as_ref().len() as u64
     }
 
-    /// The file is truncated by a page or more: what was read of it may be zeros.
+    /// Returns whether the file was truncated by a page or more: bytes read may be zeros.
     #[inline]
     pub(crate) fn is_damaged(&self) -> bool {
-        self.read.touch_end();
+        self.read.touch_last_page();
         self.watch.is_damaged()
     }
 }
 
-/// The map we read, kept for as long as its bytes are.
+/// Keeps the map while its bytes are in use.
 struct MappedRead(Arc<Mapped>);
 
 impl AsRef<[u8]> for MappedRead {
@@ -87,8 +86,8 @@ impl AsRef<[u8]> for MappedRead {
 }
 
 #[inline]
-fn within(map: &MemoryMap, place: Region) -> Option<&[u8]> {
-    let (at, len) = (usize::try_from(place.at).ok()?, usize::try_from(place.len).ok()?);
+fn within(map: &MemoryMap, region: Region) -> Option<&[u8]> {
+    let (at, len) = (usize::try_from(region.at).ok()?, usize::try_from(region.len).ok()?);
     map.as_ref().get(at..)?.get(..len)
 }
 
@@ -105,17 +104,21 @@ mod tests {
         file.write_all(&vec![b'x'; 3 * page_len]).unwrap();
         let whole = Region { at: 0, len: 3 * page_len as u64 };
         let mapped = Mapped::new(&file, whole, false).unwrap();
-        let place = |page: usize| Region { at: (page * page_len) as u64, len: page_len as u64 };
-        assert!(mapped.bytes(place(2)).unwrap().iter().all(|&byte| byte == b'x'));
-        assert!(mapped.bytes(place(3)).is_none() && mapped.named(place(3)).is_none());
+        let page_region = |page: usize| Region { at: (page * page_len) as u64, len: page_len as u64 };
+        assert!(mapped.bytes(page_region(2)).unwrap().iter().all(|&byte| byte == b'x'));
+        assert!(mapped.bytes(page_region(3)).is_none() && mapped.bytes_for_kernel(page_region(3)).is_none());
 
         file.set_len(page_len as u64).unwrap();
-        assert!(mapped.bytes(place(1)).unwrap().iter().all(|&byte| byte == 0));
+        assert!(mapped.bytes(page_region(1)).unwrap().iter().all(|&byte| byte == 0));
         assert!(mapped.is_damaged());
-        assert!(mapped.bytes(place(0)).unwrap().iter().all(|&byte| byte == b'x'), "what is there stays");
+        assert!(
+            mapped.bytes(page_region(0)).unwrap().iter().all(|&byte| byte == b'x'),
+            "what is there stays"
+        );
 
         let (socket, _peer) = UnixStream::pair().unwrap();
-        let sent = net::send(&socket, mapped.named(place(1)).unwrap(), net::SendFlags::empty());
+        let sent =
+            net::send(&socket, mapped.bytes_for_kernel(page_region(1)).unwrap(), net::SendFlags::empty());
         assert_eq!(sent, Err(Errno::FAULT));
     }
 
@@ -132,7 +135,7 @@ mod tests {
         assert!(mapped.is_damaged());
     }
 
-    /// Runs itself again: that process ends.
+    /// Runs the test program again as a child, which dies.
     #[test]
     fn a_fault_elsewhere_ends_the_process_as_before() {
         const AGAIN: &str = "TARPON_TEST_FAULT";

@@ -1,4 +1,4 @@
-//! Kernel structures and calls that need an argument for their safety, and those that one system has and another has not.
+//! System calls that need a safety argument, and system calls that differ between systems.
 //!
 //! | module | on Linux | on FreeBSD and macOS |
 //! |---|---|---|
@@ -7,11 +7,11 @@
 //! | `process` | pidfd, prctl, close_range | kqueue, `EVFILT_PROC`; procctl |
 //! | `socket` | accept4, `SOCK_SEQPACKET`, sendfile | the same; on macOS fcntl and `SOCK_DGRAM`, sendfile in their forms |
 //! | `sealed` | memfd, sealed | a temporary file without a name |
-//! | `cached` | cachestat, `RWF_NOWAIT` | not asked: all is taken to be in memory |
+//! | `cached` | cachestat, `RWF_NOWAIT` | not queried: all pages count as resident |
 //! | `name` | `O_PATH` | inode and birth |
 //! | `program` | /proc/self/exe | the name of the program |
 //! | `cores`, `huge`, `clock` | bound threads, huge pages, coarse clocks | none of these |
-//! | `forbidden` | who tells of what seccomp refuses | – |
+//! | `forbidden` | reports a system call that seccomp refuses | – |
 
 #[cfg(not(any(target_os = "linux", target_os = "freebsd", target_os = "macos")))]
 compile_error!("tarpon knows Linux, FreeBSD and macOS");
@@ -39,5 +39,5 @@ pub(crate) use system::forbidden;
 #[cfg(not(target_os = "linux"))]
 pub(crate) use system::queue;
 
-/// Connections that may wait in a listener's accept queue, at most; the kernel lowers the number to `net.core.somaxconn`.
+/// Limit of a listener's accept queue; the kernel lowers it to `net.core.somaxconn`.
 pub(crate) const BACKLOG: i32 = 4096;

@@ -1,4 +1,4 @@
-//! What stands in the place of Linux's own on other systems and needs no call of theirs: here for its tests.
+//! Replacements for Linux-only modules that need no call of another system: compiled here for their tests.
 
 #![expect(dead_code, reason = "only the tests use it")]
 

@@ -1,6 +1,6 @@
-//! Child processes that go on with the memory of their parent: fork(2), without exec.
+//! Child processes by fork(2) without exec: they continue with a copy of their parent's memory.
 
-pub(crate) use super::system::process::{Process, follow_into_death, set_name};
+pub(crate) use super::system::process::{Process, die_with_parent, set_name};
 
 use super::system::process::{close_between, thread_count};
 use rustix::process::{Pid, getpid, getppid};
@@ -11,27 +11,26 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// Starts a child, which runs `main` and ends with the status that this returns. All that the parent has in memory, the child
-/// has too; of its descriptors those named here, and standard input, output and error.
+/// Forks a child, which runs `main` and exits with its status. The child inherits the parent's memory, the descriptors in `keep`, and
+/// standard input, output and error.
 ///
 /// The child does not outlive its parent.
 ///
 /// # Errors
-/// This process has other threads: of what they were doing a child would see one half. Or there is no room for another
-/// process.
+/// This process has other threads, whose state would be inconsistent in the child. Or the process limit is reached.
 pub(crate) fn spawn(keep: &[RawFd], main: impl FnOnce() -> i32) -> io::Result<Pid> {
     SingleThreaded::new()?.spawn(keep, main)
 }
 
-/// That this process has one thread, which may divide it. Whoever has asked begins no other thread.
+/// Proof that this process has one thread and may fork. The holder must not start threads.
 #[derive(Debug)]
 pub(crate) struct SingleThreaded(PhantomData<*const ()>);
 
 impl SingleThreaded {
-    /// Asks in a way that a sandbox may bar later.
+    /// Checks the number of threads; a sandbox may forbid this call later.
     ///
     /// # Errors
-    /// There are others.
+    /// The process has other threads.
     pub(crate) fn new() -> io::Result<SingleThreaded> {
         match thread_count()? {
             1 => Ok(SingleThreaded(PhantomData)),
@@ -39,17 +38,18 @@ impl SingleThreaded {
         }
     }
 
-    /// As [`spawn`].
+    /// Forks a child: see [`spawn`].
     pub(crate) fn spawn(&self, keep: &[RawFd], main: impl FnOnce() -> i32) -> io::Result<Pid> {
         let parent = getpid();
-        // SAFETY: no other thread was in the middle of anything, neither of ours nor of the C library's: the child may do all
-        // that the parent may. It never returns from here, so that nothing of the parent's is done twice.
+        // SAFETY: this process has no other thread, so no lock or allocator state is inconsistent: the child may do all that the
+        // parent may. The child never returns from here, so none of the parent's code runs twice.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
-                let status = catch_unwind(AssertUnwindSafe(|| begin(parent, keep, main))).unwrap_or(PANICKED);
-                // SAFETY: ends this process and nothing else. Exit handlers were registered for the parent, and the child may be
-                // confined to calls that they do not know: a leak checker starts a process of its own.
+                let status =
+                    catch_unwind(AssertUnwindSafe(|| run_child(parent, keep, main))).unwrap_or(PANICKED);
+                // SAFETY: ends this process only. Exit handlers belong to the parent, and the sandbox may forbid their calls: a leak
+                // checker starts a process of its own.
                 unsafe { libc::_exit(status) }
             }
             // SAFETY: fork returns the number of the child, which is above 0.
@@ -58,9 +58,9 @@ impl SingleThreaded {
     }
 }
 
-/// Prepares a child and runs its `main`. Returns the exit status.
-fn begin(parent: Pid, keep: &[RawFd], main: impl FnOnce() -> i32) -> i32 {
-    let prepared = follow_into_death().and_then(|()| close_all_but(keep));
+/// Prepares a child, and runs its `main`. Returns the exit status.
+fn run_child(parent: Pid, keep: &[RawFd], main: impl FnOnce() -> i32) -> i32 {
+    let prepared = die_with_parent().and_then(|()| close_all_but(keep));
     // A parent that has exited already reported why, and nothing waits for this process.
     if getppid() != Some(parent) {
         return 1;
@@ -74,16 +74,16 @@ fn begin(parent: Pid, keep: &[RawFd], main: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-/// Closes what the parent had open and the child is not to have.
+/// Closes all descriptors except `keep` and the standard ones.
 fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
     let mut kept: Vec<_> = keep.iter().map(|&number| number as u32).collect();
     kept.sort_unstable();
-    // Behind standard error.
+    // The first after standard error.
     let mut next = 3;
     for last in kept.into_iter().map(Some).chain([None]) {
         let end = last.map_or(u32::MAX, |kept| kept.wrapping_sub(1));
         if next <= end {
-            // SAFETY: whoever owns these descriptors is in frames of the parent, to which this process does not return.
+            // SAFETY: the owners of these descriptors are in stack frames of the parent, to which this process does not return.
             unsafe { close_between(next, end)? };
         }
         next = last.map_or(next, |kept| next.max(kept + 1));
@@ -91,5 +91,5 @@ fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// The exit status of a Rust program that has panicked.
+/// Exit status of a Rust program that panicked.
 const PANICKED: i32 = 101;

@@ -1,11 +1,10 @@
-//! Memory that a process has in common with the children it forks later: mmap(2), `MAP_SHARED`.
+//! Memory shared with the children that a process forks later: mmap(2), `MAP_SHARED`.
 //!
 //! ```text
 //! parent ── new ──▶ [ item 0 │ item 1 │ item 2 ] ◀── the same pages ── children, whatever became of their parent
 //! ```
 //!
-//! For threads it is memory like any other. Pages that nobody has written cost nothing, and none of them is copied when a process is
-//! divided.
+//! Threads use it like any other memory. Unwritten pages cost nothing, and fork copies none of them.
 
 use super::system::huge::NORESERVE;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -17,7 +16,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-/// Items that all processes see which were forked since it was made. They change by what they are made of: atomics.
+/// Items shared with all processes forked later. They must be atomics or made of atomics.
 #[derive(Debug)]
 pub(crate) struct SharedArray<T: Sync> {
     /// Invariant: `count` items from here are initialised, and mapped until this is dropped.
@@ -25,7 +24,7 @@ pub(crate) struct SharedArray<T: Sync> {
     count: usize,
 }
 
-/// One of the items.
+/// One item of a shared array.
 #[derive(Debug)]
 pub(crate) struct SharedRow<T: Sync> {
     /// Invariant: points to an item of `_all`.
@@ -34,11 +33,11 @@ pub(crate) struct SharedRow<T: Sync> {
 }
 
 impl<T: Sync + Default> SharedArray<T> {
-    /// So many items, as they are by default.
+    /// Creates `count` default items.
     pub(crate) fn new(count: usize) -> io::Result<SharedArray<T>> {
         let shared = SharedArray { start: map(count)?, count };
         for number in 0..count {
-            // SAFETY: within the mapping, which nobody else knows of, and aligned, as pages are.
+            // SAFETY: within the mapping, which no other code knows of yet, and aligned, as pages are.
             unsafe { shared.start.add(number).write(T::default()) };
         }
         Ok(shared)
@@ -46,24 +45,24 @@ impl<T: Sync + Default> SharedArray<T> {
 }
 
 impl SharedArray<AtomicU64> {
-    /// So many zeros, none of which is written before it is needed.
+    /// Creates `count` zeros. Their pages are not touched.
     pub(crate) fn zeros(count: usize) -> io::Result<SharedArray<AtomicU64>> {
-        // New pages are zeros, and these are numbers.
+        // New pages are zeros, which are valid numbers.
         Ok(SharedArray { start: map(count)?, count })
     }
 }
 
 impl<T: Sync> SharedArray<T> {
-    /// The item of this number.
-    pub(crate) fn part(self: &Arc<Self>, number: usize) -> SharedRow<T> {
+    /// Returns the item of this number.
+    pub(crate) fn row(self: &Arc<Self>, number: usize) -> SharedRow<T> {
         SharedRow { item: NonNull::from(&self[number]), _all: Arc::clone(self) }
     }
 }
 
-/// Maps room for so many items.
+/// Maps memory for `count` items.
 fn map<T: Sync>(count: usize) -> io::Result<NonNull<T>> {
     const {
-        // What they own would be of one process, and nobody knows who would be the last to let go of it.
+        // Items are never dropped: resources belong to one process, and no process knows that it is the last.
         assert!(!mem::needs_drop::<T>());
         assert!(mem::align_of::<T>() <= PAGE_LEN_MIN);
     }
@@ -73,7 +72,7 @@ fn map<T: Sync>(count: usize) -> io::Result<NonNull<T>> {
     NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// Bytes of so many items: some, even of none.
+/// Returns the length of `count` items in bytes, at least 1.
 fn len<T>(count: usize) -> usize {
     (count * size_of::<T>()).max(1)
 }
@@ -85,7 +84,7 @@ impl<T: Sync> Deref for SharedArray<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: by the invariant. They are only ever shared, and `T` is made for that.
+        // SAFETY: by the invariant. Only shared references exist, which `T: Sync` allows.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 }
@@ -108,8 +107,8 @@ impl<T: Sync> Clone for SharedRow<T> {
 
 impl<T: Sync> Drop for SharedArray<T> {
     fn drop(&mut self) {
-        // SAFETY: whoever borrowed an item borrowed `self`, or holds an `Arc` of it. Items need not be dropped. It fails only for
-        // a mapping that does not exist.
+        // SAFETY: a borrow of an item borrows `self`, or holds an `Arc` of it. Items need no drop. The call fails only for a mapping
+        // that does not exist.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), len::<T>(self.count)) };
     }
 }
@@ -131,9 +130,9 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
-    fn what_a_child_writes_its_parent_reads() {
+    fn parent_reads_what_child_writes() {
         let shared: Arc<SharedArray<AtomicU64>> = Arc::new(SharedArray::new(3).unwrap());
-        let parts: Vec<_> = (0..3).map(|number| shared.part(number)).collect();
+        let parts: Vec<_> = (0..3).map(|number| shared.row(number)).collect();
         let child = attempts::in_child(|| parts[1].store(7, Relaxed)).unwrap();
         waitpid(Some(child), WaitOptions::empty()).unwrap();
         assert_eq!(shared.iter().map(|item| item.load(Relaxed)).collect::<Vec<_>>(), [0, 7, 0]);

@@ -1,4 +1,4 @@
-//! Users of the system, and to become one of them: getpwnam(3), getpwent(3), setuid(2).
+//! System users, and switching to one of them: getpwnam(3), getpwent(3), setuid(2).
 
 use std::{
     ffi::{CStr, CString, OsStr, c_char},
@@ -19,12 +19,11 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// All that the system tells of. Databases with very many, as LDAP, may name none unless they are asked by name.
+    /// Returns all users that the system lists. Large databases such as LDAP may list none.
     pub(crate) fn all() -> Vec<User> {
         let _alone = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = Vec::new();
-        // SAFETY: the list has one place for the whole process, and we are the only ones who go through it. An entry is whole until
-        // the next one is asked for.
+        // SAFETY: the iteration state is global to the process, and `ALL` is held. An entry is valid until the next call.
         unsafe {
             libc::setpwent();
             while let Some(entry) = libc::getpwent().as_ref() {
@@ -35,7 +34,7 @@ impl User {
         all
     }
 
-    /// Looks a user up.
+    /// Looks up a user by name.
     pub(crate) fn named(name: &str) -> io::Result<Option<User>> {
         let Ok(name) = CString::new(name) else { return Ok(None) };
         find(|entry, room, found| {
@@ -44,12 +43,12 @@ impl User {
         })
     }
 
-    /// The user that this process is.
+    /// Returns the effective user of this process.
     pub(crate) fn current() -> io::Result<Option<User>> {
         User::numbered(rustix::process::geteuid().as_raw())
     }
 
-    /// Looks a user up by number.
+    /// Looks up a user by number.
     pub(crate) fn numbered(uid: u32) -> io::Result<Option<User>> {
         find(|entry, room, found| {
             // SAFETY: as for the name.
@@ -68,32 +67,32 @@ impl User {
         self.name.to_string_lossy().into_owned()
     }
 
-    /// One that need not be there.
+    /// Creates a user that need not exist.
     #[cfg(test)]
     pub(crate) fn of(name: &str, uid: u32, home: &str) -> User {
         User { name: CString::new(name).expect("no zero"), uid, gid: uid, home: home.into() }
     }
 
-    /// Its number.
+    /// Returns the user's number.
     pub(crate) fn uid(&self) -> u32 {
         self.uid
     }
 
-    /// Where its files are.
+    /// Returns the home directory.
     pub(crate) fn home(&self) -> &Path {
         &self.home
     }
 
-    /// Whether it may do everything.
+    /// Returns whether the user is root.
     pub(crate) fn is_root(&self) -> bool {
         self.uid == 0
     }
 
-    /// Makes this process one of the user and of its groups, for good.
-    pub(crate) fn assume(&self) -> io::Result<()> {
+    /// Switches this process to the user and its groups, permanently.
+    pub(crate) fn become_user(&self) -> io::Result<()> {
         let &User { ref name, uid, gid, .. } = self;
-        // SAFETY: the name ends in a zero. Every thread is changed by the C library; there is only one. Of root, which this process is, all
-        // three numbers of each are changed.
+        // SAFETY: the name ends in a zero. The C library would switch every thread; there is only one. As root, all three ids of user
+        // and group are set.
         let done = unsafe {
             libc::initgroups(name.as_ptr(), gid as _) == 0 && libc::setgid(gid) == 0 && libc::setuid(uid) == 0
         };
@@ -112,7 +111,7 @@ fn find(
         0 if found.is_null() => Ok(None),
         // SAFETY: an entry that was found; its texts lie in `room`.
         0 => Ok(Some(unsafe { user(&entry) })),
-        // No such user, as some libraries say it; musl, also where there is no database at all. getpwnam(3)
+        // Some libraries report an unknown user this way; musl also a missing database. getpwnam(3)
         libc::ENOENT | libc::ESRCH => Ok(None),
         code => Err(io::Error::from_raw_os_error(code)),
     }
@@ -121,7 +120,7 @@ fn find(
 /// Copies an entry.
 ///
 /// # Safety
-/// Its texts end in zeros, or there are none.
+/// The entry's strings end in zeros, or are null.
 unsafe fn user(entry: &libc::passwd) -> User {
     let text = |text: *const c_char| match text.is_null() {
         true => CString::default(),
@@ -132,8 +131,8 @@ unsafe fn user(entry: &libc::passwd) -> User {
     User { name: text(entry.pw_name), uid: entry.pw_uid, gid: entry.pw_gid, home }
 }
 
-/// Held by whoever goes through all users.
+/// Guards the iteration over all users.
 static ALL: Mutex<()> = Mutex::new(());
 
-/// Bytes of all texts of one entry; sysconf(_SC_GETPW_R_SIZE_MAX) suggests 1 KiB.
+/// Buffer size for the strings of one entry; sysconf(_SC_GETPW_R_SIZE_MAX) suggests 1 KiB.
 const ENTRY_LEN_MAX: usize = 64 * 1024;

@@ -109,11 +109,11 @@ impl AccessLog {
         rings: &LogRings,
         counters: &Arc<sys::shared::SharedArray<Counters>>,
     ) -> io::Result<AccessLog> {
-        let shared = Arc::new(LogControl { wakeup: Arc::clone(rings.bell()), orders: Mutex::default() });
+        let shared = Arc::new(LogControl { wakeup: Arc::clone(rings.wakeup()), orders: Mutex::default() });
         let (alive, ended) = mpsc::channel();
         let writer = LogThread {
             shared: Arc::clone(&shared),
-            sources: rings.outlets().map(|consumer| (consumer, Exchanges::default())).collect(),
+            sources: rings.consumers().map(|consumer| (consumer, Exchanges::default())).collect(),
             writers: LogWriters::new(logs),
             tracer: DebugTracer::new(logs),
             drops: DropReport::new(Arc::clone(counters)),
@@ -140,7 +140,7 @@ impl AccessLog {
 
     fn send(&self, change: impl FnOnce(&mut LogOrders)) {
         change(&mut self.shared.orders.lock().unwrap_or_else(PoisonError::into_inner));
-        self.shared.wakeup.ring();
+        self.shared.wakeup.wake();
     }
 }
 
@@ -167,7 +167,7 @@ impl LogThread {
                 if end {
                     return;
                 }
-                self.shared.wakeup.nap(POLL_INTERVAL);
+                self.shared.wakeup.sleep_for(POLL_INTERVAL);
                 continue;
             }
             let has_records = self.drain(&mut bytes);
@@ -177,7 +177,7 @@ impl LogThread {
             self.drops.report_if_due();
             idle_count = if has_records { 0 } else { idle_count + 1 };
             match idle_count {
-                0..IDLE_POLL_COUNT => self.shared.wakeup.nap(POLL_INTERVAL),
+                0..IDLE_POLL_COUNT => self.shared.wakeup.sleep_for(POLL_INTERVAL),
                 _ => {
                     self.shared.wakeup.sleep(|| self.sources.iter().all(|(consumer, _)| consumer.is_empty()))
                 }

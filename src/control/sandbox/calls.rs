@@ -24,7 +24,7 @@ use std::{collections::BTreeMap, env::consts::ARCH, io};
 
 /// Allows the calls of a server that is starting: it may create threads and rings.
 pub(super) fn allow_starting() -> io::Result<()> {
-    forbidden::say_and_die()?;
+    forbidden::report_and_die()?;
     apply_all(&[
         refuse_with_eacces()?,
         refuse_with_nosys()?,
@@ -42,7 +42,7 @@ pub(super) fn allow_serving(has_rings: bool) -> io::Result<()> {
 
 /// Allows the calls of a master for its whole life: it forks workers, and an aux process, which creates threads.
 pub(super) fn allow_master() -> io::Result<()> {
-    forbidden::say_and_die()?;
+    forbidden::report_and_die()?;
     apply_all(&[
         refuse_with_eacces()?,
         refuse_with_nosys()?,
@@ -74,7 +74,7 @@ impl WorkerFilter {
 
 /// Allows the calls of the builder.
 pub(super) fn allow_building() -> io::Result<()> {
-    forbidden::say_and_die()?;
+    forbidden::report_and_die()?;
     apply_all(&[refuse_with_nosys()?, allow(&[COMMON, BUILDING], &[&common(), &threads(), &reading()])?])
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     base::error::{UserError, reason},
     site::{missing, trusted_path::PathBarrier},
-    sys::{process::follow_into_death, user::User},
+    sys::{process::die_with_parent, user::User},
 };
 use std::{io, path::Path};
 use tarpon_pack::Barrier;
@@ -50,7 +50,7 @@ impl Privileges {
     pub(crate) fn assume(&self) -> Result<(), UserError> {
         let Some(user) = &self.user else { return Ok(()) };
         // A change of user clears the parent death signal, so it is set again. If the parent has exited meanwhile, its channel is at EOF.
-        user.assume().and_then(|()| follow_into_death()).map_err(|error| {
+        user.become_user().and_then(|()| die_with_parent()).map_err(|error| {
             UserError::new(
                 format_args!("cannot become user {}", user.name().printable()),
                 reason(&error),

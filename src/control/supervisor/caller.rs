@@ -3,7 +3,7 @@
 //! His connection has come from a server process, which may end before there is an answer: the supervisor has it, writes one
 //! response to it, and reads nothing.
 
-use crate::{control::admin::page, sys::socket::QUIET};
+use crate::{control::admin::page, sys::socket::NO_SIGNAL};
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use std::os::fd::OwnedFd;
 use tarpon_http::status::Status;
@@ -33,7 +33,7 @@ impl Caller {
         // As on a terminal, but without its colours.
         let text = format!("{}\n", anstream::adapter::strip_str(text));
         // There is room for more than anybody says here. Who does not take it has gone.
-        let flags = SendFlags::DONTWAIT | QUIET;
+        let flags = SendFlags::DONTWAIT | NO_SIGNAL;
         let _ = send(&client, &page(status, &text).bytes(true), flags);
         let _ = shutdown(&client, Shutdown::Write);
     }

@@ -8,7 +8,7 @@
 //!
 //! Of a channel between the supervisor and a child, the child's end waits, and the supervisor's does not. So it is between a server process and those that it has forked.
 
-use crate::sys::socket::{self, FOR_US, QUIET};
+use crate::sys::socket::{self, CLOSE_ON_EXEC, NO_SIGNAL};
 use rustix::{
     cmsg_space,
     io::{Errno, ioctl_fionbio},
@@ -164,7 +164,7 @@ impl Packet {
                 "there is room for that many"
             );
         }
-        sendmsg(socket, &[IoSlice::new(&self.bytes)], &mut ancillary, QUIET).map(drop)
+        sendmsg(socket, &[IoSlice::new(&self.bytes)], &mut ancillary, NO_SIGNAL).map(drop)
     }
 }
 
@@ -191,7 +191,7 @@ impl Receiver {
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let received = loop {
             // Of who has ended nothing is waited for.
-            let flags = if self.is_reset { FOR_US | RecvFlags::DONTWAIT } else { FOR_US };
+            let flags = if self.is_reset { CLOSE_ON_EXEC | RecvFlags::DONTWAIT } else { CLOSE_ON_EXEC };
             match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
                 Err(Errno::INTR) => {}
                 // Told first of all, and once.

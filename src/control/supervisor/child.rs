@@ -110,7 +110,7 @@ impl Child {
 
     /// How it has ended, if it has.
     pub(crate) fn ended(&self) -> io::Result<Option<End>> {
-        let Some(status) = self.process.ended()? else { return Ok(None) };
+        let Some(status) = self.process.try_wait()? else { return Ok(None) };
         let lived = self.since.elapsed();
         Ok(Some(End::of(status.exit_status(), status.terminating_signal(), lived)))
     }

@@ -76,7 +76,7 @@ pub(crate) fn run(start: Start<'_>, channel: Channel) -> i32 {
             return 1;
         }
     };
-    let ChosenEngine { engine, instead } = chosen;
+    let ChosenEngine { engine, fallback_reason: instead } = chosen;
     if let Some(admin) = &admin {
         admin.set_server(server.handle());
     }
@@ -108,7 +108,7 @@ fn begin(
 ) -> Result<Option<Begun>, String> {
     let Start { settings, listeners, admin, is_successor, sites, unknown, log, rights, .. } = start;
     // What is opened is opened before.
-    let nowhere = loader::nowhere().map_err(|error| error.to_string())?;
+    let nowhere = loader::dev_null().map_err(|error| error.to_string())?;
     rights.assume().map_err(|trouble| trouble.to_string())?;
     let confined = sandbox::confine_server(rights).map_err(|error| sandbox::unconfined(&error))?;
     // A thread, and so no sooner than now. That there is nothing to serve yet is an answer too.

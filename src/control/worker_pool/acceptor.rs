@@ -13,7 +13,7 @@ use crate::{
     data::engine::is_fatal,
     sys::{
         shared::SharedRow,
-        socket::{self, QUIET},
+        socket::{self, NO_SIGNAL},
     },
 };
 use rustix::{
@@ -180,7 +180,7 @@ impl Acceptor {
     /// Answers a client with 503.
     pub(super) fn refuse(&mut self, connection: OwnedFd) {
         // A new socket always has room for the refusal. A client that has gone makes the send fail, which does not matter.
-        let sent = send(&connection, REFUSAL, QUIET | SendFlags::DONTWAIT);
+        let sent = send(&connection, REFUSAL, NO_SIGNAL | SendFlags::DONTWAIT);
         let _ = shutdown(&connection, Shutdown::Write);
         self.counters.refused(Status::ServiceUnavailable, sent.unwrap_or(0) as u64);
         self.refused.push_back((connection, Instant::now() + REFUSED_TIME));
@@ -234,7 +234,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let counters: Arc<SharedArray<Counters>> = Arc::new(SharedArray::new(1).unwrap());
-        let mut acceptor = Acceptor::new(vec![listener.into()], counters.part(0)).unwrap();
+        let mut acceptor = Acceptor::new(vec![listener.into()], counters.row(0)).unwrap();
         let mut clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
         clients.iter_mut().for_each(|client| client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap());
         let first = acceptor.accept().unwrap();
@@ -265,7 +265,7 @@ mod tests {
         let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let addresses = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
         let counters: Arc<SharedArray<Counters>> = Arc::new(SharedArray::new(1).unwrap());
-        let mut acceptor = Acceptor::new(listeners.map(Into::into).into(), counters.part(0)).unwrap();
+        let mut acceptor = Acceptor::new(listeners.map(Into::into).into(), counters.row(0)).unwrap();
         let _clients = [0, 0, 0, 1, 0].map(|number: usize| TcpStream::connect(addresses[number]).unwrap());
         let from = |connection: Option<OwnedFd>| {
             let at = TcpStream::from(connection.unwrap()).local_addr().unwrap();

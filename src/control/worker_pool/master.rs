@@ -130,7 +130,7 @@ impl<'a> Master<'a> {
         let logs = LogPlan::new(settings.logging, site_logs, settings.debug);
         let shared = SharedMemory::new(count, &logs).map_err(in_words)?;
         let listeners = listeners.into_iter().flat_map(Listener::into_sockets).collect();
-        let acceptor = Acceptor::new(listeners, shared.counters.part(count)).map_err(in_words)?;
+        let acceptor = Acceptor::new(listeners, shared.counters.row(count)).map_err(in_words)?;
         let mut master = Master {
             single_threaded,
             signals,
@@ -352,7 +352,7 @@ impl SharedMemory {
             Some(recording) => Some((recording, LogRings::new(count)?)),
             None => None,
         };
-        let idle_workers = Arc::new(SharedArray::new(1)?).part(0);
+        let idle_workers = Arc::new(SharedArray::new(1)?).row(0);
         Ok(SharedMemory { counters: Arc::new(SharedArray::new(count + 1)?), idle_workers, rings })
     }
 }

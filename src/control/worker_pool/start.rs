@@ -91,7 +91,7 @@ impl Master<'_> {
                 let config = WorkerConfig {
                     number: slot,
                     worker_count: settings.workers().get(),
-                    roster: shared.idle_workers.clone(),
+                    idle_workers: shared.idle_workers.clone(),
                     listeners: Vec::new(),
                     mailbox: Arc::new(worker_process::mailbox(channel, sites.recents().to_vec())?),
                     sites: sites.sites(),
@@ -99,11 +99,11 @@ impl Master<'_> {
                     loader: None,
                     connection_count_max: 1,
                     health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
-                    counters: shared.counters.part(slot),
+                    counters: shared.counters.row(slot),
                     log: shared.rings.as_ref().map(|(recording, rings)| {
                         // Each process samples with a seed of its own.
                         let seed = recording.seed.wrapping_add(std::process::id().into());
-                        (Recording { seed, ..recording.clone() }, rings.inlet(slot))
+                        (Recording { seed, ..recording.clone() }, rings.producer(slot))
                     }),
                 };
                 drop(sites);
@@ -111,7 +111,7 @@ impl Master<'_> {
                     Some(connection) => blocking::serve(config, connection),
                     None => blocking::run(
                         WorkerConfig { listeners: acceptor.take_listeners(), ..config },
-                        WorkerReady::unheard(),
+                        WorkerReady::unobserved(),
                     ),
                 }
             };

@@ -28,18 +28,18 @@ pub(super) fn mailbox(channel: Channel, mut histories: Vec<SiteHistory>) -> io::
                     if let (Ok(built), Some(history)) =
                         (take_over(&record, descriptors), histories.get_mut(site))
                     {
-                        messages.push(WorkerMessage::Swap(SiteId::new(site), history.next(built)));
+                        messages.push(WorkerMessage::UpdateSite(SiteId::new(site), history.next(built)));
                     }
                 }
                 ToServer::Stop { grace } => {
-                    messages.push(WorkerMessage::Leave { farewell: ShutdownMode::Stop, grace })
+                    messages.push(WorkerMessage::Shutdown { mode: ShutdownMode::Stop, grace })
                 }
                 ToServer::Drain { grace } => {
-                    messages.push(WorkerMessage::Leave { farewell: ShutdownMode::Drain, grace })
+                    messages.push(WorkerMessage::Shutdown { mode: ShutdownMode::Drain, grace })
                 }
                 ToServer::Site { .. } | ToServer::Log { .. } => {}
             }
         }
     };
-    Ok(Mailbox::of_process(socket, receive))
+    Ok(Mailbox::for_process(socket, receive))
 }

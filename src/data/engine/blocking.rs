@@ -1,25 +1,23 @@
-//! A worker that serves one connection at a time and waits for that alone, in `poll(2)`: the oldest model there is, for threads
-//! and for processes.
+//! The blocking engine: a worker serves one connection at a time and waits in `poll(2)`. Used for threads and for processes.
 //!
 //! ```text
-//! asked of the kernel    connection   mailbox   listeners …
-//!                                     └─────────────────────┘   free: waits for a client
-//!                        └────────────────────┘                 serving: a client that waits is taken by who is free
-//!                        └──────────────────────────────────┘   serving, and nobody is free
+//! entries                connection   mailbox   listeners …
+//!                                     └─────────────────────┘   idle: waits for a client
+//!                        └────────────────────┘                 serving: an idle worker accepts a waiting client
+//!                        └──────────────────────────────────┘   serving, and no worker is idle
 //! ```
 //!
-//! Nobody is free, and somebody waits for more than a moment: then a connection that is used gets one more answer, which says
-//! that it is the last one, and one that is not used gives way. Its worker accepts first and parts then, so at most one gives way
-//! to each client. It is left open for a while, with its sending side closed: a request that was on its way meets the end of
-//! the stream and no reset.
+//! If no worker is idle and a client waits for more than a moment, a busy connection gets one more response with `Connection: close`,
+//! and an unused connection gives way. Its worker accepts first and closes then, so at most one connection gives way to each client.
+//! The worker shuts down its sending side and keeps it open for a while: a late request then meets EOF and no reset.
 //!
-//! A listener that somebody connects to wakes all who wait there, and one of them gets the client.
+//! A client that connects wakes all workers that wait at the listener, and one of them accepts it.
 
 use super::{
     WorkerReady, accept,
     readiness::{
         drive::{self, Closed, NextDrive, Readiness},
-        poll::{learn, to_ask},
+        poll::{events_to_wait_for, update_readiness},
     },
 };
 use crate::{
@@ -42,135 +40,138 @@ use std::{
 };
 use tarpon_conn::Tick;
 
-/// Runs a worker until it is told to stop.
-pub(crate) fn run(outfit: WorkerConfig, begun: WorkerReady) -> io::Result<()> {
-    let mut blocking = Blocking::new(outfit)?;
-    begun.tell();
+/// Runs a worker until it has shut down.
+pub(crate) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
+    let mut blocking = Blocking::new(config)?;
+    ready.signal();
     loop {
-        blocking.round()?;
-        if blocking.worker.is_over() {
+        blocking.run_once()?;
+        if blocking.worker.is_finished() {
             return Ok(());
         }
     }
 }
 
-/// Serves a connection that was accepted, and returns when it is over. The outfit has no listeners.
-pub(crate) fn serve(outfit: WorkerConfig, connection: OwnedFd) -> io::Result<()> {
-    let mut blocking = Blocking::new(outfit)?;
-    // Its first turn comes before its first wait, and may be recorded.
-    blocking.worker.tell_time();
-    // Of one that is only just beginning its parent may want to be rid already.
-    let farewell = blocking.worker.read_mail();
-    blocking.begin(connection);
-    if farewell == Some(ShutdownMode::Stop) {
+/// Serves an accepted connection and returns when it is closed. The config has no listeners.
+pub(crate) fn serve(config: WorkerConfig, connection: OwnedFd) -> io::Result<()> {
+    let mut blocking = Blocking::new(config)?;
+    // The first drive comes before the first wait, and may create log records.
+    blocking.worker.update_time();
+    // The parent may have asked for shutdown already.
+    let shutdown_mode = blocking.worker.read_messages();
+    blocking.start(connection);
+    if shutdown_mode == Some(ShutdownMode::Stop) {
         blocking.stop();
     }
-    blocking.leave_room();
-    while blocking.is_serving() && !blocking.worker.is_over() {
-        blocking.round()?;
-        blocking.leave_room();
+    blocking.yield_if_needed();
+    while blocking.is_serving() && !blocking.worker.is_finished() {
+        blocking.run_once()?;
+        blocking.yield_if_needed();
     }
     Ok(())
 }
 
 struct Blocking {
     worker: Worker<Readiness>,
-    place: IdleMark,
-    /// What the kernel is asked: see the module. Without a connection the first one is out of date.
-    asked: Vec<PollEntry>,
-    /// The connection has more to do although the kernel will not tell.
+    idle_mark: IdleMark,
+    /// Entries for the kernel: see the module. Without a connection the first one is out of date.
+    entries: Vec<PollEntry>,
+    /// Drive the connection again without an event.
     again: bool,
-    quiet: Quiet,
-    crowd: WaitingClients,
-    /// The listener that is asked first: none is asked always before another.
+    last_activity: LastActivity,
+    waiting_clients: WaitingClients,
+    /// The listener to try first: it rotates, so that no listener is preferred.
     first_listener: usize,
-    /// Accepted when the worker was told to leave.
-    waiting: VecDeque<OwnedFd>,
-    /// As many as there are, of which each may take its share of who waits.
+    /// Clients accepted at the start of shutdown.
+    accepted: VecDeque<OwnedFd>,
+    /// Number of workers: each takes its share of the accept queue at shutdown.
     worker_count: usize,
-    /// Connections that gave way, and when each is closed.
-    parting: VecDeque<(OwnedFd, Tick)>,
+    /// Connections that gave way, and the time to close each.
+    half_closed: VecDeque<(OwnedFd, Tick)>,
 }
 
-/// Whether somebody waits and nobody is free, as far as it is known to who serves.
+/// What this worker knows of clients that wait while no worker is idle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WaitingClients {
-    /// It was not so, the last time.
+    /// No client waited at the last check.
     No,
-    /// It was so at this time.
+    /// A client waited at this time.
     Seen(Tick),
-    /// It still was a while later: the connection was told that its next response is the last one.
-    Told,
+    /// A client still waited later: the next response of the connection is its last one.
+    Draining,
 }
 
-/// A worker's row in the roster.
+/// This worker's bit in the set of idle workers.
 struct IdleMark {
-    roster: SharedRow<IdleWorkers>,
+    idle_workers: SharedRow<IdleWorkers>,
     number: usize,
-    is_free: bool,
+    is_idle: bool,
 }
 
-/// For how long the connection has been as it is.
-struct Quiet {
+/// Time since the connection's last activity.
+struct LastActivity {
     since: Tick,
-    /// Its deadline: every request and every response moves it, and nothing else does.
+    /// Deadline of the connection: it changes with each request and response, and at no other time.
     deadline: Tick,
 }
 
-/// What the last wait has told.
-struct Woken {
+/// Result of one wait.
+struct WaitResult {
     connection: PollEvents,
-    mail: bool,
+    mailbox: bool,
     client: bool,
 }
 
 /// The slot of the only connection.
-const ONLY: u32 = 0;
+const ONLY_SLOT: u32 = 0;
 
-/// Where the kernel is asked about it, about the mailbox, and about the first listener.
+/// Positions of the connection, the mailbox and the first listener among the entries.
 const CONNECTION: usize = 0;
 const MAILBOX: usize = 1;
 const LISTENERS: usize = 2;
 
-/// A connection that is not used gives way after so long, in milliseconds. A client that reads a page and then asks for what is
-/// on it takes less.
-const PATIENCE_MS: u64 = 250;
+/// An unused connection may give way after this time in milliseconds. A client that reads a page and then requests its parts takes
+/// less.
+const IDLE_MS_MIN: u64 = 250;
 
-/// Who waits for so long, in milliseconds, is not about to be taken by somebody who is only just free: connections are told.
-const CROWD_MS: u64 = 20;
+/// A client that waits for this many milliseconds will not be taken by a worker that becomes idle just now: connections start to
+/// drain.
+const CLIENT_WAIT_MS_MAX: u64 = 20;
 
-/// With a connection that is not used, a worker looks so often whether anybody else is free, in milliseconds. Nobody says when
-/// the last one is not: that would cost every connection something.
-const LOOK_MS: u64 = 1_000;
+/// With an unused connection, a worker checks this often, in milliseconds, whether another worker is idle. A notification would cost
+/// every connection something.
+const IDLE_CHECK_MS: u64 = 1_000;
 
-/// How long a connection that gave way is left open, in milliseconds: as others are on which the last response has left.
-const PARTING_MS: u64 = 2_000;
+/// Time in milliseconds that a connection which gave way stays half-closed: the same as after a last response.
+const HALF_CLOSED_MS: u64 = 2_000;
 
-/// So many of these a worker has at most. Beyond, the oldest one is closed.
-const PARTING_COUNT_MAX: usize = 16;
+/// Limit of half-closed connections per worker. Beyond it the oldest one is closed.
+const HALF_CLOSED_COUNT_MAX: usize = 16;
 
 impl Blocking {
-    fn new(outfit: WorkerConfig) -> io::Result<Blocking> {
-        accept::never_wait(&outfit.listeners)?;
-        let place = IdleMark { roster: outfit.roster.clone(), number: outfit.number, is_free: true };
-        let worker_count = outfit.worker_count;
-        // Who comes is there before who gives way has gone. Whatever the process has descriptors for: buffers are counted by it.
+    fn new(config: WorkerConfig) -> io::Result<Blocking> {
+        accept::set_nonblocking(&config.listeners)?;
+        let idle_mark =
+            IdleMark { idle_workers: config.idle_workers.clone(), number: config.number, is_idle: true };
+        let worker_count = config.worker_count;
+        // Two: the new connection is accepted before the old one is closed. The number of buffers depends on it, so the limit of
+        // descriptors is not used.
         let connection_count_max = 2;
-        let worker: Worker<Readiness> = Worker::new(WorkerConfig { connection_count_max, ..outfit });
+        let worker: Worker<Readiness> = Worker::new(WorkerConfig { connection_count_max, ..config });
         let mailbox = PollEntry::new(worker.mailbox.as_fd(), POLLIN);
         let listeners = worker.listeners.iter().map(|listener| PollEntry::new(listener.as_fd(), POLLIN));
-        let asked = [mailbox, mailbox].into_iter().chain(listeners).collect();
+        let entries = [mailbox, mailbox].into_iter().chain(listeners).collect();
         Ok(Blocking {
             worker,
-            place,
-            asked,
+            idle_mark,
+            entries,
             again: false,
-            quiet: Quiet { since: Tick(0), deadline: Tick(0) },
-            crowd: WaitingClients::No,
+            last_activity: LastActivity { since: Tick(0), deadline: Tick(0) },
+            waiting_clients: WaitingClients::No,
             first_listener: 0,
-            waiting: VecDeque::new(),
+            accepted: VecDeque::new(),
             worker_count,
-            parting: VecDeque::with_capacity(PARTING_COUNT_MAX + 1),
+            half_closed: VecDeque::with_capacity(HALF_CLOSED_COUNT_MAX + 1),
         })
     }
 
@@ -178,170 +179,172 @@ impl Blocking {
         !self.worker.slots.is_empty()
     }
 
-    /// Whether there is no connection, or none that waits for more than its client to go.
-    fn is_done(&mut self) -> bool {
-        self.only().is_none_or(|slot| slot.shut)
+    /// Returns whether there is no connection, or only one that waits for its client to close.
+    fn may_start_next(&mut self) -> bool {
+        self.only_slot().is_none_or(|slot| slot.write_closed)
     }
 
-    fn round(&mut self) -> io::Result<()> {
-        let woken = self.wait()?;
-        self.worker.tell_time();
-        if woken.mail {
-            self.mail()?;
+    fn run_once(&mut self) -> io::Result<()> {
+        let ready = self.wait()?;
+        self.worker.update_time();
+        if ready.mailbox {
+            self.read_mailbox()?;
         }
-        if woken.connection != 0 {
-            self.ready(woken.connection);
+        if ready.connection != 0 {
+            self.on_ready(ready.connection);
         } else if self.again {
-            self.turn();
+            self.drive();
         }
         while self.worker.next_expired().is_some() {
-            self.turn();
+            self.drive();
         }
-        if woken.client {
-            self.client()?;
+        if ready.client {
+            self.on_waiting_client()?;
         }
-        while self.is_done()
-            && let Some(fd) = self.waiting.pop_front()
+        while self.may_start_next()
+            && let Some(fd) = self.accepted.pop_front()
         {
             if self.is_serving() {
-                self.part();
+                self.give_way();
             }
-            self.begin(fd);
+            self.start(fd);
             if self.worker.is_stopping() {
                 self.stop();
             }
         }
-        let now = self.worker.commons.now;
-        while self.parting.front().is_some_and(|(_, by)| *by <= now) {
-            self.parting.pop_front();
+        let now = self.worker.context.now;
+        while self.half_closed.front().is_some_and(|(_, by)| *by <= now) {
+            self.half_closed.pop_front();
         }
         self.worker.end_batch();
         Ok(())
     }
 
-    /// Waits for what concerns the worker now.
-    fn wait(&mut self) -> io::Result<Woken> {
+    /// Waits for events.
+    fn wait(&mut self) -> io::Result<WaitResult> {
         let is_serving = self.is_serving();
-        self.place.set(!is_serving && !self.worker.listeners.is_empty() && self.worker.may_accept());
-        // Looked at once: whether anybody is free may change at any moment.
-        let end = if self.wants_client() { self.asked.len() } else { LISTENERS };
+        self.idle_mark.set(!is_serving && !self.worker.listeners.is_empty() && self.worker.may_accept());
+        // Read once: idle workers may change at any moment.
+        let end = if self.watches_listeners() { self.entries.len() } else { LISTENERS };
         let wait_ms = self.wait_ms(end > LISTENERS);
-        if let Some(slot) = self.only() {
-            let entry = PollEntry::new(slot.fd.as_fd(), to_ask(&slot.state));
-            self.asked[CONNECTION] = entry;
+        if let Some(slot) = self.only_slot() {
+            let entry = PollEntry::new(slot.fd.as_fd(), events_to_wait_for(&slot.state));
+            self.entries[CONNECTION] = entry;
         }
-        let asked = &mut self.asked[if is_serving { CONNECTION } else { MAILBOX }..end];
-        match poll(asked, wait_ms) {
-            // What was told before is still there.
-            Err(Errno::INTR) => Ok(Woken { connection: 0, mail: false, client: false }),
-            told => {
-                told?;
-                let is_told = |entry: &PollEntry| entry.told() != 0;
-                let client = self.asked[LISTENERS..end].iter().any(is_told);
-                if !client && self.is_seen_for_long() {
-                    self.crowd = WaitingClients::No;
+        let entries = &mut self.entries[if is_serving { CONNECTION } else { MAILBOX }..end];
+        match poll(entries, wait_ms) {
+            // Unhandled events are reported again.
+            Err(Errno::INTR) => Ok(WaitResult { connection: 0, mailbox: false, client: false }),
+            result => {
+                result?;
+                let is_ready = |entry: &PollEntry| entry.revents() != 0;
+                let client = self.entries[LISTENERS..end].iter().any(is_ready);
+                if !client && self.has_waited_long() {
+                    self.waiting_clients = WaitingClients::No;
                 }
-                Ok(Woken {
-                    connection: if is_serving { self.asked[CONNECTION].told() } else { 0 },
-                    mail: is_told(&self.asked[MAILBOX]),
+                Ok(WaitResult {
+                    connection: if is_serving { self.entries[CONNECTION].revents() } else { 0 },
+                    mailbox: is_ready(&self.entries[MAILBOX]),
                     client,
                 })
             }
         }
     }
 
-    /// Whether it would take a client who waits, or wants to know of him.
-    fn wants_client(&mut self) -> bool {
+    /// Returns whether the worker would accept a client, or checks whether one waits.
+    fn watches_listeners(&mut self) -> bool {
         if !self.is_serving() {
             return self.worker.may_accept();
         }
-        let wants_to_know = match self.crowd {
+        let checks_now = match self.waiting_clients {
             WaitingClients::No => true,
-            WaitingClients::Seen(_) => self.is_seen_for_long(),
-            WaitingClients::Told => self.may_give_way(),
+            WaitingClients::Seen(_) => self.has_waited_long(),
+            WaitingClients::Draining => self.may_give_way(),
         };
-        wants_to_know && self.worker.may_accept() && !self.place.is_any_free()
+        checks_now && self.worker.may_accept() && !self.idle_mark.is_any_idle()
     }
 
-    /// Whether it is time to look whether somebody still waits.
-    fn is_seen_for_long(&self) -> bool {
-        matches!(self.crowd, WaitingClients::Seen(at) if at.after(CROWD_MS) <= self.worker.commons.now)
+    /// Returns whether a client has waited long enough for a second check.
+    fn has_waited_long(&self) -> bool {
+        matches!(self.waiting_clients, WaitingClients::Seen(at) if at.after(CLIENT_WAIT_MS_MAX) <= self.worker.context.now)
     }
 
-    /// How long to wait at most, in milliseconds; and whether a client who waits would be noticed.
-    fn wait_ms(&mut self, notices_clients: bool) -> Option<u64> {
+    /// Returns the longest wait in milliseconds. `sees_clients`: the wait includes the listeners.
+    fn wait_ms(&mut self, sees_clients: bool) -> Option<u64> {
         if self.again {
             return Some(0);
         }
-        let now = self.worker.commons.now;
-        let until = |by: Tick| by.0.saturating_sub(now.0);
-        let parting = self.parting.front().map(|(_, by)| until(*by));
+        let now = self.worker.context.now;
+        let ms_until = |at: Tick| at.0.saturating_sub(now.0);
+        let half_closed = self.half_closed.front().map(|(_, by)| ms_until(*by));
         let (is_unused, may_give_way) = (self.is_unused(), self.may_give_way());
-        let look = match self.crowd {
-            // When that time has come, it looks and does not wait.
-            WaitingClients::Seen(at) => Some(until(at.after(CROWD_MS))),
+        let check_again = match self.waiting_clients {
+            // At that time the worker checks without waiting.
+            WaitingClients::Seen(at) => Some(ms_until(at.after(CLIENT_WAIT_MS_MAX))),
             _ if !is_unused => None,
-            WaitingClients::Told if !may_give_way => Some(until(self.quiet.since.after(PATIENCE_MS))),
-            _ => (!notices_clients).then_some(LOOK_MS),
+            WaitingClients::Draining if !may_give_way => {
+                Some(ms_until(self.last_activity.since.after(IDLE_MS_MIN)))
+            }
+            _ => (!sees_clients).then_some(IDLE_CHECK_MS),
         };
-        [self.worker.wait_ms(), parting, look].into_iter().flatten().min()
+        [self.worker.wait_ms(), half_closed, check_again].into_iter().flatten().min()
     }
 
-    fn only(&mut self) -> Option<&mut Slot<Readiness>> {
-        self.worker.slots.get_mut(ONLY)
+    fn only_slot(&mut self) -> Option<&mut Slot<Readiness>> {
+        self.worker.slots.get_mut(ONLY_SLOT)
     }
 
-    /// Whether there is a connection on which nothing has begun, or all is said.
+    /// Returns whether there is a connection without a request in progress, or with all sent.
     fn is_unused(&mut self) -> bool {
-        self.only().is_some_and(|slot| slot.shut || slot.conn.is_unused())
+        self.only_slot().is_some_and(|slot| slot.write_closed || slot.conn.is_unused())
     }
 
     fn may_give_way(&mut self) -> bool {
-        self.is_unused() && self.quiet.since.after(PATIENCE_MS) <= self.worker.commons.now
+        self.is_unused() && self.last_activity.since.after(IDLE_MS_MIN) <= self.worker.context.now
     }
 
-    /// Somebody waits.
-    fn client(&mut self) -> io::Result<()> {
+    /// Handles a client that waits at a listener.
+    fn on_waiting_client(&mut self) -> io::Result<()> {
         if !self.is_serving() {
             if let Some(fd) = self.accept()? {
-                self.begin(fd);
+                self.start(fd);
             }
-        } else if self.place.is_any_free() {
-            // Who takes him.
+        } else if self.idle_mark.is_any_idle() {
+            // An idle worker accepts the client.
         } else if self.may_give_way() {
             if let Some(fd) = self.accept()? {
-                self.part();
-                self.begin(fd);
+                self.give_way();
+                self.start(fd);
             }
-        } else if let Some(slot) = self.worker.slots.get_mut(ONLY) {
-            self.crowd = match self.crowd {
-                WaitingClients::No => WaitingClients::Seen(self.worker.commons.now),
+        } else if let Some(slot) = self.worker.slots.get_mut(ONLY_SLOT) {
+            self.waiting_clients = match self.waiting_clients {
+                WaitingClients::No => WaitingClients::Seen(self.worker.context.now),
                 WaitingClients::Seen(_) => {
                     slot.conn.drain();
-                    WaitingClients::Told
+                    WaitingClients::Draining
                 }
-                WaitingClients::Told => WaitingClients::Told,
+                WaitingClients::Draining => WaitingClients::Draining,
             };
         }
         Ok(())
     }
 
-    /// Nobody is free: that somebody waits is known to others only, and is taken for granted.
-    fn leave_room(&mut self) {
-        let now = self.worker.commons.now;
-        let is_any_free = self.place.is_any_free();
-        if !is_any_free && self.may_give_way() {
-            self.worker.remove(ONLY);
+    /// Assumes a waiting client if no worker is idle: only the acceptor process sees the accept queue.
+    fn yield_if_needed(&mut self) {
+        let now = self.worker.context.now;
+        let is_any_idle = self.idle_mark.is_any_idle();
+        if !is_any_idle && self.may_give_way() {
+            self.worker.remove(ONLY_SLOT);
         }
-        let Some(slot) = self.worker.slots.get_mut(ONLY) else { return };
-        self.crowd = match self.crowd {
-            WaitingClients::Told => WaitingClients::Told,
-            _ if is_any_free => WaitingClients::No,
+        let Some(slot) = self.worker.slots.get_mut(ONLY_SLOT) else { return };
+        self.waiting_clients = match self.waiting_clients {
+            WaitingClients::Draining => WaitingClients::Draining,
+            _ if is_any_idle => WaitingClients::No,
             WaitingClients::No => WaitingClients::Seen(now),
-            WaitingClients::Seen(at) if at.after(CROWD_MS) > now => WaitingClients::Seen(at),
+            WaitingClients::Seen(at) if at.after(CLIENT_WAIT_MS_MAX) > now => WaitingClients::Seen(at),
             WaitingClients::Seen(_) => {
                 slot.conn.drain();
-                WaitingClients::Told
+                WaitingClients::Draining
             }
         };
     }
@@ -357,114 +360,115 @@ impl Blocking {
         Ok(None)
     }
 
-    /// The connection gives way to another.
-    fn part(&mut self) {
-        let fd = self.worker.remove(ONLY);
-        // Fails where it is closed already, or the client has gone.
+    /// Half-closes the connection to make room for another one.
+    fn give_way(&mut self) {
+        let fd = self.worker.remove(ONLY_SLOT);
+        // An error means that it is closed already, or that the client has gone.
         let _ = shutdown(&fd, Shutdown::Write);
-        self.parting.push_back((fd, self.worker.commons.now.after(PARTING_MS)));
-        if self.parting.len() > PARTING_COUNT_MAX {
-            self.parting.pop_front();
+        self.half_closed.push_back((fd, self.worker.context.now.after(HALF_CLOSED_MS)));
+        if self.half_closed.len() > HALF_CLOSED_COUNT_MAX {
+            self.half_closed.pop_front();
         }
     }
 
-    /// Takes the first turn before the connection is waited for: often the request has come with it.
-    fn begin(&mut self, fd: OwnedFd) {
+    /// Starts a connection and drives it before the first wait: often the request has arrived with it.
+    fn start(&mut self, fd: OwnedFd) {
         let index = self.worker.insert(fd);
-        debug_assert_eq!(index, ONLY, "one at a time");
-        if self.worker.is_leaving()
+        debug_assert_eq!(index, ONLY_SLOT, "one at a time");
+        if self.worker.is_shutting_down()
             && let Some(slot) = self.worker.slots.get_mut(index)
         {
             slot.conn.drain();
         }
-        self.place.set(false);
-        self.crowd = WaitingClients::No;
-        self.quiet = Quiet { since: self.worker.commons.now, deadline: Tick::NEVER };
-        self.turn();
+        self.idle_mark.set(false);
+        self.waiting_clients = WaitingClients::No;
+        self.last_activity = LastActivity { since: self.worker.context.now, deadline: Tick::NEVER };
+        self.drive();
     }
 
-    fn ready(&mut self, flags: PollEvents) {
-        if let Some(slot) = self.only() {
-            learn(&mut slot.state, flags);
-            self.turn();
+    fn on_ready(&mut self, flags: PollEvents) {
+        if let Some(slot) = self.only_slot() {
+            update_readiness(&mut slot.state, flags);
+            self.drive();
         }
     }
 
-    fn turn(&mut self) {
+    fn drive(&mut self) {
         self.again = false;
-        let Worker { slots, commons, .. } = &mut self.worker;
-        let Some(slot) = slots.get_mut(ONLY) else { return };
-        match drive::drive(commons, slot) {
+        let Worker { slots, context, .. } = &mut self.worker;
+        let Some(slot) = slots.get_mut(ONLY_SLOT) else { return };
+        match drive::drive(context, slot) {
             Ok(NextDrive::Wait) => {}
             Ok(NextDrive::Again) => self.again = true,
             Ok(NextDrive::Load(_)) => unreachable!("without a loader nothing is cold"),
             Err(Closed) => {
-                self.worker.remove(ONLY);
+                self.worker.remove(ONLY_SLOT);
                 return;
             }
         }
-        let (deadline, now) = (slot.conn.deadline(), commons.now);
-        if self.quiet.deadline != deadline {
-            self.quiet = Quiet { since: now, deadline };
+        let (deadline, now) = (slot.conn.deadline(), context.now);
+        if self.last_activity.deadline != deadline {
+            self.last_activity = LastActivity { since: now, deadline };
         }
-        self.worker.mind_deadline(ONLY);
+        self.worker.update_deadline(ONLY_SLOT);
     }
 
-    fn mail(&mut self) -> io::Result<()> {
-        let Some(farewell) = self.worker.read_mail() else { return Ok(()) };
-        // Who is in the backlog has begun; closing the listener would reset them. But who is taken here waits for this connection.
+    fn read_mailbox(&mut self) -> io::Result<()> {
+        let Some(shutdown_mode) = self.worker.read_messages() else { return Ok(()) };
+        // The accept queue belongs to this server: closing the listener would reset these clients. But clients accepted here wait for
+        // this connection.
         let is_serving = self.is_serving();
-        let count_max = match farewell {
+        let count_max = match shutdown_mode {
             _ if !is_serving => BACKLOG as usize,
-            // Others accept who waits.
+            // The successor accepts waiting clients.
             ShutdownMode::Drain => 0,
-            ShutdownMode::Stop if self.place.is_any_free() => 0,
+            ShutdownMode::Stop if self.idle_mark.is_any_idle() => 0,
             ShutdownMode::Stop => (BACKLOG as usize).div_ceil(self.worker_count),
         };
-        while self.waiting.len() < count_max
+        while self.accepted.len() < count_max
             && let Some(fd) = self.accept()?
         {
-            self.waiting.push_back(fd);
+            self.accepted.push_back(fd);
         }
-        match farewell {
+        match shutdown_mode {
             ShutdownMode::Drain => {
-                if let Some(slot) = self.only() {
+                if let Some(slot) = self.only_slot() {
                     slot.conn.drain();
                 }
             }
             ShutdownMode::Stop => self.stop(),
         }
         self.worker.listeners.clear();
-        self.asked.truncate(LISTENERS);
+        self.entries.truncate(LISTENERS);
         Ok(())
     }
 
-    /// What has arrived by now has begun; nothing else will begin.
+    /// Stops the connection: finishes requests that have arrived, and takes no others.
     fn stop(&mut self) {
-        if let Some(slot) = self.only() {
+        if let Some(slot) = self.only_slot() {
             slot.state.readable = true;
         }
-        self.turn();
-        let Worker { slots, commons, .. } = &mut self.worker;
-        if let Some(slot) = slots.get_mut(ONLY) {
-            slot.conn.stop(&mut commons.cx());
-            self.turn();
+        self.drive();
+        let Worker { slots, context, .. } = &mut self.worker;
+        if let Some(slot) = slots.get_mut(ONLY_SLOT) {
+            slot.conn.stop(&mut context.cx());
+            self.drive();
         }
     }
 }
 
 impl IdleMark {
-    fn set(&mut self, is_free: bool) {
-        if self.is_free != is_free {
-            self.is_free = is_free;
-            self.roster.set(self.number, is_free);
+    fn set(&mut self, is_idle: bool) {
+        if self.is_idle != is_idle {
+            self.is_idle = is_idle;
+            self.idle_workers.set(self.number, is_idle);
         }
     }
 
-    /// Whether anybody is free to take a client.
+    /// Returns whether any worker is idle.
     #[inline]
-    fn is_any_free(&self) -> bool {
-        self.roster.is_any_free()
+    fn is_any_idle(&self) -> bool {
+        self.idle_workers.is_any_idle()
     }
 }
 

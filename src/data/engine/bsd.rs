@@ -4,20 +4,20 @@ use super::{ChosenEngine, Engine, WorkerReady, readiness};
 use crate::data::worker::WorkerConfig;
 use std::io;
 
-/// The best that this host offers.
+/// Returns the best engine that this host offers.
 pub(super) fn best() -> ChosenEngine {
-    ChosenEngine { engine: Engine::Kqueue, instead: None }
+    ChosenEngine { engine: Engine::Kqueue, fallback_reason: None }
 }
 
-/// Why this host does not offer an engine that this system has: it does.
+/// Returns why this host does not offer an engine of this system. `None`: it does.
 pub(super) fn refusal(_engine: Engine) -> Option<String> {
     None
 }
 
 /// Runs a worker on one of these engines.
-pub(super) fn run(engine: Engine, outfit: WorkerConfig, begun: WorkerReady) -> io::Result<()> {
+pub(super) fn run(engine: Engine, config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
     match engine {
-        Engine::Kqueue => readiness::run::<readiness::kqueue::Kqueue>(outfit, begun),
+        Engine::Kqueue => readiness::run::<readiness::kqueue::Kqueue>(config, ready),
         _ => unreachable!("{engine} was not chosen here"),
     }
 }

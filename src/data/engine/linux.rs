@@ -5,15 +5,15 @@ use crate::{base::error::reason, data::worker::WorkerConfig};
 use rustix::io::Errno;
 use std::io;
 
-/// The best that this host offers.
+/// Returns the best engine that this host offers.
 pub(super) fn best() -> ChosenEngine {
     match refusal(Engine::IoUring) {
-        None => ChosenEngine { engine: Engine::IoUring, instead: None },
-        instead => ChosenEngine { engine: Engine::Epoll, instead },
+        None => ChosenEngine { engine: Engine::IoUring, fallback_reason: None },
+        reason => ChosenEngine { engine: Engine::Epoll, fallback_reason: reason },
     }
 }
 
-/// Why this host does not offer an engine that this system has, if it does not.
+/// Returns why this host does not offer an engine of this system. `None`: it does.
 pub(super) fn refusal(engine: Engine) -> Option<String> {
     let error = match engine {
         Engine::IoUring => uring::probe().err()?,
@@ -22,7 +22,7 @@ pub(super) fn refusal(engine: Engine) -> Option<String> {
     Some(match Errno::from_io_error(&error) {
         Some(Errno::PERM | Errno::ACCESS) => "this host forbids it".to_owned(),
         Some(Errno::NOSYS) => "this kernel does not have it".to_owned(),
-        // Older kernels count nothing; newer ones count the rings of all processes of this user.
+        // Older kernels do not count rings; newer ones count the rings of all processes of this user.
         Some(Errno::NOMEM) => "no room for another ring in the limit on locked memory, ulimit -l".to_owned(),
         Some(Errno::INVAL) => "this kernel is older than Linux 6.1".to_owned(),
         _ => reason(&error),
@@ -30,10 +30,10 @@ pub(super) fn refusal(engine: Engine) -> Option<String> {
 }
 
 /// Runs a worker on one of these engines.
-pub(super) fn run(engine: Engine, outfit: WorkerConfig, begun: WorkerReady) -> io::Result<()> {
+pub(super) fn run(engine: Engine, config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
     match engine {
-        Engine::IoUring => uring::run(outfit, begun),
-        Engine::Epoll => readiness::run::<readiness::epoll::Epoll>(outfit, begun),
+        Engine::IoUring => uring::run(config, ready),
+        Engine::Epoll => readiness::run::<readiness::epoll::Epoll>(config, ready),
         _ => unreachable!("{engine} was not chosen here"),
     }
 }

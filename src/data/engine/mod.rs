@@ -1,6 +1,6 @@
 //! Engines: the only code that waits for the kernel. Each drives the same `Connection`.
 //!
-//! An engine knows descriptors, readiness and bytes; it does not know methods, fields or status codes.
+//! An engine knows descriptors, readiness and bytes, but no methods, fields or status codes.
 
 #[deny(unsafe_code)]
 mod accept;
@@ -27,27 +27,27 @@ use std::{
     sync::mpsc::{Sender, channel},
 };
 
-/// For a worker to say that it has all it needs from the kernel. Dropped without a word, it will never have that.
+/// Reports that a worker has all kernel resources that it needs. If it is dropped unused, the worker failed to start.
 pub(crate) struct WorkerReady(pub(crate) Sender<()>);
 
 impl WorkerReady {
-    /// Returns one for a process that nothing waits for: its clients wait in the accept queue until it begins.
-    pub(crate) fn unheard() -> WorkerReady {
+    /// Returns a report that no other thread waits for: clients of a worker process wait in the accept queue until it starts.
+    pub(crate) fn unobserved() -> WorkerReady {
         WorkerReady(channel().0)
     }
 
-    /// The worker is about to serve.
-    pub(crate) fn tell(self) {
-        // Nobody may wait for it.
+    /// Reports that the worker is about to serve.
+    pub(crate) fn signal(self) {
+        // The receiver may be gone.
         let _ = self.0.send(());
     }
 }
 
 impl Engine {
-    /// Tries what this host offers.
+    /// Checks whether this host offers the engine, and chooses one for `auto`.
     ///
     /// # Errors
-    /// It does not offer this engine.
+    /// This host does not offer the engine.
     pub fn choose(self) -> Result<ChosenEngine, UserError> {
         let refusal = match self {
             Engine::Auto => return Ok(system::best()),
@@ -55,33 +55,32 @@ impl Engine {
             _ => system::refusal(self),
         };
         match refusal {
-            None => Ok(ChosenEngine { engine: self, instead: None }),
+            None => Ok(ChosenEngine { engine: self, fallback_reason: None }),
             Some(why) => {
-                let remedy = format!("take --engine {}, or auto", system::best().engine);
-                Err(UserError::new(format_args!("cannot use {self}"), why, remedy))
+                let hint = format!("take --engine {}, or auto", system::best().engine);
+                Err(UserError::new(format_args!("cannot use {self}"), why, hint))
             }
         }
     }
 
-    /// Starts the threads that read content from disk for the workers of this engine. `None`: its workers block, and read for
-    /// themselves.
-    pub(crate) fn start_loader(self, nowhere: File) -> io::Result<Option<Loader>> {
+    /// Starts the loader threads for the workers of this engine. `None`: workers of this engine block on disk reads.
+    pub(crate) fn start_loader(self, dev_null: File) -> io::Result<Option<Loader>> {
         if self.is_blocking() {
             return Ok(None);
         }
-        let (loader, threads) = Loader::new(nowhere);
+        let (loader, threads) = Loader::new(dev_null);
         threads.start()?;
         Ok(Some(loader))
     }
 
-    /// Runs a worker until it is told to stop.
-    pub(crate) fn run(self, outfit: WorkerConfig, begun: WorkerReady) -> io::Result<()> {
+    /// Runs a worker until it has shut down.
+    pub(crate) fn run(self, config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
         match self {
             Engine::Auto => unreachable!("chosen before a worker runs"),
             Engine::Prefork | Engine::Fork => unreachable!("refused for threads"),
-            Engine::IoUring | Engine::Epoll | Engine::Kqueue => system::run(self, outfit, begun),
-            Engine::Poll => readiness::run::<poll::Poll>(outfit, begun),
-            Engine::Threads => blocking::run(outfit, begun),
+            Engine::IoUring | Engine::Epoll | Engine::Kqueue => system::run(self, config, ready),
+            Engine::Poll => readiness::run::<poll::Poll>(config, ready),
+            Engine::Threads => blocking::run(config, ready),
         }
     }
 }

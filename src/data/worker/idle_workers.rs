@@ -1,39 +1,39 @@
-//! Which workers of a server are free: for those that serve one connection at a time, and must know whether others can take a
-//! client that waits.
+//! Which workers are idle. Engines that serve one connection per worker use it to learn whether another worker can take a waiting
+//! client.
 //!
-//! A row for each, which only its worker sets: where it is killed, whoever notices that clears the row.
+//! A word for each, which only its worker sets: where it is killed, whoever notices that clears the word.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Who is free. All may look, whenever they like; what they see may be over when they act upon it.
+/// Bits of idle workers. Any worker may read them at any time; an answer may be out of date when the worker acts on it.
 #[derive(Debug, Default)]
 pub(crate) struct IdleWorkers {
-    rows: [AtomicU64; WORKER_COUNT_MAX / 64],
+    words: [AtomicU64; WORKER_COUNT_MAX / 64],
 }
 
-/// Of more workers than these, the others are taken for busy.
+/// Workers beyond this number count as busy.
 const WORKER_COUNT_MAX: usize = 1024;
 
 impl IdleWorkers {
-    /// So many workers are free: those that have not begun yet will soon.
-    pub(crate) fn open(&self, worker_count: usize) {
+    /// Marks the first `worker_count` workers as idle: those that have not started yet will soon.
+    pub(crate) fn set_all_idle(&self, worker_count: usize) {
         (0..worker_count).for_each(|worker| self.set(worker, true));
     }
 
-    /// Says of one worker whether it is free to take a client.
-    pub(crate) fn set(&self, worker: usize, is_free: bool) {
-        let Some(row) = self.rows.get(worker / 64) else { return };
+    /// Sets whether a worker is idle.
+    pub(crate) fn set(&self, worker: usize, is_idle: bool) {
+        let Some(word) = self.words.get(worker / 64) else { return };
         let bit = 1 << (worker % 64);
-        match is_free {
-            true => row.fetch_or(bit, Ordering::Relaxed),
-            false => row.fetch_and(!bit, Ordering::Relaxed),
+        match is_idle {
+            true => word.fetch_or(bit, Ordering::Relaxed),
+            false => word.fetch_and(!bit, Ordering::Relaxed),
         };
     }
 
-    /// Whether anybody is free.
+    /// Returns whether any worker is idle.
     #[inline]
-    pub(crate) fn is_any_free(&self) -> bool {
-        self.rows.iter().any(|row| row.load(Ordering::Relaxed) != 0)
+    pub(crate) fn is_any_idle(&self) -> bool {
+        self.words.iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }
 }
 
@@ -42,17 +42,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn somebody_is_free_until_all_are_busy() {
-        let roster = IdleWorkers::default();
+    fn any_is_idle_until_all_are_busy() {
+        let idle_workers = IdleWorkers::default();
         let workers = [0, 63, 64, WORKER_COUNT_MAX - 1];
-        assert!(!roster.is_any_free());
-        workers.iter().for_each(|&worker| roster.set(worker, true));
+        assert!(!idle_workers.is_any_idle());
+        workers.iter().for_each(|&worker| idle_workers.set(worker, true));
         for worker in workers {
-            assert!(roster.is_any_free());
-            roster.set(worker, false);
+            assert!(idle_workers.is_any_idle());
+            idle_workers.set(worker, false);
         }
-        assert!(!roster.is_any_free());
-        roster.set(WORKER_COUNT_MAX, true);
-        assert!(!roster.is_any_free(), "beyond those that have a row");
+        assert!(!idle_workers.is_any_idle());
+        idle_workers.set(WORKER_COUNT_MAX, true);
+        assert!(!idle_workers.is_any_idle(), "beyond the last word");
     }
 }

@@ -1,8 +1,8 @@
-//! Reads into memory what a worker is about to send, so that the worker need not wait for the disk.
+//! Loader: threads that read file ranges into memory, so that workers need not wait for the disk.
 //!
 //! ```text
 //! worker ── job ──▶ queue ── loader threads ── read, forget the bytes ──▶ mailbox of the worker: loaded
-//!    └ the connection waits; when it goes, so does its job
+//!    └ the connection waits; closing it cancels its job
 //! ```
 
 use crate::{
@@ -20,52 +20,52 @@ use std::{
 };
 use tarpon_site::Region;
 
-/// Takes jobs from any worker.
+/// Handle that queues jobs, shared by all workers.
 #[derive(Clone)]
 pub(crate) struct Loader(Arc<QueueHandle>);
 
-/// A stretch that is to be in memory.
+/// A range to read into memory.
 pub(crate) struct LoadJob {
     pub(crate) site: Arc<Site>,
-    pub(crate) stretch: FileRange,
-    /// Who waits for it: the worker, and its connection.
+    pub(crate) range: FileRange,
+    /// The worker and the slot that wait for the range.
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) index: u32,
     pub(crate) generation: u32,
-    /// Of the connection, as long as it waits.
-    pub(crate) waits: Weak<()>,
+    /// Dropped when the connection no longer waits.
+    pub(crate) waiter: Weak<()>,
 }
 
-/// A stretch of what lies on a disk of a site.
+/// A range of one of a site's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileRange {
     pub(crate) store: StoreId,
-    /// In the store's file.
-    pub(crate) place: Region,
+    /// Offset and length in the file.
+    pub(crate) region: Region,
 }
 
-/// Reads that are under way at once: enough to keep a disk busy with several clients' wishes.
+/// Number of threads, and so of reads in flight: enough to keep a disk busy.
 const THREAD_COUNT: usize = 4;
 
-/// Bytes read at once.
+/// Length of one read in bytes.
 const READ_LEN: u64 = 256 * 1024;
 
-/// Jobs among which those that nobody waits for any more are not looked for: it is not worth it, and they have room in some
-/// tens of KiB. Beyond it, at most every other job is one of these, so there are no more than twice as many jobs as connections
-/// that wait; however many come, ask for what is cold, and go.
+/// Queue length below which stale jobs are not removed: they take some tens of KiB at most. Above it at most every second job is
+/// stale, so the queue is at most twice as long as the number of waiting connections, however many clients request cold files and
+/// disconnect.
 const STALE_COUNT_MAX: usize = 1_024;
 
 impl Loader {
-    /// With nobody who works yet, and where to send what is read: [`nowhere`].
-    pub(crate) fn new(nowhere: File) -> (Loader, LoaderThreads) {
+    /// Creates a loader whose threads have not started. `dev_null` is the target of the reads: [`dev_null`].
+    pub(crate) fn new(dev_null: File) -> (Loader, LoaderThreads) {
         let queue = Arc::new(LoadQueue::default());
         (
             Loader(Arc::new(QueueHandle(Arc::clone(&queue)))),
-            LoaderThreads { queue, nowhere: Arc::new(nowhere) },
+            LoaderThreads { queue, dev_null: Arc::new(dev_null) },
         )
     }
 
-    /// Returns at once. The worker will be told, whatever comes of it, if the connection still waits.
+    /// Queues a job and returns at once. The worker gets a message in any case, if the connection still waits.
     pub(crate) fn load(&self, job: LoadJob) {
         let QueueHandle(queue) = &*self.0;
         queue.lock().push(job);
@@ -73,7 +73,7 @@ impl Loader {
     }
 }
 
-/// As long as it is there, jobs may come.
+/// The queue closes when this is dropped.
 struct QueueHandle(Arc<LoadQueue>);
 
 impl Drop for QueueHandle {
@@ -83,44 +83,44 @@ impl Drop for QueueHandle {
     }
 }
 
-/// Jobs that nobody has begun.
+/// Queued jobs.
 #[derive(Default)]
 struct LoadQueue {
     jobs: Mutex<QueuedJobs>,
-    /// There is a job, or there will be none.
+    /// Notified for a new job, and when the queue closes.
     wake: Condvar,
 }
 
 #[derive(Default)]
 struct QueuedJobs {
-    waiting: VecDeque<LoadJob>,
-    /// How many there were when those of nobody had last been looked for.
-    wanted_count: usize,
+    queued: VecDeque<LoadJob>,
+    /// Queue length after the last removal of stale jobs.
+    count_after_cleanup: usize,
     is_closed: bool,
 }
 
 impl QueuedJobs {
     fn push(&mut self, job: LoadJob) {
-        if self.waiting.len() >= (2 * self.wanted_count).max(STALE_COUNT_MAX) {
-            self.waiting.retain(LoadJob::is_wanted);
-            self.wanted_count = self.waiting.len();
+        if self.queued.len() >= (2 * self.count_after_cleanup).max(STALE_COUNT_MAX) {
+            self.queued.retain(LoadJob::is_wanted);
+            self.count_after_cleanup = self.queued.len();
         }
-        self.waiting.push_back(job);
+        self.queued.push_back(job);
     }
 }
 
 impl LoadJob {
     fn is_wanted(&self) -> bool {
-        self.waits.strong_count() > 0 && self.mailbox.is_open()
+        self.waiter.strong_count() > 0 && self.mailbox.is_open()
     }
 }
 
 impl LoadQueue {
-    /// The next job that somebody waits for. `None`: there will be none any more.
+    /// Takes the next job whose connection still waits. `None`: the queue is closed.
     fn take(&self) -> Option<LoadJob> {
         let mut jobs = self.lock();
         loop {
-            while let Some(job) = jobs.waiting.pop_front() {
+            while let Some(job) = jobs.queued.pop_front() {
                 if job.is_wanted() {
                     return Some(job);
                 }
@@ -137,60 +137,60 @@ impl LoadQueue {
     }
 }
 
-/// Where all that is sent vanishes.
+/// Opens `/dev/null`, the target of the loader's reads.
 ///
 /// # Errors
-/// Descriptors are lacking.
-pub(crate) fn nowhere() -> io::Result<File> {
+/// The process is out of descriptors.
+pub(crate) fn dev_null() -> io::Result<File> {
     File::options().write(true).open("/dev/null")
 }
 
-/// Who does the jobs.
+/// Threads of the loader, before they start.
 pub(crate) struct LoaderThreads {
     queue: Arc<LoadQueue>,
-    nowhere: Arc<File>,
+    dev_null: Arc<File>,
 }
 
 impl LoaderThreads {
-    /// Starts its threads. They end when no [`Loader`] is left, and what they read then has come; nobody waits for them,
-    /// as a disk may never answer.
+    /// Starts the threads. They end when the last [`Loader`] is dropped and their current read has returned. Shutdown does not wait
+    /// for them, as a disk may never answer.
     pub(crate) fn start(self) -> io::Result<()> {
         let start = |number| {
-            let (queue, nowhere) = (Arc::clone(&self.queue), Arc::clone(&self.nowhere));
+            let (queue, dev_null) = (Arc::clone(&self.queue), Arc::clone(&self.dev_null));
             thread::Builder::new()
                 .name(format!("loader {number}"))
-                .spawn(move || work(&queue, &nowhere))
+                .spawn(move || run_thread(&queue, &dev_null))
                 .map(drop)
         };
         (0..THREAD_COUNT).try_for_each(start)
     }
 }
 
-fn work(queue: &LoadQueue, nowhere: &File) {
+fn run_thread(queue: &LoadQueue, dev_null: &File) {
     while let Some(job) = queue.take() {
-        let (file, _) = job.site.file_of(job.stretch.store);
-        // What nobody waits for any more may be much: others wait, and so may the end of the server.
-        read(file, job.stretch.place, nowhere, || job.is_wanted());
-        // Not all of it may be there.
+        let (file, _) = job.site.file_of(job.range.store);
+        // A read stops when its connection no longer waits: other jobs wait, and so may shutdown.
+        read(file, job.range.region, dev_null, || job.is_wanted());
+        // The read may have failed in part: the worker will ask again.
         if !job.is_wanted() {
             continue;
         }
-        let LoadJob { site, stretch, mailbox, index, generation, .. } = job;
-        mailbox.post(WorkerMessage::Loaded { site, stretch, index, generation });
+        let LoadJob { site, range, mailbox, index, generation, .. } = job;
+        mailbox.post(WorkerMessage::Loaded { site, range, index, generation });
     }
 }
 
-/// Reads a stretch, as long as somebody wants it.
-fn read(file: &File, place: Region, nowhere: &File, mut is_wanted: impl FnMut() -> bool) {
-    let end = place.at + place.len;
-    let mut at = place.at;
+/// Reads a region while the connection waits for it.
+fn read(file: &File, region: Region, dev_null: &File, mut is_wanted: impl FnMut() -> bool) {
+    let end = region.at + region.len;
+    let mut at = region.at;
     while at < end && is_wanted() {
         let len = (end - at).min(READ_LEN) as usize;
-        // All at once: nothing is read ahead.
-        cached::expect(file, at, len as u64);
-        match cached::fetch(file, &mut at, len, nowhere) {
+        // One request for the whole read: read-ahead is off.
+        cached::read_ahead(file, at, len as u64);
+        match cached::fetch(file, &mut at, len, dev_null) {
             Ok(1..) | Err(Errno::INTR) => {}
-            // The send will show it too.
+            // The send will fail in the same way.
             Ok(0) | Err(_) => break,
         }
     }
@@ -202,25 +202,25 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn jobs_of_connections_that_are_gone_are_neither_kept_nor_done() {
+    fn jobs_of_closed_connections_are_dropped() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("large"), vec![0; 100_000]).unwrap();
         let site = Arc::new(Site::from_dir(dir.path()).unwrap());
         let mailbox = Arc::new(Mailbox::new().unwrap());
-        let (loader, crew) = Loader::new(nowhere().unwrap());
-        let queue = Arc::clone(&crew.queue);
-        let stretch = FileRange { store: StoreId::File(0), place: Region { at: 0, len: 5 } };
+        let (loader, threads) = Loader::new(dev_null().unwrap());
+        let queue = Arc::clone(&threads.queue);
+        let range = FileRange { store: StoreId::File(0), region: Region { at: 0, len: 5 } };
         let mut waiting = Vec::new();
         for index in 0..20 * STALE_COUNT_MAX as u32 {
-            let waits = Arc::new(());
-            let (site, mailbox, waited) = (Arc::clone(&site), Arc::clone(&mailbox), Arc::downgrade(&waits));
-            loader.load(LoadJob { site, stretch, mailbox, index, generation: 7, waits: waited });
-            // One of ten is patient.
-            waiting.extend((index % 10 == 0).then_some((index, waits)));
+            let waiter = Arc::new(());
+            let (site, mailbox, waited) = (Arc::clone(&site), Arc::clone(&mailbox), Arc::downgrade(&waiter));
+            loader.load(LoadJob { site, range, mailbox, index, generation: 7, waiter: waited });
+            // One connection in ten keeps waiting.
+            waiting.extend((index % 10 == 0).then_some((index, waiter)));
             let most = (2 * waiting.len()).max(STALE_COUNT_MAX) + 1;
-            assert!(queue.lock().waiting.len() <= most, "{index}");
+            assert!(queue.lock().queued.len() <= most, "{index}");
         }
-        crew.start().unwrap();
+        threads.start().unwrap();
         let (mut loaded, began) = (Vec::new(), Instant::now());
         while loaded.len() < waiting.len() && began.elapsed() < Duration::from_secs(20) {
             for message in mailbox.take() {
@@ -233,31 +233,31 @@ mod tests {
         }
         loaded.sort_unstable();
         assert_eq!(loaded, waiting.iter().map(|(index, _)| *index).collect::<Vec<_>>());
-        assert_eq!(queue.lock().waiting.len(), 0);
+        assert_eq!(queue.lock().queued.len(), 0);
         drop(loader);
-        assert!(queue.take().is_none(), "nobody is left who could have a job");
+        assert!(queue.take().is_none(), "the queue is closed");
     }
 
     #[test]
-    fn a_stretch_is_read_to_its_end_or_as_long_as_it_is_wanted() {
+    fn region_is_read_while_it_is_wanted() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(10 * READ_LEN).unwrap();
-        let nowhere = File::options().write(true).open("/dev/null").unwrap();
+        let dev_null = File::options().write(true).open("/dev/null").unwrap();
         #[rustfmt::skip]
         let cases = [
             // what it shows    at  len  wanted  reads
             ("all",             0,  10,  99,     10),
-            ("a stretch",       2,   6,  99,      6),
+            ("a range",       2,   6,  99,      6),
             ("beyond the end",  8,   6,  99,      3),
-            ("nobody waits",    0,  10,   2,      2),
-            ("nobody ever did", 0,  10,   0,      0),
+            ("wanted at first", 0,  10,   2,      2),
+            ("never wanted"   , 0,  10,   0,      0),
         ];
         for (name, at, len, wanted, want) in cases {
             let mut read_count = 0;
-            read(&file, Region { at: at * READ_LEN, len: len * READ_LEN }, &nowhere, || {
-                let goes_on = read_count < wanted;
-                read_count += u32::from(goes_on);
-                goes_on
+            read(&file, Region { at: at * READ_LEN, len: len * READ_LEN }, &dev_null, || {
+                let wanted_now = read_count < wanted;
+                read_count += u32::from(wanted_now);
+                wanted_now
             });
             assert_eq!(read_count, want, "{name}");
         }

@@ -1,4 +1,4 @@
-//! How the control plane speaks to a worker: it posts, and wakes the worker out of its wait.
+//! Mailbox of a worker: messages from the control plane and the loader. A message wakes the worker.
 
 use crate::{
     data::worker::loader::FileRange,
@@ -13,91 +13,92 @@ use std::{
 };
 use tarpon_conn::SiteId;
 
-/// What a worker is told. It acts on it between two turns.
+/// A message to a worker, which handles it between two drives.
 pub(crate) enum WorkerMessage {
-    /// Plan new exchanges of this site from these.
-    Swap(SiteId, SiteVersions),
-    /// Accept nothing more, and end after `grace-period` at the latest.
-    Leave { farewell: ShutdownMode, grace: Duration },
-    /// What this connection waits for was read into memory, if it could be.
-    Loaded { site: Arc<Site>, stretch: FileRange, index: u32, generation: u32 },
+    /// Serve new exchanges of this site from these versions.
+    UpdateSite(SiteId, SiteVersions),
+    /// Stop accepting, and end after the grace period at the latest.
+    Shutdown { mode: ShutdownMode, grace: Duration },
+    /// The loader has tried to read the range that this connection waits for.
+    Loaded { site: Arc<Site>, range: FileRange, index: u32, generation: u32 },
 }
 
-/// How a worker parts from its clients.
+/// What happens to open connections during shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ShutdownMode {
-    /// Another server accepts on the same sockets: each connection gets one more answer, which says that it is the last one.
+    /// Another server accepts on the same sockets: each connection gets one more response, with `Connection: close`.
     Drain,
-    /// Nobody will listen here: what has begun is finished, who waits for nothing is left.
+    /// The server ends: exchanges that have begun are finished, idle connections are closed.
     Stop,
 }
 
-/// Messages to one worker.
+/// Mailbox of one worker.
 pub(crate) struct Mailbox {
     /// `None`: the worker has ended.
     messages: Mutex<Option<Vec<WorkerMessage>>>,
     /// Readable when there are messages.
     wake: MailboxWake,
-    /// They come from another process.
-    hear: Option<Mutex<Hear>>,
+    /// Set for a worker process: reads the messages from its channel.
+    receiver: Option<Mutex<ReceiveMessages>>,
 }
 
-/// What becomes readable when there are messages.
+/// The descriptor that becomes readable when there are messages.
 enum MailboxWake {
-    Rung(Wake),
-    /// Of a channel to another process.
+    Wake(Wake),
+    /// The channel of a worker process.
     Socket(Arc<OwnedFd>),
 }
 
-/// What another process has said.
-type Hear = Box<dyn FnMut() -> Vec<WorkerMessage> + Send>;
+/// Returns the messages received so far, without waiting.
+type ReceiveMessages = Box<dyn FnMut() -> Vec<WorkerMessage> + Send>;
 
 impl Mailbox {
     pub(crate) fn new() -> io::Result<Mailbox> {
-        let wake = MailboxWake::Rung(Wake::new()?);
-        Ok(Mailbox { messages: Mutex::new(Some(Vec::new())), wake, hear: None })
+        let wake = MailboxWake::Wake(Wake::new()?);
+        Ok(Mailbox { messages: Mutex::new(Some(Vec::new())), wake, receiver: None })
     }
 
-    /// Of a worker that is a process: `hear` reads what comes at this socket, and does not wait for it.
-    pub(crate) fn of_process(
+    /// Creates the mailbox of a worker process. `receive` reads messages from the socket and does not wait.
+    pub(crate) fn for_process(
         socket: Arc<OwnedFd>,
-        hear: impl FnMut() -> Vec<WorkerMessage> + Send + 'static,
+        receive: impl FnMut() -> Vec<WorkerMessage> + Send + 'static,
     ) -> Mailbox {
         Mailbox {
             messages: Mutex::default(),
             wake: MailboxWake::Socket(socket),
-            hear: Some(Mutex::new(Box::new(hear))),
+            receiver: Some(Mutex::new(Box::new(receive))),
         }
     }
 
-    /// Leaves a message; for a worker that has ended, it is dropped. Nobody has the mailbox of a process but itself.
+    /// Queues a message and wakes the worker. After the worker has ended, messages are dropped. The mailbox of a worker process
+    /// receives from its channel instead.
     pub(crate) fn post(&self, message: WorkerMessage) {
         if let Some(messages) = &mut *self.lock() {
             messages.push(message);
         }
-        if let MailboxWake::Rung(wake) = &self.wake {
+        if let MailboxWake::Wake(wake) = &self.wake {
             wake.wake();
         }
     }
 
-    /// All messages, oldest first.
+    /// Takes all messages, oldest first.
     pub(crate) fn take(&self) -> Vec<WorkerMessage> {
-        if let Some(hear) = &self.hear {
-            return hear.lock().unwrap_or_else(PoisonError::into_inner)();
+        if let Some(receiver) = &self.receiver {
+            return receiver.lock().unwrap_or_else(PoisonError::into_inner)();
         }
-        // In this order: a message posted in between wakes the worker again.
-        if let MailboxWake::Rung(wake) = &self.wake {
+        // Cleared first: a message posted in between wakes the worker again.
+        if let MailboxWake::Wake(wake) = &self.wake {
             wake.clear();
         }
         self.lock().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Whether there is a worker to read it.
+    /// Returns whether the worker still reads its mailbox.
     pub(crate) fn is_open(&self) -> bool {
         self.lock().is_some()
     }
 
-    /// The worker ends: what is here, and what comes, is for nobody.
+    /// Drops all messages, and all later ones.
     pub(crate) fn close(&self) {
         *self.lock() = None;
     }
@@ -110,7 +111,7 @@ impl Mailbox {
 impl AsFd for Mailbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.wake {
-            MailboxWake::Rung(wake) => wake.as_fd(),
+            MailboxWake::Wake(wake) => wake.as_fd(),
             MailboxWake::Socket(socket) => socket.as_fd(),
         }
     }

@@ -1,98 +1,97 @@
-//! What of a file is in memory, as far as one worker knows: a worker never waits for a disk.
+//! Residency: which pages of a file one worker knows to be in memory. A worker never waits for a disk.
 //!
 //! ```text
-//! about to send ─▶ known? ─ no ─▶ ask the kernel, page by page ─ missing ─▶ the loader reads it, the client waits
-//!                    └ yes ─▶ send ◀─ there, known from now on ┘ ◀────────────── ask again ┘
+//! about to send ─▶ resident? ─ no ─▶ first_missing the kernel, page by page ─ missing ─▶ the loader reads it, the client waits
+//!                    └ yes ─▶ send ◀─ is_resident, resident from now on ┘ ◀────────────── first_missing again ┘
 //! ```
 //!
-//! What is known is believed for some seconds, as the kernel may drop pages that nobody has used. Knows nothing of
-//! connections.
+//! The answers are kept for some seconds, as the kernel may evict pages. Knows nothing of connections.
 
 use crate::sys::cached::{has_byte, has_pages};
 use std::{fs::File, ops::Range, sync::Arc};
 use tarpon_conn::Tick;
 use tarpon_site::{PAGE_LEN, Region, ResidentPages};
 
-/// What is known of one file.
+/// Known residency of one file.
 #[derive(Debug)]
 pub(crate) struct Residency {
-    /// The pages that were found in memory.
-    known: Arc<ResidentPages>,
-    /// Those that were missing again when they had just been read.
-    fleeting: ResidentPages,
-    /// Of the file, in bytes.
+    /// Pages found in memory.
+    resident: Arc<ResidentPages>,
+    /// Pages found missing again right after the loader had read them.
+    dropped_once: ResidentPages,
+    /// File length in bytes.
     len: u64,
-    /// When the oldest of that was found out.
-    since: Tick,
+    /// Time of the oldest answer.
+    checked_at: Tick,
 }
 
-/// What is missing is read in such pieces of the file: small enough to come at once from any disk, and neighbours are often wanted next.
+/// Missing pages are read in blocks of this size: small enough for any disk to return at once, and neighbours are often wanted next.
 const BLOCK_LEN: u64 = 64 * 1024;
 
-/// What is known is forgotten so often, in milliseconds: to ask again costs a few microseconds for 64 KiB.
-const TRUST_MS: u64 = 10_000;
+/// Answers are dropped after this many milliseconds: to ask again costs a few microseconds for 64 KiB.
+const VALID_MS: u64 = 10_000;
 
 impl Residency {
-    /// Of a file of so many bytes, nothing is known.
+    /// Creates the state of a file of `len` bytes: no page is known to be in memory.
     pub(crate) fn new(len: u64) -> Residency {
-        let (known, fleeting) = (Arc::new(ResidentPages::new(len)), ResidentPages::new(len));
-        Residency { known, fleeting, len, since: Tick(0) }
+        let (resident, dropped_once) = (Arc::new(ResidentPages::new(len)), ResidentPages::new(len));
+        Residency { resident, dropped_once, len, checked_at: Tick(0) }
     }
 
-    /// The pages that are known to be there, as of any time.
-    pub(crate) fn known(&self) -> Arc<ResidentPages> {
-        Arc::clone(&self.known)
+    /// Returns the pages known to be in memory; the set is shared and stays current.
+    pub(crate) fn resident(&self) -> Arc<ResidentPages> {
+        Arc::clone(&self.resident)
     }
 
-    /// What has to be read before a stretch of the file can be sent without waiting for a disk: whole blocks. `None`: it is
-    /// all there. Asks the kernel where that is not known. Of pages beside it nothing is asked: who is hot may lie next to who is cold.
+    /// Returns the blocks that must be read before a region can be sent without waiting for a disk. `None`: all pages are in memory.
+    /// Asks the kernel for unknown pages, and only for pages of the region: a hot region may lie next to a cold one.
     #[inline]
-    pub(crate) fn missing(&mut self, file: &File, place: Region, now: Tick) -> Option<Region> {
-        if now > self.since.after(TRUST_MS) {
-            self.known.clear();
-            self.fleeting.clear();
-            self.since = now;
+    pub(crate) fn missing(&mut self, file: &File, region: Region, now: Tick) -> Option<Region> {
+        if now > self.checked_at.after(VALID_MS) {
+            self.resident.clear();
+            self.dropped_once.clear();
+            self.checked_at = now;
         }
-        let mut pages = ResidentPages::pages_of(place);
-        let first = pages.clone().find(|&page| !self.known.contains(page))?;
+        let mut pages = ResidentPages::pages_of(region);
+        let first = pages.clone().find(|&page| !self.resident.contains(page))?;
         pages.start = first;
-        self.ask(file, pages).map(|pages| {
+        self.first_missing(file, pages).map(|pages| {
             let at = pages.start * PAGE_LEN / BLOCK_LEN * BLOCK_LEN;
             Region { at, len: (pages.end * PAGE_LEN).next_multiple_of(BLOCK_LEN) - at }
         })
     }
 
-    /// A stretch was read just now. From a slow disk that took a while, in which the kernel may have dropped where it begins: what
-    /// is gone again will be missing once more. Only once: who waits shall not wait for ever.
-    pub(crate) fn learn(&mut self, file: &File, place: Region) {
-        for page in ResidentPages::pages_of(place) {
-            if !self.known.contains(page) && self.ask(file, page..page + 1).is_some() {
-                match self.fleeting.contains(page) {
-                    true => self.known.insert(page),
-                    false => self.fleeting.insert(page),
+    /// Records that the loader has read a region. During a slow read the kernel may already have evicted the first pages: these count
+    /// as missing once more. The second time they count as resident, so that no client waits for ever.
+    pub(crate) fn mark_read(&mut self, file: &File, region: Region) {
+        for page in ResidentPages::pages_of(region) {
+            if !self.resident.contains(page) && self.first_missing(file, page..page + 1).is_some() {
+                match self.dropped_once.contains(page) {
+                    true => self.resident.insert(page),
+                    false => self.dropped_once.insert(page),
                 }
             }
         }
     }
 
-    /// Those of these pages from the first one on that is not there. `None`: all are.
+    /// Returns these pages from the first missing one on. `None`: all are in memory.
     #[cold]
-    fn ask(&self, file: &File, mut pages: Range<u64>) -> Option<Range<u64>> {
-        // Where nothing is, nothing is begun: to ask by reading would begin to read, here, and may wait for where on the
-        // disk the page lies. But what is there may still be on its way.
-        let has = |pages: &Range<u64>| {
+    fn first_missing(&self, file: &File, mut pages: Range<u64>) -> Option<Range<u64>> {
+        // First a call that reads nothing: a probing read of a missing page would start disk I/O and could wait for file system
+        // metadata. The probing read follows for pages that the kernel may still be reading.
+        let cached = |pages: &Range<u64>| {
             let at = pages.start * PAGE_LEN;
             let end = (pages.end * PAGE_LEN).min(self.len);
             has_pages(file, at, end.saturating_sub(at)).unwrap_or(true)
         };
-        let has_all = has(&pages);
+        let all_cached = cached(&pages);
         let missing = pages.find(|&page| {
-            let there = self.known.contains(page)
-                || (has_all || has(&(page..page + 1))) && has_byte(file, page * PAGE_LEN);
-            if there {
-                self.known.insert(page);
+            let is_resident = self.resident.contains(page)
+                || (all_cached || cached(&(page..page + 1))) && has_byte(file, page * PAGE_LEN);
+            if is_resident {
+                self.resident.insert(page);
             }
-            !there
+            !is_resident
         });
         missing.map(|page| page..pages.end)
     }
@@ -105,8 +104,8 @@ mod tests {
     use std::{env, io::Write, os::unix::fs::FileExt};
 
     #[test]
-    fn what_the_kernel_has_dropped_is_missing_until_it_is_read() {
-        // Beside the program: where temporary files are, the file system may be memory itself.
+    fn evicted_pages_are_missing_until_read() {
+        // The directory of the program: temporary directories may be on tmpfs.
         let program = env::current_exe().unwrap();
         let mut file = tempfile::tempfile_in(program.parent().unwrap()).unwrap();
         file.write_all(&vec![b'x'; 3 * BLOCK_LEN as usize]).unwrap();
@@ -115,28 +114,25 @@ mod tests {
         let middle = Region { at: BLOCK_LEN + 10, len: 20 };
         let across = Region { at: BLOCK_LEN + 10, len: BLOCK_LEN };
         let beyond = Region { at: 3 * BLOCK_LEN, len: 10 * BLOCK_LEN };
-        let mut known = Residency::new(3 * BLOCK_LEN);
+        let mut resident = Residency::new(3 * BLOCK_LEN);
         drop_all();
-        assert!(known.missing(&file, middle, Tick(1)).is_some());
-        assert!(known.missing(&file, beyond, Tick(1)).is_none(), "the send will tell");
+        assert!(resident.missing(&file, middle, Tick(1)).is_some());
+        assert!(resident.missing(&file, beyond, Tick(1)).is_none(), "beyond the end: the send fails");
 
         file.read_exact_at(&mut vec![0; BLOCK_LEN as usize], BLOCK_LEN).unwrap();
-        assert!(known.missing(&file, middle, Tick(1)).is_none());
+        assert!(resident.missing(&file, middle, Tick(1)).is_none());
         drop_all();
-        assert!(known.missing(&file, middle, Tick(1)).is_none(), "believed");
-        assert!(known.missing(&file, across, Tick(1)).is_some(), "the second block was never there");
-        assert!(known.missing(&file, middle, Tick(TRUST_MS + 1)).is_some(), "not for ever");
+        assert!(resident.missing(&file, middle, Tick(1)).is_none(), "the answer is kept");
+        assert!(resident.missing(&file, across, Tick(1)).is_some(), "the second block was never is_resident");
+        assert!(resident.missing(&file, middle, Tick(VALID_MS + 1)).is_some(), "the answer expires");
 
-        known.learn(&file, across);
+        resident.mark_read(&file, across);
+        assert!(resident.missing(&file, across, Tick(VALID_MS + 1)).is_some(), "evicted while it was read");
+        resident.mark_read(&file, across);
         assert!(
-            known.missing(&file, across, Tick(TRUST_MS + 1)).is_some(),
-            "it was dropped while it was read"
+            resident.missing(&file, across, Tick(VALID_MS + 1)).is_none(),
+            "evicted twice: treated as resident"
         );
-        known.learn(&file, across);
-        assert!(
-            known.missing(&file, across, Tick(TRUST_MS + 1)).is_none(),
-            "that it comes and goes is borne"
-        );
-        assert!(known.missing(&file, Region { at: 0, len: 1 }, Tick(TRUST_MS + 1)).is_some());
+        assert!(resident.missing(&file, Region { at: 0, len: 1 }, Tick(VALID_MS + 1)).is_some());
     }
 }

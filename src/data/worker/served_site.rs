@@ -1,7 +1,7 @@
-//! A site as one worker serves it: the site, and what of it the worker knows to be in memory.
+//! One version of a site as one worker serves it, with the known residency of its files.
 //!
-//! The image of a directory is memory. What lies in files can be cold: large files, archives, and with a packed site
-//! the image too.
+//! The image of a directory is in memory. Large files, archives and the image of a packed site lie in files, whose pages may be
+//! missing.
 
 use crate::{
     data::worker::{loader::FileRange, residency::Residency},
@@ -12,56 +12,56 @@ use std::sync::Arc;
 use tarpon_conn::{Span, Tick};
 use tarpon_site::{Image, Region, packed};
 
-/// A site and what is known of its files.
+/// One version of a site, and the residency of its files.
 pub(crate) struct ServedSite {
     pub(crate) site: Arc<Site>,
     archive: Residency,
     files: Vec<Residency>,
-    /// Something of it lies in files.
-    may_be_cold: bool,
-    /// So does its image.
+    /// Part of the site lies in files, and the worker must not wait for the disk.
+    may_be_on_disk: bool,
+    /// The image too lies in a file.
     is_packed: bool,
 }
 
 impl ServedSite {
-    /// For a worker that waits for the disk itself, all is taken to be in memory.
-    pub(crate) fn new(site: Arc<Site>, waits_for_disk: bool) -> ServedSite {
+    /// For a worker that blocks on disk reads, all pages count as resident.
+    pub(crate) fn new(site: Arc<Site>, blocks_on_disk: bool) -> ServedSite {
         let archive = Residency::new(site.archive_end());
         let files: Vec<_> = site.file_lens().map(Residency::new).collect();
         let is_packed = site.is_packed();
-        let may_be_cold = site.lies_in_files() && !waits_for_disk;
-        if may_be_cold {
-            site.files_on_disk().for_each(cached::fetch_alone);
+        let may_be_on_disk = site.lies_in_files() && !blocks_on_disk;
+        if may_be_on_disk {
+            site.files_on_disk().for_each(cached::disable_read_ahead);
         }
-        ServedSite { site, archive, files, may_be_cold, is_packed }
+        ServedSite { site, archive, files, may_be_on_disk, is_packed }
     }
 
-    /// The image as the worker looks things up in it: of one on a disk, only what is known to be in memory.
+    /// Returns the image for lookups. The image of a packed site exposes only pages known to be in memory.
     pub(crate) fn image(&self) -> Image {
         let image = self.site.image().clone();
-        if !self.is_packed || !self.may_be_cold {
+        if !self.is_packed || !self.may_be_on_disk {
             return image;
         }
         let (_, begin) = self.site.store();
-        image.with_residency(self.archive.known(), begin)
+        image.with_residency(self.archive.resident(), begin)
     }
 
-    /// What has to be read before a place of the image's file can be looked at. `None`: it is in memory.
+    /// Returns the range that must be read before a region of the image's file can be looked at. `None`: it is in memory.
     #[cold]
-    pub(crate) fn unknown(&mut self, place: Region, now: Tick) -> Option<FileRange> {
+    pub(crate) fn missing_for_lookup(&mut self, region: Region, now: Tick) -> Option<FileRange> {
         if !self.is_packed {
             return None;
         }
         let (file, _) = self.site.file_of(StoreId::Archive);
-        let place = self.archive.missing(file, place, now)?;
-        Some(FileRange { store: StoreId::Archive, place })
+        let region = self.archive.missing(file, region, now)?;
+        Some(FileRange { store: StoreId::Archive, region })
     }
 
-    /// What has to be read before a span of this site can be sent, of which at most `len_max` bytes leave now. `None`:
-    /// it is all in memory.
+    /// Returns the range that must be read before a span can be sent, of which at most `len_max` bytes are sent now. `None`: it is in
+    /// memory.
     #[inline]
-    pub(crate) fn cold(&mut self, span: &Span, len_max: u64, now: Tick) -> Option<FileRange> {
-        if !self.may_be_cold {
+    pub(crate) fn missing_for_span(&mut self, span: &Span, len_max: u64, now: Tick) -> Option<FileRange> {
+        if !self.may_be_on_disk {
             return None;
         }
         let (store, at, len) = match *span {
@@ -71,20 +71,20 @@ impl ServedSite {
             Span::Start(_) | Span::Buf(_) | Span::Site { .. } => return None,
         };
         let (file, begin) = self.site.file_of(store);
-        let place = Region { at: begin + at, len: len.min(len_max) };
-        let known = match store {
+        let region = Region { at: begin + at, len: len.min(len_max) };
+        let resident = match store {
             StoreId::Archive => &mut self.archive,
             StoreId::File(number) => &mut self.files[number as usize],
         };
-        known.missing(file, place, now).map(|place| FileRange { store, place })
+        resident.missing(file, region, now).map(|region| FileRange { store, region })
     }
 
-    /// A stretch was read just now.
-    pub(crate) fn learn(&mut self, stretch: FileRange) {
-        let (file, _) = self.site.file_of(stretch.store);
-        match stretch.store {
-            StoreId::Archive => self.archive.learn(file, stretch.place),
-            StoreId::File(number) => self.files[number as usize].learn(file, stretch.place),
+    /// Records that the loader has read a range.
+    pub(crate) fn mark_read(&mut self, range: FileRange) {
+        let (file, _) = self.site.file_of(range.store);
+        match range.store {
+            StoreId::Archive => self.archive.mark_read(file, range.region),
+            StoreId::File(number) => self.files[number as usize].mark_read(file, range.region),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Timers of one worker's connections: one each, re-armed lazily.
+//! Timer wheel: one timer for each connection of a worker, re-armed lazily.
 //!
 //! ```text
 //! bucket   now+1   now+2   …   now+255
@@ -6,8 +6,8 @@
 //!            └─ 4 ⇄ 9 ⇄ 1
 //! ```
 //!
-//! A connection's deadline moves with every request; its timer does not. A timer fires at or before its
-//! deadline, and whoever takes it looks at the deadline and arms it again. So a request costs one comparison.
+//! Each request moves a connection's deadline, but not its timer. A timer fires at or before its deadline; the worker then compares
+//! the deadline and arms the timer again. So a request costs one comparison.
 
 use tarpon_conn::Tick;
 
@@ -16,23 +16,23 @@ pub(crate) struct TimerWheel {
     /// First timer of each bucket.
     buckets: [u32; BUCKET_COUNT],
     timers: Vec<Timer>,
-    /// The bucket time up to which all timers have been taken.
-    done: u64,
-    /// No timer is armed for an earlier bucket time than this. `u64::MAX`: none is armed.
-    next: u64,
+    /// Bucket time up to which all fired timers were taken.
+    taken_until: u64,
+    /// Lower bound of the bucket times of all armed timers. `u64::MAX`: no timer is armed.
+    earliest: u64,
 }
 
 #[derive(Clone, Copy)]
 struct Timer {
-    /// Bucket time it is armed for; `UNARMED` if it is not.
+    /// Bucket time of the timer; `UNARMED` if it is not armed.
     at: u64,
     /// Neighbours in the bucket, or `NONE`.
-    before: u32,
-    after: u32,
+    previous: u32,
+    next: u32,
 }
 
-/// A power of two; with the width of a bucket, a horizon of 16 seconds. A timer beyond it is armed for the
-/// horizon, and again from there.
+/// Number of buckets, a power of two. With the width of a bucket the horizon is 16 seconds; a timer beyond it fires at the horizon
+/// and is armed again.
 const BUCKET_COUNT: usize = 256;
 /// Width of a bucket in milliseconds, as a power of two: 64 ms is fine enough for timeouts of seconds.
 const BUCKET_SHIFT: u32 = 6;
@@ -41,29 +41,29 @@ const UNARMED: u64 = u64::MAX;
 
 impl TimerWheel {
     pub(crate) fn new() -> TimerWheel {
-        TimerWheel { buckets: [NONE; BUCKET_COUNT], timers: Vec::new(), done: 0, next: UNARMED }
+        TimerWheel { buckets: [NONE; BUCKET_COUNT], timers: Vec::new(), taken_until: 0, earliest: UNARMED }
     }
 
-    /// Arms the timer of a slot, which is not armed, to fire at a deadline or before it.
+    /// Arms an unarmed timer of a slot to fire at or before a deadline.
     pub(crate) fn arm(&mut self, slot: u32, deadline: Tick) {
         if self.timers.len() <= slot as usize {
-            self.timers.resize(slot as usize + 1, Timer { at: UNARMED, before: NONE, after: NONE });
+            self.timers.resize(slot as usize + 1, Timer { at: UNARMED, previous: NONE, next: NONE });
         }
-        let horizon = self.done + BUCKET_COUNT as u64 - 1;
-        // Rounded up: a timer that fires early costs another one.
-        let at = deadline.0.div_ceil(1 << BUCKET_SHIFT).clamp(self.done + 1, horizon);
+        let horizon = self.taken_until + BUCKET_COUNT as u64 - 1;
+        // Rounded up: an early timer would have to be armed again.
+        let at = deadline.0.div_ceil(1 << BUCKET_SHIFT).clamp(self.taken_until + 1, horizon);
         let first = std::mem::replace(&mut self.buckets[bucket(at)], slot);
         if first != NONE {
-            self.timers[first as usize].before = slot;
+            self.timers[first as usize].previous = slot;
         }
         debug_assert_eq!(self.timers[slot as usize].at, UNARMED);
-        self.timers[slot as usize] = Timer { at, before: NONE, after: first };
-        self.next = self.next.min(at);
+        self.timers[slot as usize] = Timer { at, previous: NONE, next: first };
+        self.earliest = self.earliest.min(at);
     }
 
-    /// Moves the timer of a slot if its deadline has come nearer than the timer.
+    /// Moves the timer of a slot if the deadline is now earlier than the timer.
     #[inline]
-    pub(crate) fn hasten(&mut self, slot: u32, deadline: Tick) {
+    pub(crate) fn move_earlier(&mut self, slot: u32, deadline: Tick) {
         let at = self.timers[slot as usize].at;
         if deadline.0 < (at - 1) << BUCKET_SHIFT {
             self.disarm(slot);
@@ -71,50 +71,50 @@ impl TimerWheel {
         }
     }
 
-    /// The slot's timer will not fire.
+    /// Disarms the timer of a slot.
     pub(crate) fn disarm(&mut self, slot: u32) {
-        let Timer { at, before, after } = self.timers[slot as usize];
+        let Timer { at, previous, next } = self.timers[slot as usize];
         if at == UNARMED {
             return;
         }
-        match before {
-            NONE => self.buckets[bucket(at)] = after,
-            _ => self.timers[before as usize].after = after,
+        match previous {
+            NONE => self.buckets[bucket(at)] = next,
+            _ => self.timers[previous as usize].next = next,
         }
-        if after != NONE {
-            self.timers[after as usize].before = before;
+        if next != NONE {
+            self.timers[next as usize].previous = previous;
         }
         self.timers[slot as usize].at = UNARMED;
     }
 
-    /// Whether a timer may have fired.
+    /// Returns whether a timer may have fired.
     #[inline]
     pub(crate) fn is_due(&self, now: Tick) -> bool {
-        self.next <= now.0 >> BUCKET_SHIFT
+        self.earliest <= now.0 >> BUCKET_SHIFT
     }
 
-    /// Takes a timer that has fired, which is then no longer armed.
+    /// Takes a fired timer, which is then disarmed. Returns its slot.
     pub(crate) fn take(&mut self, now: Tick) -> Option<u32> {
         let now = now.0 >> BUCKET_SHIFT;
-        while self.done < now {
-            // No timer lies beyond the horizon, so one turn around empties the wheel.
-            let at = (self.done + 1).max(now.saturating_sub(BUCKET_COUNT as u64));
+        while self.taken_until < now {
+            // No timer lies beyond the horizon, so one revolution empties the wheel.
+            let at = (self.taken_until + 1).max(now.saturating_sub(BUCKET_COUNT as u64));
             let slot = self.buckets[bucket(at)];
             if slot != NONE {
                 self.disarm(slot);
                 return Some(slot);
             }
-            self.done = at;
+            self.taken_until = at;
         }
         let armed = (now + 1..now + BUCKET_COUNT as u64).find(|&at| self.buckets[bucket(at)] != NONE);
-        self.next = armed.unwrap_or(UNARMED);
+        self.earliest = armed.unwrap_or(UNARMED);
         None
     }
 
-    /// Milliseconds until a timer may fire. `None`: none is armed.
+    /// Returns the milliseconds until a timer may fire. `None`: no timer is armed.
     #[inline]
     pub(crate) fn wait_ms(&self, now: Tick) -> Option<u64> {
-        (self.next != UNARMED).then(|| (self.next << BUCKET_SHIFT).saturating_sub(now.0))
+        (self.earliest != UNARMED).then(|| (self.earliest << BUCKET_SHIFT).saturating_sub(now.0))
     }
 }
 
@@ -126,7 +126,7 @@ fn bucket(at: u64) -> usize {
 mod tests {
     use super::*;
 
-    /// All timers that have fired by `ms`, in slot order.
+    /// Takes all timers that have fired by `ms`, in slot order.
     fn fired(wheel: &mut TimerWheel, ms: u64) -> Vec<u32> {
         let mut slots: Vec<u32> = std::iter::from_fn(|| wheel.take(Tick(ms))).collect();
         slots.sort_unstable();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_fires_within_a_bucket_of_its_deadline() {
+    fn timer_fires_within_a_bucket_of_its_deadline() {
         let mut wheel = TimerWheel::new();
         for (slot, ms) in [(0, 100), (1, 128), (2, 1_000), (3, 15_000)] {
             wheel.arm(slot, Tick(ms));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_beyond_the_horizon_fires_at_the_horizon() {
+    fn timer_beyond_the_horizon_fires_at_the_horizon() {
         let mut wheel = TimerWheel::new();
         wheel.arm(0, Tick(75_000));
         assert_eq!(fired(&mut wheel, 16_000), [0; 0]);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disarmed_timer_does_not_fire_and_its_neighbours_do() {
+    fn disarmed_timer_does_not_fire_but_its_neighbours_do() {
         let mut wheel = TimerWheel::new();
         for slot in 0..5 {
             wheel.arm(slot, Tick(640));
@@ -170,17 +170,17 @@ mod tests {
     }
 
     #[test]
-    fn a_nearer_deadline_hastens_and_a_later_one_waits() {
+    fn earlier_deadline_moves_the_timer_and_later_one_does_not() {
         let mut wheel = TimerWheel::new();
         wheel.arm(0, Tick(10_000));
-        wheel.hasten(0, Tick(20_000));
-        wheel.hasten(0, Tick(2_000));
+        wheel.move_earlier(0, Tick(20_000));
+        wheel.move_earlier(0, Tick(2_000));
         assert_eq!(fired(&mut wheel, 1_900), [0; 0]);
         assert_eq!(fired(&mut wheel, 2_048), [0]);
     }
 
     #[test]
-    fn the_wait_ends_when_the_first_timer_may_fire() {
+    fn wait_ends_when_the_first_timer_may_fire() {
         let mut wheel = TimerWheel::new();
         assert_eq!(wheel.wait_ms(Tick(0)), None);
         wheel.arm(0, Tick(6_400));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_sleep_skips_no_timer() {
+    fn long_sleep_skips_no_timer() {
         let mut wheel = TimerWheel::new();
         for slot in 0..200 {
             wheel.arm(slot, Tick(slot as u64 * 80));

@@ -1,28 +1,27 @@
-//! What of a file the kernel has in memory: it is not asked, so all of it is taken to be there, and a worker that sends what is
-//! not waits for the disk.
+//! Page cache: not queried here. All pages count as resident, so a worker that sends a missing page waits for the disk.
 
 use rustix::io::{Errno, pread};
 use std::fs::File;
 
-/// Begins to read a stretch: as soon as somebody asks for it.
-pub(crate) fn expect(_file: &File, _at: u64, _len: u64) {}
+/// Does nothing: the read itself fetches the range.
+pub(crate) fn read_ahead(_file: &File, _at: u64, _len: u64) {}
 
-/// From now on a read of this file brings what is asked for into memory, and nothing behind it.
-pub(crate) fn fetch_alone(_file: &File) {}
+/// Does nothing: read-ahead stays on.
+pub(crate) fn disable_read_ahead(_file: &File) {}
 
-/// Reads a stretch into memory, or the front of it, and moves `at` behind that. Returns how much it was.
+/// Reads the front of a range into memory, and advances `at`. Returns the length.
 pub(crate) fn fetch(file: &File, at: &mut u64, len: usize, _nowhere: &File) -> Result<usize, Errno> {
     let read = pread(file, &mut vec![0; len], *at)?;
     *at += read as u64;
     Ok(read)
 }
 
-/// Whether a byte is there to be read.
+/// Returns true: the kernel is not asked.
 pub(crate) fn has_byte(_file: &File, _at: u64) -> bool {
     true
 }
 
-/// Whether the kernel has all pages of a stretch. `None`: it does not say.
+/// Returns `None`: the kernel is not asked.
 pub(crate) fn has_pages(_file: &File, _at: u64, _len: u64) -> Option<bool> {
     None
 }

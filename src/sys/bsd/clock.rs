@@ -1,9 +1,9 @@
-//! The clocks that a worker reads at each turn. clock_gettime(2).
+//! Clocks that a worker reads at each iteration. clock_gettime(2).
 
 use rustix::time::ClockId;
 
-/// Never set.
+/// Monotonic clock.
 pub(crate) const STEADY: ClockId = ClockId::Monotonic;
 
-/// The clock on the wall.
+/// Wall clock.
 pub(crate) const WALL: ClockId = ClockId::Realtime;

@@ -1,4 +1,4 @@
-//! Cores: macOS does not bind a thread to one, and FreeBSD is not asked to.
+//! CPU affinity: not available on macOS, not implemented for FreeBSD.
 
 use std::io;
 

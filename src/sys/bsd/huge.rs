@@ -1,12 +1,12 @@
-//! Huge pages: FreeBSD makes them by itself, of what lies as it should.
+//! Huge pages: FreeBSD uses them by itself for aligned mappings.
 
 use rustix::mm::MapFlags;
 use std::ffi::c_void;
 
-/// No memory is set aside for what nobody has written yet: as always.
+/// No flag needed: unwritten pages reserve no memory.
 pub(crate) const NORESERVE: MapFlags = MapFlags::empty();
 
-/// Asks for nothing.
+/// Does nothing.
 ///
 /// # Safety
 /// None is needed here.

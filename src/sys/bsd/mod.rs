@@ -1,5 +1,5 @@
-//! What stands on FreeBSD and macOS in the place of what only Linux has: the same modules as in `../linux/`, with the same functions.
-//! Type-checked, and not run: see docs/systems.md. What needs no call of a BSD is tested on Linux, too.
+//! FreeBSD and macOS: the same modules with the same functions as in `../linux/`. Type-checked only: see docs/systems.md. Code
+//! without BSD calls is also tested on Linux.
 
 pub(crate) mod cached;
 pub(crate) mod clock;

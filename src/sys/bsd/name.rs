@@ -1,4 +1,4 @@
-//! What a name in the file system leads to, told apart from what takes its place: by its inode, and when that was made.
+//! Identity of a path: detects that another file has taken its place, by inode and creation time.
 
 use std::{
     fs::{self, Metadata},
@@ -8,7 +8,7 @@ use std::{
     time::SystemTime,
 };
 
-/// What lay under a name.
+/// The file that a path named.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     device: u64,
@@ -18,12 +18,12 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// What lies there now. A link is not followed.
+    /// Identifies the file at a path now. Does not follow links.
     pub(crate) fn at(path: &Path) -> io::Result<Named> {
         fs::symlink_metadata(path).map(|meta| Named::of(&meta))
     }
 
-    /// Whether it still does.
+    /// Returns whether the path still names this file.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         fs::symlink_metadata(path).is_ok_and(|meta| *self == Named::of(&meta))
     }
@@ -43,7 +43,7 @@ mod tests {
     };
 
     #[test]
-    fn what_takes_the_place_of_another_is_not_it() {
+    fn replaced_file_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         let make = || drop(UnixListener::bind(&path).unwrap());

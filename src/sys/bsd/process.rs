@@ -1,6 +1,6 @@
 //! Processes: kqueue(2), `EVFILT_PROC`, and what each kind of BSD has of its own.
 
-pub(crate) use super::kind::process::{follow_into_death, set_name, thread_count};
+pub(crate) use super::kind::process::{die_with_parent, set_name, thread_count};
 
 use super::queue::Queue;
 use rustix::{
@@ -19,14 +19,14 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Process {
     pid: Pid,
-    /// Tells of its end; what it tells is never taken.
+    /// Reports the exit; the event is never taken.
     end: Queue,
-    /// How it ended was told: its number may be another's.
+    /// How it ended was info: its number may be another's.
     is_gone: Cell<bool>,
 }
 
 impl Process {
-    /// A child that was started just now: nobody has asked yet how it ended.
+    /// Opens a child that was forked just now and not reaped yet.
     pub(crate) fn of(pid: Pid) -> io::Result<Process> {
         let end = Queue::new()?;
         let exit = EventFilter::Proc { pid, flags: ProcessEvents::EXIT };
@@ -39,14 +39,14 @@ impl Process {
         Ok(Process { pid, end, is_gone: Cell::new(false) })
     }
 
-    /// How it has ended, if it has. Told once.
-    pub(crate) fn ended(&self) -> io::Result<Option<WaitIdStatus>> {
+    /// Reaps the child if it has ended, and returns its status once.
+    pub(crate) fn try_wait(&self) -> io::Result<Option<WaitIdStatus>> {
         let status = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)?;
         self.is_gone.set(self.is_gone.get() || status.is_some());
         Ok(status)
     }
 
-    /// Waits for its end, however it comes.
+    /// Waits until the child ends, and reaps it.
     pub(crate) fn wait(&self) {
         if !self.is_gone.replace(true) {
             let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED);
@@ -72,10 +72,10 @@ fn user(flags: EventFlags, user: UserFlags) -> Event {
     Event::new(filter, flags, ptr::null_mut())
 }
 
-/// Closes all descriptors of these numbers.
+/// Closes all descriptors in this range.
 ///
 /// # Safety
-/// Nobody uses one of them any more.
+/// No code uses any of them afterwards.
 pub(crate) unsafe fn close_between(first: u32, last: u32) -> io::Result<()> {
     // SAFETY: it has no arguments, and cannot fail.
     let count = unsafe { libc::getdtablesize() } as u32;

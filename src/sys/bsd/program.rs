@@ -1,4 +1,4 @@
-//! The program that runs, as a file: what lies under its name by now.
+//! The running program as a file: the file that has its name now.
 
 use std::{env, fs::File, io};
 

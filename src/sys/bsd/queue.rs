@@ -1,4 +1,4 @@
-//! kqueue(2) as a descriptor: what it is asked, and what it tells.
+//! A kqueue(2): registers filters and takes events.
 
 use rustix::{
     buffer::spare_capacity,
@@ -13,7 +13,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-/// A queue of events. Readable when there is one. A child does not have it.
+/// A queue of events. Readable when there is one. Children do not inherit it.
 #[derive(Debug)]
 pub(crate) struct Queue(OwnedFd);
 
@@ -24,21 +24,21 @@ impl Queue {
         Ok(Queue(queue))
     }
 
-    /// Asks for events, or not any more, in this order; up to one that cannot be had.
+    /// Applies changes in order, up to the first that fails.
     pub(crate) fn change(&self, changes: &[Event]) -> Result<(), Errno> {
-        // SAFETY: an event names a descriptor by its number. Whoever closes it is told of nothing more; whoever has its number
-        // next is told of nothing, as it did not ask.
+        // SAFETY: a change names a descriptor by number. Closing the descriptor removes its filters, so a later descriptor with the
+        // same number gets no events.
         unsafe { kevent_timespec(&self.0, changes, &mut [] as &mut [Event; 0], Some(&NOW)).map(drop) }
     }
 
-    /// Waits until there is something to tell, so long at most, and takes it: as much as `events` has room for.
+    /// Waits for events for at most `time`, and takes as many as `events` has room for.
     pub(crate) fn wait(&self, events: &mut Vec<Event>, time: Option<&Timespec>) -> Result<usize, Errno> {
         events.clear();
-        // SAFETY: nothing is asked.
+        // SAFETY: registers nothing.
         unsafe { kevent_timespec(&self.0, &[], spare_capacity(events), time) }
     }
 
-    /// The same without waiting.
+    /// Takes events without waiting.
     pub(crate) fn take(&self, events: &mut Vec<Event>) -> Result<usize, Errno> {
         self.wait(events, Some(&NOW))
     }

@@ -1,5 +1,5 @@
-//! Files for what lies in sealed memory on Linux: without a name, in the directory for temporary files. Nothing seals them; only the
-//! processes that have the descriptor could change them, and none of these does.
+//! Temporary files without a name, for images that Linux keeps in sealed memory. They are not sealed, but only our processes have the
+//! descriptor, and none changes the file.
 
 use std::{
     env, fs,
@@ -11,7 +11,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// An empty file.
+/// Creates an empty file.
 pub(crate) fn file() -> io::Result<File> {
     file_in(&env::temp_dir())
 }
@@ -20,7 +20,7 @@ fn file_in(dir: &Path) -> io::Result<File> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     loop {
         let path = dir.join(format!("tarpon-image.{}.{}", process::id(), NUMBER.fetch_add(1, Relaxed)));
-        // For nobody else; and nothing that somebody has put there is taken, nor where it leads.
+        // Accessible to this user only; `create_new` neither opens an existing file nor follows a link.
         match File::options().read(true).write(true).create_new(true).mode(0o600).open(&path) {
             Ok(file) => return fs::remove_file(&path).map(|()| file),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -29,12 +29,12 @@ fn file_in(dir: &Path) -> io::Result<File> {
     }
 }
 
-/// It is written, and stays so.
+/// Does nothing: the file is not sealed here.
 pub(crate) fn freeze(_file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether somebody has done that: the processes of one program believe each other.
+/// Returns true: the processes of one program trust each other.
 pub(crate) fn is_frozen(_file: &File) -> io::Result<bool> {
     Ok(true)
 }
@@ -45,7 +45,7 @@ mod tests {
     use std::io::{Read, Seek, Write};
 
     #[test]
-    fn a_file_has_no_name_and_takes_the_place_of_none() {
+    fn file_has_no_name_and_replaces_none() {
         let dir = tempfile::tempdir().unwrap();
         let mut files: Vec<File> = (0..3).map(|_| file_in(dir.path()).unwrap()).collect();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);

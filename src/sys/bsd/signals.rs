@@ -1,4 +1,4 @@
-//! Signals as something to wait for beside other descriptors: kqueue(2), `EVFILT_SIGNAL`.
+//! Signals as a pollable descriptor: kqueue(2), `EVFILT_SIGNAL`.
 
 use super::queue::Queue;
 use rustix::{
@@ -11,20 +11,20 @@ use std::{
     ptr,
 };
 
-/// Signals that have come, and do nothing else.
+/// Signals whose default action is disabled, read from a queue.
 #[derive(Debug)]
 pub(crate) struct Signals(Queue);
 
 impl Signals {
-    /// From now on these signals wait to be read. Threads and children begun later pass over them.
+    /// Ignores these signals so that they can be read. Threads and children started later ignore them too.
     pub(crate) fn block(signals: &[Signal]) -> io::Result<Signals> {
         let queue = Queue::new()?;
-        let told =
+        let info =
             |&signal| Event::new(EventFilter::Signal { signal, times: 0 }, EventFlags::ADD, ptr::null_mut());
-        queue.change(&signals.iter().map(told).collect::<Vec<_>>())?;
-        // The end of a child does nothing by itself; ignored, nobody would be told of it, and the child be gone.
+        queue.change(&signals.iter().map(info).collect::<Vec<_>>())?;
+        // SIGCHLD keeps its default action, which does nothing; if it were ignored, the kernel would reap children itself.
         for signal in signals.iter().filter(|&&signal| signal != Signal::CHILD) {
-            // SAFETY: ignored is what the kernel does by itself; the queue is told nevertheless.
+            // SAFETY: sets a standard disposition; the queue still reports the signal.
             if unsafe { libc::signal(signal.as_raw(), libc::SIG_IGN) } == libc::SIG_ERR {
                 return Err(io::Error::last_os_error());
             }
@@ -32,7 +32,7 @@ impl Signals {
         Ok(Signals(queue))
     }
 
-    /// The next one that has come.
+    /// Returns the next pending signal.
     pub(crate) fn next(&self) -> io::Result<Option<Signal>> {
         let mut events = Vec::with_capacity(1);
         self.0.take(&mut events)?;
@@ -43,9 +43,9 @@ impl Signals {
     }
 }
 
-/// Ends this process as a signal does that nobody waits for.
+/// Ends this process by the default action of a signal.
 pub(crate) fn die_of(signal: Signal) -> ! {
-    // SAFETY: asks for what is done without us, and sends it.
+    // SAFETY: restores the default action, and raises the signal.
     unsafe {
         libc::signal(signal.as_raw(), libc::SIG_DFL);
         libc::raise(signal.as_raw());

@@ -1,17 +1,17 @@
-//! Sockets: what each kind of BSD has of its own, and what all of them lack.
+//! Sockets: the calls of each BSD, and stand-ins for features that all of them lack.
 
 pub(crate) use super::kind::socket::{
-    FOR_US, QUIET, RDHUP, SPREADS, accept, accept_to_wait, is_listening, pair, send_file, share_port, stream,
-    unacked,
+    CLOSE_ON_EXEC, NO_SIGNAL, PORTS_BALANCE, RDHUP, accept, accept_blocking, is_listening, pair, send_file,
+    share_port, stream, unacked,
 };
 
 use rustix::net::SendFlags;
 use std::{io, os::unix::net::SocketAddr};
 
-/// More is sent at once; nothing can be told of that.
+/// More bytes follow at once: no flag for that here.
 pub(crate) const MORE: SendFlags = SendFlags::empty();
 
-/// The address of a Unix socket that has a name of its own, and none in the file system: there are none such.
+/// Fails: abstract Unix socket addresses exist on Linux only.
 pub(crate) fn abstract_address(_name: &[u8]) -> io::Result<SocketAddr> {
     Err(io::ErrorKind::Unsupported.into())
 }

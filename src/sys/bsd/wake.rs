@@ -1,4 +1,4 @@
-//! Something to wait for beside other descriptors, which any thread can make happen: a pipe.
+//! A wake-up that any thread can trigger, as a pollable descriptor: a pipe.
 
 use rustix::io::ioctl_fionbio;
 use std::{
@@ -27,7 +27,7 @@ impl Wake {
     }
 
     pub(crate) fn clear(&self) {
-        // Whoever is woken more often than this before it looks is woken again for nothing.
+        // After more wake-ups than this, the reader wakes once more for nothing.
         let _ = (&self.reader).read(&mut [0; 256]);
     }
 }
@@ -44,13 +44,13 @@ mod tests {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     #[test]
-    fn it_is_readable_from_waking_to_clearing_however_often_it_is_woken() {
+    fn readable_from_wake_to_clear() {
         let wake = Wake::new().unwrap();
         let is_awake = || {
             poll(&mut [PollFd::new(&wake, PollFlags::IN)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(1)
         };
         wake.clear();
-        assert!(!is_awake(), "nobody has woken it, and to clear it does not wait");
+        assert!(!is_awake(), "clear does not wait");
         // More than a pipe takes.
         for count in [1, 2, 100_000] {
             for _ in 0..count {

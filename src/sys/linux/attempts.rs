@@ -1,4 +1,4 @@
-//! What a process that was taken over might try, for the tests of its sandbox; and what tests try in a child.
+//! Actions of a compromised process, for the sandbox tests, and a fork helper for tests.
 
 use rustix::{
     mm::{MapFlags, MremapFlags, ProtFlags, mmap, mmap_anonymous, mremap},
@@ -46,7 +46,7 @@ pub(crate) fn grow_memory() -> io::Result<()> {
 }
 
 /// Makes another process.
-pub(crate) fn divide() -> io::Result<()> {
+pub(crate) fn fork() -> io::Result<()> {
     // SAFETY: both go on to end at once.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
@@ -98,8 +98,8 @@ pub(crate) fn raise_limit_from_above() -> io::Result<()> {
     let limit = limit.cast::<libc::rlimit64>();
     // SAFETY: the memory stays mapped for as long as both calls take, and no other code has it.
     unsafe {
-        told(libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_CORE, ptr::null::<u8>(), limit))?;
-        told(libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_CORE, limit, ptr::null::<u8>()))
+        check(libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_CORE, ptr::null::<u8>(), limit))?;
+        check(libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_CORE, limit, ptr::null::<u8>()))
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn stat_by_name_as_descriptor(name: &CStr) -> io::Result<()> {
     let mut stat = MaybeUninit::<libc::statx>::uninit();
     let (at, flags) = (libc::AT_FDCWD, libc::AT_EMPTY_PATH);
     // SAFETY: the name ends in a zero, and the answer has room.
-    told(unsafe {
+    check(unsafe {
         libc::syscall(libc::SYS_statx, at, name.as_ptr(), flags, libc::STATX_SIZE, stat.as_mut_ptr())
     })
 }
@@ -117,27 +117,27 @@ pub(crate) fn stat_by_name_as_descriptor(name: &CStr) -> io::Result<()> {
 pub(crate) fn fcntl(fd: impl AsFd, command: c_int, argument: c_int) -> io::Result<()> {
     let fd = fd.as_fd().as_raw_fd();
     // SAFETY: takes numbers alone, as every command does that is tried here.
-    told(unsafe { libc::syscall(libc::SYS_fcntl, fd, command, argument) })
+    check(unsafe { libc::syscall(libc::SYS_fcntl, fd, command, argument) })
 }
 
 /// Makes a process by the newer of the two calls. The process shares nothing, and sends no signal to its parent when it ends.
-pub(crate) fn divide_by_clone3() -> io::Result<()> {
+pub(crate) fn fork_by_clone3() -> io::Result<()> {
     let arguments = [0u64; 8];
     // SAFETY: all zeros is what fork(2) means; both go on to end at once.
-    told(unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of_val(&arguments)) })
+    check(unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of_val(&arguments)) })
 }
 
 /// Makes a process that has its own user namespace, where it would be root.
-pub(crate) fn divide_as_root() -> io::Result<()> {
+pub(crate) fn fork_as_root() -> io::Result<()> {
     let flags = libc::CLONE_NEWUSER | libc::SIGCHLD;
     // SAFETY: as fork(2); both go on to end at once.
-    told(unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) })
+    check(unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) })
 }
 
 /// No longer ends with its parent.
 pub(crate) fn outlive_parent() -> io::Result<()> {
     // SAFETY: takes numbers alone.
-    told(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0, 0, 0, 0) }.into())
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0, 0, 0, 0) }.into())
 }
 
 /// Asks on which cores its parent runs.
@@ -146,7 +146,7 @@ pub(crate) fn cores_of_parent() -> io::Result<()> {
     let parent = getppid().map_or(1, |parent| parent.as_raw_nonzero().get());
     let len = size_of::<libc::cpu_set_t>();
     // SAFETY: the answer has room.
-    told(unsafe { libc::syscall(libc::SYS_sched_getaffinity, parent, len, set.as_mut_ptr()) })
+    check(unsafe { libc::syscall(libc::SYS_sched_getaffinity, parent, len, set.as_mut_ptr()) })
 }
 
 /// Has memory merged with equal memory of others.
@@ -154,14 +154,14 @@ pub(crate) fn merge_memory() -> io::Result<()> {
     // SAFETY: new memory, which no other code has or uses.
     unsafe {
         let memory = mmap_anonymous(ptr::null_mut(), 4096, ProtFlags::READ, MapFlags::PRIVATE)?;
-        told(libc::madvise(memory, 4096, libc::MADV_MERGEABLE).into())
+        check(libc::madvise(memory, 4096, libc::MADV_MERGEABLE).into())
     }
 }
 
 /// Interrupts every processor.
 pub(crate) fn barrier_for_all() -> io::Result<()> {
     // SAFETY: takes numbers alone.
-    told(unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) })
+    check(unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) })
 }
 
 /// Sets or asks for an option of a socket, which is an `int`.
@@ -176,14 +176,14 @@ pub(crate) fn socket_option(fd: impl AsFd, set: bool, level: c_int, name: c_int)
             false => libc::getsockopt(fd, level, name, value.cast(), &raw mut len),
         }
     };
-    told(done.into())
+    check(done.into())
 }
 
 /// Registers something with no ring at all.
 pub(crate) fn register_without_ring() -> io::Result<()> {
     const IORING_REGISTER_SEND_MSG_RING: c_int = 31;
     // SAFETY: takes nothing from memory, as there is nothing to take.
-    told(unsafe {
+    check(unsafe {
         libc::syscall(libc::SYS_io_uring_register, -1, IORING_REGISTER_SEND_MSG_RING, ptr::null::<u8>(), 0)
     })
 }
@@ -194,14 +194,14 @@ pub(crate) fn use_no_ring() -> io::Result<()> {
     // SAFETY: takes nothing from memory, as no descriptor has this number.
     let (cancelled, entered) = unsafe {
         (
-            told(libc::syscall(
+            check(libc::syscall(
                 libc::SYS_io_uring_register,
                 -1,
                 IORING_REGISTER_SYNC_CANCEL,
                 ptr::null::<u8>(),
                 1,
             )),
-            told(libc::syscall(libc::SYS_io_uring_enter, -1, 0, 0, 0, ptr::null::<u8>(), 0)),
+            check(libc::syscall(libc::SYS_io_uring_enter, -1, 0, 0, 0, ptr::null::<u8>(), 0)),
         )
     };
     for called in [cancelled, entered] {
@@ -211,7 +211,7 @@ pub(crate) fn use_no_ring() -> io::Result<()> {
     Ok(())
 }
 
-fn told(result: c_long) -> io::Result<()> {
+fn check(result: c_long) -> io::Result<()> {
     match result {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),

@@ -1,4 +1,4 @@
-//! What of a file the kernel has in memory, and to have it there: cachestat(2), Linux 6.5, and others.
+//! Page cache: which pages of a file are in memory, and reading them in: cachestat(2), Linux 6.5, and others.
 
 use rustix::{
     fs::{Advice, fadvise, sendfile},
@@ -7,36 +7,37 @@ use rustix::{
 };
 use std::{fs::File, io::IoSliceMut, num::NonZeroU64, os::fd::AsRawFd};
 
-/// Begins to read a stretch, and does not wait for it.
-pub(crate) fn expect(file: &File, at: u64, len: u64) {
-    // Without it, it is read when somebody asks for it.
+/// Starts to read a range and does not wait.
+pub(crate) fn read_ahead(file: &File, at: u64, len: u64) {
+    // Advice: without it, the read starts later.
     let _ = fadvise(file, at, NonZeroU64::new(len), Advice::WillNeed);
 }
 
-/// From now on a read of this file brings what is asked for into memory, and nothing behind it; in single pages, of which each is there or not.
+/// Disables read-ahead for a file: reads then fetch single pages.
 ///
-/// Reading ahead begins with whoever reads, and goes on for megabytes: a worker that only asks whether a byte is there would begin it, and
-/// what is wanted would queue behind what may be. Of a large page a part can be there, which a read can do with and a send cannot.
-pub(crate) fn fetch_alone(file: &File) {
-    // It is advice: without it, all goes as well, and slower.
+/// Read-ahead starts with any read and continues for megabytes: the probe for one byte would start it, and wanted pages would queue
+/// behind. In large folios a part can be present, which suffices for a read and not for a send.
+pub(crate) fn disable_read_ahead(file: &File) {
+    // Advice: without it, reads are slower.
     let _ = fadvise(file, 0, None, Advice::Random);
 }
 
-/// Reads a stretch into memory, or the front of it, and moves `at` behind that: by sending it nowhere, which needs all of each page, as
-/// sending it to a client will. A read can do with the part of a page that has come. Returns how much it was.
-pub(crate) fn fetch(file: &File, at: &mut u64, len: usize, nowhere: &File) -> Result<usize, Errno> {
-    sendfile(nowhere, file, Some(at), len)
+/// Reads the front of a range into memory, and advances `at`. It sends to `/dev/null`, which needs whole pages, as sending to a
+/// client does; a read would accept partial pages. Returns the length.
+pub(crate) fn fetch(file: &File, at: &mut u64, len: usize, dev_null: &File) -> Result<usize, Errno> {
+    sendfile(dev_null, file, Some(at), len)
 }
 
-/// Whether a byte is there to be read. Where a file system cannot tell, and for every other error, the send will show.
+/// Returns whether a byte can be read without waiting. Where the file system cannot tell, and for other errors, returns true: the
+/// send will show them.
 pub(crate) fn has_byte(file: &File, at: u64) -> bool {
     let mut byte = [0];
     let read = preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
     read != Err(Errno::AGAIN)
 }
 
-/// Whether the kernel has all pages of `len` bytes from `at` on, a multiple of the page size; some of them it may be reading
-/// just now. `None`: it does not say, as it is too old, or the file is not ours.
+/// Returns whether the page cache has all pages of `len` bytes from `at` on, a multiple of the page size; some may still be in
+/// flight. `None`: the kernel is too old, or the file is not ours.
 pub(crate) fn has_pages(file: &File, at: u64, len: u64) -> Option<bool> {
     #[repr(C)]
     struct Range {
@@ -52,10 +53,10 @@ pub(crate) fn has_pages(file: &File, at: u64, len: u64) -> Option<bool> {
         evicted: u64,
         recently_evicted: u64,
     }
-    /// The same on every architecture that Rust knows.
+    /// The same number on all architectures that Rust supports.
     const CACHESTAT: libc::c_long = 451;
     let (range, mut stat) = (Range { at, len }, Stat::default());
     // SAFETY: both structures are as the kernel has them, and live during the call, which writes the second one.
-    let told = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut stat, 0) };
-    (told == 0).then(|| stat.cached >= len.div_ceil(page_size() as u64))
+    let result = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut stat, 0) };
+    (result == 0).then(|| stat.cached >= len.div_ceil(page_size() as u64))
 }

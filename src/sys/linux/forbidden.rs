@@ -1,13 +1,13 @@
-//! Says which system call a filter has refused, before the process ends by it: seccomp(2), `SECCOMP_RET_TRAP`.
+//! Reports the system call that a seccomp filter has refused, before the process dies: seccomp(2), `SECCOMP_RET_TRAP`.
 
 use std::{
     ffi::{c_int, c_void},
     io, mem, ptr,
 };
 
-/// From now on a system call that a filter traps is said to standard error, by its number, and kills the process. The call itself is
-/// not made, whatever becomes of this handler.
-pub(crate) fn say_and_die() -> io::Result<()> {
+/// Installs a handler that writes the number of a trapped system call to standard error and kills the process. The call itself is
+/// never made.
+pub(crate) fn report_and_die() -> io::Result<()> {
     // SAFETY: a sigaction of zeros is valid; it lives during the call, and the handler does only what one may do.
     let done = unsafe {
         let mut action: libc::sigaction = mem::zeroed();
@@ -19,7 +19,7 @@ pub(crate) fn say_and_die() -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The front of what the kernel tells of a trapped call; `siginfo_t` of libc has no names for it.
+/// First fields of `siginfo_t` for a trapped call; libc has no names for them.
 #[repr(C)]
 struct Trapped {
     signal: c_int,
@@ -42,7 +42,7 @@ extern "C" fn on_forbidden(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_
     }
     // SAFETY: both are bytes of this program. The signal waits until this returns, and then ends the process.
     unsafe {
-        for part in [SAID, &digits[first..], b"\n"] {
+        for part in [MESSAGE, &digits[first..], b"\n"] {
             libc::write(2, part.as_ptr().cast(), part.len());
         }
         libc::signal(signal, libc::SIG_DFL);
@@ -50,4 +50,4 @@ extern "C" fn on_forbidden(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_
     }
 }
 
-const SAID: &[u8] = b"tarpon: the sandbox forbids system call number ";
+const MESSAGE: &[u8] = b"tarpon: the sandbox forbids system call number ";

@@ -1,12 +1,12 @@
-//! Huge pages for what is mapped of a file: madvise(2), `MADV_COLLAPSE`, Linux 6.1.
+//! Huge pages for file mappings: madvise(2), `MADV_COLLAPSE`, Linux 6.1.
 
 use rustix::mm::MapFlags;
 use std::ffi::c_void;
 
-/// No memory is set aside for what nobody has written yet.
+/// Reserves no memory for unwritten pages.
 pub(crate) const NORESERVE: MapFlags = MapFlags::NORESERVE;
 
-/// Asks for them, as far as the file is in memory and the system allows. Nothing is lost where it does not.
+/// Asks for huge pages, as far as the file is in memory and the system allows. Failure is harmless.
 ///
 /// # Safety
 /// The range is a mapping of the caller.

@@ -1,4 +1,4 @@
-//! What only Linux has. `../bsd/` has the same modules for other systems.
+//! Linux. `../bsd/` has the same modules for other systems.
 
 #[cfg(test)]
 pub(crate) mod attempts;

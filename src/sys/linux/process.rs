@@ -1,4 +1,4 @@
-//! What Linux has for processes: pidfd_open(2), prctl(2), close_range(2), /proc.
+//! Processes on Linux: pidfd_open(2), prctl(2), close_range(2), /proc.
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_open, pidfd_send_signal,
@@ -15,20 +15,20 @@ use std::{
 pub(crate) struct Process(OwnedFd);
 
 impl Process {
-    /// A child that was started just now: nobody has asked yet how it ended.
+    /// Opens a child that was forked just now and not reaped yet.
     pub(crate) fn of(pid: Pid) -> io::Result<Process> {
         Ok(Process(pidfd_open(pid, PidfdFlags::empty())?))
     }
 
-    /// How it has ended, if it has. Told once.
-    pub(crate) fn ended(&self) -> io::Result<Option<WaitIdStatus>> {
+    /// Reaps the child if it has ended, and returns its status once.
+    pub(crate) fn try_wait(&self) -> io::Result<Option<WaitIdStatus>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         Ok(waitid(WaitId::PidFd(self.0.as_fd()), options)?)
     }
 
-    /// Waits for its end, however it comes.
+    /// Waits until the child ends, and reaps it.
     pub(crate) fn wait(&self) {
-        // Fails where that has been asked before.
+        // Fails if it was reaped before.
         let _ = waitid(WaitId::PidFd(self.0.as_fd()), WaitIdOptions::EXITED);
     }
 
@@ -44,25 +44,25 @@ impl AsFd for Process {
     }
 }
 
-/// From now on this process is killed when its parent ends; until it becomes another user. `PR_SET_PDEATHSIG`.
-pub(crate) fn follow_into_death() -> io::Result<()> {
+/// Has the kernel kill this process when its parent ends; a change of user resets it. `PR_SET_PDEATHSIG`.
+pub(crate) fn die_with_parent() -> io::Result<()> {
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// What `ps` and `top` show.
+/// Sets the name that `ps` and `top` show.
 pub(crate) fn set_name(name: &CStr) {
     let _ = rustix::thread::set_name(name);
 }
 
-/// How many threads this process has.
+/// Returns the number of threads of this process.
 pub(crate) fn thread_count() -> io::Result<usize> {
     Ok(fs::read_dir("/proc/self/task")?.count())
 }
 
-/// Closes all descriptors of these numbers.
+/// Closes all descriptors in this range.
 ///
 /// # Safety
-/// Nobody uses one of them any more.
+/// No code uses any of them afterwards.
 pub(crate) unsafe fn close_between(first: u32, last: u32) -> io::Result<()> {
     // SAFETY: touches no memory; the descriptors are the caller's.
     match unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } {

@@ -1,4 +1,4 @@
-//! The program that runs, as a file: also if another one has taken its name. proc_pid_exe(5).
+//! The running program as a file, even if another file has taken its name. proc_pid_exe(5).
 
 use std::{fs::File, io};
 

@@ -1,9 +1,9 @@
-//! Files in memory that nobody can change any more: memfd_create(2), and the seals of fcntl(2).
+//! Sealed files in memory: memfd_create(2), and the seals of fcntl(2).
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
 use std::{fs::File, io};
 
-/// An empty file, to be written and then [frozen](freeze).
+/// Creates an empty file, to be written and then [frozen](freeze).
 pub(crate) fn file() -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     Ok(File::from(memfd_create("tarpon-image", flags)?))
@@ -14,7 +14,7 @@ pub(crate) fn freeze(file: &File) -> io::Result<()> {
     Ok(fcntl_add_seals(file, SEALS)?)
 }
 
-/// Whether somebody has done that.
+/// Returns whether the file is sealed.
 pub(crate) fn is_frozen(file: &File) -> io::Result<bool> {
     Ok(fcntl_get_seals(file)?.contains(SEALS))
 }

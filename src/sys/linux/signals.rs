@@ -1,4 +1,4 @@
-//! Signals as something to wait for beside other descriptors: signalfd(2).
+//! Signals as a pollable descriptor: signalfd(2).
 
 use rustix::{
     io::{Errno, read},
@@ -10,12 +10,12 @@ use std::{
     ptr,
 };
 
-/// Signals that have come, and do nothing else.
+/// Blocked signals, read from a descriptor.
 #[derive(Debug)]
 pub(crate) struct Signals(OwnedFd);
 
 impl Signals {
-    /// From now on these signals wait to be read. Threads and children begun later leave them waiting for ever.
+    /// Blocks these signals so that they can be read. Threads and children started later inherit the block.
     pub(crate) fn block(signals: &[Signal]) -> io::Result<Signals> {
         let set = set_of(signals);
         // SAFETY: the set lives during both calls; -1 asks for a new descriptor, which nobody else has.
@@ -31,7 +31,7 @@ impl Signals {
         }
     }
 
-    /// The next one that has come.
+    /// Returns the next pending signal.
     pub(crate) fn next(&self) -> io::Result<Option<Signal>> {
         let mut info = [0; size_of::<libc::signalfd_siginfo>()];
         match read(&self.0, &mut info) {
@@ -46,9 +46,9 @@ impl Signals {
     }
 }
 
-/// Ends this process as a signal does that nobody waits for.
+/// Ends this process by the default action of a signal.
 pub(crate) fn die_of(signal: Signal) -> ! {
-    // SAFETY: asks for what is done without us, lets the signal come, and sends it. The set lives during the call.
+    // SAFETY: restores the default action, unblocks the signal and raises it. The set lives during the call.
     unsafe {
         libc::signal(signal.as_raw(), libc::SIG_DFL);
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &set_of(&[signal]), ptr::null_mut());

@@ -1,4 +1,4 @@
-//! Sockets, as Linux makes them, sends on them and tells of them.
+//! Sockets on Linux.
 
 use rustix::{
     fs::sendfile,
@@ -19,66 +19,66 @@ use std::{
     },
 };
 
-/// Without a signal, if nobody reads.
-pub(crate) const QUIET: SendFlags = SendFlags::NOSIGNAL;
+/// No SIGPIPE if the peer has closed.
+pub(crate) const NO_SIGNAL: SendFlags = SendFlags::NOSIGNAL;
 
 /// More is sent at once: what goes now may wait for it, to share a segment.
 pub(crate) const MORE: SendFlags = SendFlags::MORE;
 
-/// No program run later has the descriptors that come.
-pub(crate) const FOR_US: RecvFlags = RecvFlags::CMSG_CLOEXEC;
+/// Received descriptors are close-on-exec.
+pub(crate) const CLOSE_ON_EXEC: RecvFlags = RecvFlags::CMSG_CLOEXEC;
 
-/// Told by poll(2): the other side has closed its direction.
+/// Reported by poll(2): the peer has closed its direction.
 pub(crate) const RDHUP: c_short = libc::POLLRDHUP;
 
-/// Of sockets that [share](share_port) a port each has clients of its own.
-pub(crate) const SPREADS: bool = true;
+/// The kernel balances clients over sockets that [share a port](share_port).
+pub(crate) const PORTS_BALANCE: bool = true;
 
-/// A socket for streams, which does not wait.
+/// Creates a non-blocking stream socket.
 pub(crate) fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(family, SocketType::STREAM, flags, None)
 }
 
-/// Two sockets connected to each other, which keep messages apart, and wait.
+/// Creates two connected, blocking sockets that preserve message boundaries.
 pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
-/// The address of a Unix socket that has a name of its own, and none in the file system.
+/// Returns an abstract Unix socket address, which has no file.
 pub(crate) fn abstract_address(name: &[u8]) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(name)
 }
 
-/// Others may listen at the same port, if they ask for that too.
+/// Lets other sockets listen at the same port, if they set this too.
 pub(crate) fn share_port(socket: impl AsFd) -> Result<(), Errno> {
     set_socket_reuseport(socket, true)
 }
 
-/// The next client, on a socket that does not wait.
+/// Accepts the next client, as a non-blocking socket.
 #[inline]
 pub(crate) fn accept(listener: impl AsFd) -> Result<OwnedFd, Errno> {
     accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)
 }
 
-/// The next client, on a socket that waits.
-pub(crate) fn accept_to_wait(listener: impl AsFd) -> Result<OwnedFd, Errno> {
+/// Accepts the next client, as a blocking socket.
+pub(crate) fn accept_blocking(listener: impl AsFd) -> Result<OwnedFd, Errno> {
     accept_with(listener, SocketFlags::CLOEXEC)
 }
 
-/// Whether clients can connect to it.
+/// Returns whether the socket listens.
 pub(crate) fn is_listening(socket: impl AsFd) -> Result<bool, Errno> {
     socket_acceptconn(socket)
 }
 
-/// Sends a stretch of a file, or the front of it. 0: there is nothing.
+/// Sends the front of a file range. Returns 0 at the end of the file.
 #[inline]
 pub(crate) fn send_file(socket: impl AsFd, file: impl AsFd, at: u64, len: usize) -> Result<usize, Errno> {
     let mut at = at;
     sendfile(socket, file, Some(&mut at), len)
 }
 
-/// Bytes that were sent on a socket and have not been acknowledged. 0 where the kernel does not tell.
+/// Returns the number of sent bytes without acknowledgement; 0 if the kernel does not report it.
 pub(crate) fn unacked(socket: impl AsFd) -> u64 {
     // SAFETY: the kernel answers with one `int`, for every kind of socket: tcp(7) and unix(7), SIOCOUTQ, which has the
     // number of TIOCOUTQ.
@@ -97,7 +97,7 @@ mod tests {
     };
 
     #[test]
-    fn what_a_client_has_no_room_for_is_not_acknowledged() {
+    fn unread_bytes_are_not_acknowledged() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();

@@ -1,4 +1,4 @@
-//! Something to wait for beside other descriptors, which any thread can make happen: eventfd(2).
+//! A wake-up that any thread can trigger, as a pollable descriptor: eventfd(2).
 
 use rustix::event::{EventfdFlags, eventfd};
 use std::{

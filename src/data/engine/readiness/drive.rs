@@ -1,6 +1,6 @@
-//! The turn of one connection under readiness: send, close, offer, read, until the socket has no more.
+//! Drives one connection under readiness: send, close, offer, read, until the socket has no more.
 //!
-//! How bytes leave depends on how many there are, as measured in the lab beside a server that does nothing:
+//! The way to send depends on the length; the limits were measured in the lab:
 //!
 //! ```text
 //!  up to 5 KiB     copied together, one send         the copy costs less than a second iovec
@@ -11,7 +11,7 @@
 use crate::{
     data::worker::{COPY_LEN_MAX, NotResident, Slot, WorkerContext},
     site::StoreId,
-    sys::socket::{self, MORE, QUIET},
+    sys::socket::{self, MORE, NO_SIGNAL},
 };
 use rustix::{
     io::{Errno, retry_on_intr},
@@ -20,99 +20,103 @@ use rustix::{
 use std::{io::IoSlice, mem, os::fd::AsFd};
 use tarpon_conn::{Close, Input, Leg, Run, SPAN_COUNT_MAX, Span};
 
-/// What is known of a socket's readiness: events add to it, calls that come back empty take from it.
+/// Known readiness of a socket: events set it, calls that return EAGAIN clear it.
 pub(crate) struct Readiness {
-    /// There may be bytes.
+    /// A read may return bytes.
     pub(crate) readable: bool,
-    /// There may be room.
+    /// A send may find room.
     pub(crate) writable: bool,
-    /// The client has closed its side: the end of its bytes will be read.
-    pub(crate) hung: bool,
-    /// It will have a turn without an event.
+    /// The client has closed its side: a read will return EOF.
+    pub(crate) hung_up: bool,
+    /// The slot is queued for a drive without an event.
     pub(crate) queued: bool,
 }
 
 impl Default for Readiness {
-    /// A new socket has room; and very often the request has come with the connection.
+    /// A new socket is writable, and often the request has arrived with the connection.
     fn default() -> Readiness {
-        Readiness { readable: true, writable: true, hung: false, queued: false }
+        Readiness { readable: true, writable: true, hung_up: false, queued: false }
     }
 }
 
 impl Readiness {
-    /// The kernel tells something. What has failed is found by reading or writing.
+    /// Adds readiness from an event. The next read or write returns the error of a failed socket.
     #[inline]
-    pub(crate) fn add(&mut self, readable: bool, writable: bool, hung: bool, failed: bool) {
-        self.hung |= hung | failed;
-        self.readable |= readable | self.hung;
+    pub(crate) fn add(&mut self, readable: bool, writable: bool, hung_up: bool, failed: bool) {
+        self.hung_up |= hung_up | failed;
+        self.readable |= readable | self.hung_up;
         self.writable |= writable | failed;
     }
 }
 
-/// What comes after a turn.
+/// What the engine does after a drive.
 pub(crate) enum NextDrive {
-    /// The kernel will tell when there is more to do.
+    /// Wait for the next event.
     Wait,
-    /// There is more to do now; but others come first.
+    /// Drive again, after other connections.
     Again,
-    /// What is to be sent must be read into memory first.
+    /// Load this range into memory first.
     Load(NotResident),
 }
 
-/// The connection is over: closed in order, reset, or failed.
+/// The connection is closed: in order, by reset, or after an error.
 pub(crate) struct Closed;
 
-/// Steps of one turn: enough for a burst of pipelined requests or a few MiB, and then others come first.
-const STEPS_MAX: usize = 16;
+/// Limit of steps per drive: enough for a burst of pipelined requests or a few MiB; then other connections come first.
+const STEP_COUNT_MAX: usize = 16;
 
-/// Responses up to this length, in bytes, are copied together.
-const COPY_WORTH_MAX: u64 = 5 * 1024;
-const _: () = assert!(COPY_WORTH_MAX as usize <= COPY_LEN_MAX);
+/// Responses up to this length in bytes are copied together.
+const COPIED_LEN_MAX: u64 = 5 * 1024;
+const _: () = assert!(COPIED_LEN_MAX as usize <= COPY_LEN_MAX);
 
-/// Stretches from this length on, in bytes, leave by `sendfile`.
-const FILE_WORTH_MIN: u64 = 18 * 1024;
+/// Spans of at least this length in bytes are sent by `sendfile`.
+const SEND_FILE_LEN_MIN: u64 = 18 * 1024;
 
-/// The most that one `sendfile` is asked for, in bytes: large enough to cost nothing, small enough to share.
-const FILE_TURN_MAX: u64 = 1024 * 1024;
+/// Limit of one `sendfile` call in bytes: large enough to cost nothing, small enough to share the worker.
+const SEND_FILE_LEN_MAX: u64 = 1024 * 1024;
 
-/// Takes one turn of a connection.
+/// Drives one connection.
 #[inline]
-pub(crate) fn drive(commons: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<NextDrive, Closed> {
-    for _ in 0..STEPS_MAX {
+pub(crate) fn drive(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<NextDrive, Closed> {
+    for _ in 0..STEP_COUNT_MAX {
         let need = slot.conn.need(Leg::Client);
-        // First of all: what a connection still owes when it gives up must not be sent.
+        // Checked first: after a time-out the connection must not send its outbox.
         if need.close == Close::Both {
             return Err(Closed);
         }
         if slot.state.writable && slot.loading.is_none() && !slot.conn.outbox(Leg::Client).is_empty() {
-            if let Some(cold) = commons.cold(slot.conn.outbox(Leg::Client), FILE_WORTH_MIN, FILE_TURN_MAX) {
-                return Ok(NextDrive::Load(cold));
+            if let Some(missing) = context.first_not_resident(
+                slot.conn.outbox(Leg::Client),
+                SEND_FILE_LEN_MIN,
+                SEND_FILE_LEN_MAX,
+            ) {
+                return Ok(NextDrive::Load(missing));
             }
-            send_front(commons, slot)?;
+            send_front(context, slot)?;
             continue;
         }
         if let Some(wanted) = slot.conn.wants()
             && slot.loading.is_none()
             && slot.conn.outbox(Leg::Client).is_empty()
         {
-            match commons.unknown(wanted) {
-                Some(cold) => return Ok(NextDrive::Load(cold)),
+            match context.wanted_not_resident(wanted) {
+                Some(missing) => return Ok(NextDrive::Load(missing)),
                 None => slot.conn.loaded(),
             }
             continue;
         }
-        if need.close == Close::Write && !slot.shut {
-            slot.shut = true;
+        if need.close == Close::Write && !slot.write_closed {
+            slot.write_closed = true;
             shutdown(&slot.fd, Shutdown::Write).map_err(|_| Closed)?;
         }
         let progress = match need.input {
             Input::Pause => false,
             Input::Bytes { max } => match slot.inbox {
-                Some(run) if slot.fresh => {
-                    commons.offer(slot, run).map_err(|_| Closed)?;
+                Some(run) if slot.inbox_changed => {
+                    context.offer(slot, run).map_err(|_| Closed)?;
                     true
                 }
-                _ => slot.state.readable && read(commons, slot, max as usize)?,
+                _ => slot.state.readable && read(context, slot, max as usize)?,
             },
         };
         if !progress {
@@ -122,28 +126,28 @@ pub(crate) fn drive(commons: &mut WorkerContext, slot: &mut Slot<Readiness>) -> 
     Ok(NextDrive::Again)
 }
 
-/// Reads once, behind what is in the inbox, and offers it. Returns whether there was anything.
+/// Reads once, behind the bytes in the inbox, and offers the result. Returns whether there was input.
 #[inline]
-fn read(commons: &mut WorkerContext, slot: &mut Slot<Readiness>, max: usize) -> Result<bool, Closed> {
+fn read(context: &mut WorkerContext, slot: &mut Slot<Readiness>, max: usize) -> Result<bool, Closed> {
     let (buf, held) = match slot.inbox {
-        None => (commons.scratch, 0),
+        None => (context.scratch, 0),
         Some(run) => {
-            let run = if run.at == 0 { run } else { commons.pool.copy(run, run.buf, 0) };
+            let run = if run.at == 0 { run } else { context.pool.copy(run, run.buf, 0) };
             slot.inbox = Some(run);
             (run.buf, run.len as usize)
         }
     };
-    let room = &mut commons.pool.buf_mut(buf)[held..max];
+    let room = &mut context.pool.buf_mut(buf)[held..max];
     assert!(!room.is_empty(), "a connection refuses what fills a buffer and is still incomplete");
     match receive(slot, room)? {
         Received::Bytes(len) => {
             let run = Run { buf, at: 0, len: (held + len) as u32 };
-            commons.offer(slot, run).map_err(|_| Closed)?;
+            context.offer(slot, run).map_err(|_| Closed)?;
             Ok(true)
         }
         Received::End => {
-            commons.empty_inbox(slot);
-            slot.conn.ended(&mut commons.cx(), Leg::Client);
+            context.release_inbox(slot);
+            slot.conn.ended(&mut context.cx(), Leg::Client);
             Ok(true)
         }
         Received::Nothing => Ok(false),
@@ -160,12 +164,12 @@ enum Received {
 fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Closed> {
     match retry_on_intr(|| recv(&slot.fd, &mut *room, RecvFlags::empty())) {
         Ok((0, _)) => {
-            (slot.state.readable, slot.state.hung) = (false, false);
+            (slot.state.readable, slot.state.hung_up) = (false, false);
             Ok(Received::End)
         }
         Ok((len, _)) => {
-            // A short read has emptied the socket; only the end of the stream may still be there.
-            slot.state.readable = len == room.len() || slot.state.hung;
+            // A short read has drained the socket; only EOF may still follow.
+            slot.state.readable = len == room.len() || slot.state.hung_up;
             Ok(Received::Bytes(len))
         }
         Err(Errno::AGAIN) => {
@@ -178,28 +182,28 @@ fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Clos
 
 /// Sends the front of the outbox once.
 #[inline]
-fn send_front(commons: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<(), Closed> {
+fn send_front(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<(), Closed> {
     let spans = slot.conn.outbox(Leg::Client);
     let sent = match spans[0] {
         Span::File { image, number, at, len } => {
-            let file = commons.site(image).file(number);
+            let file = context.site(image).file(number);
             send_file(slot, file, at, len)
         }
-        Span::Archive { image, at, len } if !commons.is_in_memory(&spans[0], FILE_WORTH_MIN) => {
-            let (file, begin) = commons.site(image).file_of(StoreId::Archive);
+        Span::Archive { image, at, len } if !context.is_in_memory(&spans[0], SEND_FILE_LEN_MIN) => {
+            let (file, begin) = context.site(image).file_of(StoreId::Archive);
             send_file(slot, file, begin + at, len)
         }
-        Span::Site { image, at, len } if len >= FILE_WORTH_MIN => {
-            let (store, begin) = commons.site(image).store();
+        Span::Site { image, at, len } if len >= SEND_FILE_LEN_MIN => {
+            let (store, begin) = context.site(image).store();
             send_file(slot, store, begin + at, len)
         }
-        _ => send_memory(commons, slot),
+        _ => send_memory(context, slot),
     };
     match sent {
-        // A file or archive that has become shorter than its Content-Length: the client must see that it is cut.
+        // The file or archive was truncated below its Content-Length: the client must see a cut response.
         Ok(0) => Err(Closed),
         Ok(len) => {
-            slot.conn.sent(&mut commons.cx(), Leg::Client, len as u64);
+            slot.conn.sent(&mut context.cx(), Leg::Client, len as u64);
             Ok(())
         }
         Err(Errno::AGAIN) => {
@@ -212,36 +216,36 @@ fn send_front(commons: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result
 }
 
 fn send_file(slot: &Slot<Readiness>, file: impl AsFd, at: u64, len: u64) -> Result<usize, Errno> {
-    socket::send_file(&slot.fd, file, at, len.min(FILE_TURN_MAX) as usize)
+    socket::send_file(&slot.fd, file, at, len.min(SEND_FILE_LEN_MAX) as usize)
 }
 
-/// Sends the spans in memory that are at the front: copied together, or gathered. Nothing if one of them is damaged.
+/// Sends the spans in memory at the front, copied together or gathered. Returns 0 if one of them is damaged.
 #[inline]
-fn send_memory(commons: &mut WorkerContext, slot: &Slot<Readiness>) -> Result<usize, Errno> {
+fn send_memory(context: &mut WorkerContext, slot: &Slot<Readiness>) -> Result<usize, Errno> {
     let spans = slot.conn.outbox(Leg::Client);
-    let count = spans.iter().take_while(|span| commons.is_in_memory(span, FILE_WORTH_MIN)).count();
+    let count = spans.iter().take_while(|span| context.is_in_memory(span, SEND_FILE_LEN_MIN)).count();
     let (front, behind) = spans.split_at(count);
-    // What follows by `sendfile` shares its first segment with what goes now.
+    // The following `sendfile` shares its first segment with these bytes.
     let flags = match behind {
-        [] => QUIET,
-        _ => QUIET | MORE,
+        [] => NO_SIGNAL,
+        _ => NO_SIGNAL | MORE,
     };
     let len: u64 = front.iter().map(Span::len).sum();
-    if len <= COPY_WORTH_MAX {
-        let mut copy = mem::take(&mut commons.copy);
+    if len <= COPIED_LEN_MAX {
+        let mut copy = mem::take(&mut context.copy);
         let mut end = 0;
-        for bytes in front.iter().map(|span| commons.bytes(span)) {
+        for bytes in front.iter().map(|span| context.bytes(span)) {
             copy[end..][..bytes.len()].copy_from_slice(bytes);
             end += bytes.len();
         }
-        let sound = end as u64 == len && front.iter().all(|span| commons.is_sound(span));
+        let sound = end as u64 == len && front.iter().all(|span| context.is_intact(span));
         let sent = if sound { send(&slot.fd, &copy[..end], flags) } else { Ok(0) };
-        commons.copy = copy;
+        context.copy = copy;
         return sent;
     }
     let mut parts = [IoSlice::new(&[]); SPAN_COUNT_MAX];
     for (part, span) in parts.iter_mut().zip(front) {
-        *part = IoSlice::new(commons.named(span));
+        *part = IoSlice::new(context.bytes_for_kernel(span));
     }
     sendmsg(&slot.fd, &parts[..count], &mut SendAncillaryBuffer::default(), flags)
 }

@@ -1,7 +1,7 @@
-//! Readiness, edge triggered, with `epoll(7)`.
+//! The epoll(7) selector, edge triggered.
 //!
-//! A connection is registered once, for both directions, and never again: the kernel tells what becomes possible, and
-//! forgets it when its descriptor is closed.
+//! A connection is registered once for both directions. The kernel reports changes, and forgets the connection when its descriptor is
+//! closed.
 
 use crate::data::{
     engine::readiness::{ReadyEvent, Selector, SlotId, drive::Readiness, token::Token},
@@ -21,7 +21,7 @@ pub(crate) struct Epoll {
     events: [Event; BATCH_LEN],
 }
 
-/// Events taken at once. From 16 on the wait itself costs little; more keep the clock and the caches shared.
+/// Events per wait. From 16 on the wait itself costs little; more events share the clock and the caches.
 const BATCH_LEN: usize = 128;
 
 impl Selector for Epoll {
@@ -35,45 +35,45 @@ impl Selector for Epoll {
     }
 
     fn watch_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
-        // Exclusive: of several workers that share a listener, not all are woken for one client.
+        // Exclusive: one client does not wake all workers that share the listener.
         let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
         epoll::add(&self.epoll, listener, data(Token::Listener(number)), flags)
     }
 
-    fn leave_listener(&mut self, _number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn unwatch_listener(&mut self, _number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
         epoll::delete(&self.epoll, listener)
     }
 
-    fn watch_slot(&mut self, name: SlotId, socket: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
+    fn watch_slot(&mut self, id: SlotId, socket: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
         let both = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(&self.epoll, socket, data(Token::Slot(name)), both)
+        epoll::add(&self.epoll, socket, data(Token::Slot(id)), both)
     }
 
-    /// Edges come of themselves.
+    /// Edge-triggered: nothing to update.
     #[inline]
-    fn mind_slot(&mut self, _index: u32, _readiness: &Readiness) {}
+    fn update_slot(&mut self, _index: u32, _readiness: &Readiness) {}
 
-    /// Closing does it.
+    /// Closing the descriptor removes the registration.
     #[inline]
-    fn leave_slot(&mut self, _index: u32) {}
+    fn unwatch_slot(&mut self, _index: u32) {}
 
     fn wait(&mut self, wait_ms: Option<u64>) -> Result<usize, Errno> {
         epoll::wait(&self.epoll, &mut self.events, wait_ms.map(timespec).as_ref())
     }
 
     #[inline]
-    fn told(&self, number: usize) -> ReadyEvent {
+    fn event(&self, number: usize) -> ReadyEvent {
         let Event { flags, data } = self.events[number];
         match Token::of(data.u64()) {
-            Token::Slot(name) => ReadyEvent::Ready {
-                name,
+            Token::Slot(id) => ReadyEvent::Ready {
+                id,
                 readable: flags.contains(EventFlags::IN),
                 writable: flags.contains(EventFlags::OUT),
-                hung: flags.contains(EventFlags::RDHUP),
+                hung_up: flags.contains(EventFlags::RDHUP),
                 failed: flags.intersects(EventFlags::ERR | EventFlags::HUP),
             },
             Token::Listener(number) => ReadyEvent::Client(number),
-            Token::Mailbox => ReadyEvent::Mail,
+            Token::Mailbox => ReadyEvent::Mailbox,
         }
     }
 }

@@ -1,15 +1,14 @@
-//! Readiness, edge triggered, with `kqueue(2)`: FreeBSD and macOS.
+//! The kqueue(2) selector, edge triggered: FreeBSD and macOS.
 //!
-//! A connection is registered once, and never again, with a filter for each direction: the kernel tells what becomes possible, one
-//! direction at a time, and forgets both when the descriptor is closed.
+//! A connection is registered once, with a filter for each direction. The kernel reports each direction separately, and forgets both
+//! when the descriptor is closed.
 //!
 //! ```text
-//! mailbox, listener   EVFILT_READ                               told for as long as it is so
-//! connection          EVFILT_READ + EVFILT_WRITE, EV_CLEAR      told when it becomes so
+//! mailbox, listener   EVFILT_READ                               reported as long as it holds
+//! connection          EVFILT_READ + EVFILT_WRITE, EV_CLEAR      reported when it changes
 //! ```
 //!
-//! Of several workers that share a listener all are woken for one client, and one of them gets it: there is nothing like
-//! `EPOLLEXCLUSIVE`.
+//! One client wakes all workers that share a listener, and one of them gets it: kqueue has nothing like `EPOLLEXCLUSIVE`.
 
 use crate::{
     data::{
@@ -33,10 +32,10 @@ pub(crate) struct Kqueue {
     events: Vec<Event>,
 }
 
-/// Events taken at once: two may be about one connection.
+/// Events per wait: two may belong to one connection.
 const BATCH_LEN: usize = 256;
 
-/// A token has the place of a pointer.
+/// A token is stored as a pointer.
 const _: () = assert!(usize::BITS >= u64::BITS);
 
 impl Selector for Kqueue {
@@ -52,45 +51,45 @@ impl Selector for Kqueue {
         self.queue.change(&[reads(listener, EventFlags::ADD, Token::Listener(number))])
     }
 
-    fn leave_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn unwatch_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
         self.queue.change(&[reads(listener, EventFlags::DELETE, Token::Listener(number))])
     }
 
-    fn watch_slot(&mut self, name: SlotId, socket: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
-        let (flags, token) = (EventFlags::ADD | EventFlags::CLEAR, Token::Slot(name));
+    fn watch_slot(&mut self, id: SlotId, socket: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
+        let (flags, token) = (EventFlags::ADD | EventFlags::CLEAR, Token::Slot(id));
         self.queue.change(&[reads(socket, flags, token), writes(socket, flags, token)])
     }
 
-    /// Edges come of themselves.
+    /// Edge-triggered: nothing to update.
     #[inline]
-    fn mind_slot(&mut self, _index: u32, _readiness: &Readiness) {}
+    fn update_slot(&mut self, _index: u32, _readiness: &Readiness) {}
 
-    /// Closing does it.
+    /// Closing the descriptor removes the registration.
     #[inline]
-    fn leave_slot(&mut self, _index: u32) {}
+    fn unwatch_slot(&mut self, _index: u32) {}
 
     fn wait(&mut self, wait_ms: Option<u64>) -> Result<usize, Errno> {
         self.queue.wait(&mut self.events, wait_ms.map(timespec).as_ref())
     }
 
     #[inline]
-    fn told(&self, number: usize) -> ReadyEvent {
+    fn event(&self, number: usize) -> ReadyEvent {
         let event = &self.events[number];
         match Token::of(event.udata().addr() as u64) {
-            Token::Slot(name) => {
+            Token::Slot(id) => {
                 let readable = matches!(event.filter(), EventFilter::Read(_));
                 ReadyEvent::Ready {
-                    name,
+                    id,
                     readable,
                     writable: !readable,
-                    // Of the other direction it is said too when this side has closed it.
-                    hung: readable && event.flags().contains(EventFlags::EOF),
-                    // Whoever is reset is hung, too.
+                    // The write filter reports EOF too after this side has closed.
+                    hung_up: readable && event.flags().contains(EventFlags::EOF),
+                    // A reset also sets EOF.
                     failed: false,
                 }
             }
             Token::Listener(number) => ReadyEvent::Client(number),
-            Token::Mailbox => ReadyEvent::Mail,
+            Token::Mailbox => ReadyEvent::Mailbox,
         }
     }
 }

@@ -1,13 +1,13 @@
-//! The rounds of a worker under readiness, whoever tells of it: epoll, poll, kqueue.
+//! The event loop of the readiness engines, over a selector: epoll, poll or kqueue.
 //!
 //! ```text
-//! wait ─▶ mail, new clients, sockets that are ready ─▶ who has more to do ─▶ what was read, times, shortage ─┐
+//! wait ─▶ mailbox, new clients, sockets that are ready ─▶ slots to drive again ─▶ loaded, expired, evicted ─┐
 //!   ▲                                                                                                        │
 //!   └────────────────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! What a socket can do is remembered in its slot, and what the kernel tells only adds to it. Listeners are watched while
-//! clients may be accepted, and only then, so that a process out of descriptors does not spin.
+//! The slot remembers the readiness of its socket; events only add to it. Listeners are watched only while the worker may accept, so
+//! that a process out of descriptors does not spin.
 
 pub(super) mod drive;
 #[cfg(target_os = "linux")]
@@ -30,80 +30,74 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-/// A kernel's way to wait for many sockets at once. What it tells may be out of date or untrue of this moment; the calls that follow
-/// find out.
+/// A system call interface to wait for many sockets. Events may be out of date; the calls that follow find out.
 pub(super) trait Selector: Sized {
     fn new() -> io::Result<Self>;
 
     /// Watches the mailbox, level triggered.
     fn watch_mailbox(&mut self, mailbox: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Watches a listener, level triggered, until [`leave_listener`](Selector::leave_listener).
+    /// Watches a listener, level triggered, until [`unwatch_listener`](Selector::unwatch_listener).
     fn watch_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno>;
 
-    fn leave_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno>;
+    fn unwatch_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno>;
 
-    /// Watches a connection that was accepted and has had its first turn.
-    fn watch_slot(
-        &mut self,
-        name: SlotId,
-        socket: BorrowedFd<'_>,
-        readiness: &Readiness,
-    ) -> Result<(), Errno>;
+    /// Watches an accepted connection after its first drive.
+    fn watch_slot(&mut self, id: SlotId, socket: BorrowedFd<'_>, readiness: &Readiness) -> Result<(), Errno>;
 
-    /// What is known of a connection after its turn.
-    fn mind_slot(&mut self, index: u32, readiness: &Readiness);
+    /// Updates the known readiness of a connection after a drive.
+    fn update_slot(&mut self, index: u32, readiness: &Readiness);
 
-    /// A connection is about to be closed; it may not be watched yet.
-    fn leave_slot(&mut self, index: u32);
+    /// Stops watching a connection that is about to be closed, or was never watched.
+    fn unwatch_slot(&mut self, index: u32);
 
-    /// Waits, for so many milliseconds at most, and returns how many there are to tell of.
+    /// Waits for at most `wait_ms` milliseconds and returns the number of events.
     fn wait(&mut self, wait_ms: Option<u64>) -> Result<usize, Errno>;
 
-    /// What the last wait has brought.
-    fn told(&self, number: usize) -> ReadyEvent;
+    /// Returns an event of the last wait.
+    fn event(&self, number: usize) -> ReadyEvent;
 }
 
-/// A connection, and not one that has its slot later.
+/// Identifies a connection, and not a later one in the same slot.
 #[derive(Clone, Copy)]
 pub(super) struct SlotId {
     pub(super) index: u32,
     pub(super) generation: u32,
 }
 
-/// What the kernel tells.
+/// An event of the kernel.
 #[derive(Clone, Copy)]
 pub(super) enum ReadyEvent {
-    Mail,
-    /// Somebody connects to the listener of this number.
+    Mailbox,
+    /// A client waits at the listener of this number.
     Client(usize),
-    /// What a socket can do.
+    /// The readiness of a socket.
     Ready {
-        name: SlotId,
+        id: SlotId,
         readable: bool,
         writable: bool,
         /// The client has closed its side.
-        hung: bool,
-        /// How is found by reading or writing.
+        hung_up: bool,
+        /// The next read or write returns the error.
         failed: bool,
     },
 }
 
-/// Connections accepted in one go, so that those already open are not kept waiting.
+/// Limit of connections accepted in a row, so that open connections do not wait.
 const ACCEPT_MAX: usize = 64;
 
-/// Runs a worker until it is told to stop.
-pub(super) fn run<S: Selector>(outfit: WorkerConfig, begun: WorkerReady) -> io::Result<()> {
-    accept::never_wait(&outfit.listeners)?;
-    let mut rounds = EventLoop {
+/// Runs a worker until it has shut down.
+pub(super) fn run<S: Selector>(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
+    accept::set_nonblocking(&config.listeners)?;
+    let mut event_loop = EventLoop {
         selector: S::new()?,
-        worker: Worker::new(outfit),
+        worker: Worker::new(config),
         listening: false,
         again: VecDeque::new(),
     };
-    rounds.selector.watch_mailbox(rounds.worker.mailbox.as_fd())?;
-    begun.tell();
-    rounds.run()
+    event_loop.selector.watch_mailbox(event_loop.worker.mailbox.as_fd())?;
+    ready.signal();
+    event_loop.run()
 }
 
 struct EventLoop<S> {
@@ -111,43 +105,43 @@ struct EventLoop<S> {
     worker: Worker<Readiness>,
     /// The listeners are watched.
     listening: bool,
-    /// Slots that have more to do although no event will tell.
+    /// Slots to drive again without an event.
     again: VecDeque<SlotId>,
 }
 
 impl<S: Selector> EventLoop<S> {
     fn run(&mut self) -> io::Result<()> {
         loop {
-            self.mind_gate()?;
+            self.update_accepting()?;
             let count = match self.wait() {
                 Err(Errno::INTR) => 0,
                 count => count?,
             };
-            self.worker.tell_time();
+            self.worker.update_time();
             for number in 0..count {
-                match self.selector.told(number) {
-                    ReadyEvent::Ready { name, readable, writable, hung, failed } => {
-                        self.ready(name, readable, writable, hung, failed);
+                match self.selector.event(number) {
+                    ReadyEvent::Ready { id, readable, writable, hung_up, failed } => {
+                        self.ready(id, readable, writable, hung_up, failed);
                     }
                     ReadyEvent::Client(number) => self.accept(number, ACCEPT_MAX)?,
-                    ReadyEvent::Mail => self.mail()?,
+                    ReadyEvent::Mailbox => self.read_mailbox()?,
                 }
             }
             for _ in 0..self.again.len() {
-                let Some(name) = self.again.pop_front() else { break };
-                self.requeue(name);
+                let Some(id) = self.again.pop_front() else { break };
+                self.requeue(id);
             }
             while let Some(index) = self.worker.next_loaded() {
-                self.turn(index);
+                self.drive(index);
             }
             while let Some(index) = self.worker.next_expired() {
-                self.turn(index);
+                self.drive(index);
             }
-            while let Some(index) = self.worker.next_shed() {
-                self.turn(index);
+            while let Some(index) = self.worker.next_evicted() {
+                self.drive(index);
             }
             self.worker.end_batch();
-            if self.worker.is_over() {
+            if self.worker.is_finished() {
                 return Ok(());
             }
         }
@@ -158,36 +152,36 @@ impl<S: Selector> EventLoop<S> {
         self.selector.wait(wait_ms)
     }
 
-    /// The kernel tells of a connection, or of one that had this slot before.
+    /// Handles readiness of a connection, or of an earlier one in the same slot.
     #[inline]
-    fn ready(&mut self, name: SlotId, readable: bool, writable: bool, hung: bool, failed: bool) {
-        let SlotId { index, generation } = name;
+    fn ready(&mut self, id: SlotId, readable: bool, writable: bool, hung_up: bool, failed: bool) {
+        let SlotId { index, generation } = id;
         if self.worker.slots.generation(index) != generation {
             return;
         }
         let Some(slot) = self.worker.slots.get_mut(index) else { return };
-        slot.state.add(readable, writable, hung, failed);
-        // One that has had its turn waits for the next round, however much its client sends.
+        slot.state.add(readable, writable, hung_up, failed);
+        // A queued slot waits for the next iteration, however much its client sends.
         if !slot.state.queued {
-            self.turn(index);
+            self.drive(index);
         }
     }
 
-    /// A turn without an event.
+    /// Drives a queued slot.
     fn requeue(&mut self, SlotId { index, generation }: SlotId) {
         if self.worker.slots.generation(index) == generation
             && let Some(slot) = self.worker.slots.get_mut(index)
         {
             slot.state.queued = false;
-            self.turn(index);
+            self.drive(index);
         }
     }
 
     #[inline]
-    fn turn(&mut self, index: u32) {
-        let Worker { slots, commons, .. } = &mut self.worker;
+    fn drive(&mut self, index: u32) {
+        let Worker { slots, context, .. } = &mut self.worker;
         let Some(slot) = slots.get_mut(index) else { return };
-        match drive::drive(commons, slot) {
+        match drive::drive(context, slot) {
             Ok(after) => {
                 match after {
                     NextDrive::Wait => {}
@@ -196,24 +190,24 @@ impl<S: Selector> EventLoop<S> {
                             self.again.push_back(SlotId { index, generation: slots.generation(index) });
                         }
                     }
-                    NextDrive::Load(cold) => self.worker.load(index, cold),
+                    NextDrive::Load(missing) => self.worker.load(index, missing),
                 }
-                self.mind(index);
+                self.after_drive(index);
             }
             Err(drive::Closed) => self.remove(index),
         }
     }
 
     #[inline]
-    fn mind(&mut self, index: u32) {
+    fn after_drive(&mut self, index: u32) {
         if let Some(slot) = self.worker.slots.get_mut(index) {
-            self.selector.mind_slot(index, &slot.state);
+            self.selector.update_slot(index, &slot.state);
         }
-        self.worker.mind_deadline(index);
+        self.worker.update_deadline(index);
     }
 
     fn remove(&mut self, index: u32) {
-        self.selector.leave_slot(index);
+        self.selector.unwatch_slot(index);
         self.worker.remove(index);
     }
 
@@ -225,39 +219,39 @@ impl<S: Selector> EventLoop<S> {
         Ok(())
     }
 
-    /// Takes the first turn before the connection is watched: often the request has come with it, and a connection for
-    /// one request is never watched at all.
+    /// Drives a new connection before it is watched: often the request has arrived with it, and a connection for one request is then
+    /// never watched at all.
     fn accepted(&mut self, fd: OwnedFd) {
         let index = self.worker.insert(fd);
-        self.turn(index);
+        self.drive(index);
         let generation = self.worker.slots.generation(index);
         let Some(slot) = self.worker.slots.get_mut(index) else { return };
-        let name = SlotId { index, generation };
-        if self.selector.watch_slot(name, slot.fd.as_fd(), &slot.state).is_err() {
-            // Out of memory, or of watches for this user: this client is let go, the others live.
+        let id = SlotId { index, generation };
+        if self.selector.watch_slot(id, slot.fd.as_fd(), &slot.state).is_err() {
+            // Out of memory, or of watches for this user: the worker closes this connection and keeps the others.
             self.remove(index);
-            self.worker.shut_gate();
+            self.worker.back_off_accepting();
         }
     }
 
-    fn mail(&mut self) -> io::Result<()> {
-        let Some(farewell) = self.worker.read_mail() else { return Ok(()) };
-        // First of all it is not told of clients any more: one for whom the kernel wakes it alone, it has to serve. Whoever handed a
-        // listener over may have kept it, and with it its registration.
+    fn read_mailbox(&mut self) -> io::Result<()> {
+        let Some(shutdown_mode) = self.worker.read_messages() else { return Ok(()) };
+        // Unwatched first: the worker would have to serve a client that the kernel reports to it alone. A process that handed the
+        // listener over may still hold it, and with it the registration.
         if self.listening {
             for (number, listener) in self.worker.listeners.iter().enumerate() {
-                self.selector.leave_listener(number, listener.as_fd())?;
+                self.selector.unwatch_listener(number, listener.as_fd())?;
             }
         }
         self.listening = false;
-        // Who is in the backlog has begun. Closing the listener would reset them; and where others accept on it too, the kernel
-        // may have told nobody else of them.
+        // Accepts all clients in the accept queue: closing the listener would reset them, and the kernel may have woken no other
+        // worker for them.
         for number in 0..self.worker.listeners.len() {
             self.accept(number, BACKLOG as usize)?;
         }
         self.worker.listeners.clear();
         for index in self.worker.slots.indices() {
-            match farewell {
+            match shutdown_mode {
                 ShutdownMode::Drain => self.worker.slots.get_mut(index).expect("it is in use").conn.drain(),
                 ShutdownMode::Stop => self.stop(index),
             }
@@ -265,22 +259,22 @@ impl<S: Selector> EventLoop<S> {
         Ok(())
     }
 
-    /// What has arrived by now has begun; nothing else will begin.
+    /// Stops one connection: finishes requests that have arrived, and takes no others.
     fn stop(&mut self, index: u32) {
         if let Some(slot) = self.worker.slots.get_mut(index) {
             slot.state.readable = true;
         }
-        self.turn(index);
-        let Worker { slots, commons, .. } = &mut self.worker;
+        self.drive(index);
+        let Worker { slots, context, .. } = &mut self.worker;
         if let Some(slot) = slots.get_mut(index) {
-            slot.conn.stop(&mut commons.cx());
-            self.turn(index);
+            slot.conn.stop(&mut context.cx());
+            self.drive(index);
         }
     }
 
-    /// Watches the listeners while connections may be accepted, and only then.
+    /// Watches the listeners only while the worker may accept.
     #[inline]
-    fn mind_gate(&mut self) -> io::Result<()> {
+    fn update_accepting(&mut self) -> io::Result<()> {
         let open = self.worker.may_accept();
         if open == self.listening {
             return Ok(());
@@ -289,18 +283,18 @@ impl<S: Selector> EventLoop<S> {
             if open {
                 match self.selector.watch_listener(number, listener.as_fd()) {
                     Ok(()) => {}
-                    // What is lacking now may be there later.
+                    // The resource may be available later.
                     Err(Errno::NOMEM | Errno::NOSPC) => {
                         for (number, added) in self.worker.listeners[..number].iter().enumerate() {
-                            self.selector.leave_listener(number, added.as_fd())?;
+                            self.selector.unwatch_listener(number, added.as_fd())?;
                         }
-                        self.worker.shut_gate();
+                        self.worker.back_off_accepting();
                         return Ok(());
                     }
                     Err(error) => return Err(error.into()),
                 }
             } else {
-                self.selector.leave_listener(number, listener.as_fd())?;
+                self.selector.unwatch_listener(number, listener.as_fd())?;
             }
         }
         self.listening = open;

@@ -1,12 +1,12 @@
-//! Readiness, level triggered, with `poll(2)`: the oldest way to wait for many sockets, and a portable one.
+//! The poll(2) selector, level triggered: portable, without kernel state.
 //!
-//! The kernel is given all sockets at each wait, and looks at every one of them: what a round costs grows with the connections
-//! that are open, not with those that have something to say. A level is told again and again, so what is known of a socket is
-//! not asked: a client that is not being read, or not being sent to, ends no wait.
+//! The kernel looks at all sockets at each wait: the cost grows with the number of open connections, not of active ones. A level is
+//! reported at every wait, so the selector asks only for readiness that is not known yet: a client that the worker does not read
+//! from, or send to, ends no wait.
 //!
 //! ```text
-//! asked    mailbox   listener   slot 7   slot 2   slot 9      an entry each, in no order
-//! places   slot 2 → 3   slot 7 → 2   slot 9 → 4               so that it is found; who leaves is replaced by the last
+//! entries     mailbox   listener   slot 7   slot 2   slot 9      an entry each, in no order
+//! positions   slot 2 → 3   slot 7 → 2   slot 9 → 4               to find it; the last entry replaces a removed one
 //! ```
 
 use super::{ReadyEvent, Selector, SlotId, drive::Readiness};
@@ -19,121 +19,126 @@ use rustix::io::Errno;
 use std::{io, os::fd::BorrowedFd};
 
 pub(crate) struct Poll {
-    /// What the kernel is asked.
-    asked: Vec<PollEntry>,
-    /// Whom each of these is about.
-    whom: Vec<Whom>,
-    /// Where in these a slot is; [`NOWHERE`]: it is not.
-    places: Vec<u32>,
-    /// What the last wait has told. Not where: entries move while it is acted upon.
-    told: Vec<ReadyEvent>,
+    /// Entries for the kernel.
+    entries: Vec<PollEntry>,
+    /// The source of each entry.
+    sources: Vec<PollSource>,
+    /// Position of each slot's entry; [`UNWATCHED`]: it has none.
+    positions: Vec<u32>,
+    /// Events of the last wait, by value: entries move while the worker handles events.
+    events: Vec<ReadyEvent>,
 }
 
 #[derive(Clone, Copy)]
-enum Whom {
+enum PollSource {
     Mailbox,
     Listener(usize),
     Slot(SlotId),
 }
 
-const NOWHERE: u32 = u32::MAX;
+const UNWATCHED: u32 = u32::MAX;
 
 impl Selector for Poll {
     fn new() -> io::Result<Poll> {
-        Ok(Poll { asked: Vec::new(), whom: Vec::new(), places: Vec::new(), told: Vec::new() })
+        Ok(Poll { entries: Vec::new(), sources: Vec::new(), positions: Vec::new(), events: Vec::new() })
     }
 
     fn watch_mailbox(&mut self, mailbox: BorrowedFd<'_>) -> io::Result<()> {
-        self.insert(PollEntry::new(mailbox, POLLIN), Whom::Mailbox);
+        self.insert(PollEntry::new(mailbox, POLLIN), PollSource::Mailbox);
         Ok(())
     }
 
     fn watch_listener(&mut self, number: usize, listener: BorrowedFd<'_>) -> Result<(), Errno> {
-        self.insert(PollEntry::new(listener, POLLIN), Whom::Listener(number));
+        self.insert(PollEntry::new(listener, POLLIN), PollSource::Listener(number));
         Ok(())
     }
 
-    fn leave_listener(&mut self, number: usize, _: BorrowedFd<'_>) -> Result<(), Errno> {
-        let is_it = |whom: &Whom| matches!(whom, Whom::Listener(other) if *other == number);
-        let place = self.whom.iter().position(is_it).expect("it was watched");
-        self.remove(place);
+    fn unwatch_listener(&mut self, number: usize, _: BorrowedFd<'_>) -> Result<(), Errno> {
+        let is_same = |source: &PollSource| matches!(source, PollSource::Listener(other) if *other == number);
+        let position = self.sources.iter().position(is_same).expect("it was watched");
+        self.remove(position);
         Ok(())
     }
 
-    fn watch_slot(&mut self, name: SlotId, socket: BorrowedFd<'_>, known: &Readiness) -> Result<(), Errno> {
-        let index = name.index as usize;
-        if self.places.len() <= index {
-            self.places.resize(index + 1, NOWHERE);
+    fn watch_slot(&mut self, id: SlotId, socket: BorrowedFd<'_>, readiness: &Readiness) -> Result<(), Errno> {
+        let index = id.index as usize;
+        if self.positions.len() <= index {
+            self.positions.resize(index + 1, UNWATCHED);
         }
-        self.places[index] = self.insert(PollEntry::new(socket, to_ask(known)), Whom::Slot(name));
+        self.positions[index] =
+            self.insert(PollEntry::new(socket, events_to_wait_for(readiness)), PollSource::Slot(id));
         Ok(())
     }
 
     #[inline]
-    fn mind_slot(&mut self, index: u32, known: &Readiness) {
-        if let Some(place) = self.place(index) {
-            self.asked[place].ask(to_ask(known));
+    fn update_slot(&mut self, index: u32, readiness: &Readiness) {
+        if let Some(position) = self.position(index) {
+            self.entries[position].set_events(events_to_wait_for(readiness));
         }
     }
 
-    fn leave_slot(&mut self, index: u32) {
-        if let Some(place) = self.place(index) {
-            self.places[index as usize] = NOWHERE;
-            self.remove(place);
+    fn unwatch_slot(&mut self, index: u32) {
+        if let Some(position) = self.position(index) {
+            self.positions[index as usize] = UNWATCHED;
+            self.remove(position);
         }
     }
 
     fn wait(&mut self, wait_ms: Option<u64>) -> Result<usize, Errno> {
-        self.told.clear();
-        let count = poll(&mut self.asked, wait_ms)?;
-        let all = self.asked.iter().zip(&self.whom).map(|(entry, whom)| (entry.told(), whom));
-        self.told
-            .extend(all.filter(|&(flags, _)| flags != 0).take(count).map(|(flags, whom)| whom.told(flags)));
+        self.events.clear();
+        let count = poll(&mut self.entries, wait_ms)?;
+        let all = self.entries.iter().zip(&self.sources).map(|(entry, source)| (entry.revents(), source));
+        self.events.extend(
+            all.filter(|&(flags, _)| flags != 0).take(count).map(|(flags, source)| source.event(flags)),
+        );
         Ok(count)
     }
 
     #[inline]
-    fn told(&self, number: usize) -> ReadyEvent {
-        self.told[number]
+    fn event(&self, number: usize) -> ReadyEvent {
+        self.events[number]
     }
 }
 
 impl Poll {
-    /// Returns where it is.
-    fn insert(&mut self, entry: PollEntry, whom: Whom) -> u32 {
-        self.asked.push(entry);
-        self.whom.push(whom);
-        self.whom.len() as u32 - 1
+    /// Adds an entry. Returns its position.
+    fn insert(&mut self, entry: PollEntry, source: PollSource) -> u32 {
+        self.entries.push(entry);
+        self.sources.push(source);
+        self.sources.len() as u32 - 1
     }
 
-    /// The last takes its place.
-    fn remove(&mut self, place: usize) {
-        self.asked.swap_remove(place);
-        self.whom.swap_remove(place);
-        if let Some(Whom::Slot(moved)) = self.whom.get(place) {
-            self.places[moved.index as usize] = place as u32;
+    /// Removes an entry; the last one moves to its position.
+    fn remove(&mut self, position: usize) {
+        self.entries.swap_remove(position);
+        self.sources.swap_remove(position);
+        if let Some(PollSource::Slot(moved)) = self.sources.get(position) {
+            self.positions[moved.index as usize] = position as u32;
         }
     }
 
     #[inline]
-    fn place(&self, index: u32) -> Option<usize> {
-        self.places.get(index as usize).filter(|&&place| place != NOWHERE).map(|&place| place as usize)
+    fn position(&self, index: u32) -> Option<usize> {
+        self.positions
+            .get(index as usize)
+            .filter(|&&position| position != UNWATCHED)
+            .map(|&position| position as usize)
     }
 }
 
-impl Whom {
+impl PollSource {
     #[inline]
-    fn told(self, flags: PollEvents) -> ReadyEvent {
+    fn event(self, flags: PollEvents) -> ReadyEvent {
         match self {
-            Whom::Mailbox => ReadyEvent::Mail,
-            Whom::Listener(number) => ReadyEvent::Client(number),
-            Whom::Slot(name) => {
+            PollSource::Mailbox => ReadyEvent::Mailbox,
+            PollSource::Listener(number) => ReadyEvent::Client(number),
+            PollSource::Slot(id) => {
                 let any = |of| flags & of != 0;
                 ReadyEvent::Ready {
-                    name,
+                    id,
                     readable: any(POLLIN),
                     writable: any(POLLOUT),
-                    hung: any(RDHUP),
+                    hung_up: any(RDHUP),
                     failed: any(POLLERR | POLLHUP | POLLNVAL),
                 }
             }
@@ -141,19 +146,21 @@ impl Whom {
     }
 }
 
-/// What is told of a connection.
+/// Updates the known readiness of a connection from the returned events.
 #[inline]
-pub(crate) fn learn(known: &mut Readiness, flags: PollEvents) {
-    if let ReadyEvent::Ready { readable, writable, hung, failed, .. } =
-        Whom::Slot(SlotId { index: 0, generation: 0 }).told(flags)
+pub(crate) fn update_readiness(readiness: &mut Readiness, flags: PollEvents) {
+    if let ReadyEvent::Ready { readable, writable, hung_up, failed, .. } =
+        PollSource::Slot(SlotId { index: 0, generation: 0 }).event(flags)
     {
-        known.add(readable, writable, hung, failed);
+        readiness.add(readable, writable, hung_up, failed);
     }
 }
 
-/// What is not known yet.
+/// Returns the events for readiness that is not known yet.
 #[inline]
-pub(crate) fn to_ask(known: &Readiness) -> PollEvents {
-    let unless = |known: bool, flag| if known { 0 } else { flag };
-    unless(known.readable, POLLIN) | unless(known.writable, POLLOUT) | unless(known.hung, RDHUP)
+pub(crate) fn events_to_wait_for(readiness: &Readiness) -> PollEvents {
+    let unless = |possible: bool, flag| if possible { 0 } else { flag };
+    unless(readiness.readable, POLLIN)
+        | unless(readiness.writable, POLLOUT)
+        | unless(readiness.hung_up, RDHUP)
 }

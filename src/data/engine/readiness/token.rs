@@ -1,4 +1,4 @@
-//! Whom an event is about, in the 64 bits that a kernel keeps for it: epoll, kqueue.
+//! Token: the source of an event, in the 64 bits of user data in epoll and kqueue.
 
 use super::SlotId;
 
@@ -28,7 +28,7 @@ impl Token {
     }
 }
 
-/// Slots are numbered below this; a process cannot have as many descriptors.
+/// Upper limit of slot numbers; a process cannot have as many descriptors.
 const SLOT_COUNT_MAX: u32 = 1 << 31;
 const LISTENER: u64 = SLOT_COUNT_MAX as u64;
 const MAILBOX: u64 = u64::MAX;
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_goes_in_comes_out() {
+    fn tokens_survive_the_round_trip() {
         let slot = |index, generation| Token::Slot(SlotId { index, generation });
         let cases = [
             Token::Mailbox,

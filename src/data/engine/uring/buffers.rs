@@ -1,12 +1,11 @@
 //! Provided buffers: memory that the kernel receives into, one buffer for each arrival.
 //!
 //! ```text
-//! give ──▶ [ring of entries] ──publish──▶ kernel ──arrival──▶ bytes() ──▶ give …
+//! offer ─▶ [ring of entries] ──publish──▶ kernel ──arrival──▶ bytes() ──▶ offer …
 //! ```
 //!
-//! They are few and small, so that each arrival lands in memory that is still in the cache. What arrives is copied
-//! out at once into a pool buffer: the kernel may write into any buffer that is not out, so no reference to this memory
-//! is ever held across a call.
+//! They are few and small, so that received bytes land in memory that is still in the cache. The engine copies them to a pool buffer
+//! at once: the kernel may write to any buffer offered to it, so no reference to this memory is held across a call.
 
 use io_uring::types::BufRingEntry;
 use std::{
@@ -19,36 +18,36 @@ use std::{
 pub(super) struct ProvidedBuffers {
     entries: NonNull<BufRingEntry>,
     bytes: NonNull<u8>,
-    /// Entries ever offered, modulo 2^16. The kernel has seen it up to the last `publish`.
+    /// Number of entries ever offered, modulo 2^16. The kernel has seen it up to the last `publish`.
     tail: u16,
 }
 
 impl ProvidedBuffers {
-    /// A power of two.
+    /// Number of buffers: a power of two.
     pub(super) const COUNT: u16 = 256;
 
-    /// Bytes of one buffer: a browser's request fits.
+    /// Length of one buffer in bytes: a browser's request fits.
     pub(super) const LEN: usize = 2 * 1024;
 
     pub(super) fn new() -> ProvidedBuffers {
         let mut buffers =
             ProvidedBuffers { entries: allocate(entries()).cast(), bytes: allocate(memory()), tail: 0 };
-        (0..ProvidedBuffers::COUNT).for_each(|buffer| buffers.give(buffer));
+        (0..ProvidedBuffers::COUNT).for_each(|buffer| buffers.offer(buffer));
         buffers.publish();
         buffers
     }
 
-    /// Where the ring of entries lies.
+    /// Returns the address of the ring of entries.
     pub(super) fn address(&self) -> u64 {
         self.entries.as_ptr() as u64
     }
 
-    /// What has arrived in a buffer that is out: the first `len` bytes of it.
+    /// Returns the first `len` bytes of a buffer that the kernel has filled.
     #[inline]
     pub(super) fn bytes(&self, buffer: u16, len: usize) -> &[u8] {
         assert!(buffer < ProvidedBuffers::COUNT && len <= ProvidedBuffers::LEN);
-        // SAFETY: within the allocation, by the assertion. The kernel has handed this buffer out and does not write it
-        // before it is given back, which takes `&mut self`.
+        // SAFETY: the range lies within the allocation, by the assertion. The kernel has handed this buffer to us and does not write
+        // it before the engine offers it again, which takes `&mut self`.
         unsafe {
             std::slice::from_raw_parts(
                 self.bytes.as_ptr().add(usize::from(buffer) * ProvidedBuffers::LEN),
@@ -59,12 +58,12 @@ impl ProvidedBuffers {
 
     /// Offers a buffer to the kernel again, from the next `publish` on.
     #[inline]
-    pub(super) fn give(&mut self, buffer: u16) {
+    pub(super) fn offer(&mut self, buffer: u16) {
         assert!(buffer < ProvidedBuffers::COUNT);
         let at = usize::from(self.tail % ProvidedBuffers::COUNT);
-        // SAFETY: `at` lies within the entries, `buffer` within the bytes. The kernel reads entries before the published
-        // tail only; and as at most COUNT buffers are out, this entry is not one of those. The fields are set one by
-        // one, because the spare field of the first entry is the tail.
+        // SAFETY: `at` lies within the entries, `buffer` within the bytes. The kernel reads entries before the published tail only;
+        // at most COUNT buffers are offered, so it does not read this entry. The fields are set one by one, because the spare field
+        // of the first entry is the tail.
         unsafe {
             let entry = &mut *self.entries.as_ptr().add(at);
             entry.set_addr(self.bytes.as_ptr().add(usize::from(buffer) * ProvidedBuffers::LEN) as u64);
@@ -74,10 +73,10 @@ impl ProvidedBuffers {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Lets the kernel see what was given.
+    /// Publishes the offered buffers to the kernel.
     #[inline]
     pub(super) fn publish(&self) {
-        // SAFETY: the tail lies in the first entry; the kernel reads it at the same time, hence an atomic.
+        // SAFETY: the tail lies in the first entry. The kernel reads it concurrently, hence an atomic.
         unsafe { AtomicU16::from_ptr(BufRingEntry::tail(self.entries.as_ptr()).cast_mut()) }
             .store(self.tail, Ordering::Release);
     }
@@ -85,8 +84,8 @@ impl ProvidedBuffers {
 
 impl Drop for ProvidedBuffers {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with these layouts. The ring, declared before its buffers, is closed by now, and
-        // `Ring::finish` has seen every receive complete.
+        // SAFETY: allocated in `new` with these layouts. The ring, declared before its buffers, is closed by now, and `Ring::finish`
+        // has seen every receive complete.
         unsafe {
             dealloc(self.entries.as_ptr().cast(), entries());
             dealloc(self.bytes.as_ptr(), memory());
@@ -102,7 +101,7 @@ fn memory() -> Layout {
     page(usize::from(ProvidedBuffers::COUNT) * ProvidedBuffers::LEN)
 }
 
-/// The kernel wants the entries on a page.
+/// The kernel requires the entries to be page-aligned.
 fn page(len: usize) -> Layout {
     Layout::from_size_align(len, 4096).expect("a few pages")
 }

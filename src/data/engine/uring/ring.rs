@@ -1,10 +1,10 @@
-//! The ring: what is asked of the kernel, and what it has done.
+//! The ring: submits operations to the kernel and takes their completions.
 //!
-//! Everything unsafe about submitting is here: an entry names memory that must stay where it is until the entry has
-//! completed. It lies in [`Buffers`] and [`SendBuffers`], which outlive the ring's last completion, and in images and pool
-//! buffers, which an outbox holds until the engine reports them sent.
+//! All unsafe code of submission is here: an entry names memory that must stay valid until the entry completes. The memory lies in
+//! [`ProvidedBuffers`] and [`SendBuffers`], which outlive the ring's last completion, and in images and pool buffers, which an outbox
+//! holds until the engine reports them sent.
 //!
-//! [`SendBuffers`]: super::send_buffers::Letters
+//! [`SendBuffers`]: super::send_buffers::SendBuffers
 
 use super::{buffers::ProvidedBuffers, send_buffers::SendBuffer};
 use crate::data::worker::WAIT_MS_MAX;
@@ -21,48 +21,48 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// Submissions and completions of one worker.
+/// Submission and completion queue of one worker.
 pub(super) struct Ring {
     ring: IoUring,
-    /// Memory that is received into.
+    /// Memory for received bytes.
     pub(super) buffers: ProvidedBuffers,
-    /// Entries that found no room among the submissions, in order.
-    late: VecDeque<squeue::Entry>,
-    /// Entries asked for whose last completion has not been seen.
+    /// Entries that did not fit into the submission queue, in order.
+    overflow: VecDeque<squeue::Entry>,
+    /// Number of submitted entries without their last completion.
     pending: usize,
 }
 
-/// What a completion completes.
+/// Operation of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// A client was accepted at the listener of this number.
+    /// Accept clients at the listener of this number.
     Accept(u32),
-    /// Bytes have arrived for the slot of this number.
+    /// Receive bytes for the slot of this number.
     Receive(u32),
-    /// Bytes of the slot have left, or its socket has room again.
+    /// Send bytes of the slot, or wait until its socket is writable.
     Send(u32),
-    /// There is mail.
-    Mail,
-    /// An accept was to be ended. Whether it has, its own completion tells.
-    EndAccept(u32),
-    /// A receive was to be ended, likewise.
-    EndReceive(u32),
-    /// A send was to be ended, likewise.
-    EndSend(u32),
+    /// Wait for messages in the mailbox.
+    Mailbox,
+    /// Cancel an accept. The completion of the accept itself shows whether it has ended.
+    CancelAccept(u32),
+    /// Cancel a receive, likewise.
+    CancelReceive(u32),
+    /// Cancel a send, likewise.
+    CancelSend(u32),
 }
 
 /// One completion.
 pub(super) struct Completion {
-    pub(super) act: Op,
+    pub(super) op: Op,
     pub(super) result: Result<u32, Errno>,
-    /// The buffer that was received into, to be given back.
+    /// The provided buffer with the received bytes; the engine must offer it again.
     pub(super) buffer: Option<u16>,
     /// More completions of the same entry follow.
     pub(super) more: bool,
 }
 
 impl Ring {
-    /// A ring with all that the engine needs: Linux 6.1.
+    /// Creates a ring with all that the engine needs: Linux 6.1.
     ///
     /// # Errors
     /// The kernel is older, or the host forbids it.
@@ -74,7 +74,7 @@ impl Ring {
             .setup_r_disabled()
             .build(SUBMISSION_COUNT)?;
         let buffers = ProvidedBuffers::new();
-        // SAFETY: the ring of entries has the length told, and `finish` sees the last completion before it is freed.
+        // SAFETY: the ring of entries has the length given, and `finish` sees the last completion before it is freed.
         unsafe {
             ring.submitter().register_buf_ring_with_flags(
                 buffers.address(),
@@ -83,19 +83,19 @@ impl Ring {
                 0,
             )?
         };
-        // A filter of system calls does not see what a ring does: it can do nothing else, whoever gets hold of it.
+        // A seccomp filter does not see the operations of a ring. These restrictions bound what a compromised worker can do with it.
         ring.submitter().register_restrictions(&mut restrictions())?;
         ring.submitter().register_enable_rings()?;
-        Ok(Ring { ring, buffers, late: VecDeque::new(), pending: 0 })
+        Ok(Ring { ring, buffers, overflow: VecDeque::new(), pending: 0 })
     }
 
-    /// Submits what was asked for and waits for a completion, at most `wait_ms`. `None`: for ever.
+    /// Submits the queued entries and waits for a completion, for at most `wait_ms`. `None`: without limit.
     pub(super) fn wait(&mut self, wait_ms: Option<u64>) -> io::Result<()> {
         self.buffers.publish();
-        self.submit_late()?;
-        // Whatever could not be submitted must not be waited for.
-        let wait_ms = if self.late.is_empty() { wait_ms } else { Some(0) };
-        unless_passing(match wait_ms.map(|ms| ms.min(WAIT_MS_MAX)) {
+        self.submit_overflow()?;
+        // The call must not wait for entries that were not submitted.
+        let wait_ms = if self.overflow.is_empty() { wait_ms } else { Some(0) };
+        ignore_transient(match wait_ms.map(|ms| ms.min(WAIT_MS_MAX)) {
             None => self.ring.submit_and_wait(1),
             Some(ms) => {
                 let time = types::Timespec::new().sec(ms / 1_000).nsec((ms % 1_000) as u32 * 1_000_000);
@@ -104,41 +104,41 @@ impl Ring {
         })
     }
 
-    /// The next completion, if there is one already.
+    /// Returns the next completion, if there is one.
     pub(super) fn next(&mut self) -> Option<Completion> {
         let entry = self.ring.completion().next()?;
         let more = cqueue::more(entry.flags());
         self.pending -= usize::from(!more);
         let result = u32::try_from(entry.result()).map_err(|_| Errno::from_raw_os_error(-entry.result()));
         Some(Completion {
-            act: Op::from(entry.user_data()),
+            op: Op::from(entry.user_data()),
             result,
             buffer: cqueue::buffer_select(entry.flags()),
             more,
         })
     }
 
-    /// Accepts every client of a listener.
+    /// Accepts clients of a listener until cancelled.
     pub(super) fn accept(&mut self, number: u32, listener: impl AsFd) {
         let fd = Fd(listener.as_fd().as_raw_fd());
         self.push(opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build(), Op::Accept(number));
     }
 
-    /// Receives all that arrives, each time into a provided buffer.
+    /// Receives until cancelled, each time into a provided buffer.
     pub(super) fn receive(&mut self, slot: u32, socket: impl AsFd) {
         let fd = Fd(socket.as_fd().as_raw_fd());
         self.push(opcode::RecvMulti::new(fd, GROUP).build(), Op::Receive(slot));
     }
 
-    /// Sends a letter, once.
+    /// Sends a buffer once.
     ///
-    /// The caller keeps it, and all that it names, until this has completed.
-    pub(super) fn send(&mut self, slot: u32, socket: impl AsFd, letter: &SendBuffer, more: bool) {
+    /// The caller keeps the buffer, and all memory that it names, until the send completes.
+    pub(super) fn send(&mut self, slot: u32, socket: impl AsFd, buffer: &SendBuffer, more: bool) {
         let fd = Fd(socket.as_fd().as_raw_fd());
         let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
-        let entry = match letter.message() {
+        let entry = match buffer.message() {
             None => {
-                let bytes = letter.bytes();
+                let bytes = buffer.bytes();
                 opcode::Send::new(fd, bytes.as_ptr(), bytes.len() as u32).flags(flags).build()
             }
             Some(message) => opcode::SendMsg::new(fd, message).flags(flags as u32).build(),
@@ -146,85 +146,85 @@ impl Ring {
         self.push(entry, Op::Send(slot));
     }
 
-    /// Waits for room in a socket, instead of sending: a slot does one of them at a time.
-    pub(super) fn room(&mut self, slot: u32, socket: impl AsFd) {
+    /// Waits until a socket is writable. A slot has either this or a send in flight.
+    pub(super) fn wait_writable(&mut self, slot: u32, socket: impl AsFd) {
         let fd = Fd(socket.as_fd().as_raw_fd());
         self.push(opcode::PollAdd::new(fd, libc::POLLOUT as u32).build(), Op::Send(slot));
     }
 
-    /// Waits for mail, again and again.
-    pub(super) fn mail(&mut self, mailbox: impl AsFd) {
+    /// Reports messages in the mailbox until cancelled.
+    pub(super) fn watch_mailbox(&mut self, mailbox: impl AsFd) {
         let fd = Fd(mailbox.as_fd().as_raw_fd());
-        self.push(opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build(), Op::Mail);
+        self.push(opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build(), Op::Mailbox);
     }
 
-    /// Ends what was begun and has not completed; it then completes, if it has not just done so.
+    /// Cancels an accept in flight. The accept then completes, if it has not just completed.
     ///
-    /// The kernel may miss its target: one that is about to be tried again is in none of the lists it searches. Then
-    /// this fails, and is to be asked for once more.
-    pub(super) fn end_accept(&mut self, number: u32) {
-        self.cancel(Op::Accept(number), Op::EndAccept(number));
+    /// The kernel may miss the target: an operation about to be retried is in none of the lists that it searches. Then the cancel
+    /// fails, and the engine repeats it.
+    pub(super) fn cancel_accept(&mut self, number: u32) {
+        self.cancel(Op::Accept(number), Op::CancelAccept(number));
     }
 
-    /// As [`end_accept`](Ring::end_accept).
-    pub(super) fn end_receive(&mut self, slot: u32) {
-        self.cancel(Op::Receive(slot), Op::EndReceive(slot));
+    /// As [`cancel_accept`](Ring::cancel_accept).
+    pub(super) fn cancel_receive(&mut self, slot: u32) {
+        self.cancel(Op::Receive(slot), Op::CancelReceive(slot));
     }
 
-    /// As [`end_accept`](Ring::end_accept).
-    pub(super) fn end_send(&mut self, slot: u32) {
-        self.cancel(Op::Send(slot), Op::EndSend(slot));
+    /// As [`cancel_accept`](Ring::cancel_accept).
+    pub(super) fn cancel_send(&mut self, slot: u32) {
+        self.cancel(Op::Send(slot), Op::CancelSend(slot));
     }
 
-    /// Cancels everything, and sees each entry complete: the kernel then touches none of our memory.
+    /// Cancels all operations and waits for every completion: after that the kernel touches none of our memory.
     pub(super) fn finish(&mut self) -> io::Result<()> {
-        // The kernel never sees these.
-        self.pending -= self.late.len();
-        self.late.clear();
+        // These were never submitted.
+        self.pending -= self.overflow.len();
+        self.overflow.clear();
         let mut wait_ms = 0;
         while self.pending > 0 {
             self.wait(Some(wait_ms))?;
-            while let Some(done) = self.next() {
-                if let Some(buffer) = done.buffer {
-                    self.buffers.give(buffer);
+            while let Some(completion) = self.next() {
+                if let Some(buffer) = completion.buffer {
+                    self.buffers.offer(buffer);
                 }
-                // Accepted too late to be served.
-                if let (Op::Accept(_), Ok(fd)) = (done.act, done.result) {
+                // This client was accepted too late.
+                if let (Op::Accept(_), Ok(fd)) = (completion.op, completion.result) {
                     drop(super::accepted(fd));
                 }
             }
-            // Each time: what it misses once, it finds later.
-            unless_passing(self.ring.submitter().register_sync_cancel(None, CancelBuilder::any()))?;
+            // Repeated, as the kernel may miss an operation.
+            ignore_transient(self.ring.submitter().register_sync_cancel(None, CancelBuilder::any()))?;
             wait_ms = FINISH_WAIT_MS;
         }
         Ok(())
     }
 
-    fn cancel(&mut self, target: Op, act: Op) {
-        self.push(opcode::AsyncCancel::new(target.into()).build(), act);
+    fn cancel(&mut self, target: Op, op: Op) {
+        self.push(opcode::AsyncCancel::new(target.into()).build(), op);
     }
 
-    /// Asks for something. The kernel sees it at the next `wait`, and in the order of asking: not before, as what
-    /// completes while a batch of completions is acted on could keep that from ever ending.
-    fn push(&mut self, entry: squeue::Entry, act: Op) {
-        let entry = entry.user_data(act.into());
+    /// Queues an entry. The kernel sees it at the next `wait`, in order, and not earlier: otherwise new completions could keep a
+    /// batch from ending.
+    fn push(&mut self, entry: squeue::Entry, op: Op) {
+        let entry = entry.user_data(op.into());
         self.pending += 1;
-        // SAFETY: what the entry names stays: see the module. A descriptor named by it is open until the entry has
-        // completed: its slot, or its listener, is kept for as long.
-        if !self.late.is_empty() || unsafe { self.ring.submission().push(&entry) }.is_err() {
-            self.late.push_back(entry);
+        // SAFETY: memory named by the entry stays valid, see the module. A descriptor named by it is open until the entry completes:
+        // its slot or its listener is kept until then.
+        if !self.overflow.is_empty() || unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.overflow.push_back(entry);
         }
     }
 
-    /// Submits until there is room for all.
-    fn submit_late(&mut self) -> io::Result<()> {
-        while let Some(entry) = self.late.front() {
+    /// Moves overflow entries to the submission queue, and submits to make room.
+    fn submit_overflow(&mut self) -> io::Result<()> {
+        while let Some(entry) = self.overflow.front() {
             // SAFETY: as in `push`.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
-                self.late.pop_front();
+                self.overflow.pop_front();
                 continue;
             }
-            unless_passing(self.ring.submit())?;
+            ignore_transient(self.ring.submit())?;
             if self.ring.submission().is_full() {
                 break;
             }
@@ -233,7 +233,7 @@ impl Ring {
     }
 }
 
-/// All that a ring may do.
+/// The operations that the ring may do.
 fn restrictions() -> [Restriction; 9] {
     [
         Restriction::sqe_op(opcode::AcceptMulti::CODE),
@@ -242,21 +242,21 @@ fn restrictions() -> [Restriction; 9] {
         Restriction::sqe_op(opcode::SendMsg::CODE),
         Restriction::sqe_op(opcode::PollAdd::CODE),
         Restriction::sqe_op(opcode::AsyncCancel::CODE),
-        // Of the flags of an entry, only that a buffer is chosen from those provided.
+        // The only entry flag: choose a provided buffer.
         Restriction::sqe_flags_allowed(IOSQE_BUFFER_SELECT),
         Restriction::register_op(IORING_REGISTER_SYNC_CANCEL),
         Restriction::register_op(IORING_REGISTER_ENABLE_RINGS),
     ]
 }
 
-/// As in `linux/io_uring.h`.
+/// Values of `linux/io_uring.h`.
 const IOSQE_BUFFER_SELECT: u8 = 1 << 5;
 const IORING_REGISTER_ENABLE_RINGS: u8 = 12;
 const IORING_REGISTER_SYNC_CANCEL: u8 = 24;
 
-/// Errors that do not concern the next call: the time is over; a signal; more completions than fit, or too little
-/// memory, for now; nothing to cancel, or just about to be.
-fn unless_passing<T>(called: io::Result<T>) -> io::Result<()> {
+/// Ignores transient errors: timeout; signal; completion queue full or memory short for now; nothing to cancel, or the operation is
+/// completing.
+fn ignore_transient<T>(called: io::Result<T>) -> io::Result<()> {
     use Errno as E;
     let Err(error) = called else { return Ok(()) };
     match Errno::from_io_error(&error) {
@@ -266,15 +266,15 @@ fn unless_passing<T>(called: io::Result<T>) -> io::Result<()> {
 }
 
 impl From<Op> for u64 {
-    fn from(act: Op) -> u64 {
-        let (kind, number) = match act {
+    fn from(op: Op) -> u64 {
+        let (kind, number) = match op {
             Op::Accept(number) => (0, number),
             Op::Receive(slot) => (1, slot),
             Op::Send(slot) => (2, slot),
-            Op::Mail => (3, 0),
-            Op::EndAccept(number) => (4, number),
-            Op::EndReceive(slot) => (5, slot),
-            Op::EndSend(slot) => (6, slot),
+            Op::Mailbox => (3, 0),
+            Op::CancelAccept(number) => (4, number),
+            Op::CancelReceive(slot) => (5, slot),
+            Op::CancelSend(slot) => (6, slot),
         };
         kind << 32 | u64::from(number)
     }
@@ -288,22 +288,22 @@ impl From<u64> for Op {
             0 => Op::Accept(number),
             1 => Op::Receive(number),
             2 => Op::Send(number),
-            3 => Op::Mail,
-            4 => Op::EndAccept(number),
-            5 => Op::EndReceive(number),
-            _ => Op::EndSend(number),
+            3 => Op::Mailbox,
+            4 => Op::CancelAccept(number),
+            5 => Op::CancelReceive(number),
+            _ => Op::CancelSend(number),
         }
     }
 }
 
-/// Submissions at once: more than one batch asks for, as a rule. More are [late](Ring::late).
+/// Size of the submission queue: enough for a usual batch. Further entries [overflow](Ring::overflow).
 const SUBMISSION_COUNT: u32 = 1024;
 
-/// Completions that may wait in the ring; more wait in the kernel. With the submissions they take 128 KiB, which count as locked
-/// memory: of the 8 MiB that a user may usually lock, some fifty rings.
+/// Size of the completion queue; further completions wait in the kernel. Both queues take 128 KiB of locked memory: the usual limit
+/// of 8 MiB per user allows some fifty rings.
 const COMPLETION_COUNT: u32 = 4 * 1024;
 
-/// How long a completion is waited for at the end, in milliseconds, before all that is left is cancelled again.
+/// Wait in milliseconds for completions at the end, before all remaining operations are cancelled again.
 const FINISH_WAIT_MS: u64 = 10;
 
 /// The only group of provided buffers.
@@ -315,22 +315,22 @@ mod tests {
     use std::{io::Write, net::TcpListener, os::unix::net::UnixStream};
 
     #[test]
-    fn an_act_comes_back_as_it_was_asked() {
-        for act in [
+    fn op_survives_the_round_trip() {
+        for op in [
             Op::Accept(7),
             Op::Receive(0),
             Op::Send(u32::MAX),
-            Op::Mail,
-            Op::EndAccept(1 << 31),
-            Op::EndReceive(1),
-            Op::EndSend(2),
+            Op::Mailbox,
+            Op::CancelAccept(1 << 31),
+            Op::CancelReceive(1),
+            Op::CancelSend(2),
         ] {
-            assert_eq!(Op::from(u64::from(act)), act);
+            assert_eq!(Op::from(u64::from(op)), op);
         }
     }
 
     #[test]
-    fn more_arrivals_than_submissions_and_buffers_come_all_and_soon() {
+    fn receives_beyond_queue_and_buffers_all_complete() {
         const COUNT: usize = 2 * SUBMISSION_COUNT as usize;
         let mut ring = Ring::new().unwrap();
         let pairs: Vec<_> = (0..COUNT).map(|_| UnixStream::pair().unwrap()).collect();
@@ -339,18 +339,20 @@ mod tests {
             ring.receive(slot as u32, ours);
         }
         let mut arrived = vec![false; COUNT];
-        // A few more than needed if each round fills all the buffers.
+        // A few more than needed if each pass fills all the buffers.
         for _ in 0..4 * COUNT / usize::from(ProvidedBuffers::COUNT) {
             ring.wait(Some(0)).unwrap();
-            while let Some(done) = ring.next() {
-                let Op::Receive(slot) = done.act else { panic!("{:?} was not asked for", done.act) };
-                if let Some(buffer) = done.buffer {
-                    assert_eq!(ring.buffers.bytes(buffer, done.result.unwrap() as usize), [slot as u8]);
-                    ring.buffers.give(buffer);
+            while let Some(completion) = ring.next() {
+                let Op::Receive(slot) = completion.op else {
+                    panic!("{:?} was not asked for", completion.op)
+                };
+                if let Some(buffer) = completion.buffer {
+                    assert_eq!(ring.buffers.bytes(buffer, completion.result.unwrap() as usize), [slot as u8]);
+                    ring.buffers.offer(buffer);
                     arrived[slot as usize] = true;
                 } else {
-                    assert_eq!(done.result, Err(Errno::NOBUFS));
-                    assert!(!done.more);
+                    assert_eq!(completion.result, Err(Errno::NOBUFS));
+                    assert!(!completion.more);
                     ring.receive(slot, &pairs[slot as usize].0);
                 }
             }
@@ -360,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_opens_connects_and_sends_nowhere_whoever_gets_hold_of_it() {
+    fn restricted_ring_refuses_other_operations() {
         let mut ring = Ring::new().unwrap();
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let fd = Fd(ours.as_raw_fd());
@@ -375,8 +377,8 @@ mod tests {
         for entry in entries {
             ring.push(entry, Op::Send(0));
             ring.wait(Some(1_000)).unwrap();
-            let done = ring.next().expect("a refusal");
-            assert_eq!(done.result, Err(Errno::ACCESS));
+            let completion = ring.next().expect("a refusal");
+            assert_eq!(completion.result, Err(Errno::ACCESS));
         }
         let refused = ring.ring.submitter().register_files(&[ours.as_raw_fd()]).unwrap_err();
         assert_eq!(Errno::from_io_error(&refused), Some(Errno::ACCESS));
@@ -390,38 +392,40 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
         while (&theirs).write(&[0; 4096]).is_ok() {}
-        ring.room(0, &theirs);
-        let mut letters = super::super::send_buffers::SendBuffers::default();
-        let letter = letters.take();
-        letters.get(letter).copy(b"late");
+        ring.wait_writable(0, &theirs);
+        let mut send_buffers = super::super::send_buffers::SendBuffers::default();
+        let buffer = send_buffers.take();
+        send_buffers.get(buffer).copy(b"late");
         theirs.set_nonblocking(false).unwrap();
-        ring.send(1, &theirs, letters.get(letter), false);
+        ring.send(1, &theirs, send_buffers.get(buffer), false);
         ring.wait(Some(1)).unwrap();
-        // And many that the kernel has not seen, with bytes there for some of them.
+        // And many that were not submitted, half of them with bytes to receive.
         let pair = UnixStream::pair().unwrap();
         for slot in 0..2 * SUBMISSION_COUNT {
             ring.receive(slot, if slot % 2 == 0 { &pair.0 } else { &ours });
         }
         ring.finish().unwrap();
-        assert_eq!((ring.pending, ring.late.len()), (0, 0));
+        assert_eq!((ring.pending, ring.overflow.len()), (0, 0));
         assert!(ring.next().is_none());
     }
 
     #[test]
-    fn what_was_ended_has_completed_once() {
+    fn cancelled_operation_completes_once() {
         let mut ring = Ring::new().unwrap();
         let (ours, _theirs) = UnixStream::pair().unwrap();
-        ring.end_receive(3);
+        ring.cancel_receive(3);
         ring.receive(3, &ours);
-        ring.end_receive(3);
+        ring.cancel_receive(3);
         let mut seen = Vec::new();
         while seen.len() < 3 {
             ring.wait(Some(1_000)).unwrap();
-            seen.extend(std::iter::from_fn(|| ring.next()).map(|done| (done.act, done.result)));
+            seen.extend(
+                std::iter::from_fn(|| ring.next()).map(|completion| (completion.op, completion.result)),
+            );
         }
         let ended = [
-            (Op::EndReceive(3), Err(Errno::NOENT)),
-            (Op::EndReceive(3), Ok(0)),
+            (Op::CancelReceive(3), Err(Errno::NOENT)),
+            (Op::CancelReceive(3), Ok(0)),
             (Op::Receive(3), Err(Errno::CANCELED)),
         ];
         for want in ended {

@@ -1,21 +1,21 @@
-//! Letters: what is being sent, at addresses that do not change until it has been.
+//! Send buffers: the memory of sends in flight, at stable addresses.
 //!
-//! A small response is copied into its letter as a whole. A larger one is gathered: what may change (the start) is
-//! copied, and the rest is named where it lies.
+//! A small response is copied into its buffer as a whole. A larger one is gathered: the buffer holds copies of the parts that may
+//! change (the response prefix) and pointers to the others.
 
 use std::io::IoSlice;
 use tarpon_conn::SPAN_COUNT_MAX;
 
-/// The letters of one worker. As many as were ever under way at once.
+/// Send buffers of one worker: as many as were ever in flight at once.
 #[derive(Default)]
 pub(super) struct SendBuffers {
-    /// Boxed: their addresses outlive every growth of this list.
-    letters: Vec<Box<SendBuffer>>,
-    /// Last in, first out: the next letter is the one most likely to be in the cache.
+    /// Boxed, so that addresses stay valid when this list grows.
+    send_buffers: Vec<Box<SendBuffer>>,
+    /// Last in, first out: the next buffer is the one most likely to be in the cache.
     free: Vec<u32>,
 }
 
-/// One send.
+/// Memory of one send.
 pub(super) struct SendBuffer {
     bytes: [u8; SendBuffer::LEN],
     len: usize,
@@ -24,29 +24,29 @@ pub(super) struct SendBuffer {
 }
 
 impl SendBuffers {
-    /// An empty letter.
+    /// Takes an empty buffer.
     pub(super) fn take(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
-            self.letters.push(SendBuffer::new());
-            self.letters.len() as u32 - 1
+            self.send_buffers.push(SendBuffer::new());
+            self.send_buffers.len() as u32 - 1
         })
     }
 
     #[inline]
     pub(super) fn get(&mut self, number: u32) -> &mut SendBuffer {
-        &mut self.letters[number as usize]
+        &mut self.send_buffers[number as usize]
     }
 
-    /// It has been sent, or will not be.
+    /// Frees a buffer whose send has completed or was never submitted.
     pub(super) fn release(&mut self, number: u32) {
-        let letter = self.get(number);
-        (letter.len, letter.message.msg_iovlen) = (0, 0);
+        let buffer = self.get(number);
+        (buffer.len, buffer.message.msg_iovlen) = (0, 0);
         self.free.push(number);
     }
 }
 
 impl SendBuffer {
-    /// Bytes that are copied.
+    /// Capacity for copied bytes.
     pub(super) const LEN: usize = 4 * 1024;
 
     fn new() -> Box<SendBuffer> {
@@ -55,19 +55,19 @@ impl SendBuffer {
         Box::new(SendBuffer { bytes: [0; SendBuffer::LEN], len: 0, parts, message })
     }
 
-    /// Adds bytes by copy. They must fit.
+    /// Appends a copy of `bytes`, which must fit.
     #[inline]
     pub(super) fn copy(&mut self, bytes: &[u8]) {
         self.bytes[self.len..][..bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
     }
 
-    /// Makes it a gathered one: of the bytes given, in order. Those of them that change are copied in first.
+    /// Turns the buffer into a gathered send of these parts, in order. Parts that may change are copied.
     pub(super) fn gather<'b>(&mut self, parts: impl Iterator<Item = BufferPart<'b>>) {
         let mut count = 0;
         for part in parts {
             let bytes = match part {
-                BufferPart::Named(bytes) => bytes,
+                BufferPart::Borrowed(bytes) => bytes,
                 BufferPart::Copied(bytes) => {
                     let at = self.len;
                     self.copy(bytes);
@@ -83,21 +83,21 @@ impl SendBuffer {
         self.message.msg_iovlen = count as _;
     }
 
-    /// What was copied.
+    /// Returns the copied bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// The message of a gathered letter.
+    /// Returns the message of a gathered send.
     pub(super) fn message(&self) -> Option<*const libc::msghdr> {
         (self.message.msg_iovlen > 0).then_some(&raw const self.message)
     }
 }
 
-/// One stretch of a gathered letter.
+/// One part of a gathered send.
 pub(super) enum BufferPart<'b> {
-    /// Stays where it is until it has been sent.
-    Named(&'b [u8]),
-    /// May change.
+    /// Stays valid and unchanged until the send completes.
+    Borrowed(&'b [u8]),
+    /// May change before the send completes.
     Copied(&'b [u8]),
 }

@@ -1,4 +1,4 @@
-//! What FreeBSD has, and macOS in another form.
+//! Calls of FreeBSD that differ on macOS.
 
 pub(super) mod process;
 pub(super) mod socket;

@@ -6,31 +6,31 @@ use std::{
     io, mem, ptr,
 };
 
-/// From now on this process is killed when its parent ends. `PROC_PDEATHSIG_CTL`.
-pub(crate) fn follow_into_death() -> io::Result<()> {
+/// Has the kernel kill this process when its parent ends. `PROC_PDEATHSIG_CTL`.
+pub(crate) fn die_with_parent() -> io::Result<()> {
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// What `ps` and `top` show.
+/// Sets the name that `ps` and `top` show.
 pub(crate) fn set_name(name: &CStr) {
     // SAFETY: both texts end in a zero, and the second is the one that the first asks for.
     unsafe { libc::setproctitle(c"-%s".as_ptr(), name.as_ptr()) };
 }
 
-/// How many threads this process has.
+/// Returns the number of threads of this process.
 pub(crate) fn thread_count() -> io::Result<usize> {
     let pid = getpid().as_raw_nonzero().get();
     let what: [c_int; 4] = [libc::CTL_KERN, libc::KERN_PROC, libc::KERN_PROC_PID, pid];
     // SAFETY: plain numbers and pointers, none of which is followed.
-    let mut told: libc::kinfo_proc = unsafe { mem::zeroed() };
-    let mut len = size_of_val(&told);
-    // SAFETY: as many names as there are; of `told` no more than its length is written. Nothing is set.
+    let mut info: libc::kinfo_proc = unsafe { mem::zeroed() };
+    let mut len = size_of_val(&info);
+    // SAFETY: as many names as there are; of `info` no more than its length is written. Nothing is set.
     let done = unsafe {
-        let (names, to) = (what.as_ptr(), (&raw mut told).cast());
+        let (names, to) = (what.as_ptr(), (&raw mut info).cast());
         libc::sysctl(names, what.len() as u32, to, &mut len, ptr::null(), 0)
     };
     match done {
-        0 => Ok(told.ki_numthreads as usize),
+        0 => Ok(info.ki_numthreads as usize),
         _ => Err(io::Error::last_os_error()),
     }
 }

@@ -1,4 +1,4 @@
-//! What macOS has, and FreeBSD in another form.
+//! Calls of macOS that differ on FreeBSD.
 
 mod plain;
 pub(super) mod process;

@@ -3,26 +3,26 @@
 use rustix::process::getpid;
 use std::{ffi::CStr, io, mem};
 
-/// There is no such thing here: a child ends when its channel does, and a worker that is stuck outlives its parent.
-pub(crate) fn follow_into_death() -> io::Result<()> {
+/// Does nothing: a child ends when its channel closes, so a worker that hangs outlives its parent.
+pub(crate) fn die_with_parent() -> io::Result<()> {
     Ok(())
 }
 
-/// What a debugger shows; `ps` does not.
+/// Sets the name that a debugger shows; `ps` does not show it.
 pub(crate) fn set_name(name: &CStr) {
     // SAFETY: it ends in a zero.
     unsafe { libc::pthread_setname_np(name.as_ptr()) };
 }
 
-/// How many threads this process has.
+/// Returns the number of threads of this process.
 pub(crate) fn thread_count() -> io::Result<usize> {
     // SAFETY: plain numbers.
-    let mut told: libc::proc_taskinfo = unsafe { mem::zeroed() };
-    let (pid, len) = (getpid().as_raw_nonzero().get(), size_of_val(&told) as i32);
-    // SAFETY: `told` is what this flavor writes, and no more than its length is written.
-    let written = unsafe { libc::proc_pidinfo(pid, libc::PROC_PIDTASKINFO, 0, (&raw mut told).cast(), len) };
+    let mut info: libc::proc_taskinfo = unsafe { mem::zeroed() };
+    let (pid, len) = (getpid().as_raw_nonzero().get(), size_of_val(&info) as i32);
+    // SAFETY: `info` is what this flavor writes, and no more than its length is written.
+    let written = unsafe { libc::proc_pidinfo(pid, libc::PROC_PIDTASKINFO, 0, (&raw mut info).cast(), len) };
     match written == len {
-        true => Ok(told.pti_threadnum as usize),
+        true => Ok(info.pti_threadnum as usize),
         false => Err(io::Error::last_os_error()),
     }
 }

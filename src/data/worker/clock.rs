@@ -1,0 +1,20 @@
+//! The wall clock, and the longest wait.
+
+use crate::sys::clock::WALL;
+use rustix::time::{Timespec, clock_gettime};
+use std::time::Duration;
+
+/// Returns the wall clock in milliseconds since 1970.
+pub(super) fn unix_ms() -> u64 {
+    let now = clock_gettime(WALL);
+    now.tv_sec.max(0) as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
+}
+
+/// Longest single wait in milliseconds: the limit of `epoll_wait`.
+pub(crate) const WAIT_MS_MAX: u64 = i32::MAX as u64;
+
+/// Converts a wait in milliseconds to a `timespec`.
+pub(crate) fn timespec(ms: u64) -> Timespec {
+    let wait = Duration::from_millis(ms.min(WAIT_MS_MAX));
+    Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() }
+}

@@ -1,0 +1,74 @@
+//! State that all connections of one worker share.
+
+use super::served_site::ServedSite;
+use crate::{data::log_ring::RingProducer, site::Site, sys::shared::SharedRow};
+use rustix::time::Timespec;
+use tarpon_conn::{BufId, Counters, Cx, ImageId, Pool, RECORDS_LEN, Records, Sites, Starts, Tick};
+
+/// State that all connections of one worker share.
+pub(crate) struct WorkerContext {
+    pub(crate) sites: Sites,
+    pub(crate) pool: Pool,
+    pub(crate) starts: Starts,
+    pub(crate) now: Tick,
+    /// Sites by image index. `None`: the image was retired.
+    pub(super) served_sites: Vec<Option<ServedSite>>,
+    /// At least one site ever served has content in files: its pages may be missing from memory, and the files may be truncated.
+    pub(super) any_on_disk: bool,
+    /// Receive buffer. A connection that does not use all received bytes keeps this buffer as its inbox.
+    pub(crate) scratch: BufId,
+    /// Small responses are copied together here.
+    pub(crate) copy: Box<[u8]>,
+    /// The monotonic clock at the start of the worker.
+    pub(super) started_at: Timespec,
+    /// The worker has no loader: it sends without a check of residency, and blocks on disk reads.
+    pub(super) blocks_on_disk: bool,
+    pub(super) counters: SharedRow<Counters>,
+    pub(super) records: Records,
+    /// The ring that takes the records.
+    pub(super) producer: Option<RingProducer>,
+}
+
+impl WorkerContext {
+    /// Returns the resources that a connection uses.
+    #[inline]
+    pub(crate) fn cx(&mut self) -> Cx<'_> {
+        Cx {
+            sites: &mut self.sites,
+            pool: &mut self.pool,
+            starts: &self.starts,
+            now: self.now,
+            counters: &self.counters,
+            records: &mut self.records,
+        }
+    }
+
+    /// Pushes the collected records to the log ring.
+    #[inline]
+    pub(super) fn flush_records(&mut self) {
+        if let Some(producer) = &mut self.producer
+            && !self.records.bytes().is_empty()
+        {
+            producer.push_records(&mut self.records, &self.counters);
+        }
+    }
+
+    /// Flushes the records when their buffer is half full: one more drive could fill the other half.
+    #[inline]
+    pub(super) fn flush_records_if_half_full(&mut self) {
+        if self.records.bytes().len() > RECORDS_LEN / 2 {
+            self.flush_records();
+        }
+    }
+
+    /// Returns the site of an image.
+    #[inline]
+    pub(crate) fn site(&self, image: ImageId) -> &Site {
+        &self.served(image).site
+    }
+
+    #[inline]
+    pub(super) fn served(&self, image: ImageId) -> &ServedSite {
+        self.served_sites[image.index()].as_ref().expect("a site outlives the spans that name its image")
+    }
+}

@@ -1,0 +1,75 @@
+//! Receiving: hands received bytes to connections and keeps the bytes that they have not used.
+
+use super::{context::WorkerContext, slots::Slot};
+use tarpon_conn::{Input, Leg, Run, SiteId};
+
+/// The connection must close: the buffer pool is empty, or a file behind the response was truncated.
+pub(crate) struct SendError;
+
+impl WorkerContext {
+    /// Offers `run` to the connection and keeps the unused rest. `run` is the inbox, or lies in the scratch buffer.
+    #[inline]
+    pub(crate) fn offer<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), SendError> {
+        let mut used = slot.conn.received(&mut self.cx(), Leg::Client, run);
+        while let Some(wanted) = slot.conn.wants()
+            && self.is_resident(wanted)
+        {
+            slot.conn.loaded();
+            used += slot.conn.received(&mut self.cx(), Leg::Client, run.skip(used));
+        }
+        if self.is_any_source_damaged() {
+            return Err(SendError);
+        }
+        let rest = run.skip(used);
+        match (slot.inbox, rest.len) {
+            (None, 0) => {}
+            (None, _) => self.keep_in_inbox(slot, rest)?,
+            (Some(_), 0) => self.release_inbox(slot),
+            (Some(_), _) => slot.inbox = Some(rest),
+        }
+        // After a pause the connection must see the same bytes again, without new ones.
+        slot.inbox_changed = used > 0 || slot.conn.need(Leg::Client).input == Input::Pause;
+        Ok(())
+    }
+
+    /// Makes a run of the scratch buffer the inbox. The connection keeps that buffer, and a new one becomes the scratch buffer.
+    pub(crate) fn keep_in_inbox<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), SendError> {
+        self.scratch = self.pool.take().ok_or(SendError)?;
+        slot.inbox = Some(run);
+        slot.inbox_changed = true;
+        Ok(())
+    }
+
+    /// Drops the unused bytes of a connection and frees their buffer.
+    pub(crate) fn release_inbox<S>(&mut self, slot: &mut Slot<S>) {
+        if let Some(run) = slot.inbox.take() {
+            self.pool.release(run.buf);
+        }
+    }
+
+    /// Returns whether a file behind the last responses was truncated.
+    #[inline]
+    pub(super) fn is_any_source_damaged(&mut self) -> bool {
+        if !self.any_on_disk {
+            return false;
+        }
+        let asked_earlier = self.sites.were_earlier_asked();
+        self.sites.chosen().any(|site| {
+            let (current, _) = self.sites.current(site);
+            self.site(current).is_damaged() || asked_earlier && self.forget_damaged(site)
+        })
+    }
+
+    /// Stops serving earlier versions whose files were truncated. Returns whether there were any.
+    #[cold]
+    pub(super) fn forget_damaged(&mut self, site: SiteId) -> bool {
+        let (current, _) = self.sites.current(site);
+        let (damaged, sound): (Vec<_>, Vec<_>) =
+            self.sites.earlier(site).iter().partition(|&&image| self.site(image).is_damaged());
+        if damaged.is_empty() {
+            return false;
+        }
+        self.sites.serve(site, current, sound);
+        true
+    }
+}

@@ -1,0 +1,106 @@
+//! Slots: the connections of one worker, each with the state that its engine keeps for it.
+
+use std::{os::fd::OwnedFd, sync::Arc};
+use tarpon_conn::{Connection, Run};
+
+/// One connection with its socket. `S` is the engine's own state.
+pub(crate) struct Slot<S> {
+    pub(crate) fd: OwnedFd,
+    pub(crate) conn: Connection,
+    /// Received bytes that the connection has not used.
+    pub(crate) inbox: Option<Run>,
+    /// The inbox has changed since it was last offered to the connection.
+    pub(crate) inbox_changed: bool,
+    /// The sending direction is shut down.
+    pub(crate) write_closed: bool,
+    /// Held while the loader reads missing pages; the slot sends nothing meanwhile. Dropping it cancels the job.
+    pub(crate) loading: Option<Arc<()>>,
+    /// The engine's state of this socket.
+    pub(crate) state: S,
+}
+
+impl<S: Default> Slot<S> {
+    pub(super) fn new(fd: OwnedFd, conn: Connection) -> Slot<S> {
+        Slot {
+            fd,
+            conn,
+            inbox: None,
+            inbox_changed: false,
+            write_closed: false,
+            loading: None,
+            state: S::default(),
+        }
+    }
+}
+
+/// The connections of one worker.
+pub(crate) struct Slots<S> {
+    pub(super) slots: Vec<Option<Slot<S>>>,
+    /// Number of connections that each slot has held: an event with an older generation is for a closed connection.
+    generations: Vec<u32>,
+    free: Vec<u32>,
+    count: usize,
+    count_max: usize,
+}
+
+impl<S> Slots<S> {
+    pub(super) fn new(count_max: usize) -> Slots<S> {
+        Slots { slots: Vec::new(), generations: Vec::new(), free: Vec::new(), count: 0, count_max }
+    }
+
+    /// Returns the index that the next connection gets.
+    pub(super) fn next_index(&self) -> u32 {
+        self.free.last().copied().unwrap_or(self.slots.len() as u32)
+    }
+
+    pub(super) fn insert(&mut self, slot: Slot<S>) -> u32 {
+        self.count += 1;
+        if let Some(index) = self.free.pop() {
+            self.slots[index as usize] = Some(slot);
+            return index;
+        }
+        self.slots.push(Some(slot));
+        self.generations.push(0);
+        self.slots.len() as u32 - 1
+    }
+
+    pub(super) fn remove(&mut self, index: u32) -> Slot<S> {
+        self.count -= 1;
+        self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
+        self.free.push(index);
+        self.slots[index as usize].take().expect("a slot is removed once")
+    }
+
+    /// Returns the connection in a slot, if there is one.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Slot<S>> {
+        self.slots.get_mut(index as usize)?.as_mut()
+    }
+
+    /// Returns the generation of a slot: it changes with each connection.
+    pub(crate) fn generation(&self, index: u32) -> u32 {
+        self.generations[index as usize]
+    }
+
+    /// Returns the indices of all slots in use.
+    pub(crate) fn indices(&self) -> Vec<u32> {
+        (0..self.slots.len()).filter(|&index| self.slots[index].is_some()).map(|index| index as u32).collect()
+    }
+
+    /// Returns the slot with the earliest deadline of those that hold an inbox buffer.
+    pub(super) fn first_to_expire_with_inbox(&self) -> Option<u32> {
+        let with_inbox = self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let slot = slot.as_ref().filter(|slot| slot.inbox.is_some())?;
+            Some((slot.conn.deadline(), index as u32))
+        });
+        with_inbox.min().map(|(_, index)| index)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.count >= self.count_max
+    }
+}
