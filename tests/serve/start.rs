@@ -29,7 +29,7 @@ fn banner_shows_site_addresses_engine_and_workers() {
     let (address, version) = (program.address(), env!("CARGO_PKG_VERSION"));
     assert_ne!(address.port(), 0);
     let want = format!(
-        "tarpon {version} serves {}: 2 files, 1.5 KiB\n  http://{address}/\n{ENGINE}, 3 workers; Ctrl-C stops it\n",
+        "tarpon {version} serves {}: 2 files, 1.5 KiB\n  http://{address}/\n{ENGINE}, 3 workers; press Ctrl-C to stop\n",
         dir.path().display()
     );
     let banner = program.out();
