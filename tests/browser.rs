@@ -25,7 +25,7 @@ use std::{
     process::{Command, Stdio},
     thread,
 };
-use tarpon_pack::{Memo, Options, pack_dir};
+use tarpon_pack::{BuildCache, PackOptions, pack_dir};
 use tarpon_site::{Image, PAGE_CODES};
 
 #[test]
@@ -186,7 +186,7 @@ fn every_page_for_an_error_is_read_on_a_phone_and_in_the_dark_in_a_browser() {
         ("shown.js", include_str!("browser/shown.js")),
     ]);
     let mut out = Cursor::new(Vec::new());
-    pack_dir(site.path(), &mut out, &Options::new(0), &mut Memo::default()).expect("a site");
+    pack_dir(site.path(), &mut out, &PackOptions::new(0), &mut BuildCache::default()).expect("a site");
     let image = Image::new(out.into_inner().into()).expect("an image");
     // No content is no page.
     let codes: Vec<_> = PAGE_CODES.into_iter().filter(|&code| code != 204).collect();

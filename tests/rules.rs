@@ -23,7 +23,8 @@ use std::{
 use tarpon::{Address, Bound, Dialect, Server, Source, Watched};
 use tarpon_conn::sim::{Cuts, Sim, UNIX_S};
 use tarpon_pack::{
-    Dictionaries, Effort, Input, Memo, Options, Progress, SiteOptions, pack_dir, pack_site, pack_tar, verify,
+    BuildCache, Dictionaries, Effort, Input, PackOptions, Progress, SiteOptions, pack_dir, pack_site,
+    pack_tar, verify,
 };
 use tarpon_site::{Image, packed};
 
@@ -570,7 +571,7 @@ fn an_archive_and_a_packed_site_have_the_rules_of_their_directory() {
         assert!(tar.expect("tar").success());
         let mut out = Cursor::new(Vec::new());
         let file = File::open(&path).expect("an archive");
-        let options = Options { dialect: case.dialect, ..Options::new(UNIX_S) };
+        let options = PackOptions { dialect: case.dialect, ..PackOptions::new(UNIX_S) };
         pack_tar(&file, &path, Path::new(""), &mut out, &options).expect(case.name);
         let (image, archive) = (image_of(out.into_inner()), fs::read(&path).expect("an archive"));
         case.check(|request| in_memory(&image, &archive, request, Cuts::NONE), "archive");
@@ -706,8 +707,8 @@ impl Case {
     /// The image of its directory, and no archive.
     fn image(&self) -> (Image, Vec<u8>) {
         let mut out = Cursor::new(Vec::new());
-        let options = Options { dialect: self.dialect, ..Options::new(UNIX_S) };
-        pack_dir(self.dir().path(), &mut out, &options, &mut Memo::default()).expect(self.name);
+        let options = PackOptions { dialect: self.dialect, ..PackOptions::new(UNIX_S) };
+        pack_dir(self.dir().path(), &mut out, &options, &mut BuildCache::default()).expect(self.name);
         (image_of(out.into_inner()), Vec::new())
     }
 

@@ -26,7 +26,7 @@ use std::{
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
-use tarpon_pack::{Barrier, Tree};
+use tarpon_pack::{DirTree, Inaccessible};
 
 /// How far a path leads.
 pub(crate) struct Way {
@@ -58,9 +58,9 @@ pub(crate) enum Stop {
     /// Nothing lies at this path.
     Missing(PathBuf),
     /// Another user may exchange what lies in this directory, or owns this link.
-    Untrusted(Barrier),
+    Untrusted(Inaccessible),
     /// This process may not search this directory.
-    Barred(Barrier),
+    Barred(Inaccessible),
     /// The system says so.
     Failed(PathBuf, io::Error),
 }
@@ -114,12 +114,12 @@ fn go(
         let dir = Arc::clone(dirs.last().expect("the root of the file system stays"));
         let stat = fstat(&*dir).map_err(|error| Stop::of(at.clone(), error))?;
         if !is_trusted(&stat) || trusted.is_some() && others_may_exchange(&stat) {
-            return Err(Stop::Untrusted(Barrier::new(at, &stat)));
+            return Err(Stop::Untrusted(Inaccessible::new(at, &stat)));
         }
         saw(&dir, &name, is_last);
         let next = at.join(&name);
         let failed = |error| match error {
-            Errno::ACCESS => Stop::Barred(Barrier::new(at.clone(), &stat)),
+            Errno::ACCESS => Stop::Barred(Inaccessible::new(at.clone(), &stat)),
             error => Stop::of(next.clone(), error),
         };
         let found = statat(&*dir, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
@@ -130,7 +130,7 @@ fn go(
                     return Err(Stop::of(next, Errno::LOOP));
                 }
                 if !is_trusted(&found) {
-                    return Err(Stop::Untrusted(Barrier::new(next, &found)));
+                    return Err(Stop::Untrusted(Inaccessible::new(next, &found)));
                 }
                 let target = readlinkat(&*dir, &name, Vec::new()).map_err(failed)?;
                 todo.extend(reversed(Path::new(&OsString::from_vec(target.into_bytes()))));
@@ -155,9 +155,9 @@ fn go(
 
 impl SiteRoot {
     /// The directory, to be read; `None`: it is a file.
-    pub(crate) fn tree(&self) -> io::Result<Option<Tree>> {
+    pub(crate) fn tree(&self) -> io::Result<Option<DirTree>> {
         let Kind::Directory(dir) = &self.kind else { return Ok(None) };
-        Ok(Some(Tree::new(dir.try_clone()?, self.path.clone()).also_called(self.given.clone())))
+        Ok(Some(DirTree::new(dir.try_clone()?, self.path.clone()).with_alias(self.given.clone())))
     }
 
     /// The file, opened for reading with the rights that this process has now.
@@ -172,13 +172,13 @@ impl SiteRoot {
     }
 
     /// What keeps this process from reading the site, if permissions of its root do.
-    pub(crate) fn barrier(&self) -> Option<Barrier> {
+    pub(crate) fn barrier(&self) -> Option<Inaccessible> {
         let opened = match &self.kind {
             Kind::Directory(dir) => openat(dir, ".", LIST, Mode::empty()).map(drop).map_err(io::Error::from),
             Kind::File(file) => reopen(file).map(drop),
         };
         opened.err().filter(|error| error.kind() == io::ErrorKind::PermissionDenied)?;
-        Some(Barrier::new(self.path.clone(), &fstat(self.descriptor()).ok()?))
+        Some(Inaccessible::new(self.path.clone(), &fstat(self.descriptor()).ok()?))
     }
 
     /// Whether it is an archive.
@@ -304,8 +304,8 @@ mod tests {
             let said = match way.end {
                 Ok(root) => root.path.printable().to_string(),
                 Err(Stop::Missing(at)) => format!("missing {}", at.printable()),
-                Err(Stop::Untrusted(Barrier { path, .. })) => format!("untrusted {}", path.printable()),
-                Err(Stop::Barred(Barrier { path, .. })) => format!("barred {}", path.printable()),
+                Err(Stop::Untrusted(Inaccessible { path, .. })) => format!("untrusted {}", path.printable()),
+                Err(Stop::Barred(Inaccessible { path, .. })) => format!("barred {}", path.printable()),
                 Err(Stop::Failed(at, _)) => format!("failed {}", at.printable()),
             };
             let said = said.replace(&format!("{}/", dir.printable()), "");

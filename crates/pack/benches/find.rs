@@ -6,7 +6,7 @@ use bytes::Bytes;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use std::{fs, io::Cursor};
-use tarpon_pack::{Memo, Options, pack_dir};
+use tarpon_pack::{BuildCache, PackOptions, pack_dir};
 use tarpon_site::{Entry, Image, Variants, format};
 
 fn main() {
@@ -23,7 +23,8 @@ fn main() {
 
     let begin = Instant::now();
     let mut out = Cursor::new(Vec::new());
-    let packed = pack_dir(dir.path(), &mut out, &Options::new(0), &mut Memo::default()).expect("packs");
+    let packed =
+        pack_dir(dir.path(), &mut out, &PackOptions::new(0), &mut BuildCache::default()).expect("packs");
     let elapsed = begin.elapsed();
     println!("pack: {} files, {} bytes in {elapsed:.1?}", packed.summary.files, packed.summary.bytes);
 

@@ -12,16 +12,16 @@
 
 use crate::error::PackError;
 use crate::policy::{Policy, TrailingSlash};
-use crate::skip::{Kind, Skipped, skip};
+use crate::skip::{SkipReason, Skipped, skip};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The addresses of all pages of a site.
-pub(crate) struct Addresses {
+pub(crate) struct PageAddresses {
     /// By the path of the file; not of those that are at their names alone.
-    pages: HashMap<Vec<u8>, Address>,
+    pages: HashMap<Vec<u8>, PageAddress>,
     /// Pages whose address, with a slash or without, another file has; sorted.
     lost: Vec<Vec<u8>>,
     /// Directories that have an address for a list of what they have; each with the slash behind.
@@ -36,7 +36,7 @@ const SHELL: &[u8] = b"/index.html";
 
 /// Where a page is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
+pub(crate) struct PageAddress {
     /// Where it answers. The last one is where others lead.
     pub(crate) at: Vec<Vec<u8>>,
     /// What leads there.
@@ -44,27 +44,27 @@ pub(crate) struct Address {
 }
 
 /// What a page could be called: with a slash, and without.
-struct Names {
+struct PagePaths {
     canonical: Vec<u8>,
     other: Option<Vec<u8>>,
     is_index: bool,
 }
 
-impl Addresses {
+impl PageAddresses {
     /// For files at these paths.
     pub(crate) fn new<'p>(
         paths: impl Iterator<Item = &'p [u8]>,
         policy: &Policy,
-    ) -> Result<Addresses, PackError> {
+    ) -> Result<PageAddresses, PackError> {
         let mut taken: HashMap<Vec<u8>, bool> = HashMap::new();
         let mut pages = Vec::new();
         for path in paths {
             taken.insert(path.to_vec(), true);
-            pages.extend(Names::of(path, policy).map(|names| (path, names)));
+            pages.extend(PagePaths::of(path, policy).map(|names| (path, names)));
         }
-        let listed = if policy.listings { listed(&taken) } else { BTreeSet::new() };
-        pages.extend(listed.iter().map(|dir| (&dir[..], Names::of_dir(dir, policy))));
-        pages.sort_by_key(|&(path, Names { is_index, .. })| (is_index, path));
+        let listed = if policy.listings { listable_dirs(&taken) } else { BTreeSet::new() };
+        pages.extend(listed.iter().map(|dir| (&dir[..], PagePaths::of_dir(dir, policy))));
+        pages.sort_by_key(|&(path, PagePaths { is_index, .. })| (is_index, path));
         let mut lost = Vec::new();
         pages.retain(|(path, names)| {
             let is_free = !taken.contains_key(&names.canonical);
@@ -74,7 +74,7 @@ impl Addresses {
             is_free
         });
         let mut addresses = HashMap::new();
-        for (path, Names { canonical, other, is_index }) in pages {
+        for (path, PagePaths { canonical, other, is_index }) in pages {
             let had = other.is_some();
             let other = other.filter(|other| !taken.contains_key(other));
             if had && other.is_none() && !is_index {
@@ -87,14 +87,14 @@ impl Addresses {
                 false => (vec![path.clone(), canonical], other.into_iter().collect()),
             };
             taken.extend(from.iter().map(|path| (path.clone(), false)));
-            addresses.insert(path, Address { at, from });
+            addresses.insert(path, PageAddress { at, from });
         }
         lost.sort();
         match policy.spa && !taken.contains_key(SHELL) {
             true => Err(PackError::NoShell),
             false => {
                 let listings = listed.into_iter().filter(|dir| addresses.contains_key(dir)).collect();
-                Ok(Addresses { pages: addresses, lost, listings, taken, policy: policy.clone() })
+                Ok(PageAddresses { pages: addresses, lost, listings, taken, policy: policy.clone() })
             }
         }
     }
@@ -123,10 +123,10 @@ impl Addresses {
     }
 
     /// Tells of pages that have no address of their own.
-    pub(crate) fn tell(&self, skipped: &mut Vec<Skipped>) {
+    pub(crate) fn report_skipped(&self, skipped: &mut Vec<Skipped>) {
         for path in &self.lost {
             let relative = path.strip_prefix(b"/").unwrap_or(path);
-            skip(skipped, Kind::AddressTaken, Path::new(OsStr::from_bytes(relative)));
+            skip(skipped, SkipReason::AddressTaken, Path::new(OsStr::from_bytes(relative)));
         }
     }
 
@@ -143,30 +143,30 @@ impl Addresses {
     }
 
     /// Where the file at a path is.
-    pub(crate) fn of(&self, path: &[u8]) -> Address {
-        let at_its_name = || Address { at: vec![path.to_vec()], from: Vec::new() };
+    pub(crate) fn address_of(&self, path: &[u8]) -> PageAddress {
+        let at_its_name = || PageAddress { at: vec![path.to_vec()], from: Vec::new() };
         self.pages.get(path).cloned().unwrap_or_else(at_its_name)
     }
 }
 
-impl Names {
+impl PagePaths {
     /// None: the file is at its name, and nowhere else.
-    fn of(path: &[u8], policy: &Policy) -> Option<Names> {
+    fn of(path: &[u8], policy: &Policy) -> Option<PagePaths> {
         let bare = match super::directory_of(path, b"index.html") {
-            Some(dir) => return Some(Names::of_dir(dir, policy)),
+            Some(dir) => return Some(PagePaths::of_dir(dir, policy)),
             // The page for what is missing is nobody's destination.
             None if !policy.clean_urls || path.ends_with(b"/404.html") => return None,
             None => path.strip_suffix(b".html").filter(|bare| !bare.ends_with(b"/"))?,
         };
-        Some(Names::new(bare, false, policy))
+        Some(PagePaths::new(bare, false, policy))
     }
 
     /// Those of the page of a directory, which has its slash behind.
-    fn of_dir(dir: &[u8], policy: &Policy) -> Names {
-        Names::new(dir.strip_suffix(b"/").unwrap_or(dir), true, policy)
+    fn of_dir(dir: &[u8], policy: &Policy) -> PagePaths {
+        PagePaths::new(dir.strip_suffix(b"/").unwrap_or(dir), true, policy)
     }
 
-    fn new(bare: &[u8], is_index: bool, policy: &Policy) -> Names {
+    fn new(bare: &[u8], is_index: bool, policy: &Policy) -> PagePaths {
         let slashed = [bare, b"/"].concat();
         let ends_in_slash = match policy.trailing_slash {
             TrailingSlash::Auto => is_index,
@@ -179,12 +179,12 @@ impl Names {
             true => (slashed, Some(bare.to_vec())),
             false => (bare.to_vec(), Some(slashed)),
         };
-        Names { canonical, other, is_index }
+        PagePaths { canonical, other, is_index }
     }
 }
 
 /// The directories that have something to list and no page of their own; none that is hidden, and always the root.
-fn listed(taken: &HashMap<Vec<u8>, bool>) -> BTreeSet<Vec<u8>> {
+fn listable_dirs(taken: &HashMap<Vec<u8>, bool>) -> BTreeSet<Vec<u8>> {
     let dirs = taken.keys().flat_map(|path| {
         let slashes = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
         slashes.map(|slash| &path[..=slash])
@@ -229,10 +229,10 @@ mod tests {
         ];
         for &(name, clean_urls, trailing_slash, files, want, lost) in cases {
             let policy = Policy { clean_urls, trailing_slash, ..Policy::default() };
-            let addresses = Addresses::new(files.iter().map(|path| path.as_bytes()), &policy).expect("a site");
+            let addresses = PageAddresses::new(files.iter().map(|path| path.as_bytes()), &policy).expect("a site");
             let shown = |paths: &[Vec<u8>]| paths.iter().map(|path| String::from_utf8_lossy(path)).collect::<Vec<_>>().join(" ");
             let all = files.iter().map(|path| {
-                let Address { at, from } = addresses.of(path.as_bytes());
+                let PageAddress { at, from } = addresses.address_of(path.as_bytes());
                 if from.is_empty() { shown(&at) } else { format!("{} < {}", shown(&at), shown(&from)) }
             });
             assert_eq!(all.collect::<Vec<_>>().join("; "), want, "{name}");
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn an_application_has_a_page() {
         let policy = Policy { spa: true, ..Policy::default() };
-        let of = |path: &'static [u8]| Addresses::new([path].into_iter(), &policy);
+        let of = |path: &'static [u8]| PageAddresses::new([path].into_iter(), &policy);
         assert!(of(b"/index.html").is_ok_and(|site| site.is_shell(b"/index.html") && !site.is_shell(b"/")));
         assert!(matches!(of(b"/a/index.html"), Err(PackError::NoShell)));
     }

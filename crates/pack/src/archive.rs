@@ -9,9 +9,9 @@
 //! archive. Nothing is unpacked; of a member only its header is read here.
 
 use crate::error::{Damage, PackError};
-use crate::repeats::{Repeats, TooMany};
-use crate::skip::{Kind, Skipped, skip};
-use crate::walk::{Dir, Found, permissions};
+use crate::repeats::{RepeatedEntries, TooManyRepeats};
+use crate::skip::{SkipReason, Skipped, skip};
+use crate::walk::{SiteDir, SiteFile, permissions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,24 +23,24 @@ use tar::{Archive, Entry, EntryType};
 use tarpon_site::format::PATH_LEN_MAX;
 
 /// What was found.
-pub(crate) struct Walk {
-    pub(crate) found: Vec<Found<Member>>,
+pub(crate) struct ArchiveFiles {
+    pub(crate) found: Vec<SiteFile<ArchiveMember>>,
     /// Those that have a member of their own.
-    pub(crate) dirs: Vec<Dir>,
+    pub(crate) dirs: Vec<SiteDir>,
     pub(crate) skipped: Vec<Skipped>,
     /// Bytes of the archive.
     pub(crate) len: u64,
 }
 
 /// A file in an archive.
-pub(crate) struct Member {
+pub(crate) struct ArchiveMember {
     pub(crate) name: Vec<u8>,
-    pub(crate) stretch: Stretch,
+    pub(crate) stretch: MemberContent,
 }
 
 /// The content of a member.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stretch {
+pub(crate) struct MemberContent {
     /// From the start of the archive, in bytes. Within the archive as it was when listed.
     pub(crate) at: u64,
     /// In bytes.
@@ -51,30 +51,32 @@ pub(crate) struct Stretch {
 }
 
 /// Lists the files of a site that lies in an archive, below `prefix`. `path` is its name, for errors.
-pub(crate) fn list(archive: &File, path: &Path, prefix: &Path) -> Result<Walk, PackError> {
-    let mut tree = Tree::default();
+pub(crate) fn list(archive: &File, path: &Path, prefix: &Path) -> Result<ArchiveFiles, PackError> {
+    let mut tree = MemberTree::default();
     let len = tree.read(archive, path)?;
     let root = components(prefix.as_os_str().as_bytes()).collect::<Vec<_>>().join(&b'/');
     let children = tree.children();
     if !root.is_empty() && !children.contains_key(&root[..]) {
         return Err(PackError::Prefix { path: path.to_owned(), prefix: prefix.to_owned() });
     }
-    let Tree { nodes, dirs, skipped } = &tree;
-    let mut walker = Walker {
+    let MemberTree { nodes, dirs, skipped } = &tree;
+    let mut walker = ArchiveWalker {
         nodes,
         dirs,
         children,
         root: &root,
         above: Vec::new(),
         listed: BTreeSet::new(),
-        repeats: Repeats::default(),
+        repeats: RepeatedEntries::default(),
         found: Vec::new(),
         seen_dirs: Vec::new(),
         skipped: skipped.clone(),
     };
     match walker.dir(&root, b"/") {
-        Ok(()) => Ok(Walk { found: walker.found, dirs: walker.seen_dirs, skipped: walker.skipped, len }),
-        Err(TooMany) => {
+        Ok(()) => {
+            Ok(ArchiveFiles { found: walker.found, dirs: walker.seen_dirs, skipped: walker.skipped, len })
+        }
+        Err(TooManyRepeats) => {
             Err(PackError::Archive { path: path.to_owned(), damage: Damage::TooMany, at: 0, member: root })
         }
     }
@@ -82,24 +84,24 @@ pub(crate) fn list(archive: &File, path: &Path, prefix: &Path) -> Result<Walk, P
 
 /// What an archive says, the last member of each name. A directory may be here, or be known by what lies in it.
 #[derive(Default)]
-struct Tree {
+struct MemberTree {
     /// By name: components with one slash between.
-    nodes: BTreeMap<Vec<u8>, Node>,
+    nodes: BTreeMap<Vec<u8>, MemberNode>,
     /// Mode, and seconds since 1970, of the directories that have a member.
     dirs: BTreeMap<Vec<u8>, (u32, u64)>,
     skipped: Vec<Skipped>,
 }
 
 #[derive(Clone)]
-enum Node {
-    File(Stretch),
+enum MemberNode {
+    File(MemberContent),
     Dir,
     /// Leads to this name, from the directory it lies in.
     Link(Vec<u8>),
     Special,
 }
 
-impl Tree {
+impl MemberTree {
     /// Reads all headers. Returns the length of the archive.
     fn read(&mut self, mut archive: &File, path: &Path) -> Result<u64, PackError> {
         let failed = |error| PackError::Root { path: path.to_owned(), error };
@@ -122,7 +124,7 @@ impl Tree {
             })?;
             let (start, size) = (entry.raw_file_position(), entry.size());
             let member = entry.path_bytes().into_owned();
-            let stretch = Stretch { at: start, len: size, modified_s: 0, mode: 0 };
+            let stretch = MemberContent { at: start, len: size, modified_s: 0, mode: 0 };
             self.member(&mut entry, stretch)
                 .map_err(|damage| broken(damage, entry.raw_header_position(), member.clone()))?;
             let end = start.checked_add(size).filter(|&end| end <= len);
@@ -140,7 +142,7 @@ impl Tree {
     }
 
     /// Takes a member in. It replaces what had its name.
-    fn member(&mut self, entry: &mut Entry<'_, impl io::Read>, content: Stretch) -> Result<(), Damage> {
+    fn member(&mut self, entry: &mut Entry<'_, impl io::Read>, content: MemberContent) -> Result<(), Damage> {
         let kind = entry.header().entry_type();
         if kind == EntryType::XGlobalHeader {
             return Ok(());
@@ -164,26 +166,28 @@ impl Tree {
         let node = match kind {
             EntryType::GNUSparse => return Err(Damage::Sparse),
             // Before 1988 a directory was a file whose name ends with a slash.
-            EntryType::Regular if entry.path_bytes().ends_with(b"/") => Node::Dir,
+            EntryType::Regular if entry.path_bytes().ends_with(b"/") => MemberNode::Dir,
             EntryType::Regular | EntryType::Continuous => {
-                Node::File(Stretch { modified_s, mode: mode.unwrap_or(FILE_MODE), ..content })
+                MemberNode::File(MemberContent { modified_s, mode: mode.unwrap_or(FILE_MODE), ..content })
             }
-            EntryType::Directory => Node::Dir,
-            EntryType::Symlink => Node::Link(entry.link_name_bytes().unwrap_or_default().into_owned()),
+            EntryType::Directory => MemberNode::Dir,
+            EntryType::Symlink => MemberNode::Link(entry.link_name_bytes().unwrap_or_default().into_owned()),
             EntryType::Link => {
                 let target = entry.link_name_bytes().unwrap_or_default();
                 let target = components(&target).collect::<Vec<_>>().join(&b'/');
                 match self.nodes.get(&target) {
-                    Some(node @ (Node::File(_) | Node::Link(_) | Node::Special)) => node.clone(),
-                    Some(Node::Dir) | None => {
-                        self.skip(Kind::LinkDangling, &name);
+                    Some(node @ (MemberNode::File(_) | MemberNode::Link(_) | MemberNode::Special)) => {
+                        node.clone()
+                    }
+                    Some(MemberNode::Dir) | None => {
+                        self.skip(SkipReason::LinkDangling, &name);
                         return Ok(());
                     }
                 }
             }
-            _ => Node::Special,
+            _ => MemberNode::Special,
         };
-        if let Node::Dir = node {
+        if let MemberNode::Dir = node {
             self.dirs.insert(name.clone(), (mode.unwrap_or(DIR_MODE), modified_s));
         }
         self.put(name, node);
@@ -193,22 +197,24 @@ impl Tree {
     /// The name as the tree has it, if it is one that can be served. Empty: the root itself.
     fn judge(&mut self, name: &[u8]) -> Option<Vec<u8>> {
         let kind = match name {
-            [b'/', ..] => Kind::NameAbsolute,
-            _ if components(name).any(|component| component == b"..") => Kind::NameUpwards,
-            _ if std::str::from_utf8(name).is_err() => Kind::NameNotText,
-            _ if name.len() > PATH_LEN_MAX => Kind::PathTooLong,
+            [b'/', ..] => SkipReason::NameAbsolute,
+            _ if components(name).any(|component| component == b"..") => SkipReason::NameUpwards,
+            _ if std::str::from_utf8(name).is_err() => SkipReason::NameNotText,
+            _ if name.len() > PATH_LEN_MAX => SkipReason::PathTooLong,
             _ => return Some(components(name).collect::<Vec<_>>().join(&b'/')),
         };
         self.skip(kind, name);
         None
     }
 
-    fn put(&mut self, name: Vec<u8>, node: Node) {
-        if name.is_empty() || matches!((&node, self.nodes.get(&name)), (Node::Dir, Some(Node::Dir))) {
+    fn put(&mut self, name: Vec<u8>, node: MemberNode) {
+        if name.is_empty()
+            || matches!((&node, self.nodes.get(&name)), (MemberNode::Dir, Some(MemberNode::Dir)))
+        {
             return;
         }
         // What is a file now has nothing in it any more, and what has something in it is a directory.
-        if !matches!(node, Node::Dir) {
+        if !matches!(node, MemberNode::Dir) {
             let below = [&name[..], b"/"].concat();
             let gone = self.nodes.range(below.clone()..).map(|(name, _)| name);
             let gone: Vec<_> = gone.take_while(|name| name.starts_with(&below)).cloned().collect();
@@ -218,8 +224,8 @@ impl Tree {
         while let Some(slash) = above.iter().rposition(|&byte| byte == b'/') {
             above = &above[..slash];
             match self.nodes.get(above) {
-                Some(Node::Dir) => break,
-                Some(_) | None => drop(self.nodes.insert(above.to_vec(), Node::Dir)),
+                Some(MemberNode::Dir) => break,
+                Some(_) | None => drop(self.nodes.insert(above.to_vec(), MemberNode::Dir)),
             }
         }
         self.nodes.insert(name, node);
@@ -234,20 +240,20 @@ impl Tree {
                 None => (&b""[..], &name[..]),
             };
             children.entry(dir).or_default().insert(last);
-            if let Node::Dir = node {
+            if let MemberNode::Dir = node {
                 children.entry(name).or_default();
             }
         }
         children
     }
 
-    fn skip(&mut self, kind: Kind, name: &[u8]) {
+    fn skip(&mut self, kind: SkipReason, name: &[u8]) {
         skip(&mut self.skipped, kind, Path::new(OsStr::from_bytes(name)));
     }
 }
 
-struct Walker<'t> {
-    nodes: &'t BTreeMap<Vec<u8>, Node>,
+struct ArchiveWalker<'t> {
+    nodes: &'t BTreeMap<Vec<u8>, MemberNode>,
     dirs: &'t BTreeMap<Vec<u8>, (u32, u64)>,
     children: BTreeMap<&'t [u8], BTreeSet<&'t [u8]>>,
     /// The directory that is served.
@@ -256,21 +262,21 @@ struct Walker<'t> {
     above: Vec<Vec<u8>>,
     /// All directories that were listed so far.
     listed: BTreeSet<Vec<u8>>,
-    repeats: Repeats,
-    found: Vec<Found<Member>>,
-    seen_dirs: Vec<Dir>,
+    repeats: RepeatedEntries,
+    found: Vec<SiteFile<ArchiveMember>>,
+    seen_dirs: Vec<SiteDir>,
     skipped: Vec<Skipped>,
 }
 
-impl Walker<'_> {
+impl ArchiveWalker<'_> {
     /// Lists the directory `at`, no link on the way, as `path`, which ends in a slash.
-    fn dir(&mut self, at: &[u8], path: &[u8]) -> Result<(), TooMany> {
+    fn dir(&mut self, at: &[u8], path: &[u8]) -> Result<(), TooManyRepeats> {
         if self.above.iter().any(|above| above == at) {
-            self.skip(Kind::LinkLoop, path);
+            self.skip(SkipReason::LinkLoop, path);
             return Ok(());
         }
         if let Some(&(mode, modified_s)) = self.dirs.get(at).filter(|_| path != b"/") {
-            self.seen_dirs.push(Dir { path: path.to_vec(), mode, modified_s });
+            self.seen_dirs.push(SiteDir { path: path.to_vec(), mode, modified_s });
         }
         self.above.push(at.to_vec());
         let names: Vec<_> = self.children[at].iter().copied().collect();
@@ -279,7 +285,7 @@ impl Walker<'_> {
         for name in names {
             let path = [path, name].concat();
             if name.starts_with(b".") && name != b".well-known" {
-                self.skip(Kind::Dotfile, &path);
+                self.skip(SkipReason::Dotfile, &path);
             } else {
                 self.entry(&join(at, name), path)?;
             }
@@ -289,11 +295,11 @@ impl Walker<'_> {
     }
 
     /// One entry, no matter whether a link led to it.
-    fn entry(&mut self, at: &[u8], mut path: Vec<u8>) -> Result<(), TooMany> {
+    fn entry(&mut self, at: &[u8], mut path: Vec<u8>) -> Result<(), TooManyRepeats> {
         let is_dir = self.children.contains_key(at);
         // A directory takes one byte more, for the slash behind.
         if path.len() + usize::from(is_dir) > PATH_LEN_MAX {
-            self.skip(Kind::PathTooLong, &path);
+            self.skip(SkipReason::PathTooLong, &path);
             return Ok(());
         }
         if is_dir {
@@ -301,44 +307,46 @@ impl Walker<'_> {
             return self.dir(at, &path);
         }
         match &self.nodes[at] {
-            &Node::File(stretch) => {
-                self.found.push(Found { path, file: Member { name: at.to_vec(), stretch } });
+            &MemberNode::File(stretch) => {
+                self.found.push(SiteFile { path, file: ArchiveMember { name: at.to_vec(), stretch } });
             }
-            Node::Link(_) => match self.follow(at) {
+            MemberNode::Link(_) => match self.follow(at) {
                 Ok(target) => return self.entry(&target, path),
                 Err(kind) => self.skip(kind, &path),
             },
-            Node::Dir | Node::Special => self.skip(Kind::Special, &path),
+            MemberNode::Dir | MemberNode::Special => self.skip(SkipReason::Special, &path),
         }
         Ok(())
     }
 
     /// Where a name leads, as far as that lies below the root. Names on the way may begin with a dot: who sets a
     /// link to `.releases/7` means it.
-    fn follow(&self, name: &[u8]) -> Result<Vec<u8>, Kind> {
+    fn follow(&self, name: &[u8]) -> Result<Vec<u8>, SkipReason> {
         let mut todo: Vec<&[u8]> = name.rsplit(|&byte| byte == b'/').collect();
         let mut done = Vec::new();
         let mut link_count = 0;
         while let Some(component) = todo.pop() {
             match component {
                 b"" | b"." => {}
-                b".." if done.is_empty() => return Err(Kind::LinkOutside),
+                b".." if done.is_empty() => return Err(SkipReason::LinkOutside),
                 b".." => done.truncate(done.iter().rposition(|&byte| byte == b'/').unwrap_or(0)),
                 _ => {
                     let next = join(&done, component);
                     match self.nodes.get(&next) {
-                        None => return Err(Kind::LinkDangling),
-                        Some(Node::Link(target)) if target.starts_with(b"/") => {
-                            return Err(Kind::LinkOutside);
+                        None => return Err(SkipReason::LinkDangling),
+                        Some(MemberNode::Link(target)) if target.starts_with(b"/") => {
+                            return Err(SkipReason::LinkOutside);
                         }
-                        Some(Node::Link(_)) if link_count == LINK_COUNT_MAX => return Err(Kind::LinkLoop),
-                        Some(Node::Link(target)) => {
+                        Some(MemberNode::Link(_)) if link_count == LINK_COUNT_MAX => {
+                            return Err(SkipReason::LinkLoop);
+                        }
+                        Some(MemberNode::Link(target)) => {
                             link_count += 1;
                             todo.extend(target.rsplit(|&byte| byte == b'/'));
                         }
-                        Some(Node::Dir) => done = next,
+                        Some(MemberNode::Dir) => done = next,
                         // Nothing lies in a file.
-                        Some(_) if !todo.is_empty() => return Err(Kind::LinkDangling),
+                        Some(_) if !todo.is_empty() => return Err(SkipReason::LinkDangling),
                         Some(_) => done = next,
                     }
                 }
@@ -347,10 +355,10 @@ impl Walker<'_> {
         let below = done
             .strip_prefix(self.root)
             .is_some_and(|rest| self.root.is_empty() || rest.is_empty() || rest.starts_with(b"/"));
-        if below { Ok(done) } else { Err(Kind::LinkOutside) }
+        if below { Ok(done) } else { Err(SkipReason::LinkOutside) }
     }
 
-    fn skip(&mut self, kind: Kind, path: &[u8]) {
+    fn skip(&mut self, kind: SkipReason, path: &[u8]) {
         let relative = path.strip_prefix(b"/").unwrap_or(path);
         let relative = relative.strip_suffix(b"/").unwrap_or(relative);
         skip(&mut self.skipped, kind, Path::new(OsStr::from_bytes(relative)));

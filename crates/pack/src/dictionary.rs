@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Who takes a name wrongly for one with a hash makes a pattern that matches too much, and so at worst a dictionary that
-//! helps little. So names are judged by less than it takes to be declared immutable (`cache.rs`).
+//! helps little. So names are judged by less than it takes to be declared immutable (`cache_control.rs`).
 
 use crate::fields::encode;
 use std::ops::Range;

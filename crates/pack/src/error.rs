@@ -1,7 +1,7 @@
 //! Why there is no image: each message names the file and, where there is one, the remedy.
 
 use crate::rules::{RuleError, RuleFile};
-use crate::tree::Tree;
+use crate::tree::DirTree;
 use rustix::fs::Stat;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub enum PackError {
         /// Where it lies.
         path: PathBuf,
         /// What bars the way: the file or directory itself, or one above it.
-        barrier: Barrier,
+        barrier: Inaccessible,
     },
     /// Its symbolic links lead to the same directories again and again.
     Repeats {
@@ -83,7 +83,7 @@ pub enum PackError {
 
 /// A file or directory that this process may not read or search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Barrier {
+pub struct Inaccessible {
     /// Where it lies.
     pub path: PathBuf,
     /// Its owner.
@@ -94,18 +94,18 @@ pub struct Barrier {
     pub is_dir: bool,
 }
 
-impl Barrier {
+impl Inaccessible {
     /// A file or directory of this state.
-    pub fn new(path: PathBuf, stat: &Stat) -> Barrier {
+    pub fn new(path: PathBuf, stat: &Stat) -> Inaccessible {
         #[allow(clippy::unnecessary_cast, reason = "16 bits on other systems")]
         let mode = stat.st_mode as u32;
-        Barrier { path, uid: stat.st_uid, mode: mode & 0o7777, is_dir: mode & S_IFMT == S_IFDIR }
+        Inaccessible { path, uid: stat.st_uid, mode: mode & 0o7777, is_dir: mode & S_IFMT == S_IFDIR }
     }
 }
 
-impl fmt::Display for Barrier {
+impl fmt::Display for Inaccessible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Barrier { path, uid, mode, .. } = self;
+        let Inaccessible { path, uid, mode, .. } = self;
         let owner = if *uid == 0 { "root".to_owned() } else { format!("user number {uid}") };
         write!(f, "{} (owned by {owner}, mode {mode:04o})", path.printable())
     }
@@ -117,10 +117,10 @@ const S_IFDIR: u32 = 0o040_000;
 
 impl PackError {
     /// An entry of a tree cannot be read.
-    pub(crate) fn unreadable(tree: &Tree, path: &Path, error: io::Error) -> PackError {
+    pub(crate) fn unreadable(tree: &DirTree, path: &Path, error: io::Error) -> PackError {
         let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
-        let barrier = if is_denied { tree.barrier(path) } else { None };
-        let path = tree.name(path);
+        let barrier = if is_denied { tree.inaccessible_part(path) } else { None };
+        let path = tree.full_path(path);
         match barrier {
             Some(barrier) => PackError::Denied { path, barrier },
             None => PackError::Read { path, error },

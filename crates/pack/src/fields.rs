@@ -12,7 +12,7 @@
 //! of 200, but for Content-Length and, where it has several parts, Content-Type. These come first, so that the rest can
 //! be sent as it lies.
 
-use crate::cache;
+use crate::cache_control;
 use crate::dictionary::may_be_fresh;
 use crate::policy::SNIFFING;
 use crate::rules::Fields;
@@ -21,7 +21,7 @@ use tarpon_site::Coding;
 
 /// The fields of a file.
 #[derive(Default)]
-pub(crate) struct File {
+pub(crate) struct FileFields {
     pub(crate) not_modified: Vec<u8>,
     /// From the start of `not_modified` to the entity-tag.
     pub(crate) etag_at: u32,
@@ -31,7 +31,7 @@ pub(crate) struct File {
 }
 
 /// The fields and content of a redirect.
-pub(crate) struct Redirect {
+pub(crate) struct RedirectFields {
     pub(crate) fields: Vec<u8>,
     /// Bytes of `fields` up to the end of the target, where a query can go in.
     pub(crate) before_query: u32,
@@ -40,7 +40,7 @@ pub(crate) struct Redirect {
 
 /// What a file is sent as.
 #[derive(Clone, Copy)]
-pub(crate) struct Sent<'m> {
+pub(crate) struct Representation<'m> {
     /// The value of Content-Type.
     pub(crate) media: &'m str,
     pub(crate) coding: Coding,
@@ -88,14 +88,14 @@ impl Varies {
 }
 
 /// The fields of a file whose content, coded as it is sent, has this length and hash.
-pub(crate) fn file(sent: Sent<'_>, len: u64, hash: u128) -> File {
+pub(crate) fn file(sent: Representation<'_>, len: u64, hash: u128) -> FileFields {
     let etag = format!("\"{hash:032x}\"");
     let date = date::format(sent.last_modified);
     let date = std::str::from_utf8(&date).expect("a date is ASCII");
-    let Said { media, sniffing, encoding, offer, cache, vary, more } = Said::of(sent);
+    let FieldValues { media, sniffing, encoding, offer, cache, vary, more } = FieldValues::of(sent);
     let not_modified =
         format!("ETag: {etag}\r\nLast-Modified: {date}\r\nCache-Control: {cache}\r\n{vary}{more}\r\n");
-    File {
+    FileFields {
         etag_at: "ETag: ".len() as u32,
         etag_len: etag.len() as u32,
         ok: format!(
@@ -108,16 +108,17 @@ pub(crate) fn file(sent: Sent<'_>, len: u64, hash: u128) -> File {
 
 /// The fields of a file of this length that stands for an error, as that nothing is there. It is no representation of what
 /// was asked for: without validators, not in parts, and not kept.
-pub(crate) fn error(sent: Sent<'_>, len: u64) -> File {
-    let (Said { media, sniffing, encoding, vary, more, .. }, cache) = (Said::of(sent), cache::NEVER);
+pub(crate) fn error(sent: Representation<'_>, len: u64) -> FileFields {
+    let (FieldValues { media, sniffing, encoding, vary, more, .. }, cache) =
+        (FieldValues::of(sent), cache_control::NEVER);
     let ok = format!(
         "Content-Length: {len}\r\nContent-Type: {media}\r\n{sniffing}{encoding}Cache-Control: {cache}\r\n{vary}{more}\r\n"
     );
-    File { ok: ok.into(), ..File::default() }
+    FileFields { ok: ok.into(), ..FileFields::default() }
 }
 
 /// What is said of a file by us and by rules.
-struct Said {
+struct FieldValues {
     media: String,
     /// X-Content-Type-Options, Content-Encoding, Use-As-Dictionary and Vary are lines, or nothing.
     sniffing: String,
@@ -129,8 +130,8 @@ struct Said {
     more: String,
 }
 
-impl Said {
-    fn of(sent: Sent<'_>) -> Said {
+impl FieldValues {
+    fn of(sent: Representation<'_>) -> FieldValues {
         let (media, more) = sent.more.clone().split_off("Content-Type");
         let (cache, more) = more.split_off("Cache-Control");
         let (vary, more) = more.split_off("Vary");
@@ -139,7 +140,7 @@ impl Said {
         let vary: Vec<_> = sent.varies.names().map(str::to_owned).into_iter().chain(vary).collect();
         // A site may know better what its files are dictionaries of.
         let offer = sent.offer.filter(|_| may_be_fresh(&cache) && !more.has("Use-As-Dictionary"));
-        Said {
+        FieldValues {
             media: media.unwrap_or(sent.media.to_owned()),
             sniffing,
             encoding: encoding(sent.coding),
@@ -169,7 +170,7 @@ fn encoding(coding: Coding) -> &'static str {
 }
 
 /// The fields and content that lead to `path`: decoded, beginning with a single slash.
-pub(crate) fn redirect(path: &[u8], more: &Fields) -> Redirect {
+pub(crate) fn redirect(path: &[u8], more: &Fields) -> RedirectFields {
     // `//host/` would lead to another host (RFC 3986, section 4.2).
     assert!(path.starts_with(b"/") && !path.starts_with(b"//"), "a path of the walk");
     redirect_to(&encode(path), Some(""), more)
@@ -177,7 +178,7 @@ pub(crate) fn redirect(path: &[u8], more: &Fields) -> Redirect {
 
 /// The fields and content that lead to a URI. `fragment`: what comes behind the query of the request, which goes along;
 /// none if it does not.
-pub(crate) fn redirect_to(target: &str, fragment: Option<&str>, more: &Fields) -> Redirect {
+pub(crate) fn redirect_to(target: &str, fragment: Option<&str>, more: &Fields) -> RedirectFields {
     let mut fields = format!("Location: {target}");
     let before_query = if fragment.is_some() { fields.len() as u32 } else { 0 };
     let fragment = fragment.unwrap_or("");
@@ -187,14 +188,14 @@ pub(crate) fn redirect_to(target: &str, fragment: Option<&str>, more: &Fields) -
         format!("<!doctype html><title>Moved</title><p>This is at <a href=\"{shown}\">{shown}</a>.\n");
     fields.push_str(fragment);
     fields.push_str("\r\n");
-    fields.push_str(&html(content.len(), cache::REVALIDATE, "", more));
-    Redirect { fields: fields.into(), before_query, content: content.into() }
+    fields.push_str(&html(content.len(), cache_control::REVALIDATE, "", more));
+    RedirectFields { fields: fields.into(), before_query, content: content.into() }
 }
 
 /// What comes behind Location, and the content, where the target is not known beforehand.
 pub(crate) fn redirect_anywhere(more: &Fields) -> (Vec<u8>, &'static [u8]) {
     const CONTENT: &str = "<!doctype html><title>Moved</title><p>This is somewhere else now.\n";
-    (html(CONTENT.len(), cache::REVALIDATE, "", more).into(), CONTENT.as_bytes())
+    (html(CONTENT.len(), cache_control::REVALIDATE, "", more).into(), CONTENT.as_bytes())
 }
 
 /// The fields of a page. Allow with 405, and with 204, which answers OPTIONS and has no content (RFC 9110,
@@ -203,8 +204,8 @@ pub(crate) fn page(code: u16, len: usize, more: &Fields) -> Vec<u8> {
     const ALLOW: &str = "Allow: GET, HEAD, OPTIONS\r\n";
     match code {
         204 => format!("{ALLOW}\r\n").into(),
-        405 => html(len, cache::NEVER, ALLOW, more).into(),
-        _ => html(len, cache::NEVER, "", more).into(),
+        405 => html(len, cache_control::NEVER, ALLOW, more).into(),
+        _ => html(len, cache_control::NEVER, "", more).into(),
     }
 }
 
@@ -264,7 +265,7 @@ mod tests {
             let sniffing = if nosniff { "X-Content-Type-Options: nosniff\r\n" } else { "" };
             let more = Fields::of(nosniff.then_some((SNIFFING, "nosniff")).into_iter());
             let (more, media, last_modified) = (&more, "text/css", 784_111_777);
-            let sent = Sent { media, coding, varies, offer: Some("/a-*.css"), last_modified, cache, more };
+            let sent = Representation { media, coding, varies, offer: Some("/a-*.css"), last_modified, cache, more };
             let fields = file(sent, 12, 0xab);
             let tag = "\"000000000000000000000000000000ab\"";
             let not_modified = format!("ETag: {tag}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nCache-Control: {cache}\r\n{vary}\r\n");

@@ -13,20 +13,20 @@
 //! | `repeats.rs` | how often links may lead to the same entries |
 //! | `archive.rs` | which members of an archive are served, at which paths |
 //! | `content.rs` | the content of one file: read once, so that length, hash and bytes agree |
-//! | `coded.rs` | which files are coded forms of another |
+//! | `precompressed.rs` | which files are coded forms of another |
 //! | `media.rs` | Content-Type, by name and by content |
 //! | `fields.rs` | the fields of each answer |
 //! | `policy.rs` | what the caller decides of how a site answers |
 //! | `address.rs` | at which paths a page answers, and which lead there |
 //! | `listing.rs` | lists of what directories have |
-//! | `cache.rs` | how long a cache may keep it |
+//! | `cache_control.rs` | how long a cache may keep it |
 //! | `dictionary.rs` | which file may be the dictionary of which later one |
 //! | `page.rs` | the answers that are about no file |
 //! | `user.rs` | directories of users, which are served too |
 //! | `write.rs` | places everything in the image |
 //! | `rules/` | `_headers` and `_redirects`, the rules that travel with a site |
-//! | `ruled.rs` | a site written by its rules |
-//! | `memo.rs` | what was learned of large files, for the next time |
+//! | `rule_records.rs` | a site written by its rules |
+//! | `build_cache.rs` | what was learned of large files, for the next time |
 //! | `packed/` | a packed site: the image with all variants, in one archive |
 //! | `skip.rs` | what was not served, for the one who asks why |
 //! | `error.rs` | why there is no image |
@@ -38,20 +38,20 @@
 
 mod address;
 mod archive;
-mod cache;
-mod coded;
+mod build_cache;
+mod cache_control;
 mod content;
 mod dictionary;
 mod error;
 mod fields;
 mod listing;
 mod media;
-mod memo;
 mod packed;
 mod page;
 mod policy;
+mod precompressed;
 mod repeats;
-mod ruled;
+mod rule_records;
 mod rules;
 mod skip;
 mod tree;
@@ -59,8 +59,8 @@ mod user;
 mod walk;
 mod write;
 
-pub use error::{Barrier, Damage, PackError};
-pub use memo::Memo;
+pub use build_cache::BuildCache;
+pub use error::{Damage, Inaccessible, PackError};
 pub use packed::{
     CODINGS, Changes, DELTA_CODINGS, Dictionaries, Effort, Finding, Form, Input, Inspected, Makeup, Now,
     OpenError, PathRow, Progress, Report, Reuse, Rule, Saved, SiteError, SiteOptions, Step, Verified, What,
@@ -70,17 +70,17 @@ pub use packed::{
 pub use packed::{Encoder, compress};
 pub use policy::{Policy, TrailingSlash};
 pub use rules::{Dialect, RuleError, RuleFile, check as check_rules};
-pub use skip::{Kind, Skipped};
-pub use tree::Tree;
-pub use user::{ENTRY_COUNT_MAX, LEN_MAX, LeftOut, UserDirectory, Why};
+pub use skip::{SkipReason, Skipped};
+pub use tree::DirTree;
+pub use user::{OmitReason, Omitted, USER_ENTRY_COUNT_MAX, USER_LEN_MAX, UserDirectory};
 
-use address::{Address, Addresses};
-use archive::{Member, Stretch};
-use coded::{Coded, Siblings};
-use content::{Body, Content, Positioned};
-use fields::{Sent, Varies};
-use listing::{Listed, Listing};
-use ruled::Ruled;
+use address::{PageAddress, PageAddresses};
+use archive::{ArchiveMember, MemberContent};
+use content::{ContentSource, FileContent, OffsetReader};
+use fields::{Representation, Varies};
+use listing::{ListedFile, Listing};
+use precompressed::{Precompressed, PrecompressedFiles};
+use rule_records::RuleRecords;
 use rules::{Rules, is_hidden};
 use skip::skip;
 use std::borrow::Cow;
@@ -92,13 +92,13 @@ use std::path::Path;
 use std::sync::Arc;
 use tarpon_site::format::PATH_LEN_MAX;
 use tarpon_site::{Coding, JSON};
-use tree::Located;
-use walk::Found;
-use write::{Delta, Manner, Variant, Writer};
+use tree::TreeFile;
+use walk::SiteFile;
+use write::{FileRecord, ImageDelta, ImageVariant, ImageWriter};
 
 /// What the caller decides.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct PackOptions {
     /// A content of more bytes than this stays on disk, as an open file.
     pub file_len_min: u64,
     /// Files that may stay open: the caller knows how many descriptors it can spare.
@@ -114,19 +114,19 @@ pub struct Options {
     pub users: Vec<UserDirectory>,
 }
 
-impl Options {
+impl PackOptions {
     /// The usual options, at this time: contents above 64 KiB stay on disk, at most 512 of them; rules as Netlify has
     /// them.
-    pub fn new(now: u64) -> Options {
+    pub fn new(now: u64) -> PackOptions {
         let (file_len_min, file_count_max) = (FILE_LEN_MIN, FILE_COUNT_MAX);
         let (dialect, policy, users) = (Dialect::Netlify, Policy::default(), Vec::new());
-        Options { file_len_min, file_count_max, now, dialect, policy, users }
+        PackOptions { file_len_min, file_count_max, now, dialect, policy, users }
     }
 }
 
 /// What was packed.
 #[derive(Debug)]
-pub struct Packed {
+pub struct PackedImage {
     /// The files beside the image; the image knows each by its place in this list.
     pub files: Vec<File>,
     /// How much it is.
@@ -134,7 +134,7 @@ pub struct Packed {
     /// What was left out, a row for each kind, in the order of [`Kind`].
     pub skipped: Vec<Skipped>,
     /// Directories of users that were left out as a whole.
-    pub left_out: Vec<LeftOut>,
+    pub omitted: Vec<Omitted>,
 }
 
 /// How much was packed.
@@ -160,10 +160,10 @@ pub struct Summary {
 pub fn pack_dir<W: Write + Seek>(
     root: &Path,
     out: &mut W,
-    options: &Options,
-    memo: &mut Memo,
-) -> Result<Packed, PackError> {
-    let tree = Tree::open(root).map_err(|error| PackError::Root { path: root.to_owned(), error })?;
+    options: &PackOptions,
+    memo: &mut BuildCache,
+) -> Result<PackedImage, PackError> {
+    let tree = DirTree::open(root).map_err(|error| PackError::Root { path: root.to_owned(), error })?;
     pack_tree(tree, out, options, memo)
 }
 
@@ -173,23 +173,24 @@ pub fn pack_dir<W: Write + Seek>(
 /// # Errors
 /// Those of [`pack_dir`].
 pub fn pack_tree<W: Write + Seek>(
-    tree: Tree,
+    tree: DirTree,
     out: &mut W,
-    options: &Options,
-    memo: &mut Memo,
-) -> Result<Packed, PackError> {
+    options: &PackOptions,
+    memo: &mut BuildCache,
+) -> Result<PackedImage, PackError> {
     let mut walk = walk::list(&Arc::new(tree))?;
-    let rules = Rules::read(&walk.found, options.dialect, content::start_of)?;
+    let rules = Rules::read(&walk.found, options.dialect, content::read_start)?;
     walk.found.retain(|found| !is_hidden(&found.path));
     let site_count = walk.found.len();
-    let limits = user::Limits { file_len_min: options.file_len_min, file_count_max: options.file_count_max };
+    let limits =
+        user::UserLimits { file_len_min: options.file_len_min, file_count_max: options.file_count_max };
     let mut of_users = user::list(&options.users, &walk.found, limits, &mut walk.skipped);
     walk.found.append(&mut of_users.found);
-    let listed = All { found: walk.found, site_count, skipped: walk.skipped, archive_len: 0 };
+    let listed = SiteContents { found: walk.found, site_count, skipped: walk.skipped, archive_len: 0 };
     let packed =
-        write_site(listed, &rules, out, options, |file: &Located| content::read(file, options, memo))?;
-    memo.forget_unused();
-    Ok(Packed { left_out: of_users.left_out, ..packed })
+        write_site(listed, &rules, out, options, |file: &TreeFile| content::read(file, options, memo))?;
+    memo.evict_unused();
+    Ok(PackedImage { omitted: of_users.omitted, ..packed })
 }
 
 /// Packs a tar archive into an image, written from the start of `out`, which should be empty. The contents stay
@@ -206,10 +207,10 @@ pub fn pack_tar<W: Write + Seek>(
     path: &Path,
     prefix: &Path,
     out: &mut W,
-    options: &Options,
-) -> Result<Packed, PackError> {
+    options: &PackOptions,
+) -> Result<PackedImage, PackError> {
     let mut walk = archive::list(archive, path, prefix)?;
-    let failed = |member: &Member, error: io::Error| {
+    let failed = |member: &ArchiveMember, error: io::Error| {
         let path = path.to_owned();
         match error.kind() {
             ErrorKind::UnexpectedEof => PackError::Archive {
@@ -221,24 +222,26 @@ pub fn pack_tar<W: Write + Seek>(
             _ => PackError::Read { path, error },
         }
     };
-    let rules = Rules::read(&walk.found, options.dialect, |member: &Member, len| {
-        let Stretch { at, len: member_len, .. } = member.stretch;
+    let rules = Rules::read(&walk.found, options.dialect, |member: &ArchiveMember, len| {
+        let MemberContent { at, len: member_len, .. } = member.stretch;
         let mut text = Vec::new();
-        let mut from = Positioned { file: archive, at }.take(member_len.min(len));
+        let mut from = OffsetReader { file: archive, at }.take(member_len.min(len));
         from.read_to_end(&mut text).map_err(|error| failed(member, error))?;
         Ok(Some(text))
     })?;
     walk.found.retain(|found| !is_hidden(&found.path));
     let site_count = walk.found.len();
-    let listed = All { found: walk.found, site_count, skipped: walk.skipped, archive_len: walk.len };
-    write_site(listed, &rules, out, options, |member: &Member| {
-        content::stretch(archive, member.stretch, options).map(Some).map_err(|error| failed(member, error))
+    let listed = SiteContents { found: walk.found, site_count, skipped: walk.skipped, archive_len: walk.len };
+    write_site(listed, &rules, out, options, |member: &ArchiveMember| {
+        content::read_member(archive, member.stretch, options)
+            .map(Some)
+            .map_err(|error| failed(member, error))
     })
 }
 
 /// All there is to be served.
-struct All<F> {
-    found: Vec<Found<F>>,
+struct SiteContents<F> {
+    found: Vec<SiteFile<F>>,
     /// So many are of the site itself, the others of users.
     site_count: usize,
     skipped: Vec<Skipped>,
@@ -247,22 +250,22 @@ struct All<F> {
 
 /// Writes the image of what was found; `read` reads a file, if it is still there.
 fn write_site<F, W: Write + Seek>(
-    All { found, site_count, mut skipped, archive_len }: All<F>,
+    SiteContents { found, site_count, mut skipped, archive_len }: SiteContents<F>,
     rules: &Rules,
     out: &mut W,
-    options: &Options,
-    mut read: impl FnMut(&F) -> Result<Option<Content>, PackError>,
-) -> Result<Packed, PackError> {
-    let mut siblings = Siblings::of(&found);
-    let addresses = Addresses::new(found.iter().map(|found| &found.path[..]), &options.policy)?;
-    addresses.tell(&mut skipped);
-    let mut ruled = Ruled::new(rules, &addresses)?;
-    let mut writer = Writer::new(out)?;
+    options: &PackOptions,
+    mut read: impl FnMut(&F) -> Result<Option<FileContent>, PackError>,
+) -> Result<PackedImage, PackError> {
+    let mut siblings = PrecompressedFiles::of(&found);
+    let addresses = PageAddresses::new(found.iter().map(|found| &found.path[..]), &options.policy)?;
+    addresses.report_skipped(&mut skipped);
+    let mut ruled = RuleRecords::new(rules, &addresses)?;
+    let mut writer = ImageWriter::new(out)?;
     let mut files = Vec::new();
     let mut summary = Summary::default();
     let mut listed = Vec::new();
     let mut large_count = 0;
-    for (number, Found { path, file }) in found.iter().enumerate() {
+    for (number, SiteFile { path, file }) in found.iter().enumerate() {
         if siblings.is_taken(number) {
             continue;
         }
@@ -281,18 +284,18 @@ fn write_site<F, W: Write + Seek>(
             None => Vec::new(),
         };
         for _ in 0..unread {
-            skip(&mut skipped, Kind::UserUnreadable, relative(path));
+            skip(&mut skipped, SkipReason::UserUnreadable, relative(path));
         }
         let Some(content) = content else { continue };
         let forms = || coded.iter().map(|coded| (coded.path, &coded.content)).chain([(&path[..], &content)]);
-        let more = forms().filter(|(_, content)| matches!(content.body, Body::OnDisk(_))).count();
+        let more = forms().filter(|(_, content)| matches!(content.source, ContentSource::OnDisk(_))).count();
         if is_of_user && large_count + more > options.file_count_max {
-            skip(&mut skipped, Kind::UserLarge, relative(path));
+            skip(&mut skipped, SkipReason::UserLarge, relative(path));
             continue;
         }
         large_count += more;
         for (path, content) in forms() {
-            listed.push(Listed { path, len: content.len, modified_s: content.last_modified, is_of_user });
+            listed.push(ListedFile { path, len: content.len, modified_s: content.last_modified, is_of_user });
             summary.files += 1;
             summary.bytes += content.len;
         }
@@ -307,49 +310,49 @@ fn write_site<F, W: Write + Seek>(
     }
     for Listing { dir, html, json, modified_s } in listing::listings(listed, &addresses) {
         let content = |text: String| {
-            vec![(Coding::Identity, Content { last_modified: modified_s, ..Content::of(text) })]
+            vec![(Coding::Identity, FileContent { last_modified: modified_s, ..FileContent::of(text) })]
         };
         write_listing(&mut writer, &mut ruled, &dir, content(html), content(json))?;
     }
     let section = ruled.finish(&mut writer)?;
     writer.finish(files.len() as u64, archive_len, section.as_slice())?;
-    Ok(Packed { files, summary, skipped, left_out: Vec::new() })
+    Ok(PackedImage { files, summary, skipped, omitted: Vec::new() })
 }
 
 /// Writes a file with its coded forms, and each of these at its own name too.
 fn write_file<W: Write + Seek>(
-    writer: &mut Writer<'_, W>,
-    ruled: &mut Ruled<'_>,
+    writer: &mut ImageWriter<'_, W>,
+    ruled: &mut RuleRecords<'_>,
     path: &[u8],
-    content: Content,
-    coded: Vec<Coded<'_>>,
+    content: FileContent,
+    coded: Vec<Precompressed<'_>>,
     files: &mut Vec<File>,
 ) -> Result<(), PackError> {
     let media = media_of(path, &content);
     let mut contents = vec![(Coding::Identity, content)];
     let mut paths = Vec::new();
-    for Coded { path, coding, content } in coded {
+    for Precompressed { path, coding, content } in coded {
         contents.push((coding, content));
         paths.push(path);
     }
-    let whole = Whole { media, contents, deltas: Vec::new(), offer: None };
+    let whole = FileToWrite { media, contents, deltas: Vec::new(), offer: None };
     let contents = write_variants(writer, ruled, path, whole, files)?;
     for (path, (_, content)) in paths.into_iter().zip(contents.into_iter().skip(1)) {
         let (media, contents) = (media_of(path, &content), vec![(Coding::Identity, content)]);
-        let whole = Whole { media, contents, deltas: Vec::new(), offer: None };
+        let whole = FileToWrite { media, contents, deltas: Vec::new(), offer: None };
         write_variants(writer, ruled, path, whole, files)?;
     }
     Ok(())
 }
 
 /// A file, as whole as it is to be written.
-struct Whole<'w> {
+struct FileToWrite<'w> {
     /// The value of Content-Type.
     media: Cow<'static, str>,
     /// The first is the file as it is.
-    contents: Vec<(Coding, Content)>,
+    contents: Vec<(Coding, FileContent)>,
     /// Those for clients that have a dictionary of this SHA-256.
-    deltas: Vec<([u8; 32], Coding, Content)>,
+    deltas: Vec<([u8; 32], Coding, FileContent)>,
     /// What it may be the dictionary of, as a pattern.
     offer: Option<&'w str>,
 }
@@ -357,88 +360,91 @@ struct Whole<'w> {
 /// Writes a file in all its codings, wherever it answers, and what leads there. Returns the contents, placed as far as
 /// another file could have them.
 fn write_variants<W: Write + Seek>(
-    writer: &mut Writer<'_, W>,
-    ruled: &mut Ruled<'_>,
+    writer: &mut ImageWriter<'_, W>,
+    ruled: &mut RuleRecords<'_>,
     path: &[u8],
-    whole: Whole<'_>,
+    whole: FileToWrite<'_>,
     files: &mut Vec<File>,
-) -> Result<Vec<(Coding, Content)>, PackError> {
-    let Whole { media, contents, deltas, offer } = whole;
+) -> Result<Vec<(Coding, FileContent)>, PackError> {
+    let FileToWrite { media, contents, deltas, offer } = whole;
     let (media, varies) = (&*media, Varies::of(contents.len(), deltas.len()));
-    let cache = cache::of_file(path);
+    let cache = cache_control::of_file(path);
     let Some(last_modified) = contents.first().map(|(_, content)| content.last_modified) else {
         return Ok(contents);
     };
-    let Address { at, from } = ruled.addresses.of(path);
+    let PageAddress { at, from } = ruled.addresses.address_of(path);
     let mores: Vec<_> = at.iter().map(|path| ruled.fields(path)).collect();
-    let sent = |coding, more| Sent { media, coding, varies, offer, last_modified, cache, more };
+    let sent = |coding, more| Representation { media, coding, varies, offer, last_modified, cache, more };
     let variants =
-        contents.into_iter().map(|(coding, content)| Variant::new(sent(coding, &mores[0]), content));
+        contents.into_iter().map(|(coding, content)| ImageVariant::new(sent(coding, &mores[0]), content));
     let mut variants: Vec<_> = variants.collect();
-    let deltas = deltas.into_iter().map(|(dictionary, coding, content)| Delta {
+    let deltas = deltas.into_iter().map(|(dictionary, coding, content)| ImageDelta {
         dictionary,
-        variant: Variant::new(sent(coding, &mores[0]), content),
+        variant: ImageVariant::new(sent(coding, &mores[0]), content),
     });
     let mut deltas: Vec<_> = deltas.collect();
     let [first, rest @ ..] = &at[..] else { unreachable!("a file is somewhere") };
-    let mut runs = writer.file(first, &mut variants, ruled.manner(first), files)?;
+    let mut runs = writer.file(first, &mut variants, ruled.file_record(first), files)?;
     writer.deltas(&runs, &mut deltas, files)?;
-    ruled.wrote(path, first, media, &variants, &runs);
+    ruled.file_written(path, first, media, &variants, &runs);
     for (address, more) in rest.iter().zip(mores.windows(2)) {
         match more[0] == more[1] {
-            true => writer.alias(address, &runs, ruled.asks(address))?,
+            true => writer.alias(address, &runs, ruled.has_rule(address))?,
             false => {
                 for variant in variants.iter_mut().chain(deltas.iter_mut().map(|delta| &mut delta.variant)) {
                     variant.set_fields(sent(variant.coding, &more[1]));
                 }
-                runs = writer.file(address, &mut variants, ruled.manner(address), files)?;
+                runs = writer.file(address, &mut variants, ruled.file_record(address), files)?;
                 writer.deltas(&runs, &mut deltas, files)?;
             }
         }
-        ruled.wrote(path, address, media, &variants, &runs);
+        ruled.file_written(path, address, media, &variants, &runs);
     }
     let canonical = rest.last().unwrap_or(first);
     for path in &from {
         let redirect = fields::redirect(canonical, &ruled.fields(path));
-        writer.redirect(path, &redirect, None, ruled.asks(path))?;
+        writer.redirect(path, &redirect, None, ruled.has_rule(path))?;
     }
     Ok(variants.into_iter().map(|variant| (variant.coding, variant.content)).collect())
 }
 
 /// Writes a list of what a directory has where the directory answers: as a page, and beside it as JSON.
 fn write_listing<W: Write + Seek>(
-    writer: &mut Writer<'_, W>,
-    ruled: &mut Ruled<'_>,
+    writer: &mut ImageWriter<'_, W>,
+    ruled: &mut RuleRecords<'_>,
     dir: &[u8],
-    html: Vec<(Coding, Content)>,
-    json: Vec<(Coding, Content)>,
+    html: Vec<(Coding, FileContent)>,
+    json: Vec<(Coding, FileContent)>,
 ) -> Result<(), PackError> {
-    let Address { at, from } = ruled.addresses.of(dir);
+    let PageAddress { at, from } = ruled.addresses.address_of(dir);
     let [address] = &at[..] else { unreachable!("a list has one address") };
     let more = ruled.fields(address).with("Vary", "Accept");
     // What rules say is the type of the page.
     let (_, more_of_json) = more.clone().split_off("Content-Type");
-    let variants = |media, contents: Vec<(Coding, Content)>, more| {
+    let variants = |media, contents: Vec<(Coding, FileContent)>, more| {
         let varies = Varies::of(contents.len(), 0);
-        let variant = |(coding, content): (Coding, Content)| {
-            let (last_modified, cache) = (content.last_modified, cache::REVALIDATE);
-            Variant::new(Sent { media, coding, varies, offer: None, last_modified, cache, more }, content)
+        let variant = |(coding, content): (Coding, FileContent)| {
+            let (last_modified, cache) = (content.last_modified, cache_control::REVALIDATE);
+            ImageVariant::new(
+                Representation { media, coding, varies, offer: None, last_modified, cache, more },
+                content,
+            )
         };
         contents.into_iter().map(variant).collect::<Vec<_>>()
     };
     let media = "text/html; charset=utf-8";
     let mut page = variants(media, html, &more);
     // There may be a choice, so it is not answered without a second look.
-    let runs = writer.file(address, &mut page, Manner::File { asks: true }, &mut Vec::new())?;
-    ruled.wrote(dir, address, media, &page, &runs);
+    let runs = writer.file(address, &mut page, FileRecord::File { asks: true }, &mut Vec::new())?;
+    ruled.file_written(dir, address, media, &page, &runs);
     let name = [address.strip_prefix(b"/").unwrap_or(address), JSON].concat();
     if name.len() <= PATH_LEN_MAX {
         let mut json = variants("application/json", json, &more_of_json);
-        writer.file(&name, &mut json, Manner::File { asks: false }, &mut Vec::new())?;
+        writer.file(&name, &mut json, FileRecord::File { asks: false }, &mut Vec::new())?;
     }
     for path in &from {
         let redirect = fields::redirect(address, &ruled.fields(path));
-        writer.redirect(path, &redirect, None, ruled.asks(path))?;
+        writer.redirect(path, &redirect, None, ruled.has_rule(path))?;
     }
     Ok(())
 }
@@ -453,9 +459,9 @@ fn directory_of<'p>(path: &'p [u8], name: &[u8]) -> Option<&'p [u8]> {
     path.strip_suffix(name).filter(|dir| dir.ends_with(b"/"))
 }
 
-fn media_of(path: &[u8], content: &Content) -> Cow<'static, str> {
+fn media_of(path: &[u8], content: &FileContent) -> Cow<'static, str> {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-    media::content_type(name, &content.look)
+    media::content_type(name, &content.sniffed)
 }
 
 /// See [`Options::new`]. Measured: up to here a copy out of memory is about as fast as sending from a file.

@@ -9,7 +9,7 @@
 //! served of is not listed, nor is what begins with a dot. Names are bytes that somebody else has chosen: they are escaped for
 //! HTML and JSON, encoded in links, and kept apart from the text around them, whichever way they are written.
 
-use crate::address::Addresses;
+use crate::address::PageAddresses;
 use crate::fields::encode;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub(crate) struct Listing {
 
 /// A file that is served.
 #[derive(Clone, Copy)]
-pub(crate) struct Listed<'p> {
+pub(crate) struct ListedFile<'p> {
     pub(crate) path: &'p [u8],
     /// In bytes.
     pub(crate) len: u64,
@@ -40,19 +40,19 @@ pub(crate) struct Listed<'p> {
 
 /// The lists of all directories that are to have one.
 pub(crate) fn listings<'p>(
-    files: impl IntoIterator<Item = Listed<'p>>,
-    addresses: &Addresses,
+    files: impl IntoIterator<Item = ListedFile<'p>>,
+    addresses: &PageAddresses,
 ) -> Vec<Listing> {
-    let mut dirs: BTreeMap<&[u8], Vec<Row>> =
+    let mut dirs: BTreeMap<&[u8], Vec<ListingRow>> =
         addresses.listings().iter().map(|dir| (&dir[..], Vec::new())).collect();
     // The directories within each, and how new what they have is.
     let mut inner: BTreeMap<(&[u8], &[u8]), u64> = BTreeMap::new();
-    for Listed { path, len, modified_s, is_of_user } in files {
+    for ListedFile { path, len, modified_s, is_of_user } in files {
         let slashes: Vec<_> = (0..path.len()).filter(|&at| path[at] == b'/').collect();
         let Some(&last) = slashes.last() else { continue };
         if let Some(rows) = dirs.get_mut(&path[..=last]) {
-            let href = addresses.of(path).at.pop().unwrap_or_default();
-            rows.push(Row { name: path[last + 1..].to_vec(), href, len: Some(len), modified_s });
+            let href = addresses.address_of(path).at.pop().unwrap_or_default();
+            rows.push(ListingRow { name: path[last + 1..].to_vec(), href, len: Some(len), modified_s });
         }
         for pair in slashes.windows(2).skip(usize::from(is_of_user)) {
             let (dir, name) = (&path[..=pair[0]], &path[pair[0] + 1..pair[1]]);
@@ -63,14 +63,14 @@ pub(crate) fn listings<'p>(
     for ((dir, name), modified_s) in inner {
         if let Some(rows) = dirs.get_mut(dir) {
             let href = addresses.of_dir(&[dir, name, b"/"].concat());
-            rows.push(Row { name: name.to_vec(), href, len: None, modified_s });
+            rows.push(ListingRow { name: name.to_vec(), href, len: None, modified_s });
         }
     }
     dirs.into_iter().map(|(dir, rows)| listing(dir, rows, addresses)).collect()
 }
 
 /// What a directory has.
-struct Row {
+struct ListingRow {
     name: Vec<u8>,
     /// A path, not encoded.
     href: Vec<u8>,
@@ -79,17 +79,17 @@ struct Row {
     modified_s: u64,
 }
 
-fn listing(dir: &[u8], mut rows: Vec<Row>, addresses: &Addresses) -> Listing {
+fn listing(dir: &[u8], mut rows: Vec<ListingRow>, addresses: &PageAddresses) -> Listing {
     rows.retain(|row| !row.name.starts_with(b"."));
     rows.sort_by(|one, other| {
-        (one.len.is_some().cmp(&other.len.is_some())).then_with(|| natural(&one.name, &other.name))
+        (one.len.is_some().cmp(&other.len.is_some())).then_with(|| natural_order(&one.name, &other.name))
     });
     let modified_s = rows.iter().map(|row| row.modified_s).max().unwrap_or_default();
     Listing { dir: dir.to_vec(), html: html(dir, &rows, addresses), json: json(&rows), modified_s }
 }
 
 /// Digits count as numbers and letters of ASCII in either case as the same, unless all else is.
-fn natural(one: &[u8], other: &[u8]) -> Ordering {
+fn natural_order(one: &[u8], other: &[u8]) -> Ordering {
     let (mut left, mut right) = (one, other);
     while let ([first, ..], [second, ..]) = (left, right) {
         let order = if first.is_ascii_digit() && second.is_ascii_digit() {
@@ -115,13 +115,13 @@ fn number(bytes: &[u8]) -> (&[u8], &[u8]) {
     (&bytes[zeros..end], &bytes[end..])
 }
 
-fn html(dir: &[u8], rows: &[Row], addresses: &Addresses) -> String {
+fn html(dir: &[u8], rows: &[ListingRow], addresses: &PageAddresses) -> String {
     let title = text(dir);
     let mut to = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<style>{STYLE}</style>\n<h1>{}</h1>\n",
-        way(dir, addresses),
+        breadcrumbs(dir, addresses),
     );
     if rows.is_empty() {
         return to + "<p>There is nothing here.\n";
@@ -146,7 +146,7 @@ fn html(dir: &[u8], rows: &[Row], addresses: &Addresses) -> String {
 }
 
 /// The directory, with a link to each above it.
-fn way(dir: &[u8], addresses: &Addresses) -> String {
+fn breadcrumbs(dir: &[u8], addresses: &PageAddresses) -> String {
     let slashes: Vec<_> = (0..dir.len()).filter(|&at| dir[at] == b'/').collect();
     let mut to = String::new();
     for (number, &slash) in slashes.iter().enumerate() {
@@ -163,8 +163,8 @@ fn way(dir: &[u8], addresses: &Addresses) -> String {
     to
 }
 
-fn json(rows: &[Row]) -> String {
-    let object = |row: &Row| {
+fn json(rows: &[ListingRow]) -> String {
+    let object = |row: &ListingRow| {
         let (name, href, modified) =
             (quoted(&String::from_utf8_lossy(&row.name)), quoted(&encode(&row.href)), iso(row.modified_s));
         let (kind, size) = match row.len {
@@ -254,10 +254,11 @@ mod tests {
     /// The lists of a site with files at these paths, each as long as its path, with ever later times.
     fn lists(paths: &[&str], policy: &Policy) -> Vec<Listing> {
         let policy = Policy { listings: true, ..policy.clone() };
-        let addresses = Addresses::new(paths.iter().map(|path| path.as_bytes()), &policy).expect("a site");
+        let addresses =
+            PageAddresses::new(paths.iter().map(|path| path.as_bytes()), &policy).expect("a site");
         let listed = paths.iter().enumerate().map(|(number, path)| {
             let (len, modified_s) = (path.len() as u64, 784_111_777 + 60 * number as u64);
-            Listed { path: path.as_bytes(), len, modified_s, is_of_user: false }
+            ListedFile { path: path.as_bytes(), len, modified_s, is_of_user: false }
         });
         listings(listed, &addresses)
     }
@@ -339,8 +340,8 @@ mod tests {
             assert_eq!(escaped(&encode(bytes)), in_link, "{name}");
             let path = [b"/", bytes].concat();
             let policy = Policy { listings: true, ..Policy::default() };
-            let addresses = Addresses::new([&path[..]].into_iter(), &policy).expect("a site");
-            let list = listings([Listed { path: &path, len: 1, modified_s: 0, is_of_user: false }], &addresses).remove(0);
+            let addresses = PageAddresses::new([&path[..]].into_iter(), &policy).expect("a site");
+            let list = listings([ListedFile { path: &path, len: 1, modified_s: 0, is_of_user: false }], &addresses).remove(0);
             let row = format!("<tr><td><a href=\"/{in_link}\"><bdi>{in_html}</bdi></a><td>");
             assert!(list.html.contains(&row), "{name}: {}", list.html);
         }

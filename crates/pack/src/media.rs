@@ -18,7 +18,7 @@ use table::TABLE;
 
 /// What a content looks like, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct SniffedType {
     /// Text in UTF-8, without the bytes that only binary data has.
     text: bool,
     /// `charset=utf-8` is true of it.
@@ -29,16 +29,16 @@ pub(crate) struct Look {
     magic: Option<&'static str>,
 }
 
-impl Look {
+impl SniffedType {
     /// Looks at a whole content.
-    pub(crate) fn at(content: &[u8]) -> Look {
-        Look::new(content, std::str::from_utf8(content).is_ok())
+    pub(crate) fn of(content: &[u8]) -> SniffedType {
+        SniffedType::new(content, std::str::from_utf8(content).is_ok())
     }
 
     /// Looks at the first block of a content, which may end within a character.
-    pub(crate) fn at_first(block: &[u8]) -> Look {
+    pub(crate) fn of_prefix(block: &[u8]) -> SniffedType {
         let valid = std::str::from_utf8(block).map_or_else(|error| error.error_len().is_none(), |_| true);
-        Look::new(block, valid)
+        SniffedType::new(block, valid)
     }
 
     /// Whether its first bytes tell this media type.
@@ -46,13 +46,13 @@ impl Look {
         self.magic == Some(media)
     }
 
-    fn new(bytes: &[u8], valid: bool) -> Look {
+    fn new(bytes: &[u8], valid: bool) -> SniffedType {
         // The binary data bytes of the WHATWG's MIME Sniffing, section 3.
         let binary = |&byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
         let text = valid && !bytes.iter().any(binary);
         // ISO-2022-JP and UTF-16 look like ASCII with ESC or NUL, and so like UTF-8 too.
         let disguised = || bytes.is_ascii() && bytes.iter().any(|&byte| byte == 0x1b || byte == 0);
-        Look {
+        SniffedType {
             text,
             utf8: valid && !disguised(),
             html: text && infer::text::is_html(bytes),
@@ -62,7 +62,7 @@ impl Look {
 }
 
 /// The value of Content-Type for a file of this name and content.
-pub(crate) fn content_type(name: &[u8], look: &Look) -> Cow<'static, str> {
+pub(crate) fn content_type(name: &[u8], look: &SniffedType) -> Cow<'static, str> {
     let media = by_name(name, look).unwrap_or_else(|| by_content(name, look));
     match media.starts_with("text/") && look.utf8 {
         true => format!("{media}; charset=utf-8").into(),
@@ -70,7 +70,7 @@ pub(crate) fn content_type(name: &[u8], look: &Look) -> Cow<'static, str> {
     }
 }
 
-fn by_name(name: &[u8], look: &Look) -> Option<&'static str> {
+fn by_name(name: &[u8], look: &SniffedType) -> Option<&'static str> {
     let extension = std::str::from_utf8(extension(name)?).ok()?.to_ascii_lowercase();
     if SOURCE_OR_STREAM.contains(&extension.as_str()) {
         return Some(if look.text { "text/plain" } else { "video/mp2t" });
@@ -83,12 +83,12 @@ fn by_name(name: &[u8], look: &Look) -> Option<&'static str> {
 }
 
 /// Text first: magic numbers of two letters are found in text too.
-fn by_content(name: &[u8], look: &Look) -> &'static str {
+fn by_content(name: &[u8], look: &SniffedType) -> &'static str {
     match look {
         // A file with an extension we do not know may be the source of a page: shown, not run.
-        Look { html: true, .. } if extension(name).is_none() => "text/html",
-        Look { text: true, .. } => "text/plain",
-        Look { magic: Some(media), .. } => media,
+        SniffedType { html: true, .. } if extension(name).is_none() => "text/html",
+        SniffedType { text: true, .. } => "text/plain",
+        SniffedType { magic: Some(media), .. } => media,
         _ => BYTES,
     }
 }
@@ -240,10 +240,10 @@ mod tests {
             ("trailing.",         b"\x01",                       "application/octet-stream"),
         ];
         for &(name, content, want) in cases {
-            assert_eq!(content_type(name.as_bytes(), &Look::at(content)), want, "{name}");
+            assert_eq!(content_type(name.as_bytes(), &SniffedType::of(content)), want, "{name}");
         }
-        assert_eq!(content_type(b"caf\xe9.css", &Look::at(b"p{}")), "text/css; charset=utf-8");
-        assert_eq!(content_type(b"a.caf\xe9", &Look::at(b"a")), "text/plain; charset=utf-8");
+        assert_eq!(content_type(b"caf\xe9.css", &SniffedType::of(b"p{}")), "text/css; charset=utf-8");
+        assert_eq!(content_type(b"a.caf\xe9", &SniffedType::of(b"a")), "text/plain; charset=utf-8");
     }
 
     #[test]
@@ -251,13 +251,13 @@ mod tests {
         let text = "a€".as_bytes();
         for cut in 1..=text.len() {
             assert_eq!(
-                content_type(b"a.txt", &Look::at_first(&text[..cut])),
+                content_type(b"a.txt", &SniffedType::of_prefix(&text[..cut])),
                 "text/plain; charset=utf-8",
                 "{cut}"
             );
         }
-        assert_eq!(content_type(b"a.txt", &Look::at(&text[..2])), "text/plain");
-        assert_eq!(content_type(b"a.txt", &Look::at_first(b"caf\xe9 au lait")), "text/plain");
+        assert_eq!(content_type(b"a.txt", &SniffedType::of(&text[..2])), "text/plain");
+        assert_eq!(content_type(b"a.txt", &SniffedType::of_prefix(b"caf\xe9 au lait")), "text/plain");
     }
 
     #[test]

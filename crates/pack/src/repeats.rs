@@ -4,7 +4,7 @@
 
 /// Entries that were found, of directories as of archives.
 #[derive(Debug, Default)]
-pub(crate) struct Repeats {
+pub(crate) struct RepeatedEntries {
     /// Of directories that were listed for the first time.
     entries: usize,
     /// Of directories that were listed before, by another path.
@@ -13,19 +13,19 @@ pub(crate) struct Repeats {
 
 /// There are more repeated entries than a site may have.
 #[derive(Debug)]
-pub(crate) struct TooMany;
+pub(crate) struct TooManyRepeats;
 
 /// A site may have each of its entries again so often: five names for one tree, such as `latest` and `stable`.
 const PER_ENTRY_MAX: usize = 4;
 /// So many more a site may have, however small it is.
 const REPEATED_COUNT_MAX: usize = 1 << 15;
 
-impl Repeats {
+impl RepeatedEntries {
     /// Counts the entries of one more directory.
-    pub(crate) fn add(&mut self, entries: usize, is_first: bool) -> Result<(), TooMany> {
+    pub(crate) fn add(&mut self, entries: usize, is_first: bool) -> Result<(), TooManyRepeats> {
         let of = if is_first { &mut self.entries } else { &mut self.repeated };
         *of += entries;
         let max = PER_ENTRY_MAX * self.entries + REPEATED_COUNT_MAX;
-        if self.repeated > max { Err(TooMany) } else { Ok(()) }
+        if self.repeated > max { Err(TooManyRepeats) } else { Ok(()) }
     }
 }

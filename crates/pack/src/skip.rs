@@ -6,7 +6,7 @@ use tarpon_site::Printable;
 
 /// Why something in the directory is not served, or not as what it looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum SkipReason {
     /// Its name begins with a dot, and it is not `.well-known` (RFC 8615).
     Dotfile,
     /// A FIFO, socket or device.
@@ -20,11 +20,11 @@ pub enum Kind {
     /// Its path is longer than a path can be.
     PathTooLong,
     /// A coded form of the file it is named for, but older: served at its own name alone.
-    CodedStale,
+    PrecompressedStale,
     /// Named as a coded form of a file, but not in that coding: served at its own name alone.
-    CodedOther,
+    PrecompressedInvalid,
     /// Named as a coded form of a file, but does not decode to it: served at its own name alone.
-    CodedWrong,
+    PrecompressedMismatch,
     /// A page whose address, with a slash or without, another file has: see `docs/pages-and-caching.md`.
     AddressTaken,
     /// In an archive: a name that begins with a slash.
@@ -34,7 +34,7 @@ pub enum Kind {
     /// In an archive: a name that is not UTF-8.
     NameNotText,
     /// A home of a user that may not be entered: whether there is something to serve cannot be seen.
-    UserHome,
+    UserHomeClosed,
     /// In a directory of a user: a file or directory that cannot be read.
     UserUnreadable,
     /// In a directory of a user: a file too large for the image, of which enough are open.
@@ -45,7 +45,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// The reason.
-    pub kind: Kind,
+    pub reason: SkipReason,
     /// How many.
     pub count: u64,
     /// The first, from the root of the site.
@@ -54,36 +54,42 @@ pub struct Skipped {
 
 impl fmt::Display for Skipped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (one, many) = match self.kind {
-            Kind::Dotfile => ("dotfile", "dotfiles"),
-            Kind::Special => ("FIFO, socket or device", "FIFOs, sockets or devices"),
-            Kind::LinkOutside => ("symbolic link out of the site", "symbolic links out of the site"),
-            Kind::LinkDangling => ("symbolic link to nothing", "symbolic links to nothing"),
-            Kind::LinkLoop => ("symbolic link in a circle", "symbolic links in a circle"),
-            Kind::PathTooLong => ("path that is too long", "paths that are too long"),
-            Kind::CodedStale => {
+        let (one, many) = match self.reason {
+            SkipReason::Dotfile => ("dotfile", "dotfiles"),
+            SkipReason::Special => ("FIFO, socket or device", "FIFOs, sockets or devices"),
+            SkipReason::LinkOutside => ("symbolic link out of the site", "symbolic links out of the site"),
+            SkipReason::LinkDangling => ("symbolic link to nothing", "symbolic links to nothing"),
+            SkipReason::LinkLoop => ("symbolic link in a circle", "symbolic links in a circle"),
+            SkipReason::PathTooLong => ("path that is too long", "paths that are too long"),
+            SkipReason::PrecompressedStale => {
                 ("compressed form older than its file", "compressed forms older than their files")
             }
-            Kind::CodedOther => ("compressed form that is none", "compressed forms that are none"),
-            Kind::CodedWrong => (
+            SkipReason::PrecompressedInvalid => {
+                ("compressed form that is none", "compressed forms that are none")
+            }
+            SkipReason::PrecompressedMismatch => (
                 "compressed form that does not decompress to its file",
                 "compressed forms that do not decompress to their files",
             ),
-            Kind::AddressTaken => ("clean URL that another file has", "clean URLs that other files have"),
-            Kind::NameAbsolute => ("member with an absolute name", "members with absolute names"),
-            Kind::NameUpwards => ("member whose name has ..", "members whose names have .."),
-            Kind::UserHome => {
+            SkipReason::AddressTaken => {
+                ("clean URL that another file has", "clean URLs that other files have")
+            }
+            SkipReason::NameAbsolute => ("member with an absolute name", "members with absolute names"),
+            SkipReason::NameUpwards => ("member whose name has ..", "members whose names have .."),
+            SkipReason::UserHomeClosed => {
                 ("home of a user that may not be entered", "homes of users that may not be entered")
             }
-            Kind::UserUnreadable => (
+            SkipReason::UserUnreadable => (
                 "file or directory of a user that cannot be read",
                 "files or directories of users that cannot be read",
             ),
-            Kind::UserLarge => (
+            SkipReason::UserLarge => (
                 "large file of a user, as the limit on open files leaves no room",
                 "large files of users, as the limit on open files leaves no room",
             ),
-            Kind::NameNotText => ("member whose name is not UTF-8", "members whose names are not UTF-8"),
+            SkipReason::NameNotText => {
+                ("member whose name is not UTF-8", "members whose names are not UTF-8")
+            }
         };
         let example = self.example.printable();
         match self.count {
@@ -94,14 +100,14 @@ impl fmt::Display for Skipped {
 }
 
 /// Counts one more.
-pub(crate) fn skip(skipped: &mut Vec<Skipped>, kind: Kind, example: &Path) {
-    skip_all(skipped, vec![Skipped { kind, count: 1, example: example.to_owned() }]);
+pub(crate) fn skip(skipped: &mut Vec<Skipped>, reason: SkipReason, example: &Path) {
+    skip_all(skipped, vec![Skipped { reason, count: 1, example: example.to_owned() }]);
 }
 
 /// Counts all of these too.
 pub(crate) fn skip_all(skipped: &mut Vec<Skipped>, more: Vec<Skipped>) {
     for more in more {
-        match skipped.binary_search_by_key(&more.kind, |row| row.kind) {
+        match skipped.binary_search_by_key(&more.reason, |row| row.reason) {
             Ok(at) => skipped[at].count += more.count,
             Err(at) => skipped.insert(at, more),
         }
@@ -116,10 +122,10 @@ mod tests {
     fn a_row_reads_as_a_sentence() {
         let mut rows = Vec::new();
         for name in [".git", ".env", ".cache"] {
-            skip(&mut rows, Kind::Dotfile, Path::new(name));
+            skip(&mut rows, SkipReason::Dotfile, Path::new(name));
         }
-        skip(&mut rows, Kind::Special, Path::new("log/pipe"));
-        skip(&mut rows, Kind::CodedStale, Path::new("a.css.br"));
+        skip(&mut rows, SkipReason::Special, Path::new("log/pipe"));
+        skip(&mut rows, SkipReason::PrecompressedStale, Path::new("a.css.br"));
         let lines: Vec<_> = rows.iter().map(Skipped::to_string).collect();
         let want = [
             "skipped 3 dotfiles, such as .git",

@@ -10,8 +10,8 @@
 //! A path below is relative to the root and has no link on the way. If another process exchanges one of its directories for a link
 //! later, opening the path fails: `O_NOFOLLOW` on an absolute name would guard its last component alone.
 
-use crate::error::{Barrier, PackError};
-use crate::walk::is;
+use crate::error::{Inaccessible, PackError};
+use crate::walk::is_errno;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, readlinkat, statat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A directory, opened.
 #[derive(Debug)]
-pub struct Tree {
+pub struct DirTree {
     root: Arc<OwnedFd>,
     /// Without links, for messages and for links that are absolute.
     path: PathBuf,
@@ -36,48 +36,48 @@ pub struct Tree {
 
 /// A file of a tree.
 #[derive(Clone, Debug)]
-pub(crate) struct Located {
-    pub(crate) tree: Arc<Tree>,
+pub(crate) struct TreeFile {
+    pub(crate) tree: Arc<DirTree>,
     /// Below its root, with no symbolic link on the way.
     pub(crate) path: PathBuf,
 }
 
 /// An entry of a directory.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct DirEntry {
     pub(crate) name: Vec<u8>,
     pub(crate) kind: FileType,
 }
 
 /// Where a symbolic link does not lead.
 #[derive(Debug)]
-pub(crate) enum Unresolved {
+pub(crate) enum ResolveError {
     Outside,
     Dangling,
     Loop,
     Unreadable(io::Error),
 }
 
-impl Tree {
+impl DirTree {
     /// Opens the directory at a path. Follows links on the way to it.
     ///
     /// # Errors
     /// It is missing, no directory, or may not be reached.
-    pub fn open(path: &Path) -> io::Result<Tree> {
+    pub fn open(path: &Path) -> io::Result<DirTree> {
         let root = rustix::fs::open(path, STEP.difference(OFlags::NOFOLLOW), Mode::empty())?;
         let real = path.canonicalize()?;
-        Ok(Tree { alias: std::path::absolute(path)?, ..Tree::new(root, real) })
+        Ok(DirTree { alias: std::path::absolute(path)?, ..DirTree::new(root, real) })
     }
 
     /// A directory that is open, with its absolute path without links.
-    pub fn new(root: OwnedFd, path: PathBuf) -> Tree {
-        Tree { root: Arc::new(root), alias: path.clone(), path, last: Mutex::new(None) }
+    pub fn new(root: OwnedFd, path: PathBuf) -> DirTree {
+        DirTree { root: Arc::new(root), alias: path.clone(), path, last: Mutex::new(None) }
     }
 
     /// The same directory, which links may call by this absolute name too.
     #[must_use]
-    pub fn also_called(self, alias: PathBuf) -> Tree {
-        Tree { alias, ..self }
+    pub fn with_alias(self, alias: PathBuf) -> DirTree {
+        DirTree { alias, ..self }
     }
 
     /// Its absolute path, without links.
@@ -91,24 +91,24 @@ impl Tree {
     }
 
     /// The tree below one of its directories.
-    pub(crate) fn below(&self, path: &Path) -> io::Result<Tree> {
+    pub(crate) fn subtree(&self, path: &Path) -> io::Result<DirTree> {
         let root = match path.as_os_str().is_empty() {
             true => self.root.try_clone()?,
-            false => self.directory(path)?.try_clone()?,
+            false => self.open_dir(path)?.try_clone()?,
         };
-        Ok(Tree::new(root, self.path.join(path)))
+        Ok(DirTree::new(root, self.path.join(path)))
     }
 
     /// Where a path of it lies, for messages.
-    pub(crate) fn name(&self, path: &Path) -> PathBuf {
+    pub(crate) fn full_path(&self, path: &Path) -> PathBuf {
         // Joining nothing would add a slash.
         if path.as_os_str().is_empty() { self.path.clone() } else { self.path.join(path) }
     }
 
     /// Lists a directory, at most `count_max` entries of it.
-    pub(crate) fn list(&self, path: &Path, count_max: usize) -> io::Result<(Metadata, Vec<Entry>)> {
+    pub(crate) fn list(&self, path: &Path, count_max: usize) -> io::Result<(Metadata, Vec<DirEntry>)> {
         let dir = match (path.parent(), path.file_name()) {
-            (Some(above), Some(name)) => openat(&*self.directory(above)?, name, LIST, Mode::empty())?,
+            (Some(above), Some(name)) => openat(&*self.open_dir(above)?, name, LIST, Mode::empty())?,
             _ => openat(&*self.root, ".", LIST, Mode::empty())?,
         };
         let dir = File::from(dir);
@@ -131,7 +131,7 @@ impl Tree {
                 },
                 kind => kind,
             };
-            entries.push(Entry { name: name.to_bytes().to_vec(), kind });
+            entries.push(DirEntry { name: name.to_bytes().to_vec(), kind });
         }
         Ok((dir.metadata()?, entries))
     }
@@ -143,14 +143,14 @@ impl Tree {
     }
 
     /// Opens a regular file. Returns `None` if the path now leads to nothing, or to anything else.
-    pub(crate) fn file(&self, path: &Path) -> io::Result<Option<(File, Metadata)>> {
+    pub(crate) fn open_file(&self, path: &Path) -> io::Result<Option<(File, Metadata)>> {
         let opened = self.parent(path).and_then(|parent| match parent {
             Some((above, name)) => Ok(openat(&*above, name, READ, Mode::empty())?),
             None => Err(io::ErrorKind::IsADirectory.into()),
         });
         let file = match opened {
             Ok(file) => File::from(file),
-            Err(error) if OTHER.iter().any(|&errno| is(&error, errno)) => return Ok(None),
+            Err(error) if OTHER.iter().any(|&errno| is_errno(&error, errno)) => return Ok(None),
             Err(error) => return Err(error),
         };
         let meta = file.metadata()?;
@@ -159,7 +159,7 @@ impl Tree {
 
     /// Resolves a path that may have symbolic links on the way to a path below the root without any. Follows links name by name, as
     /// long as they stay below the root; a link that leaves the root and comes back by the root's own name stays below it.
-    pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, Unresolved> {
+    pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, ResolveError> {
         let mut todo: Vec<OsString> = reversed(path);
         let mut at = self.path.clone();
         let mut link_count = 0;
@@ -177,10 +177,10 @@ impl Tree {
                 Ok(below) if !below.as_os_str().is_empty() && name != ".." => below,
                 _ => continue,
             };
-            if let Some(target) = self.target(below).map_err(Unresolved::from)? {
+            if let Some(target) = self.link_target(below).map_err(ResolveError::from)? {
                 link_count += 1;
                 if link_count > LINK_COUNT_MAX {
-                    return Err(Unresolved::Loop);
+                    return Err(ResolveError::Loop);
                 }
                 at.pop();
                 todo.extend(reversed(&target));
@@ -188,12 +188,12 @@ impl Tree {
         }
         match at.strip_prefix(&self.path) {
             Ok(below) => Ok(below.to_owned()),
-            Err(_) => Err(Unresolved::Outside),
+            Err(_) => Err(ResolveError::Outside),
         }
     }
 
     /// Returns the target of a symbolic link, or `None` if the path is no link.
-    fn target(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+    fn link_target(&self, path: &Path) -> io::Result<Option<PathBuf>> {
         let Some((above, name)) = self.parent(path)? else { return Ok(None) };
         match readlinkat(&*above, name, Vec::new()) {
             Ok(target) => Ok(Some(OsString::from_vec(target.into_bytes()).into())),
@@ -203,34 +203,34 @@ impl Tree {
     }
 
     /// What keeps this process from reading a path, if permissions do.
-    pub(crate) fn barrier(&self, path: &Path) -> Option<Barrier> {
+    pub(crate) fn inaccessible_part(&self, path: &Path) -> Option<Inaccessible> {
         let names: Vec<&OsStr> = path.iter().collect();
         let mut dir = self.root.try_clone().ok()?;
         let mut at = self.path.clone();
         for (number, name) in names.iter().enumerate() {
             let Ok(stat) = statat(&dir, *name, AtFlags::SYMLINK_NOFOLLOW) else {
                 let stat = rustix::fs::fstat(&dir).ok()?;
-                return Some(Barrier::new(at, &stat));
+                return Some(Inaccessible::new(at, &stat));
             };
             at.push(name);
             if number + 1 == names.len() {
-                return Some(Barrier::new(at, &stat));
+                return Some(Inaccessible::new(at, &stat));
             }
             dir = openat(&dir, *name, STEP, Mode::empty()).ok()?;
         }
-        Some(Barrier::new(at, &rustix::fs::fstat(&dir).ok()?))
+        Some(Inaccessible::new(at, &rustix::fs::fstat(&dir).ok()?))
     }
 
     /// The directory that a path lies in, and its name there; `None`: the path is that of the root.
     fn parent<'p>(&self, path: &'p Path) -> io::Result<Option<(Arc<OwnedFd>, &'p OsStr)>> {
         match (path.parent(), path.file_name()) {
-            (Some(above), Some(name)) => Ok(Some((self.directory(above)?, name))),
+            (Some(above), Some(name)) => Ok(Some((self.open_dir(above)?, name))),
             _ => Ok(None),
         }
     }
 
     /// Opens a directory, one name after the other.
-    fn directory(&self, path: &Path) -> io::Result<Arc<OwnedFd>> {
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<OwnedFd>> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, dir)) = &*last
             && known == path
@@ -246,9 +246,9 @@ impl Tree {
     }
 }
 
-impl Located {
+impl TreeFile {
     pub(crate) fn open(&self) -> Result<Option<(File, Metadata)>, PackError> {
-        self.tree.file(&self.path).map_err(|error| self.unreadable(error))
+        self.tree.open_file(&self.path).map_err(|error| self.unreadable(error))
     }
 
     pub(crate) fn unreadable(&self, error: io::Error) -> PackError {
@@ -264,15 +264,15 @@ impl Located {
 
     /// For messages.
     pub(crate) fn name(&self) -> PathBuf {
-        self.tree.name(&self.path)
+        self.tree.full_path(&self.path)
     }
 }
 
-impl From<io::Error> for Unresolved {
-    fn from(error: io::Error) -> Unresolved {
+impl From<io::Error> for ResolveError {
+    fn from(error: io::Error) -> ResolveError {
         match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Unresolved::Dangling,
-            _ => Unresolved::Unreadable(error),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ResolveError::Dangling,
+            _ => ResolveError::Unreadable(error),
         }
     }
 }
@@ -348,7 +348,7 @@ mod tests {
         for (link, target) in links {
             symlink(target, root.join(link)).expect(link);
         }
-        let tree = Tree::open(&root).expect("a tree");
+        let tree = DirTree::open(&root).expect("a tree");
         let more =
             ["", "a", "a/b/file", "a/home/a/abs/down/file", "a/b/../b", "nothing/x", "down/nothing", "out/x"];
         for path in links.iter().map(|(link, _)| *link).chain(more) {
@@ -368,7 +368,7 @@ mod tests {
         fs::create_dir_all(dir.path().join("real/a")).expect("directories");
         symlink("real", dir.path().join("name")).expect("a link");
         symlink(dir.path().join("name/a"), dir.path().join("real/link")).expect("a link");
-        let tree = Tree::open(&dir.path().join("name")).expect("a tree");
+        let tree = DirTree::open(&dir.path().join("name")).expect("a tree");
         assert_eq!(tree.resolve(Path::new("link")).expect("inside"), Path::new("a"));
     }
 
@@ -380,10 +380,10 @@ mod tests {
         fs::create_dir(at("outside")).expect("a directory");
         fs::write(at("site/docs/file"), "inside").expect("a file");
         fs::write(at("outside/file"), "secret").expect("a file");
-        let tree = Tree::open(&at("site")).expect("a tree");
+        let tree = DirTree::open(&at("site")).expect("a tree");
         fs::rename(at("site/docs"), at("site/old")).expect("renamed");
         symlink(at("outside"), at("site/docs")).expect("a link");
-        assert!(tree.file(Path::new("docs/file")).expect("not there").is_none());
+        assert!(tree.open_file(Path::new("docs/file")).expect("not there").is_none());
         assert!(tree.list(Path::new("docs"), 9).is_err());
     }
 }

@@ -11,9 +11,9 @@
 
 use crate::error::PackError;
 use crate::rules::is_hidden;
-use crate::skip::{Kind, Skipped, skip, skip_all};
-use crate::tree::{Located, Tree, Unresolved};
-use crate::walk::{self, Found, is_gone};
+use crate::skip::{SkipReason, Skipped, skip, skip_all};
+use crate::tree::{DirTree, ResolveError, TreeFile};
+use crate::walk::{self, SiteFile, is_not_found};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -37,16 +37,16 @@ pub struct UserDirectory {
 
 /// A directory of a user that is not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct Omitted {
     /// Which.
     pub user: UserDirectory,
     /// Why.
-    pub why: Why,
+    pub reason: OmitReason,
 }
 
 /// Why a directory of a user is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum OmitReason {
     /// The site itself has something at its path.
     Taken,
     /// It leads out of the home.
@@ -62,9 +62,9 @@ pub enum Why {
 }
 
 /// What a directory of a user may have: files, directories and all else, at any depth. Of a home page a hundredth is much.
-pub const ENTRY_COUNT_MAX: usize = 10_000;
+pub const USER_ENTRY_COUNT_MAX: usize = 10_000;
 /// Bytes of small files in a directory of a user: they lie in memory, for each user again.
-pub const LEN_MAX: u64 = 64 << 20;
+pub const USER_LEN_MAX: u64 = 64 << 20;
 /// A user may have this part of the large files that a site may keep open.
 const LARGE_PART: usize = 8;
 
@@ -88,15 +88,15 @@ impl UserDirectory {
 
 /// What is to be served of users.
 #[derive(Default)]
-pub(crate) struct OfUsers {
-    pub(crate) found: Vec<Found<Located>>,
-    pub(crate) left_out: Vec<LeftOut>,
+pub(crate) struct UserFiles {
+    pub(crate) found: Vec<SiteFile<TreeFile>>,
+    pub(crate) omitted: Vec<Omitted>,
 }
 
 /// How much a user may have: what is longer than `file_len_min` bytes stays open, and of that there may be `file_count_max` files
 /// for all.
 #[derive(Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct UserLimits {
     pub(crate) file_len_min: u64,
     pub(crate) file_count_max: usize,
 }
@@ -104,22 +104,22 @@ pub(crate) struct Limits {
 /// Lists what users have, beside what a site has itself.
 pub(crate) fn list(
     users: &[UserDirectory],
-    site: &[Found<Located>],
-    limits: Limits,
+    site: &[SiteFile<TreeFile>],
+    limits: UserLimits,
     skipped: &mut Vec<Skipped>,
-) -> OfUsers {
+) -> UserFiles {
     // What the site has at its root, as far as a user could have it.
     let tops =
         site.iter().filter_map(|found| found.path.strip_prefix(b"/~")?.split(|&byte| byte == b'/').next());
     let taken: BTreeSet<&[u8]> = tops.collect();
-    let mut all = OfUsers::default();
+    let mut all = UserFiles::default();
     for user in users {
         let path = user.served_as();
         let is_taken = taken.contains(user.name.as_bytes());
-        let listed = if is_taken { Err(Why::Taken) } else { files(user, &path, limits, skipped) };
+        let listed = if is_taken { Err(OmitReason::Taken) } else { files(user, &path, limits, skipped) };
         match listed {
             Ok(mut found) => all.found.append(&mut found),
-            Err(why) => all.left_out.push(LeftOut { user: user.clone(), why }),
+            Err(why) => all.omitted.push(Omitted { user: user.clone(), reason: why }),
         }
     }
     all
@@ -129,13 +129,13 @@ pub(crate) fn list(
 fn files(
     user: &UserDirectory,
     path: &[u8],
-    limits: Limits,
+    limits: UserLimits,
     skipped: &mut Vec<Skipped>,
-) -> Result<Vec<Found<Located>>, Why> {
+) -> Result<Vec<SiteFile<TreeFile>>, OmitReason> {
     let Some(root) = root(user, skipped)? else { return Ok(Vec::new()) };
-    let walk = walk::list_of_user(&Arc::new(root), path, ENTRY_COUNT_MAX);
-    let walk = walk.map_err(|error| Why::Unreadable(kind(error)))?;
-    let mut walk = walk.ok_or(Why::EntryCount)?;
+    let walk = walk::list_user(&Arc::new(root), path, USER_ENTRY_COUNT_MAX);
+    let walk = walk.map_err(|error| OmitReason::Unreadable(kind(error)))?;
+    let mut walk = walk.ok_or(OmitReason::EntryCount)?;
     // Rules are of the site. What says nothing need not be seen.
     walk.found.retain(|found| !is_hidden(&found.path[path.len() - 1..]));
     measure(&walk.found, limits)?;
@@ -144,35 +144,35 @@ fn files(
 }
 
 /// The directory, opened; none if it is not there, or cannot be seen.
-fn root(user: &UserDirectory, skipped: &mut Vec<Skipped>) -> Result<Option<Tree>, Why> {
+fn root(user: &UserDirectory, skipped: &mut Vec<Skipped>) -> Result<Option<DirTree>, OmitReason> {
     if let Err(error) = fs::symlink_metadata(user.path())
         && error.kind() == io::ErrorKind::PermissionDenied
     {
-        skip(skipped, Kind::UserHome, &user.home);
+        skip(skipped, SkipReason::UserHomeClosed, &user.home);
         return Ok(None);
     }
-    let home = match Tree::open(&user.home) {
+    let home = match DirTree::open(&user.home) {
         Ok(home) => home,
-        Err(error) if is_gone(&error) => return Ok(None),
-        Err(error) => return Err(Why::Unreadable(error.kind())),
+        Err(error) if is_not_found(&error) => return Ok(None),
+        Err(error) => return Err(OmitReason::Unreadable(error.kind())),
     };
     let path = match home.resolve(&user.dir) {
-        Ok(path) if path.as_os_str().is_empty() => return Err(Why::Outside),
+        Ok(path) if path.as_os_str().is_empty() => return Err(OmitReason::Outside),
         Ok(path) => path,
-        Err(Unresolved::Outside) => return Err(Why::Outside),
-        Err(Unresolved::Dangling) => return Ok(None),
-        Err(Unresolved::Loop) => return Err(Why::Unreadable(io::Error::from(Errno::LOOP).kind())),
-        Err(Unresolved::Unreadable(error)) => return Err(Why::Unreadable(error.kind())),
+        Err(ResolveError::Outside) => return Err(OmitReason::Outside),
+        Err(ResolveError::Dangling) => return Ok(None),
+        Err(ResolveError::Loop) => return Err(OmitReason::Unreadable(io::Error::from(Errno::LOOP).kind())),
+        Err(ResolveError::Unreadable(error)) => return Err(OmitReason::Unreadable(error.kind())),
     };
-    match home.below(&path) {
+    match home.subtree(&path) {
         Ok(tree) => Ok(Some(tree)),
-        Err(error) if is_gone(&error) => Ok(None),
-        Err(error) => Err(Why::Unreadable(error.kind())),
+        Err(error) if is_not_found(&error) => Ok(None),
+        Err(error) => Err(OmitReason::Unreadable(error.kind())),
     }
 }
 
 /// Whether it is not too much.
-fn measure(found: &[Found<Located>], limits: Limits) -> Result<(), Why> {
+fn measure(found: &[SiteFile<TreeFile>], limits: UserLimits) -> Result<(), OmitReason> {
     let large_max = limits.file_count_max / LARGE_PART;
     let (mut len, mut large_count) = (0, 0);
     // What is gone by now has no length.
@@ -184,9 +184,9 @@ fn measure(found: &[Found<Located>], limits: Limits) -> Result<(), Why> {
         }
     }
     if large_count > large_max {
-        Err(Why::LargeCount(large_max))
-    } else if len > LEN_MAX {
-        Err(Why::Len)
+        Err(OmitReason::LargeCount(large_max))
+    } else if len > USER_LEN_MAX {
+        Err(OmitReason::Len)
     } else {
         Ok(())
     }
@@ -202,27 +202,30 @@ fn kind(error: PackError) -> io::ErrorKind {
     }
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for Omitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LeftOut { user, why } = self;
+        let Omitted { user, reason: why } = self;
         let (name, home, path) = (user.name.printable(), user.home.printable(), user.path());
         let path = path.printable();
         write!(f, "left out /~{name}/: ")?;
         match why {
-            Why::Taken => write!(f, "the site has ~{name} itself; rename that to serve {path}"),
-            Why::Outside => write!(f, "{path} is not within {home}; make it a directory there"),
-            Why::Unreadable(kind) => {
+            OmitReason::Taken => write!(f, "the site has ~{name} itself; rename that to serve {path}"),
+            OmitReason::Outside => write!(f, "{path} is not within {home}; make it a directory there"),
+            OmitReason::Unreadable(kind) => {
                 write!(f, "cannot read {path}: {kind}; let the server, as with chmod o+rx {path}")
             }
-            Why::EntryCount => {
-                write!(f, "{path} has more than {ENTRY_COUNT_MAX} files and directories; move some out of it")
+            OmitReason::EntryCount => {
+                write!(
+                    f,
+                    "{path} has more than {USER_ENTRY_COUNT_MAX} files and directories; move some out of it"
+                )
             }
-            Why::Len => write!(
+            OmitReason::Len => write!(
                 f,
                 "the small files of {path} have more than {} MiB together; move some out of it",
-                LEN_MAX >> 20
+                USER_LEN_MAX >> 20
             ),
-            Why::LargeCount(max) => write!(
+            OmitReason::LargeCount(max) => write!(
                 f,
                 "{path} has more large files than the {max} that one user may have, an eighth of all; move some out of it, or \
                  raise the limit on open files"

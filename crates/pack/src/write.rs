@@ -8,9 +8,9 @@
 //!
 //! A record lies before its run, so that the way from one to the other is the next cache line.
 
-use crate::content::{Body, Content};
+use crate::content::{ContentSource, FileContent};
 use crate::error::PackError;
-use crate::fields::Sent;
+use crate::fields::Representation;
 use crate::rules::Fields;
 use crate::{fields, page};
 use std::fs;
@@ -23,7 +23,7 @@ use tarpon_site::format::{
 use xxhash_rust::xxh3::Xxh3;
 
 /// An image being written.
-pub(crate) struct Writer<'w, W: Write + Seek> {
+pub(crate) struct ImageWriter<'w, W: Write + Seek> {
     out: BufWriter<&'w mut W>,
     /// Where the next byte goes.
     at: u64,
@@ -37,15 +37,15 @@ pub(crate) struct Writer<'w, W: Write + Seek> {
 }
 
 /// A file as it goes into the image: once, or once for each coding.
-pub(crate) struct Variant {
+pub(crate) struct ImageVariant {
     pub(crate) coding: Coding,
-    pub(crate) fields: fields::File,
-    pub(crate) content: Content,
+    pub(crate) fields: fields::FileFields,
+    pub(crate) content: FileContent,
 }
 
 /// How a file answers.
 #[derive(Clone, Copy)]
-pub(crate) enum Manner {
+pub(crate) enum FileRecord {
     /// As what lies at its path.
     File {
         /// Whether a rule may come first.
@@ -58,24 +58,24 @@ pub(crate) enum Manner {
     },
 }
 
-impl Variant {
+impl ImageVariant {
     /// A content, sent with these fields.
-    pub(crate) fn new(sent: Sent<'_>, content: Content) -> Variant {
-        Variant { coding: sent.coding, fields: fields::file(sent, content.len, content.hash), content }
+    pub(crate) fn new(sent: Representation<'_>, content: FileContent) -> ImageVariant {
+        ImageVariant { coding: sent.coding, fields: fields::file(sent, content.len, content.hash), content }
     }
 
     /// What a record says of it if its run lies at `at`, with `file_count` files beside the image. Moves both behind it.
     fn placed(&self, at: &mut u64, file_count: &mut u64) -> Record {
-        let Variant { coding, fields, content } = self;
+        let ImageVariant { coding, fields, content } = self;
         let run_at = *at;
         *at += (fields.not_modified.len() + fields.ok.len()) as u64;
-        let (home, content_at) = match &content.body {
-            Body::Placed(home, at) => (*home, *at),
-            Body::OnDisk(_) => {
+        let (home, content_at) = match &content.source {
+            ContentSource::Placed(home, at) => (*home, *at),
+            ContentSource::OnDisk(_) => {
                 *file_count += 1;
                 (Home::File, *file_count - 1)
             }
-            Body::InMemory(bytes) => {
+            ContentSource::InMemory(bytes) => {
                 if content.len > INLINE_LEN_MAX {
                     *at = at.next_multiple_of(CONTENT_ALIGN);
                 }
@@ -104,33 +104,33 @@ impl Variant {
     }
 
     /// The same content, sent with other fields.
-    pub(crate) fn set_fields(&mut self, sent: Sent<'_>) {
+    pub(crate) fn set_fields(&mut self, sent: Representation<'_>) {
         self.fields = fields::file(sent, self.content.len, self.content.hash);
     }
 }
 
 /// A variant for those who have a dictionary.
-pub(crate) struct Delta {
+pub(crate) struct ImageDelta {
     /// SHA-256.
     pub(crate) dictionary: [u8; 32],
-    pub(crate) variant: Variant,
+    pub(crate) variant: ImageVariant,
 }
 
 /// What a record says of the runs that were written, one for each variant: another path can lead there too.
-pub(crate) struct Runs(Vec<Record>);
+pub(crate) struct VariantRecords(Vec<Record>);
 
-impl Runs {
+impl VariantRecords {
     /// Where the content of each variant lies.
     pub(crate) fn places(&self) -> impl Iterator<Item = (Home, u64)> {
         self.0.iter().map(|record| (record.home, record.content_at))
     }
 }
 
-impl<'w, W: Write + Seek> Writer<'w, W> {
+impl<'w, W: Write + Seek> ImageWriter<'w, W> {
     /// Begins at the start of `out`.
-    pub(crate) fn new(out: &'w mut W) -> Result<Writer<'w, W>, PackError> {
+    pub(crate) fn new(out: &'w mut W) -> Result<ImageWriter<'w, W>, PackError> {
         out.rewind()?;
-        let mut writer = Writer {
+        let mut writer = ImageWriter {
             out: BufWriter::with_capacity(BUFFER_LEN, out),
             at: 0,
             hasher: Xxh3::new(),
@@ -150,13 +150,13 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
     pub(crate) fn file(
         &mut self,
         path: &[u8],
-        variants: &mut [Variant],
-        manner: Manner,
+        variants: &mut [ImageVariant],
+        manner: FileRecord,
         files: &mut Vec<fs::File>,
-    ) -> Result<Runs, PackError> {
+    ) -> Result<VariantRecords, PackError> {
         let (kind, status, asks) = match manner {
-            Manner::File { asks } => (Kind::File, 0, asks),
-            Manner::Ruled { status } => (Kind::RuledFile, status, false),
+            FileRecord::File { asks } => (Kind::File, 0, asks),
+            FileRecord::Ruled { status } => (Kind::RuledFile, status, false),
         };
         let mut at = self.record_at() + record_len(variants.len()) + path.len() as u64;
         let mut file_count = files.len() as u64;
@@ -166,22 +166,22 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
             records.push(Record { kind, variant_count: variants.len() as u8, status, asks, ..record });
         }
         self.record(path, &records)?;
-        for (Variant { fields, content, .. }, record) in variants.iter_mut().zip(&records) {
+        for (ImageVariant { fields, content, .. }, record) in variants.iter_mut().zip(&records) {
             self.put(&fields.not_modified)?;
             self.put(&fields.ok)?;
             self.content(content, record, files)?;
         }
-        Ok(Runs(records))
+        Ok(VariantRecords(records))
     }
 
     /// The variants of a file, written before, for those who have a dictionary.
     pub(crate) fn deltas(
         &mut self,
-        of: &Runs,
-        deltas: &mut [Delta],
+        of: &VariantRecords,
+        deltas: &mut [ImageDelta],
         files: &mut Vec<fs::File>,
     ) -> Result<(), PackError> {
-        for Delta { dictionary, variant } in deltas {
+        for ImageDelta { dictionary, variant } in deltas {
             let (mut at, mut file_count) = (self.at, files.len() as u64);
             let record = variant.placed(&mut at, &mut file_count);
             self.put(&variant.fields.not_modified)?;
@@ -194,7 +194,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
     }
 
     /// The same runs at another path.
-    pub(crate) fn alias(&mut self, path: &[u8], runs: &Runs, asks: bool) -> Result<(), PackError> {
+    pub(crate) fn alias(&mut self, path: &[u8], runs: &VariantRecords, asks: bool) -> Result<(), PackError> {
         let records: Vec<_> = runs.0.iter().map(|record| Record { asks, ..*record }).collect();
         self.record(path, &records)
     }
@@ -202,24 +202,24 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
     /// A content, unless it is where the record says already.
     fn content(
         &mut self,
-        content: &mut Content,
+        content: &mut FileContent,
         record: &Record,
         files: &mut Vec<fs::File>,
     ) -> Result<(), PackError> {
-        let placed = Body::Placed(record.home, record.content_at);
-        match &content.body {
-            Body::InMemory(bytes) if content.len <= INLINE_LEN_MAX => return self.put(bytes),
-            Body::InMemory(bytes) => {
+        let placed = ContentSource::Placed(record.home, record.content_at);
+        match &content.source {
+            ContentSource::InMemory(bytes) if content.len <= INLINE_LEN_MAX => return self.put(bytes),
+            ContentSource::InMemory(bytes) => {
                 self.pad_to(record.content_at)?;
                 self.put(bytes)?;
-                content.body = placed;
+                content.source = placed;
             }
-            Body::OnDisk(_) => {
-                if let Body::OnDisk(file) = std::mem::replace(&mut content.body, placed) {
+            ContentSource::OnDisk(_) => {
+                if let ContentSource::OnDisk(file) = std::mem::replace(&mut content.source, placed) {
                     files.push(file);
                 }
             }
-            Body::Placed(..) => {}
+            ContentSource::Placed(..) => {}
         }
         Ok(())
     }
@@ -228,7 +228,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
     pub(crate) fn redirect(
         &mut self,
         path: &[u8],
-        redirect: &fields::Redirect,
+        redirect: &fields::RedirectFields,
         ruled: Option<u16>,
         asks: bool,
     ) -> Result<(), PackError> {

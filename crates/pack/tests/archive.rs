@@ -6,24 +6,24 @@ use std::fs::File;
 use std::io::{Cursor, Write};
 use std::path::Path;
 use tar::{Builder, EntryType, Header};
-use tarpon_pack::{Damage, Kind, Options, PackError, Packed, pack_tar};
+use tarpon_pack::{Damage, PackError, PackOptions, PackedImage, SkipReason, pack_tar};
 use tarpon_site::{Coding, Content, Entry, Image};
 
 /// A member: its kind, its name, and its content or where it leads.
 #[derive(Clone, Copy)]
-enum Member<'m> {
+enum TestMember<'m> {
     File(&'m str, &'m str),
     Dir(&'m str),
     Symlink(&'m str, &'m str),
     Hard(&'m str, &'m str),
     Fifo(&'m str),
 }
-use Member::{Dir, Fifo, File as Plain, Hard, Symlink};
+use TestMember::{Dir, Fifo, File as Plain, Hard, Symlink};
 
 #[test]
 #[rustfmt::skip]
 fn members_are_served_as_files_are() {
-    let cases: &[(&str, &[Member<'_>], &[&str])] = &[
+    let cases: &[(&str, &[TestMember<'_>], &[&str])] = &[
         ("a file",               &[Plain("a", "x")],                                  &["/a x"]),
         ("a leading ./",         &[Dir("./"), Plain("./a", "x")],                     &["/a x"]),
         ("an empty file",        &[Plain("a", "")],                                   &["/a "]),
@@ -42,7 +42,7 @@ fn members_are_served_as_files_are() {
     for (name, members, want) in cases {
         let (image, packed, _) = pack(&archive(members), "").expect(name);
         assert_eq!(lines(&image, &archive(members)), *want, "{name}");
-        assert!(packed.skipped.iter().all(|row| row.kind == Kind::Dotfile), "{name}: {:?}", packed.skipped);
+        assert!(packed.skipped.iter().all(|row| row.reason == SkipReason::Dotfile), "{name}: {:?}", packed.skipped);
     }
 }
 
@@ -50,27 +50,27 @@ fn members_are_served_as_files_are() {
 #[rustfmt::skip]
 fn what_cannot_be_served_is_skipped_and_told() {
     let deep = "x/".repeat(2048) + "x";
-    let cases: &[(&str, &[Member<'_>], Kind)] = &[
-        ("dotfile",             &[Plain(".env", "x")],                        Kind::Dotfile),
-        ("FIFO",                &[Fifo("a")],                                 Kind::Special),
-        ("link out",            &[Symlink("a", "../b")],                      Kind::LinkOutside),
-        ("link out and in",     &[Symlink("a", "../site/ok")],                Kind::LinkOutside),
-        ("absolute link",       &[Symlink("a", "/etc/passwd")],               Kind::LinkOutside),
-        ("link to nothing",     &[Symlink("a", "b")],                         Kind::LinkDangling),
-        ("link into a file",    &[Symlink("a", "ok/b")],                      Kind::LinkDangling),
-        ("hard link, nothing",  &[Hard("a", "b")],                            Kind::LinkDangling),
-        ("link to itself",      &[Symlink("a", "a")],                         Kind::LinkLoop),
-        ("links in a circle",   &[Symlink("a", "b"), Symlink("b", "a")],      Kind::LinkLoop),
-        ("link to its own dir", &[Symlink("d/a", ".")],                       Kind::LinkLoop),
-        ("absolute name",       &[Plain("/a", "x")],                          Kind::NameAbsolute),
-        ("name that leads up",  &[Plain("d/../../a", "x")],                   Kind::NameUpwards),
-        ("long name",           &[Plain(&deep, "x")],                         Kind::PathTooLong),
+    let cases: &[(&str, &[TestMember<'_>], SkipReason)] = &[
+        ("dotfile",             &[Plain(".env", "x")],                        SkipReason::Dotfile),
+        ("FIFO",                &[Fifo("a")],                                 SkipReason::Special),
+        ("link out",            &[Symlink("a", "../b")],                      SkipReason::LinkOutside),
+        ("link out and in",     &[Symlink("a", "../site/ok")],                SkipReason::LinkOutside),
+        ("absolute link",       &[Symlink("a", "/etc/passwd")],               SkipReason::LinkOutside),
+        ("link to nothing",     &[Symlink("a", "b")],                         SkipReason::LinkDangling),
+        ("link into a file",    &[Symlink("a", "ok/b")],                      SkipReason::LinkDangling),
+        ("hard link, nothing",  &[Hard("a", "b")],                            SkipReason::LinkDangling),
+        ("link to itself",      &[Symlink("a", "a")],                         SkipReason::LinkLoop),
+        ("links in a circle",   &[Symlink("a", "b"), Symlink("b", "a")],      SkipReason::LinkLoop),
+        ("link to its own dir", &[Symlink("d/a", ".")],                       SkipReason::LinkLoop),
+        ("absolute name",       &[Plain("/a", "x")],                          SkipReason::NameAbsolute),
+        ("name that leads up",  &[Plain("d/../../a", "x")],                   SkipReason::NameUpwards),
+        ("long name",           &[Plain(&deep, "x")],                         SkipReason::PathTooLong),
     ];
     for (name, members, want) in cases {
         let bytes = archive(&[members, &[Plain("ok", "ok")][..]].concat());
         let (image, packed, _) = pack(&bytes, "").expect(name);
         assert_eq!(lines(&image, &bytes), ["/ok ok"], "{name}");
-        assert_eq!(packed.skipped.iter().map(|row| row.kind).collect::<Vec<_>>(), [*want], "{name}");
+        assert_eq!(packed.skipped.iter().map(|row| row.reason).collect::<Vec<_>>(), [*want], "{name}");
     }
 }
 
@@ -78,15 +78,15 @@ fn what_cannot_be_served_is_skipped_and_told() {
 #[rustfmt::skip]
 fn a_coded_form_beside_a_member_is_offered_as_beside_a_file() {
     let page = "page ".repeat(20);
-    type Row<'a> = (&'a str, &'a [Member<'a>], &'a [Coding], &'a [Kind]);
+    type Row<'a> = (&'a str, &'a [TestMember<'a>], &'a [Coding], &'a [SkipReason]);
     let cases: &[Row<'_>] = &[
         ("none",          &[Plain("a", &page)],                                         &[],           &[]),
         ("one",           &[Plain("a", &page), Plain("a.br", "br")],                    &[Coding::Br], &[]),
         ("before it",     &[Plain("a.br", "br"), Plain("a", &page)],                    &[Coding::Br], &[]),
         ("by a link",     &[Plain("a", &page), Plain("b", "br"), Symlink("a.br", "b")], &[Coding::Br], &[]),
         ("as large",      &[Plain("a", "br"), Plain("a.br", "br")],                     &[],           &[]),
-        ("no gzip",       &[Plain("a", &page), Plain("a.gz", "text")],                    &[],           &[Kind::CodedOther]),
-        ("an empty form", &[Plain("a", &page), Plain("a.br", "")],                      &[],           &[Kind::CodedOther]),
+        ("no gzip",       &[Plain("a", &page), Plain("a.gz", "text")],                    &[],           &[SkipReason::PrecompressedInvalid]),
+        ("an empty form", &[Plain("a", &page), Plain("a.br", "")],                      &[],           &[SkipReason::PrecompressedInvalid]),
     ];
     for (name, members, want, skipped) in cases {
         let bytes = archive(members);
@@ -94,7 +94,7 @@ fn a_coded_form_beside_a_member_is_offered_as_beside_a_file() {
         let Some(Entry::File(file)) = image.find(b"/a") else { panic!("{name}: no file") };
         let coded: Vec<_> = image.coded(file).collect();
         assert_eq!(coded.iter().map(|(coding, _)| *coding).collect::<Vec<_>>(), *want, "{name}");
-        assert_eq!(packed.skipped.iter().map(|row| row.kind).collect::<Vec<_>>(), *skipped, "{name}");
+        assert_eq!(packed.skipped.iter().map(|row| row.reason).collect::<Vec<_>>(), *skipped, "{name}");
         // Whatever it is a form of, a member is there by its own name, and lies in the archive once.
         assert_eq!(lines(&image, &bytes).len(), members.len(), "{name}");
         for (_, variant) in coded {
@@ -118,7 +118,7 @@ fn a_name_that_is_no_text_is_skipped() {
     mend(&mut bytes[..512]);
     let (image, packed, _) = pack(&bytes, "").expect("packs");
     assert_eq!(lines(&image, &bytes), ["/ok ok"]);
-    assert_eq!(packed.skipped[0].kind, Kind::NameNotText);
+    assert_eq!(packed.skipped[0].reason, SkipReason::NameNotText);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_prefix_is_the_root() {
     ]);
     let (image, packed, _) = pack(&bytes, "./s/t/").expect("packs");
     assert_eq!(lines(&image, &bytes), ["/a y", "/b x"]);
-    assert_eq!(packed.skipped[0].kind, Kind::LinkOutside);
+    assert_eq!(packed.skipped[0].reason, SkipReason::LinkOutside);
     for prefix in ["u", "s/t/a", "out"] {
         assert!(matches!(pack(&bytes, prefix), Err(PackError::Prefix { .. })), "{prefix}");
     }
@@ -208,7 +208,7 @@ proptest! {
     }
 }
 
-fn archive(members: &[Member<'_>]) -> Vec<u8> {
+fn archive(members: &[TestMember<'_>]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     for member in members {
         let mut header = Header::new_gnu();
@@ -245,11 +245,11 @@ fn mend(header: &mut [u8]) {
     header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
 }
 
-fn pack(bytes: &[u8], prefix: &str) -> Result<(Image, Packed, File), PackError> {
+fn pack(bytes: &[u8], prefix: &str) -> Result<(Image, PackedImage, File), PackError> {
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(bytes).expect("a file");
     let mut out = Cursor::new(Vec::new());
-    let options = Options::new(1_700_000_000);
+    let options = PackOptions::new(1_700_000_000);
     let packed = pack_tar(&file, Path::new("site.tar"), Path::new(prefix), &mut out, &options)?;
     let image = Image::new(Bytes::from(out.into_inner())).expect("an image");
     assert_eq!(image.archive_len(), bytes.len() as u64);

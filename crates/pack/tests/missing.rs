@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::{collections::BTreeSet, fs, io::Cursor, path::Path};
-use tarpon_pack::{Memo, Options, pack_dir};
+use tarpon_pack::{BuildCache, PackOptions, pack_dir};
 use tarpon_site::{Content, Image, Missing, PAGE_DEPTH_MAX};
 
 proptest! {
@@ -60,7 +60,7 @@ fn packed(dirs: &BTreeSet<String>) -> Image {
 
 fn image(root: &Path) -> Image {
     let mut out = Cursor::new(Vec::new());
-    pack_dir(root, &mut out, &Options::new(1_000_000_000), &mut Memo::default()).expect("packs");
+    pack_dir(root, &mut out, &PackOptions::new(1_000_000_000), &mut BuildCache::default()).expect("packs");
     Image::new(Bytes::from(out.into_inner())).expect("an image")
 }
 

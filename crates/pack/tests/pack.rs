@@ -7,12 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tarpon_pack::{Dialect, Kind, Memo, Options, PackError, Packed, Policy, pack_dir};
+use tarpon_pack::{BuildCache, Dialect, PackError, PackOptions, PackedImage, Policy, SkipReason, pack_dir};
 use tarpon_site::{Coding, Content, Entry, Image, PAGE_CODES, Place, Variants};
 use tempfile::TempDir;
 
 /// What lies in a directory before it is packed.
-enum Lies<'a> {
+enum FixtureFile<'a> {
     Text(&'a str, &'a [u8]),
     /// A file of zeros.
     Zeros(&'a str, usize),
@@ -22,12 +22,12 @@ enum Lies<'a> {
     Fifo(&'a str),
     Socket(&'a str),
 }
-use Lies::*;
+use FixtureFile::*;
 
 #[test]
 #[rustfmt::skip]
 fn a_tree_becomes_entries() {
-    type Row<'a> = (&'a str, &'a [Lies<'a>], &'a [&'a str], &'a [(Kind, u64, &'a str)]);
+    type Row<'a> = (&'a str, &'a [FixtureFile<'a>], &'a [&'a str], &'a [(SkipReason, u64, &'a str)]);
     let cases: &[Row<'_>] = &[
         // what it shows, what lies there, what is served, what is skipped
         ("nothing", &[], &[], &[]),
@@ -56,30 +56,30 @@ fn a_tree_becomes_entries() {
         ("a name that is not UTF-8",        &[Bytes(b"caf\xe9.css", b"x")],          &["/caf\u{fffd}.css 1"], &[]),
         ("dotfiles",
             &[Text(".git/config", b""), Text(".env", b""), Text("a/.htaccess", b""), Text("a.b", b"")],
-            &["/a.b 0"], &[(Kind::Dotfile, 3, ".env")]),
+            &["/a.b 0"], &[(SkipReason::Dotfile, 3, ".env")]),
         ("a well-known directory",
             &[Text(".well-known/acme", b"x"), Text(".well-known/.git", b"x")],
-            &["/.well-known/acme 1"], &[(Kind::Dotfile, 1, ".well-known/.git")]),
-        ("FIFO and socket",                 &[Fifo("a"), Socket("b")],               &[], &[(Kind::Special, 2, "a")]),
+            &["/.well-known/acme 1"], &[(SkipReason::Dotfile, 1, ".well-known/.git")]),
+        ("FIFO and socket",                 &[Fifo("a"), Socket("b")],               &[], &[(SkipReason::Special, 2, "a")]),
         ("a link to a file",                &[Text("a", b"x"), Link("b", "a")],      &["/a 1", "/b 1"], &[]),
         ("a link to a directory",
             &[Text("a/index.html", b"x"), Link("b", "a")],
             &["/a -> /a/", "/a/ 1", "/a/index.html 1", "/b -> /b/", "/b/ 1", "/b/index.html 1"], &[]),
-        ("a link to what is hidden",        &[Text(".releases/7/a", b"x"), Link("b", ".releases/7")], &["/b/a 1"], &[(Kind::Dotfile, 1, ".releases")]),
-        ("a hidden link",                   &[Text("a", b"x"), Link(".b", "a")],     &["/a 1"], &[(Kind::Dotfile, 1, ".b")]),
-        ("a link out",                      &[Link("a", "/etc/passwd"), Link("d", "/etc")], &[], &[(Kind::LinkOutside, 2, "a")]),
-        ("a link up and out",               &[Link("a/b", "../..")],                 &[], &[(Kind::LinkOutside, 1, "a/b")]),
-        ("a link to a device",              &[Link("a", "/dev/zero")],               &[], &[(Kind::LinkOutside, 1, "a")]),
-        ("a link to a FIFO",                &[Fifo("a"), Link("b", "a")],            &[], &[(Kind::Special, 2, "a")]),
-        ("a link to nothing",               &[Link("a", "b"), Text("c", b""), Link("d", "c/e")], &["/c 0"], &[(Kind::LinkDangling, 2, "a")]),
-        ("a link to itself",                &[Link("a", "a")],                       &[], &[(Kind::LinkLoop, 1, "a")]),
-        ("a link to the root",              &[Text("f", b""), Link("a", ".")],       &["/f 0"], &[(Kind::LinkLoop, 1, "a")]),
+        ("a link to what is hidden",        &[Text(".releases/7/a", b"x"), Link("b", ".releases/7")], &["/b/a 1"], &[(SkipReason::Dotfile, 1, ".releases")]),
+        ("a hidden link",                   &[Text("a", b"x"), Link(".b", "a")],     &["/a 1"], &[(SkipReason::Dotfile, 1, ".b")]),
+        ("a link out",                      &[Link("a", "/etc/passwd"), Link("d", "/etc")], &[], &[(SkipReason::LinkOutside, 2, "a")]),
+        ("a link up and out",               &[Link("a/b", "../..")],                 &[], &[(SkipReason::LinkOutside, 1, "a/b")]),
+        ("a link to a device",              &[Link("a", "/dev/zero")],               &[], &[(SkipReason::LinkOutside, 1, "a")]),
+        ("a link to a FIFO",                &[Fifo("a"), Link("b", "a")],            &[], &[(SkipReason::Special, 2, "a")]),
+        ("a link to nothing",               &[Link("a", "b"), Text("c", b""), Link("d", "c/e")], &["/c 0"], &[(SkipReason::LinkDangling, 2, "a")]),
+        ("a link to itself",                &[Link("a", "a")],                       &[], &[(SkipReason::LinkLoop, 1, "a")]),
+        ("a link to the root",              &[Text("f", b""), Link("a", ".")],       &["/f 0"], &[(SkipReason::LinkLoop, 1, "a")]),
         ("two that lead to each other",
             &[Text("a/f", b""), Text("b/g", b""), Link("a/to", "../b"), Link("b/to", "../a")],
-            &["/a/f 0", "/a/to/g 0", "/b/g 0", "/b/to/f 0"], &[(Kind::LinkLoop, 2, "a/to/to")]),
+            &["/a/f 0", "/a/to/g 0", "/b/g 0", "/b/to/f 0"], &[(SkipReason::LinkLoop, 2, "a/to/to")]),
     ];
     for (name, lies, want, skipped) in cases {
-        let site = Site::new(lies);
+        let site = FixtureDir::new(lies);
         let (image, packed) = site.pack();
         let mut got: Vec<_> = image.entries().map(|(path, entry)| site.line(&image, &packed, path, entry)).collect();
         got.sort();
@@ -90,14 +90,14 @@ fn a_tree_becomes_entries() {
             false => got.strip_suffix(" inline").unwrap_or(got),
         }).collect();
         assert_eq!(got, *want, "{name}");
-        let rows: Vec<_> = packed.skipped.iter().map(|row| (row.kind, row.count, row.example.to_str().expect("ASCII"))).collect();
+        let rows: Vec<_> = packed.skipped.iter().map(|row| (row.reason, row.count, row.example.to_str().expect("ASCII"))).collect();
         assert_eq!(rows, *skipped, "{name}");
     }
 }
 
 #[test]
 fn a_path_as_long_as_the_system_has_it_is_served_and_a_longer_one_skipped() {
-    let site = Site::new(&[Text("f", b"")]);
+    let site = FixtureDir::new(&[Text("f", b"")]);
     // Directories are made one from within the other, for no path reaches the innermost. Links make the way shorter.
     let part = "d".repeat(250);
     let mut at = site.root().to_owned();
@@ -118,12 +118,12 @@ fn a_path_as_long_as_the_system_has_it_is_served_and_a_longer_one_skipped() {
     let (image, packed) = site.pack();
     let longest = image.entries().map(|(path, _)| path.len()).max().expect("an entry");
     assert!((3800..=4096).contains(&longest), "{longest}");
-    assert_eq!(packed.skipped.iter().map(|row| row.kind).collect::<Vec<_>>(), [Kind::PathTooLong]);
+    assert_eq!(packed.skipped.iter().map(|row| row.reason).collect::<Vec<_>>(), [SkipReason::PathTooLong]);
 }
 
 #[test]
 fn what_is_found_is_what_was_packed() {
-    let site = Site::new(&[
+    let site = FixtureDir::new(&[
         Text("index.html", b"<p>hello"),
         Text("a/caf.css", b"p{}"),
         Zeros("middle.bin", 20_000),
@@ -172,7 +172,7 @@ fn what_is_found_is_what_was_packed() {
 #[test]
 fn all_that_has_content_says_that_its_type_is_not_to_be_guessed() {
     const FIELD: &str = "\r\nX-Content-Type-Options: ";
-    let site = Site::new(&[
+    let site = FixtureDir::new(&[
         Text("a.css", b"p{} p{} p{}"),
         Text("a.css.gz", b"\x1f\x8b\x08"),
         Text("dir/index.html", b"here"),
@@ -184,8 +184,8 @@ fn all_that_has_content_says_that_its_type_is_not_to_be_guessed() {
     ]);
     for allow_sniffing in [false, true] {
         let policy = Policy { allow_sniffing, listings: true, ..Policy::default() };
-        let options = Options { policy, ..Options::new(now()) };
-        let (image, _) = site.pack_with(&options, &mut Memo::default()).expect("packs");
+        let options = PackOptions { policy, ..PackOptions::new(now()) };
+        let (image, _) = site.pack_with(&options, &mut BuildCache::default()).expect("packs");
         let check = |fields: Place, name: &str| {
             let value =
                 text(&image, fields).split(FIELD).skip(1).map(|rest| rest.lines().next().expect("a line"));
@@ -221,13 +221,13 @@ fn all_that_has_content_says_that_its_type_is_not_to_be_guessed() {
         check(image.rules().expect("a rule").fields(), "rules");
     }
     // Rules of Cloudflare can take it away.
-    let site = Site::new(&[
+    let site = FixtureDir::new(&[
         Text("a.txt", b"a"),
         Text("b.txt", b"b"),
         Text("_headers", b"/a.txt\n  ! X-Content-Type-Options\n"),
     ]);
-    let options = Options { dialect: Dialect::Cloudflare, ..Options::new(now()) };
-    let (image, _) = site.pack_with(&options, &mut Memo::default()).expect("packs");
+    let options = PackOptions { dialect: Dialect::Cloudflare, ..PackOptions::new(now()) };
+    let (image, _) = site.pack_with(&options, &mut BuildCache::default()).expect("packs");
     let has = |path: &str| {
         let Some(Entry::File(file)) = image.find(path.as_bytes()) else { panic!("{path}") };
         text(&image, file.identity.fields).contains(FIELD)
@@ -240,7 +240,7 @@ fn all_that_has_content_says_that_its_type_is_not_to_be_guessed() {
 fn a_coded_form_beside_a_file_is_offered_where_it_is_of_use() {
     const GZIP: &[u8] = b"\x1f\x8b\x08 gzip";
     const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd zstd";
-    type Row<'a> = (&'a str, &'a [Lies<'a>], &'a str, &'a [Coding], &'a [(Kind, u64, &'a str)]);
+    type Row<'a> = (&'a str, &'a [FixtureFile<'a>], &'a str, &'a [Coding], &'a [(SkipReason, u64, &'a str)]);
     let cases: &[Row<'_>] = &[
         // what it shows, what lies there, a file, in which codings it is offered, what is said
         ("none",               &[Zeros("a", 99)],                                    "/a",      &[], &[]),
@@ -255,19 +255,19 @@ fn a_coded_form_beside_a_file_is_offered_where_it_is_of_use() {
         ("as large",           &[Text("a", b"0123456"), Text("a.br", b"brotli!")],   "/a",      &[], &[]),
         ("by a link",          &[Zeros("a", 99), Text("b", GZIP), Link("a.gz", "b")], "/a",     &[Coding::Gzip], &[]),
         ("a directory",        &[Zeros("a", 99), Text("a.gz/b", GZIP)],              "/a",      &[], &[]),
-        ("no gzip",            &[Zeros("d/a", 99), Text("d/a.gz", b"text")],         "/d/a",    &[], &[(Kind::CodedOther, 1, "d/a.gz")]),
-        ("no zstd",            &[Zeros("a", 99), Text("a.zst", GZIP)],               "/a",      &[], &[(Kind::CodedOther, 1, "a.zst")]),
-        ("an empty form",      &[Zeros("a", 99), Text("a.br", b"")],                 "/a",      &[], &[(Kind::CodedOther, 1, "a.br")]),
+        ("no gzip",            &[Zeros("d/a", 99), Text("d/a.gz", b"text")],         "/d/a",    &[], &[(SkipReason::PrecompressedInvalid, 1, "d/a.gz")]),
+        ("no zstd",            &[Zeros("a", 99), Text("a.zst", GZIP)],               "/a",      &[], &[(SkipReason::PrecompressedInvalid, 1, "a.zst")]),
+        ("an empty form",      &[Zeros("a", 99), Text("a.br", b"")],                 "/a",      &[], &[(SkipReason::PrecompressedInvalid, 1, "a.br")]),
     ];
     for (name, lies, path, want, skipped) in cases {
-        let site = Site::new(lies);
+        let site = FixtureDir::new(lies);
         let (image, packed) = site.pack();
         let Some(Entry::File(file)) = image.find(path.as_bytes()) else { panic!("{name}: no file") };
         let codings: Vec<_> = image.coded(file).map(|(coding, _)| coding).collect();
         assert_eq!(codings, *want, "{name}");
         let vary = "\r\nVary: Accept-Encoding\r\n";
         assert_eq!(text(&image, file.identity.fields).contains(vary), !want.is_empty(), "{name}");
-        let rows: Vec<_> = packed.skipped.iter().map(|row| (row.kind, row.count, row.example.to_str().expect("ASCII"))).collect();
+        let rows: Vec<_> = packed.skipped.iter().map(|row| (row.reason, row.count, row.example.to_str().expect("ASCII"))).collect();
         assert_eq!(rows, *skipped, "{name}");
         // Whatever it is a form of, a file is there by its own name.
         for (path, entry) in image.entries().filter(|(path, _)| !path.ends_with(b"/")) {
@@ -281,7 +281,7 @@ fn a_coded_form_is_a_variant_and_a_file() {
     // One behind its fields, one on pages of its own, one on disk: the latter two are there once.
     for len in [300, 20_000, 70_000] {
         let form = [b"\x1f\x8b\x08", &vec![b'z'; len][..]].concat();
-        let site = Site::new(&[Zeros("dir/index.html", 100_000), Text("dir/index.html.gz", &form)]);
+        let site = FixtureDir::new(&[Zeros("dir/index.html", 100_000), Text("dir/index.html.gz", &form)]);
         let (image, packed) = site.pack();
         assert_eq!((packed.summary.files, packed.summary.bytes), (2, 100_003 + len as u64));
         assert_eq!(packed.files.len(), if len == 70_000 { 2 } else { 1 });
@@ -319,7 +319,7 @@ fn a_coded_form_is_a_variant_and_a_file() {
 
 #[test]
 fn a_coded_form_older_than_its_file_is_not_offered() {
-    let site = Site::new(&[Zeros("a", 99), Text("a.br", b"br")]);
+    let site = FixtureDir::new(&[Zeros("a", 99), Text("a.br", b"br")]);
     let base = UNIX_EPOCH + Duration::from_secs(784_111_777);
     let set = |name, after_ms| {
         let file = File::options().write(true).open(site.root().join(name)).expect("open");
@@ -333,15 +333,19 @@ fn a_coded_form_older_than_its_file_is_not_offered() {
         let (image, packed) = site.pack();
         let Some(Entry::File(file)) = image.find(b"/a") else { panic!("no file") };
         assert_eq!(image.coded(file).count(), usize::from(offered), "{file_ms}, {form_ms}");
-        let kinds: Vec<_> = packed.skipped.iter().map(|row| row.kind).collect();
-        assert_eq!(kinds, if offered { vec![] } else { vec![Kind::CodedStale] }, "{file_ms}, {form_ms}");
+        let kinds: Vec<_> = packed.skipped.iter().map(|row| row.reason).collect();
+        assert_eq!(
+            kinds,
+            if offered { vec![] } else { vec![SkipReason::PrecompressedStale] },
+            "{file_ms}, {form_ms}"
+        );
         assert!(image.find(b"/a.br").is_some());
     }
 }
 
 #[test]
 fn every_status_has_its_page() {
-    let (image, _) = Site::new(&[]).pack();
+    let (image, _) = FixtureDir::new(&[]).pack();
     for code in PAGE_CODES {
         let page = image.page(code);
         let (fields, content) = (text(&image, page.fields), text(&image, page.content));
@@ -360,13 +364,14 @@ fn every_status_has_its_page() {
 
 #[test]
 fn the_same_directory_gives_the_same_bytes() {
-    let site = Site::new(&[Text("b/index.html", b"b"), Text("a", b"a"), Zeros("c", 70_000), Link("d", "b")]);
+    let site =
+        FixtureDir::new(&[Text("b/index.html", b"b"), Text("a", b"a"), Zeros("c", 70_000), Link("d", "b")]);
     assert_eq!(site.pack().0.all(), site.pack().0.all());
 }
 
 #[test]
 fn no_date_is_later_than_now() {
-    let site = Site::new(&[Text("later", b"a"), Text("earlier", b"a")]);
+    let site = FixtureDir::new(&[Text("later", b"a"), Text("earlier", b"a")]);
     let set = |name, time| {
         File::options()
             .write(true)
@@ -377,8 +382,8 @@ fn no_date_is_later_than_now() {
     };
     set("later", SystemTime::now() + Duration::from_secs(1_000_000));
     set("earlier", UNIX_EPOCH - Duration::from_secs(1_000_000));
-    let options = Options::new(now());
-    let (image, _) = site.pack_with(&options, &mut Memo::default()).expect("packs");
+    let options = PackOptions::new(now());
+    let (image, _) = site.pack_with(&options, &mut BuildCache::default()).expect("packs");
     for (path, want) in [("/later", options.now), ("/earlier", 0)] {
         let Some(Entry::File(Variants { identity: variant, .. })) = image.find(path.as_bytes()) else {
             panic!("{path}")
@@ -389,10 +394,10 @@ fn no_date_is_later_than_now() {
 
 #[test]
 fn a_memo_spares_a_large_file_and_notices_a_change() {
-    let site = Site::new(&[Zeros("large", 100_000)]);
-    let later = Options::new(now() + 10);
-    let mut memo = Memo::default();
-    let etag = |memo: &mut Memo| {
+    let site = FixtureDir::new(&[Zeros("large", 100_000)]);
+    let later = PackOptions::new(now() + 10);
+    let mut memo = BuildCache::default();
+    let etag = |memo: &mut BuildCache| {
         let (image, _) = site.pack_with(&later, memo).expect("packs");
         let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/large") else {
             panic!("not there")
@@ -410,7 +415,7 @@ fn a_memo_spares_a_large_file_and_notices_a_change() {
         .expect("write");
     let second = etag(&mut memo);
     assert_ne!(second, first);
-    assert_eq!(second, etag(&mut Memo::default()));
+    assert_eq!(second, etag(&mut BuildCache::default()));
     fs::remove_file(site.root().join("large")).expect("remove");
     site.pack_with(&later, &mut memo).expect("packs");
     assert!(format!("{memo:?}").contains("{}"), "it forgets: {memo:?}");
@@ -418,7 +423,7 @@ fn a_memo_spares_a_large_file_and_notices_a_change() {
 
 #[test]
 fn a_file_that_changes_meanwhile_gives_a_consistent_answer() {
-    let site = Site::new(&[Zeros("small", 3_000), Zeros("large", 400_000)]);
+    let site = FixtureDir::new(&[Zeros("small", 3_000), Zeros("large", 400_000)]);
     let (stop, root) = (std::sync::atomic::AtomicBool::new(false), site.root());
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -453,23 +458,24 @@ fn a_file_that_changes_meanwhile_gives_a_consistent_answer() {
 
 #[test]
 fn too_many_large_files_are_counted() {
-    let site = Site::new(&[Zeros("a", 70_000), Zeros("b", 70_000), Zeros("c", 70_000), Text("d", b"")]);
-    let options = Options { file_count_max: 2, ..Options::new(now()) };
-    let error = site.pack_with(&options, &mut Memo::default()).expect_err("refused");
+    let site = FixtureDir::new(&[Zeros("a", 70_000), Zeros("b", 70_000), Zeros("c", 70_000), Text("d", b"")]);
+    let options = PackOptions { file_count_max: 2, ..PackOptions::new(now()) };
+    let error = site.pack_with(&options, &mut BuildCache::default()).expect_err("refused");
     assert!(matches!(error, PackError::FileCount { count: 3, max: 2 }), "{error:?}");
     assert!(
         error.to_string().contains("3 large files") && error.to_string().contains("ulimit -n"),
         "{error}"
     );
-    site.pack_with(&Options { file_count_max: 3, ..options }, &mut Memo::default()).expect("packs");
+    site.pack_with(&PackOptions { file_count_max: 3, ..options }, &mut BuildCache::default()).expect("packs");
 }
 
 #[test]
 fn a_root_that_is_no_directory_is_refused() {
-    let site = Site::new(&[Text("a", b"")]);
+    let site = FixtureDir::new(&[Text("a", b"")]);
     for name in ["a", "b"] {
         let root = site.root().join(name);
-        let error = pack_dir(&root, &mut Cursor::new(Vec::new()), &Options::new(0), &mut Memo::default());
+        let error =
+            pack_dir(&root, &mut Cursor::new(Vec::new()), &PackOptions::new(0), &mut BuildCache::default());
         let error = error.expect_err("refused");
         assert!(matches!(error, PackError::Root { .. }), "{error:?}");
         assert!(error.to_string().contains(root.to_str().expect("UTF-8")), "{error}");
@@ -479,10 +485,10 @@ fn a_root_that_is_no_directory_is_refused() {
 #[test]
 fn what_cannot_be_read_is_named() {
     for name in ["a/file", "a/dir"] {
-        let site = Site::new(&[Text("a/file", b"x"), Text("a/dir/file", b"x")]);
+        let site = FixtureDir::new(&[Text("a/file", b"x"), Text("a/dir/file", b"x")]);
         let path = site.root().join(name);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("set");
-        let result = site.pack_with(&Options::new(now()), &mut Memo::default());
+        let result = site.pack_with(&PackOptions::new(now()), &mut BuildCache::default());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("set");
         match result {
             Err(error) => assert!(error.to_string().contains(name), "{error}"),
@@ -493,10 +499,10 @@ fn what_cannot_be_read_is_named() {
 }
 
 /// A directory to be packed.
-struct Site(TempDir);
+struct FixtureDir(TempDir);
 
-impl Site {
-    fn new(lies: &[Lies<'_>]) -> Site {
+impl FixtureDir {
+    fn new(lies: &[FixtureFile<'_>]) -> FixtureDir {
         let dir = TempDir::new().expect("a directory");
         for what in lies {
             let at = |name: &[u8]| {
@@ -526,18 +532,22 @@ impl Site {
                 }
             }
         }
-        Site(dir)
+        FixtureDir(dir)
     }
 
     fn root(&self) -> &Path {
         self.0.path()
     }
 
-    fn pack(&self) -> (Image, Packed) {
-        self.pack_with(&Options::new(now()), &mut Memo::default()).expect("packs")
+    fn pack(&self) -> (Image, PackedImage) {
+        self.pack_with(&PackOptions::new(now()), &mut BuildCache::default()).expect("packs")
     }
 
-    fn pack_with(&self, options: &Options, memo: &mut Memo) -> Result<(Image, Packed), PackError> {
+    fn pack_with(
+        &self,
+        options: &PackOptions,
+        memo: &mut BuildCache,
+    ) -> Result<(Image, PackedImage), PackError> {
         let mut out = Cursor::new(Vec::new());
         let packed = pack_dir(self.root(), &mut out, options, memo)?;
         let image = Image::new(Bytes::from(out.into_inner())).expect("an image");
@@ -547,7 +557,7 @@ impl Site {
     }
 
     /// An entry as the table has it: path, length, where; or path and target. What it says is checked against the file.
-    fn line(&self, image: &Image, packed: &Packed, path: &[u8], entry: Entry) -> String {
+    fn line(&self, image: &Image, packed: &PackedImage, path: &[u8], entry: Entry) -> String {
         let shown = String::from_utf8_lossy(path);
         assert_eq!(image.find(path), Some(entry), "{shown}");
         match entry {
@@ -584,7 +594,7 @@ impl Site {
     }
 }
 
-fn content(image: &Image, packed: &Packed, content: Content) -> Vec<u8> {
+fn content(image: &Image, packed: &PackedImage, content: Content) -> Vec<u8> {
     match content {
         Content::Image(place) => image.bytes(place).to_vec(),
         Content::File { number, len, .. } => {

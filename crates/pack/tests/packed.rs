@@ -15,8 +15,8 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 use tarpon_pack::{
-    Changes, Dialect, Dictionaries, Effort, Input, Kind, Makeup, OpenError, PackError, Policy, Progress,
-    Report, Reuse, SiteError, SiteOptions, Step, pack_site, verify,
+    Changes, Dialect, Dictionaries, Effort, Input, Makeup, OpenError, PackError, Policy, Progress, Report,
+    Reuse, SiteError, SiteOptions, SkipReason, Step, pack_site, verify,
 };
 use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::image_in;
@@ -26,9 +26,9 @@ use xxhash_rust::xxh3::xxh3_128;
 
 #[test]
 fn every_file_is_served_with_the_variants_that_are_worth_it() {
-    let site = Site::new();
+    let site = SampleSite::new();
     let (report, archive) = site.pack("site.tar", Effort::Fast);
-    let packed = Packed::new(&archive);
+    let packed = ServedArchive::new(&archive);
     for (path, content) in files() {
         let Some(Entry::File(file)) = packed.image.find(format!("/{path}").as_bytes()) else {
             panic!("{path} is not there")
@@ -53,9 +53,9 @@ fn every_file_is_served_with_the_variants_that_are_worth_it() {
 
 #[test]
 fn large_contents_lie_on_pages_and_each_of_them_once() {
-    let site = Site::new();
+    let site = SampleSite::new();
     let (_, archive) = site.pack("site.tar", Effort::Fast);
-    let packed = Packed::new(&archive);
+    let packed = ServedArchive::new(&archive);
     let place = |path: &str| {
         let Some(Entry::File(file)) = packed.image.find(path.as_bytes()) else { panic!("{path}") };
         let variants = packed.image.coded(file).map(|(_, variant)| variant).chain([file.identity]);
@@ -80,7 +80,7 @@ fn large_contents_lie_on_pages_and_each_of_them_once() {
 
 #[test]
 fn any_tar_program_gives_the_site_back() {
-    let site = Site::new();
+    let site = SampleSite::new();
     let (_, archive) = site.pack("site.tar", Effort::Fast);
     // Strict where Python already knows how to be.
     let tarfile = "import sys, tarfile; strict = {'filter': 'data'} if hasattr(tarfile, 'data_filter') else {}; \
@@ -161,7 +161,10 @@ fn directories_modes_and_times_survive_from_a_directory_and_from_an_archive() {
         let archive = temp.path().join("site.tar");
         let report = pack_site(input, &archive, &options(Effort::Fast), &Progress::default()).expect("packs");
         let [skipped] = &report.skipped[..] else { panic!("{report:?}") };
-        assert_eq!((skipped.kind, skipped.example.to_str()), (Kind::Dotfile, Some("only-hidden/.secret")));
+        assert_eq!(
+            (skipped.reason, skipped.example.to_str()),
+            (SkipReason::Dotfile, Some("only-hidden/.secret"))
+        );
         let packed = File::open(&archive).expect("an archive");
         assert_eq!(
             verify(&packed, &archive, &Dictionaries::default(), NonZeroUsize::MIN)
@@ -196,7 +199,7 @@ fn directories_modes_and_times_survive_from_a_directory_and_from_an_archive() {
 
 #[test]
 fn the_same_site_gives_the_same_bytes() {
-    let (one, other) = (Site::new(), Site::new());
+    let (one, other) = (SampleSite::new(), SampleSite::new());
     for effort in [Effort::Fast, Effort::Best] {
         let (report, archive) = one.pack("site.tar", effort);
         let again = other.root().join("again.tar");
@@ -212,7 +215,7 @@ fn the_same_site_gives_the_same_bytes() {
 
 #[test]
 fn an_archive_packed_gives_the_same_bytes_as_its_directory() {
-    let site = Site::new();
+    let site = SampleSite::new();
     let (_, archive) = site.pack("site.tar", Effort::Fast);
     let file = File::open(&archive).expect("an archive");
     let input = Input::Archive { file: &file, path: &archive, prefix: Path::new("") };
@@ -230,17 +233,17 @@ fn a_coded_form_beside_its_file_is_taken_over_if_it_decodes_to_it() {
     let cut = &coded[..coded.len() - 1];
     let twice = [&coded[..], &coded].concat();
     let larger = gzip_stored(&text);
-    type Row<'a> = (&'a str, &'a str, &'a [u8], bool, &'a [Kind]);
+    type Row<'a> = (&'a str, &'a str, &'a [u8], bool, &'a [SkipReason]);
     let cases: &[Row<'_>] = &[
         // what it shows      its name    its content             taken   what is told
         ("gzip",              "a.css.gz", &coded,                 true,  &[]),
         ("Brotli",            "a.css.br", &brotli,                true,  &[]),
-        ("of another file",   "a.css.gz", &gzip(&other),       false, &[Kind::CodedWrong]),
-        ("in another coding", "a.css.br", &coded,                 false, &[Kind::CodedWrong]),
-        ("cut short",         "a.css.gz", cut,                    false, &[Kind::CodedWrong]),
-        ("two members",       "a.css.gz", &twice,                 false, &[Kind::CodedWrong]),
-        ("text",              "a.css.gz", b"text",                false, &[Kind::CodedWrong]),
-        ("empty",             "a.css.br", b"",                    false, &[Kind::CodedWrong]),
+        ("of another file",   "a.css.gz", &gzip(&other),       false, &[SkipReason::PrecompressedMismatch]),
+        ("in another coding", "a.css.br", &coded,                 false, &[SkipReason::PrecompressedMismatch]),
+        ("cut short",         "a.css.gz", cut,                    false, &[SkipReason::PrecompressedMismatch]),
+        ("two members",       "a.css.gz", &twice,                 false, &[SkipReason::PrecompressedMismatch]),
+        ("text",              "a.css.gz", b"text",                false, &[SkipReason::PrecompressedMismatch]),
+        ("empty",             "a.css.br", b"",                    false, &[SkipReason::PrecompressedMismatch]),
         ("not smaller",       "a.css.gz", &larger,                false, &[]),
     ];
     for &(name, beside, content, taken, told) in cases {
@@ -254,14 +257,14 @@ fn a_coded_form_beside_its_file_is_taken_over_if_it_decodes_to_it() {
         File::options().append(true).open(dir.join(beside)).and_then(|file| file.set_modified(old)).expect("a file");
         let archive = temp.path().join("site.tar");
         let report = pack_site(Input::Dir(&dir), &archive, &options(Effort::Fast), &Progress::default()).expect(name);
-        let packed = Packed::new(&archive);
+        let packed = ServedArchive::new(&archive);
         let Some(Entry::File(file)) = packed.image.find(b"/a.css") else { panic!("{name}") };
         let forms: Vec<_> = packed.image.coded(file).map(|(coding, form)| (coding, packed.content(&form))).collect();
         assert_eq!(forms.len(), 3, "{name}: what was not taken is made");
         assert!(forms.iter().all(|(coding, form)| decoded(*coding, form) == text), "{name}");
         assert_eq!(forms.iter().any(|(_, form)| form == content), taken, "{name}");
         assert_eq!(report.saved.iter().map(|saved| saved.taken).sum::<u64>(), u64::from(taken), "{name}");
-        assert_eq!(report.skipped.iter().map(|row| row.kind).collect::<Vec<_>>(), told, "{name}");
+        assert_eq!(report.skipped.iter().map(|row| row.reason).collect::<Vec<_>>(), told, "{name}");
         let Some(Entry::File(by_name)) = packed.image.find(format!("/{beside}").as_bytes()) else { panic!("{name}") };
         assert!(packed.content(&by_name.identity) == content, "{name}: and is there by its own name");
     }
@@ -269,7 +272,7 @@ fn a_coded_form_beside_its_file_is_taken_over_if_it_decodes_to_it() {
 
 #[test]
 fn an_existing_output_saves_the_work_and_changes_nothing() {
-    let site = Site::new();
+    let site = SampleSite::new();
     let (first, archive) = site.pack("site.tar", Effort::Fast);
     let bytes = fs::read(&archive).expect("an archive");
     assert_eq!((&first.reuse, &first.changes), (&Reuse::None, &None));
@@ -312,7 +315,7 @@ fn an_existing_output_saves_the_work_and_changes_nothing() {
 
 #[test]
 fn an_archive_that_is_named_is_reused_in_place_of_the_output() {
-    let site = Site::new();
+    let site = SampleSite::new();
     let (_, earlier) = site.pack("earlier.tar", Effort::Fast);
     fs::write(site.root().join("site.tar"), "not looked at").expect("a file");
     let options = SiteOptions { reuse: Some(&earlier), ..options(Effort::Fast) };
@@ -332,7 +335,7 @@ fn an_archive_that_is_named_is_reused_in_place_of_the_output() {
 
 #[test]
 fn an_output_that_is_damaged_or_foreign_does_no_harm() {
-    let site = Site::new();
+    let site = SampleSite::new();
     let (report, good) = site.pack("good.tar", Effort::Fast);
     let bytes = fs::read(&good).expect("an archive");
     let place = image_in(&bytes, bytes.len() as u64).expect("a good one").expect("a packed site");
@@ -366,10 +369,10 @@ fn an_output_that_is_damaged_or_foreign_does_no_harm() {
 
 #[test]
 fn an_output_whose_checksums_were_made_to_fit_gives_no_form_that_is_not_of_its_content() {
-    let site = Site::new();
+    let site = SampleSite::new();
     let (_, archive) = site.pack("site.tar", Effort::Fast);
     let bytes = fs::read(&archive).expect("an archive");
-    let packed = Packed::new(&archive);
+    let packed = ServedArchive::new(&archive);
     // Every form is something else, and its entity-tag is right.
     let mut forged = bytes.clone();
     for path in ["/large.css", "/index.html", "/guide/index.html"] {
@@ -405,7 +408,7 @@ fn seal(archive: &mut [u8]) {
 #[test]
 fn pages_at_clean_urls_are_reused_and_forms_beside_them_are_not() {
     let policy = Policy { clean_urls: true, ..Policy::default() };
-    let site = Site::new();
+    let site = SampleSite::new();
     fs::write(site.dir().join("about.html"), "<p>about the world".repeat(100)).expect("a file");
     let options = SiteOptions { policy: &policy, ..options(Effort::Fast) };
     let pack = |name: &str| {
@@ -427,7 +430,7 @@ fn pages_at_clean_urls_are_reused_and_forms_beside_them_are_not() {
 
 #[test]
 fn an_archive_is_the_sum_of_what_it_is_said_to_consist_of() {
-    let site = Site::new();
+    let site = SampleSite::new();
     let (report, archive) = site.pack("site.tar", Effort::Fast);
     let Makeup { files: files_len, coded, small, program, rest } = report.makeup;
     assert_eq!(files_len + coded + small + program + rest, fs::metadata(&archive).expect("an archive").len());
@@ -438,7 +441,7 @@ fn an_archive_is_the_sum_of_what_it_is_said_to_consist_of() {
         |files: Vec<(&str, Vec<u8>)>| files.iter().map(|(_, content)| content.len() as u64).sum::<u64>();
     let small_len = len(small_files);
     assert_eq!((files_len, small, program), (len(large_files) + small_len, small_len, 0));
-    let packed = Packed::new(&archive);
+    let packed = ServedArchive::new(&archive);
     let forms = ["/index.html", "/guide/index.html", "/large.css"].into_iter().flat_map(|path| {
         let Some(Entry::File(file)) = packed.image.find(path.as_bytes()) else { panic!("{path}") };
         packed.image.coded(file).map(|(_, variant)| variant.content.len()).collect::<Vec<_>>()
@@ -449,7 +452,7 @@ fn an_archive_is_the_sum_of_what_it_is_said_to_consist_of() {
 
 #[test]
 fn a_form_that_lay_beside_its_file_is_not_taken_for_one_that_was_made() {
-    let site = Site::new();
+    let site = SampleSite::new();
     fs::write(site.dir().join("index.html.br"), brotli_of(&files()[0].1)).expect("a file");
     let (_, earlier) = site.pack("earlier.tar", Effort::Fast);
     fs::remove_file(site.dir().join("index.html.br")).expect("a file");
@@ -462,12 +465,12 @@ fn a_form_that_lay_beside_its_file_is_not_taken_for_one_that_was_made() {
 
 #[test]
 fn no_file_is_younger_than_it_may_be() {
-    let site = Site::new();
+    let site = SampleSite::new();
     for (latest_s, want) in [(MODIFIED_S + 1, MODIFIED_S), (MODIFIED_S - 1, MODIFIED_S - 1), (0, 0)] {
         let archive = site.root().join("site.tar");
         let options = SiteOptions { latest_s, ..options(Effort::Fast) };
         pack_site(Input::Dir(&site.dir()), &archive, &options, &Progress::default()).expect("packs");
-        let packed = Packed::new(&archive);
+        let packed = ServedArchive::new(&archive);
         let Some(Entry::File(file)) = packed.image.find(b"/small.txt") else { panic!("not there") };
         assert_eq!(file.identity.last_modified, want);
         let mut members = tar::Archive::new(&packed.bytes[..]);
@@ -481,7 +484,7 @@ fn no_file_is_younger_than_it_may_be() {
 
 #[test]
 fn what_cannot_be_packed_is_told_and_leaves_nothing() {
-    let site = Site::new();
+    let site = SampleSite::new();
     let names = |dir: &Path| fs::read_dir(dir).expect("a directory").count();
     symlink("/dev/null", site.root().join("device")).expect("a link");
     let (before, inside) = (names(site.root()), names(&site.dir()));
@@ -528,7 +531,7 @@ fn a_file_that_changes_meanwhile_ends_it() {
         ("gone", |path| fs::remove_file(path).expect("a file")),
     ];
     for (name, change) in changes {
-        let site = Site::new();
+        let site = SampleSite::new();
         // So much that compressing it takes longer than to notice that it has begun.
         let long = noise(24 << 10).iter().flat_map(|byte| byte.to_string().into_bytes()).collect::<Vec<_>>();
         fs::write(site.dir().join("long.txt"), long).expect("a file");
@@ -577,18 +580,18 @@ fn a_name_that_is_no_text_and_a_site_of_nothing_can_be_packed() {
         }
         if let Some(name) = name {
             let path = [b"/", name].concat();
-            assert!(Packed::new(&archive).image.find(&path).is_some());
+            assert!(ServedArchive::new(&archive).image.find(&path).is_some());
         }
     }
 }
 
 /// A small site of all there is, in a directory of its own.
-struct Site(TempDir);
+struct SampleSite(TempDir);
 
-impl Site {
-    fn new() -> Site {
+impl SampleSite {
+    fn new() -> SampleSite {
         let temp = tempfile::tempdir().expect("a directory");
-        let site = Site(temp);
+        let site = SampleSite(temp);
         for (path, content) in files() {
             let at = site.dir().join(path);
             fs::create_dir_all(at.parent().expect("a directory")).expect("a directory");
@@ -674,17 +677,17 @@ fn noise(len: usize) -> Vec<u8> {
 }
 
 /// An archive, as a server has it.
-struct Packed {
+struct ServedArchive {
     image: Image,
     bytes: Bytes,
 }
 
-impl Packed {
-    fn new(archive: &Path) -> Packed {
+impl ServedArchive {
+    fn new(archive: &Path) -> ServedArchive {
         let bytes = Bytes::from(fs::read(archive).expect("an archive"));
         let place = image_in(&bytes, bytes.len() as u64).expect("a good one").expect("a packed site");
         let image = bytes.slice(place.at as usize..(place.at + place.len) as usize);
-        Packed { image: Image::new(image).expect("an image"), bytes }
+        ServedArchive { image: Image::new(image).expect("an image"), bytes }
     }
 
     fn content(&self, variant: &Variant) -> Vec<u8> {

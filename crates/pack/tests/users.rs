@@ -5,12 +5,15 @@ use std::fs::{self, File};
 use std::io::Cursor;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use tarpon_pack::{ENTRY_COUNT_MAX, LEN_MAX, Memo, Options, Packed, Policy, UserDirectory, Why, pack_dir};
+use tarpon_pack::{
+    BuildCache, OmitReason, PackOptions, PackedImage, Policy, USER_ENTRY_COUNT_MAX, USER_LEN_MAX,
+    UserDirectory, pack_dir,
+};
 use tarpon_site::{Content, Entry, Image};
 use tempfile::TempDir;
 
 /// What lies in a directory before it is packed.
-enum Lies {
+enum UserFixture {
     Text(&'static str),
     /// A file of zeros.
     Zeros(&'static str, u64),
@@ -18,11 +21,11 @@ enum Lies {
     /// So many empty files.
     Many(&'static str, usize),
 }
-use Lies::*;
+use UserFixture::*;
 
 #[test]
 fn what_lies_in_the_home_of_a_user_is_served_below_their_name() {
-    type Case<'a> = (&'a str, Vec<Lies>, &'a [&'a str], &'a [(&'a str, Why)]);
+    type Case<'a> = (&'a str, Vec<UserFixture>, &'a [&'a str], &'a [(&'a str, OmitReason)]);
     #[rustfmt::skip]
     let cases: Vec<Case<'_>> = vec![
         // what it shows, what lies there, what is served of users, who is left out
@@ -42,26 +45,27 @@ fn what_lies_in_the_home_of_a_user_is_served_below_their_name() {
         ("a link to another user", vec![Text("home/bob/www/a"), Link("home/ann/www/b", "../../bob/www")], &["/~bob/a"], &[]),
         ("a link within the home", vec![Text("home/ann/site/a"), Link("home/ann/www", "site")], &["/~ann/a"], &[]),
         ("a link out of the home", vec![Text("home/bob/www/a"), Link("home/ann/www", "../bob/www")],
-            &["/~bob/a"], &[("ann", Why::Outside)]),
-        ("a link to all of it", vec![Text("home/ann/a"), Link("home/ann/www", ".")], &[], &[("ann", Why::Outside)]),
+            &["/~bob/a"], &[("ann", OmitReason::Outside)]),
+        ("a link to all of it", vec![Text("home/ann/a"), Link("home/ann/www", ".")], &[], &[("ann", OmitReason::Outside)]),
         ("a home that is a link", vec![Text("disk/ann/www/a"), Link("home/ann", "../disk/ann")], &["/~ann/a"], &[]),
         ("what the site has itself", vec![Text("site/~ann/own"), Text("home/ann/www/a"), Text("home/bob/www/a")],
-            &["/~ann/own", "/~bob/a"], &[("ann", Why::Taken)]),
+            &["/~ann/own", "/~bob/a"], &[("ann", OmitReason::Taken)]),
         ("a name that is longer", vec![Text("site/~annie"), Text("home/ann/www/a")], &["/~ann/a", "/~annie"], &[]),
-        ("too many files", vec![Many("home/ann/www", ENTRY_COUNT_MAX + 1), Text("home/bob/www/a")],
-            &["/~bob/a"], &[("ann", Why::EntryCount)]),
-        ("too many, dotfiles too", vec![Many("home/ann/www/.git", 1), Many("home/ann/www/a", ENTRY_COUNT_MAX - 1)],
-            &[], &[("ann", Why::EntryCount)]),
+        ("too many files", vec![Many("home/ann/www", USER_ENTRY_COUNT_MAX + 1), Text("home/bob/www/a")],
+            &["/~bob/a"], &[("ann", OmitReason::EntryCount)]),
+        ("too many, dotfiles too", vec![Many("home/ann/www/.git", 1), Many("home/ann/www/a", USER_ENTRY_COUNT_MAX - 1)],
+            &[], &[("ann", OmitReason::EntryCount)]),
         ("too many large files", vec![Zeros("home/ann/www/a", LARGE), Zeros("home/ann/www/b", LARGE), Zeros("home/bob/www/a", LARGE)],
-            &["/~bob/a"], &[("ann", Why::LargeCount(1))]),
+            &["/~bob/a"], &[("ann", OmitReason::LargeCount(1))]),
         ("as many large files as there may be", vec![Zeros("site/a", LARGE), Zeros("home/ann/www/a", LARGE)], &["/~ann/a"], &[]),
     ];
-    for (name, lies, want, left_out) in cases {
+    for (name, lies, want, omitted) in cases {
         let dir = made(&lies);
-        let (image, packed) = pack(dir.path(), &Options { file_count_max: LARGE_MAX, ..Options::new(0) });
+        let (image, packed) =
+            pack(dir.path(), &PackOptions { file_count_max: LARGE_MAX, ..PackOptions::new(0) });
         assert_eq!(of_users(&image), want, "{name}");
-        let got: Vec<_> = packed.left_out.iter().map(|left| (&*left.user.name, left.why)).collect();
-        assert_eq!(got, left_out, "{name}");
+        let got: Vec<_> = packed.omitted.iter().map(|left| (&*left.user.name, left.reason)).collect();
+        assert_eq!(got, omitted, "{name}");
     }
 }
 
@@ -73,14 +77,14 @@ const LARGE_MAX: usize = 8;
 #[test]
 fn users_have_so_many_bytes_in_memory_and_no_more() {
     const LEN: u64 = 65_536;
-    let count = (LEN_MAX / LEN) as usize;
-    for (count, want) in [(count, None), (count + 1, Some(Why::Len))] {
+    let count = (USER_LEN_MAX / LEN) as usize;
+    for (count, want) in [(count, None), (count + 1, Some(OmitReason::Len))] {
         let dir = made(&[Many("home/ann/www", count)]);
         for entry in fs::read_dir(dir.path().join("home/ann/www")).unwrap() {
             File::options().write(true).open(entry.unwrap().path()).unwrap().set_len(LEN).unwrap();
         }
-        let (_, packed) = pack(dir.path(), &Options::new(0));
-        assert_eq!(packed.left_out.first().map(|left| left.why), want);
+        let (_, packed) = pack(dir.path(), &PackOptions::new(0));
+        assert_eq!(packed.omitted.first().map(|left| left.reason), want);
         assert_eq!(packed.summary.files, if want.is_none() { count as u64 } else { 0 });
     }
 }
@@ -92,7 +96,7 @@ fn large_files_of_users_are_left_out_one_by_one_where_there_is_no_room() {
     let mut lies: Vec<_> = NAMES.map(|name| Zeros(name, LARGE)).into();
     lies.extend([Zeros("home/ann/www/large", LARGE), Text("home/ann/www/small")]);
     let dir = made(&lies);
-    let (image, packed) = pack(dir.path(), &Options { file_count_max: LARGE_MAX, ..Options::new(0) });
+    let (image, packed) = pack(dir.path(), &PackOptions { file_count_max: LARGE_MAX, ..PackOptions::new(0) });
     assert_eq!(of_users(&image), ["/~ann/small"]);
     let skipped: Vec<_> = packed.skipped.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -105,7 +109,7 @@ fn large_files_of_users_are_left_out_one_by_one_where_there_is_no_room() {
 fn a_list_of_the_root_names_no_users_and_theirs_are_as_all_lists_are() {
     let dir = made(&[Text("site/a"), Text("home/ann/www/b/c")]);
     let policy = Policy { listings: true, ..Policy::default() };
-    let (image, _) = pack(dir.path(), &Options { policy, ..Options::new(0) });
+    let (image, _) = pack(dir.path(), &PackOptions { policy, ..PackOptions::new(0) });
     let page = |path: &[u8]| {
         let Some(Entry::File(variants)) = image.find(path) else { panic!("no list") };
         let Content::Image(place) = variants.identity.content else { panic!("elsewhere") };
@@ -117,7 +121,7 @@ fn a_list_of_the_root_names_no_users_and_theirs_are_as_all_lists_are() {
 }
 
 /// A root with a site, and homes of two users of three.
-fn made(lies: &[Lies]) -> TempDir {
+fn made(lies: &[UserFixture]) -> TempDir {
     let dir = TempDir::new().expect("a directory");
     let at = |name: &str| {
         let at = dir.path().join(name);
@@ -140,15 +144,15 @@ fn made(lies: &[Lies]) -> TempDir {
     dir
 }
 
-fn pack(root: &Path, options: &Options) -> (Image, Packed) {
+fn pack(root: &Path, options: &PackOptions) -> (Image, PackedImage) {
     let user = |name: &str| UserDirectory {
         name: name.to_owned(),
         home: root.join("home").join(name),
         dir: PathBuf::from("www"),
     };
-    let options = Options { users: ["ann", "bob"].map(user).into(), ..options.clone() };
+    let options = PackOptions { users: ["ann", "bob"].map(user).into(), ..options.clone() };
     let mut out = Cursor::new(Vec::new());
-    let packed = pack_dir(&root.join("site"), &mut out, &options, &mut Memo::default()).expect("packs");
+    let packed = pack_dir(&root.join("site"), &mut out, &options, &mut BuildCache::default()).expect("packs");
     (Image::new(Bytes::from(out.into_inner())).expect("an image"), packed)
 }
 

@@ -18,7 +18,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 #[test]
 fn what_is_in_order_is_said_to_be() {
-    let site = Packed::new();
+    let site = DamageableArchive::new();
     let verified =
         verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect("a packed site");
     assert_eq!(verified.damage, []);
@@ -28,7 +28,7 @@ fn what_is_in_order_is_said_to_be() {
 
 #[test]
 fn an_archive_cut_anywhere_is_refused() {
-    let site = Packed::new();
+    let site = DamageableArchive::new();
     for len in (0..site.len).rev() {
         site.file.set_len(len).expect("a file");
         let refused = verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS)
@@ -41,7 +41,7 @@ fn an_archive_cut_anywhere_is_refused() {
 
 #[test]
 fn an_archive_appended_to_is_refused() {
-    let site = Packed::new();
+    let site = DamageableArchive::new();
     site.file.set_len(site.len + 512).expect("a file");
     let refused =
         verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect_err("refused");
@@ -50,7 +50,7 @@ fn an_archive_appended_to_is_refused() {
 
 #[test]
 fn a_bit_flipped_anywhere_is_found() {
-    let site = Packed::new();
+    let site = DamageableArchive::new();
     let image_end = IMAGE_AT + site.image().len();
     for at in 0..site.len {
         // All bits of what leads to other things; of what is only sent, one of each byte.
@@ -70,7 +70,7 @@ fn a_bit_flipped_anywhere_is_found() {
 
 #[test]
 fn damage_is_told_by_what_it_is_about() {
-    type Hurt = fn(&Packed);
+    type Hurt = fn(&DamageableArchive);
     #[rustfmt::skip]
     let cases: &[(&str, Hurt, &[Finding])] = &[
         ("a small content", |site| {
@@ -91,7 +91,7 @@ fn damage_is_told_by_what_it_is_about() {
             &[Finding::Member { path: b"/name".to_vec() }]),
     ];
     for (name, hurt, want) in cases {
-        let site = Packed::new();
+        let site = DamageableArchive::new();
         hurt(&site);
         let verified =
             verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect(name);
@@ -107,7 +107,7 @@ fn damage_is_told_by_what_it_is_about() {
 
 #[test]
 fn contents_that_lie_over_one_another_are_not_read_again_and_again() {
-    let site = Packed::new();
+    let site = DamageableArchive::new();
     let mut bytes = site.image().all().to_vec();
     // Each of them is all of the image but for some bytes: together they are more than the archive has.
     for (number, (path, coding)) in [
@@ -163,14 +163,14 @@ fn another_archive_is_no_packed_site() {
 }
 
 /// A small packed site, to be damaged.
-struct Packed {
+struct DamageableArchive {
     file: File,
     len: u64,
     _dir: TempDir,
 }
 
-impl Packed {
-    fn new() -> Packed {
+impl DamageableArchive {
+    fn new() -> DamageableArchive {
         let dir = tempfile::tempdir().expect("a directory");
         let site = dir.path().join("site");
         fs::create_dir(&site).expect("a directory");
@@ -180,7 +180,7 @@ impl Packed {
         let archive = dir.path().join("site.tar");
         pack_site(Input::Dir(&site), &archive, &options(), &Progress::default()).expect("packs");
         let file = File::options().read(true).write(true).open(&archive).expect("an archive");
-        Packed { len: file.metadata().expect("a file").len(), file, _dir: dir }
+        DamageableArchive { len: file.metadata().expect("a file").len(), file, _dir: dir }
     }
 
     fn image(&self) -> Image {

@@ -8,7 +8,7 @@ use std::io::Cursor;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use tarpon_pack::{Memo, Options, PackError, pack_dir};
+use tarpon_pack::{BuildCache, PackError, PackOptions, pack_dir};
 
 #[test]
 fn a_directory_exchanged_for_a_link_leads_nowhere() {
@@ -38,7 +38,7 @@ fn a_directory_exchanged_for_a_link_leads_nowhere() {
         });
         let pack = || {
             let mut out = Cursor::new(Vec::new());
-            let packed = pack_dir(&at("site"), &mut out, &Options::new(NOW), &mut Memo::default());
+            let packed = pack_dir(&at("site"), &mut out, &PackOptions::new(NOW), &mut BuildCache::default());
             packed.is_err() || holds(out.get_ref(), SECRET)
         };
         // Both threads have run, however few cores there are.
@@ -66,8 +66,8 @@ fn links_that_multiply_are_refused() {
     fs::create_dir(level(16)).expect("a directory");
     fs::write(level(16).join("x"), "x").expect("a file");
     let mut out = Cursor::new(Vec::new());
-    let refused =
-        pack_dir(dir.path(), &mut out, &Options::new(NOW), &mut Memo::default()).expect_err("too many");
+    let refused = pack_dir(dir.path(), &mut out, &PackOptions::new(NOW), &mut BuildCache::default())
+        .expect_err("too many");
     assert!(matches!(refused, PackError::Repeats { .. }), "{refused}");
     assert!(refused.to_string().contains("remove links to directories"), "{refused}");
 }
@@ -83,7 +83,8 @@ fn a_tree_with_several_names_is_served_by_all_of_them() {
         symlink("v3", dir.path().join(format!("name{number}"))).expect("a link");
     }
     let mut out = Cursor::new(Vec::new());
-    let packed = pack_dir(dir.path(), &mut out, &Options::new(NOW), &mut Memo::default()).expect("packs");
+    let packed =
+        pack_dir(dir.path(), &mut out, &PackOptions::new(NOW), &mut BuildCache::default()).expect("packs");
     assert_eq!(packed.summary.files, 101 * 300);
 }
 

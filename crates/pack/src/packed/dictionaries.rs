@@ -10,7 +10,7 @@
 use super::decode::{Print, print_of};
 use super::error::{OpenError, SiteError};
 use super::open::{Opened, print};
-use crate::content::Positioned;
+use crate::content::OffsetReader;
 use crate::dictionary::pattern;
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeSet, HashMap};
@@ -119,7 +119,7 @@ impl Dictionaries {
         let (path, file) = &self.archives[archive];
         let failed = |error| SiteError::Dictionary { path: path.clone(), error };
         let mut bytes = Vec::with_capacity(print.len as usize);
-        let read = Positioned { file, at }.take(print.len).read_to_end(&mut bytes);
+        let read = OffsetReader { file, at }.take(print.len).read_to_end(&mut bytes);
         read.map_err(|error| failed(OpenError::Read(error)))?;
         match print_of(&bytes[..], print.len) {
             Ok(found) if found == print => Ok(Dictionary { digest: Sha256::digest(&bytes).into(), bytes }),

@@ -5,12 +5,12 @@ use super::error::SiteError;
 use super::layout::Layout;
 use super::plan::{File, Plan};
 use super::{CODINGS, Piece};
-use crate::Whole;
-use crate::content::{Body, Content};
+use crate::FileToWrite;
+use crate::content::{ContentSource, FileContent};
 use crate::media::content_type;
-use crate::ruled::Ruled;
+use crate::rule_records::RuleRecords;
 use crate::rules::is_hidden;
-use crate::write::Writer;
+use crate::write::ImageWriter;
 use std::io::{Seek, Write};
 use tarpon_site::Coding;
 use tarpon_site::format::{Home, INLINE_LEN_MAX};
@@ -33,9 +33,9 @@ pub(crate) fn write(
     mut out: impl Write + Seek,
     mut read: impl FnMut(Small, u64) -> Result<Vec<u8>, SiteError>,
 ) -> Result<u64, SiteError> {
-    let mut writer = Writer::new(&mut out)?;
+    let mut writer = ImageWriter::new(&mut out)?;
     let served = || plan.files.iter().enumerate().filter(|(_, file)| !is_hidden(&file.path));
-    let mut ruled = Ruled::new(&plan.rules, &plan.addresses)?;
+    let mut ruled = RuleRecords::new(&plan.rules, &plan.addresses)?;
     for (number, file) in served() {
         let mut contents = vec![(Coding::Identity, plain(plan, layout, number, &mut read)?)];
         for (coding, form) in file.beside.iter().enumerate() {
@@ -53,7 +53,7 @@ pub(crate) fn write(
         };
         let name = file.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&file.path);
         let media = content_type(name, &plan.content(file).look);
-        let whole = Whole { media, contents, deltas, offer: file.offer.as_deref() };
+        let whole = FileToWrite { media, contents, deltas, offer: file.offer.as_deref() };
         crate::write_variants(&mut writer, &mut ruled, &file.path, whole, &mut Vec::new())?;
     }
     for list in &plan.lists {
@@ -69,15 +69,15 @@ fn plain(
     layout: &Layout,
     number: usize,
     read: &mut impl FnMut(Small, u64) -> Result<Vec<u8>, SiteError>,
-) -> Result<Content, SiteError> {
+) -> Result<FileContent, SiteError> {
     let file = &plan.files[number];
     let content = plan.content(file);
     let body = match layout.plain_at(file.content) {
-        Some(at) => Body::Placed(Home::Archive, at),
-        None => Body::InMemory(read(Small::Plain(number), content.print.len)?),
+        Some(at) => ContentSource::Placed(Home::Archive, at),
+        None => ContentSource::InMemory(read(Small::Plain(number), content.print.len)?),
     };
     let (len, hash) = (content.print.len, content.print.hash);
-    Ok(Content { body, len, hash, look: content.look, last_modified: file.modified_s })
+    Ok(FileContent { source: body, len, hash, sniffed: content.look, last_modified: file.modified_s })
 }
 
 fn deltas(
@@ -85,7 +85,7 @@ fn deltas(
     layout: &Layout,
     file: &File,
     read: &mut impl FnMut(Small, u64) -> Result<Vec<u8>, SiteError>,
-) -> Result<Vec<([u8; 32], Coding, Content)>, SiteError> {
+) -> Result<Vec<([u8; 32], Coding, FileContent)>, SiteError> {
     let content = plan.content(file);
     let mut deltas = Vec::with_capacity(content.deltas.len());
     for (number, &Delta { dictionary, coding, piece }) in content.deltas.iter().enumerate() {
@@ -101,7 +101,7 @@ fn coded(
     file: &File,
     coding: usize,
     read: &mut impl FnMut(Small, u64) -> Result<Vec<u8>, SiteError>,
-) -> Result<Option<Content>, SiteError> {
+) -> Result<Option<FileContent>, SiteError> {
     let content = plan.content(file);
     let Some(piece) = content.variants[coding] else { return Ok(None) };
     let placed = layout.coded_at(file.content, coding);
@@ -115,12 +115,18 @@ fn coded_content(
     piece: Piece,
     placed: Option<u64>,
     read: &mut impl FnMut(Small, u64) -> Result<Vec<u8>, SiteError>,
-) -> Result<Content, SiteError> {
+) -> Result<FileContent, SiteError> {
     let (len, hash) = (piece.print.len, piece.print.hash);
     let body = match placed {
-        Some(at) => Body::Placed(Home::Archive, at),
-        None => Body::InMemory(read(Small::Coded(piece), len)?),
+        Some(at) => ContentSource::Placed(Home::Archive, at),
+        None => ContentSource::InMemory(read(Small::Coded(piece), len)?),
     };
-    debug_assert!(len <= INLINE_LEN_MAX || matches!(body, Body::Placed(..)));
-    Ok(Content { body, len, hash, look: plan.content(file).look, last_modified: file.modified_s })
+    debug_assert!(len <= INLINE_LEN_MAX || matches!(body, ContentSource::Placed(..)));
+    Ok(FileContent {
+        source: body,
+        len,
+        hash,
+        sniffed: plan.content(file).look,
+        last_modified: file.modified_s,
+    })
 }

@@ -1,11 +1,11 @@
 //! What a packed site is made of: the files of a directory, or the members of another archive, opened alike.
 
-use crate::archive::{self, Stretch};
-use crate::content::Positioned;
+use crate::archive::{self, MemberContent};
+use crate::content::OffsetReader;
 use crate::error::PackError;
 use crate::skip::Skipped;
-use crate::tree::{Located, Tree};
-use crate::walk::{self, Dir, Found, permissions};
+use crate::tree::{DirTree, TreeFile};
+use crate::walk::{self, SiteDir, SiteFile, permissions};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -34,9 +34,9 @@ pub enum Input<'i> {
 #[derive(Debug)]
 pub(crate) enum Lies {
     /// In a directory.
-    File(Located),
+    File(TreeFile),
     /// In the archive.
-    Member(Stretch),
+    Member(MemberContent),
 }
 
 /// A file, open for reading: at any place, by any number of readers.
@@ -53,8 +53,8 @@ pub(crate) struct Plain<'i> {
 /// What an input has.
 pub(crate) struct Listed {
     /// Sorted by path, as the directories.
-    pub(crate) found: Vec<Found<Lies>>,
-    pub(crate) dirs: Vec<Dir>,
+    pub(crate) found: Vec<SiteFile<Lies>>,
+    pub(crate) dirs: Vec<SiteDir>,
     pub(crate) skipped: Vec<Skipped>,
 }
 
@@ -68,18 +68,18 @@ impl<'i> Input<'i> {
     pub(crate) fn list(&self) -> Result<Listed, PackError> {
         let mut listed = match *self {
             Input::Dir(root) => {
-                let tree = Tree::open(root);
+                let tree = DirTree::open(root);
                 let tree = tree.map_err(|error| PackError::Root { path: root.to_owned(), error })?;
                 let walk = walk::list(&Arc::new(tree))?;
                 let found = walk.found.into_iter();
-                let found = found.map(|found| Found { path: found.path, file: Lies::File(found.file) });
+                let found = found.map(|found| SiteFile { path: found.path, file: Lies::File(found.file) });
                 Listed { found: found.collect(), dirs: walk.dirs, skipped: walk.skipped }
             }
             Input::Archive { file, path, prefix } => {
                 let walk = archive::list(file, path, prefix)?;
                 let found = walk.found.into_iter();
                 let found =
-                    found.map(|found| Found { path: found.path, file: Lies::Member(found.file.stretch) });
+                    found.map(|found| SiteFile { path: found.path, file: Lies::Member(found.file.stretch) });
                 Listed { found: found.collect(), dirs: walk.dirs, skipped: walk.skipped }
             }
         };
@@ -109,7 +109,7 @@ impl<'i> Input<'i> {
                 modified_s: u64::try_from(meta.mtime()).unwrap_or(0),
                 mode: permissions(meta.mode()),
             })),
-            (&Input::Archive { file, .. }, &Lies::Member(Stretch { at, len, modified_s, mode })) => {
+            (&Input::Archive { file, .. }, &Lies::Member(MemberContent { at, len, modified_s, mode })) => {
                 Ok(Some(Plain { file: Held::Lent(file), at, len, modified_s, mode }))
             }
             (Input::Dir(_), Lies::Member(_)) => unreachable!("a directory has no members"),
@@ -128,7 +128,7 @@ impl<'i> Input<'i> {
 impl Plain<'_> {
     /// Reads from the start; no more than the file had when it was opened.
     pub(crate) fn reader(&self) -> impl Read {
-        Positioned { file: self.file(), at: self.at }.take(self.len)
+        OffsetReader { file: self.file(), at: self.at }.take(self.len)
     }
 
     /// Reads a block at a place within the file; less than asked for at its end.

@@ -10,7 +10,7 @@ use super::member::{BLOCK_LEN, Form, Member, OWN_MODE};
 use super::plan::{File, Plan};
 use super::variants::SUFFIXES;
 use super::{CODINGS, Piece};
-use crate::walk::Dir;
+use crate::walk::SiteDir;
 use std::collections::HashMap;
 use tarpon_site::format::INLINE_LEN_MAX;
 use tarpon_site::packed::{IMAGE_AT, RESERVED};
@@ -119,7 +119,7 @@ impl Layout {
         dirs.for_each(|dir| self.dir(dir));
     }
 
-    fn dir(&mut self, Dir { path, mode, modified_s }: &Dir) {
+    fn dir(&mut self, SiteDir { path, mode, modified_s }: &SiteDir) {
         let (name, mode, modified_s) = (&path[1..], *mode, *modified_s);
         let member = Member { name, form: Form::Dir, len: 0, mode, modified_s, aligned: false };
         self.put(member, Data::Nothing);

@@ -6,8 +6,8 @@ use super::plan::Plan;
 use super::variants::is_worth;
 use super::work::each;
 use super::{CODINGS, SiteOptions};
-use crate::content::Content;
-use crate::listing::{Listed, Listing, listings};
+use crate::content::FileContent;
+use crate::listing::{ListedFile, Listing, listings};
 use crate::rules::is_hidden;
 use std::io;
 use tarpon_site::Coding;
@@ -26,7 +26,7 @@ pub(crate) fn make(plan: &Plan<'_>, options: &SiteOptions<'_>) -> io::Result<Vec
     let served = plan.files.iter().filter(|file| !is_hidden(&file.path));
     let listed = served.map(|file| {
         let (path, len) = (&file.path[..], plan.content(file).print.len);
-        Listed { path, len, modified_s: file.modified_s, is_of_user: false }
+        ListedFile { path, len, modified_s: file.modified_s, is_of_user: false }
     });
     let jobs = listings(listed, &plan.addresses);
     let mut workers = vec![(); options.workers.get()];
@@ -52,18 +52,20 @@ fn coded(text: &str, effort: Effort) -> io::Result<Vec<(Coding, Vec<u8>)>> {
 
 impl List {
     /// The page.
-    pub(crate) fn html(&self) -> Vec<(Coding, Content)> {
+    pub(crate) fn html(&self) -> Vec<(Coding, FileContent)> {
         self.contents(&self.html)
     }
 
     /// The same for programs.
-    pub(crate) fn json(&self) -> Vec<(Coding, Content)> {
+    pub(crate) fn json(&self) -> Vec<(Coding, FileContent)> {
         self.contents(&self.json)
     }
 
-    fn contents(&self, forms: &[(Coding, Vec<u8>)]) -> Vec<(Coding, Content)> {
-        let content =
-            |bytes: &Vec<u8>| Content { last_modified: self.modified_s, ..Content::of(bytes.clone()) };
+    fn contents(&self, forms: &[(Coding, Vec<u8>)]) -> Vec<(Coding, FileContent)> {
+        let content = |bytes: &Vec<u8>| FileContent {
+            last_modified: self.modified_s,
+            ..FileContent::of(bytes.clone())
+        };
         forms.iter().map(|(coding, bytes)| (*coding, content(bytes))).collect()
     }
 }

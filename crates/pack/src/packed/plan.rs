@@ -8,13 +8,13 @@ use super::lists::List;
 use super::progress::{Progress, Step};
 use super::work::each;
 use super::{Piece, SiteOptions};
-use crate::address::Addresses;
-use crate::content::hash;
+use crate::address::PageAddresses;
+use crate::content::hash_blocks;
 use crate::error::PackError;
-use crate::media::Look;
+use crate::media::SniffedType;
 use crate::rules::{Rules, is_hidden};
 use crate::skip::Skipped;
-use crate::walk::Dir;
+use crate::walk::SiteDir;
 use std::collections::HashMap;
 use std::io::{self, Read as _};
 
@@ -24,12 +24,12 @@ pub(crate) struct Plan<'i> {
     /// Sorted by path.
     pub(crate) files: Vec<File>,
     /// The same.
-    pub(crate) dirs: Vec<Dir>,
+    pub(crate) dirs: Vec<SiteDir>,
     pub(crate) contents: Vec<Content>,
     pub(crate) skipped: Vec<Skipped>,
     /// Their files are members of the archive, and not served.
     pub(crate) rules: Rules,
-    pub(crate) addresses: Addresses,
+    pub(crate) addresses: PageAddresses,
     /// Made when all else is known.
     pub(crate) lists: Vec<List>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct File {
 /// What one or more files contain.
 pub(crate) struct Content {
     pub(crate) print: Print,
-    pub(crate) look: Look,
+    pub(crate) look: SniffedType,
     /// Whether a quick attempt made it smaller.
     pub(crate) compressible: bool,
     /// The first file that has it.
@@ -93,10 +93,10 @@ impl<'i> Plan<'i> {
             Ok::<_, PackError>(Some(text))
         })?;
         let served = found.iter().map(|found| &found.path[..]).filter(|path| !is_hidden(path));
-        let addresses = Addresses::new(served, options.policy)?;
+        let addresses = PageAddresses::new(served, options.policy)?;
         let (files, contents, lists) = (Vec::new(), Vec::new(), Vec::new());
         let mut plan = Plan { input, files, dirs, contents, skipped, rules, addresses, lists };
-        plan.addresses.tell(&mut plan.skipped);
+        plan.addresses.report_skipped(&mut plan.skipped);
         let mut known = HashMap::new();
         for (found, read) in found.into_iter().zip(read) {
             // What has gone meanwhile is left out.
@@ -142,7 +142,7 @@ impl<'i> Plan<'i> {
 /// What reading a file shows.
 struct Read {
     print: Print,
-    look: Look,
+    look: SniffedType,
     compressible: bool,
     modified_s: u64,
     mode: u32,
@@ -150,7 +150,7 @@ struct Read {
 
 impl Read {
     fn new(plain: &Plain<'_>) -> io::Result<Read> {
-        let known = hash(&mut plain.reader())?;
+        let known = hash_blocks(&mut plain.reader())?;
         Ok(Read {
             print: Print { len: known.len, hash: known.hash },
             look: known.look,

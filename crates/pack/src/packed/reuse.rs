@@ -13,7 +13,7 @@ use super::open::{Opened, print};
 use super::plan::Plan;
 use super::variants::SUFFIXES;
 use super::{CODINGS, SiteOptions};
-use crate::content::Positioned;
+use crate::content::OffsetReader;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read};
@@ -202,7 +202,7 @@ fn files_of(opened: &Opened) -> impl Iterator<Item = (&[u8], tarpon_site::Varian
 
 impl Found<'_> {
     pub(crate) fn reader(&self) -> impl Read {
-        Positioned { file: self.file, at: self.at }.take(self.print.len)
+        OffsetReader { file: self.file, at: self.at }.take(self.print.len)
     }
 }
 

@@ -15,9 +15,9 @@ use super::reuse::{Earlier, Found};
 use super::spill::Spill;
 use super::work::each;
 use super::{CODINGS, Packing, Piece, SiteOptions};
-use crate::content::Positioned;
+use crate::content::OffsetReader;
 use crate::error::PackError;
-use crate::skip::{Kind, skip};
+use crate::skip::{SkipReason, skip};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -67,7 +67,7 @@ pub(crate) fn beside(plan: &mut Plan<'_>, options: &SiteOptions<'_>) -> Result<(
             (false, _) => {
                 let path = &plan.files[form].path;
                 let path = Path::new(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)));
-                skip(&mut plan.skipped, Kind::CodedWrong, path);
+                skip(&mut plan.skipped, SkipReason::PrecompressedMismatch, path);
             }
         }
     }
@@ -187,7 +187,7 @@ fn one(
 impl Piece {
     /// Reads it from its store.
     pub(crate) fn reader<'f>(&self, store: &'f File) -> impl Read + use<'f> {
-        Positioned { file: store, at: self.at }.take(self.print.len)
+        OffsetReader { file: store, at: self.at }.take(self.print.len)
     }
 }
 

@@ -16,7 +16,7 @@ use super::error::OpenError;
 use super::open::{Opened, print};
 use super::work::each;
 use crate::archive;
-use crate::content::Positioned;
+use crate::content::OffsetReader;
 use crate::rules::is_hidden;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -171,7 +171,7 @@ fn sums(opened: &Opened, archive: &File, damage: &mut Vec<Finding>) {
 }
 
 fn sum(archive: &File, row: StretchRow) -> Option<u64> {
-    let mut bytes = Positioned { file: archive, at: row.at }.take(row.len);
+    let mut bytes = OffsetReader { file: archive, at: row.at }.take(row.len);
     let mut hasher = xxhash_rust::xxh3::Xxh3::new();
     let mut block = vec![0; BLOCK_LEN];
     let mut len = 0;
@@ -386,7 +386,7 @@ fn members(
     for found in walk.found.iter().filter(|found| !is_hidden(&found.path)) {
         let stretch = found.file.stretch;
         let member = *read.entry(stretch.at).or_insert_with(|| {
-            print_of(Positioned { file: archive, at: stretch.at }.take(stretch.len), u64::MAX).ok()
+            print_of(OffsetReader { file: archive, at: stretch.at }.take(stretch.len), u64::MAX).ok()
         });
         let mut scratch = [0; PATH_LEN_MAX];
         let served = match entries.get(&found.path[..]) {
@@ -424,7 +424,7 @@ fn content(opened: &Opened, archive: &File, variant: &Variant) -> Option<Print> 
 fn reader<'a>(opened: &'a Opened, archive: &'a File, variant: &Variant) -> Box<dyn Read + 'a> {
     match variant.content {
         Content::Image(place) => Box::new(opened.image.bytes(place)),
-        Content::Archive(place) => Box::new(Positioned { file: archive, at: place.at }.take(place.len)),
+        Content::Archive(place) => Box::new(OffsetReader { file: archive, at: place.at }.take(place.len)),
         // A packed site has none, and an image that says so has nothing there.
         Content::File { .. } => Box::new(std::io::empty()),
     }

@@ -33,7 +33,7 @@ pub(crate) use headers::Fields;
 pub(crate) use pattern::Paths;
 
 use crate::error::PackError;
-use crate::walk::Found;
+use crate::walk::SiteFile;
 use headers::Headers;
 use redirects::Redirect;
 
@@ -59,7 +59,7 @@ pub(crate) struct Rules {
 impl Rules {
     /// Reads the files among those that were found; `read` reads one, up to a length, if it is still there.
     pub(crate) fn read<F>(
-        found: &[Found<F>],
+        found: &[SiteFile<F>],
         dialect: Dialect,
         mut read: impl FnMut(&F, u64) -> Result<Option<Vec<u8>>, PackError>,
     ) -> Result<Rules, PackError> {

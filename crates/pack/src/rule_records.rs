@@ -9,13 +9,13 @@
 //!
 //! These are written last, when it is known where the contents lie.
 
-use crate::address::Addresses;
-use crate::content::{Body, Content};
+use crate::address::PageAddresses;
+use crate::content::{ContentSource, FileContent};
 use crate::error::PackError;
-use crate::fields::{self, Sent, Varies};
+use crate::fields::{self, Representation, Varies};
 use crate::rules::{Compiled, Destination, Fields, Paths, RuleFile, Rules, file_at};
-use crate::write::{Manner, Runs, Variant, Writer};
-use crate::{cache, directory_of, page};
+use crate::write::{FileRecord, ImageVariant, ImageWriter, VariantRecords};
+use crate::{cache_control, directory_of, page};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Seek, Write};
 use tarpon_site::format::{PATH_LEN_MAX, section};
@@ -23,30 +23,30 @@ use tarpon_site::rules::{RULE_NAME_LEN, rule_name};
 use tarpon_site::{Coding, ERROR, SHELL, page_name};
 
 /// The rules of a site, while it is written.
-pub(crate) struct Ruled<'r> {
+pub(crate) struct RuleRecords<'r> {
     rules: &'r Rules,
-    pub(crate) addresses: &'r Addresses,
+    pub(crate) addresses: &'r PageAddresses,
     compiled: Compiled<'r>,
     /// Files that a rule sends for other paths.
     wanted: BTreeSet<Vec<u8>>,
     /// What was written of them, and of the pages that answer for what is missing.
-    kept: BTreeMap<Vec<u8>, Kept>,
-    shell: Option<Kept>,
+    kept: BTreeMap<Vec<u8>, WrittenFile>,
+    shell: Option<WrittenFile>,
 }
 
 /// A file that was written: what another answer needs of it.
-struct Kept {
+struct WrittenFile {
     media: String,
     /// Placed.
-    contents: Vec<(Coding, Content)>,
+    contents: Vec<(Coding, FileContent)>,
 }
 
 /// Its kind and its bytes, if there is one.
-type Section = Option<(u32, Vec<u8>)>;
+type ImageSection = Option<(u32, Vec<u8>)>;
 
-impl<'r> Ruled<'r> {
+impl<'r> RuleRecords<'r> {
     /// For a site whose files are at these addresses.
-    pub(crate) fn new(rules: &'r Rules, addresses: &'r Addresses) -> Result<Ruled<'r>, PackError> {
+    pub(crate) fn new(rules: &'r Rules, addresses: &'r PageAddresses) -> Result<RuleRecords<'r>, PackError> {
         let compiled = rules.compile(|path| addresses.file(path), |path| addresses.has(path))?;
         let plain = compiled.records.values().filter_map(|destination| match destination {
             Destination::File { path, .. } => Some(path.clone()),
@@ -57,7 +57,7 @@ impl<'r> Ruled<'r> {
             file_at(text, &|path| addresses.file(path))
         });
         let wanted = plain.chain(table).collect();
-        Ok(Ruled { rules, addresses, compiled, wanted, kept: BTreeMap::new(), shell: None })
+        Ok(RuleRecords { rules, addresses, compiled, wanted, kept: BTreeMap::new(), shell: None })
     }
 
     /// The fields of what lies at a path.
@@ -73,25 +73,25 @@ impl<'r> Ruled<'r> {
     }
 
     /// Whether a rule may come before what lies at a path.
-    pub(crate) fn asks(&self, path: &[u8]) -> bool {
+    pub(crate) fn has_rule(&self, path: &[u8]) -> bool {
         self.compiled.asks(path)
     }
 
     /// How the file at a path answers.
-    pub(crate) fn manner(&self, path: &[u8]) -> Manner {
-        Manner::File { asks: self.asks(path) }
+    pub(crate) fn file_record(&self, path: &[u8]) -> FileRecord {
+        FileRecord::File { asks: self.has_rule(path) }
     }
 
     /// The file at `path` was written, for this address of it.
-    pub(crate) fn wrote(
+    pub(crate) fn file_written(
         &mut self,
         path: &[u8],
         address: &[u8],
         media: &str,
-        variants: &[Variant],
-        runs: &Runs,
+        variants: &[ImageVariant],
+        runs: &VariantRecords,
     ) {
-        let kept = || Kept {
+        let kept = || WrittenFile {
             media: media.to_owned(),
             contents: variants
                 .iter()
@@ -108,7 +108,10 @@ impl<'r> Ruled<'r> {
     }
 
     /// All files were written: adds the records. Returns the section, if there is one.
-    pub(crate) fn finish<W: Write + Seek>(self, writer: &mut Writer<'_, W>) -> Result<Section, PackError> {
+    pub(crate) fn finish<W: Write + Seek>(
+        self,
+        writer: &mut ImageWriter<'_, W>,
+    ) -> Result<ImageSection, PackError> {
         let everywhere = self.fields_of(&[Paths::below(b"/")]);
         self.plain(writer)?;
         self.table(writer, &everywhere)?;
@@ -122,7 +125,7 @@ impl<'r> Ruled<'r> {
     }
 
     /// The rules that the path alone settles.
-    fn plain<W: Write + Seek>(&self, writer: &mut Writer<'_, W>) -> Result<(), PackError> {
+    fn plain<W: Write + Seek>(&self, writer: &mut ImageWriter<'_, W>) -> Result<(), PackError> {
         let records = self.compiled.records.iter().filter(|(path, _)| path.len() <= PATH_LEN_MAX);
         for (path, destination) in records {
             let asked = Paths::one(path);
@@ -146,7 +149,7 @@ impl<'r> Ruled<'r> {
     /// The rules of the table: what each sends, where that is always the same.
     fn table<W: Write + Seek>(
         &self,
-        writer: &mut Writer<'_, W>,
+        writer: &mut ImageWriter<'_, W>,
         everywhere: &Fields,
     ) -> Result<(), PackError> {
         for &(at, rule) in &self.compiled.table {
@@ -156,7 +159,8 @@ impl<'r> Ruled<'r> {
                 let more = self.fields_of(&[asked]);
                 if more != *everywhere {
                     let (fields, content) = fields::redirect_anywhere(&more);
-                    let redirect = fields::Redirect { fields, before_query: 0, content: content.to_vec() };
+                    let redirect =
+                        fields::RedirectFields { fields, before_query: 0, content: content.to_vec() };
                     writer.redirect(name, &redirect, Some(rule.status), false)?;
                 }
             } else if let Some(file) =
@@ -169,19 +173,19 @@ impl<'r> Ruled<'r> {
     }
 
     /// The files that a rule of the table may send with an error, and not always the same one.
-    fn errors<W: Write + Seek>(&self, writer: &mut Writer<'_, W>) -> Result<(), PackError> {
+    fn errors<W: Write + Seek>(&self, writer: &mut ImageWriter<'_, W>) -> Result<(), PackError> {
         let files = self.kept.iter().filter(|(path, _)| self.may_be_error(path));
         for (path, kept) in files.filter(|(path, _)| path.len() + ERROR.len() <= PATH_LEN_MAX) {
             let mut variants = kept.error(&self.fields(path));
             let name = [path.strip_prefix(b"/").unwrap_or(path), ERROR].concat();
-            writer.file(&name, &mut variants, Manner::File { asks: false }, &mut Vec::new())?;
+            writer.file(&name, &mut variants, FileRecord::File { asks: false }, &mut Vec::new())?;
         }
         Ok(())
     }
 
     /// What answers for what is missing, for each directory that has a page, or fields of its own.
-    fn missing<W: Write + Seek>(&self, writer: &mut Writer<'_, W>) -> Result<(), PackError> {
-        let manner = Manner::File { asks: false };
+    fn missing<W: Write + Seek>(&self, writer: &mut ImageWriter<'_, W>) -> Result<(), PackError> {
+        let manner = FileRecord::File { asks: false };
         let open = self.addresses.policy.open().map(|path| [path, b"/"].concat());
         let mut dirs: BTreeSet<_> = self.rules.dirs().map(<[u8]>::to_vec).chain(open).collect();
         dirs.insert(b"/".to_vec());
@@ -213,7 +217,7 @@ impl<'r> Ruled<'r> {
     /// A file in place of what was asked for, with the fields of both. What vanished meanwhile is not there.
     fn sends<W: Write + Seek>(
         &self,
-        writer: &mut Writer<'_, W>,
+        writer: &mut ImageWriter<'_, W>,
         name: &[u8],
         file: &[u8],
         asked: Paths,
@@ -222,7 +226,7 @@ impl<'r> Ruled<'r> {
         let Some(kept) = self.kept.get(file) else { return Ok(()) };
         let more = self.fields_of(&[asked, Paths::one(file)]);
         let mut variants = if status == 200 { kept.whole(&more) } else { kept.error(&more) };
-        writer.file(name, &mut variants, Manner::Ruled { status }, &mut Vec::new()).map(drop)
+        writer.file(name, &mut variants, FileRecord::Ruled { status }, &mut Vec::new()).map(drop)
     }
 
     /// Whether a rule may send the file at an address with an error, among others.
@@ -233,28 +237,34 @@ impl<'r> Ruled<'r> {
     }
 }
 
-impl Kept {
+impl WrittenFile {
     /// As a representation of what was asked for; what rules do not say may be kept is asked about, whatever its name.
-    fn whole(&self, more: &Fields) -> Vec<Variant> {
-        self.variants(more, Variant::new)
+    fn whole(&self, more: &Fields) -> Vec<ImageVariant> {
+        self.variants(more, ImageVariant::new)
     }
 
     /// As an error.
-    fn error(&self, more: &Fields) -> Vec<Variant> {
-        self.variants(more, |sent, content| Variant {
+    fn error(&self, more: &Fields) -> Vec<ImageVariant> {
+        self.variants(more, |sent, content| ImageVariant {
             coding: sent.coding,
             fields: fields::error(sent, content.len),
             content,
         })
     }
 
-    fn variants(&self, more: &Fields, variant: impl Fn(Sent<'_>, Content) -> Variant) -> Vec<Variant> {
+    fn variants(
+        &self,
+        more: &Fields,
+        variant: impl Fn(Representation<'_>, FileContent) -> ImageVariant,
+    ) -> Vec<ImageVariant> {
         let varies = Varies::of(self.contents.len(), 0);
-        let one = |(coding, content): &(Coding, Content)| {
+        let one = |(coding, content): &(Coding, FileContent)| {
             let (media, last_modified) = (&self.media[..], content.last_modified);
-            let (coding, cache, offer) = (*coding, cache::REVALIDATE, None);
-            let sent = Sent { media, coding, varies, offer, last_modified, cache, more };
-            let Body::Placed(home, at) = content.body else { unreachable!("placed when it was written") };
+            let (coding, cache, offer) = (*coding, cache_control::REVALIDATE, None);
+            let sent = Representation { media, coding, varies, offer, last_modified, cache, more };
+            let ContentSource::Placed(home, at) = content.source else {
+                unreachable!("placed when it was written")
+            };
             variant(sent, content.at(home, at))
         };
         self.contents.iter().map(one).collect()
@@ -262,12 +272,14 @@ impl Kept {
 }
 
 /// The server's own page for what is missing.
-fn own(more: &Fields) -> Variant {
+fn own(more: &Fields) -> ImageVariant {
     let text = page::content(404).expect("a text for every status: a test compares them");
-    let content = Content::of(text);
-    let fields =
-        fields::File { ok: fields::page(404, content.len as usize, more), ..fields::File::default() };
-    Variant { coding: Coding::Identity, fields, content }
+    let content = FileContent::of(text);
+    let fields = fields::FileFields {
+        ok: fields::page(404, content.len as usize, more),
+        ..fields::FileFields::default()
+    };
+    ImageVariant { coding: Coding::Identity, fields, content }
 }
 
 /// The directory of a page that answers for what is missing there.

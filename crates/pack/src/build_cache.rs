@@ -3,20 +3,20 @@
 //! A file is known by device, inode, size, and both of its times to the nanosecond: whoever writes to it
 //! changes the last. Knows nothing of names: a file with two of them is read once.
 
-use crate::media::Look;
+use crate::media::SniffedType;
 use std::collections::HashMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
 /// What earlier packs learned. Keep it from one pack of a site to the next.
 #[derive(Debug, Default)]
-pub struct Memo {
-    known: HashMap<Identity, (Known, Used)>,
+pub struct BuildCache {
+    known: HashMap<FileIdentity, (ContentInfo, Used)>,
 }
 
 /// A state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Identity {
+pub(crate) struct FileIdentity {
     dev: u64,
     ino: u64,
     len: u64,
@@ -28,12 +28,12 @@ pub(crate) struct Identity {
 
 /// What reading a file showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct ContentInfo {
     /// In bytes.
     pub(crate) len: u64,
     /// XXH3-128.
     pub(crate) hash: u128,
-    pub(crate) look: Look,
+    pub(crate) look: SniffedType,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,26 +42,26 @@ enum Used {
     Before,
 }
 
-impl Memo {
-    pub(crate) fn get(&mut self, identity: &Identity) -> Option<Known> {
+impl BuildCache {
+    pub(crate) fn get(&mut self, identity: &FileIdentity) -> Option<ContentInfo> {
         let (known, used) = self.known.get_mut(identity)?;
         *used = Used::Now;
         Some(*known)
     }
 
-    pub(crate) fn put(&mut self, identity: Identity, known: Known) {
+    pub(crate) fn insert(&mut self, identity: FileIdentity, known: ContentInfo) {
         self.known.insert(identity, (known, Used::Now));
     }
 
     /// Forgets what was of no use since the last call: those files are gone, or different.
-    pub(crate) fn forget_unused(&mut self) {
+    pub(crate) fn evict_unused(&mut self) {
         self.known.retain(|_, (_, used)| std::mem::replace(used, Used::Before) == Used::Now);
     }
 }
 
-impl Identity {
-    pub(crate) fn of(meta: &Metadata) -> Identity {
-        Identity {
+impl FileIdentity {
+    pub(crate) fn of(meta: &Metadata) -> FileIdentity {
+        FileIdentity {
             dev: meta.dev(),
             ino: meta.ino(),
             len: meta.len(),
@@ -91,21 +91,21 @@ mod tests {
 
     #[test]
     fn what_was_used_is_known_and_the_rest_forgotten() {
-        let identity = |ino| Identity { dev: 1, ino, len: 9, modified: (5, 0), changed: (5, 0) };
-        let known = Known { len: 9, hash: 7, look: Look::at(b"text") };
-        let mut memo = Memo::default();
-        memo.put(identity(1), known);
-        memo.put(identity(2), known);
-        memo.forget_unused();
+        let identity = |ino| FileIdentity { dev: 1, ino, len: 9, modified: (5, 0), changed: (5, 0) };
+        let known = ContentInfo { len: 9, hash: 7, look: SniffedType::of(b"text") };
+        let mut memo = BuildCache::default();
+        memo.insert(identity(1), known);
+        memo.insert(identity(2), known);
+        memo.evict_unused();
         assert_eq!(memo.get(&identity(1)), Some(known));
-        memo.forget_unused();
+        memo.evict_unused();
         assert_eq!(memo.get(&identity(1)), Some(known));
         assert_eq!(memo.get(&identity(2)), None);
     }
 
     #[test]
     fn a_file_written_just_now_is_not_settled() {
-        let identity = Identity { dev: 1, ino: 1, len: 9, modified: (0, 0), changed: (1000, 0) };
+        let identity = FileIdentity { dev: 1, ino: 1, len: 9, modified: (0, 0), changed: (1000, 0) };
         for (now, settled) in
             [(0, false), (999, false), (1000, false), (1002, false), (1003, true), (u64::MAX, false)]
         {
