@@ -180,9 +180,9 @@ fn input_trouble(error: PackError, site: &Path) -> Trouble {
             reason(&error),
             "make it readable, or move it out of the site",
         ),
-        PackError::Denied { path, barrier } => Trouble::new(
+        PackError::Denied { path, denied_by } => Trouble::new(
             format_args!("cannot read {}", path.printable()),
-            format_args!("permission denied by {barrier}"),
+            format_args!("permission denied by {denied_by}"),
             "make it readable, or move it out of the site",
         ),
         PackError::Repeats { path } => Trouble::new(

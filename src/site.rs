@@ -295,7 +295,7 @@ impl Builder {
     /// Returns the message for a directory that cannot be packed.
     fn trouble(&self, error: PackError) -> Trouble {
         match error {
-            PackError::Denied { path, barrier } => self.denied(&path, &barrier),
+            PackError::Denied { path, denied_by } => self.denied(&path, &denied_by),
             error => trouble(error),
         }
     }
@@ -304,7 +304,7 @@ impl Builder {
     fn denied(&self, path: &Path, barrier: &Inaccessible) -> Trouble {
         let (what, bits) = if barrier.is_dir { ("enter", "o+rx") } else { ("read", "o+r") };
         let Some(user) = &self.user else {
-            return trouble(PackError::Denied { path: path.to_owned(), barrier: barrier.clone() });
+            return trouble(PackError::Denied { path: path.to_owned(), denied_by: barrier.clone() });
         };
         let user = user.printable();
         Trouble::new(
@@ -400,9 +400,9 @@ fn trouble(error: PackError) -> Trouble {
             reason(&error),
             "make it readable, or move it out of the site",
         ),
-        PackError::Denied { path, barrier } => Trouble::new(
+        PackError::Denied { path, denied_by } => Trouble::new(
             format_args!("cannot read {}", path.printable()),
-            format_args!("permission denied by {barrier}"),
+            format_args!("permission denied by {denied_by}"),
             "make it readable, or move it out of the site",
         ),
         PackError::Repeats { path } => Trouble::new(

@@ -41,7 +41,7 @@ fn the_nearest_404_answers_for_what_is_missing() {
         ("OPTIONS",                 "OPTIONS /guide/x",                               &["404", "no-store"],                               &text),
         ("not asked conditions",    "GET /x\r\nIf-None-Match: *",                     &["404", "no-store"],                               "of the root"),
         ("not in parts",            "GET /x\r\nRange: bytes=0-1",                     &["404", "no-store"],                               "of the root"),
-        ("another method",          "POST /x",                                        &["405", "no-store"],                               "What is here can be read"),
+        ("another method",          "POST /x",                                        &["405", "no-store"],                               "This address supports GET"),
         ("the page itself",         "GET /404.html",                                  &["200", "no-cache"],                               "of the root"),
         ("what is there",           "GET /guide/",                                    &["200", "no-cache"],                               "guide"),
     ];

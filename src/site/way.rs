@@ -23,10 +23,10 @@ use std::{
         fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
         unix::ffi::{OsStrExt, OsStringExt},
     },
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
     sync::Arc,
 };
-use tarpon_pack::{DirTree, Inaccessible};
+use tarpon_pack::{DirTree, Inaccessible, LINK_COUNT_MAX, OPEN_DIR, reversed_components};
 
 /// How far a path leads.
 pub(crate) struct Way {
@@ -90,10 +90,10 @@ fn go(
     mut saw: impl FnMut(&Arc<OwnedFd>, &OsStr, bool),
 ) -> Result<SiteRoot, Stop> {
     let is_trusted = |stat: &Stat| trusted.is_none_or(|users| users.contains(&stat.st_uid));
-    let root = rustix::fs::open("/", STEP, Mode::empty()).map_err(|error| Stop::of("/".into(), error))?;
+    let root = rustix::fs::open("/", OPEN_DIR, Mode::empty()).map_err(|error| Stop::of("/".into(), error))?;
     let mut dirs = vec![Arc::new(root)];
     let mut at = PathBuf::from("/");
-    let mut todo = reversed(given);
+    let mut todo = reversed_components(given);
     let (mut is_own, mut link_count) = (true, 0);
     while let Some(name) = todo.pop() {
         let is_last = todo.is_empty() && is_own;
@@ -133,16 +133,16 @@ fn go(
                     return Err(Stop::Untrusted(Inaccessible::new(next, &found)));
                 }
                 let target = readlinkat(&*dir, &name, Vec::new()).map_err(failed)?;
-                todo.extend(reversed(Path::new(&OsString::from_vec(target.into_bytes()))));
+                todo.extend(reversed_components(Path::new(&OsString::from_vec(target.into_bytes()))));
             }
             FileType::Directory => {
-                let dir = openat(&*dir, &name, STEP, Mode::empty()).map_err(failed)?;
+                let dir = openat(&*dir, &name, OPEN_DIR, Mode::empty()).map_err(failed)?;
                 dirs.push(Arc::new(dir));
                 at = next;
             }
             _ if !todo.is_empty() => return Err(Stop::of(next, Errno::NOTDIR)),
             _ => {
-                let flags = STEP.difference(OFlags::DIRECTORY);
+                let flags = OPEN_DIR.difference(OFlags::DIRECTORY);
                 let file = openat(&*dir, &name, flags, Mode::empty()).map_err(failed)?;
                 return Ok(SiteRoot { kind: Kind::File(file), path: next, given: given.to_owned() });
             }
@@ -204,7 +204,7 @@ impl SiteRoot {
 
 /// Opens what lies at a path, only to name it: it is neither read nor written. Follows links.
 pub(crate) fn open_to_name(path: &Path) -> io::Result<OwnedFd> {
-    let flags = STEP.difference(OFlags::DIRECTORY | OFlags::NOFOLLOW) | OFlags::NONBLOCK;
+    let flags = OPEN_DIR.difference(OFlags::DIRECTORY | OFlags::NOFOLLOW) | OFlags::NONBLOCK;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
@@ -234,25 +234,8 @@ fn others_may_exchange(dir: &Stat) -> bool {
     mode.intersects(Mode::WGRP | Mode::WOTH) && !mode.contains(Mode::SVTX)
 }
 
-/// The names of a path, the first one last. The root of the file system is the name `/`.
-fn reversed(path: &Path) -> Vec<OsString> {
-    let names = path.components().rev().filter(|component| *component != Component::CurDir);
-    names.map(|component| component.as_os_str().to_owned()).collect()
-}
-
-/// A directory on the way, which need not be readable.
-const STEP: OFlags = STEP_MODE.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-#[cfg(any(target_os = "linux", target_os = "freebsd"))]
-const STEP_MODE: OFlags = OFlags::PATH;
-/// There is no `O_PATH`: directories on the way have to be readable.
-#[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
-const STEP_MODE: OFlags = OFlags::RDONLY;
-
 const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
-
-/// As many as the kernel follows: path_resolution(7).
-const LINK_COUNT_MAX: usize = 40;
 
 #[cfg(test)]
 mod tests {

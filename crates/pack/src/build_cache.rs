@@ -1,20 +1,20 @@
-//! What was learned of large files, so that the next pack need not read them again.
+//! The hashes and media types of large files, kept from one pack to the next: an unchanged file need not be read again.
 //!
-//! A file is known by device, inode, size, and both of its times to the nanosecond: whoever writes to it
-//! changes the last. Knows nothing of names: a file with two of them is read once.
+//! A file is identified by device, inode, size, and both of its times in nanoseconds; each write changes the last of them. Names do
+//! not matter: a file with two names is read once.
 
 use crate::media::SniffedType;
 use std::collections::HashMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// What earlier packs learned. Keep it from one pack of a site to the next.
+/// The results of reading large files. Keep it from one pack of a site to the next.
 #[derive(Debug, Default)]
 pub struct BuildCache {
-    known: HashMap<FileIdentity, (ContentInfo, Used)>,
+    files: HashMap<FileIdentity, CachedInfo>,
 }
 
-/// A state of a file.
+/// A file in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileIdentity {
     dev: u64,
@@ -26,36 +26,37 @@ pub(crate) struct FileIdentity {
     changed: (i64, i64),
 }
 
-/// What reading a file showed.
+/// The result of reading a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ContentInfo {
     /// In bytes.
     pub(crate) len: u64,
     /// XXH3-128.
     pub(crate) hash: u128,
-    pub(crate) look: SniffedType,
+    pub(crate) sniffed: SniffedType,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Used {
-    Now,
-    Before,
+#[derive(Debug)]
+struct CachedInfo {
+    info: ContentInfo,
+    /// Whether the current pack used it.
+    is_used: bool,
 }
 
 impl BuildCache {
     pub(crate) fn get(&mut self, identity: &FileIdentity) -> Option<ContentInfo> {
-        let (known, used) = self.known.get_mut(identity)?;
-        *used = Used::Now;
-        Some(*known)
+        let cached = self.files.get_mut(identity)?;
+        cached.is_used = true;
+        Some(cached.info)
     }
 
-    pub(crate) fn insert(&mut self, identity: FileIdentity, known: ContentInfo) {
-        self.known.insert(identity, (known, Used::Now));
+    pub(crate) fn insert(&mut self, identity: FileIdentity, info: ContentInfo) {
+        self.files.insert(identity, CachedInfo { info, is_used: true });
     }
 
-    /// Forgets what was of no use since the last call: those files are gone, or different.
+    /// Evicts what was not used since the last call: those files are gone, or have changed.
     pub(crate) fn evict_unused(&mut self) {
-        self.known.retain(|_, (_, used)| std::mem::replace(used, Used::Before) == Used::Now);
+        self.files.retain(|_, cached| std::mem::take(&mut cached.is_used));
     }
 }
 
@@ -75,8 +76,8 @@ impl FileIdentity {
         self.modified.0
     }
 
-    /// Whether a change from now on would show. The clock of a file system ticks more slowly than files can
-    /// be written, so of a file that was written just now there could be two states with the same times.
+    /// Returns whether any later write would change the identity. The clock of a file system ticks more slowly than a program can
+    /// write, so a file that was written just now may have two states with the same times.
     pub(crate) fn is_settled(&self, now: u64) -> bool {
         i64::try_from(now).is_ok_and(|now| self.changed.0 < now - SETTLED_S)
     }
@@ -90,21 +91,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_used_is_known_and_the_rest_forgotten() {
+    fn used_entries_stay_and_unused_ones_are_evicted() {
         let identity = |ino| FileIdentity { dev: 1, ino, len: 9, modified: (5, 0), changed: (5, 0) };
-        let known = ContentInfo { len: 9, hash: 7, look: SniffedType::of(b"text") };
-        let mut memo = BuildCache::default();
-        memo.insert(identity(1), known);
-        memo.insert(identity(2), known);
-        memo.evict_unused();
-        assert_eq!(memo.get(&identity(1)), Some(known));
-        memo.evict_unused();
-        assert_eq!(memo.get(&identity(1)), Some(known));
-        assert_eq!(memo.get(&identity(2)), None);
+        let info = ContentInfo { len: 9, hash: 7, sniffed: SniffedType::of(b"text") };
+        let mut cache = BuildCache::default();
+        cache.insert(identity(1), info);
+        cache.insert(identity(2), info);
+        cache.evict_unused();
+        assert_eq!(cache.get(&identity(1)), Some(info));
+        cache.evict_unused();
+        assert_eq!(cache.get(&identity(1)), Some(info));
+        assert_eq!(cache.get(&identity(2)), None);
     }
 
     #[test]
-    fn a_file_written_just_now_is_not_settled() {
+    fn file_written_just_now_is_not_settled() {
         let identity = FileIdentity { dev: 1, ino: 1, len: 9, modified: (0, 0), changed: (1000, 0) };
         for (now, settled) in
             [(0, false), (999, false), (1000, false), (1002, false), (1003, true), (u64::MAX, false)]

@@ -1,24 +1,23 @@
-//! The content of one file: read once, so that its length, its hash and its bytes agree whatever happens to
-//! the file meanwhile.
+//! The content of one file: read once, so that its length, its hash and its bytes agree even if the file changes meanwhile.
 //!
 //! ```text
-//! open ─┬─ small ─▶ all of it, held
-//!       └─ large ─▶ remembered, or read in blocks for its hash; the file stays open
+//! open ─┬─ small ─▶ read into memory
+//!       └─ large ─▶ known from the build cache, or read in blocks for its hash; the file stays open
 //! ```
 
-use crate::PackOptions;
 use crate::archive::MemberContent;
 use crate::build_cache::{BuildCache, ContentInfo, FileIdentity};
 use crate::error::PackError;
 use crate::media::SniffedType;
-use crate::tree::TreeFile;
+use crate::options::PackOptions;
+use crate::walk::TreeFile;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use tarpon_site::format::Home;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-/// A content, and what is to be said about it.
+/// The content of a file, and its properties.
 pub(crate) struct FileContent {
     pub(crate) source: ContentSource,
     /// In bytes.
@@ -30,39 +29,39 @@ pub(crate) struct FileContent {
     pub(crate) last_modified: u64,
 }
 
-/// Where the bytes are.
+/// Where the bytes of a content are.
 pub(crate) enum ContentSource {
     InMemory(Vec<u8>),
     OnDisk(File),
-    /// Placed before, or from the start: where the image or the archive has them, or which of the files.
+    /// At a place in the image or the archive, or a file with a number: the writer has written it already, or the archive has it.
     Placed(Home, u64),
 }
 
 impl FileContent {
-    /// What the server has made itself.
+    /// A content that the packer has generated.
     pub(crate) fn of(bytes: impl Into<Vec<u8>>) -> FileContent {
         let bytes = bytes.into();
-        let (len, hash, look) = (bytes.len() as u64, xxh3_128(&bytes), SniffedType::of(&bytes));
-        FileContent { source: ContentSource::InMemory(bytes), len, hash, sniffed: look, last_modified: 0 }
+        let (len, hash, sniffed) = (bytes.len() as u64, xxh3_128(&bytes), SniffedType::of(&bytes));
+        FileContent { source: ContentSource::InMemory(bytes), len, hash, sniffed, last_modified: 0 }
     }
 
-    /// The same, which lies at a place already.
+    /// Returns the same content at a place.
     pub(crate) fn at(&self, home: Home, at: u64) -> FileContent {
         FileContent { source: ContentSource::Placed(home, at), ..*self }
     }
 }
 
-/// Reads a file. None if it is gone, or not a regular file any more.
+/// Reads a file. Returns `None` if it no longer exists, or is no regular file.
 pub(crate) fn read(
     file: &TreeFile,
     options: &PackOptions,
-    memo: &mut BuildCache,
+    cache: &mut BuildCache,
 ) -> Result<Option<FileContent>, PackError> {
     let Some((opened, meta)) = file.open()? else { return Ok(None) };
-    read_open(opened, &meta, options, memo).map(Some).map_err(|error| file.unreadable(error))
+    read_open(opened, &meta, options, cache).map(Some).map_err(|error| file.unreadable(error))
 }
 
-/// Reads the first `len` bytes of a file. None if it is gone, or not a regular file any more.
+/// Reads the first `len` bytes of a file. Returns `None` if it no longer exists, or is no regular file.
 pub(crate) fn read_start(file: &TreeFile, len: u64) -> Result<Option<Vec<u8>>, PackError> {
     let Some((opened, _)) = file.open()? else { return Ok(None) };
     let mut text = Vec::new();
@@ -70,30 +69,34 @@ pub(crate) fn read_start(file: &TreeFile, len: u64) -> Result<Option<Vec<u8>>, P
     read.map(|_| Some(text)).map_err(|error| file.unreadable(error))
 }
 
-/// Reads a stretch of an archive. Judged as a file is, so that both get the same fields.
+/// Reads a member of an archive. Sniffs as much of it as of a file, so that both get the same fields.
 pub(crate) fn read_member(
     archive: &File,
-    stretch: MemberContent,
+    member: MemberContent,
     options: &PackOptions,
 ) -> io::Result<FileContent> {
-    let MemberContent { at, len, modified_s, .. } = stretch;
+    let MemberContent { at, len, modified_s, .. } = member;
     let mut bytes = OffsetReader { file: archive, at }.take(len);
-    let known = if len <= options.file_len_min {
-        let mut held = Vec::with_capacity(len as usize);
-        bytes.read_to_end(&mut held)?;
-        ContentInfo { len: held.len() as u64, hash: xxh3_128(&held), look: SniffedType::of(&held) }
+    let info = if len <= options.file_len_min {
+        let mut content = Vec::with_capacity(len as usize);
+        bytes.read_to_end(&mut content)?;
+        ContentInfo {
+            len: content.len() as u64,
+            hash: xxh3_128(&content),
+            sniffed: SniffedType::of(&content),
+        }
     } else {
         hash_blocks(&mut bytes)?
     };
-    if known.len != len {
+    if info.len != len {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let last_modified = modified_s.min(options.now);
-    let body = ContentSource::Placed(Home::Archive, at);
-    Ok(FileContent { source: body, len, hash: known.hash, sniffed: known.look, last_modified })
+    let source = ContentSource::Placed(Home::Archive, at);
+    Ok(FileContent { source, len, hash: info.hash, sniffed: info.sniffed, last_modified })
 }
 
-/// Reads a file from a place on, and leaves its own position alone.
+/// Reads a file from an offset on, and does not move the position of the descriptor.
 pub(crate) struct OffsetReader<'f> {
     pub(crate) file: &'f File,
     pub(crate) at: u64,
@@ -111,55 +114,48 @@ fn read_open(
     file: File,
     meta: &Metadata,
     options: &PackOptions,
-    memo: &mut BuildCache,
+    cache: &mut BuildCache,
 ) -> io::Result<FileContent> {
     let identity = FileIdentity::of(meta);
-    // Before 1970 there is no date a u64 can tell.
+    // A time before 1970 becomes 0.
     let last_modified = u64::try_from(identity.modified_s()).unwrap_or(0).min(options.now);
-    // No more than it had when opened: a log that grows as fast as we read would have no end.
+    // Up to the length at the time of opening: a log that grows as fast as the packer reads would have no end.
     let mut bytes = (&file).take(meta.len());
     if meta.len() <= options.file_len_min {
-        let mut held = Vec::with_capacity(meta.len() as usize);
-        bytes.read_to_end(&mut held)?;
-        let (len, hash, look) = (held.len() as u64, xxh3_128(&held), SniffedType::of(&held));
-        return Ok(FileContent {
-            source: ContentSource::InMemory(held),
-            len,
-            hash,
-            sniffed: look,
-            last_modified,
-        });
+        let mut content = Vec::with_capacity(meta.len() as usize);
+        bytes.read_to_end(&mut content)?;
+        return Ok(FileContent { last_modified, ..FileContent::of(content) });
     }
-    let known = match memo.get(&identity) {
-        Some(known) => known,
+    let info = match cache.get(&identity) {
+        Some(info) => info,
         None => {
-            let known = hash_blocks(&mut bytes)?;
+            let info = hash_blocks(&mut bytes)?;
             if identity.is_settled(options.now) && FileIdentity::of(&file.metadata()?) == identity {
-                memo.insert(identity, known);
+                cache.insert(identity, info);
             }
-            known
+            info
         }
     };
-    let ContentInfo { len, hash, look } = known;
-    Ok(FileContent { source: ContentSource::OnDisk(file), len, hash, sniffed: look, last_modified })
+    let ContentInfo { len, hash, sniffed } = info;
+    Ok(FileContent { source: ContentSource::OnDisk(file), len, hash, sniffed, last_modified })
 }
 
-/// Reads in blocks, for the hash alone.
+/// Reads in blocks, for hash and media type only.
 pub(crate) fn hash_blocks(from: &mut impl Read) -> io::Result<ContentInfo> {
     let mut block = vec![0; BLOCK_LEN];
     let mut hasher = Xxh3::new();
     let mut len = 0;
-    let mut look = None;
+    let mut sniffed = None;
     loop {
         let filled = read_block(from, &mut block)?;
         hasher.update(&block[..filled]);
         len += filled as u64;
-        let look = *look.get_or_insert_with(|| match filled < block.len() {
+        let sniffed = *sniffed.get_or_insert_with(|| match filled < block.len() {
             true => SniffedType::of(&block[..filled]),
             false => SniffedType::of_prefix(&block),
         });
         if filled < block.len() {
-            return Ok(ContentInfo { len, hash: hasher.digest128(), look });
+            return Ok(ContentInfo { len, hash: hasher.digest128(), sniffed });
         }
     }
 }
@@ -178,7 +174,7 @@ fn read_block(from: &mut impl Read, block: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Bytes of a large file that are read at once, and by which its media type is judged.
+/// Bytes of a large file that are read at once. The first block decides the media type.
 const BLOCK_LEN: usize = 64 << 10;
 
 #[cfg(test)]
@@ -189,7 +185,7 @@ mod tests {
     use std::{fs, os::unix, sync::Arc};
 
     #[test]
-    fn what_was_put_in_the_place_of_a_file_is_not_served() {
+    fn file_replaced_by_something_else_is_not_served() {
         let dir = tempfile::tempdir().expect("a directory");
         let at = |name: &str| dir.path().join(name);
         fs::write(at("file"), "x").expect("a file");
@@ -215,11 +211,11 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_in_blocks_is_the_hash_of_the_whole() {
+    fn hash_in_blocks_equals_the_hash_of_the_whole() {
         for len in [0, 1, BLOCK_LEN - 1, BLOCK_LEN, BLOCK_LEN + 1, 3 * BLOCK_LEN, 3 * BLOCK_LEN + 7] {
             let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
-            let known = hash_blocks(&mut &bytes[..]).expect("memory can be read");
-            assert_eq!((known.len, known.hash), (len as u64, xxh3_128(&bytes)), "{len}");
+            let info = hash_blocks(&mut &bytes[..]).expect("memory can be read");
+            assert_eq!((info.len, info.hash), (len as u64, xxh3_128(&bytes)), "{len}");
         }
     }
 }

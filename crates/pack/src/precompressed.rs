@@ -1,25 +1,22 @@
-//! Which files are coded forms of another: `page.html.br`, `.gz` and `.zst` beside `page.html`.
+//! Precompressed files: `page.html.br`, `.gz` and `.zst` beside `page.html`.
 //!
 //! ```text
-//! page.html ─┬─ page.html.br   smaller, not older             ─▶ a variant of page.html, and a file by its name
-//!            ├─ page.html.gz   begins as gzip does            ─▶
-//!            └─ page.html.zst  older than page.html, or no zstd ─▶ a file by its name only, and said so
+//! page.html ─┬─ page.html.br   smaller, not older                ─▶ a variant of page.html, and a file at its own path
+//!            ├─ page.html.gz   begins with the magic of gzip     ─▶ the same
+//!            └─ page.html.zst  older than page.html, or not zstd ─▶ a file at its own path only, and counted as skipped
 //! ```
 //!
-//! That a form really decodes to its file is not checked; whoever makes it answers for it. An older one was
-//! made of another state of the file, so it would be wrong, and is not offered.
+//! The packer does not decode a precompressed file: its author is responsible for the content. An older file was made of another
+//! state of its source, so its content would be wrong.
 
 use crate::content::FileContent;
 use crate::error::PackError;
-use crate::skip::{SkipReason, Skipped, skip};
+use crate::skip::{SkipReason, Skipped, skip_path};
 use crate::walk::SiteFile;
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use tarpon_site::Coding;
 
-/// A coded form of a file.
+/// A precompressed file that is a variant of another file.
 pub(crate) struct Precompressed<'f> {
     /// Its own path.
     pub(crate) path: &'f [u8],
@@ -27,31 +24,31 @@ pub(crate) struct Precompressed<'f> {
     pub(crate) content: FileContent,
 }
 
-/// The files whose names say that they may be coded forms.
+/// The files that may be precompressed files, by their names.
 pub(crate) struct PrecompressedFiles<'f, F> {
-    found: &'f [SiteFile<F>],
-    /// Number in `found`.
+    files: &'f [SiteFile<F>],
+    /// Indexes of `files`.
     by_path: HashMap<&'f [u8], usize>,
-    /// By number in `found`.
-    taken: Vec<bool>,
+    /// By the index in `files`: whether it became a variant of another file.
+    is_variant: Vec<bool>,
 }
 
 impl<'f, F> PrecompressedFiles<'f, F> {
-    pub(crate) fn of(found: &'f [SiteFile<F>]) -> PrecompressedFiles<'f, F> {
-        let by_path = found.iter().enumerate().filter_map(|(number, found)| {
-            let path = &found.path[..];
-            FORMATS.iter().any(|form| path.ends_with(form.suffix)).then_some((path, number))
+    pub(crate) fn of(files: &'f [SiteFile<F>]) -> PrecompressedFiles<'f, F> {
+        let by_path = files.iter().enumerate().filter_map(|(number, file)| {
+            let path = &file.path[..];
+            FORMATS.iter().any(|format| path.ends_with(format.suffix)).then_some((path, number))
         });
-        PrecompressedFiles { found, by_path: by_path.collect(), taken: vec![false; found.len()] }
+        PrecompressedFiles { files, by_path: by_path.collect(), is_variant: vec![false; files.len()] }
     }
 
-    /// Whether a file was taken as a coded form. In the order of names it comes behind the file it is of.
-    pub(crate) fn is_taken(&self, number: usize) -> bool {
-        self.taken[number]
+    /// Returns whether a file became a variant of its source, which comes first in the order of names.
+    pub(crate) fn is_variant(&self, number: usize) -> bool {
+        self.is_variant[number]
     }
 
-    /// Takes the coded forms of a file with this content, as far as they are worth it; `read` reads a file, if
-    /// it is still there.
+    /// Takes the variants of a file with this content that are useful. `read` reads a file, and returns `None` if it no longer
+    /// exists.
     pub(crate) fn take(
         &mut self,
         number: usize,
@@ -59,54 +56,49 @@ impl<'f, F> PrecompressedFiles<'f, F> {
         skipped: &mut Vec<Skipped>,
         mut read: impl FnMut(&F) -> Result<Option<FileContent>, PackError>,
     ) -> Result<Vec<Precompressed<'f>>, PackError> {
-        let mut coded = Vec::new();
-        for form in FORMATS {
-            let path = [&self.found[number].path, form.suffix].concat();
+        let mut variants = Vec::new();
+        for format in FORMATS {
+            let path = [&self.files[number].path, format.suffix].concat();
             let Some(&number) = self.by_path.get(&path[..]) else { continue };
-            let SiteFile { path, file } = &self.found[number];
-            let Some(form_content) = read(file)? else { continue };
-            match form.rejection(&form_content, content) {
+            let SiteFile { path, location } = &self.files[number];
+            let Some(compressed) = read(location)? else { continue };
+            match format.rejection(&compressed, content) {
                 None => {
-                    self.taken[number] = true;
-                    coded.push(Precompressed { path, coding: form.coding, content: form_content });
+                    self.is_variant[number] = true;
+                    variants.push(Precompressed { path, coding: format.coding, content: compressed });
                 }
                 Some(Rejection::NotSmaller) => {}
-                Some(Rejection::Skipped(kind)) => {
-                    let relative = path.strip_prefix(b"/").unwrap_or(path);
-                    skip(skipped, kind, Path::new(OsStr::from_bytes(relative)));
-                }
+                Some(Rejection::Skipped(reason)) => skip_path(skipped, reason, path),
             }
         }
-        Ok(coded)
+        Ok(variants)
     }
 }
 
-/// How coded forms are named, and what they begin with.
+/// A format of precompressed files.
 struct PrecompressedFormat {
     suffix: &'static [u8],
     coding: Coding,
-    /// What the first bytes tell. Those of Brotli tell nothing.
+    /// The media type of its magic number. Brotli has none.
     magic: Option<&'static str>,
 }
 
-/// Why a form is not offered.
+/// Why a precompressed file is not used as a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rejection {
-    /// It is not smaller.
     NotSmaller,
-    /// Somebody should know.
     Skipped(SkipReason),
 }
 
 impl PrecompressedFormat {
-    /// Times are compared in whole seconds: a copy of a site may write a file and its form in either order.
-    fn rejection(&self, form: &FileContent, file: &FileContent) -> Option<Rejection> {
-        if form.len == 0 || self.magic.is_some_and(|magic| !form.sniffed.is(magic)) {
+    /// Compares times in whole seconds: a copy of a site may write a file and its precompressed file in either order.
+    fn rejection(&self, compressed: &FileContent, source: &FileContent) -> Option<Rejection> {
+        if compressed.len == 0 || self.magic.is_some_and(|magic| !compressed.sniffed.has_magic(magic)) {
             Some(Rejection::Skipped(SkipReason::PrecompressedInvalid))
-        } else if form.last_modified < file.last_modified {
+        } else if compressed.last_modified < source.last_modified {
             Some(Rejection::Skipped(SkipReason::PrecompressedStale))
         } else {
-            (form.len >= file.len).then_some(Rejection::NotSmaller)
+            (compressed.len >= source.len).then_some(Rejection::NotSmaller)
         }
     }
 }

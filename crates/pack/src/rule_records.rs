@@ -1,51 +1,53 @@
-//! A site written by its rules: what they change of each record, and the records they add.
+//! The records of rules, and the fields that rules add to each response.
 //!
 //! ```text
-//! path of a plain rule ─▶ where it leads, or the file it sends           with the fields of both, path and file
-//! "rule 7"             ─▶ the same for the rule of the table at 7
-//! "de/404.html error"  ─▶ a file that such a rule may send with an error
-//! "a/", "a/shell"      ─▶ what answers for what is missing below a directory, where it has a page or fields of its own
+//! record                its content
+//! path of a plain rule  the redirect, or the file that the rule sends, with the fields of both paths
+//! "rule 7"              the same for the rule at 7 of the table
+//! "de/404.html error"   a file that a rule of the table may send as an error
+//! "a/", "a/shell"       the response for missing paths below a directory that has a page, or fields, of its own
 //! ```
 //!
-//! These are written last, when it is known where the contents lie.
+//! The packer writes these records last, when the places of all contents are known.
 
 use crate::address::PageAddresses;
 use crate::content::{ContentSource, FileContent};
 use crate::error::PackError;
 use crate::fields::{self, Representation, Varies};
 use crate::rules::{Compiled, Destination, Fields, Paths, RuleFile, Rules, file_at};
+use crate::url_path::dir_of;
 use crate::write::{FileRecord, ImageVariant, ImageWriter, VariantRecords};
-use crate::{cache_control, directory_of, page};
+use crate::{cache_control, page};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Seek, Write};
 use tarpon_site::format::{PATH_LEN_MAX, section};
 use tarpon_site::rules::{RULE_NAME_LEN, rule_name};
 use tarpon_site::{Coding, ERROR, SHELL, page_name};
 
-/// The rules of a site, while it is written.
+/// Writes the records of rules, and returns the fields of every path.
 pub(crate) struct RuleRecords<'r> {
     rules: &'r Rules,
     pub(crate) addresses: &'r PageAddresses,
     compiled: Compiled<'r>,
-    /// Files that a rule sends for other paths.
-    wanted: BTreeSet<Vec<u8>>,
-    /// What was written of them, and of the pages that answer for what is missing.
-    kept: BTreeMap<Vec<u8>, WrittenFile>,
+    /// The files that rules send at other paths.
+    sent_by_rules: BTreeSet<Vec<u8>>,
+    /// These files, and error pages, after they were written.
+    written: BTreeMap<Vec<u8>, WrittenFile>,
     shell: Option<WrittenFile>,
 }
 
-/// A file that was written: what another answer needs of it.
+/// A file that was written, for records at other paths.
 struct WrittenFile {
     media: String,
-    /// Placed.
+    /// Each is [`ContentSource::Placed`].
     contents: Vec<(Coding, FileContent)>,
 }
 
-/// Its kind and its bytes, if there is one.
-type ImageSection = Option<(u32, Vec<u8>)>;
+/// A section of the image: its kind and its bytes.
+type ImageSection = (u32, Vec<u8>);
 
 impl<'r> RuleRecords<'r> {
-    /// For a site whose files are at these addresses.
+    /// For the rules and the addresses of a site.
     pub(crate) fn new(rules: &'r Rules, addresses: &'r PageAddresses) -> Result<RuleRecords<'r>, PackError> {
         let compiled = rules.compile(|path| addresses.file(path), |path| addresses.has(path))?;
         let plain = compiled.records.values().filter_map(|destination| match destination {
@@ -56,97 +58,99 @@ impl<'r> RuleRecords<'r> {
             let text = rule.target.text().filter(|_| !rule.is_redirect())?;
             file_at(text, &|path| addresses.file(path))
         });
-        let wanted = plain.chain(table).collect();
-        Ok(RuleRecords { rules, addresses, compiled, wanted, kept: BTreeMap::new(), shell: None })
+        let sent_by_rules = plain.chain(table).collect();
+        Ok(RuleRecords { rules, addresses, compiled, sent_by_rules, written: BTreeMap::new(), shell: None })
     }
 
-    /// The fields of what lies at a path.
+    /// Returns the fields of the response at a path.
     pub(crate) fn fields(&self, path: &[u8]) -> Fields {
         self.fields_of(&[Paths::one(path)])
     }
 
-    /// The fields of what is sent for these.
-    fn fields_of(&self, asked: &[Paths]) -> Fields {
+    /// Returns the fields of a response to which the rules for all of these paths apply.
+    fn fields_of(&self, paths: &[Paths]) -> Fields {
         let policy = &self.addresses.policy;
-        let fields: BTreeSet<_> = asked.iter().flat_map(|paths| policy.fields(paths.example())).collect();
-        self.rules.fields(asked, Fields::of(fields.into_iter()))
+        let fields: BTreeSet<_> = paths.iter().flat_map(|paths| policy.fields(paths.example())).collect();
+        self.rules.fields(paths, Fields::of(fields.into_iter()))
     }
 
-    /// Whether a rule may come before what lies at a path.
+    /// Returns whether a rule may override the file at a path.
     pub(crate) fn has_rule(&self, path: &[u8]) -> bool {
         self.compiled.asks(path)
     }
 
-    /// How the file at a path answers.
+    /// Returns the purpose of the record of the file at a path.
     pub(crate) fn file_record(&self, path: &[u8]) -> FileRecord {
-        FileRecord::File { asks: self.has_rule(path) }
+        FileRecord::AtPath { has_rule: self.has_rule(path) }
     }
 
-    /// The file at `path` was written, for this address of it.
+    /// Notes that the file at `path` was written at this address.
     pub(crate) fn file_written(
         &mut self,
         path: &[u8],
         address: &[u8],
         media: &str,
         variants: &[ImageVariant],
-        runs: &VariantRecords,
+        records: &VariantRecords,
     ) {
-        let kept = || WrittenFile {
+        let written = || WrittenFile {
             media: media.to_owned(),
             contents: variants
                 .iter()
-                .zip(runs.places())
+                .zip(records.places())
                 .map(|(variant, (home, at))| (variant.coding, variant.content.at(home, at)))
                 .collect(),
         };
         if self.addresses.is_shell(path) {
-            self.shell = Some(kept());
+            self.shell = Some(written());
         }
-        if self.wanted.contains(address) || page_dir(address).is_some() || self.may_be_error(address) {
-            self.kept.insert(address.to_vec(), kept());
+        if self.sent_by_rules.contains(address) || page_dir(address).is_some() || self.may_be_error(address) {
+            self.written.insert(address.to_vec(), written());
         }
     }
 
-    /// All files were written: adds the records. Returns the section, if there is one.
+    /// Writes the records, after all files were written. Returns the section of the rules, if there is one.
     pub(crate) fn finish<W: Write + Seek>(
         self,
         writer: &mut ImageWriter<'_, W>,
-    ) -> Result<ImageSection, PackError> {
+    ) -> Result<Option<ImageSection>, PackError> {
         let everywhere = self.fields_of(&[Paths::below(b"/")]);
         self.plain(writer)?;
         self.table(writer, &everywhere)?;
         self.errors(writer)?;
         self.missing(writer)?;
         let (fields, content) = fields::redirect_anywhere(&everywhere);
-        writer.pages_have(everywhere);
+        writer.set_page_fields(everywhere);
         let bytes = self.compiled.section(&fields, content);
         let bytes = bytes.map_err(|error| error.in_file(RuleFile::Redirects))?;
         Ok(bytes.map(|bytes| (section::RULES, bytes)))
     }
 
-    /// The rules that the path alone settles.
+    /// Writes the records of the plain rules, which depend on the path only.
     fn plain<W: Write + Seek>(&self, writer: &mut ImageWriter<'_, W>) -> Result<(), PackError> {
         let records = self.compiled.records.iter().filter(|(path, _)| path.len() <= PATH_LEN_MAX);
         for (path, destination) in records {
-            let asked = Paths::one(path);
+            let paths = Paths::one(path);
             match destination {
                 Destination::Place { status, before_query, fragment, keeps_query } => {
                     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
                     let (target, fragment) = (text(before_query), text(fragment));
-                    let more = self.fields_of(&[asked]);
+                    let extra = self.fields_of(&[paths]);
                     let redirect = match keeps_query {
-                        true => fields::redirect_to(&target, Some(&fragment), &more),
-                        false => fields::redirect_to(&format!("{target}{fragment}"), None, &more),
+                        true => fields::redirect_to(&target, Some(&fragment), &extra),
+                        false => fields::redirect_to(&format!("{target}{fragment}"), None, &extra),
                     };
                     writer.redirect(path, &redirect, Some(*status), false)?;
                 }
-                Destination::File { status, path: file } => self.sends(writer, path, file, asked, *status)?,
+                Destination::File { status, path: file } => {
+                    self.rewrite(writer, path, file, paths, *status)?
+                }
             }
         }
         Ok(())
     }
 
-    /// The rules of the table: what each sends, where that is always the same.
+    /// Writes the records of the rules in the table that always send the same response.
     fn table<W: Write + Seek>(
         &self,
         writer: &mut ImageWriter<'_, W>,
@@ -154,11 +158,11 @@ impl<'r> RuleRecords<'r> {
     ) -> Result<(), PackError> {
         for &(at, rule) in &self.compiled.table {
             let mut name = [0; RULE_NAME_LEN];
-            let (name, asked) = (rule_name(at, &mut name), rule.pattern.paths());
+            let (name, paths) = (rule_name(at, &mut name), rule.pattern.paths());
             if rule.is_redirect() {
-                let more = self.fields_of(&[asked]);
-                if more != *everywhere {
-                    let (fields, content) = fields::redirect_anywhere(&more);
+                let extra = self.fields_of(&[paths]);
+                if extra != *everywhere {
+                    let (fields, content) = fields::redirect_anywhere(&extra);
                     let redirect =
                         fields::RedirectFields { fields, before_query: 0, content: content.to_vec() };
                     writer.redirect(name, &redirect, Some(rule.status), false)?;
@@ -166,70 +170,73 @@ impl<'r> RuleRecords<'r> {
             } else if let Some(file) =
                 rule.target.text().and_then(|text| file_at(text, &|path| self.addresses.file(path)))
             {
-                self.sends(writer, name, &file, asked, rule.status)?;
+                self.rewrite(writer, name, &file, paths, rule.status)?;
             }
         }
         Ok(())
     }
 
-    /// The files that a rule of the table may send with an error, and not always the same one.
+    /// Writes the files that a rule of the table may send as an error, if the file depends on the request.
     fn errors<W: Write + Seek>(&self, writer: &mut ImageWriter<'_, W>) -> Result<(), PackError> {
-        let files = self.kept.iter().filter(|(path, _)| self.may_be_error(path));
-        for (path, kept) in files.filter(|(path, _)| path.len() + ERROR.len() <= PATH_LEN_MAX) {
-            let mut variants = kept.error(&self.fields(path));
+        let files = self.written.iter().filter(|(path, _)| self.may_be_error(path));
+        for (path, written) in files.filter(|(path, _)| path.len() + ERROR.len() <= PATH_LEN_MAX) {
+            let mut variants = written.as_error(&self.fields(path));
             let name = [path.strip_prefix(b"/").unwrap_or(path), ERROR].concat();
-            writer.file(&name, &mut variants, FileRecord::File { asks: false }, &mut Vec::new())?;
+            writer.file(&name, &mut variants, FileRecord::AtPath { has_rule: false }, &mut Vec::new())?;
         }
         Ok(())
     }
 
-    /// What answers for what is missing, for each directory that has a page, or fields of its own.
+    /// Writes the responses for missing paths, for each directory that has a page, or fields, of its own.
     fn missing<W: Write + Seek>(&self, writer: &mut ImageWriter<'_, W>) -> Result<(), PackError> {
-        let manner = FileRecord::File { asks: false };
+        let purpose = FileRecord::AtPath { has_rule: false };
         let open = self.addresses.policy.open().map(|path| [path, b"/"].concat());
         let mut dirs: BTreeSet<_> = self.rules.dirs().map(<[u8]>::to_vec).chain(open).collect();
         dirs.insert(b"/".to_vec());
         if let Some(shell) = &self.shell {
             for dir in &dirs {
-                let more = self.fields_of(&[Paths::one(b"/index.html"), Paths::below(dir)]);
+                let extra = self.fields_of(&[Paths::one(b"/index.html"), Paths::below(dir)]);
                 let name = page_name(dir).map(|name| [name, SHELL].concat());
                 if let Some(name) = name.filter(|name| name.len() <= PATH_LEN_MAX) {
-                    writer.file(&name, &mut shell.whole(&more), manner, &mut Vec::new())?;
+                    writer.file(&name, &mut shell.as_file(&extra), purpose, &mut Vec::new())?;
                 }
             }
         }
-        let pages: BTreeMap<_, _> =
-            self.kept.iter().filter_map(|(path, kept)| Some((page_dir(path)?, (path, kept)))).collect();
+        let pages: BTreeMap<_, _> = self
+            .written
+            .iter()
+            .filter_map(|(path, written)| Some((page_dir(path)?, (path, written))))
+            .collect();
         dirs.extend(pages.keys().map(|dir| dir.to_vec()));
         for dir in &dirs {
             let Some(name) = page_name(dir).filter(|name| name.len() <= PATH_LEN_MAX) else { continue };
-            let mut variants = match above(dir).find_map(|dir| pages.get(dir)) {
-                Some((path, page)) => page.error(&self.fields_of(&[Paths::one(path), Paths::below(dir)])),
-                // The page that the image has anyway.
+            let mut variants = match with_ancestors(dir).find_map(|dir| pages.get(dir)) {
+                Some((path, page)) => page.as_error(&self.fields_of(&[Paths::one(path), Paths::below(dir)])),
+                // Every image has the page of the server.
                 None if dir == b"/" => continue,
-                None => vec![own(&self.fields_of(&[Paths::below(dir)]))],
+                None => vec![server_page(&self.fields_of(&[Paths::below(dir)]))],
             };
-            writer.file(name, &mut variants, manner, &mut Vec::new())?;
+            writer.file(name, &mut variants, purpose, &mut Vec::new())?;
         }
         Ok(())
     }
 
-    /// A file in place of what was asked for, with the fields of both. What vanished meanwhile is not there.
-    fn sends<W: Write + Seek>(
+    /// Writes a file that a rule sends at another path, with the fields of both. Writes nothing if the file no longer exists.
+    fn rewrite<W: Write + Seek>(
         &self,
         writer: &mut ImageWriter<'_, W>,
         name: &[u8],
         file: &[u8],
-        asked: Paths,
+        paths: Paths,
         status: u16,
     ) -> Result<(), PackError> {
-        let Some(kept) = self.kept.get(file) else { return Ok(()) };
-        let more = self.fields_of(&[asked, Paths::one(file)]);
-        let mut variants = if status == 200 { kept.whole(&more) } else { kept.error(&more) };
-        writer.file(name, &mut variants, FileRecord::Ruled { status }, &mut Vec::new()).map(drop)
+        let Some(written) = self.written.get(file) else { return Ok(()) };
+        let extra = self.fields_of(&[paths, Paths::one(file)]);
+        let mut variants = if status == 200 { written.as_file(&extra) } else { written.as_error(&extra) };
+        writer.file(name, &mut variants, FileRecord::ByRule { status }, &mut Vec::new()).map(drop)
     }
 
-    /// Whether a rule may send the file at an address with an error, among others.
+    /// Returns whether a rule of the table may send the file at an address as an error.
     fn may_be_error(&self, address: &[u8]) -> bool {
         let mut rules =
             self.compiled.table.iter().filter(|(_, rule)| !rule.is_redirect() && rule.status != 200);
@@ -238,56 +245,56 @@ impl<'r> RuleRecords<'r> {
 }
 
 impl WrittenFile {
-    /// As a representation of what was asked for; what rules do not say may be kept is asked about, whatever its name.
-    fn whole(&self, more: &Fields) -> Vec<ImageVariant> {
-        self.variants(more, ImageVariant::new)
+    /// Returns the file as a representation of another path. Caches revalidate it, unless a rule sets Cache-Control.
+    fn as_file(&self, extra: &Fields) -> Vec<ImageVariant> {
+        self.variants(extra, ImageVariant::new)
     }
 
-    /// As an error.
-    fn error(&self, more: &Fields) -> Vec<ImageVariant> {
-        self.variants(more, |sent, content| ImageVariant {
-            coding: sent.coding,
-            fields: fields::error(sent, content.len),
+    /// Returns the file as the content of an error.
+    fn as_error(&self, extra: &Fields) -> Vec<ImageVariant> {
+        self.variants(extra, |representation, content| ImageVariant {
+            coding: representation.coding,
+            fields: fields::error(representation, content.len),
             content,
         })
     }
 
     fn variants(
         &self,
-        more: &Fields,
+        extra: &Fields,
         variant: impl Fn(Representation<'_>, FileContent) -> ImageVariant,
     ) -> Vec<ImageVariant> {
         let varies = Varies::of(self.contents.len(), 0);
         let one = |(coding, content): &(Coding, FileContent)| {
             let (media, last_modified) = (&self.media[..], content.last_modified);
             let (coding, cache, offer) = (*coding, cache_control::REVALIDATE, None);
-            let sent = Representation { media, coding, varies, offer, last_modified, cache, more };
+            let representation = Representation { media, coding, varies, offer, last_modified, cache, extra };
             let ContentSource::Placed(home, at) = content.source else {
-                unreachable!("placed when it was written")
+                unreachable!("the writer has placed it")
             };
-            variant(sent, content.at(home, at))
+            variant(representation, content.at(home, at))
         };
         self.contents.iter().map(one).collect()
     }
 }
 
-/// The server's own page for what is missing.
-fn own(more: &Fields) -> ImageVariant {
-    let text = page::content(404).expect("a text for every status: a test compares them");
+/// Returns the server's own page for 404.
+fn server_page(extra: &Fields) -> ImageVariant {
+    let text = page::content(404).expect("a test checks that each status has a text");
     let content = FileContent::of(text);
     let fields = fields::FileFields {
-        ok: fields::page(404, content.len as usize, more),
+        ok: fields::page(404, content.len as usize, extra),
         ..fields::FileFields::default()
     };
     ImageVariant { coding: Coding::Identity, fields, content }
 }
 
-/// The directory of a page that answers for what is missing there.
+/// Returns the directory of an error page.
 fn page_dir(path: &[u8]) -> Option<&[u8]> {
-    directory_of(path, b"404.html")
+    dir_of(path, b"404.html")
 }
 
-/// A directory, and all above it; each with the slash behind.
-fn above(dir: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// Returns a directory and all directories above it, each with its trailing slash.
+fn with_ancestors(dir: &[u8]) -> impl Iterator<Item = &[u8]> {
     (0..dir.len()).rev().filter(|&at| dir[at] == b'/').map(|at| &dir[..=at])
 }

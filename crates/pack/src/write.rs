@@ -1,12 +1,12 @@
-//! Places everything in the image, in one pass; only the header is written last.
+//! Writes the image in one pass; the header comes last.
 //!
 //! ```text
 //! per file:   [ record ][ path ] and per variant [ fields of 304 ][ fields of 200 ][ content ]
-//!             └ on 64                                                            └ behind, or on 4096, or on disk
-//! at the end: [ pages' texts ] [ pages ][ index ]   and back to 0: [ header ]
+//!             └ aligned to 64                                                      └ here, or aligned to 4096, or on disk
+//! at the end: [ fields and contents of pages ][ sections ][ pages ][ index ]   and at 0: [ header ]
 //! ```
 //!
-//! A record lies before its run, so that the way from one to the other is the next cache line.
+//! A record lies right before its fields, so that they are in the next cache line.
 
 use crate::content::{ContentSource, FileContent};
 use crate::error::PackError;
@@ -22,49 +22,46 @@ use tarpon_site::format::{
 };
 use xxhash_rust::xxh3::Xxh3;
 
-/// An image being written.
+/// Writes an image.
 pub(crate) struct ImageWriter<'w, W: Write + Seek> {
     out: BufWriter<&'w mut W>,
-    /// Where the next byte goes.
+    /// The offset of the next byte.
     at: u64,
-    /// Of all that lies behind the header.
+    /// Of everything after the header.
     hasher: Xxh3,
-    /// Hash of the path, and where it lies, of each record.
+    /// Hash of the path, and offset, of each record.
     records: Vec<(u64, u64)>,
     deltas: Vec<DeltaRow>,
-    /// What pages have beside their own fields.
-    more: Fields,
+    /// The fields of rules and of the policy for every page.
+    page_fields: Fields,
 }
 
-/// A file as it goes into the image: once, or once for each coding.
+/// A file in one coding, as it goes into the image.
 pub(crate) struct ImageVariant {
     pub(crate) coding: Coding,
     pub(crate) fields: fields::FileFields,
     pub(crate) content: FileContent,
 }
 
-/// How a file answers.
+/// The purpose of a file's record.
 #[derive(Clone, Copy)]
 pub(crate) enum FileRecord {
-    /// As what lies at its path.
-    File {
-        /// Whether a rule may come first.
-        asks: bool,
+    /// The file at a path.
+    AtPath {
+        /// Whether a rule may override the file.
+        has_rule: bool,
     },
-    /// As what a rule sends.
-    Ruled {
-        /// With this status.
-        status: u16,
-    },
+    /// A file that a rule sends.
+    ByRule { status: u16 },
 }
 
 impl ImageVariant {
-    /// A content, sent with these fields.
-    pub(crate) fn new(sent: Representation<'_>, content: FileContent) -> ImageVariant {
-        ImageVariant { coding: sent.coding, fields: fields::file(sent, content.len, content.hash), content }
+    pub(crate) fn new(representation: Representation<'_>, content: FileContent) -> ImageVariant {
+        let fields = fields::file(representation, content.len, content.hash);
+        ImageVariant { coding: representation.coding, fields, content }
     }
 
-    /// What a record says of it if its run lies at `at`, with `file_count` files beside the image. Moves both behind it.
+    /// Returns the record of the variant if its fields are written at `at`, with `file_count` files beside the image. Advances both.
     fn placed(&self, at: &mut u64, file_count: &mut u64) -> Record {
         let ImageVariant { coding, fields, content } = self;
         let run_at = *at;
@@ -103,31 +100,31 @@ impl ImageVariant {
         }
     }
 
-    /// The same content, sent with other fields.
-    pub(crate) fn set_fields(&mut self, sent: Representation<'_>) {
-        self.fields = fields::file(sent, self.content.len, self.content.hash);
+    /// Replaces the fields.
+    pub(crate) fn set_fields(&mut self, representation: Representation<'_>) {
+        self.fields = fields::file(representation, self.content.len, self.content.hash);
     }
 }
 
-/// A variant for those who have a dictionary.
+/// A variant for clients that have a dictionary.
 pub(crate) struct ImageDelta {
-    /// SHA-256.
+    /// The SHA-256 of the dictionary.
     pub(crate) dictionary: [u8; 32],
     pub(crate) variant: ImageVariant,
 }
 
-/// What a record says of the runs that were written, one for each variant: another path can lead there too.
+/// The record of a file that was written, one row for each variant. Another path can have the same record.
 pub(crate) struct VariantRecords(Vec<Record>);
 
 impl VariantRecords {
-    /// Where the content of each variant lies.
+    /// Returns the place of each variant's content.
     pub(crate) fn places(&self) -> impl Iterator<Item = (Home, u64)> {
         self.0.iter().map(|record| (record.home, record.content_at))
     }
 }
 
 impl<'w, W: Write + Seek> ImageWriter<'w, W> {
-    /// Begins at the start of `out`.
+    /// Writes from the start of `out`.
     pub(crate) fn new(out: &'w mut W) -> Result<ImageWriter<'w, W>, PackError> {
         out.rewind()?;
         let mut writer = ImageWriter {
@@ -136,34 +133,40 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
             hasher: Xxh3::new(),
             records: Vec::new(),
             deltas: Vec::new(),
-            more: Fields::default(),
+            page_fields: Fields::default(),
         };
-        // Zeros until the image is whole: what is cut short is no image.
+        // The header is zeros until the image is complete, so that a truncated file is no image.
         writer.put(&[0; HEADER_LEN])?;
         writer.hasher.reset();
         Ok(writer)
     }
 
-    /// A file at `path`, in all its variants: the first has no coding. What stays on disk goes behind `files`.
+    /// Writes a file at `path`, in all its variants; the first has no coding. Appends the files that stay on disk to `files`.
     ///
-    /// A content that does not lie behind its fields is left as [`Body::Placed`], for a file that has the same.
+    /// A content that does not follow its fields becomes [`ContentSource::Placed`], so that another record can refer to it.
     pub(crate) fn file(
         &mut self,
         path: &[u8],
         variants: &mut [ImageVariant],
-        manner: FileRecord,
+        purpose: FileRecord,
         files: &mut Vec<fs::File>,
     ) -> Result<VariantRecords, PackError> {
-        let (kind, status, asks) = match manner {
-            FileRecord::File { asks } => (Kind::File, 0, asks),
-            FileRecord::Ruled { status } => (Kind::RuledFile, status, false),
+        let (kind, status, has_rule) = match purpose {
+            FileRecord::AtPath { has_rule } => (Kind::File, 0, has_rule),
+            FileRecord::ByRule { status } => (Kind::RuledFile, status, false),
         };
         let mut at = self.record_at() + record_len(variants.len()) + path.len() as u64;
         let mut file_count = files.len() as u64;
         let mut records = Vec::with_capacity(variants.len());
         for variant in &*variants {
             let record = variant.placed(&mut at, &mut file_count);
-            records.push(Record { kind, variant_count: variants.len() as u8, status, asks, ..record });
+            records.push(Record {
+                kind,
+                variant_count: variants.len() as u8,
+                status,
+                asks: has_rule,
+                ..record
+            });
         }
         self.record(path, &records)?;
         for (ImageVariant { fields, content, .. }, record) in variants.iter_mut().zip(&records) {
@@ -174,7 +177,7 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
         Ok(VariantRecords(records))
     }
 
-    /// The variants of a file, written before, for those who have a dictionary.
+    /// Writes the deltas of a file that was written before.
     pub(crate) fn deltas(
         &mut self,
         of: &VariantRecords,
@@ -193,13 +196,18 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
         Ok(())
     }
 
-    /// The same runs at another path.
-    pub(crate) fn alias(&mut self, path: &[u8], runs: &VariantRecords, asks: bool) -> Result<(), PackError> {
-        let records: Vec<_> = runs.0.iter().map(|record| Record { asks, ..*record }).collect();
+    /// Writes the same record at another path.
+    pub(crate) fn alias(
+        &mut self,
+        path: &[u8],
+        records: &VariantRecords,
+        has_rule: bool,
+    ) -> Result<(), PackError> {
+        let records: Vec<_> = records.0.iter().map(|record| Record { asks: has_rule, ..*record }).collect();
         self.record(path, &records)
     }
 
-    /// A content, unless it is where the record says already.
+    /// Writes a content, unless it is at its place already.
     fn content(
         &mut self,
         content: &mut FileContent,
@@ -224,18 +232,18 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
         Ok(())
     }
 
-    /// A redirect at `path`. `ruled`: the status, if it is by a rule.
+    /// Writes a redirect at `path`. `rule_status`: the status, if a rule sends it.
     pub(crate) fn redirect(
         &mut self,
         path: &[u8],
         redirect: &fields::RedirectFields,
-        ruled: Option<u16>,
-        asks: bool,
+        rule_status: Option<u16>,
+        has_rule: bool,
     ) -> Result<(), PackError> {
         let run_at = self.record_at() + record_len(1) + path.len() as u64;
         let record = Record {
             path_len: 0,
-            kind: if ruled.is_some() { Kind::RuledRedirect } else { Kind::Redirect },
+            kind: if rule_status.is_some() { Kind::RuledRedirect } else { Kind::Redirect },
             variant_count: 1,
             before_query: redirect.before_query,
             last_modified: 0,
@@ -248,21 +256,21 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
             etag_len: 0,
             home: Home::Image,
             coding: Coding::Identity,
-            status: ruled.unwrap_or(0),
-            asks,
+            status: rule_status.unwrap_or(0),
+            asks: has_rule,
         };
         self.record(path, &[record])?;
         self.put(&redirect.fields)?;
         self.put(&redirect.content)
     }
 
-    /// The fields that all pages have.
-    pub(crate) fn pages_have(&mut self, more: Fields) {
-        self.more = more;
+    /// Sets the fields of rules and of the policy for every page.
+    pub(crate) fn set_page_fields(&mut self, fields: Fields) {
+        self.page_fields = fields;
     }
 
-    /// Pages, sections, index and header; `file_count` files lie beside, and an archive of `archive_len` bytes. A section is
-    /// its kind and its bytes. Returns the length of the image.
+    /// Writes pages, sections, index and header. Beside the image are `file_count` files, and an archive of `archive_len` bytes. A
+    /// section has a kind and bytes. Returns the length of the image.
     pub(crate) fn finish(
         mut self,
         file_count: u64,
@@ -301,7 +309,7 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
         Ok(header.len)
     }
 
-    /// The sections, and their rows behind them. Returns where the rows lie.
+    /// Writes the sections, and then their rows. Returns the offset of the rows.
     fn sections<'s>(&mut self, sections: impl Iterator<Item = &'s (u32, Vec<u8>)>) -> Result<u64, PackError> {
         let mut rows = Vec::new();
         for (kind, bytes) in sections {
@@ -316,19 +324,19 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
         Ok(rows_at)
     }
 
-    /// The section of the deltas, if there are any.
+    /// Returns the section of the deltas, if there are any.
     fn delta_section(&mut self) -> Option<(u32, Vec<u8>)> {
         let mut rows: Vec<_> = self.deltas.drain(..).map(|row| row.encode()).collect();
         rows.sort_by_key(DeltaRow::key);
         (!rows.is_empty()).then(|| (section::DELTAS, rows.into_flattened()))
     }
 
-    /// The pages: writes their fields and contents, and returns their rows.
+    /// Writes the fields and contents of the pages. Returns their rows.
     fn pages(&mut self) -> Result<Vec<u8>, PackError> {
         let mut rows = Vec::new();
         for code in PAGE_CODES {
-            let content = page::content(code).expect("a text for every status: a test compares them");
-            let fields = fields::page(code, content.len(), &self.more);
+            let content = page::content(code).expect("a test checks that each status has a text");
+            let fields = fields::page(code, content.len(), &self.page_fields);
             let row = PageRow {
                 code,
                 fields_len: fields.len() as u32,
@@ -343,7 +351,7 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
         Ok(rows)
     }
 
-    /// Where the next record will lie.
+    /// Returns the offset of the next record.
     fn record_at(&self) -> u64 {
         self.at.next_multiple_of(RECORD_ALIGN)
     }
@@ -353,7 +361,7 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
         self.pad_to(self.record_at())?;
         self.records.push((hash(path), self.at));
         for (number, variant) in variants.iter().enumerate() {
-            // The walk leaves out paths of more than PATH_LEN_MAX.
+            // The walk skips paths longer than PATH_LEN_MAX.
             let bytes = Record { path_len: path.len() as u16, ..*variant }.encode();
             let head_len = if number == 0 { 0 } else { RECORD_LEN - VARIANT_LEN };
             self.put(&bytes[head_len..])?;
@@ -374,10 +382,10 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
     }
 }
 
-/// Bytes of a record before its path.
+/// Returns the bytes of a record before its path.
 fn record_len(variant_count: usize) -> u64 {
     (RECORD_LEN + (variant_count - 1) * VARIANT_LEN) as u64
 }
 
-/// Bytes written at once: most contents, and their heads.
+/// Bytes per write: enough for most contents with their fields.
 const BUFFER_LEN: usize = 128 << 10;

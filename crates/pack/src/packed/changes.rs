@@ -42,7 +42,7 @@ impl Changes {
         for file in plan.files.iter().filter(|file| !is_hidden(&file.path)) {
             let print = plan.content(file).print;
             let mut was = None;
-            for path in plan.addresses.address_of(&file.path).at {
+            for path in plan.addresses.address_of(&file.path).served_at {
                 if let Some((path, &print)) = before.get_key_value(&path) {
                     seen.insert(path);
                     was = Some(print);

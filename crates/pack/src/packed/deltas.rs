@@ -110,7 +110,7 @@ pub(crate) fn offer(plan: &mut Plan<'_>) {
     let mut families: HashMap<String, BTreeSet<usize>> = HashMap::new();
     let of = |file: &File| {
         best_len(plan, file)?;
-        let at = plan.addresses.address_of(&file.path).at;
+        let at = plan.addresses.address_of(&file.path).served_at;
         at.last().and_then(|path| pattern(path))
     };
     let offers: Vec<_> = plan.files.iter().map(of).collect();
@@ -129,7 +129,7 @@ fn jobs(plan: &Plan<'_>, dictionaries: &Dictionaries, best_len: impl Fn(&File) -
     let mut wanted: HashMap<(usize, usize), u64> = HashMap::new();
     for file in plan.files.iter().filter(|file| !is_page_asked_about(plan, file)) {
         let Some(best_len) = best_len(file) else { continue };
-        let at = plan.addresses.address_of(&file.path).at;
+        let at = plan.addresses.address_of(&file.path).served_at;
         for dictionary in dictionaries.of(plan.content(file).print, at.iter().map(Vec::as_slice)) {
             wanted.insert((file.content, dictionary), best_len);
         }
@@ -164,7 +164,7 @@ fn is_page_asked_about(plan: &Plan<'_>, file: &File) -> bool {
     if !media.starts_with("text/html") && !media.starts_with("application/xhtml+xml") {
         return false;
     }
-    let at = plan.addresses.address_of(&file.path).at;
+    let at = plan.addresses.address_of(&file.path).served_at;
     let fields = at.iter().map(|path| plan.rules.fields(&[Paths::one(path)], Fields::default()));
     let mut caches = fields.filter_map(|fields| fields.split_off("Cache-Control").0);
     let cache = caches.next();

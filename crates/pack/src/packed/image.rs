@@ -5,11 +5,11 @@ use super::error::SiteError;
 use super::layout::Layout;
 use super::plan::{File, Plan};
 use super::{CODINGS, Piece};
-use crate::FileToWrite;
 use crate::content::{ContentSource, FileContent};
 use crate::media::content_type;
 use crate::rule_records::RuleRecords;
 use crate::rules::is_hidden;
+use crate::site_writer::{FileToWrite, write_listing, write_variants};
 use crate::write::ImageWriter;
 use std::io::{Seek, Write};
 use tarpon_site::Coding;
@@ -54,10 +54,10 @@ pub(crate) fn write(
         let name = file.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&file.path);
         let media = content_type(name, &plan.content(file).look);
         let whole = FileToWrite { media, contents, deltas, offer: file.offer.as_deref() };
-        crate::write_variants(&mut writer, &mut ruled, &file.path, whole, &mut Vec::new())?;
+        write_variants(&mut writer, &mut ruled, &file.path, whole, &mut Vec::new())?;
     }
     for list in &plan.lists {
-        crate::write_listing(&mut writer, &mut ruled, &list.dir, list.html(), list.json())?;
+        write_listing(&mut writer, &mut ruled, &list.dir, list.html(), list.json())?;
     }
     let section = ruled.finish(&mut writer)?;
     let sections = [sections, section.as_slice()].concat();

@@ -4,8 +4,8 @@ use crate::archive::{self, MemberContent};
 use crate::content::OffsetReader;
 use crate::error::PackError;
 use crate::skip::Skipped;
-use crate::tree::{DirTree, TreeFile};
-use crate::walk::{self, SiteDir, SiteFile, permissions};
+use crate::tree::DirTree;
+use crate::walk::{self, SiteDir, SiteFile, TreeFile, permissions};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -71,15 +71,18 @@ impl<'i> Input<'i> {
                 let tree = DirTree::open(root);
                 let tree = tree.map_err(|error| PackError::Root { path: root.to_owned(), error })?;
                 let walk = walk::list(&Arc::new(tree))?;
-                let found = walk.found.into_iter();
-                let found = found.map(|found| SiteFile { path: found.path, file: Lies::File(found.file) });
+                let found = walk.files.into_iter();
+                let found =
+                    found.map(|found| SiteFile { path: found.path, location: Lies::File(found.location) });
                 Listed { found: found.collect(), dirs: walk.dirs, skipped: walk.skipped }
             }
             Input::Archive { file, path, prefix } => {
-                let walk = archive::list(file, path, prefix)?;
-                let found = walk.found.into_iter();
-                let found =
-                    found.map(|found| SiteFile { path: found.path, file: Lies::Member(found.file.stretch) });
+                let (walk, _) = archive::list(file, path, prefix)?;
+                let found = walk.files.into_iter();
+                let found = found.map(|found| SiteFile {
+                    path: found.path,
+                    location: Lies::Member(found.location.content),
+                });
                 Listed { found: found.collect(), dirs: walk.dirs, skipped: walk.skipped }
             }
         };
@@ -119,7 +122,7 @@ impl<'i> Input<'i> {
     /// What a file is called in an error.
     pub(crate) fn name(&self, lies: &Lies) -> PathBuf {
         match (self, lies) {
-            (_, Lies::File(file)) => file.name(),
+            (_, Lies::File(file)) => file.full_path(),
             (Input::Archive { path, .. } | Input::Dir(path), Lies::Member(_)) => (*path).to_owned(),
         }
     }

@@ -79,9 +79,9 @@ impl<'i> Plan<'i> {
         progress.begin(Step::Reading, found.len() as u64);
         let mut workers = vec![(); options.workers.get()];
         let read = each(&mut workers, &found, |(), found| {
-            let Some(plain) = input.open(&found.file)? else { return Ok(None) };
+            let Some(plain) = input.open(&found.location)? else { return Ok(None) };
             let read = Read::new(&plain)
-                .map_err(|error| PackError::Read { path: input.name(&found.file), error })?;
+                .map_err(|error| PackError::Read { path: input.name(&found.location), error })?;
             progress.add(1);
             Ok::<_, SiteError>(Some(read))
         })?;
@@ -110,7 +110,7 @@ impl<'i> Plan<'i> {
             });
             plan.files.push(File {
                 path: found.path,
-                lies: found.file,
+                lies: found.location,
                 content,
                 modified_s: modified_s.min(options.latest_s),
                 mode,
@@ -153,7 +153,7 @@ impl Read {
         let known = hash_blocks(&mut plain.reader())?;
         Ok(Read {
             print: Print { len: known.len, hash: known.hash },
-            look: known.look,
+            look: known.sniffed,
             compressible: is_compressible(plain)?,
             modified_s: plain.modified_s,
             mode: plain.mode,

@@ -368,7 +368,7 @@ fn members(
     damage: &mut Vec<Finding>,
 ) {
     let walk = match archive::list(archive, path, Path::new("")) {
-        Ok(walk) => walk,
+        Ok((walk, _)) => walk,
         Err(error) => return damage.push(Finding::Tar(error.to_string())),
     };
     // A page may be a member by another name. A name that is no text is one that a plain archive is not served with, so it
@@ -383,8 +383,8 @@ fn members(
         .collect();
     // Many links may lead to one member.
     let mut read = BTreeMap::new();
-    for found in walk.found.iter().filter(|found| !is_hidden(&found.path)) {
-        let stretch = found.file.stretch;
+    for found in walk.files.iter().filter(|found| !is_hidden(&found.path)) {
+        let stretch = found.location.content;
         let member = *read.entry(stretch.at).or_insert_with(|| {
             print_of(OffsetReader { file: archive, at: stretch.at }.take(stretch.len), u64::MAX).ok()
         });

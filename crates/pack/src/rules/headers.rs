@@ -228,7 +228,7 @@ fn value(parts: &[Part], held: Option<&[&[u8]]>) -> Option<String> {
         Part::Text(text) => Some(text.clone()),
         &Part::Held(number) => {
             let held = held?.get(usize::from(number)).copied().unwrap_or_default();
-            Some(crate::fields::encode(held))
+            Some(crate::url_path::percent_encode(held))
         }
     };
     parts.iter().map(part).collect()

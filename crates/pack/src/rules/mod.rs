@@ -69,7 +69,7 @@ impl Rules {
             if dialect == Dialect::Off {
                 continue;
             }
-            *text = read(&found.file, FILE_LEN_MAX + 1)?.unwrap_or_default();
+            *text = read(&found.location, FILE_LEN_MAX + 1)?.unwrap_or_default();
             if text.len() as u64 > FILE_LEN_MAX {
                 return Err(PackError::Rules { file, line: 1, column: 1, error: RuleError::FileLength });
             }

@@ -8,7 +8,7 @@
 use super::error::{RuleError, Wrong};
 use super::line::Word;
 use super::pattern::{Pattern, name, unescape};
-use crate::fields::escape;
+use crate::url_path::push_percent_encoded;
 use tarpon_site::rules::{FILE_SUFFIXES, Step};
 
 /// Where a rule leads.
@@ -73,7 +73,7 @@ impl Target {
                 b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | b'#' => {
                     return Err(here.wrong(RuleError::TargetByte));
                 }
-                0x80.. => escape(byte, &mut text),
+                0x80.. => push_percent_encoded(byte, &mut text),
                 _ => {
                     target.has_query |= byte == b'?' && fragment_at.is_none();
                     text.push(byte);
