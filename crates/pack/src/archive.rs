@@ -55,8 +55,8 @@ pub(crate) fn list(
         return Err(PackError::Prefix { path: path.to_owned(), prefix: prefix.to_owned() });
     }
     let site = ArchiveWalk { tree: &tree, children, root: &root, path };
-    let mut files =
-        walk(&site, &root, b"/", usize::MAX)?.expect("the number of entries of an archive has no limit");
+    let mut files = walk(&site, root.clone(), b"/", usize::MAX)?
+        .expect("the number of entries of an archive has no limit");
     let mut skipped = tree.skipped;
     skip_all(&mut skipped, files.skipped);
     files.skipped = skipped;

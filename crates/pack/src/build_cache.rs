@@ -54,7 +54,7 @@ impl BuildCache {
         self.files.insert(identity, CachedInfo { info, is_used: true });
     }
 
-    /// Evicts what was not used since the last call: those files are gone, or have changed.
+    /// Evicts what was not used since the last call: those files no longer exist, or have changed.
     pub(crate) fn evict_unused(&mut self) {
         self.files.retain(|_, cached| std::mem::take(&mut cached.is_used));
     }

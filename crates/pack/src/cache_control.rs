@@ -27,7 +27,7 @@ pub(crate) fn of_file(path: &[u8]) -> &'static str {
 fn is_immutable(path: &[u8]) -> bool {
     let name_at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     let (dir, name) = path.split_at(name_at);
-    // A source map has the name of its script, with `.map` behind.
+    // A source map has the name of its script, followed by `.map`.
     let Some((stem, extension)) = split_last(name.strip_suffix(b".map").unwrap_or(name), b'.') else {
         return false;
     };
@@ -66,11 +66,11 @@ fn split_last(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     (at > 0 && at + 1 < text.len()).then(|| (&text[..at], &text[at + 1..]))
 }
 
-/// Returns the parts of a stem that may be a hash: the part behind the last separator, and the last eight letters behind a
+/// Returns the parts of a stem that may be a hash: the part after the last separator, and the last eight letters after a
 /// separator, as a hash in base64url may contain a separator itself.
 fn hash_candidates(stem: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let last = split_last(stem, separator).map(|(_, tail)| tail);
-    // Twelve letters behind a hyphen may be the last part of a UUID, which is no hash of the content.
+    // Twelve letters after a hyphen may be the last part of a UUID, which is no hash of the content.
     let last = last.filter(|tail| separator == b'.' || tail.len() != 12);
     let eight = stem.split_last_chunk::<8>();
     let eight = eight.filter(|(name, _)| name.len() > 1 && name.ends_with(&[separator]));
@@ -164,7 +164,7 @@ mod tests {
             ("coded beside",        "/assets/index-B4qfzvDp.js.br",                         false),
             ("a word",              "/my-document.js",                                      false),
             ("a word, capital",     "/app-MyModule.js",                                     false),
-            ("a number behind",     "/lesson-Chapter2.js",                                  false),
+            ("a number at the end", "/lesson-Chapter2.js",                                  false),
             ("a section",           "/intro-Section1.png",                                  false),
             ("a product",           "/case-iPhone14.png",                                   false),
             ("a camera",            "/photo-IMG_1234.jpg",                                  false),
@@ -200,14 +200,14 @@ mod tests {
         const BASE64: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         type Row<'a> = (&'a str, &'a [u8], usize, &'a str, &'a str, usize);
         let cases: &[Row<'_>] = &[
-            // bundler    letters  length  before            behind   of 1000 at least
+            // bundler    letters  length  before            after    of 1000 at least
             ("Vite",      BASE64,  8,      "/assets/a-",     ".js",   550),
             ("webpack",   HEX,     20,     "/a.",            ".js",   990),
             ("Parcel",    HEX,     8,      "/a.",            ".css",  600),
             ("Next.js",   HEX,     16,     "/_next/static/", ".js",   950),
             ("esbuild",   BASE32,  8,      "/a-",            ".js",   550),
         ];
-        for &(name, letters, len, before, behind, least) in cases {
+        for &(name, letters, len, before, after, least) in cases {
             let mut state = 0x9e37_79b9_7f4a_7c15_u64;
             let mut letter = || {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -215,7 +215,7 @@ mod tests {
             };
             let found = (0..1000).filter(|_| {
                 let hash: Vec<u8> = (0..len).map(|_| letter()).collect();
-                is_immutable(&[before.as_bytes(), &hash, behind.as_bytes()].concat())
+                is_immutable(&[before.as_bytes(), &hash, after.as_bytes()].concat())
             });
             let found = found.count();
             assert!(found >= least, "{name}: {found}");

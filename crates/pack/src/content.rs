@@ -1,4 +1,4 @@
-//! The content of one file: read once, so that its length, its hash and its bytes agree even if the file changes meanwhile.
+//! The content of one file: read once, so that its length, its hash and its bytes agree even if another process writes to it.
 //!
 //! ```text
 //! open ─┬─ small ─▶ read into memory
@@ -29,7 +29,7 @@ pub(crate) struct FileContent {
     pub(crate) last_modified: u64,
 }
 
-/// Where the bytes of a content are.
+/// The place of a content's bytes.
 pub(crate) enum ContentSource {
     InMemory(Vec<u8>),
     OnDisk(File),

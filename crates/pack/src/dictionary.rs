@@ -38,7 +38,7 @@ pub(crate) fn may_be_fresh(cache_control: &str) -> bool {
 fn hash_in(path: &[u8]) -> Option<Range<usize>> {
     let name_at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     let name = &path[name_at..];
-    // A source map has the name of its script, with `.map` behind; webpack adds `.chunk` to chunks that are loaded later.
+    // A source map has the name of its script, followed by `.map`; webpack adds `.chunk` to chunks that are loaded later.
     let stem = name.strip_suffix(b".map").unwrap_or(name);
     let stem = &stem[..stem.iter().rposition(|&byte| byte == b'.')?];
     let stem = stem.strip_suffix(b".chunk").unwrap_or(stem);

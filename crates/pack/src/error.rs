@@ -47,7 +47,7 @@ pub enum PackError {
     Archive {
         /// Its path.
         path: PathBuf,
-        /// What is wrong.
+        /// The kind of damage.
         damage: Damage,
         /// Where, in bytes from the start of the archive.
         at: u64,
@@ -69,7 +69,7 @@ pub enum PackError {
         line: u32,
         /// In bytes, from 1.
         column: u32,
-        /// What is wrong.
+        /// The error in this line.
         error: RuleError,
     },
     /// The site of a single-page application has no `/index.html`.
@@ -80,7 +80,7 @@ pub enum PackError {
     Write(io::Error),
 }
 
-/// What is wrong with an archive.
+/// A defect of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// It does not begin with a tar header.

@@ -195,7 +195,7 @@ pub(crate) fn redirect_to(target: &str, fragment: Option<&str>, extra: &Fields) 
     RedirectFields { fields: fields.into(), before_query, content: content.into() }
 }
 
-/// Returns the fields behind Location, and the content, of a redirect whose target depends on the request.
+/// Returns the fields after Location, and the content, of a redirect whose target depends on the request.
 pub(crate) fn redirect_anywhere(extra: &Fields) -> (Vec<u8>, &'static [u8]) {
     const CONTENT: &str = "<!doctype html><title>Moved</title><p>This is somewhere else now.\n";
     (html(CONTENT.len(), cache_control::REVALIDATE, "", extra).into(), CONTENT.as_bytes())

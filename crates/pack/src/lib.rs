@@ -97,7 +97,7 @@ pub struct PackedImage {
     pub files: Vec<File>,
     /// The number of files, and their bytes.
     pub summary: Summary,
-    /// What was skipped, a row for each reason, in the order of [`SkipReason`].
+    /// The entries that were skipped, a row for each reason, in the order of [`SkipReason`].
     pub skipped: Vec<Skipped>,
     /// User directories that are not served.
     pub omitted: Vec<Omitted>,
@@ -117,8 +117,8 @@ pub struct Summary {
 ///
 /// The image has the regular files, and each directory with an `index.html`. The same directory gives the same bytes. A file
 /// `page.html.br`, `.gz` or `.zst` beside `page.html` becomes its variant too. The packer holds at most one content in memory, with
-/// its variants. A file that changes meanwhile gives a consistent content, though perhaps that of neither version; a file that
-/// vanishes is not served.
+/// its variants. If another process writes to a file, the image has a consistent content, though perhaps that of neither version; if
+/// it removes a file, the image does not have it.
 ///
 /// # Errors
 /// A file cannot be read, `out` cannot be written, more files would stay open than the options allow, or `_headers` or `_redirects`
@@ -133,7 +133,8 @@ pub fn pack_dir<W: Write + Seek>(
     pack_tree(tree, out, options, cache)
 }
 
-/// Packs an open directory, like [`pack_dir`]. Follows no link out of it, even if other processes replace entries meanwhile.
+/// Packs an open directory, like [`pack_dir`]. Follows no link out of it, even if other processes replace entries during
+/// packing.
 ///
 /// # Errors
 /// Those of [`pack_dir`].

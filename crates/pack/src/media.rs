@@ -6,8 +6,8 @@
 //!                        text ─▶ text/plain      content ─ magic number ─ application/octet-stream
 //! ```
 //!
-//! A `text/*` type gets `charset=utf-8` if the content is UTF-8. Other text gets no charset: browsers then use the one that the page
-//! declares, and a wrong charset would override it.
+//! A `text/*` type gets `charset=utf-8` if the content is UTF-8. Other text gets no charset, so that browsers use
+//! the charset that the page declares.
 //!
 //! `media/table.py` generates the table.
 
@@ -295,8 +295,8 @@ mod tests {
             .output()
             .expect("python3");
         assert!(script.status.success(), "{}", String::from_utf8_lossy(&script.stderr));
-        let made = String::from_utf8(script.stdout).expect("text");
-        let kept = std::fs::read_to_string(here.join("src/media/table.rs")).expect("the table");
-        assert!(made == kept, "generate the table again: see table.py");
+        let generated = String::from_utf8(script.stdout).expect("text");
+        let current = std::fs::read_to_string(here.join("src/media/table.rs")).expect("the table");
+        assert!(generated == current, "generate the table again: see table.py");
     }
 }

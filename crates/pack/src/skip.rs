@@ -66,8 +66,8 @@ impl fmt::Display for Skipped {
                 ("compressed file older than its source", "compressed files older than their sources")
             }
             SkipReason::PrecompressedInvalid => (
-                "file that is not compressed as its name says",
-                "files that are not compressed as their names say",
+                "file that is not compressed as its name indicates",
+                "files that are not compressed as their names indicate",
             ),
             SkipReason::PrecompressedMismatch => (
                 "compressed file that does not decompress to its source",

@@ -22,7 +22,8 @@ pub(crate) fn push_percent_encoded(byte: u8, to: &mut Vec<u8>) {
     to.extend(format!("%{byte:02X}").bytes());
 }
 
-/// Returns a path relative to the root of the site, for messages: without the first slash, and without the slash behind a directory.
+/// Returns a path relative to the root of the site, for messages: without the first slash, and without the trailing slash of a
+/// directory.
 pub(crate) fn relative(path: &[u8]) -> &Path {
     let path = path.strip_prefix(b"/").unwrap_or(path);
     Path::new(OsStr::from_bytes(path.strip_suffix(b"/").unwrap_or(path)))

@@ -84,7 +84,7 @@ impl TreeFile {
 /// Lists the files of a site.
 pub(crate) fn list(tree: &Arc<DirTree>) -> Result<SiteFiles<TreeFile>, PackError> {
     let dir = DirWalk { tree, is_of_user: false };
-    let files = walk(&dir, &PathBuf::new(), b"/", usize::MAX)?;
+    let files = walk(&dir, PathBuf::new(), b"/", usize::MAX)?;
     Ok(files.expect("the number of entries has no limit"))
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn list_user(
     path: &[u8],
     entry_count_max: usize,
 ) -> Result<Option<SiteFiles<TreeFile>>, PackError> {
-    walk(&DirWalk { tree, is_of_user: true }, &PathBuf::new(), path, entry_count_max)
+    walk(&DirWalk { tree, is_of_user: true }, PathBuf::new(), path, entry_count_max)
 }
 
 /// A tree of entries that [`walk`] can list: a directory on disk, or the members of an archive.
@@ -118,7 +118,7 @@ pub(crate) trait EntryTree {
     /// Returns the location of an entry of a directory.
     fn join(&self, dir: &Self::Location, name: &[u8]) -> Self::Location;
 
-    /// Resolves a symbolic link. A component of its target may begin with a dot: a link to `.releases/7` is intended.
+    /// Resolves a symbolic link to an entry that is none. A component of its target may begin with a dot: a link to `.releases/7` is intended.
     fn follow(&self, link: &Self::Location) -> Result<(Self::Location, EntryKind), WalkError>;
 
     /// Returns the location of a file for later reads.
@@ -159,7 +159,7 @@ pub(crate) enum WalkError {
 /// `entry_count_max` entries.
 pub(crate) fn walk<T: EntryTree>(
     tree: &T,
-    top: &T::Location,
+    top: T::Location,
     path: &[u8],
     entry_count_max: usize,
 ) -> Result<Option<SiteFiles<T::File>>, PackError> {
@@ -168,12 +168,28 @@ pub(crate) fn walk<T: EntryTree>(
         top: path,
         entries_left: entry_count_max,
         exceeds_limit: false,
-        above: Vec::new(),
+        open: Vec::new(),
         listed: HashSet::new(),
         repeats: RepeatedEntries::default(),
         files: SiteFiles { files: Vec::new(), dirs: Vec::new(), skipped: Vec::new() },
     };
-    walker.dir(top, path)?;
+    walker.open(top, path.to_vec())?;
+    while let Some(dir) = walker.open.last_mut() {
+        if walker.exceeds_limit {
+            return Ok(None);
+        }
+        let Some((name, kind)) = dir.entries.next() else {
+            walker.open.pop();
+            continue;
+        };
+        let path = [&dir.path, &name[..]].concat();
+        if name.starts_with(b".") && name != b".well-known" {
+            walker.skip(SkipReason::Dotfile, &path);
+        } else {
+            let at = tree.join(&dir.at, &name);
+            walker.entry(at, path, kind)?;
+        }
+    }
     Ok((!walker.exceeds_limit).then_some(walker.files))
 }
 
@@ -183,47 +199,47 @@ struct Walker<'w, T: EntryTree> {
     top: &'w [u8],
     entries_left: usize,
     exceeds_limit: bool,
-    /// The current directory and all above it. A link to one of them would never end.
-    above: Vec<T::DirId>,
+    /// The current directory, and all above it. A list instead of recursion: a path may have 2,048 directories.
+    open: Vec<OpenDir<T>>,
     /// All directories that were listed so far.
     listed: HashSet<T::DirId>,
     repeats: RepeatedEntries,
     files: SiteFiles<T::File>,
 }
 
+struct OpenDir<T: EntryTree> {
+    at: T::Location,
+    /// Ends in a slash.
+    path: Vec<u8>,
+    id: T::DirId,
+    entries: std::vec::IntoIter<(Vec<u8>, EntryKind)>,
+}
+
 impl<T: EntryTree> Walker<'_, T> {
-    /// Lists the directory `at` as `path`, which ends in a slash.
-    fn dir(&mut self, at: &T::Location, path: &[u8]) -> Result<(), PackError> {
-        let listed = self.tree.list(at, path == self.top, self.entries_left.saturating_add(1));
-        let Some(DirListing { id, attributes, entries }) = self.ok_or_skip(listed, path)? else {
+    /// Lists the directory `at`, in order to walk it as `path`, which ends in a slash.
+    fn open(&mut self, at: T::Location, path: Vec<u8>) -> Result<(), PackError> {
+        let listed = self.tree.list(&at, path == self.top, self.entries_left.saturating_add(1));
+        let Some(DirListing { id, attributes, entries }) = self.ok_or_skip(listed, &path)? else {
             return Ok(());
         };
-        if self.above.contains(&id) {
-            self.skip(SkipReason::LinkLoop, path);
+        // A link to a directory above it would never end.
+        if self.open.iter().any(|dir| dir.id == id) {
+            self.skip(SkipReason::LinkLoop, &path);
             return Ok(());
         }
-        self.exceeds_limit |= entries.len() > self.entries_left;
+        self.exceeds_limit = entries.len() > self.entries_left;
         if self.exceeds_limit {
             return Ok(());
         }
         self.entries_left -= entries.len();
         let is_first = self.listed.insert(id.clone());
         if self.repeats.add(entries.len(), is_first).is_err() {
-            return Err(self.tree.too_many_repeats(at));
+            return Err(self.tree.too_many_repeats(&at));
         }
         if let Some((mode, modified_s)) = attributes.filter(|_| path != self.top) {
-            self.files.dirs.push(SiteDir { path: path.to_vec(), mode, modified_s });
+            self.files.dirs.push(SiteDir { path: path.clone(), mode, modified_s });
         }
-        self.above.push(id);
-        for (name, kind) in entries {
-            let path = [path, &name].concat();
-            if name.starts_with(b".") && name != b".well-known" {
-                self.skip(SkipReason::Dotfile, &path);
-            } else {
-                self.entry(self.tree.join(at, &name), path, kind)?;
-            }
-        }
-        self.above.pop();
+        self.open.push(OpenDir { at, path, id, entries: entries.into_iter() });
         Ok(())
     }
 
@@ -238,7 +254,7 @@ impl<T: EntryTree> Walker<'_, T> {
             EntryKind::File => self.files.files.push(SiteFile { path, location: self.tree.file(at) }),
             EntryKind::Dir => {
                 path.push(b'/');
-                self.dir(&at, &path)?;
+                self.open(at, path)?;
             }
             EntryKind::Link => {
                 let followed = self.tree.follow(&at);

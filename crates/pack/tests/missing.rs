@@ -1,4 +1,4 @@
-//! Which page answers for what is missing: the nearest 404.html upwards.
+//! The error page for a missing path: the 404.html of the nearest directory above.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn the_nearest_page_is_the_one_a_naive_search_finds(
+    fn finds_the_same_page_as_a_naive_search(
         dirs in prop::collection::vec(prop::collection::vec("[ab]", 0..5), 0..6),
         missing in prop::collection::vec("[ab]{0,2}|404.html", 1..7),
     ) {
@@ -23,7 +23,7 @@ proptest! {
 }
 
 #[test]
-fn a_page_too_deep_for_the_search_is_a_file_alone() {
+fn page_beyond_the_search_depth_is_an_ordinary_file() {
     for depth in [PAGE_DEPTH_MAX - 1, PAGE_DEPTH_MAX, PAGE_DEPTH_MAX + 1] {
         let dir = "a/".repeat(depth);
         let image = packed(&BTreeSet::from([dir.clone()]));
@@ -39,7 +39,7 @@ fn a_page_too_deep_for_the_search_is_a_file_alone() {
 }
 
 #[test]
-fn a_page_that_is_missing_has_no_validators_and_is_not_kept() {
+fn error_page_has_no_validators_and_is_not_stored() {
     let image = packed(&BTreeSet::from([String::new()]));
     let Missing::Page(page) = image.missing(b"/x") else { panic!("no page") };
     let fields = std::str::from_utf8(image.bytes(page.identity.fields)).expect("ASCII");
@@ -47,7 +47,7 @@ fn a_page_that_is_missing_has_no_validators_and_is_not_kept() {
     assert_eq!(fields, want);
 }
 
-/// A site with a page in each of these directories, which says where it lies.
+/// Packs a site with an error page in each of these directories. The content of each page is its directory.
 fn packed(dirs: &BTreeSet<String>) -> Image {
     let root = tempfile::tempdir().expect("a directory");
     fs::write(root.path().join("index.html"), "home").expect("a page");
@@ -64,19 +64,19 @@ fn image(root: &Path) -> Image {
     Image::new(Bytes::from(out.into_inner())).expect("an image")
 }
 
-/// Where the page lies that answers for a path.
+/// Returns the directory of the error page for a missing path.
 fn page(image: &Image, path: &str) -> Option<String> {
     match image.missing(path.as_bytes()) {
         Missing::Page(page) => {
-            let Content::Image(place) = page.identity.content else { panic!("elsewhere") };
+            let Content::Image(place) = page.identity.content else { panic!("not in the image") };
             Some(String::from_utf8(image.bytes(place).to_vec()).expect("ASCII"))
         }
-        Missing::Shell(_) => panic!("there is none"),
+        Missing::Shell(_) => panic!("the site is no single-page application"),
         Missing::Nothing => None,
     }
 }
 
-/// The same, by looking for each page that it could be.
+/// Returns the same by checking each directory above.
 fn naive(dirs: &BTreeSet<String>, path: &str) -> Option<String> {
     let ends = path.match_indices('/').map(|(at, _)| at + 1).rev();
     ends.map(|end| path[1..end].to_owned()).find(|dir| dirs.contains(dir))

@@ -1,4 +1,4 @@
-//! A directory in, an image out: what is served where, and what is not.
+//! Packs directories: which files are served at which paths, and which are skipped.
 
 use bytes::Bytes;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use tarpon_pack::{BuildCache, Dialect, PackError, PackOptions, PackedImage, Poli
 use tarpon_site::{Coding, Content, Entry, Image, PAGE_CODES, Place, Variants};
 use tempfile::TempDir;
 
-/// What lies in a directory before it is packed.
+/// An entry of the directory that is packed.
 enum FixtureFile<'a> {
     Text(&'a str, &'a [u8]),
     /// A file of zeros.
@@ -26,10 +26,10 @@ use FixtureFile::*;
 
 #[test]
 #[rustfmt::skip]
-fn a_tree_becomes_entries() {
+fn each_file_is_served_or_skipped() {
     type Row<'a> = (&'a str, &'a [FixtureFile<'a>], &'a [&'a str], &'a [(SkipReason, u64, &'a str)]);
     let cases: &[Row<'_>] = &[
-        // what it shows, what lies there, what is served, what is skipped
+        // what it shows, the entries, the paths served, the entries skipped
         ("nothing", &[], &[], &[]),
         ("the root", &[Text("index.html", b"x")], &["/ 1", "/index.html 1"], &[]),
         ("a directory with an index",
@@ -37,10 +37,10 @@ fn a_tree_becomes_entries() {
             &["/a/b -> /a/b/", "/a/b/ 2", "/a/b/index.html 2", "/a/c.css 3"], &[]),
         ("a directory without",             &[Dir("a/b")],                           &[],                     &[]),
         ("an empty file",                   &[Text("a", b"")],                       &["/a 0"],               &[]),
-        ("no index by another name",        &[Text("a/myindex.html", b"")],          &["/a/myindex.html 0"],  &[]),
+        ("another name than index.html",     &[Text("a/myindex.html", b"")],          &["/a/myindex.html 0"],  &[]),
         ("a directory called index.html",   &[Text("index.html/a", b"")],            &["/index.html/a 0"],    &[]),
-        ("just behind the fields",          &[Zeros("a", 16384)],                    &["/a 16384 inline"],    &[]),
-        ("on a page of its own",            &[Zeros("a", 16385)],                    &["/a 16385 page"],      &[]),
+        ("right after the fields",          &[Zeros("a", 16384)],                    &["/a 16384 inline"],    &[]),
+        ("on its own page of memory",       &[Zeros("a", 16385)],                    &["/a 16385 page"],      &[]),
         ("just in the image",               &[Zeros("a", 65536)],                    &["/a 65536 page"],      &[]),
         ("on disk",                         &[Zeros("a", 65537)],                    &["/a 65537 disk 0"],    &[]),
         ("two on disk",                     &[Zeros("b", 65537), Zeros("a", 65538)], &["/a 65538 disk 0", "/b 65537 disk 1"], &[]),
@@ -65,26 +65,26 @@ fn a_tree_becomes_entries() {
         ("a link to a directory",
             &[Text("a/index.html", b"x"), Link("b", "a")],
             &["/a -> /a/", "/a/ 1", "/a/index.html 1", "/b -> /b/", "/b/ 1", "/b/index.html 1"], &[]),
-        ("a link to what is hidden",        &[Text(".releases/7/a", b"x"), Link("b", ".releases/7")], &["/b/a 1"], &[(SkipReason::Dotfile, 1, ".releases")]),
+        ("a link to a hidden directory",    &[Text(".releases/7/a", b"x"), Link("b", ".releases/7")], &["/b/a 1"], &[(SkipReason::Dotfile, 1, ".releases")]),
         ("a hidden link",                   &[Text("a", b"x"), Link(".b", "a")],     &["/a 1"], &[(SkipReason::Dotfile, 1, ".b")]),
         ("a link out",                      &[Link("a", "/etc/passwd"), Link("d", "/etc")], &[], &[(SkipReason::LinkOutside, 2, "a")]),
         ("a link up and out",               &[Link("a/b", "../..")],                 &[], &[(SkipReason::LinkOutside, 1, "a/b")]),
         ("a link to a device",              &[Link("a", "/dev/zero")],               &[], &[(SkipReason::LinkOutside, 1, "a")]),
         ("a link to a FIFO",                &[Fifo("a"), Link("b", "a")],            &[], &[(SkipReason::Special, 2, "a")]),
-        ("a link to nothing",               &[Link("a", "b"), Text("c", b""), Link("d", "c/e")], &["/c 0"], &[(SkipReason::LinkDangling, 2, "a")]),
+        ("a dangling link",                 &[Link("a", "b"), Text("c", b""), Link("d", "c/e")], &["/c 0"], &[(SkipReason::LinkDangling, 2, "a")]),
         ("a link to itself",                &[Link("a", "a")],                       &[], &[(SkipReason::LinkLoop, 1, "a")]),
         ("a link to the root",              &[Text("f", b""), Link("a", ".")],       &["/f 0"], &[(SkipReason::LinkLoop, 1, "a")]),
-        ("two that lead to each other",
+        ("two directories with links to each other",
             &[Text("a/f", b""), Text("b/g", b""), Link("a/to", "../b"), Link("b/to", "../a")],
             &["/a/f 0", "/a/to/g 0", "/b/g 0", "/b/to/f 0"], &[(SkipReason::LinkLoop, 2, "a/to/to")]),
     ];
-    for (name, lies, want, skipped) in cases {
-        let site = FixtureDir::new(lies);
+    for (name, entries, want, skipped) in cases {
+        let site = FixtureDir::new(entries);
         let (image, packed) = site.pack();
         let mut got: Vec<_> = image.entries().map(|(path, entry)| site.line(&image, &packed, path, entry)).collect();
         got.sort();
         let got: Vec<_> = got.iter().map(String::as_str).collect();
-        // Rows that are not about where a content lies do not say so.
+        // Only rows about the place of contents compare `inline`.
         let got: Vec<_> = got.iter().zip(want.iter().chain([&""; 9])).map(|(got, want)| match want.contains("inline") {
             true => got,
             false => got.strip_suffix(" inline").unwrap_or(got),
@@ -96,16 +96,16 @@ fn a_tree_becomes_entries() {
 }
 
 #[test]
-fn a_path_as_long_as_the_system_has_it_is_served_and_a_longer_one_skipped() {
+fn path_up_to_the_limit_is_served_and_a_longer_one_skipped() {
     let site = FixtureDir::new(&[Text("f", b"")]);
-    // Directories are made one from within the other, for no path reaches the innermost. Links make the way shorter.
+    // No path reaches the innermost directory, so links make the paths shorter.
     let part = "d".repeat(250);
     let mut at = site.root().to_owned();
     for depth in 0..20 {
         fs::create_dir(at.join(&part)).expect("a directory");
         fs::write(at.join(&part).join("f"), b"x").expect("a file");
         at = match depth % 8 {
-            // Continues beside the root; each part is canonical and short enough, all of them together are not.
+            // Continues in a directory at the root. Each part is short enough; all of them together are too long.
             7 => {
                 let next = site.root().join(format!("part{depth}"));
                 fs::create_dir(&next).expect("a directory");
@@ -122,7 +122,7 @@ fn a_path_as_long_as_the_system_has_it_is_served_and_a_longer_one_skipped() {
 }
 
 #[test]
-fn what_is_found_is_what_was_packed() {
+fn image_has_the_contents_and_fields_of_the_files() {
     let site = FixtureDir::new(&[
         Text("index.html", b"<p>hello"),
         Text("a/caf.css", b"p{}"),
@@ -170,7 +170,7 @@ fn what_is_found_is_what_was_packed() {
 }
 
 #[test]
-fn all_that_has_content_says_that_its_type_is_not_to_be_guessed() {
+fn each_response_with_content_has_nosniff() {
     const FIELD: &str = "\r\nX-Content-Type-Options: ";
     let site = FixtureDir::new(&[
         Text("a.css", b"p{} p{} p{}"),
@@ -220,7 +220,7 @@ fn all_that_has_content_says_that_its_type_is_not_to_be_guessed() {
         }
         check(image.rules().expect("a rule").fields(), "rules");
     }
-    // Rules of Cloudflare can take it away.
+    // A rule in the dialect of Cloudflare can remove the field.
     let site = FixtureDir::new(&[
         Text("a.txt", b"a"),
         Text("b.txt", b"b"),
@@ -237,18 +237,18 @@ fn all_that_has_content_says_that_its_type_is_not_to_be_guessed() {
 
 #[test]
 #[rustfmt::skip]
-fn a_coded_form_beside_a_file_is_offered_where_it_is_of_use() {
+fn useful_precompressed_file_becomes_a_variant() {
     const GZIP: &[u8] = b"\x1f\x8b\x08 gzip";
     const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd zstd";
     type Row<'a> = (&'a str, &'a [FixtureFile<'a>], &'a str, &'a [Coding], &'a [(SkipReason, u64, &'a str)]);
     let cases: &[Row<'_>] = &[
-        // what it shows, what lies there, a file, in which codings it is offered, what is said
+        // what it shows, the entries, a path, its codings, the entries skipped
         ("none",               &[Zeros("a", 99)],                                    "/a",      &[], &[]),
         ("all",                &[Zeros("a", 99), Text("a.br", b"br"), Text("a.gz", GZIP), Text("a.zst", ZSTD)],
                                                                                      "/a",      &[Coding::Br, Coding::Gzip, Coding::Zstd], &[]),
         ("others between",     &[Zeros("a", 99), Text("a-b", b""), Text("a.gz", GZIP), Text("a.b", b"")], "/a", &[Coding::Gzip], &[]),
-        ("a form by itself",   &[Zeros("a", 99), Text("a.gz", GZIP)],                "/a.gz",   &[], &[]),
-        ("a form of a form",   &[Zeros("a", 99), Zeros("a.br", 98), Text("a.br.gz", GZIP)], "/a.br", &[], &[]),
+        ("its own path",       &[Zeros("a", 99), Text("a.gz", GZIP)],                "/a.gz",   &[], &[]),
+        ("twice compressed",   &[Zeros("a", 99), Zeros("a.br", 98), Text("a.br.gz", GZIP)], "/a.br", &[], &[]),
         ("of another case",    &[Zeros("a", 99), Text("a.GZ", GZIP)],                "/a",      &[], &[]),
         ("in a directory",     &[Zeros("d/index.html", 99), Text("d/index.html.br", b"br")], "/d/", &[Coding::Br], &[]),
         ("of another",         &[Zeros("d/a", 99), Text("a.br", b"br")],             "/d/a",    &[], &[]),
@@ -257,10 +257,10 @@ fn a_coded_form_beside_a_file_is_offered_where_it_is_of_use() {
         ("a directory",        &[Zeros("a", 99), Text("a.gz/b", GZIP)],              "/a",      &[], &[]),
         ("no gzip",            &[Zeros("d/a", 99), Text("d/a.gz", b"text")],         "/d/a",    &[], &[(SkipReason::PrecompressedInvalid, 1, "d/a.gz")]),
         ("no zstd",            &[Zeros("a", 99), Text("a.zst", GZIP)],               "/a",      &[], &[(SkipReason::PrecompressedInvalid, 1, "a.zst")]),
-        ("an empty form",      &[Zeros("a", 99), Text("a.br", b"")],                 "/a",      &[], &[(SkipReason::PrecompressedInvalid, 1, "a.br")]),
+        ("an empty file",      &[Zeros("a", 99), Text("a.br", b"")],                 "/a",      &[], &[(SkipReason::PrecompressedInvalid, 1, "a.br")]),
     ];
-    for (name, lies, path, want, skipped) in cases {
-        let site = FixtureDir::new(lies);
+    for (name, entries, path, want, skipped) in cases {
+        let site = FixtureDir::new(entries);
         let (image, packed) = site.pack();
         let Some(Entry::File(file)) = image.find(path.as_bytes()) else { panic!("{name}: no file") };
         let codings: Vec<_> = image.coded(file).map(|(coding, _)| coding).collect();
@@ -269,7 +269,7 @@ fn a_coded_form_beside_a_file_is_offered_where_it_is_of_use() {
         assert_eq!(text(&image, file.identity.fields).contains(vary), !want.is_empty(), "{name}");
         let rows: Vec<_> = packed.skipped.iter().map(|row| (row.reason, row.count, row.example.to_str().expect("ASCII"))).collect();
         assert_eq!(rows, *skipped, "{name}");
-        // Whatever it is a form of, a file is there by its own name.
+        // A precompressed file is served at its own path too.
         for (path, entry) in image.entries().filter(|(path, _)| !path.ends_with(b"/")) {
             site.line(&image, &packed, path, entry);
         }
@@ -277,15 +277,17 @@ fn a_coded_form_beside_a_file_is_offered_where_it_is_of_use() {
 }
 
 #[test]
-fn a_coded_form_is_a_variant_and_a_file() {
-    // One behind its fields, one on pages of its own, one on disk: the latter two are there once.
+fn precompressed_file_is_a_variant_and_a_file() {
+    // Right after its fields, on its own pages of memory, and on disk. The image has the content of the latter two once.
     for len in [300, 20_000, 70_000] {
         let form = [b"\x1f\x8b\x08", &vec![b'z'; len][..]].concat();
         let site = FixtureDir::new(&[Zeros("dir/index.html", 100_000), Text("dir/index.html.gz", &form)]);
         let (image, packed) = site.pack();
         assert_eq!((packed.summary.files, packed.summary.bytes), (2, 100_003 + len as u64));
         assert_eq!(packed.files.len(), if len == 70_000 { 2 } else { 1 });
-        let Some(Entry::File(by_name)) = image.find(b"/dir/index.html.gz") else { panic!("not by its name") };
+        let Some(Entry::File(by_name)) = image.find(b"/dir/index.html.gz") else {
+            panic!("not at its own path")
+        };
         let by_name = by_name.identity;
         let shown = text(&image, by_name.fields);
         assert!(
@@ -318,7 +320,7 @@ fn a_coded_form_is_a_variant_and_a_file() {
 }
 
 #[test]
-fn a_coded_form_older_than_its_file_is_not_offered() {
+fn precompressed_file_older_than_its_source_is_no_variant() {
     let site = FixtureDir::new(&[Zeros("a", 99), Text("a.br", b"br")]);
     let base = UNIX_EPOCH + Duration::from_secs(784_111_777);
     let set = |name, after_ms| {
@@ -344,7 +346,7 @@ fn a_coded_form_older_than_its_file_is_not_offered() {
 }
 
 #[test]
-fn every_status_has_its_page() {
+fn each_status_has_a_page() {
     let (image, _) = FixtureDir::new(&[]).pack();
     for code in PAGE_CODES {
         let page = image.page(code);
@@ -358,19 +360,23 @@ fn every_status_has_its_page() {
         let html = if code == 204 { "" } else { &html };
         assert_eq!(fields, format!("{html}{allow}\r\n"));
         assert_eq!(content.contains(&code.to_string()), code != 204);
-        assert_eq!(page.fields.at + page.fields.len, page.content.at, "{code} leaves as one stretch");
+        assert_eq!(
+            page.fields.at + page.fields.len,
+            page.content.at,
+            "{code}: the content follows the fields"
+        );
     }
 }
 
 #[test]
-fn the_same_directory_gives_the_same_bytes() {
+fn same_directory_gives_the_same_bytes() {
     let site =
         FixtureDir::new(&[Text("b/index.html", b"b"), Text("a", b"a"), Zeros("c", 70_000), Link("d", "b")]);
     assert_eq!(site.pack().0.all(), site.pack().0.all());
 }
 
 #[test]
-fn no_date_is_later_than_now() {
+fn last_modified_is_not_in_the_future() {
     let site = FixtureDir::new(&[Text("later", b"a"), Text("earlier", b"a")]);
     let set = |name, time| {
         File::options()
@@ -393,36 +399,36 @@ fn no_date_is_later_than_now() {
 }
 
 #[test]
-fn a_memo_spares_a_large_file_and_notices_a_change() {
+fn build_cache_skips_an_unchanged_large_file_and_detects_a_change() {
     let site = FixtureDir::new(&[Zeros("large", 100_000)]);
     let later = PackOptions::new(now() + 10);
-    let mut memo = BuildCache::default();
-    let etag = |memo: &mut BuildCache| {
-        let (image, _) = site.pack_with(&later, memo).expect("packs");
+    let mut cache = BuildCache::default();
+    let etag = |cache: &mut BuildCache| {
+        let (image, _) = site.pack_with(&later, cache).expect("packs");
         let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/large") else {
-            panic!("not there")
+            panic!("not found")
         };
         text(&image, variant.etag).to_owned()
     };
-    let first = etag(&mut memo);
-    assert_eq!(etag(&mut memo), first);
-    assert!(!format!("{memo:?}").contains("{}"), "it remembers: {memo:?}");
+    let first = etag(&mut cache);
+    assert_eq!(etag(&mut cache), first);
+    assert!(!format!("{cache:?}").contains("{}"), "the file is cached: {cache:?}");
     File::options()
         .write(true)
         .open(site.root().join("large"))
         .expect("open")
         .write_all_at(b"1", 50_000)
         .expect("write");
-    let second = etag(&mut memo);
+    let second = etag(&mut cache);
     assert_ne!(second, first);
     assert_eq!(second, etag(&mut BuildCache::default()));
     fs::remove_file(site.root().join("large")).expect("remove");
-    site.pack_with(&later, &mut memo).expect("packs");
-    assert!(format!("{memo:?}").contains("{}"), "it forgets: {memo:?}");
+    site.pack_with(&later, &mut cache).expect("packs");
+    assert!(format!("{cache:?}").contains("{}"), "the file is evicted: {cache:?}");
 }
 
 #[test]
-fn a_file_that_changes_meanwhile_gives_a_consistent_answer() {
+fn file_that_changes_meanwhile_gives_a_consistent_content() {
     let site = FixtureDir::new(&[Zeros("small", 3_000), Zeros("large", 400_000)]);
     let (stop, root) = (std::sync::atomic::AtomicBool::new(false), site.root());
     std::thread::scope(|scope| {
@@ -440,16 +446,16 @@ fn a_file_that_changes_meanwhile_gives_a_consistent_answer() {
         for _ in 0..200 {
             let (image, packed) = site.pack();
             let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/small") else {
-                panic!("not there")
+                panic!("not found")
             };
             let bytes = content(&image, &packed, variant.content);
             let hash = xxhash_rust::xxh3::xxh3_128(&bytes);
             assert_eq!(text(&image, variant.etag), format!("\"{hash:032x}\""));
             assert!(text(&image, variant.fields).contains(&format!("Content-Length: {}\r\n", bytes.len())));
             let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/large") else {
-                panic!("not there")
+                panic!("not found")
             };
-            let Content::File { len, .. } = variant.content else { panic!("in the image") };
+            let Content::File { len, .. } = variant.content else { panic!("not a file") };
             assert!(text(&image, variant.fields).contains(&format!("Content-Length: {len}\r\n")));
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -470,7 +476,7 @@ fn too_many_large_files_are_counted() {
 }
 
 #[test]
-fn a_root_that_is_no_directory_is_refused() {
+fn root_that_is_no_directory_is_refused() {
     let site = FixtureDir::new(&[Text("a", b"")]);
     for name in ["a", "b"] {
         let root = site.root().join(name);
@@ -483,7 +489,7 @@ fn a_root_that_is_no_directory_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn unreadable_entry_is_named() {
     for name in ["a/file", "a/dir"] {
         let site = FixtureDir::new(&[Text("a/file", b"x"), Text("a/dir/file", b"x")]);
         let path = site.root().join(name);
@@ -492,25 +498,25 @@ fn what_cannot_be_read_is_named() {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("set");
         match result {
             Err(error) => assert!(error.to_string().contains(name), "{error}"),
-            // For root nothing is unreadable.
+            // Root can read every file.
             Ok(_) => assert!(rustix::process::geteuid().is_root(), "{name}"),
         }
     }
 }
 
-/// A directory to be packed.
+/// A directory with entries for one test.
 struct FixtureDir(TempDir);
 
 impl FixtureDir {
-    fn new(lies: &[FixtureFile<'_>]) -> FixtureDir {
+    fn new(entries: &[FixtureFile<'_>]) -> FixtureDir {
         let dir = TempDir::new().expect("a directory");
-        for what in lies {
+        for entry in entries {
             let at = |name: &[u8]| {
                 let at = dir.path().join(std::ffi::OsStr::from_bytes(name));
-                fs::create_dir_all(at.parent().expect("in the directory")).expect("directories");
+                fs::create_dir_all(at.parent().expect("a parent")).expect("directories");
                 at
             };
-            match what {
+            match entry {
                 Text(name, content) => fs::write(at(name.as_bytes()), content).expect("a file"),
                 Zeros(name, len) => fs::write(at(name.as_bytes()), vec![0; *len]).expect("a file"),
                 Bytes(name, content) => fs::write(at(name), content).expect("a file"),
@@ -546,17 +552,17 @@ impl FixtureDir {
     fn pack_with(
         &self,
         options: &PackOptions,
-        memo: &mut BuildCache,
+        cache: &mut BuildCache,
     ) -> Result<(Image, PackedImage), PackError> {
         let mut out = Cursor::new(Vec::new());
-        let packed = pack_dir(self.root(), &mut out, options, memo)?;
+        let packed = pack_dir(self.root(), &mut out, options, cache)?;
         let image = Image::new(Bytes::from(out.into_inner())).expect("an image");
         assert_eq!(image.file_count(), packed.files.len() as u64);
         assert_eq!(image.record_count(), image.entries().count() as u64);
         Ok((image, packed))
     }
 
-    /// An entry as the table has it: path, length, where; or path and target. What it says is checked against the file.
+    /// Returns an entry in the format of the table: path, length and place, or path and target. Compares the content with the file.
     fn line(&self, image: &Image, packed: &PackedImage, path: &[u8], entry: Entry) -> String {
         let shown = String::from_utf8_lossy(path);
         assert_eq!(image.find(path), Some(entry), "{shown}");
