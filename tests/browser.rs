@@ -23,7 +23,7 @@ use std::{
     process::{Command, Stdio},
     thread,
 };
-use tarpon_pack::{Memo, Options, pack_dir};
+use tarpon_pack::{BuildCache, PackOptions, pack_dir};
 use tarpon_site::{Image, STATUS_PAGE_CODES};
 
 #[test]
@@ -185,7 +185,7 @@ fn error_pages_fit_a_phone_in_a_browser() {
         ("render.js", include_str!("browser/render.js")),
     ]);
     let mut out = Cursor::new(Vec::new());
-    pack_dir(site.path(), &mut out, &Options::new(0), &mut Memo::default()).expect("a site");
+    pack_dir(site.path(), &mut out, &PackOptions::new(0), &mut BuildCache::default()).expect("a site");
     let image = Image::new(out.into_inner().into()).expect("an image");
     // A 204 has no page.
     let codes: Vec<_> = STATUS_PAGE_CODES.into_iter().filter(|&code| code != 204).collect();

@@ -24,7 +24,7 @@ use tarpon_conn::{
     Close,
     sim::{Cuts, Sim, UNIX_S},
 };
-use tarpon_pack::{Memo, Options, pack_dir};
+use tarpon_pack::{BuildCache, PackOptions, pack_dir};
 use tarpon_site::Image;
 use tempfile::TempDir;
 
@@ -272,8 +272,8 @@ static RESPONSES: LazyLock<HashMap<String, Vec<u8>>> = LazyLock::new(|| response
 /// The packed site of the cases and the files outside of its image.
 static PACKED: LazyLock<(Image, Vec<Vec<u8>>)> = LazyLock::new(|| {
     let (dir, mut out) = (fixture(), Cursor::new(Vec::new()));
-    let options = Options::new(UNIX_S);
-    let packed = pack_dir(dir.path(), &mut out, &options, &mut Memo::default()).expect("a site");
+    let options = PackOptions::new(UNIX_S);
+    let packed = pack_dir(dir.path(), &mut out, &options, &mut BuildCache::default()).expect("a site");
     let content = |mut file: File| {
         let mut content = Vec::new();
         // Packing has read the file to hash it.

@@ -42,7 +42,7 @@ fn missing_path_gets_the_nearest_404_page() {
         ("OPTIONS",                 "OPTIONS /guide/x",                               &["404", "no-store"],                               &text),
         ("with a condition",        "GET /x\r\nIf-None-Match: *",                     &["404", "no-store"],                               "of the root"),
         ("with a range",            "GET /x\r\nRange: bytes=0-1",                     &["404", "no-store"],                               "of the root"),
-        ("another method",          "POST /x",                                        &["405", "no-store"],                               "What is here can be read"),
+        ("another method",          "POST /x",                                        &["405", "no-store"],                               "This address supports GET"),
         ("the page itself",         "GET /404.html",                                  &["200", "no-cache"],                               "of the root"),
         ("an existing file",        "GET /guide/",                                    &["200", "no-cache"],                               "guide"),
     ];

@@ -23,8 +23,8 @@ use std::{
 use tarpon::{Address, Dialect, Listener, Server, SiteWatcher, Source};
 use tarpon_conn::sim::{Cuts, Sim, UNIX_S};
 use tarpon_pack::{
-    CompressionEffort, Dictionaries, Memo, Options, PackInput, Progress, SiteOptions, pack_dir, pack_site,
-    pack_tar, verify,
+    BuildCache, CompressionEffort, Dictionaries, PackInput, PackOptions, Progress, SiteOptions, pack_dir,
+    pack_site, pack_tar, verify,
 };
 use tarpon_site::{Image, packed};
 
@@ -387,11 +387,11 @@ const HEADERS: &[RuleCase] = &[
         name: "Netlify: syntax for the _headers file",
         files: &["templates/index.html", "templates/index2.html"],
         headers: "\
-            # a path:\n/templates/index.html\n  # headers for that path:\n  X-Frame-Options: DENY\n\
-            # another path:\n/templates/index2.html\n  # headers for that path:\n  X-Frame-Options: SAMEORIGIN\n",
+            # a path:\n/templates/index.html\n  # headers for that path:\n  X-Frame-PackOptions: DENY\n\
+            # another path:\n/templates/index2.html\n  # headers for that path:\n  X-Frame-PackOptions: SAMEORIGIN\n",
         requests: &[
-            ("/templates/index.html",  "200 /templates/index.html | X-Frame-Options: DENY"),
-            ("/templates/index2.html", "200 /templates/index2.html | X-Frame-Options: SAMEORIGIN"),
+            ("/templates/index.html",  "200 /templates/index.html | X-Frame-PackOptions: DENY"),
+            ("/templates/index2.html", "200 /templates/index2.html | X-Frame-PackOptions: SAMEORIGIN"),
             ("/templates/",            "200 /templates/index.html"),
         ],
         ..NOTHING
@@ -429,11 +429,11 @@ const HEADERS: &[RuleCase] = &[
         dialect: Cloudflare,
         files: &["secure/page", "static/image.jpg", "static/styles.css", "home"],
         headers: "\
-            # This is a comment\n/secure/page\n  X-Frame-Options: DENY\n  X-Content-Type-Options: nosniff\n  \
+            # This is a comment\n/secure/page\n  X-Frame-PackOptions: DENY\n  X-Content-Type-PackOptions: nosniff\n  \
             Referrer-Policy: no-referrer\n\n/static/*\n  Access-Control-Allow-Origin: *\n  X-Robots-Tag: nosnippet\n\n\
             /static/styles.css\n  X-Robots-Tag: noindex\n",
         requests: &[
-            ("/secure/page", "200 /secure/page | X-Frame-Options: DENY; Referrer-Policy: no-referrer"),
+            ("/secure/page", "200 /secure/page | X-Frame-PackOptions: DENY; Referrer-Policy: no-referrer"),
             ("/static/styles.css", "200 /static/styles.css | Content-Type: text/css; charset=utf-8; Access-Control-Allow-Origin: *; X-Robots-Tag: nosnippet, noindex"),
             ("/home", "200 /home"),
         ],
@@ -476,10 +476,10 @@ const HEADERS: &[RuleCase] = &[
         name: "Cloudflare: harden security for an application",
         dialect: Cloudflare,
         files: &["app/index.html"],
-        headers: "/app/*\n  X-Frame-Options: DENY\n  X-Content-Type-Options: nosniff\n  Referrer-Policy: no-referrer\n  \
+        headers: "/app/*\n  X-Frame-PackOptions: DENY\n  X-Content-Type-PackOptions: nosniff\n  Referrer-Policy: no-referrer\n  \
             Permissions-Policy: document-domain=()\n  Content-Security-Policy: script-src 'self'; frame-ancestors 'none';\n",
         requests: &[
-            ("/app/", "200 /app/index.html | X-Frame-Options: DENY; Referrer-Policy: no-referrer; \
+            ("/app/", "200 /app/index.html | X-Frame-PackOptions: DENY; Referrer-Policy: no-referrer; \
                 Permissions-Policy: document-domain=(); Content-Security-Policy: script-src 'self'; frame-ancestors 'none';"),
             ("/app",  "301 /app/"),
         ],
@@ -577,7 +577,7 @@ fn archive_and_packed_site_have_the_rules_of_their_directory() {
         assert!(tar.expect("tar").success());
         let mut out = Cursor::new(Vec::new());
         let file = File::open(&path).expect("an archive");
-        let options = Options { dialect: case.dialect, ..Options::new(UNIX_S) };
+        let options = PackOptions { dialect: case.dialect, ..PackOptions::new(UNIX_S) };
         pack_tar(&file, &path, Path::new(""), &mut out, &options).expect(case.name);
         let (image, archive) = (image_of(out.into_inner()), fs::read(&path).expect("an archive"));
         case.check(|request| in_memory(&image, &archive, request, Cuts::NONE), "archive");
@@ -715,8 +715,8 @@ impl RuleCase {
     /// Returns the image of the directory, with an empty archive.
     fn image(&self) -> (Image, Vec<u8>) {
         let mut out = Cursor::new(Vec::new());
-        let options = Options { dialect: self.dialect, ..Options::new(UNIX_S) };
-        pack_dir(self.dir().path(), &mut out, &options, &mut Memo::default()).expect(self.name);
+        let options = PackOptions { dialect: self.dialect, ..PackOptions::new(UNIX_S) };
+        pack_dir(self.dir().path(), &mut out, &options, &mut BuildCache::default()).expect(self.name);
         (image_of(out.into_inner()), Vec::new())
     }
 
@@ -770,7 +770,7 @@ const USUAL: &[&str] = &[
     "Content-Length: ",
     "Content-Type: text/html; charset=utf-8",
     "Content-Type: text/plain; charset=utf-8",
-    "X-Content-Type-Options: nosniff",
+    "X-Content-Type-PackOptions: nosniff",
     "Accept-Ranges: ",
     "ETag: ",
     "Last-Modified: ",

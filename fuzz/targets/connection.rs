@@ -11,7 +11,7 @@ use tarpon_conn::{
     Close, Hosts, Limits, SiteId, Sites,
     sim::{Cuts, Sim},
 };
-use tarpon_pack::{Memo, Options, pack_dir};
+use tarpon_pack::{BuildCache, PackOptions, pack_dir};
 use tarpon_site::Image;
 
 fuzz_target!(|ops: Vec<FuzzOp<'_>>| {
@@ -179,8 +179,8 @@ fn image(files: &[(&str, usize)]) -> Image {
         fs::write(dir.join(name), vec![b'l'; len]).expect("a file of the site");
     }
     let mut out = Cursor::new(Vec::new());
-    let options = Options { file_len_min: 1_000, ..Options::new(0) };
-    pack_dir(&dir, &mut out, &options, &mut Memo::default()).expect("an image");
+    let options = PackOptions { file_len_min: 1_000, ..PackOptions::new(0) };
+    pack_dir(&dir, &mut out, &options, &mut BuildCache::default()).expect("an image");
     fs::remove_dir_all(&dir).expect("the site is no longer needed");
     Image::new(Bytes::from(out.into_inner())).expect("an image in order")
 }

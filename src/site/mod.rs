@@ -30,7 +30,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 use tarpon_pack::{
-    Barrier, Damage, LeftOut, Memo, Options, PackError, Packed, Policy, Skipped, Tree, pack_tar, pack_tree,
+    BuildCache, Damage, DirTree, Inaccessible, Omitted, PackError, PackOptions, PackedImage, Policy, Skipped,
+    pack_tar, pack_tree,
 };
 use tarpon_site::Printable;
 use tarpon_site::{Image, ImageError, Region, packed};
@@ -52,7 +53,7 @@ pub struct Site {
     len: u64,
     skipped: Vec<Skipped>,
     /// Directories of users that were left out, and were not when it was built before.
-    left_out: Vec<LeftOut>,
+    omitted: Vec<Omitted>,
 }
 
 impl Site {
@@ -64,7 +65,7 @@ impl Site {
     pub fn from_dir(dir: impl AsRef<Path>) -> Result<Site, UserError> {
         let source = Source { path: dir.as_ref().to_owned(), ..Source::default() };
         let failed = |error| trouble(PackError::Root { path: source.path.clone(), error });
-        SiteBuilder::default().dir(Tree::open(&source.path).map_err(failed)?, &source)
+        SiteBuilder::default().dir(DirTree::open(&source.path).map_err(failed)?, &source)
     }
 
     /// Reads a tar archive, or the directory `prefix` of it if that is not empty. The contents are sent from the
@@ -92,7 +93,7 @@ impl Site {
     /// One line for each kind of thing in the directory or archive that is not served.
     pub fn warnings(&self) -> impl Iterator<Item = impl fmt::Display + '_> {
         let skipped = self.skipped.iter().map(Skipped::to_string);
-        skipped.chain(self.left_out.iter().map(LeftOut::to_string))
+        skipped.chain(self.omitted.iter().map(Omitted::to_string))
     }
 
     /// Whether another one has the same content, under the same names and with the same fields: an image has a hash of
@@ -201,9 +202,9 @@ pub(crate) enum StoreId {
 /// Builds a site again and again, and does not read twice what has not changed.
 #[derive(Default)]
 pub(crate) struct SiteBuilder {
-    memo: Memo,
+    memo: BuildCache,
     /// Left out by the last build, and already reported.
-    left_out: Vec<LeftOut>,
+    omitted: Vec<Omitted>,
     /// The directory or archive to read, even if another one lies at the path when the builder reads it.
     root: Option<Arc<SiteRoot>>,
     /// The user this process has become, for messages.
@@ -228,7 +229,7 @@ impl SiteBuilder {
             None if path.is_file() => {
                 return from_archive(Archive::new(path, max_unpacked_len, preload)?, source);
             }
-            None => Tree::open(path).map_err(|error| PackError::Root { path: path.clone(), error }),
+            None => DirTree::open(path).map_err(|error| PackError::Root { path: path.clone(), error }),
             Some(root) => match root.tree() {
                 Ok(None) => {
                     let file = root.file().map_err(|error| match root.barrier() {
@@ -254,33 +255,33 @@ impl SiteBuilder {
         }
     }
 
-    fn dir(&mut self, tree: Tree, source: &Source) -> Result<Site, UserError> {
-        let mut options = Options { file_count_max: file_count_max(), ..options(source) };
+    fn dir(&mut self, tree: DirTree, source: &Source) -> Result<Site, UserError> {
+        let mut options = PackOptions { file_count_max: file_count_max(), ..options(source) };
         if source.preload {
             options.file_len_min = u64::MAX;
         }
         let memo = &mut self.memo;
         let site = site(|out| pack_tree(tree, out, &options, memo));
         let mut site = site.map_err(|error| self.trouble(error))?;
-        let left_out = site.left_out.clone();
-        site.left_out.retain(|left_out| !self.left_out.contains(left_out));
-        self.left_out = left_out;
+        let omitted = site.omitted.clone();
+        site.omitted.retain(|omitted| !self.omitted.contains(omitted));
+        self.omitted = omitted;
         Ok(site)
     }
 
     /// Returns the message for a directory that cannot be packed.
     fn trouble(&self, error: PackError) -> UserError {
         match error {
-            PackError::Denied { path, barrier } => self.denied(&path, &barrier),
+            PackError::Denied { path, denied_by: barrier } => self.denied(&path, &barrier),
             error => trouble(error),
         }
     }
 
     /// Returns the message for a path that permissions keep this process from reading.
-    fn denied(&self, path: &Path, barrier: &Barrier) -> UserError {
+    fn denied(&self, path: &Path, barrier: &Inaccessible) -> UserError {
         let (what, bits) = if barrier.is_dir { ("enter", "o+rx") } else { ("read", "o+r") };
         let Some(user) = &self.user else {
-            return trouble(PackError::Denied { path: path.to_owned(), barrier: barrier.clone() });
+            return trouble(PackError::Denied { path: path.to_owned(), denied_by: barrier.clone() });
         };
         let user = user.printable();
         UserError::new(
@@ -294,9 +295,9 @@ impl SiteBuilder {
     }
 }
 
-fn options(source: &Source) -> Options {
+fn options(source: &Source) -> PackOptions {
     let (dialect, policy, users) = (source.dialect, source.policy.clone(), source.users.directories.clone());
-    Options { dialect, policy, users, ..Options::new(unix_s()) }
+    PackOptions { dialect, policy, users, ..PackOptions::new(unix_s()) }
 }
 
 /// The site of an archive; `source` says the rest.
@@ -342,22 +343,24 @@ pub(crate) fn from_archive(archive: Archive, source: &Source) -> Result<Site, Us
         None => (image.record_count(), archive.map.len()),
     };
     let archive = Some(archive);
-    let (files, skipped, left_out) = (Vec::new(), Vec::new(), Vec::new());
-    Ok(Site { image, store: None, files, archive, file_count, len, skipped, left_out })
+    let (files, skipped, omitted) = (Vec::new(), Vec::new(), Vec::new());
+    Ok(Site { image, store: None, files, archive, file_count, len, skipped, omitted })
 }
 
 /// The site whose image `pack` writes.
-fn site(pack: impl FnOnce(&mut BufWriter<File>) -> Result<Packed, PackError>) -> Result<Site, PackError> {
+fn site(
+    pack: impl FnOnce(&mut BufWriter<File>) -> Result<PackedImage, PackError>,
+) -> Result<Site, PackError> {
     let failed = PackError::Write;
     let mut out = BufWriter::with_capacity(WRITE_LEN, memory::file().map_err(failed)?);
-    let Packed { files, summary, skipped, left_out } = pack(&mut out)?;
+    let PackedImage { files, summary, skipped, omitted } = pack(&mut out)?;
     out.flush().map_err(failed)?;
     let store = out.into_inner().map_err(|error| failed(error.into_error()))?;
     let bytes = memory::seal(&store).map_err(failed)?;
     let image = Image::new(bytes).expect("a packed image is in order");
     let store = Some(store);
     let (file_count, len) = (summary.files, summary.bytes);
-    Ok(Site { image, store, files, archive: None, file_count, len, skipped, left_out })
+    Ok(Site { image, store, files, archive: None, file_count, len, skipped, omitted })
 }
 
 /// What a user is told of a directory or archive that cannot be packed.
@@ -374,7 +377,7 @@ fn trouble(error: PackError) -> UserError {
             reason(&error),
             "make it readable, or move it out of the site",
         ),
-        PackError::Denied { path, barrier } => UserError::new(
+        PackError::Denied { path, denied_by: barrier } => UserError::new(
             format_args!("cannot read {}", path.printable()),
             format_args!("permission denied by {barrier}"),
             "make it readable, or move it out of the site",

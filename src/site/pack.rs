@@ -194,9 +194,9 @@ fn input_trouble(error: PackError, site: &Path) -> UserError {
             reason(&error),
             "make it readable, or move it out of the site",
         ),
-        PackError::Denied { path, barrier } => UserError::new(
+        PackError::Denied { path, denied_by } => UserError::new(
             format_args!("cannot read {}", path.printable()),
-            format_args!("permission denied by {barrier}"),
+            format_args!("permission denied by {denied_by}"),
             "make it readable, or move it out of the site",
         ),
         PackError::Repeats { path } => UserError::new(

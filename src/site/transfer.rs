@@ -122,8 +122,8 @@ impl Site {
         if image.archive_len() > archive.as_ref().map_or(0, |archive| archive.map.len()) {
             return Err(unfit("a part of the archive is missing"));
         }
-        let (skipped, left_out) = (Vec::new(), Vec::new());
-        Ok(Site { image, store, files, archive, file_count, len: content_len, skipped, left_out })
+        let (skipped, omitted) = (Vec::new(), Vec::new());
+        Ok(Site { image, store, files, archive, file_count, len: content_len, skipped, omitted })
     }
 }
 

@@ -23,10 +23,10 @@ use std::{
         fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
         unix::ffi::{OsStrExt, OsStringExt},
     },
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
     sync::Arc,
 };
-use tarpon_pack::{Barrier, Tree};
+use tarpon_pack::{DirTree, Inaccessible, LINK_COUNT_MAX, OPEN_DIR, reversed_components};
 
 /// How far a path leads.
 pub(crate) struct TrustedPath {
@@ -58,9 +58,9 @@ pub(crate) enum PathBarrier {
     /// Nothing lies at this path.
     Missing(PathBuf),
     /// Another user may exchange what lies in this directory, or owns this link.
-    Untrusted(Barrier),
+    Untrusted(Inaccessible),
     /// This process may not search this directory.
-    Barred(Barrier),
+    Barred(Inaccessible),
     /// The system says so.
     Failed(PathBuf, io::Error),
 }
@@ -91,10 +91,10 @@ fn go(
 ) -> Result<SiteRoot, PathBarrier> {
     let is_trusted = |stat: &Stat| trusted.is_none_or(|users| users.contains(&stat.st_uid));
     let root =
-        rustix::fs::open("/", STEP, Mode::empty()).map_err(|error| PathBarrier::of("/".into(), error))?;
+        rustix::fs::open("/", OPEN_DIR, Mode::empty()).map_err(|error| PathBarrier::of("/".into(), error))?;
     let mut dirs = vec![Arc::new(root)];
     let mut at = PathBuf::from("/");
-    let mut todo = reversed(given);
+    let mut todo = reversed_components(given);
     let (mut is_own, mut link_count) = (true, 0);
     while let Some(name) = todo.pop() {
         let is_last = todo.is_empty() && is_own;
@@ -115,12 +115,12 @@ fn go(
         let dir = Arc::clone(dirs.last().expect("the root of the file system stays"));
         let stat = fstat(&*dir).map_err(|error| PathBarrier::of(at.clone(), error))?;
         if !is_trusted(&stat) || trusted.is_some() && others_may_exchange(&stat) {
-            return Err(PathBarrier::Untrusted(Barrier::new(at, &stat)));
+            return Err(PathBarrier::Untrusted(Inaccessible::new(at, &stat)));
         }
         saw(&dir, &name, is_last);
         let next = at.join(&name);
         let failed = |error| match error {
-            Errno::ACCESS => PathBarrier::Barred(Barrier::new(at.clone(), &stat)),
+            Errno::ACCESS => PathBarrier::Barred(Inaccessible::new(at.clone(), &stat)),
             error => PathBarrier::of(next.clone(), error),
         };
         let found = statat(&*dir, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
@@ -131,19 +131,19 @@ fn go(
                     return Err(PathBarrier::of(next, Errno::LOOP));
                 }
                 if !is_trusted(&found) {
-                    return Err(PathBarrier::Untrusted(Barrier::new(next, &found)));
+                    return Err(PathBarrier::Untrusted(Inaccessible::new(next, &found)));
                 }
                 let target = readlinkat(&*dir, &name, Vec::new()).map_err(failed)?;
-                todo.extend(reversed(Path::new(&OsString::from_vec(target.into_bytes()))));
+                todo.extend(reversed_components(Path::new(&OsString::from_vec(target.into_bytes()))));
             }
             FileType::Directory => {
-                let dir = openat(&*dir, &name, STEP, Mode::empty()).map_err(failed)?;
+                let dir = openat(&*dir, &name, OPEN_DIR, Mode::empty()).map_err(failed)?;
                 dirs.push(Arc::new(dir));
                 at = next;
             }
             _ if !todo.is_empty() => return Err(PathBarrier::of(next, Errno::NOTDIR)),
             _ => {
-                let flags = STEP.difference(OFlags::DIRECTORY);
+                let flags = OPEN_DIR.difference(OFlags::DIRECTORY);
                 let file = openat(&*dir, &name, flags, Mode::empty()).map_err(failed)?;
                 return Ok(SiteRoot { kind: PathKind::File(file), path: next, given: given.to_owned() });
             }
@@ -156,9 +156,9 @@ fn go(
 
 impl SiteRoot {
     /// The directory, to be read; `None`: it is a file.
-    pub(crate) fn tree(&self) -> io::Result<Option<Tree>> {
+    pub(crate) fn tree(&self) -> io::Result<Option<DirTree>> {
         let PathKind::Directory(dir) = &self.kind else { return Ok(None) };
-        Ok(Some(Tree::new(dir.try_clone()?, self.path.clone()).also_called(self.given.clone())))
+        Ok(Some(DirTree::new(dir.try_clone()?, self.path.clone()).with_alias(self.given.clone())))
     }
 
     /// The file, opened for reading with the rights that this process has now.
@@ -173,7 +173,7 @@ impl SiteRoot {
     }
 
     /// What keeps this process from reading the site, if permissions of its root do.
-    pub(crate) fn barrier(&self) -> Option<Barrier> {
+    pub(crate) fn barrier(&self) -> Option<Inaccessible> {
         let opened = match &self.kind {
             PathKind::Directory(dir) => {
                 openat(dir, ".", LIST, Mode::empty()).map(drop).map_err(io::Error::from)
@@ -181,7 +181,7 @@ impl SiteRoot {
             PathKind::File(file) => reopen(file).map(drop),
         };
         opened.err().filter(|error| error.kind() == io::ErrorKind::PermissionDenied)?;
-        Some(Barrier::new(self.path.clone(), &fstat(self.descriptor()).ok()?))
+        Some(Inaccessible::new(self.path.clone(), &fstat(self.descriptor()).ok()?))
     }
 
     /// Whether it is an archive.
@@ -207,7 +207,7 @@ impl SiteRoot {
 
 /// Opens what lies at a path, only to name it: it is neither read nor written. Follows links.
 pub(crate) fn open_to_name(path: &Path) -> io::Result<OwnedFd> {
-    let flags = STEP.difference(OFlags::DIRECTORY | OFlags::NOFOLLOW) | OFlags::NONBLOCK;
+    let flags = OPEN_DIR.difference(OFlags::DIRECTORY | OFlags::NOFOLLOW) | OFlags::NONBLOCK;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
@@ -237,25 +237,8 @@ fn others_may_exchange(dir: &Stat) -> bool {
     mode.intersects(Mode::WGRP | Mode::WOTH) && !mode.contains(Mode::SVTX)
 }
 
-/// The names of a path, the first one last. The root of the file system is the name `/`.
-fn reversed(path: &Path) -> Vec<OsString> {
-    let names = path.components().rev().filter(|component| *component != Component::CurDir);
-    names.map(|component| component.as_os_str().to_owned()).collect()
-}
-
-/// A directory on the way, which need not be readable.
-const STEP: OFlags = STEP_MODE.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-#[cfg(any(target_os = "linux", target_os = "freebsd"))]
-const STEP_MODE: OFlags = OFlags::PATH;
-/// There is no `O_PATH`: directories on the way have to be readable.
-#[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
-const STEP_MODE: OFlags = OFlags::RDONLY;
-
 const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
-
-/// As many as the kernel follows: path_resolution(7).
-const LINK_COUNT_MAX: usize = 40;
 
 #[cfg(test)]
 mod tests {
@@ -307,10 +290,10 @@ mod tests {
             let said = match way.end {
                 Ok(root) => root.path.printable().to_string(),
                 Err(PathBarrier::Missing(at)) => format!("missing {}", at.printable()),
-                Err(PathBarrier::Untrusted(Barrier { path, .. })) => {
+                Err(PathBarrier::Untrusted(Inaccessible { path, .. })) => {
                     format!("untrusted {}", path.printable())
                 }
-                Err(PathBarrier::Barred(Barrier { path, .. })) => format!("barred {}", path.printable()),
+                Err(PathBarrier::Barred(Inaccessible { path, .. })) => format!("barred {}", path.printable()),
                 Err(PathBarrier::Failed(at, _)) => format!("failed {}", at.printable()),
             };
             let said = said.replace(&format!("{}/", dir.printable()), "");

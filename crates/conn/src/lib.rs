@@ -26,7 +26,7 @@
 //! # let dir = tempfile::tempdir().unwrap();
 //! # std::fs::write(dir.path().join("index.html"), "hello").unwrap();
 //! # let mut out = Cursor::new(Vec::new());
-//! # tarpon_pack::pack_dir(dir.path(), &mut out, &tarpon_pack::Options::new(784_111_777), &mut Default::default()).unwrap();
+//! # tarpon_pack::pack_dir(dir.path(), &mut out, &tarpon_pack::PackOptions::new(784_111_777), &mut Default::default()).unwrap();
 //! # let image = tarpon_site::Image::new(out.into_inner().into()).unwrap();
 //! let (mut sites, mut pool) = (Sites::new(image, Limits::default()), Pool::new(4));
 //! let (starts, counters, mut records) = (Starts::new(784_111_777), Counters::default(), Records::off());

@@ -8,7 +8,7 @@ use tarpon_conn::{
     Hosts, Limits, SiteId, Sites, Span,
     sim::{Cuts, Sim},
 };
-use tarpon_pack::{Memo, Options, pack_dir};
+use tarpon_pack::{BuildCache, PackOptions, pack_dir};
 use tarpon_site::Image;
 
 /// A site whose start page is its name, with a page of its own for what is missing.
@@ -20,7 +20,7 @@ fn image(name: &str) -> Image {
     fs::write(dir.path().join("dir/index.html"), format!("dir of {name}")).unwrap();
     fs::write(dir.path().join("_redirects"), format!("/where/:it /{name}/:it")).unwrap();
     let mut out = Cursor::new(Vec::new());
-    pack_dir(dir.path(), &mut out, &Options::new(784_111_777), &mut Memo::default()).unwrap();
+    pack_dir(dir.path(), &mut out, &PackOptions::new(784_111_777), &mut BuildCache::default()).unwrap();
     Image::new(Bytes::from(out.into_inner())).unwrap()
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use std::{fs, io::Cursor};
 use tarpon_conn::sim::{Cuts, Sim, UNIX_S};
-use tarpon_pack::{Dialect, Memo, Options, Policy, check_rules, pack_dir};
+use tarpon_pack::{BuildCache, Dialect, PackOptions, Policy, check_rules, pack_dir};
 use tarpon_site::{
     Image,
     rules::{Captures, RuleRequest, RuleRow, match_pattern},
@@ -33,7 +33,7 @@ proptest! {
         let dialect = if netlify { Dialect::Netlify } else { Dialect::Cloudflare };
         let rules: Vec<_> = rules.into_iter().filter(|rule| netlify || rule.parameter.is_none()).collect();
         let text: String = rules.iter().enumerate().map(|(number, rule)| rule.line(number, netlify)).collect();
-        let image = packed(&files, &text, Options { dialect, ..Options::new(UNIX_S) })?;
+        let image = packed(&files, &text, PackOptions { dialect, ..PackOptions::new(UNIX_S) })?;
         for (path, query) in requests {
             let target = query.map_or(path.clone(), |query| format!("{path}?{query}"));
             let target = match (absolute, target.strip_prefix('/').filter(|_| path == "/")) {
@@ -64,7 +64,7 @@ proptest! {
             }
         }
         let policy = Policy { clean_urls, ..Policy::default() };
-        let image = packed(&files, &accepted, Options { policy, ..Options::new(UNIX_S) })?;
+        let image = packed(&files, &accepted, PackOptions { policy, ..PackOptions::new(UNIX_S) })?;
         for target in requests {
             let (_, location) = answer(&image, &target);
             let location = location.unwrap_or("/".to_owned());
@@ -114,7 +114,7 @@ fn a_target_that_is_a_path_leads_to_this_host() {
         ("a rewrite",               "/a/* /:splat/evil.com/ 200",   "/a/",               "200"),
     ];
     for (name, rule, request, want) in cases {
-        let image = packed(&["evil.com/index.html"], rule, Options::new(UNIX_S)).expect("a site");
+        let image = packed(&["evil.com/index.html"], rule, PackOptions::new(UNIX_S)).expect("a site");
         let (status, location) = answer(&image, request);
         let got = location.map_or(status.clone(), |location| format!("{status} {location}"));
         assert_eq!(got, *want, "{name}: {rule}, {request}");
@@ -122,7 +122,7 @@ fn a_target_that_is_a_path_leads_to_this_host() {
 }
 
 /// A site of these files and rules.
-fn packed(files: &[&str], rules: &str, options: Options) -> Result<Image, TestCaseError> {
+fn packed(files: &[&str], rules: &str, options: PackOptions) -> Result<Image, TestCaseError> {
     let dir = tempfile::tempdir().expect("a directory");
     for name in files {
         let path = dir.path().join(name);
@@ -131,7 +131,7 @@ fn packed(files: &[&str], rules: &str, options: Options) -> Result<Image, TestCa
     }
     fs::write(dir.path().join("_redirects"), rules).expect("a file");
     let mut out = Cursor::new(Vec::new());
-    match pack_dir(dir.path(), &mut out, &options, &mut Memo::default()) {
+    match pack_dir(dir.path(), &mut out, &options, &mut BuildCache::default()) {
         Ok(_) => Ok(Image::new(Bytes::from(out.into_inner())).expect("an image")),
         Err(error) => Err(TestCaseError::reject(error.to_string())),
     }

@@ -1,12 +1,12 @@
-//! How long a site of many small files takes to pack, and a path to find in it.
+//! Measures packing a site of many small files, and finding a path in its image.
 //!
-//! `cargo bench -p tarpon-pack --bench find`; under `cargo test` it runs once, small, and only checks.
+//! `cargo bench -p tarpon-pack --bench find`. Under `cargo test` the bench runs once on a small site, as a check.
 
 use bytes::Bytes;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use std::{fs, io::Cursor};
-use tarpon_pack::{Memo, Options, pack_dir};
+use tarpon_pack::{BuildCache, PackOptions, pack_dir};
 use tarpon_site::{Entry, Image, Variants, format};
 
 fn main() {
@@ -15,15 +15,16 @@ fn main() {
 
     let dir = tempfile::tempdir().expect("a directory");
     for number in 0..file_count {
-        let at = dir.path().join(format!("section{}", number % 60));
-        fs::create_dir_all(&at).expect("a directory");
-        fs::write(at.join(format!("page{number}.html")), "tarpon ".repeat(number * 7919 % 3_000))
+        let section = dir.path().join(format!("section{}", number % 60));
+        fs::create_dir_all(&section).expect("a directory");
+        fs::write(section.join(format!("page{number}.html")), "tarpon ".repeat(number * 7919 % 3_000))
             .expect("a file");
     }
 
     let begin = Instant::now();
     let mut out = Cursor::new(Vec::new());
-    let packed = pack_dir(dir.path(), &mut out, &Options::new(0), &mut Memo::default()).expect("packs");
+    let packed =
+        pack_dir(dir.path(), &mut out, &PackOptions::new(0), &mut BuildCache::default()).expect("packs");
     let elapsed = begin.elapsed();
     println!("pack: {} files, {} bytes in {elapsed:.1?}", packed.summary.files, packed.summary.bytes);
 
@@ -42,15 +43,15 @@ fn main() {
             black_box(variant.fields.at + variant.fields.len);
         });
         let ns = |elapsed: Duration| elapsed.as_nanos() as f64 / rounds as f64;
-        println!("find: {:.1} ns of {path_count} paths, of it {:.1} for the hash", ns(find), ns(hash));
+        println!("find: {:.1} ns for {path_count} paths, {:.1} of it for the hash", ns(find), ns(hash));
     }
 }
 
-/// Does `what` with path after path, `rounds` times in all.
-fn each(paths: &[&[u8]], rounds: usize, mut what: impl FnMut(&[u8])) -> Duration {
+/// Calls `operation` with path after path, `rounds` times in all. Returns the time.
+fn each(paths: &[&[u8]], rounds: usize, mut operation: impl FnMut(&[u8])) -> Duration {
     let begin = Instant::now();
     for path in paths.iter().cycle().take(rounds) {
-        what(black_box(path));
+        operation(black_box(path));
     }
     begin.elapsed()
 }

@@ -1,9 +1,9 @@
-//! What each level of each encoder costs and saves on a site: the tables of `docs/packing.md`.
+//! Measures the cost and savings of each encoder level on a site, for the tables of `docs/packing.md`.
 //!
-//! `cargo bench -p tarpon-pack --bench levels -- DIR [NAME...]` measures all levels, or those named, such as `brotli-10`. Under
-//! `cargo test` the bench runs once on a small content, and only checks.
+//! `cargo bench -p tarpon-pack --bench levels -- DIR [NAME...]` measures all levels, or the named ones, such as `brotli-10`. Under
+//! `cargo test` the bench runs once on a small content, as a check.
 
-#![allow(clippy::disallowed_methods, reason = "names of a measurement")]
+#![allow(clippy::disallowed_methods, reason = "a measurement prints the names of its own directory")]
 
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use std::{env, fs, thread};
 use tarpon_pack::{CompressionEffort, Encoder, compress};
 
-/// Each with the efforts that use it, for contents up to 8 MiB.
+/// The encoders of all efforts for contents up to 8 MiB, and the levels around them.
 const ENCODERS: [Encoder; 22] = [
     Encoder::Brotli(5),
     Encoder::Brotli(9),
@@ -69,7 +69,7 @@ fn main() {
     }
 }
 
-/// Compresses all contents on all cores. Returns the bytes they become, and the CPU time of all threads.
+/// Compresses all contents on all cores. Returns the compressed bytes, and the CPU time of all threads.
 fn measure(encoder: Encoder, contents: &[Vec<u8>]) -> (usize, Duration) {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -88,7 +88,7 @@ fn measure(encoder: Encoder, contents: &[Vec<u8>]) -> (usize, Duration) {
     done.iter().fold((0, Duration::ZERO), sum)
 }
 
-/// Returns the different contents below a directory that are worth compressing, the longest first. Follows links.
+/// Returns the distinct contents below a directory that are worth compressing, the longest first. Follows links.
 fn contents(dir: &Path) -> Vec<Vec<u8>> {
     let (mut dirs, mut found) = (vec![PathBuf::from(dir)], BTreeSet::new());
     while let Some(dir) = dirs.pop() {

@@ -1,172 +1,170 @@
-//! At which paths a page answers, and which paths lead there.
+//! The addresses of pages, and the redirects to them.
 //!
 //! ```text
-//!                       answers at           leads there            with clean URLs
-//! /about.html           /about.html                                 /about    ◀─ /about.html, /about/
-//! /guide/index.html     /guide/index.html                           /guide/   ◀─ /guide/index.html, /guide
+//!                       served at            redirects            with clean URLs
+//! /about.html           /about.html                               /about    ◀─ /about.html, /about/
+//! /guide/index.html     /guide/index.html                         /guide/   ◀─ /guide/index.html, /guide
 //!                       /guide/              ◀─ /guide
 //! ```
 //!
-//! A path that two could have goes to the file of that name, then to `about.html`, then to `about/index.html`, and last to
-//! what leads elsewhere. A page that does not get its address is at its name.
+//! If several files claim a path, it goes to the file of that name, then to `about.html`, then to `about/index.html`, and last to a
+//! redirect. A page whose address belongs to another file is served at its file name.
 
 use crate::error::PackError;
 use crate::policy::{Policy, TrailingSlash};
-use crate::skip::{Kind, Skipped, skip};
+use crate::skip::{SkipReason, Skipped, skip_path};
+use crate::url_path::dir_of;
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// The addresses of all pages of a site.
-pub(crate) struct Addresses {
-    /// By the path of the file; not of those that are at their names alone.
-    pages: HashMap<Vec<u8>, Address>,
-    /// Pages whose address, with a slash or without, another file has; sorted.
-    lost: Vec<Vec<u8>>,
-    /// Directories that have an address for a list of what they have; each with the slash behind.
+pub(crate) struct PageAddresses {
+    /// By the path of the file, or of the directory that has a listing. Without files that are served at their file names only.
+    pages: HashMap<Vec<u8>, PageAddress>,
+    /// Pages whose address, with or without a trailing slash, belongs to another file; sorted.
+    displaced: Vec<Vec<u8>>,
+    /// Directories with a listing, each with its trailing slash.
     listings: Vec<Vec<u8>>,
-    /// All paths at which there is something, and whether that is a file.
+    /// All paths of the site, and whether a file is served there or a redirect.
     taken: HashMap<Vec<u8>, bool>,
     pub(crate) policy: Policy,
 }
 
-/// The page of an application.
+/// The page of a single-page application.
 const SHELL: &[u8] = b"/index.html";
 
-/// Where a page is.
+/// The paths of one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
-    /// Where it answers. The last one is where others lead.
-    pub(crate) at: Vec<Vec<u8>>,
-    /// What leads there.
-    pub(crate) from: Vec<Vec<u8>>,
+pub(crate) struct PageAddress {
+    /// The paths at which the page is served. Redirects lead to the last one.
+    pub(crate) served_at: Vec<Vec<u8>>,
+    /// The paths that redirect to the page.
+    pub(crate) redirects: Vec<Vec<u8>>,
 }
 
-/// What a page could be called: with a slash, and without.
-struct Names {
+/// The candidates for the address of a page.
+struct PagePaths {
     canonical: Vec<u8>,
+    /// The same path with or without a trailing slash.
     other: Option<Vec<u8>>,
     is_index: bool,
 }
 
-impl Addresses {
+impl PageAddresses {
     /// For files at these paths.
     pub(crate) fn new<'p>(
         paths: impl Iterator<Item = &'p [u8]>,
         policy: &Policy,
-    ) -> Result<Addresses, PackError> {
+    ) -> Result<PageAddresses, PackError> {
         let mut taken: HashMap<Vec<u8>, bool> = HashMap::new();
         let mut pages = Vec::new();
         for path in paths {
             taken.insert(path.to_vec(), true);
-            pages.extend(Names::of(path, policy).map(|names| (path, names)));
+            pages.extend(PagePaths::of(path, policy).map(|paths| (path, paths)));
         }
-        let listed = if policy.listings { listed(&taken) } else { BTreeSet::new() };
-        pages.extend(listed.iter().map(|dir| (&dir[..], Names::of_dir(dir, policy))));
-        pages.sort_by_key(|&(path, Names { is_index, .. })| (is_index, path));
-        let mut lost = Vec::new();
-        pages.retain(|(path, names)| {
-            let is_free = !taken.contains_key(&names.canonical);
-            taken.insert(names.canonical.clone(), true);
-            // Nobody misses a list.
-            lost.extend((!is_free && !listed.contains(*path)).then(|| path.to_vec()));
+        let listed = if policy.listings { dirs_to_list(&taken) } else { BTreeSet::new() };
+        pages.extend(listed.iter().map(|dir| (&dir[..], PagePaths::of_dir(dir, policy))));
+        pages.sort_by_key(|&(path, PagePaths { is_index, .. })| (is_index, path));
+        let mut displaced = Vec::new();
+        pages.retain(|(path, paths)| {
+            let is_free = !taken.contains_key(&paths.canonical);
+            taken.insert(paths.canonical.clone(), true);
+            // A missing listing is no loss.
+            displaced.extend((!is_free && !listed.contains(*path)).then(|| path.to_vec()));
             is_free
         });
         let mut addresses = HashMap::new();
-        for (path, Names { canonical, other, is_index }) in pages {
-            let had = other.is_some();
+        for (path, PagePaths { canonical, other, is_index }) in pages {
+            let has_other = other.is_some();
             let other = other.filter(|other| !taken.contains_key(other));
-            if had && other.is_none() && !is_index {
-                lost.push(path.to_vec());
+            if has_other && other.is_none() && !is_index {
+                displaced.push(path.to_vec());
             }
             let path = path.to_vec();
-            let (at, from) = match policy.clean_urls {
+            let (served_at, redirects) = match policy.clean_urls {
                 _ if listed.contains(&path) => (vec![canonical], other.into_iter().collect::<Vec<_>>()),
                 true => (vec![canonical], [path.clone()].into_iter().chain(other).collect::<Vec<_>>()),
                 false => (vec![path.clone(), canonical], other.into_iter().collect()),
             };
-            taken.extend(from.iter().map(|path| (path.clone(), false)));
-            addresses.insert(path, Address { at, from });
+            taken.extend(redirects.iter().map(|path| (path.clone(), false)));
+            addresses.insert(path, PageAddress { served_at, redirects });
         }
-        lost.sort();
+        displaced.sort();
         match policy.spa && !taken.contains_key(SHELL) {
             true => Err(PackError::NoShell),
             false => {
                 let listings = listed.into_iter().filter(|dir| addresses.contains_key(dir)).collect();
-                Ok(Addresses { pages: addresses, lost, listings, taken, policy: policy.clone() })
+                Ok(PageAddresses { pages: addresses, displaced, listings, taken, policy: policy.clone() })
             }
         }
     }
 
-    /// Whether there is something at a path: a file, or what leads to one.
+    /// Returns whether a path is taken by a file or a redirect.
     pub(crate) fn has(&self, path: &[u8]) -> bool {
         self.taken.contains_key(path)
     }
 
-    /// Whether a file answers at a path.
+    /// Returns whether a file is served at a path.
     pub(crate) fn has_file(&self, path: &[u8]) -> bool {
         self.taken.get(path).is_some_and(|&is_file| is_file)
     }
 
-    /// Where the file is that a path means, by its address or by its name.
+    /// Returns the path at which a file is served, given that path or the path of the file.
     pub(crate) fn file(&self, path: &[u8]) -> Option<Vec<u8>> {
         if self.has_file(path) {
             return Some(path.to_vec());
         }
-        self.pages.get(path).and_then(|page| page.at.last()).cloned()
+        self.pages.get(path).and_then(|page| page.served_at.last()).cloned()
     }
 
-    /// Whether the file at a path answers for what is not there.
+    /// Returns whether the file at a path is the page of a single-page application.
     pub(crate) fn is_shell(&self, path: &[u8]) -> bool {
         self.policy.spa && path == SHELL
     }
 
-    /// Tells of pages that have no address of their own.
-    pub(crate) fn tell(&self, skipped: &mut Vec<Skipped>) {
-        for path in &self.lost {
-            let relative = path.strip_prefix(b"/").unwrap_or(path);
-            skip(skipped, Kind::AddressTaken, Path::new(OsStr::from_bytes(relative)));
+    /// Counts the pages whose address belongs to another file.
+    pub(crate) fn report_skipped(&self, skipped: &mut Vec<Skipped>) {
+        for path in &self.displaced {
+            skip_path(skipped, SkipReason::AddressTaken, path);
         }
     }
 
-    /// The directories that are answered with a list of what they have, each with the slash behind.
+    /// Returns the directories with a listing, each with its trailing slash.
     pub(crate) fn listings(&self) -> &[Vec<u8>] {
         &self.listings
     }
 
-    /// Where the page of a directory is, be it a list or not. The directory has its slash behind.
+    /// Returns the address of a directory, which has a page or a listing or neither. The directory has its trailing slash.
     pub(crate) fn of_dir(&self, dir: &[u8]) -> Vec<u8> {
         let index = [dir, b"index.html"].concat();
         let page = self.pages.get(dir).or_else(|| self.pages.get(&index));
-        page.and_then(|page| page.at.last()).cloned().unwrap_or(dir.to_vec())
+        page.and_then(|page| page.served_at.last()).cloned().unwrap_or(dir.to_vec())
     }
 
-    /// Where the file at a path is.
-    pub(crate) fn of(&self, path: &[u8]) -> Address {
-        let at_its_name = || Address { at: vec![path.to_vec()], from: Vec::new() };
-        self.pages.get(path).cloned().unwrap_or_else(at_its_name)
+    /// Returns the address of the file at a path.
+    pub(crate) fn address_of(&self, path: &[u8]) -> PageAddress {
+        let file_name = || PageAddress { served_at: vec![path.to_vec()], redirects: Vec::new() };
+        self.pages.get(path).cloned().unwrap_or_else(file_name)
     }
 }
 
-impl Names {
-    /// None: the file is at its name, and nowhere else.
-    fn of(path: &[u8], policy: &Policy) -> Option<Names> {
-        let bare = match super::directory_of(path, b"index.html") {
-            Some(dir) => return Some(Names::of_dir(dir, policy)),
-            // The page for what is missing is nobody's destination.
+impl PagePaths {
+    /// For a file. Returns `None` if the file is served at its file name only.
+    fn of(path: &[u8], policy: &Policy) -> Option<PagePaths> {
+        let bare = match dir_of(path, b"index.html") {
+            Some(dir) => return Some(PagePaths::of_dir(dir, policy)),
+            // No link leads to an error page.
             None if !policy.clean_urls || path.ends_with(b"/404.html") => return None,
             None => path.strip_suffix(b".html").filter(|bare| !bare.ends_with(b"/"))?,
         };
-        Some(Names::new(bare, false, policy))
+        Some(PagePaths::new(bare, false, policy))
     }
 
-    /// Those of the page of a directory, which has its slash behind.
-    fn of_dir(dir: &[u8], policy: &Policy) -> Names {
-        Names::new(dir.strip_suffix(b"/").unwrap_or(dir), true, policy)
+    /// For a directory, with its trailing slash.
+    fn of_dir(dir: &[u8], policy: &Policy) -> PagePaths {
+        PagePaths::new(dir.strip_suffix(b"/").unwrap_or(dir), true, policy)
     }
 
-    fn new(bare: &[u8], is_index: bool, policy: &Policy) -> Names {
+    fn new(bare: &[u8], is_index: bool, policy: &Policy) -> PagePaths {
         let slashed = [bare, b"/"].concat();
         let ends_in_slash = match policy.trailing_slash {
             TrailingSlash::Auto => is_index,
@@ -179,12 +177,12 @@ impl Names {
             true => (slashed, Some(bare.to_vec())),
             false => (bare.to_vec(), Some(slashed)),
         };
-        Names { canonical, other, is_index }
+        PagePaths { canonical, other, is_index }
     }
 }
 
-/// The directories that have something to list and no page of their own; none that is hidden, and always the root.
-fn listed(taken: &HashMap<Vec<u8>, bool>) -> BTreeSet<Vec<u8>> {
+/// Returns the directories without a page of their own, except for hidden ones. The root counts even without files.
+fn dirs_to_list(taken: &HashMap<Vec<u8>, bool>) -> BTreeSet<Vec<u8>> {
     let dirs = taken.keys().flat_map(|path| {
         let slashes = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
         slashes.map(|slash| &path[..=slash])
@@ -202,11 +200,11 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn a_page_has_one_address_and_everything_else_leads_there() {
+    fn page_has_one_address_and_the_other_paths_redirect_there() {
         type Row<'a> = (&'a str, bool, TrailingSlash, &'a [&'a str], &'a str, &'a [&'a str]);
         const BOTH: &[&str] = &["/about.html", "/about/index.html"];
         let cases: &[Row<'_>] = &[
-            // what it shows       clean  slash   files               where each answers, and what leads there                                          without an address
+            // what it shows       clean  slash   files               where each is served < and the redirects to it                                     displaced
             ("as they are",        false, Auto,   BOTH,               "/about.html; /about/index.html /about/ < /about",                                  &[]),
             ("the root",           false, Auto,   &["/index.html"],   "/index.html /",                                                                    &[]),
             ("always",             false, Always, BOTH,               "/about.html; /about/index.html /about/ < /about",                                  &[]),
@@ -224,26 +222,26 @@ mod tests {
             ("a file of the name", true,  Auto,   &["/about", "/about.html"], "/about; /about.html",                                                      &["/about.html"]),
             ("and a directory",    false, Auto,   &["/a", "/a/index.html"], "/a; /a/index.html /a/",                                                      &[]),
             ("no page",            true,  Auto,   &["/a.css", "/a.html.gz", "/a.htm"], "/a.css; /a.html.gz; /a.htm",                                      &[]),
-            ("what is missing",    true,  Auto,   &["/404.html", "/a/404.html"], "/404.html; /a/404.html",                                                &[]),
-            ("nothing before",     true,  Auto,   &["/.well-known/.html"], "/.well-known/.html",                                                          &[]),
+            ("error pages",        true,  Auto,   &["/404.html", "/a/404.html"], "/404.html; /a/404.html",                                                &[]),
+            ("no stem",            true,  Auto,   &["/.well-known/.html"], "/.well-known/.html",                                                          &[]),
         ];
-        for &(name, clean_urls, trailing_slash, files, want, lost) in cases {
+        for &(name, clean_urls, trailing_slash, files, want, displaced) in cases {
             let policy = Policy { clean_urls, trailing_slash, ..Policy::default() };
-            let addresses = Addresses::new(files.iter().map(|path| path.as_bytes()), &policy).expect("a site");
+            let addresses = PageAddresses::new(files.iter().map(|path| path.as_bytes()), &policy).expect("a site");
             let shown = |paths: &[Vec<u8>]| paths.iter().map(|path| String::from_utf8_lossy(path)).collect::<Vec<_>>().join(" ");
             let all = files.iter().map(|path| {
-                let Address { at, from } = addresses.of(path.as_bytes());
-                if from.is_empty() { shown(&at) } else { format!("{} < {}", shown(&at), shown(&from)) }
+                let PageAddress { served_at, redirects } = addresses.address_of(path.as_bytes());
+                if redirects.is_empty() { shown(&served_at) } else { format!("{} < {}", shown(&served_at), shown(&redirects)) }
             });
             assert_eq!(all.collect::<Vec<_>>().join("; "), want, "{name}");
-            assert_eq!(shown(&addresses.lost), lost.join(" "), "{name}");
+            assert_eq!(shown(&addresses.displaced), displaced.join(" "), "{name}");
         }
     }
 
     #[test]
-    fn an_application_has_a_page() {
+    fn single_page_application_needs_a_page() {
         let policy = Policy { spa: true, ..Policy::default() };
-        let of = |path: &'static [u8]| Addresses::new([path].into_iter(), &policy);
+        let of = |path: &'static [u8]| PageAddresses::new([path].into_iter(), &policy);
         assert!(of(b"/index.html").is_ok_and(|site| site.is_shell(b"/index.html") && !site.is_shell(b"/")));
         assert!(matches!(of(b"/a/index.html"), Err(PackError::NoShell)));
     }

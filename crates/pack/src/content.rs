@@ -1,97 +1,108 @@
-//! The content of one file: read once, so that its length, its hash and its bytes agree whatever happens to
-//! the file meanwhile.
+//! The content of one file: read once, so that its length, its hash and its bytes agree even if another process writes to it.
 //!
 //! ```text
-//! open ─┬─ small ─▶ all of it, held
-//!       └─ large ─▶ remembered, or read in blocks for its hash; the file stays open
+//! open ─┬─ small ─▶ read into memory
+//!       └─ large ─▶ known from the build cache, or read in blocks for its hash; the file stays open
 //! ```
 
-use crate::Options;
-use crate::archive::Stretch;
+use crate::archive::MemberContent;
+use crate::build_cache::{BuildCache, ContentInfo, FileIdentity};
 use crate::error::PackError;
-use crate::media::Look;
-use crate::memo::{Identity, Known, Memo};
-use crate::tree::Located;
+use crate::media::SniffedType;
+use crate::options::PackOptions;
+use crate::walk::TreeFile;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use tarpon_site::format::Storage;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-/// A content, and what is to be said about it.
-pub(crate) struct Content {
-    pub(crate) body: Body,
+/// The content of a file, and its properties.
+pub(crate) struct FileContent {
+    pub(crate) source: ContentPlace,
     /// In bytes.
     pub(crate) len: u64,
     /// XXH3-128.
     pub(crate) hash: u128,
-    pub(crate) look: Look,
+    pub(crate) sniffed: SniffedType,
     /// Seconds since 1970.
     pub(crate) last_modified: u64,
 }
 
-/// Where the bytes are.
-pub(crate) enum Body {
+/// The place of a content's bytes.
+pub(crate) enum ContentPlace {
     InMemory(Vec<u8>),
     OnDisk(File),
-    /// Placed before, or from the start: where the image or the archive has them, or which of the files.
+    /// At a place in the image or the archive, or a file with a number: the writer has written it already, or the archive has it.
     Placed(Storage, u64),
 }
 
-impl Content {
-    /// What the server has made itself.
-    pub(crate) fn of(bytes: impl Into<Vec<u8>>) -> Content {
+impl FileContent {
+    /// A content that the packer has generated.
+    pub(crate) fn of(bytes: impl Into<Vec<u8>>) -> FileContent {
         let bytes = bytes.into();
-        let (len, hash, look) = (bytes.len() as u64, xxh3_128(&bytes), Look::at(&bytes));
-        Content { body: Body::InMemory(bytes), len, hash, look, last_modified: 0 }
+        let (len, hash, sniffed) = (bytes.len() as u64, xxh3_128(&bytes), SniffedType::of(&bytes));
+        FileContent { source: ContentPlace::InMemory(bytes), len, hash, sniffed, last_modified: 0 }
     }
 
-    /// The same, which lies at a place already.
-    pub(crate) fn at(&self, home: Storage, at: u64) -> Content {
-        Content { body: Body::Placed(home, at), ..*self }
+    /// Returns the same content at a place.
+    pub(crate) fn at(&self, home: Storage, at: u64) -> FileContent {
+        FileContent { source: ContentPlace::Placed(home, at), ..*self }
     }
 }
 
-/// Reads a file. None if it is gone, or not a regular file any more.
-pub(crate) fn read(file: &Located, options: &Options, memo: &mut Memo) -> Result<Option<Content>, PackError> {
+/// Reads a file. Returns `None` if it no longer exists, or is no regular file.
+pub(crate) fn read(
+    file: &TreeFile,
+    options: &PackOptions,
+    cache: &mut BuildCache,
+) -> Result<Option<FileContent>, PackError> {
     let Some((opened, meta)) = file.open()? else { return Ok(None) };
-    content(opened, &meta, options, memo).map(Some).map_err(|error| file.unreadable(error))
+    read_open(opened, &meta, options, cache).map(Some).map_err(|error| file.unreadable(error))
 }
 
-/// Reads the first `len` bytes of a file. None if it is gone, or not a regular file any more.
-pub(crate) fn start_of(file: &Located, len: u64) -> Result<Option<Vec<u8>>, PackError> {
+/// Reads the first `len` bytes of a file. Returns `None` if it no longer exists, or is no regular file.
+pub(crate) fn read_start(file: &TreeFile, len: u64) -> Result<Option<Vec<u8>>, PackError> {
     let Some((opened, _)) = file.open()? else { return Ok(None) };
     let mut text = Vec::new();
     let read = opened.take(len).read_to_end(&mut text);
     read.map(|_| Some(text)).map_err(|error| file.unreadable(error))
 }
 
-/// Reads a stretch of an archive. Judged as a file is, so that both get the same fields.
-pub(crate) fn stretch(archive: &File, stretch: Stretch, options: &Options) -> io::Result<Content> {
-    let Stretch { at, len, modified_s, .. } = stretch;
-    let mut bytes = Positioned { file: archive, at }.take(len);
-    let known = if len <= options.file_len_min {
-        let mut held = Vec::with_capacity(len as usize);
-        bytes.read_to_end(&mut held)?;
-        Known { len: held.len() as u64, hash: xxh3_128(&held), look: Look::at(&held) }
+/// Reads a member of an archive. Sniffs as much of it as of a file, so that both get the same fields.
+pub(crate) fn read_member(
+    archive: &File,
+    member: MemberContent,
+    options: &PackOptions,
+) -> io::Result<FileContent> {
+    let MemberContent { at, len, modified_s, .. } = member;
+    let mut bytes = OffsetReader { file: archive, at }.take(len);
+    let info = if len <= options.file_len_min {
+        let mut content = Vec::with_capacity(len as usize);
+        bytes.read_to_end(&mut content)?;
+        ContentInfo {
+            len: content.len() as u64,
+            hash: xxh3_128(&content),
+            sniffed: SniffedType::of(&content),
+        }
     } else {
-        hash(&mut bytes)?
+        hash_blocks(&mut bytes)?
     };
-    if known.len != len {
+    if info.len != len {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let last_modified = modified_s.min(options.now);
-    let body = Body::Placed(Storage::Archive, at);
-    Ok(Content { body, len, hash: known.hash, look: known.look, last_modified })
+    let source = ContentPlace::Placed(Storage::Archive, at);
+    Ok(FileContent { source, len, hash: info.hash, sniffed: info.sniffed, last_modified })
 }
 
-/// Reads a file from a place on, and leaves its own position alone.
-pub(crate) struct Positioned<'f> {
+/// Reads a file from an offset on, and does not move the position of the descriptor.
+pub(crate) struct OffsetReader<'f> {
     pub(crate) file: &'f File,
     pub(crate) at: u64,
 }
 
-impl Read for Positioned<'_> {
+impl Read for OffsetReader<'_> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let len = self.file.read_at(to, self.at)?;
         self.at += len as u64;
@@ -99,54 +110,58 @@ impl Read for Positioned<'_> {
     }
 }
 
-fn content(file: File, meta: &Metadata, options: &Options, memo: &mut Memo) -> io::Result<Content> {
-    let identity = Identity::of(meta);
-    // Before 1970 there is no date a u64 can tell.
+fn read_open(
+    file: File,
+    meta: &Metadata,
+    options: &PackOptions,
+    cache: &mut BuildCache,
+) -> io::Result<FileContent> {
+    let identity = FileIdentity::of(meta);
+    // A time before 1970 becomes 0.
     let last_modified = u64::try_from(identity.modified_s()).unwrap_or(0).min(options.now);
-    // No more than it had when opened: a log that grows as fast as we read would have no end.
+    // Up to the length at the time of opening: a log that grows as fast as the packer reads would have no end.
     let mut bytes = (&file).take(meta.len());
     if meta.len() <= options.file_len_min {
-        let mut held = Vec::with_capacity(meta.len() as usize);
-        bytes.read_to_end(&mut held)?;
-        let (len, hash, look) = (held.len() as u64, xxh3_128(&held), Look::at(&held));
-        return Ok(Content { body: Body::InMemory(held), len, hash, look, last_modified });
+        let mut content = Vec::with_capacity(meta.len() as usize);
+        bytes.read_to_end(&mut content)?;
+        return Ok(FileContent { last_modified, ..FileContent::of(content) });
     }
-    let known = match memo.get(&identity) {
-        Some(known) => known,
+    let info = match cache.get(&identity) {
+        Some(info) => info,
         None => {
-            let known = hash(&mut bytes)?;
-            if identity.is_settled(options.now) && Identity::of(&file.metadata()?) == identity {
-                memo.put(identity, known);
+            let info = hash_blocks(&mut bytes)?;
+            if identity.is_settled(options.now) && FileIdentity::of(&file.metadata()?) == identity {
+                cache.insert(identity, info);
             }
-            known
+            info
         }
     };
-    let Known { len, hash, look } = known;
-    Ok(Content { body: Body::OnDisk(file), len, hash, look, last_modified })
+    let ContentInfo { len, hash, sniffed } = info;
+    Ok(FileContent { source: ContentPlace::OnDisk(file), len, hash, sniffed, last_modified })
 }
 
-/// Reads in blocks, for the hash alone.
-pub(crate) fn hash(from: &mut impl Read) -> io::Result<Known> {
+/// Reads in blocks, for hash and media type only.
+pub(crate) fn hash_blocks(from: &mut impl Read) -> io::Result<ContentInfo> {
     let mut block = vec![0; BLOCK_LEN];
     let mut hasher = Xxh3::new();
     let mut len = 0;
-    let mut look = None;
+    let mut sniffed = None;
     loop {
-        let filled = fill(from, &mut block)?;
+        let filled = read_block(from, &mut block)?;
         hasher.update(&block[..filled]);
         len += filled as u64;
-        let look = *look.get_or_insert_with(|| match filled < block.len() {
-            true => Look::at(&block[..filled]),
-            false => Look::at_first(&block),
+        let sniffed = *sniffed.get_or_insert_with(|| match filled < block.len() {
+            true => SniffedType::of(&block[..filled]),
+            false => SniffedType::of_prefix(&block),
         });
         if filled < block.len() {
-            return Ok(Known { len, hash: hasher.digest128(), look });
+            return Ok(ContentInfo { len, hash: hasher.digest128(), sniffed });
         }
     }
 }
 
 /// Reads until the block is full or the file ends.
-fn fill(from: &mut impl Read, block: &mut [u8]) -> io::Result<usize> {
+fn read_block(from: &mut impl Read, block: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < block.len() {
         match from.read(&mut block[filled..]) {
@@ -159,18 +174,18 @@ fn fill(from: &mut impl Read, block: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Bytes of a large file that are read at once, and by which its media type is judged.
+/// Bytes of a large file that are read at once. The first block decides the media type.
 const BLOCK_LEN: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::Tree;
+    use crate::tree::DirTree;
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     use std::{fs, os::unix, sync::Arc};
 
     #[test]
-    fn what_was_put_in_the_place_of_a_file_is_not_served() {
+    fn file_replaced_by_something_else_is_not_served() {
         let dir = tempfile::tempdir().expect("a directory");
         let at = |name: &str| dir.path().join(name);
         fs::write(at("file"), "x").expect("a file");
@@ -178,7 +193,7 @@ mod tests {
         unix::fs::symlink(at("file"), at("link")).expect("a link");
         mknodat(CWD, at("fifo"), FileType::Fifo, Mode::RUSR, 0).expect("a FIFO");
         drop(unix::net::UnixListener::bind(at("socket")).expect("a socket"));
-        let tree = Arc::new(Tree::open(dir.path()).expect("a tree"));
+        let tree = Arc::new(DirTree::open(dir.path()).expect("a tree"));
         let cases = [
             ("file", true),
             ("file/below", false),
@@ -189,18 +204,18 @@ mod tests {
             ("socket", false),
         ];
         for (name, served) in cases {
-            let file = Located { tree: Arc::clone(&tree), path: name.into() };
-            let content = read(&file, &Options::new(0), &mut Memo::default()).expect(name);
+            let file = TreeFile { tree: Arc::clone(&tree), path: name.into() };
+            let content = read(&file, &PackOptions::new(0), &mut BuildCache::default()).expect(name);
             assert_eq!(content.is_some(), served, "{name}");
         }
     }
 
     #[test]
-    fn a_hash_in_blocks_is_the_hash_of_the_whole() {
+    fn hash_in_blocks_equals_the_hash_of_the_whole() {
         for len in [0, 1, BLOCK_LEN - 1, BLOCK_LEN, BLOCK_LEN + 1, 3 * BLOCK_LEN, 3 * BLOCK_LEN + 7] {
             let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
-            let known = hash(&mut &bytes[..]).expect("memory can be read");
-            assert_eq!((known.len, known.hash), (len as u64, xxh3_128(&bytes)), "{len}");
+            let info = hash_blocks(&mut &bytes[..]).expect("memory can be read");
+            assert_eq!((info.len, info.hash), (len as u64, xxh3_128(&bytes)), "{len}");
         }
     }
 }

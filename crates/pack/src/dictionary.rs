@@ -1,32 +1,32 @@
-//! Which file may be the dictionary of which later one, as far as their names tell. RFC 9842, section 2.1.
+//! Guesses from their names which file may serve as the dictionary of which later file. RFC 9842, section 2.1.
 //!
 //! ```text
 //! /assets/app.B4qfzvDp.js ─ pattern ─▶ /assets/app.*.js ─▶ Use-As-Dictionary: match="/assets/app.*.js"
-//! /style.css ───────────────────────▶ /style.css          so says a file; the next release has the same pattern
+//! /style.css ───────────────────────▶ /style.css          the field of a file; in the next release the pattern is the same
 //! ```
 //!
-//! Who takes a name wrongly for one with a hash makes a pattern that matches too much, and so at worst a dictionary that
-//! helps little. So names are judged by less than it takes to be declared immutable (`cache.rs`).
+//! If the packer mistakes an ordinary name for one with a hash, the pattern matches too many files, and the dictionary may help
+//! little. So the check is less strict than that of `cache_control.rs`.
 
-use crate::percent::encode;
+use crate::url_path::percent_encode;
 use std::ops::Range;
 
-/// The pattern of a path, a URL pattern: it matches the path itself, and what it was or will be called when its content
-/// changes. None if it has letters that mean something else in a pattern.
+/// Returns the URL pattern of a path. It matches the path itself, and the names of the file before and after a change of its
+/// content. Returns `None` if the path contains characters with a special meaning in patterns.
 pub(crate) fn pattern(path: &[u8]) -> Option<String> {
     let text = match hash_in(path) {
-        Some(Range { start, end }) => [encode(&path[..start]), encode(&path[end..])],
-        None => [encode(path), String::new()],
+        Some(Range { start, end }) => [percent_encode(&path[..start]), percent_encode(&path[end..])],
+        None => [percent_encode(path), String::new()],
     };
-    // Escaped, a colon would still end the scheme of a URL for those who read patterns as the standard has it.
+    // A parser that follows the URL Pattern standard takes even an escaped colon as the end of the scheme.
     if text.iter().any(|text| text.contains([':', '*', '+', '(', ')'])) {
         return None;
     }
     Some(text.join(if hash_in(path).is_some() { "*" } else { "" }))
 }
 
-/// Whether a client may use a response with this Cache-Control as a dictionary for some time: RFC 9842, section 2.2.1. What
-/// is asked about before each use it may not.
+/// Returns whether a client may use a response with this Cache-Control as a dictionary for some time. A response that needs
+/// revalidation before each use is no dictionary: RFC 9842, section 2.2.1.
 pub(crate) fn may_be_fresh(cache_control: &str) -> bool {
     let directives = || cache_control.split(',').map(|directive| directive.trim().to_ascii_lowercase());
     let forbids = |directive: String| matches!(directive.split('=').next(), Some("no-cache" | "no-store"));
@@ -34,15 +34,15 @@ pub(crate) fn may_be_fresh(cache_control: &str) -> bool {
     age.is_some_and(|age: u64| age > 0) && !directives().any(forbids)
 }
 
-/// Where a path seems to have the hash of a content.
+/// Returns the part of a path that seems to be the hash of a content.
 fn hash_in(path: &[u8]) -> Option<Range<usize>> {
     let name_at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     let name = &path[name_at..];
-    // A source map is named for what it maps; webpack calls parts that are loaded later chunks.
+    // A source map has the name of its script, followed by `.map`; webpack adds `.chunk` to chunks that are loaded later.
     let stem = name.strip_suffix(b".map").unwrap_or(name);
     let stem = &stem[..stem.iter().rposition(|&byte| byte == b'.')?];
     let stem = stem.strip_suffix(b".chunk").unwrap_or(stem);
-    // A hash of base64url may have a hyphen itself.
+    // A hash in base64url may contain a hyphen itself.
     let eight = stem.len().checked_sub(HASH_LEN_MIN + 1);
     let eight = eight.filter(|&at| is_separator(&stem[at]));
     let last = |separator| stem.iter().rposition(|&byte| byte == separator);
@@ -51,13 +51,13 @@ fn hash_in(path: &[u8]) -> Option<Range<usize>> {
     found.filter(|&at| at > 0).map(|at| name_at + at + 1..name_at + stem.len())
 }
 
-/// Whether a part of a name may be a hash: eight letters and digits or more, but no word in small letters and no number.
+/// Returns whether a part of a name may be a hash: at least eight letters and digits, but no word in small letters and no number.
 fn may_be_hash(part: &[u8]) -> bool {
     part.len() >= HASH_LEN_MIN
         && part.iter().all(|&byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
         && !part.iter().all(u8::is_ascii_lowercase)
         && !part.iter().all(u8::is_ascii_digit)
-        // Longer ones have digits, and long words have none.
+        // A longer hash contains digits, and a long word does not.
         && (part.len() == HASH_LEN_MIN || part.iter().any(u8::is_ascii_digit))
 }
 
@@ -74,9 +74,9 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn a_hash_in_a_name_is_a_wildcard_in_its_pattern() {
+    fn hash_in_a_name_becomes_a_wildcard() {
         let cases: &[(&str, &str, Option<&str>)] = &[
-            // whose name           path                                    pattern
+            // bundler or case      path                                    pattern
             ("Vite",                "/assets/index-B4qfzvDp.js",            Some("/assets/index-*.js")),
             ("Vite, no digit",      "/assets/index-BTyhCXhF.js",            Some("/assets/index-*.js")),
             ("Vite, hyphens",       "/assets/my-page-x-3F_g9Q.js",          Some("/assets/my-page-*.js")),
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn what_is_asked_about_before_each_use_is_no_dictionary() {
+    fn only_a_response_that_may_be_fresh_is_a_dictionary() {
         let cases = [
             ("public, max-age=31536000, immutable", true),
             ("Max-Age=60",                          true),

@@ -1,159 +1,124 @@
-//! Why there is no image: each message names the file and, where there is one, the remedy.
+//! The errors of packing. Each message names the file and, where possible, what to do.
 
 use crate::rules::{RuleError, RuleFile, RuleFileError};
-use crate::tree::Tree;
-use rustix::fs::Stat;
+use crate::tree::{DirTree, Inaccessible};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 use tarpon_site::Printable;
 
-/// Why a directory could not be packed.
+/// Why a directory or an archive cannot be packed.
 #[derive(Debug)]
 pub enum PackError {
     /// The root of the site cannot be opened.
     Root {
-        /// As it was given.
+        /// The path that the caller gave.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         error: io::Error,
     },
     /// A file or directory of the site cannot be read.
     Read {
-        /// Where it lies.
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         error: io::Error,
     },
-    /// Permissions keep a file or directory of the site from being read.
+    /// This process has no permission to read a file or directory of the site.
     Denied {
-        /// Where it lies.
+        /// Its path.
         path: PathBuf,
-        /// What bars the way: the file or directory itself, or one above it.
-        barrier: Barrier,
+        /// The file or directory without permission: at `path`, or above it.
+        denied_by: Inaccessible,
     },
-    /// Its symbolic links lead to the same directories again and again.
+    /// Symbolic links lead to the same directories too often.
     Repeats {
-        /// Where one of these directories lies.
+        /// The path of one of these directories.
         path: PathBuf,
     },
     /// More large files than may stay open.
     FileCount {
-        /// How many there are.
+        /// The number of large files.
         count: usize,
-        /// How many may be.
+        /// The number of files that may stay open.
         max: usize,
     },
-    /// An archive cannot be understood.
+    /// An archive is no tar archive, is damaged, or has members that cannot be served.
     Archive {
-        /// Its name.
+        /// Its path.
         path: PathBuf,
-        /// What is wrong.
+        /// The kind of damage.
         damage: Damage,
         /// Where, in bytes from the start of the archive.
         at: u64,
-        /// The member it concerns; empty if none is known.
+        /// The name of the member; empty if unknown.
         member: Vec<u8>,
     },
-    /// There is no directory of this name in the archive.
+    /// The archive has no directory of this name.
     Prefix {
         /// The archive.
         path: PathBuf,
-        /// The directory, as it was given.
+        /// The directory that the caller gave.
         prefix: PathBuf,
     },
-    /// A file of rules says what cannot be done.
+    /// An error in `_headers` or `_redirects`.
     Rules {
-        /// Which.
+        /// The file.
         file: RuleFile,
         /// From 1.
         line: u32,
         /// In bytes, from 1.
         column: u32,
-        /// What is wrong.
+        /// The error in this line.
         error: RuleError,
     },
-    /// The page of an application, `/index.html`, is not there.
+    /// The site of a single-page application has no `/index.html`.
     NoShell,
-    /// The image would be larger than its index can tell.
+    /// The image would exceed the range of its index.
     TooLarge,
     /// The image cannot be written.
     Write(io::Error),
 }
 
-/// A file or directory that this process may not read or search.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Barrier {
-    /// Where it lies.
-    pub path: PathBuf,
-    /// Its owner.
-    pub uid: u32,
-    /// Its permissions: the last nine bits of the mode, and those of set-id and sticky.
-    pub mode: u32,
-    /// Whether it is a directory.
-    pub is_dir: bool,
-}
-
-impl Barrier {
-    /// A file or directory of this state.
-    pub fn new(path: PathBuf, stat: &Stat) -> Barrier {
-        #[allow(clippy::unnecessary_cast, reason = "16 bits on other systems")]
-        let mode = stat.st_mode as u32;
-        Barrier { path, uid: stat.st_uid, mode: mode & 0o7777, is_dir: mode & S_IFMT == S_IFDIR }
-    }
-}
-
-impl fmt::Display for Barrier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Barrier { path, uid, mode, .. } = self;
-        let owner = if *uid == 0 { "root".to_owned() } else { format!("user number {uid}") };
-        write!(f, "{} (owned by {owner}, mode {mode:04o})", path.printable())
-    }
-}
-
-/// The bits of a mode that tell the kind of file, and their value for a directory: the same on every Unix.
-const S_IFMT: u32 = 0o170_000;
-const S_IFDIR: u32 = 0o040_000;
-
-impl PackError {
-    /// An entry of a tree cannot be read.
-    pub(crate) fn unreadable(tree: &Tree, path: &Path, error: io::Error) -> PackError {
-        let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
-        let barrier = if is_denied { tree.barrier(path) } else { None };
-        let path = tree.name(path);
-        match barrier {
-            Some(barrier) => PackError::Denied { path, barrier },
-            None => PackError::Read { path, error },
-        }
-    }
-}
-
-/// What is wrong with an archive.
+/// A defect of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// It does not begin as a tar archive does.
+    /// It does not begin with a tar header.
     NotTar,
-    /// It ends before it is complete.
+    /// It ends too early.
     Truncated,
     /// The header of a member is damaged.
     Header,
     /// The extended header (pax) of a member is damaged.
     Extension,
-    /// A member is stored as a sparse file: its content is in pieces.
+    /// A member is a sparse file: its content is stored in pieces.
     Sparse,
-    /// Its links lead to more paths than a site has.
+    /// Its symbolic links multiply its members beyond the limit.
     TooMany,
+}
+
+impl PackError {
+    /// Returns the error for an entry of a tree that this process cannot read.
+    pub(crate) fn unreadable(tree: &DirTree, path: &Path, error: io::Error) -> PackError {
+        let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+        let denied_by = if is_denied { tree.inaccessible_part(path) } else { None };
+        let path = tree.full_path(path);
+        match denied_by {
+            Some(denied_by) => PackError::Denied { path, denied_by },
+            None => PackError::Read { path, error },
+        }
+    }
 }
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Damage::NotTar => "it is no tar archive",
-            Damage::Truncated => "it is incomplete",
-            Damage::Header => "the header is damaged",
-            Damage::Extension => "the extended header is damaged",
-            Damage::Sparse => "a sparse member cannot be served as it lies",
-            Damage::TooMany => "its links lead to too many paths",
+            Damage::NotTar => "not a tar archive",
+            Damage::Truncated => "the archive is truncated",
+            Damage::Header => "damaged header",
+            Damage::Extension => "damaged extended header",
+            Damage::Sparse => "sparse members are not supported",
+            Damage::TooMany => "its symbolic links lead to too many paths",
         })
     }
 }
@@ -166,24 +131,24 @@ impl fmt::Display for PackError {
                 let path = path.printable();
                 write!(f, "cannot read {path}: {error}; make it readable, or move it out of the site")
             }
-            PackError::Denied { path, barrier } => {
+            PackError::Denied { path, denied_by } => {
                 let path = path.printable();
                 write!(
                     f,
-                    "cannot read {path}: permission denied by {barrier}; make it readable, or move it out of the site"
+                    "cannot read {path}: permission denied by {denied_by}; make it readable, or move it out of the site"
                 )
             }
             PackError::Repeats { path } => write!(
                 f,
-                "symbolic links lead to the entries of {} and others too often; remove links to directories that hold such \
-                 links themselves",
+                "symbolic links lead to {} and other directories too often; remove links to directories that contain such \
+                 links",
                 path.printable()
             ),
             PackError::FileCount { count, max } => write!(
                 f,
-                "{count} large files would stay open, but the open-file limit leaves room for {max}; raise it, as with \
-                 ulimit -n {}",
-                // Room for the connections and the rest, which now have what `max` leaves of the limit.
+                "cannot keep {count} large files open: the open-file limit leaves room for {max}; raise the limit, for example \
+                 with ulimit -n {}",
+                // The limit also covers connections, and the descriptors of the program itself.
                 (2 * count).next_power_of_two().max(1024),
             ),
             PackError::Archive { path, damage, at, member } => {
@@ -199,7 +164,7 @@ impl fmt::Display for PackError {
             PackError::Rules { file, line, column, error } => {
                 write!(f, "{}:{line}:{column}: {error}; {}", file.name(), error.hint())
             }
-            PackError::NoShell => f.write_str("there is no index.html to answer for other paths"),
+            PackError::NoShell => f.write_str("a single-page application needs an index.html at its root"),
             PackError::TooLarge => {
                 f.write_str("the image would exceed 256 GiB; keep more of the files on disk")
             }
@@ -233,7 +198,7 @@ impl From<RuleFileError> for PackError {
 }
 
 impl From<io::Error> for PackError {
-    /// What fails while packing, without a path of its own, is the writing.
+    /// An I/O error without a path comes from writing the image.
     fn from(error: io::Error) -> PackError {
         PackError::Write(error)
     }

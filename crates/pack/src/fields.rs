@@ -1,28 +1,29 @@
-//! The fields of each answer, with the empty line behind them. RFC 9112, section 2.1.
+//! The fields of each response, with the empty line that ends them. RFC 9112, section 2.1.
 //!
 //! ```text
-//! 304:                                                                  ETag  Last-Modified  Cache-Control  [Vary]  ┐ a file
-//! 200:  Content-Length  Content-Type  [X-Content-Type-Options]  [Content-Encoding]  Accept-Ranges  [Use-As-Dictionary]  ETag  … as of 304 …   ┘
-//! 301:  Location  Content-Type  [X-Content-Type-Options]  Content-Length  Cache-Control         a directory
-//! 404:  Content-Length  Content-Type  [X-Content-Type-Options]  [Content-Encoding]  Cache-Control  [Vary]    a file that stands for an error
-//! page: [Content-Type  [X-Content-Type-Options]  Content-Length  Cache-Control]  [Allow]        a status
+//! a file    304:                                                          ETag  Last-Modified  Cache-Control  [Vary]
+//!           200:  Content-Length  Content-Type  [X-Content-Type-Options]  [Content-Encoding]  Accept-Ranges
+//!                 [Use-As-Dictionary]  and the fields of 304
+//! redirect  301:  Location  Content-Type  [X-Content-Type-Options]  Content-Length  Cache-Control
+//! error page of the site:     Content-Length  Content-Type  [X-Content-Type-Options]  [Content-Encoding]  Cache-Control  [Vary]
+//! error page of the server:   [Content-Type  [X-Content-Type-Options]  Content-Length  Cache-Control]  [Allow]
 //! ```
 //!
-//! Behind them come those that rules and the policy add, wherever there is content. Status line, Server, Date and Connection come before; they are the server's to write. A 206 has the fields
-//! of 200, but for Content-Length and, where it has several parts, Content-Type. These come first, so that the rest can
-//! be sent as it lies.
+//! The fields of rules and of the policy follow. The server writes the status line, Server, Date and Connection before these fields.
+//! A 206 has the fields of 200 without Content-Length and, if it has several parts, without Content-Type. These two come first, so
+//! that the server can send the rest unchanged.
 
-use crate::cache;
+use crate::cache_control;
 use crate::dictionary::may_be_fresh;
-use crate::percent::encode;
 use crate::policy::SNIFFING;
 use crate::rules::HeaderFields;
+use crate::url_path::percent_encode;
 use tarpon_http::date;
 use tarpon_site::Coding;
 
 /// The fields of a file.
 #[derive(Default)]
-pub(crate) struct File {
+pub(crate) struct FileFields {
     pub(crate) not_modified: Vec<u8>,
     /// From the start of `not_modified` to the entity-tag.
     pub(crate) etag_at: u32,
@@ -31,45 +32,45 @@ pub(crate) struct File {
     pub(crate) ok: Vec<u8>,
 }
 
-/// The fields and content of a redirect.
-pub(crate) struct Redirect {
+/// The fields and the content of a redirect.
+pub(crate) struct RedirectFields {
     pub(crate) fields: Vec<u8>,
-    /// Bytes of `fields` up to the end of the target, where a query can go in.
+    /// Bytes of `fields` up to the end of the target, where the server inserts the query of the request. 0: the server inserts none.
     pub(crate) before_query: u32,
     pub(crate) content: Vec<u8>,
 }
 
-/// What a file is sent as.
+/// The properties of a representation that its fields depend on.
 #[derive(Clone, Copy)]
-pub(crate) struct Sent<'m> {
+pub(crate) struct Representation<'m> {
     /// The value of Content-Type.
     pub(crate) media: &'m str,
     pub(crate) coding: Coding,
-    /// Whether a client could have got it in another coding.
+    /// Which request fields select the representation.
     pub(crate) varies: Varies,
-    /// What it may be the dictionary of, as a pattern.
+    /// The URL pattern of the files that may use this one as a dictionary.
     pub(crate) offer: Option<&'m str>,
     /// Seconds since 1970.
     pub(crate) last_modified: u64,
     /// The value of Cache-Control.
     pub(crate) cache: &'m str,
-    /// What rules add, or say otherwise.
-    pub(crate) more: &'m HeaderFields,
+    /// The fields of rules and of the policy. They override the others.
+    pub(crate) extra: &'m HeaderFields,
 }
 
-/// What decides in which coding a client gets a file: caches must know (RFC 9110, section 12.5.5).
+/// The request fields that select the coding of a file: caches must know (RFC 9110, section 12.5.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Varies {
-    /// Nothing: there is one.
+    /// None: the file has one representation.
     No,
-    /// The codings it takes.
+    /// Accept-Encoding.
     ByCoding,
-    /// These, and the dictionary it has.
+    /// Accept-Encoding and Available-Dictionary.
     ByDictionary,
 }
 
 impl Varies {
-    /// Of a file with so many variants, and so many for those who have a dictionary.
+    /// For a file with this many variants, and this many deltas for clients that have a dictionary.
     pub(crate) fn of(variant_count: usize, delta_count: usize) -> Varies {
         match (variant_count, delta_count) {
             (..=1, 0) => Varies::No,
@@ -78,7 +79,7 @@ impl Varies {
         }
     }
 
-    /// A value of Vary.
+    /// Returns the value of Vary.
     fn names(self) -> Option<&'static str> {
         match self {
             Varies::No => None,
@@ -88,15 +89,16 @@ impl Varies {
     }
 }
 
-/// The fields of a file whose content, coded as it is sent, has this length and hash.
-pub(crate) fn file(sent: Sent<'_>, len: u64, hash: u128) -> File {
+/// Returns the fields of a representation with this length and hash, both of the coded content.
+pub(crate) fn file(representation: Representation<'_>, len: u64, hash: u128) -> FileFields {
     let etag = format!("\"{hash:032x}\"");
-    let date = date::format(sent.last_modified);
+    let date = date::format(representation.last_modified);
     let date = std::str::from_utf8(&date).expect("a date is ASCII");
-    let Said { media, sniffing, encoding, offer, cache, vary, more } = Said::of(sent);
+    let FieldValues { media, sniffing, encoding, offer, cache, vary, extra } =
+        FieldValues::of(representation);
     let not_modified =
-        format!("ETag: {etag}\r\nLast-Modified: {date}\r\nCache-Control: {cache}\r\n{vary}{more}\r\n");
-    File {
+        format!("ETag: {etag}\r\nLast-Modified: {date}\r\nCache-Control: {cache}\r\n{vary}{extra}\r\n");
+    FileFields {
         etag_at: "ETag: ".len() as u32,
         etag_len: etag.len() as u32,
         ok: format!(
@@ -107,52 +109,53 @@ pub(crate) fn file(sent: Sent<'_>, len: u64, hash: u128) -> File {
     }
 }
 
-/// The fields of a file of this length that stands for an error, as that nothing is there. It is no representation of what
-/// was asked for: without validators, not in parts, and not kept.
-pub(crate) fn error(sent: Sent<'_>, len: u64) -> File {
-    let (Said { media, sniffing, encoding, vary, more, .. }, cache) = (Said::of(sent), cache::NEVER);
+/// Returns the fields of a file of this length that is the content of an error, such as 404. The file is no representation of the
+/// requested resource: the response has no validators, no ranges, and caches must not store it.
+pub(crate) fn error(representation: Representation<'_>, len: u64) -> FileFields {
+    let FieldValues { media, sniffing, encoding, vary, extra, .. } = FieldValues::of(representation);
+    let cache = cache_control::NEVER;
     let ok = format!(
-        "Content-Length: {len}\r\nContent-Type: {media}\r\n{sniffing}{encoding}Cache-Control: {cache}\r\n{vary}{more}\r\n"
+        "Content-Length: {len}\r\nContent-Type: {media}\r\n{sniffing}{encoding}Cache-Control: {cache}\r\n{vary}{extra}\r\n"
     );
-    File { ok: ok.into(), ..File::default() }
+    FileFields { ok: ok.into(), ..FileFields::default() }
 }
 
-/// What is said of a file by us and by rules.
-struct Said {
+/// The values of a file's fields, after rules and policy.
+struct FieldValues {
     media: String,
-    /// X-Content-Type-Options, Content-Encoding, Use-As-Dictionary and Vary are lines, or nothing.
+    /// X-Content-Type-Options, Content-Encoding, Use-As-Dictionary and Vary are whole lines, or empty.
     sniffing: String,
     encoding: &'static str,
     offer: String,
     cache: String,
     vary: String,
-    /// Lines.
-    more: String,
+    /// Whole lines.
+    extra: String,
 }
 
-impl Said {
-    fn of(sent: Sent<'_>) -> Said {
-        let (media, more) = sent.more.clone().split_off("Content-Type");
-        let (cache, more) = more.split_off("Cache-Control");
-        let (vary, more) = more.split_off("Vary");
-        let (sniffing, more) = split_sniffing(more);
-        let cache = cache.unwrap_or(sent.cache.to_owned());
-        let vary: Vec<_> = sent.varies.names().map(str::to_owned).into_iter().chain(vary).collect();
-        // A site may know better what its files are dictionaries of.
-        let offer = sent.offer.filter(|_| may_be_fresh(&cache) && !more.has("Use-As-Dictionary"));
-        Said {
-            media: media.unwrap_or(sent.media.to_owned()),
+impl FieldValues {
+    fn of(representation: Representation<'_>) -> FieldValues {
+        let (media, extra) = representation.extra.clone().split_off("Content-Type");
+        let (cache, extra) = extra.split_off("Cache-Control");
+        let (vary, extra) = extra.split_off("Vary");
+        let (sniffing, extra) = split_sniffing(extra);
+        let cache = cache.unwrap_or(representation.cache.to_owned());
+        let vary: Vec<_> = representation.varies.names().map(str::to_owned).into_iter().chain(vary).collect();
+        // A rule of the site may set another pattern.
+        let offer = representation.offer.filter(|_| may_be_fresh(&cache) && !extra.has("Use-As-Dictionary"));
+        FieldValues {
+            media: media.unwrap_or(representation.media.to_owned()),
             sniffing,
-            encoding: encoding(sent.coding),
+            encoding: encoding(representation.coding),
             offer: offer.map_or(String::new(), |of| format!("Use-As-Dictionary: match=\"{of}\"\r\n")),
             cache,
             vary: if vary.is_empty() { String::new() } else { format!("Vary: {}\r\n", vary.join(", ")) },
-            more: more.text(),
+            extra: extra.text(),
         }
     }
 }
 
-/// The line X-Content-Type-Options, or nothing, and the other fields. It stands beside Content-Type, and so not in a 304.
+/// Splits off X-Content-Type-Options as a line, or an empty string. It belongs to Content-Type, so a 304 does not have it.
 fn split_sniffing(fields: HeaderFields) -> (String, HeaderFields) {
     let (value, others) = fields.split_off(SNIFFING);
     (value.map_or(String::new(), |value| format!("{SNIFFING}: {value}\r\n")), others)
@@ -169,16 +172,16 @@ fn encoding(coding: Coding) -> &'static str {
     }
 }
 
-/// The fields and content that lead to `path`: decoded, beginning with a single slash.
-pub(crate) fn redirect(path: &[u8], more: &HeaderFields) -> Redirect {
+/// Returns a redirect to a decoded path, which begins with a single slash.
+pub(crate) fn redirect(path: &[u8], extra: &HeaderFields) -> RedirectFields {
     // `//host/` would lead to another host (RFC 3986, section 4.2).
     assert!(path.starts_with(b"/") && !path.starts_with(b"//"), "a path of the walk");
-    redirect_to(&encode(path), Some(""), more)
+    redirect_to(&percent_encode(path), Some(""), extra)
 }
 
-/// The fields and content that lead to a URI. `fragment`: what comes behind the query of the request, which goes along;
-/// none if it does not.
-pub(crate) fn redirect_to(target: &str, fragment: Option<&str>, more: &HeaderFields) -> Redirect {
+/// Returns a redirect to a URI. With a fragment, the server appends the query of the request before the fragment; with `None`, the
+/// server appends nothing.
+pub(crate) fn redirect_to(target: &str, fragment: Option<&str>, extra: &HeaderFields) -> RedirectFields {
     let mut fields = format!("Location: {target}");
     let before_query = if fragment.is_some() { fields.len() as u32 } else { 0 };
     let fragment = fragment.unwrap_or("");
@@ -188,34 +191,34 @@ pub(crate) fn redirect_to(target: &str, fragment: Option<&str>, more: &HeaderFie
         format!("<!doctype html><title>Moved</title><p>This is at <a href=\"{shown}\">{shown}</a>.\n");
     fields.push_str(fragment);
     fields.push_str("\r\n");
-    fields.push_str(&html(content.len(), cache::REVALIDATE, "", more));
-    Redirect { fields: fields.into(), before_query, content: content.into() }
+    fields.push_str(&html(content.len(), cache_control::REVALIDATE, "", extra));
+    RedirectFields { fields: fields.into(), before_query, content: content.into() }
 }
 
-/// What comes behind Location, and the content, where the target is not known beforehand.
-pub(crate) fn redirect_anywhere(more: &HeaderFields) -> (Vec<u8>, &'static [u8]) {
+/// Returns the fields after Location, and the content, of a redirect whose target depends on the request.
+pub(crate) fn redirect_anywhere(extra: &HeaderFields) -> (Vec<u8>, &'static [u8]) {
     const CONTENT: &str = "<!doctype html><title>Moved</title><p>This is somewhere else now.\n";
-    (html(CONTENT.len(), cache::REVALIDATE, "", more).into(), CONTENT.as_bytes())
+    (html(CONTENT.len(), cache_control::REVALIDATE, "", extra).into(), CONTENT.as_bytes())
 }
 
-/// The fields of a page. Allow with 405, and with 204, which answers OPTIONS and has no content (RFC 9110,
+/// Returns the fields of a page of the server. 405 has Allow; so has 204, which answers OPTIONS and has no content (RFC 9110,
 /// sections 8.6, 9.3.7 and 15.5.6).
-pub(crate) fn page(code: u16, len: usize, more: &HeaderFields) -> Vec<u8> {
+pub(crate) fn page(code: u16, len: usize, extra: &HeaderFields) -> Vec<u8> {
     const ALLOW: &str = "Allow: GET, HEAD, OPTIONS\r\n";
     match code {
         204 => format!("{ALLOW}\r\n").into(),
-        405 => html(len, cache::NEVER, ALLOW, more).into(),
-        _ => html(len, cache::NEVER, "", more).into(),
+        405 => html(len, cache_control::NEVER, ALLOW, extra).into(),
+        _ => html(len, cache_control::NEVER, "", extra).into(),
     }
 }
 
-/// `allow`: a line, or nothing.
-fn html(len: usize, cache: &str, allow: &str, more: &HeaderFields) -> String {
+/// `allow`: a whole line, or empty.
+fn html(len: usize, cache: &str, allow: &str, extra: &HeaderFields) -> String {
     let media = "text/html; charset=utf-8";
-    let (sniffing, more) = split_sniffing(more.for_generated());
-    let more = more.text();
+    let (sniffing, extra) = split_sniffing(extra.for_generated());
+    let extra = extra.text();
     format!(
-        "Content-Type: {media}\r\n{sniffing}Content-Length: {len}\r\nCache-Control: {cache}\r\n{allow}{more}\r\n"
+        "Content-Type: {media}\r\n{sniffing}Content-Length: {len}\r\nCache-Control: {cache}\r\n{allow}{extra}\r\n"
     )
 }
 
@@ -225,7 +228,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn the_fields_of_a_file_end_with_an_empty_line() {
+    fn fields_of_a_file_end_with_an_empty_line() {
         use Varies::*;
         let year = "max-age=31536000";
         let coded = "Vary: Accept-Encoding\r\n";
@@ -245,10 +248,10 @@ mod tests {
             cases.into_iter().flat_map(|case| [(case, false), (case, true)])
         {
             let sniffing = if nosniff { "X-Content-Type-Options: nosniff\r\n" } else { "" };
-            let more = HeaderFields::of(nosniff.then_some((SNIFFING, "nosniff")).into_iter());
-            let (more, media, last_modified) = (&more, "text/css", 784_111_777);
-            let sent = Sent { media, coding, varies, offer: Some("/a-*.css"), last_modified, cache, more };
-            let fields = file(sent, 12, 0xab);
+            let extra = HeaderFields::of(nosniff.then_some((SNIFFING, "nosniff")).into_iter());
+            let (extra, media, last_modified) = (&extra, "text/css", 784_111_777);
+            let representation = Representation { media, coding, varies, offer: Some("/a-*.css"), last_modified, cache, extra };
+            let fields = file(representation, 12, 0xab);
             let tag = "\"000000000000000000000000000000ab\"";
             let not_modified = format!("ETag: {tag}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nCache-Control: {cache}\r\n{vary}\r\n");
             let ok = format!("Content-Length: 12\r\nContent-Type: text/css\r\n{sniffing}{encoding}Accept-Ranges: bytes\r\n{offer}{not_modified}");
@@ -260,7 +263,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn a_location_is_a_uri() {
+    fn location_is_percent_encoded() {
         let cases: &[(&str, &[u8], &str)] = &[
             ("plain",           b"/a/b/",               "/a/b/"),
             ("every pchar",     b"/-._~!$&'()*+,;=:@/", "/-._~!$&'()*+,;=:@/"),

@@ -1,24 +1,24 @@
-//! Lists of what a directory has, for one without an `index.html`: a page for people, and JSON for programs.
+//! Listings of directories without an `index.html`: a page for people, and JSON for programs.
 //!
 //! ```text
 //! files, sizes, times ─▶ rows of each directory ─ directories first, numbers by value ─┬─▶ HTML
 //!                                                                                      └─▶ JSON
 //! ```
 //!
-//! A directory is as new as the newest file below it: its own time would change with files that nobody gets. What nothing is
-//! served of is not listed, nor is what begins with a dot. Names are bytes that somebody else has chosen: they are escaped for
-//! HTML and JSON, encoded in links, and kept apart from the text around them, whichever way they are written.
+//! The time of a directory is that of the newest file below it: its own time would change with files that are not served. A listing
+//! has only entries that are served, and none whose name begins with a dot. File names are untrusted bytes: they are escaped for HTML
+//! and JSON, percent-encoded in links, and isolated from the text around them in either writing direction.
 
-use crate::address::Addresses;
-use crate::percent::encode;
+use crate::address::PageAddresses;
+use crate::url_path::percent_encode;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use tarpon_http::date;
 
-/// A list, in both forms.
+/// The listing of a directory, in both formats.
 pub(crate) struct Listing {
-    /// The directory, with the slash behind.
+    /// The directory, with its trailing slash.
     pub(crate) dir: Vec<u8>,
     pub(crate) html: String,
     pub(crate) json: String,
@@ -26,33 +26,33 @@ pub(crate) struct Listing {
     pub(crate) modified_s: u64,
 }
 
-/// A file that is served.
+/// A served file.
 #[derive(Clone, Copy)]
-pub(crate) struct Listed<'p> {
+pub(crate) struct ListedFile<'p> {
     pub(crate) path: &'p [u8],
     /// In bytes.
     pub(crate) len: u64,
     /// Seconds since 1970.
     pub(crate) modified_s: u64,
-    /// It lies in the directory of a user, which the root of the site does not list.
+    /// Whether it lies in a user directory. The listing of the root does not show these.
     pub(crate) is_of_user: bool,
 }
 
-/// The lists of all directories that are to have one.
+/// Returns the listings of all directories that have one.
 pub(crate) fn listings<'p>(
-    files: impl IntoIterator<Item = Listed<'p>>,
-    addresses: &Addresses,
+    files: impl IntoIterator<Item = ListedFile<'p>>,
+    addresses: &PageAddresses,
 ) -> Vec<Listing> {
-    let mut dirs: BTreeMap<&[u8], Vec<Row>> =
+    let mut dirs: BTreeMap<&[u8], Vec<ListingRow>> =
         addresses.listings().iter().map(|dir| (&dir[..], Vec::new())).collect();
-    // The directories within each, and how new what they have is.
+    // By directory and name of its subdirectory: the time of the newest file below.
     let mut inner: BTreeMap<(&[u8], &[u8]), u64> = BTreeMap::new();
-    for Listed { path, len, modified_s, is_of_user } in files {
+    for ListedFile { path, len, modified_s, is_of_user } in files {
         let slashes: Vec<_> = (0..path.len()).filter(|&at| path[at] == b'/').collect();
         let Some(&last) = slashes.last() else { continue };
         if let Some(rows) = dirs.get_mut(&path[..=last]) {
-            let href = addresses.of(path).at.pop().unwrap_or_default();
-            rows.push(Row { name: path[last + 1..].to_vec(), href, len: Some(len), modified_s });
+            let href = addresses.address_of(path).served_at.pop().unwrap_or_default();
+            rows.push(ListingRow { name: path[last + 1..].to_vec(), href, len: Some(len), modified_s });
         }
         for pair in slashes.windows(2).skip(usize::from(is_of_user)) {
             let (dir, name) = (&path[..=pair[0]], &path[pair[0] + 1..pair[1]]);
@@ -63,33 +63,33 @@ pub(crate) fn listings<'p>(
     for ((dir, name), modified_s) in inner {
         if let Some(rows) = dirs.get_mut(dir) {
             let href = addresses.of_dir(&[dir, name, b"/"].concat());
-            rows.push(Row { name: name.to_vec(), href, len: None, modified_s });
+            rows.push(ListingRow { name: name.to_vec(), href, len: None, modified_s });
         }
     }
     dirs.into_iter().map(|(dir, rows)| listing(dir, rows, addresses)).collect()
 }
 
-/// What a directory has.
-struct Row {
+/// An entry of a listing.
+struct ListingRow {
     name: Vec<u8>,
-    /// A path, not encoded.
+    /// A decoded path.
     href: Vec<u8>,
-    /// In bytes. None: it is a directory.
+    /// In bytes. `None`: a directory.
     len: Option<u64>,
     modified_s: u64,
 }
 
-fn listing(dir: &[u8], mut rows: Vec<Row>, addresses: &Addresses) -> Listing {
+fn listing(dir: &[u8], mut rows: Vec<ListingRow>, addresses: &PageAddresses) -> Listing {
     rows.retain(|row| !row.name.starts_with(b"."));
     rows.sort_by(|one, other| {
-        (one.len.is_some().cmp(&other.len.is_some())).then_with(|| natural(&one.name, &other.name))
+        (one.len.is_some().cmp(&other.len.is_some())).then_with(|| natural_order(&one.name, &other.name))
     });
     let modified_s = rows.iter().map(|row| row.modified_s).max().unwrap_or_default();
     Listing { dir: dir.to_vec(), html: html(dir, &rows, addresses), json: json(&rows), modified_s }
 }
 
-/// Digits count as numbers and letters of ASCII in either case as the same, unless all else is.
-fn natural(one: &[u8], other: &[u8]) -> Ordering {
+/// Compares names with digits as numbers, and ASCII letters without case. Names that are equal so far compare as bytes.
+fn natural_order(one: &[u8], other: &[u8]) -> Ordering {
     let (mut left, mut right) = (one, other);
     while let ([first, ..], [second, ..]) = (left, right) {
         let order = if first.is_ascii_digit() && second.is_ascii_digit() {
@@ -108,27 +108,27 @@ fn natural(one: &[u8], other: &[u8]) -> Ordering {
     left.len().cmp(&right.len()).then_with(|| one.cmp(other))
 }
 
-/// The digits at the front, without zeros before them, and what is behind.
+/// Splits off the digits at the front, without leading zeros.
 fn number(bytes: &[u8]) -> (&[u8], &[u8]) {
     let end = bytes.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(bytes.len());
     let zeros = bytes[..end].iter().take_while(|&&byte| byte == b'0').count();
     (&bytes[zeros..end], &bytes[end..])
 }
 
-fn html(dir: &[u8], rows: &[Row], addresses: &Addresses) -> String {
+fn html(dir: &[u8], rows: &[ListingRow], addresses: &PageAddresses) -> String {
     let title = text(dir);
     let mut to = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<style>{STYLE}</style>\n<h1>{}</h1>\n",
-        way(dir, addresses),
+        breadcrumbs(dir, addresses),
     );
     if rows.is_empty() {
         return to + "<p>There is nothing here.\n";
     }
     to += "<table>\n<thead><tr><th scope=\"col\">Name<th scope=\"col\">Size<th scope=\"col\">Modified (UTC)\n<tbody>\n";
     for row in rows {
-        let (name, href) = (text(&row.name), escaped(&encode(&row.href)));
+        let (name, href) = (text(&row.name), escaped(&percent_encode(&row.href)));
         let slash = if row.len.is_none() { "/" } else { "" };
         let size =
             row.len.map(|len| format!("<data value=\"{len}\" title=\"{}\">{}</data>", bytes(len), size(len)));
@@ -145,8 +145,8 @@ fn html(dir: &[u8], rows: &[Row], addresses: &Addresses) -> String {
     to + "</table>\n"
 }
 
-/// The directory, with a link to each above it.
-fn way(dir: &[u8], addresses: &Addresses) -> String {
+/// Returns the path of the directory, with a link to each directory above.
+fn breadcrumbs(dir: &[u8], addresses: &PageAddresses) -> String {
     let slashes: Vec<_> = (0..dir.len()).filter(|&at| dir[at] == b'/').collect();
     let mut to = String::new();
     for (number, &slash) in slashes.iter().enumerate() {
@@ -155,7 +155,7 @@ fn way(dir: &[u8], addresses: &Addresses) -> String {
         let _ = match slash + 1 == dir.len() {
             true => write!(to, "<bdi>{name}</bdi>/"),
             false => {
-                let href = escaped(&encode(&addresses.of_dir(&dir[..=slash])));
+                let href = escaped(&percent_encode(&addresses.of_dir(&dir[..=slash])));
                 write!(to, "<a href=\"{href}\"><bdi>{name}</bdi>/</a>")
             }
         };
@@ -163,10 +163,13 @@ fn way(dir: &[u8], addresses: &Addresses) -> String {
     to
 }
 
-fn json(rows: &[Row]) -> String {
-    let object = |row: &Row| {
-        let (name, href, modified) =
-            (quoted(&String::from_utf8_lossy(&row.name)), quoted(&encode(&row.href)), iso(row.modified_s));
+fn json(rows: &[ListingRow]) -> String {
+    let object = |row: &ListingRow| {
+        let (name, href, modified) = (
+            quoted(&String::from_utf8_lossy(&row.name)),
+            quoted(&percent_encode(&row.href)),
+            iso(row.modified_s),
+        );
         let (kind, size) = match row.len {
             Some(len) => ("file", format!("\"size\":{len},")),
             None => ("directory", String::new()),
@@ -180,26 +183,26 @@ fn json(rows: &[Row]) -> String {
     }
 }
 
-/// A name as text in HTML. What is no text, would not be seen, or would show what follows in another order than it has
-/// (`exe.txt` for `txt.exe`), is shown as a replacement character.
+/// Returns a name as text in HTML. Replaces bytes that are not UTF-8, control characters, and characters that change the writing
+/// direction (and show `txt.exe` as `exe.txt`) by the replacement character.
 fn text(name: &[u8]) -> String {
     let is_direction = |char| matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let is_unseen = |char: char| char.is_control() || is_direction(char);
-    escaped(&String::from_utf8_lossy(name).replace(is_unseen, "\u{fffd}"))
+    let is_invisible = |char: char| char.is_control() || is_direction(char);
+    escaped(&String::from_utf8_lossy(name).replace(is_invisible, "\u{fffd}"))
 }
 
-/// Text in HTML, between tags or in double quotes.
+/// Escapes text for HTML, between tags or in double quotes.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A string of JSON. RFC 8259, section 7.
+/// Returns a JSON string. RFC 8259, section 7.
 fn quoted(text: &str) -> String {
     let mut to = String::from("\"");
     for char in text.chars() {
         match char {
             '"' | '\\' => to.extend(['\\', char]),
-            // The last two are line ends to some who take JSON for JavaScript.
+            // Programs that evaluate JSON as JavaScript may take the last two as line ends.
             '\0'..='\x1f' | '\x7f' | '\u{2028}' | '\u{2029}' => {
                 let _ = write!(to, "\\u{:04x}", u32::from(char));
             }
@@ -214,12 +217,12 @@ fn iso(unix_s: u64) -> String {
     String::from_utf8_lossy(&date::format_rfc3339(unix_s)).into_owned()
 }
 
-/// Exactly.
+/// Returns the exact length.
 fn bytes(len: u64) -> String {
     if len == 1 { "1 byte".to_owned() } else { format!("{len} bytes") }
 }
 
-/// In the largest unit that leaves at least one.
+/// Returns a length in the largest unit in which it is at least one.
 fn size(len: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if len < 1024 {
@@ -232,7 +235,8 @@ fn size(len: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// The page is complete without it, where a policy forbids it. On a narrow screen size and date go below the name.
+/// The page works without it, if a Content-Security-Policy forbids inline styles. On a narrow screen, size and date stand below the
+/// name.
 const STYLE: &str = "body{max-width:60em;margin:2em auto;padding:0 1em;font:1em/1.5 system-ui,sans-serif}\
 h1{font-size:1.2em;overflow-wrap:anywhere}\
 table{width:100%;border-collapse:collapse}\
@@ -251,19 +255,20 @@ mod tests {
     use super::*;
     use crate::policy::{Policy, TrailingSlash};
 
-    /// The lists of a site with files at these paths, each as long as its path, with ever later times.
+    /// Returns the listings of a site with files at these paths. Each file is as long as its path, and a minute newer than the last.
     fn lists(paths: &[&str], policy: &Policy) -> Vec<Listing> {
         let policy = Policy { listings: true, ..policy.clone() };
-        let addresses = Addresses::new(paths.iter().map(|path| path.as_bytes()), &policy).expect("a site");
+        let addresses =
+            PageAddresses::new(paths.iter().map(|path| path.as_bytes()), &policy).expect("a site");
         let listed = paths.iter().enumerate().map(|(number, path)| {
             let (len, modified_s) = (path.len() as u64, 784_111_777 + 60 * number as u64);
-            Listed { path: path.as_bytes(), len, modified_s, is_of_user: false }
+            ListedFile { path: path.as_bytes(), len, modified_s, is_of_user: false }
         });
         listings(listed, &addresses)
     }
 
     #[test]
-    fn a_list_as_json_has_name_type_size_time_and_address() {
+    fn json_listing_has_name_type_size_time_and_address() {
         let lists = lists(&["/b.txt", "/a/x", "/a/y/z", "/.well-known/w"], &Policy::default());
         let dirs: Vec<_> = lists.iter().map(|list| String::from_utf8_lossy(&list.dir)).collect();
         assert_eq!(dirs, ["/", "/a/", "/a/y/"]);
@@ -273,7 +278,7 @@ mod tests {
 ]
 "#;
         assert_eq!(lists[0].json, want);
-        assert_eq!(lists[0].modified_s, 784_111_777 + 120, "as new as what it shows");
+        assert_eq!(lists[0].modified_s, 784_111_777 + 120, "the time of the newest entry");
         assert!(
             lists[1].json.contains(
                 r#"{"name":"y","type":"directory","modified":"1994-11-06T08:51:37Z","href":"/a/y/"}"#
@@ -282,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_with_a_page_has_no_list_and_an_empty_site_has_one() {
+    fn directory_with_a_page_has_no_listing_and_an_empty_site_has_one() {
         let dirs = |paths: &[&str]| {
             let lists = lists(paths, &Policy::default());
             lists.iter().map(|list| String::from_utf8_lossy(&list.dir).into_owned()).collect::<Vec<_>>()
@@ -295,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_to_where_things_answer() {
+    fn links_lead_to_the_address_of_each_page() {
         let hrefs = |policy: &Policy| {
             let lists = lists(&["/about.html", "/dir/page.html", "/sub/index.html"], policy);
             let lines =
@@ -311,7 +316,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn names_are_shown_escaped_and_encoded() {
+    fn names_are_escaped_and_encoded() {
         let cases: &[(&str, &[u8], &str, &str, &str)] = &[
             // what it shows   name                     as text                          as JSON                  in a link
             ("plain",          b"a.txt",                "a.txt",                         r#""a.txt""#,            "a.txt"),
@@ -336,18 +341,18 @@ mod tests {
         for &(name, bytes, in_html, in_json, in_link) in cases {
             assert_eq!(text(bytes), in_html, "{name}");
             assert_eq!(quoted(&String::from_utf8_lossy(bytes)), in_json, "{name}");
-            assert_eq!(escaped(&encode(bytes)), in_link, "{name}");
+            assert_eq!(escaped(&percent_encode(bytes)), in_link, "{name}");
             let path = [b"/", bytes].concat();
             let policy = Policy { listings: true, ..Policy::default() };
-            let addresses = Addresses::new([&path[..]].into_iter(), &policy).expect("a site");
-            let list = listings([Listed { path: &path, len: 1, modified_s: 0, is_of_user: false }], &addresses).remove(0);
+            let addresses = PageAddresses::new([&path[..]].into_iter(), &policy).expect("a site");
+            let list = listings([ListedFile { path: &path, len: 1, modified_s: 0, is_of_user: false }], &addresses).remove(0);
             let row = format!("<tr><td><a href=\"/{in_link}\"><bdi>{in_html}</bdi></a><td>");
             assert!(list.html.contains(&row), "{name}: {}", list.html);
         }
     }
 
     #[test]
-    fn directories_come_first_and_numbers_count() {
+    fn directories_come_first_and_numbers_sort_by_value() {
         let names =
             ["file10", "File2", "file1", "file 1", "file01", "file1a", "b", "A", "a", "file", "10", "9", "é"];
         let paths: Vec<_> =
@@ -375,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_up_is_linked() {
+    fn breadcrumbs_link_each_directory_above() {
         let lists = lists(&["/a <b>/c/d"], &Policy::default());
         let list = lists.iter().find(|list| list.dir == b"/a <b>/c/").expect("the innermost");
         let want = "<h1><a href=\"/\"><bdi></bdi>/</a><a href=\"/a%20%3Cb%3E/\"><bdi>a &lt;b&gt;</bdi>/</a><bdi>c</bdi>/</h1>";

@@ -1,79 +1,79 @@
-//! Content-Type: by the name's extension, and where that says nothing, by the content. RFC 9110, section 8.3.
+//! Content-Type: from the extension of the name or, without a known extension, from the content. RFC 9110, section 8.3.
 //!
 //! ```text
-//! extension ─ our rows ─ the table of mime-db ────┐ nothing, or "some bytes"
+//! extension ─ our rows ─ the table of mime-db ────┐ unknown, or application/octet-stream
 //!                                                 ▼
 //!                        text ─▶ text/plain      content ─ magic number ─ application/octet-stream
 //! ```
 //!
-//! `charset=utf-8` goes with `text/*` that is UTF-8. Text in anything else leaves without one: browsers then
-//! look for what the page itself says, and a wrong charset would keep them from it.
+//! A `text/*` type gets `charset=utf-8` if the content is UTF-8. Other text gets no charset, so that browsers use
+//! the charset that the page declares.
 //!
-//! The table is generated: `media/table.py`.
+//! `media/table.py` generates the table.
 
 mod table;
 
 use std::borrow::Cow;
 use table::TABLE;
 
-/// What a content looks like, whatever its name.
+/// What the bytes of a content show, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
-    /// Text in UTF-8, without the bytes that only binary data has.
-    text: bool,
-    /// `charset=utf-8` is true of it.
-    utf8: bool,
-    /// Begins as an HTML document does.
-    html: bool,
-    /// The media type its first bytes tell.
+pub(crate) struct SniffedType {
+    /// Text in UTF-8, without bytes that only binary data has.
+    is_text: bool,
+    /// Whether `charset=utf-8` is right.
+    is_utf8: bool,
+    /// Begins like an HTML document.
+    is_html: bool,
+    /// The media type of its magic number.
     magic: Option<&'static str>,
 }
 
-impl Look {
-    /// Looks at a whole content.
-    pub(crate) fn at(content: &[u8]) -> Look {
-        Look::new(content, std::str::from_utf8(content).is_ok())
+impl SniffedType {
+    /// Examines a whole content.
+    pub(crate) fn of(content: &[u8]) -> SniffedType {
+        SniffedType::new(content, std::str::from_utf8(content).is_ok())
     }
 
-    /// Looks at the first block of a content, which may end within a character.
-    pub(crate) fn at_first(block: &[u8]) -> Look {
+    /// Examines the first block of a content, which may end within a character.
+    pub(crate) fn of_prefix(block: &[u8]) -> SniffedType {
         let valid = std::str::from_utf8(block).map_or_else(|error| error.error_len().is_none(), |_| true);
-        Look::new(block, valid)
+        SniffedType::new(block, valid)
     }
 
-    /// Whether its first bytes tell this media type.
-    pub(crate) fn is(&self, media: &str) -> bool {
+    /// Returns whether the content begins with the magic number of this media type.
+    pub(crate) fn has_magic(&self, media: &str) -> bool {
         self.magic == Some(media)
     }
 
-    fn new(bytes: &[u8], valid: bool) -> Look {
+    fn new(bytes: &[u8], valid: bool) -> SniffedType {
         // The binary data bytes of the WHATWG's MIME Sniffing, section 3.
         let binary = |&byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
-        let text = valid && !bytes.iter().any(binary);
-        // ISO-2022-JP and UTF-16 look like ASCII with ESC or NUL, and so like UTF-8 too.
-        let disguised = || bytes.is_ascii() && bytes.iter().any(|&byte| byte == 0x1b || byte == 0);
-        Look {
-            text,
-            utf8: valid && !disguised(),
-            html: text && infer::text::is_html(bytes),
+        let is_text = valid && !bytes.iter().any(binary);
+        // ISO-2022-JP and UTF-16 text may look like ASCII with ESC or NUL, and so like UTF-8.
+        let is_other_charset = || bytes.is_ascii() && bytes.iter().any(|&byte| byte == 0x1b || byte == 0);
+        SniffedType {
+            is_text,
+            is_utf8: valid && !is_other_charset(),
+            is_html: is_text && infer::text::is_html(bytes),
             magic: infer::get(bytes).map(|found| found.mime_type()),
         }
     }
 }
 
-/// The value of Content-Type for a file of this name and content.
-pub(crate) fn content_type(name: &[u8], look: &Look) -> Cow<'static, str> {
-    let media = by_name(name, look).unwrap_or_else(|| by_content(name, look));
-    match media.starts_with("text/") && look.utf8 {
+/// Returns the value of Content-Type for a file of this name and content.
+pub(crate) fn content_type(name: &[u8], sniffed: &SniffedType) -> Cow<'static, str> {
+    let media = by_name(name, sniffed).unwrap_or_else(|| by_content(name, sniffed));
+    match media.starts_with("text/") && sniffed.is_utf8 {
         true => format!("{media}; charset=utf-8").into(),
         false => media.into(),
     }
 }
 
-fn by_name(name: &[u8], look: &Look) -> Option<&'static str> {
+fn by_name(name: &[u8], sniffed: &SniffedType) -> Option<&'static str> {
     let extension = std::str::from_utf8(extension(name)?).ok()?.to_ascii_lowercase();
     if SOURCE_OR_STREAM.contains(&extension.as_str()) {
-        return Some(if look.text { "text/plain" } else { "video/mp2t" });
+        return Some(if sniffed.is_text { "text/plain" } else { "video/mp2t" });
     }
     let find = |rows: &[(&str, &'static str)]| {
         let at = rows.binary_search_by_key(&extension.as_str(), |&(known, _)| known).ok()?;
@@ -82,18 +82,18 @@ fn by_name(name: &[u8], look: &Look) -> Option<&'static str> {
     find(OURS).or_else(|| find(TABLE).filter(|&media| media != BYTES))
 }
 
-/// Text first: magic numbers of two letters are found in text too.
-fn by_content(name: &[u8], look: &Look) -> &'static str {
-    match look {
-        // A file with an extension we do not know may be the source of a page: shown, not run.
-        Look { html: true, .. } if extension(name).is_none() => "text/html",
-        Look { text: true, .. } => "text/plain",
-        Look { magic: Some(media), .. } => media,
+/// Checks for text first: text may begin with a magic number of two letters.
+fn by_content(name: &[u8], sniffed: &SniffedType) -> &'static str {
+    match sniffed {
+        // A file with an unknown extension may be the source of a page, so a browser shows it as text.
+        SniffedType { is_html: true, .. } if extension(name).is_none() => "text/html",
+        SniffedType { is_text: true, .. } => "text/plain",
+        SniffedType { magic: Some(media), .. } => media,
         _ => BYTES,
     }
 }
 
-/// What follows the last dot, unless the name begins with it.
+/// Returns the part after the last dot, unless the name begins with that dot.
 fn extension(name: &[u8]) -> Option<&[u8]> {
     match name.iter().rposition(|&byte| byte == b'.')? {
         0 => None,
@@ -101,14 +101,14 @@ fn extension(name: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What says nothing.
+/// The type of unknown data.
 const BYTES: &str = "application/octet-stream";
 
-/// TypeScript, or an MPEG transport stream: only the content can tell.
+/// TypeScript, or an MPEG transport stream: the content decides.
 const SOURCE_OR_STREAM: [&str; 2] = ["mts", "ts"];
 
 const SCRIPT: &str = "text/javascript";
-/// Source code: shown. For names that the table does not know, the content says so.
+/// Source code, which a browser shows as text.
 const SOURCE: &str = "text/plain";
 
 /// Types for extensions that the table lacks, or for which the table has an obsolete or uncommon type. Sorted.
@@ -122,7 +122,7 @@ const OURS: &[(&str, &str)] = &[
     ("cc",       SOURCE),
     ("cjs",      SCRIPT),                          // RFC 9239
     ("cpp",      SOURCE),
-    ("cur",      "image/x-icon"),                  // a cursor of CSS; not shown as some bytes
+    ("cur",      "image/x-icon"),                  // a cursor of CSS
     ("cxx",      SOURCE),
     ("ecma",     SCRIPT),                          // RFC 9239 obsoletes application/ecmascript
     ("es",       SCRIPT),                          // RFC 9239
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn the_name_tells_and_else_the_content() {
+    fn type_comes_from_the_name_or_else_from_the_content() {
         let cases: &[(&str, &[u8], &str)] = &[
             // name               content                        Content-Type
             ("index.html",        b"<p>",                        "text/html; charset=utf-8"),
@@ -219,7 +219,7 @@ mod tests {
             ("a.h",               b"int a;",                     "text/plain; charset=utf-8"),
             ("a.py",              b"a = 1",                      "text/plain; charset=utf-8"),
             ("a.tar.gz.asc",      b"-----BEGIN PGP",             "application/pgp-signature"),
-            // The same extension for two things.
+            // One extension for two formats.
             ("a.ts",              b"let a: A",                   "text/plain; charset=utf-8"),
             ("a.ts",              b"\x47\x40\0\x10\0",           "video/mp2t"),
             // The charset.
@@ -228,7 +228,7 @@ mod tests {
             ("iso-2022-jp.html",  b"<p>\x1b$B%1\x1b(B",          "text/html"),
             ("utf-16.txt",        b"a\0b\0",                     "text/plain"),
             ("colours.txt",       "\x1b[1mé\x1b[0m".as_bytes(),  "text/plain; charset=utf-8"),
-            // The content, where the name is silent.
+            // Without a known extension: the content.
             ("LICENSE",           b"MIT",                        "text/plain; charset=utf-8"),
             ("latin1",            b"caf\xe9",                    "application/octet-stream"),
             ("empty",             b"",                           "text/plain; charset=utf-8"),
@@ -240,54 +240,54 @@ mod tests {
             ("trailing.",         b"\x01",                       "application/octet-stream"),
         ];
         for &(name, content, want) in cases {
-            assert_eq!(content_type(name.as_bytes(), &Look::at(content)), want, "{name}");
+            assert_eq!(content_type(name.as_bytes(), &SniffedType::of(content)), want, "{name}");
         }
-        assert_eq!(content_type(b"caf\xe9.css", &Look::at(b"p{}")), "text/css; charset=utf-8");
-        assert_eq!(content_type(b"a.caf\xe9", &Look::at(b"a")), "text/plain; charset=utf-8");
+        assert_eq!(content_type(b"caf\xe9.css", &SniffedType::of(b"p{}")), "text/css; charset=utf-8");
+        assert_eq!(content_type(b"a.caf\xe9", &SniffedType::of(b"a")), "text/plain; charset=utf-8");
     }
 
     #[test]
-    fn a_block_may_end_within_a_character() {
+    fn block_may_end_within_a_character() {
         let text = "a€".as_bytes();
         for cut in 1..=text.len() {
             assert_eq!(
-                content_type(b"a.txt", &Look::at_first(&text[..cut])),
+                content_type(b"a.txt", &SniffedType::of_prefix(&text[..cut])),
                 "text/plain; charset=utf-8",
                 "{cut}"
             );
         }
-        assert_eq!(content_type(b"a.txt", &Look::at(&text[..2])), "text/plain");
-        assert_eq!(content_type(b"a.txt", &Look::at_first(b"caf\xe9 au lait")), "text/plain");
+        assert_eq!(content_type(b"a.txt", &SniffedType::of(&text[..2])), "text/plain");
+        assert_eq!(content_type(b"a.txt", &SniffedType::of_prefix(b"caf\xe9 au lait")), "text/plain");
     }
 
     #[test]
-    fn both_tables_are_sorted_and_in_small_letters() {
+    fn both_tables_are_sorted_and_in_lower_case() {
         for rows in [OURS, TABLE] {
             assert!(rows.is_sorted_by(|(one, _), (next, _)| one < next));
-            let is_small =
+            let is_lower =
                 |text: &str| !text.is_empty() && !text.bytes().any(|byte| byte.is_ascii_uppercase());
             assert!(
                 rows.iter()
-                    .all(|(extension, media)| is_small(extension) && media.contains('/') && is_small(media))
+                    .all(|(extension, media)| is_lower(extension) && media.contains('/') && is_lower(media))
             );
         }
         assert!(TABLE.len() > 1_200, "{}", TABLE.len());
     }
 
     #[test]
-    fn no_row_of_ours_says_what_the_table_says() {
+    fn our_rows_differ_from_the_table() {
         assert!(OURS.iter().all(|row| !TABLE.contains(row)));
     }
 
     /// Compares the table with the pinned version of mime-db, if `tests/setup` has installed it.
     #[test]
-    fn the_table_is_what_its_script_makes_of_mime_db() {
+    fn table_equals_the_output_of_its_script() {
         let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
         let beside =
             std::env::current_exe().ok().and_then(|exe| Some(exe.ancestors().nth(3)?.join("tmp/mime-db")));
         let package = beside.map(|dir| dir.join("node_modules/mime-db")).filter(|package| package.is_dir());
         let Some(package) = package else {
-            return println!("not compared: mime-db is missing; run tests/setup");
+            return println!("skipped: mime-db is missing; run tests/setup");
         };
         let script = std::process::Command::new("python3")
             .arg(here.join("src/media/table.py"))
@@ -295,8 +295,8 @@ mod tests {
             .output()
             .expect("python3");
         assert!(script.status.success(), "{}", String::from_utf8_lossy(&script.stderr));
-        let made = String::from_utf8(script.stdout).expect("text");
-        let kept = std::fs::read_to_string(here.join("src/media/table.rs")).expect("the table");
-        assert!(made == kept, "make it anew, as table.py says");
+        let generated = String::from_utf8(script.stdout).expect("text");
+        let current = std::fs::read_to_string(here.join("src/media/table.rs")).expect("the table");
+        assert!(generated == current, "generate the table again: see table.py");
     }
 }

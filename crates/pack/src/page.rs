@@ -1,7 +1,6 @@
-//! The answers that are about no file: a small page for each status, whole in itself, for light screens and
-//! dark ones.
+//! The server's own pages: a small, self-contained page for each error status, for light and dark screens.
 
-/// The content of the page for `code`; of 204, none: RFC 9110, section 15.3.5.
+/// Returns the page for a status, or `None` if there is none. The page for 204 is empty: RFC 9110, section 15.3.5.
 pub(crate) fn content(code: u16) -> Option<String> {
     if code == 204 {
         return Some(String::new());
@@ -22,24 +21,24 @@ h1{{line-height:1.2;text-wrap:balance}}</style>
     ))
 }
 
-/// Status, reason (RFC 9110, section 15), and what happened, to somebody who reads it in a browser.
+/// Status, reason (RFC 9110, section 15), and an explanation for visitors.
 #[rustfmt::skip]
 const TEXTS: [(u16, &str, &str); 15] = [
-    (400, "Bad Request",                     "This request is not as HTTP has it, so it was not carried out."),
-    (404, "Not Found",                       "There is nothing at this address. It may have moved, or been mistyped."),
-    (405, "Method Not Allowed",              "What is here can be read, and nothing else."),
+    (400, "Bad Request",                     "The server could not understand this request."),
+    (404, "Not Found",                       "There is no page at this address. It may have moved, or the address may be mistyped."),
+    (405, "Method Not Allowed",              "This address supports GET, HEAD and OPTIONS requests only."),
     (408, "Request Timeout",                 "The request did not arrive in time. Please try again."),
-    (412, "Precondition Failed",             "What is here is not what the request was meant for. It may have changed."),
-    (413, "Content Too Large",               "The request brought more content than is taken here."),
-    (414, "URI Too Long",                    "The address is longer than is taken here."),
-    (416, "Range Not Satisfiable",           "What was asked for lies behind the end of what is here."),
-    (417, "Expectation Failed",              "The request expects something that this server does not offer."),
-    (421, "Misdirected Request",             "This server does not answer for this address: not for its host, or not without encryption."),
-    (431, "Request Header Fields Too Large", "The header of the request is larger than is taken here."),
+    (412, "Precondition Failed",             "A condition of the request does not hold. The content at this address may have changed."),
+    (413, "Content Too Large",               "The content of the request is larger than this server accepts."),
+    (414, "URI Too Long",                    "The address is longer than this server accepts."),
+    (416, "Range Not Satisfiable",           "The requested range begins after the end of the content."),
+    (417, "Expectation Failed",              "The request expects something that this server does not support."),
+    (421, "Misdirected Request",             "This server does not serve this host, or serves it over HTTPS only."),
+    (431, "Request Header Fields Too Large", "The header of the request is larger than this server accepts."),
     (500, "Internal Server Error",           "Something went wrong on this server. It is not your fault."),
-    (501, "Not Implemented",                 "The request asks for something that this server cannot do."),
+    (501, "Not Implemented",                 "This server does not support this kind of request."),
     (503, "Service Unavailable",             "The server is busy. Please try again in a moment."),
-    (505, "HTTP Version Not Supported",      "This server speaks other versions of HTTP than the request."),
+    (505, "HTTP Version Not Supported",      "This server does not support the HTTP version of the request."),
 ];
 
 #[cfg(test)]
@@ -48,7 +47,7 @@ mod tests {
     use tarpon_site::STATUS_PAGE_CODES;
 
     #[test]
-    fn every_status_has_a_small_page() {
+    fn each_status_has_a_small_page() {
         assert_eq!(content(204).as_deref(), Some(""));
         let texts = STATUS_PAGE_CODES.into_iter().filter(|&code| code != 204);
         assert!(texts.clone().eq(TEXTS.map(|(code, ..)| code)));

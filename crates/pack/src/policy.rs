@@ -1,32 +1,32 @@
-//! How a site answers, as far as its files do not say: what the caller decides for all of it.
+//! The options of how a site answers, beyond its files and rules.
 
-/// What the caller decides for all of a site.
+/// How a site answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// What is not there, and is not the path of an asset, is answered with `/index.html`, which knows what to make of it.
+    /// Whether the site is a single-page application: `/index.html` answers for each missing path that is not the path of an asset.
     pub spa: bool,
-    /// `about.html` is at `/about`, and `index.html` at its directory; their names lead there.
+    /// Whether `about.html` is served at `/about`, and `index.html` at its directory. Their file names redirect there.
     pub clean_urls: bool,
     /// Whether the addresses of pages end in a slash.
     pub trailing_slash: TrailingSlash,
-    /// A directory without an `index.html` is answered with a list of what it has.
+    /// Whether a directory without an `index.html` has a listing.
     pub listings: bool,
-    /// Browsers may take a file for another type than the one it is sent as: without `X-Content-Type-Options: nosniff`.
+    /// Whether browsers may guess another type than Content-Type: without `X-Content-Type-Options: nosniff`.
     pub allow_sniffing: bool,
-    /// Whatever has content has fields that let browsers do less with it, and break no ordinary site.
+    /// Whether responses with content have fields that restrict browsers and break no ordinary site.
     pub secure_headers: bool,
-    /// What is sent for these paths, and below them, may be read by scripts of every origin. Each begins with a slash.
+    /// Scripts of every origin may read the responses at these paths, and below them. Each begins with a slash.
     pub cors: Vec<String>,
 }
 
 impl Policy {
-    /// The fields of what is sent for a path, where no rule says otherwise.
+    /// Returns the fields of the response at a path. Rules may override them.
     pub(crate) fn fields(&self, path: &[u8]) -> impl Iterator<Item = (&'static str, &'static str)> {
         let types = (!self.allow_sniffing).then_some((SNIFFING, "nosniff"));
         let secure = if self.secure_headers { SECURE } else { &[] };
         let is_open = self.open().any(|at| {
-            let behind = path.strip_prefix(at);
-            behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(b"/"))
+            let rest = path.strip_prefix(at);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
         });
         types
             .into_iter()
@@ -34,19 +34,19 @@ impl Policy {
             .chain(is_open.then_some(("Access-Control-Allow-Origin", "*")))
     }
 
-    /// The paths that scripts of every origin may read, with all below them; without a slash behind.
+    /// Returns the paths that scripts of every origin may read, with everything below them, without a trailing slash.
     pub(crate) fn open(&self) -> impl Iterator<Item = &[u8]> {
         self.cors.iter().map(|at| at.trim_end_matches('/').as_bytes())
     }
 }
 
-/// The field that makes browsers believe Content-Type. Responses with content have it; a 304 does not repeat it, as the client has
-/// stored it with the content.
+/// The field that makes browsers trust Content-Type. Responses with content have it. A 304 does not, as the client has stored the
+/// field with the content.
 pub(crate) const SNIFFING: &str = "X-Content-Type-Options";
 
-/// Fields that restrict browsers and break no ordinary site: other sites learn the origin of a visitor and not the page; no other
-/// site shows these pages as a part of its own; a page of another origin that opened one of these cannot access it, while the pages
-/// that these open can answer.
+/// Fields that restrict browsers and break no ordinary site. Other sites learn the origin of a visitor and not the page. No other
+/// site can embed these pages. A page of another origin that opened one of these pages cannot access it; pages that these pages open
+/// can answer.
 #[rustfmt::skip]
 const SECURE: &[(&str, &str)] = &[
     ("Referrer-Policy",            "strict-origin-when-cross-origin"),
@@ -54,15 +54,15 @@ const SECURE: &[(&str, &str)] = &[
     ("Cross-Origin-Opener-Policy", "same-origin-allow-popups"),
 ];
 
-/// Whether the address of a page ends in a slash. The other one leads there.
+/// Whether the address of a page ends in a slash. The other form redirects there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TrailingSlash {
-    /// That of a directory does, and that of a file does not.
+    /// The address of a directory does, and that of a file does not.
     #[default]
     Auto,
-    /// All do.
+    /// Every address does.
     Always,
-    /// None does, but the root.
+    /// No address does, except for the root.
     Never,
 }
 
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn a_path_is_open_with_all_below_it() {
+    fn cors_path_covers_everything_below_it() {
         let cases: &[(&str, &str, &str, bool)] = &[
             // what it shows    open         path              open
             ("itself",          "/fonts",    "/fonts",         true),

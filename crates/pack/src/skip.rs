@@ -1,89 +1,96 @@
-//! What was not served, for the one who asks why: a row for each kind.
+//! The entries of a site that are not served, counted by reason.
 
+use crate::url_path;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use tarpon_site::Printable;
 
-/// Why something in the directory is not served, or not as what it looks like.
+/// Why an entry is not served, or a precompressed file is not used as a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Its name begins with a dot, and it is not `.well-known` (RFC 8615).
+pub enum SkipReason {
+    /// Its name begins with a dot, and is not `.well-known` (RFC 8615).
     Dotfile,
     /// A FIFO, socket or device.
     Special,
     /// A symbolic link that leaves the root.
     LinkOutside,
-    /// A symbolic link to nothing.
+    /// A symbolic link whose target does not exist.
     LinkDangling,
-    /// A symbolic link to itself, or to a directory it lies in.
+    /// A symbolic link to itself, or to a directory that contains the link.
     LinkLoop,
-    /// Its path is longer than a path can be.
+    /// Its path is longer than [`PATH_LEN_MAX`](tarpon_site::format::PATH_LEN_MAX).
     PathTooLong,
-    /// A coded form of the file it is named for, but older: served at its own name alone.
-    CodedStale,
-    /// Named as a coded form of a file, but not in that coding: served at its own name alone.
-    CodedOther,
-    /// Named as a coded form of a file, but does not decode to it: served at its own name alone.
-    CodedWrong,
-    /// A page whose address, with a slash or without, another file has: see `docs/pages-and-caching.md`.
+    /// A precompressed file that is older than its source: served at its own path only.
+    PrecompressedStale,
+    /// A file whose name claims a content coding that its content does not have: served at its own path only.
+    PrecompressedInvalid,
+    /// A precompressed file that does not decode to its source: served at its own path only.
+    PrecompressedMismatch,
+    /// A page whose address, with or without a trailing slash, belongs to another file: see `docs/pages-and-caching.md`.
     AddressTaken,
     /// In an archive: a name that begins with a slash.
     NameAbsolute,
-    /// In an archive: a name that leads upwards.
+    /// In an archive: a name that contains `..`.
     NameUpwards,
     /// In an archive: a name that is not UTF-8.
     NameNotText,
-    /// A home of a user that may not be entered: whether there is something to serve cannot be seen.
-    UserHome,
-    /// In a directory of a user: a file or directory that cannot be read.
+    /// A home directory that this process may not enter.
+    UserHomeClosed,
+    /// In a user directory: a file or directory that this process cannot read.
     UserUnreadable,
-    /// In a directory of a user: a file too large for the image, of which enough are open.
+    /// In a user directory: a file too large for the image, and no more files may stay open.
     UserLarge,
 }
 
-/// All that was skipped for one reason. A directory counts once; what lies in it was not looked at.
+/// All entries that were skipped for one reason. A directory counts as one entry; nothing in it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// The reason.
-    pub kind: Kind,
-    /// How many.
+    pub reason: SkipReason,
+    /// The number of entries.
     pub count: u64,
-    /// The first, from the root of the site.
+    /// The first of them, relative to the root of the site.
     pub example: PathBuf,
 }
 
 impl fmt::Display for Skipped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (one, many) = match self.kind {
-            Kind::Dotfile => ("dotfile", "dotfiles"),
-            Kind::Special => ("FIFO, socket or device", "FIFOs, sockets or devices"),
-            Kind::LinkOutside => ("symbolic link out of the site", "symbolic links out of the site"),
-            Kind::LinkDangling => ("symbolic link to nothing", "symbolic links to nothing"),
-            Kind::LinkLoop => ("symbolic link in a circle", "symbolic links in a circle"),
-            Kind::PathTooLong => ("path that is too long", "paths that are too long"),
-            Kind::CodedStale => {
-                ("compressed form older than its file", "compressed forms older than their files")
+        let (one, many) = match self.reason {
+            SkipReason::Dotfile => ("dotfile", "dotfiles"),
+            SkipReason::Special => ("FIFO, socket or device", "FIFOs, sockets or devices"),
+            SkipReason::LinkOutside => ("symbolic link out of the site", "symbolic links out of the site"),
+            SkipReason::LinkDangling => ("dangling symbolic link", "dangling symbolic links"),
+            SkipReason::LinkLoop => ("symbolic link loop", "symbolic link loops"),
+            SkipReason::PathTooLong => ("path that is too long", "paths that are too long"),
+            SkipReason::PrecompressedStale => {
+                ("compressed file older than its source", "compressed files older than their sources")
             }
-            Kind::CodedOther => ("compressed form that is none", "compressed forms that are none"),
-            Kind::CodedWrong => (
-                "compressed form that does not decompress to its file",
-                "compressed forms that do not decompress to their files",
+            SkipReason::PrecompressedInvalid => (
+                "file that is not compressed as its name indicates",
+                "files that are not compressed as their names indicate",
             ),
-            Kind::AddressTaken => ("clean URL that another file has", "clean URLs that other files have"),
-            Kind::NameAbsolute => ("member with an absolute name", "members with absolute names"),
-            Kind::NameUpwards => ("member whose name has ..", "members whose names have .."),
-            Kind::UserHome => {
-                ("home of a user that may not be entered", "homes of users that may not be entered")
+            SkipReason::PrecompressedMismatch => (
+                "compressed file that does not decompress to its source",
+                "compressed files that do not decompress to their sources",
+            ),
+            SkipReason::AddressTaken => {
+                ("clean URL that belongs to another file", "clean URLs that belong to other files")
             }
-            Kind::UserUnreadable => (
-                "file or directory of a user that cannot be read",
-                "files or directories of users that cannot be read",
+            SkipReason::NameAbsolute => ("member with an absolute name", "members with absolute names"),
+            SkipReason::NameUpwards => ("member with .. in its name", "members with .. in their names"),
+            SkipReason::UserHomeClosed => {
+                ("home directory without search permission", "home directories without search permission")
+            }
+            SkipReason::UserUnreadable => {
+                ("unreadable file or directory of a user", "unreadable files or directories of users")
+            }
+            SkipReason::UserLarge => (
+                "large file of a user because of the open-file limit",
+                "large files of users because of the open-file limit",
             ),
-            Kind::UserLarge => (
-                "large file of a user, as the limit on open files leaves no room",
-                "large files of users, as the limit on open files leaves no room",
-            ),
-            Kind::NameNotText => ("member whose name is not UTF-8", "members whose names are not UTF-8"),
+            SkipReason::NameNotText => {
+                ("member whose name is not UTF-8", "members whose names are not UTF-8")
+            }
         };
         let example = self.example.printable();
         match self.count {
@@ -93,15 +100,20 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// Counts one more.
-pub(crate) fn skip(skipped: &mut Vec<Skipped>, kind: Kind, example: &Path) {
-    skip_all(skipped, vec![Skipped { kind, count: 1, example: example.to_owned() }]);
+/// Counts one more entry.
+pub(crate) fn skip(skipped: &mut Vec<Skipped>, reason: SkipReason, example: &Path) {
+    skip_all(skipped, vec![Skipped { reason, count: 1, example: example.to_owned() }]);
 }
 
-/// Counts all of these too.
+/// Counts one more entry, at a path that begins with a slash.
+pub(crate) fn skip_path(skipped: &mut Vec<Skipped>, reason: SkipReason, path: &[u8]) {
+    skip(skipped, reason, url_path::relative(path));
+}
+
+/// Adds the counts in `more`.
 pub(crate) fn skip_all(skipped: &mut Vec<Skipped>, more: Vec<Skipped>) {
     for more in more {
-        match skipped.binary_search_by_key(&more.kind, |row| row.kind) {
+        match skipped.binary_search_by_key(&more.reason, |row| row.reason) {
             Ok(at) => skipped[at].count += more.count,
             Err(at) => skipped.insert(at, more),
         }
@@ -113,18 +125,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_reads_as_a_sentence() {
+    fn row_is_one_line_with_an_example() {
         let mut rows = Vec::new();
         for name in [".git", ".env", ".cache"] {
-            skip(&mut rows, Kind::Dotfile, Path::new(name));
+            skip(&mut rows, SkipReason::Dotfile, Path::new(name));
         }
-        skip(&mut rows, Kind::Special, Path::new("log/pipe"));
-        skip(&mut rows, Kind::CodedStale, Path::new("a.css.br"));
+        skip(&mut rows, SkipReason::Special, Path::new("log/pipe"));
+        skip(&mut rows, SkipReason::PrecompressedStale, Path::new("a.css.br"));
         let lines: Vec<_> = rows.iter().map(Skipped::to_string).collect();
         let want = [
             "skipped 3 dotfiles, such as .git",
             "skipped 1 FIFO, socket or device: log/pipe",
-            "skipped 1 compressed form older than its file: a.css.br",
+            "skipped 1 compressed file older than its source: a.css.br",
         ];
         assert_eq!(lines, want);
     }

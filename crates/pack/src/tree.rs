@@ -1,114 +1,120 @@
-//! A directory with all below it, read by descriptor: every step is an `openat` of one name, and the kernel follows no symbolic link.
+//! A directory with everything below it, read by descriptor: every step is an `openat` of one name, and the kernel follows no
+//! symbolic link.
 //!
 //! ```text
-//! Tree ── root, a descriptor
+//! DirTree ── root, a descriptor
 //!   │  docs ── openat(root, "docs", O_NOFOLLOW)
 //!   └─   a.html ── openat(docs, "a.html", O_NOFOLLOW)
 //! link ── readlinkat ── its target, name by name from the root ── outside │ dangling │ loop │ a path below the root without links
 //! ```
 //!
-//! A path below is relative to the root and has no link on the way. If another process exchanges one of its directories for a link
-//! later, opening the path fails: `O_NOFOLLOW` on an absolute name would guard its last component alone.
+//! A path in the tree is relative to the root and contains no symbolic link. If another process replaces one of its directories by
+//! a link later, opening the path fails. With an absolute path, `O_NOFOLLOW` would protect the last component only.
 
-use crate::error::{Barrier, PackError};
-use crate::walk::is;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use tarpon_site::Printable;
 
-/// A directory, opened.
+/// An open directory with everything below it.
 #[derive(Debug)]
-pub struct Tree {
+pub struct DirTree {
     root: Arc<OwnedFd>,
-    /// Without links, for messages and for links that are absolute.
+    /// Its absolute path without links, for messages and for resolving absolute links.
     path: PathBuf,
-    /// Another absolute name of the root, which links may use: the one it was opened by.
+    /// Another absolute path of the root, which links may use: the path that the caller opened.
     alias: PathBuf,
     /// The directory that was opened last: files come directory by directory.
     last: Mutex<Option<(PathBuf, Arc<OwnedFd>)>>,
 }
 
-/// A file of a tree.
-#[derive(Clone, Debug)]
-pub(crate) struct Located {
-    pub(crate) tree: Arc<Tree>,
-    /// Below its root, with no symbolic link on the way.
-    pub(crate) path: PathBuf,
-}
-
 /// An entry of a directory.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct DirEntry {
     pub(crate) name: Vec<u8>,
-    pub(crate) kind: FileType,
+    pub(crate) file_type: FileType,
 }
 
-/// Where a symbolic link does not lead.
+/// Why a symbolic link leads to no entry of the tree.
 #[derive(Debug)]
-pub(crate) enum Unresolved {
+pub(crate) enum ResolveError {
     Outside,
     Dangling,
     Loop,
     Unreadable(io::Error),
 }
 
-impl Tree {
-    /// Opens the directory at a path. Follows links on the way to it.
+/// A file or directory that this process may not read or search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inaccessible {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its owner.
+    pub uid: u32,
+    /// Its permissions: the last nine bits of the mode, and the set-id and sticky bits.
+    pub mode: u32,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+}
+
+impl DirTree {
+    /// Opens the directory at a path. Follows symbolic links in the path.
     ///
     /// # Errors
-    /// It is missing, no directory, or may not be reached.
-    pub fn open(path: &Path) -> io::Result<Tree> {
-        let root = rustix::fs::open(path, STEP.difference(OFlags::NOFOLLOW), Mode::empty())?;
+    /// The path does not exist, is no directory, or this process may not search one of its directories.
+    pub fn open(path: &Path) -> io::Result<DirTree> {
+        let root = rustix::fs::open(path, OPEN_DIR.difference(OFlags::NOFOLLOW), Mode::empty())?;
         let real = path.canonicalize()?;
-        Ok(Tree { alias: std::path::absolute(path)?, ..Tree::new(root, real) })
+        Ok(DirTree { alias: std::path::absolute(path)?, ..DirTree::new(root, real) })
     }
 
-    /// A directory that is open, with its absolute path without links.
-    pub fn new(root: OwnedFd, path: PathBuf) -> Tree {
-        Tree { root: Arc::new(root), alias: path.clone(), path, last: Mutex::new(None) }
+    /// Takes an open directory, and its absolute path without links.
+    pub fn new(root: OwnedFd, path: PathBuf) -> DirTree {
+        DirTree { root: Arc::new(root), alias: path.clone(), path, last: Mutex::new(None) }
     }
 
-    /// The same directory, which links may call by this absolute name too.
+    /// Returns the same tree with another absolute path that symbolic links may use for the root.
     #[must_use]
-    pub fn also_called(self, alias: PathBuf) -> Tree {
-        Tree { alias, ..self }
+    pub fn with_alias(self, alias: PathBuf) -> DirTree {
+        DirTree { alias, ..self }
     }
 
-    /// Its absolute path, without links.
+    /// Returns the absolute path of the root, without links.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The descriptor, which need not be readable.
+    /// Returns the descriptor of the root, which need not be open for reading.
     pub fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
 
-    /// The tree below one of its directories.
-    pub(crate) fn below(&self, path: &Path) -> io::Result<Tree> {
+    /// Returns the tree below one of its directories.
+    pub(crate) fn subtree(&self, path: &Path) -> io::Result<DirTree> {
         let root = match path.as_os_str().is_empty() {
             true => self.root.try_clone()?,
-            false => self.directory(path)?.try_clone()?,
+            false => self.open_dir(path)?.try_clone()?,
         };
-        Ok(Tree::new(root, self.path.join(path)))
+        Ok(DirTree::new(root, self.path.join(path)))
     }
 
-    /// Where a path of it lies, for messages.
-    pub(crate) fn name(&self, path: &Path) -> PathBuf {
-        // Joining nothing would add a slash.
+    /// Returns the absolute path of an entry, for messages.
+    pub(crate) fn full_path(&self, path: &Path) -> PathBuf {
+        // Joining an empty path would add a slash.
         if path.as_os_str().is_empty() { self.path.clone() } else { self.path.join(path) }
     }
 
-    /// Lists a directory, at most `count_max` entries of it.
-    pub(crate) fn list(&self, path: &Path, count_max: usize) -> io::Result<(Metadata, Vec<Entry>)> {
+    /// Lists a directory, up to `count_max` entries.
+    pub(crate) fn list(&self, path: &Path, count_max: usize) -> io::Result<(Metadata, Vec<DirEntry>)> {
         let dir = match (path.parent(), path.file_name()) {
-            (Some(above), Some(name)) => openat(&*self.directory(above)?, name, LIST, Mode::empty())?,
+            (Some(above), Some(name)) => openat(&*self.open_dir(above)?, name, LIST, Mode::empty())?,
             _ => openat(&*self.root, ".", LIST, Mode::empty())?,
         };
         let dir = File::from(dir);
@@ -122,45 +128,52 @@ impl Tree {
             if entries.len() == count_max {
                 break;
             }
-            let kind = match entry.file_type() {
-                // Not every file system tells.
+            let file_type = match entry.file_type() {
+                // Some file systems do not report the type here.
                 FileType::Unknown => match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(stat) => FileType::from_raw_mode(stat.st_mode),
                     Err(Errno::NOENT) => continue,
                     Err(error) => return Err(error.into()),
                 },
-                kind => kind,
+                file_type => file_type,
             };
-            entries.push(Entry { name: name.to_bytes().to_vec(), kind });
+            entries.push(DirEntry { name: name.to_bytes().to_vec(), file_type });
         }
         Ok((dir.metadata()?, entries))
     }
 
-    /// Returns the kind of the entry at a path.
-    pub(crate) fn kind(&self, path: &Path) -> io::Result<FileType> {
+    /// Returns the type of the entry at a path.
+    pub(crate) fn file_type(&self, path: &Path) -> io::Result<FileType> {
         let Some((above, name)) = self.parent(path)? else { return Ok(FileType::Directory) };
         Ok(FileType::from_raw_mode(statat(&*above, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode))
     }
 
-    /// Opens a regular file. Returns `None` if the path now leads to nothing, or to anything else.
-    pub(crate) fn file(&self, path: &Path) -> io::Result<Option<(File, Metadata)>> {
+    /// Returns the length in bytes of the file at a path, or `None` if the file cannot be examined.
+    pub(crate) fn file_len(&self, path: &Path) -> Option<u64> {
+        let (above, name) = self.parent(path).ok()??;
+        let stat = statat(&*above, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        u64::try_from(stat.st_size).ok()
+    }
+
+    /// Opens a regular file. Returns `None` if the path no longer exists, or is no regular file.
+    pub(crate) fn open_file(&self, path: &Path) -> io::Result<Option<(File, Metadata)>> {
         let opened = self.parent(path).and_then(|parent| match parent {
             Some((above, name)) => Ok(openat(&*above, name, READ, Mode::empty())?),
             None => Err(io::ErrorKind::IsADirectory.into()),
         });
         let file = match opened {
             Ok(file) => File::from(file),
-            Err(error) if OTHER.iter().any(|&errno| is(&error, errno)) => return Ok(None),
+            Err(error) if NO_REGULAR_FILE.iter().any(|&errno| is_errno(&error, errno)) => return Ok(None),
             Err(error) => return Err(error),
         };
         let meta = file.metadata()?;
         Ok(meta.is_file().then_some((file, meta)))
     }
 
-    /// Resolves a path that may have symbolic links on the way to a path below the root without any. Follows links name by name, as
-    /// long as they stay below the root; a link that leaves the root and comes back by the root's own name stays below it.
-    pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, Unresolved> {
-        let mut todo: Vec<OsString> = reversed(path);
+    /// Resolves a path that may contain symbolic links to a path in the tree. Follows links name by name as long as they stay below
+    /// the root. A link that leaves the root and returns by the absolute path of the root stays below it.
+    pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, ResolveError> {
+        let mut todo: Vec<OsString> = reversed_components(path);
         let mut at = self.path.clone();
         let mut link_count = 0;
         while let Some(name) = todo.pop() {
@@ -172,28 +185,28 @@ impl Tree {
             if at == self.alias {
                 at.clone_from(&self.path);
             }
-            // Only what lies below the root is looked at.
+            // Reads entries below the root only.
             let below = match at.strip_prefix(&self.path) {
                 Ok(below) if !below.as_os_str().is_empty() && name != ".." => below,
                 _ => continue,
             };
-            if let Some(target) = self.target(below).map_err(Unresolved::from)? {
+            if let Some(target) = self.link_target(below).map_err(ResolveError::from)? {
                 link_count += 1;
                 if link_count > LINK_COUNT_MAX {
-                    return Err(Unresolved::Loop);
+                    return Err(ResolveError::Loop);
                 }
                 at.pop();
-                todo.extend(reversed(&target));
+                todo.extend(reversed_components(&target));
             }
         }
         match at.strip_prefix(&self.path) {
             Ok(below) => Ok(below.to_owned()),
-            Err(_) => Err(Unresolved::Outside),
+            Err(_) => Err(ResolveError::Outside),
         }
     }
 
-    /// Returns the target of a symbolic link, or `None` if the path is no link.
-    fn target(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+    /// Returns the target of a symbolic link, or `None` if the entry is no link.
+    fn link_target(&self, path: &Path) -> io::Result<Option<PathBuf>> {
         let Some((above, name)) = self.parent(path)? else { return Ok(None) };
         match readlinkat(&*above, name, Vec::new()) {
             Ok(target) => Ok(Some(OsString::from_vec(target.into_bytes()).into())),
@@ -202,35 +215,35 @@ impl Tree {
         }
     }
 
-    /// What keeps this process from reading a path, if permissions do.
-    pub(crate) fn barrier(&self, path: &Path) -> Option<Barrier> {
+    /// Returns the first directory on a path that this process may not search, or else the entry at the path.
+    pub(crate) fn inaccessible_part(&self, path: &Path) -> Option<Inaccessible> {
         let names: Vec<&OsStr> = path.iter().collect();
         let mut dir = self.root.try_clone().ok()?;
         let mut at = self.path.clone();
         for (number, name) in names.iter().enumerate() {
             let Ok(stat) = statat(&dir, *name, AtFlags::SYMLINK_NOFOLLOW) else {
                 let stat = rustix::fs::fstat(&dir).ok()?;
-                return Some(Barrier::new(at, &stat));
+                return Some(Inaccessible::new(at, &stat));
             };
             at.push(name);
             if number + 1 == names.len() {
-                return Some(Barrier::new(at, &stat));
+                return Some(Inaccessible::new(at, &stat));
             }
-            dir = openat(&dir, *name, STEP, Mode::empty()).ok()?;
+            dir = openat(&dir, *name, OPEN_DIR, Mode::empty()).ok()?;
         }
-        Some(Barrier::new(at, &rustix::fs::fstat(&dir).ok()?))
+        Some(Inaccessible::new(at, &rustix::fs::fstat(&dir).ok()?))
     }
 
-    /// The directory that a path lies in, and its name there; `None`: the path is that of the root.
+    /// Returns the directory that contains an entry, and the name of the entry there. `None`: the path is that of the root.
     fn parent<'p>(&self, path: &'p Path) -> io::Result<Option<(Arc<OwnedFd>, &'p OsStr)>> {
         match (path.parent(), path.file_name()) {
-            (Some(above), Some(name)) => Ok(Some((self.directory(above)?, name))),
+            (Some(above), Some(name)) => Ok(Some((self.open_dir(above)?, name))),
             _ => Ok(None),
         }
     }
 
     /// Opens a directory, one name after the other.
-    fn directory(&self, path: &Path) -> io::Result<Arc<OwnedFd>> {
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<OwnedFd>> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, dir)) = &*last
             && known == path
@@ -239,75 +252,79 @@ impl Tree {
         }
         let mut dir = Arc::clone(&self.root);
         for name in path {
-            dir = Arc::new(openat(&*dir, name, STEP, Mode::empty())?);
+            dir = Arc::new(openat(&*dir, name, OPEN_DIR, Mode::empty())?);
         }
         *last = Some((path.to_owned(), Arc::clone(&dir)));
         Ok(dir)
     }
 }
 
-impl Located {
-    pub(crate) fn open(&self) -> Result<Option<(File, Metadata)>, PackError> {
-        self.tree.file(&self.path).map_err(|error| self.unreadable(error))
-    }
-
-    pub(crate) fn unreadable(&self, error: io::Error) -> PackError {
-        PackError::unreadable(&self.tree, &self.path, error)
-    }
-
-    /// In bytes, if it is there.
-    pub(crate) fn len(&self) -> Option<u64> {
-        let (above, name) = self.tree.parent(&self.path).ok()??;
-        let stat = statat(&*above, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        u64::try_from(stat.st_size).ok()
-    }
-
-    /// For messages.
-    pub(crate) fn name(&self) -> PathBuf {
-        self.tree.name(&self.path)
+impl Inaccessible {
+    /// A file or directory with these attributes.
+    pub fn new(path: PathBuf, stat: &Stat) -> Inaccessible {
+        let is_dir = FileType::from_raw_mode(stat.st_mode).is_dir();
+        #[allow(clippy::unnecessary_cast, reason = "16 bits on other systems")]
+        let mode = stat.st_mode as u32;
+        Inaccessible { path, uid: stat.st_uid, mode: mode & 0o7777, is_dir }
     }
 }
 
-impl From<io::Error> for Unresolved {
-    fn from(error: io::Error) -> Unresolved {
-        match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Unresolved::Dangling,
-            _ => Unresolved::Unreadable(error),
-        }
+impl fmt::Display for Inaccessible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inaccessible { path, uid, mode, .. } = self;
+        let owner = if *uid == 0 { "root".to_owned() } else { format!("user number {uid}") };
+        write!(f, "{} (owned by {owner}, mode {mode:04o})", path.printable())
     }
 }
 
-/// The names of a path, the first one last. The root of the file system is the name `/`.
-fn reversed(path: &Path) -> Vec<OsString> {
-    let names = path.components().rev().filter(|component| *component != Component::CurDir);
-    names.map(|component| component.as_os_str().to_owned()).collect()
+impl From<io::Error> for ResolveError {
+    fn from(error: io::Error) -> ResolveError {
+        if is_not_found(&error) { ResolveError::Dangling } else { ResolveError::Unreadable(error) }
+    }
 }
 
-/// A directory on the way: it need not be readable. `O_NOFOLLOW` with `O_DIRECTORY` refuses a link.
-const STEP: OFlags = STEP_MODE.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Returns the components of a path, the last one first, without `.`. The root of the file system is the component `/`.
+pub fn reversed_components(path: &Path) -> Vec<OsString> {
+    let components = path.components().rev().filter(|component| *component != Component::CurDir);
+    components.map(|component| component.as_os_str().to_owned()).collect()
+}
+
+/// Returns whether the entry does not exist. An entry may vanish after its directory was listed.
+pub(crate) fn is_not_found(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Returns whether the system reported this error.
+pub(crate) fn is_errno(error: &io::Error, errno: Errno) -> bool {
+    Errno::from_io_error(error) == Some(errno)
+}
+
+/// Opens a directory in order to open an entry of it; the directory need not be readable. `O_NOFOLLOW` with `O_DIRECTORY` refuses a
+/// symbolic link.
+pub const OPEN_DIR: OFlags = SEARCH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
-const STEP_MODE: OFlags = OFlags::PATH;
-/// There is no `O_PATH`: directories on the way have to be readable.
+const SEARCH: OFlags = OFlags::PATH;
+/// There is no `O_PATH`: each directory on a path must be readable.
 #[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
-const STEP_MODE: OFlags = OFlags::RDONLY;
+const SEARCH: OFlags = OFlags::RDONLY;
 
-/// A directory whose entries are read.
+/// Opens a directory for listing.
 const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A file: no link is followed, no FIFO waited for, no terminal taken.
+/// Opens a file for reading: follows no link, does not wait for the writer of a FIFO, and takes no controlling terminal.
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// Not what was listed, but nothing, a link, a socket or a directory: Linux and macOS answer ELOOP for a link and FreeBSD EMLINK;
-/// Linux answers ENXIO for a socket and the others EOPNOTSUPP.
-const OTHER: [Errno; 7] =
+/// Errors of opening a path that no longer exists, or is now a link, a socket or a directory. For a link, Linux and macOS return
+/// ELOOP and FreeBSD EMLINK; for a socket, Linux returns ENXIO and the others EOPNOTSUPP.
+const NO_REGULAR_FILE: [Errno; 7] =
     [Errno::NOENT, Errno::NOTDIR, Errno::ISDIR, Errno::LOOP, Errno::MLINK, Errno::NXIO, Errno::OPNOTSUPP];
 
-/// Links that one path may lead through, as the kernel has it: path_resolution(7).
-const LINK_COUNT_MAX: usize = 40;
+/// The number of symbolic links that the resolution of one path may follow, as in the kernel: path_resolution(7).
+pub const LINK_COUNT_MAX: usize = 40;
 
 #[cfg(test)]
 mod tests {
@@ -315,14 +332,14 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// What the kernel says of the same path, as far as it stays below the root.
-    fn oracle(root: &Path, path: &str) -> Option<PathBuf> {
+    /// Resolves the same path by the kernel. Returns `None` if the result is not below the root.
+    fn resolved_by_kernel(root: &Path, path: &str) -> Option<PathBuf> {
         let real = root.join(path).canonicalize().ok()?;
         real.strip_prefix(root.canonicalize().expect("a root")).ok().map(Path::to_owned)
     }
 
     #[test]
-    fn a_path_leads_where_the_kernel_says_or_out() {
+    fn resolves_each_path_as_the_kernel_does() {
         let dir = tempfile::tempdir().expect("a directory");
         let root = dir.path().join("site");
         fs::create_dir_all(root.join("a/b")).expect("directories");
@@ -348,14 +365,14 @@ mod tests {
         for (link, target) in links {
             symlink(target, root.join(link)).expect(link);
         }
-        let tree = Tree::open(&root).expect("a tree");
+        let tree = DirTree::open(&root).expect("a tree");
         let more =
             ["", "a", "a/b/file", "a/home/a/abs/down/file", "a/b/../b", "nothing/x", "down/nothing", "out/x"];
         for path in links.iter().map(|(link, _)| *link).chain(more) {
             let found = tree.resolve(Path::new(path));
-            match oracle(&root, path) {
+            match resolved_by_kernel(&root, path) {
                 Some(want) => assert_eq!(found.expect(path), want, "{path}"),
-                // Lexically the path comes back; the kernel finds no directory on the way. tarpon serves it, as it ends below the root.
+                // The path ends below the root, so tarpon serves it. The kernel fails: `secret` on this path is no directory.
                 None if path == "through-out" => assert_eq!(found.expect(path), Path::new("a")),
                 None => drop(found.expect_err(path)),
             }
@@ -363,27 +380,27 @@ mod tests {
     }
 
     #[test]
-    fn the_root_may_be_called_by_the_name_it_was_opened_by() {
+    fn absolute_link_may_use_the_path_that_opened_the_root() {
         let dir = tempfile::tempdir().expect("a directory");
         fs::create_dir_all(dir.path().join("real/a")).expect("directories");
         symlink("real", dir.path().join("name")).expect("a link");
         symlink(dir.path().join("name/a"), dir.path().join("real/link")).expect("a link");
-        let tree = Tree::open(&dir.path().join("name")).expect("a tree");
+        let tree = DirTree::open(&dir.path().join("name")).expect("a tree");
         assert_eq!(tree.resolve(Path::new("link")).expect("inside"), Path::new("a"));
     }
 
     #[test]
-    fn what_became_a_link_is_not_followed() {
+    fn directory_replaced_by_a_link_is_not_followed() {
         let dir = tempfile::tempdir().expect("a directory");
         let at = |name: &str| dir.path().join(name);
         fs::create_dir_all(at("site/docs")).expect("directories");
         fs::create_dir(at("outside")).expect("a directory");
         fs::write(at("site/docs/file"), "inside").expect("a file");
         fs::write(at("outside/file"), "secret").expect("a file");
-        let tree = Tree::open(&at("site")).expect("a tree");
+        let tree = DirTree::open(&at("site")).expect("a tree");
         fs::rename(at("site/docs"), at("site/old")).expect("renamed");
         symlink(at("outside"), at("site/docs")).expect("a link");
-        assert!(tree.file(Path::new("docs/file")).expect("not there").is_none());
+        assert!(tree.open_file(Path::new("docs/file")).expect("not there").is_none());
         assert!(tree.list(Path::new("docs"), 9).is_err());
     }
 }

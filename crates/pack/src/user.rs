@@ -1,19 +1,19 @@
-//! Directories of users, each served below a path of its own: `/~name/`. None of them is a danger to the rest.
+//! User directories, each served at `/~name/`. An error in one of them does not affect the rest of the site.
 //!
 //! ```text
-//! home, directory ─ canonical, within the home ─ walk ─▶ files ─ measured ─▶ found, behind those of the site
-//!        │                    │                    └ single ones cannot be read ─▶ skipped, and counted
-//!        │                    └ leads out, cannot be read, too much ─▶ left out, and told
-//!        └ not there ─▶ nothing
+//! home, directory ─ opened, below the home ─ walk ─▶ files ─ limits ─▶ added to the files of the site
+//!        │                    │                └ a file cannot be read ─▶ skipped, and counted
+//!        │                    └ outside the home, unreadable, beyond a limit ─▶ omitted, and reported
+//!        └ does not exist ─▶ nothing
 //! ```
 //!
-//! Who the users are, and which of them may have such a directory, others decide.
+//! The caller selects the users.
 
 use crate::error::PackError;
 use crate::rules::is_hidden;
-use crate::skip::{Kind, Skipped, skip, skip_all};
-use crate::tree::{Located, Tree, Unresolved};
-use crate::walk::{self, Found, is_gone};
+use crate::skip::{SkipReason, Skipped, skip, skip_all};
+use crate::tree::{DirTree, ResolveError, is_not_found};
+use crate::walk::{self, SiteFile, TreeFile};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,159 +24,161 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tarpon_site::Printable;
 
-/// A directory of a user, which need not be there.
+/// A directory of a user, which need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserDirectory {
-    /// What stands behind `/~`: one name of a path.
+    /// The name after `/~`: one component of a path.
     pub name: String,
-    /// The home of the user, where the directory has to lie, whatever links lead to.
+    /// The home of the user. The directory must lie in it after all symbolic links are resolved.
     pub home: PathBuf,
-    /// The directory, from there.
+    /// The directory, relative to the home.
     pub dir: PathBuf,
 }
 
-/// A directory of a user that is not served.
+/// A user directory that is not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
-    /// Which.
+pub struct Omitted {
+    /// The directory.
     pub user: UserDirectory,
-    /// Why.
-    pub why: Why,
+    /// The reason.
+    pub reason: OmitReason,
 }
 
-/// Why a directory of a user is not served.
+/// Why a user directory is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// The site itself has something at its path.
+pub enum OmitReason {
+    /// The site has an entry at its path.
     Taken,
-    /// It leads out of the home.
+    /// It lies outside the home.
     Outside,
-    /// It cannot be read.
+    /// This process cannot read it.
     Unreadable(io::ErrorKind),
-    /// It has more than [`ENTRY_COUNT_MAX`] entries.
+    /// It has more than [`USER_ENTRY_COUNT_MAX`] entries.
     EntryCount,
-    /// Its files have more than [`LEN_MAX`] bytes that would be held in memory.
+    /// Its small files exceed [`USER_LEN_MAX`] bytes.
     Len,
-    /// It has more large files than may stay open, which are so many.
+    /// It has more large files than this number.
     LargeCount(usize),
 }
 
-/// What a directory of a user may have: files, directories and all else, at any depth. Of a home page a hundredth is much.
-pub const ENTRY_COUNT_MAX: usize = 10_000;
-/// Bytes of small files in a directory of a user: they lie in memory, for each user again.
-pub const LEN_MAX: u64 = 64 << 20;
-/// A user may have this part of the large files that a site may keep open.
+/// The number of entries of a user directory: files, directories and all others, at any depth. An ordinary home page has less than a
+/// hundredth of it.
+pub const USER_ENTRY_COUNT_MAX: usize = 10_000;
+/// Bytes of the small files in a user directory. They are in memory, for each user.
+pub const USER_LEN_MAX: u64 = 64 << 20;
+/// A user may have one in this many of the large files that a site may keep open.
 const LARGE_PART: usize = 8;
 
 impl UserDirectory {
-    /// Where the directory is, if it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> PathBuf {
         self.home.join(&self.dir)
     }
 
-    /// The directory, opened, if it is there, and in its home. It need not be readable.
+    /// Opens the directory, if it exists and lies in the home. It need not be readable.
     pub fn open(&self) -> Option<OwnedFd> {
-        let tree = root(self, &mut Vec::new()).ok().flatten()?;
+        let tree = open_root(self, &mut Vec::new()).ok().flatten()?;
         tree.root().try_clone_to_owned().ok()
     }
 
-    /// What it is served as; ends in a slash.
-    fn served_as(&self) -> Vec<u8> {
+    /// Returns the path that serves the directory; ends in a slash.
+    fn site_path(&self) -> Vec<u8> {
         format!("/~{}/", self.name).into_bytes()
     }
 }
 
-/// What is to be served of users.
+/// The files of all users.
 #[derive(Default)]
-pub(crate) struct OfUsers {
-    pub(crate) found: Vec<Found<Located>>,
-    pub(crate) left_out: Vec<LeftOut>,
+pub(crate) struct UserFiles {
+    pub(crate) files: Vec<SiteFile<TreeFile>>,
+    pub(crate) omitted: Vec<Omitted>,
 }
 
-/// How much a user may have: what is longer than `file_len_min` bytes stays open, and of that there may be `file_count_max` files
-/// for all.
+/// The limits of a user's files. A file of more than `file_len_min` bytes stays open; all users together may have `file_count_max`
+/// of these.
 #[derive(Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct UserLimits {
     pub(crate) file_len_min: u64,
     pub(crate) file_count_max: usize,
 }
 
-/// Lists what users have, beside what a site has itself.
+/// Lists the files of users, beside the files of a site.
 pub(crate) fn list(
     users: &[UserDirectory],
-    site: &[Found<Located>],
-    limits: Limits,
+    site: &[SiteFile<TreeFile>],
+    limits: UserLimits,
     skipped: &mut Vec<Skipped>,
-) -> OfUsers {
-    // What the site has at its root, as far as a user could have it.
+) -> UserFiles {
+    // The names at the root of the site that begin with a tilde.
     let tops =
-        site.iter().filter_map(|found| found.path.strip_prefix(b"/~")?.split(|&byte| byte == b'/').next());
+        site.iter().filter_map(|file| file.path.strip_prefix(b"/~")?.split(|&byte| byte == b'/').next());
     let taken: BTreeSet<&[u8]> = tops.collect();
-    let mut all = OfUsers::default();
+    let mut all = UserFiles::default();
     for user in users {
-        let path = user.served_as();
+        let path = user.site_path();
         let is_taken = taken.contains(user.name.as_bytes());
-        let listed = if is_taken { Err(Why::Taken) } else { files(user, &path, limits, skipped) };
+        let listed = if is_taken { Err(OmitReason::Taken) } else { files(user, &path, limits, skipped) };
         match listed {
-            Ok(mut found) => all.found.append(&mut found),
-            Err(why) => all.left_out.push(LeftOut { user: user.clone(), why }),
+            Ok(mut files) => all.files.append(&mut files),
+            Err(reason) => all.omitted.push(Omitted { user: user.clone(), reason }),
         }
     }
     all
 }
 
-/// The files of one user; none if there is no such directory.
+/// Lists the files of one user, none if the directory does not exist.
 fn files(
     user: &UserDirectory,
     path: &[u8],
-    limits: Limits,
+    limits: UserLimits,
     skipped: &mut Vec<Skipped>,
-) -> Result<Vec<Found<Located>>, Why> {
-    let Some(root) = root(user, skipped)? else { return Ok(Vec::new()) };
-    let walk = walk::list_of_user(&Arc::new(root), path, ENTRY_COUNT_MAX);
-    let walk = walk.map_err(|error| Why::Unreadable(kind(error)))?;
-    let mut walk = walk.ok_or(Why::EntryCount)?;
-    // Rules are of the site. What says nothing need not be seen.
-    walk.found.retain(|found| !is_hidden(&found.path[path.len() - 1..]));
-    measure(&walk.found, limits)?;
+) -> Result<Vec<SiteFile<TreeFile>>, OmitReason> {
+    let Some(root) = open_root(user, skipped)? else { return Ok(Vec::new()) };
+    let walk = walk::list_user(&Arc::new(root), path, USER_ENTRY_COUNT_MAX);
+    let walk = walk.map_err(|error| OmitReason::Unreadable(kind(error)))?;
+    let mut walk = walk.ok_or(OmitReason::EntryCount)?;
+    // `_headers` and `_redirects` have no effect here, and are not served either.
+    walk.files.retain(|file| !is_hidden(&file.path[path.len() - 1..]));
+    check_limits(&walk.files, limits)?;
     skip_all(skipped, walk.skipped);
-    Ok(walk.found)
+    Ok(walk.files)
 }
 
-/// The directory, opened; none if it is not there, or cannot be seen.
-fn root(user: &UserDirectory, skipped: &mut Vec<Skipped>) -> Result<Option<Tree>, Why> {
+/// Opens the directory. Returns `None` if it does not exist, or if this process may not enter the home.
+fn open_root(user: &UserDirectory, skipped: &mut Vec<Skipped>) -> Result<Option<DirTree>, OmitReason> {
     if let Err(error) = fs::symlink_metadata(user.path())
         && error.kind() == io::ErrorKind::PermissionDenied
     {
-        skip(skipped, Kind::UserHome, &user.home);
+        skip(skipped, SkipReason::UserHomeClosed, &user.home);
         return Ok(None);
     }
-    let home = match Tree::open(&user.home) {
+    let home = match DirTree::open(&user.home) {
         Ok(home) => home,
-        Err(error) if is_gone(&error) => return Ok(None),
-        Err(error) => return Err(Why::Unreadable(error.kind())),
+        Err(error) if is_not_found(&error) => return Ok(None),
+        Err(error) => return Err(OmitReason::Unreadable(error.kind())),
     };
     let path = match home.resolve(&user.dir) {
-        Ok(path) if path.as_os_str().is_empty() => return Err(Why::Outside),
+        Ok(path) if path.as_os_str().is_empty() => return Err(OmitReason::Outside),
         Ok(path) => path,
-        Err(Unresolved::Outside) => return Err(Why::Outside),
-        Err(Unresolved::Dangling) => return Ok(None),
-        Err(Unresolved::Loop) => return Err(Why::Unreadable(io::Error::from(Errno::LOOP).kind())),
-        Err(Unresolved::Unreadable(error)) => return Err(Why::Unreadable(error.kind())),
+        Err(ResolveError::Outside) => return Err(OmitReason::Outside),
+        Err(ResolveError::Dangling) => return Ok(None),
+        Err(ResolveError::Loop) => {
+            return Err(OmitReason::Unreadable(io::Error::from(Errno::LOOP).kind()));
+        }
+        Err(ResolveError::Unreadable(error)) => return Err(OmitReason::Unreadable(error.kind())),
     };
-    match home.below(&path) {
+    match home.subtree(&path) {
         Ok(tree) => Ok(Some(tree)),
-        Err(error) if is_gone(&error) => Ok(None),
-        Err(error) => Err(Why::Unreadable(error.kind())),
+        Err(error) if is_not_found(&error) => Ok(None),
+        Err(error) => Err(OmitReason::Unreadable(error.kind())),
     }
 }
 
-/// Whether it is not too much.
-fn measure(found: &[Found<Located>], limits: Limits) -> Result<(), Why> {
+fn check_limits(files: &[SiteFile<TreeFile>], limits: UserLimits) -> Result<(), OmitReason> {
     let large_max = limits.file_count_max / LARGE_PART;
     let (mut len, mut large_count) = (0, 0);
-    // What is gone by now has no length.
-    let lens = found.iter().map(|found| found.file.len().unwrap_or(0));
+    // A file that no longer exists has no length.
+    let lens = files.iter().map(|file| file.location.len().unwrap_or(0));
     for file_len in lens {
         match file_len <= limits.file_len_min {
             true => len += file_len,
@@ -184,9 +186,9 @@ fn measure(found: &[Found<Located>], limits: Limits) -> Result<(), Why> {
         }
     }
     if large_count > large_max {
-        Err(Why::LargeCount(large_max))
-    } else if len > LEN_MAX {
-        Err(Why::Len)
+        Err(OmitReason::LargeCount(large_max))
+    } else if len > USER_LEN_MAX {
+        Err(OmitReason::Len)
     } else {
         Ok(())
     }
@@ -202,30 +204,33 @@ fn kind(error: PackError) -> io::ErrorKind {
     }
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for Omitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LeftOut { user, why } = self;
+        let Omitted { user, reason } = self;
         let (name, home, path) = (user.name.printable(), user.home.printable(), user.path());
         let path = path.printable();
-        write!(f, "left out /~{name}/: ")?;
-        match why {
-            Why::Taken => write!(f, "the site has ~{name} itself; rename that to serve {path}"),
-            Why::Outside => write!(f, "{path} is not within {home}; make it a directory there"),
-            Why::Unreadable(kind) => {
-                write!(f, "cannot read {path}: {kind}; let the server, as with chmod o+rx {path}")
+        write!(f, "omitted /~{name}/: ")?;
+        match reason {
+            OmitReason::Taken => write!(f, "the site has its own ~{name}; rename that to serve {path}"),
+            OmitReason::Outside => write!(f, "{path} is outside {home}; make it a directory there"),
+            OmitReason::Unreadable(kind) => {
+                write!(f, "cannot read {path}: {kind}; make it readable, for example with chmod o+rx {path}")
             }
-            Why::EntryCount => {
-                write!(f, "{path} has more than {ENTRY_COUNT_MAX} files and directories; move some out of it")
+            OmitReason::EntryCount => {
+                write!(
+                    f,
+                    "{path} has more than {USER_ENTRY_COUNT_MAX} files and directories; move some out of it"
+                )
             }
-            Why::Len => write!(
+            OmitReason::Len => write!(
                 f,
-                "the small files of {path} have more than {} MiB together; move some out of it",
-                LEN_MAX >> 20
+                "the small files in {path} exceed {} MiB together; move some out of it",
+                USER_LEN_MAX >> 20
             ),
-            Why::LargeCount(max) => write!(
+            OmitReason::LargeCount(max) => write!(
                 f,
-                "{path} has more large files than the {max} that one user may have, an eighth of all; move some out of it, or \
-                 raise the limit on open files"
+                "{path} has more than {max} large files, an eighth of those that the site may keep open; move some out of it, or \
+                 raise the open-file limit"
             ),
         }
     }

@@ -1,23 +1,25 @@
-//! Which files of a directory are served, at which paths.
+//! Lists the files of a site and their paths: of a directory, or of an archive (`archive.rs`).
 //!
 //! ```text
-//! entry ─┬─ file ────────────────────────────▶ found
-//!        ├─ directory ───────────────────────▶ its entries
-//!        ├─ symbolic link, within the root ──▶ as what it leads to
-//!        └─ anything else ───────────────────▶ skipped, and counted
+//! entry ─┬─ file ───────────────────────────▶ listed
+//!        ├─ directory ──────────────────────▶ its entries
+//!        ├─ symbolic link below the root ───▶ its target
+//!        └─ anything else ──────────────────▶ skipped, and counted
 //! ```
 //!
-//! Entries come in the order of their names, so that the same directory gives the same image. Names are
-//! bytes, UTF-8 or not, as the path of a request is once decoded.
+//! Entries come in the order of their names, so the same directory gives the same image. Names are bytes, UTF-8 or not, like the
+//! decoded path of a request.
 
 use crate::error::PackError;
-use crate::repeats::Repeats;
-use crate::skip::{Kind, Skipped, skip};
-use crate::tree::{Located, Tree, Unresolved};
+use crate::repeats::RepeatedEntries;
+use crate::skip::{SkipReason, Skipped, skip_path};
+use crate::tree::{DirTree, ResolveError, is_errno, is_not_found};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::hash::Hash;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -25,16 +27,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tarpon_site::format::PATH_LEN_MAX;
 
-/// What was found.
-pub(crate) struct Walk {
-    pub(crate) found: Vec<Found<Located>>,
-    pub(crate) dirs: Vec<Dir>,
+/// The files and directories of a site. `F` locates a file.
+pub(crate) struct SiteFiles<F> {
+    pub(crate) files: Vec<SiteFile<F>>,
+    pub(crate) dirs: Vec<SiteDir>,
     pub(crate) skipped: Vec<Skipped>,
 }
 
-/// A directory of the site, but the root: nothing is served of it, but an archive of the site has it.
+/// A file of a site.
+pub(crate) struct SiteFile<F> {
+    /// Its path, decoded: begins with one slash.
+    pub(crate) path: Vec<u8>,
+    /// Where the packer reads it.
+    pub(crate) location: F,
+}
+
+/// A directory of a site, other than the root. An image has no entry for it; an archive of the site has one.
 #[derive(Debug)]
-pub(crate) struct Dir {
+pub(crate) struct SiteDir {
     /// Begins and ends with a slash.
     pub(crate) path: Vec<u8>,
     pub(crate) mode: u32,
@@ -42,195 +52,327 @@ pub(crate) struct Dir {
     pub(crate) modified_s: u64,
 }
 
-/// A file to be served.
-pub(crate) struct Found<F> {
-    /// The path of a request, decoded: begins with one slash.
-    pub(crate) path: Vec<u8>,
-    /// Where the file lies.
-    pub(crate) file: F,
+/// A file of a directory on disk.
+#[derive(Clone, Debug)]
+pub(crate) struct TreeFile {
+    pub(crate) tree: Arc<DirTree>,
+    /// Its path in the tree, without symbolic links.
+    pub(crate) path: PathBuf,
+}
+
+impl TreeFile {
+    /// Opens the file. Returns `None` if it no longer exists, or is no regular file.
+    pub(crate) fn open(&self) -> Result<Option<(File, Metadata)>, PackError> {
+        self.tree.open_file(&self.path).map_err(|error| self.unreadable(error))
+    }
+
+    pub(crate) fn unreadable(&self, error: io::Error) -> PackError {
+        PackError::unreadable(&self.tree, &self.path, error)
+    }
+
+    /// Returns its length in bytes, if it exists.
+    pub(crate) fn len(&self) -> Option<u64> {
+        self.tree.file_len(&self.path)
+    }
+
+    /// Returns its absolute path, for messages.
+    pub(crate) fn full_path(&self) -> PathBuf {
+        self.tree.full_path(&self.path)
+    }
 }
 
 /// Lists the files of a site.
-pub(crate) fn list(tree: &Arc<Tree>) -> Result<Walk, PackError> {
-    let mut walker = Walker::new(tree, b"/");
-    walker.dir(Path::new(""), b"/")?;
-    Ok(walker.walk())
+pub(crate) fn list(tree: &Arc<DirTree>) -> Result<SiteFiles<TreeFile>, PackError> {
+    let dir = DirWalk { tree, is_of_user: false };
+    let files = walk(&dir, PathBuf::new(), b"/", usize::MAX)?;
+    Ok(files.expect("the number of entries has no limit"))
 }
 
-/// Lists the files of a user, whose directory is served at `path`. Skips what cannot be read in it. `None`: there are more than
-/// `entry_count_max` entries of whatever kind.
-pub(crate) fn list_of_user(
-    tree: &Arc<Tree>,
+/// Lists the files of a user directory that is served at `path`. Skips what this process cannot read. Returns `None` if the
+/// directory has more than `entry_count_max` entries of any kind.
+pub(crate) fn list_user(
+    tree: &Arc<DirTree>,
     path: &[u8],
     entry_count_max: usize,
-) -> Result<Option<Walk>, PackError> {
-    let mut walker = Walker { is_of_user: true, entries_left: entry_count_max, ..Walker::new(tree, path) };
-    walker.dir(Path::new(""), path)?;
-    Ok((!walker.is_cut).then(|| walker.walk()))
+) -> Result<Option<SiteFiles<TreeFile>>, PackError> {
+    walk(&DirWalk { tree, is_of_user: true }, PathBuf::new(), path, entry_count_max)
 }
 
-struct Walker<'r> {
-    tree: &'r Arc<Tree>,
-    /// What the root is served as; ends in a slash.
-    top: &'r [u8],
-    is_of_user: bool,
-    /// How many entries may still be found.
-    entries_left: usize,
-    /// There were more.
-    is_cut: bool,
-    /// The directories we are in, by device and inode: a link to one of them would never end.
-    above: Vec<(u64, u64)>,
-    /// All directories that were listed so far.
-    listed: HashSet<(u64, u64)>,
-    repeats: Repeats,
-    found: Vec<Found<Located>>,
-    dirs: Vec<Dir>,
-    skipped: Vec<Skipped>,
+/// A tree of entries that [`walk`] can list: a directory on disk, or the members of an archive.
+pub(crate) trait EntryTree {
+    /// Where an entry lies in the tree, without symbolic links.
+    type Location;
+    /// Identifies a directory, whichever path leads to it.
+    type DirId: Eq + Hash + Clone;
+    /// Where the packer reads a file.
+    type File;
+
+    /// Lists a directory, sorted by name, up to `count_max` entries.
+    fn list(
+        &self,
+        dir: &Self::Location,
+        is_top: bool,
+        count_max: usize,
+    ) -> Result<DirListing<Self::DirId>, WalkError>;
+
+    /// Returns the location of an entry of a directory.
+    fn join(&self, dir: &Self::Location, name: &[u8]) -> Self::Location;
+
+    /// Resolves a symbolic link to an entry that is none. A component of its target may begin with a dot: a link to `.releases/7` is intended.
+    fn follow(&self, link: &Self::Location) -> Result<(Self::Location, EntryKind), WalkError>;
+
+    /// Returns the location of a file for later reads.
+    fn file(&self, location: Self::Location) -> Self::File;
+
+    /// Returns the error for symbolic links that lead to a directory too often.
+    fn too_many_repeats(&self, dir: &Self::Location) -> PackError;
 }
 
-impl<'r> Walker<'r> {
-    fn new(tree: &'r Arc<Tree>, top: &'r [u8]) -> Walker<'r> {
-        Walker {
-            tree,
-            top,
-            is_of_user: false,
-            entries_left: usize::MAX,
-            is_cut: false,
-            above: Vec::new(),
-            listed: HashSet::new(),
-            repeats: Repeats::default(),
-            found: Vec::new(),
-            dirs: Vec::new(),
-            skipped: Vec::new(),
+/// The entries of a directory.
+pub(crate) struct DirListing<I> {
+    pub(crate) id: I,
+    /// Its mode, and the time of its last change in seconds since 1970. `None`: an archive without a member for the directory.
+    pub(crate) attributes: Option<(u32, u64)>,
+    pub(crate) entries: Vec<(Vec<u8>, EntryKind)>,
+}
+
+/// The kind of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EntryKind {
+    File,
+    Dir,
+    Link,
+    /// A FIFO, socket or device.
+    Special,
+}
+
+/// Why an entry cannot be walked.
+#[derive(Debug)]
+pub(crate) enum WalkError {
+    /// Another process removed or replaced it. The next pack sees the new state.
+    Vanished,
+    Skip(SkipReason),
+    Fatal(PackError),
+}
+
+/// Lists the files below the directory `top` of a tree, which is served at `path`. Returns `None` if there are more than
+/// `entry_count_max` entries.
+pub(crate) fn walk<T: EntryTree>(
+    tree: &T,
+    top: T::Location,
+    path: &[u8],
+    entry_count_max: usize,
+) -> Result<Option<SiteFiles<T::File>>, PackError> {
+    let mut walker = Walker {
+        tree,
+        top: path,
+        entries_left: entry_count_max,
+        exceeds_limit: false,
+        open: Vec::new(),
+        listed: HashSet::new(),
+        repeats: RepeatedEntries::default(),
+        files: SiteFiles { files: Vec::new(), dirs: Vec::new(), skipped: Vec::new() },
+    };
+    walker.open(top, path.to_vec())?;
+    while let Some(dir) = walker.open.last_mut() {
+        if walker.exceeds_limit {
+            return Ok(None);
+        }
+        let Some((name, kind)) = dir.entries.next() else {
+            walker.open.pop();
+            continue;
+        };
+        let path = [&dir.path, &name[..]].concat();
+        if name.starts_with(b".") && name != b".well-known" {
+            walker.skip(SkipReason::Dotfile, &path);
+        } else {
+            let at = tree.join(&dir.at, &name);
+            walker.entry(at, path, kind)?;
         }
     }
+    Ok((!walker.exceeds_limit).then_some(walker.files))
+}
 
-    fn walk(self) -> Walk {
-        let Walker { found, dirs, skipped, .. } = self;
-        Walk { found, dirs, skipped }
-    }
+struct Walker<'w, T: EntryTree> {
+    tree: &'w T,
+    /// The path of the root; ends in a slash.
+    top: &'w [u8],
+    entries_left: usize,
+    exceeds_limit: bool,
+    /// The current directory, and all above it. A list instead of recursion: a path may have 2,048 directories.
+    open: Vec<OpenDir<T>>,
+    /// All directories that were listed so far.
+    listed: HashSet<T::DirId>,
+    repeats: RepeatedEntries,
+    files: SiteFiles<T::File>,
+}
 
-    /// Lists the directory `at` as `path`, which ends in a slash.
-    fn dir(&mut self, at: &Path, path: &[u8]) -> Result<(), PackError> {
-        let listed = self.tree.list(at, self.entries_left.saturating_add(1));
-        let Some((meta, mut entries)) = self.judge(at, path, listed)? else { return Ok(()) };
-        let id = (meta.dev(), meta.ino());
-        if self.above.contains(&id) {
-            self.skip(Kind::LinkLoop, path);
+struct OpenDir<T: EntryTree> {
+    at: T::Location,
+    /// Ends in a slash.
+    path: Vec<u8>,
+    id: T::DirId,
+    entries: std::vec::IntoIter<(Vec<u8>, EntryKind)>,
+}
+
+impl<T: EntryTree> Walker<'_, T> {
+    /// Lists the directory `at`, in order to walk it as `path`, which ends in a slash.
+    fn open(&mut self, at: T::Location, path: Vec<u8>) -> Result<(), PackError> {
+        let listed = self.tree.list(&at, path == self.top, self.entries_left.saturating_add(1));
+        let Some(DirListing { id, attributes, entries }) = self.ok_or_skip(listed, &path)? else {
+            return Ok(());
+        };
+        // A link to a directory above it would never end.
+        if self.open.iter().any(|dir| dir.id == id) {
+            self.skip(SkipReason::LinkLoop, &path);
             return Ok(());
         }
-        self.is_cut |= entries.len() > self.entries_left;
-        if self.is_cut {
+        self.exceeds_limit = entries.len() > self.entries_left;
+        if self.exceeds_limit {
             return Ok(());
         }
         self.entries_left -= entries.len();
-        let is_first = self.listed.insert(id);
+        let is_first = self.listed.insert(id.clone());
         if self.repeats.add(entries.len(), is_first).is_err() {
-            return Err(PackError::Repeats { path: self.tree.name(at) });
+            return Err(self.tree.too_many_repeats(&at));
         }
-        if path != self.top {
-            let modified_s = u64::try_from(meta.mtime()).unwrap_or(0);
-            self.dirs.push(Dir { path: path.to_vec(), mode: permissions(meta.mode()), modified_s });
+        if let Some((mode, modified_s)) = attributes.filter(|_| path != self.top) {
+            self.files.dirs.push(SiteDir { path: path.clone(), mode, modified_s });
         }
-        entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        self.above.push(id);
-        for entry in entries {
-            let (at, path) = (at.join(OsStr::from_bytes(&entry.name)), [path, &entry.name].concat());
-            if entry.name.starts_with(b".") && entry.name != b".well-known" {
-                self.skip(Kind::Dotfile, &path);
-            } else {
-                self.entry(at, path, entry.kind)?;
-            }
-        }
-        self.above.pop();
+        self.open.push(OpenDir { at, path, id, entries: entries.into_iter() });
         Ok(())
     }
 
-    /// One entry, no matter whether a link led to it.
-    fn entry(&mut self, at: PathBuf, mut path: Vec<u8>, kind: FileType) -> Result<(), PackError> {
-        // A directory takes one byte more, for the slash behind.
-        if path.len() + usize::from(kind.is_dir()) > PATH_LEN_MAX {
-            self.skip(Kind::PathTooLong, &path);
+    /// Lists one entry: an entry of a directory, or the target of a link there.
+    fn entry(&mut self, at: T::Location, mut path: Vec<u8>, kind: EntryKind) -> Result<(), PackError> {
+        // The path of a directory takes one byte more, for the trailing slash.
+        if path.len() + usize::from(kind == EntryKind::Dir) > PATH_LEN_MAX {
+            self.skip(SkipReason::PathTooLong, &path);
             return Ok(());
         }
         match kind {
-            FileType::RegularFile => {
-                self.found.push(Found { path, file: Located { tree: Arc::clone(self.tree), path: at } });
-            }
-            FileType::Directory => {
+            EntryKind::File => self.files.files.push(SiteFile { path, location: self.tree.file(at) }),
+            EntryKind::Dir => {
                 path.push(b'/');
-                self.dir(&at, &path)?;
+                self.open(at, path)?;
             }
-            FileType::Symlink => self.link(&at, path)?,
-            _ => self.skip(Kind::Special, &path),
+            EntryKind::Link => {
+                let followed = self.tree.follow(&at);
+                if let Some((target, kind)) = self.ok_or_skip(followed, &path)? {
+                    self.entry(target, path, kind)?;
+                }
+            }
+            EntryKind::Special => self.skip(SkipReason::Special, &path),
         }
         Ok(())
     }
 
-    /// Follows a symbolic link as far as it stays within the root. Names on its way may begin with a dot: a link to `.releases/7`
-    /// is meant.
-    fn link(&mut self, at: &Path, path: Vec<u8>) -> Result<(), PackError> {
-        let resolved = self.tree.resolve(at).and_then(|target| {
-            let kind = self.tree.kind(&target)?;
-            Ok((target, kind))
-        });
-        let kind = match resolved {
-            // Another process has just replaced the target by a link; the next pack will see it.
-            Ok((_, FileType::Symlink)) => return Ok(()),
-            Ok((target, kind)) => return self.entry(target, path, kind),
-            Err(Unresolved::Unreadable(error)) => {
-                return self.judge(at, &path, Err::<(), _>(error)).map(drop);
-            }
-            Err(Unresolved::Outside) => Kind::LinkOutside,
-            Err(Unresolved::Dangling) => Kind::LinkDangling,
-            Err(Unresolved::Loop) => Kind::LinkLoop,
-        };
-        self.skip(kind, &path);
-        Ok(())
-    }
-
-    /// The result; none if there is nothing any more; or the error that ends the packing.
-    fn judge<T>(&mut self, at: &Path, path: &[u8], result: io::Result<T>) -> Result<Option<T>, PackError> {
+    /// Returns the value, or `None` after counting a skipped entry, or the error that ends the packing.
+    fn ok_or_skip<V>(&mut self, result: Result<V, WalkError>, path: &[u8]) -> Result<Option<V>, PackError> {
         match result {
             Ok(value) => Ok(Some(value)),
-            // All but the root: a site that is being replaced must not become an empty one.
-            Err(error) if (is_gone(&error) || is_link(&error)) && path != self.top => Ok(None),
-            Err(error) if is(&error, Errno::NAMETOOLONG) => {
-                self.skip(Kind::PathTooLong, path);
+            Err(WalkError::Vanished) => Ok(None),
+            Err(WalkError::Skip(reason)) => {
+                self.skip(reason, path);
                 Ok(None)
             }
-            Err(_) if self.is_of_user && path != self.top => {
-                self.skip(Kind::UserUnreadable, path);
-                Ok(None)
-            }
-            Err(error) => Err(PackError::unreadable(self.tree, at, error)),
+            Err(WalkError::Fatal(error)) => Err(error),
         }
     }
 
-    fn skip(&mut self, kind: Kind, path: &[u8]) {
-        let relative = path.strip_prefix(b"/").unwrap_or(path);
-        let relative = relative.strip_suffix(b"/").unwrap_or(relative);
-        skip(&mut self.skipped, kind, Path::new(OsStr::from_bytes(relative)));
+    fn skip(&mut self, reason: SkipReason, path: &[u8]) {
+        skip_path(&mut self.files.skipped, reason, path);
     }
 }
 
-/// What of a mode an archive has: who may read, write and search or execute. Whose rights a program has when it runs is
-/// no business of a site.
+/// A directory on disk, while it is walked.
+struct DirWalk<'t> {
+    tree: &'t Arc<DirTree>,
+    /// Whether unreadable entries are skipped.
+    is_of_user: bool,
+}
+
+impl EntryTree for DirWalk<'_> {
+    type Location = PathBuf;
+    /// Device and inode.
+    type DirId = (u64, u64);
+    type File = TreeFile;
+
+    fn list(
+        &self,
+        dir: &PathBuf,
+        is_top: bool,
+        count_max: usize,
+    ) -> Result<DirListing<(u64, u64)>, WalkError> {
+        let listed = self.tree.list(dir, count_max);
+        let (meta, mut entries) = listed.map_err(|error| self.walk_error(dir, is_top, error))?;
+        entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let modified_s = u64::try_from(meta.mtime()).unwrap_or(0);
+        Ok(DirListing {
+            id: (meta.dev(), meta.ino()),
+            attributes: Some((permissions(meta.mode()), modified_s)),
+            entries: entries.into_iter().map(|entry| (entry.name, entry.file_type.into())).collect(),
+        })
+    }
+
+    fn join(&self, dir: &PathBuf, name: &[u8]) -> PathBuf {
+        dir.join(OsStr::from_bytes(name))
+    }
+
+    fn follow(&self, link: &PathBuf) -> Result<(PathBuf, EntryKind), WalkError> {
+        let resolved = self.tree.resolve(link).and_then(|target| {
+            let file_type = self.tree.file_type(&target)?;
+            Ok((target, file_type))
+        });
+        match resolved {
+            // Another process has just replaced the target by a link.
+            Ok((_, FileType::Symlink)) => Err(WalkError::Vanished),
+            Ok((target, file_type)) => Ok((target, file_type.into())),
+            Err(ResolveError::Unreadable(error)) => Err(self.walk_error(link, false, error)),
+            Err(ResolveError::Outside) => Err(WalkError::Skip(SkipReason::LinkOutside)),
+            Err(ResolveError::Dangling) => Err(WalkError::Skip(SkipReason::LinkDangling)),
+            Err(ResolveError::Loop) => Err(WalkError::Skip(SkipReason::LinkLoop)),
+        }
+    }
+
+    fn file(&self, location: PathBuf) -> TreeFile {
+        TreeFile { tree: Arc::clone(self.tree), path: location }
+    }
+
+    fn too_many_repeats(&self, dir: &PathBuf) -> PackError {
+        PackError::Repeats { path: self.tree.full_path(dir) }
+    }
+}
+
+impl DirWalk<'_> {
+    fn walk_error(&self, at: &Path, is_top: bool, error: io::Error) -> WalkError {
+        match error {
+            // Except for the root: a site that another process is replacing must not become an empty one.
+            error if (is_not_found(&error) || is_link(&error)) && !is_top => WalkError::Vanished,
+            error if is_errno(&error, Errno::NAMETOOLONG) => WalkError::Skip(SkipReason::PathTooLong),
+            _ if self.is_of_user && !is_top => WalkError::Skip(SkipReason::UserUnreadable),
+            error => WalkError::Fatal(PackError::unreadable(self.tree, at, error)),
+        }
+    }
+}
+
+impl From<FileType> for EntryKind {
+    fn from(file_type: FileType) -> EntryKind {
+        match file_type {
+            FileType::RegularFile => EntryKind::File,
+            FileType::Directory => EntryKind::Dir,
+            FileType::Symlink => EntryKind::Link,
+            _ => EntryKind::Special,
+        }
+    }
+}
+
+/// Returns the bits of a mode that an archive of the site keeps: the permissions, without set-id and sticky bits.
 pub(crate) fn permissions(mode: u32) -> u32 {
     mode & 0o777
 }
 
-/// Whether nothing is there: what was listed a moment ago may be gone.
-pub(crate) fn is_gone(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
-/// Whether a link lies where a directory was listed a moment ago.
+/// Returns whether a symbolic link has replaced the directory that was listed.
 fn is_link(error: &io::Error) -> bool {
-    is(error, Errno::LOOP) || is(error, Errno::MLINK)
-}
-
-/// Whether this is what the system said.
-pub(crate) fn is(error: &io::Error, errno: Errno) -> bool {
-    Errno::from_io_error(error) == Some(errno)
+    is_errno(error, Errno::LOOP) || is_errno(error, Errno::MLINK)
 }

@@ -1,16 +1,16 @@
-//! Places everything in the image, in one pass; only the header is written last.
+//! Writes the image in one pass; the header comes last.
 //!
 //! ```text
 //! per file:   [ record ][ path ] and per variant [ fields of 304 ][ fields of 200 ][ content ]
-//!             └ on 64                                                            └ behind, or on 4096, or on disk
-//! at the end: [ pages' texts ] [ pages ][ index ]   and back to 0: [ header ]
+//!             └ aligned to 64                                                      └ here, or aligned to 4096, or on disk
+//! at the end: [ fields and contents of pages ][ sections ][ pages ][ index ]   and at 0: [ header ]
 //! ```
 //!
-//! A record lies before its run, so that the way from one to the other is the next cache line.
+//! A record lies right before its fields, so that they are in the next cache line.
 
-use crate::content::{Body, Content};
+use crate::content::{ContentPlace, FileContent};
 use crate::error::PackError;
-use crate::fields::Sent;
+use crate::fields::Representation;
 use crate::rules::HeaderFields;
 use crate::{fields, page};
 use std::fs;
@@ -22,60 +22,57 @@ use tarpon_site::format::{
 };
 use xxhash_rust::xxh3::Xxh3;
 
-/// An image being written.
-pub(crate) struct Writer<'w, W: Write + Seek> {
+/// Writes an image.
+pub(crate) struct ImageWriter<'w, W: Write + Seek> {
     out: BufWriter<&'w mut W>,
-    /// Where the next byte goes.
+    /// The offset of the next byte.
     at: u64,
-    /// Of all that lies behind the header.
+    /// Of everything after the header.
     hasher: Xxh3,
-    /// Hash of the path, and where it lies, of each record.
+    /// Hash of the path, and offset, of each record.
     records: Vec<(u64, u64)>,
     deltas: Vec<DeltaRow>,
-    /// What pages have beside their own fields.
-    more: HeaderFields,
+    /// The fields of rules and of the policy for every page.
+    page_fields: HeaderFields,
 }
 
-/// A file as it goes into the image: once, or once for each coding.
-pub(crate) struct Variant {
+/// A file in one coding, as it goes into the image.
+pub(crate) struct ImageVariant {
     pub(crate) coding: Coding,
-    pub(crate) fields: fields::File,
-    pub(crate) content: Content,
+    pub(crate) fields: fields::FileFields,
+    pub(crate) content: FileContent,
 }
 
-/// How a file answers.
+/// The purpose of a file's record.
 #[derive(Clone, Copy)]
-pub(crate) enum Manner {
-    /// As what lies at its path.
-    File {
-        /// Whether a rule may come first.
-        asks: bool,
+pub(crate) enum FileRecord {
+    /// The file at a path.
+    AtPath {
+        /// Whether a rule may override the file.
+        has_rule: bool,
     },
-    /// As what a rule sends.
-    Ruled {
-        /// With this status.
-        status: u16,
-    },
+    /// A file that a rule sends.
+    ByRule { status: u16 },
 }
 
-impl Variant {
-    /// A content, sent with these fields.
-    pub(crate) fn new(sent: Sent<'_>, content: Content) -> Variant {
-        Variant { coding: sent.coding, fields: fields::file(sent, content.len, content.hash), content }
+impl ImageVariant {
+    pub(crate) fn new(representation: Representation<'_>, content: FileContent) -> ImageVariant {
+        let fields = fields::file(representation, content.len, content.hash);
+        ImageVariant { coding: representation.coding, fields, content }
     }
 
-    /// What a record says of it if its run lies at `at`, with `file_count` files beside the image. Moves both behind it.
+    /// Returns the record of the variant if its fields are written at `at`, with `file_count` files beside the image. Advances both.
     fn placed(&self, at: &mut u64, file_count: &mut u64) -> EntryRecord {
-        let Variant { coding, fields, content } = self;
+        let ImageVariant { coding, fields, content } = self;
         let run_at = *at;
         *at += (fields.not_modified.len() + fields.ok.len()) as u64;
-        let (home, content_at) = match &content.body {
-            Body::Placed(home, at) => (*home, *at),
-            Body::OnDisk(_) => {
+        let (home, content_at) = match &content.source {
+            ContentPlace::Placed(home, at) => (*home, *at),
+            ContentPlace::OnDisk(_) => {
                 *file_count += 1;
                 (Storage::File, *file_count - 1)
             }
-            Body::InMemory(bytes) => {
+            ContentPlace::InMemory(bytes) => {
                 if content.len > INLINE_LEN_MAX {
                     *at = at.next_multiple_of(CONTENT_ALIGN);
                 }
@@ -103,60 +100,60 @@ impl Variant {
         }
     }
 
-    /// The same content, sent with other fields.
-    pub(crate) fn set_fields(&mut self, sent: Sent<'_>) {
-        self.fields = fields::file(sent, self.content.len, self.content.hash);
+    /// Replaces the fields.
+    pub(crate) fn set_fields(&mut self, representation: Representation<'_>) {
+        self.fields = fields::file(representation, self.content.len, self.content.hash);
     }
 }
 
-/// A variant for those who have a dictionary.
-pub(crate) struct Delta {
-    /// SHA-256.
+/// A variant for clients that have a dictionary.
+pub(crate) struct ImageDelta {
+    /// The SHA-256 of the dictionary.
     pub(crate) dictionary: [u8; 32],
-    pub(crate) variant: Variant,
+    pub(crate) variant: ImageVariant,
 }
 
-/// What a record says of the runs that were written, one for each variant: another path can lead there too.
-pub(crate) struct Runs(Vec<EntryRecord>);
+/// The record of a file that was written, one row for each variant. Another path can have the same record.
+pub(crate) struct VariantRecords(Vec<EntryRecord>);
 
-impl Runs {
-    /// Where the content of each variant lies.
+impl VariantRecords {
+    /// Returns the place of each variant's content.
     pub(crate) fn places(&self) -> impl Iterator<Item = (Storage, u64)> {
         self.0.iter().map(|record| (record.storage, record.content_at))
     }
 }
 
-impl<'w, W: Write + Seek> Writer<'w, W> {
-    /// Begins at the start of `out`.
-    pub(crate) fn new(out: &'w mut W) -> Result<Writer<'w, W>, PackError> {
+impl<'w, W: Write + Seek> ImageWriter<'w, W> {
+    /// Writes from the start of `out`.
+    pub(crate) fn new(out: &'w mut W) -> Result<ImageWriter<'w, W>, PackError> {
         out.rewind()?;
-        let mut writer = Writer {
+        let mut writer = ImageWriter {
             out: BufWriter::with_capacity(BUFFER_LEN, out),
             at: 0,
             hasher: Xxh3::new(),
             records: Vec::new(),
             deltas: Vec::new(),
-            more: HeaderFields::default(),
+            page_fields: HeaderFields::default(),
         };
-        // Zeros until the image is whole: what is cut short is no image.
+        // The header is zeros until the image is complete, so that a truncated file is no image.
         writer.put(&[0; HEADER_LEN])?;
         writer.hasher.reset();
         Ok(writer)
     }
 
-    /// A file at `path`, in all its variants: the first has no coding. What stays on disk goes behind `files`.
+    /// Writes a file at `path`, in all its variants; the first has no coding. Appends the files that stay on disk to `files`.
     ///
-    /// A content that does not lie behind its fields is left as [`Body::Placed`], for a file that has the same.
+    /// A content that does not follow its fields becomes [`ContentPlace::Placed`], so that another record can refer to it.
     pub(crate) fn file(
         &mut self,
         path: &[u8],
-        variants: &mut [Variant],
-        manner: Manner,
+        variants: &mut [ImageVariant],
+        purpose: FileRecord,
         files: &mut Vec<fs::File>,
-    ) -> Result<Runs, PackError> {
-        let (kind, status, asks) = match manner {
-            Manner::File { asks } => (RecordKind::File, 0, asks),
-            Manner::Ruled { status } => (RecordKind::RuleFile, status, false),
+    ) -> Result<VariantRecords, PackError> {
+        let (kind, status, has_rule) = match purpose {
+            FileRecord::AtPath { has_rule } => (RecordKind::File, 0, has_rule),
+            FileRecord::ByRule { status } => (RecordKind::RuleFile, status, false),
         };
         let mut at = self.record_at() + record_len(variants.len()) + path.len() as u64;
         let mut file_count = files.len() as u64;
@@ -167,27 +164,27 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
                 kind,
                 variant_count: variants.len() as u8,
                 status,
-                checks_rules: asks,
+                checks_rules: has_rule,
                 ..record
             });
         }
         self.record(path, &records)?;
-        for (Variant { fields, content, .. }, record) in variants.iter_mut().zip(&records) {
+        for (ImageVariant { fields, content, .. }, record) in variants.iter_mut().zip(&records) {
             self.put(&fields.not_modified)?;
             self.put(&fields.ok)?;
             self.content(content, record, files)?;
         }
-        Ok(Runs(records))
+        Ok(VariantRecords(records))
     }
 
-    /// The variants of a file, written before, for those who have a dictionary.
+    /// Writes the deltas of a file that was written before.
     pub(crate) fn deltas(
         &mut self,
-        of: &Runs,
-        deltas: &mut [Delta],
+        of: &VariantRecords,
+        deltas: &mut [ImageDelta],
         files: &mut Vec<fs::File>,
     ) -> Result<(), PackError> {
-        for Delta { dictionary, variant } in deltas {
+        for ImageDelta { dictionary, variant } in deltas {
             let (mut at, mut file_count) = (self.at, files.len() as u64);
             let record = variant.placed(&mut at, &mut file_count);
             self.put(&variant.fields.not_modified)?;
@@ -199,50 +196,55 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         Ok(())
     }
 
-    /// The same runs at another path.
-    pub(crate) fn alias(&mut self, path: &[u8], runs: &Runs, asks: bool) -> Result<(), PackError> {
+    /// Writes the same record at another path.
+    pub(crate) fn alias(
+        &mut self,
+        path: &[u8],
+        records: &VariantRecords,
+        has_rule: bool,
+    ) -> Result<(), PackError> {
         let records: Vec<_> =
-            runs.0.iter().map(|record| EntryRecord { checks_rules: asks, ..*record }).collect();
+            records.0.iter().map(|record| EntryRecord { checks_rules: has_rule, ..*record }).collect();
         self.record(path, &records)
     }
 
-    /// A content, unless it is where the record says already.
+    /// Writes a content, unless it is at its place already.
     fn content(
         &mut self,
-        content: &mut Content,
+        content: &mut FileContent,
         record: &EntryRecord,
         files: &mut Vec<fs::File>,
     ) -> Result<(), PackError> {
-        let placed = Body::Placed(record.storage, record.content_at);
-        match &content.body {
-            Body::InMemory(bytes) if content.len <= INLINE_LEN_MAX => return self.put(bytes),
-            Body::InMemory(bytes) => {
+        let placed = ContentPlace::Placed(record.storage, record.content_at);
+        match &content.source {
+            ContentPlace::InMemory(bytes) if content.len <= INLINE_LEN_MAX => return self.put(bytes),
+            ContentPlace::InMemory(bytes) => {
                 self.pad_to(record.content_at)?;
                 self.put(bytes)?;
-                content.body = placed;
+                content.source = placed;
             }
-            Body::OnDisk(_) => {
-                if let Body::OnDisk(file) = std::mem::replace(&mut content.body, placed) {
+            ContentPlace::OnDisk(_) => {
+                if let ContentPlace::OnDisk(file) = std::mem::replace(&mut content.source, placed) {
                     files.push(file);
                 }
             }
-            Body::Placed(..) => {}
+            ContentPlace::Placed(..) => {}
         }
         Ok(())
     }
 
-    /// A redirect at `path`. `ruled`: the status, if it is by a rule.
+    /// Writes a redirect at `path`. `rule_status`: the status, if a rule sends it.
     pub(crate) fn redirect(
         &mut self,
         path: &[u8],
-        redirect: &fields::Redirect,
-        ruled: Option<u16>,
-        asks: bool,
+        redirect: &fields::RedirectFields,
+        rule_status: Option<u16>,
+        has_rule: bool,
     ) -> Result<(), PackError> {
         let run_at = self.record_at() + record_len(1) + path.len() as u64;
         let record = EntryRecord {
             path_len: 0,
-            kind: if ruled.is_some() { RecordKind::RuleRedirect } else { RecordKind::Redirect },
+            kind: if rule_status.is_some() { RecordKind::RuleRedirect } else { RecordKind::Redirect },
             variant_count: 1,
             before_query: redirect.before_query,
             last_modified: 0,
@@ -255,21 +257,21 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
             etag_len: 0,
             storage: Storage::Image,
             coding: Coding::Identity,
-            status: ruled.unwrap_or(0),
-            checks_rules: asks,
+            status: rule_status.unwrap_or(0),
+            checks_rules: has_rule,
         };
         self.record(path, &[record])?;
         self.put(&redirect.fields)?;
         self.put(&redirect.content)
     }
 
-    /// The fields that all pages have.
-    pub(crate) fn pages_have(&mut self, more: HeaderFields) {
-        self.more = more;
+    /// Sets the fields of rules and of the policy for every page.
+    pub(crate) fn set_page_fields(&mut self, fields: HeaderFields) {
+        self.page_fields = fields;
     }
 
-    /// Pages, sections, index and header; `file_count` files lie beside, and an archive of `archive_len` bytes. A section is
-    /// its kind and its bytes. Returns the length of the image.
+    /// Writes pages, sections, index and header. Beside the image are `file_count` files, and an archive of `archive_len` bytes. A
+    /// section has a kind and bytes. Returns the length of the image.
     pub(crate) fn finish(
         mut self,
         file_count: u64,
@@ -308,7 +310,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         Ok(header.len)
     }
 
-    /// The sections, and their rows behind them. Returns where the rows lie.
+    /// Writes the sections, and then their rows. Returns the offset of the rows.
     fn sections<'s>(&mut self, sections: impl Iterator<Item = &'s (u32, Vec<u8>)>) -> Result<u64, PackError> {
         let mut rows = Vec::new();
         for (kind, bytes) in sections {
@@ -323,19 +325,19 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         Ok(rows_at)
     }
 
-    /// The section of the deltas, if there are any.
+    /// Returns the section of the deltas, if there are any.
     fn delta_section(&mut self) -> Option<(u32, Vec<u8>)> {
         let mut rows: Vec<_> = self.deltas.drain(..).map(|row| row.encode()).collect();
         rows.sort_by_key(DeltaRow::key);
         (!rows.is_empty()).then(|| (section::DELTAS, rows.into_flattened()))
     }
 
-    /// The pages: writes their fields and contents, and returns their rows.
+    /// Writes the fields and contents of the pages. Returns their rows.
     fn pages(&mut self) -> Result<Vec<u8>, PackError> {
         let mut rows = Vec::new();
         for code in STATUS_PAGE_CODES {
-            let content = page::content(code).expect("a text for every status: a test compares them");
-            let fields = fields::page(code, content.len(), &self.more);
+            let content = page::content(code).expect("a test checks that each status has a text");
+            let fields = fields::page(code, content.len(), &self.page_fields);
             let row = StatusPageRow {
                 code,
                 fields_len: fields.len() as u32,
@@ -350,7 +352,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         Ok(rows)
     }
 
-    /// Where the next record will lie.
+    /// Returns the offset of the next record.
     fn record_at(&self) -> u64 {
         self.at.next_multiple_of(RECORD_ALIGN)
     }
@@ -360,7 +362,7 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
         self.pad_to(self.record_at())?;
         self.records.push((hash(path), self.at));
         for (number, variant) in variants.iter().enumerate() {
-            // The walk leaves out paths of more than PATH_LEN_MAX.
+            // The walk skips paths longer than PATH_LEN_MAX.
             let bytes = EntryRecord { path_len: path.len() as u16, ..*variant }.encode();
             let head_len = if number == 0 { 0 } else { RECORD_LEN - VARIANT_LEN };
             self.put(&bytes[head_len..])?;
@@ -381,10 +383,10 @@ impl<'w, W: Write + Seek> Writer<'w, W> {
     }
 }
 
-/// Bytes of a record before its path.
+/// Returns the bytes of a record before its path.
 fn record_len(variant_count: usize) -> u64 {
     (RECORD_LEN + (variant_count - 1) * VARIANT_LEN) as u64
 }
 
-/// Bytes written at once: most contents, and their heads.
+/// Bytes per write: enough for most contents with their fields.
 const BUFFER_LEN: usize = 128 << 10;

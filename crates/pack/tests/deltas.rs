@@ -1,4 +1,4 @@
-//! Variants for clients that have a file of an earlier release: for which files they are made, and against which.
+//! Deltas: variants for clients that have a file of an earlier release. Which files get them, and against which dictionaries.
 
 use bytes::Bytes;
 use std::fs::{self, File};
@@ -14,12 +14,12 @@ use tarpon_site::{Coding, Entry, Image};
 use tempfile::TempDir;
 
 #[test]
-fn a_file_has_variants_against_what_its_name_had_before() {
+fn file_gets_deltas_against_earlier_files_of_its_name() {
     const KEPT: &str = "/*\n  Cache-Control: max-age=60\n";
     type Files<'f> = &'f [(&'f str, u32)];
     #[rustfmt::skip]
     let cases: &[(&str, Files<'_>, Files<'_>, &str, usize)] = &[
-        // what it shows           before                              now                        of it                    dictionaries
+        // what it shows           before                              now                        path                     dictionaries
         ("the same name",          &[("a.js", 1)],                     &[("a.js", 2)],            "/a.js",                 1),
         ("another hash",           &[("a.B4qfzvDp.js", 1)],            &[("a.Xk2pQz9a.js", 2)],   "/a.Xk2pQz9a.js",        1),
         ("another hash, hyphen",   &[("d/a-1f2e3d4c.css", 1)],         &[("d/a-0a9b8c7d.css", 2)], "/d/a-0a9b8c7d.css",    1),
@@ -35,9 +35,9 @@ fn a_file_has_variants_against_what_its_name_had_before() {
         ("too small",              &[("a.js", 1)],                     &[("a.js", 0)],            "/a.js",                 0),
         ("a picture",              &[("a.png", 1)],                    &[("a.png", 2)],           "/a.png",                0),
         ("a page",                 &[("a.html", 1)],                   &[("a.html", 2)],          "/a.html",               0),
-        ("a page that is kept",    &[("a.html", 1), (KEPT, 0)],        &[("a.html", 2), (KEPT, 0)], "/a.html",             1),
+        ("a page that is stored",  &[("a.html", 1), (KEPT, 0)],        &[("a.html", 2), (KEPT, 0)], "/a.html",             1),
         ("a page by its address",  &[("index.html", 1), (KEPT, 0)],    &[("index.html", 2), (KEPT, 0)], "/",               1),
-        ("more than can be told apart", &[("a-B4qfzvDp.js", 1), ("a-Bk7xQ2dZ.js", 3), ("a-C4qfzvDp.js", 4), ("a-D4qfzvDp.js", 5),
+        ("too many of one pattern", &[("a-B4qfzvDp.js", 1), ("a-Bk7xQ2dZ.js", 3), ("a-C4qfzvDp.js", 4), ("a-D4qfzvDp.js", 5),
             ("a-E4qfzvDp.js", 6)],                                     &[("a-Xk2pQz9a.js", 2)],   "/a-Xk2pQz9a.js",        0),
     ];
     for (name, before, now, path, count) in cases {
@@ -54,21 +54,30 @@ fn a_file_has_variants_against_what_its_name_had_before() {
         });
         let (_, before) = pack(&before, &[], None);
         let (report, archive) = pack(&now, from_ref(&before), None);
-        let forms = forms(&archive, path);
-        let mut dictionaries: Vec<_> = forms.iter().filter_map(|form| form.2).collect();
+        let variants = variants(&archive, path);
+        let mut dictionaries: Vec<_> = variants.iter().filter_map(|variant| variant.2).collect();
         dictionaries.dedup();
-        assert_eq!(dictionaries.len(), *count, "{name}: {forms:?}");
-        let codings: Vec<_> = forms.iter().filter(|form| form.2.is_some()).map(|form| form.0).collect();
+        assert_eq!(dictionaries.len(), *count, "{name}: {variants:?}");
+        let codings: Vec<_> =
+            variants.iter().filter(|variant| variant.2.is_some()).map(|variant| variant.0).collect();
         assert_eq!(codings, [Coding::Dcb, Coding::Dcz].repeat(*count), "{name}");
-        let best = forms.iter().filter(|form| form.2.is_none()).map(|form| form.1).min().expect("a form");
-        assert!(forms.iter().all(|form| form.2.is_none() || form.1 < best / 2), "{name}: {forms:?}");
+        let best = variants
+            .iter()
+            .filter(|variant| variant.2.is_none())
+            .map(|variant| variant.1)
+            .min()
+            .expect("a variant");
+        assert!(
+            variants.iter().all(|variant| variant.2.is_none() || variant.1 < best / 2),
+            "{name}: {variants:?}"
+        );
         assert_eq!(report.deltas.map(|saved| saved.files), [u64::from(*count > 0); 2], "{name}: {report:?}");
         assert_eq!(check(&archive, from_ref(&before)).defects, [], "{name}");
     }
 }
 
 #[test]
-fn what_may_be_a_dictionary_later_says_so() {
+fn file_that_may_be_a_dictionary_has_use_as_dictionary() {
     let own = "/own.*\n  Use-As-Dictionary: match=\"/own/*\"\n";
     let dir = tempfile::tempdir().expect("a directory");
     let chunks = ["B4qfzvD1", "Bk7xQ2d2", "C4qfzvD3", "D4qfzvD4", "E4qfzvD5"];
@@ -90,7 +99,7 @@ fn what_may_be_a_dictionary_later_says_so() {
     let policy = Policy { clean_urls: true, trailing_slash: TrailingSlash::Auto, ..Policy::default() };
     #[rustfmt::skip]
     let cases = [
-        // path                  what it says
+        // path                  Use-As-Dictionary
         ("/app.B4qfzvDp.js",     "match=\"/app.*.js\""),
         ("/a.txt",               "match=\"/a.txt\""),
         ("/a",                   "match=\"/a\""),
@@ -106,11 +115,11 @@ fn what_may_be_a_dictionary_later_says_so() {
         pack_site(PackInput::Dir(&site), &archive, &options, &Progress::default()).expect("packs");
         let (image, _) = image(&archive);
         for (path, want) in cases {
-            let Some(Entry::File(file)) = image.find(path.as_bytes()) else { panic!("{path} is not there") };
+            let Some(Entry::File(file)) = image.find(path.as_bytes()) else { panic!("{path} is not found") };
             let want = if offers || path.starts_with("/own") { want } else { "" };
             for variant in image.coded_variants(file).map(|(_, variant)| variant).chain([file.identity]) {
                 assert_eq!(offer(image.bytes(variant.fields)), want, "{path}");
-                // Nor is a page with another coding a reason to say it with 304.
+                // A 304 never has it, except by a rule.
                 assert!(
                     path.starts_with("/own") || offer(image.bytes(variant.not_modified)).is_empty(),
                     "{path}"
@@ -121,7 +130,7 @@ fn what_may_be_a_dictionary_later_says_so() {
 }
 
 #[test]
-fn an_earlier_archive_saves_the_work_of_deltas_too_and_the_bytes_are_the_same() {
+fn reused_archive_saves_deltas_too_and_gives_the_same_bytes() {
     let dir = tempfile::tempdir().expect("a directory");
     let releases = [1, 2, 3].map(|seed| {
         let name = format!("a.B4qfzvD{seed}.js");
@@ -131,25 +140,27 @@ fn an_earlier_archive_saves_the_work_of_deltas_too_and_the_bytes_are_the_same() 
     let (_, first) = pack(&releases[0], &[], None);
     let (report, second) = pack(&releases[1], from_ref(&first), None);
     assert_eq!(counts(&report), [(2, 0); 2]);
-    assert!(report.are_dictionaries_unoffered, "nobody was told to keep the files of the first");
-    // One of them is too large to lie behind its fields.
-    assert!(forms(&second, "/large.css").iter().any(|form| form.2.is_some() && form.1 > 16 << 10));
+    assert!(report.are_dictionaries_unoffered, "the files of the first release had no Use-As-Dictionary");
+    // One delta is too large for a place right after its fields.
+    assert!(
+        variants(&second, "/large.css").iter().any(|variant| variant.2.is_some() && variant.1 > 16 << 10)
+    );
 
     let (report, again) = pack(&releases[1], from_ref(&first), Some(&second));
     assert_eq!(counts(&report), [(2, 2); 2]);
     assert!(fs::read(&second).expect("an archive") == fs::read(&again).expect("an archive"));
 
-    // Against both of those before.
+    // Against both earlier releases.
     let both = [first, second];
     let (report, third) = pack(&releases[2], &both, Some(&both[1]));
     assert_eq!(counts(&report), [(2, 0); 2]);
-    assert!(!report.are_dictionaries_unoffered, "everybody was told to keep those of the second");
-    assert_eq!(forms(&third, "/a.B4qfzvD3.js").iter().filter(|form| form.2.is_some()).count(), 4);
+    assert!(!report.are_dictionaries_unoffered, "the files of the second release had Use-As-Dictionary");
+    assert_eq!(variants(&third, "/a.B4qfzvD3.js").iter().filter(|variant| variant.2.is_some()).count(), 4);
     assert_eq!((check(&third, &both).defects, check(&third, &both).undecoded), (vec![], 0));
 }
 
 #[test]
-fn a_delta_is_decoded_by_who_has_the_dictionary_and_its_damage_is_found_without() {
+fn verify_decodes_a_delta_with_its_dictionary_and_finds_damage_without() {
     let dir = tempfile::tempdir().expect("a directory");
     let [before, now] = [1, 2].map(|seed| site(&dir, &format!("{seed}"), &[("a.js", content("a.js", seed))]));
     let (_, before) = pack(&before, &[], None);
@@ -160,7 +171,7 @@ fn a_delta_is_decoded_by_who_has_the_dictionary_and_its_damage_is_found_without(
     assert_eq!((with.defects, with.undecoded, with.contents), (vec![], 0, without.contents));
 
     let (image, at) = image(&archive);
-    let Some(Entry::File(file)) = image.find(b"/a.js") else { panic!("not there") };
+    let Some(Entry::File(file)) = image.find(b"/a.js") else { panic!("not found") };
     let (_, coding, variant) = image.all_deltas(file).next().expect("a delta");
     let tarpon_site::Content::Image(place) = variant.content else { panic!("large") };
     let mut bytes = fs::read(&archive).expect("an archive");
@@ -172,7 +183,7 @@ fn a_delta_is_decoded_by_who_has_the_dictionary_and_its_damage_is_found_without(
 }
 
 #[test]
-fn an_earlier_archive_that_cannot_be_used_is_named() {
+fn unusable_earlier_archive_is_named() {
     let dir = tempfile::tempdir().expect("a directory");
     let site = site(&dir, "site", &[("a.js", content("a.js", 1))]);
     let (_, good) = pack(&site, &[], None);
@@ -191,11 +202,11 @@ fn an_earlier_archive_that_cannot_be_used_is_named() {
         assert!(!target.exists());
     }
     let missing = [dir.path().join("missing.tar")];
-    let error = Dictionaries::open(&missing).expect_err("not there");
+    let error = Dictionaries::open(&missing).expect_err("not found");
     assert!(matches!(error, SiteError::Dictionary { error: OpenError::Read(_), .. }), "{error}");
 }
 
-/// Text in which a seed changes little, up to a million; and beyond that, all. Of pictures, noise.
+/// Returns text that a seed up to a million changes a little, and a larger seed completely. For pictures, returns noise.
 fn content(path: &str, seed: u32) -> Vec<u8> {
     let mix = |at: u32| at.wrapping_mul(0x9e37_79b9).rotate_left(15).wrapping_mul(0x85eb_ca6b);
     if seed == 0 {
@@ -216,7 +227,7 @@ fn content(path: &str, seed: u32) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Text of which only a part is in the next.
+/// Returns text that partly depends on the seed.
 fn large(seed: u32) -> Vec<u8> {
     let of = |seed: u32, count: u32| {
         (0..count).map(move |at| format!(".c{:x}{{}}\n", (at + seed * 100_000).wrapping_mul(0x9e37_79b9)))
@@ -234,7 +245,7 @@ fn site(dir: &TempDir, name: &str, files: &[(&str, Vec<u8>)]) -> PathBuf {
     root
 }
 
-/// Packs a directory into an archive beside it, with a number of its own.
+/// Packs a directory into a new archive beside it.
 fn pack(site: &Path, dictionaries: &[PathBuf], reuse: Option<&Path>) -> (PackReport, PathBuf) {
     let archive =
         (0..).map(|number| site.with_extension(format!("{number}.tar"))).find(|path| !path.exists());
@@ -268,11 +279,11 @@ fn options() -> SiteOptions<'static> {
     }
 }
 
-/// How a path is coded, in how many bytes, with which dictionary.
-fn forms(archive: &Path, path: &str) -> Vec<(Coding, u64, Option<[u8; 32]>)> {
+/// Returns the variants of a path: coding, length, and dictionary.
+fn variants(archive: &Path, path: &str) -> Vec<(Coding, u64, Option<[u8; 32]>)> {
     let site = inspect(&File::open(archive).expect("an archive")).expect("a packed site");
     let row = site.paths.into_iter().find(|row| row.path == path.as_bytes()).expect(path);
-    let InspectedEntry::File { variants: forms, .. } = row.entry else { panic!("{path} leads elsewhere") };
+    let InspectedEntry::File { variants: forms, .. } = row.entry else { panic!("{path} is no file") };
     forms.into_iter().map(|form| (form.coding, form.len, form.dictionary)).collect()
 }
 
@@ -282,7 +293,7 @@ fn check(archive: &Path, dictionaries: &[PathBuf]) -> Verification {
     verify(&file, archive, &dictionaries, NonZeroUsize::MIN).expect("a packed site")
 }
 
-/// The image of an archive, and where it lies.
+/// Returns the image of an archive, and its offset.
 fn image(archive: &Path) -> (Image, u64) {
     let bytes = Bytes::from(fs::read(archive).expect("an archive"));
     let place = image_in(&bytes, bytes.len() as u64).expect("a good one").expect("a packed site");
@@ -290,7 +301,7 @@ fn image(archive: &Path) -> (Image, u64) {
     (Image::new(image).expect("an image"), place.at)
 }
 
-/// The value of Use-As-Dictionary.
+/// Returns the value of Use-As-Dictionary.
 fn offer(fields: &[u8]) -> &str {
     let fields = std::str::from_utf8(fields).expect("ASCII");
     fields.lines().find_map(|line| line.strip_prefix("Use-As-Dictionary: ")).unwrap_or_default()

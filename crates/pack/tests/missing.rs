@@ -1,16 +1,16 @@
-//! Which page answers for what is missing: the nearest 404.html upwards.
+//! The error page for a missing path: the 404.html of the nearest directory above.
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::{collections::BTreeSet, fs, io::Cursor, path::Path};
-use tarpon_pack::{Memo, Options, pack_dir};
+use tarpon_pack::{BuildCache, PackOptions, pack_dir};
 use tarpon_site::{Content, Fallback, Image, NOT_FOUND_DEPTH_MAX};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn the_nearest_page_is_the_one_a_naive_search_finds(
+    fn finds_the_same_page_as_a_naive_search(
         dirs in prop::collection::vec(prop::collection::vec("[ab]", 0..5), 0..6),
         missing in prop::collection::vec("[ab]{0,2}|404.html", 1..7),
     ) {
@@ -23,7 +23,7 @@ proptest! {
 }
 
 #[test]
-fn a_page_too_deep_for_the_search_is_a_file_alone() {
+fn page_beyond_the_search_depth_is_an_ordinary_file() {
     for depth in [NOT_FOUND_DEPTH_MAX - 1, NOT_FOUND_DEPTH_MAX, NOT_FOUND_DEPTH_MAX + 1] {
         let dir = "a/".repeat(depth);
         let image = packed(&BTreeSet::from([dir.clone()]));
@@ -39,7 +39,7 @@ fn a_page_too_deep_for_the_search_is_a_file_alone() {
 }
 
 #[test]
-fn a_page_that_is_missing_has_no_validators_and_is_not_kept() {
+fn error_page_has_no_validators_and_is_not_stored() {
     let image = packed(&BTreeSet::from([String::new()]));
     let Fallback::NotFoundPage(page) = image.fallback(b"/x") else { panic!("no page") };
     let fields = std::str::from_utf8(image.bytes(page.identity.fields)).expect("ASCII");
@@ -47,7 +47,7 @@ fn a_page_that_is_missing_has_no_validators_and_is_not_kept() {
     assert_eq!(fields, want);
 }
 
-/// A site with a page in each of these directories, which says where it lies.
+/// Packs a site with an error page in each of these directories. The content of each page is its directory.
 fn packed(dirs: &BTreeSet<String>) -> Image {
     let root = tempfile::tempdir().expect("a directory");
     fs::write(root.path().join("index.html"), "home").expect("a page");
@@ -60,23 +60,23 @@ fn packed(dirs: &BTreeSet<String>) -> Image {
 
 fn image(root: &Path) -> Image {
     let mut out = Cursor::new(Vec::new());
-    pack_dir(root, &mut out, &Options::new(1_000_000_000), &mut Memo::default()).expect("packs");
+    pack_dir(root, &mut out, &PackOptions::new(1_000_000_000), &mut BuildCache::default()).expect("packs");
     Image::new(Bytes::from(out.into_inner())).expect("an image")
 }
 
-/// Where the page lies that answers for a path.
+/// Returns the directory of the error page for a missing path.
 fn page(image: &Image, path: &str) -> Option<String> {
     match image.fallback(path.as_bytes()) {
         Fallback::NotFoundPage(page) => {
-            let Content::Image(place) = page.identity.content else { panic!("elsewhere") };
+            let Content::Image(place) = page.identity.content else { panic!("not in the image") };
             Some(String::from_utf8(image.bytes(place).to_vec()).expect("ASCII"))
         }
-        Fallback::AppShell(_) => panic!("there is none"),
+        Fallback::AppShell(_) => panic!("the site is no single-page application"),
         Fallback::StatusPage => None,
     }
 }
 
-/// The same, by looking for each page that it could be.
+/// Returns the same by checking each directory above.
 fn naive(dirs: &BTreeSet<String>, path: &str) -> Option<String> {
     let ends = path.match_indices('/').map(|(at, _)| at + 1).rev();
     ends.map(|end| path[1..end].to_owned()).find(|dir| dirs.contains(dir))

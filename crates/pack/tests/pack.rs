@@ -1,4 +1,4 @@
-//! A directory in, an image out: what is served where, and what is not.
+//! Packs directories: which files are served at which paths, and which are skipped.
 
 use bytes::Bytes;
 use std::fs::{self, File};
@@ -7,12 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tarpon_pack::{Dialect, Kind, Memo, Options, PackError, Packed, Policy, pack_dir};
+use tarpon_pack::{BuildCache, Dialect, PackError, PackOptions, PackedImage, Policy, SkipReason, pack_dir};
 use tarpon_site::{Coding, Content, Entry, Image, Region, STATUS_PAGE_CODES, Variants};
 use tempfile::TempDir;
 
-/// What lies in a directory before it is packed.
-enum Lies<'a> {
+/// An entry of the directory that is packed.
+enum FixtureFile<'a> {
     Text(&'a str, &'a [u8]),
     /// A file of zeros.
     Zeros(&'a str, usize),
@@ -22,14 +22,14 @@ enum Lies<'a> {
     Fifo(&'a str),
     Socket(&'a str),
 }
-use Lies::*;
+use FixtureFile::*;
 
 #[test]
 #[rustfmt::skip]
-fn a_tree_becomes_entries() {
-    type Row<'a> = (&'a str, &'a [Lies<'a>], &'a [&'a str], &'a [(Kind, u64, &'a str)]);
+fn each_file_is_served_or_skipped() {
+    type Row<'a> = (&'a str, &'a [FixtureFile<'a>], &'a [&'a str], &'a [(SkipReason, u64, &'a str)]);
     let cases: &[Row<'_>] = &[
-        // what it shows, what lies there, what is served, what is skipped
+        // what it shows, the entries, the paths served, the entries skipped
         ("nothing", &[], &[], &[]),
         ("the root", &[Text("index.html", b"x")], &["/ 1", "/index.html 1"], &[]),
         ("a directory with an index",
@@ -37,10 +37,10 @@ fn a_tree_becomes_entries() {
             &["/a/b -> /a/b/", "/a/b/ 2", "/a/b/index.html 2", "/a/c.css 3"], &[]),
         ("a directory without",             &[Dir("a/b")],                           &[],                     &[]),
         ("an empty file",                   &[Text("a", b"")],                       &["/a 0"],               &[]),
-        ("no index by another name",        &[Text("a/myindex.html", b"")],          &["/a/myindex.html 0"],  &[]),
+        ("another name than index.html",     &[Text("a/myindex.html", b"")],          &["/a/myindex.html 0"],  &[]),
         ("a directory called index.html",   &[Text("index.html/a", b"")],            &["/index.html/a 0"],    &[]),
-        ("just behind the fields",          &[Zeros("a", 16384)],                    &["/a 16384 inline"],    &[]),
-        ("on a page of its own",            &[Zeros("a", 16385)],                    &["/a 16385 page"],      &[]),
+        ("right after the fields",          &[Zeros("a", 16384)],                    &["/a 16384 inline"],    &[]),
+        ("on its own page of memory",       &[Zeros("a", 16385)],                    &["/a 16385 page"],      &[]),
         ("just in the image",               &[Zeros("a", 65536)],                    &["/a 65536 page"],      &[]),
         ("on disk",                         &[Zeros("a", 65537)],                    &["/a 65537 disk 0"],    &[]),
         ("two on disk",                     &[Zeros("b", 65537), Zeros("a", 65538)], &["/a 65538 disk 0", "/b 65537 disk 1"], &[]),
@@ -56,56 +56,56 @@ fn a_tree_becomes_entries() {
         ("a name that is not UTF-8",        &[Bytes(b"caf\xe9.css", b"x")],          &["/caf\u{fffd}.css 1"], &[]),
         ("dotfiles",
             &[Text(".git/config", b""), Text(".env", b""), Text("a/.htaccess", b""), Text("a.b", b"")],
-            &["/a.b 0"], &[(Kind::Dotfile, 3, ".env")]),
+            &["/a.b 0"], &[(SkipReason::Dotfile, 3, ".env")]),
         ("a well-known directory",
             &[Text(".well-known/acme", b"x"), Text(".well-known/.git", b"x")],
-            &["/.well-known/acme 1"], &[(Kind::Dotfile, 1, ".well-known/.git")]),
-        ("FIFO and socket",                 &[Fifo("a"), Socket("b")],               &[], &[(Kind::Special, 2, "a")]),
+            &["/.well-known/acme 1"], &[(SkipReason::Dotfile, 1, ".well-known/.git")]),
+        ("FIFO and socket",                 &[Fifo("a"), Socket("b")],               &[], &[(SkipReason::Special, 2, "a")]),
         ("a link to a file",                &[Text("a", b"x"), Link("b", "a")],      &["/a 1", "/b 1"], &[]),
         ("a link to a directory",
             &[Text("a/index.html", b"x"), Link("b", "a")],
             &["/a -> /a/", "/a/ 1", "/a/index.html 1", "/b -> /b/", "/b/ 1", "/b/index.html 1"], &[]),
-        ("a link to what is hidden",        &[Text(".releases/7/a", b"x"), Link("b", ".releases/7")], &["/b/a 1"], &[(Kind::Dotfile, 1, ".releases")]),
-        ("a hidden link",                   &[Text("a", b"x"), Link(".b", "a")],     &["/a 1"], &[(Kind::Dotfile, 1, ".b")]),
-        ("a link out",                      &[Link("a", "/etc/passwd"), Link("d", "/etc")], &[], &[(Kind::LinkOutside, 2, "a")]),
-        ("a link up and out",               &[Link("a/b", "../..")],                 &[], &[(Kind::LinkOutside, 1, "a/b")]),
-        ("a link to a device",              &[Link("a", "/dev/zero")],               &[], &[(Kind::LinkOutside, 1, "a")]),
-        ("a link to a FIFO",                &[Fifo("a"), Link("b", "a")],            &[], &[(Kind::Special, 2, "a")]),
-        ("a link to nothing",               &[Link("a", "b"), Text("c", b""), Link("d", "c/e")], &["/c 0"], &[(Kind::LinkDangling, 2, "a")]),
-        ("a link to itself",                &[Link("a", "a")],                       &[], &[(Kind::LinkLoop, 1, "a")]),
-        ("a link to the root",              &[Text("f", b""), Link("a", ".")],       &["/f 0"], &[(Kind::LinkLoop, 1, "a")]),
-        ("two that lead to each other",
+        ("a link to a hidden directory",    &[Text(".releases/7/a", b"x"), Link("b", ".releases/7")], &["/b/a 1"], &[(SkipReason::Dotfile, 1, ".releases")]),
+        ("a hidden link",                   &[Text("a", b"x"), Link(".b", "a")],     &["/a 1"], &[(SkipReason::Dotfile, 1, ".b")]),
+        ("a link out",                      &[Link("a", "/etc/passwd"), Link("d", "/etc")], &[], &[(SkipReason::LinkOutside, 2, "a")]),
+        ("a link up and out",               &[Link("a/b", "../..")],                 &[], &[(SkipReason::LinkOutside, 1, "a/b")]),
+        ("a link to a device",              &[Link("a", "/dev/zero")],               &[], &[(SkipReason::LinkOutside, 1, "a")]),
+        ("a link to a FIFO",                &[Fifo("a"), Link("b", "a")],            &[], &[(SkipReason::Special, 2, "a")]),
+        ("a dangling link",                 &[Link("a", "b"), Text("c", b""), Link("d", "c/e")], &["/c 0"], &[(SkipReason::LinkDangling, 2, "a")]),
+        ("a link to itself",                &[Link("a", "a")],                       &[], &[(SkipReason::LinkLoop, 1, "a")]),
+        ("a link to the root",              &[Text("f", b""), Link("a", ".")],       &["/f 0"], &[(SkipReason::LinkLoop, 1, "a")]),
+        ("two directories with links to each other",
             &[Text("a/f", b""), Text("b/g", b""), Link("a/to", "../b"), Link("b/to", "../a")],
-            &["/a/f 0", "/a/to/g 0", "/b/g 0", "/b/to/f 0"], &[(Kind::LinkLoop, 2, "a/to/to")]),
+            &["/a/f 0", "/a/to/g 0", "/b/g 0", "/b/to/f 0"], &[(SkipReason::LinkLoop, 2, "a/to/to")]),
     ];
-    for (name, lies, want, skipped) in cases {
-        let site = Site::new(lies);
+    for (name, entries, want, skipped) in cases {
+        let site = FixtureDir::new(entries);
         let (image, packed) = site.pack();
         let mut got: Vec<_> = image.entries().map(|(path, entry)| site.line(&image, &packed, path, entry)).collect();
         got.sort();
         let got: Vec<_> = got.iter().map(String::as_str).collect();
-        // Rows that are not about where a content lies do not say so.
+        // Only rows about the place of contents compare `inline`.
         let got: Vec<_> = got.iter().zip(want.iter().chain([&""; 9])).map(|(got, want)| match want.contains("inline") {
             true => got,
             false => got.strip_suffix(" inline").unwrap_or(got),
         }).collect();
         assert_eq!(got, *want, "{name}");
-        let rows: Vec<_> = packed.skipped.iter().map(|row| (row.kind, row.count, row.example.to_str().expect("ASCII"))).collect();
+        let rows: Vec<_> = packed.skipped.iter().map(|row| (row.reason, row.count, row.example.to_str().expect("ASCII"))).collect();
         assert_eq!(rows, *skipped, "{name}");
     }
 }
 
 #[test]
-fn a_path_as_long_as_the_system_has_it_is_served_and_a_longer_one_skipped() {
-    let site = Site::new(&[Text("f", b"")]);
-    // Directories are made one from within the other, for no path reaches the innermost. Links make the way shorter.
+fn path_up_to_the_limit_is_served_and_a_longer_one_skipped() {
+    let site = FixtureDir::new(&[Text("f", b"")]);
+    // No path reaches the innermost directory, so links make the paths shorter.
     let part = "d".repeat(250);
     let mut at = site.root().to_owned();
     for depth in 0..20 {
         fs::create_dir(at.join(&part)).expect("a directory");
         fs::write(at.join(&part).join("f"), b"x").expect("a file");
         at = match depth % 8 {
-            // Continues beside the root; each part is canonical and short enough, all of them together are not.
+            // Continues in a directory at the root. Each part is short enough; all of them together are too long.
             7 => {
                 let next = site.root().join(format!("part{depth}"));
                 fs::create_dir(&next).expect("a directory");
@@ -118,12 +118,12 @@ fn a_path_as_long_as_the_system_has_it_is_served_and_a_longer_one_skipped() {
     let (image, packed) = site.pack();
     let longest = image.entries().map(|(path, _)| path.len()).max().expect("an entry");
     assert!((3800..=4096).contains(&longest), "{longest}");
-    assert_eq!(packed.skipped.iter().map(|row| row.kind).collect::<Vec<_>>(), [Kind::PathTooLong]);
+    assert_eq!(packed.skipped.iter().map(|row| row.reason).collect::<Vec<_>>(), [SkipReason::PathTooLong]);
 }
 
 #[test]
-fn what_is_found_is_what_was_packed() {
-    let site = Site::new(&[
+fn image_has_the_contents_and_fields_of_the_files() {
+    let site = FixtureDir::new(&[
         Text("index.html", b"<p>hello"),
         Text("a/caf.css", b"p{}"),
         Zeros("middle.bin", 20_000),
@@ -170,9 +170,9 @@ fn what_is_found_is_what_was_packed() {
 }
 
 #[test]
-fn all_that_has_content_says_that_its_type_is_not_to_be_guessed() {
+fn each_response_with_content_has_nosniff() {
     const FIELD: &str = "\r\nX-Content-Type-Options: ";
-    let site = Site::new(&[
+    let site = FixtureDir::new(&[
         Text("a.css", b"p{} p{} p{}"),
         Text("a.css.gz", b"\x1f\x8b\x08"),
         Text("dir/index.html", b"here"),
@@ -184,8 +184,8 @@ fn all_that_has_content_says_that_its_type_is_not_to_be_guessed() {
     ]);
     for allow_sniffing in [false, true] {
         let policy = Policy { allow_sniffing, listings: true, ..Policy::default() };
-        let options = Options { policy, ..Options::new(now()) };
-        let (image, _) = site.pack_with(&options, &mut Memo::default()).expect("packs");
+        let options = PackOptions { policy, ..PackOptions::new(now()) };
+        let (image, _) = site.pack_with(&options, &mut BuildCache::default()).expect("packs");
         let check = |fields: Region, name: &str| {
             let value =
                 text(&image, fields).split(FIELD).skip(1).map(|rest| rest.lines().next().expect("a line"));
@@ -220,14 +220,14 @@ fn all_that_has_content_says_that_its_type_is_not_to_be_guessed() {
         }
         check(image.rules().expect("a rule").fields(), "rules");
     }
-    // Rules of Cloudflare can take it away.
-    let site = Site::new(&[
+    // A rule in the dialect of Cloudflare can remove the field.
+    let site = FixtureDir::new(&[
         Text("a.txt", b"a"),
         Text("b.txt", b"b"),
         Text("_headers", b"/a.txt\n  ! X-Content-Type-Options\n"),
     ]);
-    let options = Options { dialect: Dialect::Cloudflare, ..Options::new(now()) };
-    let (image, _) = site.pack_with(&options, &mut Memo::default()).expect("packs");
+    let options = PackOptions { dialect: Dialect::Cloudflare, ..PackOptions::new(now()) };
+    let (image, _) = site.pack_with(&options, &mut BuildCache::default()).expect("packs");
     let has = |path: &str| {
         let Some(Entry::File(file)) = image.find(path.as_bytes()) else { panic!("{path}") };
         text(&image, file.identity.fields).contains(FIELD)
@@ -237,39 +237,39 @@ fn all_that_has_content_says_that_its_type_is_not_to_be_guessed() {
 
 #[test]
 #[rustfmt::skip]
-fn a_coded_form_beside_a_file_is_offered_where_it_is_of_use() {
+fn useful_precompressed_file_becomes_a_variant() {
     const GZIP: &[u8] = b"\x1f\x8b\x08 gzip";
     const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd zstd";
-    type Row<'a> = (&'a str, &'a [Lies<'a>], &'a str, &'a [Coding], &'a [(Kind, u64, &'a str)]);
+    type Row<'a> = (&'a str, &'a [FixtureFile<'a>], &'a str, &'a [Coding], &'a [(SkipReason, u64, &'a str)]);
     let cases: &[Row<'_>] = &[
-        // what it shows, what lies there, a file, in which codings it is offered, what is said
+        // what it shows, the entries, a path, its codings, the entries skipped
         ("none",               &[Zeros("a", 99)],                                    "/a",      &[], &[]),
         ("all",                &[Zeros("a", 99), Text("a.br", b"br"), Text("a.gz", GZIP), Text("a.zst", ZSTD)],
                                                                                      "/a",      &[Coding::Br, Coding::Gzip, Coding::Zstd], &[]),
         ("others between",     &[Zeros("a", 99), Text("a-b", b""), Text("a.gz", GZIP), Text("a.b", b"")], "/a", &[Coding::Gzip], &[]),
-        ("a form by itself",   &[Zeros("a", 99), Text("a.gz", GZIP)],                "/a.gz",   &[], &[]),
-        ("a form of a form",   &[Zeros("a", 99), Zeros("a.br", 98), Text("a.br.gz", GZIP)], "/a.br", &[], &[]),
+        ("its own path",       &[Zeros("a", 99), Text("a.gz", GZIP)],                "/a.gz",   &[], &[]),
+        ("twice compressed",   &[Zeros("a", 99), Zeros("a.br", 98), Text("a.br.gz", GZIP)], "/a.br", &[], &[]),
         ("of another case",    &[Zeros("a", 99), Text("a.GZ", GZIP)],                "/a",      &[], &[]),
         ("in a directory",     &[Zeros("d/index.html", 99), Text("d/index.html.br", b"br")], "/d/", &[Coding::Br], &[]),
         ("of another",         &[Zeros("d/a", 99), Text("a.br", b"br")],             "/d/a",    &[], &[]),
         ("as large",           &[Text("a", b"0123456"), Text("a.br", b"brotli!")],   "/a",      &[], &[]),
         ("by a link",          &[Zeros("a", 99), Text("b", GZIP), Link("a.gz", "b")], "/a",     &[Coding::Gzip], &[]),
         ("a directory",        &[Zeros("a", 99), Text("a.gz/b", GZIP)],              "/a",      &[], &[]),
-        ("no gzip",            &[Zeros("d/a", 99), Text("d/a.gz", b"text")],         "/d/a",    &[], &[(Kind::CodedOther, 1, "d/a.gz")]),
-        ("no zstd",            &[Zeros("a", 99), Text("a.zst", GZIP)],               "/a",      &[], &[(Kind::CodedOther, 1, "a.zst")]),
-        ("an empty form",      &[Zeros("a", 99), Text("a.br", b"")],                 "/a",      &[], &[(Kind::CodedOther, 1, "a.br")]),
+        ("no gzip",            &[Zeros("d/a", 99), Text("d/a.gz", b"text")],         "/d/a",    &[], &[(SkipReason::PrecompressedInvalid, 1, "d/a.gz")]),
+        ("no zstd",            &[Zeros("a", 99), Text("a.zst", GZIP)],               "/a",      &[], &[(SkipReason::PrecompressedInvalid, 1, "a.zst")]),
+        ("an empty file",      &[Zeros("a", 99), Text("a.br", b"")],                 "/a",      &[], &[(SkipReason::PrecompressedInvalid, 1, "a.br")]),
     ];
-    for (name, lies, path, want, skipped) in cases {
-        let site = Site::new(lies);
+    for (name, entries, path, want, skipped) in cases {
+        let site = FixtureDir::new(entries);
         let (image, packed) = site.pack();
         let Some(Entry::File(file)) = image.find(path.as_bytes()) else { panic!("{name}: no file") };
         let codings: Vec<_> = image.coded_variants(file).map(|(coding, _)| coding).collect();
         assert_eq!(codings, *want, "{name}");
         let vary = "\r\nVary: Accept-Encoding\r\n";
         assert_eq!(text(&image, file.identity.fields).contains(vary), !want.is_empty(), "{name}");
-        let rows: Vec<_> = packed.skipped.iter().map(|row| (row.kind, row.count, row.example.to_str().expect("ASCII"))).collect();
+        let rows: Vec<_> = packed.skipped.iter().map(|row| (row.reason, row.count, row.example.to_str().expect("ASCII"))).collect();
         assert_eq!(rows, *skipped, "{name}");
-        // Whatever it is a form of, a file is there by its own name.
+        // A precompressed file is served at its own path too.
         for (path, entry) in image.entries().filter(|(path, _)| !path.ends_with(b"/")) {
             site.line(&image, &packed, path, entry);
         }
@@ -277,15 +277,17 @@ fn a_coded_form_beside_a_file_is_offered_where_it_is_of_use() {
 }
 
 #[test]
-fn a_coded_form_is_a_variant_and_a_file() {
-    // One behind its fields, one on pages of its own, one on disk: the latter two are there once.
+fn precompressed_file_is_a_variant_and_a_file() {
+    // Right after its fields, on its own pages of memory, and on disk. The image has the content of the latter two once.
     for len in [300, 20_000, 70_000] {
         let form = [b"\x1f\x8b\x08", &vec![b'z'; len][..]].concat();
-        let site = Site::new(&[Zeros("dir/index.html", 100_000), Text("dir/index.html.gz", &form)]);
+        let site = FixtureDir::new(&[Zeros("dir/index.html", 100_000), Text("dir/index.html.gz", &form)]);
         let (image, packed) = site.pack();
         assert_eq!((packed.summary.files, packed.summary.bytes), (2, 100_003 + len as u64));
         assert_eq!(packed.files.len(), if len == 70_000 { 2 } else { 1 });
-        let Some(Entry::File(by_name)) = image.find(b"/dir/index.html.gz") else { panic!("not by its name") };
+        let Some(Entry::File(by_name)) = image.find(b"/dir/index.html.gz") else {
+            panic!("not at its own path")
+        };
         let by_name = by_name.identity;
         let shown = text(&image, by_name.fields);
         assert!(
@@ -318,8 +320,8 @@ fn a_coded_form_is_a_variant_and_a_file() {
 }
 
 #[test]
-fn a_coded_form_older_than_its_file_is_not_offered() {
-    let site = Site::new(&[Zeros("a", 99), Text("a.br", b"br")]);
+fn precompressed_file_older_than_its_source_is_no_variant() {
+    let site = FixtureDir::new(&[Zeros("a", 99), Text("a.br", b"br")]);
     let base = UNIX_EPOCH + Duration::from_secs(784_111_777);
     let set = |name, after_ms| {
         let file = File::options().write(true).open(site.root().join(name)).expect("open");
@@ -333,15 +335,19 @@ fn a_coded_form_older_than_its_file_is_not_offered() {
         let (image, packed) = site.pack();
         let Some(Entry::File(file)) = image.find(b"/a") else { panic!("no file") };
         assert_eq!(image.coded_variants(file).count(), usize::from(offered), "{file_ms}, {form_ms}");
-        let kinds: Vec<_> = packed.skipped.iter().map(|row| row.kind).collect();
-        assert_eq!(kinds, if offered { vec![] } else { vec![Kind::CodedStale] }, "{file_ms}, {form_ms}");
+        let kinds: Vec<_> = packed.skipped.iter().map(|row| row.reason).collect();
+        assert_eq!(
+            kinds,
+            if offered { vec![] } else { vec![SkipReason::PrecompressedStale] },
+            "{file_ms}, {form_ms}"
+        );
         assert!(image.find(b"/a.br").is_some());
     }
 }
 
 #[test]
-fn every_status_has_its_page() {
-    let (image, _) = Site::new(&[]).pack();
+fn each_status_has_a_page() {
+    let (image, _) = FixtureDir::new(&[]).pack();
     for code in STATUS_PAGE_CODES {
         let page = image.status_page(code);
         let (fields, content) = (text(&image, page.fields), text(&image, page.content));
@@ -354,19 +360,24 @@ fn every_status_has_its_page() {
         let html = if code == 204 { "" } else { &html };
         assert_eq!(fields, format!("{html}{allow}\r\n"));
         assert_eq!(content.contains(&code.to_string()), code != 204);
-        assert_eq!(page.fields.at + page.fields.len, page.content.at, "{code} leaves as one stretch");
+        assert_eq!(
+            page.fields.at + page.fields.len,
+            page.content.at,
+            "{code}: the content follows the fields"
+        );
     }
 }
 
 #[test]
-fn the_same_directory_gives_the_same_bytes() {
-    let site = Site::new(&[Text("b/index.html", b"b"), Text("a", b"a"), Zeros("c", 70_000), Link("d", "b")]);
+fn same_directory_gives_the_same_bytes() {
+    let site =
+        FixtureDir::new(&[Text("b/index.html", b"b"), Text("a", b"a"), Zeros("c", 70_000), Link("d", "b")]);
     assert_eq!(site.pack().0.as_bytes(), site.pack().0.as_bytes());
 }
 
 #[test]
-fn no_date_is_later_than_now() {
-    let site = Site::new(&[Text("later", b"a"), Text("earlier", b"a")]);
+fn last_modified_is_not_in_the_future() {
+    let site = FixtureDir::new(&[Text("later", b"a"), Text("earlier", b"a")]);
     let set = |name, time| {
         File::options()
             .write(true)
@@ -377,8 +388,8 @@ fn no_date_is_later_than_now() {
     };
     set("later", SystemTime::now() + Duration::from_secs(1_000_000));
     set("earlier", UNIX_EPOCH - Duration::from_secs(1_000_000));
-    let options = Options::new(now());
-    let (image, _) = site.pack_with(&options, &mut Memo::default()).expect("packs");
+    let options = PackOptions::new(now());
+    let (image, _) = site.pack_with(&options, &mut BuildCache::default()).expect("packs");
     for (path, want) in [("/later", options.now), ("/earlier", 0)] {
         let Some(Entry::File(Variants { identity: variant, .. })) = image.find(path.as_bytes()) else {
             panic!("{path}")
@@ -388,37 +399,37 @@ fn no_date_is_later_than_now() {
 }
 
 #[test]
-fn a_memo_spares_a_large_file_and_notices_a_change() {
-    let site = Site::new(&[Zeros("large", 100_000)]);
-    let later = Options::new(now() + 10);
-    let mut memo = Memo::default();
-    let etag = |memo: &mut Memo| {
-        let (image, _) = site.pack_with(&later, memo).expect("packs");
+fn build_cache_skips_an_unchanged_large_file_and_detects_a_change() {
+    let site = FixtureDir::new(&[Zeros("large", 100_000)]);
+    let later = PackOptions::new(now() + 10);
+    let mut cache = BuildCache::default();
+    let etag = |cache: &mut BuildCache| {
+        let (image, _) = site.pack_with(&later, cache).expect("packs");
         let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/large") else {
-            panic!("not there")
+            panic!("not found")
         };
         text(&image, variant.etag).to_owned()
     };
-    let first = etag(&mut memo);
-    assert_eq!(etag(&mut memo), first);
-    assert!(!format!("{memo:?}").contains("{}"), "it remembers: {memo:?}");
+    let first = etag(&mut cache);
+    assert_eq!(etag(&mut cache), first);
+    assert!(!format!("{cache:?}").contains("{}"), "the file is cached: {cache:?}");
     File::options()
         .write(true)
         .open(site.root().join("large"))
         .expect("open")
         .write_all_at(b"1", 50_000)
         .expect("write");
-    let second = etag(&mut memo);
+    let second = etag(&mut cache);
     assert_ne!(second, first);
-    assert_eq!(second, etag(&mut Memo::default()));
+    assert_eq!(second, etag(&mut BuildCache::default()));
     fs::remove_file(site.root().join("large")).expect("remove");
-    site.pack_with(&later, &mut memo).expect("packs");
-    assert!(format!("{memo:?}").contains("{}"), "it forgets: {memo:?}");
+    site.pack_with(&later, &mut cache).expect("packs");
+    assert!(format!("{cache:?}").contains("{}"), "the file is evicted: {cache:?}");
 }
 
 #[test]
-fn a_file_that_changes_meanwhile_gives_a_consistent_answer() {
-    let site = Site::new(&[Zeros("small", 3_000), Zeros("large", 400_000)]);
+fn file_that_changes_meanwhile_gives_a_consistent_content() {
+    let site = FixtureDir::new(&[Zeros("small", 3_000), Zeros("large", 400_000)]);
     let (stop, root) = (std::sync::atomic::AtomicBool::new(false), site.root());
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -435,16 +446,16 @@ fn a_file_that_changes_meanwhile_gives_a_consistent_answer() {
         for _ in 0..200 {
             let (image, packed) = site.pack();
             let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/small") else {
-                panic!("not there")
+                panic!("not found")
             };
             let bytes = content(&image, &packed, variant.content);
             let hash = xxhash_rust::xxh3::xxh3_128(&bytes);
             assert_eq!(text(&image, variant.etag), format!("\"{hash:032x}\""));
             assert!(text(&image, variant.fields).contains(&format!("Content-Length: {}\r\n", bytes.len())));
             let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/large") else {
-                panic!("not there")
+                panic!("not found")
             };
-            let Content::File { len, .. } = variant.content else { panic!("in the image") };
+            let Content::File { len, .. } = variant.content else { panic!("not a file") };
             assert!(text(&image, variant.fields).contains(&format!("Content-Length: {len}\r\n")));
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -453,23 +464,24 @@ fn a_file_that_changes_meanwhile_gives_a_consistent_answer() {
 
 #[test]
 fn too_many_large_files_are_counted() {
-    let site = Site::new(&[Zeros("a", 70_000), Zeros("b", 70_000), Zeros("c", 70_000), Text("d", b"")]);
-    let options = Options { file_count_max: 2, ..Options::new(now()) };
-    let error = site.pack_with(&options, &mut Memo::default()).expect_err("refused");
+    let site = FixtureDir::new(&[Zeros("a", 70_000), Zeros("b", 70_000), Zeros("c", 70_000), Text("d", b"")]);
+    let options = PackOptions { file_count_max: 2, ..PackOptions::new(now()) };
+    let error = site.pack_with(&options, &mut BuildCache::default()).expect_err("refused");
     assert!(matches!(error, PackError::FileCount { count: 3, max: 2 }), "{error:?}");
     assert!(
         error.to_string().contains("3 large files") && error.to_string().contains("ulimit -n"),
         "{error}"
     );
-    site.pack_with(&Options { file_count_max: 3, ..options }, &mut Memo::default()).expect("packs");
+    site.pack_with(&PackOptions { file_count_max: 3, ..options }, &mut BuildCache::default()).expect("packs");
 }
 
 #[test]
-fn a_root_that_is_no_directory_is_refused() {
-    let site = Site::new(&[Text("a", b"")]);
+fn root_that_is_no_directory_is_refused() {
+    let site = FixtureDir::new(&[Text("a", b"")]);
     for name in ["a", "b"] {
         let root = site.root().join(name);
-        let error = pack_dir(&root, &mut Cursor::new(Vec::new()), &Options::new(0), &mut Memo::default());
+        let error =
+            pack_dir(&root, &mut Cursor::new(Vec::new()), &PackOptions::new(0), &mut BuildCache::default());
         let error = error.expect_err("refused");
         assert!(matches!(error, PackError::Root { .. }), "{error:?}");
         assert!(error.to_string().contains(root.to_str().expect("UTF-8")), "{error}");
@@ -477,34 +489,34 @@ fn a_root_that_is_no_directory_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn unreadable_entry_is_named() {
     for name in ["a/file", "a/dir"] {
-        let site = Site::new(&[Text("a/file", b"x"), Text("a/dir/file", b"x")]);
+        let site = FixtureDir::new(&[Text("a/file", b"x"), Text("a/dir/file", b"x")]);
         let path = site.root().join(name);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("set");
-        let result = site.pack_with(&Options::new(now()), &mut Memo::default());
+        let result = site.pack_with(&PackOptions::new(now()), &mut BuildCache::default());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("set");
         match result {
             Err(error) => assert!(error.to_string().contains(name), "{error}"),
-            // For root nothing is unreadable.
+            // Root can read every file.
             Ok(_) => assert!(rustix::process::geteuid().is_root(), "{name}"),
         }
     }
 }
 
-/// A directory to be packed.
-struct Site(TempDir);
+/// A directory with entries for one test.
+struct FixtureDir(TempDir);
 
-impl Site {
-    fn new(lies: &[Lies<'_>]) -> Site {
+impl FixtureDir {
+    fn new(entries: &[FixtureFile<'_>]) -> FixtureDir {
         let dir = TempDir::new().expect("a directory");
-        for what in lies {
+        for entry in entries {
             let at = |name: &[u8]| {
                 let at = dir.path().join(std::ffi::OsStr::from_bytes(name));
-                fs::create_dir_all(at.parent().expect("in the directory")).expect("directories");
+                fs::create_dir_all(at.parent().expect("a parent")).expect("directories");
                 at
             };
-            match what {
+            match entry {
                 Text(name, content) => fs::write(at(name.as_bytes()), content).expect("a file"),
                 Zeros(name, len) => fs::write(at(name.as_bytes()), vec![0; *len]).expect("a file"),
                 Bytes(name, content) => fs::write(at(name), content).expect("a file"),
@@ -526,28 +538,32 @@ impl Site {
                 }
             }
         }
-        Site(dir)
+        FixtureDir(dir)
     }
 
     fn root(&self) -> &Path {
         self.0.path()
     }
 
-    fn pack(&self) -> (Image, Packed) {
-        self.pack_with(&Options::new(now()), &mut Memo::default()).expect("packs")
+    fn pack(&self) -> (Image, PackedImage) {
+        self.pack_with(&PackOptions::new(now()), &mut BuildCache::default()).expect("packs")
     }
 
-    fn pack_with(&self, options: &Options, memo: &mut Memo) -> Result<(Image, Packed), PackError> {
+    fn pack_with(
+        &self,
+        options: &PackOptions,
+        cache: &mut BuildCache,
+    ) -> Result<(Image, PackedImage), PackError> {
         let mut out = Cursor::new(Vec::new());
-        let packed = pack_dir(self.root(), &mut out, options, memo)?;
+        let packed = pack_dir(self.root(), &mut out, options, cache)?;
         let image = Image::new(Bytes::from(out.into_inner())).expect("an image");
         assert_eq!(image.file_count(), packed.files.len() as u64);
         assert_eq!(image.record_count(), image.entries().count() as u64);
         Ok((image, packed))
     }
 
-    /// An entry as the table has it: path, length, where; or path and target. What it says is checked against the file.
-    fn line(&self, image: &Image, packed: &Packed, path: &[u8], entry: Entry) -> String {
+    /// Returns an entry in the format of the table: path, length and place, or path and target. Compares the content with the file.
+    fn line(&self, image: &Image, packed: &PackedImage, path: &[u8], entry: Entry) -> String {
         let shown = String::from_utf8_lossy(path);
         assert_eq!(image.find(path), Some(entry), "{shown}");
         match entry {
@@ -584,7 +600,7 @@ impl Site {
     }
 }
 
-fn content(image: &Image, packed: &Packed, content: Content) -> Vec<u8> {
+fn content(image: &Image, packed: &PackedImage, content: Content) -> Vec<u8> {
     match content {
         Content::Image(place) => image.bytes(place).to_vec(),
         Content::File { number, len, .. } => {

@@ -15,8 +15,8 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 use tarpon_pack::{
-    ArchiveSizes, Changes, CompressionEffort, Dialect, Dictionaries, Kind, OpenError, PackError, PackInput,
-    PackReport, PackStep, Policy, Progress, Reuse, SiteError, SiteOptions, pack_site, verify,
+    ArchiveSizes, Changes, CompressionEffort, Dialect, Dictionaries, OpenError, PackError, PackInput,
+    PackReport, PackStep, Policy, Progress, Reuse, SiteError, SiteOptions, SkipReason, pack_site, verify,
 };
 use tarpon_site::format::{HEADER_LEN, Header, hash};
 use tarpon_site::packed::image_in;
@@ -162,7 +162,10 @@ fn directories_modes_and_times_survive_from_a_directory_and_from_an_archive() {
         let report = pack_site(input, &archive, &options(CompressionEffort::Fast), &Progress::default())
             .expect("packs");
         let [skipped] = &report.skipped[..] else { panic!("{report:?}") };
-        assert_eq!((skipped.kind, skipped.example.to_str()), (Kind::Dotfile, Some("only-hidden/.secret")));
+        assert_eq!(
+            (skipped.reason, skipped.example.to_str()),
+            (SkipReason::Dotfile, Some("only-hidden/.secret"))
+        );
         let packed = File::open(&archive).expect("an archive");
         assert_eq!(
             verify(&packed, &archive, &Dictionaries::default(), NonZeroUsize::MIN)
@@ -231,17 +234,17 @@ fn a_coded_form_beside_its_file_is_taken_over_if_it_decodes_to_it() {
     let cut = &coded[..coded.len() - 1];
     let twice = [&coded[..], &coded].concat();
     let larger = gzip_stored(&text);
-    type Row<'a> = (&'a str, &'a str, &'a [u8], bool, &'a [Kind]);
+    type Row<'a> = (&'a str, &'a str, &'a [u8], bool, &'a [SkipReason]);
     let cases: &[Row<'_>] = &[
         // what it shows      its name    its content             taken   what is told
         ("gzip",              "a.css.gz", &coded,                 true,  &[]),
         ("Brotli",            "a.css.br", &brotli,                true,  &[]),
-        ("of another file",   "a.css.gz", &gzip(&other),       false, &[Kind::CodedWrong]),
-        ("in another coding", "a.css.br", &coded,                 false, &[Kind::CodedWrong]),
-        ("cut short",         "a.css.gz", cut,                    false, &[Kind::CodedWrong]),
-        ("two members",       "a.css.gz", &twice,                 false, &[Kind::CodedWrong]),
-        ("text",              "a.css.gz", b"text",                false, &[Kind::CodedWrong]),
-        ("empty",             "a.css.br", b"",                    false, &[Kind::CodedWrong]),
+        ("of another file",   "a.css.gz", &gzip(&other),       false, &[SkipReason::PrecompressedMismatch]),
+        ("in another coding", "a.css.br", &coded,                 false, &[SkipReason::PrecompressedMismatch]),
+        ("cut short",         "a.css.gz", cut,                    false, &[SkipReason::PrecompressedMismatch]),
+        ("two members",       "a.css.gz", &twice,                 false, &[SkipReason::PrecompressedMismatch]),
+        ("text",              "a.css.gz", b"text",                false, &[SkipReason::PrecompressedMismatch]),
+        ("empty",             "a.css.br", b"",                    false, &[SkipReason::PrecompressedMismatch]),
         ("not smaller",       "a.css.gz", &larger,                false, &[]),
     ];
     for &(name, beside, content, taken, told) in cases {
@@ -262,7 +265,7 @@ fn a_coded_form_beside_its_file_is_taken_over_if_it_decodes_to_it() {
         assert!(forms.iter().all(|(coding, form)| decoded(*coding, form) == text), "{name}");
         assert_eq!(forms.iter().any(|(_, form)| form == content), taken, "{name}");
         assert_eq!(report.saved.iter().map(|saved| saved.reused).sum::<u64>(), u64::from(taken), "{name}");
-        assert_eq!(report.skipped.iter().map(|row| row.kind).collect::<Vec<_>>(), told, "{name}");
+        assert_eq!(report.skipped.iter().map(|row| row.reason).collect::<Vec<_>>(), told, "{name}");
         let Some(Entry::File(by_name)) = packed.image.find(format!("/{beside}").as_bytes()) else { panic!("{name}") };
         assert!(packed.content(&by_name.identity) == content, "{name}: and is there by its own name");
     }

@@ -1,4 +1,4 @@
-//! What is refused in `_headers` and `_redirects`: a row for each rule about rules, with the place it is told at.
+//! The errors of `_headers` and `_redirects`, each with its line and column.
 
 use RuleError::*;
 use tarpon_pack::{Dialect, RuleError, RuleFile, RuleFileError, check_rules};
@@ -8,7 +8,7 @@ const C: Dialect = Dialect::Cloudflare;
 
 #[test]
 #[rustfmt::skip]
-fn what_cannot_be_done_is_refused_by_name_where_it_stands() {
+fn unsupported_redirect_is_refused_with_its_line_and_column() {
     let cases: &[(Dialect, &str, u32, u32, RuleError)] = &[
         // _redirects                                  line, column
         (N, "old /new",                                1, 1,  NoSlash),
@@ -99,7 +99,7 @@ fn what_cannot_be_done_is_refused_by_name_where_it_stands() {
 
 #[test]
 #[rustfmt::skip]
-fn fields_that_are_not_the_sites_to_give_are_refused() {
+fn unsupported_header_rule_is_refused_with_its_line_and_column() {
     let cases: &[(Dialect, &str, u32, u32, RuleError)] = &[
         // _headers                                    line, column
         (N, "  X-A: b",                                1, 3,  NoPath),
@@ -135,7 +135,7 @@ fn fields_that_are_not_the_sites_to_give_are_refused() {
 
 #[test]
 #[rustfmt::skip]
-fn what_looks_like_a_circle_and_is_none_is_taken() {
+fn rules_that_only_look_like_a_loop_are_accepted() {
     let cases: &[(Dialect, &str)] = &[
         (N, "/old /new\n/new/x /old"),
         (N, "/* /en/:splat 302"),
@@ -153,7 +153,7 @@ fn what_looks_like_a_circle_and_is_none_is_taken() {
     }
 }
 
-/// What is refused, for a site with an index, and a page.
+/// Returns the error of the rules of a site with an index and a page.
 fn refused(headers: &[u8], redirects: &[u8], dialect: Dialect) -> Option<(RuleFile, u32, u32, RuleError)> {
     match check_rules(headers, redirects, dialect, &[b"/index.html", b"/a.html"]) {
         Ok(()) => None,

@@ -1,39 +1,42 @@
-//! Directories of users beside a site: what is served of them, and what is left out.
+//! User directories beside a site: which files are served, and which directories are omitted.
 
 use bytes::Bytes;
 use std::fs::{self, File};
 use std::io::Cursor;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use tarpon_pack::{ENTRY_COUNT_MAX, LEN_MAX, Memo, Options, Packed, Policy, UserDirectory, Why, pack_dir};
+use tarpon_pack::{
+    BuildCache, OmitReason, PackOptions, PackedImage, Policy, USER_ENTRY_COUNT_MAX, USER_LEN_MAX,
+    UserDirectory, pack_dir,
+};
 use tarpon_site::{Content, Entry, Image};
 use tempfile::TempDir;
 
-/// What lies in a directory before it is packed.
-enum Lies {
+/// An entry of the directory that is packed.
+enum UserFixture {
     Text(&'static str),
     /// A file of zeros.
     Zeros(&'static str, u64),
     Link(&'static str, &'static str),
-    /// So many empty files.
+    /// A directory with this number of empty files.
     Many(&'static str, usize),
 }
-use Lies::*;
+use UserFixture::*;
 
 #[test]
-fn what_lies_in_the_home_of_a_user_is_served_below_their_name() {
-    type Case<'a> = (&'a str, Vec<Lies>, &'a [&'a str], &'a [(&'a str, Why)]);
+fn user_directory_is_served_at_the_name_of_the_user() {
+    type Case<'a> = (&'a str, Vec<UserFixture>, &'a [&'a str], &'a [(&'a str, OmitReason)]);
     #[rustfmt::skip]
     let cases: Vec<Case<'_>> = vec![
-        // what it shows, what lies there, what is served of users, who is left out
+        // what it shows, the entries, the paths served of users, the omitted users
         ("a page", vec![Text("home/ann/www/index.html"), Text("home/ann/www/a/b.css"), Text("home/ann/diary")],
             &["/~ann", "/~ann/", "/~ann/a/b.css", "/~ann/index.html"], &[]),
-        ("of each", vec![Text("home/ann/www/a"), Text("home/bob/www/a")], &["/~ann/a", "/~bob/a"], &[]),
-        ("not of others", vec![Text("home/eve/www/a")], &[], &[]),
+        ("of both users", vec![Text("home/ann/www/a"), Text("home/bob/www/a")], &["/~ann/a", "/~bob/a"], &[]),
+        ("of no other user", vec![Text("home/eve/www/a")], &[], &[]),
         ("no such directory", vec![Text("home/ann/a")], &[], &[]),
         ("a file of that name", vec![Text("home/ann/www")], &[], &[]),
         ("dotfiles", vec![Text("home/ann/www/.htaccess"), Text("home/ann/www/.well-known/a")], &["/~ann/.well-known/a"], &[]),
-        ("rules are of the site",
+        ("rules have no effect and are not served",
             vec![Text("home/ann/www/_headers"), Text("home/ann/www/_redirects.gz"), Text("home/ann/www/a/_headers")],
             &["/~ann/a/_headers"], &[]),
         ("a link within", vec![Text("home/ann/www/a"), Link("home/ann/www/b", "a")], &["/~ann/a", "/~ann/b"], &[]),
@@ -42,73 +45,72 @@ fn what_lies_in_the_home_of_a_user_is_served_below_their_name() {
         ("a link to another user", vec![Text("home/bob/www/a"), Link("home/ann/www/b", "../../bob/www")], &["/~bob/a"], &[]),
         ("a link within the home", vec![Text("home/ann/site/a"), Link("home/ann/www", "site")], &["/~ann/a"], &[]),
         ("a link out of the home", vec![Text("home/bob/www/a"), Link("home/ann/www", "../bob/www")],
-            &["/~bob/a"], &[("ann", Why::Outside)]),
-        ("a link to all of it", vec![Text("home/ann/a"), Link("home/ann/www", ".")], &[], &[("ann", Why::Outside)]),
+            &["/~bob/a"], &[("ann", OmitReason::Outside)]),
+        ("a link to the whole home", vec![Text("home/ann/a"), Link("home/ann/www", ".")], &[], &[("ann", OmitReason::Outside)]),
         ("a home that is a link", vec![Text("disk/ann/www/a"), Link("home/ann", "../disk/ann")], &["/~ann/a"], &[]),
-        ("what the site has itself", vec![Text("site/~ann/own"), Text("home/ann/www/a"), Text("home/bob/www/a")],
-            &["/~ann/own", "/~bob/a"], &[("ann", Why::Taken)]),
-        ("a name that is longer", vec![Text("site/~annie"), Text("home/ann/www/a")], &["/~ann/a", "/~annie"], &[]),
-        ("too many files", vec![Many("home/ann/www", ENTRY_COUNT_MAX + 1), Text("home/bob/www/a")],
-            &["/~bob/a"], &[("ann", Why::EntryCount)]),
-        ("too many, dotfiles too", vec![Many("home/ann/www/.git", 1), Many("home/ann/www/a", ENTRY_COUNT_MAX - 1)],
-            &[], &[("ann", Why::EntryCount)]),
+        ("a name that the site has itself", vec![Text("site/~ann/own"), Text("home/ann/www/a"), Text("home/bob/www/a")],
+            &["/~ann/own", "/~bob/a"], &[("ann", OmitReason::Taken)]),
+        ("a longer name in the site", vec![Text("site/~annie"), Text("home/ann/www/a")], &["/~ann/a", "/~annie"], &[]),
+        ("too many files", vec![Many("home/ann/www", USER_ENTRY_COUNT_MAX + 1), Text("home/bob/www/a")],
+            &["/~bob/a"], &[("ann", OmitReason::EntryCount)]),
+        ("too many, dotfiles too", vec![Many("home/ann/www/.git", 1), Many("home/ann/www/a", USER_ENTRY_COUNT_MAX - 1)],
+            &[], &[("ann", OmitReason::EntryCount)]),
         ("too many large files", vec![Zeros("home/ann/www/a", LARGE), Zeros("home/ann/www/b", LARGE), Zeros("home/bob/www/a", LARGE)],
-            &["/~bob/a"], &[("ann", Why::LargeCount(1))]),
-        ("as many large files as there may be", vec![Zeros("site/a", LARGE), Zeros("home/ann/www/a", LARGE)], &["/~ann/a"], &[]),
+            &["/~bob/a"], &[("ann", OmitReason::LargeCount(1))]),
+        ("as many large files as allowed", vec![Zeros("site/a", LARGE), Zeros("home/ann/www/a", LARGE)], &["/~ann/a"], &[]),
     ];
-    for (name, lies, want, left_out) in cases {
-        let dir = made(&lies);
-        let (image, packed) = pack(dir.path(), &Options { file_count_max: LARGE_MAX, ..Options::new(0) });
+    for (name, entries, want, omitted) in cases {
+        let dir = fixture(&entries);
+        let (image, packed) =
+            pack(dir.path(), &PackOptions { file_count_max: LARGE_MAX, ..PackOptions::new(0) });
         assert_eq!(of_users(&image), want, "{name}");
-        let got: Vec<_> = packed.left_out.iter().map(|left| (&*left.user.name, left.why)).collect();
-        assert_eq!(got, left_out, "{name}");
+        let got: Vec<_> =
+            packed.omitted.iter().map(|omitted| (&*omitted.user.name, omitted.reason)).collect();
+        assert_eq!(got, omitted, "{name}");
     }
 }
 
 /// Bytes of a file that is too large for an image.
 const LARGE: u64 = 70_000;
-/// How many of them a site may have here, of which a user may have one.
+/// The number of large files that the site may have here. A user may have one of them.
 const LARGE_MAX: usize = 8;
 
 #[test]
-fn users_have_so_many_bytes_in_memory_and_no_more() {
+fn small_files_of_a_user_have_a_byte_limit() {
     const LEN: u64 = 65_536;
-    let count = (LEN_MAX / LEN) as usize;
-    for (count, want) in [(count, None), (count + 1, Some(Why::Len))] {
-        let dir = made(&[Many("home/ann/www", count)]);
+    let count = (USER_LEN_MAX / LEN) as usize;
+    for (count, want) in [(count, None), (count + 1, Some(OmitReason::Len))] {
+        let dir = fixture(&[Many("home/ann/www", count)]);
         for entry in fs::read_dir(dir.path().join("home/ann/www")).unwrap() {
             File::options().write(true).open(entry.unwrap().path()).unwrap().set_len(LEN).unwrap();
         }
-        let (_, packed) = pack(dir.path(), &Options::new(0));
-        assert_eq!(packed.left_out.first().map(|left| left.why), want);
+        let (_, packed) = pack(dir.path(), &PackOptions::new(0));
+        assert_eq!(packed.omitted.first().map(|omitted| omitted.reason), want);
         assert_eq!(packed.summary.files, if want.is_none() { count as u64 } else { 0 });
     }
 }
 
 #[test]
-fn large_files_of_users_are_left_out_one_by_one_where_there_is_no_room() {
+fn large_files_of_users_are_skipped_beyond_the_limit_of_the_site() {
     const NAMES: [&str; LARGE_MAX] =
         ["site/a", "site/b", "site/c", "site/d", "site/e", "site/f", "site/g", "site/h"];
-    let mut lies: Vec<_> = NAMES.map(|name| Zeros(name, LARGE)).into();
-    lies.extend([Zeros("home/ann/www/large", LARGE), Text("home/ann/www/small")]);
-    let dir = made(&lies);
-    let (image, packed) = pack(dir.path(), &Options { file_count_max: LARGE_MAX, ..Options::new(0) });
+    let mut entries: Vec<_> = NAMES.map(|name| Zeros(name, LARGE)).into();
+    entries.extend([Zeros("home/ann/www/large", LARGE), Text("home/ann/www/small")]);
+    let dir = fixture(&entries);
+    let (image, packed) = pack(dir.path(), &PackOptions { file_count_max: LARGE_MAX, ..PackOptions::new(0) });
     assert_eq!(of_users(&image), ["/~ann/small"]);
     let skipped: Vec<_> = packed.skipped.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        skipped,
-        ["skipped 1 large file of a user, as the limit on open files leaves no room: ~ann/large"]
-    );
+    assert_eq!(skipped, ["skipped 1 large file of a user because of the open-file limit: ~ann/large"]);
 }
 
 #[test]
-fn a_list_of_the_root_names_no_users_and_theirs_are_as_all_lists_are() {
-    let dir = made(&[Text("site/a"), Text("home/ann/www/b/c")]);
+fn listing_of_the_root_names_no_users_and_user_directories_have_listings() {
+    let dir = fixture(&[Text("site/a"), Text("home/ann/www/b/c")]);
     let policy = Policy { listings: true, ..Policy::default() };
-    let (image, _) = pack(dir.path(), &Options { policy, ..Options::new(0) });
+    let (image, _) = pack(dir.path(), &PackOptions { policy, ..PackOptions::new(0) });
     let page = |path: &[u8]| {
-        let Some(Entry::File(variants)) = image.find(path) else { panic!("no list") };
-        let Content::Image(place) = variants.identity.content else { panic!("elsewhere") };
+        let Some(Entry::File(variants)) = image.find(path) else { panic!("no listing") };
+        let Content::Image(place) = variants.identity.content else { panic!("not in the image") };
         String::from_utf8_lossy(image.bytes(place)).into_owned()
     };
     assert!(page(b"/").contains("href=\"/a\"") && !page(b"/").contains("ann"));
@@ -116,8 +118,8 @@ fn a_list_of_the_root_names_no_users_and_theirs_are_as_all_lists_are() {
     assert!(page(b"/~ann/b/").contains("href=\"/~ann/b/c\""));
 }
 
-/// A root with a site, and homes of two users of three.
-fn made(lies: &[Lies]) -> TempDir {
+/// Makes a directory with a site and with home directories.
+fn fixture(entries: &[UserFixture]) -> TempDir {
     let dir = TempDir::new().expect("a directory");
     let at = |name: &str| {
         let at = dir.path().join(name);
@@ -125,8 +127,8 @@ fn made(lies: &[Lies]) -> TempDir {
         at
     };
     drop((at("site/x"), at("home/x")));
-    for what in lies {
-        match *what {
+    for entry in entries {
+        match *entry {
             Text(name) => fs::write(at(name), name).expect("a file"),
             Zeros(name, len) => File::create(at(name)).and_then(|file| file.set_len(len)).expect("a file"),
             Link(name, target) => symlink(target, at(name)).expect("a link"),
@@ -140,19 +142,19 @@ fn made(lies: &[Lies]) -> TempDir {
     dir
 }
 
-fn pack(root: &Path, options: &Options) -> (Image, Packed) {
+fn pack(root: &Path, options: &PackOptions) -> (Image, PackedImage) {
     let user = |name: &str| UserDirectory {
         name: name.to_owned(),
         home: root.join("home").join(name),
         dir: PathBuf::from("www"),
     };
-    let options = Options { users: ["ann", "bob"].map(user).into(), ..options.clone() };
+    let options = PackOptions { users: ["ann", "bob"].map(user).into(), ..options.clone() };
     let mut out = Cursor::new(Vec::new());
-    let packed = pack_dir(&root.join("site"), &mut out, &options, &mut Memo::default()).expect("packs");
+    let packed = pack_dir(&root.join("site"), &mut out, &options, &mut BuildCache::default()).expect("packs");
     (Image::new(Bytes::from(out.into_inner())).expect("an image"), packed)
 }
 
-/// All paths that begin as those of users do.
+/// Returns all paths that begin with `/~`.
 fn of_users(image: &Image) -> Vec<String> {
     let mut paths: Vec<_> =
         image.entries().map(|(path, _)| String::from_utf8_lossy(path).into_owned()).collect();

@@ -1,4 +1,4 @@
-//! Damage to a packed site: all of it is found, and nothing panics, wherever it is and however it is hidden.
+//! Damage anywhere in a packed site: `verify` finds it, and nothing panics.
 
 use bytes::Bytes;
 use std::fs::{self, File};
@@ -17,31 +17,31 @@ use tempfile::TempDir;
 use xxhash_rust::xxh3::xxh3_128;
 
 #[test]
-fn what_is_in_order_is_said_to_be() {
-    let site = Packed::new();
+fn undamaged_site_has_no_findings() {
+    let site = DamageableArchive::new();
     let verified =
         verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect("a packed site");
     assert_eq!(verified.defects, []);
-    // Page and directory are one content in four codings; so is the style sheet; the name is too short.
+    // The page and its directory have one content in four codings, and so has the style sheet. `name` is too short for a coding.
     assert_eq!((verified.paths, verified.contents, verified.len), (4, 9, site.len));
 }
 
 #[test]
-fn an_archive_cut_anywhere_is_refused() {
-    let site = Packed::new();
+fn archive_cut_anywhere_is_refused() {
+    let site = DamageableArchive::new();
     for len in (0..site.len).rev() {
         site.file.set_len(len).expect("a file");
         let refused = verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS)
             .expect_err("refused");
-        let is_told = matches!(refused, OpenError::NotPacked | OpenError::Image(ImageError::ArchiveLength));
-        assert!(is_told, "{len}: {refused:?}");
+        let is_right = matches!(refused, OpenError::NotPacked | OpenError::Image(ImageError::ArchiveLength));
+        assert!(is_right, "{len}: {refused:?}");
         assert!(inspect(&site.file).is_err(), "{len}");
     }
 }
 
 #[test]
-fn an_archive_appended_to_is_refused() {
-    let site = Packed::new();
+fn archive_with_appended_bytes_is_refused() {
+    let site = DamageableArchive::new();
     site.file.set_len(site.len + 512).expect("a file");
     let refused =
         verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect_err("refused");
@@ -49,13 +49,13 @@ fn an_archive_appended_to_is_refused() {
 }
 
 #[test]
-fn a_bit_flipped_anywhere_is_found() {
-    let site = Packed::new();
+fn flipped_bit_is_found_anywhere() {
+    let site = DamageableArchive::new();
     let image_end = IMAGE_AT + site.image().len();
     for at in 0..site.len {
-        // All bits of what leads to other things; of what is only sent, one of each byte.
-        let leads = at < IMAGE_AT + HEADER_LEN as u64 || (image_end - 512..image_end).contains(&at);
-        for bit in (0..8).filter(|bit| leads || *bit == at % 8) {
+        // Flips all bits of headers and tables, and one bit of each other byte.
+        let is_table = at < IMAGE_AT + HEADER_LEN as u64 || (image_end - 512..image_end).contains(&at);
+        for bit in (0..8).filter(|bit| is_table || *bit == at % 8) {
             site.flip(at, bit);
             let verified = verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS);
             assert!(
@@ -69,8 +69,8 @@ fn a_bit_flipped_anywhere_is_found() {
 }
 
 #[test]
-fn damage_is_told_by_what_it_is_about() {
-    type Hurt = fn(&Packed);
+fn finding_names_the_damaged_part() {
+    type Hurt = fn(&DamageableArchive);
     #[rustfmt::skip]
     let cases: &[(&str, Hurt, &[Defect])] = &[
         ("a small content", |site| {
@@ -83,20 +83,20 @@ fn damage_is_told_by_what_it_is_about() {
         }, &[Defect::Body, Defect::Content { path: b"/a.css".to_vec(), coding: Coding::Gzip }]),
         ("a member's owner", |site| site.flip(site.len - 1024 - 512 - 512 + 108, 0),
             &[Defect::Stretch { at: 0, len: 0 }, Defect::Tar(String::new())]),
-        ("a wrong variant, with all sums right", |site| site.forge(b"/a.css", Coding::Br),
+        ("a wrong variant, with valid hashes", |site| site.forge(b"/a.css", Coding::Br),
             &[Defect::Undecodable { path: b"/a.css".to_vec(), coding: Coding::Br }]),
-        ("another length, with all sums right", |site| site.misframe(b"/name"),
+        ("another length, with valid hashes", |site| site.misframe(b"/name"),
             &[Defect::Framing { path: b"/name".to_vec() }]),
-        ("another file, with all sums right", |site| site.forge(b"/name", Coding::Identity),
+        ("another file, with valid hashes", |site| site.forge(b"/name", Coding::Identity),
             &[Defect::Member { path: b"/name".to_vec() }]),
     ];
     for (name, hurt, want) in cases {
-        let site = Packed::new();
+        let site = DamageableArchive::new();
         hurt(&site);
         let verified =
             verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect(name);
         let plain = |finding: &Defect| match finding {
-            // Where exactly is the layout's affair, and the words are the reader's.
+            // Ignores the place, which depends on the layout, and the text of the tar reader.
             Defect::Stretch { .. } => Defect::Stretch { at: 0, len: 0 },
             Defect::Tar(_) => Defect::Tar(String::new()),
             other => other.clone(),
@@ -106,10 +106,10 @@ fn damage_is_told_by_what_it_is_about() {
 }
 
 #[test]
-fn contents_that_lie_over_one_another_are_not_read_again_and_again() {
-    let site = Packed::new();
+fn overlapping_contents_are_refused_and_not_read_again() {
+    let site = DamageableArchive::new();
     let mut bytes = site.image().as_bytes().to_vec();
-    // Each of them is all of the image but for some bytes: together they are more than the archive has.
+    // Each content spans nearly the whole image, so together they exceed the length of the archive.
     for (number, (path, coding)) in [
         (&b"/a.css"[..], Coding::Identity),
         (b"/a.css", Coding::Br),
@@ -132,12 +132,12 @@ fn contents_that_lie_over_one_another_are_not_read_again_and_again() {
 }
 
 #[test]
-fn a_content_is_read_once_however_many_paths_lead_to_it() {
+fn content_with_many_paths_is_read_once() {
     let dir = tempfile::tempdir().expect("a directory");
     let (site, path) = (dir.path().join("site"), dir.path().join("site.tar"));
     fs::create_dir(&site).expect("a directory");
     fs::write(site.join("large.bin"), vec![7; 40_000]).expect("a file");
-    // Each rule is about two paths, with a slash behind and without.
+    // Each rule applies to two paths, with and without a trailing slash.
     let contents = |count: usize| {
         let rules: String = (0..count).map(|number| format!("/{number} /large.bin 200\n")).collect();
         fs::write(site.join("_redirects"), rules).expect("a file");
@@ -151,7 +151,7 @@ fn a_content_is_read_once_however_many_paths_lead_to_it() {
 }
 
 #[test]
-fn another_archive_is_no_packed_site() {
+fn other_archive_is_no_packed_site() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("a.tar");
     for content in [&b""[..], b"x", &[0; 10_240]] {
@@ -162,15 +162,15 @@ fn another_archive_is_no_packed_site() {
     }
 }
 
-/// A small packed site, to be damaged.
-struct Packed {
+/// A small packed site that a test damages.
+struct DamageableArchive {
     file: File,
     len: u64,
     _dir: TempDir,
 }
 
-impl Packed {
-    fn new() -> Packed {
+impl DamageableArchive {
+    fn new() -> DamageableArchive {
         let dir = tempfile::tempdir().expect("a directory");
         let site = dir.path().join("site");
         fs::create_dir(&site).expect("a directory");
@@ -180,7 +180,7 @@ impl Packed {
         let archive = dir.path().join("site.tar");
         pack_site(PackInput::Dir(&site), &archive, &options(), &Progress::default()).expect("packs");
         let file = File::options().read(true).write(true).open(&archive).expect("an archive");
-        Packed { len: file.metadata().expect("a file").len(), file, _dir: dir }
+        DamageableArchive { len: file.metadata().expect("a file").len(), file, _dir: dir }
     }
 
     fn image(&self) -> Image {
@@ -193,7 +193,7 @@ impl Packed {
 
     fn variant(&self, path: &[u8], coding: Coding) -> Variant {
         let image = self.image();
-        let Some(Entry::File(file)) = image.find(path) else { panic!("not there") };
+        let Some(Entry::File(file)) = image.find(path) else { panic!("not found") };
         let mut all = image.coded_variants(file).chain([(Coding::Identity, file.identity)]);
         all.find(|(found, _)| *found == coding).expect("a variant").1
     }
@@ -204,7 +204,7 @@ impl Packed {
         self.file.write_all_at(&[byte[0] ^ (1 << bit)], at).expect("a byte");
     }
 
-    /// Puts another content in the place of one, and makes its tag and all sums right again.
+    /// Changes a content, and recomputes its entity-tag and all hashes.
     fn forge(&self, path: &[u8], coding: Coding) {
         let variant = self.variant(path, coding);
         let mut bytes = self.image().as_bytes().to_vec();
@@ -216,7 +216,7 @@ impl Packed {
         self.write(bytes);
     }
 
-    /// Has the fields of a file tell another length, and makes all sums right again.
+    /// Changes the Content-Length of a file, and recomputes all hashes.
     fn misframe(&self, path: &[u8]) {
         const LENGTH: &[u8] = b"Content-Length: 1";
         let variant = self.variant(path, Coding::Identity);
@@ -227,7 +227,7 @@ impl Packed {
         self.write(bytes);
     }
 
-    /// Another image of the same length, with all sums right.
+    /// Replaces the image by another one of the same length, with valid hashes.
     fn write(&self, mut bytes: Vec<u8>) {
         let header = Header::decode(bytes.first_chunk().expect("a header")).expect("a header");
         let body_hash = hash(&bytes[HEADER_LEN..header.pages_at as usize]);
@@ -250,6 +250,6 @@ fn options() -> SiteOptions<'static> {
     }
 }
 
-/// Nothing decided.
+/// The default policy.
 static POLICY: LazyLock<Policy> = LazyLock::new(Policy::default);
 const WORKERS: NonZeroUsize = NonZeroUsize::MIN;

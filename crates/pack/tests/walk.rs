@@ -1,4 +1,4 @@
-//! A directory that changes while it is walked, and one whose links multiply.
+//! A directory that changes while the packer walks it, and links that multiply entries.
 
 #![cfg(target_os = "linux")]
 
@@ -8,13 +8,13 @@ use std::io::Cursor;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use tarpon_pack::{Memo, Options, PackError, pack_dir};
+use tarpon_pack::{BuildCache, PackError, PackOptions, pack_dir};
 
 #[test]
-fn a_directory_exchanged_for_a_link_leads_nowhere() {
+fn directory_exchanged_for_a_link_leaks_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let at = |name: &str| dir.path().join(name);
-    // The same names inside and outside, at two depths: each step of the way is exchanged.
+    // The same names inside and outside, at two depths. Each directory on the path is exchanged.
     for (top, text) in [("site/docs", "public"), ("outside", SECRET)] {
         fs::create_dir_all(at(top).join("deep")).expect("directories");
         for name in ["a.html", "b.html", "deep/c.html", "deep/d.html"] {
@@ -29,7 +29,7 @@ fn a_directory_exchanged_for_a_link_leads_nowhere() {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 for (one, other) in [&pairs[0], &pairs[0], &pairs[1], &pairs[1]] {
-                    // While the upper one is exchanged, the lower one is not there.
+                    // While the upper directory is exchanged, the lower path does not exist.
                     if renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).is_ok() {
                         exchanged.fetch_add(1, Ordering::Relaxed);
                     }
@@ -38,10 +38,10 @@ fn a_directory_exchanged_for_a_link_leads_nowhere() {
         });
         let pack = || {
             let mut out = Cursor::new(Vec::new());
-            let packed = pack_dir(&at("site"), &mut out, &Options::new(NOW), &mut Memo::default());
-            packed.is_err() || holds(out.get_ref(), SECRET)
+            let packed = pack_dir(&at("site"), &mut out, &PackOptions::new(NOW), &mut BuildCache::default());
+            packed.is_err() || contains(out.get_ref(), SECRET)
         };
-        // Both threads have run, however few cores there are.
+        // Ends when both threads have run often enough, on any number of cores.
         let leaked = (0..)
             .map(|_| pack())
             .zip(1..)
@@ -49,11 +49,11 @@ fn a_directory_exchanged_for_a_link_leads_nowhere() {
         is_over.store(true, Ordering::Relaxed);
         leaked.is_some_and(|(leaked, _)| leaked)
     });
-    assert!(!leaked, "an image has what lies outside, or there is none");
+    assert!(!leaked, "an image contains a file from outside, or packing failed");
 }
 
 #[test]
-fn links_that_multiply_are_refused() {
+fn links_that_multiply_entries_are_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let level = |number: usize| dir.path().join(format!("d{number:02}"));
     // Sixteen levels of two links each: 49 entries, 65,536 paths.
@@ -66,14 +66,14 @@ fn links_that_multiply_are_refused() {
     fs::create_dir(level(16)).expect("a directory");
     fs::write(level(16).join("x"), "x").expect("a file");
     let mut out = Cursor::new(Vec::new());
-    let refused =
-        pack_dir(dir.path(), &mut out, &Options::new(NOW), &mut Memo::default()).expect_err("too many");
+    let refused = pack_dir(dir.path(), &mut out, &PackOptions::new(NOW), &mut BuildCache::default())
+        .expect_err("too many");
     assert!(matches!(refused, PackError::Repeats { .. }), "{refused}");
     assert!(refused.to_string().contains("remove links to directories"), "{refused}");
 }
 
 #[test]
-fn a_tree_with_several_names_is_served_by_all_of_them() {
+fn tree_with_many_names_is_served_at_each_of_them() {
     let dir = tempfile::tempdir().expect("a directory");
     fs::create_dir(dir.path().join("v3")).expect("a directory");
     for number in 0..300 {
@@ -83,13 +83,14 @@ fn a_tree_with_several_names_is_served_by_all_of_them() {
         symlink("v3", dir.path().join(format!("name{number}"))).expect("a link");
     }
     let mut out = Cursor::new(Vec::new());
-    let packed = pack_dir(dir.path(), &mut out, &Options::new(NOW), &mut Memo::default()).expect("packs");
+    let packed =
+        pack_dir(dir.path(), &mut out, &PackOptions::new(NOW), &mut BuildCache::default()).expect("packs");
     assert_eq!(packed.summary.files, 101 * 300);
 }
 
-fn holds(image: &[u8], text: &str) -> bool {
+fn contains(image: &[u8], text: &str) -> bool {
     image.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-const SECRET: &str = "for root alone";
+const SECRET: &str = "confidential";
 const NOW: u64 = 1_700_000_000;

@@ -6,7 +6,7 @@ use crate::{
     sys::{process::die_with_parent, user::User},
 };
 use std::{io, path::Path};
-use tarpon_pack::Barrier;
+use tarpon_pack::Inaccessible;
 use tarpon_site::Printable;
 
 /// The user of the child processes, and whether they are sandboxed.
@@ -86,8 +86,8 @@ impl Privileges {
     }
 
     /// Returns the error for a site that the user may not read.
-    pub(crate) fn barred(&self, path: &Path, barrier: &Barrier) -> UserError {
-        let Barrier { path: at, uid, mode, is_dir } = barrier;
+    pub(crate) fn barred(&self, path: &Path, barrier: &Inaccessible) -> UserError {
+        let Inaccessible { path: at, uid, mode, is_dir } = barrier;
         let at = at.printable();
         let name = |user: Option<User>| user.map(|user| user.name());
         let owner = name(User::numbered(*uid).ok().flatten());

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime},
 };
-use tarpon_pack::{ENTRY_COUNT_MAX, UserDirectory};
+use tarpon_pack::{USER_ENTRY_COUNT_MAX, UserDirectory};
 
 /// Directories of users, as they were when they were looked at.
 pub(super) struct Homes {
@@ -114,7 +114,7 @@ pub(super) fn watch(users: &UserDirectories, watcher: &mut dyn Watcher) -> notif
 fn list(dir: &Path, to: &mut Vec<PathBuf>) -> io::Result<()> {
     let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
     to.push(dir.to_owned());
-    if to.len() > ENTRY_COUNT_MAX {
+    if to.len() > USER_ENTRY_COUNT_MAX {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     for entry in entries.flatten() {

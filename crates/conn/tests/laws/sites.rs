@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 use tarpon_conn::{Hosts, Limits, SiteId, Sites, sim::Sim};
-use tarpon_pack::{Memo, Options, pack_dir, pack_tar};
+use tarpon_pack::{BuildCache, PackOptions, pack_dir, pack_tar};
 use tarpon_site::{Image, ResidentPages};
 
 /// The file beside the image is this long.
@@ -28,7 +28,7 @@ pub(crate) fn site(greeting: &str) -> Image {
     write("empty", b"");
     write("large", &distinct_bytes(LARGE_LEN));
     let mut out = Cursor::new(Vec::new());
-    pack_dir(dir.path(), &mut out, &Options::new(784_111_777), &mut Memo::default()).unwrap();
+    pack_dir(dir.path(), &mut out, &PackOptions::new(784_111_777), &mut BuildCache::default()).unwrap();
     Image::new(Bytes::from(out.into_inner())).unwrap()
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn site_of(files: &[(&str, &[u8])]) -> Image {
         fs::create_dir_all(path.parent().unwrap()).and_then(|()| fs::write(&path, content)).unwrap();
     }
     let mut out = Cursor::new(Vec::new());
-    pack_dir(dir.path(), &mut out, &Options::new(784_111_777), &mut Memo::default()).unwrap();
+    pack_dir(dir.path(), &mut out, &PackOptions::new(784_111_777), &mut BuildCache::default()).unwrap();
     Image::new(Bytes::from(out.into_inner())).unwrap()
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn archived() -> Sim {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&archive).unwrap();
         let mut out = Cursor::new(Vec::new());
-        pack_tar(&file, "a.tar".as_ref(), "".as_ref(), &mut out, &Options::new(784_111_777)).unwrap();
+        pack_tar(&file, "a.tar".as_ref(), "".as_ref(), &mut out, &PackOptions::new(784_111_777)).unwrap();
         (Image::new(Bytes::from(out.into_inner())).unwrap(), archive)
     });
     let mut sim = Sim::new(ARCHIVED.0.clone());

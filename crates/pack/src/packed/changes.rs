@@ -46,7 +46,7 @@ impl Changes {
         for file in plan.files.iter().filter(|file| !is_hidden(&file.path)) {
             let fingerprint = plan.content(file).fingerprint;
             let mut was = None;
-            for path in plan.addresses.of(&file.path).at {
+            for path in plan.addresses.address_of(&file.path).served_at {
                 if let Some((path, &fingerprint)) = before.get_key_value(&path) {
                     seen.insert(path);
                     was = Some(fingerprint);

@@ -20,7 +20,7 @@ use super::options::SiteOptions;
 use super::plan::{PackPlan, PlannedFile};
 use super::spill::{DeltaVariant, SpillFile, SpilledVariant};
 use super::variants::{PackContext, copy_reused};
-use crate::cache;
+use crate::cache_control;
 use crate::dictionary::{may_be_fresh, pattern};
 use crate::media::content_type;
 use crate::rules::{HeaderFields, PathSet, is_hidden};
@@ -105,7 +105,7 @@ pub(crate) fn set_offers(plan: &mut PackPlan<'_>) {
     let mut families: HashMap<String, BTreeSet<usize>> = HashMap::new();
     let offer = |file: &PlannedFile| {
         smallest_variant_len(plan, file)?;
-        let at = plan.addresses.of(&file.path).at;
+        let at = plan.addresses.address_of(&file.path).served_at;
         at.last().and_then(|path| pattern(path))
     };
     let offers: Vec<_> = plan.files.iter().map(offer).collect();
@@ -129,7 +129,7 @@ fn delta_jobs(
     let mut wanted: HashMap<(usize, usize), u64> = HashMap::new();
     for file in plan.files.iter().filter(|file| !is_revalidated_page(plan, file)) {
         let Some(best_len) = best_len(file) else { continue };
-        let at = plan.addresses.of(&file.path).at;
+        let at = plan.addresses.address_of(&file.path).served_at;
         for dictionary in dictionaries.matching(plan.content(file).fingerprint, at.iter().map(Vec::as_slice))
         {
             wanted.insert((file.content, dictionary), best_len);
@@ -166,11 +166,11 @@ fn is_revalidated_page(plan: &PackPlan<'_>, file: &PlannedFile) -> bool {
     if !media.starts_with("text/html") && !media.starts_with("application/xhtml+xml") {
         return false;
     }
-    let at = plan.addresses.of(&file.path).at;
+    let at = plan.addresses.address_of(&file.path).served_at;
     let fields = at.iter().map(|path| plan.rules.fields(&[PathSet::one(path)], HeaderFields::default()));
     let mut caches = fields.filter_map(|fields| fields.split_off("Cache-Control").0);
     let cache = caches.next();
-    !may_be_fresh(cache.as_deref().unwrap_or(cache::of_file(&file.path)))
+    !may_be_fresh(cache.as_deref().unwrap_or(cache_control::of_file(&file.path)))
 }
 
 /// Compresses a content with a dictionary. `None`: the delta is not worthwhile.

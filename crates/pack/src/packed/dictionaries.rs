@@ -10,7 +10,7 @@
 use super::error::{OpenError, SiteError};
 use super::fingerprint::{Fingerprint, fingerprint_of};
 use super::open::{OpenedSite, stored_fingerprint};
-use crate::content::Positioned;
+use crate::content::OffsetReader;
 use crate::dictionary::pattern;
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeSet, HashMap};
@@ -126,7 +126,7 @@ impl Dictionaries {
         let (path, file) = &self.archives[archive];
         let failed = |error| SiteError::Dictionary { path: path.clone(), error };
         let mut bytes = Vec::with_capacity(fingerprint.len as usize);
-        let read = Positioned { file, at }.take(fingerprint.len).read_to_end(&mut bytes);
+        let read = OffsetReader { file, at }.take(fingerprint.len).read_to_end(&mut bytes);
         read.map_err(|error| failed(OpenError::Read(error)))?;
         match fingerprint_of(&bytes[..], fingerprint.len) {
             Ok(found) if found == fingerprint => {

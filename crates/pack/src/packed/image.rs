@@ -6,12 +6,12 @@ use super::fingerprint::Fingerprint;
 use super::layout::Layout;
 use super::plan::{ContentSource, PackPlan, PlannedFile};
 use super::spill::DeltaVariant;
-use crate::Whole;
-use crate::content::{Body, Content};
+use crate::content::{ContentPlace, FileContent};
 use crate::media::content_type;
-use crate::ruled::Ruled;
+use crate::rule_records::RuleRecords;
 use crate::rules::is_hidden;
-use crate::write::Writer;
+use crate::site_writer::{FileToWrite, write_listing, write_variants};
+use crate::write::ImageWriter;
 use std::io::{Seek, Write};
 use tarpon_site::Coding;
 use tarpon_site::format::{INLINE_LEN_MAX, Storage};
@@ -25,9 +25,9 @@ pub(crate) fn write(
     mut out: impl Write + Seek,
     mut read: impl FnMut(ContentSource, u64) -> Result<Vec<u8>, SiteError>,
 ) -> Result<u64, SiteError> {
-    let mut writer = Writer::new(&mut out)?;
+    let mut writer = ImageWriter::new(&mut out)?;
     let served = || plan.files.iter().enumerate().filter(|(_, file)| !is_hidden(&file.path));
-    let mut ruled = Ruled::new(&plan.rules, &plan.addresses)?;
+    let mut ruled = RuleRecords::new(&plan.rules, &plan.addresses)?;
     for (number, file) in served() {
         let mut contents = vec![(Coding::Identity, plain(plan, layout, number, &mut read)?)];
         for (coding, precompressed) in file.precompressed.iter().enumerate() {
@@ -45,11 +45,11 @@ pub(crate) fn write(
         };
         let name = file.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&file.path);
         let media = content_type(name, &plan.content(file).look);
-        let whole = Whole { media, contents, deltas, offer: file.offer.as_deref() };
-        crate::write_variants(&mut writer, &mut ruled, &file.path, whole, &mut Vec::new())?;
+        let whole = FileToWrite { media, contents, deltas, offer: file.offer.as_deref() };
+        write_variants(&mut writer, &mut ruled, &file.path, whole, &mut Vec::new())?;
     }
     for listing in &plan.listings {
-        crate::write_listing(&mut writer, &mut ruled, &listing.dir, listing.html(), listing.json())?;
+        write_listing(&mut writer, &mut ruled, &listing.dir, listing.html(), listing.json())?;
     }
     let section = ruled.finish(&mut writer)?;
     let sections = [sections, section.as_slice()].concat();
@@ -62,7 +62,7 @@ fn plain(
     layout: &Layout,
     number: usize,
     read: &mut impl FnMut(ContentSource, u64) -> Result<Vec<u8>, SiteError>,
-) -> Result<Content, SiteError> {
+) -> Result<FileContent, SiteError> {
     let file = &plan.files[number];
     let (source, fingerprint) = (ContentSource::File(number), plan.content(file).fingerprint);
     content(plan, file, source, fingerprint, layout.plain_at(file.content), read)
@@ -75,7 +75,7 @@ fn variant(
     file: &PlannedFile,
     coding: usize,
     read: &mut impl FnMut(ContentSource, u64) -> Result<Vec<u8>, SiteError>,
-) -> Result<Option<Content>, SiteError> {
+) -> Result<Option<FileContent>, SiteError> {
     let Some(variant) = plan.content(file).variants[coding] else { return Ok(None) };
     let at = layout.variant_at(file.content, coding);
     content(plan, file, ContentSource::Variant(variant), variant.fingerprint, at, read).map(Some)
@@ -87,7 +87,7 @@ fn deltas(
     layout: &Layout,
     file: &PlannedFile,
     read: &mut impl FnMut(ContentSource, u64) -> Result<Vec<u8>, SiteError>,
-) -> Result<Vec<([u8; 32], Coding, Content)>, SiteError> {
+) -> Result<Vec<([u8; 32], Coding, FileContent)>, SiteError> {
     let planned = plan.content(file);
     let mut deltas = Vec::with_capacity(planned.deltas.len());
     for (number, &DeltaVariant { dictionary, coding, variant }) in planned.deltas.iter().enumerate() {
@@ -105,11 +105,17 @@ fn content(
     Fingerprint { len, hash }: Fingerprint,
     at: Option<u64>,
     read: &mut impl FnMut(ContentSource, u64) -> Result<Vec<u8>, SiteError>,
-) -> Result<Content, SiteError> {
+) -> Result<FileContent, SiteError> {
     let body = match at {
-        Some(at) => Body::Placed(Storage::Archive, at),
-        None => Body::InMemory(read(source, len)?),
+        Some(at) => ContentPlace::Placed(Storage::Archive, at),
+        None => ContentPlace::InMemory(read(source, len)?),
     };
-    debug_assert!(len <= INLINE_LEN_MAX || matches!(body, Body::Placed(..)));
-    Ok(Content { body, len, hash, look: plan.content(file).look, last_modified: file.modified_s })
+    debug_assert!(len <= INLINE_LEN_MAX || matches!(body, ContentPlace::Placed(..)));
+    Ok(FileContent {
+        source: body,
+        len,
+        hash,
+        sniffed: plan.content(file).look,
+        last_modified: file.modified_s,
+    })
 }

@@ -1,11 +1,11 @@
 //! The input of packing: the files of a directory, or the members of a tar archive, with the same interface.
 
-use crate::archive::{self, Stretch};
-use crate::content::Positioned;
+use crate::archive::{self, MemberContent};
+use crate::content::OffsetReader;
 use crate::error::PackError;
 use crate::skip::Skipped;
-use crate::tree::{Located, Tree};
-use crate::walk::{self, Dir, Found, permissions};
+use crate::tree::DirTree;
+use crate::walk::{self, SiteDir, SiteFile, TreeFile, permissions};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -34,9 +34,9 @@ pub enum PackInput<'i> {
 #[derive(Debug)]
 pub(crate) enum ContentLocation {
     /// A file of a directory.
-    File(Located),
+    File(TreeFile),
     /// A member of the archive.
-    Member(Stretch),
+    Member(MemberContent),
 }
 
 /// An open file or member. Several threads can read it at once.
@@ -53,9 +53,9 @@ pub(crate) struct InputFile<'i> {
 /// The files and directories of an input.
 pub(crate) struct InputList {
     /// Sorted by path.
-    pub(crate) found: Vec<Found<ContentLocation>>,
+    pub(crate) found: Vec<SiteFile<ContentLocation>>,
     /// Sorted by path.
-    pub(crate) dirs: Vec<Dir>,
+    pub(crate) dirs: Vec<SiteDir>,
     pub(crate) skipped: Vec<Skipped>,
 }
 
@@ -69,20 +69,22 @@ impl<'i> PackInput<'i> {
     pub(crate) fn list(&self) -> Result<InputList, PackError> {
         let mut listed = match *self {
             PackInput::Dir(root) => {
-                let tree = Tree::open(root);
+                let tree = DirTree::open(root);
                 let tree = tree.map_err(|error| PackError::Root { path: root.to_owned(), error })?;
                 let walk = walk::list(&Arc::new(tree))?;
-                let found = walk.found.into_iter();
-                let found =
-                    found.map(|found| Found { path: found.path, file: ContentLocation::File(found.file) });
+                let found = walk.files.into_iter();
+                let found = found.map(|found| SiteFile {
+                    path: found.path,
+                    location: ContentLocation::File(found.location),
+                });
                 InputList { found: found.collect(), dirs: walk.dirs, skipped: walk.skipped }
             }
             PackInput::Archive { file, path, prefix } => {
-                let walk = archive::list(file, path, prefix)?;
-                let found = walk.found.into_iter();
-                let found = found.map(|found| Found {
+                let (walk, _) = archive::list(file, path, prefix)?;
+                let found = walk.files.into_iter();
+                let found = found.map(|found| SiteFile {
                     path: found.path,
-                    file: ContentLocation::Member(found.file.stretch),
+                    location: ContentLocation::Member(found.location.content),
                 });
                 InputList { found: found.collect(), dirs: walk.dirs, skipped: walk.skipped }
             }
@@ -115,7 +117,7 @@ impl<'i> PackInput<'i> {
             })),
             (
                 &PackInput::Archive { file, .. },
-                &ContentLocation::Member(Stretch { at, len, modified_s, mode }),
+                &ContentLocation::Member(MemberContent { at, len, modified_s, mode }),
             ) => Ok(Some(InputFile { file: FileHandle::Borrowed(file), at, len, modified_s, mode })),
             (PackInput::Dir(_), ContentLocation::Member(_)) => unreachable!("a directory has no members"),
         }
@@ -124,7 +126,7 @@ impl<'i> PackInput<'i> {
     /// Returns the name of a file for errors.
     pub(crate) fn name(&self, location: &ContentLocation) -> PathBuf {
         match (self, location) {
-            (_, ContentLocation::File(file)) => file.name(),
+            (_, ContentLocation::File(file)) => file.full_path(),
             (PackInput::Archive { path, .. } | PackInput::Dir(path), ContentLocation::Member(_)) => {
                 (*path).to_owned()
             }
@@ -135,7 +137,7 @@ impl<'i> PackInput<'i> {
 impl InputFile<'_> {
     /// Returns a reader from the start. It ends at the length that the file had when it was opened.
     pub(crate) fn reader(&self) -> impl Read {
-        Positioned { file: self.file(), at: self.at }.take(self.len)
+        OffsetReader { file: self.file(), at: self.at }.take(self.len)
     }
 
     /// Reads a block at an offset. At the end of the file it is shorter.

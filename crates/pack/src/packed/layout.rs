@@ -9,7 +9,7 @@ use super::codings::{CODINGS, SUFFIXES};
 use super::plan::{ContentSource, PackPlan, PlannedFile};
 use super::spill::{DeltaVariant, SpilledVariant};
 use super::tar_member::{BLOCK_LEN, MemberType, OWN_MODE, TarMember};
-use crate::walk::Dir;
+use crate::walk::SiteDir;
 use std::collections::HashMap;
 use tarpon_site::format::INLINE_LEN_MAX;
 use tarpon_site::packed::{IMAGE_AT, RESERVED_DIR};
@@ -109,7 +109,7 @@ impl Layout {
         dirs.for_each(|dir| self.place_dir(dir));
     }
 
-    fn place_dir(&mut self, Dir { path, mode, modified_s }: &Dir) {
+    fn place_dir(&mut self, SiteDir { path, mode, modified_s }: &SiteDir) {
         let (name, mode, modified_s) = (&path[1..], *mode, *modified_s);
         let member =
             TarMember { name, member_type: MemberType::Dir, len: 0, mode, modified_s, aligned: false };

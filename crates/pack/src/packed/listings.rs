@@ -4,9 +4,9 @@ use super::codings::{CODINGS, is_worthwhile};
 use super::encode::{CompressionEffort, encode};
 use super::jobs::run_jobs;
 use super::options::SiteOptions;
-use crate::address::Addresses;
-use crate::content::Content;
-use crate::listing::{Listed, Listing, listings};
+use crate::address::PageAddresses;
+use crate::content::FileContent;
+use crate::listing::{ListedFile, Listing, listings};
 use std::io;
 use tarpon_site::Coding;
 
@@ -21,8 +21,8 @@ pub(crate) struct EncodedListing {
 
 /// Returns the listings of a site with these files. There are none if the policy wants none.
 pub(crate) fn encode_listings<'f>(
-    listed: impl Iterator<Item = Listed<'f>>,
-    addresses: &Addresses,
+    listed: impl Iterator<Item = ListedFile<'f>>,
+    addresses: &PageAddresses,
     options: &SiteOptions<'_>,
 ) -> io::Result<Vec<EncodedListing>> {
     let jobs = listings(listed, addresses);
@@ -49,18 +49,20 @@ fn encode_all(text: &str, effort: CompressionEffort) -> io::Result<Vec<(Coding, 
 
 impl EncodedListing {
     /// Returns the HTML page in each coding.
-    pub(crate) fn html(&self) -> Vec<(Coding, Content)> {
+    pub(crate) fn html(&self) -> Vec<(Coding, FileContent)> {
         self.contents(&self.html)
     }
 
     /// Returns the JSON document in each coding.
-    pub(crate) fn json(&self) -> Vec<(Coding, Content)> {
+    pub(crate) fn json(&self) -> Vec<(Coding, FileContent)> {
         self.contents(&self.json)
     }
 
-    fn contents(&self, encoded: &[(Coding, Vec<u8>)]) -> Vec<(Coding, Content)> {
-        let content =
-            |bytes: &Vec<u8>| Content { last_modified: self.modified_s, ..Content::of(bytes.clone()) };
+    fn contents(&self, encoded: &[(Coding, Vec<u8>)]) -> Vec<(Coding, FileContent)> {
+        let content = |bytes: &Vec<u8>| FileContent {
+            last_modified: self.modified_s,
+            ..FileContent::of(bytes.clone())
+        };
         encoded.iter().map(|(coding, bytes)| (*coding, content(bytes))).collect()
     }
 }

@@ -8,14 +8,14 @@ use super::listings::{EncodedListing, encode_listings};
 use super::options::SiteOptions;
 use super::progress::{PackStep, Progress};
 use super::spill::{DeltaVariant, SpilledVariant};
-use crate::address::Addresses;
-use crate::content::hash;
+use crate::address::PageAddresses;
+use crate::content::hash_blocks;
 use crate::error::PackError;
-use crate::listing::Listed;
-use crate::media::Look;
+use crate::listing::ListedFile;
+use crate::media::SniffedType;
 use crate::rules::{RuleSet, is_hidden};
 use crate::skip::Skipped;
-use crate::walk::Dir;
+use crate::walk::SiteDir;
 use std::collections::HashMap;
 use std::io::{self, Read as _};
 
@@ -25,13 +25,13 @@ pub(crate) struct PackPlan<'i> {
     /// Sorted by path.
     pub(crate) files: Vec<PlannedFile>,
     /// Sorted by path.
-    pub(crate) dirs: Vec<Dir>,
+    pub(crate) dirs: Vec<SiteDir>,
     /// Each distinct content once.
     pub(crate) contents: Vec<PlannedContent>,
     pub(crate) skipped: Vec<Skipped>,
     /// The archive has the rule files as members, but the server does not send them.
     pub(crate) rules: RuleSet,
-    pub(crate) addresses: Addresses,
+    pub(crate) addresses: PageAddresses,
     /// Empty until [`PackPlan::make_listings`].
     pub(crate) listings: Vec<EncodedListing>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct PlannedFile {
 /// A content of one or more files.
 pub(crate) struct PlannedContent {
     pub(crate) fingerprint: Fingerprint,
-    pub(crate) look: Look,
+    pub(crate) look: SniffedType,
     /// Whether a quick attempt made the content smaller.
     pub(crate) compressible: bool,
     /// The first file with this content.
@@ -89,13 +89,13 @@ impl<'i> PackPlan<'i> {
         progress.begin(PackStep::Reading, found.len() as u64);
         let mut workers = vec![(); options.workers.get()];
         let scans = run_jobs(&mut workers, &found, |(), found| {
-            let Some(plain) = input.open(&found.file)? else { return Ok(None) };
+            let Some(plain) = input.open(&found.location)? else { return Ok(None) };
             let scan = FileScan::new(&plain)
-                .map_err(|error| PackError::Read { path: input.name(&found.file), error })?;
+                .map_err(|error| PackError::Read { path: input.name(&found.location), error })?;
             progress.add(1);
             Ok::<_, SiteError>(Some(scan))
         })?;
-        let paths = found.iter().map(|found| (&found.path[..], &found.file));
+        let paths = found.iter().map(|found| (&found.path[..], &found.location));
         let rules = RuleSet::read(paths, options.dialect, |location, len| {
             let Some(plain) = input.open(location)? else { return Ok(None) };
             let mut text = Vec::new();
@@ -104,10 +104,10 @@ impl<'i> PackPlan<'i> {
             Ok::<_, PackError>(Some(text))
         })?;
         let served = found.iter().map(|found| &found.path[..]).filter(|path| !is_hidden(path));
-        let addresses = Addresses::new(served, options.policy)?;
+        let addresses = PageAddresses::new(served, options.policy)?;
         let (files, contents, listings) = (Vec::new(), Vec::new(), Vec::new());
         let mut plan = PackPlan { input, files, dirs, contents, skipped, rules, addresses, listings };
-        plan.addresses.tell(&mut plan.skipped);
+        plan.addresses.report_skipped(&mut plan.skipped);
         let mut known = HashMap::new();
         for (found, scan) in found.into_iter().zip(scans) {
             // The file was removed during the packing.
@@ -128,7 +128,7 @@ impl<'i> PackPlan<'i> {
             });
             plan.files.push(PlannedFile {
                 path: found.path,
-                location: found.file,
+                location: found.location,
                 content,
                 modified_s: modified_s.min(options.max_mtime_s),
                 mode,
@@ -145,7 +145,7 @@ impl<'i> PackPlan<'i> {
         let served = self.files.iter().filter(|file| !is_hidden(&file.path));
         let listed = served.map(|file| {
             let (path, len) = (&file.path[..], self.content(file).fingerprint.len);
-            Listed { path, len, modified_s: file.modified_s, is_of_user: false }
+            ListedFile { path, len, modified_s: file.modified_s, is_of_user: false }
         });
         self.listings = encode_listings(listed, &self.addresses, options)?;
         Ok(())
@@ -176,7 +176,7 @@ impl<'i> PackPlan<'i> {
 /// The result of reading a file.
 struct FileScan {
     fingerprint: Fingerprint,
-    look: Look,
+    look: SniffedType,
     compressible: bool,
     modified_s: u64,
     mode: u32,
@@ -184,10 +184,10 @@ struct FileScan {
 
 impl FileScan {
     fn new(plain: &InputFile<'_>) -> io::Result<FileScan> {
-        let hashed = hash(&mut plain.reader())?;
+        let hashed = hash_blocks(&mut plain.reader())?;
         Ok(FileScan {
             fingerprint: Fingerprint { len: hashed.len, hash: hashed.hash },
-            look: hashed.look,
+            look: hashed.sniffed,
             compressible: is_compressible(plain)?,
             modified_s: plain.modified_s,
             mode: plain.mode,

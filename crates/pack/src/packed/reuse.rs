@@ -14,7 +14,7 @@ use super::fingerprint::Fingerprint;
 use super::open::{OpenedSite, stored_fingerprint};
 use super::options::SiteOptions;
 use super::plan::PackPlan;
-use crate::content::Positioned;
+use crate::content::OffsetReader;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read};
@@ -211,7 +211,7 @@ fn files_of(opened: &OpenedSite) -> impl Iterator<Item = (&[u8], tarpon_site::Va
 
 impl ReusedVariant<'_> {
     pub(crate) fn reader(&self) -> impl Read {
-        Positioned { file: self.file, at: self.at }.take(self.fingerprint.len)
+        OffsetReader { file: self.file, at: self.at }.take(self.fingerprint.len)
     }
 }
 

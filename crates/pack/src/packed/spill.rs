@@ -2,7 +2,7 @@
 
 use super::dictionaries::DictionaryHash;
 use super::fingerprint::{Fingerprint, HashingWriter};
-use crate::content::Positioned;
+use crate::content::OffsetReader;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use tarpon_site::Coding;
@@ -65,6 +65,6 @@ impl SpillFile {
 impl SpilledVariant {
     /// Returns a reader of the variant in the file of its worker.
     pub(crate) fn reader<'f>(&self, file: &'f File) -> impl Read + use<'f> {
-        Positioned { file, at: self.at }.take(self.fingerprint.len)
+        OffsetReader { file, at: self.at }.take(self.fingerprint.len)
     }
 }

@@ -18,7 +18,7 @@ use super::plan::PackPlan;
 use super::progress::Progress;
 use super::reuse::{PreviousArchive, ReusedVariant};
 use super::spill::{SpillFile, SpilledVariant};
-use crate::skip::{Kind, skip};
+use crate::skip::{SkipReason, skip};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
@@ -70,7 +70,7 @@ pub(crate) fn find_precompressed(
             (false, _) => {
                 let path = &plan.files[other].path;
                 let path = Path::new(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)));
-                skip(&mut plan.skipped, Kind::CodedWrong, path);
+                skip(&mut plan.skipped, SkipReason::PrecompressedMismatch, path);
             }
         }
     }

@@ -17,7 +17,7 @@ use super::fingerprint::{Fingerprint, HashingWriter, copy, fingerprint_of};
 use super::jobs::run_jobs;
 use super::open::{OpenedSite, stored_fingerprint};
 use crate::archive;
-use crate::content::Positioned;
+use crate::content::OffsetReader;
 use crate::rules::is_hidden;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -173,7 +173,7 @@ fn checksums(opened: &OpenedSite, archive: &File, defects: &mut Vec<Defect>) {
 
 fn checksum(archive: &File, row: ChecksumRow) -> Option<u64> {
     let mut out = HashingWriter::new(std::io::sink());
-    copy(Positioned { file: archive, at: row.at }.take(row.len), &mut out).ok()?;
+    copy(OffsetReader { file: archive, at: row.at }.take(row.len), &mut out).ok()?;
     (out.len == row.len).then(|| out.hash64())
 }
 
@@ -374,7 +374,7 @@ fn members(
     defects: &mut Vec<Defect>,
 ) {
     let walk = match archive::list(archive, path, Path::new("")) {
-        Ok(walk) => walk,
+        Ok((walk, _)) => walk,
         Err(error) => return defects.push(Defect::Tar(error.to_string())),
     };
     // A page may have another name as a member. The list of members leaves out names that are not UTF-8.
@@ -388,10 +388,10 @@ fn members(
         .collect();
     // By offset, since a member may have many links.
     let mut read = BTreeMap::new();
-    for found in walk.found.iter().filter(|found| !is_hidden(&found.path)) {
-        let stretch = found.file.stretch;
+    for found in walk.files.iter().filter(|found| !is_hidden(&found.path)) {
+        let stretch = found.location.content;
         let member = *read.entry(stretch.at).or_insert_with(|| {
-            fingerprint_of(Positioned { file: archive, at: stretch.at }.take(stretch.len), u64::MAX).ok()
+            fingerprint_of(OffsetReader { file: archive, at: stretch.at }.take(stretch.len), u64::MAX).ok()
         });
         let mut scratch = [0; PATH_LEN_MAX];
         let served = match entries.get(&found.path[..]) {
@@ -429,7 +429,7 @@ fn content(opened: &OpenedSite, archive: &File, variant: &Variant) -> Option<Fin
 fn reader<'a>(opened: &'a OpenedSite, archive: &'a File, variant: &Variant) -> Box<dyn Read + 'a> {
     match variant.content {
         Content::Image(place) => Box::new(opened.image.bytes(place)),
-        Content::Archive(place) => Box::new(Positioned { file: archive, at: place.at }.take(place.len)),
+        Content::Archive(place) => Box::new(OffsetReader { file: archive, at: place.at }.take(place.len)),
         // A packed site has no such content. In a forged image it counts as empty.
         Content::File { .. } => Box::new(std::io::empty()),
     }

@@ -10,7 +10,7 @@ use super::dialect::Dialect;
 use super::error::{LocatedRuleError, RuleError, RuleFile};
 use super::line::{RuleLine, RuleToken, lines};
 use super::pattern::{self, PathSet, Pattern};
-use crate::percent::encode;
+use crate::url_path::percent_encode;
 
 /// The rules of `_headers`.
 #[derive(Debug)]
@@ -234,7 +234,7 @@ fn value(parts: &[ValuePart], captured: Option<&[&[u8]]>) -> Option<String> {
         ValuePart::Text(text) => Some(text.clone()),
         &ValuePart::Captured(number) => {
             let captured = captured?.get(usize::from(number)).copied().unwrap_or_default();
-            Some(encode(captured))
+            Some(percent_encode(captured))
         }
     };
     parts.iter().map(part).collect()

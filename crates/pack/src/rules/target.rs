@@ -8,7 +8,7 @@
 use super::error::{LocatedRuleError, RuleError};
 use super::line::RuleToken;
 use super::pattern::{Pattern, placeholder_name, unescape};
-use crate::percent::escape;
+use crate::url_path::push_percent_encoded;
 use tarpon_site::rules::{FILE_SUFFIXES, RuleStep};
 
 /// The target of a rule.
@@ -85,7 +85,7 @@ impl RuleTarget {
                 b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | b'#' => {
                     return Err(here.error(RuleError::TargetByte));
                 }
-                0x80.. => escape(byte, &mut text),
+                0x80.. => push_percent_encoded(byte, &mut text),
                 _ => {
                     target.has_query |= byte == b'?' && fragment_at.is_none();
                     text.push(byte);

@@ -1,105 +1,108 @@
-//! How long a cache may keep an answer without asking: Cache-Control. RFC 9111, section 5.2.2; RFC 8246.
+//! Cache-Control: how long a cache may use a response without asking the server. RFC 9111, section 5.2.2; RFC 8246.
 //!
 //! ```text
-//! a file ─┬─ its name has a hash of its content ─▶ a year, and never asked about again
-//!         └─ any other ──────────────────────────▶ kept, and asked about before each use: mostly a 304
-//! a redirect ────────────────────────────────────▶ as a file
-//! an error ──────────────────────────────────────▶ not kept
+//! file ─┬─ its name contains a hash of its content ─▶ a year, without asking
+//!       └─ any other ───────────────────────────────▶ stored, with a question before each use: mostly a 304
+//! redirect ─────────────────────────────────────────▶ like any other file
+//! error ────────────────────────────────────────────▶ not stored
 //! ```
 //!
-//! Who takes a name wrongly for one with a hash keeps visitors from a change for a year; who misses one costs them a 304.
-//! So only the patterns of known bundlers count, of files that bundlers write, and only where the hash looks like
-//! chance. Names that people choose (`photo-IMG_1234.jpg`, `report-20240101.js`, `notes.05feb2024.png`) do not.
+//! If the packer mistakes an ordinary name for one with a hash, visitors miss a change for a year; if it misses a hash, each visit
+//! costs a 304. So only the patterns of known bundlers count, for types of files that bundlers write, and only if the hash looks
+//! random. Names that people choose (`photo-IMG_1234.jpg`, `report-20240101.js`, `notes.05feb2024.png`) do not match.
 
-/// Of what is named for its content.
+/// For a file whose name contains a hash of its content.
 pub(crate) const IMMUTABLE: &str = "public, max-age=31536000, immutable";
-/// Of any other file, and of redirects: a 301 without it is kept for ever by some.
+/// For other files, and for redirects: some caches keep a 301 without Cache-Control for ever.
 pub(crate) const REVALIDATE: &str = "no-cache";
-/// Of errors: what is missing now may be there with the next site.
+/// For errors: the next version of the site may have the missing file.
 pub(crate) const NEVER: &str = "no-store";
 
-/// The value for the file at a path.
+/// Returns the value for the file at a path.
 pub(crate) fn of_file(path: &[u8]) -> &'static str {
     if is_immutable(path) { IMMUTABLE } else { REVALIDATE }
 }
 
-/// Whether the path changes with the content.
+/// Returns whether the path changes when the content does.
 fn is_immutable(path: &[u8]) -> bool {
     let name_at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     let (dir, name) = path.split_at(name_at);
-    // A source map is named for what it maps.
-    let Some((stem, extension)) = cut(name.strip_suffix(b".map").unwrap_or(name), b'.') else { return false };
+    // A source map has the name of its script, followed by `.map`.
+    let Some((stem, extension)) = split_last(name.strip_suffix(b".map").unwrap_or(name), b'.') else {
+        return false;
+    };
     let is_code = CODE.contains(&extension);
     if !is_code && !MEDIA.contains(&extension) {
         return false;
     }
-    // webpack, for parts that are loaded later.
+    // webpack adds this to chunks that are loaded later.
     let stem = stem.strip_suffix(b".chunk").unwrap_or(stem);
     let lies_in = |part: &[u8]| dir.windows(part.len()).any(|window| window == part);
-    let is_chance = |hash: &[u8]| is_chance(hash, is_code);
-    // Vite, Rollup, esbuild, Parcel and webpack, each with some name before.
-    if [b'-', b'.'].into_iter().any(|separator| behind(stem, separator).any(is_chance)) {
+    let is_random = |hash: &[u8]| is_random(hash, is_code);
+    // Vite, Rollup, esbuild, Parcel and webpack, each with a name before the hash.
+    if [b'-', b'.'].into_iter().any(|separator| hash_candidates(stem, separator).any(is_random)) {
         return true;
     }
     if lies_in(b"/_app/immutable/") {
-        // SvelteKit: all of it.
+        // SvelteKit: every file.
         true
     } else if lies_in(b"/_nuxt/") {
-        is_chance(stem)
+        is_random(stem)
     } else if lies_in(b"/_next/static/") {
-        // Next.js: named for the content; or what lies in a directory named for the build.
-        is_chance(stem) || name.starts_with(b"_") && dir.split(|&byte| byte == b'/').any(is_build)
+        // Next.js: the name is the hash of the content, or the directory has the name of the build.
+        is_random(stem) || name.starts_with(b"_") && dir.split(|&byte| byte == b'/').any(is_build)
     } else if lies_in(b"/_astro/") {
-        // Astro: a picture, `name.hash_options`.
-        let (picture, options) = cut(stem, b'_').unwrap_or((stem, b""));
-        options.iter().all(u8::is_ascii_alphanumeric) && behind(picture, b'.').any(is_chance)
+        // Astro: an image, `name.hash_options`.
+        let (image, options) = split_last(stem, b'_').unwrap_or((stem, b""));
+        options.iter().all(u8::is_ascii_alphanumeric) && hash_candidates(image, b'.').any(is_random)
     } else {
         false
     }
 }
 
-/// What comes before the last `separator`, and what behind. None if either is empty.
-fn cut(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+/// Splits at the last `separator`. Returns `None` if either part is empty.
+fn split_last(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().rposition(|&byte| byte == separator)?;
     (at > 0 && at + 1 < text.len()).then(|| (&text[..at], &text[at + 1..]))
 }
 
-/// What stands behind the last separator, and at the end as long as a hash of base64url, which may have one itself.
-fn behind(stem: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
-    let last = cut(stem, separator).map(|(_, tail)| tail);
-    // The last part of a UUID is not the hash of anything.
+/// Returns the parts of a stem that may be a hash: the part after the last separator, and the last eight letters after a
+/// separator, as a hash in base64url may contain a separator itself.
+fn hash_candidates(stem: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    let last = split_last(stem, separator).map(|(_, tail)| tail);
+    // Twelve letters after a hyphen may be the last part of a UUID, which is no hash of the content.
     let last = last.filter(|tail| separator == b'.' || tail.len() != 12);
     let eight = stem.split_last_chunk::<8>();
     let eight = eight.filter(|(name, _)| name.len() > 1 && name.ends_with(&[separator]));
     last.into_iter().chain(eight.map(|(_, tail)| &tail[..]))
 }
 
-/// Whether a text has the letters of a hash, and as many turns between digits, capital and small letters as chance makes,
-/// and people do not: `Section1` has two, `2023dec5` too.
-fn is_chance(text: &[u8], is_code: bool) -> bool {
+/// Returns whether a text has the letters of a hash, and changes between digits, capital and small letters as often as a random text
+/// does and names that people choose do not: `Section1` and `2023dec5` change twice.
+fn is_random(text: &[u8], is_code: bool) -> bool {
     let all = |is_of: fn(&u8) -> bool| text.iter().all(is_of);
     let any = |is_of: fn(&u8) -> bool| text.iter().any(is_of);
     if !any(u8::is_ascii_digit) {
         return false;
     }
-    let kind = |byte: u8| (byte.is_ascii_digit(), byte.is_ascii_uppercase(), byte.is_ascii_lowercase());
-    let turns = text.windows(2).filter(|pair| kind(pair[0]) != kind(pair[1])).count();
-    // People name pictures more often than scripts.
+    let class = |byte: u8| (byte.is_ascii_digit(), byte.is_ascii_uppercase(), byte.is_ascii_lowercase());
+    let changes = text.windows(2).filter(|pair| class(pair[0]) != class(pair[1])).count();
+    // People choose the names of images more often than those of scripts.
     let more = usize::from(!is_code);
     match text.len() {
-        8..=20 | 32 | 40 | 64 if all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) => turns >= 3,
-        8 if all(|byte| matches!(byte, b'A'..=b'Z' | b'2'..=b'7')) => turns >= 2 + more,
+        8..=20 | 32 | 40 | 64 if all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) => changes >= 3,
+        8 if all(|byte| matches!(byte, b'A'..=b'Z' | b'2'..=b'7')) => changes >= 2 + more,
         8 if all(is_base64url) => {
-            any(u8::is_ascii_uppercase) && any(u8::is_ascii_lowercase) && turns >= 3 + more
+            any(u8::is_ascii_uppercase) && any(u8::is_ascii_lowercase) && changes >= 3 + more
         }
         _ => false,
     }
 }
 
-/// Whether a directory of Next.js is named by chance, as builds are unless somebody says otherwise.
+/// Returns whether a name may be that of a Next.js build: random, unless the site configures another name.
 fn is_build(name: &[u8]) -> bool {
-    let kinds: [fn(&u8) -> bool; 3] = [u8::is_ascii_digit, u8::is_ascii_uppercase, u8::is_ascii_lowercase];
-    name.len() == 21 && name.iter().all(is_base64url) && kinds.iter().all(|&kind| name.iter().any(kind))
+    let classes: [fn(&u8) -> bool; 3] = [u8::is_ascii_digit, u8::is_ascii_uppercase, u8::is_ascii_lowercase];
+    name.len() == 21 && name.iter().all(is_base64url) && classes.iter().all(|&class| name.iter().any(class))
 }
 
 /// RFC 4648, section 5.
@@ -107,9 +110,9 @@ fn is_base64url(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
 }
 
-/// Extensions of what bundlers write themselves.
+/// Extensions of files that bundlers generate.
 const CODE: &[&[u8]] = &[b"cjs", b"css", b"js", b"mjs", b"wasm"];
-/// Extensions of what they copy under a name with a hash.
+/// Extensions of files that bundlers copy to a name with a hash.
 #[rustfmt::skip]
 const MEDIA: &[&[u8]] = &[
     b"aac", b"avif", b"eot", b"flac", b"gif", b"ico", b"jpeg", b"jpg", b"jxl", b"m4a", b"mp3", b"mp4", b"ogg", b"opus",
@@ -122,7 +125,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn only_what_a_bundler_has_named_for_its_content_is_kept_for_a_year() {
+    fn only_bundler_names_with_a_hash_are_immutable() {
         let cases: &[(&str, &str, bool)] = &[
             // whose pattern        path                                                    immutable
             ("Vite",                "/assets/index-B4qfzvDp.js",                            true),
@@ -151,7 +154,7 @@ mod tests {
 
             ("Next.js, a name",     "/_next/static/chunks/main.js",                         false),
             ("a build by name",     "/_next/static/release-2024-11-21abc/_buildManifest.js", false),
-            ("Nuxt's news",         "/_nuxt/builds/latest.json",                            false),
+            ("Nuxt, latest",        "/_nuxt/builds/latest.json",                            false),
             ("SvelteKit's version", "/_app/version.json",                                   false),
             ("bare, anywhere",      "/assets/6e6a2b4c5d6e7f80.css",                         false),
             ("a page",              "/notes-B4qfzvDp.html",                                 false),
@@ -161,7 +164,7 @@ mod tests {
             ("coded beside",        "/assets/index-B4qfzvDp.js.br",                         false),
             ("a word",              "/my-document.js",                                      false),
             ("a word, capital",     "/app-MyModule.js",                                     false),
-            ("a number behind",     "/lesson-Chapter2.js",                                  false),
+            ("a number at the end", "/lesson-Chapter2.js",                                  false),
             ("a section",           "/intro-Section1.png",                                  false),
             ("a product",           "/case-iPhone14.png",                                   false),
             ("a camera",            "/photo-IMG_1234.jpg",                                  false),
@@ -188,23 +191,23 @@ mod tests {
         }
     }
 
-    /// Chance does not always look like it. What is missed costs a 304; but most should be found.
+    /// A random text does not always look random. A missed hash costs a 304; most must be found.
     #[test]
     #[rustfmt::skip]
-    fn most_hashes_are_found() {
+    fn most_random_hashes_are_found() {
         const HEX: &[u8] = b"0123456789abcdef";
         const BASE32: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
         const BASE64: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         type Row<'a> = (&'a str, &'a [u8], usize, &'a str, &'a str, usize);
         let cases: &[Row<'_>] = &[
-            // whose      letters  length  before            behind   of 1000 at least
+            // bundler    letters  length  before            after    of 1000 at least
             ("Vite",      BASE64,  8,      "/assets/a-",     ".js",   550),
             ("webpack",   HEX,     20,     "/a.",            ".js",   990),
             ("Parcel",    HEX,     8,      "/a.",            ".css",  600),
             ("Next.js",   HEX,     16,     "/_next/static/", ".js",   950),
             ("esbuild",   BASE32,  8,      "/a-",            ".js",   550),
         ];
-        for &(name, letters, len, before, behind, least) in cases {
+        for &(name, letters, len, before, after, least) in cases {
             let mut state = 0x9e37_79b9_7f4a_7c15_u64;
             let mut letter = || {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -212,7 +215,7 @@ mod tests {
             };
             let found = (0..1000).filter(|_| {
                 let hash: Vec<u8> = (0..len).map(|_| letter()).collect();
-                is_immutable(&[before.as_bytes(), &hash, behind.as_bytes()].concat())
+                is_immutable(&[before.as_bytes(), &hash, after.as_bytes()].concat())
             });
             let found = found.count();
             assert!(found >= least, "{name}: {found}");

@@ -1,0 +1,38 @@
+//! The options of packing a directory or an archive into an image.
+
+use crate::policy::Policy;
+use crate::rules::Dialect;
+use crate::user::UserDirectory;
+
+/// The options of packing.
+#[derive(Clone, Debug)]
+pub struct PackOptions {
+    /// A file of more bytes than this stays on disk, and open.
+    pub file_len_min: u64,
+    /// The number of files that may stay open. The caller knows how many descriptors it can spare.
+    pub file_count_max: usize,
+    /// Seconds since 1970. No Last-Modified is later (RFC 9110, section 8.8.2.1).
+    pub now: u64,
+    /// The dialect of `_headers` and `_redirects` at the root of the site. These files are not served.
+    pub dialect: Dialect,
+    /// How the site answers.
+    pub policy: Policy,
+    /// User directories that are served below `/~name/`, beside a directory and not beside an archive. An error in one of them
+    /// omits that directory, and packing goes on.
+    pub users: Vec<UserDirectory>,
+}
+
+impl PackOptions {
+    /// Returns the default options at this time: contents above 64 KiB stay on disk, at most 512 of them; rules are in the dialect
+    /// of Netlify.
+    pub fn new(now: u64) -> PackOptions {
+        let (file_len_min, file_count_max) = (FILE_LEN_MIN, FILE_COUNT_MAX);
+        let (dialect, policy, users) = (Dialect::Netlify, Policy::default(), Vec::new());
+        PackOptions { file_len_min, file_count_max, now, dialect, policy, users }
+    }
+}
+
+/// See [`PackOptions::new`]. Measured: up to this length, a copy out of memory is about as fast as sending from a file.
+const FILE_LEN_MIN: u64 = 64 << 10;
+/// See [`PackOptions::new`]. Half of the usual soft limit of 1,024 open files.
+const FILE_COUNT_MAX: usize = 512;

@@ -1,0 +1,246 @@
+//! Writes every file of a site to the image, with its variants, its redirects and its listing.
+
+use crate::address::PageAddress;
+use crate::cache_control;
+use crate::content::{ContentPlace, FileContent};
+use crate::error::PackError;
+use crate::fields::{self, Representation, Varies};
+use crate::listing::{self, ListedFile, Listing};
+use crate::media::content_type;
+use crate::options::PackOptions;
+use crate::precompressed::{Precompressed, PrecompressedFiles};
+use crate::rule_records::RuleRecords;
+use crate::rules::RuleSet;
+use crate::skip::{SkipReason, Skipped, skip_path};
+use crate::url_path::file_name;
+use crate::walk::SiteFile;
+use crate::write::{FileRecord, ImageDelta, ImageVariant, ImageWriter};
+use crate::{PackedImage, Summary, address::PageAddresses};
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{Seek, Write};
+use tarpon_site::format::PATH_LEN_MAX;
+use tarpon_site::{Coding, JSON_SUFFIX};
+
+/// The files of a site and of its users.
+pub(crate) struct SiteContents<F> {
+    /// The files of the site, and then those of users.
+    pub(crate) files: Vec<SiteFile<F>>,
+    /// The number of files of the site itself.
+    pub(crate) site_count: usize,
+    pub(crate) skipped: Vec<Skipped>,
+    pub(crate) archive_len: u64,
+}
+
+/// Writes the image of a site. `read` reads a file, and returns `None` if it no longer exists.
+pub(crate) fn write_site<F, W: Write + Seek>(
+    SiteContents { files, site_count, mut skipped, archive_len }: SiteContents<F>,
+    rules: &RuleSet,
+    out: &mut W,
+    options: &PackOptions,
+    mut read: impl FnMut(&F) -> Result<Option<FileContent>, PackError>,
+) -> Result<PackedImage, PackError> {
+    let mut precompressed = PrecompressedFiles::of(&files);
+    let addresses = PageAddresses::new(files.iter().map(|file| &file.path[..]), &options.policy)?;
+    addresses.report_skipped(&mut skipped);
+    let mut rule_records = RuleRecords::new(rules, &addresses)?;
+    let mut writer = ImageWriter::new(out)?;
+    let mut open_files = Vec::new();
+    let mut summary = Summary::default();
+    let mut listed = Vec::new();
+    let mut large_count = 0;
+    for (number, SiteFile { path, location }) in files.iter().enumerate() {
+        if precompressed.is_variant(number) {
+            continue;
+        }
+        let is_of_user = number >= site_count;
+        let mut unread = 0;
+        let mut read = |location: &F| match read(location) {
+            Err(PackError::Read { .. } | PackError::Denied { .. }) if is_of_user => {
+                unread += 1;
+                Ok(None)
+            }
+            result => result,
+        };
+        let content = read(location)?;
+        let variants = match &content {
+            Some(content) => precompressed.take(number, content, &mut skipped, &mut read)?,
+            None => Vec::new(),
+        };
+        for _ in 0..unread {
+            skip_path(&mut skipped, SkipReason::UserUnreadable, path);
+        }
+        let Some(content) = content else { continue };
+        let all =
+            || variants.iter().map(|variant| (variant.path, &variant.content)).chain([(&path[..], &content)]);
+        let more = all().filter(|(_, content)| matches!(content.source, ContentPlace::OnDisk(_))).count();
+        if is_of_user && large_count + more > options.file_count_max {
+            skip_path(&mut skipped, SkipReason::UserLarge, path);
+            continue;
+        }
+        large_count += more;
+        for (path, content) in all() {
+            listed.push(ListedFile { path, len: content.len, modified_s: content.last_modified, is_of_user });
+            summary.files += 1;
+            summary.bytes += content.len;
+        }
+        if large_count > options.file_count_max {
+            // There will be no image; the loop goes on to count the large files for the error.
+            continue;
+        }
+        write_file(&mut writer, &mut rule_records, path, content, variants, &mut open_files)?;
+    }
+    if large_count > options.file_count_max {
+        return Err(PackError::FileCount { count: large_count, max: options.file_count_max });
+    }
+    for Listing { dir, html, json, modified_s } in listing::listings(listed, &addresses) {
+        let content = |text: String| {
+            vec![(Coding::Identity, FileContent { last_modified: modified_s, ..FileContent::of(text) })]
+        };
+        write_listing(&mut writer, &mut rule_records, &dir, content(html), content(json))?;
+    }
+    let section = rule_records.finish(&mut writer)?;
+    writer.finish(open_files.len() as u64, archive_len, section.as_slice())?;
+    Ok(PackedImage { files: open_files, summary, skipped, omitted: Vec::new() })
+}
+
+/// Writes a file with its precompressed variants, and each of these at its own path too.
+fn write_file<W: Write + Seek>(
+    writer: &mut ImageWriter<'_, W>,
+    rule_records: &mut RuleRecords<'_>,
+    path: &[u8],
+    content: FileContent,
+    precompressed: Vec<Precompressed<'_>>,
+    files: &mut Vec<File>,
+) -> Result<(), PackError> {
+    let media = media_of(path, &content);
+    let mut contents = vec![(Coding::Identity, content)];
+    let mut paths = Vec::new();
+    for Precompressed { path, coding, content } in precompressed {
+        contents.push((coding, content));
+        paths.push(path);
+    }
+    let file = FileToWrite { media, contents, deltas: Vec::new(), offer: None };
+    let contents = write_variants(writer, rule_records, path, file, files)?;
+    for (path, (_, content)) in paths.into_iter().zip(contents.into_iter().skip(1)) {
+        let (media, contents) = (media_of(path, &content), vec![(Coding::Identity, content)]);
+        let file = FileToWrite { media, contents, deltas: Vec::new(), offer: None };
+        write_variants(writer, rule_records, path, file, files)?;
+    }
+    Ok(())
+}
+
+/// A file with all of its contents.
+pub(crate) struct FileToWrite<'w> {
+    /// The value of Content-Type.
+    pub(crate) media: Cow<'static, str>,
+    /// The first content is not coded.
+    pub(crate) contents: Vec<(Coding, FileContent)>,
+    /// The deltas against dictionaries, each given by its SHA-256.
+    pub(crate) deltas: Vec<([u8; 32], Coding, FileContent)>,
+    /// The URL pattern of the files that may use this one as a dictionary.
+    pub(crate) offer: Option<&'w str>,
+}
+
+/// Writes a file in all its codings, at each of its paths, and the redirects to it. Returns the contents; those that the writer has
+/// placed can be used by other files.
+pub(crate) fn write_variants<W: Write + Seek>(
+    writer: &mut ImageWriter<'_, W>,
+    rule_records: &mut RuleRecords<'_>,
+    path: &[u8],
+    file: FileToWrite<'_>,
+    files: &mut Vec<File>,
+) -> Result<Vec<(Coding, FileContent)>, PackError> {
+    let FileToWrite { media, contents, deltas, offer } = file;
+    let (media, varies) = (&*media, Varies::of(contents.len(), deltas.len()));
+    let cache = cache_control::of_file(path);
+    let Some(last_modified) = contents.first().map(|(_, content)| content.last_modified) else {
+        return Ok(contents);
+    };
+    let PageAddress { served_at, redirects } = rule_records.addresses.address_of(path);
+    let extras: Vec<_> = served_at.iter().map(|path| rule_records.fields(path)).collect();
+    let representation =
+        |coding, extra| Representation { media, coding, varies, offer, last_modified, cache, extra };
+    let variants = contents
+        .into_iter()
+        .map(|(coding, content)| ImageVariant::new(representation(coding, &extras[0]), content));
+    let mut variants: Vec<_> = variants.collect();
+    let deltas = deltas.into_iter().map(|(dictionary, coding, content)| ImageDelta {
+        dictionary,
+        variant: ImageVariant::new(representation(coding, &extras[0]), content),
+    });
+    let mut deltas: Vec<_> = deltas.collect();
+    let [first, rest @ ..] = &served_at[..] else { unreachable!("each file has a path") };
+    let mut records = writer.file(first, &mut variants, rule_records.file_record(first), files)?;
+    writer.deltas(&records, &mut deltas, files)?;
+    rule_records.file_written(path, first, media, &variants, &records);
+    for (address, extra) in rest.iter().zip(extras.windows(2)) {
+        match extra[0] == extra[1] {
+            true => writer.alias(address, &records, rule_records.has_rule(address))?,
+            false => {
+                for variant in variants.iter_mut().chain(deltas.iter_mut().map(|delta| &mut delta.variant)) {
+                    variant.set_fields(representation(variant.coding, &extra[1]));
+                }
+                records = writer.file(address, &mut variants, rule_records.file_record(address), files)?;
+                writer.deltas(&records, &mut deltas, files)?;
+            }
+        }
+        rule_records.file_written(path, address, media, &variants, &records);
+    }
+    write_redirects(writer, rule_records, &redirects, rest.last().unwrap_or(first))?;
+    Ok(variants.into_iter().map(|variant| (variant.coding, variant.content)).collect())
+}
+
+/// Writes the listing of a directory at the address of the directory, as a page and as JSON.
+pub(crate) fn write_listing<W: Write + Seek>(
+    writer: &mut ImageWriter<'_, W>,
+    rule_records: &mut RuleRecords<'_>,
+    dir: &[u8],
+    html: Vec<(Coding, FileContent)>,
+    json: Vec<(Coding, FileContent)>,
+) -> Result<(), PackError> {
+    let PageAddress { served_at, redirects } = rule_records.addresses.address_of(dir);
+    let [address] = &served_at[..] else { unreachable!("a listing has one address") };
+    let extra = rule_records.fields(address).with("Vary", "Accept");
+    // A rule that sets Content-Type is about the page.
+    let (_, json_extra) = extra.clone().split_off("Content-Type");
+    let variants = |media, contents: Vec<(Coding, FileContent)>, extra| {
+        let varies = Varies::of(contents.len(), 0);
+        let variant = |(coding, content): (Coding, FileContent)| {
+            let (last_modified, cache) = (content.last_modified, cache_control::REVALIDATE);
+            let representation =
+                Representation { media, coding, varies, offer: None, last_modified, cache, extra };
+            ImageVariant::new(representation, content)
+        };
+        contents.into_iter().map(variant).collect::<Vec<_>>()
+    };
+    let media = "text/html; charset=utf-8";
+    let mut page = variants(media, html, &extra);
+    // The server must compare Accept with both formats, so the record has the flag of a rule.
+    let purpose = FileRecord::AtPath { has_rule: true };
+    let records = writer.file(address, &mut page, purpose, &mut Vec::new())?;
+    rule_records.file_written(dir, address, media, &page, &records);
+    let name = [address.strip_prefix(b"/").unwrap_or(address), JSON_SUFFIX].concat();
+    if name.len() <= PATH_LEN_MAX {
+        let mut json = variants("application/json", json, &json_extra);
+        writer.file(&name, &mut json, FileRecord::AtPath { has_rule: false }, &mut Vec::new())?;
+    }
+    write_redirects(writer, rule_records, &redirects, address)
+}
+
+fn write_redirects<W: Write + Seek>(
+    writer: &mut ImageWriter<'_, W>,
+    rule_records: &RuleRecords<'_>,
+    redirects: &[Vec<u8>],
+    target: &[u8],
+) -> Result<(), PackError> {
+    for path in redirects {
+        let redirect = fields::redirect(target, &rule_records.fields(path));
+        writer.redirect(path, &redirect, None, rule_records.has_rule(path))?;
+    }
+    Ok(())
+}
+
+fn media_of(path: &[u8], content: &FileContent) -> Cow<'static, str> {
+    content_type(file_name(path), &content.sniffed)
+}
