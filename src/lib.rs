@@ -51,7 +51,7 @@ pub use base::{
     error::UserError,
     log_config::{LogClientIp, LogFormat, LogTarget, Logging, Rotation, SiteLog},
     settings::{Settings, SiteLimits, UnknownHost},
-    site_config::{MAX_UNPACKED_LEN, Source, UserConfig, UserDirectories},
+    site_config::{MAX_UNPACKED_LEN, SiteSource, UserConfig, UserDirectories},
 };
 pub use control::{
     access_log::{LogSink, turn},
@@ -67,8 +67,8 @@ pub use program::run as run_program;
 pub use site::{
     Site,
     inspect::{inspect, verify},
-    pack::{SitePacking, carried_archive, carries_site, pack},
-    releases::{Release, Releases, Switched, Turn},
+    pack::{SitePacking, embedded_archive, has_embedded_site, pack},
+    releases::{Activation, Release, ReleaseState, Releases},
     virtual_hosts::{VirtualHost, VirtualHosts},
     watch::{SiteChange, SiteWatcher, WatchHandle},
 };

@@ -12,7 +12,7 @@ use common::{
 };
 use std::{fs, process::Command, time::Duration};
 use tarpon::{
-    CompressionEffort, Engine, HostName, Progress, Settings, Site, SiteLimits, SitePacking, Source,
+    CompressionEffort, Engine, HostName, Progress, Settings, Site, SiteLimits, SitePacking, SiteSource,
     UnknownHost, VirtualHost, VirtualHosts, pack,
 };
 use tempfile::TempDir;
@@ -264,7 +264,7 @@ fn truncated_archive_affects_only_its_site() {
         let archives = common::readable_dir();
         let paths = ["one.tar", "two.tar"].map(|name| archives.path().join(name));
         for (dir, path) in dirs.iter().zip(&paths) {
-            let source = Source { path: dir.path().to_owned(), ..Source::default() };
+            let source = SiteSource { path: dir.path().to_owned(), ..SiteSource::default() };
             let packing = SitePacking { effort: CompressionEffort::Fast, ..SitePacking::new(path) };
             pack(&source, &packing, &Progress::default()).expect("an archive");
         }

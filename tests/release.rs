@@ -259,10 +259,10 @@ fn a_history_that_others_have_written_leads_nowhere_else() {
     run(&dir, "activate", &["b.tar"]);
     run(&dir, "activate", &["a.tar"]);
     let (link, history) = (dir.join("current"), dir.join(".tarpon.history"));
-    assert_eq!(Releases::before(&link), [dir.join("b.tar")]);
+    assert_eq!(Releases::earlier_archives(&link), [dir.join("b.tar")]);
     for outside in [elsewhere.to_str().unwrap(), "../x.tar", "a.tar/../../x.tar"] {
         fs::write(&history, format!("activate 5 {outside}\nactivate 6 a.tar\n")).unwrap();
-        assert_eq!(Releases::before(&link), Vec::<PathBuf>::new(), "{outside}");
+        assert_eq!(Releases::earlier_archives(&link), Vec::<PathBuf>::new(), "{outside}");
         let ended = run(&dir, "rollback", &[]);
         assert!(ended.error_line().contains("line 1 is damaged; remove that line"), "{outside}: {ended:?}");
         assert_eq!(current(&dir), dir.join("a.tar").canonicalize().unwrap(), "{outside}");

@@ -22,7 +22,7 @@ use std::{
     process::Command,
     sync::mpsc::channel,
 };
-use tarpon::{SiteChange, SiteWatcher, Source, UserDirectories, UserDirectory};
+use tarpon::{SiteChange, SiteSource, SiteWatcher, UserDirectories, UserDirectory};
 use tempfile::TempDir;
 
 #[test]
@@ -202,8 +202,8 @@ fn a_library_is_told_of_users_and_follows_their_directories() {
     let dir = readable_dir();
     write_files(dir.path(), &[("site/index.html", "home"), ("home/alice/index.html", "not served")]);
     let user = UserDirectory { name: "alice".into(), home: dir.path().join("home/alice"), dir: "www".into() };
-    let users = UserDirectories { directories: vec![user], listed_in: None };
-    let source = Source { path: dir.path().join("site"), users, ..Source::default() };
+    let users = UserDirectories { directories: vec![user], user_database: None };
+    let source = SiteSource { path: dir.path().join("site"), users, ..SiteSource::default() };
     let (watched, site) = SiteWatcher::new(source).unwrap();
     assert_eq!(site.file_count(), 1);
     let (send, changes) = channel();

@@ -74,12 +74,12 @@ impl Engine {
     }
 
     /// Whether [`Auto`](Engine::Auto) may mean this engine.
-    pub(crate) fn is_chosen(self) -> bool {
+    pub(crate) fn may_be_auto(self) -> bool {
         matches!(self, Engine::IoUring | Engine::Epoll | Engine::Kqueue)
     }
 
     /// Returns the number of workers that the engine has by default.
-    pub fn usual_worker_count(self) -> NonZeroUsize {
+    pub fn default_worker_count(self) -> NonZeroUsize {
         match self {
             Engine::Threads | Engine::Prefork => POOL_LEN,
             Engine::Fork => FORK_MAX,

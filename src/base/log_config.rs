@@ -14,16 +14,16 @@ use tarpon_site::Printable;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logging {
     /// What a line looks like.
-    pub form: LogFormat,
+    pub format: LogFormat,
     /// What of clients' addresses is told.
-    pub addresses: LogClientIp,
+    pub client_ip: LogClientIp,
     /// One exchange in so many, by chance; and each that fails, with status 400 or above.
-    pub one_in: NonZeroU32,
+    pub sample: NonZeroU32,
 }
 
 impl Default for Logging {
     fn default() -> Logging {
-        Logging { form: LogFormat::default(), addresses: LogClientIp::default(), one_in: NonZeroU32::MIN }
+        Logging { format: LogFormat::default(), client_ip: LogClientIp::default(), sample: NonZeroU32::MIN }
     }
 }
 
@@ -130,7 +130,7 @@ pub enum SiteLog {
 
 impl SiteLog {
     /// What is logged of the site of this number where this is logged of the server, and whose log it goes to.
-    pub(crate) fn of(self, number: usize, server: Option<Logging>) -> Option<(Logging, LogOwner)> {
+    pub(crate) fn resolve(self, number: usize, server: Option<Logging>) -> Option<(Logging, LogOwner)> {
         let shared = |logging| (logging, LogOwner::Server);
         match self {
             SiteLog::Server => server.map(shared),
@@ -177,7 +177,7 @@ impl Rotation {
     }
 
     /// Whether a file ever has.
-    pub(crate) fn happens(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         self.len_max.is_some() || self.age_max.is_some()
     }
 }
@@ -252,19 +252,19 @@ pub enum EventFormat {
 pub struct SiteLogConfig {
     /// Where it goes, or that there is none. `None`: nothing was said, and its lines go where those of others do.
     pub access: Option<Option<LogTarget>>,
-    pub form: Option<LogFormat>,
-    pub addresses: Option<LogClientIp>,
-    pub one_in: Option<NonZeroU32>,
+    pub format: Option<LogFormat>,
+    pub client_ip: Option<LogClientIp>,
+    pub sample: Option<NonZeroU32>,
 }
 
 impl SiteLogConfig {
     /// What comes of it where the server logs this.
-    pub fn of(&self, server: Logging) -> SiteLog {
-        let SiteLogConfig { access, form, addresses, one_in } = self;
+    pub fn resolve(&self, server: Logging) -> SiteLog {
+        let SiteLogConfig { access, format: form, client_ip: addresses, sample: one_in } = self;
         let logging = Logging {
-            form: form.unwrap_or(server.form),
-            addresses: addresses.unwrap_or(server.addresses),
-            one_in: one_in.unwrap_or(server.one_in),
+            format: form.unwrap_or(server.format),
+            client_ip: addresses.unwrap_or(server.client_ip),
+            sample: one_in.unwrap_or(server.sample),
         };
         match access {
             None => SiteLog::Shared(logging),

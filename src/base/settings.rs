@@ -66,7 +66,7 @@ impl Default for Settings {
 impl Settings {
     /// Threads that serve.
     pub fn workers(&self) -> NonZeroUsize {
-        self.worker_count.unwrap_or_else(|| self.engine.usual_worker_count())
+        self.worker_count.unwrap_or_else(|| self.engine.default_worker_count())
     }
 
     /// Sockets that listen at each address.
@@ -89,7 +89,7 @@ pub struct SiteLimits {
 
 impl SiteLimits {
     /// The limits of this site of a server that grants these.
-    pub(crate) fn of(&self, settings: &Settings) -> Limits {
+    pub(crate) fn resolve(&self, settings: &Settings) -> Limits {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Limits {
             head_ms: ms(settings.header_timeout),

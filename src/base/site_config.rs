@@ -9,7 +9,7 @@ use tarpon_pack::{Dialect, Policy, UserDirectory};
 #[derive(Clone, Debug, Default)]
 pub struct SiteConfig {
     /// What it is made of.
-    pub source: Source,
+    pub source: SiteSource,
     /// The hosts it is served for. The first that is no wildcard is its canonical name.
     pub hosts: Vec<HostName>,
     /// Hosts that lead to its canonical name.
@@ -28,7 +28,7 @@ pub struct SiteConfig {
 
 /// What a site is made of.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct SiteSource {
     /// A directory, or a tar archive.
     pub path: PathBuf,
     /// In an archive: the directory to serve; empty for all of it.
@@ -45,10 +45,10 @@ pub struct Source {
     pub users: UserDirectories,
 }
 
-impl Default for Source {
+impl Default for SiteSource {
     /// Nothing yet, read as usual: [`MAX_UNPACKED_LEN`] is what an archive may unpack to.
-    fn default() -> Source {
-        Source {
+    fn default() -> SiteSource {
+        SiteSource {
             path: PathBuf::new(),
             prefix: PathBuf::new(),
             max_unpacked_len: MAX_UNPACKED_LEN,
@@ -70,7 +70,7 @@ pub struct UserDirectories {
     /// The directories; those that are not there yet are looked for.
     pub directories: Vec<UserDirectory>,
     /// A file that changes when there are other users.
-    pub listed_in: Option<PathBuf>,
+    pub user_database: Option<PathBuf>,
 }
 
 /// Which users are to have them.

@@ -14,7 +14,7 @@ pub(crate) fn parse(text: &str) -> Option<u64> {
 }
 
 /// Writes it in the largest unit of which it is a multiple.
-pub(crate) fn say(len: u64) -> String {
+pub(crate) fn format(len: u64) -> String {
     match UNITS.iter().find(|(_, unit)| len > 0 && len.is_multiple_of(*unit)) {
         Some((name, unit)) => format!("{}{name}", len / unit),
         None => len.to_string(),
@@ -50,7 +50,7 @@ mod tests {
         for &(text, want) in cases {
             assert_eq!(parse(text), want.map(|(len, _)| len), "{text}");
             let Some((len, want)) = want else { continue };
-            assert_eq!(say(len), want, "{text}");
+            assert_eq!(format(len), want, "{text}");
             assert_eq!(parse(want), Some(len), "{text}");
         }
     }

@@ -134,7 +134,7 @@ impl Server {
             }
             None => (None, None),
         };
-        let recents = stock.into_recents().into_iter().map(Mutex::new).collect();
+        let recents = stock.into_histories().into_iter().map(Mutex::new).collect();
         let handle = Handle { mailboxes, recents, log, ledger: Arc::new(ledger) };
         let allowed = settings.cpu_affinity.then(cores::allowed).transpose()?;
         let loader = engine.start_loader(nowhere)?;

@@ -55,7 +55,7 @@ impl Archive {
     }
 
     /// The same with a file that is open. `path` is its name in errors.
-    pub(crate) fn opened(
+    pub(crate) fn from_file(
         file: File,
         path: &Path,
         max_unpacked_len: u64,
@@ -66,7 +66,7 @@ impl Archive {
 
     fn of(opened: OpenedArchive, path: &Path, preload: bool) -> Result<Archive, UserError> {
         let OpenedArchive { file, place } = if preload { opened.copied(path)? } else { opened };
-        Archive::over(file, place, preload).map_err(|error| {
+        Archive::from_region(file, place, preload).map_err(|error| {
             let what = format_args!("cannot map {}", path.printable());
             UserError::new(
                 what,
@@ -77,7 +77,7 @@ impl Archive {
     }
 
     /// Maps an archive that lies at this place of a file.
-    pub(crate) fn over(file: File, place: Region, is_preloaded: bool) -> io::Result<Archive> {
+    pub(crate) fn from_region(file: File, place: Region, is_preloaded: bool) -> io::Result<Archive> {
         let map = Mapped::new(&file, place, is_preloaded)?;
         Ok(Archive { file, at: place.at, map: Arc::new(map), is_preloaded })
     }
@@ -113,7 +113,7 @@ impl OpenedArchive {
 }
 
 /// Opens an archive as a file of its own: one that a program carries is copied into memory, as one that is unpacked is.
-pub(crate) fn alone(path: &Path, max_unpacked_len: u64) -> Result<File, UserError> {
+pub(crate) fn open_as_file(path: &Path, max_unpacked_len: u64) -> Result<File, UserError> {
     let opened = open(path, max_unpacked_len)?;
     Ok(if opened.place.at == 0 { opened.file } else { opened.copied(path)?.file })
 }
@@ -156,7 +156,7 @@ fn look_into(file: File, path: &Path, max_unpacked_len: u64) -> Result<OpenedArc
         .and_then(|file| Ok(OpenedArchive { place: whole(&file)?, file }));
     unpacked.map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => {
-            let why = format_args!("it unpacks to more than {}, in memory", size::say(max_unpacked_len));
+            let why = format_args!("it unpacks to more than {}, in memory", size::format(max_unpacked_len));
             let remedy = "raise --max-unpacked-size, or unpack it on disk, and name the archive or directory";
             UserError::new(what(), why, remedy)
         }

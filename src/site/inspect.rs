@@ -2,7 +2,7 @@
 
 use crate::{
     base::error::{UserError, reason},
-    site::{archive, pack::dictionary_trouble},
+    site::{archive, pack::dictionary_error},
 };
 use std::{
     num::NonZeroUsize,
@@ -18,7 +18,8 @@ use tarpon_site::Printable;
 /// # Errors
 /// It cannot be read, is no packed site, or nothing could be served of it.
 pub fn inspect(path: &Path, max_unpacked_len: u64) -> Result<SiteInspection, UserError> {
-    tarpon_pack::inspect(&archive::alone(path, max_unpacked_len)?).map_err(|error| trouble(path, error))
+    tarpon_pack::inspect(&archive::open_as_file(path, max_unpacked_len)?)
+        .map_err(|error| trouble(path, error))
 }
 
 /// Checks a packed site: every checksum, every variant, every member. What is wrong with it is in the result. What is coded
@@ -33,10 +34,10 @@ pub fn verify(
 ) -> Result<Verification, UserError> {
     let workers = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let dictionaries = Dictionaries::open(dictionaries).map_err(|error| match error {
-        SiteError::Dictionary { path, error } => dictionary_trouble(&path, error),
+        SiteError::Dictionary { path, error } => dictionary_error(&path, error),
         error => UserError::new("cannot take dictionaries", error, "leave --dictionary out"),
     })?;
-    let archive = archive::alone(path, max_unpacked_len)?;
+    let archive = archive::open_as_file(path, max_unpacked_len)?;
     tarpon_pack::verify(&archive, path, &dictionaries, workers).map_err(|error| trouble(path, error))
 }
 

@@ -15,7 +15,7 @@ pub(crate) mod watch;
 use crate::{
     base::{
         error::{UserError, reason},
-        site_config::Source,
+        site_config::SiteSource,
     },
     sys::{cached, memory},
 };
@@ -62,7 +62,7 @@ impl Site {
     /// It is missing, something in it cannot be read, or more files are too large for the image than the limit
     /// on open files leaves room for.
     pub fn from_dir(dir: impl AsRef<Path>) -> Result<Site, UserError> {
-        let source = Source { path: dir.as_ref().to_owned(), ..Source::default() };
+        let source = SiteSource { path: dir.as_ref().to_owned(), ..SiteSource::default() };
         let failed = |error| trouble(PackError::Root { path: source.path.clone(), error });
         SiteBuilder::default().dir(Tree::open(&source.path).map_err(failed)?, &source)
     }
@@ -75,7 +75,7 @@ impl Site {
     /// It is missing, is no complete tar archive, has sparse members, or has no such directory.
     pub fn from_archive(path: impl AsRef<Path>, prefix: impl AsRef<Path>) -> Result<Site, UserError> {
         let (path, prefix) = (path.as_ref().to_owned(), prefix.as_ref().to_owned());
-        let source = Source { path, prefix, ..Source::default() };
+        let source = SiteSource { path, prefix, ..SiteSource::default() };
         from_archive(Archive::new(&source.path, source.max_unpacked_len, source.preload)?, &source)
     }
 
@@ -160,7 +160,7 @@ impl Site {
     }
 
     /// Whether anything of it lies elsewhere than in memory of its own.
-    pub(crate) fn lies_in_files(&self) -> bool {
+    pub(crate) fn is_on_disk(&self) -> bool {
         !self.files.is_empty() || self.archive.is_some()
     }
 
@@ -212,18 +212,18 @@ pub(crate) struct SiteBuilder {
 
 impl SiteBuilder {
     /// A builder that reads a directory or archive that is open already.
-    pub(crate) fn at(root: Arc<SiteRoot>) -> SiteBuilder {
+    pub(crate) fn with_root(root: Arc<SiteRoot>) -> SiteBuilder {
         SiteBuilder { root: Some(root), ..SiteBuilder::default() }
     }
 
     /// The builder of a process that has become this user.
     #[must_use]
-    pub(crate) fn run_by(self, user: Option<String>) -> SiteBuilder {
+    pub(crate) fn with_user(self, user: Option<String>) -> SiteBuilder {
         SiteBuilder { user, ..self }
     }
 
-    pub(crate) fn build(&mut self, source: &Source) -> Result<Site, UserError> {
-        let &Source { ref path, ref prefix, preload, max_unpacked_len, .. } = source;
+    pub(crate) fn build(&mut self, source: &SiteSource) -> Result<Site, UserError> {
+        let &SiteSource { ref path, ref prefix, preload, max_unpacked_len, .. } = source;
         let tree = match &self.root {
             None if path.is_file() => {
                 return from_archive(Archive::new(path, max_unpacked_len, preload)?, source);
@@ -235,7 +235,7 @@ impl SiteBuilder {
                         Some(barrier) => self.denied(path, &barrier),
                         None => archive::unreadable(path, &error),
                     })?;
-                    let archive = Archive::opened(file, path, max_unpacked_len, preload)?;
+                    let archive = Archive::from_file(file, path, max_unpacked_len, preload)?;
                     return from_archive(archive, source);
                 }
                 Ok(Some(tree)) => Ok(tree),
@@ -254,7 +254,7 @@ impl SiteBuilder {
         }
     }
 
-    fn dir(&mut self, tree: Tree, source: &Source) -> Result<Site, UserError> {
+    fn dir(&mut self, tree: Tree, source: &SiteSource) -> Result<Site, UserError> {
         let mut options = Options { file_count_max: file_count_max(), ..options(source) };
         if source.preload {
             options.file_len_min = u64::MAX;
@@ -294,15 +294,15 @@ impl SiteBuilder {
     }
 }
 
-fn options(source: &Source) -> Options {
+fn options(source: &SiteSource) -> Options {
     let (dialect, policy, users) = (source.dialect, source.policy.clone(), source.users.directories.clone());
     Options { dialect, policy, users, ..Options::new(unix_s()) }
 }
 
 /// The site of an archive; `source` says the rest.
-pub(crate) fn from_archive(archive: Archive, source: &Source) -> Result<Site, UserError> {
-    let Source { path, prefix, policy, .. } = source;
-    if source.users.listed_in.is_some() || !source.users.directories.is_empty() {
+pub(crate) fn from_archive(archive: Archive, source: &SiteSource) -> Result<Site, UserError> {
+    let SiteSource { path, prefix, policy, .. } = source;
+    if source.users.user_database.is_some() || !source.users.directories.is_empty() {
         return Err(UserError::new(
             format_args!("cannot serve directories of users beside {}", path.printable()),
             "it is an archive, to which nothing can be added",

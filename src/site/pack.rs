@@ -4,7 +4,7 @@ use crate::{
     base::site_config::MAX_UNPACKED_LEN,
     base::{
         error::{UserError, reason},
-        site_config::Source,
+        site_config::SiteSource,
     },
     site::archive,
     sys::program,
@@ -37,7 +37,7 @@ pub struct SitePacking {
     /// Earlier archives of the site: clients that still have a file of one get what has changed in it since.
     pub dictionaries: Vec<PathBuf>,
     /// Clients are told that they may use files as dictionaries for later releases; so they are with `dictionaries`.
-    pub offers: bool,
+    pub offer_dictionaries: bool,
     /// The target becomes a program: this one, which carries the site and serves it when it is started.
     pub executable: bool,
 }
@@ -51,7 +51,7 @@ impl SitePacking {
             effort,
             reuse: None,
             dictionaries,
-            offers: false,
+            offer_dictionaries: false,
             executable: false,
         }
     }
@@ -62,8 +62,12 @@ impl SitePacking {
 ///
 /// # Errors
 /// The site cannot be read, or changes meanwhile; the archive cannot be written, or would lie within the site.
-pub fn pack(source: &Source, packing: &SitePacking, progress: &Progress) -> Result<PackReport, UserError> {
-    let &Source { ref path, ref prefix, max_unpacked_len, .. } = source;
+pub fn pack(
+    source: &SiteSource,
+    packing: &SitePacking,
+    progress: &Progress,
+) -> Result<PackReport, UserError> {
+    let &SiteSource { ref path, ref prefix, max_unpacked_len, .. } = source;
     let program = packing.executable.then(this_program).transpose()?;
     let options = SiteOptions {
         effort: packing.effort,
@@ -71,7 +75,7 @@ pub fn pack(source: &Source, packing: &SitePacking, progress: &Progress) -> Resu
         max_mtime_s: latest_s()?,
         reuse: packing.reuse.as_deref(),
         dictionaries: &packing.dictionaries,
-        offer_dictionaries: packing.offers || !packing.dictionaries.is_empty(),
+        offer_dictionaries: packing.offer_dictionaries || !packing.dictionaries.is_empty(),
         program: program.as_ref(),
         dialect: source.dialect,
         policy: &source.policy,
@@ -79,7 +83,7 @@ pub fn pack(source: &Source, packing: &SitePacking, progress: &Progress) -> Resu
     let pack =
         |input| pack_site(input, &packing.target, &options, progress).map_err(|error| trouble(error, path));
     if path.is_file() {
-        let file = archive::alone(path, max_unpacked_len)?;
+        let file = archive::open_as_file(path, max_unpacked_len)?;
         pack(PackInput::Archive { file: &file, path, prefix })
     } else if prefix.as_os_str().is_empty() {
         pack(PackInput::Dir(path))
@@ -104,7 +108,7 @@ fn this_program() -> Result<File, UserError> {
 }
 
 /// Whether this program carries a site: packed with `--executable`.
-pub fn carries_site() -> bool {
+pub fn has_embedded_site() -> bool {
     let carried = program::open().and_then(|program| embedded_site(&program));
     carried.is_ok_and(|carried| carried.is_some())
 }
@@ -113,8 +117,8 @@ pub fn carries_site() -> bool {
 ///
 /// # Errors
 /// It cannot be read, or there is too little memory to copy it into.
-pub fn carried_archive(program: &Path) -> Result<File, UserError> {
-    let mut archive = archive::alone(program, MAX_UNPACKED_LEN)?;
+pub fn embedded_archive(program: &Path) -> Result<File, UserError> {
+    let mut archive = archive::open_as_file(program, MAX_UNPACKED_LEN)?;
     let rewound = archive.rewind().map(|()| archive);
     rewound.map_err(|error| UserError::new("cannot read this program", reason(&error), "pack it anew"))
 }
@@ -157,12 +161,12 @@ fn trouble(error: SiteError, site: &Path) -> UserError {
             why(error),
             "name an archive that tarpon pack has written, or leave --reuse out",
         ),
-        SiteError::Dictionary { path, error } => dictionary_trouble(&path, error),
+        SiteError::Dictionary { path, error } => dictionary_error(&path, error),
     }
 }
 
 /// What a user is told of an earlier archive that is of no use.
-pub(crate) fn dictionary_trouble(path: &Path, error: OpenError) -> UserError {
+pub(crate) fn dictionary_error(path: &Path, error: OpenError) -> UserError {
     UserError::new(
         format_args!("cannot take dictionaries from {}", path.printable()),
         why(error),

@@ -38,7 +38,7 @@ impl SiteSet {
             let VirtualHost { site, earlier, limits, .. } = host;
             // Held until the last one has taken over what of the others is kept.
             held.extend(earlier.into_iter().rev().map(|earlier| recent.next(earlier)));
-            lineups.push((recent.next(site), limits.of(settings)));
+            lineups.push((recent.next(site), limits.resolve(settings)));
             recents.push(recent);
         }
         SiteSet { sites: lineups.into(), recents, descriptor_count }
@@ -57,7 +57,7 @@ impl SiteSet {
     }
 
     /// Keeps no longer what was truncated: a worker that begins with it would have to find that out for itself.
-    pub(crate) fn forget_damaged(&mut self) {
+    pub(crate) fn drop_damaged(&mut self) {
         let is_sound = |site: &&Arc<Site>| !site.is_damaged();
         if self.sites.iter().all(|(lineup, _)| lineup.earlier.iter().all(|site| is_sound(&site))) {
             return;
@@ -73,12 +73,12 @@ impl SiteSet {
         Arc::clone(&self.sites)
     }
 
-    pub(crate) fn recents(&self) -> &[SiteHistory] {
+    pub(crate) fn histories(&self) -> &[SiteHistory] {
         &self.recents
     }
 
     /// For whom only remembers: the workers hold the sites.
-    pub(crate) fn into_recents(self) -> Vec<SiteHistory> {
+    pub(crate) fn into_histories(self) -> Vec<SiteHistory> {
         self.recents
     }
 

@@ -76,7 +76,7 @@ struct TransferPlace {
 
 impl Site {
     /// What is needed to make the same site in another process. Of what is not served the other one does not learn.
-    pub(crate) fn into_parcel(self) -> (SiteTransfer, Vec<OwnedFd>) {
+    pub(crate) fn into_transfer(self) -> (SiteTransfer, Vec<OwnedFd>) {
         let Site { store, files, archive, file_count, len, .. } = self;
         let lies = |archive: &Archive| TransferPlace {
             at: archive.at,
@@ -97,14 +97,14 @@ impl Site {
     ///
     /// # Errors
     /// It is not whole, or not in order: an archive may have been truncated meanwhile.
-    pub(crate) fn from_parcel(record: &SiteTransfer, descriptors: Vec<OwnedFd>) -> io::Result<Site> {
+    pub(crate) fn from_transfer(record: &SiteTransfer, descriptors: Vec<OwnedFd>) -> io::Result<Site> {
         let &SiteTransfer { has_store, archive, file_count, content_len, .. } = record;
         let mut descriptors = descriptors.into_iter().map(File::from);
         let mut next = || descriptors.next().ok_or_else(|| unfit("a descriptor is missing"));
         let store = has_store.then(&mut next).transpose()?;
         let archive = match archive {
             Some(TransferPlace { at, len, is_preloaded }) => {
-                Some(Archive::over(next()?, Region { at, len }, is_preloaded)?)
+                Some(Archive::from_region(next()?, Region { at, len }, is_preloaded)?)
             }
             None => None,
         };

@@ -60,7 +60,7 @@ pub(crate) enum PathBarrier {
     /// Another user may exchange what lies in this directory, or owns this link.
     Untrusted(Barrier),
     /// This process may not search this directory.
-    Barred(Barrier),
+    Denied(Barrier),
     /// The system says so.
     Failed(PathBuf, io::Error),
 }
@@ -120,7 +120,7 @@ fn go(
         saw(&dir, &name, is_last);
         let next = at.join(&name);
         let failed = |error| match error {
-            Errno::ACCESS => PathBarrier::Barred(Barrier::new(at.clone(), &stat)),
+            Errno::ACCESS => PathBarrier::Denied(Barrier::new(at.clone(), &stat)),
             error => PathBarrier::of(next.clone(), error),
         };
         let found = statat(&*dir, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
@@ -197,27 +197,27 @@ impl SiteRoot {
     }
 
     /// A path to the directory that needs no rights on the way: proc(5), `/proc/self/fd`. `None`: it is a file.
-    pub(crate) fn reopened_at(&self) -> Option<PathBuf> {
+    pub(crate) fn reopen_path(&self) -> Option<PathBuf> {
         match &self.kind {
-            PathKind::Directory(dir) => Some(path_of(dir).join(".")),
+            PathKind::Directory(dir) => Some(fd_path(dir).join(".")),
             PathKind::File(_) => None,
         }
     }
 }
 
 /// Opens what lies at a path, only to name it: it is neither read nor written. Follows links.
-pub(crate) fn open_to_name(path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn open_path(path: &Path) -> io::Result<OwnedFd> {
     let flags = STEP.difference(OFlags::DIRECTORY | OFlags::NOFOLLOW) | OFlags::NONBLOCK;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
 /// Opens a file for reading that [`open_to_name`] has opened. Does not wait for the writer of a FIFO.
 pub(crate) fn reopen(file: &OwnedFd) -> io::Result<File> {
-    Ok(rustix::fs::open(path_of(file), READ, Mode::empty())?.into())
+    Ok(rustix::fs::open(fd_path(file), READ, Mode::empty())?.into())
 }
 
 /// A path to what a descriptor means, for this process alone.
-pub(crate) fn path_of(fd: &OwnedFd) -> PathBuf {
+pub(crate) fn fd_path(fd: &OwnedFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
 }
 
@@ -310,7 +310,7 @@ mod tests {
                 Err(PathBarrier::Untrusted(Barrier { path, .. })) => {
                     format!("untrusted {}", path.printable())
                 }
-                Err(PathBarrier::Barred(Barrier { path, .. })) => format!("barred {}", path.printable()),
+                Err(PathBarrier::Denied(Barrier { path, .. })) => format!("barred {}", path.printable()),
                 Err(PathBarrier::Failed(at, _)) => format!("failed {}", at.printable()),
             };
             let said = said.replace(&format!("{}/", dir.printable()), "");

@@ -31,7 +31,7 @@ impl UserConfig {
         };
         let directories: BTreeMap<_, _> = users.iter().filter_map(|user| self.directory(dir, user)).collect();
         let directories = directories.into_values().collect();
-        Ok(UserDirectories { directories, listed_in: Some(DATABASE.into()) })
+        Ok(UserDirectories { directories, user_database: Some(DATABASE.into()) })
     }
 
     fn directory(&self, dir: &Path, user: &User) -> Option<(String, UserDirectory)> {

@@ -49,13 +49,14 @@ impl VirtualHosts {
     /// # Errors
     /// There are none, or too many; a name is given twice; redirect hosts of a site that has only wildcard names.
     pub fn new(sites: Vec<VirtualHost>, unknown: UnknownHost) -> Result<VirtualHosts, UserError> {
-        let hosts = table(sites.iter().map(|site| (&site.names[..], &site.redirect_hosts[..])), unknown)?;
+        let hosts =
+            host_table(sites.iter().map(|site| (&site.names[..], &site.redirect_hosts[..])), unknown)?;
         Ok(VirtualHosts { sites, hosts: Arc::new(hosts) })
     }
 }
 
 /// The table for the names and redirect hosts of each site.
-pub(crate) fn table<'n>(
+pub(crate) fn host_table<'n>(
     sites: impl IntoIterator<Item = (&'n [HostName], &'n [HostName])>,
     unknown: UnknownHost,
 ) -> Result<Hosts, UserError> {

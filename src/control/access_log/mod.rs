@@ -77,14 +77,14 @@ impl LogPlan {
         debug: bool,
     ) -> LogPlan {
         let sites = sites.into_iter().enumerate();
-        let (sites, names) = sites.map(|(number, (site, name))| (site.of(number, server), name)).unzip();
+        let (sites, names) = sites.map(|(number, (site, name))| (site.resolve(number, server), name)).unzip();
         LogPlan { sites, names, debug }
     }
 
     /// What workers have to record. `None`: nothing.
     pub(crate) fn recording(&self) -> Option<Recording> {
         let one_in: Arc<[_]> =
-            self.sites.iter().map(|site| site.map(|(logging, _)| logging.one_in)).collect();
+            self.sites.iter().map(|site| site.map(|(logging, _)| logging.sample)).collect();
         // As good as any chance there is: the keys of a hash, which nobody knows.
         let seed = RandomState::new().build_hasher().finish();
         let is_any = one_in.iter().any(Option::is_some);

@@ -41,7 +41,7 @@ impl LogWriters {
                 books.push(LogWriter::new(owner, logs));
                 books.len() - 1
             });
-            Some(WriterEntry { scribe: Formatter::new(logging.form, logging.addresses), book })
+            Some(WriterEntry { scribe: Formatter::new(logging.format, logging.client_ip), book })
         };
         LogWriters { sites: logs.sites.iter().map(entry).collect(), books }
     }

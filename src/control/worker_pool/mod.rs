@@ -173,11 +173,12 @@ impl<'a> Master<'a> {
         try_in_child(&alone, || narrowing.confine()).map_err(unconfined)?;
         channel.waits_no_more().map_err(in_words)?;
         let names = sites.iter().map(|site| (&site.hosts[..], &site.redirect_hosts[..]));
-        let hosts = Arc::new(virtual_hosts::table(names, unknown).map_err(|trouble| trouble.to_string())?);
+        let hosts =
+            Arc::new(virtual_hosts::host_table(names, unknown).map_err(|trouble| trouble.to_string())?);
         let count = settings.workers().get();
         let of_sites = sites.iter().enumerate().map(|(number, site)| {
             let name = hosts.canonical(SiteId::new(number));
-            (site.log.of(log.logging), name.map(|name| String::from_utf8_lossy(name).into_owned()))
+            (site.log.resolve(log.logging), name.map(|name| String::from_utf8_lossy(name).into_owned()))
         });
         let logs = LogPlan::new(settings.logging, of_sites, settings.debug);
         let shared = SharedMemory::new(count, &logs).map_err(in_words)?;
@@ -587,7 +588,7 @@ impl<'a> Master<'a> {
     ) -> io::Result<()> {
         let Master { alone, settings, narrowing, hosts, shared, porter, stock: all, .. } = self;
         let Some(stock) = all else { return Ok(()) };
-        stock.forget_damaged();
+        stock.drop_damaged();
         let is_for_all = connection.is_none();
         let bell = shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
         let listeners = porter.listeners().iter().filter(|_| connection.is_none());
@@ -607,7 +608,7 @@ impl<'a> Master<'a> {
                     worker_count: settings.workers().get(),
                     roster: shared.roster.clone(),
                     listeners: Vec::new(),
-                    mailbox: Arc::new(worker_process::mailbox(channel, stock.recents().to_vec())?),
+                    mailbox: Arc::new(worker_process::mailbox(channel, stock.histories().to_vec())?),
                     sites: stock.sites(),
                     hosts: Arc::clone(hosts),
                     loader: None,

@@ -597,7 +597,7 @@ impl WorkerContext {
 
     /// From now on these are served.
     fn swap(&mut self, site: SiteId, SiteVersions { current, earlier }: SiteVersions) {
-        self.in_files |= earlier.iter().chain([&current]).any(|site| site.lies_in_files());
+        self.in_files |= earlier.iter().chain([&current]).any(|site| site.is_on_disk());
         let current = self.image_of(site, current);
         let earlier = earlier.iter().map(|earlier| self.image_of(site, Arc::clone(earlier))).collect();
         self.sites.serve(site, current, earlier);

@@ -29,7 +29,7 @@ impl ServedSite {
         let archive = Residency::new(site.archive_end());
         let files: Vec<_> = site.file_lens().map(Residency::new).collect();
         let is_packed = site.is_packed();
-        let may_be_cold = site.lies_in_files() && !waits_for_disk;
+        let may_be_cold = site.is_on_disk() && !waits_for_disk;
         if may_be_cold {
             site.files_on_disk().for_each(cached::fetch_alone);
         }

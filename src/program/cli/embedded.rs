@@ -59,5 +59,5 @@ fn extract(path: &Path) -> CommandResult {
     if out.is_terminal() {
         return Err("a tar archive is nothing for a terminal; take it on, as with extract | tar -x".into());
     }
-    written(io::copy(&mut crate::carried_archive(path)?, &mut out).and_then(|_| out.flush()))
+    written(io::copy(&mut crate::embedded_archive(path)?, &mut out).and_then(|_| out.flush()))
 }

@@ -3,7 +3,7 @@
 use super::{CommandResult, flags};
 use crate::program::output::{messages, progress};
 use crate::{
-    CompressionEffort, SitePacking, Source,
+    CompressionEffort, SitePacking, SiteSource,
     config::{self, CommandKind},
 };
 use clap::{
@@ -67,8 +67,8 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     } = PackArgs::from_arg_matches(matches)?;
     let mut settled = config::read(None, &flags::said(matches, CommandKind::Pack), CommandKind::Pack)?;
     let site = settled.config.sites.swap_remove(0);
-    let source = Source { path, ..site.source };
-    let packing = SitePacking { target, effort, reuse, dictionaries, offers, executable };
+    let source = SiteSource { path, ..site.source };
+    let packing = SitePacking { target, effort, reuse, dictionaries, offer_dictionaries: offers, executable };
     let began = Instant::now();
     let report = progress::during(|progress| crate::pack(&source, &packing, progress))?;
     messages::packed(&source.path, &packing.target, &report, began.elapsed());

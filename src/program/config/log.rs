@@ -34,10 +34,10 @@ const OPTIONS: &[Opt] = &[
         former_name: "access-log-form",
         value_name: "NAME",
         kind: ValueKind::Word(&[
-            ("combined", |config| config.log.logging.form = LogFormat::Combined),
-            ("common", |config| config.log.logging.form = LogFormat::Common),
-            ("json", |config| config.log.logging.form = LogFormat::Json),
-            ("simple", |config| config.log.logging.form = LogFormat::Simple),
+            ("combined", |config| config.log.logging.format = LogFormat::Combined),
+            ("common", |config| config.log.logging.format = LogFormat::Common),
+            ("json", |config| config.log.logging.format = LogFormat::Json),
+            ("simple", |config| config.log.logging.format = LogFormat::Simple),
         ]),
         default: OptionDefault::Value("combined"),
         help: "What such a line looks like; times are UTC",
@@ -48,9 +48,9 @@ const OPTIONS: &[Opt] = &[
         former_name: "log-addresses",
         value_name: "HOW",
         kind: ValueKind::Word(&[
-            ("full", |config| config.log.logging.addresses = LogClientIp::Full),
-            ("truncated", |config| config.log.logging.addresses = LogClientIp::Truncated),
-            ("none", |config| config.log.logging.addresses = LogClientIp::None),
+            ("full", |config| config.log.logging.client_ip = LogClientIp::Full),
+            ("truncated", |config| config.log.logging.client_ip = LogClientIp::Truncated),
+            ("none", |config| config.log.logging.client_ip = LogClientIp::None),
         ]),
         default: OptionDefault::Value("full"),
         help: "What of clients' addresses is logged: all; truncated to the network, which is 24 bits of IPv4 and 48 of IPv6; or \
@@ -62,7 +62,7 @@ const OPTIONS: &[Opt] = &[
         former_name: "access-log-one-in",
         value_name: "COUNT",
         kind: ValueKind::Count(ONE_IN, "requests", |config, count| {
-            config.log.logging.one_in = NonZeroU32::new(count).expect("one at least");
+            config.log.logging.sample = NonZeroU32::new(count).expect("one at least");
         }),
         default: OptionDefault::Value("1"),
         example: "100",

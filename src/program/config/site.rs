@@ -284,10 +284,10 @@ const OPTIONS: &[Opt] = &[
         former_name: "access-log-form",
         value_name: "NAME",
         kind: ValueKind::Word(&[
-            ("combined", |config| config.site().log.form = Some(LogFormat::Combined)),
-            ("common", |config| config.site().log.form = Some(LogFormat::Common)),
-            ("json", |config| config.site().log.form = Some(LogFormat::Json)),
-            ("simple", |config| config.site().log.form = Some(LogFormat::Simple)),
+            ("combined", |config| config.site().log.format = Some(LogFormat::Combined)),
+            ("common", |config| config.site().log.format = Some(LogFormat::Common)),
+            ("json", |config| config.site().log.format = Some(LogFormat::Json)),
+            ("simple", |config| config.site().log.format = Some(LogFormat::Simple)),
         ]),
         example: "json",
         help: "What such a line looks like",
@@ -298,9 +298,9 @@ const OPTIONS: &[Opt] = &[
         former_name: "log-addresses",
         value_name: "HOW",
         kind: ValueKind::Word(&[
-            ("full", |config| config.site().log.addresses = Some(LogClientIp::Full)),
-            ("truncated", |config| config.site().log.addresses = Some(LogClientIp::Truncated)),
-            ("none", |config| config.site().log.addresses = Some(LogClientIp::None)),
+            ("full", |config| config.site().log.client_ip = Some(LogClientIp::Full)),
+            ("truncated", |config| config.site().log.client_ip = Some(LogClientIp::Truncated)),
+            ("none", |config| config.site().log.client_ip = Some(LogClientIp::None)),
         ]),
         example: "truncated",
         help: "What of clients' addresses is logged",
@@ -311,7 +311,7 @@ const OPTIONS: &[Opt] = &[
         former_name: "access-log-one-in",
         value_name: "COUNT",
         kind: ValueKind::Count(super::log::ONE_IN, "requests", |config, count| {
-            config.site().log.one_in = NonZeroU32::new(count);
+            config.site().log.sample = NonZeroU32::new(count);
         }),
         example: "100",
         help: "Log one request in so many, and each that is answered with status 400 or above",

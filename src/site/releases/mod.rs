@@ -58,21 +58,21 @@ pub struct Release {
     /// How many files it has; or why it cannot be served.
     pub files: Result<u64, UserError>,
     /// Whether it is current, or a rollback leads to it.
-    pub turn: Option<Turn>,
+    pub state: Option<ReleaseState>,
 }
 
 /// What a release is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum ReleaseState {
     /// The link leads to it.
     Current,
     /// It was current before: a rollback leads to it.
-    Before,
+    Previous,
 }
 
 /// What became of the link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Switched {
+pub struct Activation {
     /// The release it leads to.
     pub to: String,
     /// The one it led to before; `None`: there was none. The same: nothing has changed.
@@ -122,14 +122,14 @@ impl Releases {
                 continue;
             }
             let turn = match Some(&*name) {
-                this if this == current.as_deref() => Some(Turn::Current),
-                this if this == history.before() => Some(Turn::Before),
+                this if this == current.as_deref() => Some(ReleaseState::Current),
+                this if this == history.before() => Some(ReleaseState::Previous),
                 _ => None,
             };
             let modified = found.modified().unwrap_or(UNIX_EPOCH);
             let (modified_s, len) = (unix_s(modified), found.len());
             let files = open(&entry.path()).map(|site| site.file_count());
-            releases.push(Release { name, modified_s, len, files, turn });
+            releases.push(Release { name, modified_s, len, files, state: turn });
         }
         releases.sort_by(|one, other| {
             (Reverse(one.modified_s), &one.name).cmp(&(Reverse(other.modified_s), &other.name))
@@ -147,7 +147,7 @@ impl Releases {
         name: &str,
         is_verified: bool,
         held_by: impl FnOnce(Option<u32>),
-    ) -> Result<Switched, UserError> {
+    ) -> Result<Activation, UserError> {
         if let Err(why) = check_name(name) {
             let what = format_args!("cannot activate {}", name.printable());
             return Err(UserError::new(what, why, self.remedy()));
@@ -161,14 +161,14 @@ impl Releases {
             history.activated(name, now_s());
             self.remember(&history)?;
         }
-        Ok(Switched { to: name.to_owned(), from })
+        Ok(Activation { to: name.to_owned(), from })
     }
 
     /// Makes the release current that was so before, as [`activate`](Releases::activate) does.
     ///
     /// # Errors
     /// As there; or there was none before.
-    pub fn rollback(&self, held_by: impl FnOnce(Option<u32>)) -> Result<Switched, UserError> {
+    pub fn rollback(&self, held_by: impl FnOnce(Option<u32>)) -> Result<Activation, UserError> {
         let _lock = self.lock(held_by)?;
         let mut history = self.history()?;
         let from = self.current()?;
@@ -179,20 +179,20 @@ impl Releases {
         self.check(&to, false)?;
         self.point(&to)?;
         self.remember(&history)?;
-        Ok(Switched { to, from })
+        Ok(Activation { to, from })
     }
 
     /// The archives of the releases that were current before, the latest first: those that are still there. Empty: `path`
     /// is not the link to the current one of a directory of releases.
-    pub fn before(path: &Path) -> Vec<PathBuf> {
+    pub fn earlier_archives(path: &Path) -> Vec<PathBuf> {
         match path.parent() {
-            Some(dir) => Releases::before_in(path, dir),
+            Some(dir) => Releases::earlier_archives_in(path, dir),
             None => Vec::new(),
         }
     }
 
     /// The same, where the directory of the path is found at `dir` too.
-    pub(crate) fn before_in(path: &Path, dir: &Path) -> Vec<PathBuf> {
+    pub(crate) fn earlier_archives_in(path: &Path, dir: &Path) -> Vec<PathBuf> {
         if path.file_name().is_none_or(|name| name != CURRENT) {
             return Vec::new();
         }

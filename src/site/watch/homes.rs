@@ -46,7 +46,7 @@ struct FileId {
 impl Homes {
     pub(super) fn look(users: &UserDirectories) -> Homes {
         let seen = users.directories.iter().map(|user| FileId::of_directory(&user.path())).collect();
-        let list = users.listed_in.as_deref().and_then(FileId::of_file);
+        let list = users.user_database.as_deref().and_then(FileId::of_file);
         Homes { seen, list, at: Instant::now() }
     }
 

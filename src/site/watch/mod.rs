@@ -13,7 +13,7 @@ pub(crate) mod names;
 use crate::{
     base::{
         error::{UserError, reason},
-        site_config::Source,
+        site_config::SiteSource,
     },
     site::{Site, SiteBuilder, missing, trusted_path::SiteRoot},
 };
@@ -38,7 +38,7 @@ use tarpon_site::Printable;
 /// A site that follows its directory or archive.
 pub struct SiteWatcher {
     /// Its path is absolute, so that events, which carry whole paths, can be compared with it.
-    source: Source,
+    source: SiteSource,
     builder: SiteBuilder,
     /// The directory or archive to read and to watch, if it is open already.
     root: Option<Arc<SiteRoot>>,
@@ -104,8 +104,8 @@ impl SiteWatcher {
     ///
     /// # Errors
     /// Those of [`Site::from_dir`] and [`Site::from_archive`].
-    pub fn new(source: Source) -> Result<(SiteWatcher, Site), UserError> {
-        let mut watched = SiteWatcher::unbuilt(source, None)?;
+    pub fn new(source: SiteSource) -> Result<(SiteWatcher, Site), UserError> {
+        let mut watched = SiteWatcher::prepare(source, None)?;
         let site = watched.build()?;
         Ok((watched, site))
     }
@@ -119,7 +119,7 @@ impl SiteWatcher {
 
     /// Prepares a site. [`follow`](Watched::follow) builds it at once, unless [`build`](Watched::build) did before, and reports the
     /// result as a change. With a root that is open already, never reads another one in its place.
-    pub(crate) fn unbuilt(source: Source, root: Option<Arc<SiteRoot>>) -> Result<SiteWatcher, UserError> {
+    pub(crate) fn prepare(source: SiteSource, root: Option<Arc<SiteRoot>>) -> Result<SiteWatcher, UserError> {
         // A root that is open needs no way to it, which this process may not be able to go.
         let path = if root.is_some() { path::absolute(&source.path) } else { absolute(&source.path) };
         let path = path.map_err(|error| {
@@ -133,19 +133,19 @@ impl SiteWatcher {
                 "name a directory or tar archive that exists and may be read, as in tarpon serve DIR",
             )
         })?;
-        let source = Source { path, ..source };
+        let source = SiteSource { path, ..source };
         let (send, heard) = channel();
         // Watched first: what changes while the site is built is not missed.
         let watch = DirectoryWatch::new(&source, root.as_deref(), &send);
-        let builder = root.clone().map_or_else(SiteBuilder::default, SiteBuilder::at);
+        let builder = root.clone().map_or_else(SiteBuilder::default, SiteBuilder::with_root);
         let until_replaced = root.is_some();
         Ok(SiteWatcher { source, builder, root, watch, send, heard, is_built: false, until_replaced })
     }
 
     /// The user that this process has become, for messages.
     #[must_use]
-    pub(crate) fn run_by(self, user: Option<String>) -> SiteWatcher {
-        SiteWatcher { builder: self.builder.run_by(user), ..self }
+    pub(crate) fn with_user(self, user: Option<String>) -> SiteWatcher {
+        SiteWatcher { builder: self.builder.with_user(user), ..self }
     }
 
     /// Returns a function to call when the archive was written, and may be another one.
@@ -305,12 +305,12 @@ struct DirectoryWatch {
 }
 
 impl DirectoryWatch {
-    fn new(source: &Source, root: Option<&SiteRoot>, send: &Sender<WatchEvent>) -> DirectoryWatch {
+    fn new(source: &SiteSource, root: Option<&SiteRoot>, send: &Sender<WatchEvent>) -> DirectoryWatch {
         let path = &*source.path;
         let (id, homes) = (identity(path), Homes::look(&source.users));
         // The path of a descriptor needs no rights on the way.
         let real = match root {
-            Some(root) => root.reopened_at().unwrap_or_else(|| path.to_owned()),
+            Some(root) => root.reopen_path().unwrap_or_else(|| path.to_owned()),
             None => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
         };
         let (watcher, polling) = match kernel_watcher(source, root, &real, send) {
@@ -326,7 +326,7 @@ impl DirectoryWatch {
 
     /// What there is to do though nobody has told of it: a name may mean another one by now. Homes are looked at again only
     /// after `pause`: there may be many.
-    fn look(&mut self, source: &Source, pause: Duration) -> WatchState {
+    fn look(&mut self, source: &SiteSource, pause: Duration) -> WatchState {
         if identity(&source.path).is_some_and(|id| Some(id) != self.id) {
             return WatchState::Replaced;
         }
@@ -345,7 +345,7 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn kernel_watcher(
-    source: &Source,
+    source: &SiteSource,
     root: Option<&SiteRoot>,
     real: &Path,
     send: &Sender<WatchEvent>,
@@ -353,7 +353,7 @@ fn kernel_watcher(
     let mut watcher = RecommendedWatcher::new(hearer(send), config())?;
     if let Some(root) = root {
         // The names on the way to it are watched elsewhere, and so is an archive, which is one of them.
-        if root.reopened_at().is_some() {
+        if root.reopen_path().is_some() {
             watcher.watch(real, RecursiveMode::Recursive)?;
         }
         homes::watch(&source.users, &mut watcher)?;
@@ -374,7 +374,7 @@ fn kernel_watcher(
 }
 
 fn poll_watcher(
-    source: &Source,
+    source: &SiteSource,
     real: &Path,
     send: &Sender<WatchEvent>,
 ) -> notify::Result<Box<dyn Watcher + Send>> {

@@ -8,7 +8,7 @@
 //! The builder adds its watches by descriptor, while it has the rights to; watching itself needs none. inotify(7).
 
 use super::{BURST_MAX, QUIET};
-use crate::site::trusted_path::path_of;
+use crate::site::trusted_path::fd_path;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags},
@@ -72,7 +72,7 @@ impl NameWatch {
     /// There are too many watches, or there is no `/proc`.
     pub(crate) fn add(&mut self, dir: BorrowedFd<'_>, name: &OsStr, site: usize) -> io::Result<()> {
         let dir = dir.try_clone_to_owned()?;
-        let watch = inotify::add_watch(&self.inotify, path_of(&dir), EVENTS)?;
+        let watch = inotify::add_watch(&self.inotify, fd_path(&dir), EVENTS)?;
         let names = self.names.entry(watch).or_default();
         if !names.iter().any(|(known, of)| known == name && *of == site) {
             names.push((name.to_owned(), site));
@@ -87,7 +87,7 @@ impl NameWatch {
     /// There is no `/proc`.
     pub(crate) fn add_content(&mut self, site: usize) -> io::Result<()> {
         if let Some(Last { dir, .. }) = self.last.get(&site) {
-            inotify::add_watch(&self.inotify, path_of(dir), EVENTS.union(WatchFlags::MODIFY))?;
+            inotify::add_watch(&self.inotify, fd_path(dir), EVENTS.union(WatchFlags::MODIFY))?;
         }
         Ok(())
     }
