@@ -81,7 +81,7 @@ fn a_list_shows_which_is_current_which_was_before_and_which_is_broken() {
         (
             4,
             "d.tar    02 Jan 1970 00:00:00",
-            "cut short, or something was appended to it; see what tarpon verify says, and pack the site anew",
+            "cut short, or something was appended to it; see tarpon verify, and pack the site again",
         ),
     ] {
         assert!(rows[row].starts_with(begin) && rows[row].ends_with(end), "{listed:?}");
@@ -116,7 +116,7 @@ fn what_cannot_be_activated_is_told_with_its_remedy_and_changes_nothing() {
         ("activate", &["../b.tar"],                "it is no name in the directory, but a path; see tarpon release list "),
         ("activate", &["current"],                 "it is no name of a release, such as 2026-11-21.tar"),
         ("activate", &["x\ny.tar"],                "it is no name of a release"),
-        ("activate", &["cut.tar"],                 "cut short, or something was appended to it; see what tarpon verify says"),
+        ("activate", &["cut.tar"],                 "cut short, or something was appended to it; see tarpon verify"),
         ("activate", &["text.tar"],                "it is no tar archive"),
         ("activate", &["plain.tar"],               "it is no packed site; pack it, as with tarpon pack DIR -o FILE"),
         ("activate", &["damaged.tar", "--verify"], "of the image are damaged, and 1 more; fetch it again"),

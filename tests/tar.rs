@@ -271,7 +271,7 @@ fn what_cannot_be_served_is_told_with_its_remedy() {
         ("cut.tar.gz",     &[],                "it is incomplete or damaged, and cannot be unpacked"),
         ("cut.tar.zst",    &[],                "it is incomplete or damaged, and cannot be unpacked"),
         ("site.tar",       &["--prefix", "b"], "the archive has no such directory; see tar -tf for those it has"),
-        ("dir",            &["--prefix", "b"], "it is no archive; leave --prefix out"),
+        ("dir",            &["--prefix", "b"], "it is not an archive; leave --prefix out"),
         ("missing.tar",    &[],                "it does not exist; name a directory or tar archive"),
     ];
     for (name, options, want) in cases {

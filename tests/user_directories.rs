@@ -190,7 +190,7 @@ fn an_archive_has_no_directories_of_users_beside_it() {
     fs::set_permissions(&archive, Permissions::from_mode(0o644)).unwrap();
     let ended = RunningProgram::run(serve(&archive, &["--user-directories", "public_html"]));
     let want = format!(
-        "tarpon: cannot serve directories of users beside {}: it is an archive, to which nothing can be added; leave \
+        "tarpon: cannot serve directories of users beside {}: it is an archive, and only a directory can have them; leave \
          --user-directories out, or serve a directory",
         archive.display()
     );

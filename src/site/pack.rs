@@ -90,7 +90,7 @@ pub fn pack(
     } else {
         Err(UserError::new(
             format_args!("cannot pack {} of {}", prefix.printable(), path.printable()),
-            "it is no archive",
+            "it is not an archive",
             format_args!("leave --prefix out, as in tarpon pack {}", path.join(prefix).printable()),
         ))
     }

@@ -15,7 +15,7 @@ use crate::{
         error::{UserError, reason},
         site_config::SiteSource,
     },
-    site::{Site, SiteBuilder, missing, trusted_path::SiteRoot},
+    site::{Site, builder::SiteBuilder, missing, trusted_path::SiteRoot},
 };
 use homes::{HomeState, Homes};
 use notify::{
