@@ -266,7 +266,7 @@ fn what_cannot_be_served_is_told_with_its_remedy() {
         ("age.tar",        &[],                "it is encrypted; decrypt it, and serve the tar archive in it"),
         ("site.tar.xz",    &[],                "it is compressed with xz; compress it with gzip or zstd instead"),
         ("text.tar",       &[],                "it is no tar archive, at byte 0; name a directory or a tar archive"),
-        ("sparse.tar",     &[],                "./hole; make it anew without --sparse"),
+        ("sparse.tar",     &[],                "./hole; create it again without --sparse"),
         ("sparse-pax.tar", &[],                "a sparse member cannot be served as it lies"),
         ("cut.tar.gz",     &[],                "it is incomplete or damaged, and cannot be unpacked"),
         ("cut.tar.zst",    &[],                "it is incomplete or damaged, and cannot be unpacked"),

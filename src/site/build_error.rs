@@ -22,7 +22,7 @@ pub(super) fn pack_error(error: PackError, user: Option<&str>) -> UserError {
         PackError::Denied { path, barrier } => denied(&path, &barrier, user),
         PackError::Repeats { path } => UserError::new(
             "cannot make the site's image",
-            format_args!("its symbolic links lead to {} and others too often", path.printable()),
+            format_args!("its symbolic links lead to {} and other directories too often", path.printable()),
             "remove links to directories that hold such links themselves",
         ),
         PackError::FileCount { count, max } => UserError::new(
@@ -34,8 +34,8 @@ pub(super) fn pack_error(error: PackError, user: Option<&str>) -> UserError {
             let hint = match damage {
                 Damage::NotTar => "name a directory or a tar archive",
                 Damage::Truncated => "write it whole under another name, then rename it",
-                Damage::Header | Damage::Extension => "make it anew, as with tar -cf",
-                Damage::Sparse => "make it anew without --sparse",
+                Damage::Header | Damage::Extension => "create it again, as with tar -cf",
+                Damage::Sparse => "create it again without --sparse",
                 Damage::TooMany => "leave out links to directories",
             };
             let place = match member.is_empty() {
