@@ -113,13 +113,13 @@ fn what_cannot_be_activated_is_told_with_its_remedy_and_changes_nothing() {
     #[rustfmt::skip]
     let cases: &[(&str, &[&str], &str)] = &[
         ("activate", &["missing.tar"],             "there is no such file in "),
-        ("activate", &["../b.tar"],                "it is no name in the directory, but a path; see tarpon release list "),
-        ("activate", &["current"],                 "it is no name of a release, such as 2026-11-21.tar"),
-        ("activate", &["x\ny.tar"],                "it is no name of a release"),
+        ("activate", &["../b.tar"],                "it is a path, not the name of a release; see tarpon release list "),
+        ("activate", &["current"],                 "it is not the name of a release, such as 2026-11-21.tar"),
+        ("activate", &["x\ny.tar"],                "it is not the name of a release"),
         ("activate", &["cut.tar"],                 "cut short, or something was appended to it; see tarpon verify"),
         ("activate", &["text.tar"],                "it is no tar archive"),
-        ("activate", &["plain.tar"],               "it is no packed site; pack it, as with tarpon pack DIR -o FILE"),
-        ("activate", &["damaged.tar", "--verify"], "of the image are damaged, and 1 more; fetch it again"),
+        ("activate", &["plain.tar"],               "it is not a packed site; pack it, as with tarpon pack DIR -o FILE"),
+        ("activate", &["damaged.tar", "--verify"], "of the image are damaged, and 1 more; download it again"),
         ("rollback", &[],                          "no release was active before; see tarpon release list "),
     ];
     for (action, arguments, want) in cases {
@@ -131,7 +131,7 @@ fn what_cannot_be_activated_is_told_with_its_remedy_and_changes_nothing() {
     assert!(
         missing
             .error_line()
-            .contains("no such file or directory; name the directory that your packed sites lie in")
+            .contains("no such file or directory; name the directory that contains your packed sites")
     );
 
     fs::write(at(".tarpon.history"), "activate 5 a.tar\nremove 5 a.tar\n").unwrap();
@@ -144,7 +144,9 @@ fn what_cannot_be_activated_is_told_with_its_remedy_and_changes_nothing() {
     fs::remove_file(at("current")).unwrap();
     fs::write(at("current"), "precious").unwrap();
     assert!(
-        run(dir.path(), "activate", &["b.tar"]).error_line().contains("it is no symbolic link; move it away")
+        run(dir.path(), "activate", &["b.tar"])
+            .error_line()
+            .contains("it is not a symbolic link; move it away")
     );
     assert_eq!(fs::read(at("current")).unwrap(), b"precious");
 }
