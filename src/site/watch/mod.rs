@@ -304,10 +304,10 @@ struct DirectoryWatch {
     names: Vec<PathBuf>,
     /// Watches until it is dropped.
     _watcher: Option<Box<dyn Watcher + Send>>,
-    /// Which it is, by device and inode: another one may come to have the same name.
+    /// The identity of the directory or archive, to notice another one at the same path.
     id: Option<(u64, u64, Option<SystemTime>)>,
     homes: Homes,
-    /// Why the kernel does not tell.
+    /// Why the kernel cannot watch the files, until reported.
     polling: Option<String>,
 }
 
@@ -315,14 +315,14 @@ impl DirectoryWatch {
     fn new(source: &SiteSource, root: Option<&SiteRoot>, send: &Sender<WatchEvent>) -> DirectoryWatch {
         let path = &*source.path;
         let (id, homes) = (identity(path), Homes::look(&source.users));
-        // The path of a descriptor needs no rights on the way.
+        // The path through the descriptor needs no rights on its parents.
         let real = match root {
             Some(root) => root.reopen_path().unwrap_or_else(|| path.to_owned()),
             None => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
         };
         let (watcher, polling) = match kernel_watcher(source, root, &real, send) {
             Ok(watcher) => (Some(watcher), None),
-            // What is not there is looked for until it is.
+            // The path does not exist: `check` polls for it.
             Err(_) if id.is_none() && root.is_none() => (None, None),
             Err(error) => (poll_watcher(source, &real, send).ok(), Some(error_text(&error))),
         };
