@@ -1,7 +1,7 @@
-//! tarpon serves static sites: a directory becomes one immutable image before the first request, and a request
-//! is parsed, looked up and sent.
+//! tarpon is a web server for static sites. It turns a directory or tar archive into one immutable image before the first request:
+//! contents, header fields, compressed variants and redirects are ready, and a request only has to be parsed, looked up and sent.
 //!
-//! The program `tarpon` is made of this library, and so can another program be:
+//! The program `tarpon` is a thin layer over this library, and another program can embed the same server:
 //!
 //! ```no_run
 //! use std::{net::TcpListener, time::Duration};
@@ -10,29 +10,37 @@
 //! let listener = TcpListener::bind("127.0.0.1:8080")?;
 //! let server = Server::start(&Settings::default(), vec![listener.try_into()?], Site::from_dir("public")?)?;
 //! let handle = server.handle();
-//! // … and from any thread, later:
+//! // Later, from any thread:
 //! handle.swap(Site::from_dir("public")?);
 //! handle.stop(Duration::from_secs(10));
 //! server.join()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The modules lie in planes; a module names only those of its own plane and of planes further down:
-//!
-//! | plane | what |
+//! | to | see |
 //! |---|---|
-//! | `program` | what a person touches: command line, configuration file, output |
-//! | `control` | decides and prepares: processes, listeners, privileges, logs, metrics |
-//! | `data` | what a request passes: engines and workers |
-//! | `site` | a site as it is served, and how files become one |
-//! | `base` | values that all of them name: errors, settings, configuration |
-//! | `sys` | kernel structures and calls |
+//! | serve one site or several | [`Server`], [`Site`], [`VirtualHosts`], [`Settings`] |
+//! | replace a site when its files change | [`SiteWatcher`], [`Handle::swap`] |
+//! | pack a site into one archive, check it, manage releases | [`pack`], [`inspect`], [`verify`], [`Releases`] |
+//! | log requests, read metrics | [`Logging`], [`Handle::log_to`], [`Metrics`] |
+//! | run the whole program with its processes | [`supervise`], [`Service`] |
+//!
+//! The modules form planes. A module imports only from its own plane and the planes below it:
+//!
+//! | plane | contents |
+//! |---|---|
+//! | `program` | the user interface: command line, configuration file, output |
+//! | `control` | processes, listeners, privileges, logs, metrics; never runs within a request |
+//! | `data` | the path of a request: engines and workers |
+//! | `site` | a site in memory, and how files become one |
+//! | `base` | values that all planes use: errors, settings, configuration |
+//! | `sys` | system calls and kernel structures |
 
 #![deny(unsafe_code)]
-// Users copy examples, so examples compile without warnings.
+// Examples compile without warnings, as users copy them.
 #![doc(test(attr(deny(warnings))))]
 
-/// The example of the README, compiled as it stands there.
+/// The example of the README, compiled as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
@@ -51,7 +59,7 @@ pub use base::{
     error::UserError,
     log_config::{LogClientIp, LogFormat, LogTarget, Logging, Rotation, SiteLog},
     settings::{Settings, SiteLimits, UnknownHost},
-    site_config::{MAX_UNPACKED_LEN, Source, UserConfig, UserDirectories},
+    site_config::{MAX_UNPACKED_LEN, SiteSource, UserConfig, UserDirectories},
 };
 pub use control::{
     access_log::{LogSink, rotate_files},
@@ -67,8 +75,8 @@ pub use program::run as run_program;
 pub use site::{
     Site,
     inspect::{inspect, verify},
-    pack::{SitePacking, carried_archive, carries_site, pack},
-    releases::{Release, Releases, Switched, Turn},
+    pack::{SitePacking, embedded_archive, has_embedded_site, pack},
+    releases::{Activation, Release, ReleaseState, Releases},
     virtual_hosts::{VirtualHost, VirtualHosts},
     watch::{SiteChange, SiteWatcher, WatchHandle},
 };

@@ -1,4 +1,4 @@
-//! The program: all of it is `program/` of the library.
+//! The program `tarpon`. The plane `program` of the library contains all of it.
 
 fn main() -> std::process::ExitCode {
     tarpon::run_program()

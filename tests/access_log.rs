@@ -143,7 +143,7 @@ fn sample_is_random_and_includes_every_failure() {
     for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         let log = LogFile::default();
-        let logging = Some(Logging { form: LogFormat::Simple, one_in, ..Logging::default() });
+        let logging = Some(Logging { format: LogFormat::Simple, sample: one_in, ..Logging::default() });
         let served = EmbeddedServer::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
         served.handle.log_to(log.target().open().expect("a file"));
         let mut client = TestClient::connect(served.address);
@@ -170,7 +170,7 @@ fn client_addresses_are_logged_in_full_truncated_or_not() {
         for (addresses, want) in [("full", "127.0.0.1"), ("truncated", "127.0.0.0"), ("none", "-")] {
             let log = LogFile::default();
             let addresses: LogClientIp = addresses.parse().expect("an address mode");
-            let logging = Some(Logging { addresses, ..Logging::default() });
+            let logging = Some(Logging { client_ip: addresses, ..Logging::default() });
             let served = EmbeddedServer::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
             served.handle.log_to(log.target().open().expect("a file"));
             TestClient::connect(served.address).get("/");
@@ -211,7 +211,7 @@ fn files_rotate_by_size_without_losing_a_line() {
         let dir = site(&[("index.html", "home")]);
         let log = LogFile::default();
         let rotation = Rotation { len_max: Some(20_000), age_max: None, keep: 100 };
-        let logging = Some(Logging { form: LogFormat::Simple, ..Logging::default() });
+        let logging = Some(Logging { format: LogFormat::Simple, ..Logging::default() });
         let served = EmbeddedServer::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
         served.handle.log_to(log.target().open_rotating(rotation).expect("a file"));
         let mut client = TestClient::connect(served.address);
@@ -261,7 +261,7 @@ fn lines_go_to_datagram_and_stream_sockets() {
         let target = |name: &str| LogTarget::Socket(socket_dir.path().join(name));
         let datagrams = UnixDatagram::bind(socket_dir.path().join("datagrams")).expect("a socket");
         let stream = UnixListener::bind(socket_dir.path().join("stream")).expect("a socket");
-        let logging = Some(Logging { form: LogFormat::Simple, ..Logging::default() });
+        let logging = Some(Logging { format: LogFormat::Simple, ..Logging::default() });
         let served = EmbeddedServer::dir(&Settings { logging, ..settings(engine, 1) }, dir.path());
         served.handle.log_to(target("datagrams").open().expect("a listener"));
         let mut client = TestClient::connect(served.address);
@@ -575,14 +575,14 @@ fn library_configures_the_log_of_each_site() {
     for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
         let (common, own) = (LogFile::default(), LogFile::default());
-        let simple = Logging { form: LogFormat::Simple, ..Logging::default() };
+        let simple = Logging { format: LogFormat::Simple, ..Logging::default() };
         let sites = [SiteLog::Server, SiteLog::Own(simple), SiteLog::Off].into_iter().enumerate();
         let sites = sites.map(|(number, log)| {
             let names = vec![format!("site{number}").parse().expect("a name")];
             VirtualHost { names, log, ..Site::from_dir(dir.path()).expect("a site").into() }
         });
         let hosts = VirtualHosts::new(sites.collect(), UnknownHost::Site(0)).expect("sites");
-        let logging = Some(Logging { addresses: LogClientIp::None, ..simple });
+        let logging = Some(Logging { client_ip: LogClientIp::None, ..simple });
         let served = EmbeddedServer::sites(&Settings { logging, ..settings(engine, 1) }, hosts);
         served.handle.log_to(common.target().open().expect("a file"));
         let mut client = TestClient::connect(served.address);
@@ -648,7 +648,7 @@ impl Default for LogFile {
 impl LogFile {
     /// Starts an embedded server that logs to this file.
     fn embedded(&self, with: &Settings, form: LogFormat, dir: &Path) -> EmbeddedServer {
-        let logging = Some(Logging { form, ..Logging::default() });
+        let logging = Some(Logging { format: form, ..Logging::default() });
         let served = EmbeddedServer::dir(&Settings { logging, ..with.clone() }, dir);
         served.handle.log_to(self.target().open().expect("a file"));
         served

@@ -164,7 +164,7 @@ fn deltas_are_reported_inspected_and_verified() {
         let path = if arguments[0] == "pack" { releases.sites[0].path() } else { now };
         let ended = run(arguments, path);
         assert!(!ended.status.success(), "{ended:?}");
-        assert!(ended.err.contains("cannot take dictionaries from missing.tar"), "{ended:?}");
+        assert!(ended.err.contains("cannot read dictionaries from missing.tar"), "{ended:?}");
     }
 }
 

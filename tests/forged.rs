@@ -14,8 +14,8 @@ use std::{
     process::{Command, Stdio},
 };
 use tarpon::{
-    CompressionEffort, Engine, Progress, Site, SitePacking, Source, UnknownHost, VirtualHost, VirtualHosts,
-    pack,
+    CompressionEffort, Engine, Progress, Site, SitePacking, SiteSource, UnknownHost, VirtualHost,
+    VirtualHosts, pack,
 };
 use tarpon_site::{
     Entry, Image,
@@ -199,7 +199,7 @@ fn pack_of(site: &TempDir, target: &Path, dictionaries: &[std::path::PathBuf]) {
         dictionaries: dictionaries.to_vec(),
         ..SitePacking::new(target)
     };
-    let mut source = Source { path: site.path().into(), ..Source::default() };
+    let mut source = SiteSource { path: site.path().into(), ..SiteSource::default() };
     source.policy.listings = true;
     pack(&source, &packing, &Progress::default()).expect("packs");
 }

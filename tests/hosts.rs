@@ -12,7 +12,7 @@ use common::{
 };
 use std::{fs, process::Command, time::Duration};
 use tarpon::{
-    CompressionEffort, Engine, HostName, Progress, Settings, Site, SiteLimits, SitePacking, Source,
+    CompressionEffort, Engine, HostName, Progress, Settings, Site, SiteLimits, SitePacking, SiteSource,
     UnknownHost, VirtualHost, VirtualHosts, pack,
 };
 use tempfile::TempDir;
@@ -264,7 +264,7 @@ fn truncated_archive_affects_only_its_site() {
         let archives = common::readable_dir();
         let paths = ["one.tar", "two.tar"].map(|name| archives.path().join(name));
         for (dir, path) in dirs.iter().zip(&paths) {
-            let source = Source { path: dir.path().to_owned(), ..Source::default() };
+            let source = SiteSource { path: dir.path().to_owned(), ..SiteSource::default() };
             let packing = SitePacking { effort: CompressionEffort::Fast, ..SitePacking::new(path) };
             pack(&source, &packing, &Progress::default()).expect("an archive");
         }
@@ -302,15 +302,15 @@ fn invalid_host_names_fail_with_a_hint() {
         ("in order",      sites(&[(&["a.org", "*.a.org"], &["b.org"]), (&["c.org"], &[])], UnknownHost::Refused), ""),
         ("no names",      sites(&[(&[], &[])], UnknownHost::Site(0)),                                             ""),
         ("twice",         sites(&[(&["a.org"], &[]), (&["A.org."], &[])], UnknownHost::Site(0)),
-            "cannot serve the host a.org: it is named twice, first for site number 1; name each host once, for one site or as one alias"),
+            "cannot serve the host a.org: it is named twice, first for site number 1; name each host once, as the host or the redirect host of one site"),
         ("name and alias", sites(&[(&["a.org"], &["b.org"]), (&["b.org"], &[])], UnknownHost::Site(0)),
-            "cannot serve the host b.org: it is named twice, first for site number 2; name each host once, for one site or as one alias"),
+            "cannot serve the host b.org: it is named twice, first for site number 2; name each host once, as the host or the redirect host of one site"),
         ("leads nowhere", sites(&[(&["*.a.org"], &["b.org"])], UnknownHost::Site(0)),
-            "cannot serve the host b.org: it is an alias of a site that has no name of its own to lead to; give the site a name that is no wildcard, as in www.example.org"),
+            "cannot serve the host b.org: it redirects to a site that has no host except wildcards; give the site a host that is not a wildcard, such as www.example.org"),
         ("no such site",  sites(&[(&["a.org"], &[])], UnknownHost::Site(1)),
-            "cannot serve these sites: there are 1, of 32768 at most, and the default is one of them; name at least one site, and one of them as the default"),
+            "cannot serve these sites: the number of sites is 1, of at most 32768, and the default must be one of them; name at least one site, and one of them as the default"),
         ("none at all",   sites(&[], UnknownHost::Refused),
-            "cannot serve these sites: there are 0, of 32768 at most, and the default is one of them; name at least one site, and one of them as the default"),
+            "cannot serve these sites: the number of sites is 0, of at most 32768, and the default must be one of them; name at least one site, and one of them as the default"),
     ];
     for (name, got, want) in cases {
         assert_eq!(got, want, "{name}");

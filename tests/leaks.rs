@@ -21,7 +21,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon::{Listener, Server, Site, SiteChange, SiteWatcher, Source};
+use tarpon::{Listener, Server, Site, SiteChange, SiteSource, SiteWatcher};
 
 #[test]
 fn failed_start_leaks_no_thread_and_no_port() {
@@ -70,7 +70,7 @@ fn dropped_watch_leaks_nothing() {
         let before = Usage::now();
         for round in 0..3 {
             let (watched, _) =
-                SiteWatcher::new(Source { path: dir.path().into(), ..Source::default() }).unwrap();
+                SiteWatcher::new(SiteSource { path: dir.path().into(), ..SiteSource::default() }).unwrap();
             let (send, changes) = channel();
             let following = watched.follow(move |change| send.send(change).unwrap()).unwrap();
             fs::write(dir.path().join("index.html"), format!("round {round}")).unwrap();

@@ -88,7 +88,7 @@ fn fail2ban_matches_attacks_and_no_other_request() {
     ];
     for form in [LogFormat::Common, LogFormat::Combined, LogFormat::Simple] {
         let log = dir.path().join("log");
-        let logging = Logging { form, addresses: LogClientIp::Full, one_in: NonZeroU32::MIN };
+        let logging = Logging { format: form, client_ip: LogClientIp::Full, sample: NonZeroU32::MIN };
         let settings = Settings { logging: Some(logging), ..settings(EMBEDDED[0], 1) };
         let served = EmbeddedServer::dir(&settings, dir.path());
         served.handle.log_to(File::create(&log).unwrap().into());

@@ -243,7 +243,7 @@ fn no_process_has_the_descriptors_of_another() {
 /// started process has another name than its parent.
 fn wait_for_workers(server: Pid, engine: Engine) {
     let count = match engine {
-        Engine::Prefork => engine.usual_worker_count().get(),
+        Engine::Prefork => engine.default_worker_count().get(),
         _ => 0,
     };
     wait_for("the worker processes", || {

@@ -81,7 +81,7 @@ fn list_shows_the_current_the_previous_and_the_damaged_release() {
         (
             4,
             "d.tar    02 Jan 1970 00:00:00",
-            "cut short, or something was appended to it; see what tarpon verify says, and pack the site anew",
+            "cut short, or something was appended to it; see tarpon verify, and pack the site again",
         ),
     ] {
         assert!(rows[row].starts_with(begin) && rows[row].ends_with(end), "{listed:?}");
@@ -113,13 +113,13 @@ fn failed_activation_prints_a_hint_and_changes_nothing() {
     #[rustfmt::skip]
     let cases: &[(&str, &[&str], &str)] = &[
         ("activate", &["missing.tar"],             "there is no such file in "),
-        ("activate", &["../b.tar"],                "it is no name in the directory, but a path; see tarpon release list "),
-        ("activate", &["current"],                 "it is no name of a release, such as 2026-11-21.tar"),
-        ("activate", &["x\ny.tar"],                "it is no name of a release"),
-        ("activate", &["cut.tar"],                 "cut short, or something was appended to it; see what tarpon verify says"),
+        ("activate", &["../b.tar"],                "it is a path, not the name of a release; see tarpon release list "),
+        ("activate", &["current"],                 "it is not the name of a release, such as 2026-11-21.tar"),
+        ("activate", &["x\ny.tar"],                "it is not the name of a release"),
+        ("activate", &["cut.tar"],                 "cut short, or something was appended to it; see tarpon verify"),
         ("activate", &["text.tar"],                "it is no tar archive"),
-        ("activate", &["plain.tar"],               "it is no packed site; pack it, as with tarpon pack DIR -o FILE"),
-        ("activate", &["damaged.tar", "--verify"], "of the image are damaged, and 1 more; fetch it again"),
+        ("activate", &["plain.tar"],               "it is not a packed site; pack it, as with tarpon pack DIR -o FILE"),
+        ("activate", &["damaged.tar", "--verify"], "of the image are damaged, and 1 more; download it again"),
         ("rollback", &[],                          "no release was active before; see tarpon release list "),
     ];
     for (action, arguments, want) in cases {
@@ -131,7 +131,7 @@ fn failed_activation_prints_a_hint_and_changes_nothing() {
     assert!(
         missing
             .error_line()
-            .contains("no such file or directory; name the directory that your packed sites lie in")
+            .contains("no such file or directory; name the directory that contains your packed sites")
     );
 
     fs::write(at(".tarpon.history"), "activate 5 a.tar\nremove 5 a.tar\n").unwrap();
@@ -144,7 +144,9 @@ fn failed_activation_prints_a_hint_and_changes_nothing() {
     fs::remove_file(at("current")).unwrap();
     fs::write(at("current"), "precious").unwrap();
     assert!(
-        run(dir.path(), "activate", &["b.tar"]).error_line().contains("it is no symbolic link; move it away")
+        run(dir.path(), "activate", &["b.tar"])
+            .error_line()
+            .contains("it is not a symbolic link; move it away")
     );
     assert_eq!(fs::read(at("current")).unwrap(), b"precious");
 }
@@ -260,10 +262,10 @@ fn forged_history_leads_to_no_file_outside_of_the_directory() {
     run(&dir, "activate", &["b.tar"]);
     run(&dir, "activate", &["a.tar"]);
     let (link, history) = (dir.join("current"), dir.join(".tarpon.history"));
-    assert_eq!(Releases::before(&link), [dir.join("b.tar")]);
+    assert_eq!(Releases::earlier_archives(&link), [dir.join("b.tar")]);
     for outside in [elsewhere.to_str().unwrap(), "../x.tar", "a.tar/../../x.tar"] {
         fs::write(&history, format!("activate 5 {outside}\nactivate 6 a.tar\n")).unwrap();
-        assert_eq!(Releases::before(&link), Vec::<PathBuf>::new(), "{outside}");
+        assert_eq!(Releases::earlier_archives(&link), Vec::<PathBuf>::new(), "{outside}");
         let ended = run(&dir, "rollback", &[]);
         assert!(ended.error_line().contains("line 1 is damaged; remove that line"), "{outside}: {ended:?}");
         assert_eq!(current(&dir), dir.join("a.tar").canonicalize().unwrap(), "{outside}");

@@ -20,7 +20,7 @@ use std::{
     process::Command,
     time::Duration,
 };
-use tarpon::{Address, Dialect, Listener, Server, SiteWatcher, Source};
+use tarpon::{Address, Dialect, Listener, Server, SiteSource, SiteWatcher};
 use tarpon_conn::sim::{Cuts, Sim, UNIX_S};
 use tarpon_pack::{
     BuildCache, CompressionEffort, Dictionaries, PackInput, PackOptions, Progress, SiteOptions, pack_dir,
@@ -625,7 +625,8 @@ fn rules_give_the_expected_responses_on_every_engine() {
                 case.check(requester(program.address()), engine.name());
                 continue;
             }
-            let source = Source { path: dir.path().into(), dialect: case.dialect, ..Source::default() };
+            let source =
+                SiteSource { path: dir.path().into(), dialect: case.dialect, ..SiteSource::default() };
             let (_, site) = SiteWatcher::new(source).expect(case.name);
             let bound: Listener =
                 TcpListener::bind("127.0.0.1:0").expect("a port").try_into().expect("bound");

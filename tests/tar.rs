@@ -266,12 +266,12 @@ fn unusable_archive_fails_with_a_hint() {
         ("age.tar",        &[],                "it is encrypted; decrypt it, and serve the tar archive in it"),
         ("site.tar.xz",    &[],                "it is compressed with xz; compress it with gzip or zstd instead"),
         ("text.tar",       &[],                "it is no tar archive, at byte 0; name a directory or a tar archive"),
-        ("sparse.tar",     &[],                "./hole; make it anew without --sparse"),
+        ("sparse.tar",     &[],                "./hole; create it again without --sparse"),
         ("sparse-pax.tar", &[],                "a sparse member cannot be served as it lies"),
         ("cut.tar.gz",     &[],                "it is incomplete or damaged, and cannot be unpacked"),
         ("cut.tar.zst",    &[],                "it is incomplete or damaged, and cannot be unpacked"),
         ("site.tar",       &["--prefix", "b"], "the archive has no such directory; see tar -tf for those it has"),
-        ("dir",            &["--prefix", "b"], "it is no archive; leave --prefix out"),
+        ("dir",            &["--prefix", "b"], "it is not an archive; leave --prefix out"),
         ("missing.tar",    &[],                "it does not exist; name a directory or tar archive"),
     ];
     for (name, options, want) in cases {

@@ -22,7 +22,7 @@ use std::{
     process::Command,
     sync::mpsc::channel,
 };
-use tarpon::{SiteChange, SiteWatcher, Source, UserDirectories, UserDirectory};
+use tarpon::{SiteChange, SiteSource, SiteWatcher, UserDirectories, UserDirectory};
 use tempfile::TempDir;
 
 #[test]
@@ -194,7 +194,7 @@ fn archive_with_user_directories_is_an_error() {
     fs::set_permissions(&archive, Permissions::from_mode(0o644)).unwrap();
     let ended = RunningProgram::run(serve(&archive, &["--user-directories", "public_html"]));
     let want = format!(
-        "tarpon: cannot serve directories of users beside {}: it is an archive, to which nothing can be added; leave \
+        "tarpon: cannot serve directories of users beside {}: it is an archive, and only a directory can have them; leave \
          --user-directories out, or serve a directory",
         archive.display()
     );
@@ -206,8 +206,8 @@ fn library_follows_the_directories_of_given_users() {
     let dir = readable_dir();
     write_files(dir.path(), &[("site/index.html", "home"), ("home/alice/index.html", "not served")]);
     let user = UserDirectory { name: "alice".into(), home: dir.path().join("home/alice"), dir: "www".into() };
-    let users = UserDirectories { directories: vec![user], listed_in: None };
-    let source = Source { path: dir.path().join("site"), users, ..Source::default() };
+    let users = UserDirectories { directories: vec![user], user_database: None };
+    let source = SiteSource { path: dir.path().join("site"), users, ..SiteSource::default() };
     let (watched, site) = SiteWatcher::new(source).unwrap();
     assert_eq!(site.file_count(), 1);
     let (send, changes) = channel();

@@ -1,4 +1,4 @@
-//! Where a server listens, as a value.
+//! The address of a listening socket: TCP or Unix.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -9,16 +9,16 @@ use std::{
 };
 use tarpon_site::Printable;
 
-/// Where to listen.
+/// An address to listen at. Its text is that of `--listen`: `127.0.0.1:8080`, `[::1]:8080` or `unix:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Address {
-    /// A TCP port of an address of this host.
+    /// An IP address of this host and a TCP port.
     Tcp(SocketAddr),
-    /// A Unix socket at a path.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
-/// Where a server listens that was told nothing, and handed nothing: this host only.
+/// Returns the default addresses: port 8080 of the loopback interface, IPv4 and IPv6.
 pub fn default_addresses() -> [Address; 2] {
     let port = 8080;
     [(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()].map(Address::Tcp)
@@ -41,7 +41,7 @@ impl FromStr for Address {
 }
 
 impl fmt::Display for Address {
-    /// As it is given to `--listen`.
+    /// Writes the form that `--listen` takes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Tcp(address) => address.fmt(f),

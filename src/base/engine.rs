@@ -1,54 +1,55 @@
-//! The engines, by name: what a user chooses from. `data::engine` runs them.
+//! The engines by name, as a user chooses them. `data::engine` implements them.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, num::NonZeroUsize, str::FromStr, thread};
 
-/// What drives the workers.
+/// An engine: how workers do I/O and share connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Engine {
-    /// The best that the host offers: on Linux `IoUring`, else `Epoll`; on FreeBSD and macOS `Kqueue`.
+    /// The best engine that the host supports: on Linux `IoUring`, else `Epoll`; on FreeBSD and macOS `Kqueue`.
     #[default]
     Auto,
-    /// Completions: Linux 6.1 and newer, where the host does not forbid it.
+    /// Completion-based I/O. Needs Linux 6.1 and a host that allows io_uring.
     IoUring,
-    /// Readiness, edge triggered: Linux.
+    /// Readiness, edge-triggered. Linux only.
     Epoll,
-    /// Readiness, edge triggered: FreeBSD and macOS.
+    /// Readiness, edge-triggered. FreeBSD and macOS only.
     Kqueue,
-    /// Readiness, level triggered: any Unix. What it costs grows with the connections that are open.
+    /// Readiness, level-triggered. Any Unix. Its cost grows with the number of open connections.
     Poll,
-    /// A thread for each connection that is open at once, from a pool: any Unix.
+    /// A pool of threads; each serves one connection at a time with blocking calls. Any Unix.
     Threads,
-    /// The same with a process in the place of each thread. Not within another program.
+    /// A pool of processes; each serves one connection at a time. Not available to an embedding program.
     Prefork,
-    /// A process for each connection, made when it comes. Not within another program.
+    /// A new process for each connection. Not available to an embedding program.
     Fork,
 }
 
-/// An engine that was chosen, and why not a better one.
+/// The engine that a server runs, and why it is not a better one.
 #[derive(Debug)]
 pub struct ChosenEngine {
-    /// Never `Auto`.
+    /// The engine that runs: never `Auto`.
     pub engine: Engine,
-    /// Why it is not io_uring, where that was wanted if possible.
+    /// Why the engine is not io_uring, if `Auto` had to fall back on Linux.
     pub fallback_reason: Option<String>,
 }
 
 impl Engine {
-    /// Every engine that this system has, the best first.
+    /// Every engine of this operating system, the best first.
     #[cfg(target_os = "linux")]
     pub const ALL: &[Engine] =
         &[Engine::IoUring, Engine::Epoll, Engine::Poll, Engine::Threads, Engine::Prefork, Engine::Fork];
 
-    /// Every engine that this system has, the best first.
+    /// Every engine of this operating system, the best first.
     #[cfg(not(target_os = "linux"))]
     pub const ALL: &[Engine] =
         &[Engine::Kqueue, Engine::Poll, Engine::Threads, Engine::Prefork, Engine::Fork];
 
-    /// The engines that run within another program, with threads: see [`Server`](crate::Server). All but the last two.
+    /// The engines that an embedding program can use, as they need no processes of their own: all but the last two. See
+    /// [`Server`](crate::Server).
     pub const EMBEDDED: &[Engine] = Engine::ALL.split_at(Engine::ALL.len() - 2).0;
 
-    /// The engines of all systems.
+    /// The engines of all operating systems.
     const KNOWN: [Engine; 7] = [
         Engine::IoUring,
         Engine::Epoll,
@@ -73,13 +74,13 @@ impl Engine {
         }
     }
 
-    /// Whether [`Auto`](Engine::Auto) may mean this engine.
-    pub(crate) fn is_chosen(self) -> bool {
+    /// Returns whether [`Auto`](Engine::Auto) may choose this engine.
+    pub(crate) fn may_be_auto(self) -> bool {
         matches!(self, Engine::IoUring | Engine::Epoll | Engine::Kqueue)
     }
 
-    /// Returns the number of workers that the engine has by default.
-    pub fn usual_worker_count(self) -> NonZeroUsize {
+    /// Returns the default number of workers of this engine.
+    pub fn default_worker_count(self) -> NonZeroUsize {
         match self {
             Engine::Threads | Engine::Prefork => POOL_LEN,
             Engine::Fork => FORK_MAX,
@@ -87,22 +88,22 @@ impl Engine {
         }
     }
 
-    /// Returns how many sockets listen at each address for so many workers. Blocking workers share one socket, so that a client never
-    /// waits for a busy worker while another one is idle.
+    /// Returns how many sockets listen at each address for `worker_count` workers. Blocking workers share one socket, so that a client
+    /// never waits for a busy worker while another one is idle.
     pub(crate) fn socket_count(self, worker_count: NonZeroUsize) -> usize {
         if self.is_blocking() { 1 } else { worker_count.get() }
     }
 
-    /// Whether each worker serves one connection at a time, with blocking calls.
+    /// Returns whether each worker serves one connection at a time, with blocking calls.
     pub const fn is_blocking(self) -> bool {
         matches!(self, Engine::Threads | Engine::Prefork | Engine::Fork)
     }
 }
 
-/// Workers that serve one connection each: enough for the connections of a few browsers, at little cost.
+/// Default size of the pools of `threads` and `prefork`: enough for the connections of a few browsers, at little cost.
 const POOL_LEN: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
-/// The maximum of processes that serve one connection each. Each costs the memory of its page tables.
+/// Default maximum of processes of `fork`. Each costs the memory of its page tables.
 const FORK_MAX: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 impl FromStr for Engine {

@@ -1,47 +1,42 @@
-//! Why the program cannot start or go on: one line that says what, why, and what to do.
+//! An error for the user: one line with what failed, why, and a hint.
 
 use std::{error::Error, fmt};
 use tarpon_site::printable::{is_invisible, write_escaped};
 
-/// A failure outside of any connection, as a user is told of it.
+/// An error outside of any connection, as text for the user. [`Display`](fmt::Display) writes one line: `what: why; hint`.
 #[derive(Debug)]
 pub struct UserError {
-    /// What could not be done, with the name of what it concerns.
+    /// What failed, with the name of the file, address or option concerned.
     what: String,
-    /// Why, in the words of the system where it has some.
+    /// Why it failed; for a system call, the text of its error.
     why: String,
-    /// What to do about it.
-    remedy: String,
+    /// What the user can do about it.
+    hint: String,
 }
 
 impl UserError {
-    pub(crate) fn new(
-        what: impl fmt::Display,
-        why: impl fmt::Display,
-        remedy: impl fmt::Display,
-    ) -> UserError {
-        UserError { what: in_line(&what), why: in_line(&why), remedy: in_line(&remedy) }
+    pub(crate) fn new(what: impl fmt::Display, why: impl fmt::Display, hint: impl fmt::Display) -> UserError {
+        UserError { what: escape(&what), why: escape(&why), hint: escape(&hint) }
     }
 }
 
 impl fmt::Display for UserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let UserError { what, why, remedy } = self;
-        write!(f, "{what}: {why}; {remedy}")
+        let UserError { what, why, hint } = self;
+        write!(f, "{what}: {why}; {hint}")
     }
 }
 
 impl Error for UserError {}
 
-/// Returns text as a part of one line. Names in it are printable already; this is for text that others have made,
-/// as the words of a library.
-fn in_line(text: &impl fmt::Display) -> String {
+/// Returns text with line breaks and invisible characters escaped. Names in it are escaped already; the messages of libraries are not.
+fn escape(text: &impl fmt::Display) -> String {
     let mut line = String::new();
     let _ = write_escaped(text.to_string().as_bytes(), is_invisible, &mut line);
     line
 }
 
-/// An error of the system in its own words, without the number that Rust adds.
+/// Returns the text of a system error, in lower case and without the number that Rust adds.
 pub(crate) fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);

@@ -1,4 +1,4 @@
-//! What a server logs, in which format and where, as values.
+//! The configuration of the access log and of the event log.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -10,43 +10,43 @@ use std::{
 };
 use tarpon_site::Printable;
 
-/// What is logged of exchanges, and how.
+/// The content and format of the access log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logging {
-    /// What a line looks like.
-    pub form: LogFormat,
-    /// What of clients' addresses is told.
-    pub addresses: LogClientIp,
-    /// One exchange in so many, by chance; and each that fails, with status 400 or above.
-    pub one_in: NonZeroU32,
+    /// The format of a line.
+    pub format: LogFormat,
+    /// How much of the client's IP address a line contains.
+    pub client_ip: LogClientIp,
+    /// Logs a random sample of one in this many exchanges. Exchanges with status 400 or above are always logged.
+    pub sample: NonZeroU32,
 }
 
 impl Default for Logging {
     fn default() -> Logging {
-        Logging { form: LogFormat::default(), addresses: LogClientIp::default(), one_in: NonZeroU32::MIN }
+        Logging { format: LogFormat::default(), client_ip: LogClientIp::default(), sample: NonZeroU32::MIN }
     }
 }
 
-/// What a line looks like. Times are UTC.
+/// The format of a line of the access log. Times are UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// The Common Log Format.
     Common,
-    /// The same with Referer and User-Agent.
+    /// The Common Log Format with Referer and User-Agent appended.
     #[default]
     Combined,
-    /// An object of JSON.
+    /// A JSON object.
     Json,
     /// Address, time, request-line, status, bytes.
     Simple,
 }
 
 impl LogFormat {
-    /// Every form there is.
+    /// All formats.
     pub const ALL: [LogFormat; 4] =
         [LogFormat::Common, LogFormat::Combined, LogFormat::Json, LogFormat::Simple];
 
-    /// The name that users know it by.
+    /// Returns the name that options and messages use.
     pub fn name(self) -> &'static str {
         match self {
             LogFormat::Common => "common",
@@ -63,7 +63,7 @@ impl FromStr for LogFormat {
     fn from_str(text: &str) -> Result<LogFormat, &'static str> {
         LogFormat::ALL
             .into_iter()
-            .find(|form| form.name() == text)
+            .find(|format| format.name() == text)
             .ok_or("expected common, combined, json or simple")
     }
 }
@@ -74,23 +74,23 @@ impl fmt::Display for LogFormat {
     }
 }
 
-/// What of clients' addresses is told.
+/// How much of a client's IP address the access log contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogClientIp {
-    /// All.
+    /// The whole address.
     #[default]
     Full,
-    /// The network: of version 4 three bytes, of version 6 six.
+    /// The network: the first three bytes of an IPv4 address, the first six of an IPv6 address.
     Truncated,
-    /// Nothing.
+    /// No address.
     None,
 }
 
 impl LogClientIp {
-    /// Every way there is.
+    /// All modes.
     pub const ALL: [LogClientIp; 3] = [LogClientIp::Full, LogClientIp::Truncated, LogClientIp::None];
 
-    /// The name that users know it by.
+    /// Returns the name that options and messages use.
     pub fn name(self) -> &'static str {
         match self {
             LogClientIp::Full => "full",
@@ -104,7 +104,10 @@ impl FromStr for LogClientIp {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<LogClientIp, &'static str> {
-        LogClientIp::ALL.into_iter().find(|way| way.name() == text).ok_or("expected full, truncated or none")
+        LogClientIp::ALL
+            .into_iter()
+            .find(|mode| mode.name() == text)
+            .ok_or("expected full, truncated or none")
     }
 }
 
@@ -114,23 +117,24 @@ impl fmt::Display for LogClientIp {
     }
 }
 
-/// What is logged of one site.
+/// The access log of one site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SiteLog {
-    /// What is logged of the others: see [`Settings::logging`](crate::Settings::logging).
+    /// The server's log with the server's settings: see [`Settings::logging`](crate::Settings::logging).
     #[default]
     Server,
-    /// Nothing.
+    /// No log.
     Off,
-    /// This, where the lines of the others go.
+    /// The server's log, with these settings.
     Shared(Logging),
-    /// This, in a log of its own. Where it goes: [`Handle::log_site_to`](crate::Handle::log_site_to).
+    /// A separate log with these settings. [`Handle::log_site_to`](crate::Handle::log_site_to) sets its target.
     Own(Logging),
 }
 
 impl SiteLog {
-    /// What is logged of the site of this number where this is logged of the server, and whose log it goes to.
-    pub(crate) fn of(self, number: usize, server: Option<Logging>) -> Option<(Logging, LogOwner)> {
+    /// Returns the log settings of the site with this number, and the log that its lines go to, given the settings of the server.
+    /// `None`: the site has no log.
+    pub(crate) fn resolve(self, number: usize, server: Option<Logging>) -> Option<(Logging, LogOwner)> {
         let shared = |logging| (logging, LogOwner::Server);
         match self {
             SiteLog::Server => server.map(shared),
@@ -141,56 +145,56 @@ impl SiteLog {
     }
 }
 
-/// Whose lines go to a log.
+/// The owner of a log: which lines go to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum LogOwner {
-    /// Those of all sites that have none of their own.
+    /// The server: lines of all sites without a log of their own.
     Server,
-    /// Those of the site of this number.
+    /// The site with this number.
     Site(usize),
 }
 
-/// When a file of the log is replaced by the next one, and how many are kept.
+/// When the server rotates a log file, and how many rotated files it keeps. A file is rotated when any limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// Bytes it has at most.
+    /// Maximum size of the file, in bytes. `None`: no limit.
     pub len_max: Option<u64>,
-    /// How old it is at most.
+    /// Maximum age of the file. `None`: no limit.
     pub age_max: Option<Duration>,
-    /// Earlier ones that are kept.
+    /// How many rotated files to keep.
     pub keep: u32,
 }
 
 impl Default for Rotation {
-    /// Never; but where it is asked for, a week of days is kept.
+    /// Returns a rotation that never happens; with a limit set, it keeps seven files: a week of daily logs.
     fn default() -> Rotation {
         Rotation { len_max: None, age_max: None, keep: 7 }
     }
 }
 
 impl Rotation {
-    /// Whether a file that is so long and was made then has had its time.
-    pub(crate) fn is_due(&self, len: u64, made: SystemTime) -> bool {
-        // A clock that was set back makes no file old.
-        let is_old = |age_max| made.elapsed().unwrap_or_default() >= age_max;
+    /// Returns whether a file of this length and creation time is to be rotated now.
+    pub(crate) fn is_due(&self, len: u64, created: SystemTime) -> bool {
+        // After the clock was set back, a creation time in the future counts as age zero.
+        let is_old = |age_max| created.elapsed().unwrap_or_default() >= age_max;
         len > 0 && (self.len_max.is_some_and(|len_max| len > len_max) || self.age_max.is_some_and(is_old))
     }
 
-    /// Whether a file ever has.
-    pub(crate) fn happens(&self) -> bool {
+    /// Returns whether any limit is set.
+    pub(crate) fn is_enabled(&self) -> bool {
         self.len_max.is_some() || self.age_max.is_some()
     }
 }
 
-/// Where an access log goes, as a user names it.
+/// The target of an access log. Its text is that of `--access-log`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogTarget {
-    /// `-`
+    /// Standard output, written `-`.
     Stdout,
-    /// A file, which is made if it is not there, with mode 0640, and appended to if it is. A symbolic link is refused, except
-    /// `/dev/stdout` and `/dev/stderr`.
+    /// A file. The server creates it with mode 0640, or appends to it. It refuses symbolic links, except `/dev/stdout` and
+    /// `/dev/stderr`.
     File(PathBuf),
-    /// `unix:PATH`: a socket that takes datagrams, one for each line, or a stream of lines.
+    /// A Unix socket, written `unix:PATH`: a datagram socket receives one datagram per line, a stream socket a stream of lines.
     Socket(PathBuf),
 }
 
@@ -211,7 +215,7 @@ impl FromStr for LogTarget {
 }
 
 impl fmt::Display for LogTarget {
-    /// As it is given to `--access-log`.
+    /// Writes the form that `--access-log` takes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LogTarget::Stdout => f.write_str("-"),
@@ -221,52 +225,51 @@ impl fmt::Display for LogTarget {
     }
 }
 
-/// What is said of logs.
+/// The log configuration of the server.
 #[derive(Clone, Debug, Default)]
 pub struct LogConfig {
-    /// Where a line of each exchange goes. `None`: nowhere.
+    /// The target of the access log. `None`: no access log.
     pub access: Option<LogTarget>,
-    /// What it looks like.
+    /// The content and format of the access log.
     pub logging: Logging,
-    /// When a file gives its place to the next one.
+    /// When log files are rotated.
     pub rotation: Rotation,
-    /// For whom what happens in the server's life is said.
+    /// The format of events.
     pub events: EventFormat,
 }
 
-/// For whom what happens in a server's life is said.
+/// The format of events, such as start, reload and errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventFormat {
-    /// For people where standard error is a terminal, else for programs.
+    /// `Human` if standard error is a terminal, else `Json`.
     #[default]
     Auto,
-    /// For people: words.
+    /// Sentences for people.
     Human,
-    /// For programs: a line of JSON for each event, on standard error.
+    /// One JSON object per line on standard error.
     Json,
 }
 
-/// What is said of the log of a site.
+/// The log configuration of a site. Each field that is `None` takes the server's setting.
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs)] // the others are those of [`Logging`](crate::Logging)
+#[allow(missing_docs)] // The other fields are those of `Logging`.
 pub struct SiteLogConfig {
-    /// Where it goes, or that there is none. `None`: nothing was said, and its lines go where those of others do.
+    /// The target of the site's access log. `None`: the server's log. `Some(None)`: no log.
     pub access: Option<Option<LogTarget>>,
-    pub form: Option<LogFormat>,
-    pub addresses: Option<LogClientIp>,
-    pub one_in: Option<NonZeroU32>,
+    pub format: Option<LogFormat>,
+    pub client_ip: Option<LogClientIp>,
+    pub sample: Option<NonZeroU32>,
 }
 
 impl SiteLogConfig {
-    /// What comes of it where the server logs this.
-    pub fn of(&self, server: Logging) -> SiteLog {
-        let SiteLogConfig { access, form, addresses, one_in } = self;
+    /// Returns the log of the site, given the settings of the server.
+    pub fn resolve(&self, server: Logging) -> SiteLog {
         let logging = Logging {
-            form: form.unwrap_or(server.form),
-            addresses: addresses.unwrap_or(server.addresses),
-            one_in: one_in.unwrap_or(server.one_in),
+            format: self.format.unwrap_or(server.format),
+            client_ip: self.client_ip.unwrap_or(server.client_ip),
+            sample: self.sample.unwrap_or(server.sample),
         };
-        match access {
+        match &self.access {
             None => SiteLog::Shared(logging),
             Some(None) => SiteLog::Off,
             Some(Some(_)) => SiteLog::Own(logging),

@@ -1,13 +1,19 @@
-//! Values that all planes name: errors, settings, and the configuration of sites and logs.
+//! Values that all planes use: errors, settings, and the configuration of sites and logs. Imports nothing from the planes above.
 //!
-//! | module | what |
+//! ```text
+//! command line, tarpon.toml ─ program ─▶ Settings, SiteConfig, LogConfig ─▶ control, data, site
+//!                                        UserError: what, why, hint      ◀─ any of them fails
+//! ```
+//!
+//! | file | contents |
 //! |---|---|
-//! | `error` | an error for the user: what, why, and a hint |
+//! | `error` | an error for the user: what failed, why, and a hint |
 //! | `settings` | how a server runs: engine, workers, timeouts, limits |
-//! | `site_config` | what a site is made of and how it answers |
-//! | `log_config` | what is logged, in which format and where |
-//! | `engine`, `address` | the engines by name; where a server listens |
-//! | `size` | how a number of bytes is written |
+//! | `site_config` | the configuration of a site: source, hosts, user directories |
+//! | `log_config` | the access log and the event log: format, content, targets, rotation |
+//! | `engine` | the engines by name |
+//! | `address` | the address of a listening socket |
+//! | `size` | reads and writes sizes such as `64KiB` |
 
 pub(crate) mod address;
 pub(crate) mod engine;

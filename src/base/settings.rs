@@ -1,4 +1,4 @@
-//! How a server runs, as values with defaults.
+//! How a server runs: engine, workers, timeouts and limits, with defaults.
 
 use super::{engine::Engine, log_config::Logging};
 use std::{
@@ -7,37 +7,37 @@ use std::{
 };
 use tarpon_conn::Limits;
 
-/// How a server runs. The default is what `tarpon serve` does when it is told nothing.
+/// How a server runs. The default is that of `tarpon serve` without options.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What drives the workers.
+    /// The engine of the workers.
     pub engine: Engine,
-    /// Threads that serve. `None`: as many as the engine usually has, which is one for each core, and of `threads` 64.
+    /// The number of workers. `None`: the default of the engine, see [`Engine::default_worker_count`].
     pub worker_count: Option<NonZeroUsize>,
-    /// Binds each worker to a core of its own.
+    /// Pins each worker to a CPU core of its own.
     pub cpu_affinity: bool,
-    /// For a whole head to arrive.
+    /// How long a client may take to send the head of a request.
     pub header_timeout: Duration,
-    /// For a request's whole content to arrive.
+    /// How long a client may take to send the content of a request.
     pub body_timeout: Duration,
-    /// For the next request on a connection.
+    /// How long a connection may wait for its next request.
     pub idle_timeout: Duration,
-    /// For the client to take a response, or so much of it that its rate is good enough.
+    /// How long a client may take to receive a response, unless it keeps up `min_send_rate`.
     pub send_timeout: Duration,
-    /// Bytes per second that a client takes at least, on average over `send_timeout`. 0: any byte will do.
+    /// Minimum rate in bytes per second at which a client receives, averaged over `send_timeout`. 0: any progress is enough.
     pub min_send_rate: u32,
-    /// Requests on one connection.
+    /// Maximum number of requests on one connection.
     pub keepalive_requests: NonZeroU32,
-    /// Earlier sites of which files stay that were declared immutable, for pages that were loaded before a swap. At most
-    /// so many, and as many as a quarter of the limit on open files has room for.
+    /// How many earlier versions of a site the server keeps, so that pages loaded before a swap still find files that were declared
+    /// immutable. A quarter of the limit on open files bounds it too.
     pub keep_releases: usize,
-    /// What is logged of exchanges, unless their site says otherwise ([`VirtualHost::log`](crate::VirtualHost::log)). `None`: nothing, which costs
-    /// nothing. Where it goes: [`Handle::log_to`].
+    /// The format and content of the access log; a site can override it with [`VirtualHost::log`](crate::VirtualHost::log). `None`: no
+    /// access log, at no cost. [`Handle::log_to`](crate::Handle::log_to) sets the target.
     pub logging: Option<Logging>,
-    /// A path at which load balancers may ask whether clients are to be sent here, under every host: 200, and 503 once the server
-    /// was told to stop. What a site has at this path itself comes first.
+    /// A path for the health checks of load balancers, on every host. The response is 200, or 503 once the server drains. A file of
+    /// the site at this path takes precedence.
     pub health_path: Option<String>,
-    /// Each exchange is told as it happens, with both heads: through `tracing`, at level DEBUG.
+    /// Emits an event for each exchange, with both heads, through `tracing` at level DEBUG.
     pub debug: bool,
 }
 
@@ -64,21 +64,21 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Threads that serve.
+    /// Returns the number of workers: `worker_count`, or the default of the engine.
     pub fn workers(&self) -> NonZeroUsize {
-        self.worker_count.unwrap_or_else(|| self.engine.usual_worker_count())
+        self.worker_count.unwrap_or_else(|| self.engine.default_worker_count())
     }
 
-    /// Sockets that listen at each address.
+    /// Returns how many sockets listen at each address.
     pub(crate) fn socket_count(&self) -> usize {
         self.engine.socket_count(self.workers())
     }
 }
 
-/// What a site grants its clients where that differs from what its server grants: see [`Settings`]. A connection has the limits
-/// of the site that was asked last; until one is known, those of the default site, or of the first.
+/// Limits of one site that override those of the server's [`Settings`]. A connection has the limits of the site of its latest request;
+/// before the first request, those of the default site, or of the first site if there is no default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // each is the setting of that name
+#[allow(missing_docs)] // Each field overrides the setting of the same name.
 pub struct SiteLimits {
     pub body_timeout: Option<Duration>,
     pub idle_timeout: Option<Duration>,
@@ -88,8 +88,8 @@ pub struct SiteLimits {
 }
 
 impl SiteLimits {
-    /// The limits of this site of a server that grants these.
-    pub(crate) fn of(&self, settings: &Settings) -> Limits {
+    /// Returns the limits of the site on a server with these settings.
+    pub(crate) fn resolve(&self, settings: &Settings) -> Limits {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Limits {
             head_ms: ms(settings.header_timeout),
@@ -102,11 +102,11 @@ impl SiteLimits {
     }
 }
 
-/// What a host means that no site has among its names, and a request without a host.
+/// Which site answers a request without a host, or with a host that belongs to no site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownHost {
-    /// The site of this number.
+    /// The site with this number.
     Site(usize),
-    /// None: the answer is 421 (Misdirected Request), with the page of the first site.
+    /// No site. The response is 421 (Misdirected Request), with the error page of the first site.
     Refused,
 }

@@ -1,54 +1,54 @@
-//! What a site is made of and how it answers, as values.
+//! The configuration of a site: its source, hosts, limits and user directories.
 
 use super::{log_config::SiteLogConfig, settings::SiteLimits};
 use std::path::PathBuf;
 use tarpon_conn::HostName;
 use tarpon_pack::{Dialect, Policy, UserDirectory};
 
-/// What is said of a site.
+/// The configuration of one site.
 #[derive(Clone, Debug, Default)]
 pub struct SiteConfig {
-    /// What it is made of.
-    pub source: Source,
-    /// The hosts it is served for. The first that is no wildcard is its canonical name.
+    /// The directory or archive to serve.
+    pub source: SiteSource,
+    /// The hosts that the site answers for. The first one that is not a wildcard is its canonical host.
     pub hosts: Vec<HostName>,
-    /// Hosts that lead to its canonical name.
+    /// Hosts that redirect to the canonical host.
     pub redirect_hosts: Vec<HostName>,
-    /// Whether it answers to names that no site has.
+    /// Whether the site answers requests for hosts that belong to no site.
     pub is_default: bool,
-    /// What it grants its clients where that is not what the server grants.
+    /// Limits that override those of the server.
     pub limits: SiteLimits,
-    /// Earlier releases that are kept.
+    /// How many earlier versions of the site to keep.
     pub keep_releases: usize,
-    /// Which users have directories below it.
+    /// Which users have directories below the site.
     pub users: UserConfig,
-    /// What is logged of it where that is not what is logged of the others.
+    /// Log settings that override those of the server.
     pub log: SiteLogConfig,
 }
 
-/// What a site is made of.
+/// The directory or archive that a site is built from, and how to read it.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct SiteSource {
     /// A directory, or a tar archive.
     pub path: PathBuf,
-    /// In an archive: the directory to serve; empty for all of it.
+    /// The directory within an archive to serve. Empty: the whole archive.
     pub prefix: PathBuf,
-    /// Bytes that a compressed archive may unpack to: it is unpacked in memory.
+    /// Maximum size in bytes of a compressed archive once unpacked into memory.
     pub max_unpacked_len: u64,
-    /// Reads all contents into memory, however large: no request then waits for a disk.
+    /// Reads all files into memory, whatever their size, so that no request waits for a disk.
     pub preload: bool,
-    /// How `_headers` and `_redirects` at the root of the site are read. A packed site is as it was packed.
+    /// The dialect of `_headers` and `_redirects` at the root of the site. A packed site ignores it.
     pub dialect: Dialect,
-    /// How the site answers. A packed site answers as it was packed.
+    /// How paths map to responses. A packed site has its policy built in and accepts only the default here.
     pub policy: Policy,
-    /// Directories of users that are served too, beside a directory.
+    /// Directories of users to serve below `/~name/`. Only a site that is a directory can have them.
     pub users: UserDirectories,
 }
 
-impl Default for Source {
-    /// Nothing yet, read as usual: [`MAX_UNPACKED_LEN`] is what an archive may unpack to.
-    fn default() -> Source {
-        Source {
+impl Default for SiteSource {
+    /// Returns a source without a path, with default settings.
+    fn default() -> SiteSource {
+        SiteSource {
             path: PathBuf::new(),
             prefix: PathBuf::new(),
             max_unpacked_len: MAX_UNPACKED_LEN,
@@ -60,26 +60,26 @@ impl Default for Source {
     }
 }
 
-/// Bytes that a compressed archive may unpack to by default: more than most sites have, and memory that a small host has. A compressed
-/// file of a thousandth of that length can reach it, so without a limit a small file could take all memory.
+/// Default maximum size of an unpacked archive, in bytes: more than most sites need, and within the memory of a small host. A compressed
+/// file can be a thousand times smaller than its content, so without a limit a small file could fill the memory.
 pub const MAX_UNPACKED_LEN: u64 = 1 << 30;
 
-/// Directories of users beside a site.
+/// The directories of users of a site, as the site builder reads and watches them.
 #[derive(Clone, Debug, Default)]
 pub struct UserDirectories {
-    /// The directories; those that are not there yet are looked for.
+    /// The directories. The watcher polls for those that do not exist yet.
     pub directories: Vec<UserDirectory>,
-    /// A file that changes when there are other users.
-    pub listed_in: Option<PathBuf>,
+    /// The file that changes when a user is added or removed, such as `/etc/passwd`.
+    pub user_database: Option<PathBuf>,
 }
 
-/// Which users are to have them.
+/// Which users have directories below a site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserConfig {
-    /// The directory, from the home of each user. `None`: there are none.
+    /// The path of the directory relative to the home of each user. `None`: no user has one.
     pub dir: Option<PathBuf>,
-    /// These users alone; empty: all but those of the system.
+    /// Only these users. Empty: all users except system accounts.
     pub only: Vec<String>,
-    /// Not these.
+    /// Users to leave out.
     pub except: Vec<String>,
 }

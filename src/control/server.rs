@@ -134,7 +134,7 @@ impl Server {
             }
             None => (None, None),
         };
-        let histories = site_set.into_recents().into_iter().map(Mutex::new).collect();
+        let histories = site_set.into_histories().into_iter().map(Mutex::new).collect();
         let handle = Handle { mailboxes, histories, log, stats: Arc::new(stats) };
         let cores = settings.cpu_affinity.then(cores::allowed).transpose()?;
         let loader = engine.start_loader(nowhere)?;

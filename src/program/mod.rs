@@ -16,13 +16,13 @@ mod cli;
 pub mod config;
 mod output;
 
-use crate::site::pack::carries_site;
+use crate::site::pack::has_embedded_site;
 use std::process::ExitCode;
 
 /// Runs the program with the arguments of this process. Prints an error, and returns the exit status.
 #[doc(hidden)]
 pub fn run() -> ExitCode {
-    let done = if carries_site() { cli::run_embedded() } else { cli::run() };
+    let done = if has_embedded_site() { cli::run_embedded() } else { cli::run() };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

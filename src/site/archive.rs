@@ -1,12 +1,12 @@
-//! An archive as a file that can be read at any place: the file itself, or, if it is compressed, what it unpacks to.
+//! Opens a tar archive for random access; unpacks a compressed archive into memory.
 //!
 //! ```text
 //! site.tar ────────────────────────────▶ its own descriptor ─┬─ map ─▶ small contents
 //! site.tar.gz, site.tar.zst ─ unpack ──▶ a sealed memfd ─────┴───────▶ large contents
-//! program that carries a site ─────────▶ a stretch of its descriptor, the same
+//! program with an embedded site ───────▶ a region of its descriptor, likewise
 //! ```
 //!
-//! What it is, its first bytes tell, whatever its name. Knows nothing of members.
+//! The first bytes decide the type of the file; its name does not matter. Does not read the members of the archive.
 
 use crate::{
     base::{
@@ -28,45 +28,44 @@ use tarpon_pack::embedded_site;
 use tarpon_site::Printable;
 use tarpon_site::{Image, ImageError, Region, packed};
 
-/// An archive that is served from.
+/// An open and mapped archive.
 #[derive(Debug)]
 pub(crate) struct Archive {
-    /// What it lies in.
+    /// The file that contains the archive.
     pub(crate) file: File,
-    /// Where it begins there.
+    /// The offset of the archive in the file.
     pub(crate) at: u64,
     pub(crate) map: Arc<Mapped>,
-    /// It lies in memory, and in huge pages where the system allows.
+    /// Whether the archive is in memory, in huge pages if the system allows.
     pub(crate) is_preloaded: bool,
 }
 
-/// An archive that was opened.
+/// An archive that is open, and unpacked if it was compressed, but not mapped.
 pub(crate) struct OpenedArchive {
     file: File,
-    /// Where it lies in the file.
+    /// The region of the archive in the file.
     place: Region,
 }
 
 impl Archive {
-    /// Opens an archive, unpacks it into memory if it is compressed, copies it there if it is to be preloaded, and maps
-    /// it.
+    /// Opens and maps an archive. Unpacks a compressed archive into memory; `preload` copies any other archive there.
     pub(crate) fn new(path: &Path, max_unpacked_len: u64, preload: bool) -> Result<Archive, UserError> {
-        Archive::of(open(path, max_unpacked_len)?, path, preload)
+        Archive::map(open(path, max_unpacked_len)?, path, preload)
     }
 
-    /// The same with a file that is open. `path` is its name in errors.
-    pub(crate) fn opened(
+    /// Like [`new`](Archive::new), with a file that is open. `path` is its name in errors.
+    pub(crate) fn from_file(
         file: File,
         path: &Path,
         max_unpacked_len: u64,
         preload: bool,
     ) -> Result<Archive, UserError> {
-        Archive::of(look_into(file, path, max_unpacked_len)?, path, preload)
+        Archive::map(unpack_if_compressed(file, path, max_unpacked_len)?, path, preload)
     }
 
-    fn of(opened: OpenedArchive, path: &Path, preload: bool) -> Result<Archive, UserError> {
-        let OpenedArchive { file, place } = if preload { opened.copied(path)? } else { opened };
-        Archive::over(file, place, preload).map_err(|error| {
+    fn map(opened: OpenedArchive, path: &Path, preload: bool) -> Result<Archive, UserError> {
+        let OpenedArchive { file, place } = if preload { opened.copy_to_memory(path)? } else { opened };
+        Archive::from_region(file, place, preload).map_err(|error| {
             let what = format_args!("cannot map {}", path.printable());
             UserError::new(
                 what,
@@ -76,13 +75,13 @@ impl Archive {
         })
     }
 
-    /// Maps an archive that lies at this place of a file.
-    pub(crate) fn over(file: File, place: Region, is_preloaded: bool) -> io::Result<Archive> {
+    /// Maps an archive that is a region of a file.
+    pub(crate) fn from_region(file: File, place: Region, is_preloaded: bool) -> io::Result<Archive> {
         let map = Mapped::new(&file, place, is_preloaded)?;
         Ok(Archive { file, at: place.at, map: Arc::new(map), is_preloaded })
     }
 
-    /// The image in it, if it is a packed site.
+    /// Returns the image in the archive if it is a packed site.
     pub(crate) fn image(&self) -> Result<Option<Image>, ImageError> {
         let len = self.map.len();
         let front = Region { at: 0, len: len.min(packed::FRONT_LEN as u64) };
@@ -93,8 +92,8 @@ impl Archive {
 }
 
 impl OpenedArchive {
-    /// A copy in memory, in huge pages where the system allows.
-    fn copied(mut self, path: &Path) -> Result<OpenedArchive, UserError> {
+    /// Copies the archive into sealed memory, in huge pages if the system allows.
+    fn copy_to_memory(mut self, path: &Path) -> Result<OpenedArchive, UserError> {
         let mut copy = || {
             let mut copy = memory::file()?;
             self.file.seek(SeekFrom::Start(self.place.at))?;
@@ -112,17 +111,17 @@ impl OpenedArchive {
     }
 }
 
-/// Opens an archive as a file of its own: one that a program carries is copied into memory, as one that is unpacked is.
-pub(crate) fn alone(path: &Path, max_unpacked_len: u64) -> Result<File, UserError> {
+/// Opens an archive as a file that begins with the archive. Unpacks a compressed archive into memory, and copies an embedded site there.
+pub(crate) fn open_as_file(path: &Path, max_unpacked_len: u64) -> Result<File, UserError> {
     let opened = open(path, max_unpacked_len)?;
-    Ok(if opened.place.at == 0 { opened.file } else { opened.copied(path)?.file })
+    Ok(if opened.place.at == 0 { opened.file } else { opened.copy_to_memory(path)?.file })
 }
 
-/// Opens an archive, and unpacks it into memory if it is compressed: into so many bytes at most.
+/// Opens an archive. Unpacks a compressed archive into memory, up to `max_unpacked_len` bytes.
 fn open(path: &Path, max_unpacked_len: u64) -> Result<OpenedArchive, UserError> {
     // Does not wait for the writer of a FIFO.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-    look_into(file.map_err(|error| unreadable(path, &error))?, path, max_unpacked_len)
+    unpack_if_compressed(file.map_err(|error| unreadable(path, &error))?, path, max_unpacked_len)
 }
 
 /// Returns the message for an archive that cannot be read.
@@ -131,8 +130,8 @@ pub(crate) fn unreadable(path: &Path, error: &io::Error) -> UserError {
     UserError::new(what, reason(error), "name a directory or tar archive that exists and may be read")
 }
 
-/// Tells what a file is, and unpacks it into memory if it is compressed.
-fn look_into(file: File, path: &Path, max_unpacked_len: u64) -> Result<OpenedArchive, UserError> {
+/// Identifies a file by its first bytes, and unpacks it into memory if it is compressed.
+fn unpack_if_compressed(file: File, path: &Path, max_unpacked_len: u64) -> Result<OpenedArchive, UserError> {
     let what = || format!("cannot open {}", path.printable());
     let unreadable = |error| unreadable(path, &error);
     let mut start = [0; START_LEN];
@@ -141,11 +140,11 @@ fn look_into(file: File, path: &Path, max_unpacked_len: u64) -> Result<OpenedArc
         [0x1f, 0x8b, ..] => ArchiveCompression::Gzip,
         [0x28, 0xb5, 0x2f, 0xfd, ..] => ArchiveCompression::Zstd,
         start => {
-            if let Some((_, why, remedy)) = OTHERS.iter().find(|(magic, ..)| start.starts_with(magic)) {
-                return Err(UserError::new(what(), why, remedy));
+            if let Some((_, why, hint)) = UNSUPPORTED.iter().find(|(magic, ..)| start.starts_with(magic)) {
+                return Err(UserError::new(what(), why, hint));
             }
-            let carried = embedded_site(&file).map_err(unreadable)?.map(|carried| carried.site);
-            let place = match carried {
+            let embedded = embedded_site(&file).map_err(unreadable)?.map(|embedded| embedded.site);
+            let place = match embedded {
                 Some(place) => place,
                 None => whole(&file).map_err(unreadable)?,
             };
@@ -156,9 +155,9 @@ fn look_into(file: File, path: &Path, max_unpacked_len: u64) -> Result<OpenedArc
         .and_then(|file| Ok(OpenedArchive { place: whole(&file)?, file }));
     unpacked.map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => {
-            let why = format_args!("it unpacks to more than {}, in memory", size::say(max_unpacked_len));
-            let remedy = "raise --max-unpacked-size, or unpack it on disk, and name the archive or directory";
-            UserError::new(what(), why, remedy)
+            let why = format_args!("it unpacks to more than {}, in memory", size::format(max_unpacked_len));
+            let hint = "raise --max-unpacked-size, or unpack it on disk, and name the archive or directory";
+            UserError::new(what(), why, hint)
         }
         io::ErrorKind::StorageFull | io::ErrorKind::OutOfMemory => {
             UserError::new(what(), reason(&error), "free some memory")
@@ -170,12 +169,13 @@ fn look_into(file: File, path: &Path, max_unpacked_len: u64) -> Result<OpenedArc
     })
 }
 
+/// Returns the region of the whole file.
 fn whole(file: &File) -> io::Result<Region> {
     Ok(Region { at: 0, len: file.metadata()?.len() })
 }
 
-/// First bytes of what is often taken for an archive that can be served, what it is, and what to do.
-const OTHERS: &[(&[u8], &str, &str)] = &[
+/// Types of files that cannot be served but that users try: the first bytes, the reason and the hint.
+const UNSUPPORTED: &[(&[u8], &str, &str)] = &[
     (b"Salted__", ENCRYPTED, DECRYPT),
     (b"age-encryption.org/", ENCRYPTED, DECRYPT),
     (b"-----BEGIN AGE ENCRYPTED FILE", ENCRYPTED, DECRYPT),
@@ -187,7 +187,7 @@ const OTHERS: &[(&[u8], &str, &str)] = &[
 ];
 const ENCRYPTED: &str = "it is encrypted";
 const DECRYPT: &str = "decrypt it, and serve the tar archive in it";
-/// As long as the longest of them.
+/// The length of the longest first bytes.
 const START_LEN: usize = 29;
 
 /// How an archive is compressed.
@@ -199,29 +199,29 @@ enum ArchiveCompression {
     Zstd,
 }
 
-/// Unpacks into memory: all members of a gzip file, all frames of a zstd file. At most `len_max` bytes.
+/// Unpacks all members of a gzip file, or all frames of a zstd file, into sealed memory. Fails beyond `len_max` bytes.
 fn unpack(coding: ArchiveCompression, mut from: impl BufRead, len_max: u64) -> io::Result<File> {
     let mut to = memory::file()?;
-    // One byte more, to tell what ends there from what goes on.
-    let more = len_max.saturating_add(1);
+    // One byte more than the limit tells a file of exactly that length from a longer one.
+    let read_max = len_max.saturating_add(1);
     let mut len = 0;
     match coding {
-        ArchiveCompression::Gzip => len = io::copy(&mut MultiGzDecoder::new(from).take(more), &mut to)?,
+        ArchiveCompression::Gzip => len = io::copy(&mut MultiGzDecoder::new(from).take(read_max), &mut to)?,
         ArchiveCompression::Zstd => {
-            while len < more && !from.fill_buf()?.is_empty() {
+            while len < read_max && !from.fill_buf()?.is_empty() {
                 let frame = StreamingDecoder::new(&mut from).map_err(io::Error::other)?;
-                len += io::copy(&mut frame.take(more - len), &mut to)?;
+                len += io::copy(&mut frame.take(read_max - len), &mut to)?;
             }
         }
     }
-    if len == more {
+    if len == read_max {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     memory::freeze(&to)?;
     Ok(to)
 }
 
-/// Bytes read at once.
+/// Size of the read buffer, in bytes.
 const READ_LEN: usize = 64 * 1024;
 
 #[cfg(test)]
@@ -232,7 +232,7 @@ mod tests {
     use std::io::{Seek, Write};
 
     #[test]
-    fn all_parts_are_unpacked_up_to_a_limit() {
+    fn all_members_are_unpacked_up_to_the_limit() {
         let gzip = |content: &[u8]| {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
             encoder.write_all(content).and_then(|()| encoder.finish()).expect("memory")

@@ -1,8 +1,8 @@
-//! Looks into a packed site, or checks it: what the library finds, for a user.
+//! Lists or verifies a packed site, with messages for the user.
 
 use crate::{
     base::error::{UserError, reason},
-    site::{archive, pack::dictionary_trouble},
+    site::{archive, pack::dictionary_error},
 };
 use std::{
     num::NonZeroUsize,
@@ -12,20 +12,21 @@ use std::{
 use tarpon_pack::{Dictionaries, OpenError, SiteError, SiteInspection, Verification};
 use tarpon_site::Printable;
 
-/// Reads what a packed site has: its paths, and what is sent for each. A compressed archive may unpack to `max_unpacked_len` bytes;
+/// Lists a packed site: its paths, and the response for each. A compressed archive may unpack to `max_unpacked_len` bytes;
 /// [`MAX_UNPACKED_LEN`](crate::MAX_UNPACKED_LEN) is the default of the program.
 ///
 /// # Errors
-/// It cannot be read, is no packed site, or nothing could be served of it.
+/// The archive cannot be read, is not a packed site, or is too damaged to be served.
 pub fn inspect(path: &Path, max_unpacked_len: u64) -> Result<SiteInspection, UserError> {
-    tarpon_pack::inspect(&archive::alone(path, max_unpacked_len)?).map_err(|error| trouble(path, error))
+    tarpon_pack::inspect(&archive::open_as_file(path, max_unpacked_len)?)
+        .map_err(|error| open_error(path, error))
 }
 
-/// Checks a packed site: every checksum, every variant, every member. What is wrong with it is in the result. What is coded
-/// with files of earlier archives is decoded if these are given. Its own may be compressed, as for [`inspect`].
+/// Verifies a packed site: every checksum, variant and member. The result lists the defects. Variants compressed against files of earlier
+/// archives are decoded only if `dictionaries` contains those archives. The archive may be compressed, as for [`inspect`].
 ///
 /// # Errors
-/// It cannot be read, is no packed site, or nothing could be served of it.
+/// The archive cannot be read, is not a packed site, or is too damaged to be served.
 pub fn verify(
     path: &Path,
     dictionaries: &[PathBuf],
@@ -33,23 +34,23 @@ pub fn verify(
 ) -> Result<Verification, UserError> {
     let workers = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let dictionaries = Dictionaries::open(dictionaries).map_err(|error| match error {
-        SiteError::Dictionary { path, error } => dictionary_trouble(&path, error),
-        error => UserError::new("cannot take dictionaries", error, "leave --dictionary out"),
+        SiteError::Dictionary { path, error } => dictionary_error(&path, error),
+        error => UserError::new("cannot read dictionaries", error, "leave --dictionary out"),
     })?;
-    let archive = archive::alone(path, max_unpacked_len)?;
-    tarpon_pack::verify(&archive, path, &dictionaries, workers).map_err(|error| trouble(path, error))
+    let archive = archive::open_as_file(path, max_unpacked_len)?;
+    tarpon_pack::verify(&archive, path, &dictionaries, workers).map_err(|error| open_error(path, error))
 }
 
-/// What is told of an archive that was looked at in vain.
-fn trouble(path: &Path, error: OpenError) -> UserError {
-    let what = format!("cannot look into {}", path.printable());
+/// Returns the message for an archive that cannot be opened as a packed site.
+fn open_error(path: &Path, error: OpenError) -> UserError {
+    let what = format!("cannot inspect {}", path.printable());
     match error {
         OpenError::Read(error) => UserError::new(what, reason(&error), "name an archive that may be read"),
         error @ OpenError::NotPacked => {
             UserError::new(what, error, "pack it, as with tarpon pack DIR -o FILE")
         }
         error @ (OpenError::Image(_) | OpenError::Body) => {
-            UserError::new(what, error, "pack the site anew, or fetch the archive again")
+            UserError::new(what, error, "pack the site again, or download the archive again")
         }
     }
 }

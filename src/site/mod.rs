@@ -1,6 +1,33 @@
-//! A site as it is served: its image, and the descriptors that go with it.
+//! A site in memory, and how files become one.
+//!
+//! ```text
+//! directory ─────────────────────┐                                       ┌─▶ swap into the workers
+//! tar archive, packed site ──────┼─ SiteBuilder ─▶ Site ─┬─ SiteHistory ─┤
+//! embedded site of the program ──┘       ▲               └─ SiteTransfer ┴─▶ another process, as descriptors
+//!                                        │
+//! kernel events ── SiteWatcher ──────────┘ rebuilds when files change
+//! ```
+//!
+//! | file | contents |
+//! |---|---|
+//! | `mod.rs` | [`Site`]: the image that workers serve, and its descriptors |
+//! | `builder.rs` | builds a site from a directory or an archive, and rebuilds it |
+//! | `build_error.rs` | the messages for sites that cannot be built |
+//! | `archive.rs` | opens, unpacks and maps an archive |
+//! | `trusted_path.rs` | opens the path to a site step by step, only through trusted directories |
+//! | `user_directories.rs` | which users have directories below `/~name/` |
+//! | `watch/` | notices changes to files and triggers a rebuild |
+//! | `virtual_hosts.rs` | the sites of a server, and the host names of each |
+//! | `set.rs` | all sites of a server, current and earlier, for new workers |
+//! | `versions.rs` | the current version of one site and the earlier ones that are kept |
+//! | `transfer.rs` | sends a site to another process as descriptors |
+//! | `pack.rs` | packs a site into an archive, with the messages for failures |
+//! | `inspect.rs` | lists or verifies a packed site |
+//! | `releases/` | a directory of packed releases, and the link to the current one |
 
 pub(crate) mod archive;
+mod build_error;
+pub(crate) mod builder;
 pub(crate) mod inspect;
 pub(crate) mod pack;
 pub(crate) mod releases;
@@ -12,102 +39,90 @@ pub(crate) mod versions;
 pub(crate) mod virtual_hosts;
 pub(crate) mod watch;
 
+pub(crate) use {build_error::missing, builder::from_archive};
+
 use crate::{
-    base::{
-        error::{UserError, reason},
-        site_config::Source,
-    },
-    sys::{cached, memory},
+    base::{error::UserError, site_config::SiteSource},
+    sys::memory,
 };
 use archive::Archive;
-use rustix::process::{Resource, getrlimit};
-use std::{
-    fmt,
-    fs::File,
-    io::{self, BufWriter, Write},
-    path::Path,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
-use tarpon_pack::{
-    BuildCache, Damage, DirTree, Inaccessible, Omitted, PackError, PackOptions, PackedImage, Policy, Skipped,
-    pack_tar, pack_tree,
-};
-use tarpon_site::Printable;
-use tarpon_site::{Image, ImageError, Region, packed};
-use trusted_path::SiteRoot;
+use build_error::pack_error;
+use builder::SiteBuilder;
+use std::{fmt, fs::File, path::Path};
+use tarpon_pack::{DirTree, Omitted, PackError, Skipped};
+use tarpon_site::{Image, Region, packed};
 
-/// A site, ready to be served: an immutable image of all it contains.
+/// A site, ready to be served: an immutable image of its files.
 ///
-/// What changes on disk later does not change it; make another one and [swap](crate::Handle::swap) it in.
+/// Later changes on disk do not change it: build another site and [swap](crate::Handle::swap) it in.
 #[derive(Debug)]
 pub struct Site {
     image: Image,
-    /// The image again, as a descriptor. `None`: it lies in the archive.
+    /// The descriptor of the memory that holds the image. `None`: the image is part of the archive.
     store: Option<File>,
-    /// Files too large for the image.
+    /// Open files that are too large for the image.
     files: Vec<File>,
-    /// The archive its contents lie in.
+    /// The archive that holds the contents.
     archive: Option<Archive>,
     file_count: u64,
-    len: u64,
+    /// Total size of all files, in bytes.
+    content_len: u64,
     skipped: Vec<Skipped>,
-    /// Directories of users that were left out, and were not when it was built before.
+    /// Directories of users that this build omits and the previous build did not.
     omitted: Vec<Omitted>,
 }
 
 impl Site {
-    /// Reads a directory.
+    /// Builds a site from a directory.
     ///
     /// # Errors
-    /// It is missing, something in it cannot be read, or more files are too large for the image than the limit
-    /// on open files leaves room for.
+    /// The directory does not exist, a file cannot be read, or there are more large files than the limit on open files allows.
     pub fn from_dir(dir: impl AsRef<Path>) -> Result<Site, UserError> {
-        let source = Source { path: dir.as_ref().to_owned(), ..Source::default() };
-        let failed = |error| trouble(PackError::Root { path: source.path.clone(), error });
+        let source = SiteSource { path: dir.as_ref().to_owned(), ..SiteSource::default() };
+        let failed = |error| pack_error(PackError::Root { path: source.path.clone(), error }, None);
         SiteBuilder::default().dir(DirTree::open(&source.path).map_err(failed)?, &source)
     }
 
-    /// Reads a tar archive, or the directory `prefix` of it if that is not empty. The contents are sent from the
-    /// archive itself, which stays mapped: replace it by renaming another one over it, do not write to it. If it is
-    /// truncated all the same, that is survived by a handler of SIGBUS, which passes on what does not concern it.
+    /// Builds a site from a tar archive, or from its directory `prefix` if that is not empty. The server sends contents from the
+    /// archive, which stays mapped: to replace the archive, rename another file over it; do not write to it. If the archive is
+    /// truncated anyway, a SIGBUS handler keeps the process alive; it forwards faults of other memory to the previous handler.
     ///
     /// # Errors
-    /// It is missing, is no complete tar archive, has sparse members, or has no such directory.
+    /// The archive does not exist, is not a complete tar archive, has sparse members, or has no such directory.
     pub fn from_archive(path: impl AsRef<Path>, prefix: impl AsRef<Path>) -> Result<Site, UserError> {
         let (path, prefix) = (path.as_ref().to_owned(), prefix.as_ref().to_owned());
-        let source = Source { path, prefix, ..Source::default() };
+        let source = SiteSource { path, prefix, ..SiteSource::default() };
         from_archive(Archive::new(&source.path, source.max_unpacked_len, source.preload)?, &source)
     }
 
-    /// How many files it contains.
+    /// Returns the number of files.
     pub fn file_count(&self) -> u64 {
         self.file_count
     }
 
-    /// How many bytes its files have together.
+    /// Returns the total size of all files, in bytes.
     pub fn content_len(&self) -> u64 {
-        self.len
+        self.content_len
     }
 
-    /// One line for each kind of thing in the directory or archive that is not served.
+    /// Returns one line for each kind of entry that the site does not serve, such as sockets or unreadable user directories.
     pub fn warnings(&self) -> impl Iterator<Item = impl fmt::Display + '_> {
         let skipped = self.skipped.iter().map(Skipped::to_string);
         skipped.chain(self.omitted.iter().map(Omitted::to_string))
     }
 
-    /// Whether another one has the same content, under the same names and with the same fields: an image has a hash of
-    /// whatever lies beside it.
+    /// Returns whether two sites have the same paths, fields and contents. Comparing images is enough: an image contains a hash of
+    /// each content outside of it.
     pub(crate) fn is_same(&self, other: &Site) -> bool {
         self.image.as_bytes() == other.image.as_bytes()
     }
 
-    /// Descriptors it keeps open.
+    /// Returns how many descriptors the site keeps open.
     pub(crate) fn descriptor_count(&self) -> usize {
         self.files.len() + usize::from(self.archive.is_some()) + 1
     }
 
-    /// All of these.
+    /// Returns all open descriptors.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = &File> {
         let archive = self.archive.as_ref().map(|archive| &archive.file);
         self.store.iter().chain(archive).chain(&self.files)
@@ -118,7 +133,7 @@ impl Site {
         &self.image
     }
 
-    /// The descriptor that the image lies in, and where it begins there.
+    /// Returns the descriptor that holds the image, and the offset of the image in it.
     #[inline]
     pub(crate) fn store(&self) -> (&File, u64) {
         match &self.store {
@@ -127,7 +142,7 @@ impl Site {
         }
     }
 
-    /// A stretch of the image for the kernel to read, and only for it.
+    /// Returns a range of the image for system calls to read; only the kernel may read it.
     #[inline]
     pub(crate) fn bytes_for_kernel(&self, place: Region) -> &[u8] {
         match &self.store {
@@ -139,7 +154,7 @@ impl Site {
         }
     }
 
-    /// Whether the image lies in an archive that was truncated: nothing it says is to be believed.
+    /// Returns whether the image is part of an archive that was truncated. Nothing read from such an image can be trusted.
     #[inline]
     pub(crate) fn is_damaged(&self) -> bool {
         self.is_packed() && self.archive().map.is_damaged()
@@ -150,32 +165,32 @@ impl Site {
         &self.files[number as usize]
     }
 
-    /// How long the files beside its image were when they were opened, in bytes.
+    /// Returns the sizes of the open files, in bytes.
     pub(crate) fn file_lens(&self) -> impl Iterator<Item = u64> {
         self.files.iter().map(|file| memory::len(file).unwrap_or(0))
     }
 
-    /// Where its archive ends in the file that it lies in; 0: there is none.
+    /// Returns the offset at which the archive ends in its file; 0 without an archive.
     pub(crate) fn archive_end(&self) -> u64 {
         self.archive.as_ref().map_or(0, |archive| archive.at + archive.map.len())
     }
 
-    /// Whether anything of it lies elsewhere than in memory of its own.
-    pub(crate) fn lies_in_files(&self) -> bool {
+    /// Returns whether any content is in a file instead of the site's own memory.
+    pub(crate) fn is_on_disk(&self) -> bool {
         !self.files.is_empty() || self.archive.is_some()
     }
 
-    /// The files it lies in.
+    /// Returns the files that hold contents: the archive and the large files.
     pub(crate) fn files_on_disk(&self) -> impl Iterator<Item = &File> {
         self.archive.iter().map(|archive| &archive.file).chain(&self.files)
     }
 
-    /// Whether its image lies in its archive.
+    /// Returns whether the image is part of the archive: a packed site.
     pub(crate) fn is_packed(&self) -> bool {
         self.store.is_none()
     }
 
-    /// The descriptor of a store, and where it begins there.
+    /// Returns the descriptor of a store, and the offset at which the store begins.
     #[inline]
     pub(crate) fn file_of(&self, store: StoreId) -> (&File, u64) {
         match store {
@@ -190,266 +205,11 @@ impl Site {
     }
 }
 
-/// Where on a disk a part of a site lies.
+/// A file that holds contents of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreId {
-    /// In its archive.
+    /// The archive.
     Archive,
-    /// In the file of this number.
+    /// The large file with this number.
     File(u32),
 }
-
-/// Builds a site again and again, and does not read twice what has not changed.
-#[derive(Default)]
-pub(crate) struct SiteBuilder {
-    memo: BuildCache,
-    /// Left out by the last build, and already reported.
-    omitted: Vec<Omitted>,
-    /// The directory or archive to read, even if another one lies at the path when the builder reads it.
-    root: Option<Arc<SiteRoot>>,
-    /// The user this process has become, for messages.
-    user: Option<String>,
-}
-
-impl SiteBuilder {
-    /// A builder that reads a directory or archive that is open already.
-    pub(crate) fn at(root: Arc<SiteRoot>) -> SiteBuilder {
-        SiteBuilder { root: Some(root), ..SiteBuilder::default() }
-    }
-
-    /// The builder of a process that has become this user.
-    #[must_use]
-    pub(crate) fn run_by(self, user: Option<String>) -> SiteBuilder {
-        SiteBuilder { user, ..self }
-    }
-
-    pub(crate) fn build(&mut self, source: &Source) -> Result<Site, UserError> {
-        let &Source { ref path, ref prefix, preload, max_unpacked_len, .. } = source;
-        let tree = match &self.root {
-            None if path.is_file() => {
-                return from_archive(Archive::new(path, max_unpacked_len, preload)?, source);
-            }
-            None => DirTree::open(path).map_err(|error| PackError::Root { path: path.clone(), error }),
-            Some(root) => match root.tree() {
-                Ok(None) => {
-                    let file = root.file().map_err(|error| match root.barrier() {
-                        Some(barrier) => self.denied(path, &barrier),
-                        None => archive::unreadable(path, &error),
-                    })?;
-                    let archive = Archive::opened(file, path, max_unpacked_len, preload)?;
-                    return from_archive(archive, source);
-                }
-                Ok(Some(tree)) => Ok(tree),
-                Err(error) => Err(PackError::Root { path: path.clone(), error }),
-            },
-        };
-        let tree = tree.map_err(|error| self.trouble(error))?;
-        if prefix.as_os_str().is_empty() {
-            self.dir(tree, source)
-        } else {
-            Err(UserError::new(
-                format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
-                "it is no archive",
-                format_args!("leave --prefix out, as in tarpon serve {}", path.join(prefix).printable()),
-            ))
-        }
-    }
-
-    fn dir(&mut self, tree: DirTree, source: &Source) -> Result<Site, UserError> {
-        let mut options = PackOptions { file_count_max: file_count_max(), ..options(source) };
-        if source.preload {
-            options.file_len_min = u64::MAX;
-        }
-        let memo = &mut self.memo;
-        let site = site(|out| pack_tree(tree, out, &options, memo));
-        let mut site = site.map_err(|error| self.trouble(error))?;
-        let omitted = site.omitted.clone();
-        site.omitted.retain(|omitted| !self.omitted.contains(omitted));
-        self.omitted = omitted;
-        Ok(site)
-    }
-
-    /// Returns the message for a directory that cannot be packed.
-    fn trouble(&self, error: PackError) -> UserError {
-        match error {
-            PackError::Denied { path, denied_by: barrier } => self.denied(&path, &barrier),
-            error => trouble(error),
-        }
-    }
-
-    /// Returns the message for a path that permissions keep this process from reading.
-    fn denied(&self, path: &Path, barrier: &Inaccessible) -> UserError {
-        let (what, bits) = if barrier.is_dir { ("enter", "o+rx") } else { ("read", "o+r") };
-        let Some(user) = &self.user else {
-            return trouble(PackError::Denied { path: path.to_owned(), denied_by: barrier.clone() });
-        };
-        let user = user.printable();
-        UserError::new(
-            format_args!("cannot read {}", path.printable()),
-            format_args!("user {user} may not {what} {barrier}"),
-            format_args!(
-                "let it, as with chmod {bits} {}, or move that out of the site",
-                barrier.path.printable()
-            ),
-        )
-    }
-}
-
-fn options(source: &Source) -> PackOptions {
-    let (dialect, policy, users) = (source.dialect, source.policy.clone(), source.users.directories.clone());
-    PackOptions { dialect, policy, users, ..PackOptions::new(unix_s()) }
-}
-
-/// The site of an archive; `source` says the rest.
-pub(crate) fn from_archive(archive: Archive, source: &Source) -> Result<Site, UserError> {
-    let Source { path, prefix, policy, .. } = source;
-    if source.users.listed_in.is_some() || !source.users.directories.is_empty() {
-        return Err(UserError::new(
-            format_args!("cannot serve directories of users beside {}", path.printable()),
-            "it is an archive, to which nothing can be added",
-            "leave --user-directories out, or serve a directory",
-        ));
-    }
-    let damaged = |error: ImageError| {
-        let what = format_args!("cannot serve {}", path.printable());
-        UserError::new(what, error, "see what tarpon verify says, and pack the site anew")
-    };
-    let Some(image) = archive.image().map_err(damaged)? else {
-        // What a program carries was packed, so that an archive without an image is a file of its own.
-        let options = options(source);
-        let site = site(|out| pack_tar(&archive.file, path, prefix, out, &options)).map_err(trouble)?;
-        return Ok(Site { archive: Some(archive), ..site });
-    };
-    if !prefix.as_os_str().is_empty() {
-        return Err(UserError::new(
-            format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
-            "it is a packed site, in which every path is settled",
-            "leave --prefix out, or pack that directory by itself",
-        ));
-    }
-    if *policy != Policy::default() {
-        return Err(UserError::new(
-            format_args!("cannot serve {} with these options", path.printable()),
-            "it is a packed site, which answers as it was packed",
-            "give --spa, --clean-urls and the like to tarpon pack, and leave them out here",
-        ));
-    }
-    // Begun to be read now, it is in memory when the first clients come, or soon after.
-    let image_at = archive.at + packed::IMAGE_AT;
-    cached::read_ahead(&archive.file, image_at, image.len());
-    // An image that does not say has paths, and a length.
-    let (file_count, len) = match image.totals() {
-        Some(totals) => (totals.files, totals.bytes),
-        None => (image.record_count(), archive.map.len()),
-    };
-    let archive = Some(archive);
-    let (files, skipped, omitted) = (Vec::new(), Vec::new(), Vec::new());
-    Ok(Site { image, store: None, files, archive, file_count, len, skipped, omitted })
-}
-
-/// The site whose image `pack` writes.
-fn site(
-    pack: impl FnOnce(&mut BufWriter<File>) -> Result<PackedImage, PackError>,
-) -> Result<Site, PackError> {
-    let failed = PackError::Write;
-    let mut out = BufWriter::with_capacity(WRITE_LEN, memory::file().map_err(failed)?);
-    let PackedImage { files, summary, skipped, omitted } = pack(&mut out)?;
-    out.flush().map_err(failed)?;
-    let store = out.into_inner().map_err(|error| failed(error.into_error()))?;
-    let bytes = memory::seal(&store).map_err(failed)?;
-    let image = Image::new(bytes).expect("a packed image is in order");
-    let store = Some(store);
-    let (file_count, len) = (summary.files, summary.bytes);
-    Ok(Site { image, store, files, archive: None, file_count, len, skipped, omitted })
-}
-
-/// What a user is told of a directory or archive that cannot be packed.
-fn trouble(error: PackError) -> UserError {
-    match error {
-        PackError::Root { path, error } if error.kind() == io::ErrorKind::NotFound => missing(&path, &path),
-        PackError::Root { path, error } => UserError::new(
-            format_args!("cannot serve {}", path.printable()),
-            reason(&error),
-            "name a directory or tar archive that exists and may be read, as in tarpon serve DIR",
-        ),
-        PackError::Read { path, error } => UserError::new(
-            format_args!("cannot read {}", path.printable()),
-            reason(&error),
-            "make it readable, or move it out of the site",
-        ),
-        PackError::Denied { path, denied_by: barrier } => UserError::new(
-            format_args!("cannot read {}", path.printable()),
-            format_args!("permission denied by {barrier}"),
-            "make it readable, or move it out of the site",
-        ),
-        PackError::Repeats { path } => UserError::new(
-            "cannot make the site's image",
-            format_args!("its symbolic links lead to {} and others too often", path.printable()),
-            "remove links to directories that hold such links themselves",
-        ),
-        PackError::FileCount { count, max } => UserError::new(
-            format_args!("cannot keep {count} large files open"),
-            format_args!("the limit on open files leaves room for {max}"),
-            format_args!("raise it, as with ulimit -n {}", (4 * count).next_power_of_two()),
-        ),
-        PackError::Archive { path, damage, at, member } => {
-            let remedy = match damage {
-                Damage::NotTar => "name a directory or a tar archive",
-                Damage::Truncated => "write it whole under another name, then rename it",
-                Damage::Header | Damage::Extension => "make it anew, as with tar -cf",
-                Damage::Sparse => "make it anew without --sparse",
-                Damage::TooMany => "leave out links to directories",
-            };
-            let place = match member.is_empty() {
-                true => format!("{damage}, at byte {at}"),
-                false => format!("{damage}, at byte {at}, {}", member.printable()),
-            };
-            UserError::new(format_args!("cannot read {}", path.printable()), place, remedy)
-        }
-        PackError::Prefix { path, prefix } => UserError::new(
-            format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
-            "the archive has no such directory",
-            "see tar -tf for those it has",
-        ),
-        PackError::Rules { file, line, column, error } => {
-            UserError::new(format_args!("{}:{line}:{column}", file.name()), error, error.hint())
-        }
-        error @ PackError::NoShell => UserError::new(
-            "cannot serve the site with --spa",
-            error,
-            "put it at the root of the site, or leave --spa out",
-        ),
-        error @ PackError::TooLarge => {
-            UserError::new("cannot make the site's image", error, "serve its parts as several sites")
-        }
-        PackError::Write(error) => {
-            UserError::new("cannot make the site's image in memory", reason(&error), "free some memory")
-        }
-    }
-}
-
-/// There is no site at a path, as there is nothing at `at`, which is the same or on the way to it.
-pub(crate) fn missing(path: &Path, at: &Path) -> UserError {
-    let (what, remedy) = (
-        format!("cannot serve {}", path.printable()),
-        "name a directory or tar archive, as in tarpon serve DIR",
-    );
-    match at == path {
-        true => UserError::new(what, "it does not exist", remedy),
-        false => UserError::new(what, format_args!("{} does not exist", at.printable()), remedy),
-    }
-}
-
-/// A quarter of the limit on open files: there may be two sites while one replaces another, and the rest is
-/// for connections.
-fn file_count_max() -> usize {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(limit / 4).unwrap_or(usize::MAX)
-}
-
-fn unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// Bytes written to the image at once.
-const WRITE_LEN: usize = 256 * 1024;

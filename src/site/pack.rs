@@ -1,10 +1,10 @@
-//! Packs a site into one archive: what a user can have, and what a user is told when it fails.
+//! Packs a site into one archive, with messages for the user.
 
 use crate::{
     base::site_config::MAX_UNPACKED_LEN,
     base::{
         error::{UserError, reason},
-        site_config::Source,
+        site_config::SiteSource,
     },
     site::archive,
     sys::program,
@@ -24,26 +24,26 @@ use tarpon_pack::{
 };
 use tarpon_site::Printable;
 
-/// What a site is packed into, and how.
+/// The target and the options of packing a site.
 #[derive(Clone, Debug)]
 pub struct SitePacking {
-    /// The archive to be written. One that is there is replaced when the new one is whole.
+    /// The archive to write. The complete new archive replaces an existing file by a rename.
     pub target: PathBuf,
-    /// How much time compressing may take.
+    /// How much time compression may take.
     pub effort: CompressionEffort,
-    /// An earlier archive of the site: what has not changed since is not compressed again. None: what lies at the target, if
-    /// that is one.
+    /// An earlier archive of the site, from which unchanged files are copied instead of compressed again. `None`: the existing file at
+    /// the target, if it is such an archive.
     pub reuse: Option<PathBuf>,
-    /// Earlier archives of the site: clients that still have a file of one get what has changed in it since.
+    /// Earlier archives of the site. A client that has a file of one receives only the difference to the new file.
     pub dictionaries: Vec<PathBuf>,
-    /// Clients are told that they may use files as dictionaries for later releases; so they are with `dictionaries`.
-    pub offers: bool,
-    /// The target becomes a program: this one, which carries the site and serves it when it is started.
+    /// Offers files to clients as dictionaries for later releases. Implied by `dictionaries`.
+    pub offer_dictionaries: bool,
+    /// Writes a program instead of an archive: a copy of this program with the site embedded, which serves it when started.
     pub executable: bool,
 }
 
 impl SitePacking {
-    /// With the effort that is the default.
+    /// Returns the default options for a target.
     pub fn new(target: &Path) -> SitePacking {
         let (effort, dictionaries) = (CompressionEffort::default(), Vec::new());
         SitePacking {
@@ -51,19 +51,23 @@ impl SitePacking {
             effort,
             reuse: None,
             dictionaries,
-            offers: false,
+            offer_dictionaries: false,
             executable: false,
         }
     }
 }
 
-/// Packs a site into one archive that can be served as it is, on all cores. Files modified after the time that
-/// `SOURCE_DATE_EPOCH` tells, or else after now, count as modified then.
+/// Packs a site into one archive that the server can serve directly. Uses all CPU cores. Modification times after the time in
+/// `SOURCE_DATE_EPOCH`, or after the current time without that variable, are set to that time.
 ///
 /// # Errors
-/// The site cannot be read, or changes meanwhile; the archive cannot be written, or would lie within the site.
-pub fn pack(source: &Source, packing: &SitePacking, progress: &Progress) -> Result<PackReport, UserError> {
-    let &Source { ref path, ref prefix, max_unpacked_len, .. } = source;
+/// The site cannot be read, or changes during packing; the archive cannot be written, or would be inside the site.
+pub fn pack(
+    source: &SiteSource,
+    packing: &SitePacking,
+    progress: &Progress,
+) -> Result<PackReport, UserError> {
+    let &SiteSource { ref path, ref prefix, max_unpacked_len, .. } = source;
     let program = packing.executable.then(this_program).transpose()?;
     let options = SiteOptions {
         effort: packing.effort,
@@ -71,28 +75,29 @@ pub fn pack(source: &Source, packing: &SitePacking, progress: &Progress) -> Resu
         max_mtime_s: latest_s()?,
         reuse: packing.reuse.as_deref(),
         dictionaries: &packing.dictionaries,
-        offer_dictionaries: packing.offers || !packing.dictionaries.is_empty(),
+        offer_dictionaries: packing.offer_dictionaries || !packing.dictionaries.is_empty(),
         program: program.as_ref(),
         dialect: source.dialect,
         policy: &source.policy,
     };
-    let pack =
-        |input| pack_site(input, &packing.target, &options, progress).map_err(|error| trouble(error, path));
+    let pack = |input| {
+        pack_site(input, &packing.target, &options, progress).map_err(|error| site_error(error, path))
+    };
     if path.is_file() {
-        let file = archive::alone(path, max_unpacked_len)?;
+        let file = archive::open_as_file(path, max_unpacked_len)?;
         pack(PackInput::Archive { file: &file, path, prefix })
     } else if prefix.as_os_str().is_empty() {
         pack(PackInput::Dir(path))
     } else {
         Err(UserError::new(
             format_args!("cannot pack {} of {}", prefix.printable(), path.printable()),
-            "it is no archive",
+            "it is not an archive",
             format_args!("leave --prefix out, as in tarpon pack {}", path.join(prefix).printable()),
         ))
     }
 }
 
-/// The program that runs, as a file: also if another one has taken its name.
+/// Opens the file of the running program, even if another file has replaced it at its path.
 fn this_program() -> Result<File, UserError> {
     program::open().map_err(|error| {
         UserError::new(
@@ -103,48 +108,49 @@ fn this_program() -> Result<File, UserError> {
     })
 }
 
-/// Whether this program carries a site: packed with `--executable`.
-pub fn carries_site() -> bool {
-    let carried = program::open().and_then(|program| embedded_site(&program));
-    carried.is_ok_and(|carried| carried.is_some())
+/// Returns whether this program has an embedded site: `tarpon pack --executable` wrote it.
+pub fn has_embedded_site() -> bool {
+    let embedded = program::open().and_then(|program| embedded_site(&program));
+    embedded.is_ok_and(|embedded| embedded.is_some())
 }
 
-/// The tar archive that a program carries, read from its start.
+/// Returns the tar archive embedded in a program, positioned at its start.
 ///
 /// # Errors
-/// It cannot be read, or there is too little memory to copy it into.
-pub fn carried_archive(program: &Path) -> Result<File, UserError> {
-    let mut archive = archive::alone(program, MAX_UNPACKED_LEN)?;
+/// The program cannot be read, or there is too little memory for a copy of the archive.
+pub fn embedded_archive(program: &Path) -> Result<File, UserError> {
+    let mut archive = archive::open_as_file(program, MAX_UNPACKED_LEN)?;
     let rewound = archive.rewind().map(|()| archive);
-    rewound.map_err(|error| UserError::new("cannot read this program", reason(&error), "pack it anew"))
+    rewound.map_err(|error| UserError::new("cannot read this program", reason(&error), "pack it again"))
 }
 
-/// <https://reproducible-builds.org/specs/source-date-epoch/>: builders that do not understand its value must fail.
+/// Returns the latest modification time that an archive may contain. An invalid `SOURCE_DATE_EPOCH` is an error, as
+/// <https://reproducible-builds.org/specs/source-date-epoch/> requires.
 fn latest_s() -> Result<u64, UserError> {
     match env::var_os("SOURCE_DATE_EPOCH") {
         None => Ok(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())),
         Some(value) => value.to_str().and_then(|value| value.parse().ok()).ok_or_else(|| {
             UserError::new(
                 format_args!("cannot use SOURCE_DATE_EPOCH={}", value.printable()),
-                "it is no number of seconds since 1970",
+                "it is not a number of seconds since 1970",
                 "set it as with SOURCE_DATE_EPOCH=$(git log -1 --format=%ct), or unset it",
             )
         }),
     }
 }
 
-/// What a user is told of a site that cannot be packed.
-fn trouble(error: SiteError, site: &Path) -> UserError {
+/// Returns the message for a site that cannot be packed.
+fn site_error(error: SiteError, site: &Path) -> UserError {
     match error {
-        SiteError::Input(error) => input_trouble(error, site),
+        SiteError::Input(error) => input_error(error, site),
         SiteError::Changed { path } => UserError::new(
             format_args!("cannot pack {}", site.printable()),
-            format_args!("{} changed meanwhile", path.printable()),
-            "pack it when nobody writes to it",
+            format_args!("{} changed while it was read", path.printable()),
+            "pack the site while no program writes to it",
         ),
         SiteError::Inside { path } => UserError::new(
             format_args!("cannot write {}", path.printable()),
-            "it would be a part of the site it is packed from",
+            "the target is inside the site",
             "write it beside the directory, as with -o ../site.tar",
         ),
         SiteError::Write { path, error } => UserError::new(
@@ -157,14 +163,14 @@ fn trouble(error: SiteError, site: &Path) -> UserError {
             why(error),
             "name an archive that tarpon pack has written, or leave --reuse out",
         ),
-        SiteError::Dictionary { path, error } => dictionary_trouble(&path, error),
+        SiteError::Dictionary { path, error } => dictionary_error(&path, error),
     }
 }
 
-/// What a user is told of an earlier archive that is of no use.
-pub(crate) fn dictionary_trouble(path: &Path, error: OpenError) -> UserError {
+/// Returns the message for an earlier archive that cannot serve as a dictionary.
+pub(crate) fn dictionary_error(path: &Path, error: OpenError) -> UserError {
     UserError::new(
-        format_args!("cannot take dictionaries from {}", path.printable()),
+        format_args!("cannot read dictionaries from {}", path.printable()),
         why(error),
         "name an archive that tarpon pack has written, or leave --dictionary out",
     )
@@ -177,7 +183,8 @@ fn why(error: OpenError) -> String {
     }
 }
 
-fn input_trouble(error: PackError, site: &Path) -> UserError {
+/// Returns the message for a directory or archive that cannot be packed.
+fn input_error(error: PackError, site: &Path) -> UserError {
     match error {
         PackError::Root { path, error } if error.kind() == io::ErrorKind::NotFound => UserError::new(
             format_args!("cannot pack {}", path.printable()),
@@ -201,15 +208,15 @@ fn input_trouble(error: PackError, site: &Path) -> UserError {
         ),
         PackError::Repeats { path } => UserError::new(
             format_args!("cannot pack {}", site.printable()),
-            format_args!("its symbolic links lead to {} and others too often", path.printable()),
+            format_args!("its symbolic links lead to {} and other directories too often", path.printable()),
             "remove links to directories that hold such links themselves",
         ),
         error @ PackError::Archive { .. } => {
-            let remedy = match error {
+            let hint = match error {
                 PackError::Archive { damage: Damage::NotTar, .. } => "name a directory or a tar archive",
-                _ => "make it anew, as with tar -cf, or name its directory",
+                _ => "create it again, as with tar -cf, or name its directory",
             };
-            UserError::new(format_args!("cannot pack {}", site.printable()), error, remedy)
+            UserError::new(format_args!("cannot pack {}", site.printable()), error, hint)
         }
         error @ PackError::Prefix { .. } => UserError::new(
             format_args!("cannot pack {}", site.printable()),

@@ -1,4 +1,10 @@
-//! What a server serves: the sites as they are now, and earlier ones that are kept. For whoever gives workers what they begin with.
+//! All sites of a server with their versions: what a new worker starts with.
+//!
+//! ```text
+//! VirtualHosts ─ new ─▶ SiteSet ─ sites ─▶ each new worker
+//!                          ▲
+//! reload ─ swap ───────────┘
+//! ```
 
 use crate::{
     base::settings::Settings,
@@ -19,47 +25,48 @@ use tarpon_conn::Limits;
 /// The sites, by number.
 pub(crate) struct SiteSet {
     sites: Arc<[(SiteVersions, Limits)]>,
-    recents: Vec<SiteHistory>,
-    /// That they may have open, each with what takes its place.
+    histories: Vec<SiteHistory>,
+    /// Descriptors that all sites may have open, including those of their replacements during a swap.
     descriptor_count: usize,
 }
 
 impl SiteSet {
-    /// What a server of these settings begins with.
+    /// Returns the sites that a server with these settings starts with.
     pub(crate) fn new(settings: &Settings, sites: Vec<VirtualHost>) -> SiteSet {
         let site_count = sites.len();
         let kept_max = |site: &VirtualHost| site.keep_releases.unwrap_or(settings.keep_releases);
         let descriptor_count =
             sites.iter().map(|site| descriptor_count(&site.site, kept_max(site), site_count)).sum();
         let kept_descriptors_max = kept_descriptors_max() / site_count;
-        let (mut recents, mut lineups, mut held) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut histories, mut versions, mut held) = (Vec::new(), Vec::new(), Vec::new());
         for host in sites {
-            let mut recent = SiteHistory::new(kept_max(&host), kept_descriptors_max);
+            let mut history = SiteHistory::new(kept_max(&host), kept_descriptors_max);
             let VirtualHost { site, earlier, limits, .. } = host;
-            // Held until the last one has taken over what of the others is kept.
-            held.extend(earlier.into_iter().rev().map(|earlier| recent.next(earlier)));
-            lineups.push((recent.next(site), limits.of(settings)));
-            recents.push(recent);
+            // The history has only weak references: these keep the earlier versions until the current one refers to them.
+            held.extend(earlier.into_iter().rev().map(|earlier| history.next(earlier)));
+            versions.push((history.next(site), limits.resolve(settings)));
+            histories.push(history);
         }
-        SiteSet { sites: lineups.into(), recents, descriptor_count }
+        SiteSet { sites: versions.into(), histories, descriptor_count }
     }
 
-    /// From now on this is the site of this number.
+    /// Replaces the current version of the site with this number.
     pub(crate) fn swap(&mut self, number: usize, site: Site) {
-        if let Some(recent) = self.recents.get_mut(number) {
-            let lineup = recent.next(site);
-            let renew = |(place, (before, limits)): (usize, &(SiteVersions, Limits))| match place == number {
-                true => (lineup.clone(), *limits),
+        if let Some(history) = self.histories.get_mut(number) {
+            let versions = history.next(site);
+            let replace = |(index, (before, limits)): (usize, &(SiteVersions, Limits))| match index == number
+            {
+                true => (versions.clone(), *limits),
                 false => (before.clone(), *limits),
             };
-            self.sites = self.sites.iter().enumerate().map(renew).collect();
+            self.sites = self.sites.iter().enumerate().map(replace).collect();
         }
     }
 
-    /// Keeps no longer what was truncated: a worker that begins with it would have to find that out for itself.
-    pub(crate) fn forget_damaged(&mut self) {
+    /// Drops earlier versions whose archive was truncated, so that a new worker does not start with them.
+    pub(crate) fn drop_damaged(&mut self) {
         let is_sound = |site: &&Arc<Site>| !site.is_damaged();
-        if self.sites.iter().all(|(lineup, _)| lineup.earlier.iter().all(|site| is_sound(&site))) {
+        if self.sites.iter().all(|(versions, _)| versions.earlier.iter().all(|site| is_sound(&site))) {
             return;
         }
         let sound = |(SiteVersions { current, earlier }, limits): &(SiteVersions, Limits)| {
@@ -73,35 +80,36 @@ impl SiteSet {
         Arc::clone(&self.sites)
     }
 
-    pub(crate) fn recents(&self) -> &[SiteHistory] {
-        &self.recents
+    pub(crate) fn histories(&self) -> &[SiteHistory] {
+        &self.histories
     }
 
-    /// For whom only remembers: the workers hold the sites.
-    pub(crate) fn into_recents(self) -> Vec<SiteHistory> {
-        self.recents
+    /// Returns the histories alone; the workers hold the sites.
+    pub(crate) fn into_histories(self) -> Vec<SiteHistory> {
+        self.histories
     }
 
-    /// The numbers of all descriptors that they have open.
+    /// Returns the numbers of all open descriptors of all versions.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
-        let lineups =
-            self.sites.iter().flat_map(|(lineup, _)| iter::once(&lineup.current).chain(&*lineup.earlier));
-        lineups.flat_map(|site| site.descriptors()).map(AsRawFd::as_raw_fd)
+        let sites = (self.sites.iter())
+            .flat_map(|(versions, _)| iter::once(&versions.current).chain(&*versions.earlier));
+        sites.flat_map(|site| site.descriptors()).map(AsRawFd::as_raw_fd)
     }
 
-    /// How many they may have open, with what takes their places.
+    /// Returns how many descriptors all sites may have open, including those of their replacements during a swap.
     pub(crate) fn descriptor_count(&self) -> usize {
         self.descriptor_count
     }
 }
 
-/// What a site, one of so many, may have open: itself, what takes its place, and those that are kept.
+/// Returns how many descriptors one of `site_count` sites may have open: the current version, its replacement, and the earlier versions.
 fn descriptor_count(site: &Site, kept_max: usize, site_count: usize) -> usize {
     let kept = kept_max.saturating_mul(site.descriptor_count()).min(kept_descriptors_max() / site_count);
     2 * site.descriptor_count() + kept
 }
 
-/// A quarter of the limit on open files, as for the site that is served and for the one that takes its place.
+/// Returns a quarter of the limit on open files, for earlier versions. The current version and its replacement may each take a quarter
+/// too.
 pub(crate) fn kept_descriptors_max() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(limit / 4).unwrap_or(usize::MAX)

@@ -1,10 +1,10 @@
-//! A site on its way to another process: a few numbers, and the descriptors of all it is made of.
+//! Sends a site to another process: a record of a few numbers, and the descriptors that hold the contents.
 //!
 //! ```text
-//! Site ─▶ Record + [image's memory] [archive] [large files] … ─▶ checked ─▶ Site
+//! Site ─▶ SiteTransfer + descriptors: [memory of the image] [archive] [large files] … ─▶ check ─▶ Site
 //! ```
 //!
-//! Who receives it does not believe who sends it: memory must be sealed, and the image is checked as that of a stranger.
+//! The receiver does not trust the sender: it requires sealed memory and validates the image.
 
 use super::Site;
 use crate::{site::archive::Archive, sys::memory};
@@ -16,20 +16,21 @@ use serde::{Deserialize, Serialize};
 use std::{fs::File, io, os::fd::OwnedFd};
 use tarpon_site::{Image, Region};
 
-/// What travels of a site beside its descriptors.
+/// The record that accompanies the descriptors of a site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SiteTransfer {
-    /// The first descriptor is that of memory with the image in it. Otherwise it lies in the archive.
+    /// Whether the first descriptor is the memory of the image. Otherwise the image is part of the archive.
     has_store: bool,
-    /// Where the archive lies in the next descriptor. What is left are files, in the order of their numbers.
+    /// The place of the archive in the next descriptor. The remaining descriptors are the large files, by number.
     archive: Option<TransferPlace>,
     pub(crate) file_count: u64,
-    /// Bytes of all files.
+    /// Total size of all files, in bytes.
     pub(crate) content_len: u64,
 }
 
 impl SiteTransfer {
-    /// Whether two sites are the same: by the bytes of their images, or as the same archive. Nothing of them is believed.
+    /// Returns whether two sites are the same: their images have the same bytes, or both are the same archive file. Does not trust
+    /// either record.
     pub(crate) fn is_same(&self, descriptors: &[OwnedFd], other: &SiteTransfer, others: &[OwnedFd]) -> bool {
         let (Some(first), Some(second)) = (descriptors.first(), others.first()) else { return false };
         self == other
@@ -40,7 +41,7 @@ impl SiteTransfer {
     }
 }
 
-/// Bytes that are compared in one go.
+/// Size of the buffers for comparing two files, in bytes.
 const PIECE_LEN: usize = 64 * 1024;
 
 fn has_same_bytes(first: &OwnedFd, second: &OwnedFd) -> io::Result<bool> {
@@ -52,11 +53,11 @@ fn has_same_bytes(first: &OwnedFd, second: &OwnedFd) -> io::Result<bool> {
     let mut at = 0;
     while at < len as u64 {
         let [one, other] = &mut pieces;
-        let (read, also) = (pread(first, &mut one[..], at)?, pread(second, &mut other[..], at)?);
-        if read == 0 || read != also || one[..read] != other[..read] {
+        let (one_len, other_len) = (pread(first, &mut one[..], at)?, pread(second, &mut other[..], at)?);
+        if one_len == 0 || one_len != other_len || one[..one_len] != other[..one_len] {
             return Ok(false);
         }
-        at += read as u64;
+        at += one_len as u64;
     }
     Ok(true)
 }
@@ -66,7 +67,7 @@ fn is_same_file(first: &OwnedFd, second: &OwnedFd) -> io::Result<bool> {
     Ok(id(fstat(first)?) == id(fstat(second)?))
 }
 
-/// Where an archive lies.
+/// The place of an archive in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct TransferPlace {
     at: u64,
@@ -75,58 +76,58 @@ struct TransferPlace {
 }
 
 impl Site {
-    /// What is needed to make the same site in another process. Of what is not served the other one does not learn.
-    pub(crate) fn into_parcel(self) -> (SiteTransfer, Vec<OwnedFd>) {
-        let Site { store, files, archive, file_count, len, .. } = self;
-        let lies = |archive: &Archive| TransferPlace {
+    /// Returns the record and the descriptors for another process. The warnings about entries that are not served are lost.
+    pub(crate) fn into_transfer(self) -> (SiteTransfer, Vec<OwnedFd>) {
+        let Site { store, files, archive, file_count, content_len, .. } = self;
+        let place_of = |archive: &Archive| TransferPlace {
             at: archive.at,
             len: archive.map.len(),
             is_preloaded: archive.is_preloaded,
         };
         let record = SiteTransfer {
             has_store: store.is_some(),
-            archive: archive.as_ref().map(lies),
+            archive: archive.as_ref().map(place_of),
             file_count,
-            content_len: len,
+            content_len,
         };
         let descriptors = store.into_iter().chain(archive.map(|archive| archive.file)).chain(files);
         (record, descriptors.map(OwnedFd::from).collect())
     }
 
-    /// The site that another process has sent.
+    /// Returns the site that another process has sent.
     ///
     /// # Errors
-    /// It is not whole, or not in order: an archive may have been truncated meanwhile.
-    pub(crate) fn from_parcel(record: &SiteTransfer, descriptors: Vec<OwnedFd>) -> io::Result<Site> {
+    /// A descriptor is missing, or the image or archive is invalid: another process may have truncated the archive.
+    pub(crate) fn from_transfer(record: &SiteTransfer, descriptors: Vec<OwnedFd>) -> io::Result<Site> {
         let &SiteTransfer { has_store, archive, file_count, content_len, .. } = record;
         let mut descriptors = descriptors.into_iter().map(File::from);
-        let mut next = || descriptors.next().ok_or_else(|| unfit("a descriptor is missing"));
+        let mut next = || descriptors.next().ok_or_else(|| invalid("a descriptor is missing"));
         let store = has_store.then(&mut next).transpose()?;
         let archive = match archive {
             Some(TransferPlace { at, len, is_preloaded }) => {
-                Some(Archive::over(next()?, Region { at, len }, is_preloaded)?)
+                Some(Archive::from_region(next()?, Region { at, len }, is_preloaded)?)
             }
             None => None,
         };
         let image = match (&store, &archive) {
-            (Some(store), _) => Image::new(memory::map_sealed(store)?).map_err(unfit)?,
+            (Some(store), _) => Image::new(memory::map_sealed(store)?).map_err(invalid)?,
             (None, Some(archive)) => {
-                archive.image().map_err(unfit)?.ok_or_else(|| unfit("the archive has no image"))?
+                archive.image().map_err(invalid)?.ok_or_else(|| invalid("the archive has no image"))?
             }
-            (None, None) => return Err(unfit("it has no image")),
+            (None, None) => return Err(invalid("it has no image")),
         };
         let files: Vec<_> = descriptors.collect();
         if image.file_count() > files.len() as u64 {
-            return Err(unfit("a file is missing"));
+            return Err(invalid("a file is missing"));
         }
         if image.archive_len() > archive.as_ref().map_or(0, |archive| archive.map.len()) {
-            return Err(unfit("a part of the archive is missing"));
+            return Err(invalid("a part of the archive is missing"));
         }
         let (skipped, omitted) = (Vec::new(), Vec::new());
-        Ok(Site { image, store, files, archive, file_count, len: content_len, skipped, omitted })
+        Ok(Site { image, store, files, archive, file_count, content_len, skipped, omitted })
     }
 }
 
-fn unfit(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }

@@ -1,15 +1,15 @@
-//! The way to a site: every directory and symbolic link from `/` on, opened name by name.
+//! Opens the path to a site step by step: every directory and symbolic link from `/` on.
 //!
 //! ```text
 //! /srv/www/current      / ── srv ── www ── current ─ link ─▶ releases/7 ── releases ── 7 ─▶ the site
-//!                       each name: is its directory safe? ─ no ─▶ untrusted
-//!                                  may it be searched?    ─ no ─▶ barred
+//!                       each step: is the directory trusted?       ─ no ─▶ Untrusted
+//!                                  may this process search it?     ─ no ─▶ Denied
 //! ```
 //!
-//! A builder that is about to become another user goes this way with root's rights, so that a site can lie below a directory closed
-//! to that user. It goes only where root, or the user that started the server, decides what lies on the way: if another user could
-//! exchange a name, that user could send root into a directory that is closed to both. The site itself is read with the rights of
-//! the server's user: its descriptor is opened with `O_PATH` and grants nothing.
+//! The site builder opens the path as root before it switches to the server's user, so that a site can be below a directory which
+//! that user cannot enter. It passes only through directories that root or the starting user controls: another user who could replace
+//! a step could lead root into a directory that is closed to that user. The builder reads the site itself with the rights of the
+//! server's user: it opens the descriptor with `O_PATH`, which grants no access.
 
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat},
@@ -28,21 +28,21 @@ use std::{
 };
 use tarpon_pack::{DirTree, Inaccessible, LINK_COUNT_MAX, OPEN_DIR, reversed_components};
 
-/// How far a path leads.
+/// The result of opening a path step by step.
 pub(crate) struct TrustedPath {
-    /// The site, or what stops the way.
+    /// The root of the site, or the step that failed.
     pub(crate) end: Result<SiteRoot, PathBarrier>,
-    /// The directory that the last name of the path stands in.
+    /// The directory that contains the last name of the path.
     pub(crate) last_dir: Option<Arc<OwnedFd>>,
 }
 
-/// A directory or archive that was opened by its path once, and is read by its descriptor.
+/// The directory or archive of a site, opened once by its path and then used by its descriptor.
 #[derive(Debug)]
 pub(crate) struct SiteRoot {
     kind: PathKind,
-    /// Absolute, without links.
+    /// The absolute path without links.
     path: PathBuf,
-    /// As it was given.
+    /// The path as the user gave it.
     given: PathBuf,
 }
 
@@ -52,30 +52,30 @@ enum PathKind {
     File(OwnedFd),
 }
 
-/// What stops a way.
+/// Why a path cannot be opened.
 #[derive(Debug)]
 pub(crate) enum PathBarrier {
-    /// Nothing lies at this path.
+    /// The path does not exist.
     Missing(PathBuf),
-    /// Another user may exchange what lies in this directory, or owns this link.
+    /// Another user can replace entries of this directory, or owns this link.
     Untrusted(Inaccessible),
     /// This process may not search this directory.
-    Barred(Inaccessible),
-    /// The system says so.
+    Denied(Inaccessible),
+    /// A system call failed at this path.
     Failed(PathBuf, io::Error),
 }
 
 impl TrustedPath {
-    /// Goes the way of an absolute path. `trusted`: the users that may decide what lies on it; `None`: all. Calls `saw` for each name
-    /// before it is looked up, with the directory it stands in.
+    /// Opens an absolute path. `trusted`: the users that may own its steps; `None`: all users. Calls `on_step` for each name before it
+    /// is looked up, with the directory that contains it.
     pub(crate) fn find(
         path: &Path,
         trusted: Option<&[u32]>,
-        mut saw: impl FnMut(BorrowedFd<'_>, &OsStr),
+        mut on_step: impl FnMut(BorrowedFd<'_>, &OsStr),
     ) -> TrustedPath {
         let mut last_dir = None;
-        let end = go(path, trusted, |dir, name, is_last| {
-            saw(dir.as_fd(), name);
+        let end = open_steps(path, trusted, |dir, name, is_last| {
+            on_step(dir.as_fd(), name);
             if is_last {
                 last_dir = Some(Arc::clone(dir));
             }
@@ -84,21 +84,22 @@ impl TrustedPath {
     }
 }
 
-fn go(
+fn open_steps(
     given: &Path,
     trusted: Option<&[u32]>,
-    mut saw: impl FnMut(&Arc<OwnedFd>, &OsStr, bool),
+    mut on_step: impl FnMut(&Arc<OwnedFd>, &OsStr, bool),
 ) -> Result<SiteRoot, PathBarrier> {
     let is_trusted = |stat: &Stat| trusted.is_none_or(|users| users.contains(&stat.st_uid));
     let root =
         rustix::fs::open("/", OPEN_DIR, Mode::empty()).map_err(|error| PathBarrier::of("/".into(), error))?;
     let mut dirs = vec![Arc::new(root)];
     let mut at = PathBuf::from("/");
-    let mut todo = reversed_components(given);
-    let (mut is_own, mut link_count) = (true, 0);
-    while let Some(name) = todo.pop() {
-        let is_last = todo.is_empty() && is_own;
-        is_own &= !todo.is_empty();
+    let mut names = reversed_components(given);
+    // Whether the next name belongs to the given path, not to the target of its last link.
+    let (mut is_given, mut link_count) = (true, 0);
+    while let Some(name) = names.pop() {
+        let is_last = names.is_empty() && is_given;
+        is_given &= !names.is_empty();
         match name.as_bytes() {
             b"/" => {
                 dirs.truncate(1);
@@ -114,13 +115,13 @@ fn go(
         }
         let dir = Arc::clone(dirs.last().expect("the root of the file system stays"));
         let stat = fstat(&*dir).map_err(|error| PathBarrier::of(at.clone(), error))?;
-        if !is_trusted(&stat) || trusted.is_some() && others_may_exchange(&stat) {
+        if !is_trusted(&stat) || trusted.is_some() && others_may_replace_entries(&stat) {
             return Err(PathBarrier::Untrusted(Inaccessible::new(at, &stat)));
         }
-        saw(&dir, &name, is_last);
+        on_step(&dir, &name, is_last);
         let next = at.join(&name);
         let failed = |error| match error {
-            Errno::ACCESS => PathBarrier::Barred(Inaccessible::new(at.clone(), &stat)),
+            Errno::ACCESS => PathBarrier::Denied(Inaccessible::new(at.clone(), &stat)),
             error => PathBarrier::of(next.clone(), error),
         };
         let found = statat(&*dir, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
@@ -134,14 +135,14 @@ fn go(
                     return Err(PathBarrier::Untrusted(Inaccessible::new(next, &found)));
                 }
                 let target = readlinkat(&*dir, &name, Vec::new()).map_err(failed)?;
-                todo.extend(reversed_components(Path::new(&OsString::from_vec(target.into_bytes()))));
+                names.extend(reversed_components(Path::new(&OsString::from_vec(target.into_bytes()))));
             }
             FileType::Directory => {
                 let dir = openat(&*dir, &name, OPEN_DIR, Mode::empty()).map_err(failed)?;
                 dirs.push(Arc::new(dir));
                 at = next;
             }
-            _ if !todo.is_empty() => return Err(PathBarrier::of(next, Errno::NOTDIR)),
+            _ if !names.is_empty() => return Err(PathBarrier::of(next, Errno::NOTDIR)),
             _ => {
                 let flags = OPEN_DIR.difference(OFlags::DIRECTORY);
                 let file = openat(&*dir, &name, flags, Mode::empty()).map_err(failed)?;
@@ -155,16 +156,16 @@ fn go(
 }
 
 impl SiteRoot {
-    /// The directory, to be read; `None`: it is a file.
+    /// Returns the directory for reading; `None` if the site is a file.
     pub(crate) fn tree(&self) -> io::Result<Option<DirTree>> {
         let PathKind::Directory(dir) = &self.kind else { return Ok(None) };
         Ok(Some(DirTree::new(dir.try_clone()?, self.path.clone()).with_alias(self.given.clone())))
     }
 
-    /// The file, opened for reading with the rights that this process has now.
+    /// Opens the file for reading, with the current rights of this process.
     ///
     /// # Errors
-    /// It is a directory, may not be read, or there is no `/proc`.
+    /// The site is a directory, this process may not read the file, or `/proc` is not mounted.
     pub(crate) fn file(&self) -> io::Result<File> {
         match &self.kind {
             PathKind::Directory(_) => Err(io::ErrorKind::IsADirectory.into()),
@@ -172,7 +173,7 @@ impl SiteRoot {
         }
     }
 
-    /// What keeps this process from reading the site, if permissions of its root do.
+    /// Returns the barrier if the permissions of the root keep this process from reading the site.
     pub(crate) fn barrier(&self) -> Option<Inaccessible> {
         let opened = match &self.kind {
             PathKind::Directory(dir) => {
@@ -184,40 +185,40 @@ impl SiteRoot {
         Some(Inaccessible::new(self.path.clone(), &fstat(self.descriptor()).ok()?))
     }
 
-    /// Whether it is an archive.
+    /// Returns whether the site is a file: an archive.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self.kind, PathKind::File(_))
     }
 
-    /// The directory or archive, which is not open for reading.
+    /// Returns the descriptor of the directory or archive, which is not open for reading.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         match &self.kind {
             PathKind::Directory(fd) | PathKind::File(fd) => fd.as_fd(),
         }
     }
 
-    /// A path to the directory that needs no rights on the way: proc(5), `/proc/self/fd`. `None`: it is a file.
-    pub(crate) fn reopened_at(&self) -> Option<PathBuf> {
+    /// Returns a path to the directory that needs no rights on its parents: proc(5), `/proc/self/fd`. `None` if the site is a file.
+    pub(crate) fn reopen_path(&self) -> Option<PathBuf> {
         match &self.kind {
-            PathKind::Directory(dir) => Some(path_of(dir).join(".")),
+            PathKind::Directory(dir) => Some(fd_path(dir).join(".")),
             PathKind::File(_) => None,
         }
     }
 }
 
-/// Opens what lies at a path, only to name it: it is neither read nor written. Follows links.
-pub(crate) fn open_to_name(path: &Path) -> io::Result<OwnedFd> {
+/// Opens a path with `O_PATH`: the descriptor names the file and grants no access. Follows links.
+pub(crate) fn open_path(path: &Path) -> io::Result<OwnedFd> {
     let flags = OPEN_DIR.difference(OFlags::DIRECTORY | OFlags::NOFOLLOW) | OFlags::NONBLOCK;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Opens a file for reading that [`open_to_name`] has opened. Does not wait for the writer of a FIFO.
+/// Opens a descriptor of [`open_path`] for reading. Does not wait for the writer of a FIFO.
 pub(crate) fn reopen(file: &OwnedFd) -> io::Result<File> {
-    Ok(rustix::fs::open(path_of(file), READ, Mode::empty())?.into())
+    Ok(rustix::fs::open(fd_path(file), READ, Mode::empty())?.into())
 }
 
-/// A path to what a descriptor means, for this process alone.
-pub(crate) fn path_of(fd: &OwnedFd) -> PathBuf {
+/// Returns a path to the file of a descriptor, valid only in this process.
+pub(crate) fn fd_path(fd: &OwnedFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
 }
 
@@ -230,9 +231,9 @@ impl PathBarrier {
     }
 }
 
-/// Whether another user than its owner may put something else in the place of what lies in a directory. In a sticky one only the
-/// owners of both may: unlink(2), EPERM. An access list shows in the bits of the group: acl(5).
-fn others_may_exchange(dir: &Stat) -> bool {
+/// Returns whether users other than its owner may replace entries of a directory. In a sticky directory only the owners of the entry and
+/// of the directory may: unlink(2), EPERM. An access control list is visible in the group bits: acl(5).
+fn others_may_replace_entries(dir: &Stat) -> bool {
     let mode = Mode::from_raw_mode(dir.st_mode);
     mode.intersects(Mode::WGRP | Mode::WOTH) && !mode.contains(Mode::SVTX)
 }
@@ -250,7 +251,7 @@ mod tests {
     use tarpon_site::Printable;
 
     #[test]
-    fn a_way_is_trusted_as_long_as_no_other_user_decides_it() {
+    fn path_is_trusted_if_no_other_user_can_replace_a_step() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().canonicalize().unwrap();
         let own = dir.metadata().unwrap().uid();
@@ -268,7 +269,7 @@ mod tests {
         mode("group", 0o775);
         mode("sticky", 0o1777);
         let trusted = [0, own];
-        let nobody_at_all = [u32::MAX];
+        let no_user = [u32::MAX];
         #[rustfmt::skip]
         let cases: &[(&str, &[u32], &str)] = &[
             ("safe/site",       &trusted, "safe/site"),
@@ -283,34 +284,34 @@ mod tests {
             ("dangling",        &trusted, "missing nothing"),
             ("safe/site.tar/x", &trusted, "failed safe/site.tar"),
             ("ring",            &trusted, "failed ring"),
-            ("safe/site",       &nobody_at_all, "untrusted /"),
+            ("safe/site",       &no_user, "untrusted /"),
         ];
         for (path, trusted, want) in cases {
-            let way = TrustedPath::find(&dir.join(path), Some(trusted), |_, _| ());
-            let said = match way.end {
+            let found = TrustedPath::find(&dir.join(path), Some(trusted), |_, _| ());
+            let text = match found.end {
                 Ok(root) => root.path.printable().to_string(),
                 Err(PathBarrier::Missing(at)) => format!("missing {}", at.printable()),
                 Err(PathBarrier::Untrusted(Inaccessible { path, .. })) => {
                     format!("untrusted {}", path.printable())
                 }
-                Err(PathBarrier::Barred(Inaccessible { path, .. })) => format!("barred {}", path.printable()),
+                Err(PathBarrier::Denied(Inaccessible { path, .. })) => format!("denied {}", path.printable()),
                 Err(PathBarrier::Failed(at, _)) => format!("failed {}", at.printable()),
             };
-            let said = said.replace(&format!("{}/", dir.printable()), "");
-            assert_eq!(said, *want, "{path}");
+            let text = text.replace(&format!("{}/", dir.printable()), "");
+            assert_eq!(text, *want, "{path}");
         }
     }
 
     #[test]
-    fn each_name_on_the_way_is_shown_with_its_directory() {
+    fn each_step_is_reported_with_its_directory() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().canonicalize().unwrap();
         fs::create_dir_all(dir.join("releases/7")).unwrap();
         symlink("releases/7", dir.join("current")).unwrap();
         let mut names = Vec::new();
-        let way = TrustedPath::find(&dir.join("current"), None, |_, name| names.push(name.to_owned()));
+        let found = TrustedPath::find(&dir.join("current"), None, |_, name| names.push(name.to_owned()));
         assert_eq!(names[names.len() - 3..], ["current", "releases", "7"]);
-        let last = fstat(&*way.last_dir.unwrap()).unwrap();
+        let last = fstat(&*found.last_dir.unwrap()).unwrap();
         assert_eq!(last.st_ino, dir.metadata().unwrap().ino());
     }
 }

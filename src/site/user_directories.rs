@@ -1,13 +1,13 @@
-//! Which users have directories of their own, served below `/~name/`.
+//! Selects the users whose directories are served below `/~name/`.
 //!
 //! ```text
-//! users of the system ─┬─ root ───────────────────────────────────────────▶ never
-//!                      ├─ below 1000, or nobody, unless they are named ───▶ no
-//!                      ├─ excepted, or others are named ──────────────────▶ no
-//!                      └─ has a home ─────────────────────────────────────▶ HOME/public_html, if it is there
+//! users of the system ─┬─ root ──────────────────────────────────────▶ never
+//!                      ├─ UID below 1000, or `nobody`, not listed ───▶ no
+//!                      ├─ in `except`, or `only` lists others ───────▶ no
+//!                      └─ has a home ────────────────────────────────▶ HOME/public_html, if it exists
 //! ```
 //!
-//! As mod_userdir of Apache and of lighttpd; but that here users are looked up when the site is read, not when somebody asks.
+//! Works like mod_userdir of Apache and lighttpd, except that the site builder looks users up once, not on each request.
 
 use crate::{
     base::error::{UserError, reason},
@@ -18,20 +18,20 @@ use std::{collections::BTreeMap, path::Path};
 use tarpon_pack::UserDirectory;
 
 impl UserConfig {
-    /// The directories of all users that are to have one.
+    /// Returns the directories of all selected users.
     ///
     /// # Errors
-    /// The system cannot be asked for its users.
+    /// A lookup in the user database fails.
     pub(crate) fn directories(&self) -> Result<UserDirectories, UserError> {
         let Some(dir) = &self.dir else { return Ok(UserDirectories::default()) };
         let users = match &self.only[..] {
             [] => User::all(),
-            // Whoever is named is asked for by name: not every database tells all it has.
+            // Looked up by name, as not every database can list all its users.
             names => named(names)?,
         };
         let directories: BTreeMap<_, _> = users.iter().filter_map(|user| self.directory(dir, user)).collect();
         let directories = directories.into_values().collect();
-        Ok(UserDirectories { directories, listed_in: Some(DATABASE.into()) })
+        Ok(UserDirectories { directories, user_database: Some(DATABASE.into()) })
     }
 
     fn directory(&self, dir: &Path, user: &User) -> Option<(String, UserDirectory)> {
@@ -50,17 +50,17 @@ impl UserConfig {
 fn named(names: &[String]) -> Result<Vec<User>, UserError> {
     let users = names.iter().map(|name| User::named(name)).collect::<Result<Vec<_>, _>>();
     let users = users.map_err(|error| {
-        let remedy = "see /etc/passwd and /etc/nsswitch.conf, or leave user-directories out";
-        UserError::new("cannot look users up", reason(&error), remedy)
+        let hint = "see /etc/passwd and /etc/nsswitch.conf, or leave user-directories out";
+        UserError::new("cannot look users up", reason(&error), hint)
     })?;
     Ok(users.into_iter().flatten().collect())
 }
 
-/// Below are users of the system. login.defs(5), UID_MIN.
+/// The smallest UID that is not a system account. login.defs(5), UID_MIN.
 const UID_MIN: u32 = 1000;
-/// Who has nothing, by custom.
+/// The UID of `nobody`, by convention.
 const NOBODY: u32 = 65_534;
-/// Where users of this host alone are written down.
+/// The file with the local users of this host.
 const DATABASE: &str = "/etc/passwd";
 
 #[cfg(test)]
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_have_directories_and_root_and_users_of_the_system_have_none() {
+    fn regular_users_have_directories_and_root_and_system_accounts_do_not() {
         let users = [
             ("root", 0, "/root"),
             ("www", 33, "/srv/www"),
@@ -84,14 +84,14 @@ mod tests {
         type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a str], &'a [&'a str]);
         #[rustfmt::skip]
         let cases: &[Case<'_>] = &[
-            // what it shows       only               except    who has one
-            ("people",             &[],               &[],      &["ann", "bob", "far"]),
-            ("but one",            &[],               &["bob"], &["ann", "far"]),
-            ("these alone",        &["bob"],          &[],      &["bob"]),
-            ("of the system",      &["www", "ann"],   &[],      &["ann", "www"]),
+            // what it shows       only               except    users with a directory
+            ("all",                &[],               &[],      &["ann", "bob", "far"]),
+            ("all but one",        &[],               &["bob"], &["ann", "far"]),
+            ("only one",           &["bob"],          &[],      &["bob"]),
+            ("a system account",   &["www", "ann"],   &[],      &["ann", "www"]),
             ("root never",         &["root"],         &[],      &[]),
-            ("no home, no matter", &["lost", "near"], &[],      &[]),
-            ("excepted after all", &["ann", "bob"],   &["ann"], &["bob"]),
+            ("listed, no home",    &["lost", "near"], &[],      &[]),
+            ("listed, excepted",   &["ann", "bob"],   &["ann"], &["bob"]),
         ];
         let texts = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
         for (name, only, except, want) in cases {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_asked_for_by_name_is_among_all() {
+    fn user_found_by_name_is_in_the_list_of_all_users() {
         let root = User::named("root").expect("users").expect("root");
         assert!(User::all().contains(&root));
     }

@@ -1,36 +1,41 @@
-//! Which site is served, and which earlier ones are kept for what pages of them still ask for.
+//! The versions of one site: the current one, and earlier ones kept for pages that clients loaded before a swap.
 //!
-//! The workers hold the sites; here they are only remembered, so that nothing is kept when the workers have ended.
+//! ```text
+//! SiteHistory (weak) ── next(site) ─▶ SiteVersions (strong) ─▶ workers
+//! ```
+//!
+//! Only the workers keep a version alive. The history holds weak references, so that no version outlives the workers.
 
 use crate::site::Site;
 use std::sync::{Arc, Weak};
 
-/// What the workers serve from.
+/// The versions of a site that workers serve.
 #[derive(Clone, Debug)]
 pub(crate) struct SiteVersions {
     pub(crate) current: Arc<Site>,
-    /// The latest first.
+    /// Earlier versions, the latest first.
     pub(crate) earlier: Arc<[Arc<Site>]>,
 }
 
-/// The sites that were served last.
+/// The latest versions of a site.
 #[derive(Clone, Debug)]
 pub(crate) struct SiteHistory {
-    /// The latest first: the current one, and those that are kept.
+    /// The current version and the earlier ones that are kept, the latest first.
     sites: Vec<Weak<Site>>,
-    /// Earlier sites that are kept, at most.
+    /// Maximum number of earlier versions.
     kept_max: usize,
-    /// Descriptors that earlier sites may have together.
+    /// Maximum number of descriptors of all earlier versions together.
     descriptor_max: usize,
 }
 
 impl SiteHistory {
+    /// Returns an empty history.
     pub(crate) fn new(kept_max: usize, descriptor_max: usize) -> SiteHistory {
         SiteHistory { sites: Vec::new(), kept_max, descriptor_max }
     }
 
-    /// Another site becomes the current one. One with the same content is not kept beside it: what is read again without
-    /// having changed, or comes back, takes no other's place.
+    /// Makes a site the current version. Drops an earlier version with the same content, so that a rebuild without a change, or a
+    /// return to an earlier state, does not evict another version.
     pub(crate) fn next(&mut self, site: Site) -> SiteVersions {
         let current = Arc::new(site);
         let mut descriptors = 0;
@@ -53,7 +58,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn the_latest_others_are_kept_for_as_long_as_somebody_serves_them() {
+    fn latest_distinct_versions_are_kept_while_workers_hold_them() {
         let dir = tempfile::tempdir().expect("a directory");
         let site = |content: &str| {
             fs::write(dir.path().join("index.html"), content).expect("a file");
@@ -61,30 +66,30 @@ mod tests {
         };
         #[rustfmt::skip]
         let cases: &[(&str, usize, &str, &[&str])] = &[
-            // what it shows           at most  served, in order  kept at last
-            ("none is to be kept",     0,       "ab",             &[]),
-            ("the one before",         1,       "ab",             &["a"]),
-            ("the latest two",         2,       "abcd",           &["c", "b"]),
-            ("fewer than there may be", 5,      "abc",            &["b", "a"]),
-            ("the same again",         1,       "abb",            &["a"]),
-            ("one that comes back",    2,       "aba",            &["b"]),
+            // what it shows           maximum  served, in order  kept
+            ("keep none",              0,       "ab",             &[]),
+            ("keep one",               1,       "ab",             &["a"]),
+            ("keep two",               2,       "abcd",           &["c", "b"]),
+            ("below the maximum",      5,       "abc",            &["b", "a"]),
+            ("same content again",     1,       "abb",            &["a"]),
+            ("earlier content again",  2,       "aba",            &["b"]),
         ];
         for &(name, kept_max, served, want) in cases {
-            let mut recent = SiteHistory::new(kept_max, usize::MAX);
-            // What the workers hold.
-            let mut lineups = Vec::new();
+            let mut history = SiteHistory::new(kept_max, usize::MAX);
+            // The versions that workers hold.
+            let mut held = Vec::new();
             for content in served.chars() {
-                lineups.push(recent.next(site(&content.to_string())));
+                held.push(history.next(site(&content.to_string())));
             }
             let contents: Vec<_> =
-                lineups.last().expect("one").earlier.iter().map(|earlier| content_of(earlier)).collect();
+                held.last().expect("one").earlier.iter().map(|earlier| content_of(earlier)).collect();
             assert_eq!(contents, want, "{name}");
-            drop(lineups);
-            assert!(recent.next(site("x")).earlier.is_empty(), "{name}: nobody serves it any more");
+            drop(held);
+            assert!(history.next(site("x")).earlier.is_empty(), "{name}: no worker holds it any more");
         }
-        let mut recent = SiteHistory::new(5, 2);
-        let lineups: Vec<_> = ["a", "b", "c", "d"].map(|content| recent.next(site(content))).into();
-        assert_eq!(lineups[3].earlier.len(), 2, "each has a descriptor");
+        let mut history = SiteHistory::new(5, 2);
+        let held: Vec<_> = ["a", "b", "c", "d"].map(|content| history.next(site(content))).into();
+        assert_eq!(held[3].earlier.len(), 2, "each has a descriptor");
     }
 
     fn content_of(site: &Site) -> String {

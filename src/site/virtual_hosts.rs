@@ -1,13 +1,13 @@
-//! The sites of a server, and which of them a host means.
+//! The sites of a server, and the hosts that each site answers for.
 //!
 //! ```text
 //! VirtualHost  example.org, *.example.org ─┐
-//!              alias www.example.org ──────┼─ VirtualHosts ─▶ the table that requests are looked up in
+//!              redirect www.example.org ───┼─ VirtualHosts ─▶ the table that workers look hosts up in
 //! VirtualHost  example.net ────────────────┤
-//! Unknown      what any other host means ──┘
+//! UnknownHost  any other host ─────────────┘
 //! ```
 //!
-//! How names are compared is told in `tarpon-conn`.
+//! `tarpon-conn` defines how host names are compared.
 
 use crate::{
     base::settings::{SiteLimits, UnknownHost},
@@ -17,26 +17,26 @@ use crate::{
 use std::sync::Arc;
 use tarpon_conn::{HostName, Hosts, HostsError, SiteId};
 
-/// A site, and the names it has. A number of it is counted from 0, in the order they are given.
+/// A site, its hosts and its settings. The number of a site is its index in [`VirtualHosts::new`], from 0.
 #[derive(Debug)]
 pub struct VirtualHost {
     /// The site.
     pub site: Site,
-    /// What was served before, the latest first: see [`Settings::keep_releases`].
+    /// Earlier versions of the site, the latest first: see [`Settings::keep_releases`](crate::Settings::keep_releases).
     pub earlier: Vec<Site>,
-    /// The hosts it is served for. The first that is no wildcard is its canonical name.
+    /// The hosts that the site answers for. The first one that is not a wildcard is its canonical host.
     pub names: Vec<HostName>,
-    /// Hosts that lead to its canonical name.
+    /// Hosts that redirect to the canonical host.
     pub redirect_hosts: Vec<HostName>,
-    /// What it grants its clients.
+    /// Limits that override those of the server.
     pub limits: SiteLimits,
-    /// Instead of [`Settings::keep_releases`].
+    /// Overrides [`Settings::keep_releases`](crate::Settings::keep_releases).
     pub keep_releases: Option<usize>,
-    /// What is logged of it.
+    /// The access log of the site.
     pub log: SiteLog,
 }
 
-/// Sites of which no two have a name in common.
+/// The sites of a server. No host belongs to two of them.
 #[derive(Debug)]
 pub struct VirtualHosts {
     pub(crate) sites: Vec<VirtualHost>,
@@ -44,18 +44,19 @@ pub struct VirtualHosts {
 }
 
 impl VirtualHosts {
-    /// All the sites of a server.
+    /// Combines the sites of a server.
     ///
     /// # Errors
-    /// There are none, or too many; a name is given twice; redirect hosts of a site that has only wildcard names.
+    /// There is no site, or there are too many; a host is given twice; or a site has redirect hosts but only wildcard hosts.
     pub fn new(sites: Vec<VirtualHost>, unknown: UnknownHost) -> Result<VirtualHosts, UserError> {
-        let hosts = table(sites.iter().map(|site| (&site.names[..], &site.redirect_hosts[..])), unknown)?;
+        let hosts =
+            host_table(sites.iter().map(|site| (&site.names[..], &site.redirect_hosts[..])), unknown)?;
         Ok(VirtualHosts { sites, hosts: Arc::new(hosts) })
     }
 }
 
-/// The table for the names and redirect hosts of each site.
-pub(crate) fn table<'n>(
+/// Returns the table for the hosts and redirect hosts of each site.
+pub(crate) fn host_table<'n>(
     sites: impl IntoIterator<Item = (&'n [HostName], &'n [HostName])>,
     unknown: UnknownHost,
 ) -> Result<Hosts, UserError> {
@@ -69,7 +70,7 @@ pub(crate) fn table<'n>(
         return Err(UserError::new(
             "cannot serve these sites",
             format_args!(
-                "there are {count}, of {} at most, and the default is one of them",
+                "the number of sites is {count}, of at most {}, and the default must be one of them",
                 SiteId::COUNT_MAX
             ),
             "name at least one site, and one of them as the default",
@@ -78,37 +79,37 @@ pub(crate) fn table<'n>(
     let mut hosts = Hosts::new(default.map(SiteId::new));
     for (number, (names, _)) in sites.iter().enumerate() {
         let add = |name: &HostName| {
-            hosts.add(name.clone(), SiteId::new(number)).map_err(|error| trouble(name, error))
+            hosts.add(name.clone(), SiteId::new(number)).map_err(|error| host_error(name, error))
         };
         names.iter().try_for_each(add)?;
     }
     for (number, (_, redirect_hosts)) in sites.iter().enumerate() {
         let add = |name: &HostName| {
-            hosts.add_alias(name.clone(), SiteId::new(number)).map_err(|error| trouble(name, error))
+            hosts.add_alias(name.clone(), SiteId::new(number)).map_err(|error| host_error(name, error))
         };
         redirect_hosts.iter().try_for_each(add)?;
     }
     Ok(hosts)
 }
 
-fn trouble(name: &HostName, error: HostsError) -> UserError {
+fn host_error(name: &HostName, error: HostsError) -> UserError {
     let what = format_args!("cannot serve the host {name}");
     match error {
         HostsError::Taken(site) => UserError::new(
             what,
             format_args!("it is named twice, first for site number {}", site.index() + 1),
-            "name each host once, for one site or as one alias",
+            "name each host once, as the host or the redirect host of one site",
         ),
         HostsError::LeadsNowhere => UserError::new(
             what,
-            "it is an alias of a site that has no name of its own to lead to",
-            "give the site a name that is no wildcard, as in www.example.org",
+            "it redirects to a site that has no host except wildcards",
+            "give the site a host that is not a wildcard, such as www.example.org",
         ),
     }
 }
 
 impl From<Site> for VirtualHost {
-    /// Without names.
+    /// Returns the site without hosts, with default settings.
     fn from(site: Site) -> VirtualHost {
         let (earlier, names, redirect_hosts) = (Vec::new(), Vec::new(), Vec::new());
         let (limits, log) = (SiteLimits::default(), SiteLog::default());
@@ -117,7 +118,7 @@ impl From<Site> for VirtualHost {
 }
 
 impl From<Site> for VirtualHosts {
-    /// One site, whatever the host.
+    /// Returns a server with one site that answers every host.
     fn from(site: Site) -> VirtualHosts {
         VirtualHosts::new(vec![site.into()], UnknownHost::Site(0)).expect("one site without names")
     }

@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
-use tarpon::{CompressionEffort, Progress, SitePacking, Source};
+use tarpon::{CompressionEffort, Progress, SitePacking, SiteSource};
 
 /// Packs a site with these files.
 pub(crate) fn pack<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], target: &Path) {
@@ -19,12 +19,15 @@ pub(crate) fn pack_with_dictionaries<P: AsRef<Path>, C: AsRef<[u8]>>(
     before: &[PathBuf],
     target: &Path,
 ) {
-    pack_as(files, SitePacking { dictionaries: before.to_vec(), offers: true, ..SitePacking::new(target) });
+    pack_as(
+        files,
+        SitePacking { dictionaries: before.to_vec(), offer_dictionaries: true, ..SitePacking::new(target) },
+    );
 }
 
 fn pack_as<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)], packing: SitePacking) {
     let dir = site(files);
-    let source = Source { path: dir.path().into(), ..Source::default() };
+    let source = SiteSource { path: dir.path().into(), ..SiteSource::default() };
     let packing = SitePacking { effort: CompressionEffort::Fast, ..packing };
     tarpon::pack(&source, &packing, &Progress::default()).expect("a packed site");
 }

@@ -87,14 +87,14 @@ impl LogPlan {
         debug: bool,
     ) -> LogPlan {
         let sites = sites.into_iter().enumerate();
-        let (sites, names) = sites.map(|(number, (site, name))| (site.of(number, server), name)).unzip();
+        let (sites, names) = sites.map(|(number, (site, name))| (site.resolve(number, server), name)).unzip();
         LogPlan { sites, names, debug }
     }
 
     /// Returns what workers record. `None`: nothing.
     pub(crate) fn recording(&self) -> Option<Recording> {
         let one_in: Arc<[_]> =
-            self.sites.iter().map(|site| site.map(|(logging, _)| logging.one_in)).collect();
+            self.sites.iter().map(|site| site.map(|(logging, _)| logging.sample)).collect();
         // A random number: the hasher's keys are random.
         let seed = RandomState::new().build_hasher().finish();
         let is_any = one_in.iter().any(Option::is_some);

@@ -41,7 +41,7 @@ impl LogWriters {
                 writers.push(LogWriter::new(owner, logs));
                 writers.len() - 1
             });
-            Some(WriterEntry { formatter: Formatter::new(logging.form, logging.addresses), writer })
+            Some(WriterEntry { formatter: Formatter::new(logging.format, logging.client_ip), writer })
         };
         LogWriters { sites: logs.sites.iter().map(entry).collect(), writers }
     }

@@ -81,7 +81,7 @@ impl Privileges {
                 format_args!("{}: {}", at.printable(), reason(error)),
                 "name a directory or tar archive, as in tarpon serve DIR",
             ),
-            PathBarrier::Barred(barrier) | PathBarrier::Untrusted(barrier) => self.barred(path, barrier),
+            PathBarrier::Denied(barrier) | PathBarrier::Untrusted(barrier) => self.barred(path, barrier),
         }
     }
 

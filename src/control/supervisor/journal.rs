@@ -56,7 +56,7 @@ impl Journal {
     }
 
     fn new(owner: LogOwner, target: &LogTarget, rotation: Rotation) -> Result<Journal, UserError> {
-        let look = (target.rotates() && rotation.happens()).then(Instant::now);
+        let look = (target.rotates() && rotation.is_enabled()).then(Instant::now);
         let (descriptor, made) = open(target)?;
         Ok(Journal { owners: vec![owner], target: target.clone(), rotation, descriptor, made, look })
     }

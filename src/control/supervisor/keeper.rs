@@ -8,7 +8,7 @@ use super::{
 use crate::{
     base::{
         error::UserError,
-        site_config::{SiteConfig, Source},
+        site_config::{SiteConfig, SiteSource},
     },
     control::sandbox::{self, Privileges},
     site::{
@@ -16,7 +16,7 @@ use crate::{
         archive::Archive,
         from_archive,
         releases::Releases,
-        trusted_path::{PathBarrier, SiteRoot, TrustedPath, open_to_name, path_of, reopen},
+        trusted_path::{PathBarrier, SiteRoot, TrustedPath, fd_path, open_path, reopen},
         watch::{
             SiteChange, SiteWatcher, WatchHandle,
             names::{NameChange, NameWatch},
@@ -166,12 +166,12 @@ fn find_ways(sites: &[SiteConfig], trusted: &[u32]) -> (Vec<Option<TrustedPath>>
 fn open_releases(site: &SiteConfig, way: Option<&TrustedPath>) -> Vec<(PathBuf, OwnedFd)> {
     let path = &site.source.path;
     let archives = match way {
-        Some(TrustedPath { last_dir: Some(dir), .. }) => Releases::before_in(path, &path_of(dir)),
-        _ => Releases::before(path),
+        Some(TrustedPath { last_dir: Some(dir), .. }) => Releases::earlier_archives_in(path, &fd_path(dir)),
+        _ => Releases::earlier_archives(path),
     };
     let opened = archives.into_iter().filter_map(|archive| {
         let named = path.with_file_name(archive.file_name()?);
-        Some((named, open_to_name(&archive).ok()?))
+        Some((named, open_path(&archive).ok()?))
     });
     opened.take(site.keep_releases).collect()
 }
@@ -194,7 +194,7 @@ impl Known {
             check(path, root.as_ref(), rights)?;
         }
         // Each keeper asks anew.
-        let source = Source { users: site.users.directories()?, ..site.source.clone() };
+        let source = SiteSource { users: site.users.directories()?, ..site.source.clone() };
         let config = SiteConfig { source, ..site.clone() };
         let earlier = earlier.into_iter().filter_map(|(path, file)| Some((path, reopen(&file).ok()?)));
         Ok(Known { config, root, earlier: earlier.collect(), user: rights.user_name() })
@@ -202,11 +202,11 @@ impl Known {
 
     /// What is to be read: a directory of a user only where it is in its home.
     fn readable(&self) -> Vec<OwnedFd> {
-        let Source { path, users, .. } = &self.config.source;
+        let SiteSource { path, users, .. } = &self.config.source;
         let root = match &self.root {
             Some(Ok(root)) => root.descriptor().try_clone_to_owned().ok(),
             Some(Err(_)) => None,
-            None => open_to_name(path).ok(),
+            None => open_path(path).ok(),
         };
         root.into_iter().chain(users.directories.iter().filter_map(UserDirectory::open)).collect()
     }
@@ -253,9 +253,9 @@ fn watch(
     };
     // If this process may read only what lies there now, another process has to read a replacement. If the site has directories of
     // users, another process has to look the users up.
-    let needs_another = in_files || source.users.listed_in.is_some();
-    let watched = SiteWatcher::unbuilt(source, root).map_err(|trouble| trouble.to_string())?;
-    let mut watched = watched.run_by(user);
+    let needs_another = in_files || source.users.user_database.is_some();
+    let watched = SiteWatcher::prepare(source, root).map_err(|trouble| trouble.to_string())?;
+    let mut watched = watched.with_user(user);
     if needs_another {
         watched = watched.until_replaced();
     }
@@ -263,8 +263,8 @@ fn watch(
         let built = watched.build().map_err(|trouble| trouble.to_string())?;
         (post.tell)(Notice::SiteLoaded(of, &built));
         for (path, file) in earlier.into_iter().rev() {
-            let source = Source { path, ..Source::default() };
-            let archive = Archive::opened(file, &source.path, source.max_unpacked_len, false);
+            let source = SiteSource { path, ..SiteSource::default() };
+            let archive = Archive::from_file(file, &source.path, source.max_unpacked_len, false);
             match archive.and_then(|archive| from_archive(archive, &source)) {
                 Ok(site) => post.send_site(number, site, true),
                 Err(trouble) => (post.tell)(Notice::ReleaseNotKept(&trouble)),
@@ -316,7 +316,7 @@ impl Post {
     }
 
     fn send_site(&self, site: usize, built: Site, is_earlier: bool) {
-        let (record, descriptors) = built.into_parcel();
+        let (record, descriptors) = built.into_transfer();
         self.send(&FromKeeper::Site { site, record, is_earlier }, descriptors);
     }
 

@@ -2,7 +2,7 @@
 //! another configuration or another program.
 
 use crate::{
-    base::site_config::{SiteConfig, Source},
+    base::site_config::{SiteConfig, SiteSource},
     site::{set::kept_descriptors_max, transfer::SiteTransfer},
 };
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ impl Lineup {
     }
 
     /// All of it, for the next. A name that is not UTF-8 keeps it from that.
-    pub(super) fn legacy(&self, source: &Source) -> Legacy {
+    pub(super) fn legacy(&self, source: &SiteSource) -> Legacy {
         let (Some(path), Some(prefix)) = (source.path.to_str(), source.prefix.to_str()) else {
             return Legacy::new();
         };
@@ -85,7 +85,7 @@ impl Lineup {
 }
 
 impl Kept {
-    fn is_of(&self, source: &Source) -> bool {
+    fn is_of(&self, source: &SiteSource) -> bool {
         source.path == Path::new(&self.path) && source.prefix == Path::new(&self.prefix)
     }
 }

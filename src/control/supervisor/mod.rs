@@ -210,7 +210,7 @@ impl<'a> Supervisor<'a> {
         let mut service = read()?;
         listeners.settle(&mut service);
         match engine {
-            Some(engine) if service.settings.engine == Engine::Auto && engine.is_chosen() => {}
+            Some(engine) if service.settings.engine == Engine::Auto && engine.may_be_auto() => {}
             Some(engine) => check_engine(engine, &service)?,
             None => listeners.check_lent(&service)?,
         }

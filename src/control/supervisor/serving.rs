@@ -173,7 +173,7 @@ impl Arrived {
     /// The site with its names, limits and log, once there is one.
     pub(crate) fn host(self, config: &SiteConfig, logging: Logging) -> VirtualHost {
         let SiteConfig { hosts, redirect_hosts, limits, keep_releases, log, .. } = config;
-        let (names, redirect_hosts, log) = (hosts.clone(), redirect_hosts.clone(), log.of(logging));
+        let (names, redirect_hosts, log) = (hosts.clone(), redirect_hosts.clone(), log.resolve(logging));
         let site = self.current.expect("it was waited for");
         let keep_releases = Some(*keep_releases);
         VirtualHost {
@@ -226,7 +226,7 @@ fn log_broken(sender: &Arc<Mutex<Sender>>, of: LogOwner) -> impl FnMut() + Send 
 /// The site that was sent.
 pub(crate) fn take_over(record: &SiteTransfer, descriptors: Vec<OwnedFd>) -> Result<Site, String> {
     let unfit = |error: io::Error| format!("cannot take over the site: {error}");
-    Site::from_parcel(record, descriptors).map_err(unfit)
+    Site::from_transfer(record, descriptors).map_err(unfit)
 }
 
 /// Passes on to the supervisor what somebody wants of it.

@@ -121,11 +121,11 @@ impl<'a> Master<'a> {
         try_in_child(&single_threaded, || worker_seccomp.confine()).map_err(unconfined)?;
         channel.waits_no_more().map_err(in_words)?;
         let names = sites.iter().map(|site| (&site.hosts[..], &site.redirect_hosts[..]));
-        let hosts = Arc::new(virtual_hosts::table(names, unknown).map_err(|error| error.to_string())?);
+        let hosts = Arc::new(virtual_hosts::host_table(names, unknown).map_err(|error| error.to_string())?);
         let count = settings.workers().get();
         let site_logs = sites.iter().enumerate().map(|(number, site)| {
             let name = hosts.canonical(SiteId::new(number));
-            (site.log.of(log.logging), name.map(|name| String::from_utf8_lossy(name).into_owned()))
+            (site.log.resolve(log.logging), name.map(|name| String::from_utf8_lossy(name).into_owned()))
         });
         let logs = LogPlan::new(settings.logging, site_logs, settings.debug);
         let shared = SharedMemory::new(count, &logs).map_err(in_words)?;

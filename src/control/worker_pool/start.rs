@@ -73,7 +73,7 @@ impl Master<'_> {
         let Master { single_threaded, settings, worker_seccomp, hosts, shared, acceptor, sites: all, .. } =
             self;
         let Some(sites) = all else { return Ok(()) };
-        sites.forget_damaged();
+        sites.drop_damaged();
         let accepts = connection.is_none();
         let wakeup = shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
         let listeners = acceptor.listeners().iter().filter(|_| accepts);
@@ -93,7 +93,7 @@ impl Master<'_> {
                     worker_count: settings.workers().get(),
                     idle_workers: shared.idle_workers.clone(),
                     listeners: Vec::new(),
-                    mailbox: Arc::new(worker_process::mailbox(channel, sites.recents().to_vec())?),
+                    mailbox: Arc::new(worker_process::mailbox(channel, sites.histories().to_vec())?),
                     sites: sites.sites(),
                     hosts: Arc::clone(hosts),
                     loader: None,

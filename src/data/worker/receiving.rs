@@ -56,13 +56,13 @@ impl WorkerContext {
         let asked_earlier = self.sites.were_earlier_asked();
         self.sites.chosen().any(|site| {
             let (current, _) = self.sites.current(site);
-            self.site(current).is_damaged() || asked_earlier && self.forget_damaged(site)
+            self.site(current).is_damaged() || asked_earlier && self.drop_damaged(site)
         })
     }
 
     /// Stops serving earlier versions whose files were truncated. Returns whether there were any.
     #[cold]
-    pub(super) fn forget_damaged(&mut self, site: SiteId) -> bool {
+    pub(super) fn drop_damaged(&mut self, site: SiteId) -> bool {
         let (current, _) = self.sites.current(site);
         let (damaged, sound): (Vec<_>, Vec<_>) =
             self.sites.earlier(site).iter().partition(|&&image| self.site(image).is_damaged());

@@ -29,7 +29,7 @@ impl ServedSite {
         let archive = Residency::new(site.archive_end());
         let files: Vec<_> = site.file_lens().map(Residency::new).collect();
         let is_packed = site.is_packed();
-        let may_be_on_disk = site.lies_in_files() && !blocks_on_disk;
+        let may_be_on_disk = site.is_on_disk() && !blocks_on_disk;
         if may_be_on_disk {
             site.files_on_disk().for_each(cached::disable_read_ahead);
         }

@@ -8,7 +8,7 @@ use tarpon_conn::{ImageId, SiteId};
 impl WorkerContext {
     /// Serves new exchanges of a site from these versions.
     pub(super) fn update_site(&mut self, site: SiteId, SiteVersions { current, earlier }: SiteVersions) {
-        self.any_on_disk |= earlier.iter().chain([&current]).any(|site| site.lies_in_files());
+        self.any_on_disk |= earlier.iter().chain([&current]).any(|site| site.is_on_disk());
         let current = self.image_of(site, current);
         let earlier = earlier.iter().map(|earlier| self.image_of(site, Arc::clone(earlier))).collect();
         self.sites.serve(site, current, earlier);

@@ -61,5 +61,5 @@ fn extract(path: &Path) -> CommandResult {
     if out.is_terminal() {
         return Err("cannot write a tar archive to a terminal; use a pipe, as in extract | tar -x".into());
     }
-    ignore_closed_pipe(io::copy(&mut crate::carried_archive(path)?, &mut out).and_then(|_| out.flush()))
+    ignore_closed_pipe(io::copy(&mut crate::embedded_archive(path)?, &mut out).and_then(|_| out.flush()))
 }

@@ -3,7 +3,7 @@
 use super::{CommandResult, flags};
 use crate::program::output::{messages, progress};
 use crate::{
-    CompressionEffort, SitePacking, Source,
+    CompressionEffort, SitePacking, SiteSource,
     config::{self, CommandKind},
 };
 use clap::{
@@ -76,8 +76,8 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     } = PackArgs::from_arg_matches(matches)?;
     let mut resolved = config::read(None, &flags::values(matches, CommandKind::Pack), CommandKind::Pack)?;
     let site = resolved.config.sites.swap_remove(0);
-    let source = Source { path, ..site.source };
-    let packing = SitePacking { target, effort, reuse, dictionaries, offers, executable };
+    let source = SiteSource { path, ..site.source };
+    let packing = SitePacking { target, effort, reuse, dictionaries, offer_dictionaries: offers, executable };
     let started = Instant::now();
     let report = progress::show_during(|progress| crate::pack(&source, &packing, progress))?;
     messages::packed(&source.path, &packing.target, &report, started.elapsed());

@@ -34,10 +34,10 @@ const OPTIONS: &[Opt] = &[
         former_name: "access-log-form",
         value_name: "NAME",
         kind: ValueKind::Choice(&[
-            ("combined", |config| config.log.logging.form = LogFormat::Combined),
-            ("common", |config| config.log.logging.form = LogFormat::Common),
-            ("json", |config| config.log.logging.form = LogFormat::Json),
-            ("simple", |config| config.log.logging.form = LogFormat::Simple),
+            ("combined", |config| config.log.logging.format = LogFormat::Combined),
+            ("common", |config| config.log.logging.format = LogFormat::Common),
+            ("json", |config| config.log.logging.format = LogFormat::Json),
+            ("simple", |config| config.log.logging.format = LogFormat::Simple),
         ]),
         default: OptionDefault::Value("combined"),
         help: "Select the format of the access log",
@@ -49,9 +49,9 @@ const OPTIONS: &[Opt] = &[
         former_name: "log-addresses",
         value_name: "HOW",
         kind: ValueKind::Choice(&[
-            ("full", |config| config.log.logging.addresses = LogClientIp::Full),
-            ("truncated", |config| config.log.logging.addresses = LogClientIp::Truncated),
-            ("none", |config| config.log.logging.addresses = LogClientIp::None),
+            ("full", |config| config.log.logging.client_ip = LogClientIp::Full),
+            ("truncated", |config| config.log.logging.client_ip = LogClientIp::Truncated),
+            ("none", |config| config.log.logging.client_ip = LogClientIp::None),
         ]),
         default: OptionDefault::Value("full"),
         help: "Log client addresses in full, truncated to their network, or not at all",
@@ -63,7 +63,7 @@ const OPTIONS: &[Opt] = &[
         former_name: "access-log-one-in",
         value_name: "COUNT",
         kind: ValueKind::Count(ONE_IN, "requests", |config, count| {
-            config.log.logging.one_in = NonZeroU32::new(count).expect("the range starts at 1");
+            config.log.logging.sample = NonZeroU32::new(count).expect("the range starts at 1");
         }),
         default: OptionDefault::Value("1"),
         example: "100",

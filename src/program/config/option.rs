@@ -264,7 +264,7 @@ impl ValueKind {
             ValueKind::Size(range, _, set) => {
                 let len = size::parse(value).filter(|len| range.contains(len)).ok_or_else(expected)?;
                 set(config, len);
-                return Ok(size::say(len));
+                return Ok(size::format(len));
             }
             ValueKind::Choice(choices) => {
                 let (_, set) = choices.iter().find(|(name, _)| *name == value).ok_or_else(expected)?;
@@ -351,7 +351,7 @@ impl ValueKind {
         match self {
             ValueKind::Time(range, _) => Some((time::format(*range.start()), time::format(*range.end()))),
             ValueKind::Count(range, ..) => Some((range.start().to_string(), range.end().to_string())),
-            ValueKind::Size(range, ..) => Some((size::say(*range.start()), size::say(*range.end()))),
+            ValueKind::Size(range, ..) => Some((size::format(*range.start()), size::format(*range.end()))),
             _ => None,
         }
     }
@@ -390,8 +390,11 @@ mod tests {
                 }
                 ValueKind::Size(range, ..) => {
                     let (min, max) = (*range.start(), *range.end());
-                    let below = min.checked_sub(1).map_or("-1".to_owned(), size::say);
-                    (vec![size::say(min), size::say(max)], vec![below, size::say(max + 1), "1k".into()])
+                    let below = min.checked_sub(1).map_or("-1".to_owned(), size::format);
+                    (
+                        vec![size::format(min), size::format(max)],
+                        vec![below, size::format(max + 1), "1k".into()],
+                    )
                 }
                 ValueKind::Choice(choices) => {
                     (choices.iter().map(|(name, _)| (*name).to_owned()).collect(), vec!["another".into()])
@@ -489,7 +492,7 @@ mod tests {
         let config = read(None, &CliFlags::default(), CommandKind::Serve).expect("defaults are valid").config;
         assert_eq!(format!("{:?}", config.server.settings), format!("{:?}", Settings::default()));
         let [site] = &config.sites[..] else { panic!("not one site") };
-        let source = crate::Source { path: ".".into(), ..crate::Source::default() };
+        let source = crate::SiteSource { path: ".".into(), ..crate::SiteSource::default() };
         assert_eq!(format!("{:?}", site.source), format!("{source:?}"));
         assert!(config.listeners.is_empty());
     }

@@ -299,10 +299,10 @@ const OPTIONS: &[Opt] = &[
         former_name: "access-log-form",
         value_name: "NAME",
         kind: ValueKind::Choice(&[
-            ("combined", |config| config.site().log.form = Some(LogFormat::Combined)),
-            ("common", |config| config.site().log.form = Some(LogFormat::Common)),
-            ("json", |config| config.site().log.form = Some(LogFormat::Json)),
-            ("simple", |config| config.site().log.form = Some(LogFormat::Simple)),
+            ("combined", |config| config.site().log.format = Some(LogFormat::Combined)),
+            ("common", |config| config.site().log.format = Some(LogFormat::Common)),
+            ("json", |config| config.site().log.format = Some(LogFormat::Json)),
+            ("simple", |config| config.site().log.format = Some(LogFormat::Simple)),
         ]),
         example: "json",
         help: "Override access-log-format of [log]",
@@ -313,9 +313,9 @@ const OPTIONS: &[Opt] = &[
         former_name: "log-addresses",
         value_name: "HOW",
         kind: ValueKind::Choice(&[
-            ("full", |config| config.site().log.addresses = Some(LogClientIp::Full)),
-            ("truncated", |config| config.site().log.addresses = Some(LogClientIp::Truncated)),
-            ("none", |config| config.site().log.addresses = Some(LogClientIp::None)),
+            ("full", |config| config.site().log.client_ip = Some(LogClientIp::Full)),
+            ("truncated", |config| config.site().log.client_ip = Some(LogClientIp::Truncated)),
+            ("none", |config| config.site().log.client_ip = Some(LogClientIp::None)),
         ]),
         example: "truncated",
         help: "Override log-client-ip of [log]",
@@ -326,7 +326,7 @@ const OPTIONS: &[Opt] = &[
         former_name: "access-log-one-in",
         value_name: "COUNT",
         kind: ValueKind::Count(super::log::ONE_IN, "requests", |config, count| {
-            config.site().log.one_in = NonZeroU32::new(count);
+            config.site().log.sample = NonZeroU32::new(count);
         }),
         example: "100",
         help: "Override access-log-sample of [log]",

@@ -4,8 +4,8 @@
 
 use crate::program::output::{self, OutputForm, tables};
 use crate::{
-    Address, ArchiveSizes, CODINGS, Changes, DELTA_CODINGS, HostName, Notice, PackReport, Release, Reuse,
-    Savings, ServingReport, Site, SiteLabel, Switched, Turn, Verification,
+    Activation, Address, ArchiveSizes, CODINGS, Changes, DELTA_CODINGS, HostName, Notice, PackReport,
+    Release, ReleaseState, Reuse, Savings, ServingReport, Site, SiteLabel, Verification,
     config::{Config, ResolvedConfig},
 };
 use anstyle::{AnsiColor, Style};
@@ -288,9 +288,9 @@ pub(crate) fn releases(releases: &[Release], to: &mut impl Write) -> io::Result<
             Ok(files) => (files.to_string(), None),
             Err(error) => (String::new(), Some(error.to_string())),
         };
-        let turn = match release.turn {
-            Some(Turn::Current) => Some("current".to_owned()),
-            Some(Turn::Before) => Some("previous".to_owned()),
+        let turn = match release.state {
+            Some(ReleaseState::Current) => Some("current".to_owned()),
+            Some(ReleaseState::Previous) => Some("previous".to_owned()),
             None => None,
         };
         let remarks: Vec<_> = turn.into_iter().chain(error).collect();
@@ -307,7 +307,7 @@ pub(crate) fn releases(releases: &[Release], to: &mut impl Write) -> io::Result<
 }
 
 /// Prints the change of the current release.
-pub(crate) fn activated(Switched { to, from }: &Switched) {
+pub(crate) fn activated(Activation { to, from }: &Activation) {
     let (to, from) = (to.printable(), from.as_ref().map(|from| from.printable()));
     match from {
         Some(from) if from == to => println!("{BOLD}{to}{BOLD:#} is already current"),

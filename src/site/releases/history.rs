@@ -1,4 +1,4 @@
-//! Which releases were active, one after the other: a file with a line for each change, the latest one last.
+//! The history of active releases: a file with one line per change, the latest last.
 //!
 //! ```text
 //! activate 1795244400 2026-11-20.tar
@@ -6,12 +6,12 @@
 //! rollback 1795331100 2026-11-20.tar
 //! ```
 //!
-//! A rollback takes back the activation before it, so that the next one goes further back. The link `current` is what
-//! counts: where it was changed by other means, the history is brought in line with it. Knows nothing of files.
+//! A rollback undoes the last activation, so that the next rollback goes further back. The link `current` takes precedence: if another
+//! program changed the link, the history follows it. Only parses and writes text; does no I/O.
 
 use std::fmt::Write;
 
-/// The changes that are remembered.
+/// The recorded changes, oldest first.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ReleaseHistory {
     changes: Vec<HistoryEntry>,
@@ -19,10 +19,10 @@ pub(super) struct ReleaseHistory {
 
 #[derive(Debug, PartialEq, Eq)]
 struct HistoryEntry {
-    how: ActivationKind,
+    kind: ActivationKind,
     /// Seconds since 1970.
     at_s: u64,
-    /// The release that is current from then on.
+    /// The release that became current.
     name: String,
 }
 
@@ -32,34 +32,37 @@ enum ActivationKind {
     Rollback,
 }
 
-/// A line that no history has; the first one is 1.
+/// The number of an invalid line, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DamagedHistory {
     pub(super) line: usize,
 }
 
-/// Changes that are remembered: nobody goes back further, and the file stays small.
+/// Maximum number of changes in the file, so that it stays small.
 const CHANGE_COUNT_MAX: usize = 1_000;
 
 impl ReleaseHistory {
+    /// Parses the text of a history file.
     pub(super) fn parse(text: &str) -> Result<ReleaseHistory, DamagedHistory> {
         let rows =
             text.lines().zip(1..).map(|(row, line)| HistoryEntry::parse(row).ok_or(DamagedHistory { line }));
         rows.collect::<Result<_, _>>().map(|changes| ReleaseHistory { changes })
     }
 
+    /// Returns the text of the history file, with the latest changes only.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
-        for HistoryEntry { how, at_s, name } in
+        for HistoryEntry { kind, at_s, name } in
             &self.changes[self.changes.len().saturating_sub(CHANGE_COUNT_MAX)..]
         {
-            writeln!(text, "{} {at_s} {name}", how.word()).expect("a String takes all");
+            writeln!(text, "{} {at_s} {name}", kind.word()).expect("writing to a String cannot fail");
         }
         text
     }
 
-    /// What the link leads to now. Where somebody else has changed it, that counts as if it had been done here.
-    pub(super) fn found(&mut self, current: Option<&str>, at_s: u64) {
+    /// Records the current target of the link, if another program has changed it: as a rollback if the target is the release before, else
+    /// as an activation.
+    pub(super) fn sync_with_link(&mut self, current: Option<&str>, at_s: u64) {
         let Some(current) = current else { return };
         match *self.active() {
             [.., last] if last == current => {}
@@ -70,26 +73,27 @@ impl ReleaseHistory {
         }
     }
 
+    /// Records an activation.
     pub(super) fn activated(&mut self, name: &str, at_s: u64) {
         self.push(ActivationKind::Activate, at_s, name.to_owned());
     }
 
-    /// The release before the current one is current again. `None`: there is none.
+    /// Records a rollback and returns the release that becomes current. `None`: there is no release to return to.
     pub(super) fn rolled_back(&mut self, at_s: u64) -> Option<String> {
-        let name = self.before()?.to_owned();
+        let name = self.previous()?.to_owned();
         self.push(ActivationKind::Rollback, at_s, name.clone());
         Some(name)
     }
 
-    /// The release that a rollback leads to.
-    pub(super) fn before(&self) -> Option<&str> {
+    /// Returns the release that a rollback would make current.
+    pub(super) fn previous(&self) -> Option<&str> {
         match *self.active() {
             [.., before, _] => Some(before),
             _ => None,
         }
     }
 
-    /// Every release that was active, each once, the latest one first.
+    /// Returns every release that was active, each once, the latest first.
     pub(super) fn latest(&self) -> Vec<&str> {
         let mut names = Vec::new();
         for HistoryEntry { name, .. } in self.changes.iter().rev() {
@@ -100,14 +104,14 @@ impl ReleaseHistory {
         names
     }
 
-    /// The activations that were not taken back, oldest first: the last one is of the current release.
+    /// Returns the activations that were not undone, oldest first; the last one is of the current release.
     fn active(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
-        for HistoryEntry { how, name, .. } in &self.changes {
-            if *how == ActivationKind::Rollback {
+        for HistoryEntry { kind, name, .. } in &self.changes {
+            if *kind == ActivationKind::Rollback {
                 names.pop();
             }
-            // After a rollback it is there, unless its activation is no longer remembered.
+            // After a rollback the name is already on top, unless the file no longer contains its activation.
             if names.last() != Some(&&**name) {
                 names.push(name);
             }
@@ -115,8 +119,8 @@ impl ReleaseHistory {
         names
     }
 
-    fn push(&mut self, how: ActivationKind, at_s: u64, name: String) {
-        self.changes.push(HistoryEntry { how, at_s, name });
+    fn push(&mut self, kind: ActivationKind, at_s: u64, name: String) {
+        self.changes.push(HistoryEntry { kind, at_s, name });
     }
 }
 
@@ -124,15 +128,15 @@ impl HistoryEntry {
     fn parse(row: &str) -> Option<HistoryEntry> {
         let (word, rest) = row.split_once(' ')?;
         let (at_s, name) = rest.split_once(' ')?;
-        let how = [ActivationKind::Activate, ActivationKind::Rollback]
+        let kind = [ActivationKind::Activate, ActivationKind::Rollback]
             .into_iter()
-            .find(|how| how.word() == word)?;
-        is_name(name).then_some(HistoryEntry { how, at_s: at_s.parse().ok()?, name: name.to_owned() })
+            .find(|kind| kind.word() == word)?;
+        is_name(name).then_some(HistoryEntry { kind, at_s: at_s.parse().ok()?, name: name.to_owned() })
     }
 }
 
-/// Whether a text is the name of something in the directory itself, and can stand in a line: no path, which a line that others have
-/// written could lead out of the directory with; nothing hidden, `.` and `..` among it.
+/// Returns whether a text is a valid name of a release: not hidden, not `.` or `..`, without control characters, and not a path, as a
+/// path in an edited history could lead out of the directory.
 pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with('.')
@@ -155,40 +159,40 @@ mod tests {
     type Case<'c> = (&'c str, &'c [&'c str], Option<&'c str>, &'c [&'c str]);
 
     #[test]
-    fn a_rollback_leads_to_what_was_active_before() {
+    fn rollback_returns_to_the_release_before() {
         #[rustfmt::skip]
         let cases: &[Case] = &[
-            // what it shows                  steps                          before     latest
-            ("nothing was active",            &[],                           None,      &[]),
-            ("the first",                     &["+a"],                       None,      &["a"]),
-            ("the second",                    &["+a", "+b"],                 Some("a"), &["b", "a"]),
-            ("the same again",                &["+a", "+b", "+b"],           Some("a"), &["b", "a"]),
-            ("back",                          &["+a", "+b", "+c", "-"],      Some("a"), &["b", "c", "a"]),
-            ("back twice",                    &["+a", "+b", "+c", "-", "-"], None,      &["a", "b", "c"]),
-            ("back, and on",                  &["+a", "+b", "-", "+c"],      Some("a"), &["c", "a", "b"]),
-            ("an earlier one, activated",     &["+a", "+b", "+a"],           Some("b"), &["a", "b"]),
-            ("the link, as it was left",      &["+a", "+b", "=b"],           Some("a"), &["b", "a"]),
-            ("the link, changed by others",   &["+a", "=c"],                 Some("a"), &["c", "a"]),
-            ("the link, set back by others",  &["+a", "+b", "+c", "=b"],     Some("a"), &["b", "c", "a"]),
-            ("a link, and no history",        &["=a", "+b"],                 Some("a"), &["b", "a"]),
-            ("back, with nothing before",     &["+a", "-"],                  None,      &["a"]),
+            // what it shows                  steps                          previous   latest
+            ("empty",                         &[],                           None,      &[]),
+            ("first release",                 &["+a"],                       None,      &["a"]),
+            ("second release",                &["+a", "+b"],                 Some("a"), &["b", "a"]),
+            ("same release again",            &["+a", "+b", "+b"],           Some("a"), &["b", "a"]),
+            ("rollback",                      &["+a", "+b", "+c", "-"],      Some("a"), &["b", "c", "a"]),
+            ("two rollbacks",                 &["+a", "+b", "+c", "-", "-"], None,      &["a", "b", "c"]),
+            ("rollback, then activate",       &["+a", "+b", "-", "+c"],      Some("a"), &["c", "a", "b"]),
+            ("earlier release activated",     &["+a", "+b", "+a"],           Some("b"), &["a", "b"]),
+            ("link unchanged",                &["+a", "+b", "=b"],           Some("a"), &["b", "a"]),
+            ("link changed elsewhere",        &["+a", "=c"],                 Some("a"), &["c", "a"]),
+            ("link set back elsewhere",       &["+a", "+b", "+c", "=b"],     Some("a"), &["b", "c", "a"]),
+            ("link without a history",        &["=a", "+b"],                 Some("a"), &["b", "a"]),
+            ("rollback of the first release", &["+a", "-"],                  None,      &["a"]),
         ];
-        for (name, steps, before, latest) in cases {
+        for (name, steps, previous, latest) in cases {
             let mut history = ReleaseHistory::default();
             for (step, at_s) in steps.iter().zip(100..) {
                 match step.split_at(1) {
                     ("+", name) => history.activated(name, at_s),
-                    ("=", name) => history.found(Some(name), at_s),
+                    ("=", name) => history.sync_with_link(Some(name), at_s),
                     _ => drop(history.rolled_back(at_s)),
                 }
                 history = ReleaseHistory::parse(&history.text()).expect(name);
             }
-            assert_eq!((history.before(), &*history.latest()), (*before, *latest), "{name}");
+            assert_eq!((history.previous(), &*history.latest()), (*previous, *latest), "{name}");
         }
     }
 
     #[test]
-    fn what_is_no_history_is_told_by_its_line() {
+    fn invalid_line_is_reported_by_number() {
         let good = "activate 5 a b.tar\n";
         #[rustfmt::skip]
         let cases = [
@@ -205,13 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_grow_without_end() {
+    fn history_has_a_maximum_length() {
         let mut history = ReleaseHistory::default();
         for number in 0..2 * CHANGE_COUNT_MAX {
             history.activated(&number.to_string(), 0);
         }
         let again = ReleaseHistory::parse(&history.text()).expect("a history");
         assert_eq!(again.latest().len(), CHANGE_COUNT_MAX);
-        assert_eq!(again.before(), history.before());
+        assert_eq!(again.previous(), history.previous());
     }
 }

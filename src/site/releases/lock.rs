@@ -1,4 +1,4 @@
-//! One process at a time changes a directory of releases. flock(2).
+//! The lock of a releases directory: one process at a time changes it. flock(2).
 
 use rustix::fs::{FlockOperation, flock};
 use std::{
@@ -9,17 +9,17 @@ use std::{
     process,
 };
 
-/// The right to change the directory, until this is dropped or the process ends, however it ends.
+/// The lock, held until this is dropped or the process ends.
 #[derive(Debug)]
 pub(super) struct ReleaseLock {
-    /// Stays where it is: another process may wait for it already.
+    /// The lock file, which is never removed, as another process may already wait for its lock.
     _file: File,
 }
 
 impl ReleaseLock {
-    /// Takes the lock. While another process has it, tells which, if that is known, and waits.
+    /// Takes the lock. If another process holds it, calls `held_by` with the PID of that process, if known, and waits.
     pub(super) fn take(path: &Path, held_by: impl FnOnce(Option<u32>)) -> io::Result<ReleaseLock> {
-        // Whose directory it is may not be who changes it: no link leads elsewhere.
+        // The directory may belong to another user than this process, so the lock file must not be a link to a different file.
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
         let mut file = options.open(path)?;
@@ -28,7 +28,7 @@ impl ReleaseLock {
                 return Err(error.into());
             }
             let mut holder = String::new();
-            // Whoever has just taken it may not have said who it is.
+            // A process that has just taken the lock may not have written its PID yet.
             let _ = file.read_to_string(&mut holder);
             held_by(holder.trim().parse().ok());
             flock(&file, FlockOperation::LockExclusive)?;

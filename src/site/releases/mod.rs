@@ -1,22 +1,23 @@
-//! A directory of packed releases, and the one of them that is current.
+//! A directory of packed releases, and a link to the current one.
 //!
 //! ```text
 //! releases/
-//!   2026-11-20.tar  2026-11-21.tar      packed sites, with names of their own
-//!   current -> 2026-11-21.tar           what is served: tarpon serve releases/current
-//!   .tarpon.history                     what was current before
-//!   .tarpon.lock                        held by who changes the link
+//!   2026-11-20.tar  2026-11-21.tar      packed sites
+//!   current -> 2026-11-21.tar           the current release: tarpon serve releases/current
+//!   .tarpon.history                     the releases that were current before
+//!   .tarpon.lock                        locked by the process that changes the link
 //! ```
 //!
-//! The link is replaced by renaming another one over it, so that it leads to one release or to the other at any time,
-//! whenever the program or the machine stops. The history is written behind it; where it misses a change, the link counts.
+//! A rename replaces the link atomically, so that it always leads to a complete release, even after a crash. The history is written
+//! afterwards; if it misses a change, the link takes precedence.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `history.rs` | which releases were active, one after the other |
-//! | `lock.rs` | one process at a time |
+//! | `mod.rs` | lists releases, activates one, rolls back |
+//! | `history.rs` | the history file: which releases were active |
+//! | `lock.rs` | the lock: one process at a time changes the directory |
 //!
-//! Knows nothing of servers: they notice by themselves.
+//! Does not contact servers: they watch the link.
 
 mod history;
 mod lock;
@@ -46,36 +47,36 @@ pub struct Releases {
     dir: PathBuf,
 }
 
-/// One of them.
+/// A release in the directory.
 #[derive(Debug)]
 pub struct Release {
-    /// The name of its archive.
+    /// The file name of the archive.
     pub name: String,
-    /// When the archive was modified, in seconds since 1970.
+    /// The modification time of the archive, in seconds since 1970.
     pub modified_s: u64,
-    /// Bytes of the archive.
+    /// The size of the archive, in bytes.
     pub len: u64,
-    /// How many files it has; or why it cannot be served.
+    /// The number of files in the release, or why it cannot be served.
     pub files: Result<u64, UserError>,
-    /// Whether it is current, or a rollback leads to it.
-    pub turn: Option<Turn>,
+    /// Whether the release is the current or the previous one.
+    pub state: Option<ReleaseState>,
 }
 
-/// What a release is now.
+/// The state of a release that is current, or that a rollback would make current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// The link leads to it.
+pub enum ReleaseState {
+    /// The link leads to this release.
     Current,
-    /// It was current before: a rollback leads to it.
-    Before,
+    /// A rollback would make this release current.
+    Previous,
 }
 
-/// What became of the link.
+/// The result of an activation or a rollback.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Switched {
-    /// The release it leads to.
+pub struct Activation {
+    /// The release that is current now.
     pub to: String,
-    /// The one it led to before; `None`: there was none. The same: nothing has changed.
+    /// The release that was current before. `None`: no release was. Equal to `to`: nothing has changed.
     pub from: Option<String>,
 }
 
@@ -83,32 +84,32 @@ pub struct Switched {
 const CURRENT: &str = "current";
 const HISTORY: &str = ".tarpon.history";
 const LOCK: &str = ".tarpon.lock";
-/// What is to take the place of the link and of the history. Only who has the lock writes them.
+/// Temporary names of the new link and the new history, before they are renamed. Only the holder of the lock writes them.
 const NEXT_LINK: &str = ".tarpon.link";
 const NEXT_HISTORY: &str = ".tarpon.history.new";
-/// What the name of a release ends in.
+/// The suffix of each release.
 const SUFFIX: &str = ".tar";
 
 impl Releases {
-    /// The releases in a directory.
+    /// Opens a directory of releases.
     ///
     /// # Errors
-    /// It is no directory.
+    /// The path is not a directory.
     pub fn new(dir: impl Into<PathBuf>) -> Result<Releases, UserError> {
         let dir = dir.into();
         let why = match fs::metadata(&dir) {
             Ok(found) if found.is_dir() => return Ok(Releases { dir }),
-            Ok(_) => "it is no directory".to_owned(),
+            Ok(_) => "it is not a directory".to_owned(),
             Err(error) => reason(&error),
         };
         let what = format_args!("cannot look for releases in {}", dir.printable());
-        Err(UserError::new(what, why, "name the directory that your packed sites lie in"))
+        Err(UserError::new(what, why, "name the directory that contains your packed sites"))
     }
 
-    /// All releases, the youngest first.
+    /// Lists all releases, the latest first.
     ///
     /// # Errors
-    /// Directory, link or history cannot be read.
+    /// The directory, the link or the history cannot be read.
     pub fn list(&self) -> Result<Vec<Release>, UserError> {
         let (current, history) = (self.current()?, self.history()?);
         let unreadable = |error| self.unreadable(&self.dir, &error);
@@ -116,20 +117,20 @@ impl Releases {
         for entry in fs::read_dir(&self.dir).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            // One that was just removed is no release any more; nor is a directory.
+            // Skips directories, and files that were removed in the meantime.
             let Some(found) = fs::metadata(entry.path()).ok().filter(fs::Metadata::is_file) else { continue };
             if check_name(&name).is_err() {
                 continue;
             }
             let turn = match Some(&*name) {
-                this if this == current.as_deref() => Some(Turn::Current),
-                this if this == history.before() => Some(Turn::Before),
+                this if this == current.as_deref() => Some(ReleaseState::Current),
+                this if this == history.previous() => Some(ReleaseState::Previous),
                 _ => None,
             };
             let modified = found.modified().unwrap_or(UNIX_EPOCH);
             let (modified_s, len) = (unix_s(modified), found.len());
             let files = open(&entry.path()).map(|site| site.file_count());
-            releases.push(Release { name, modified_s, len, files, turn });
+            releases.push(Release { name, modified_s, len, files, state: turn });
         }
         releases.sort_by(|one, other| {
             (Reverse(one.modified_s), &one.name).cmp(&(Reverse(other.modified_s), &other.name))
@@ -137,62 +138,62 @@ impl Releases {
         Ok(releases)
     }
 
-    /// Makes a release the current one: checks that it can be served, with `verify` also that nothing in it is damaged,
-    /// and replaces the link. While another process changes the directory, tells which and waits.
+    /// Makes a release the current one: checks that it can be served, verifies all of it if `is_verified` is set, and replaces the link.
+    /// While another process holds the lock of the directory, calls `held_by` with its PID, if known, and waits.
     ///
     /// # Errors
-    /// There is no such release, it is no packed site or damaged, or the link cannot be replaced. Then the link is as it was.
+    /// The release does not exist, is not a packed site or is damaged, or the link cannot be replaced. An error leaves the link unchanged.
     pub fn activate(
         &self,
         name: &str,
         is_verified: bool,
         held_by: impl FnOnce(Option<u32>),
-    ) -> Result<Switched, UserError> {
+    ) -> Result<Activation, UserError> {
         if let Err(why) = check_name(name) {
             let what = format_args!("cannot activate {}", name.printable());
-            return Err(UserError::new(what, why, self.remedy()));
+            return Err(UserError::new(what, why, self.hint()));
         }
         let _lock = self.lock(held_by)?;
         let mut history = self.history()?;
         self.check(name, is_verified)?;
         let from = self.current()?;
         if from.as_deref() != Some(name) {
-            self.point(name)?;
+            self.replace_link(name)?;
             history.activated(name, now_s());
-            self.remember(&history)?;
+            self.write_history(&history)?;
         }
-        Ok(Switched { to: name.to_owned(), from })
+        Ok(Activation { to: name.to_owned(), from })
     }
 
-    /// Makes the release current that was so before, as [`activate`](Releases::activate) does.
+    /// Makes the previous release the current one again, like [`activate`](Releases::activate).
     ///
     /// # Errors
-    /// As there; or there was none before.
-    pub fn rollback(&self, held_by: impl FnOnce(Option<u32>)) -> Result<Switched, UserError> {
+    /// Those of [`activate`](Releases::activate), or there is no previous release.
+    pub fn rollback(&self, held_by: impl FnOnce(Option<u32>)) -> Result<Activation, UserError> {
         let _lock = self.lock(held_by)?;
         let mut history = self.history()?;
         let from = self.current()?;
         let Some(to) = history.rolled_back(now_s()) else {
-            let what = format_args!("cannot go back in {}", self.dir.printable());
-            return Err(UserError::new(what, "no release was active before", self.remedy()));
+            let what = format_args!("cannot roll back in {}", self.dir.printable());
+            return Err(UserError::new(what, "no release was active before", self.hint()));
         };
         self.check(&to, false)?;
-        self.point(&to)?;
-        self.remember(&history)?;
-        Ok(Switched { to, from })
+        self.replace_link(&to)?;
+        self.write_history(&history)?;
+        Ok(Activation { to, from })
     }
 
-    /// The archives of the releases that were current before, the latest first: those that are still there. Empty: `path`
-    /// is not the link to the current one of a directory of releases.
-    pub fn before(path: &Path) -> Vec<PathBuf> {
+    /// Returns the archives of the releases that were current before and still exist, the latest first. Empty if `path` is not the link
+    /// of a releases directory.
+    pub fn earlier_archives(path: &Path) -> Vec<PathBuf> {
         match path.parent() {
-            Some(dir) => Releases::before_in(path, dir),
+            Some(dir) => Releases::earlier_archives_in(path, dir),
             None => Vec::new(),
         }
     }
 
-    /// The same, where the directory of the path is found at `dir` too.
-    pub(crate) fn before_in(path: &Path, dir: &Path) -> Vec<PathBuf> {
+    /// Like [`earlier_archives`](Releases::earlier_archives), with `dir` as another path to the directory.
+    pub(crate) fn earlier_archives_in(path: &Path, dir: &Path) -> Vec<PathBuf> {
         if path.file_name().is_none_or(|name| name != CURRENT) {
             return Vec::new();
         }
@@ -204,10 +205,10 @@ impl Releases {
         names.map(|name| releases.at(name)).filter(|archive| archive.is_file()).collect()
     }
 
-    /// The release that the link leads to.
+    /// Returns the release that the link leads to.
     fn current(&self) -> Result<Option<String>, UserError> {
         let link = self.at(CURRENT);
-        let odd = |why: &str| {
+        let invalid = |why: &str| {
             let what = format_args!("cannot use {}", link.printable());
             UserError::new(what, why, "move it away, and activate a release")
         };
@@ -215,7 +216,7 @@ impl Releases {
             Ok(target) => target,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                return Err(odd("it is no symbolic link"));
+                return Err(invalid("it is not a symbolic link"));
             }
             Err(error) => return Err(self.unreadable(&link, &error)),
         };
@@ -227,13 +228,13 @@ impl Releases {
         match (name, target.parent()) {
             (Some(name), Some(dir)) if is_here(dir) => match history::is_name(name) {
                 true => Ok(Some(name.to_owned())),
-                false => Err(odd("it leads to what is no release")),
+                false => Err(invalid("its target is not a release")),
             },
-            _ => Err(odd("it leads out of the directory")),
+            _ => Err(invalid("it leads out of the directory")),
         }
     }
 
-    /// The history, up to what the link says now.
+    /// Reads the history and brings it in line with the link.
     fn history(&self) -> Result<ReleaseHistory, UserError> {
         let path = self.at(HISTORY);
         let text = match fs::read_to_string(&path) {
@@ -248,17 +249,17 @@ impl Releases {
             );
             UserError::new(what, why, "remove that line; the releases themselves are not affected")
         })?;
-        history.found(self.current()?.as_deref(), now_s());
+        history.sync_with_link(self.current()?.as_deref(), now_s());
         Ok(history)
     }
 
-    /// That a release can be served.
+    /// Checks that a release can be served; verifies all of it if `is_verified` is set.
     fn check(&self, name: &str, is_verified: bool) -> Result<(), UserError> {
         let path = self.at(name);
         if !path.is_file() {
             let what = format_args!("cannot activate {}", name.printable());
             let why = format_args!("there is no such file in {}", self.dir.printable());
-            return Err(UserError::new(what, why, self.remedy()));
+            return Err(UserError::new(what, why, self.hint()));
         }
         open(&path)?;
         if is_verified && let [first, others @ ..] = &*verify(&path, &[], MAX_UNPACKED_LEN)?.defects {
@@ -271,36 +272,36 @@ impl Releases {
             return Err(UserError::new(
                 what,
                 why,
-                "fetch it again, or pack the site anew; see tarpon verify",
+                "download it again, or pack the site again; see tarpon verify",
             ));
         }
         Ok(())
     }
 
-    /// Has the link lead to a release.
-    fn point(&self, name: &str) -> Result<(), UserError> {
+    /// Replaces the link by one to this release.
+    fn replace_link(&self, name: &str) -> Result<(), UserError> {
         let (next, link) = (self.at(NEXT_LINK), self.at(CURRENT));
-        let point = || {
+        let replace = || {
             remove_if_there(&next)?;
             symlink(name, &next)?;
             fs::rename(&next, &link)?;
             self.sync()
         };
-        point().map_err(|error| self.unwritable(&link, &error))
+        replace().map_err(|error| self.unwritable(&link, &error))
     }
 
-    fn remember(&self, history: &ReleaseHistory) -> Result<(), UserError> {
+    fn write_history(&self, history: &ReleaseHistory) -> Result<(), UserError> {
         let (next, path) = (self.at(NEXT_HISTORY), self.at(HISTORY));
-        let remember = || {
+        let write = || {
             remove_if_there(&next)?;
-            // What somebody has put there meanwhile is not written to.
+            // Fails if another user has created the file in the meantime, instead of writing to that file.
             let mut file = File::create_new(&next)?;
             file.write_all(history.text().as_bytes())?;
             file.sync_all()?;
             fs::rename(&next, &path)?;
             self.sync()
         };
-        remember().map_err(|error| self.unwritable(&path, &error))
+        write().map_err(|error| self.unwritable(&path, &error))
     }
 
     fn lock(&self, held_by: impl FnOnce(Option<u32>)) -> Result<ReleaseLock, UserError> {
@@ -308,7 +309,7 @@ impl Releases {
         ReleaseLock::take(&path, held_by).map_err(|error| self.unwritable(&path, &error))
     }
 
-    /// What was renamed is so after the machine stops, too.
+    /// Syncs the directory, so that the renames survive a crash of the machine.
     fn sync(&self) -> io::Result<()> {
         File::open(&self.dir)?.sync_all()
     }
@@ -324,32 +325,32 @@ impl Releases {
 
     fn unwritable(&self, path: &Path, error: &io::Error) -> UserError {
         let what = format_args!("cannot write {}", path.printable());
-        let remedy = format_args!("run it as the user who may write to {}", self.dir.printable());
-        UserError::new(what, reason(error), remedy)
+        let hint = format_args!("run it as a user that may write to {}", self.dir.printable());
+        UserError::new(what, reason(error), hint)
     }
 
-    fn remedy(&self) -> String {
-        format!("see tarpon release list {} for those there are", self.dir.printable())
+    fn hint(&self) -> String {
+        format!("see tarpon release list {}", self.dir.printable())
     }
 }
 
-/// The packed site that an archive has to be.
+/// Opens an archive as a packed site; any other archive is an error.
 fn open(path: &Path) -> Result<Site, UserError> {
     let site = Site::from_archive(path, "")?;
     if site.is_packed() {
         return Ok(site);
     }
     let what = format_args!("cannot use {} as a release", path.printable());
-    Err(UserError::new(what, "it is no packed site", "pack it, as with tarpon pack DIR -o FILE"))
+    Err(UserError::new(what, "it is not a packed site", "pack it, as with tarpon pack DIR -o FILE"))
 }
 
-/// A name that a link and a line of the history can have.
+/// Checks that a text is the name of a release, valid for the link and for a line of the history.
 fn check_name(name: &str) -> Result<(), &'static str> {
     if name.contains('/') {
-        return Err("it is no name in the directory, but a path");
+        return Err("it is a path, not the name of a release");
     }
     if !history::is_name(name) || !name.ends_with(SUFFIX) {
-        return Err("it is no name of a release, such as 2026-11-21.tar");
+        return Err("it is not the name of a release, such as 2026-11-21.tar");
     }
     Ok(())
 }
@@ -361,7 +362,8 @@ fn now_s() -> u64 {
 fn unix_s(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
-/// Removes what somebody has left who was stopped.
+
+/// Removes a temporary file that an interrupted process has left.
 fn remove_if_there(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,7 +1,7 @@
-//! What is there of the directories of users, and what to watch of it.
+//! Watches and polls the directories of users.
 //!
-//! The kernel tells of a directory only to who may read it, and of one that is not there to nobody: a home is often closed to all but
-//! its user. So it is looked at again and again, by its name, whether there is a directory, and the same.
+//! The kernel watches only directories that exist and that this process may read, and a home is often closed to other users. So the
+//! watcher also polls whether each directory exists and is still the same.
 
 use crate::base::site_config::UserDirectories;
 use notify::{ErrorKind, RecursiveMode, Watcher};
@@ -13,52 +13,52 @@ use std::{
 };
 use tarpon_pack::{USER_ENTRY_COUNT_MAX, UserDirectory};
 
-/// Directories of users, as they were when they were looked at.
+/// The state of all user directories at the last poll.
 pub(super) struct Homes {
-    /// Of each.
+    /// The identity of each directory. `None`: it does not exist or is not accessible.
     seen: Vec<Option<FileId>>,
-    /// Of the file that users are listed in.
+    /// The identity of the user database.
     list: Option<FileId>,
     at: Instant,
 }
 
-/// How they are now.
+/// How the user directories differ from the last poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HomeState {
-    /// As they were.
+    /// No difference.
     Same,
-    /// One is gone, or cannot be seen any more.
+    /// A directory was removed or became inaccessible.
     Fewer,
-    /// There is one that was not there, or another one in its place, or there are other users.
+    /// A directory was added or replaced, or the user database has changed.
     Others,
 }
 
-/// A directory or file in one state.
+/// The identity and state of a directory or file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileId {
     dev: u64,
     ino: u64,
     mode: u32,
-    /// When it was made; of what is written anew in its place, when it was last written to.
+    /// The creation time of a directory, or the modification time of a file.
     since: Option<SystemTime>,
 }
 
 impl Homes {
     pub(super) fn look(users: &UserDirectories) -> Homes {
         let seen = users.directories.iter().map(|user| FileId::of_directory(&user.path())).collect();
-        let list = users.listed_in.as_deref().and_then(FileId::of_file);
+        let list = users.user_database.as_deref().and_then(FileId::of_file);
         Homes { seen, list, at: Instant::now() }
     }
 
-    /// How they are; the same within `pause` after they were looked at last.
+    /// Polls the directories and returns how they differ. Does nothing within `pause` of the last poll.
     pub(super) fn compare(&mut self, users: &UserDirectories, pause: Duration) -> HomeState {
         if self.at.elapsed() < pause {
             return HomeState::Same;
         }
         let now = Homes::look(users);
         self.at = now.at;
-        let is_other = |(now, seen): (&Option<FileId>, &Option<FileId>)| now.is_some() && now != seen;
-        if now.list != self.list || now.seen.iter().zip(&self.seen).any(is_other) {
+        let is_new = |(now, seen): (&Option<FileId>, &Option<FileId>)| now.is_some() && now != seen;
+        if now.list != self.list || now.seen.iter().zip(&self.seen).any(is_new) {
             HomeState::Others
         } else if now.seen != self.seen {
             HomeState::Fewer
@@ -80,29 +80,29 @@ impl FileId {
     }
 }
 
-/// Where events about a user's directory may be said to be.
+/// Returns the paths that events of a user directory may have.
 pub(super) fn names(user: &UserDirectory) -> impl Iterator<Item = PathBuf> {
     let path = user.path();
     let real = path.canonicalize().ok().filter(|real| *real != path);
     [path].into_iter().chain(real)
 }
 
-/// Watches what can be read of them, each directory by itself: one that cannot does not keep others from being watched. New ones
-/// are not watched before the next call.
+/// Watches each readable directory by itself, so that an unreadable one does not affect the others. New directories are not watched
+/// until the next call.
 ///
 /// # Errors
-/// There are too many.
+/// The limit on watches is reached.
 pub(super) fn watch(users: &UserDirectories, watcher: &mut dyn Watcher) -> notify::Result<()> {
     for user in &users.directories {
         let mut dirs = Vec::new();
-        // What is too much is not served, so it need not be watched.
+        // A user directory with too many entries is not served, so only its root is watched.
         if list(&user.path(), &mut dirs).is_err() {
             dirs.truncate(1);
         }
         for dir in dirs {
             match watcher.watch(&dir, RecursiveMode::NonRecursive) {
                 Err(error) if matches!(error.kind, ErrorKind::MaxFilesWatch) => return Err(error),
-                // Gone again, or not to be read.
+                // The directory was removed, or is not readable.
                 Ok(()) | Err(_) => {}
             }
         }
@@ -110,7 +110,8 @@ pub(super) fn watch(users: &UserDirectories, watcher: &mut dyn Watcher) -> notif
     Ok(())
 }
 
-/// A directory, and those below it. Links are not followed: what they lead to is there by another name, or is not served.
+/// Collects a directory and all directories below it. Does not follow links: their targets are collected by another name, or are not
+/// served.
 fn list(dir: &Path, to: &mut Vec<PathBuf>) -> io::Result<()> {
     let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
     to.push(dir.to_owned());

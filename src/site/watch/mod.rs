@@ -1,10 +1,17 @@
-//! Notices that a site's directory or archive has changed, and builds the site anew, aside.
+//! Watches the directory or archive of a site, and rebuilds the site on a thread of its own when files change.
 //!
 //! ```text
-//! kernel ─ event ─▶ wait until it is quiet ─▶ build ─▶ told
-//!              ▲                                 └ failed: told why, the site stays as it is
+//! kernel ─ event ─▶ wait for a pause ─▶ build ─▶ report the new site
+//!              ▲                           └ failed: report the error, the server keeps the old site
 //!              └─ the directory or archive itself was replaced: watch the new one
 //! ```
+//!
+//! | file | contents |
+//! |---|---|
+//! | `mod.rs` | [`SiteWatcher`]: collects events, debounces them, rebuilds |
+//! | `homes.rs` | the directories of users: watches and polls them |
+//! | `names.rs` | watches the names on the path to a site, with inotify |
+//! | `no_names.rs` | the same interface for systems without inotify: does nothing |
 
 mod homes;
 #[cfg_attr(not(target_os = "linux"), path = "no_names.rs")]
@@ -13,9 +20,9 @@ pub(crate) mod names;
 use crate::{
     base::{
         error::{UserError, reason},
-        site_config::Source,
+        site_config::SiteSource,
     },
-    site::{Site, SiteBuilder, missing, trusted_path::SiteRoot},
+    site::{Site, builder::SiteBuilder, missing, trusted_path::SiteRoot},
 };
 use homes::{HomeState, Homes};
 use notify::{
@@ -35,68 +42,67 @@ use std::{
 };
 use tarpon_site::Printable;
 
-/// A site that follows its directory or archive.
+/// A watcher that rebuilds a site when its directory or archive changes.
 pub struct SiteWatcher {
-    /// Its path is absolute, so that events, which carry whole paths, can be compared with it.
-    source: Source,
+    /// The path is absolute, so that it can be compared with the paths of events.
+    source: SiteSource,
     builder: SiteBuilder,
-    /// The directory or archive to read and to watch, if it is open already.
+    /// The open directory or archive to read and watch. `None`: open it by its path.
     root: Option<Arc<SiteRoot>>,
     watch: DirectoryWatch,
     send: Sender<WatchEvent>,
-    heard: Receiver<WatchEvent>,
-    /// It has been built once.
+    events: Receiver<WatchEvent>,
+    /// Whether the site was built once.
     is_built: bool,
-    /// Reports another directory or archive in its place, and does not read it.
+    /// Whether to stop and report when another directory or archive replaces this one, instead of reading it.
     until_replaced: bool,
 }
 
-/// Following ends when this is dropped.
+/// A handle of a running watcher. Dropping it stops the watcher.
 pub struct WatchHandle {
     send: Sender<WatchEvent>,
 }
 
-/// What became of a change.
+/// A report of a watcher.
 pub enum SiteChange {
-    /// The site as it is now.
+    /// The rebuilt site.
     Site(Box<Site>),
-    /// It cannot be built; what was served before still is. It is tried again.
+    /// A rebuild failed. The server keeps the site it has; the watcher retries.
     Failed(UserError),
-    /// The kernel does not tell of changes here, for this reason: directory or archive is looked at every two seconds.
+    /// The kernel cannot watch the files, for this reason: the watcher polls every two seconds.
     Polling(String),
-    /// Another directory or archive is in its place. Only a site that [does not follow it](Watched::until_replaced) reports this, and
-    /// then nothing more.
+    /// Another directory or archive has replaced the watched one. This is the last report, and only a watcher with
+    /// [`until_replaced`](SiteWatcher::until_replaced) sends it.
     Replaced,
 }
 
-/// What the watching thread hears.
+/// An event for the watching thread.
 enum WatchEvent {
     Event(notify::Result<Event>),
-    /// The archive was written.
+    /// Another process wrote to the archive.
     Written,
-    /// Nobody follows any more.
-    End,
+    /// The handle was dropped.
+    Stop,
 }
 
-/// What the watching thread has to do.
+/// What the watching thread does next. A later variant includes the earlier ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum WatchState {
     Nothing,
     Build,
-    /// Watch anew, as what is watched is not all there is; then build.
+    /// Set up the watches again, as they may be incomplete; then build.
     WatchAndBuild,
-    /// The same, as it is another directory or archive by now, or another one belongs to it.
+    /// Like `WatchAndBuild`: another directory or archive is at the path, or a user directory was added.
     Replaced,
-    End,
+    Stop,
 }
 
-/// A burst of changes is over when nothing has come for so long: editors and generators write many files.
+/// A burst of changes ends after this pause: editors and generators write many files.
 const QUIET: Duration = Duration::from_millis(50);
-/// A burst without an end is not waited for longer than this; but as long as the last build took, so that a file that
-/// is written all the time does not keep a core busy.
+/// Maximum length of a burst, unless the last build took longer. The bound by the build time keeps a file that is written all the time
+/// from occupying a core.
 const BURST_MAX: Duration = Duration::from_millis(1_000);
-/// How often a directory or archive is looked at that the kernel does not watch, or that is not there; and how often a
-/// build that failed is tried again.
+/// Interval for polling a directory or archive that does not exist or that the kernel cannot watch, and for retrying a failed build.
 const POLL: Duration = Duration::from_secs(2);
 
 impl SiteWatcher {
@@ -104,10 +110,10 @@ impl SiteWatcher {
     ///
     /// # Errors
     /// Those of [`Site::from_dir`] and [`Site::from_archive`].
-    pub fn new(source: Source) -> Result<(SiteWatcher, Site), UserError> {
-        let mut watched = SiteWatcher::unbuilt(source, None)?;
-        let site = watched.build()?;
-        Ok((watched, site))
+    pub fn new(source: SiteSource) -> Result<(SiteWatcher, Site), UserError> {
+        let mut watcher = SiteWatcher::prepare(source, None)?;
+        let site = watcher.build()?;
+        Ok((watcher, site))
     }
 
     /// Builds the site for the first time.
@@ -117,10 +123,10 @@ impl SiteWatcher {
         Ok(site)
     }
 
-    /// Prepares a site. [`follow`](Watched::follow) builds it at once, unless [`build`](Watched::build) did before, and reports the
-    /// result as a change. With a root that is open already, never reads another one in its place.
-    pub(crate) fn unbuilt(source: Source, root: Option<Arc<SiteRoot>>) -> Result<SiteWatcher, UserError> {
-        // A root that is open needs no way to it, which this process may not be able to go.
+    /// Sets up the watches without building the site. [`follow`](SiteWatcher::follow) builds it at once and reports the result, unless
+    /// [`build`](SiteWatcher::build) was called before. With an open root, the watcher never reads another one.
+    pub(crate) fn prepare(source: SiteSource, root: Option<Arc<SiteRoot>>) -> Result<SiteWatcher, UserError> {
+        // An open root needs no lookup of its path, for which this process may lack the rights.
         let path = if root.is_some() { path::absolute(&source.path) } else { absolute(&source.path) };
         let path = path.map_err(|error| {
             if error.kind() == io::ErrorKind::NotFound {
@@ -133,146 +139,147 @@ impl SiteWatcher {
                 "name a directory or tar archive that exists and may be read, as in tarpon serve DIR",
             )
         })?;
-        let source = Source { path, ..source };
-        let (send, heard) = channel();
-        // Watched first: what changes while the site is built is not missed.
+        let source = SiteSource { path, ..source };
+        let (send, events) = channel();
+        // Watching begins before the build, so that no change during the build is missed.
         let watch = DirectoryWatch::new(&source, root.as_deref(), &send);
-        let builder = root.clone().map_or_else(SiteBuilder::default, SiteBuilder::at);
+        let builder = root.clone().map_or_else(SiteBuilder::default, SiteBuilder::with_root);
         let until_replaced = root.is_some();
-        Ok(SiteWatcher { source, builder, root, watch, send, heard, is_built: false, until_replaced })
+        Ok(SiteWatcher { source, builder, root, watch, send, events, is_built: false, until_replaced })
     }
 
-    /// The user that this process has become, for messages.
+    /// Sets the user that this process has switched to, for messages.
     #[must_use]
-    pub(crate) fn run_by(self, user: Option<String>) -> SiteWatcher {
-        SiteWatcher { builder: self.builder.run_by(user), ..self }
+    pub(crate) fn with_user(self, user: Option<String>) -> SiteWatcher {
+        SiteWatcher { builder: self.builder.with_user(user), ..self }
     }
 
-    /// Returns a function to call when the archive was written, and may be another one.
+    /// Returns a function to call after another process has written to the archive.
     pub(crate) fn on_written(&self) -> impl Fn() + Send + use<> {
         let send = self.send.clone();
         move || {
-            // A failed send means that nothing follows the site any more, so there is nothing to build.
+            // A failed send means that the watcher has stopped.
             let _ = send.send(WatchEvent::Written);
         }
     }
 
-    /// Follows only the directory or archive that is there now: reports another one in its place, and does not read it.
+    /// Watches only the current directory or archive. If another one replaces it, the watcher reports that and stops.
     #[must_use]
     pub fn until_replaced(self) -> SiteWatcher {
         SiteWatcher { until_replaced: true, ..self }
     }
 
-    /// Tells of each change from now on, from a thread of its own, until what is returned is dropped.
+    /// Calls `report` for each change, on a thread of its own, until the returned handle is dropped.
     ///
     /// # Errors
-    /// No thread can be had.
-    pub fn follow(self, told: impl FnMut(SiteChange) + Send + 'static) -> io::Result<WatchHandle> {
-        let following = WatchHandle { send: self.send.clone() };
-        thread::Builder::new().name("watch".to_owned()).spawn(move || self.run(told))?;
-        Ok(following)
+    /// The thread cannot be created.
+    pub fn follow(self, report: impl FnMut(SiteChange) + Send + 'static) -> io::Result<WatchHandle> {
+        let handle = WatchHandle { send: self.send.clone() };
+        thread::Builder::new().name("watch".to_owned()).spawn(move || self.run(report))?;
+        Ok(handle)
     }
 
-    fn run(mut self, mut told: impl FnMut(SiteChange)) {
-        let mut said = None;
-        let mut took = Duration::ZERO;
-        let mut failed: Option<String> = None;
+    fn run(mut self, mut report: impl FnMut(SiteChange)) {
+        let mut reported = None;
+        let mut build_time = Duration::ZERO;
+        let mut last_error: Option<String> = None;
         let mut retry_at = None;
         loop {
             if let Some(reason) = self.watch.polling.take()
-                && said.as_ref() != Some(&reason)
+                && reported.as_ref() != Some(&reason)
             {
-                said = Some(reason.clone());
-                told(SiteChange::Polling(reason));
+                reported = Some(reason.clone());
+                report(SiteChange::Polling(reason));
             }
-            let todo = if mem::replace(&mut self.is_built, true) {
-                self.next(retry_at, took)
+            let state = if mem::replace(&mut self.is_built, true) {
+                self.next(retry_at, build_time)
             } else {
                 WatchState::Build
             };
-            match todo {
+            match state {
                 WatchState::Nothing => continue,
                 WatchState::Build => {}
-                WatchState::Replaced if self.until_replaced => return told(SiteChange::Replaced),
+                WatchState::Replaced if self.until_replaced => return report(SiteChange::Replaced),
                 WatchState::WatchAndBuild | WatchState::Replaced => {
                     self.watch = DirectoryWatch::new(&self.source, self.root.as_deref(), &self.send);
                 }
-                WatchState::End => return,
+                WatchState::Stop => return,
             }
-            let begun = Instant::now();
+            let started = Instant::now();
             let built = self.builder.build(&self.source);
-            took = begun.elapsed();
-            let before = failed.take();
+            build_time = started.elapsed();
+            let previous_error = last_error.take();
             retry_at = built.is_err().then(|| Instant::now() + POLL);
             match built {
-                Ok(site) => told(SiteChange::Site(Box::new(site))),
-                Err(trouble) => {
-                    let why = failed.insert(trouble.to_string());
-                    // What fails again for the same reason need not be said again.
-                    if before.as_ref() != Some(why) {
-                        told(SiteChange::Failed(trouble));
+                Ok(site) => report(SiteChange::Site(Box::new(site))),
+                Err(error) => {
+                    let text = last_error.insert(error.to_string());
+                    // A retry that fails for the same reason is not reported again.
+                    if previous_error.as_ref() != Some(text) {
+                        report(SiteChange::Failed(error));
                     }
                 }
             }
         }
     }
 
-    /// Waits for a change, and for the burst it begins to end; or for a while, to look without having been told.
-    fn next(&mut self, retry_at: Option<Instant>, took: Duration) -> WatchState {
-        let mut todo = match self.heard.recv_timeout(POLL) {
-            Ok(heard) => heard.todo(&self.watch.names),
+    /// Waits for a change and the end of its burst, or for the polling interval, and returns what to do.
+    fn next(&mut self, retry_at: Option<Instant>, build_time: Duration) -> WatchState {
+        let mut state = match self.events.recv_timeout(POLL) {
+            Ok(event) => event.state(&self.watch.names),
             Err(RecvTimeoutError::Timeout) => WatchState::Nothing,
-            Err(RecvTimeoutError::Disconnected) => return WatchState::End,
+            Err(RecvTimeoutError::Disconnected) => return WatchState::Stop,
         };
-        // What happens beside it may never pause, so these do not wait for a pause.
-        if todo == WatchState::Nothing {
-            // It, or a link above it, may have been replaced without a word to whoever watches the old one.
-            todo = self.watch.look(&self.source, POLL);
-            if todo == WatchState::Nothing && retry_at.is_some_and(|at| at <= Instant::now()) {
-                todo = WatchState::Build;
+        // Runs after unrelated events too, as these may never pause.
+        if state == WatchState::Nothing {
+            // Replacing the directory, or a link above it, may cause no event on the old one.
+            state = self.watch.check(&self.source, POLL);
+            if state == WatchState::Nothing && retry_at.is_some_and(|at| at <= Instant::now()) {
+                state = WatchState::Build;
             }
         }
         let since = Instant::now();
         let mut quiet_from = since;
-        while !matches!(todo, WatchState::Nothing | WatchState::End) && since.elapsed() < BURST_MAX.max(took)
+        while !matches!(state, WatchState::Nothing | WatchState::Stop)
+            && since.elapsed() < BURST_MAX.max(build_time)
         {
-            match self.heard.recv_timeout(QUIET.saturating_sub(quiet_from.elapsed())) {
-                Ok(heard) => match heard.todo(&self.watch.names) {
+            match self.events.recv_timeout(QUIET.saturating_sub(quiet_from.elapsed())) {
+                Ok(event) => match event.state(&self.watch.names) {
                     WatchState::Nothing => {}
-                    WatchState::End => return WatchState::End,
-                    more => (todo, quiet_from) = (todo.max(more), Instant::now()),
+                    WatchState::Stop => return WatchState::Stop,
+                    more => (state, quiet_from) = (state.max(more), Instant::now()),
                 },
                 Err(_) => break,
             }
         }
-        match todo {
-            WatchState::Nothing | WatchState::End => todo,
-            // A directory that is new within that of a user is not watched by itself.
+        match state {
+            WatchState::Nothing | WatchState::Stop => state,
+            // A new directory within a user directory is not watched automatically.
             WatchState::Build if !self.source.users.directories.is_empty() => {
-                WatchState::WatchAndBuild.max(self.watch.look(&self.source, Duration::ZERO))
+                WatchState::WatchAndBuild.max(self.watch.check(&self.source, Duration::ZERO))
             }
-            todo => todo.max(self.watch.look(&self.source, Duration::ZERO)),
+            state => state.max(self.watch.check(&self.source, Duration::ZERO)),
         }
     }
 }
 
 impl Drop for WatchHandle {
     fn drop(&mut self) {
-        // A thread that has ended needs no telling.
-        let _ = self.send.send(WatchEvent::End);
+        // A failed send means that the thread has already ended.
+        let _ = self.send.send(WatchEvent::Stop);
     }
 }
 
 impl WatchEvent {
-    /// What an event asks for. Reading, which we do too, changes nothing; nor does what happens beside `names`, those
-    /// of the directory or archive.
-    fn todo(&self, names: &[PathBuf]) -> WatchState {
+    /// Returns what an event requires. `names` are the paths of the directory or archive: events on other paths, and events of reads,
+    /// require nothing.
+    fn state(&self, names: &[PathBuf]) -> WatchState {
         let event = match self {
             WatchEvent::Event(Ok(event)) => event,
-            // Events were lost, or a new directory cannot be watched.
+            // The kernel dropped events, or a new directory cannot be watched.
             WatchEvent::Event(Err(_)) => return WatchState::WatchAndBuild,
             WatchEvent::Written => return WatchState::Build,
-            WatchEvent::End => return WatchState::End,
+            WatchEvent::Stop => return WatchState::Stop,
         };
         if event.need_rescan() {
             return WatchState::WatchAndBuild;
@@ -291,42 +298,42 @@ impl WatchEvent {
     }
 }
 
-/// The directory or archive as it is watched now.
+/// The watches on the current directory or archive.
 struct DirectoryWatch {
-    /// Where it lies, and where without links; and the same of users' directories.
+    /// The paths of the directory or archive and of user directories, with and without links.
     names: Vec<PathBuf>,
     /// Watches until it is dropped.
     _watcher: Option<Box<dyn Watcher + Send>>,
-    /// Which it is, by device and inode: another one may come to have the same name.
+    /// The identity of the directory or archive, to notice another one at the same path.
     id: Option<(u64, u64, Option<SystemTime>)>,
     homes: Homes,
-    /// Why the kernel does not tell.
+    /// Why the kernel cannot watch the files, until reported.
     polling: Option<String>,
 }
 
 impl DirectoryWatch {
-    fn new(source: &Source, root: Option<&SiteRoot>, send: &Sender<WatchEvent>) -> DirectoryWatch {
+    fn new(source: &SiteSource, root: Option<&SiteRoot>, send: &Sender<WatchEvent>) -> DirectoryWatch {
         let path = &*source.path;
         let (id, homes) = (identity(path), Homes::look(&source.users));
-        // The path of a descriptor needs no rights on the way.
+        // The path through the descriptor needs no rights on its parents.
         let real = match root {
-            Some(root) => root.reopened_at().unwrap_or_else(|| path.to_owned()),
+            Some(root) => root.reopen_path().unwrap_or_else(|| path.to_owned()),
             None => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
         };
         let (watcher, polling) = match kernel_watcher(source, root, &real, send) {
             Ok(watcher) => (Some(watcher), None),
-            // What is not there is looked for until it is.
+            // The path does not exist: `check` polls for it.
             Err(_) if id.is_none() && root.is_none() => (None, None),
-            Err(error) => (poll_watcher(source, &real, send).ok(), Some(in_words(&error))),
+            Err(error) => (poll_watcher(source, &real, send).ok(), Some(error_text(&error))),
         };
         let users = source.users.directories.iter().flat_map(homes::names);
         let names = [path.to_owned(), real].into_iter().chain(users).collect();
         DirectoryWatch { names, _watcher: watcher, id, homes, polling }
     }
 
-    /// What there is to do though nobody has told of it: a name may mean another one by now. Homes are looked at again only
-    /// after `pause`: there may be many.
-    fn look(&mut self, source: &Source, pause: Duration) -> WatchState {
+    /// Polls for changes without an event: another directory or archive at the path. Polls user directories at most once per `pause`, as
+    /// there may be many.
+    fn check(&mut self, source: &SiteSource, pause: Duration) -> WatchState {
         if identity(&source.path).is_some_and(|id| Some(id) != self.id) {
             return WatchState::Replaced;
         }
@@ -338,34 +345,33 @@ impl DirectoryWatch {
     }
 }
 
-/// The path from the root. One that goes upwards loses its links on the way, as only the kernel knows where they lead.
+/// Returns the absolute path. A path with `..` is resolved with its links, as only the kernel knows where `..` leads behind a link.
 fn absolute(path: &Path) -> io::Result<PathBuf> {
     let upwards = path.components().any(|component| component == Component::ParentDir);
     if upwards { path.canonicalize() } else { path::absolute(path) }
 }
 
 fn kernel_watcher(
-    source: &Source,
+    source: &SiteSource,
     root: Option<&SiteRoot>,
     real: &Path,
     send: &Sender<WatchEvent>,
 ) -> notify::Result<Box<dyn Watcher + Send>> {
-    let mut watcher = RecommendedWatcher::new(hearer(send), config())?;
+    let mut watcher = RecommendedWatcher::new(event_handler(send), config())?;
     if let Some(root) = root {
-        // The names on the way to it are watched elsewhere, and so is an archive, which is one of them.
-        if root.reopened_at().is_some() {
+        // `NameWatch` watches the names on the path to the root, and the archive, whose name is one of them.
+        if root.reopen_path().is_some() {
             watcher.watch(real, RecursiveMode::Recursive)?;
         }
         homes::watch(&source.users, &mut watcher)?;
         return Ok(Box::new(watcher));
     }
     match real.parent() {
-        // The directory an archive lies in tells more than the archive: it is still there when another one is renamed
-        // over it.
+        // Watches the directory of an archive, not the archive: the directory stays when another file is renamed over the archive.
         Some(parent) if !real.is_dir() => watcher.watch(parent, RecursiveMode::NonRecursive)?,
         _ => watcher.watch(real, RecursiveMode::Recursive)?,
     }
-    // Whoever replaces the directory or archive itself, or the symbolic link to it, does so one level up.
+    // Replacing the directory or archive itself, or the symbolic link to it, changes the directory above.
     if let Some(parent) = source.path.parent() {
         watcher.watch(parent, RecursiveMode::NonRecursive)?;
     }
@@ -374,41 +380,41 @@ fn kernel_watcher(
 }
 
 fn poll_watcher(
-    source: &Source,
+    source: &SiteSource,
     real: &Path,
     send: &Sender<WatchEvent>,
 ) -> notify::Result<Box<dyn Watcher + Send>> {
-    let mut watcher = PollWatcher::new(hearer(send), config().with_poll_interval(POLL))?;
+    let mut watcher = PollWatcher::new(event_handler(send), config().with_poll_interval(POLL))?;
     watcher.watch(real, RecursiveMode::Recursive)?;
     homes::watch(&source.users, &mut watcher)?;
     Ok(Box::new(watcher))
 }
 
-fn hearer(send: &Sender<WatchEvent>) -> impl Fn(notify::Result<Event>) + Send + 'static {
+fn event_handler(send: &Sender<WatchEvent>) -> impl Fn(notify::Result<Event>) + Send + 'static {
     let send = send.clone();
     move |event| {
-        // Nobody hears an event after the end.
+        // A failed send means that the watcher has stopped.
         let _ = send.send(WatchEvent::Event(event));
     }
 }
 
-/// A link that leaves the site is not served, so what it leads to is not watched; one that stays inside leads to what is
-/// watched anyway.
+/// Returns the configuration of `notify`. Links need not be followed: the site does not serve a link that leaves it, and the target of
+/// any other link is watched as part of the site.
 fn config() -> Config {
     Config::default().with_follow_symlinks(false)
 }
 
-/// Which file or directory a name means: a number is soon used again, but not with the time it was made.
+/// Returns the identity of a file or directory. The creation time is part of it, as the file system soon reuses inode numbers.
 fn identity(path: &Path) -> Option<(u64, u64, Option<SystemTime>)> {
     fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino(), meta.created().ok()))
 }
 
-fn in_words(error: &notify::Error) -> String {
+fn error_text(error: &notify::Error) -> String {
     match &error.kind {
         notify::ErrorKind::MaxFilesWatch => {
             "the limit on watches is reached, see sysctl fs.inotify.max_user_watches".to_owned()
         }
-        // One for each site: inotify_init1(2).
+        // Each site takes one instance: inotify_init1(2).
         notify::ErrorKind::Io(error) if error.raw_os_error() == Some(libc::EMFILE) => {
             "the limit on watchers is reached, see sysctl fs.inotify.max_user_instances".to_owned()
         }
@@ -423,7 +429,7 @@ mod tests {
     use notify::event::{CreateKind, Flag, ModifyKind};
 
     #[test]
-    fn only_what_may_be_served_differently_is_a_change() {
+    fn only_events_that_change_the_site_require_a_build() {
         let event = |kind, path: &str| Ok(Event::new(kind).add_path(path.into()));
         let create = EventKind::Create(CreateKind::File);
         let modify = EventKind::Modify(ModifyKind::Any);
@@ -438,15 +444,15 @@ mod tests {
             ("behind a link",           event(modify, "/releases/7/file"),   WatchState::Build),
             ("the archive itself",      event(written, "/site.tar"),         WatchState::Build),
             ("a file read",             event(read, "/site/file"),           WatchState::Nothing),
-            ("a neighbour",             event(create, "/other"),             WatchState::Nothing),
-            ("a neighbour by name",     event(create, "/site2"),             WatchState::Nothing),
+            ("a sibling",               event(create, "/other"),             WatchState::Nothing),
+            ("a name with this prefix", event(create, "/site2"),             WatchState::Nothing),
             ("beside the archive",      event(create, "/site.tar.part"),     WatchState::Nothing),
-            ("events that were lost",   lost,                                WatchState::WatchAndBuild),
+            ("dropped events",          lost,                                WatchState::WatchAndBuild),
             ("an error of the watcher", Err(notify::Error::generic("gone")), WatchState::WatchAndBuild),
         ];
         for (name, event, want) in cases {
             let names = ["/site", "/releases/7", "/site.tar"].map(PathBuf::from);
-            assert!(WatchEvent::Event(event).todo(&names) == want, "{name}");
+            assert!(WatchEvent::Event(event).state(&names) == want, "{name}");
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Watches the names on the ways to sites: whether each still means the same file or directory.
+//! Watches each name on the paths to sites: whether it still leads to the same file or directory.
 //!
 //! ```text
-//! way ── directory, name ── add ─▶ inotify ── event on a watched name ─┬─ created, renamed, removed ─▶ Replaced
-//!                                                                      └─ written, another mode ─────▶ Written
+//! path ── directory, name ── add ─▶ inotify ── event on a watched name ─┬─ created, renamed, removed ─▶ Replaced
+//!                                                                       └─ written, mode changed ─────▶ Written
 //! ```
 //!
-//! The builder adds its watches by descriptor, while it has the rights to; watching itself needs none. inotify(7).
+//! The site builder adds the watches by descriptor while it still has the rights; receiving events needs no rights. inotify(7).
 
 use super::{BURST_MAX, QUIET};
-use crate::site::trusted_path::path_of;
+use crate::site::trusted_path::fd_path;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags},
@@ -28,33 +28,33 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The names on the ways to some sites.
+/// A watch on the names of the paths to all sites.
 pub(crate) struct NameWatch {
     inotify: OwnedFd,
-    /// The names that are watched in a directory, each with the number of its site.
+    /// The names in each watched directory, by watch descriptor; each with the number of its site.
     names: HashMap<i32, Vec<(OsString, usize)>>,
-    /// The name of each site itself: the last that was added for it.
-    last: HashMap<usize, Last>,
+    /// The last name of each path: the site itself.
+    last: HashMap<usize, LastName>,
 }
 
-/// A name in a directory that is watched.
-struct Last {
+/// The last name of a path, in its directory.
+struct LastName {
     watch: i32,
     dir: OwnedFd,
     name: OsString,
 }
 
-/// What became of a name.
+/// A change of a watched name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameChange {
-    /// It may mean another file or directory, or nothing any more.
+    /// The name was created, renamed or removed: it may lead to another file or directory.
     Replaced,
-    /// The file of the site with this number was written, or may be read by others than before.
+    /// The file of the site with this number was written, or its permissions have changed.
     Written(usize),
 }
 
 impl NameWatch {
-    /// Without names so far.
+    /// Returns a watch without names.
     ///
     /// # Errors
     /// The limit on inotify instances of this user is reached.
@@ -66,38 +66,38 @@ impl NameWatch {
         })
     }
 
-    /// Watches a name in a directory, on the way to the site of this number.
+    /// Watches a name in a directory, on the path to the site with this number.
     ///
     /// # Errors
-    /// There are too many watches, or there is no `/proc`.
+    /// The limit on watches is reached, or `/proc` is not mounted.
     pub(crate) fn add(&mut self, dir: BorrowedFd<'_>, name: &OsStr, site: usize) -> io::Result<()> {
         let dir = dir.try_clone_to_owned()?;
-        let watch = inotify::add_watch(&self.inotify, path_of(&dir), EVENTS)?;
+        let watch = inotify::add_watch(&self.inotify, fd_path(&dir), EVENTS)?;
         let names = self.names.entry(watch).or_default();
-        if !names.iter().any(|(known, of)| known == name && *of == site) {
+        if !names.iter().any(|(known, number)| known == name && *number == site) {
             names.push((name.to_owned(), site));
         }
-        self.last.insert(site, Last { watch, dir, name: name.to_owned() });
+        self.last.insert(site, LastName { watch, dir, name: name.to_owned() });
         Ok(())
     }
 
-    /// Watches the content of a site that is a file: the last name that was added for it. Its writer may keep it open.
+    /// Watches the content of a site that is a file: the last name added for it. Reports each write, as the writer may keep the file open.
     ///
     /// # Errors
-    /// There is no `/proc`.
+    /// `/proc` is not mounted.
     pub(crate) fn add_content(&mut self, site: usize) -> io::Result<()> {
-        if let Some(Last { dir, .. }) = self.last.get(&site) {
-            inotify::add_watch(&self.inotify, path_of(dir), EVENTS.union(WatchFlags::MODIFY))?;
+        if let Some(LastName { dir, .. }) = self.last.get(&site) {
+            inotify::add_watch(&self.inotify, fd_path(dir), EVENTS.union(WatchFlags::MODIFY))?;
         }
         Ok(())
     }
 
-    /// Reports each change from a thread of its own, for as long as the process lives. Reports a burst of changes that replace names
-    /// once, when the burst is over.
+    /// Starts a thread that calls `report` for each change until the process ends. Reports a burst of replaced names once, when it is
+    /// over.
     ///
     /// # Errors
-    /// There can be no more threads.
-    pub(crate) fn follow(self, mut told: impl FnMut(NameChange) + Send + 'static) -> io::Result<()> {
+    /// The thread cannot be created.
+    pub(crate) fn follow(self, mut report: impl FnMut(NameChange) + Send + 'static) -> io::Result<()> {
         let run = move || {
             let mut is_replaced = false;
             let mut since = Instant::now();
@@ -110,11 +110,11 @@ impl NameWatch {
                     Ok(true) => {}
                     Ok(false) => {
                         is_replaced = false;
-                        told(NameChange::Replaced);
+                        report(NameChange::Replaced);
                         continue;
                     }
                     Err(Errno::INTR) => continue,
-                    // Nothing is watched any more; the path is still looked at from time to time.
+                    // The watch has failed. `SiteWatcher` still polls the path.
                     Err(_) => return,
                 }
                 let Ok(changes) = self.read() else { return };
@@ -123,7 +123,7 @@ impl NameWatch {
                         since = if is_replaced { since } else { Instant::now() };
                         is_replaced = true;
                     } else {
-                        told(change);
+                        report(change);
                     }
                 }
             }
@@ -131,14 +131,14 @@ impl NameWatch {
         thread::Builder::new().name("names".to_owned()).spawn(run).map(drop)
     }
 
-    /// Whether there are events, within this time.
-    fn wait(&self, time: Option<Duration>) -> Result<bool, Errno> {
-        let time =
-            time.map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
-        poll(&mut [PollFd::new(&self.inotify, PollFlags::IN)], time.as_ref()).map(|count| count > 0)
+    /// Waits for events, and returns whether there are any before the timeout.
+    fn wait(&self, timeout: Option<Duration>) -> Result<bool, Errno> {
+        let timeout = timeout
+            .map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
+        poll(&mut [PollFd::new(&self.inotify, PollFlags::IN)], timeout.as_ref()).map(|count| count > 0)
     }
 
-    /// The changes that came at once.
+    /// Reads all pending events as changes.
     fn read(&self) -> Result<Vec<NameChange>, Errno> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER_LEN];
         let mut reader = Reader::new(&self.inotify, &mut buffer);
@@ -146,7 +146,7 @@ impl NameWatch {
         loop {
             let event = reader.next()?;
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
-                // Events were lost: any of them may have been.
+                // The kernel dropped events, so any name may have been replaced.
                 changes.push(NameChange::Replaced);
             }
             let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
@@ -158,7 +158,7 @@ impl NameWatch {
                     self.last.get(site).is_some_and(|last| last.watch == event.wd() && last.name == *name);
                 match is_written {
                     true if is_last => changes.push(NameChange::Written(*site)),
-                    // The mode of a directory on the way changes nothing.
+                    // The mode of a directory on the path does not matter.
                     true => {}
                     false => changes.push(NameChange::Replaced),
                 }
@@ -177,9 +177,9 @@ const EVENTS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::CLOSE_WRITE)
     .union(WatchFlags::ATTRIB)
     .union(WatchFlags::ONLYDIR)
-    // A directory may be on the way to several sites.
+    // A directory may be on the paths to several sites.
     .union(WatchFlags::MASK_ADD);
 const WRITTEN: ReadFlags = ReadFlags::CLOSE_WRITE.union(ReadFlags::MODIFY).union(ReadFlags::ATTRIB);
 
-/// Room for some events: one has at most a name of 255 bytes.
+/// Size of the event buffer: room for several events, each with a name of at most 255 bytes.
 const BUFFER_LEN: usize = 4096;

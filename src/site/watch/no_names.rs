@@ -1,17 +1,17 @@
-//! Names are not watched by descriptor on this system: the paths of sites are looked at from time to time.
+//! Replaces `names` on systems without inotify: watches nothing. `SiteWatcher` polls the paths of sites instead.
 
 use std::{ffi::OsStr, io, os::fd::BorrowedFd};
 
-/// No names.
+/// A watch that cannot be created.
 pub(crate) struct NameWatch;
 
-/// What became of a name.
+/// A change of a watched name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameChange {
-    /// It may mean another file or directory, or nothing any more.
+    /// The name was created, renamed or removed: it may lead to another file or directory.
     #[expect(dead_code, reason = "no name is watched")]
     Replaced,
-    /// The file of the site with this number was written, or may be read by others than before.
+    /// The file of the site with this number was written, or its permissions have changed.
     #[expect(dead_code, reason = "no name is watched")]
     Written(usize),
 }
@@ -29,7 +29,7 @@ impl NameWatch {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(crate) fn follow(self, _told: impl FnMut(NameChange) + Send + 'static) -> io::Result<()> {
+    pub(crate) fn follow(self, _report: impl FnMut(NameChange) + Send + 'static) -> io::Result<()> {
         Ok(())
     }
 }

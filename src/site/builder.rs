@@ -1,0 +1,187 @@
+//! Builds a site from a directory or an archive.
+//!
+//! ```text
+//! directory ─────────── pack_tree ──▶ image in sealed memory, large files stay open
+//! plain tar archive ─── pack_tar ───▶ image in sealed memory, contents in the mapped archive
+//! packed site ──────────────────────▶ image and contents in the mapped archive
+//! ```
+
+use super::{
+    Site,
+    archive::{self, Archive},
+    build_error::{denied, pack_error},
+    trusted_path::SiteRoot,
+};
+use crate::{
+    base::{error::UserError, site_config::SiteSource},
+    sys::{cached, memory},
+};
+use rustix::process::{Resource, getrlimit};
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+use tarpon_pack::{
+    BuildCache, DirTree, Omitted, PackError, PackOptions, PackedImage, Policy, pack_tar, pack_tree,
+};
+use tarpon_site::{Image, ImageError, Printable, packed};
+
+/// A builder that can rebuild the same site: a rebuild reads only files that have changed.
+#[derive(Default)]
+pub(crate) struct SiteBuilder {
+    cache: BuildCache,
+    /// Directories of users that the last build omitted and reported.
+    omitted: Vec<Omitted>,
+    /// The open directory or archive to read, even if the path leads to another one by now.
+    root: Option<Arc<SiteRoot>>,
+    /// The user that this process has switched to, for messages.
+    user: Option<String>,
+}
+
+impl SiteBuilder {
+    /// Returns a builder that reads a directory or archive that is already open.
+    pub(crate) fn with_root(root: Arc<SiteRoot>) -> SiteBuilder {
+        SiteBuilder { root: Some(root), ..SiteBuilder::default() }
+    }
+
+    /// Sets the user that this process has switched to, for messages.
+    #[must_use]
+    pub(crate) fn with_user(self, user: Option<String>) -> SiteBuilder {
+        SiteBuilder { user, ..self }
+    }
+
+    /// Builds or rebuilds the site.
+    ///
+    /// # Errors
+    /// The source cannot be read, or its options do not fit it.
+    pub(crate) fn build(&mut self, source: &SiteSource) -> Result<Site, UserError> {
+        let &SiteSource { ref path, ref prefix, preload, max_unpacked_len, .. } = source;
+        let tree = match &self.root {
+            None if path.is_file() => {
+                return from_archive(Archive::new(path, max_unpacked_len, preload)?, source);
+            }
+            None => DirTree::open(path).map_err(|error| PackError::Root { path: path.clone(), error }),
+            Some(root) => match root.tree() {
+                Ok(None) => {
+                    let file = root.file().map_err(|error| match root.barrier() {
+                        Some(barrier) => denied(path, &barrier, self.user.as_deref()),
+                        None => archive::unreadable(path, &error),
+                    })?;
+                    let archive = Archive::from_file(file, path, max_unpacked_len, preload)?;
+                    return from_archive(archive, source);
+                }
+                Ok(Some(tree)) => Ok(tree),
+                Err(error) => Err(PackError::Root { path: path.clone(), error }),
+            },
+        };
+        let tree = tree.map_err(|error| pack_error(error, self.user.as_deref()))?;
+        if prefix.as_os_str().is_empty() {
+            self.dir(tree, source)
+        } else {
+            Err(UserError::new(
+                format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
+                "it is not an archive",
+                format_args!("leave --prefix out, as in tarpon serve {}", path.join(prefix).printable()),
+            ))
+        }
+    }
+
+    /// Builds the site of a directory. Warns about each omitted user directory only once.
+    pub(super) fn dir(&mut self, tree: DirTree, source: &SiteSource) -> Result<Site, UserError> {
+        let mut options = PackOptions { file_count_max: file_count_max(), ..options(source) };
+        if source.preload {
+            options.file_len_min = u64::MAX;
+        }
+        let cache = &mut self.cache;
+        let site = site(|out| pack_tree(tree, out, &options, cache));
+        let mut site = site.map_err(|error| pack_error(error, self.user.as_deref()))?;
+        let omitted = site.omitted.clone();
+        site.omitted.retain(|omitted| !self.omitted.contains(omitted));
+        self.omitted = omitted;
+        Ok(site)
+    }
+}
+
+fn options(source: &SiteSource) -> PackOptions {
+    let (dialect, policy, users) = (source.dialect, source.policy.clone(), source.users.directories.clone());
+    PackOptions { dialect, policy, users, ..PackOptions::new(unix_s()) }
+}
+
+/// Builds the site of an archive that is open, with the other settings of `source`.
+pub(crate) fn from_archive(archive: Archive, source: &SiteSource) -> Result<Site, UserError> {
+    let SiteSource { path, prefix, policy, .. } = source;
+    if source.users.user_database.is_some() || !source.users.directories.is_empty() {
+        return Err(UserError::new(
+            format_args!("cannot serve directories of users beside {}", path.printable()),
+            "it is an archive, and only a directory can have them",
+            "leave --user-directories out, or serve a directory",
+        ));
+    }
+    let damaged = |error: ImageError| {
+        let what = format_args!("cannot serve {}", path.printable());
+        UserError::new(what, error, "see tarpon verify, and pack the site again")
+    };
+    let Some(image) = archive.image().map_err(damaged)? else {
+        // An embedded site is always packed, so an archive without an image is a file of its own and begins at offset 0.
+        let options = options(source);
+        let site = site(|out| pack_tar(&archive.file, path, prefix, out, &options))
+            .map_err(|error| pack_error(error, None))?;
+        return Ok(Site { archive: Some(archive), ..site });
+    };
+    if !prefix.as_os_str().is_empty() {
+        return Err(UserError::new(
+            format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
+            "it is a packed site, whose paths are fixed",
+            "leave --prefix out, or pack that directory by itself",
+        ));
+    }
+    if *policy != Policy::default() {
+        return Err(UserError::new(
+            format_args!("cannot serve {} with these options", path.printable()),
+            "it is a packed site, which answers as it was packed",
+            "give --spa, --clean-urls and the like to tarpon pack, and leave them out here",
+        ));
+    }
+    // Reading ahead brings the image into memory before the first clients connect.
+    let image_at = archive.at + packed::IMAGE_AT;
+    cached::read_ahead(&archive.file, image_at, image.len());
+    // An image without totals still has a number of paths, and the archive has a length.
+    let (file_count, content_len) = match image.totals() {
+        Some(totals) => (totals.files, totals.bytes),
+        None => (image.record_count(), archive.map.len()),
+    };
+    let archive = Some(archive);
+    let (files, skipped, omitted) = (Vec::new(), Vec::new(), Vec::new());
+    Ok(Site { image, store: None, files, archive, file_count, content_len, skipped, omitted })
+}
+
+/// Returns the site whose image `pack` writes into memory.
+fn site(
+    pack: impl FnOnce(&mut BufWriter<File>) -> Result<PackedImage, PackError>,
+) -> Result<Site, PackError> {
+    let failed = PackError::Write;
+    let mut out = BufWriter::with_capacity(WRITE_LEN, memory::file().map_err(failed)?);
+    let PackedImage { files, summary, skipped, omitted } = pack(&mut out)?;
+    out.flush().map_err(failed)?;
+    let store = out.into_inner().map_err(|error| failed(error.into_error()))?;
+    let bytes = memory::seal(&store).map_err(failed)?;
+    let image = Image::new(bytes).expect("a packed image is valid");
+    let store = Some(store);
+    let (file_count, content_len) = (summary.files, summary.bytes);
+    Ok(Site { image, store, files, archive: None, file_count, content_len, skipped, omitted })
+}
+
+/// Returns a quarter of the limit on open files. Two sites are open while one replaces another; the rest is for connections.
+fn file_count_max() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit / 4).unwrap_or(usize::MAX)
+}
+
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Size of the write buffer of an image, in bytes.
+const WRITE_LEN: usize = 256 * 1024;
