@@ -30,7 +30,7 @@ fn reloads_fail_no_request_and_reset_no_connection() {
     const RELOAD_COUNT: usize = 8;
     const CLIENT_COUNT: usize = 4;
     for &engine in ENGINES {
-        let config = ConfigFile::new(engine);
+        let config = TestConfig::new(engine);
         config.write("one", 2, "");
         let program = config.start();
         let address = program.address();
@@ -78,7 +78,7 @@ fn reloads_fail_no_request_and_reset_no_connection() {
 #[test]
 fn reloads_fail_no_request_on_a_new_connection() {
     for &engine in ENGINES {
-        let config = ConfigFile::new(engine);
+        let config = TestConfig::new(engine);
         let write = |site: &str| config.write_with(site, "[server]\ngrace-period = \"1h\"\n");
         write("one");
         let program = config.start();
@@ -100,7 +100,7 @@ fn reloads_fail_no_request_on_a_new_connection() {
 
 #[test]
 fn invalid_configuration_changes_nothing() {
-    let config = ConfigFile::new(Engine::Auto);
+    let config = TestConfig::new(Engine::Auto);
     config.write("one", 1, "");
     let program = config.start();
     let mut client = TestClient::connect(program.address());
@@ -141,7 +141,7 @@ fn invalid_configuration_changes_nothing() {
 
 #[test]
 fn tarpon_reload_prints_the_result() {
-    let config = ConfigFile::new(Engine::Auto);
+    let config = TestConfig::new(Engine::Auto);
     let admin = format!("unix:{}", config.dir.path().join("admin").display());
     let with_admin = format!("admin = \"{admin}\"\n");
     let write = |site: &str, rest: &str| config.write_with(site, &format!("[server]\n{with_admin}{rest}"));
@@ -189,7 +189,7 @@ fn tarpon_reload_prints_the_result() {
 
 #[test]
 fn reload_adds_and_removes_listeners() {
-    let config = ConfigFile::new(Engine::Auto);
+    let config = TestConfig::new(Engine::Auto);
     let socket = config.dir.path().join("socket");
     let more = format!("[[listener]]\naddress = \"unix:{}\"\n", socket.display());
     config.write("one", 1, "");
@@ -216,7 +216,7 @@ fn reload_adds_and_removes_listeners() {
 
 #[test]
 fn download_from_a_draining_server_completes_when_the_program_stops() {
-    let config = ConfigFile::new(Engine::Auto);
+    let config = TestConfig::new(Engine::Auto);
     let large = distinct_bytes(32 << 20);
     write_files(config.dir.path(), &[("one/large", &large)]);
     config.write("one", 1, "");
@@ -236,15 +236,15 @@ fn download_from_a_draining_server_completes_when_the_program_stops() {
 }
 
 /// A configuration file beside two sites, with one of them.
-struct ConfigFile {
+struct TestConfig {
     dir: TempDir,
     engine: Engine,
     /// The address of the listener, which is the same in each configuration, so that the listener stays.
     address: SocketAddr,
 }
 
-impl ConfigFile {
-    fn new(engine: Engine) -> ConfigFile {
+impl TestConfig {
+    fn new(engine: Engine) -> TestConfig {
         let dir = readable_dir();
         for site in ["one", "two"] {
             write_files(
@@ -253,7 +253,7 @@ impl ConfigFile {
             );
         }
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        ConfigFile { dir, engine, address }
+        TestConfig { dir, engine, address }
     }
 
     fn write(&self, site: &str, workers: usize, rest: &str) {

@@ -160,7 +160,7 @@ fn stress(engine: Engine, seed: u64, time: Duration) {
     let complete_count = AtomicUsize::new(0);
     thread::scope(|scope| {
         for client in 0..CLIENT_COUNT as u64 {
-            let random = SplitMix(seed << 32 | client << 8);
+            let random = StressRandom(seed << 32 | client << 8);
             let (known, stopping, done, complete_count) = (&known, &stopping, &done, &complete_count);
             let mut visitor = Visitor { address, random, known, stopping, complete_count };
             scope.spawn(move || {
@@ -200,7 +200,7 @@ fn stress(engine: Engine, seed: u64, time: Duration) {
 /// A client that connects, does something at random and disconnects.
 struct Visitor<'a> {
     address: SocketAddr,
-    random: SplitMix,
+    random: StressRandom,
     /// Content by name and entity tag.
     known: &'a HashMap<(&'static str, String), Vec<u8>>,
     /// From here on a connection may end at any time.
@@ -364,9 +364,9 @@ fn descriptors() -> Vec<String> {
 }
 
 /// Pseudo-random numbers: SplitMix64.
-struct SplitMix(u64);
+struct StressRandom(u64);
 
-impl SplitMix {
+impl StressRandom {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;

@@ -15,7 +15,7 @@ use tarpon_pack::{
 
 /// A member of the archive to pack.
 #[derive(Arbitrary, Debug)]
-struct TarMember<'a> {
+struct FuzzMember<'a> {
     name: &'a [u8],
     kind: MemberKind<'a>,
     modified_s: u32,
@@ -31,7 +31,7 @@ enum MemberKind<'a> {
     Hard(&'a [u8]),
 }
 
-fuzz_target!(|members: Vec<TarMember<'_>>| {
+fuzz_target!(|members: Vec<FuzzMember<'_>>| {
     let dir = dir();
     fs::create_dir_all(&dir).expect("a directory");
     let [plain, packed, again] = ["plain.tar", "packed.tar", "again.tar"].map(|name| dir.join(name));
@@ -65,9 +65,9 @@ fn pack(from: &Path, to: &Path) -> bool {
     pack_site(input, to, &options, &Progress::default()).is_ok()
 }
 
-fn archive(members: &[TarMember<'_>]) -> Vec<u8> {
+fn archive(members: &[FuzzMember<'_>]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
-    for TarMember { name, kind, modified_s } in members.iter().take(16) {
+    for FuzzMember { name, kind, modified_s } in members.iter().take(16) {
         let mut header = Header::new_ustar();
         let name = path(name);
         header.as_old_mut().name[..name.len()].copy_from_slice(&name);

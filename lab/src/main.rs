@@ -54,7 +54,7 @@ enum LabCommand {
     /// Measure the time from start to first response, and memory, with many files
     Start(start::StartArgs),
     /// Measure time and size of packing, compared with reference encoders
-    Pack(pack::PackArgs),
+    Pack(pack::PackExperimentArgs),
     /// Print the report of a result file as Markdown, or write it into a document
     Report(document::ReportArgs),
     /// Run a null server: it sends the same bytes for every request

@@ -26,7 +26,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 #[test]
 fn every_file_is_served_with_the_variants_that_are_worth_it() {
-    let site = Site::new();
+    let site = PackedTestSite::new();
     let (report, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let packed = Packed::new(&archive);
     for (path, content) in files() {
@@ -53,7 +53,7 @@ fn every_file_is_served_with_the_variants_that_are_worth_it() {
 
 #[test]
 fn large_contents_lie_on_pages_and_each_of_them_once() {
-    let site = Site::new();
+    let site = PackedTestSite::new();
     let (_, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let packed = Packed::new(&archive);
     let place = |path: &str| {
@@ -80,7 +80,7 @@ fn large_contents_lie_on_pages_and_each_of_them_once() {
 
 #[test]
 fn any_tar_program_gives_the_site_back() {
-    let site = Site::new();
+    let site = PackedTestSite::new();
     let (_, archive) = site.pack("site.tar", CompressionEffort::Fast);
     // Strict where Python already knows how to be.
     let tarfile = "import sys, tarfile; strict = {'filter': 'data'} if hasattr(tarfile, 'data_filter') else {}; \
@@ -200,7 +200,7 @@ fn directories_modes_and_times_survive_from_a_directory_and_from_an_archive() {
 
 #[test]
 fn the_same_site_gives_the_same_bytes() {
-    let (one, other) = (Site::new(), Site::new());
+    let (one, other) = (PackedTestSite::new(), PackedTestSite::new());
     for effort in [CompressionEffort::Fast, CompressionEffort::Best] {
         let (report, archive) = one.pack("site.tar", effort);
         let again = other.root().join("again.tar");
@@ -216,7 +216,7 @@ fn the_same_site_gives_the_same_bytes() {
 
 #[test]
 fn an_archive_packed_gives_the_same_bytes_as_its_directory() {
-    let site = Site::new();
+    let site = PackedTestSite::new();
     let (_, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let file = File::open(&archive).expect("an archive");
     let input = PackInput::Archive { file: &file, path: &archive, prefix: Path::new("") };
@@ -273,7 +273,7 @@ fn a_coded_form_beside_its_file_is_taken_over_if_it_decodes_to_it() {
 
 #[test]
 fn an_existing_output_saves_the_work_and_changes_nothing() {
-    let site = Site::new();
+    let site = PackedTestSite::new();
     let (first, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let bytes = fs::read(&archive).expect("an archive");
     assert_eq!((&first.reuse, &first.changes), (&Reuse::None, &None));
@@ -316,7 +316,7 @@ fn an_existing_output_saves_the_work_and_changes_nothing() {
 
 #[test]
 fn an_archive_that_is_named_is_reused_in_place_of_the_output() {
-    let site = Site::new();
+    let site = PackedTestSite::new();
     let (_, earlier) = site.pack("earlier.tar", CompressionEffort::Fast);
     fs::write(site.root().join("site.tar"), "not looked at").expect("a file");
     let options = SiteOptions { reuse: Some(&earlier), ..options(CompressionEffort::Fast) };
@@ -337,7 +337,7 @@ fn an_archive_that_is_named_is_reused_in_place_of_the_output() {
 
 #[test]
 fn an_output_that_is_damaged_or_foreign_does_no_harm() {
-    let site = Site::new();
+    let site = PackedTestSite::new();
     let (report, good) = site.pack("good.tar", CompressionEffort::Fast);
     let bytes = fs::read(&good).expect("an archive");
     let place = image_in(&bytes, bytes.len() as u64).expect("a good one").expect("a packed site");
@@ -371,7 +371,7 @@ fn an_output_that_is_damaged_or_foreign_does_no_harm() {
 
 #[test]
 fn an_output_whose_checksums_were_made_to_fit_gives_no_form_that_is_not_of_its_content() {
-    let site = Site::new();
+    let site = PackedTestSite::new();
     let (_, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let bytes = fs::read(&archive).expect("an archive");
     let packed = Packed::new(&archive);
@@ -410,7 +410,7 @@ fn seal(archive: &mut [u8]) {
 #[test]
 fn pages_at_clean_urls_are_reused_and_forms_beside_them_are_not() {
     let policy = Policy { clean_urls: true, ..Policy::default() };
-    let site = Site::new();
+    let site = PackedTestSite::new();
     fs::write(site.dir().join("about.html"), "<p>about the world".repeat(100)).expect("a file");
     let options = SiteOptions { policy: &policy, ..options(CompressionEffort::Fast) };
     let pack = |name: &str| {
@@ -432,7 +432,7 @@ fn pages_at_clean_urls_are_reused_and_forms_beside_them_are_not() {
 
 #[test]
 fn an_archive_is_the_sum_of_what_it_is_said_to_consist_of() {
-    let site = Site::new();
+    let site = PackedTestSite::new();
     let (report, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let ArchiveSizes { files: files_len, coded, inline: small, program, overhead: rest } = report.sizes;
     assert_eq!(files_len + coded + small + program + rest, fs::metadata(&archive).expect("an archive").len());
@@ -454,7 +454,7 @@ fn an_archive_is_the_sum_of_what_it_is_said_to_consist_of() {
 
 #[test]
 fn a_form_that_lay_beside_its_file_is_not_taken_for_one_that_was_made() {
-    let site = Site::new();
+    let site = PackedTestSite::new();
     fs::write(site.dir().join("index.html.br"), brotli_of(&files()[0].1)).expect("a file");
     let (_, earlier) = site.pack("earlier.tar", CompressionEffort::Fast);
     fs::remove_file(site.dir().join("index.html.br")).expect("a file");
@@ -467,7 +467,7 @@ fn a_form_that_lay_beside_its_file_is_not_taken_for_one_that_was_made() {
 
 #[test]
 fn no_file_is_younger_than_it_may_be() {
-    let site = Site::new();
+    let site = PackedTestSite::new();
     for (latest_s, want) in [(MODIFIED_S + 1, MODIFIED_S), (MODIFIED_S - 1, MODIFIED_S - 1), (0, 0)] {
         let archive = site.root().join("site.tar");
         let options = SiteOptions { max_mtime_s: latest_s, ..options(CompressionEffort::Fast) };
@@ -486,7 +486,7 @@ fn no_file_is_younger_than_it_may_be() {
 
 #[test]
 fn what_cannot_be_packed_is_told_and_leaves_nothing() {
-    let site = Site::new();
+    let site = PackedTestSite::new();
     let names = |dir: &Path| fs::read_dir(dir).expect("a directory").count();
     symlink("/dev/null", site.root().join("device")).expect("a link");
     let (before, inside) = (names(site.root()), names(&site.dir()));
@@ -534,7 +534,7 @@ fn a_file_that_changes_meanwhile_ends_it() {
         ("gone", |path| fs::remove_file(path).expect("a file")),
     ];
     for (name, change) in changes {
-        let site = Site::new();
+        let site = PackedTestSite::new();
         // So much that compressing it takes longer than to notice that it has begun.
         let long = noise(24 << 10).iter().flat_map(|byte| byte.to_string().into_bytes()).collect::<Vec<_>>();
         fs::write(site.dir().join("long.txt"), long).expect("a file");
@@ -595,12 +595,12 @@ fn a_name_that_is_no_text_and_a_site_of_nothing_can_be_packed() {
 }
 
 /// A small site of all there is, in a directory of its own.
-struct Site(TempDir);
+struct PackedTestSite(TempDir);
 
-impl Site {
-    fn new() -> Site {
+impl PackedTestSite {
+    fn new() -> PackedTestSite {
         let temp = tempfile::tempdir().expect("a directory");
-        let site = Site(temp);
+        let site = PackedTestSite(temp);
         for (path, content) in files() {
             let at = site.dir().join(path);
             fs::create_dir_all(at.parent().expect("a directory")).expect("a directory");

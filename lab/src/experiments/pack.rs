@@ -25,14 +25,14 @@ use crate::format::thousands;
 use crate::generated_site;
 use crate::measure::machine::this_machine;
 use crate::records::LabRecord;
-use crate::records::pack::{CodingSizes, PackEffort, PackRecord, ReferenceCoding, SitePacking};
+use crate::records::pack::{CodingSizes, PackEffort, PackRecord, PackedSiteRecord, ReferenceCoding};
 use crate::records::server::{PeerServer, SiteForm};
 use crate::servers::programs::run_command;
 use crate::servers::test_bed::TestBed;
 
 /// Options of `tarpon-lab pack`.
 #[derive(Args)]
-pub(crate) struct PackArgs {
+pub(crate) struct PackExperimentArgs {
     /// Generate a site with this many pages
     #[arg(long, value_name = "COUNT", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     files: u32,
@@ -63,7 +63,7 @@ fn encoder_command(coding: ReferenceCoding, effort: PackEffort) -> &'static [&'s
 }
 
 /// Measures packing, prints the report and writes the record.
-pub(crate) fn run(args: &PackArgs) -> Result<(), LabError> {
+pub(crate) fn run(args: &PackExperimentArgs) -> Result<(), LabError> {
     let output = RecordFile::open(args.common.out.as_deref())?;
     let machine = this_machine();
     let encoders = ReferenceCoding::ALL.map(|coding| encoder_version(coding, args.effort));
@@ -90,12 +90,12 @@ pub(crate) fn run(args: &PackArgs) -> Result<(), LabError> {
     output.finish(&LabRecord::Pack(record))
 }
 
-fn test_bed(args: &PackArgs, index: Vec<u8>) -> Result<TestBed, LabError> {
+fn test_bed(args: &PackExperimentArgs, index: Vec<u8>) -> Result<TestBed, LabError> {
     TestBed::new(&env::temp_dir(), (PAGE, index), args.common.tarpon.as_deref(), None)
 }
 
 /// Packs a site, requests all its files, and encodes them with the reference encoders.
-fn measure_site(bed: &TestBed, name: String, effort: PackEffort) -> Result<SitePacking, LabError> {
+fn measure_site(bed: &TestBed, name: String, effort: PackEffort) -> Result<PackedSiteRecord, LabError> {
     let files = list_files(&bed.site())?;
     eprintln!("{name}: packing {} files", thousands(files.len()));
     let start = Instant::now();
@@ -132,18 +132,18 @@ fn measure_site(bed: &TestBed, name: String, effort: PackEffort) -> Result<SiteP
     }
     let bytes = files.iter().map(|file| file.len).sum();
     let packed = fs::metadata(bed.site_as(SiteForm::Packed))?.len();
-    Ok(SitePacking { name, files: files.len(), bytes, packed, elapsed_ns, codings })
+    Ok(PackedSiteRecord { name, files: files.len(), bytes, packed, elapsed_ns, codings })
 }
 
 /// A file of a site.
-struct SiteFile {
+struct CorpusFile {
     /// The path, without a leading slash.
     name: String,
     len: u64,
 }
 
 /// Lists all files that tarpon serves, which excludes dotfiles.
-fn list_files(site: &Path) -> Result<Vec<SiteFile>, LabError> {
+fn list_files(site: &Path) -> Result<Vec<CorpusFile>, LabError> {
     let mut files = Vec::new();
     let mut directories = vec![site.to_owned()];
     while let Some(directory) = directories.pop() {
@@ -156,7 +156,7 @@ fn list_files(site: &Path) -> Result<Vec<SiteFile>, LabError> {
                     let path = entry.path();
                     let name = path.strip_prefix(site)?.to_str();
                     let name = name.ok_or_else(|| format!("{}: not UTF-8", path.display()))?;
-                    files.push(SiteFile { name: name.to_owned(), len: metadata.len() });
+                    files.push(CorpusFile { name: name.to_owned(), len: metadata.len() });
                 }
             }
         }
@@ -191,7 +191,7 @@ fn percent_encode(path: &str) -> String {
 }
 
 /// Runs an encoder for each file, on all cores. Returns the bytes that it wrote.
-fn encode(encoder: &[&str], site: &Path, files: &[&SiteFile]) -> Result<u64, LabError> {
+fn encode(encoder: &[&str], site: &Path, files: &[&CorpusFile]) -> Result<u64, LabError> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut written = 0;
@@ -244,7 +244,7 @@ fn python_documentation() -> Result<PathBuf, LabError> {
         .ok_or("no documentation of Python; install python3-doc, or pass a site with `--site`")?)
 }
 
-impl PackArgs {
+impl PackExperimentArgs {
     /// Returns the command that repeats the experiment on any machine.
     fn command(&self) -> String {
         command_line(
@@ -282,7 +282,7 @@ mod tests {
         let page = generated_site::page(3);
         fs::write(directory.path().join("page.html"), &page).unwrap();
         let encoder = |coding| encoder_command(coding, PackEffort::Fast);
-        let file = SiteFile { name: "page.html".into(), len: page.len() as u64 };
+        let file = CorpusFile { name: "page.html".into(), len: page.len() as u64 };
         let zstd = encoder(ReferenceCoding::Zstd);
         let written = encode(zstd, directory.path(), &[&file, &file]).unwrap();
         assert!(
@@ -290,7 +290,7 @@ mod tests {
             "{written} of {}",
             file.len
         );
-        let missing = SiteFile { name: "missing".into(), len: 0 };
+        let missing = CorpusFile { name: "missing".into(), len: 0 };
         assert!(encode(encoder(ReferenceCoding::Br), directory.path(), &[&missing]).is_err());
     }
 }

@@ -16,12 +16,12 @@ pub(crate) struct PackRecord {
     pub(crate) tarpon: String,
     /// Name, version and level of each reference encoder.
     pub(crate) encoders: Vec<String>,
-    pub(crate) sites: Vec<SitePacking>,
+    pub(crate) sites: Vec<PackedSiteRecord>,
 }
 
 /// One site, packed once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SitePacking {
+pub(crate) struct PackedSiteRecord {
     pub(crate) name: String,
     pub(crate) files: usize,
     /// Bytes of all files.

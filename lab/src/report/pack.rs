@@ -2,7 +2,7 @@
 
 use super::table::{LabReport, NONE, ReportColumn, ReportTable};
 use crate::format::{mib, thousands};
-use crate::records::pack::{PackRecord, SitePacking};
+use crate::records::pack::{PackRecord, PackedSiteRecord};
 
 /// Returns the report.
 pub(super) fn report(pack: &PackRecord) -> LabReport {
@@ -25,7 +25,7 @@ const COLUMNS: &[ReportColumn] = &[
     ("reference s", Some("reference, s")),
 ];
 
-fn rows(site: &SitePacking) -> Vec<Vec<String>> {
+fn rows(site: &PackedSiteRecord) -> Vec<Vec<String>> {
     let seconds = |ns: u64| format!("{:.1}", ns as f64 / 1e9);
     let bytes = |bytes: u64| thousands(bytes as usize);
     let row =

@@ -156,12 +156,12 @@ impl ActivationKind {
 mod tests {
     use super::*;
 
-    type Case<'c> = (&'c str, &'c [&'c str], Option<&'c str>, &'c [&'c str]);
+    type HistoryCase<'c> = (&'c str, &'c [&'c str], Option<&'c str>, &'c [&'c str]);
 
     #[test]
     fn rollback_returns_to_the_release_before() {
         #[rustfmt::skip]
-        let cases: &[Case] = &[
+        let cases: &[HistoryCase] = &[
             // what it shows                  steps                          previous   latest
             ("empty",                         &[],                           None,      &[]),
             ("first release",                 &["+a"],                       None,      &["a"]),

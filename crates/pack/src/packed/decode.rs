@@ -4,7 +4,7 @@
 //! accept is rejected: more than one member or frame, trailing bytes, or a window larger than browsers support. With a dictionary, libzstd
 //! decodes Zstandard, since `ruzstd` does not support raw dictionaries.
 
-use super::dictionaries::{Dictionary, DictionaryHash};
+use super::dictionaries::{Dictionary, DictionaryDigest};
 use super::encode::{ZSTD_WINDOW_LOG, dictionary_header};
 use super::fingerprint::{Fingerprint, fingerprint_of};
 use brotli::enc::StandardAlloc;
@@ -57,7 +57,7 @@ pub(crate) fn decodes_with_dictionary(
 }
 
 /// Returns whether a compressed content, read from its start, names this dictionary.
-pub(crate) fn names_dictionary(coding: Coding, coded: &mut impl Read, dictionary: &DictionaryHash) -> bool {
+pub(crate) fn names_dictionary(coding: Coding, coded: &mut impl Read, dictionary: &DictionaryDigest) -> bool {
     let head = dictionary_header(coding, dictionary);
     let mut found = vec![0; head.len()];
     coded.read_exact(&mut found).is_ok() && found == head

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use tarpon_site::Entry;
 
 /// SHA-256 of a dictionary.
-pub(crate) type DictionaryHash = [u8; 32];
+pub(crate) type DictionaryDigest = [u8; 32];
 
 /// The files of earlier releases that clients may use as dictionaries.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ pub struct Dictionaries {
 
 /// A dictionary in memory.
 pub(crate) struct Dictionary {
-    pub(crate) hash: DictionaryHash,
+    pub(crate) hash: DictionaryDigest,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -137,7 +137,7 @@ impl Dictionaries {
     }
 
     /// Returns all dictionaries that can be read, by hash.
-    pub(crate) fn by_hash(&self) -> HashMap<DictionaryHash, usize> {
+    pub(crate) fn by_hash(&self) -> HashMap<DictionaryDigest, usize> {
         let all = (0..self.all.len()).filter_map(|number| Some((self.read(number).ok()?.hash, number)));
         all.collect()
     }

@@ -11,7 +11,7 @@
 //! a version, run in one thread, and are built without the logarithm of the C library. No window is larger than every browser supports.
 
 use super::codings::CODINGS;
-use super::dictionaries::{Dictionary, DictionaryHash};
+use super::dictionaries::{Dictionary, DictionaryDigest};
 use flate2::Crc;
 use libdeflater::{CompressionLvl, Compressor};
 use std::fmt;
@@ -174,7 +174,7 @@ pub(crate) fn encode_with_dictionary(
 }
 
 /// Returns the first bytes of a content that is compressed with a dictionary: a magic number, and the SHA-256 of the dictionary.
-pub(crate) fn dictionary_header(coding: Coding, dictionary: &DictionaryHash) -> Vec<u8> {
+pub(crate) fn dictionary_header(coding: Coding, dictionary: &DictionaryDigest) -> Vec<u8> {
     let magic: &[u8] = match coding {
         Coding::Dcb => b"\xffDCB",
         // A frame of 32 bytes, which decoders skip (RFC 8878, section 3.1.2).

@@ -8,7 +8,7 @@
 use super::changes::Changes;
 use super::codings::{CODINGS, SUFFIXES};
 use super::decode::{decodes_to, decodes_with_dictionary};
-use super::dictionaries::{Dictionary, DictionaryHash};
+use super::dictionaries::{Dictionary, DictionaryDigest};
 use super::error::OpenError;
 use super::fingerprint::Fingerprint;
 use super::open::{OpenedSite, stored_fingerprint};
@@ -53,7 +53,7 @@ struct PreviousVariants {
     /// By content and coding: the location of the variant, or `Some(None)` if none was worthwhile. `None`: not known.
     known: HashMap<Fingerprint, [Option<Option<VariantLocation>>; 3]>,
     /// By content, dictionary and coding. For a missing delta it is not known whether it would be worthwhile.
-    deltas: HashMap<(Fingerprint, DictionaryHash, &'static str), VariantLocation>,
+    deltas: HashMap<(Fingerprint, DictionaryDigest, &'static str), VariantLocation>,
 }
 
 /// A variant of the previous archive.

@@ -1,6 +1,6 @@
 //! Variants that wait in temporary files for the archive, so that memory does not grow with the site.
 
-use super::dictionaries::DictionaryHash;
+use super::dictionaries::DictionaryDigest;
 use super::fingerprint::{Fingerprint, HashingWriter};
 use crate::content::OffsetReader;
 use std::fs::File;
@@ -30,7 +30,7 @@ pub(crate) struct SpilledVariant {
 
 /// A variant for clients that have a dictionary.
 pub(crate) struct DeltaVariant {
-    pub(crate) dictionary: DictionaryHash,
+    pub(crate) dictionary: DictionaryDigest,
     pub(crate) coding: Coding,
     pub(crate) variant: SpilledVariant,
 }
