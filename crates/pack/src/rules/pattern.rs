@@ -20,7 +20,7 @@ pub(crate) struct Pattern {
     encoded: Vec<u8>,
 }
 
-/// A [`Step`] that owns its text.
+/// A [`RuleStep`] that owns its text.
 #[derive(Debug)]
 enum PatternStep {
     Text(Vec<u8>),

@@ -23,7 +23,7 @@ pub(crate) struct RuleTarget {
     pub(crate) is_local: bool,
 }
 
-/// A [`Step`] that owns its text. A number is that of a capture.
+/// A [`RuleStep`] that owns its text. A number is that of a capture.
 #[derive(Debug)]
 enum TargetStep {
     Text(Vec<u8>),
