@@ -17,12 +17,14 @@
 //! | `escape` | escapes bytes of clients |
 //! | `writer` | lines that wait to be written, for each log |
 //! | `sink` | where lines go |
+//! | `file` | opens the file of a log |
 //! | `rotate` | renames a log file and starts the next |
 //! | `debug` | logs both heads of each exchange with `tracing` |
 
 mod debug;
 mod escape;
 mod exchange;
+mod file;
 mod format;
 mod rotate;
 mod sink;
