@@ -254,8 +254,9 @@ fn switch_under_load(engine: Engine, switch: fn(&Path, usize)) {
     let releases = common::readable_dir();
     switch(releases.path(), 0);
     let current = releases.path().join("current");
-    let program =
-        RunningProgram::start_ready(serve(&current, &["--engine", engine.name(), "--workers", "2"]));
+    // No limit of requests: on a busy machine the switches take long enough for more than the default of 100,000.
+    let options = ["--engine", engine.name(), "--workers", "2", "--keepalive-requests", "4294967295"];
+    let program = RunningProgram::start_ready(serve(&current, &options));
     let before = open_files_at_rest(&program);
     assert!(!before.maps.is_empty(), "{engine}");
     let stop = AtomicBool::new(false);

@@ -5,6 +5,7 @@ use super::{
     message::FromKeeper,
     told::Notice,
 };
+use crate::sys::process::exit_now;
 use crate::{
     base::{
         error::UserError,
@@ -27,7 +28,6 @@ use std::{
     fs::File,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{self, Path, PathBuf},
-    process::exit,
     sync::{Arc, Mutex, PoisonError},
 };
 use tarpon_pack::UserDirectory;
@@ -312,7 +312,7 @@ impl Post {
     /// Another process has to read what lies there now.
     fn replaced(&self) -> ! {
         self.send(&FromKeeper::Moved, Vec::new());
-        exit(0);
+        exit_now(0);
     }
 
     fn send_site(&self, site: usize, built: Site, is_earlier: bool) {
@@ -325,7 +325,7 @@ impl Post {
         let sent = sender.send(message, &descriptors.into());
         if sent.is_err() {
             // Nobody hears it: the supervisor has ended.
-            exit(1);
+            exit_now(1);
         }
     }
 }

@@ -6,6 +6,7 @@ use super::{
     journal,
     message::{FromServer, ToServer},
 };
+use crate::sys::process::exit_now;
 use crate::{
     base::{
         engine::{ChosenEngine, Engine},
@@ -31,7 +32,6 @@ use crate::{
 use std::{
     io,
     os::fd::OwnedFd,
-    process::exit,
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
@@ -212,7 +212,7 @@ fn hear(server: &Handle, mut admin: Option<Admin>, receiver: &mut Receiver, send
                 server.drain(grace);
             }
             // Without it nobody could stop us.
-            Ok(None) | Err(_) => exit(1),
+            Ok(None) | Err(_) => exit_now(1),
         }
     }
 }

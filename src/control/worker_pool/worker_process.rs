@@ -1,11 +1,12 @@
 //! The mailbox of a worker process: turns messages of the master into messages of a worker.
 
+use crate::sys::process::exit_now;
 use crate::{
     control::supervisor::{channel::Channel, message::ToServer, serving::take_over},
     data::worker::mailbox::{Mailbox, ShutdownMode, WorkerMessage},
     site::versions::SiteHistory,
 };
-use std::{io, process::exit};
+use std::io;
 use tarpon_conn::SiteId;
 
 /// Returns the mailbox of a worker, which the master fills through `channel`. `histories` are the sites as of the fork.
@@ -20,7 +21,7 @@ pub(super) fn mailbox(channel: Channel, mut histories: Vec<SiteHistory>) -> io::
                 Ok(Some(received)) => received,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return messages,
                 // Without the master no process could stop this one.
-                Ok(None) | Err(_) => exit(1),
+                Ok(None) | Err(_) => exit_now(1),
             };
             match message {
                 ToServer::Site { site, record, is_earlier: false } => {
