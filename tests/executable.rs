@@ -99,7 +99,7 @@ fn truncated_executable_has_no_site() {
     let ended = RunningProgram::run(command(&program, &["--version"]));
     assert!(ended.out.starts_with("tarpon "), "{}", ended.out);
     let ended = RunningProgram::run(serve(&program, &[]));
-    assert!(ended.err.contains("it is no tar archive"), "{}", ended.err);
+    assert!(ended.err.contains("not a tar archive"), "{}", ended.err);
 }
 
 #[test]

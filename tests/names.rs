@@ -57,7 +57,7 @@ fn skipped_files_are_shown_in_one_line() {
         let output = ended(pack);
         for what in [
             "dotfile: .",
-            "symbolic link to nothing: dangling ",
+            "dangling symbolic link: dangling ",
             "symbolic link out of the site: outside ",
             "FIFO, socket or device: socket ",
         ] {
@@ -94,7 +94,7 @@ fn members_of_an_archive_are_shown_in_one_line() {
         let output = wait_for("the banner", || Some(server.out()).filter(|output| output.contains("Ctrl-C")));
         for what in [
             format!("absolute name: /abs {shown}"),
-            format!("has ..: ../up {shown}"),
+            format!(".. in its name: ../up {shown}"),
             r"not UTF-8: bytes \xff".to_owned(),
         ] {
             assert!(output.contains(&what), "{what}: {output}");

@@ -98,7 +98,7 @@ fn page_has_one_address() {
         ("a directory",             "GET /guide/",                                    &["200", "no-cache"],                               "guide"),
         ("without its slash",       "GET /guide?q",                                   &["301", "no-cache", "/guide/?q"],                  "/guide/"),
         ("by its name",             "GET /guide/index.html",                          &["301", "no-cache", "/guide/"],                    "/guide/"),
-        ("a missing page",          "GET /abou",                                      &["404", "no-store"],                               "nothing"),
+        ("a missing page",          "GET /abou",                                      &["404", "no-store"],                               "no page at this address"),
     ];
     forms.check(&["--clean-urls"], cases);
     #[rustfmt::skip]
@@ -142,13 +142,13 @@ fn fields_of_the_whole_site_are_sent_unless_a_rule_sets_others() {
         ("a validator",             "GET /\r\nIf-None-Match: *",                      &["304", "no-cache", ""],               ""),
         ("open",                    "GET /fonts/a.woff2\r\nOrigin: http://b",         &["200", "max-age=9, immutable", "*"],  "font"),
         ("open, a range",           "GET /fonts/a.woff2\r\nRange: bytes=0-1",         &["206", "max-age=9, immutable", "*"],  "fo"),
-        ("missing",                 "GET /missing",                                   &["404", "no-store", ""],               "nothing"),
-        ("missing and open",        "GET /fonts/missing",                             &["404", "no-store", "*"],              "nothing"),
+        ("missing",                 "GET /missing",                                   &["404", "no-store", ""],               "no page at this address"),
+        ("missing and open",        "GET /fonts/missing",                             &["404", "no-store", "*"],              "no page at this address"),
         ("an error by a rule",      "GET /sent/a",                                    &["410", "no-store", "*"],              "font"),
         ("a directory's redirect",    "GET /fonts?q",                                   &["301", "no-cache", "*"],              "/fonts/"),
         ("a plain rule",            "GET /old",                                       &["301", "no-cache", ""],               "/new"),
         ("a rule with a splat",     "GET /fonts/old/a",                               &["301", "no-cache", "*"],              "somewhere"),
-        ("another method",          "POST /",                                         &["405", "no-store", ""],               "read"),
+        ("another method",          "POST /",                                         &["405", "no-store", ""],               "supports"),
         ("an unknown method",       "BREW /",                                         &["501", "no-store", ""],               "501"),
         ("a condition",             "GET /\r\nIf-Match: \"a\"",                       &["412", "no-store", ""],               "412"),
         ("a range beyond the end",  "GET /\r\nRange: bytes=99-",                      &["416", "no-store", ""],               "416"),
@@ -177,7 +177,7 @@ fn fields_of_the_whole_site_are_sent_unless_a_rule_sets_others() {
     let framed: &[PageCase<'_>] = &[
         ("a rule",                  "GET /framed/",                                   &["200", "no-cache", "nosniff", "ALLOWALL"],   "framed"),
         ("its redirect",            "GET /framed",                                    &["301", "no-cache", "nosniff", "ALLOWALL"],   "/framed/"),
-        ("missing in it",           "GET /framed/x",                                  &["404", "no-store", "nosniff", "ALLOWALL"],   "nothing"),
+        ("missing in it",           "GET /framed/x",                                  &["404", "no-store", "nosniff", "ALLOWALL"],   "no page at this address"),
     ];
     forms.check(&options, framed);
 }
@@ -194,7 +194,7 @@ fn application_shell_has_the_fields_of_the_requested_path() {
         ("a route",                 "GET /users/7",             &["200", "no-cache", "shell", "all"],           "shell"),
         ("below a directory",       "GET /app/users/7",         &["200", "no-cache", "shell", "app", "all"],    "shell"),
         ("open",                    "GET /open/7",              &["200", "no-cache", "shell", "*"],             "shell"),
-        ("a missing asset there",   "GET /app/users.js",        &["404", "no-store", "app", "all"],             "nothing"),
+        ("a missing asset there",   "GET /app/users.js",        &["404", "no-store", "app", "all"],             "no page at this address"),
     ];
     forms.check(&["--spa", "--cors", "/open"], cases);
 }
@@ -301,7 +301,7 @@ fn impossible_options_are_an_error_and_conflicting_pages_a_warning() {
     let ended = RunningProgram::run(serve(forms.dir.path(), &["--cors", "fonts"]));
     assert!(!ended.status.success() && ended.err.contains("a path that begins with /"), "{ended:?}");
     let program = RunningProgram::start_ready(serve(forms.dir.path(), &["--clean-urls"]));
-    let warning = "1 clean URL that another file has: about.html";
+    let warning = "1 clean URL that belongs to another file: about.html";
     common::wait_for(warning, || program.err().contains(warning).then_some(()));
 }
 

@@ -117,7 +117,7 @@ fn failed_activation_prints_a_hint_and_changes_nothing() {
         ("activate", &["current"],                 "it is not the name of a release, such as 2026-11-21.tar"),
         ("activate", &["x\ny.tar"],                "it is not the name of a release"),
         ("activate", &["cut.tar"],                 "cut short, or something was appended to it; see tarpon verify"),
-        ("activate", &["text.tar"],                "it is no tar archive"),
+        ("activate", &["text.tar"],                "not a tar archive"),
         ("activate", &["plain.tar"],               "it is not a packed site; pack it, as with tarpon pack DIR -o FILE"),
         ("activate", &["damaged.tar", "--verify"], "of the image are damaged, and 1 more; download it again"),
         ("rollback", &[],                          "no release was active before; see tarpon release list "),

@@ -53,9 +53,9 @@ fn damaged_release_is_refused_and_the_current_one_stays() {
     let cases: &[(&str, &[u8], &str)] = &[
         ("cut",      &good[..good.len() / 2], "cut short"),
         ("damaged",  &damaged,                "the header is damaged"),
-        ("empty",    b"",                     "it is no tar archive"),
+        ("empty",    b"",                     "not a tar archive"),
         ("zip",      b"PK\x03\x04",           "it is a zip archive"),
-        ("text",     b"release 7",            "it is no tar archive"),
+        ("text",     b"release 7",            "not a tar archive"),
     ];
     for &engine in ENGINES {
         set_current(releases.path(), "good.tar");

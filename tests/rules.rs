@@ -387,11 +387,11 @@ const HEADERS: &[RuleCase] = &[
         name: "Netlify: syntax for the _headers file",
         files: &["templates/index.html", "templates/index2.html"],
         headers: "\
-            # a path:\n/templates/index.html\n  # headers for that path:\n  X-Frame-PackOptions: DENY\n\
-            # another path:\n/templates/index2.html\n  # headers for that path:\n  X-Frame-PackOptions: SAMEORIGIN\n",
+            # a path:\n/templates/index.html\n  # headers for that path:\n  X-Frame-Options: DENY\n\
+            # another path:\n/templates/index2.html\n  # headers for that path:\n  X-Frame-Options: SAMEORIGIN\n",
         requests: &[
-            ("/templates/index.html",  "200 /templates/index.html | X-Frame-PackOptions: DENY"),
-            ("/templates/index2.html", "200 /templates/index2.html | X-Frame-PackOptions: SAMEORIGIN"),
+            ("/templates/index.html",  "200 /templates/index.html | X-Frame-Options: DENY"),
+            ("/templates/index2.html", "200 /templates/index2.html | X-Frame-Options: SAMEORIGIN"),
             ("/templates/",            "200 /templates/index.html"),
         ],
         ..NOTHING
@@ -429,11 +429,11 @@ const HEADERS: &[RuleCase] = &[
         dialect: Cloudflare,
         files: &["secure/page", "static/image.jpg", "static/styles.css", "home"],
         headers: "\
-            # This is a comment\n/secure/page\n  X-Frame-PackOptions: DENY\n  X-Content-Type-PackOptions: nosniff\n  \
+            # This is a comment\n/secure/page\n  X-Frame-Options: DENY\n  X-Content-Type-Options: nosniff\n  \
             Referrer-Policy: no-referrer\n\n/static/*\n  Access-Control-Allow-Origin: *\n  X-Robots-Tag: nosnippet\n\n\
             /static/styles.css\n  X-Robots-Tag: noindex\n",
         requests: &[
-            ("/secure/page", "200 /secure/page | X-Frame-PackOptions: DENY; Referrer-Policy: no-referrer"),
+            ("/secure/page", "200 /secure/page | X-Frame-Options: DENY; Referrer-Policy: no-referrer"),
             ("/static/styles.css", "200 /static/styles.css | Content-Type: text/css; charset=utf-8; Access-Control-Allow-Origin: *; X-Robots-Tag: nosnippet, noindex"),
             ("/home", "200 /home"),
         ],
@@ -476,10 +476,10 @@ const HEADERS: &[RuleCase] = &[
         name: "Cloudflare: harden security for an application",
         dialect: Cloudflare,
         files: &["app/index.html"],
-        headers: "/app/*\n  X-Frame-PackOptions: DENY\n  X-Content-Type-PackOptions: nosniff\n  Referrer-Policy: no-referrer\n  \
+        headers: "/app/*\n  X-Frame-Options: DENY\n  X-Content-Type-Options: nosniff\n  Referrer-Policy: no-referrer\n  \
             Permissions-Policy: document-domain=()\n  Content-Security-Policy: script-src 'self'; frame-ancestors 'none';\n",
         requests: &[
-            ("/app/", "200 /app/index.html | X-Frame-PackOptions: DENY; Referrer-Policy: no-referrer; \
+            ("/app/", "200 /app/index.html | X-Frame-Options: DENY; Referrer-Policy: no-referrer; \
                 Permissions-Policy: document-domain=(); Content-Security-Policy: script-src 'self'; frame-ancestors 'none';"),
             ("/app",  "301 /app/"),
         ],
@@ -771,7 +771,7 @@ const USUAL: &[&str] = &[
     "Content-Length: ",
     "Content-Type: text/html; charset=utf-8",
     "Content-Type: text/plain; charset=utf-8",
-    "X-Content-Type-PackOptions: nosniff",
+    "X-Content-Type-Options: nosniff",
     "Accept-Ranges: ",
     "ETag: ",
     "Last-Modified: ",

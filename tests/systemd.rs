@@ -136,7 +136,7 @@ fn unusable_socket_of_systemd_fails_the_start() {
     #[rustfmt::skip]
     let cases: [(&[String], String); 2] = [
         (&streams, format!(
-            "tarpon: cannot leave the socket of systemd at unix:{} alone: no listener of the configuration is there, and clients would \
+            "tarpon: cannot ignore the systemd socket at unix:{}: no listener of the configuration uses it, and its clients would \
              wait for ever; name it, as with --listen unix:{0}, or leave its ListenStream= out of the socket unit; without any listener, \
              all sockets of systemd are served", path.display())),
         (&datagrams,

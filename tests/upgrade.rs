@@ -102,7 +102,7 @@ fn program_that_fails_to_start_changes_nothing() {
         ("exits at once",        Some(shell("exit 3")),             "one",     "",             "the new program ended with status 3"),
         ("crashes",              Some(shell("kill -SEGV $$")),      "one",     "",             "the new program was killed by SIGSEGV"),
         ("hangs",                Some(shell("exec sleep 1000")),    "one",     "",             "did not serve in time, and was killed"),
-        ("sends garbage",        Some(shell("exec bash -c 'printf \"\\0\\0\\0\\0no\" >&$TARPON_TAKES_OVER; exec sleep 1000'")), "one", "",  "the new program does not understand"),
+        ("sends garbage",        Some(shell("exec bash -c 'printf \"\\0\\0\\0\\0no\" >&$TARPON_HANDOVER; exec sleep 1000'")), "one", "",  "the new program does not understand"),
         ("a configuration",      Some(real.clone()),                "one",     "[sever]\n",    "unknown section `sever`"),
         ("a port in use",        Some(real.clone()),                "one",     &used,          "address already in use"),
         ("a missing site",       Some(real.clone()),                "missing", "",             "it does not exist"),
@@ -153,7 +153,7 @@ fn later_order_replaces_an_upgrade_that_has_not_started() {
         // Both upgrades fail.
         for upgrade in [first, second] {
             let error = upgrade.join().unwrap().err;
-            assert!(error.contains("not upgraded: something else was asked for meanwhile"), "{error}");
+            assert!(error.contains("not upgraded: a newer order replaced this one"), "{error}");
         }
     });
     assert_eq!(hanging(), None);
@@ -251,12 +251,9 @@ fn variable_for_the_handover_is_refused_from_users() {
     let copy = InstalledProgram::new("");
     for value in ["", "x", "1", "1000"] {
         let mut command = copy.command();
-        command.env("TARPON_TAKES_OVER", value);
+        command.env("TARPON_HANDOVER", value);
         let ended = RunningProgram::run(command);
-        assert!(
-            ended.error_line().contains("TARPON_TAKES_OVER is for tarpon itself: "),
-            "{value}: {ended:?}"
-        );
+        assert!(ended.error_line().contains("TARPON_HANDOVER is for tarpon itself: "), "{value}: {ended:?}");
     }
 }
 

@@ -96,11 +96,11 @@ fn users_have_directories_below_their_names() {
     );
     let errors = program.err();
     for want in [
-        format!("skipped 1 home of a user that may not be entered: {}", host.at("home/barred").display()),
-        "skipped 1 file or directory of a user that cannot be read: ~alice/private".to_owned(),
-        format!("left out /~leading/: {0} is not within", host.at("home/leading/public_html").display()),
+        format!("skipped 1 home directory without search permission: {}", host.at("home/barred").display()),
+        "skipped 1 unreadable file or directory of a user: ~alice/private".to_owned(),
+        format!("omitted /~leading/: {0} is outside", host.at("home/leading/public_html").display()),
         format!(
-            "left out /~closed/: cannot read {0}: permission denied; let the server, as with chmod o+rx {0}",
+            "omitted /~closed/: cannot read {0}: permission denied; make it readable, for example with chmod o+rx {0}",
             host.at("home/closed/public_html").display()
         ),
     ] {
@@ -175,7 +175,7 @@ fn changes_by_users_are_followed_and_no_user_takes_the_site_down() {
     host.write(&many);
     program.wait_for("/~alice/", |page| page.status == 404);
     let want = format!(
-        "left out /~alice/: {} has more than 10000 files and directories; move some out of it",
+        "omitted /~alice/: {} has more than 10000 files and directories; move some out of it",
         host.at("home/alice/public_html").display()
     );
     wait_for("the warning", || program.err().contains(&want).then_some(()));

@@ -23,7 +23,7 @@ pub(super) fn pack_error(error: PackError, user: Option<&str>) -> UserError {
         PackError::Repeats { path } => UserError::new(
             "cannot make the site's image",
             format_args!("its symbolic links lead to {} and other directories too often", path.printable()),
-            "remove links to directories that hold such links themselves",
+            "remove links to directories that contain such links",
         ),
         PackError::FileCount { count, max } => UserError::new(
             format_args!("cannot keep {count} large files open"),

@@ -28,13 +28,13 @@ use tarpon_pack::{
 };
 use tarpon_site::{Image, ImageError, Printable, packed};
 
-/// A builder that can rebuild the same site: a rebuild reads only files that have changed.
+/// A builder of one site. It keeps the hashes of large files, so that a rebuild reads a large file only if it has changed.
 #[derive(Default)]
 pub(crate) struct SiteBuilder {
     cache: BuildCache,
-    /// Directories of users that the last build omitted and reported.
+    /// The user directories that the last build omitted: the next build does not report them again.
     omitted: Vec<Omitted>,
-    /// The open directory or archive to read, even if the path leads to another one by now.
+    /// The open directory or archive to read, even if the path now leads to another one. `None`: open the path.
     root: Option<Arc<SiteRoot>>,
     /// The user that this process has switched to, for messages.
     user: Option<String>,
@@ -88,7 +88,7 @@ impl SiteBuilder {
         }
     }
 
-    /// Builds the site of a directory. Warns about each omitted user directory only once.
+    /// Builds the site of a directory. `omitted` of the result leaves out what the last build omitted too.
     pub(super) fn dir(&mut self, tree: DirTree, source: &SiteSource) -> Result<Site, UserError> {
         let mut options = PackOptions { file_count_max: file_count_max(), ..options(source) };
         if source.preload {
@@ -109,7 +109,7 @@ fn options(source: &SiteSource) -> PackOptions {
     PackOptions { dialect, policy, users, ..PackOptions::new(unix_s()) }
 }
 
-/// Builds the site of an archive that is open, with the other settings of `source`.
+/// Builds the site of an open archive, with the settings of `source`.
 pub(crate) fn from_archive(archive: Archive, source: &SiteSource) -> Result<Site, UserError> {
     let SiteSource { path, prefix, policy, .. } = source;
     if source.users.user_database.is_some() || !source.users.directories.is_empty() {
@@ -124,7 +124,7 @@ pub(crate) fn from_archive(archive: Archive, source: &SiteSource) -> Result<Site
         UserError::new(what, error, "see tarpon verify, and pack the site again")
     };
     let Some(image) = archive.image().map_err(damaged)? else {
-        // An embedded site is always packed, so an archive without an image is a file of its own and begins at offset 0.
+        // `pack_tar` reads the file from offset 0. The archive begins there: only an embedded site does not, and it has an image.
         let options = options(source);
         let site = site(|out| pack_tar(&archive.file, path, prefix, out, &options))
             .map_err(|error| pack_error(error, None))?;
@@ -147,7 +147,7 @@ pub(crate) fn from_archive(archive: Archive, source: &SiteSource) -> Result<Site
     // Reading ahead brings the image into memory before the first clients connect.
     let image_at = archive.at + packed::IMAGE_AT;
     cached::read_ahead(&archive.file, image_at, image.len());
-    // An image without totals still has a number of paths, and the archive has a length.
+    // Without totals, the number of paths and the length of the archive are the best estimate.
     let (file_count, content_len) = match image.totals() {
         Some(totals) => (totals.files, totals.bytes),
         None => (image.record_count(), archive.map.len()),
@@ -173,7 +173,8 @@ fn site(
     Ok(Site { image, store, files, archive: None, file_count, content_len, skipped, omitted })
 }
 
-/// Returns a quarter of the limit on open files. Two sites are open while one replaces another; the rest is for connections.
+/// Returns how many files a site may keep open: a quarter of the limit on descriptors. While one site replaces another, both are open;
+/// the other half is for connections.
 fn file_count_max() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(limit / 4).unwrap_or(usize::MAX)

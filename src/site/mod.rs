@@ -213,3 +213,11 @@ pub(crate) enum StoreId {
     /// The large file with this number.
     File(u32),
 }
+
+/// A range of one of a site's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileRange {
+    pub(crate) store: StoreId,
+    /// Offset and length in the file.
+    pub(crate) region: Region,
+}

@@ -209,7 +209,7 @@ fn input_error(error: PackError, site: &Path) -> UserError {
         PackError::Repeats { path } => UserError::new(
             format_args!("cannot pack {}", site.printable()),
             format_args!("its symbolic links lead to {} and other directories too often", path.printable()),
-            "remove links to directories that hold such links themselves",
+            "remove links to directories that contain such links",
         ),
         error @ PackError::Archive { .. } => {
             let hint = match error {

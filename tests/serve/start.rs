@@ -80,7 +80,7 @@ fn unreadable_directory_fails_with_a_hint() {
     #[rustfmt::skip]
     let cases = [
         ("missing", "cannot serve {}/missing: it does not exist; name a directory or tar archive, as in tarpon serve DIR"),
-        ("file",    "cannot read {}/file: it is no tar archive, at byte 0; name a directory or a tar archive"),
+        ("file",    "cannot read {}/file: not a tar archive, at byte 0; name a directory or a tar archive"),
         ("site",    denied),
     ];
     for (name, want) in cases {

@@ -118,7 +118,8 @@ pub(crate) trait EntryTree {
     /// Returns the location of an entry of a directory.
     fn join(&self, dir: &Self::Location, name: &[u8]) -> Self::Location;
 
-    /// Resolves a symbolic link to an entry that is none. A component of its target may begin with a dot: a link to `.releases/7` is intended.
+    /// Resolves a symbolic link to its target, which is no link. A component of the target may begin with a dot: a link to
+    /// `.releases/7` is intended.
     fn follow(&self, link: &Self::Location) -> Result<(Self::Location, EntryKind), WalkError>;
 
     /// Returns the location of a file for later reads.

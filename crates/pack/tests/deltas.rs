@@ -283,8 +283,8 @@ fn options() -> SiteOptions<'static> {
 fn variants(archive: &Path, path: &str) -> Vec<(Coding, u64, Option<[u8; 32]>)> {
     let site = inspect(&File::open(archive).expect("an archive")).expect("a packed site");
     let row = site.paths.into_iter().find(|row| row.path == path.as_bytes()).expect(path);
-    let InspectedEntry::File { variants: forms, .. } = row.entry else { panic!("{path} is no file") };
-    forms.into_iter().map(|form| (form.coding, form.len, form.dictionary)).collect()
+    let InspectedEntry::File { variants, .. } = row.entry else { panic!("{path} is no file") };
+    variants.into_iter().map(|variant| (variant.coding, variant.len, variant.dictionary)).collect()
 }
 
 fn check(archive: &Path, dictionaries: &[PathBuf]) -> Verification {

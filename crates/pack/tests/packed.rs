@@ -1,4 +1,4 @@
-//! A packed site: what tar programs make of it, and what is served out of it.
+//! A packed site: what tar programs extract from it, and what a server finds in it.
 
 use bytes::Bytes;
 use std::ffi::OsStr;
@@ -25,13 +25,13 @@ use tempfile::TempDir;
 use xxhash_rust::xxh3::xxh3_128;
 
 #[test]
-fn every_file_is_served_with_the_variants_that_are_worth_it() {
+fn each_file_has_the_variants_that_are_worth_it() {
     let site = PackedTestSite::new();
     let (report, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let packed = Packed::new(&archive);
     for (path, content) in files() {
         let Some(Entry::File(file)) = packed.image.find(format!("/{path}").as_bytes()) else {
-            panic!("{path} is not there")
+            panic!("{path} is not found")
         };
         assert!(packed.content(&file.identity) == content, "{path}");
         let coded: Vec<_> = packed.image.coded_variants(file).collect();
@@ -52,7 +52,7 @@ fn every_file_is_served_with_the_variants_that_are_worth_it() {
 }
 
 #[test]
-fn large_contents_lie_on_pages_and_each_of_them_once() {
+fn large_contents_are_page_aligned_and_stored_once() {
     let site = PackedTestSite::new();
     let (_, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let packed = Packed::new(&archive);
@@ -70,19 +70,19 @@ fn large_contents_lie_on_pages_and_each_of_them_once() {
                     assert!(place.len > 16 << 10 && place.at.is_multiple_of(4096), "{path}: {place:?}");
                 }
                 Content::Image(place) => assert!(place.len <= 16 << 10, "{path}: {place:?}"),
-                Content::File { .. } => panic!("{path}: no file lies beside"),
+                Content::File { .. } => panic!("{path}: the image has no files beside it"),
             }
         }
     }
-    assert_eq!(large_count, 5, "the style sheet in four forms, and the picture");
+    assert_eq!(large_count, 5, "the style sheet in four codings, and the picture");
     assert_eq!(place("/large.css"), place("/copy.css"));
 }
 
 #[test]
-fn any_tar_program_gives_the_site_back() {
+fn tar_programs_extract_the_site() {
     let site = PackedTestSite::new();
     let (_, archive) = site.pack("site.tar", CompressionEffort::Fast);
-    // Strict where Python already knows how to be.
+    // With the strict filter, in versions of Python that have it.
     let tarfile = "import sys, tarfile; strict = {'filter': 'data'} if hasattr(tarfile, 'data_filter') else {}; \
         tarfile.open(sys.argv[1]).extractall(sys.argv[2], **strict)";
     let programs: [(&str, &[&str]); 3] = [
@@ -116,7 +116,7 @@ fn any_tar_program_gives_the_site_back() {
 }
 
 #[test]
-fn directories_modes_and_times_survive_from_a_directory_and_from_an_archive() {
+fn directories_modes_and_times_survive_packing() {
     let temp = tempfile::tempdir().expect("a directory");
     let (dir, plain) = (temp.path().join("site"), temp.path().join("plain.tar"));
     #[rustfmt::skip]
@@ -141,14 +141,14 @@ fn directories_modes_and_times_survive_from_a_directory_and_from_an_archive() {
         content.iter().for_each(|content| fs::write(&at, content).expect(path));
     }
     fs::write(dir.join("only-hidden/.secret"), "x").expect("a file");
-    // Times of directories last: what is made in them changes them.
+    // Times of directories come last: a new entry would change them.
     for (path, _, mode, modified_s) in entries {
         fs::set_permissions(dir.join(path), Permissions::from_mode(*mode)).expect(path);
         let file = File::open(dir.join(path)).expect(path);
         file.set_modified(UNIX_EPOCH + Duration::from_secs(*modified_s)).expect(path);
     }
-    let made = Command::new("tar").arg("-cf").arg(&plain).arg("-C").arg(&dir).arg(".").status();
-    assert!(made.expect("tar").success());
+    let status = Command::new("tar").arg("-cf").arg(&plain).arg("-C").arg(&dir).arg(".").status();
+    assert!(status.expect("tar").success());
     let file = File::open(&plain).expect("an archive");
     let tarfile = "import sys, tarfile; strict = {'filter': 'fully_trusted'} if hasattr(tarfile, 'data_filter') else {}; \
         tarfile.open(sys.argv[1]).extractall(sys.argv[2], **strict)";
@@ -195,11 +195,11 @@ fn directories_modes_and_times_survive_from_a_directory_and_from_an_archive() {
             assert_ne!(inode("large"), inode("other-mode"));
         }
     }
-    assert!(archives[0] == archives[1], "from both the same bytes");
+    assert!(archives[0] == archives[1], "both inputs give the same bytes");
 }
 
 #[test]
-fn the_same_site_gives_the_same_bytes() {
+fn same_site_gives_the_same_bytes() {
     let (one, other) = (PackedTestSite::new(), PackedTestSite::new());
     for effort in [CompressionEffort::Fast, CompressionEffort::Best] {
         let (report, archive) = one.pack("site.tar", effort);
@@ -215,7 +215,7 @@ fn the_same_site_gives_the_same_bytes() {
 }
 
 #[test]
-fn an_archive_packed_gives_the_same_bytes_as_its_directory() {
+fn packed_site_packed_again_gives_the_same_bytes() {
     let site = PackedTestSite::new();
     let (_, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let file = File::open(&archive).expect("an archive");
@@ -227,7 +227,7 @@ fn an_archive_packed_gives_the_same_bytes_as_its_directory() {
 
 #[test]
 #[rustfmt::skip]
-fn a_coded_form_beside_its_file_is_taken_over_if_it_decodes_to_it() {
+fn precompressed_file_is_used_if_it_decodes_to_its_source() {
     let text = "p { color: red }\n".repeat(40).into_bytes();
     let other = "p { color: tan }\n".repeat(40).into_bytes();
     let (coded, brotli) = (gzip(&text), brotli_of(&text));
@@ -236,7 +236,7 @@ fn a_coded_form_beside_its_file_is_taken_over_if_it_decodes_to_it() {
     let larger = gzip_stored(&text);
     type Row<'a> = (&'a str, &'a str, &'a [u8], bool, &'a [SkipReason]);
     let cases: &[Row<'_>] = &[
-        // what it shows      its name    its content             taken   what is told
+        // what it shows      its name    its content             used    skipped
         ("gzip",              "a.css.gz", &coded,                 true,  &[]),
         ("Brotli",            "a.css.br", &brotli,                true,  &[]),
         ("of another file",   "a.css.gz", &gzip(&other),       false, &[SkipReason::PrecompressedMismatch]),
@@ -247,32 +247,32 @@ fn a_coded_form_beside_its_file_is_taken_over_if_it_decodes_to_it() {
         ("empty",             "a.css.br", b"",                    false, &[SkipReason::PrecompressedMismatch]),
         ("not smaller",       "a.css.gz", &larger,                false, &[]),
     ];
-    for &(name, beside, content, taken, told) in cases {
+    for &(name, beside, content, used, skipped) in cases {
         let temp = tempfile::tempdir().expect("a directory");
         let dir = temp.path().join("site");
         fs::create_dir(&dir).expect("a directory");
         fs::write(dir.join("a.css"), &text).expect("a file");
         fs::write(dir.join(beside), content).expect("a file");
-        // That a form is older says nothing: it is decoded.
+        // The packer decodes the file, so its age does not matter.
         let old = UNIX_EPOCH + Duration::from_secs(1);
         File::options().append(true).open(dir.join(beside)).and_then(|file| file.set_modified(old)).expect("a file");
         let archive = temp.path().join("site.tar");
         let report = pack_site(PackInput::Dir(&dir), &archive, &options(CompressionEffort::Fast), &Progress::default()).expect(name);
         let packed = Packed::new(&archive);
         let Some(Entry::File(file)) = packed.image.find(b"/a.css") else { panic!("{name}") };
-        let forms: Vec<_> = packed.image.coded_variants(file).map(|(coding, form)| (coding, packed.content(&form))).collect();
-        assert_eq!(forms.len(), 3, "{name}: what was not taken is made");
-        assert!(forms.iter().all(|(coding, form)| decoded(*coding, form) == text), "{name}");
-        assert_eq!(forms.iter().any(|(_, form)| form == content), taken, "{name}");
-        assert_eq!(report.saved.iter().map(|saved| saved.reused).sum::<u64>(), u64::from(taken), "{name}");
-        assert_eq!(report.skipped.iter().map(|row| row.reason).collect::<Vec<_>>(), told, "{name}");
-        let Some(Entry::File(by_name)) = packed.image.find(format!("/{beside}").as_bytes()) else { panic!("{name}") };
-        assert!(packed.content(&by_name.identity) == content, "{name}: and is there by its own name");
+        let variants: Vec<_> = packed.image.coded_variants(file).map(|(coding, variant)| (coding, packed.content(&variant))).collect();
+        assert_eq!(variants.len(), 3, "{name}: the packer makes the missing variants");
+        assert!(variants.iter().all(|(coding, variant)| decoded(*coding, variant) == text), "{name}");
+        assert_eq!(variants.iter().any(|(_, variant)| variant == content), used, "{name}");
+        assert_eq!(report.saved.iter().map(|saved| saved.reused).sum::<u64>(), u64::from(used), "{name}");
+        assert_eq!(report.skipped.iter().map(|row| row.reason).collect::<Vec<_>>(), skipped, "{name}");
+        let Some(Entry::File(own)) = packed.image.find(format!("/{beside}").as_bytes()) else { panic!("{name}") };
+        assert!(packed.content(&own.identity) == content, "{name}: at its own path");
     }
 }
 
 #[test]
-fn an_existing_output_saves_the_work_and_changes_nothing() {
+fn existing_output_saves_work_and_gives_the_same_bytes() {
     let site = PackedTestSite::new();
     let (first, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let bytes = fs::read(&archive).expect("an archive");
@@ -281,14 +281,14 @@ fn an_existing_output_saves_the_work_and_changes_nothing() {
     let taken = |report: &PackReport| report.saved.map(|saved| saved.reused);
     assert_eq!(taken(&first), [0; 3]);
 
-    // Nothing has changed: nothing is compressed, and the bytes are the same.
+    // No file has changed: the packer compresses nothing, and the bytes are the same.
     let (again, _) = site.pack("site.tar", CompressionEffort::Fast);
     assert_eq!((again.compressed, &again.reuse), (0, &Reuse::Reused));
     assert_eq!(taken(&again), again.saved.map(|saved| saved.files));
     assert!(again.changes.as_ref().is_some_and(Changes::is_none), "{again:?}");
     assert!(fs::read(&archive).expect("an archive") == bytes);
 
-    // The packer compresses new and changed files alone; a renamed file is neither.
+    // The packer compresses new and changed files only; a renamed file is neither.
     fs::write(site.dir().join("index.html"), "<p>another page".repeat(200)).expect("a file");
     fs::write(site.dir().join("new.txt"), "new").expect("a file");
     fs::remove_file(site.dir().join("small.txt")).expect("a file");
@@ -306,7 +306,7 @@ fn an_existing_output_saves_the_work_and_changes_nothing() {
             && fs::read(&archive).expect("an archive") == fs::read(&other).expect("an archive")
     );
 
-    // Another effort would make other bytes.
+    // Another effort gives other bytes.
     let (best, _) = site.pack("site.tar", CompressionEffort::Best);
     let (fresh, other) = site.pack("best.tar", CompressionEffort::Best);
     assert_eq!((best.compressed, &best.reuse), (fresh.compressed, &Reuse::OtherEncoders));
@@ -315,10 +315,10 @@ fn an_existing_output_saves_the_work_and_changes_nothing() {
 }
 
 #[test]
-fn an_archive_that_is_named_is_reused_in_place_of_the_output() {
+fn named_archive_is_reused_instead_of_the_output() {
     let site = PackedTestSite::new();
     let (_, earlier) = site.pack("earlier.tar", CompressionEffort::Fast);
-    fs::write(site.root().join("site.tar"), "not looked at").expect("a file");
+    fs::write(site.root().join("site.tar"), "not read").expect("a file");
     let options = SiteOptions { reuse: Some(&earlier), ..options(CompressionEffort::Fast) };
     let archive = site.root().join("site.tar");
     let report =
@@ -326,7 +326,7 @@ fn an_archive_that_is_named_is_reused_in_place_of_the_output() {
     assert_eq!((report.compressed, report.reuse), (0, Reuse::Reused));
     assert!(fs::read(&archive).expect("an archive") == fs::read(&earlier).expect("an archive"));
 
-    // One that is named has to be of use.
+    // A named archive must be usable.
     let mut bytes = fs::read(&earlier).expect("an archive");
     bytes[4096 + 200] ^= 1;
     fs::write(&earlier, &bytes).expect("a file");
@@ -336,7 +336,7 @@ fn an_archive_that_is_named_is_reused_in_place_of_the_output() {
 }
 
 #[test]
-fn an_output_that_is_damaged_or_foreign_does_no_harm() {
+fn damaged_or_foreign_output_is_replaced() {
     let site = PackedTestSite::new();
     let (report, good) = site.pack("good.tar", CompressionEffort::Fast);
     let bytes = fs::read(&good).expect("an archive");
@@ -352,13 +352,13 @@ fn an_output_that_is_damaged_or_foreign_does_no_harm() {
     let unusable = |why: &str| Reuse::Unusable(why.to_owned());
     #[rustfmt::skip]
     let cases: &[(&str, Vec<u8>, Reuse, u64)] = &[
-        // what lies there               its bytes                      what becomes of it                   contents compressed
+        // the existing output           its bytes                      its reuse                            contents compressed
         ("an empty file",                Vec::new(),                    Reuse::None,                         report.compressed),
         ("another file",                 b"a letter to a friend".into(), unusable("it is not a packed site"),   report.compressed),
         ("an archive of another kind",   plain_tar,                     unusable("it is not a packed site"),    report.compressed),
         ("cut short",                    bytes[..bytes.len() - 1].into(), unusable("the archive is cut short, or something was appended to it"), report.compressed),
         ("a record is damaged",          flipped(4096 + 200),           unusable("its image is damaged"),    report.compressed),
-        ("one form is damaged",          flipped(large),                Reuse::Reused,                        1),
+        ("one variant is damaged",       flipped(large),                Reuse::Reused,                        1),
     ];
     for (name, content, reuse, compressed) in cases {
         let archive = site.root().join("site.tar");
@@ -370,12 +370,12 @@ fn an_output_that_is_damaged_or_foreign_does_no_harm() {
 }
 
 #[test]
-fn an_output_whose_checksums_were_made_to_fit_gives_no_form_that_is_not_of_its_content() {
+fn forged_variants_with_valid_checksums_are_not_reused() {
     let site = PackedTestSite::new();
     let (_, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let bytes = fs::read(&archive).expect("an archive");
     let packed = Packed::new(&archive);
-    // Every form is something else, and its entity-tag is right.
+    // Forges every variant, with a matching entity-tag.
     let mut forged = bytes.clone();
     for path in ["/large.css", "/index.html", "/guide/index.html"] {
         let Some(Entry::File(file)) = packed.image.find(path.as_bytes()) else { panic!("{path}") };
@@ -383,24 +383,24 @@ fn an_output_whose_checksums_were_made_to_fit_gives_no_form_that_is_not_of_its_c
             let at = match variant.content {
                 Content::Archive(place) => place.at,
                 Content::Image(place) => 4096 + place.at,
-                Content::File { .. } => panic!("no files beside"),
+                Content::File { .. } => panic!("the image has no files beside it"),
             };
-            let form = &mut forged[at as usize..][..variant.content.len() as usize];
-            let middle = form.len() / 2;
-            form[middle..][..4].copy_from_slice(b"evil");
-            let tag = format!("\"{:032x}\"", xxh3_128(form));
+            let content = &mut forged[at as usize..][..variant.content.len() as usize];
+            let middle = content.len() / 2;
+            content[middle..][..4].copy_from_slice(b"evil");
+            let tag = format!("\"{:032x}\"", xxh3_128(content));
             forged[4096 + variant.etag.at as usize..][..tag.len()].copy_from_slice(tag.as_bytes());
         }
     }
-    seal(&mut forged);
+    fix_image_hash(&mut forged);
     fs::write(&archive, &forged).expect("a file");
     let (report, archive) = site.pack("site.tar", CompressionEffort::Fast);
     assert_eq!((report.compressed, report.reuse), (9, Reuse::Reused));
     assert!(fs::read(&archive).expect("an archive") == bytes);
 }
 
-/// Makes the sum over the records of an image right again.
-fn seal(archive: &mut [u8]) {
+/// Recomputes the hash of an image.
+fn fix_image_hash(archive: &mut [u8]) {
     let header = Header::decode(archive[4096..].first_chunk().expect("a header")).expect("a header");
     let body = &archive[4096 + HEADER_LEN..][..header.pages_at as usize - HEADER_LEN];
     let header = Header { body_hash: hash(body), ..header };
@@ -408,7 +408,7 @@ fn seal(archive: &mut [u8]) {
 }
 
 #[test]
-fn pages_at_clean_urls_are_reused_and_forms_beside_them_are_not() {
+fn pages_at_clean_urls_are_reused_and_precompressed_files_are_not() {
     let policy = Policy { clean_urls: true, ..Policy::default() };
     let site = PackedTestSite::new();
     fs::write(site.dir().join("about.html"), "<p>about the world".repeat(100)).expect("a file");
@@ -420,7 +420,7 @@ fn pages_at_clean_urls_are_reused_and_forms_beside_them_are_not() {
     };
     pack("site.tar");
     assert_eq!(pack("site.tar").0.compressed, 0);
-    // Another program made this form; when it is gone, the file has the form that it would have had.
+    // Another program made this file. After its removal, the variant is the same as in a fresh archive.
     let beside = site.dir().join("about.html.br");
     fs::write(&beside, brotli_of(&"<p>about the world".repeat(100).into_bytes())).expect("a file");
     pack("site.tar");
@@ -431,12 +431,12 @@ fn pages_at_clean_urls_are_reused_and_forms_beside_them_are_not() {
 }
 
 #[test]
-fn an_archive_is_the_sum_of_what_it_is_said_to_consist_of() {
+fn parts_in_the_report_add_up_to_the_archive() {
     let site = PackedTestSite::new();
     let (report, archive) = site.pack("site.tar", CompressionEffort::Fast);
     let ArchiveSizes { files: files_len, coded, inline: small, program, overhead: rest } = report.sizes;
     assert_eq!(files_len + coded + small + program + rest, fs::metadata(&archive).expect("an archive").len());
-    // The two styles, and the link to one, have the same content: a large one lies there once.
+    // The two style sheets, and the link to one, have the same content, which the archive stores once.
     let all = files().into_iter().filter(|(path, _)| *path != "copy.css");
     let (large_files, small_files): (Vec<_>, Vec<_>) = all.partition(|(_, content)| content.len() > 16 << 10);
     let len =
@@ -444,16 +444,16 @@ fn an_archive_is_the_sum_of_what_it_is_said_to_consist_of() {
     let small_len = len(small_files);
     assert_eq!((files_len, small, program), (len(large_files) + small_len, small_len, 0));
     let packed = Packed::new(&archive);
-    let forms = ["/index.html", "/guide/index.html", "/large.css"].into_iter().flat_map(|path| {
+    let lens = ["/index.html", "/guide/index.html", "/large.css"].into_iter().flat_map(|path| {
         let Some(Entry::File(file)) = packed.image.find(path.as_bytes()) else { panic!("{path}") };
         packed.image.coded_variants(file).map(|(_, variant)| variant.content.len()).collect::<Vec<_>>()
     });
-    assert_eq!(coded, forms.sum::<u64>());
+    assert_eq!(coded, lens.sum::<u64>());
     assert!(rest > 0 && rest < 128 << 10, "{rest}");
 }
 
 #[test]
-fn a_form_that_lay_beside_its_file_is_not_taken_for_one_that_was_made() {
+fn precompressed_file_of_an_earlier_archive_is_not_reused() {
     let site = PackedTestSite::new();
     fs::write(site.dir().join("index.html.br"), brotli_of(&files()[0].1)).expect("a file");
     let (_, earlier) = site.pack("earlier.tar", CompressionEffort::Fast);
@@ -466,14 +466,14 @@ fn a_form_that_lay_beside_its_file_is_not_taken_for_one_that_was_made() {
 }
 
 #[test]
-fn no_file_is_younger_than_it_may_be() {
+fn no_time_is_later_than_the_latest_allowed() {
     let site = PackedTestSite::new();
     for (latest_s, want) in [(MODIFIED_S + 1, MODIFIED_S), (MODIFIED_S - 1, MODIFIED_S - 1), (0, 0)] {
         let archive = site.root().join("site.tar");
         let options = SiteOptions { max_mtime_s: latest_s, ..options(CompressionEffort::Fast) };
         pack_site(PackInput::Dir(&site.dir()), &archive, &options, &Progress::default()).expect("packs");
         let packed = Packed::new(&archive);
-        let Some(Entry::File(file)) = packed.image.find(b"/small.txt") else { panic!("not there") };
+        let Some(Entry::File(file)) = packed.image.find(b"/small.txt") else { panic!("not found") };
         assert_eq!(file.identity.last_modified, want);
         let mut members = tar::Archive::new(&packed.bytes[..]);
         for member in members.entries().expect("an archive") {
@@ -485,7 +485,7 @@ fn no_file_is_younger_than_it_may_be() {
 }
 
 #[test]
-fn what_cannot_be_packed_is_told_and_leaves_nothing() {
+fn failed_packing_returns_an_error_and_leaves_no_file() {
     let site = PackedTestSite::new();
     let names = |dir: &Path| fs::read_dir(dir).expect("a directory").count();
     symlink("/dev/null", site.root().join("device")).expect("a link");
@@ -496,13 +496,13 @@ fn what_cannot_be_packed_is_told_and_leaves_nothing() {
         ("no site", missing.clone(), site.root().join("a.tar"), None, |error| {
             matches!(error, SiteError::Input(PackError::Root { .. }))
         }),
-        ("no directory for it", site.dir(), missing.join("a.tar"), None, |error| {
+        ("no target directory", site.dir(), missing.join("a.tar"), None, |error| {
             matches!(error, SiteError::Write { .. })
         }),
-        ("a directory in its place", site.dir(), site.root().to_owned(), None, |error| {
+        ("a directory as the target", site.dir(), site.root().to_owned(), None, |error| {
             matches!(error, SiteError::Write { .. })
         }),
-        ("a device in its place", site.dir(), site.root().join("device"), None, |error| {
+        ("a device as the target", site.dir(), site.root().join("device"), None, |error| {
             matches!(error, SiteError::Write { .. })
         }),
         ("within the site", site.dir(), site.dir().join("guide/a.tar"), None, |error| {
@@ -518,7 +518,7 @@ fn what_cannot_be_packed_is_told_and_leaves_nothing() {
         assert!(want(&error), "{name}: {error:?}");
         assert_eq!((names(site.root()), names(&site.dir())), (before, inside), "{name}");
     }
-    // What is hidden is no part of the site.
+    // A hidden directory is no part of the site.
     fs::create_dir(site.dir().join(".out")).expect("a directory");
     let target = site.dir().join(".out/a.tar");
     pack_site(PackInput::Dir(&site.dir()), &target, &options(CompressionEffort::Fast), &Progress::default())
@@ -526,7 +526,7 @@ fn what_cannot_be_packed_is_told_and_leaves_nothing() {
 }
 
 #[test]
-fn a_file_that_changes_meanwhile_ends_it() {
+fn file_that_changes_meanwhile_ends_the_packing() {
     type Change = fn(&Path);
     let changes: [(&str, Change); 3] = [
         ("written", |path| fs::write(path, "other").expect("a file")),
@@ -535,7 +535,7 @@ fn a_file_that_changes_meanwhile_ends_it() {
     ];
     for (name, change) in changes {
         let site = PackedTestSite::new();
-        // So much that compressing it takes longer than to notice that it has begun.
+        // Compressing this takes longer than the loop below needs to see the step.
         let long = noise(24 << 10).iter().flat_map(|byte| byte.to_string().into_bytes()).collect::<Vec<_>>();
         fs::write(site.dir().join("long.txt"), long).expect("a file");
         let (archive, progress) = (site.root().join("site.tar"), Progress::default());
@@ -549,14 +549,14 @@ fn a_file_that_changes_meanwhile_ends_it() {
             change(&site.dir().join("small.txt"));
             packing.join().expect("no panic").expect_err(name)
         });
-        let is_told = matches!(&error, SiteError::Changed { path } if path.ends_with("small.txt"));
-        assert!(is_told, "{name}: {error:?}");
-        assert_eq!(fs::read_dir(site.root()).expect("a directory").count(), 1, "{name}: nothing is left");
+        let is_named = matches!(&error, SiteError::Changed { path } if path.ends_with("small.txt"));
+        assert!(is_named, "{name}: {error:?}");
+        assert_eq!(fs::read_dir(site.root()).expect("a directory").count(), 1, "{name}: no file is left");
     }
 }
 
 #[test]
-fn a_name_that_is_no_text_and_a_site_of_nothing_can_be_packed() {
+fn name_that_is_not_utf8_and_an_empty_site_can_be_packed() {
     let long = [&b"d/"[..], &[0xe9; 120]].concat();
     for name in [Some(&b"caf\xe9.txt"[..]), Some(&long), None] {
         let temp = tempfile::tempdir().expect("a directory");
@@ -594,7 +594,7 @@ fn a_name_that_is_no_text_and_a_site_of_nothing_can_be_packed() {
     }
 }
 
-/// A small site of all there is, in a directory of its own.
+/// A small site with all kinds of files, in a temporary directory.
 struct PackedTestSite(TempDir);
 
 impl PackedTestSite {
@@ -623,7 +623,7 @@ impl PackedTestSite {
         self.0.path()
     }
 
-    /// The site itself; archives lie beside it.
+    /// Returns the site's directory; archives lie beside it.
     fn dir(&self) -> PathBuf {
         self.root().join("site")
     }
@@ -635,7 +635,7 @@ impl PackedTestSite {
     }
 }
 
-/// Nothing decided.
+/// The default policy.
 static POLICY: LazyLock<Policy> = LazyLock::new(Policy::default);
 
 fn options(effort: CompressionEffort) -> SiteOptions<'static> {
@@ -668,12 +668,12 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Text that stays above 16 KiB whatever codes it.
+/// Returns text that stays above 16 KiB in every coding.
 fn large_css() -> Vec<u8> {
     noise(18_000).chunks(4).flat_map(|noise| format!(".{noise:02x?}{{}}\n").into_bytes()).collect()
 }
 
-/// Bytes that nothing can compress.
+/// Returns bytes that no coding can compress.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let next = |_| {
@@ -685,7 +685,7 @@ fn noise(len: usize) -> Vec<u8> {
     (0..len).map(next).collect()
 }
 
-/// An archive, as a server has it.
+/// An archive and its image, like in a server.
 struct Packed {
     image: Image,
     bytes: Bytes,
@@ -703,7 +703,7 @@ impl Packed {
         match variant.content {
             Content::Image(place) => self.image.bytes(place).to_vec(),
             Content::Archive(place) => self.bytes[place.at as usize..][..place.len as usize].to_vec(),
-            Content::File { .. } => panic!("no file lies beside"),
+            Content::File { .. } => panic!("the image has no files beside it"),
         }
     }
 }
@@ -715,18 +715,18 @@ fn decoded(coding: Coding, coded: &[u8]) -> Vec<u8> {
         Coding::Br => brotli::Decompressor::new(coded, 4096).read_to_end(&mut plain),
         Coding::Gzip => flate2::read::GzDecoder::new(coded).read_to_end(&mut plain),
         Coding::Zstd => zstd::stream::Decoder::new(coded).and_then(|mut from| from.read_to_end(&mut plain)),
-        Coding::Dcb | Coding::Dcz => panic!("there is no dictionary"),
+        Coding::Dcb | Coding::Dcz => panic!("no dictionary in this test"),
     }
     .expect("coded");
     plain
 }
 
-/// One member, smaller than its file, and not what the packer would make.
+/// Returns one gzip member, smaller than its file and different from the packer's output.
 fn gzip(plain: &[u8]) -> Vec<u8> {
     gzip_at(plain, flate2::Compression::new(3))
 }
 
-/// As long as its file, and the gzip header.
+/// Returns a gzip member without compression, larger than its file.
 fn gzip_stored(plain: &[u8]) -> Vec<u8> {
     gzip_at(plain, flate2::Compression::none())
 }
@@ -743,7 +743,7 @@ fn brotli_of(plain: &[u8]) -> Vec<u8> {
     coded
 }
 
-/// The files of a directory with their contents, without what is reserved; sorted.
+/// Returns the files of a directory with their contents, sorted, without the reserved directory.
 fn tree(root: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     let mut todo = vec![root.to_owned()];
@@ -762,7 +762,7 @@ fn tree(root: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// More than goes into the image.
+/// A content too large for the image.
 const LARGE: &[u8] = &[b'l'; 20_000];
-/// When all files were modified.
+/// The time of the last change of all files.
 const MODIFIED_S: u64 = 1_600_000_000;

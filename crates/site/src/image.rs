@@ -1,4 +1,4 @@
-//! A checked view of an image. [`Image::new`] checks the tables and does not visit the records; lookups decode in place.
+//! A checked view of an image. [`Image::new`] checks the tables and reads no record; a lookup decodes its record in place.
 
 use crate::entry::{ImageBounds, Redirect, StatusPage, Variant};
 use crate::error::ImageError;
@@ -33,7 +33,7 @@ pub struct Image {
     pages: [StatusPage; STATUS_PAGE_CODES.len()],
     /// The residency of an image that is mapped from a file; `None` if the whole image is in memory.
     residency: Option<ImageResidency>,
-    /// The responses with checked fields: the variants of each index slot, then the deltas.
+    /// The responses whose fields have passed the check. Response numbers: the variants of each index slot, then the deltas.
     validated: ValidatedResponses,
 }
 
@@ -77,8 +77,8 @@ impl Image {
         Ok(image)
     }
 
-    /// Returns an image that is mapped from `file` at offset `at`. Its lookups read only pages that `file` contains, and
-    /// [record](Image::take_missed_page) the others.
+    /// Returns the image as mapped from `file` at offset `at`. Lookups read only pages that `file` marks as resident, and
+    /// [record](Image::take_missed_page) the first page that is not.
     #[must_use]
     pub fn with_residency(self, file: Arc<ResidentPages>, at: u64) -> Image {
         Image { residency: Some(ImageResidency { file, at }), ..self }
@@ -90,14 +90,14 @@ impl Image {
         self.residency.as_ref().is_none_or(|residency| residency.is_resident(region))
     }
 
-    /// Returns the first page that a lookup missed, as a region of the file that contains the image, and forgets it. If it returns a
-    /// page, ignore the results of all lookups since the last call: load the page and repeat them.
+    /// Returns the first page that a lookup missed, as a region of the file that contains the image, and forgets it. Then the results of
+    /// all lookups since the last call are invalid: the caller loads the page and repeats the lookups.
     #[inline]
     pub fn take_missed_page(&self) -> Option<Region> {
         self.residency.as_ref()?.take_missed_page()
     }
 
-    /// Returns the rules of the site, if there are any.
+    /// Returns the rules of the site. `None`: it has none, or they are not [in memory](Image::is_resident).
     #[inline]
     pub fn rules(&self) -> Option<Rules<'_>> {
         let (layout, section) = self.rules?;
@@ -114,14 +114,15 @@ impl Image {
         self.pages[index.expect("a status that has a page")]
     }
 
-    /// Returns whether the fields of a variant frame its content, and its 304 fields no content. If not, the server must not send the
-    /// variant. Checks the fields only once. Returns `false` if they are not [in memory](Image::is_resident).
+    /// Returns whether the fields of a variant frame its content, and the fields of its 304 response frame none. If not, the server must
+    /// not send the variant. Fields that pass are not checked again; fields that are not [in memory](Image::is_resident) do not pass.
     #[inline]
     pub fn is_framed(&self, variant: &Variant) -> bool {
         self.validated.has(variant.number) || self.validate(variant)
     }
 
-    /// Returns whether the fields of a redirect frame its content, like [`Image::is_framed`].
+    /// Returns whether the fields of a redirect frame its content, and the status of its rule is one of a redirect. See
+    /// [`Image::is_framed`].
     #[inline]
     pub fn is_redirect_framed(&self, redirect: &Redirect) -> bool {
         self.validated.has(redirect.number) || self.validate_redirect(redirect)
@@ -160,19 +161,19 @@ impl Image {
         is_good
     }
 
-    /// Returns the bytes of a region, which the caller knows to be [in memory](Image::is_resident).
+    /// Returns the bytes of a region. The caller must check that they are [in memory](Image::is_resident).
     ///
     /// # Panics
-    /// Panics if the region is outside of this image; no region that this image returned is.
+    /// Panics if the region is outside of this image. A region that this image returned never is.
     #[inline]
     pub fn bytes(&self, region: Region) -> &[u8] {
         &self.bytes[region.range()]
     }
 
-    /// Returns the bytes of a region, or nothing if they are not [in memory](Image::is_resident).
+    /// Returns the bytes of a region, or an empty slice if they are not [in memory](Image::is_resident).
     ///
     /// # Panics
-    /// Panics if the region is outside of this image; no region that this image returned is.
+    /// Panics if the region is outside of this image. A region that this image returned never is.
     #[inline]
     pub fn bytes_if_resident(&self, region: Region) -> &[u8] {
         if self.is_resident(region) { self.bytes(region) } else { &[] }
@@ -233,7 +234,7 @@ impl Image {
         layout.map(|layout| Some((layout, region))).ok_or(ImageError::Rules)
     }
 
-    /// Finds the table of deltas. Lookups check its rows; a client detects a wrong dictionary by its hash.
+    /// Finds the table of deltas. It needs no check here: lookups check its rows, and a client compares the hash of the dictionary.
     fn find_deltas(&self) -> Region {
         let mut sections = self.sections();
         let deltas = sections.find(|(row, _)| row.kind == section::DELTAS);
@@ -286,7 +287,7 @@ impl fmt::Debug for Image {
     }
 }
 
-/// Checks that the fields of each status page frame its content. Status 204 has none (RFC 9110, section 15.3.5).
+/// Checks that the fields of each status page frame its content. Status 204 has no content (RFC 9110, section 15.3.5).
 fn check_framing(pages: &[StatusPage; STATUS_PAGE_CODES.len()], bytes: &[u8]) -> Option<()> {
     let is_good = |(page, code): (&StatusPage, u16)| match code {
         204 => frames_nothing(&bytes[page.fields.range()]),
@@ -295,7 +296,8 @@ fn check_framing(pages: &[StatusPage; STATUS_PAGE_CODES.len()], bytes: &[u8]) ->
     pages.iter().zip(STATUS_PAGE_CODES).all(is_good).then_some(())
 }
 
-/// Checks that the index is aligned, extends to the end of the image, and has a power of two of slots, half of them free.
+/// Checks that the index is aligned and extends to the end of the image, that its number of slots is a power of two, and that at least
+/// half of the slots are free.
 fn check_index(header: &Header) -> Option<()> {
     let size = header.slot_count.checked_mul(SLOT_LEN as u64)?;
     let good = header.index_at.checked_add(size)? == header.len

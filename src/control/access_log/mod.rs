@@ -8,7 +8,7 @@
 //!                              └ the records of the start and the end, joined
 //! ```
 //!
-//! Only this thread waits for a slow reader of the log. A worker whose ring is full drops records, and counts them.
+//! Only this thread waits for a slow reader of the log. A worker whose ring is full drops the records and counts their requests.
 //!
 //! | file | what |
 //! |---|---|
@@ -17,12 +17,14 @@
 //! | `escape` | escapes bytes of clients |
 //! | `writer` | lines that wait to be written, for each log |
 //! | `sink` | where lines go |
+//! | `file` | opens the file of a log |
 //! | `rotate` | renames a log file and starts the next |
 //! | `debug` | logs both heads of each exchange with `tracing` |
 
 mod debug;
 mod escape;
 mod exchange;
+mod file;
 mod format;
 mod rotate;
 mod sink;
@@ -125,12 +127,13 @@ impl AccessLog {
         Ok(AccessLog { shared, ended: Arc::new(Mutex::new(ended)) })
     }
 
-    /// Writes the lines of an owner to this sink from now on. An owner that logs nothing is ignored.
+    /// Writes the lines of an owner to this sink from now on. Does nothing for an owner that logs nothing.
     pub(crate) fn log_to(&self, owner: LogOwner, sink: LogSink) {
         self.send(|orders| orders.sinks.push((owner, sink)));
     }
 
-    /// Writes the remaining records after the workers have ended; gives up on a blocked reader after [`END_TIME_MAX`].
+    /// Writes the remaining records; call it after the workers have ended. Returns after [`END_TIME_MAX`] even if a reader blocks the log.
+    /// Drops the records if a log has no sink.
     pub(crate) fn end(&self) {
         self.send(|orders| orders.end = true);
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,7 +150,7 @@ impl AccessLog {
 /// The state of the log thread.
 struct LogThread {
     shared: Arc<LogControl>,
-    /// One for each worker.
+    /// For each worker: its ring, and its exchanges that have not ended.
     sources: Vec<(RingConsumer, Exchanges)>,
     writers: LogWriters,
     tracer: DebugTracer,
@@ -213,7 +216,7 @@ impl LogThread {
     }
 }
 
-/// Reports dropped records, at intervals.
+/// Reports requests that were not logged, at intervals.
 struct DropReport {
     counters: Arc<sys::shared::SharedArray<Counters>>,
     /// The count of dropped exchanges at the last report.
@@ -243,14 +246,14 @@ impl DropReport {
     }
 }
 
-/// How often the thread reads the rings while there are records: rarely enough to write many lines at once, and often enough for the
-/// size of the rings.
+/// The time between two reads of the rings while there are records: long enough to write many lines at once, and short enough that the
+/// rings do not fill.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// After this many empty reads, the thread sleeps until a worker wakes it.
 const IDLE_POLL_COUNT: u32 = 3;
 
-/// How long the end of the log waits for a blocked reader.
+/// How long [`AccessLog::end`] waits for a blocked reader.
 const END_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The shortest time between two reports of dropped records.

@@ -6,7 +6,7 @@
 //!
 //! With logrotate instead, leave rotation off and send SIGUSR1.
 
-use super::sink::append;
+use super::file::append;
 use crate::base::log_config::Rotation;
 use std::{
     ffi::OsString,

@@ -2,25 +2,22 @@
 //!
 //! A user configures a [`LogTarget`]; opened, it is a [`LogSink`]. The supervisor opens sinks for processes that may not open files.
 
-use super::rotate::Rotator;
+use super::{
+    file::{append, is_stream},
+    rotate::Rotator,
+};
 use crate::base::{
     error::{UserError, reason},
     log_config::{LogTarget, Rotation},
 };
-use rustix::{
-    io::ioctl_fionbio,
-    net::{SocketType, sockopt::socket_type},
-};
+use rustix::net::{SocketType, sockopt::socket_type};
 use std::{
     fmt,
     fs::File,
     io::{self, Write},
     os::{
         fd::OwnedFd,
-        unix::{
-            fs::OpenOptionsExt,
-            net::{UnixDatagram, UnixStream},
-        },
+        unix::net::{UnixDatagram, UnixStream},
     },
     path::Path,
     time::{Duration, Instant},
@@ -214,29 +211,6 @@ impl fmt::Debug for LogSink {
 fn stdout() -> io::Result<SinkKind> {
     use std::os::fd::AsFd;
     Ok(SinkKind::File(io::stdout().as_fd().try_clone_to_owned()?.into()))
-}
-
-/// Opens a file for appending: several processes may write, and logrotate may truncate it. A named pipe without a reader is an error, not a
-/// wait. fifo(7).
-///
-/// Does not follow a symbolic link at the end of the path: the supervisor may be root, and other users may write to the directory of a log.
-/// A new file is readable by its owner and group only, as a log names clients and their requests.
-pub(super) fn append(path: &Path) -> io::Result<File> {
-    let links = if is_stream(path) { 0 } else { libc::O_NOFOLLOW };
-    let mut options = File::options();
-    options.append(true).create(true).mode(MODE).custom_flags(libc::O_NONBLOCK | links);
-    let file = options.open(path)?;
-    // Writes may block.
-    ioctl_fionbio(&file, false)?;
-    Ok(file)
-}
-
-/// The mode of a new file, before the umask.
-const MODE: u32 = 0o640;
-
-/// Returns whether the path names a standard stream: these are links on every system, and lead to what the program was started with.
-fn is_stream(path: &Path) -> bool {
-    [Path::new("/dev/stdout"), Path::new("/dev/stderr")].contains(&path)
 }
 
 fn connect(path: &Path) -> io::Result<SinkKind> {

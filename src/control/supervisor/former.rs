@@ -21,7 +21,7 @@ pub(super) struct Former {
 }
 
 /// The number of the descriptor by which it speaks to this program.
-pub(super) const VARIABLE: &str = "TARPON_TAKES_OVER";
+pub(super) const VARIABLE: &str = "TARPON_HANDOVER";
 
 impl Former {
     /// There is one, if it has started this program. To be asked once, before anything is opened.
@@ -80,12 +80,12 @@ impl Former {
     /// This program cannot begin: the one that goes on tells why. Returns what is left to say here.
     pub(super) fn refuse(mut self, why: &dyn Error) -> Box<dyn Error> {
         match self.channel.sender.say(&FromHeir::Refused { why: why.to_string() }) {
-            Ok(()) => "the new program cannot take over, and ends".into(),
+            Ok(()) => "the new program cannot take over, and exits".into(),
             Err(_) => why.to_string().into(),
         }
     }
 }
 
 fn gone() -> io::Error {
-    io::Error::other("the program to take over from has ended")
+    io::Error::other("the predecessor has exited")
 }

@@ -372,14 +372,14 @@ impl Leaving {
             }
         }
         if self.server.child.is_none() {
-            return Ok(Some(Err("there was no server process to be stopped".to_owned())));
+            return Ok(Some(Err("there was no server process to stop".to_owned())));
         }
         match self.server.ended() {
             Some(end) if End::is_good(&end) => Ok(Some(Ok(()))),
             Some(end) => Ok(Some(Err(self.server.reason(&end)))),
             None if self.by <= Instant::now() => {
                 self.server.end();
-                Ok(Some(Err("the server process did not end in time, and was killed".to_owned())))
+                Ok(Some(Err("the server process did not exit in time, and was killed".to_owned())))
             }
             None => Ok(None),
         }

@@ -94,11 +94,11 @@ impl Journal {
     }
 
     fn stuck(&self, path: &Path, error: &io::Error) -> UserError {
-        let what = format_args!("cannot begin another file in the place of {}", path.printable());
+        let what = format_args!("cannot rotate {}", path.printable());
         UserError::new(
             what,
             reason(error),
-            "let the supervisor write to its directory; until then it grows on",
+            "let the supervisor write to its directory; until then the file grows",
         )
     }
 }

@@ -119,8 +119,8 @@ impl Listeners {
         match self.lent.iter().find(|address| !is_wanted(service, address)) {
             None => Ok(()),
             Some(address) => Err(UserError::new(
-                format_args!("cannot leave the socket of systemd at {address} alone"),
-                "no listener of the configuration is there, and clients would wait for ever",
+                format_args!("cannot ignore the systemd socket at {address}"),
+                "no listener of the configuration uses it, and its clients would wait for ever",
                 format_args!(
                     "name it, as with --listen {address}, or leave its ListenStream= out of the socket unit; without any \
                      listener, all sockets of systemd are served"
@@ -157,8 +157,8 @@ impl Listeners {
                     let trouble = own.map_or(trouble, |(own, _)| {
                         UserError::new(
                             format_args!("cannot listen on {address}"),
-                            format_args!("this server has the port already, at {own}"),
-                            "restart it, or leave it where it listens",
+                            format_args!("this server already uses the port, at {own}"),
+                            "restart the server, or keep its address",
                         )
                     });
                     self.remove(&added);

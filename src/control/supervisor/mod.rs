@@ -327,7 +327,7 @@ impl<'a> Supervisor<'a> {
         (self.tell)(Notice::Stopping(grace));
         self.systemd.stopping();
         if let Some(Next { callers, .. }) = self.next.take() {
-            callers.into_iter().for_each(|caller| caller.refuse("the server stops"));
+            callers.into_iter().for_each(|caller| caller.refuse("the server is stopping"));
         }
         // Theirs are the last ones then: when they close them, nobody can connect any more.
         self.listeners.close();
@@ -352,7 +352,7 @@ impl<'a> Supervisor<'a> {
             self.abandon(trial);
             match former == order {
                 true => waiting = callers,
-                false => self.stay(former, "something else was asked for meanwhile", callers),
+                false => self.stay(former, "a newer order replaced this one", callers),
             }
         }
         waiting.extend(caller);
@@ -378,7 +378,7 @@ impl<'a> Supervisor<'a> {
     fn prepare(&mut self) -> Result<Trial, Box<dyn Error>> {
         let mut service = (self.read)()?;
         self.listeners.settle(&mut service);
-        let Stage::Serving(current) = &self.stage else { return Err("the server stops".into()) };
+        let Stage::Serving(current) = &self.stage else { return Err("the server is stopping".into()) };
         check_engine(current.service.settings.engine, &service)?;
         let mut generation = Box::new(Generation::new(service, &current.legacy(), self.tell)?);
         generation.keep_engine(current.engine());
@@ -393,18 +393,16 @@ impl<'a> Supervisor<'a> {
     }
 
     fn prepare_heir(&mut self) -> Result<Trial, Box<dyn Error>> {
-        let Stage::Serving(current) = &self.stage else { return Err("the server stops".into()) };
+        let Stage::Serving(current) = &self.stage else { return Err("the server is stopping".into()) };
         if !current.has_begun() {
             return Err("nothing is served yet".into());
         }
         // With it the kernel ends all the others.
         if getpid() == Pid::INIT {
-            return Err(
-                "this is process 1, which cannot leave its place to another; start another container".into(),
-            );
+            return Err("process 1 of a container cannot be upgraded; start another container".into());
         }
         let program =
-            self.program.as_ref().map_err(|error| format!("nobody knows where the program is: {error}"))?;
+            self.program.as_ref().map_err(|error| format!("cannot find the file of the program: {error}"))?;
         let (listeners, sockets) = self.listeners.bequeath()?;
         let engine = current.engine();
         let heir = Heir::start(program, engine, listeners, &sockets, current.legacy());
@@ -416,10 +414,10 @@ impl<'a> Supervisor<'a> {
     /// What was to take over cannot, for this reason.
     fn stay(&mut self, order: Order, why: &str, callers: Vec<Caller>) {
         let (told, what, otherwise) = match order {
-            Order::Reload => (Notice::ReloadFailed(why), "not reloaded", "what was served before still is"),
-            Order::Upgrade => {
-                (Notice::UpgradeFailed(why), "not upgraded", "the program that runs still serves")
+            Order::Reload => {
+                (Notice::ReloadFailed(why), "not reloaded", "still serving the previous configuration")
             }
+            Order::Upgrade => (Notice::UpgradeFailed(why), "not upgraded", "the old process still serves"),
         };
         (self.tell)(told);
         let words = format!("{what}: {why}\n{otherwise}");
@@ -525,7 +523,7 @@ impl<'a> Supervisor<'a> {
             match self.stage {
                 Stage::Serving(_) => self.change(order, Some(caller)),
                 Stage::Stopping => {
-                    caller.refuse("this server stops, or another has taken over; ask once more")
+                    caller.refuse("the server is stopping, or its successor serves; try again")
                 }
             }
         }
@@ -558,7 +556,7 @@ impl<'a> Supervisor<'a> {
 fn check_engine(current: Engine, service: &Service) -> Result<(), &'static str> {
     match current == service.settings.engine {
         true => Ok(()),
-        false => Err("another engine needs another start; see tarpon serve --engine"),
+        false => Err("a change of the engine needs a restart; see tarpon serve --engine"),
     }
 }
 

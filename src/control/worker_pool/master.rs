@@ -1,4 +1,4 @@
-//! The master: receives the sites and orders of the supervisor, passes them on to its processes, and shuts down.
+//! The master: receives sites and orders from the supervisor, passes them on to the processes of the pool, and shuts the pool down.
 
 use super::{
     acceptor::Acceptor,
@@ -49,14 +49,14 @@ use tarpon_conn::{Counters, Hosts, Recording, SiteId};
 /// The master. It has a single thread, so that it may fork at any time.
 pub(super) struct Master<'a> {
     pub(super) single_threaded: SingleThreaded,
-    /// SIGCHLD.
+    /// Reports SIGCHLD.
     pub(super) signals: Signals,
     pub(super) settings: Settings,
     pub(super) site_configs: &'a [SiteConfig],
     /// A seccomp filter confines this process.
     pub(super) has_seccomp: bool,
     pub(super) emit: fn(Notice<'_>),
-    /// What confines this process, until it is reported to the supervisor.
+    /// The sandbox of this process. `None` after the master has reported it to the supervisor.
     confinement: Option<Confinement>,
     pub(super) worker_seccomp: WorkerSeccomp,
     pub(super) hosts: Arc<Hosts>,
@@ -68,18 +68,18 @@ pub(super) struct Master<'a> {
     pub(super) aux: PoolSlot,
     log_config: &'a LogConfig,
     pub(super) logs: LogPlan,
-    /// The log descriptors that the aux process has, for its successor.
+    /// The descriptors of each log: an aux process that starts later gets them too.
     pub(super) log_sinks: Vec<(LogOwner, Arc<[OwnedFd]>)>,
-    /// By the number of the site: what the supervisor has sent so far.
+    /// By the number of the site: the versions that the supervisor has sent. Empty once the pool serves.
     pending: Vec<Arrived>,
-    /// By the number of the site: its numbers, for the aux process.
+    /// By the number of the site: its last transfer, without descriptors. An aux process that starts later gets it too.
     pub(super) transfers: Vec<Option<SiteTransfer>>,
-    /// `None`: the supervisor has not sent all sites.
+    /// `None` until the supervisor has sent every site.
     pub(super) sites: Option<SiteSet>,
     pub(super) workers: Vec<PoolSlot>,
     /// With `fork`: slots without a process.
     pub(super) free_slots: BTreeSet<usize>,
-    /// With `fork`: a fork failed; the master tries no other before this time.
+    /// With `fork`: the time of the next attempt after a failed fork.
     pub(super) fork_after: Option<Instant>,
     /// With `fork`: the channel for the next worker.
     pub(super) spare_channel: Option<(Channel, Channel)>,
@@ -96,9 +96,9 @@ pub(super) struct SharedMemory {
 
 /// A shutdown under way.
 pub(super) struct PoolDraining {
-    /// The message that started it, for processes that start later.
+    /// The latest message about the shutdown, for processes that start later.
     pub(super) message: ToServer,
-    /// The master waits no longer than this.
+    /// The master exits at this time at the latest.
     deadline: Instant,
 }
 
@@ -111,7 +111,7 @@ impl<'a> Master<'a> {
         let Start { settings, listeners, admin, is_successor, sites, unknown, log, rights, tell } = start;
         let unconfined = |error| sandbox::unconfined(&error);
         let in_words = |error: io::Error| error.to_string();
-        // The sandbox forbids opening files, so these come first.
+        // These two come before the sandbox, which forbids opening files.
         let single_threaded = SingleThreaded::new().map_err(in_words)?;
         let signals = Signals::block(&[Signal::CHILD]).map_err(in_words)?;
         rights.assume().map_err(|error| error.to_string())?;
@@ -240,7 +240,7 @@ impl<'a> Master<'a> {
         }
     }
 
-    /// Takes a site over: the first of a number counts towards the start, a later one replaces it.
+    /// Adds a version of a site. Until the pool serves, it counts towards the start; later, it replaces the version that is served.
     fn add_site(
         &mut self,
         number: usize,
@@ -274,7 +274,7 @@ impl<'a> Master<'a> {
         Ok(())
     }
 
-    /// Serves as soon as every site is there.
+    /// Starts to serve if the supervisor has sent the current version of every site.
     fn serve_if_complete(&mut self, channel: &mut Channel) -> Result<(), String> {
         if self.draining.is_some() || !self.pending.iter().all(Arrived::is_whole) {
             return Ok(());
@@ -291,7 +291,7 @@ impl<'a> Master<'a> {
         } else {
             let now = Instant::now();
             self.workers.iter_mut().for_each(|slot| slot.start_at = Some(now));
-            // The workers exist before the supervisor reports that the server serves.
+            // The message below reports that the server serves, so its workers must exist before.
             self.update_slots().map_err(|error| error.to_string())?;
         }
         let engine = self.settings.engine;
@@ -308,7 +308,8 @@ impl<'a> Master<'a> {
         self.send_to_workers(&message, &Arc::default());
         self.send_to_aux(&message, &Arc::default());
         self.workers.iter_mut().for_each(|slot| slot.start_at = None);
-        // Clients in the backlog are connected: closing the listeners would reset them. With `prefork` the workers have the listeners.
+        // When the last descriptor of a listener closes, the kernel resets the clients in its backlog. With `fork` the master accepts them
+        // first; with `prefork` the workers have the listeners too.
         match self.forks() && self.sites.is_some() {
             true => self.acceptor.close_when_empty(matches!(message, ToServer::Drain { .. })),
             false => self.acceptor.close(),
@@ -328,14 +329,14 @@ impl<'a> Master<'a> {
         }
     }
 
-    /// Sends the numbers of a site to the aux process, without its descriptors.
+    /// Sends a site transfer to the aux process without the descriptors: its statistics need only the counts.
     fn send_site_to_aux(&mut self, site: usize, record: SiteTransfer) {
         let message = ToServer::Site { site, record: record.clone(), is_earlier: false };
         self.send_to_aux(&message, &Arc::default());
         self.transfers[site] = Some(record);
     }
 
-    /// Forwards messages of the aux process to the supervisor.
+    /// Forwards reports of broken logs and admin requests from the aux process to the supervisor.
     fn receive_from_aux(&mut self, channel: &mut Channel) {
         let Some(aux) = &mut self.aux.process else { return };
         while let Some((message, descriptors)) = aux.receive::<FromServer>() {

@@ -7,7 +7,7 @@
 
 use crate::{
     data::worker::mailbox::{Mailbox, WorkerMessage},
-    site::{Site, StoreId},
+    site::{FileRange, Site},
     sys::cached,
 };
 use rustix::io::Errno;
@@ -34,14 +34,6 @@ pub(crate) struct LoadJob {
     pub(crate) generation: u32,
     /// Dropped when the connection no longer waits.
     pub(crate) waiter: Weak<()>,
-}
-
-/// A range of one of a site's files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileRange {
-    pub(crate) store: StoreId,
-    /// Offset and length in the file.
-    pub(crate) region: Region,
 }
 
 /// Number of threads, and so of reads in flight: enough to keep a disk busy.
@@ -199,6 +191,7 @@ fn read(file: &File, region: Region, dev_null: &File, mut is_wanted: impl FnMut(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::site::StoreId;
     use std::time::{Duration, Instant};
 
     #[test]

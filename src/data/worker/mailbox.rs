@@ -1,8 +1,7 @@
 //! Mailbox of a worker: messages from the control plane and the loader. A message wakes the worker.
 
 use crate::{
-    data::worker::loader::FileRange,
-    site::{Site, versions::SiteVersions},
+    site::{FileRange, Site, versions::SiteVersions},
     sys::wake::Wake,
 };
 use std::{

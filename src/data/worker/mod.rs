@@ -1,4 +1,4 @@
-//! A worker: one thread that serves connections. An engine drives it; all engines share the code here.
+//! A worker: a thread, or with prefork and fork a process, that serves connections. An engine runs it; all engines share the code here.
 //!
 //! ```text
 //!                  ┌──────────────────── Worker ────────────────────┐
@@ -24,7 +24,7 @@
 //! | `idle_workers` | which workers are idle, for engines with one connection per worker |
 //! | `clock` | wall clock and waits |
 //!
-//! A worker waits for the kernel in its engine only, and other threads reach it through its mailbox only.
+//! A worker waits only in its engine, and without a loader for the disk. Other threads reach it only through its mailbox.
 
 mod accept_backoff;
 mod clock;
@@ -88,15 +88,16 @@ pub(crate) struct Worker<S> {
     loaded: Vec<u32>,
 }
 
-/// Limit of buffers per worker: 64 MiB, touched only when used. A connection holds a buffer only while it has received part of a
-/// head, needs one for a redirect with a query or for a byte range, waits for a disk read, or sends so slowly that the start of a
-/// response was cut.
+/// Limit of buffers per worker: 64 MiB, which take memory only once they are used. A connection holds a buffer only for part of a head,
+/// for a redirect with a query, for byte ranges, for requests that wait for the disk, or for the rest of a response prefix that the
+/// socket took in part.
 const BUF_COUNT_MAX: usize = 4096;
 
-/// Buffers per connection where connections are few: one connection uses half of them at most, its inbox and two in its outbox.
+/// Buffers per connection in a worker for few connections. A connection holds 4 at most, so that more than half stay free:
+/// [`Pool::is_plentiful`] never denies it byte ranges.
 const BUF_COUNT_PER_CONNECTION: usize = 16;
 
-/// The worker evicts connections below this number of free buffers: one batch may need as many.
+/// The worker evicts a connection when less than one in this many buffers is free: the rest is for the connections of one batch.
 const BUF_RESERVE: usize = 16;
 
 impl<S: Default> Worker<S> {
@@ -170,7 +171,7 @@ impl<S: Default> Worker<S> {
         self.timers.disarm(index);
         let mut slot = self.slots.remove(index);
         if !slot.conn.outbox(Leg::Client).is_empty() {
-            // An error means that the client has gone already.
+            // An error means that the client has disconnected already.
             let _ = set_socket_linger(&slot.fd, Some(Duration::ZERO));
         }
         self.context.release_inbox(&mut slot);
@@ -208,7 +209,7 @@ impl<S: Default> Worker<S> {
         self.accept_backoff = self.accept_backoff.filter(|&until| until > self.context.now);
     }
 
-    /// Returns the next connection whose deadline has passed, after its `expired` call. The engine drives it.
+    /// Calls `expired` on the next connection whose deadline has passed, and returns it for the engine to drive.
     pub(crate) fn next_expired(&mut self) -> Option<u32> {
         while self.timers.is_due(self.context.now) {
             let index = self.timers.take(self.context.now)?;
@@ -340,7 +341,7 @@ impl<S> Drop for Worker<S> {
 
 /// Returns the client's IP address. Clients of Unix sockets have none.
 fn peer(fd: impl AsFd) -> Option<IpAddr> {
-    // It fails where the client has gone already.
+    // The call fails if the client has disconnected already.
     let address = getpeername(fd).ok()??;
     SocketAddr::try_from(address).ok().map(|address| address.ip())
 }

@@ -1,6 +1,7 @@
 //! Sending: the bytes of spans, and whether they are in memory and intact.
 
-use super::{context::WorkerContext, loader::FileRange};
+use super::context::WorkerContext;
+use crate::site::FileRange;
 use tarpon_conn::{ImageId, Span, Wanted};
 use tarpon_site::Region;
 

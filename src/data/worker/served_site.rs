@@ -4,8 +4,8 @@
 //! missing.
 
 use crate::{
-    data::worker::{loader::FileRange, residency::Residency},
-    site::{Site, StoreId},
+    data::worker::residency::Residency,
+    site::{FileRange, Site, StoreId},
     sys::cached,
 };
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The versions of each site that one worker serves.
 
-use super::{context::WorkerContext, loader::FileRange, served_site::ServedSite};
-use crate::site::{Site, versions::SiteVersions};
+use super::{context::WorkerContext, served_site::ServedSite};
+use crate::site::{FileRange, Site, versions::SiteVersions};
 use std::sync::Arc;
 use tarpon_conn::{ImageId, SiteId};
 

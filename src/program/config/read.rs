@@ -13,7 +13,7 @@ use std::{
 };
 use tarpon_site::Printable;
 
-/// The values of a command line by the names of their flags, without dashes.
+/// The values on the command line, by the name of the flag without dashes.
 #[derive(Clone, Debug, Default)]
 pub struct CliFlags(pub BTreeMap<&'static str, Vec<OsString>>);
 
@@ -33,15 +33,15 @@ pub struct ResolvedConfig {
 pub struct OptionValue {
     /// The section.
     pub section: &'static ConfigSection,
-    /// The index of the section among those of its kind. `None`: the configuration has no such section, and a default replaces it.
+    /// The index of the section among those of its kind. `None`: the configuration has no such section; the entry stands for the default.
     pub number: Option<usize>,
     /// The option.
     pub option: &'static Opt,
-    /// The values in canonical form. Empty: see [`OptionDefault`].
+    /// The values in canonical form. Empty if neither file nor flag sets any, and [`OptionDefault`] has none or describes it in words.
     pub values: Vec<String>,
     /// The origin of the values.
     pub origin: Origin,
-    /// The bytes of the file that hold each value.
+    /// The range of bytes of each value in the file. Empty if the values are not from the file.
     pub(super) spans: Vec<Range<usize>>,
 }
 
@@ -52,7 +52,7 @@ pub enum Origin {
     Default,
     /// This line of the file.
     File(usize),
-    /// A flag.
+    /// A flag. Without values: a flag of the server removed the override of this site.
     Flag,
 }
 
@@ -61,7 +61,7 @@ impl OptionValue {
         OptionValue { section, number, option, values: vec![], origin: Origin::Default, spans: vec![] }
     }
 
-    /// Makes an error about the value of this index.
+    /// Returns an error about the value with the index `at`. It has a position if the value is from the file.
     pub(super) fn error(
         &self,
         at: usize,
@@ -111,7 +111,7 @@ struct ConfigReader<'a> {
 }
 
 impl<'a> ConfigReader<'a> {
-    /// Reads all sections of one kind.
+    /// Reads all sections of one kind. Values of its key on the command line, such as `--listen`, replace all its sections in the file.
     fn sections(&mut self, section: &'static ConfigSection, tables: &[&ConfigTable]) {
         let key_option = section.options.iter().find(|option| section.key == Some(option.name));
         let (tables, count) = match key_option.and_then(|option| self.flag_values(option)) {
@@ -172,7 +172,7 @@ impl<'a> ConfigReader<'a> {
         self.entries.push(entry);
     }
 
-    /// Sets a value of the command line. Its parser rejects most invalid values before.
+    /// Sets a value of the command line, or adds an error. The parser of the command line has rejected most invalid values already.
     fn set_flag(&mut self, option: &Opt, value: &OsStr) -> Option<String> {
         match option.kind.set(value, Path::new(""), &mut self.config) {
             Ok(value) => Some(value),
@@ -193,13 +193,14 @@ impl<'a> ConfigReader<'a> {
         self.errors.push(ConfigError::new(found, expected, format!("leave out {argument}")));
     }
 
-    /// Whether a flag sets a limit of the server and so replaces the overrides of sites in the file.
+    /// Returns whether a flag sets an option of this name in any section: a flag for a limit of the server replaces the limits that sites
+    /// have in the file.
     fn is_overridden(&self, option: &Opt) -> bool {
         let mut options = SECTIONS.into_iter().flat_map(|section| section.options);
         options.any(|other| other.name == option.name && self.flag_values(other).is_some())
     }
 
-    /// Returns the values that the command line has for an option.
+    /// Returns the values of an option on the command line. `None`: no flag sets it, or the command does not accept the option.
     fn flag_values(&self, option: &Opt) -> Option<&'a [OsString]> {
         let values = self.flags.0.get(option.flag_name()).filter(|_| option.is_accepted_by(self.command))?;
         Some(values)
@@ -321,7 +322,7 @@ mod tests {
         }
     }
 
-    /// The case, the file, the flags; an option, its value, and the origin of the value.
+    /// A case: its name, the file, the flags; then an option, its value, and the origin of the value.
     type Case = (
         &'static str,
         &'static str,

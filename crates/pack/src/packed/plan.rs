@@ -1,4 +1,4 @@
-//! What to pack: every file, read once, and the distinct contents.
+//! What to pack: the files of a site, and each distinct content once.
 
 use super::error::SiteError;
 use super::fingerprint::Fingerprint;
@@ -29,7 +29,7 @@ pub(crate) struct PackPlan<'i> {
     /// Each distinct content once.
     pub(crate) contents: Vec<PlannedContent>,
     pub(crate) skipped: Vec<Skipped>,
-    /// The archive has the rule files as members, but the server does not send them.
+    /// The rules of the site. The archive keeps the rule files as members, but the server does not send them.
     pub(crate) rules: RuleSet,
     pub(crate) addresses: PageAddresses,
     /// Empty until [`PackPlan::make_listings`].
@@ -46,9 +46,9 @@ pub(crate) struct PlannedFile {
     /// Seconds since 1970.
     pub(crate) modified_s: u64,
     pub(crate) mode: u32,
-    /// By [`CODINGS`](super::CODINGS): the precompressed file of this file, a number in [`PackPlan::files`].
+    /// By [`CODINGS`](super::CODINGS): the number in [`PackPlan::files`] of the precompressed form of this file.
     pub(crate) precompressed: [Option<usize>; 3],
-    /// Whether this file is the precompressed file of another one.
+    /// Whether this file is the precompressed form of another one.
     pub(crate) is_precompressed: bool,
     /// The pattern of the paths for which clients may use the file as a dictionary.
     pub(crate) offer: Option<String>,
@@ -57,10 +57,11 @@ pub(crate) struct PlannedFile {
 /// A content of one or more files.
 pub(crate) struct PlannedContent {
     pub(crate) fingerprint: Fingerprint,
+    /// What the bytes show of the media type.
     pub(crate) look: SniffedType,
-    /// Whether a quick attempt made the content smaller.
+    /// Whether compressing it is worth an attempt. Rule files are not, as the server does not send them.
     pub(crate) compressible: bool,
-    /// The first file with this content.
+    /// The first file with this content: its number in [`PackPlan::files`].
     pub(crate) file: usize,
     /// By [`CODINGS`](super::CODINGS): the worthwhile variants.
     pub(crate) variants: [Option<SpilledVariant>; 3],
@@ -68,7 +69,7 @@ pub(crate) struct PlannedContent {
     pub(crate) deltas: Vec<DeltaVariant>,
 }
 
-/// The source of a content that the archive has.
+/// Where the writer of the archive reads a content.
 #[derive(Clone, Copy)]
 pub(crate) enum ContentSource {
     /// A file: number in [`PackPlan::files`].
@@ -110,7 +111,7 @@ impl<'i> PackPlan<'i> {
         plan.addresses.report_skipped(&mut plan.skipped);
         let mut known = HashMap::new();
         for (found, scan) in found.into_iter().zip(scans) {
-            // The file was removed during the packing.
+            // A file without a scan was removed during the packing.
             let Some(FileScan { fingerprint, look, compressible, modified_s, mode }) = scan else { continue };
             let content = *known.entry(fingerprint).or_insert_with(|| {
                 let file = plan.files.len();
@@ -140,7 +141,7 @@ impl<'i> PackPlan<'i> {
         Ok(plan)
     }
 
-    /// Makes the directory listings. They are made anew for each archive, as they list its files.
+    /// Makes the directory listings. Each archive gets new ones, as they list its own files.
     pub(crate) fn make_listings(&mut self, options: &SiteOptions<'_>) -> io::Result<()> {
         let served = self.files.iter().filter(|file| !is_hidden(&file.path));
         let listed = served.map(|file| {
@@ -162,12 +163,12 @@ impl<'i> PackPlan<'i> {
         self.input.open(location)?.ok_or_else(|| self.changed(file))
     }
 
-    /// Returns the error that a file changed during the packing.
+    /// Returns the error for a file that changed during the packing.
     pub(crate) fn changed(&self, file: usize) -> SiteError {
         SiteError::Changed { path: self.input.name(&self.files[file].location) }
     }
 
-    /// Returns the error that a file cannot be read.
+    /// Returns the error for a file that cannot be read.
     pub(crate) fn read_failed(&self, file: usize, error: io::Error) -> SiteError {
         PackError::Read { path: self.input.name(&self.files[file].location), error }.into()
     }
@@ -195,8 +196,8 @@ impl FileScan {
     }
 }
 
-/// Returns whether compressing a content seems worthwhile: whether a quick attempt saves at least a 32nd of three samples, from the
-/// start, the middle and the end. A short content always does.
+/// Returns whether compressing a content is worth an attempt: always if it is short and not empty. If it is long, a quick attempt must
+/// save at least a 32nd of three samples, from the start, the middle and the end.
 fn is_compressible(plain: &InputFile<'_>) -> io::Result<bool> {
     if plain.len <= ALWAYS_LEN {
         return Ok(plain.len > 0);
@@ -205,7 +206,7 @@ fn is_compressible(plain: &InputFile<'_>) -> io::Result<bool> {
     let last = plain.len.saturating_sub(SAMPLE_LEN as u64);
     for at in [0, last / 2, last].into_iter().take(if last == 0 { 1 } else { 3 }) {
         let block = match plain.block(at, SAMPLE_LEN) {
-            // The file is shorter now. The next read reports it as changed.
+            // The file was truncated after it was opened. The next read reports it as changed.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
             block => block?,
         };
@@ -215,8 +216,8 @@ fn is_compressible(plain: &InputFile<'_>) -> io::Result<bool> {
     Ok(coded_len <= len - len / 32)
 }
 
-/// Length of a sample.
+/// Length of a sample in bytes.
 const SAMPLE_LEN: usize = 64 << 10;
-/// Contents up to this length are always compressed. It costs little, and Brotli, which has a dictionary of words, may save more than
-/// the quick attempt.
+/// Contents up to this length need no quick attempt: compressing them costs little, and Brotli, which has a built-in dictionary, may save
+/// more than Zstandard.
 const ALWAYS_LEN: u64 = 4 << 10;

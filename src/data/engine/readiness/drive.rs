@@ -1,11 +1,11 @@
-//! Drives one connection under readiness: send, close, offer, read, until the socket has no more.
+//! Drives one connection: sends its outbox, closes, offers the inbox, and reads, until the connection must wait for an event.
 //!
-//! The way to send depends on the length; the limits were measured in the lab:
+//! Size and place of the bytes decide which system call sends them; the lab measured the limits:
 //!
 //! ```text
-//!  up to 5 KiB     copied together, one send         the copy costs less than a second iovec
-//!  up to 18 KiB    gathered, one sendmsg
-//!  above           sendfile from the image, file or archive, behind its start (MSG_MORE)
+//!  spans in memory, together up to 5 KiB   copied, one send         the copy costs less than a second iovec
+//!  spans in memory, together more          gathered, one sendmsg
+//!  a span of 18 KiB or more, or in a file  sendfile                 the response prefix before it goes out with MSG_MORE
 //! ```
 
 use crate::{
@@ -26,7 +26,7 @@ pub(crate) struct Readiness {
     pub(crate) readable: bool,
     /// A send may find room.
     pub(crate) writable: bool,
-    /// The client has closed its side: a read will return EOF.
+    /// The client has closed its side, or the socket has failed: behind the last bytes, a read returns EOF or the error.
     pub(crate) hung_up: bool,
     /// The slot is queued for a drive without an event.
     pub(crate) queued: bool,
@@ -40,7 +40,7 @@ impl Default for Readiness {
 }
 
 impl Readiness {
-    /// Adds readiness from an event. The next read or write returns the error of a failed socket.
+    /// Adds the readiness that an event reports. A failed socket counts as ready: the next read or write returns its error.
     #[inline]
     pub(crate) fn add(&mut self, readable: bool, writable: bool, hung_up: bool, failed: bool) {
         self.hung_up |= hung_up | failed;
@@ -59,20 +59,21 @@ pub(crate) enum NextDrive {
     Load(NotResident),
 }
 
-/// The connection is closed: in order, by reset, or after an error.
+/// The connection has ended, in order or by an error: the engine removes it.
 pub(crate) struct Closed;
 
-/// Limit of steps per drive: enough for a burst of pipelined requests or a few MiB; then other connections come first.
+/// Limit of steps per drive: enough for a burst of pipelined requests or for 16 calls of `sendfile`. Then the engine drives other
+/// connections first.
 const STEP_COUNT_MAX: usize = 16;
 
-/// Responses up to this length in bytes are copied together.
+/// The front spans in memory are copied into one buffer if they have at most this many bytes together.
 const COPIED_LEN_MAX: u64 = 5 * 1024;
 const _: () = assert!(COPIED_LEN_MAX as usize <= COPY_LEN_MAX);
 
-/// Spans of at least this length in bytes are sent by `sendfile`.
+/// `sendfile` sends each span of at least this length in bytes.
 const SEND_FILE_LEN_MIN: u64 = 18 * 1024;
 
-/// Limit of one `sendfile` call in bytes: large enough to cost nothing, small enough to share the worker.
+/// Limit of one `sendfile` call in bytes: so large that the call itself costs little, so small that other connections wait only briefly.
 const SEND_FILE_LEN_MAX: u64 = 1024 * 1024;
 
 /// Drives one connection.
@@ -80,7 +81,7 @@ const SEND_FILE_LEN_MAX: u64 = 1024 * 1024;
 pub(crate) fn drive(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<NextDrive, Closed> {
     for _ in 0..STEP_COUNT_MAX {
         let need = slot.conn.need(Leg::Client);
-        // Checked first: after a time-out the connection must not send its outbox.
+        // `Close::Both` comes before the outbox: after a time-out the engine must not send the rest of it.
         if need.close == Close::Both {
             return Err(Closed);
         }
@@ -126,7 +127,7 @@ pub(crate) fn drive(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> 
     Ok(NextDrive::Again)
 }
 
-/// Reads once, behind the bytes in the inbox, and offers the result. Returns whether there was input.
+/// Reads once, behind the bytes in the inbox, and offers the whole inbox. Returns `false` if the socket has neither bytes nor EOF.
 #[inline]
 fn read(context: &mut WorkerContext, slot: &mut Slot<Readiness>, max: usize) -> Result<bool, Closed> {
     let (buf, held) = match slot.inbox {
@@ -180,7 +181,7 @@ fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Clos
     }
 }
 
-/// Sends the front of the outbox once.
+/// Sends the front of the outbox with one system call.
 #[inline]
 fn send_front(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<(), Closed> {
     let spans = slot.conn.outbox(Leg::Client);
@@ -200,7 +201,7 @@ fn send_front(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result
         _ => send_memory(context, slot),
     };
     match sent {
-        // The file or archive was truncated below its Content-Length: the client must see a cut response.
+        // The file or archive was truncated, so the rest of the content is missing. The close tells the client that the response is cut.
         Ok(0) => Err(Closed),
         Ok(len) => {
             slot.conn.sent(&mut context.cx(), Leg::Client, len as u64);
@@ -219,13 +220,13 @@ fn send_file(slot: &Slot<Readiness>, file: impl AsFd, at: u64, len: u64) -> Resu
     socket::send_file(&slot.fd, file, at, len.min(SEND_FILE_LEN_MAX) as usize)
 }
 
-/// Sends the spans in memory at the front, copied together or gathered. Returns 0 if one of them is damaged.
+/// Sends the spans in memory at the front, copied or gathered. Returns `Ok(0)` if the file behind a copied span was truncated.
 #[inline]
 fn send_memory(context: &mut WorkerContext, slot: &Slot<Readiness>) -> Result<usize, Errno> {
     let spans = slot.conn.outbox(Leg::Client);
     let count = spans.iter().take_while(|span| context.is_in_memory(span, SEND_FILE_LEN_MIN)).count();
     let (front, behind) = spans.split_at(count);
-    // The following `sendfile` shares its first segment with these bytes.
+    // With MORE the kernel puts these bytes and the start of the following `sendfile` into one segment.
     let flags = match behind {
         [] => NO_SIGNAL,
         _ => NO_SIGNAL | MORE,

@@ -1,0 +1,27 @@
+//! The file of a log: opened for appending, safely in a directory of other users.
+
+use rustix::io::ioctl_fionbio;
+use std::{fs::File, io, os::unix::fs::OpenOptionsExt, path::Path};
+
+/// Opens a file for appending: several processes may write, and logrotate may truncate it. A named pipe without a reader is an error, not a
+/// wait. fifo(7).
+///
+/// Does not follow a symbolic link at the end of the path: the supervisor may be root, and other users may write to the directory of a log.
+/// A new file is readable by its owner and group only, as a log names clients and their requests.
+pub(super) fn append(path: &Path) -> io::Result<File> {
+    let links = if is_stream(path) { 0 } else { libc::O_NOFOLLOW };
+    let mut options = File::options();
+    options.append(true).create(true).mode(MODE).custom_flags(libc::O_NONBLOCK | links);
+    let file = options.open(path)?;
+    // Writes may block.
+    ioctl_fionbio(&file, false)?;
+    Ok(file)
+}
+
+/// The mode of a new file, before the umask.
+const MODE: u32 = 0o640;
+
+/// Returns whether the path names a standard stream: these are links on every system, and lead to what the program was started with.
+pub(super) fn is_stream(path: &Path) -> bool {
+    [Path::new("/dev/stdout"), Path::new("/dev/stderr")].contains(&path)
+}
