@@ -13,6 +13,7 @@ use std::{
     path::Path,
     process::{Child, Command, Output, Stdio},
     thread,
+    time::Duration,
 };
 use tarpon::Engine;
 
@@ -58,6 +59,9 @@ const LASTS_S: &str = "60";
 /// longer than a busy machine needs.
 const ANSWERED_WITHIN_S: &str = "20";
 
+/// The pause of the client beside the attack between two requests, each of which starts a program.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// An attack by slowhttptest.
 struct Attack {
     mode: &'static str,
@@ -77,14 +81,14 @@ struct AttackSecond {
 }
 
 impl Attack {
-    /// Runs the attack on every engine, on two at a time, as the test mostly waits.
+    /// Runs the attack on every engine, on four at a time, as the test mostly waits.
     fn is_survived(&self) {
         let dir = site(&[
             ("index.html", "home".into()),
             ("middle", vec![7; 64 << 10]),
             ("large", vec![7; 32 << 20]),
         ]);
-        for engines in ENGINES.chunks(2) {
+        for engines in ENGINES.chunks(4) {
             thread::scope(|scope| {
                 for &engine in engines {
                     let dir = dir.path();
@@ -104,6 +108,7 @@ impl Attack {
             held = held.max(program.connection_count());
             assert_eq!(ask(&url, engine), "home", "{engine}, after {served} responses");
             served += 1;
+            thread::sleep(PAUSE);
         }
         let Output { status, stdout, stderr } = attack.wait_with_output().expect("a child");
         let output = String::from_utf8_lossy(&stdout) + String::from_utf8_lossy(&stderr);
