@@ -23,6 +23,8 @@ async function load(attempts) {
 async function report() {
   // The test switches releases before it responds.
   await fetch("http://127.0.0.1:{port}/", { mode: "no-cors" });
+  // Each worker process switches on its own: wait for the worker of this connection.
+  while (!(await (await fetch("/", { cache: "no-store" })).text()).includes(`src="${next}"`));
   const [coding, size, digest] = await load(100);
   const { release } = await import(next);
   return `${release}, ${coding}, ${size}\n${digest}  .${next}`;
