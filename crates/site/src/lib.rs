@@ -21,7 +21,7 @@
 //!         let fields = image.bytes(file.identity.fields);
 //!         let content = match file.identity.content {
 //!             Content::Image(region) => image.bytes(region),
-//!             Content::File { .. } | Content::Archive(_) => todo!("read it from the file beside the image"),
+//!             Content::File { .. } | Content::Archive(_) => return Err("the content lies in a file beside the image".into()),
 //!         };
 //!         println!("HTTP/1.1 200 OK\r\n{}{}", fields.escape_ascii(), content.escape_ascii());
 //!     }

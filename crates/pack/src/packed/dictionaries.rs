@@ -143,7 +143,8 @@ impl Dictionaries {
     }
 }
 
-/// The largest number of files of a release with the same pattern. Each needs a delta, as it is unknown which of them clients have.
+/// The largest number of files of a release with the same pattern. Each needs a delta: the server does not know which of them
+/// clients have.
 pub(crate) const FAMILY_MAX: usize = 4;
 /// The largest dictionary: the window for Zstandard that every client supports (RFC 9842, section 5).
 const LEN_MAX: u64 = 8 << 20;
