@@ -22,6 +22,7 @@ pub(crate) mod access_log;
 pub(crate) mod admin;
 pub(crate) mod listeners;
 pub(crate) mod metrics;
+pub(crate) mod process;
 pub(crate) mod sandbox;
 pub(crate) mod server;
 pub(crate) mod stats;

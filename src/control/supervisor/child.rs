@@ -1,6 +1,7 @@
 //! One process: a channel to it, and how it ended.
 
-use super::{Role, channel::Channel};
+use super::Role;
+use crate::control::process::channel::{Channel, Descriptors};
 use crate::sys::process::{self, Process};
 use rustix::{
     event::{PollFd, PollFlags},
@@ -71,7 +72,7 @@ impl Child {
         let mut polled = vec![PollFd::new(&self.process, PollFlags::IN)];
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, !self.is_silent);
-        flags.set(PollFlags::OUT, self.channel.sender.is_waiting());
+        flags.set(PollFlags::OUT, self.channel.sender.waits_for_room());
         if !flags.is_empty() {
             polled.push(PollFd::new(&self.channel, flags));
         }
@@ -80,19 +81,19 @@ impl Child {
 
     /// Says something, now or when there is room. Who has ended does not hear it.
     pub(crate) fn say(&mut self, message: &impl Serialize) {
-        let _ = self.channel.sender.say(message);
+        let _ = self.channel.sender.send(message);
     }
 
     /// The same, with descriptors.
     pub(crate) fn send(&mut self, message: &impl Serialize, descriptors: &Arc<[OwnedFd]>) {
-        let _ = self.channel.sender.send(message, descriptors);
+        let _ = self.channel.sender.send_with(message, descriptors);
     }
 
     /// What it has said, with descriptors; and sends on what it had no room for.
     ///
     /// # Errors
     /// What it said is no message.
-    pub(crate) fn hear<M: DeserializeOwned>(&mut self) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
+    pub(crate) fn hear<M: DeserializeOwned>(&mut self) -> io::Result<Option<(M, Descriptors)>> {
         let _ = self.channel.sender.flush();
         if self.is_silent {
             return Ok(None);

@@ -1,13 +1,14 @@
 //! The program that this one takes over from: the other side of `heir`.
 
-use super::{
-    caller::Caller,
-    channel::Channel,
-    lineup::Legacy,
-    listeners::Listeners,
-    message::{FromHeir, ToHeir},
+use super::{caller::Caller, lineup::Legacy, listeners::Listeners};
+use crate::{
+    base::engine::Engine,
+    control::process::{
+        channel::Channel,
+        message::{FromSuccessor, ToSuccessor},
+    },
+    sys::inherited,
 };
-use crate::{base::engine::Engine, sys::inherited};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     time::Timespec,
@@ -34,25 +35,25 @@ impl Former {
 
     /// Its engine, its listening sockets, and what it has kept of sites.
     pub(super) fn legacy(&mut self) -> io::Result<(Engine, Listeners, Legacy)> {
-        let Some((ToHeir::Sockets { engine, listeners, kept_count }, sockets)) =
+        let Some((ToSuccessor::Sockets { engine, listeners, site_count: kept_count, .. }, sockets)) =
             self.channel.receiver.receive()?
         else {
             return Err(gone());
         };
-        let listeners = Listeners::inherit(listeners, sockets)?;
+        let listeners = Listeners::inherit(listeners, sockets.map_err(io::Error::other)?)?;
         let mut legacy = Legacy::new();
         while legacy.len() < kept_count {
-            let Some((ToHeir::Kept(kept), descriptors)) = self.channel.receiver.receive()? else {
+            let Some((ToSuccessor::Site(kept), descriptors)) = self.channel.receiver.receive()? else {
                 return Err(gone());
             };
-            legacy.push((kept, descriptors.into()));
+            legacy.push((kept, descriptors.map_err(io::Error::other)?.into()));
         }
         Ok((engine, listeners, legacy))
     }
 
     /// This program has all it needs to begin.
     pub(super) fn has_taken(&mut self) -> io::Result<()> {
-        self.channel.sender.say(&FromHeir::Taken)
+        self.channel.sender.send(&FromSuccessor::ConfigRead)
     }
 
     /// What to wait for, as long as it has nothing to say: its end.
@@ -70,16 +71,18 @@ impl Former {
 
     /// This program serves. Returns when it is the only one that accepts, with those to be told so.
     pub(super) fn succeed(mut self) -> io::Result<Vec<Caller>> {
-        self.channel.sender.say(&FromHeir::Serving)?;
+        self.channel.sender.send(&FromSuccessor::Serving)?;
         match self.channel.receiver.receive()? {
-            Some((ToHeir::Yours, callers)) => Ok(callers.into_iter().map(Caller).collect()),
-            Some((ToHeir::Sockets { .. } | ToHeir::Kept(_), _)) | None => Err(gone()),
+            Some((ToSuccessor::Commit, callers)) => {
+                Ok(callers.unwrap_or_default().into_iter().map(Caller).collect())
+            }
+            Some((ToSuccessor::Sockets { .. } | ToSuccessor::Site(_), _)) | None => Err(gone()),
         }
     }
 
     /// This program cannot begin: the one that goes on tells why. Returns what is left to say here.
     pub(super) fn refuse(mut self, why: &dyn Error) -> Box<dyn Error> {
-        match self.channel.sender.say(&FromHeir::Refused { why: why.to_string() }) {
+        match self.channel.sender.send(&FromSuccessor::StartFailed { why: why.to_string() }) {
             Ok(()) => "the new program cannot take over, and exits".into(),
             Err(_) => why.to_string().into(),
         }

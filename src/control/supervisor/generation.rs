@@ -8,14 +8,17 @@ use super::{
     keeper,
     lineup::{Legacy, Lineup},
     listeners::Listeners,
-    message::{FromKeeper, FromServer, ToServer},
     post::Post,
     serving,
     told::{Role, ServingReport},
 };
 use crate::{
     base::{engine::Engine, error::UserError, settings::Settings},
-    control::{admin::Order, sandbox::Privileges},
+    control::{
+        admin::Order,
+        process::message::{FromBuilder, FromServer, ToServer},
+        sandbox::Privileges,
+    },
 };
 use rustix::event::PollFd;
 use std::{
@@ -145,7 +148,10 @@ impl Generation {
         self.server.is_supplied = true;
         for (site, lineup) in self.lineups.iter().enumerate() {
             for (record, descriptors, is_earlier) in lineup.in_order() {
-                child.send(&ToServer::Site { site, record: record.clone(), is_earlier }, descriptors);
+                child.send(
+                    &ToServer::Site { site, transfer: record.clone(), is_earlier, loads: 1 },
+                    descriptors,
+                );
             }
         }
     }
@@ -168,7 +174,7 @@ impl Generation {
         let mut begun = None;
         while let Some((message, descriptors)) = self.server.hear()? {
             match message {
-                FromServer::Serving { engine, instead, confined } => {
+                FromServer::Serving { engine, fallback_reason: instead, confinement: confined } => {
                     self.chosen = Some(engine);
                     if !mem::replace(&mut self.has_begun, true) {
                         begun = Some(Begun { engine, instead, confined });
@@ -178,10 +184,16 @@ impl Generation {
                     let is_broken = journal.owners.contains(&of);
                     if is_broken { journal.reopen().map(|()| true) } else { Ok(false) }
                 }),
-                FromServer::Unfit { why } => (self.tell)(Notice::SiteRejected(&why)),
-                FromServer::Refused { why } => self.server.why = Some(why),
-                FromServer::Asked { order } => {
-                    self.orders.extend(descriptors.into_iter().next().map(|client| (order, Caller(client))));
+                FromServer::SiteRejected { why } => (self.tell)(Notice::SiteRejected(&why)),
+                FromServer::StartFailed { why } => self.server.why = Some(why),
+                FromServer::AdminRequest { order } => {
+                    self.orders.extend(
+                        descriptors
+                            .unwrap_or_default()
+                            .into_iter()
+                            .next()
+                            .map(|client| (order, Caller(client))),
+                    );
                 }
             }
         }
@@ -196,19 +208,22 @@ impl Generation {
     fn hear_keeper(&mut self) -> io::Result<()> {
         while let Some((message, descriptors)) = self.keeper.hear()? {
             match message {
-                FromKeeper::Site { site, record, is_earlier } => {
+                FromBuilder::Site { site, transfer: record, is_earlier } => {
                     let Some(lineup) = self.lineups.get_mut(site) else { continue };
-                    let descriptors: Arc<[OwnedFd]> = descriptors.into();
+                    let descriptors: Arc<[OwnedFd]> = descriptors.map_err(io::Error::other)?.into();
                     lineup.add(record.clone(), Arc::clone(&descriptors), is_earlier);
                     match &mut self.server.child {
                         Some(child) if self.server.is_supplied => {
-                            child.send(&ToServer::Site { site, record, is_earlier }, &descriptors);
+                            child.send(
+                                &ToServer::Site { site, transfer: record, is_earlier, loads: 1 },
+                                &descriptors,
+                            );
                         }
                         _ => self.supply(),
                     }
                 }
-                FromKeeper::Moved => self.keeper.has_moved = true,
-                FromKeeper::Refused { why } => self.keeper.why = Some(why),
+                FromBuilder::RootReplaced => self.keeper.has_moved = true,
+                FromBuilder::StartFailed { why } => self.keeper.why = Some(why),
             }
         }
         Ok(())
@@ -367,8 +382,10 @@ impl Leaving {
     pub(super) fn has_ended(&mut self) -> io::Result<Option<Result<(), String>>> {
         // What else it says by now concerns nobody.
         while let Some((message, descriptors)) = self.server.hear()? {
-            if let FromServer::Asked { order } = message {
-                self.orders.extend(descriptors.into_iter().next().map(|client| (order, Caller(client))));
+            if let FromServer::AdminRequest { order } = message {
+                self.orders.extend(
+                    descriptors.unwrap_or_default().into_iter().next().map(|client| (order, Caller(client))),
+                );
             }
         }
         if self.server.child.is_none() {

@@ -11,15 +11,17 @@
 //!
 //! It is a child like the others until then: whatever goes wrong before, it is ended, and nothing has changed.
 
-use super::{
-    channel::Channel,
-    child::Child,
-    former,
-    lineup::Legacy,
-    listeners::Bequest,
-    message::{FromHeir, ToHeir},
+use super::{child::Child, former, lineup::Legacy};
+use crate::{
+    base::engine::Engine,
+    control::{
+        process::{
+            channel::Channel,
+            message::{FromSuccessor, InheritedSocket, ToSuccessor},
+        },
+        systemd,
+    },
 };
-use crate::{base::engine::Engine, control::systemd};
 use rustix::{
     event::PollFd,
     io::{FdFlags, fcntl_setfd},
@@ -67,7 +69,7 @@ impl Heir {
     pub(super) fn start(
         program: &Path,
         engine: Engine,
-        listeners: Vec<Bequest>,
+        listeners: Vec<InheritedSocket>,
         sockets: &Arc<[OwnedFd]>,
         legacy: Legacy,
     ) -> io::Result<Heir> {
@@ -84,9 +86,12 @@ impl Heir {
         // No signal stays blocked: the library sees to it.
         let spawned = command.spawn()?;
         let mut child = Child::adopt(Pid::from_child(&spawned), channel)?;
-        child.send(&ToHeir::Sockets { engine, listeners, kept_count: legacy.len() }, sockets);
+        child.send(
+            &ToSuccessor::Sockets { engine, listeners, site_count: legacy.len(), start_unix_s: 0 },
+            sockets,
+        );
         for (kept, descriptors) in legacy {
-            child.send(&ToHeir::Kept(kept), &descriptors);
+            child.send(&ToSuccessor::Site(kept), &descriptors);
         }
         Ok(Heir { child, id: spawned.id(), by: Instant::now() + FIRST_WORD_TIME_MAX, why: None })
     }
@@ -104,9 +109,9 @@ impl Heir {
     pub(super) fn mind(&mut self) -> io::Result<Course> {
         loop {
             match self.child.hear() {
-                Ok(Some((FromHeir::Taken, _))) => self.by = Instant::now() + START_TIME_MAX,
-                Ok(Some((FromHeir::Serving, _))) => return Ok(Course::Serving),
-                Ok(Some((FromHeir::Refused { why }, _))) => self.why = Some(why),
+                Ok(Some((FromSuccessor::ConfigRead, _))) => self.by = Instant::now() + START_TIME_MAX,
+                Ok(Some((FromSuccessor::Serving, _))) => return Ok(Course::Serving),
+                Ok(Some((FromSuccessor::StartFailed { why }, _))) => self.why = Some(why),
                 Ok(None) => break,
                 Err(error) => {
                     return Ok(Course::Failed(format!("the new program does not understand: {error}")));
@@ -128,7 +133,7 @@ impl Heir {
 
     /// It goes on alone, and answers who waits for that.
     pub(super) fn release(mut self, callers: Arc<[OwnedFd]>) {
-        self.child.send(&ToHeir::Yours, &callers);
+        self.child.send(&ToSuccessor::Commit, &callers);
         self.child.release();
     }
 }

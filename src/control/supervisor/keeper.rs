@@ -1,15 +1,15 @@
 //! The keeper: watches what the sites are made of, builds them, and sends what it has built. Serves nobody.
 
-use super::{
-    channel::{Channel, Sender},
-    message::FromKeeper,
-    told::Notice,
-};
+use super::told::Notice;
 use crate::sys::process::exit_now;
 use crate::{
     base::{
         error::UserError,
         site_config::{SiteConfig, SiteSource},
+    },
+    control::process::{
+        channel::{Channel, Sender},
+        message::FromBuilder,
     },
     control::sandbox::{self, Privileges},
     site::{
@@ -57,7 +57,7 @@ pub(super) fn run(
     let confined = match confine(sites, rights, is_first) {
         Ok(confined) => confined,
         Err(why) => {
-            post.send(&FromKeeper::Refused { why }, Vec::new());
+            post.send(&FromBuilder::StartFailed { why }, Vec::new());
             return 1;
         }
     };
@@ -90,7 +90,7 @@ pub(super) fn run(
             0
         }
         Err(why) => {
-            post.send(&FromKeeper::Refused { why }, Vec::new());
+            post.send(&FromBuilder::StartFailed { why }, Vec::new());
             1
         }
     }
@@ -311,18 +311,18 @@ struct Post {
 impl Post {
     /// Another process has to read what lies there now.
     fn replaced(&self) -> ! {
-        self.send(&FromKeeper::Moved, Vec::new());
+        self.send(&FromBuilder::RootReplaced, Vec::new());
         exit_now(0);
     }
 
     fn send_site(&self, site: usize, built: Site, is_earlier: bool) {
         let (record, descriptors) = built.into_transfer();
-        self.send(&FromKeeper::Site { site, record, is_earlier }, descriptors);
+        self.send(&FromBuilder::Site { site, transfer: record, is_earlier }, descriptors);
     }
 
-    fn send(&self, message: &FromKeeper, descriptors: Vec<OwnedFd>) {
+    fn send(&self, message: &FromBuilder, descriptors: Vec<OwnedFd>) {
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = sender.send(message, &descriptors.into());
+        let sent = sender.send_with(message, &descriptors.into());
         if sent.is_err() {
             // Nobody hears it: the supervisor has ended.
             exit_now(1);

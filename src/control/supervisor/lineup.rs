@@ -3,9 +3,9 @@
 
 use crate::{
     base::site_config::{SiteConfig, SiteSource},
+    control::process::message::InheritedSite,
     site::{set::kept_descriptors_max, transfer::SiteTransfer},
 };
-use serde::{Deserialize, Serialize};
 use std::{collections::VecDeque, os::fd::OwnedFd, path::Path, sync::Arc};
 
 /// What one source has come to so far.
@@ -19,23 +19,15 @@ pub(super) struct Lineup {
     kept_max: usize,
 }
 
-/// A site that was served, of a configuration before, beside its descriptors.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Kept {
-    path: String,
-    prefix: String,
-    record: SiteTransfer,
-}
-
 /// What of a source is kept for the next configuration or program, the oldest first.
-pub(super) type Legacy = Vec<(Kept, Arc<[OwnedFd]>)>;
+pub(super) type Legacy = Vec<(InheritedSite, Arc<[OwnedFd]>)>;
 
 impl Lineup {
     /// What was served of this source before; nothing that is served now.
     pub(super) fn new(site: &SiteConfig, legacy: &Legacy) -> Lineup {
         let kept_max = site.keep_releases;
-        let of_it = legacy.iter().rev().filter(|(kept, _)| kept_max > 0 && kept.is_of(&site.source));
-        let parcels = of_it.map(|(kept, descriptors)| (kept.record.clone(), Arc::clone(descriptors)));
+        let of_it = legacy.iter().rev().filter(|(kept, _)| kept_max > 0 && is_of(kept, &site.source));
+        let parcels = of_it.map(|(kept, descriptors)| (kept.transfer.clone(), Arc::clone(descriptors)));
         Lineup { parcels: parcels.collect(), is_whole: false, kept_max }
     }
 
@@ -44,10 +36,11 @@ impl Lineup {
         let (Some(path), Some(prefix)) = (source.path.to_str(), source.prefix.to_str()) else {
             return Legacy::new();
         };
-        let kept = |record: &SiteTransfer| Kept {
+        let kept = |record: &SiteTransfer| InheritedSite {
             path: path.to_owned(),
             prefix: prefix.to_owned(),
-            record: record.clone(),
+            transfer: record.clone(),
+            loads: 0,
         };
         self.in_order().map(|(record, descriptors, _)| (kept(record), Arc::clone(descriptors))).collect()
     }
@@ -84,8 +77,6 @@ impl Lineup {
     }
 }
 
-impl Kept {
-    fn is_of(&self, source: &SiteSource) -> bool {
-        source.path == Path::new(&self.path) && source.prefix == Path::new(&self.prefix)
-    }
+fn is_of(kept: &InheritedSite, source: &SiteSource) -> bool {
+    source.path == Path::new(&kept.path) && source.prefix == Path::new(&kept.prefix)
 }

@@ -8,8 +8,8 @@ use crate::{
         error::UserError,
     },
     control::listeners::{Listener, SocketFile},
+    control::process::message::InheritedSocket,
 };
-use serde::{Deserialize, Serialize};
 use std::{
     fs::DirBuilder,
     io, mem,
@@ -36,19 +36,6 @@ fn shares_port(one: &Address, other: &Address) -> bool {
     one.port() == other.port() && (one.ip().is_unspecified() || other.ip().is_unspecified())
 }
 
-/// A listener on its way to another supervisor, beside its descriptors.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Bequest {
-    /// The address that was asked for.
-    asked: Address,
-    /// Where it listens.
-    bound: Address,
-    socket_count: usize,
-    /// Whoever has it last removes the socket from its place.
-    has_file: bool,
-    is_lent: bool,
-}
-
 impl Listeners {
     /// Those of systemd.
     pub(super) fn lent(sockets: Vec<Listener>) -> Listeners {
@@ -58,10 +45,13 @@ impl Listeners {
     }
 
     /// Those of a supervisor before this one. The names of Unix sockets stay its own until [`own`](Listeners::own).
-    pub(super) fn inherit(bequests: Vec<Bequest>, descriptors: Vec<OwnedFd>) -> io::Result<Listeners> {
+    pub(super) fn inherit(
+        bequests: Vec<InheritedSocket>,
+        descriptors: Vec<OwnedFd>,
+    ) -> io::Result<Listeners> {
         let mut listeners = Listeners::default();
         let mut descriptors = descriptors.into_iter();
-        for Bequest { asked, bound, socket_count, has_file, is_lent } in bequests {
+        for InheritedSocket { configured: asked, bound, socket_count, has_file, is_lent } in bequests {
             let sockets: Vec<_> = descriptors.by_ref().take(socket_count).collect();
             if sockets.is_empty() || sockets.len() < socket_count {
                 return Err(io::Error::other("sockets are missing"));
@@ -78,14 +68,14 @@ impl Listeners {
     }
 
     /// All of them, for a supervisor after this one.
-    pub(super) fn bequeath(&self) -> io::Result<(Vec<Bequest>, Arc<[OwnedFd]>)> {
+    pub(super) fn bequeath(&self) -> io::Result<(Vec<InheritedSocket>, Arc<[OwnedFd]>)> {
         let (mut bequests, mut descriptors) = (Vec::new(), Vec::new());
         for (asked, bound) in &self.bound {
             for socket in bound.sockets() {
                 descriptors.push(socket.try_clone()?);
             }
-            bequests.push(Bequest {
-                asked: asked.clone(),
+            bequests.push(InheritedSocket {
+                configured: asked.clone(),
                 bound: bound.address().clone(),
                 socket_count: bound.sockets().len(),
                 has_file: self.files.iter().any(|(address, file)| address == asked && file.is_in_place()),

@@ -31,9 +31,7 @@
 //! | `keeper`, `serving` | what the children do |
 //! | `crew` | a server that is several processes itself |
 
-pub(super) mod backoff;
 mod caller;
-pub(super) mod channel;
 pub(super) mod child;
 mod former;
 mod generation;
@@ -42,7 +40,6 @@ pub(super) mod journal;
 mod keeper;
 mod lineup;
 mod listeners;
-pub(super) mod message;
 mod post;
 mod program;
 pub(super) mod serving;
@@ -50,6 +47,7 @@ mod told;
 
 pub use told::{Notice, Role, ServingReport, SiteLabel};
 
+use crate::control::process::message::ToServer;
 use crate::{
     base::{
         address::Address,
@@ -71,7 +69,6 @@ use generation::{Begun, Generation, Leaving};
 use heir::{Course, Heir};
 use lineup::Legacy;
 use listeners::Listeners;
-use message::ToServer;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,

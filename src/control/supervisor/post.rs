@@ -2,16 +2,14 @@
 
 use super::{
     Notice, Role,
-    backoff::Backoff,
-    channel::Channel,
     child::{Child, End},
 };
-use serde::de::DeserializeOwned;
-use std::{
-    io,
-    os::fd::{OwnedFd, RawFd},
-    time::Instant,
+use crate::control::process::{
+    channel::{Channel, Descriptors},
+    restart::RestartPolicy,
 };
+use serde::de::DeserializeOwned;
+use std::{io, os::fd::RawFd, time::Instant};
 
 /// A place for a process.
 pub(super) struct Post {
@@ -19,7 +17,7 @@ pub(super) struct Post {
     pub(super) child: Option<Child>,
     /// How it has ended, as far as that was noticed before it was heard for the last time.
     end: Option<End>,
-    backoff: Backoff,
+    backoff: RestartPolicy,
     /// When there is to be a process again.
     pub(super) due: Option<Instant>,
     /// Why the process cannot go on, in its own words.
@@ -36,7 +34,7 @@ impl Post {
             role,
             child: None,
             end: None,
-            backoff: Backoff::default(),
+            backoff: RestartPolicy::default(),
             due: None,
             why: None,
             is_supplied: false,
@@ -56,7 +54,7 @@ impl Post {
     }
 
     /// What it says, with descriptors.
-    pub(super) fn hear<M: DeserializeOwned>(&mut self) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
+    pub(super) fn hear<M: DeserializeOwned>(&mut self) -> io::Result<Option<(M, Descriptors)>> {
         let Some(child) = &mut self.child else { return Ok(None) };
         // In this order: of one that has ended nothing more can come than what is heard now.
         if self.end.is_none() {
@@ -87,7 +85,7 @@ impl Post {
 
     /// It has ended, and another will take its place.
     pub(super) fn again(&mut self, end: &End, tell: fn(Notice<'_>)) {
-        let after = self.backoff.after(end.lived);
+        let after = self.backoff.after_exit(end.lived);
         let how = match self.why.take() {
             Some(why) => format!("{end}: {why}"),
             None => end.to_string(),

@@ -1,11 +1,6 @@
 //! The server process: workers, and a thread that hears the supervisor.
 
-use super::{
-    Notice,
-    channel::{Channel, Receiver, Sender},
-    journal,
-    message::{FromServer, ToServer},
-};
+use super::{Notice, journal};
 use crate::sys::process::exit_now;
 use crate::{
     base::{
@@ -13,6 +8,10 @@ use crate::{
         log_config::{LogConfig, LogOwner, Logging},
         settings::{Settings, UnknownHost},
         site_config::SiteConfig,
+    },
+    control::process::{
+        channel::{Channel, Descriptors, Receiver, Sender},
+        message::{FromServer, ToServer},
     },
     control::worker_pool,
     control::{
@@ -72,7 +71,7 @@ pub(crate) fn run(start: Start<'_>, channel: Channel) -> i32 {
         // It was told to stop before it had anything to serve.
         Ok(None) => return 0,
         Err(why) => {
-            say(&sender, &FromServer::Refused { why });
+            say(&sender, &FromServer::StartFailed { why });
             return 1;
         }
     };
@@ -87,14 +86,14 @@ pub(crate) fn run(start: Start<'_>, channel: Channel) -> i32 {
         sandbox::confine_running_server(confined.has_seccomp, engine == Engine::IoUring)
             .map_err(|error| io::Error::other(sandbox::unconfined(&error)))?;
         let words = confined.summary(engine);
-        say(&sender, &FromServer::Serving { engine, instead, confined: words });
+        say(&sender, &FromServer::Serving { engine, fallback_reason: instead, confinement: words });
         Ok(())
     });
     let done = begun.and_then(|()| server.join());
     match done {
         Ok(()) => 0,
         Err(error) => {
-            say(&sender, &FromServer::Refused { why: error.to_string() });
+            say(&sender, &FromServer::StartFailed { why: error.to_string() });
             1
         }
     }
@@ -125,12 +124,15 @@ fn begin(
     let mut sinks = Vec::new();
     while !arrived.iter().all(Arrived::is_whole) {
         match receiver.receive().map_err(|error| error.to_string())? {
-            Some((ToServer::Site { site, record, is_earlier }, descriptors)) => {
+            Some((ToServer::Site { site, transfer: record, is_earlier, .. }, descriptors)) => {
                 let arrived = arrived.get_mut(site).ok_or("there is no site of this number")?;
                 arrived.add(take_over(&record, descriptors)?, is_earlier);
             }
             Some((ToServer::Log { of }, descriptors)) => {
-                sinks.extend(journal::sink(descriptors, log_broken(sender, of)).map(|sink| (of, sink)));
+                sinks.extend(
+                    journal::sink(descriptors.unwrap_or_default(), log_broken(sender, of))
+                        .map(|sink| (of, sink)),
+                );
             }
             Some((ToServer::Stop { .. } | ToServer::Drain { .. }, _)) | None => return Ok(None),
         }
@@ -194,14 +196,14 @@ fn hear(server: &Handle, mut admin: Option<Admin>, receiver: &mut Receiver, send
         match receiver.receive() {
             // An earlier one is here already, or comes too late.
             Ok(Some((ToServer::Site { is_earlier: true, .. }, _))) => {}
-            Ok(Some((ToServer::Site { site, record, .. }, descriptors))) => {
+            Ok(Some((ToServer::Site { site, transfer: record, .. }, descriptors))) => {
                 match take_over(&record, descriptors) {
                     Ok(built) => server.swap_at(site, built),
-                    Err(why) => say(sender, &FromServer::Unfit { why }),
+                    Err(why) => say(sender, &FromServer::SiteRejected { why }),
                 }
             }
             Ok(Some((ToServer::Log { of }, descriptors))) => {
-                if let Some(sink) = journal::sink(descriptors, log_broken(sender, of)) {
+                if let Some(sink) = journal::sink(descriptors.unwrap_or_default(), log_broken(sender, of)) {
                     server.set_log(of, sink);
                 }
             }
@@ -224,19 +226,19 @@ fn log_broken(sender: &Arc<Mutex<Sender>>, of: LogOwner) -> impl FnMut() + Send 
 }
 
 /// The site that was sent.
-pub(crate) fn take_over(record: &SiteTransfer, descriptors: Vec<OwnedFd>) -> Result<Site, String> {
+pub(crate) fn take_over(record: &SiteTransfer, descriptors: Descriptors) -> Result<Site, String> {
     let unfit = |error: io::Error| format!("cannot take over the site: {error}");
-    Site::from_transfer(record, descriptors).map_err(unfit)
+    Site::from_transfer(record, descriptors.map_err(|error| unfit(io::Error::other(error)))?).map_err(unfit)
 }
 
 /// Passes on to the supervisor what somebody wants of it.
 fn ask(sender: &Mutex<Sender>, order: Order, client: OwnedFd) {
     let mut sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
     // As below.
-    let _ = sender.send(&FromServer::Asked { order }, &[client].into());
+    let _ = sender.send_with(&FromServer::AdminRequest { order }, &[client].into());
 }
 
 fn say(sender: &Mutex<Sender>, message: &FromServer) {
     // Where nobody hears it the supervisor has ended, and that is noticed elsewhere.
-    let _ = sender.lock().unwrap_or_else(PoisonError::into_inner).say(message);
+    let _ = sender.lock().unwrap_or_else(PoisonError::into_inner).send(message);
 }

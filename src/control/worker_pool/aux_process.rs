@@ -6,13 +6,13 @@ use crate::{
         access_log::{AccessLog, LogPlan},
         admin::Admin,
         listeners::Listener,
-        sandbox,
-        stats::ServerStats,
-        supervisor::{
+        process::{
             channel::{Channel, Sender},
-            journal,
             message::{FromServer, ToServer},
         },
+        sandbox,
+        stats::ServerStats,
+        supervisor::journal,
     },
     data::log_ring::LogRings,
     sys::shared::SharedArray,
@@ -56,7 +56,7 @@ fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
     let master = Arc::new(MasterChannel(Mutex::new(sender)));
     let start_admin = |listener: &Listener, stats: Option<Arc<ServerStats>>| {
         let master = Arc::clone(&master);
-        let forward = move |order, client| master.send(&FromServer::Asked { order }, [client]);
+        let forward = move |order, client| master.send(&FromServer::AdminRequest { order }, [client]);
         Admin::start_with(listener, stats, forward)
     };
     let log = rings.map(|rings| AccessLog::start(logs, rings, &counters)).transpose()?;
@@ -72,7 +72,7 @@ fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
     while let Some((message, descriptors)) = receiver.receive()? {
         match message {
             ToServer::Site { is_earlier: true, .. } => {}
-            ToServer::Site { site, record, .. } => {
+            ToServer::Site { site, transfer: record, .. } => {
                 stats.site_loaded(site, record.file_count, record.content_len);
                 awaited.retain(|&number| number != site);
                 if !awaited.is_empty() {
@@ -90,7 +90,9 @@ fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
             ToServer::Log { of } => {
                 let master = Arc::clone(&master);
                 let on_disconnect = move || master.send(&FromServer::LogBroken { of }, []);
-                if let (Some(log), Some(sink)) = (&log, journal::sink(descriptors, on_disconnect)) {
+                if let (Some(log), Some(sink)) =
+                    (&log, journal::sink(descriptors.unwrap_or_default(), on_disconnect))
+                {
                     log.log_to(of, sink);
                 }
             }
@@ -115,6 +117,6 @@ impl MasterChannel {
     fn send<const N: usize>(&self, message: &FromServer, descriptors: [OwnedFd; N]) {
         let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // A failed send means that the master has exited: this process ends too.
-        let _ = sender.send(message, &descriptors.into());
+        let _ = sender.send_with(message, &descriptors.into());
     }
 }

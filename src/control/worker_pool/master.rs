@@ -15,11 +15,13 @@ use crate::{
     control::{
         access_log::LogPlan,
         listeners::Listener,
+        process::{
+            channel::Channel,
+            message::{FromServer, ToServer},
+        },
         sandbox::{self, Confinement, WorkerSeccomp},
         supervisor::{
             Notice,
-            channel::Channel,
-            message::{FromServer, ToServer},
             serving::{Arrived, Start, take_over},
         },
     },
@@ -119,7 +121,7 @@ impl<'a> Master<'a> {
         let has_seccomp = confinement.has_seccomp;
         let worker_seccomp = WorkerSeccomp::new(has_seccomp).map_err(unconfined)?;
         try_in_child(&single_threaded, || worker_seccomp.confine()).map_err(unconfined)?;
-        channel.waits_no_more().map_err(in_words)?;
+        channel.set_nonblocking().map_err(in_words)?;
         let names = sites.iter().map(|site| (&site.hosts[..], &site.redirect_hosts[..]));
         let hosts = Arc::new(virtual_hosts::host_table(names, unknown).map_err(|error| error.to_string())?);
         let count = settings.workers().get();
@@ -189,7 +191,7 @@ impl<'a> Master<'a> {
     /// Waits for an event or until the next deadline.
     fn wait(&mut self, channel: &Channel) -> io::Result<()> {
         let mut flags = PollFlags::IN;
-        flags.set(PollFlags::OUT, channel.sender.is_waiting());
+        flags.set(PollFlags::OUT, channel.sender.waits_for_room());
         let mut polled = vec![PollFd::new(&self.signals, PollFlags::IN), PollFd::new(channel, flags)];
         polled.extend(self.aux.process.as_ref().and_then(|process| process.polled(true)));
         let workers = self.workers.iter().filter_map(|slot| slot.process.as_ref());
@@ -225,9 +227,9 @@ impl<'a> Master<'a> {
                 Ok(None) => return Err("the supervisor has exited".to_owned()),
                 Err(error) => return Err(error.to_string()),
             };
-            let descriptors: Arc<[OwnedFd]> = descriptors.into();
+            let descriptors: Arc<[OwnedFd]> = descriptors.unwrap_or_default().into();
             match message {
-                ToServer::Site { site, record, is_earlier } => {
+                ToServer::Site { site, transfer: record, is_earlier, .. } => {
                     self.add_site(site, record, is_earlier, &descriptors, channel)?;
                 }
                 ToServer::Log { of } => {
@@ -250,7 +252,7 @@ impl<'a> Master<'a> {
         channel: &mut Channel,
     ) -> Result<(), String> {
         let ours: io::Result<Vec<_>> = descriptors.iter().map(OwnedFd::try_clone).collect();
-        let built = ours.map_err(|error| error.to_string()).and_then(|ours| take_over(&record, ours));
+        let built = ours.map_err(|error| error.to_string()).and_then(|ours| take_over(&record, Ok(ours)));
         let Some(sites) = &mut self.sites else {
             let pending = self.pending.get_mut(number).ok_or("there is no site of this number")?;
             pending.add(built?, is_earlier);
@@ -265,11 +267,11 @@ impl<'a> Master<'a> {
         match built {
             Ok(built) => {
                 sites.swap(number, built);
-                let message = ToServer::Site { site: number, record: record.clone(), is_earlier };
+                let message = ToServer::Site { site: number, transfer: record.clone(), is_earlier, loads: 1 };
                 self.send_to_workers(&message, descriptors);
                 self.send_site_to_aux(number, record);
             }
-            Err(why) => drop(channel.sender.say(&FromServer::Unfit { why })),
+            Err(why) => drop(channel.sender.send(&FromServer::SiteRejected { why })),
         }
         Ok(())
     }
@@ -296,7 +298,11 @@ impl<'a> Master<'a> {
         }
         let engine = self.settings.engine;
         let confined = self.confinement.take().unwrap_or_default().summary(engine);
-        let sent = channel.sender.say(&FromServer::Serving { engine, instead: None, confined });
+        let sent = channel.sender.send(&FromServer::Serving {
+            engine,
+            fallback_reason: None,
+            confinement: confined,
+        });
         sent.map_err(|error| error.to_string())
     }
 
@@ -331,7 +337,7 @@ impl<'a> Master<'a> {
 
     /// Sends a site transfer to the aux process without the descriptors: its statistics need only the counts.
     fn send_site_to_aux(&mut self, site: usize, record: SiteTransfer) {
-        let message = ToServer::Site { site, record: record.clone(), is_earlier: false };
+        let message = ToServer::Site { site, transfer: record.clone(), is_earlier: false, loads: 1 };
         self.send_to_aux(&message, &Arc::default());
         self.transfers[site] = Some(record);
     }
@@ -340,8 +346,8 @@ impl<'a> Master<'a> {
     fn receive_from_aux(&mut self, channel: &mut Channel) {
         let Some(aux) = &mut self.aux.process else { return };
         while let Some((message, descriptors)) = aux.receive::<FromServer>() {
-            if let FromServer::LogBroken { .. } | FromServer::Asked { .. } = message {
-                let _ = channel.sender.send(&message, &descriptors.into());
+            if let FromServer::LogBroken { .. } | FromServer::AdminRequest { .. } = message {
+                let _ = channel.sender.send_with(&message, &descriptors.into());
             }
         }
     }

@@ -29,7 +29,10 @@ mod slots;
 mod start;
 mod worker_process;
 
-use super::supervisor::{channel::Channel, message::FromServer, serving::Start};
+use super::{
+    process::{channel::Channel, message::FromServer},
+    supervisor::serving::Start,
+};
 use crate::{base::engine::Engine, sys::process};
 use master::Master;
 
@@ -46,7 +49,7 @@ pub(crate) fn run(start: Start<'_>, mut channel: Channel) -> i32 {
         Ok(()) => 0,
         Err(why) => {
             // A failed send means that the supervisor has exited, and the master exits anyway.
-            let _ = channel.sender.say(&FromServer::Refused { why });
+            let _ = channel.sender.send(&FromServer::StartFailed { why });
             1
         }
     }

@@ -1,7 +1,7 @@
 //! A process that the master has forked: the aux process or a worker.
 
 use crate::{
-    control::supervisor::{channel::Channel, child::End},
+    control::{process::channel::Channel, supervisor::child::End},
     sys::process::{self, SingleThreaded},
 };
 use rustix::{
@@ -50,20 +50,20 @@ impl PoolProcess {
 
     /// Sends a message now or, if the channel is full, queues it. If the process has exited, the message is lost.
     pub(super) fn send(&mut self, message: &impl Serialize, descriptors: &Arc<[OwnedFd]>) {
-        let _ = self.channel.sender.send(message, descriptors);
+        let _ = self.channel.sender.send_with(message, descriptors);
     }
 
     /// Returns what to poll: for messages if the process sends any, and for room if messages are queued.
     pub(super) fn polled(&self, sends: bool) -> Option<PollFd<'_>> {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, sends && !self.is_eof);
-        flags.set(PollFlags::OUT, self.channel.sender.is_waiting());
+        flags.set(PollFlags::OUT, self.channel.sender.waits_for_room());
         (!flags.is_empty()).then(|| PollFd::new(&self.channel, flags))
     }
 
     /// Sends queued messages.
     pub(super) fn flush(&mut self) {
-        if self.channel.sender.is_waiting() {
+        if self.channel.sender.waits_for_room() {
             let _ = self.channel.sender.flush();
         }
     }
@@ -71,7 +71,7 @@ impl PoolProcess {
     /// Receives a message with its descriptors, if one is there.
     pub(super) fn receive<M: DeserializeOwned>(&mut self) -> Option<(M, Vec<OwnedFd>)> {
         match self.channel.receiver.receive() {
-            Ok(Some(received)) => Some(received),
+            Ok(Some((message, descriptors))) => Some((message, descriptors.unwrap_or_default())),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             Ok(None) | Err(_) => {
                 self.is_eof = true;

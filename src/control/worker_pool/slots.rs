@@ -2,7 +2,10 @@
 
 use super::{master::Master, pool_process::PoolProcess};
 use crate::{
-    control::supervisor::{Notice, Role, backoff::Backoff, channel::Channel, child::End},
+    control::{
+        process::{RestartPolicy, channel::Channel},
+        supervisor::{Notice, Role, child::End},
+    },
     sys::signals::Signals,
 };
 use rustix::{
@@ -20,7 +23,7 @@ use std::{
 #[derive(Default)]
 pub(super) struct PoolSlot {
     pub(super) process: Option<PoolProcess>,
-    backoff: Backoff,
+    backoff: RestartPolicy,
     /// When to start a process.
     pub(super) start_at: Option<Instant>,
 }
@@ -34,7 +37,7 @@ const AUX_TIME_MAX: Duration = Duration::from_secs(3);
 impl PoolSlot {
     /// Schedules another process in place of one that has exited.
     fn restart(&mut self, role: Role, end: &End, emit: fn(Notice<'_>)) {
-        let delay = self.backoff.after(end.lived);
+        let delay = self.backoff.after_exit(end.lived);
         emit(Notice::ProcessEnded { role, how: &end.to_string(), restart_delay: delay });
         self.start_at = Some(Instant::now() + delay);
     }

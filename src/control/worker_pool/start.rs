@@ -9,8 +9,8 @@ use super::{
 use crate::{
     control::{
         listeners::Listener,
+        process::{channel::Channel, message::ToServer},
         stats::ServerStats,
-        supervisor::{channel::Channel, message::ToServer},
     },
     data::{
         engine::{WorkerReady, blocking},
@@ -53,7 +53,10 @@ impl Master<'_> {
         }
         for (site, record) in self.transfers.iter().enumerate() {
             if let Some(record) = record.clone() {
-                process.send(&ToServer::Site { site, record, is_earlier: false }, &Arc::default());
+                process.send(
+                    &ToServer::Site { site, transfer: record, is_earlier: false, loads: 1 },
+                    &Arc::default(),
+                );
             }
         }
         if let Some(draining) = &self.draining {

@@ -2,7 +2,10 @@
 
 use crate::sys::process::exit_now;
 use crate::{
-    control::supervisor::{channel::Channel, message::ToServer, serving::take_over},
+    control::{
+        process::{channel::Channel, message::ToServer},
+        supervisor::serving::take_over,
+    },
     data::worker::mailbox::{Mailbox, ShutdownMode, WorkerMessage},
     site::versions::SiteHistory,
 };
@@ -10,8 +13,8 @@ use std::io;
 use tarpon_conn::SiteId;
 
 /// Returns the mailbox of a worker, which the master fills through `channel`. `histories` are the sites as of the fork.
-pub(super) fn mailbox(channel: Channel, mut histories: Vec<SiteHistory>) -> io::Result<Mailbox> {
-    channel.waits_no_more()?;
+pub(super) fn mailbox(mut channel: Channel, mut histories: Vec<SiteHistory>) -> io::Result<Mailbox> {
+    channel.set_nonblocking()?;
     let socket = channel.socket();
     let mut receiver = channel.receiver;
     let receive = move || {
@@ -24,7 +27,7 @@ pub(super) fn mailbox(channel: Channel, mut histories: Vec<SiteHistory>) -> io::
                 Ok(None) | Err(_) => exit_now(1),
             };
             match message {
-                ToServer::Site { site, record, is_earlier: false } => {
+                ToServer::Site { site, transfer: record, is_earlier: false, .. } => {
                     // The master has checked the site. If this process is out of descriptors, it keeps serving the previous site.
                     if let (Ok(built), Some(history)) =
                         (take_over(&record, descriptors), histories.get_mut(site))

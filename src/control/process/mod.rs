@@ -1,0 +1,32 @@
+//! What the supervisor and the master of a worker pool have in common: processes as values, and how to talk to them.
+//!
+//! ```text
+//! decides (plain data)                                  carries out
+//! ProcessTable ── ProcessId ─▶ action: start, send, kill ─▶ Children ── fork, Channel ─▶ a process
+//! ProcessSlot, RestartPolicy ◀─ event: started, start failed, message, exited ◀─────────────┘
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `table` | the processes of a machine, by identity |
+//! | `slot` | a place for a process: when one starts, and when the next |
+//! | `restart` | the back-off between two processes of a slot |
+//! | `children` | the forked processes behind the identities: forks, reaps, kills |
+//! | `exit` | how a process ended |
+//! | `channel` | messages with descriptors between two processes |
+//! | `message` | what the processes say to each other |
+//! | `clock` | the monotonic clock of a driver, in ticks |
+
+pub(crate) mod channel;
+pub(crate) mod children;
+pub(crate) mod clock;
+pub(crate) mod exit;
+pub(crate) mod message;
+pub(crate) mod restart;
+pub(crate) mod slot;
+pub(crate) mod table;
+
+pub(crate) use exit::ProcessExit;
+pub(crate) use restart::RestartPolicy;
+pub(crate) use slot::ProcessSlot;
+pub(crate) use table::{ProcessId, ProcessTable};
