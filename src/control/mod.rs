@@ -20,11 +20,14 @@
 
 pub(crate) mod access_log;
 pub(crate) mod admin;
+mod builder_process;
+mod handover;
 pub(crate) mod listeners;
 pub(crate) mod metrics;
 pub(crate) mod process;
 pub(crate) mod sandbox;
 pub(crate) mod server;
+pub(crate) mod server_process;
 pub(crate) mod stats;
 pub(crate) mod supervisor;
 pub(crate) mod systemd;

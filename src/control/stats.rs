@@ -18,7 +18,8 @@ use tarpon_conn::{Counters, Hosts, SiteId};
 #[derive(Debug)]
 pub(crate) struct ServerStats {
     engine: Engine,
-    start_unix_s: u64,
+    /// When the service started.
+    start_unix_s: AtomicU64,
     /// One row for each worker.
     counters: Arc<SharedArray<Counters>>,
     worker_count: usize,
@@ -53,7 +54,7 @@ impl ServerStats {
         };
         ServerStats {
             engine,
-            start_unix_s: clock_gettime(ClockId::Realtime).tv_sec.max(0) as u64,
+            start_unix_s: AtomicU64::new(clock_gettime(ClockId::Realtime).tv_sec.max(0) as u64),
             counters,
             worker_count,
             sites: (0..site_count).map(entry).collect(),
@@ -67,6 +68,16 @@ impl ServerStats {
         of_files.store(files, Ordering::Relaxed);
         of_bytes.store(bytes, Ordering::Relaxed);
         loads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Sets when the service started, in seconds since 1970: before this server, if this one replaces another.
+    pub(crate) fn set_start(&self, unix_s: u64) {
+        self.start_unix_s.store(unix_s, Ordering::Relaxed);
+    }
+
+    /// Sets how often a site was loaded since the service started.
+    pub(crate) fn set_loads(&self, number: usize, loads: u64) {
+        self.sites[number].loads.store(loads, Ordering::Relaxed);
     }
 
     /// Records that the server accepts no more clients.
@@ -87,7 +98,7 @@ impl ServerStats {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             engine: self.engine.name().to_owned(),
             workers: self.worker_count,
-            start_unix_s: self.start_unix_s,
+            start_unix_s: self.start_unix_s.load(Ordering::Relaxed),
             state: if is_draining { ServerState::Draining } else { ServerState::Serving },
             sites: self.sites.iter().map(site).collect(),
             ..Metrics::default()

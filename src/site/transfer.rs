@@ -8,12 +8,10 @@
 
 use super::Site;
 use crate::{site::archive::Archive, sys::memory};
-use rustix::{
-    fs::{Stat, fstat},
-    io::pread,
-};
+use rustix::fs::{Stat, fstat};
 use serde::{Deserialize, Serialize};
 use std::{fs::File, io, os::fd::OwnedFd};
+use tarpon_pack::content_hash;
 use tarpon_site::{Image, Region};
 
 /// The record that accompanies the descriptors of a site.
@@ -26,45 +24,8 @@ pub(crate) struct SiteTransfer {
     pub(crate) file_count: u64,
     /// Total size of all files, in bytes.
     pub(crate) content_len: u64,
-}
-
-impl SiteTransfer {
-    /// Returns whether two sites are the same: their images have the same bytes, or both are the same archive file. Does not trust
-    /// either record.
-    pub(crate) fn is_same(&self, descriptors: &[OwnedFd], other: &SiteTransfer, others: &[OwnedFd]) -> bool {
-        let (Some(first), Some(second)) = (descriptors.first(), others.first()) else { return false };
-        self == other
-            && match self.has_store {
-                true => has_same_bytes(first, second).unwrap_or(false),
-                false => is_same_file(first, second).unwrap_or(false),
-            }
-    }
-}
-
-/// Size of the buffers for comparing two files, in bytes.
-const PIECE_LEN: usize = 64 * 1024;
-
-fn has_same_bytes(first: &OwnedFd, second: &OwnedFd) -> io::Result<bool> {
-    let len = fstat(first)?.st_size;
-    if len != fstat(second)?.st_size {
-        return Ok(false);
-    }
-    let mut pieces = [vec![0; PIECE_LEN], vec![0; PIECE_LEN]];
-    let mut at = 0;
-    while at < len as u64 {
-        let [one, other] = &mut pieces;
-        let (one_len, other_len) = (pread(first, &mut one[..], at)?, pread(second, &mut other[..], at)?);
-        if one_len == 0 || one_len != other_len || one[..one_len] != other[..one_len] {
-            return Ok(false);
-        }
-        at += one_len as u64;
-    }
-    Ok(true)
-}
-
-fn is_same_file(first: &OwnedFd, second: &OwnedFd) -> io::Result<bool> {
-    let id = |stat: Stat| (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
-    Ok(id(fstat(first)?) == id(fstat(second)?))
+    /// A hash of the image: versions with the same content have the same. The sender computes it, so the receiver never reads the image.
+    pub(crate) content_id: [u64; 2],
 }
 
 /// The place of an archive in its file.
@@ -78,13 +39,18 @@ struct TransferPlace {
 impl Site {
     /// Returns the record and the descriptors for another process. The warnings about entries that are not served are lost.
     pub(crate) fn into_transfer(self) -> (SiteTransfer, Vec<OwnedFd>) {
-        let Site { store, files, archive, file_count, content_len, .. } = self;
+        let Site { image, store, files, archive, file_count, content_len, .. } = self;
         let place_of = |archive: &Archive| TransferPlace {
             at: archive.at,
             len: archive.map.len(),
             is_preloaded: archive.is_preloaded,
         };
+        let content_id = match (&store, &archive) {
+            (None, Some(archive)) => file_id(&archive.file),
+            _ => content_hash(image.as_bytes()),
+        };
         let record = SiteTransfer {
+            content_id: [(content_id >> 64) as u64, content_id as u64],
             has_store: store.is_some(),
             archive: archive.as_ref().map(place_of),
             file_count,
@@ -125,6 +91,18 @@ impl Site {
         }
         let (skipped, omitted) = (Vec::new(), Vec::new());
         Ok(Site { image, store, files, archive, file_count, content_len, skipped, omitted })
+    }
+}
+
+/// Returns a hash of what tells a file from others and from its earlier content.
+fn file_id(file: &File) -> u128 {
+    match fstat(file) {
+        Ok(stat) => {
+            let Stat { st_dev, st_ino, st_size, st_mtime, st_mtime_nsec, .. } = stat;
+            content_hash(format!("{st_dev} {st_ino} {st_size} {st_mtime} {st_mtime_nsec}").as_bytes())
+        }
+        // Like no other file.
+        Err(_) => 0,
     }
 }
 

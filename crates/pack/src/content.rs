@@ -177,6 +177,11 @@ fn read_block(from: &mut impl Read, block: &mut [u8]) -> io::Result<usize> {
 /// Bytes of a large file that are read at once. The first block decides the media type.
 const BLOCK_LEN: usize = 64 << 10;
 
+/// Returns the XXH3 hash of some bytes.
+pub fn content_hash(bytes: &[u8]) -> u128 {
+    xxh3_128(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

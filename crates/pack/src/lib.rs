@@ -65,6 +65,7 @@ mod walk;
 mod write;
 
 pub use build_cache::BuildCache;
+pub use content::content_hash;
 pub use error::{Damage, PackError};
 pub use options::PackOptions;
 pub use packed::{

@@ -169,10 +169,8 @@ pub(crate) struct InheritedSocket {
 /// A version of a site that was served, on its way to the next configuration or successor. Its descriptors travel beside it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct InheritedSite {
-    /// The path of its source.
-    pub(crate) path: String,
-    /// The prefix within its source.
-    pub(crate) prefix: String,
+    /// What tells its source from others.
+    pub(crate) source: String,
     /// The version.
     pub(crate) transfer: SiteTransfer,
     /// How often the site was loaded since the service started.

@@ -1,404 +1,390 @@
-//! What came of one reading of the configuration: a keeper, a server, and what they have to know.
+//! A generation: one configuration with its builder, its server, its sites and its logs. Plain data.
+//!
+//! ```text
+//! builder ── versions ─▶ SiteVersions ── when every site is complete ─▶ server ── Serving ─▶ the generation serves
+//! ```
 
 use super::{
-    Notice, Service,
-    caller::Caller,
-    child::End,
-    journal::Journal,
-    keeper,
-    lineup::{Legacy, Lineup},
-    listeners::Listeners,
-    post::Post,
-    serving,
-    told::{Role, ServingReport},
+    Role,
+    event::{
+        Action, BuilderStart, GenerationId, LogId, ProcessStart, ServingInfo, SiteVersion, SupervisorNotice,
+        ToChild,
+    },
+    log_files::{LogFiles, LogPlan},
+    machine::Owner,
+    site_versions::{InheritedVersion, SiteVersions, VersionUses},
 };
 use crate::{
-    base::{engine::Engine, error::UserError, settings::Settings},
-    control::{
-        admin::Order,
-        process::message::{FromBuilder, FromServer, ToServer},
-        sandbox::Privileges,
-    },
+    base::{engine::Engine, error::UserError},
+    control::process::{ProcessExit, ProcessId, ProcessSlot, ProcessTable, clock},
 };
-use rustix::event::PollFd;
-use std::{
-    error::Error,
-    io, mem,
-    os::fd::OwnedFd,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{mem, time::Duration};
+use tarpon_conn::Tick;
 
-/// A keeper and a server of one configuration.
+/// What the supervisor knows of a configuration.
+#[derive(Clone, Debug)]
+pub(super) struct GenerationPlan {
+    /// How long responses under way may take when the server exits.
+    pub(super) grace: Duration,
+    /// The configured engine.
+    pub(super) engine: Engine,
+    pub(super) sites: Vec<SitePlan>,
+    pub(super) logs: Vec<LogPlan>,
+}
+
+/// What the supervisor knows of a site.
+#[derive(Clone, Debug)]
+pub(super) struct SitePlan {
+    /// What tells the site from others: where it is read.
+    pub(super) source: String,
+    /// The name of the site in messages.
+    pub(super) label: String,
+    /// Earlier versions that are kept, at most.
+    pub(super) kept_max: usize,
+}
+
+/// The descriptors that sites may use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DescriptorBudget {
+    /// For the current versions of all sites together.
+    pub(super) current_max: usize,
+    /// For the earlier versions of all sites together.
+    pub(super) kept_max: usize,
+}
+
+/// What a generation shares with the others.
+pub(super) struct Context<'a> {
+    pub(super) now: Tick,
+    pub(super) processes: &'a mut ProcessTable<Owner>,
+    pub(super) uses: &'a mut VersionUses,
+    pub(super) budget: DescriptorBudget,
+    pub(super) actions: &'a mut Vec<Action>,
+}
+
+/// One configuration and its processes.
+#[derive(Debug)]
 pub(super) struct Generation {
-    // Children first: they are ended before anything else is let go of.
-    keeper: Post,
-    pub(super) server: Post,
-    /// Of each source.
-    lineups: Vec<Lineup>,
-    journals: Vec<Journal>,
-    rights: Privileges,
-    pub(super) service: Service,
-    /// Its server has served.
-    has_begun: bool,
-    /// What its server chose when it began, or one before it on the same sockets: of these one engine would wait where another
-    /// must not.
-    chosen: Option<Engine>,
-    /// What was asked for at its admin listener.
-    orders: Vec<(Order, Caller)>,
-    tell: fn(Notice<'_>),
+    pub(super) id: GenerationId,
+    pub(super) grace: Duration,
+    builder: ProcessSlot,
+    server: ProcessSlot,
+    /// Why a process cannot go on, in its own words.
+    builder_failure: Option<String>,
+    server_failure: Option<String>,
+    /// The builder has asked for another one, and since when it ran.
+    root_replaced: bool,
+    sites: Vec<SiteVersions>,
+    /// The server process has got the sites.
+    is_supplied: bool,
+    /// What its first server said. `None`: the generation has not served.
+    pub(super) serving: Option<ServingInfo>,
+    /// The engine of the server: sockets that two servers share suit one engine only.
+    pub(super) engine: Engine,
+    pub(super) logs: LogFiles,
 }
 
-/// What a server says when it begins.
-pub(super) struct Begun {
-    engine: Engine,
-    instead: Option<String>,
-    confined: Vec<String>,
-}
+/// How many sites an error names, those with the most large files.
+const NAMED_SITE_COUNT: usize = 5;
+
+/// A builder that asks for its replacement may have lived this long; otherwise the replacement waits: a builder cannot make the supervisor
+/// fork in a loop.
+const REPLACED_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Generation {
-    /// Without processes so far; with what is kept of sites that were served before.
+    /// Returns a generation without processes. It inherits versions that were served before, and the engine that serves.
     pub(super) fn new(
-        mut service: Service,
-        legacy: &Legacy,
-        tell: fn(Notice<'_>),
-    ) -> Result<Generation, Box<dyn Error>> {
-        let journals = Journal::open_all(&service.log, &service.sites)?;
-        service.settings.logging = service.log.access.is_some().then_some(service.log.logging);
-        Ok(Generation {
-            keeper: Post::new(Role::Builder),
-            server: Post::new(Role::Server),
-            lineups: service.sites.iter().map(|site| Lineup::new(site, legacy)).collect(),
-            journals,
-            rights: Privileges::new(service.user.as_deref(), service.sandbox)?,
-            service,
-            has_begun: false,
-            chosen: None,
-            orders: Vec::new(),
-            tell,
-        })
-    }
-
-    /// What is kept of its sites for the next.
-    pub(super) fn legacy(&self) -> Legacy {
-        let sites = self.service.sites.iter().zip(&self.lineups);
-        sites.flat_map(|(site, lineup)| lineup.legacy(&site.source)).collect()
-    }
-
-    /// Starts both at once: reading a site takes its time. Until the server serves another one may.
-    pub(super) fn start(&mut self, listeners: &mut Listeners, is_successor: bool) -> io::Result<()> {
-        self.start_keeper(keeper::Start::First)?;
-        self.start_server(listeners, is_successor)
-    }
-
-    fn start_keeper(&mut self, start: keeper::Start) -> io::Result<()> {
-        let (sites, rights, tell) = (&self.service.sites, &self.rights, self.tell);
-        self.keeper.start(&[], |channel| keeper::run(sites, rights, start, channel, tell))
-    }
-
-    fn start_server(&mut self, listeners: &mut Listeners, is_successor: bool) -> io::Result<()> {
-        let (service, rights, tell) = (&self.service, &self.rights, self.tell);
-        let Service { settings, sites, unknown_host: unknown, log, .. } = service;
-        let settings = &Settings { engine: self.engine(), ..settings.clone() };
-        let numbers = listeners.numbers();
-        self.server.start(&numbers, |channel| {
-            let (listeners, admin) = listeners.take(service);
-            let unknown = *unknown;
-            let start = serving::Start {
-                settings,
-                listeners,
-                admin,
-                is_successor,
-                sites,
-                unknown,
-                log,
-                rights,
-                tell,
-            };
-            serving::run(start, channel)
-        })?;
-        self.server.is_supplied = false;
-        self.journals.iter().for_each(|journal| hand(&mut self.server, journal));
-        self.supply();
-        Ok(())
-    }
-
-    /// Opens all logs anew.
-    pub(super) fn reopen_logs(&mut self) {
-        self.renew_logs(|journal| journal.reopen().map(|()| true));
-    }
-
-    /// Hands the server each log that was opened anew, as `renew` says.
-    fn renew_logs(&mut self, mut renew: impl FnMut(&mut Journal) -> Result<bool, UserError>) {
-        for journal in &mut self.journals {
-            match renew(journal) {
-                Ok(true) => hand(&mut self.server, journal),
-                Ok(false) => {}
-                Err(trouble) => (self.tell)(Notice::LogReopenFailed(&trouble)),
-            }
+        id: GenerationId,
+        plan: GenerationPlan,
+        inherited: &[InheritedVersion],
+        engine: Option<Engine>,
+        uses: &mut VersionUses,
+    ) -> Generation {
+        let GenerationPlan { grace, engine: configured, sites, logs } = plan;
+        let site = |plan| SiteVersions::new(plan, inherited, uses);
+        Generation {
+            id,
+            grace,
+            builder: ProcessSlot::default(),
+            server: ProcessSlot::default(),
+            builder_failure: None,
+            server_failure: None,
+            root_replaced: false,
+            sites: sites.into_iter().map(site).collect(),
+            is_supplied: false,
+            serving: None,
+            engine: engine.unwrap_or(configured),
+            logs: LogFiles::new(id, logs),
         }
     }
 
-    /// Sends a new server all sites, once they are there.
-    fn supply(&mut self) {
-        let Some(child) = &mut self.server.child else { return };
-        if self.server.is_supplied || !self.lineups.iter().all(Lineup::is_whole) {
+    /// Starts both processes at once, as reading a site takes time. Until the server serves, another one may.
+    pub(super) fn start(&mut self, is_successor: bool, cx: &mut Context<'_>) {
+        self.start_builder(BuilderStart::First, cx);
+        self.start_server(is_successor, cx);
+    }
+
+    fn start_builder(&mut self, start: BuilderStart, cx: &mut Context<'_>) {
+        let process = cx.processes.add(Owner::Builder(self.id));
+        self.builder.begin(process);
+        self.builder_failure = None;
+        cx.actions.push(Action::Start(process, ProcessStart::Builder(self.id, start)));
+    }
+
+    fn start_server(&mut self, is_successor: bool, cx: &mut Context<'_>) {
+        let process = cx.processes.add(Owner::Server(self.id));
+        self.server.begin(process);
+        self.server_failure = None;
+        let start = ProcessStart::Server { generation: self.id, engine: self.engine, is_successor };
+        cx.actions.push(Action::Start(process, start));
+        for (log, of) in self.logs.all() {
+            cx.actions.push(Action::Send(process, ToChild::Log { log, of }));
+        }
+        self.is_supplied = false;
+        self.supply(cx.actions);
+    }
+
+    /// Sends a new server all sites, when every site is complete.
+    fn supply(&mut self, actions: &mut Vec<Action>) {
+        let Some(server) = self.server.process() else { return };
+        if self.is_supplied || !self.is_complete() {
             return;
         }
-        self.server.is_supplied = true;
-        for (site, lineup) in self.lineups.iter().enumerate() {
-            for (record, descriptors, is_earlier) in lineup.in_order() {
-                child.send(
-                    &ToServer::Site { site, transfer: record.clone(), is_earlier, loads: 1 },
-                    descriptors,
-                );
+        self.is_supplied = true;
+        for (site, versions) in self.sites.iter().enumerate() {
+            for (version, is_earlier) in versions.in_order() {
+                let loads = versions.loads;
+                let message = ToChild::Site { site, version: version.id, is_earlier, loads };
+                actions.push(Action::Send(server, message));
             }
         }
     }
 
-    /// What to wait for.
-    pub(super) fn polled(&self) -> Vec<PollFd<'_>> {
-        let children = [&self.keeper, &self.server].into_iter().filter_map(|post| post.child.as_ref());
-        children.flat_map(|child| child.polled()).collect()
+    /// Returns whether every site was built.
+    fn is_complete(&self) -> bool {
+        self.sites.iter().all(|site| site.current().is_some())
     }
 
-    /// When there is something to do, whatever happens.
-    pub(super) fn due(&self) -> Option<Instant> {
-        let logs = self.journals.iter().filter(|_| self.has_begun).map(Journal::due);
-        logs.chain([self.keeper.due, self.server.due]).flatten().min()
+    /// Returns whether the server serves, or has all it needs to.
+    pub(super) fn may_serve(&self) -> bool {
+        self.serving.is_some() || self.is_supplied
     }
 
-    /// Hears what its processes say. Returns what the server said when it began.
-    pub(super) fn hear(&mut self) -> io::Result<Option<Begun>> {
-        self.hear_keeper()?;
-        let mut begun = None;
-        while let Some((message, descriptors)) = self.server.hear()? {
-            match message {
-                FromServer::Serving { engine, fallback_reason: instead, confinement: confined } => {
-                    self.chosen = Some(engine);
-                    if !mem::replace(&mut self.has_begun, true) {
-                        begun = Some(Begun { engine, instead, confined });
-                    }
-                }
-                FromServer::LogBroken { of } => self.renew_logs(|journal| {
-                    let is_broken = journal.owners.contains(&of);
-                    if is_broken { journal.reopen().map(|()| true) } else { Ok(false) }
-                }),
-                FromServer::SiteRejected { why } => (self.tell)(Notice::SiteRejected(&why)),
-                FromServer::StartFailed { why } => self.server.why = Some(why),
-                FromServer::AdminRequest { order } => {
-                    self.orders.extend(
-                        descriptors
-                            .unwrap_or_default()
-                            .into_iter()
-                            .next()
-                            .map(|client| (order, Caller(client))),
-                    );
-                }
+    /// Returns the number of files and of bytes of each site.
+    pub(super) fn site_sizes(&self) -> Vec<(u64, u64)> {
+        let size = |version: &SiteVersion| (version.file_count, version.content_len);
+        self.sites.iter().map(|site| site.current().map(size).unwrap_or_default()).collect()
+    }
+
+    /// Returns the versions for the next configuration or successor.
+    pub(super) fn inherit(&self) -> Vec<InheritedVersion> {
+        self.sites.iter().flat_map(SiteVersions::inherit).collect()
+    }
+
+    /// Returns whether this process is the builder or the server.
+    pub(super) fn has(&self, process: ProcessId) -> bool {
+        [&self.builder, &self.server].into_iter().any(|slot| slot.process() == Some(process))
+    }
+
+    /// Notes that a process runs.
+    pub(super) fn started(&mut self, process: ProcessId, now: Tick) {
+        for slot in [&mut self.builder, &mut self.server] {
+            if slot.process() == Some(process) {
+                slot.started(now);
             }
         }
-        Ok(begun)
     }
 
-    /// What was asked for since the last time.
-    pub(super) fn take_orders(&mut self) -> Vec<(Order, Caller)> {
-        mem::take(&mut self.orders)
-    }
-
-    fn hear_keeper(&mut self) -> io::Result<()> {
-        while let Some((message, descriptors)) = self.keeper.hear()? {
-            match message {
-                FromBuilder::Site { site, transfer: record, is_earlier } => {
-                    let Some(lineup) = self.lineups.get_mut(site) else { continue };
-                    let descriptors: Arc<[OwnedFd]> = descriptors.map_err(io::Error::other)?.into();
-                    lineup.add(record.clone(), Arc::clone(&descriptors), is_earlier);
-                    match &mut self.server.child {
-                        Some(child) if self.server.is_supplied => {
-                            child.send(
-                                &ToServer::Site { site, transfer: record, is_earlier, loads: 1 },
-                                &descriptors,
-                            );
-                        }
-                        _ => self.supply(),
-                    }
-                }
-                FromBuilder::RootReplaced => self.keeper.has_moved = true,
-                FromBuilder::StartFailed { why } => self.keeper.why = Some(why),
-            }
-        }
-        Ok(())
-    }
-
-    /// Tells what is served. Returns it in one line.
-    pub(super) fn tell_served(&self, begun: &Begun, listeners: &Listeners, is_first: bool) -> String {
-        let Service { settings, addresses, sites, .. } = &self.service;
-        let sites = sites.iter().zip(&self.lineups).filter_map(|(site, lineup)| {
-            let record = lineup.current()?;
-            Some((site, record.file_count, record.content_len))
-        });
-        let served = ServingReport {
-            sites: sites.collect(),
-            addresses: listeners.at(addresses),
-            settings: &Settings { engine: begun.engine, ..settings.clone() },
-            fallback_reason: begun.instead.as_deref(),
-            confinement: &begun.confined,
-            admin_in_use: self.service.admin.as_ref().filter(|address| !listeners.has(address)),
+    /// Notes that a process could not be started. Returns why the generation cannot serve, if it has not served yet.
+    pub(super) fn start_failed(
+        &mut self,
+        owner: Owner,
+        error: String,
+        cx: &mut Context<'_>,
+    ) -> Result<(), String> {
+        let (role, slot) = match owner {
+            Owner::Builder(_) => (Role::Builder, &mut self.builder),
+            _ => (Role::Server, &mut self.server),
         };
-        (self.tell)(if is_first { Notice::Serving(&served) } else { Notice::Reloaded(&served) });
-        served.to_string()
-    }
-
-    /// Where one of its processes has ended: sees to another, or, where nothing has been served yet, tells why there will be none.
-    pub(super) fn mind_ends(&mut self) -> io::Result<Option<String>> {
-        if let Some(end) = self.keeper.ended() {
-            let is_whole = self.lineups.iter().all(Lineup::is_whole);
-            if mem::take(&mut self.keeper.has_moved) {
-                self.start_keeper(if is_whole { keeper::Start::Moved } else { keeper::Start::First })?;
-            } else if self.has_begun {
-                self.keeper.again(&end, self.tell);
-            } else {
-                return Ok(Some(self.keeper.reason(&end)));
-            }
+        let retry_delay = slot.start_failed(cx.now);
+        if self.serving.is_none() {
+            return Err(format!("cannot start the {role} process: {error}"));
         }
-        if let Some(end) = self.server.ended() {
-            if !self.has_begun {
-                return Ok(Some(self.server.reason(&end)));
-            }
-            self.server.again(&end, self.tell);
-        }
-        Ok(None)
-    }
-
-    /// Does what it is time for.
-    pub(super) fn mind_time(&mut self, listeners: &mut Listeners) -> io::Result<()> {
-        let now = Instant::now();
-        // Before that a file may still be another server's.
-        if self.has_begun {
-            self.renew_logs(|journal| journal.mind(now));
-        }
-        if self.keeper.is_due(now) {
-            self.start_keeper(keeper::Start::Again)?;
-        }
-        if self.server.is_due(now) {
-            self.start_server(listeners, false)?;
-        }
+        cx.actions.push(Action::Emit(SupervisorNotice::StartFailed { role, error, retry_delay }));
         Ok(())
     }
 
-    /// The engine of its server; as the configuration says, if none has been chosen.
-    pub(super) fn engine(&self) -> Engine {
-        self.chosen.unwrap_or(self.service.settings.engine)
-    }
-
-    /// Its server is to have this engine, which another one has chosen on the same sockets.
-    pub(super) fn keep_engine(&mut self, engine: Engine) {
-        self.chosen = Some(engine);
-    }
-
-    /// Whether its server serves, or is about to.
-    pub(super) fn serves(&self) -> bool {
-        self.has_begun || self.server.is_supplied
-    }
-
-    /// Whether its server has ever served.
-    pub(super) fn has_begun(&self) -> bool {
-        self.has_begun
-    }
-
-    /// Its server shall end. What it is to leave behind, `farewell` says. Nothing follows changes any more.
-    pub(super) fn leave(mut self, farewell: ToServer, grace: Duration) -> Leaving {
-        self.keeper.end();
-        self.server.due = None;
-        if let Some(child) = &mut self.server.child {
-            child.say(&farewell);
-        }
-        Leaving { server: self.server, by: Instant::now() + grace + OVERDUE, stop: None, orders: self.orders }
-    }
-}
-
-/// Hands a server a log as it is open now.
-fn hand(server: &mut Post, journal: &Journal) {
-    let Some(child) = &mut server.child else { return };
-    for &of in &journal.owners {
-        child.send(&ToServer::Log { of }, journal.descriptor());
-    }
-}
-
-/// A server that is to end.
-pub(super) struct Leaving {
-    server: Post,
-    /// Later than that it is not waited for.
-    by: Instant,
-    /// When it is to wait no longer for clients that say nothing, and how long it has then.
-    stop: Option<(Instant, Duration)>,
-    /// What was asked for at its admin listener, which it answered at until just now.
-    orders: Vec<(Order, Caller)>,
-}
-
-/// How much longer than the grace a server may take to end, for what it does then.
-const OVERDUE: Duration = Duration::from_secs(10);
-
-/// How long a client that says nothing is waited for by a server whose successor waits for its end: one that is busy asks within this
-/// time, and learns that the connection closes.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-impl Leaving {
-    pub(super) fn polled(&self) -> Vec<PollFd<'_>> {
-        self.server.child.as_ref().map(|child| child.polled()).unwrap_or_default()
-    }
-
-    pub(super) fn due(&self) -> Instant {
-        self.stop.map_or(self.by, |(at, _)| at.min(self.by))
-    }
-
-    /// It leaves its clients to a successor, which begins only when it has ended.
-    pub(super) fn soon(mut self, grace: Duration) -> Leaving {
-        let patience = PATIENCE.min(grace);
-        self.stop = Some((Instant::now() + patience, grace - patience));
-        self
-    }
-
-    /// It has less time than it was told before.
-    pub(super) fn hasten(&mut self, grace: Duration) {
-        self.by = self.by.min(Instant::now() + grace + OVERDUE);
-        if let Some(child) = &mut self.server.child {
-            child.say(&ToServer::Stop { grace });
-        }
-    }
-
-    /// Does what it is time for.
-    pub(super) fn mind_time(&mut self) {
-        if let Some((_, grace)) = self.stop.take_if(|(at, _)| *at <= Instant::now()) {
-            self.hasten(grace);
-        }
-    }
-
-    /// What was asked for since the last time.
-    pub(super) fn take_orders(&mut self) -> Vec<(Order, Caller)> {
-        mem::take(&mut self.orders)
-    }
-
-    /// Whether it has ended; if it did not as it was told to, why.
-    pub(super) fn has_ended(&mut self) -> io::Result<Option<Result<(), String>>> {
-        // What else it says by now concerns nobody.
-        while let Some((message, descriptors)) = self.server.hear()? {
-            if let FromServer::AdminRequest { order } = message {
-                self.orders.extend(
-                    descriptors.unwrap_or_default().into_iter().next().map(|client| (order, Caller(client))),
-                );
+    /// Adds a version of a site that the builder has built, and sends it to the server. Returns why the generation cannot serve, if it has
+    /// not served yet. `version`: `Err` if its descriptors, this many, were lost.
+    pub(super) fn site_built(
+        &mut self,
+        site: usize,
+        version: Result<SiteVersion, usize>,
+        is_earlier: bool,
+        cx: &mut Context<'_>,
+    ) -> Result<(), String> {
+        let count = version.map_or_else(|lost| lost, |version| version.descriptor_count);
+        let too_many = if is_earlier { None } else { self.check_budget(site, count, cx.budget) };
+        let version = match (version, too_many) {
+            (Ok(version), None) if site < self.sites.len() => version,
+            (version, too_many) => {
+                cx.actions.extend(version.map(|version| Action::DropVersion(version.id)));
+                return match too_many {
+                    Some(error) if self.serving.is_none() => Err(error.to_string()),
+                    Some(error) => {
+                        cx.actions.push(Action::Emit(SupervisorNotice::SiteReloadFailed(error)));
+                        Ok(())
+                    }
+                    None => Ok(()),
+                };
             }
-        }
-        if self.server.child.is_none() {
-            return Ok(Some(Err("there was no server process to stop".to_owned())));
-        }
-        match self.server.ended() {
-            Some(end) if End::is_good(&end) => Ok(Some(Ok(()))),
-            Some(end) => Ok(Some(Err(self.server.reason(&end)))),
-            None if self.by <= Instant::now() => {
-                self.server.end();
-                Ok(Some(Err("the server process did not exit in time, and was killed".to_owned())))
+        };
+        let kept_max = cx.budget.kept_max / self.sites.len();
+        let versions = &mut self.sites[site];
+        // The driver carries actions out in their order: it sends a version before it drops it.
+        let mut dropped = Vec::new();
+        versions.add(version, is_earlier, kept_max, cx.uses, &mut dropped);
+        let loads = versions.loads;
+        match self.server.process() {
+            Some(server) if self.is_supplied => {
+                let message = ToChild::Site { site, version: version.id, is_earlier, loads };
+                cx.actions.push(Action::Send(server, message));
             }
-            None => Ok(None),
+            _ => self.supply(cx.actions),
         }
+        cx.actions.append(&mut dropped);
+        Ok(())
+    }
+
+    /// Checks whether a version of a site with this many descriptors fits beside the other sites. Returns the error if it does not.
+    fn check_budget(&self, site: usize, count: usize, budget: DescriptorBudget) -> Option<UserError> {
+        let count_of = |(number, known): (usize, &SiteVersions)| match number == site {
+            true => count,
+            false => known.current().map_or(0, |version| version.descriptor_count),
+        };
+        let mut counts: Vec<_> =
+            self.sites.iter().enumerate().map(|site| (count_of(site), &*site.1.label)).collect();
+        let sum: usize = counts.iter().map(|(count, _)| count).sum();
+        if sum <= budget.current_max {
+            return None;
+        }
+        counts.sort_by(|one, other| other.cmp(one));
+        let named = counts.iter().take(NAMED_SITE_COUNT).filter(|(count, _)| *count > 0);
+        let named: Vec<_> = named.map(|(count, label)| format!("{label} has {count}")).collect();
+        Some(UserError::new(
+            format_args!("cannot keep {sum} large files of all sites open"),
+            format_args!(
+                "the limit on open files leaves room for {}; {}",
+                budget.current_max,
+                named.join(", ")
+            ),
+            format_args!(
+                "pack the sites with tarpon pack, or raise the limit, as with ulimit -n {}",
+                (4 * sum).next_power_of_two()
+            ),
+        ))
+    }
+
+    /// Notes that the builder asks for another one.
+    pub(super) fn root_replaced(&mut self) {
+        self.root_replaced = true;
+    }
+
+    /// Notes why a process cannot go on.
+    pub(super) fn failed(&mut self, process: ProcessId, why: String) {
+        match self.server.process() == Some(process) {
+            true => self.server_failure = Some(why),
+            false => self.builder_failure = Some(why),
+        }
+    }
+
+    /// Notes what the server said when it started to serve. Returns whether it is the first server that serves.
+    pub(super) fn serves(&mut self, info: ServingInfo) -> bool {
+        self.engine = info.engine;
+        let is_first = self.serving.is_none();
+        if is_first {
+            self.serving = Some(info);
+        }
+        is_first
+    }
+
+    /// Notes that a process was reaped, and schedules another one. Returns why the generation cannot serve, if it has not served yet.
+    pub(super) fn exited(
+        &mut self,
+        owner: Owner,
+        exit: ProcessExit,
+        cx: &mut Context<'_>,
+    ) -> Result<(), String> {
+        let (role, slot, failure) = match owner {
+            Owner::Builder(_) => (Role::Builder, &mut self.builder, &mut self.builder_failure),
+            _ => (Role::Server, &mut self.server, &mut self.server_failure),
+        };
+        let lived = slot.exited(cx.now);
+        let why = failure.take();
+        if role == Role::Builder && self.root_replaced {
+            slot.schedule(clock::after(cx.now, REPLACED_INTERVAL.saturating_sub(lived)));
+            return Ok(());
+        }
+        if self.serving.is_none() {
+            return Err(why.unwrap_or_else(|| format!("the {role} process {exit}")));
+        }
+        let restart_delay = slot.restart(cx.now, lived);
+        let how = match why {
+            Some(why) => format!("{exit}: {why}"),
+            None => exit.to_string(),
+        };
+        cx.actions.push(Action::Emit(SupervisorNotice::ProcessEnded { role, how, restart_delay }));
+        Ok(())
+    }
+
+    /// Sends the owners of a log its new descriptor.
+    pub(super) fn log_opened(&mut self, log: LogId, actions: &mut Vec<Action>) {
+        for of in self.logs.opened(log) {
+            actions
+                .extend(self.server.process().map(|server| Action::Send(server, ToChild::Log { log, of })));
+        }
+    }
+
+    /// Returns when [`update`](Generation::update) has something to do.
+    pub(super) fn deadline(&self) -> Option<Tick> {
+        [self.builder.due(), self.server.due(), self.logs.deadline()].into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub(super) fn update(&mut self, cx: &mut Context<'_>) {
+        if self.serving.is_some() {
+            self.logs.update(cx.now, cx.actions);
+        }
+        if self.builder.is_due(cx.now) {
+            let start = match (mem::take(&mut self.root_replaced), self.is_complete()) {
+                (true, true) => BuilderStart::RootReplaced,
+                (true, false) => BuilderStart::First,
+                (false, _) => BuilderStart::Again,
+            };
+            self.start_builder(start, cx);
+        }
+        if self.server.is_due(cx.now) {
+            self.start_server(false, cx);
+        }
+    }
+
+    /// Ends the generation: kills the builder, forgets the sites and the configuration. Returns the server process, which is to be told
+    /// to exit.
+    pub(super) fn retire(mut self, cx: &mut Context<'_>) -> Option<ProcessId> {
+        cx.actions.extend(self.builder.process().map(Action::Kill));
+        self.sites.iter_mut().for_each(|site| site.clear(cx.uses, cx.actions));
+        cx.actions.push(Action::Forget(self.id));
+        self.server.process()
+    }
+
+    /// Ends a generation that has not served, with both processes.
+    pub(super) fn abandon(self, cx: &mut Context<'_>) {
+        let server = self.retire(cx);
+        cx.actions.extend(server.map(Action::Kill));
+    }
+
+    /// Describes the processes for the invariants of the simulator.
+    #[cfg(test)]
+    pub(super) fn processes(&self) -> impl Iterator<Item = ProcessId> {
+        [self.builder.process(), self.server.process()].into_iter().flatten()
     }
 }

@@ -12,7 +12,6 @@ use crate::{
         },
         sandbox,
         stats::ServerStats,
-        supervisor::journal,
     },
     data::log_ring::LogRings,
     sys::shared::SharedArray,
@@ -90,9 +89,13 @@ fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
             ToServer::Log { of } => {
                 let master = Arc::clone(&master);
                 let on_disconnect = move || master.send(&FromServer::LogBroken { of }, []);
-                if let (Some(log), Some(sink)) =
-                    (&log, journal::sink(descriptors.unwrap_or_default(), on_disconnect))
-                {
+                if let (Some(log), Some(sink)) = (
+                    &log,
+                    descriptors
+                        .ok()
+                        .and_then(|all| all.into_iter().next())
+                        .map(|fd| crate::control::access_log::LogSink::from(fd).on_disconnect(on_disconnect)),
+                ) {
                     log.log_to(of, sink);
                 }
             }

@@ -20,10 +20,8 @@ use crate::{
             message::{FromServer, ToServer},
         },
         sandbox::{self, Confinement, WorkerSeccomp},
-        supervisor::{
-            Notice,
-            serving::{Arrived, Start, take_over},
-        },
+        server_process::{PendingSite, ServerStart as Start, receive_site as take_over},
+        supervisor::Notice,
     },
     data::{log_ring::LogRings, worker::idle_workers::IdleWorkers},
     site::{set::SiteSet, transfer::SiteTransfer, virtual_hosts},
@@ -73,7 +71,7 @@ pub(super) struct Master<'a> {
     /// The descriptors of each log: an aux process that starts later gets them too.
     pub(super) log_sinks: Vec<(LogOwner, Arc<[OwnedFd]>)>,
     /// By the number of the site: the versions that the supervisor has sent. Empty once the pool serves.
-    pending: Vec<Arrived>,
+    pending: Vec<PendingSite>,
     /// By the number of the site: its last transfer, without descriptors. An aux process that starts later gets it too.
     pub(super) transfers: Vec<Option<SiteTransfer>>,
     /// `None` until the supervisor has sent every site.
@@ -110,7 +108,18 @@ const OVERDUE: Duration = Duration::from_secs(2);
 impl<'a> Master<'a> {
     /// Confines this process and starts the aux process.
     pub(super) fn new(start: Start<'a>, channel: &mut Channel) -> Result<Master<'a>, String> {
-        let Start { settings, listeners, admin, is_successor, sites, unknown, log, rights, tell } = start;
+        let Start {
+            settings,
+            listeners,
+            admin,
+            is_successor,
+            sites,
+            unknown_host: unknown,
+            log,
+            privileges: rights,
+            emit: tell,
+            ..
+        } = start;
         let unconfined = |error| sandbox::unconfined(&error);
         let in_words = |error: io::Error| error.to_string();
         // These two come before the sandbox, which forbids opening files.
@@ -151,7 +160,7 @@ impl<'a> Master<'a> {
             log_config: log,
             logs,
             log_sinks: Vec::new(),
-            pending: sites.iter().map(|_| Arrived::default()).collect(),
+            pending: sites.iter().map(|_| PendingSite::default()).collect(),
             transfers: sites.iter().map(|_| None).collect(),
             sites: None,
             workers: (0..count).map(|_| PoolSlot::default()).collect(),
@@ -255,7 +264,7 @@ impl<'a> Master<'a> {
         let built = ours.map_err(|error| error.to_string()).and_then(|ours| take_over(&record, Ok(ours)));
         let Some(sites) = &mut self.sites else {
             let pending = self.pending.get_mut(number).ok_or("there is no site of this number")?;
-            pending.add(built?, is_earlier);
+            pending.add(built, is_earlier, 1)?;
             if !is_earlier {
                 self.send_site_to_aux(number, record);
             }
@@ -278,7 +287,7 @@ impl<'a> Master<'a> {
 
     /// Starts to serve if the supervisor has sent the current version of every site.
     fn serve_if_complete(&mut self, channel: &mut Channel) -> Result<(), String> {
-        if self.draining.is_some() || !self.pending.iter().all(Arrived::is_whole) {
+        if self.draining.is_some() || !self.pending.iter().all(PendingSite::is_complete) {
             return Ok(());
         }
         let pending = mem::take(&mut self.pending);

@@ -31,7 +31,7 @@ mod worker_process;
 
 use super::{
     process::{channel::Channel, message::FromServer},
-    supervisor::serving::Start,
+    server_process::ServerStart as Start,
 };
 use crate::{base::engine::Engine, sys::process};
 use master::Master;

@@ -1,7 +1,7 @@
 //! A process that the master has forked: the aux process or a worker.
 
 use crate::{
-    control::{process::channel::Channel, supervisor::child::End},
+    control::{process::ProcessExit as End, process::channel::Channel},
     sys::process::{self, SingleThreaded},
 };
 use rustix::{
@@ -81,7 +81,7 @@ impl PoolProcess {
     }
 
     /// Returns how the process ended, from its wait status.
-    pub(super) fn end(self, status: WaitStatus) -> End {
-        End::of(status.exit_status(), status.terminating_signal(), self.since.elapsed())
+    pub(super) fn end(self, status: WaitStatus) -> (End, std::time::Duration) {
+        (status.into(), self.since.elapsed())
     }
 }

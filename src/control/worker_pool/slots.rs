@@ -3,8 +3,8 @@
 use super::{master::Master, pool_process::PoolProcess};
 use crate::{
     control::{
-        process::{RestartPolicy, channel::Channel},
-        supervisor::{Notice, Role, child::End},
+        process::{ProcessExit as End, RestartPolicy, channel::Channel},
+        supervisor::{Notice, Role},
     },
     sys::signals::Signals,
 };
@@ -36,8 +36,8 @@ const AUX_TIME_MAX: Duration = Duration::from_secs(3);
 
 impl PoolSlot {
     /// Schedules another process in place of one that has exited.
-    fn restart(&mut self, role: Role, end: &End, emit: fn(Notice<'_>)) {
-        let delay = self.backoff.after_exit(end.lived);
+    fn restart(&mut self, role: Role, end: &End, lived: std::time::Duration, emit: fn(Notice<'_>)) {
+        let delay = self.backoff.after_exit(lived);
         emit(Notice::ProcessEnded { role, how: &end.to_string(), restart_delay: delay });
         self.start_at = Some(Instant::now() + delay);
     }
@@ -60,28 +60,29 @@ impl Master<'_> {
             };
             let has_pid = |slot: &PoolSlot| slot.process.as_ref().is_some_and(|process| process.pid() == pid);
             if has_pid(&self.aux) {
-                let end = self.aux.process.take().expect("the slot has this process").end(status);
-                self.aux.restart(Role::Aux, &end, self.emit);
+                let (end, lived) = self.aux.process.take().expect("the slot has this process").end(status);
+                self.aux.restart(Role::Aux, &end, lived, self.emit);
             } else if let Some(slot) = self.workers.iter().position(has_pid) {
-                let end = self.workers[slot].process.take().expect("the slot has this process").end(status);
-                self.worker_ended(slot, &end);
+                let (end, lived) =
+                    self.workers[slot].process.take().expect("the slot has this process").end(status);
+                self.worker_ended(slot, &end, lived);
             }
         }
     }
 
-    fn worker_ended(&mut self, slot: usize, end: &End) {
-        if !end.is_good() {
+    fn worker_ended(&mut self, slot: usize, end: &End, lived: std::time::Duration) {
+        if !end.is_success() {
             // The worker could not update the shared memory itself.
             self.shared.counters[slot].lose_open();
             self.shared.idle_workers.set(slot, false);
         }
         if self.forks() {
-            if !end.is_good() {
+            if !end.is_success() {
                 (self.emit)(Notice::ConnectionLost(&end.to_string()));
             }
             self.free_slot(slot);
         } else if self.draining.is_none() {
-            self.workers[slot].restart(Role::Worker, end, self.emit);
+            self.workers[slot].restart(Role::Worker, end, lived, self.emit);
         }
     }
 

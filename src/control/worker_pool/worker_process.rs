@@ -4,7 +4,7 @@ use crate::sys::process::exit_now;
 use crate::{
     control::{
         process::{channel::Channel, message::ToServer},
-        supervisor::serving::take_over,
+        server_process::receive_site as take_over,
     },
     data::worker::mailbox::{Mailbox, ShutdownMode, WorkerMessage},
     site::versions::SiteHistory,

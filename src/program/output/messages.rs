@@ -75,6 +75,9 @@ pub(crate) fn notice(notice: Notice<'_>) {
             println!("{DIM}stopping within {grace:?}; a second signal stops it at once{DIM:#}");
         }
         Notice::ConnectionLost(how) => warn!("a worker process {how}; its connection is lost"),
+        Notice::StartFailed { role, error, retry_delay } => {
+            warn!("cannot start a {role} process: {error}; next attempt in {retry_delay:?}");
+        }
         Notice::ProcessEnded { role, how, restart_delay: Duration::ZERO } => {
             warn!("the {role} process {how}; starting another");
         }

@@ -1,14 +1,16 @@
-//! The listening sockets of all generations. A generation has those that its configuration names; one that no generation names
-//! any more is closed by the last process that has it, when it has served who waits there.
+//! The listening sockets of all generations. A generation uses those that its configuration names. The last process that has a socket
+//! closes it, after it has served the clients in the backlog.
 
-use super::Service;
+use super::super::Service;
 use crate::{
     base::{
         address::{Address, default_addresses},
         error::UserError,
     },
-    control::listeners::{Listener, SocketFile},
-    control::process::message::InheritedSocket,
+    control::{
+        listeners::{Listener, SocketFile},
+        process::message::InheritedSocket,
+    },
 };
 use std::{
     fs::DirBuilder,
@@ -20,38 +22,41 @@ use std::{
     sync::Arc,
 };
 
-/// Sockets, by the address that was asked for.
+/// The listeners, by configured address.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     bound: Vec<(Address, Listener)>,
-    /// Of Unix sockets. A child has none of them: it must not remove what it has not made.
+    /// The files of Unix sockets. A child has none of them: it must not remove them.
     files: Vec<(Address, SocketFile)>,
-    /// Where systemd listens. These stay open, named or not: systemd has them anyway, so nobody else could listen there.
+    /// The addresses where systemd listens. These sockets stay open: systemd has them too, so no other program could listen there.
     lent: Vec<Address>,
 }
 
-/// Whether of these two only one can be had, as one is the port of all addresses of the host.
+/// Returns whether a program can listen at only one of these, as one is the port of all addresses of the host.
 fn shares_port(one: &Address, other: &Address) -> bool {
     let (Address::Tcp(one), Address::Tcp(other)) = (one, other) else { return false };
     one.port() == other.port() && (one.ip().is_unspecified() || other.ip().is_unspecified())
 }
 
 impl Listeners {
-    /// Those of systemd.
+    /// Wraps the sockets of systemd.
     pub(super) fn lent(sockets: Vec<Listener>) -> Listeners {
         let lent: Vec<_> = sockets.iter().map(|bound| bound.address().clone()).collect();
         let bound = lent.iter().cloned().zip(sockets).collect();
         Listeners { bound, files: Vec::new(), lent }
     }
 
-    /// Those of a supervisor before this one. The names of Unix sockets stay its own until [`own`](Listeners::own).
+    /// Wraps the sockets of the predecessor, which owns the files of Unix sockets until [`own_files`](Listeners::own_files).
+    ///
+    /// # Errors
+    /// Sockets are missing.
     pub(super) fn inherit(
-        bequests: Vec<InheritedSocket>,
+        inherited: Vec<InheritedSocket>,
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<Listeners> {
         let mut listeners = Listeners::default();
         let mut descriptors = descriptors.into_iter();
-        for InheritedSocket { configured: asked, bound, socket_count, has_file, is_lent } in bequests {
+        for InheritedSocket { configured, bound, socket_count, has_file, is_lent } in inherited {
             let sockets: Vec<_> = descriptors.by_ref().take(socket_count).collect();
             if sockets.is_empty() || sockets.len() < socket_count {
                 return Err(io::Error::other("sockets are missing"));
@@ -59,39 +64,42 @@ impl Listeners {
             if let Address::Unix(path) = &bound
                 && has_file
             {
-                listeners.files.push((asked.clone(), SocketFile::inherited(path)?));
+                listeners.files.push((configured.clone(), SocketFile::inherited(path)?));
             }
-            listeners.lent.extend(is_lent.then(|| asked.clone()));
-            listeners.bound.push((asked, Listener::inherited(bound, sockets)));
+            listeners.lent.extend(is_lent.then(|| configured.clone()));
+            listeners.bound.push((configured, Listener::inherited(bound, sockets)));
         }
         Ok(listeners)
     }
 
-    /// All of them, for a supervisor after this one.
-    pub(super) fn bequeath(&self) -> io::Result<(Vec<InheritedSocket>, Arc<[OwnedFd]>)> {
-        let (mut bequests, mut descriptors) = (Vec::new(), Vec::new());
-        for (asked, bound) in &self.bound {
+    /// Returns all listeners with duplicates of their sockets, for a successor.
+    pub(super) fn hand_over(&self) -> io::Result<(Vec<InheritedSocket>, Arc<[OwnedFd]>)> {
+        let (mut inherited, mut descriptors) = (Vec::new(), Vec::new());
+        for (configured, bound) in &self.bound {
             for socket in bound.sockets() {
                 descriptors.push(socket.try_clone()?);
             }
-            bequests.push(InheritedSocket {
-                configured: asked.clone(),
+            inherited.push(InheritedSocket {
+                configured: configured.clone(),
                 bound: bound.address().clone(),
                 socket_count: bound.sockets().len(),
-                has_file: self.files.iter().any(|(address, file)| address == asked && file.is_in_place()),
-                is_lent: self.lent.contains(asked),
+                has_file: self
+                    .files
+                    .iter()
+                    .any(|(address, file)| address == configured && file.is_in_place()),
+                is_lent: self.lent.contains(configured),
             });
         }
-        Ok((bequests, descriptors.into()))
+        Ok((inherited, descriptors.into()))
     }
 
-    /// Whether this supervisor removes the names of Unix sockets, from now on.
-    pub(super) fn own(&mut self, is_ours: bool) {
+    /// Sets whether this supervisor removes the files of Unix sockets.
+    pub(super) fn own_files(&mut self, is_ours: bool) {
         self.files.iter_mut().for_each(|(_, file)| file.set_owned(is_ours));
     }
 
-    /// Says where a service listens that does not say so itself: where systemd does, and otherwise where it is usual.
-    pub(super) fn settle(&self, service: &mut Service) {
+    /// Completes a service without addresses: it listens where systemd does, or else at the default addresses.
+    pub(super) fn complete(&self, service: &mut Service) {
         if service.addresses.is_empty() {
             let lent = self.lent.iter().filter(|&address| service.admin.as_ref() != Some(address));
             service.addresses = lent.cloned().collect();
@@ -101,12 +109,12 @@ impl Listeners {
         }
     }
 
-    /// Whether others than clients and admin of a service would wait there for ever.
+    /// Checks that the service uses every socket of systemd: clients of another would wait for ever.
     ///
     /// # Errors
     /// systemd listens where the service does not.
     pub(super) fn check_lent(&self, service: &Service) -> Result<(), UserError> {
-        match self.lent.iter().find(|address| !is_wanted(service, address)) {
+        match self.lent.iter().find(|address| !uses(service, address)) {
             None => Ok(()),
             Some(address) => Err(UserError::new(
                 format_args!("cannot ignore the systemd socket at {address}"),
@@ -119,10 +127,10 @@ impl Listeners {
         }
     }
 
-    /// Listens where a service wants to and nobody listens yet. Returns where that is.
+    /// Listens at the addresses of a service that have no listener yet. Returns them.
     ///
     /// # Errors
-    /// One cannot be had; then none is added.
+    /// One of them cannot be bound; then none is added.
     pub(super) fn add(&mut self, service: &Service) -> Result<Vec<Address>, UserError> {
         let mut added = Vec::new();
         let socket_count = service.settings.socket_count();
@@ -131,9 +139,9 @@ impl Listeners {
             if self.has(address) {
                 continue;
             }
-            let is_usual = service.admin_is_default && service.admin.as_ref() == Some(address);
-            if is_usual {
-                make_place(address);
+            let is_default = service.admin_is_default && service.admin.as_ref() == Some(address);
+            if is_default {
+                make_directory(address);
             }
             match Listener::new(address, socket_count) {
                 Ok(mut bound) => {
@@ -141,10 +149,10 @@ impl Listeners {
                     self.bound.push((address.clone(), bound));
                     added.push(address.clone());
                 }
-                Err(_) if is_usual => {}
-                Err(trouble) => {
+                Err(_) if is_default => {}
+                Err(error) => {
                     let own = self.bound.iter().find(|(known, _)| shares_port(known, address));
-                    let trouble = own.map_or(trouble, |(own, _)| {
+                    let error = own.map_or(error, |(own, _)| {
                         UserError::new(
                             format_args!("cannot listen on {address}"),
                             format_args!("this server already uses the port, at {own}"),
@@ -152,47 +160,47 @@ impl Listeners {
                         )
                     });
                     self.remove(&added);
-                    return Err(trouble);
+                    return Err(error);
                 }
             }
         }
         Ok(added)
     }
 
-    /// Whether there is a listener that was asked for by this address.
+    /// Returns whether there is a listener for this configured address.
     pub(super) fn has(&self, address: &Address) -> bool {
         self.bound.iter().any(|(known, _)| known == address)
     }
 
-    /// Listens no longer there. What waits is served by who still has the socket.
+    /// Closes the listeners of these addresses. Another process that has the sockets serves the clients in their backlogs.
     pub(super) fn remove(&mut self, addresses: &[Address]) {
         self.bound.retain(|(address, _)| !addresses.contains(address));
         self.files.retain(|(address, _)| !addresses.contains(address));
     }
 
-    /// Listens where a service wants to, and nowhere else.
-    pub(super) fn keep(&mut self, service: &Service) {
-        self.bound.retain(|(address, _)| is_wanted(service, address) || self.lent.contains(address));
-        self.files.retain(|(address, _)| is_wanted(service, address));
+    /// Closes all listeners but those of a service.
+    pub(super) fn keep_only(&mut self, service: &Service) {
+        self.bound.retain(|(address, _)| uses(service, address) || self.lent.contains(address));
+        self.files.retain(|(address, _)| uses(service, address));
     }
 
-    /// Whether systemd has any of them too.
+    /// Returns whether systemd owns any of the sockets.
     pub(super) fn has_lent(&self) -> bool {
         !self.lent.is_empty()
     }
 
-    /// Closes all sockets; their files stay until the end.
+    /// Closes all sockets. The files of Unix sockets stay until the end.
     pub(super) fn close(&mut self) {
         self.bound.clear();
     }
 
-    /// The numbers of all sockets: a child has to have them, to take or to close them.
+    /// Returns the numbers of all sockets: a server process inherits them.
     pub(super) fn numbers(&self) -> Vec<RawFd> {
         let sockets = self.bound.iter().flat_map(|(_, bound)| bound.sockets());
         sockets.map(AsRawFd::as_raw_fd).collect()
     }
 
-    /// In a child, which has a memory of its own: takes those for clients and that of the admin, and closes the others.
+    /// In a child, which has a copy of this value: takes the listeners for clients and the admin listener, and closes the others.
     pub(super) fn take(&mut self, service: &Service) -> (Vec<Listener>, Option<Listener>) {
         let (mut clients, mut admin) = (Vec::new(), None);
         for (address, bound) in mem::take(&mut self.bound) {
@@ -205,15 +213,15 @@ impl Listeners {
         (clients, admin)
     }
 
-    /// Where a generation with these addresses listens, with the ports that the kernel chose.
-    pub(super) fn at<'a>(&'a self, addresses: &'a [Address]) -> Vec<&'a Address> {
+    /// Returns the addresses of the sockets for these configured addresses, with the ports that the kernel chose.
+    pub(super) fn bound_addresses<'a>(&'a self, addresses: &'a [Address]) -> Vec<&'a Address> {
         let bound = self.bound.iter().filter(|(address, _)| addresses.contains(address));
         bound.map(|(_, bound)| bound.address()).collect()
     }
 }
 
-/// Makes the directory of a socket that nobody was asked to make one for. Where that fails, so does listening there.
-fn make_place(address: &Address) {
+/// Creates the directory of the default admin socket. A failure shows when the socket is bound.
+fn make_directory(address: &Address) {
     if let Address::Unix(path) = address
         && let Some(directory) = path.parent()
     {
@@ -221,7 +229,7 @@ fn make_place(address: &Address) {
     }
 }
 
-/// Whether a service listens there, for clients or for its admin.
-fn is_wanted(service: &Service, address: &Address) -> bool {
+/// Returns whether a service has a listener there, for clients or administrators.
+fn uses(service: &Service, address: &Address) -> bool {
     service.addresses.contains(address) || service.admin.as_ref() == Some(address)
 }

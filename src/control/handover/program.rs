@@ -1,4 +1,4 @@
-//! Where the file of this program lies, so that what lies there later can take its place.
+//! The path of the program file, so that a later program at the same path can replace this one.
 
 use std::{
     env,
@@ -8,19 +8,19 @@ use std::{
     path::{Path, PathBuf, absolute},
 };
 
-/// The path by which the program was started: it may lead to another file by the time it is asked for again, as where a link is switched or
-/// a package was replaced. To be asked at the start, when it leads to this one.
+/// Returns the path that started the program. When the supervisor starts its successor, the path may lead to another file: a link was
+/// switched, or a package replaced. Call it at the start, when the path leads to this program.
 ///
 /// # Errors
-/// Nobody knows.
-pub(super) fn path() -> io::Result<PathBuf> {
+/// The system does not report the file of this process.
+pub(in crate::control) fn path() -> io::Result<PathBuf> {
     let this = env::current_exe()?;
     let named = env::args_os().next().and_then(|name| candidates(&name).find(|path| is_same(path, &this)));
-    // Who starts a program may call it what he likes.
+    // The parent of a program chooses its first argument freely.
     Ok(named.unwrap_or(this))
 }
 
-/// What a name can mean: a path, or a file in one of the directories for programs.
+/// Returns the meanings of a name: a path, or a file in one of the directories for programs.
 fn candidates(name: &OsStr) -> impl Iterator<Item = PathBuf> + use<> {
     let is_path = Path::new(name).components().count() > 1 || name.as_encoded_bytes().contains(&b'/');
     let dirs = env::var_os("PATH").filter(|_| !is_path).unwrap_or_default();

@@ -1,0 +1,334 @@
+//! The site builder: a process that watches the sources of the sites, builds the sites, and sends them to the supervisor.
+//!
+//! ```text
+//! confine: opens the roots, drops its rights ─▶ watch: builds each site ─▶ follow: builds again on each change
+//!                                                   └── sites ─▶ supervisor ◀── sites ──┘
+//! ```
+
+use crate::{
+    base::{
+        error::UserError,
+        site_config::{SiteConfig, SiteSource},
+    },
+    control::{
+        process::{
+            channel::{Channel, Sender},
+            message::FromBuilder,
+        },
+        sandbox::{self, Privileges},
+        supervisor::{BuilderStart, Notice},
+    },
+    site::{
+        Site,
+        archive::Archive,
+        from_archive,
+        releases::Releases,
+        trusted_path::{PathBarrier, SiteRoot, TrustedPath, fd_path, open_path, reopen},
+        watch::{
+            SiteChange, SiteWatcher, WatchHandle,
+            names::{NameChange, NameWatch},
+        },
+    },
+    sys::process::exit_now,
+};
+use std::{
+    fs::File,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{self, Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+use tarpon_pack::UserDirectory;
+
+/// Runs until the supervisor exits or kills it. Returns an exit status.
+pub(super) fn run(
+    sites: &[SiteConfig],
+    privileges: &Privileges,
+    start: BuilderStart,
+    channel: Channel,
+    emit: fn(Notice<'_>),
+) -> i32 {
+    let Channel { sender, mut receiver } = channel;
+    let supervisor = Arc::new(SupervisorChannel { sender: Mutex::new(sender), emit });
+    let is_first = start == BuilderStart::First;
+    let confined = match confine(sites, privileges, is_first) {
+        Ok(confined) => confined,
+        Err(why) => {
+            supervisor.send(&FromBuilder::StartFailed { why }, Vec::new());
+            return 1;
+        }
+    };
+    let ConfinedBuilder { sites: known, in_files, names } = confined;
+    let mut written = Vec::new();
+    let kept = known.into_iter().enumerate().map(|(number, site)| {
+        // Messages about the only site do not name it.
+        let of = (sites.len() > 1).then(|| site.config.source.path.clone());
+        let Some(watched) = watch(number, site, of.as_deref(), start, in_files, &supervisor)? else {
+            return Ok(None);
+        };
+        written.push((number, watched.on_written()));
+        follow(number, watched, of, start, &supervisor).map(Some)
+    });
+    let followed = kept.collect::<Result<Vec<Option<WatchHandle>>, String>>().and_then(|following| {
+        let supervisor = Arc::clone(&supervisor);
+        let handle = move |change| match change {
+            NameChange::Replaced => supervisor.replaced(),
+            NameChange::Written(site) => {
+                written.iter().filter(|(number, _)| *number == site).for_each(|(_, notify)| notify());
+            }
+        };
+        let followed = names.map_or(Ok(()), |names| names.follow(handle));
+        followed.map(|()| following).map_err(|error| error.to_string())
+    });
+    match followed {
+        Ok(_following) => {
+            // The supervisor sends no message; EOF tells that it has exited.
+            while let Ok(Some(((), _))) = receiver.receive() {}
+            0
+        }
+        Err(why) => {
+            supervisor.send(&FromBuilder::StartFailed { why }, Vec::new());
+            1
+        }
+    }
+}
+
+/// What a confined builder has.
+struct ConfinedBuilder {
+    sites: Vec<OpenedSite>,
+    /// This process cannot read a replacement of a site.
+    in_files: bool,
+    /// The names on the paths to the sites.
+    names: Option<NameWatch>,
+}
+
+/// What a confined builder knows of a site.
+struct OpenedSite {
+    /// With the directories of users.
+    config: SiteConfig,
+    /// Opened with the rights it was started with: the site, or why it cannot be served now. `None`: it is read by its path.
+    root: Option<Result<Arc<SiteRoot>, UserError>>,
+    /// The archives of releases before the current one that are to be kept.
+    earlier: Vec<(PathBuf, File)>,
+    user: Option<String>,
+}
+
+/// Drops every right of this process that reading the sites does not need.
+fn confine(sites: &[SiteConfig], privileges: &Privileges, is_first: bool) -> Result<ConfinedBuilder, String> {
+    let (paths, names) = match privileges.trusted() {
+        Some(trusted) => find_ways(sites, &trusted),
+        None => (sites.iter().map(|_| None).collect(), None),
+    };
+    let mut earlier: Vec<_> = sites.iter().map(|_| Vec::new()).collect();
+    let open_earlier = |earlier: &mut [Vec<_>], by_way: bool| {
+        let sites = sites
+            .iter()
+            .zip(&paths)
+            .zip(earlier)
+            .filter(|((_, path_found), _)| is_first && path_found.is_some() == by_way);
+        sites.for_each(|((site, path_found), earlier)| *earlier = open_releases(site, path_found.as_ref()));
+    };
+    // If a site can be reached only with root's privileges, so can the releases beside it.
+    open_earlier(&mut earlier, true);
+    privileges.assume().map_err(|error| error.to_string())?;
+    open_earlier(&mut earlier, false);
+    let known = sites.iter().zip(paths).zip(earlier);
+    let known = known.map(|((site, path_found), earlier)| {
+        OpenedSite::new(site, path_found, earlier, privileges, is_first)
+    });
+    let sites = known.collect::<Result<Vec<OpenedSite>, UserError>>().map_err(|error| error.to_string())?;
+    let opened: Vec<OwnedFd> = sites.iter().flat_map(OpenedSite::readable).collect();
+    let opened: Vec<BorrowedFd<'_>> = opened.iter().map(OwnedFd::as_fd).collect();
+    let confined = sandbox::confine_builder(privileges, &opened).map_err(|error| {
+        format!("cannot confine the builder process: {error}; --no-sandbox turns the sandbox off")
+    })?;
+    Ok(ConfinedBuilder { sites, in_files: confined.has_landlock, names })
+}
+
+/// Follows the path of each site with the rights of this process. `None`: another user can change what lies on the path, or the names on
+/// it cannot be watched.
+fn find_ways(sites: &[SiteConfig], trusted: &[u32]) -> (Vec<Option<TrustedPath>>, Option<NameWatch>) {
+    let Ok(mut names) = NameWatch::new() else { return (sites.iter().map(|_| None).collect(), None) };
+    let paths = sites.iter().enumerate().map(|(number, site)| {
+        let path = path::absolute(&site.source.path).ok()?;
+        let mut is_watched = true;
+        let path_found = TrustedPath::find(&path, Some(trusted), |dir, name| {
+            is_watched &= names.add(dir, name, number).is_ok();
+        });
+        if path_found.end.as_ref().is_ok_and(SiteRoot::is_file) {
+            is_watched &= names.add_content(number).is_ok();
+        }
+        let is_usable = is_watched && matches!(path_found.end, Ok(_) | Err(PathBarrier::Missing(_)));
+        is_usable.then_some(path_found)
+    });
+    (paths.collect(), Some(names))
+}
+
+/// Opens the archives of the earlier releases that are kept, by path.
+fn open_releases(site: &SiteConfig, path_found: Option<&TrustedPath>) -> Vec<(PathBuf, OwnedFd)> {
+    let path = &site.source.path;
+    let archives = match path_found {
+        Some(TrustedPath { last_dir: Some(dir), .. }) => Releases::earlier_archives_in(path, &fd_path(dir)),
+        _ => Releases::earlier_archives(path),
+    };
+    let opened = archives.into_iter().filter_map(|archive| {
+        let named = path.with_file_name(archive.file_name()?);
+        Some((named, open_path(&archive).ok()?))
+    });
+    opened.take(site.keep_releases).collect()
+}
+
+impl OpenedSite {
+    /// Returns what is known of a site, once this process has the rights of its user.
+    fn new(
+        site: &SiteConfig,
+        path_found: Option<TrustedPath>,
+        earlier: Vec<(PathBuf, OwnedFd)>,
+        privileges: &Privileges,
+        is_first: bool,
+    ) -> Result<OpenedSite, UserError> {
+        let path = &site.source.path;
+        let root = match path_found {
+            Some(path_found) => {
+                Some(path_found.end.map(Arc::new).map_err(|stop| privileges.trouble(path, &stop)))
+            }
+            None => None,
+        };
+        if is_first {
+            check(path, root.as_ref(), privileges)?;
+        }
+        // Each builder looks the users up.
+        let source = SiteSource { users: site.users.directories()?, ..site.source.clone() };
+        let config = SiteConfig { source, ..site.clone() };
+        let earlier = earlier.into_iter().filter_map(|(path, file)| Some((path, reopen(&file).ok()?)));
+        Ok(OpenedSite { config, root, earlier: earlier.collect(), user: privileges.user_name() })
+    }
+
+    /// Returns what this process may read: of user directories only those in the homes of their users.
+    fn readable(&self) -> Vec<OwnedFd> {
+        let SiteSource { path, users, .. } = &self.config.source;
+        let root = match &self.root {
+            Some(Ok(root)) => root.descriptor().try_clone_to_owned().ok(),
+            Some(Err(_)) => None,
+            None => open_path(path).ok(),
+        };
+        root.into_iter().chain(users.directories.iter().filter_map(UserDirectory::open)).collect()
+    }
+}
+
+/// Checks whether permissions allow this process to reach a site and to read its root.
+fn check(
+    path: &Path,
+    root: Option<&Result<Arc<SiteRoot>, UserError>>,
+    privileges: &Privileges,
+) -> Result<(), UserError> {
+    let root = match root {
+        Some(Ok(root)) => Arc::clone(root),
+        // The build of the site reports any other fault.
+        Some(Err(_)) => return Ok(()),
+        None => {
+            let Ok(absolute) = path::absolute(path) else { return Ok(()) };
+            let path_found = TrustedPath::find(&absolute, None, |_, _| ());
+            Arc::new(path_found.end.map_err(|stop| privileges.trouble(path, &stop))?)
+        }
+    };
+    root.barrier().map_or(Ok(()), |barrier| Err(privileges.barred(path, &barrier)))
+}
+
+/// Watches a site. If none was served yet, builds it, and sends it after earlier releases, of which the latest comes first here.
+/// Returns `None` if there is no site now, and has then reported it.
+fn watch(
+    number: usize,
+    known: OpenedSite,
+    of: Option<&Path>,
+    start: BuilderStart,
+    in_files: bool,
+    supervisor: &SupervisorChannel,
+) -> Result<Option<SiteWatcher>, String> {
+    let OpenedSite { config: SiteConfig { source, .. }, root, earlier, user } = known;
+    let is_first = start == BuilderStart::First;
+    let root = match root.transpose() {
+        Ok(root) => root,
+        Err(error) if is_first => return Err(error.to_string()),
+        Err(error) => {
+            (supervisor.emit)(Notice::SiteReloadFailed(&error));
+            return Ok(None);
+        }
+    };
+    // If this process may read only what lies there now, another process has to read a replacement. If the site has directories of
+    // users, another process has to look the users up.
+    let needs_another = in_files || source.users.user_database.is_some();
+    let watched = SiteWatcher::prepare(source, root).map_err(|error| error.to_string())?;
+    let mut watched = watched.with_user(user);
+    if needs_another {
+        watched = watched.until_replaced();
+    }
+    if is_first {
+        let built = watched.build().map_err(|error| error.to_string())?;
+        (supervisor.emit)(Notice::SiteLoaded(of, &built));
+        for (path, file) in earlier.into_iter().rev() {
+            let source = SiteSource { path, ..SiteSource::default() };
+            let archive = Archive::from_file(file, &source.path, source.max_unpacked_len, false);
+            match archive.and_then(|archive| from_archive(archive, &source)) {
+                Ok(site) => supervisor.send_site(number, site, true),
+                Err(error) => (supervisor.emit)(Notice::ReleaseNotKept(&error)),
+            }
+        }
+        supervisor.send_site(number, built, false);
+    }
+    Ok(Some(watched))
+}
+
+/// Builds and sends a site whenever it changes.
+fn follow(
+    number: usize,
+    watched: SiteWatcher,
+    of: Option<PathBuf>,
+    start: BuilderStart,
+    supervisor: &Arc<SupervisorChannel>,
+) -> Result<WatchHandle, String> {
+    let supervisor = Arc::clone(supervisor);
+    // The site may be the one that an earlier builder has built.
+    let mut is_same = start == BuilderStart::Again;
+    let handle = move |change| match change {
+        SiteChange::Site(built) => {
+            let of = of.as_deref();
+            let notice =
+                if is_same { Notice::SiteLoaded(of, &built) } else { Notice::SiteReloaded(of, &built) };
+            is_same = false;
+            (supervisor.emit)(notice);
+            supervisor.send_site(number, *built, false);
+        }
+        SiteChange::Failed(error) => (supervisor.emit)(Notice::SiteReloadFailed(&error)),
+        SiteChange::Polling(reason) => (supervisor.emit)(Notice::PollingForChanges(of.as_deref(), &reason)),
+        SiteChange::Replaced => supervisor.replaced(),
+    };
+    watched.follow(handle).map_err(|error| error.to_string())
+}
+
+/// The channel to the supervisor, for the threads that watch.
+struct SupervisorChannel {
+    sender: Mutex<Sender>,
+    emit: fn(Notice<'_>),
+}
+
+impl SupervisorChannel {
+    /// Exits, as only the next builder may read the new root of a site.
+    fn replaced(&self) -> ! {
+        self.send(&FromBuilder::RootReplaced, Vec::new());
+        exit_now(0);
+    }
+
+    fn send_site(&self, site: usize, built: Site, is_earlier: bool) {
+        let (transfer, descriptors) = built.into_transfer();
+        self.send(&FromBuilder::Site { site, transfer, is_earlier }, descriptors);
+    }
+
+    fn send(&self, message: &FromBuilder, descriptors: Vec<OwnedFd>) {
+        let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = sender.send_with(message, &descriptors.into());
+        if sent.is_err() {
+            // The supervisor has exited.
+            exit_now(1);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The predecessor: the supervisor that has started this program to take its place.
+
+use super::VARIABLE;
+use crate::{
+    base::engine::Engine,
+    control::process::{
+        channel::Channel,
+        message::{FromSuccessor, InheritedSite, InheritedSocket, ToSuccessor},
+    },
+    sys::inherited,
+};
+use rustix::event::{PollFd, PollFlags};
+use std::{env, error::Error, io, os::fd::OwnedFd};
+
+/// The channel to the predecessor, until it has left.
+#[derive(Debug)]
+pub(in crate::control) struct PredecessorChannel {
+    channel: Channel,
+}
+
+/// What the predecessor hands over.
+#[derive(Debug)]
+pub(in crate::control) struct Inheritance {
+    /// The engine that accepts on the sockets.
+    pub(in crate::control) engine: Engine,
+    pub(in crate::control) listeners: Vec<InheritedSocket>,
+    pub(in crate::control) sockets: Vec<OwnedFd>,
+    /// Versions that were served, the oldest first, with their descriptors.
+    pub(in crate::control) sites: Vec<(InheritedSite, Vec<OwnedFd>)>,
+    /// When the service started, in seconds since 1970.
+    pub(in crate::control) start_unix_s: u64,
+}
+
+/// A message of the predecessor.
+pub(in crate::control) enum PredecessorEvent {
+    /// The predecessor has left. With the connections of the callers that ordered the upgrade.
+    Committed(Vec<OwnedFd>),
+    /// The predecessor has exited, or violates the protocol.
+    Gone,
+}
+
+impl PredecessorChannel {
+    /// Returns the channel if a predecessor has started this program. Call it once, before the process opens anything.
+    ///
+    /// # Errors
+    /// The environment variable names no descriptor: a user has set it.
+    pub(in crate::control) fn find() -> Result<Option<PredecessorChannel>, Box<dyn Error>> {
+        let Ok(number) = env::var(VARIABLE) else { return Ok(None) };
+        let socket = number.parse().map_err(io::Error::other).and_then(inherited::take);
+        let socket = socket.map_err(|error| format!("{VARIABLE} is for tarpon itself: {error}; unset it"))?;
+        Ok(Some(PredecessorChannel { channel: Channel::new(socket) }))
+    }
+
+    /// Receives what the predecessor hands over.
+    ///
+    /// # Errors
+    /// The predecessor has exited, or this process is out of descriptors.
+    pub(in crate::control) fn inherit(&mut self) -> io::Result<Inheritance> {
+        let receiver = &mut self.channel.receiver;
+        let Some((ToSuccessor::Sockets { engine, listeners, site_count, start_unix_s }, sockets)) =
+            receiver.receive()?
+        else {
+            return Err(gone());
+        };
+        let sockets = sockets.map_err(io::Error::other)?;
+        let mut sites = Vec::new();
+        for _ in 0..site_count {
+            let Some((ToSuccessor::Site(site), descriptors)) = receiver.receive()? else {
+                return Err(gone());
+            };
+            // Without its descriptors, an earlier version is not kept.
+            sites.extend(descriptors.ok().map(|descriptors| (site, descriptors)));
+        }
+        Ok(Inheritance { engine, listeners, sockets, sites, start_unix_s })
+    }
+
+    /// Tells the predecessor that this program has all it needs to start. From now on this end does not block.
+    ///
+    /// # Errors
+    /// The predecessor has exited.
+    pub(in crate::control) fn config_read(&mut self) -> io::Result<()> {
+        self.channel.set_nonblocking()?;
+        self.channel.sender.send(&FromSuccessor::ConfigRead)
+    }
+
+    /// Tells the predecessor that this program serves. If it has exited, its channel is at EOF.
+    pub(in crate::control) fn serving(&mut self) {
+        let _ = self.channel.sender.send(&FromSuccessor::Serving);
+    }
+
+    /// Returns what to poll.
+    pub(in crate::control) fn polled(&self) -> PollFd<'_> {
+        PollFd::new(&self.channel, PollFlags::IN)
+    }
+
+    /// Receives a message. `None`: there is none.
+    pub(in crate::control) fn receive(&mut self) -> Option<PredecessorEvent> {
+        match self.channel.receiver.receive() {
+            Ok(Some((ToSuccessor::Commit, callers))) => {
+                Some(PredecessorEvent::Committed(callers.unwrap_or_default()))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Ok(_) | Err(_) => Some(PredecessorEvent::Gone),
+        }
+    }
+
+    /// Tells the predecessor why this program cannot start: the predecessor reports it. Returns what is left to report here.
+    pub(in crate::control) fn start_failed(mut self, why: &dyn Error) -> Box<dyn Error> {
+        match self.channel.sender.send(&FromSuccessor::StartFailed { why: why.to_string() }) {
+            Ok(()) => "the new program cannot take over, and exits".into(),
+            Err(_) => why.to_string().into(),
+        }
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the predecessor has exited")
+}

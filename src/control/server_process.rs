@@ -1,0 +1,296 @@
+//! The server process: worker threads, and a thread that receives messages of the supervisor.
+//!
+//! ```text
+//! supervisor ── sites, logs ─▶ start ─▶ Server with its workers ── Serving ─▶ supervisor
+//!            ── sites, logs, stop, drain ─▶ control thread ─▶ Handle
+//! ```
+
+use crate::{
+    base::{
+        engine::{ChosenEngine, Engine},
+        log_config::{LogConfig, LogOwner, Logging},
+        settings::{Settings, UnknownHost},
+        site_config::SiteConfig,
+    },
+    control::{
+        access_log::LogSink,
+        admin::{Admin, Order},
+        listeners::Listener,
+        process::{
+            channel::{Channel, Descriptors, Receiver, Sender},
+            message::{FromServer, ToServer},
+        },
+        sandbox::{self, Confinement, Privileges},
+        server::{Handle, Server},
+        stats::ServerStats,
+        supervisor::Notice,
+        worker_pool,
+    },
+    data::worker::loader,
+    site::{
+        Site,
+        transfer::SiteTransfer,
+        virtual_hosts::{VirtualHost, VirtualHosts},
+    },
+    sys::process::exit_now,
+};
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+/// What a server process starts with.
+pub(crate) struct ServerStart<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) admin: Option<Listener>,
+    /// Another server answers at the admin listener until this one serves.
+    pub(crate) is_successor: bool,
+    pub(crate) sites: &'a [SiteConfig],
+    pub(crate) unknown_host: UnknownHost,
+    pub(crate) log: &'a LogConfig,
+    pub(crate) privileges: &'a Privileges,
+    /// When the service started, in seconds since 1970.
+    pub(crate) start_unix_s: u64,
+    pub(crate) emit: fn(Notice<'_>),
+}
+
+/// A server that serves.
+struct RunningServer {
+    server: Server,
+    /// Answers until the process ends.
+    admin: Option<Admin>,
+    chosen: ChosenEngine,
+    confinement: Confinement,
+}
+
+/// Runs until the supervisor stops the server. Returns an exit status.
+pub(crate) fn run(start: ServerStart<'_>, channel: Channel) -> i32 {
+    if worker_pool::runs(start.settings.engine) {
+        return worker_pool::run(start, channel);
+    }
+    let Channel { sender, mut receiver } = channel;
+    let supervisor = Arc::new(SupervisorChannel(Mutex::new(sender)));
+    let RunningServer { server, admin, chosen, confinement } =
+        match start_server(start, &mut receiver, &supervisor) {
+            Ok(Some(running)) => running,
+            // The supervisor has stopped the server before it had anything to serve.
+            Ok(None) => return 0,
+            Err(why) => {
+                supervisor.send(&FromServer::StartFailed { why });
+                return 1;
+            }
+        };
+    let ChosenEngine { engine, fallback_reason } = chosen;
+    if let Some(admin) = &admin {
+        admin.set_server(server.handle());
+    }
+    let (handle, control) = (server.handle(), Arc::clone(&supervisor));
+    let control = move || receive_messages(&handle, admin, &mut receiver, &control);
+    let control = thread::Builder::new().name("control".to_owned()).spawn(control);
+    let served = control.and_then(|_| {
+        // The last thread runs: the process drops the calls that starting threads took.
+        sandbox::confine_running_server(confinement.has_seccomp, engine == Engine::IoUring)
+            .map_err(|error| io::Error::other(sandbox::unconfined(&error)))?;
+        let confinement = confinement.summary(engine);
+        supervisor.send(&FromServer::Serving { engine, fallback_reason, confinement });
+        server.join()
+    });
+    match served {
+        Ok(()) => 0,
+        Err(error) => {
+            supervisor.send(&FromServer::StartFailed { why: error.to_string() });
+            1
+        }
+    }
+}
+
+/// Waits for the sites, and starts the server. `None`: the supervisor has stopped it first.
+fn start_server(
+    start: ServerStart<'_>,
+    receiver: &mut Receiver,
+    supervisor: &Arc<SupervisorChannel>,
+) -> Result<Option<RunningServer>, String> {
+    let ServerStart {
+        settings,
+        listeners,
+        admin,
+        is_successor,
+        sites,
+        unknown_host,
+        log,
+        privileges,
+        start_unix_s,
+        ..
+    } = start;
+    // Opened before the sandbox forbids it.
+    let dev_null = loader::dev_null().map_err(|error| error.to_string())?;
+    privileges.assume().map_err(|error| error.to_string())?;
+    let confinement = sandbox::confine_server(privileges).map_err(|error| sandbox::unconfined(&error))?;
+    // A thread, so not before the sandbox. That the server is starting is an answer too.
+    let start_admin = |listener: &Listener, stats: Option<Arc<ServerStats>>| {
+        let supervisor = Arc::clone(supervisor);
+        Admin::start_with(listener, stats, move |order, client| supervisor.forward(order, client))
+            .map_err(|error| error.to_string())
+    };
+    let early = admin.as_ref().filter(|_| !is_successor).map(|bound| start_admin(bound, None)).transpose()?;
+    // While the builder reads.
+    let chosen = settings.engine.choose().map_err(|error| error.to_string())?;
+    let settings = Settings { engine: chosen.engine, ..settings.clone() };
+    let mut pending: Vec<_> = sites.iter().map(|_| PendingSite::default()).collect();
+    let mut sinks = Vec::new();
+    while !pending.iter().all(PendingSite::is_complete) {
+        match receiver.receive().map_err(|error| error.to_string())? {
+            Some((ToServer::Site { site, transfer, is_earlier, loads }, descriptors)) => {
+                let pending = pending.get_mut(site).ok_or("there is no site of this number")?;
+                pending.add(receive_site(&transfer, descriptors), is_earlier, loads)?;
+            }
+            Some((ToServer::Log { of }, descriptors)) => {
+                sinks.extend(log_sink(descriptors, supervisor, of).map(|sink| (of, sink)));
+            }
+            Some((ToServer::Stop { .. } | ToServer::Drain { .. }, _)) | None => return Ok(None),
+        }
+    }
+    let loads: Vec<_> = pending.iter().map(|pending| pending.loads).collect();
+    let hosts = sites.iter().zip(pending).map(|(config, pending)| pending.host(config, log.logging));
+    let hosts = VirtualHosts::new(hosts.collect(), unknown_host).map_err(|error| error.to_string())?;
+    let server =
+        Server::start_with(&settings, listeners, hosts, dev_null).map_err(|error| error.to_string())?;
+    let handle = server.handle();
+    handle.stats().set_start(start_unix_s);
+    loads.into_iter().enumerate().for_each(|(site, loads)| handle.stats().set_loads(site, loads));
+    sinks.into_iter().for_each(|(of, sink)| handle.set_log(of, sink));
+    let late = admin
+        .as_ref()
+        .filter(|_| is_successor)
+        .map(|bound| start_admin(bound, Some(Arc::clone(handle.stats()))))
+        .transpose()?;
+    Ok(Some(RunningServer { server, admin: early.or(late), chosen, confinement }))
+}
+
+/// The versions of a site that have arrived before the server serves.
+#[derive(Default)]
+pub(crate) struct PendingSite {
+    current: Option<Site>,
+    /// The latest first.
+    earlier: Vec<Site>,
+    /// How often the site was loaded since the service started.
+    pub(crate) loads: u64,
+}
+
+impl PendingSite {
+    /// Adds a version. An earlier one that cannot be used is left out.
+    ///
+    /// # Errors
+    /// The current version cannot be used.
+    pub(crate) fn add(
+        &mut self,
+        site: Result<Site, String>,
+        is_earlier: bool,
+        loads: u64,
+    ) -> Result<(), String> {
+        self.loads = loads;
+        match (site, is_earlier) {
+            (Ok(site), true) => self.earlier.insert(0, site),
+            (Ok(site), false) => self.current = Some(site),
+            (Err(why), true) => tracing::warn!("{why}; this earlier version is not kept"),
+            (Err(why), false) => return Err(why),
+        }
+        Ok(())
+    }
+
+    /// Returns whether the current version has arrived.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// Returns the site with its hosts, limits and log.
+    ///
+    /// # Panics
+    /// The site is not complete.
+    pub(crate) fn host(self, config: &SiteConfig, logging: Logging) -> VirtualHost {
+        let SiteConfig { hosts, redirect_hosts, limits, keep_releases, log, .. } = config;
+        VirtualHost {
+            site: self.current.expect("the site is complete"),
+            earlier: self.earlier,
+            names: hosts.clone(),
+            redirect_hosts: redirect_hosts.clone(),
+            limits: *limits,
+            keep_releases: Some(*keep_releases),
+            log: log.resolve(logging),
+        }
+    }
+}
+
+/// Handles the messages of the supervisor, as long as it runs.
+fn receive_messages(
+    server: &Handle,
+    mut admin: Option<Admin>,
+    receiver: &mut Receiver,
+    supervisor: &Arc<SupervisorChannel>,
+) {
+    loop {
+        match receiver.receive() {
+            // Earlier versions belong to the start.
+            Ok(Some((ToServer::Site { is_earlier: true, .. }, _))) => {}
+            Ok(Some((ToServer::Site { site, transfer, loads, .. }, descriptors))) => {
+                match receive_site(&transfer, descriptors) {
+                    Ok(built) => {
+                        server.swap_at(site, built);
+                        server.stats().set_loads(site, loads);
+                    }
+                    Err(why) => supervisor.send(&FromServer::SiteRejected { why }),
+                }
+            }
+            Ok(Some((ToServer::Log { of }, descriptors))) => {
+                if let Some(sink) = log_sink(descriptors, supervisor, of) {
+                    server.set_log(of, sink);
+                }
+            }
+            Ok(Some((ToServer::Stop { grace }, _))) => server.stop(grace),
+            Ok(Some((ToServer::Drain { grace }, _))) => {
+                // The successor answers at the admin listener.
+                drop(admin.take());
+                server.drain(grace);
+            }
+            // Without the supervisor no process could stop this one.
+            Ok(None) | Err(_) => exit_now(1),
+        }
+    }
+}
+
+/// Returns the sink of a log, which reports when its reader has gone. `None`: its descriptor was lost.
+fn log_sink(descriptors: Descriptors, supervisor: &Arc<SupervisorChannel>, of: LogOwner) -> Option<LogSink> {
+    let supervisor = Arc::clone(supervisor);
+    let descriptor = descriptors.ok()?.into_iter().next()?;
+    Some(LogSink::from(descriptor).on_disconnect(move || supervisor.send(&FromServer::LogBroken { of })))
+}
+
+/// Returns a site that another process has sent.
+///
+/// # Errors
+/// Its descriptors were lost, or the site is invalid.
+pub(crate) fn receive_site(transfer: &SiteTransfer, descriptors: Descriptors) -> Result<Site, String> {
+    let site = descriptors
+        .map_err(io::Error::other)
+        .and_then(|descriptors| Site::from_transfer(transfer, descriptors));
+    site.map_err(|error| format!("cannot take over the site: {error}"))
+}
+
+/// The channel to the supervisor, for several threads.
+struct SupervisorChannel(Mutex<Sender>);
+
+impl SupervisorChannel {
+    /// Sends a message. A failure means that the supervisor has exited, and the control thread notices that.
+    fn send(&self, message: &FromServer) {
+        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).send(message);
+    }
+
+    /// Forwards an order with the connection of its client.
+    fn forward(&self, order: Order, client: OwnedFd) {
+        let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = sender.send_with(&FromServer::AdminRequest { order }, &[client].into());
+    }
+}

@@ -1,0 +1,275 @@
+//! The driver of the supervisor: performs its actions, and reports what happens as events.
+//!
+//! ```text
+//! poll ─▶ signals, messages, exits ─▶ events ─▶ Supervisor ─▶ actions ─▶ perform ─┐
+//!   ▲                                    ▲                                        │
+//!   │                                    └───── result: started, failed, … ◀──────┤
+//!   └───────────────────────────── when no event is left ◀────────────────────────┘
+//! ```
+//!
+//! It waits in one poll(2), and nowhere else. It decides nothing.
+//!
+//! | file | what |
+//! |---|---|
+//! | `perform` | the actions |
+//! | `prepare` | reads a configuration, and opens what it names |
+//! | `start` | forks the processes of a generation, and starts a successor |
+//! | `receive` | messages of the children |
+//! | `announce` | tells the user, systemd and the callers |
+//! | `listeners` | the listening sockets of all generations |
+//! | `logs` | the descriptors of the logs |
+
+mod announce;
+mod listeners;
+mod logs;
+mod perform;
+mod prepare;
+mod receive;
+mod start;
+
+use super::{
+    Notice, Service,
+    event::{Action, CallerId, GenerationId, ProcessStart, SupervisorEvent, SupervisorSignal, VersionId},
+    generation::DescriptorBudget,
+    machine::{Predecessor, Supervisor, SupervisorConfig},
+    site_versions::InheritedVersion,
+};
+use crate::{
+    control::{
+        handover::{
+            predecessor::{Inheritance, PredecessorChannel, PredecessorEvent},
+            program,
+        },
+        process::{ProcessId, children::Children, clock::MonotonicClock},
+        systemd::{self, Systemd},
+    },
+    site::{set::kept_descriptors_max, transfer::SiteTransfer},
+    sys::signals::Signals,
+};
+use listeners::Listeners;
+use prepare::PreparedGeneration;
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    process::{Pid, Signal, getpid},
+    time::Timespec,
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    error::Error,
+    io,
+    os::fd::OwnedFd,
+    path::PathBuf,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+/// Reads the configuration: at the start, and for each reload.
+pub(super) type ReadConfig<'a> = &'a dyn Fn() -> Result<Service, Box<dyn Error>>;
+
+/// Performs the actions of a supervisor.
+pub(super) struct Driver<'a> {
+    // Dropped first: the children exit before their resources are closed.
+    children: Children,
+    machine: Supervisor,
+    clock: MonotonicClock,
+    events: VecDeque<SupervisorEvent>,
+    /// What each child runs.
+    starts: BTreeMap<ProcessId, ProcessStart>,
+    generations: BTreeMap<GenerationId, PreparedGeneration>,
+    versions: BTreeMap<VersionId, (SiteTransfer, Arc<[OwnedFd]>)>,
+    version_count: u64,
+    /// The connections of the administrators that wait for replies.
+    callers: BTreeMap<CallerId, OwnedFd>,
+    caller_count: u64,
+    listeners: Listeners,
+    signals: Signals,
+    systemd: Systemd,
+    predecessor: &'a mut Option<PredecessorChannel>,
+    /// The path of the program file.
+    program: io::Result<PathBuf>,
+    /// When the service started, in seconds since 1970.
+    start_unix_s: u64,
+    /// Descriptors that one message of a child may bring.
+    descriptor_count_max: usize,
+    read: ReadConfig<'a>,
+    emit: fn(Notice<'_>),
+    /// The error of the first configuration, in its own type: a user sees it.
+    start_error: Option<Box<dyn Error>>,
+    result: Option<Result<(), String>>,
+}
+
+/// How long the driver waits before it polls again after poll(2) has failed: the system is out of memory.
+const POLL_RETRY_TIME: Duration = Duration::from_millis(10);
+
+impl<'a> Driver<'a> {
+    /// Returns a driver that has started nothing. The caller must not have opened descriptors before.
+    ///
+    /// # Errors
+    /// The predecessor has exited, or systemd has passed an unusable socket.
+    pub(super) fn new(
+        predecessor: &'a mut Option<PredecessorChannel>,
+        read: ReadConfig<'a>,
+        emit: fn(Notice<'_>),
+    ) -> Result<Driver<'a>, Box<dyn Error>> {
+        let inheritance = predecessor.as_mut().map(PredecessorChannel::inherit).transpose()?;
+        let (mut versions, mut version_count) = (BTreeMap::new(), 0);
+        let (listeners, predecessor_state, start_unix_s) = match inheritance {
+            Some(Inheritance { engine, listeners, sockets, sites, start_unix_s }) => {
+                let mut inherited = Vec::new();
+                for (site, descriptors) in sites {
+                    version_count += 1;
+                    let id = VersionId(version_count);
+                    let version = receive::site_version(id, &site.transfer, descriptors.len());
+                    inherited.push(InheritedVersion { source: site.source, version, loads: site.loads });
+                    versions.insert(id, (site.transfer, descriptors.into()));
+                }
+                let listeners = Listeners::inherit(listeners, sockets)?;
+                (listeners, Some(Predecessor { engine, inherited }), start_unix_s)
+            }
+            None => (Listeners::lent(systemd::sockets()?), None, unix_s()),
+        };
+        // Blocked before the first child starts, so that a signal of a terminal to all its processes does not reach the children.
+        let signals = Signals::block(&[
+            Signal::TERM,
+            Signal::INT,
+            Signal::USR1,
+            Signal::HUP,
+            Signal::USR2,
+            Signal::CHILD,
+        ])?;
+        let config = SupervisorConfig {
+            is_init: getpid() == Pid::INIT,
+            has_lent_sockets: listeners.has_lent(),
+            predecessor: predecessor_state,
+            // A quarter of the limit each: another is for the replacements of versions, and the last for connections.
+            budget: DescriptorBudget {
+                current_max: kept_descriptors_max(),
+                kept_max: kept_descriptors_max(),
+            },
+        };
+        let mut actions = Vec::new();
+        let machine = Supervisor::new(config, &mut actions);
+        let mut driver = Driver {
+            children: Children::default(),
+            machine,
+            clock: MonotonicClock::new(),
+            events: VecDeque::new(),
+            starts: BTreeMap::new(),
+            generations: BTreeMap::new(),
+            versions,
+            version_count,
+            callers: BTreeMap::new(),
+            caller_count: 0,
+            listeners,
+            signals,
+            systemd: Systemd::find(),
+            predecessor,
+            program: program::path(),
+            start_unix_s,
+            descriptor_count_max: kept_descriptors_max(),
+            read,
+            emit,
+            start_error: None,
+            result: None,
+        };
+        driver.perform_all(actions);
+        Ok(driver)
+    }
+
+    /// Runs until the supervisor exits.
+    ///
+    /// # Errors
+    /// The service could not start, or a server did not shut down properly.
+    pub(super) fn run(mut self) -> Result<(), Box<dyn Error>> {
+        loop {
+            while let Some(event) = self.events.pop_front() {
+                let mut actions = Vec::new();
+                self.machine.handle(self.clock.now(), event, &mut actions);
+                self.perform_all(actions);
+            }
+            if let Some(result) = self.result.take() {
+                return result.map_err(|why| self.start_error.take().unwrap_or_else(|| why.into()));
+            }
+            self.wait();
+            self.receive_signals();
+            self.receive_messages();
+            self.reap();
+            self.receive_from_predecessor();
+            self.events.push_back(SupervisorEvent::Timer);
+        }
+    }
+
+    fn perform_all(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            self.perform(action);
+        }
+    }
+
+    /// Waits for an event, or until the next deadline.
+    fn wait(&self) {
+        let mut polled = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        polled.extend(self.children.polled().map(|(_, polled)| polled));
+        polled.extend(self.predecessor.as_ref().map(PredecessorChannel::polled));
+        let deadline = self.machine.deadline().map(|deadline| self.clock.until(deadline));
+        let time = [deadline, self.children.wait_max()].into_iter().flatten().min();
+        let time =
+            time.map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
+        match poll(&mut polled, time.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => thread::sleep(POLL_RETRY_TIME),
+        }
+    }
+
+    fn receive_signals(&mut self) {
+        // Fails only for a descriptor that is no signal descriptor.
+        while let Ok(Some(signal)) = self.signals.next() {
+            let signal = match signal {
+                Signal::HUP => SupervisorSignal::Reload,
+                Signal::USR1 => SupervisorSignal::ReopenLogs,
+                Signal::USR2 => SupervisorSignal::Upgrade,
+                // The driver reaps in every turn of its loop.
+                Signal::CHILD => continue,
+                signal => SupervisorSignal::Stop(signal.as_raw()),
+            };
+            self.events.push_back(SupervisorEvent::Signal(signal));
+        }
+    }
+
+    /// Reports the children that have exited, after their last messages.
+    fn reap(&mut self) {
+        while let Ok(Some((process, exit))) = self.children.reap() {
+            self.receive_from(process, usize::MAX);
+            self.children.remove(process);
+            self.starts.remove(&process);
+            self.events.push_back(SupervisorEvent::Exited(process, exit));
+        }
+    }
+
+    fn receive_from_predecessor(&mut self) {
+        let Some(event) = self.predecessor.as_mut().and_then(PredecessorChannel::receive) else { return };
+        // Either way the predecessor sends no more.
+        *self.predecessor = None;
+        let event = match event {
+            PredecessorEvent::Committed(callers) => {
+                let callers = callers.into_iter().map(|caller| self.add_caller(caller)).collect();
+                SupervisorEvent::Committed(callers)
+            }
+            PredecessorEvent::Gone => SupervisorEvent::PredecessorGone,
+        };
+        self.events.push_back(event);
+    }
+
+    fn add_caller(&mut self, connection: OwnedFd) -> CallerId {
+        self.caller_count += 1;
+        let id = CallerId(self.caller_count);
+        self.callers.insert(id, connection);
+        id
+    }
+}
+
+/// Returns the wall clock in seconds since 1970.
+fn unix_s() -> u64 {
+    rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec.max(0) as u64
+}

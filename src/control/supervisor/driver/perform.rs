@@ -1,0 +1,172 @@
+//! Performs the actions of the supervisor.
+
+use super::{
+    super::{
+        Notice,
+        event::{Action, GenerationId, LogId, SupervisorEvent, SupervisorNotice, SystemdState, ToChild},
+    },
+    Driver,
+};
+use crate::{
+    control::{
+        admin::Order,
+        handover::predecessor::PredecessorChannel,
+        process::{
+            ProcessId,
+            message::{MessageKey, ToServer, ToSuccessor},
+        },
+    },
+    sys::signals::die_of,
+};
+use rustix::process::Signal;
+use std::{mem, os::fd::OwnedFd, sync::Arc};
+
+impl Driver<'_> {
+    /// Performs an action. Its result, if it has any, is the next event.
+    pub(super) fn perform(&mut self, action: Action) {
+        match action {
+            Action::Prepare(id) => self.prepare_and_report(id),
+            Action::Start(process, start) => {
+                let event = match self.start(process, start) {
+                    Ok(()) => SupervisorEvent::Started(process),
+                    Err(error) => SupervisorEvent::StartFailed(process, error),
+                };
+                self.events.push_back(event);
+            }
+            Action::Send(process, message) => self.send(process, message),
+            Action::Kill(process) => self.children.kill(process),
+            Action::Release(process) => {
+                self.children.remove(process);
+                self.starts.remove(&process);
+            }
+            Action::DropVersion(id) => drop(self.versions.remove(&id)),
+            Action::OpenLog(log) => self.open_log(log),
+            Action::CheckLog(log) => self.check_log(log),
+            Action::AdoptListeners(id) => {
+                if let Some(generation) = self.generations.get_mut(&id) {
+                    generation.added.clear();
+                    self.listeners.keep_only(&generation.service);
+                }
+            }
+            Action::Forget(id) => {
+                if let Some(generation) = self.generations.remove(&id) {
+                    self.listeners.remove(&generation.added);
+                }
+            }
+            Action::CloseListeners => self.listeners.close(),
+            Action::OwnSocketFiles(is_ours) => self.listeners.own_files(is_ours),
+            Action::Announce(announcement) => self.announce(*announcement),
+            Action::Emit(notice) => self.emit(notice),
+            Action::Notify(state) => self.notify(state),
+            Action::Reply(caller, outcome) => self.reply(caller, outcome),
+            Action::TellPredecessor => self.predecessor.iter_mut().for_each(PredecessorChannel::serving),
+            Action::Die(number) => {
+                // Dropping the children kills and reaps them.
+                drop(mem::take(&mut self.children));
+                die_of(Signal::from_named_raw(number).unwrap_or(Signal::TERM));
+            }
+            Action::Exit(result) => self.result = Some(result),
+        }
+    }
+
+    fn prepare_and_report(&mut self, id: GenerationId) {
+        let is_first = self.generations.is_empty();
+        let prepared = self.prepare(id).and_then(|plan| {
+            if is_first {
+                self.predecessor.as_mut().map(PredecessorChannel::config_read).transpose()?;
+            }
+            Ok(plan)
+        });
+        let prepared = prepared.map_err(|error| {
+            let why = error.to_string();
+            self.start_error = is_first.then_some(error);
+            why
+        });
+        self.events.push_back(SupervisorEvent::Prepared(id, prepared));
+    }
+
+    fn send(&mut self, process: ProcessId, message: ToChild) {
+        let none = Arc::default();
+        match message {
+            ToChild::Site { site, version, is_earlier, loads } => {
+                let Some((transfer, descriptors)) = self.versions.get(&version) else { return };
+                let message = ToServer::Site { site, transfer: transfer.clone(), is_earlier, loads };
+                // At the start every version counts. Later the newest of a site replaces one that waits.
+                let key = if is_earlier { None } else { Some(MessageKey::Site(site)) };
+                self.children.send(process, key, &message, descriptors);
+            }
+            ToChild::Log { log: LogId(generation, number), of } => {
+                let generation = self.generations.get(&generation);
+                let Some(log) = generation.and_then(|generation| generation.logs.get(number)) else { return };
+                let message = ToServer::Log { of };
+                self.children.send(process, message.key(), &message, log.descriptor());
+            }
+            ToChild::Stop { grace } => {
+                let message = ToServer::Stop { grace };
+                self.children.send(process, message.key(), &message, &none);
+            }
+            ToChild::Drain { grace } => {
+                let message = ToServer::Drain { grace };
+                self.children.send(process, message.key(), &message, &none);
+            }
+            ToChild::Commit { callers } => {
+                let connections: Vec<OwnedFd> =
+                    callers.iter().filter_map(|caller| self.callers.remove(caller)).collect();
+                self.children.send(process, None, &ToSuccessor::Commit, &connections.into());
+            }
+        }
+    }
+
+    fn open_log(&mut self, log @ LogId(generation, number): LogId) {
+        let generation = self.generations.get_mut(&generation);
+        let Some(open) = generation.and_then(|generation| generation.logs.get_mut(number)) else { return };
+        self.events.push_back(match open.reopen() {
+            Ok(()) => SupervisorEvent::LogOpened(log),
+            Err(error) => SupervisorEvent::LogOpenFailed(log, error),
+        });
+    }
+
+    fn check_log(&mut self, log @ LogId(generation, number): LogId) {
+        let generation = self.generations.get_mut(&generation);
+        let Some(open) = generation.and_then(|generation| generation.logs.get_mut(number)) else { return };
+        match open.rotate_if_due() {
+            Ok(true) => self.events.push_back(SupervisorEvent::LogOpened(log)),
+            Ok(false) => {}
+            Err(error) => self.events.push_back(SupervisorEvent::LogRotateFailed(log, error)),
+        }
+    }
+
+    fn emit(&self, notice: SupervisorNotice) {
+        let emit = self.emit;
+        match notice {
+            SupervisorNotice::ProcessEnded { role, how, restart_delay } => {
+                emit(Notice::ProcessEnded { role, how: &how, restart_delay });
+            }
+            SupervisorNotice::StartFailed { role, error, retry_delay } => {
+                emit(Notice::StartFailed { role, error: &error, retry_delay });
+            }
+            SupervisorNotice::SiteReloadFailed(error) => emit(Notice::SiteReloadFailed(&error)),
+            SupervisorNotice::SiteRejected(why) => emit(Notice::SiteRejected(&why)),
+            SupervisorNotice::LogReopenFailed(error) => emit(Notice::LogReopenFailed(&error)),
+            SupervisorNotice::OrderFailed(Order::Reload, why) => emit(Notice::ReloadFailed(&why)),
+            SupervisorNotice::OrderFailed(Order::Upgrade, why) => emit(Notice::UpgradeFailed(&why)),
+            SupervisorNotice::Upgraded(process) => emit(Notice::Upgraded(self.pid_number(process))),
+            SupervisorNotice::DrainFailed(why) => emit(Notice::DrainFailed(&why)),
+            SupervisorNotice::Stopping(grace) => emit(Notice::Stopping(grace)),
+        }
+    }
+
+    fn notify(&self, state: SystemdState) {
+        match state {
+            SystemdState::Ready(status) => self.systemd.ready(&status),
+            SystemdState::Reloading => self.systemd.reloading(),
+            SystemdState::Stopping => self.systemd.stopping(),
+            SystemdState::MainProcess(process) => self.systemd.main_process(self.pid_number(process)),
+        }
+    }
+
+    /// Returns the process ID of a child, for messages.
+    fn pid_number(&self, process: ProcessId) -> u32 {
+        self.children.pid(process).map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs())
+    }
+}

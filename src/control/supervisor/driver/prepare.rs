@@ -1,0 +1,87 @@
+//! Prepares a generation: reads the configuration, binds what is new, opens the logs.
+
+use super::{
+    super::{
+        Service,
+        event::GenerationId,
+        generation::{GenerationPlan, SitePlan},
+    },
+    Driver,
+    logs::OpenLog,
+};
+use crate::{
+    base::{address::Address, engine::Engine, site_config::SiteSource},
+    control::sandbox::Privileges,
+};
+use std::error::Error;
+use tarpon_site::Printable;
+
+/// A configuration, and what was opened for it.
+pub(super) struct PreparedGeneration {
+    pub(super) service: Service,
+    pub(super) privileges: Privileges,
+    pub(super) logs: Vec<OpenLog>,
+    /// The addresses that only this generation uses, until it serves.
+    pub(super) added: Vec<Address>,
+}
+
+impl Driver<'_> {
+    /// Prepares a generation, and returns what the supervisor needs to know of it. On failure nothing has changed.
+    pub(super) fn prepare(&mut self, id: GenerationId) -> Result<GenerationPlan, Box<dyn Error>> {
+        let mut service = (self.read)()?;
+        self.listeners.complete(&mut service);
+        self.check_engine(&service)?;
+        let is_first = self.generations.is_empty() && self.predecessor.is_none();
+        if is_first {
+            self.listeners.check_lent(&service)?;
+        }
+        // First of all, so that a port in use is reported at once, not after a long read.
+        let added = self.listeners.add(&service)?;
+        let opened = OpenLog::open_all(&service.log, &service.sites)
+            .and_then(|logs| Ok((logs, Privileges::new(service.user.as_deref(), service.sandbox)?)));
+        let (logs, privileges) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.listeners.remove(&added);
+                return Err(error.into());
+            }
+        };
+        service.settings.logging = service.log.access.is_some().then_some(service.log.logging);
+        let site = |site: &crate::base::site_config::SiteConfig| SitePlan {
+            source: source_key(&site.source),
+            label: site.source.path.printable().to_string(),
+            kept_max: site.keep_releases,
+        };
+        let plan = GenerationPlan {
+            grace: service.grace_period,
+            engine: service.settings.engine,
+            sites: service.sites.iter().map(site).collect(),
+            logs: logs.iter().map(OpenLog::plan).collect(),
+        };
+        self.generations.insert(id, PreparedGeneration { service, privileges, logs, added });
+        Ok(plan)
+    }
+
+    /// Checks that the configured engine can use the sockets of the server that serves: one engine would block on them where another must
+    /// not.
+    fn check_engine(&self, service: &Service) -> Result<(), &'static str> {
+        let configured = service.settings.engine;
+        let fits = match (self.generations.values().next(), self.machine.inherited_engine()) {
+            (Some(serving), _) => serving.service.settings.engine == configured,
+            (None, Some(engine)) => {
+                engine == configured || configured == Engine::Auto && engine.may_be_auto()
+            }
+            (None, None) => true,
+        };
+        match fits {
+            true => Ok(()),
+            false => Err("a change of the engine needs a restart; see tarpon serve --engine"),
+        }
+    }
+}
+
+/// Returns what tells the source of a site from others: its path and its prefix, without loss.
+fn source_key(source: &SiteSource) -> String {
+    let escaped = |path: &std::path::Path| path.as_os_str().as_encoded_bytes().escape_ascii().to_string();
+    format!("{}\n{}", escaped(&source.path), escaped(&source.prefix))
+}

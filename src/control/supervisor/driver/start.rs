@@ -1,0 +1,127 @@
+//! Starts processes: forks the builder and the server of a generation, or starts a successor.
+
+use super::{
+    super::event::{BuilderStart, GenerationId, ProcessStart},
+    Driver,
+};
+use crate::{
+    base::{engine::Engine, error::reason, settings::Settings},
+    control::{
+        builder_process,
+        handover::successor,
+        process::{
+            ProcessId,
+            channel::Channel,
+            message::{InheritedSite, ToSuccessor},
+        },
+        server_process::{self, ServerStart},
+    },
+    sys::process,
+};
+use rustix::process::Pid;
+use std::{
+    ffi::CStr,
+    io,
+    os::fd::{AsFd, AsRawFd, RawFd},
+};
+use tarpon_site::Printable;
+
+impl Driver<'_> {
+    /// Starts a process. On failure, returns the reason for a user.
+    pub(super) fn start(&mut self, id: ProcessId, start: ProcessStart) -> Result<(), String> {
+        let started = match start {
+            ProcessStart::Builder(generation, start) => self.start_builder(generation, start),
+            ProcessStart::Server { generation, engine, is_successor } => {
+                self.start_server(generation, engine, is_successor)
+            }
+            ProcessStart::Successor(_, engine) => return self.start_successor(id, start, engine),
+        };
+        let (pid, mut channel) = started.map_err(|error| reason(&error).to_string())?;
+        channel.receiver.limit_descriptors(self.descriptor_count_max);
+        self.add_child(id, pid, channel, start);
+        Ok(())
+    }
+
+    fn add_child(&mut self, id: ProcessId, pid: Pid, channel: Channel, start: ProcessStart) {
+        self.children.add(id, pid, channel);
+        self.starts.insert(id, start);
+    }
+
+    fn start_builder(&mut self, id: GenerationId, start: BuilderStart) -> io::Result<(Pid, Channel)> {
+        let generation = self.generations.get(&id).ok_or_else(forgotten)?;
+        let (sites, privileges, emit) = (&generation.service.sites, &generation.privileges, self.emit);
+        fork(c"tarpon-builder", &[], |channel| builder_process::run(sites, privileges, start, channel, emit))
+    }
+
+    fn start_server(
+        &mut self,
+        id: GenerationId,
+        engine: Engine,
+        is_successor: bool,
+    ) -> io::Result<(Pid, Channel)> {
+        let generation = self.generations.get(&id).ok_or_else(forgotten)?;
+        let (service, privileges, emit) = (&generation.service, &generation.privileges, self.emit);
+        let settings = &Settings { engine, ..service.settings.clone() };
+        let numbers = self.listeners.numbers();
+        let (all, start_unix_s) = (&mut self.listeners, self.start_unix_s);
+        fork(c"tarpon-server", &numbers, |channel| {
+            let (listeners, admin) = all.take(service);
+            let start = ServerStart {
+                settings,
+                listeners,
+                admin,
+                is_successor,
+                sites: &service.sites,
+                unknown_host: service.unknown_host,
+                log: &service.log,
+                privileges,
+                start_unix_s,
+                emit,
+            };
+            server_process::run(start, channel)
+        })
+    }
+
+    /// Starts the program file, and sends what the program takes over.
+    fn start_successor(&mut self, id: ProcessId, start: ProcessStart, engine: Engine) -> Result<(), String> {
+        let program =
+            self.program.as_ref().map_err(|error| format!("cannot find the file of the program: {error}"))?;
+        let failed = |error: io::Error| format!("cannot start {}: {}", program.printable(), reason(&error));
+        let (listeners, sockets) = self.listeners.hand_over().map_err(failed)?;
+        let (pid, channel) = successor::start(program).map_err(failed)?;
+        self.add_child(id, pid, channel, start);
+        let sites: Vec<_> = (self.machine.inherit().into_iter())
+            .filter_map(|inherited| Some((self.versions.get(&inherited.version.id)?, inherited)))
+            .map(|((transfer, descriptors), inherited)| {
+                let (source, loads) = (inherited.source, inherited.loads);
+                (InheritedSite { source, transfer: transfer.clone(), loads }, descriptors)
+            })
+            .collect();
+        let (site_count, start_unix_s) = (sites.len(), self.start_unix_s);
+        let message = ToSuccessor::Sockets { engine, listeners, site_count, start_unix_s };
+        self.children.send(id, None, &message, &sockets);
+        for (site, descriptors) in sites {
+            self.children.send(id, None, &ToSuccessor::Site(site), descriptors);
+        }
+        Ok(())
+    }
+}
+
+/// Forks a child that inherits the descriptors `keep`. Returns its process ID and the channel to it.
+fn fork(
+    name: &'static CStr,
+    keep: &[RawFd],
+    main: impl FnOnce(Channel) -> i32,
+) -> io::Result<(Pid, Channel)> {
+    let (channel, theirs) = Channel::pair()?;
+    let keep = [keep, &[theirs.as_fd().as_raw_fd()]].concat();
+    let pid = process::spawn(&keep, || {
+        process::set_name(name);
+        main(theirs)
+    })?;
+    Ok((pid, channel))
+}
+
+fn forgotten() -> io::Error {
+    io::Error::other("its configuration is not in use any more")
+}
