@@ -102,7 +102,7 @@ fn program_that_fails_to_start_changes_nothing() {
         ("exits at once",        Some(shell("exit 3")),             "one",     "",             "the new program ended with status 3"),
         ("crashes",              Some(shell("kill -SEGV $$")),      "one",     "",             "the new program was killed by SIGSEGV"),
         ("hangs",                Some(shell("exec sleep 1000")),    "one",     "",             "did not serve in time, and was killed"),
-        ("sends garbage",        Some(shell("exec bash -c 'printf \"\\0\\0\\0\\0no\" >&$TARPON_HANDOVER; exec sleep 1000'")), "one", "",  "the new program does not understand"),
+        ("sends garbage",        Some(shell("exec bash -c 'printf \"\\0\\0\\0\\0no\" >&$TARPON_HANDOVER; exec sleep 1000'")), "one", "",  "the new program sent a malformed message"),
         ("a configuration",      Some(real.clone()),                "one",     "[sever]\n",    "unknown section `sever`"),
         ("a port in use",        Some(real.clone()),                "one",     &used,          "address already in use"),
         ("a missing site",       Some(real.clone()),                "missing", "",             "it does not exist"),

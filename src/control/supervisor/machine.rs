@@ -191,7 +191,9 @@ impl Supervisor {
             Event::SuccessorFailed(process, why) => self.set_failure(process, why),
             Event::Malformed(process, why) => {
                 // No program of ours sends such messages: this process is not trusted any more.
-                self.set_failure(process, format!("it sent a malformed message: {why}"));
+                let is_successor = self.processes.owner(process) == Some(Owner::Successor);
+                let whose = if is_successor { "the new program" } else { "it" };
+                self.set_failure(process, format!("{whose} sent a malformed message: {why}"));
                 actions.push(Action::Kill(process));
             }
             Event::Exited(process, exit) => self.exited(now, process, exit, actions),
@@ -470,7 +472,6 @@ impl Supervisor {
         match self.phase {
             Phase::Starting { predecessor: Some(PredecessorPhase::Told) } => {
                 actions.push(Action::OwnSocketFiles(true));
-                actions.extend(self.current.as_ref().map(|current| Action::AdoptListeners(current.id)));
                 // An administrator who has renamed a log file meanwhile has told the predecessor.
                 self.current.iter_mut().for_each(|current| current.logs.reopen(now));
                 self.announce(now, AnnouncementKind::Upgraded, callers, actions);
@@ -493,6 +494,7 @@ impl Supervisor {
         current.logs.start(now);
         self.phase = Phase::Serving;
         let (generation, sites) = (current.id, current.site_sizes());
+        actions.push(Action::AdoptListeners(generation));
         let announcement = Announcement { generation, kind, serving, sites, callers };
         actions.push(Action::Announce(Box::new(announcement)));
     }
@@ -556,7 +558,6 @@ impl Supervisor {
         };
         let former = self.current.replace(*next);
         let Some(current) = &mut self.current else { return };
-        actions.push(Action::AdoptListeners(current.id));
         // An administrator who has renamed a log file meanwhile has told the former generation.
         current.logs.reopen(now);
         if let Some(former) = former {

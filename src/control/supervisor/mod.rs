@@ -38,6 +38,8 @@ mod log_files;
 mod machine;
 mod notice;
 mod orders;
+#[cfg(test)]
+mod simulator;
 mod site_versions;
 
 pub(super) use event::BuilderStart;

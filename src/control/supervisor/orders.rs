@@ -42,9 +42,4 @@ impl PendingOrders {
         let callers = self.orders.drain(..).flat_map(|(_, callers)| callers);
         actions.extend(callers.map(|caller| Action::Reply(caller, Outcome::Refused(why))));
     }
-
-    /// Returns whether no order waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.orders.is_empty()
-    }
 }
