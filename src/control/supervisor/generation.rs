@@ -223,6 +223,7 @@ impl Generation {
         cx: &mut Context<'_>,
     ) -> Result<(), String> {
         let count = version.map_or_else(|lost| lost, |version| version.descriptor_count);
+        let lost = version.err().filter(|_| !is_earlier);
         let too_many = if is_earlier { None } else { self.check_budget(site, count, cx.budget) };
         let version = match (version, too_many) {
             (Ok(version), None) if site < self.sites.len() => version,
@@ -233,6 +234,18 @@ impl Generation {
                     Some(error) => {
                         cx.actions.push(Action::Emit(SupervisorNotice::SiteReloadFailed(error)));
                         Ok(())
+                    }
+                    // Short of descriptors for a moment: the next builder sends the site again.
+                    None if lost.is_some() && site < self.sites.len() => {
+                        let why = format!("no room for {count} more open files");
+                        match (self.serving.is_some(), self.builder.process()) {
+                            (true, Some(builder)) => {
+                                cx.actions.push(Action::Kill(builder));
+                                self.builder_failure = Some(why);
+                                Ok(())
+                            }
+                            _ => Err(why),
+                        }
                     }
                     None => Ok(()),
                 };
@@ -382,9 +395,9 @@ impl Generation {
         cx.actions.extend(server.map(Action::Kill));
     }
 
-    /// Describes the processes for the invariants of the simulator.
+    /// Returns the versions that the server is to serve, for the invariants of the simulator.
     #[cfg(test)]
-    pub(super) fn processes(&self) -> impl Iterator<Item = ProcessId> {
-        [self.builder.process(), self.server.process()].into_iter().flatten()
+    pub(super) fn current_versions(&self) -> Vec<super::event::VersionId> {
+        self.sites.iter().filter_map(|site| site.current().map(|version| version.id)).collect()
     }
 }

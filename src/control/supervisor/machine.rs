@@ -253,6 +253,12 @@ impl Supervisor {
         self.current.as_ref().map(Generation::inherit).unwrap_or_default()
     }
 
+    /// Returns the versions that the current server is to serve, for the invariants of the simulator.
+    #[cfg(test)]
+    pub(super) fn current_versions(&self) -> Vec<super::event::VersionId> {
+        self.current.as_ref().map(Generation::current_versions).unwrap_or_default()
+    }
+
     /// Does what is due.
     fn update(&mut self, now: Tick, actions: &mut Vec<Action>) {
         let Supervisor { config, processes, uses, current, change, .. } = self;
@@ -381,6 +387,7 @@ impl Supervisor {
     /// The program cannot start: it exits with all processes.
     fn fail(&mut self, now: Tick, why: String, actions: &mut Vec<Action>) {
         self.phase = Phase::Stopping { result: Err(why) };
+        self.pending.refuse("the server cannot start", actions);
         let Supervisor { config, processes, uses, current, .. } = self;
         let mut cx = Context { now, processes, uses, budget: config.budget, actions };
         if let Some(generation) = current.take() {

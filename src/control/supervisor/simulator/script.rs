@@ -6,12 +6,12 @@ use super::{
         event::{ProcessStart, SupervisorEvent, SupervisorSignal},
     },
     random::SimRandom,
-    world::{Faults, SimProcess, World},
+    world::{Faults, SimProcess, World, WorldHistory},
 };
 use crate::control::admin::Order;
 
 /// Runs the world of a seed.
-pub(super) fn run(seed: u64, is_verbose: bool) {
+pub(super) fn run(seed: u64, is_verbose: bool) -> WorldHistory {
     let mut world = World::new(seed, is_verbose);
     let mut random = SimRandom::new(!seed);
     // Half of the worlds start without faults, so that most of these serve.
@@ -20,7 +20,8 @@ pub(super) fn run(seed: u64, is_verbose: bool) {
         let end = world.now.after(random.within(1..8_000));
         world.run_until(end);
         if world.exit.is_some() {
-            return world.check_end();
+            world.check_end();
+            return world.history;
         }
         incident(&mut world, &mut random);
     }
@@ -29,6 +30,7 @@ pub(super) fn run(seed: u64, is_verbose: bool) {
         stop(&mut world, &mut random);
     }
     world.check_end();
+    world.history
 }
 
 fn faults(random: &mut SimRandom) -> Faults {
@@ -49,8 +51,8 @@ fn incident(world: &mut World, random: &mut SimRandom) {
     match random.within(0..100) {
         0..15 => world.handle(SupervisorEvent::Signal(SupervisorSignal::Reload)),
         15..20 => world.handle(SupervisorEvent::Signal(SupervisorSignal::ReopenLogs)),
-        20..22 => world.handle(SupervisorEvent::Signal(SupervisorSignal::Upgrade)),
-        22..40 => order(world, random, 1),
+        20..21 => world.handle(SupervisorEvent::Signal(SupervisorSignal::Upgrade)),
+        21..40 => order(world, random, 1),
         40..45 => order(world, random, 200),
         45..70 => {
             let living = world.living(|_| true);
@@ -67,13 +69,14 @@ fn incident(world: &mut World, random: &mut SimRandom) {
     }
 }
 
-/// Administrators give orders.
+/// Administrators give the same order, through any server.
 fn order(world: &mut World, random: &mut SimRandom, count: usize) {
     let is_server = |sim: &SimProcess| matches!(sim.start, ProcessStart::Server { .. });
+    let order = if random.percent(95) { Order::Reload } else { Order::Upgrade };
     for _ in 0..count {
         let servers = world.living(is_server);
         let Some(&server) = random.pick(&servers) else { return };
-        world.order(server, if random.percent(90) { Order::Reload } else { Order::Upgrade });
+        world.order(server, order);
     }
 }
 
