@@ -12,8 +12,13 @@
 //! There is no authentication: every client that can connect may read, and may give orders if it is on this host. The connection of an
 //! order goes to the supervisor, which answers when the order is done.
 
+mod answer;
+mod fetch;
+
+pub(crate) use answer::page;
+pub use fetch::{fetch_metrics, send_order};
+
 use crate::{
-    base::address::Address,
     control::{
         listeners::Listener,
         metrics::{Metrics, ServerState},
@@ -22,6 +27,7 @@ use crate::{
     },
     sys::{socket, wake::Wake},
 };
+use answer::{AdminAnswer, not_allowed};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -32,9 +38,9 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 use std::{
-    io::{self, Read, Write},
-    net::{IpAddr, SocketAddr, TcpStream},
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::OwnedFd,
     sync::{Arc, OnceLock},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -82,15 +88,6 @@ const TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The longest request: a line, and a few fields of a Prometheus client.
 const REQUEST_LEN_MAX: usize = 4 * 1024;
-
-/// An answer to a request.
-pub(crate) struct AdminAnswer {
-    status: Status,
-    media: &'static str,
-    content: String,
-    /// The allowed methods, for a 405.
-    allow: &'static str,
-}
 
 /// How a request is answered.
 enum AdminReply {
@@ -267,36 +264,10 @@ impl AdminServer {
     }
 }
 
-impl AdminAnswer {
-    pub(crate) fn bytes(&self, with_content: bool) -> Vec<u8> {
-        let AdminAnswer { status, media, content, allow } = self;
-        let (code, reason, len) = (status.code(), status.reason(), content.len());
-        let allow = if allow.is_empty() { String::new() } else { format!("Allow: {allow}\r\n") };
-        let head = format!(
-            "HTTP/1.1 {code} {reason}\r\nContent-Type: {media}\r\nX-Content-Type-Options: nosniff\r\n\
-             Content-Length: {len}\r\n{allow}Cache-Control: no-store\r\nConnection: close\r\n\r\n"
-        );
-        let mut bytes = head.into_bytes();
-        if with_content {
-            bytes.extend_from_slice(content.as_bytes());
-        }
-        bytes
-    }
-}
-
 impl From<AdminAnswer> for AdminReply {
     fn from(answer: AdminAnswer) -> AdminReply {
         AdminReply::Answer(answer)
     }
-}
-
-pub(crate) fn page(status: Status, content: &str) -> AdminAnswer {
-    AdminAnswer { status, media: "text/plain; charset=utf-8", content: content.to_owned(), allow: "" }
-}
-
-fn not_allowed(allow: &'static str) -> AdminAnswer {
-    let content = allow.replace(", ", " or ") + "\n";
-    AdminAnswer { allow, ..page(Status::MethodNotAllowed, &content) }
 }
 
 /// Returns whether the client may give orders. A browser may not: it sends Fetch Metadata. On a Unix socket every client may; on TCP a client
@@ -330,80 +301,15 @@ fn time_left(deadline: Instant) -> io::Result<Duration> {
     if time_left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(time_left) }
 }
 
-/// Fetches the metrics of a server from its admin listener.
-///
-/// # Errors
-/// No server answers at the address, or it is not an admin listener.
-pub fn fetch_metrics(address: &Address) -> io::Result<Metrics> {
-    let response = request(address, "GET", "/status", Some(ASK_TIME_MAX))?;
-    match split_response(&response)? {
-        (200, content) => Ok(serde_json::from_str(content)?),
-        _ => Err(not_admin()),
-    }
-}
-
-/// Sends an order to the supervisor of a server through its admin listener, and waits until it is done. Returns the message of the server.
-///
-/// # Errors
-/// No server answers at the address, or it is not an admin listener. `Other`: the server refused the order or could not carry it out, with
-/// its message.
-pub fn send_order(address: &Address, order: Order) -> io::Result<String> {
-    let response = request(address, "POST", order.target(), None)?;
-    if response.is_empty() {
-        return Err(io::Error::other("the server closed the connection without an answer"));
-    }
-    match split_response(&response)? {
-        (200, text) => Ok(text.trim_end().to_owned()),
-        (_, text) => Err(io::Error::other(text.trim_end())),
-    }
-}
-
-/// Sends a request without content, and reads the whole response with a timeout for each read.
-fn request(address: &Address, method: &str, target: &str, time: Option<Duration>) -> io::Result<String> {
-    let request = format!("{method} {target} HTTP/1.0\r\n\r\n");
-    match address {
-        Address::Tcp(address) => {
-            let stream = TcpStream::connect_timeout(address, ASK_TIME_MAX)?;
-            stream.set_read_timeout(time)?;
-            exchange(stream, &request)
-        }
-        Address::Unix(path) => {
-            let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(time)?;
-            exchange(stream, &request)
-        }
-    }
-}
-
-fn exchange(mut stream: impl Read + Write, request: &str) -> io::Result<String> {
-    stream.write_all(request.as_bytes())?;
-    let mut response = String::new();
-    stream.take(RESPONSE_LEN_MAX).read_to_string(&mut response)?;
-    Ok(response)
-}
-
-/// Splits a response into status and content.
-fn split_response(response: &str) -> io::Result<(u16, &str)> {
-    let status = response.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
-    let content = response.split_once("\r\n\r\n").map(|(_, content)| content);
-    status.zip(content).ok_or_else(not_admin)
-}
-
-fn not_admin() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "it is not an admin listener of tarpon")
-}
-
-/// Longer than several slow clients before this one keep the listener busy.
-const ASK_TIME_MAX: Duration = Duration::from_secs(5);
-
-/// The longest response: a few hundred bytes for each site.
-const RESPONSE_LEN_MAX: u64 = 16 * 1024 * 1024;
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use rustix::net::sockopt::set_socket_linger;
-    use std::{net::TcpListener, thread};
+    use std::{
+        net::{TcpListener, TcpStream},
+        os::unix::net::UnixStream,
+        thread,
+    };
 
     #[test]
     fn disconnected_client_gives_no_orders() {
