@@ -145,7 +145,12 @@ impl Listeners {
             if is_usual {
                 make_place(address);
             }
-            match Listener::new(address, socket_count) {
+            let is_admin = service.admin.as_ref() == Some(address);
+            let listener = match is_admin {
+                true => Listener::for_admin(address, &service.admin_access),
+                false => Listener::new(address, socket_count),
+            };
+            match listener {
                 Ok(mut bound) => {
                     self.files.extend(bound.take_file().map(|file| (address.clone(), file)));
                     self.bound.push((address.clone(), bound));
@@ -184,6 +189,8 @@ impl Listeners {
     pub(super) fn keep(&mut self, service: &Service) {
         self.bound.retain(|(address, _)| is_wanted(service, address) || self.lent.contains(address));
         self.files.retain(|(address, _)| is_wanted(service, address));
+        let admin = self.files.iter().filter(|(address, _)| service.admin.as_ref() == Some(address));
+        admin.for_each(|(_, file)| file.update_mode(service.admin_access.mode));
     }
 
     /// Whether systemd has any of them too.

@@ -53,6 +53,7 @@ pub use told::{Notice, Role, ServingReport, SiteLabel};
 use crate::{
     base::{
         address::Address,
+        admin_access::AdminAccess,
         engine::Engine,
         error::reason,
         log_config::LogConfig,
@@ -109,6 +110,8 @@ pub struct Service {
     pub admin: Option<Address>,
     /// The admin address is the default: if another server uses it, this one runs without an admin listener.
     pub admin_is_default: bool,
+    /// Which clients may use the admin listener.
+    pub admin_access: AdminAccess,
 }
 
 /// Reads the configuration: at the start, and for each reload.

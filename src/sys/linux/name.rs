@@ -1,7 +1,11 @@
 //! Identity of a path: detects that another file has taken its place: open(2), `O_PATH`.
 
-use rustix::fs::{Mode, OFlags, Stat, fstat, lstat, open};
-use std::{io, os::fd::OwnedFd, path::Path};
+use rustix::fs::{FileType, Mode, OFlags, Stat, chmod, fstat, lstat, open};
+use std::{
+    io,
+    os::fd::{AsRawFd, OwnedFd},
+    path::Path,
+};
 
 /// The file that a path named. Held open, so that its inode is not reused.
 #[derive(Debug)]
@@ -11,6 +15,19 @@ impl Named {
     /// Opens the file at a path now. Does not follow links.
     pub(crate) fn at(path: &Path) -> io::Result<Named> {
         Ok(Named(open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?))
+    }
+
+    /// Sets the mode of a socket file, unless it has that mode. Another file at the path keeps its own.
+    pub(crate) fn set_socket_mode(&self, _path: &Path, mode: u32) -> io::Result<()> {
+        let found = fstat(&self.0)?.st_mode;
+        if FileType::from_raw_mode(found) != FileType::Socket {
+            return Err(io::Error::other("the file is not a socket"));
+        }
+        if found & 0o777 != mode {
+            // fchmod(2) refuses a descriptor of O_PATH; its link in /proc leads to the file: open(2), O_PATH.
+            chmod(format!("/proc/self/fd/{}", self.0.as_raw_fd()), Mode::from_raw_mode(mode))?;
+        }
+        Ok(())
     }
 
     /// Returns whether the path still names this file.

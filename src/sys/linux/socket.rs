@@ -1,11 +1,12 @@
 //! Sockets on Linux.
 
 use rustix::{
-    fs::sendfile,
+    fs::{Mode, fchmod, sendfile},
     io::Errno,
     ioctl::{Getter, Opcode, ioctl},
     net::{
-        AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, socket_with, socketpair,
+        AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+        socket_with, socketpair,
         sockopt::{set_socket_reuseport, socket_acceptconn},
     },
 };
@@ -48,6 +49,14 @@ pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
 /// Returns an abstract Unix socket address, which has no file.
 pub(crate) fn abstract_address(name: &[u8]) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(name)
+}
+
+/// Binds a Unix socket whose file gets no permission that `mode` lacks, at no time. The umask may take further ones.
+pub(crate) fn bind_with_mode(socket: impl AsFd, address: &SocketAddrUnix, mode: u32) -> Result<(), Errno> {
+    // The kernel gives the file the mode of the socket without the umask: `unix_bind_bsd` in net/unix/af_unix.c. The umask itself belongs to the
+    // whole process, which may have threads that create files.
+    fchmod(&socket, Mode::from_raw_mode(mode))?;
+    bind(socket, address)
 }
 
 /// Lets other sockets listen at the same port, if they set this too.

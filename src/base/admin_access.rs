@@ -1,0 +1,15 @@
+//! Which clients may use the admin listener.
+
+/// Which clients may use the admin listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminAccess {
+    /// The mode of its Unix socket in the file system. On Linux, a client needs the permission to write.
+    pub mode: u32,
+}
+
+impl Default for AdminAccess {
+    /// Only the user of the process and root may connect.
+    fn default() -> AdminAccess {
+        AdminAccess { mode: 0o600 }
+    }
+}
