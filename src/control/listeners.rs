@@ -32,6 +32,7 @@ use std::{
     },
     path::{Path, PathBuf},
 };
+use tarpon_conn::HostName;
 use tarpon_site::Printable;
 
 /// The listening sockets of one address, for all workers.
@@ -42,6 +43,8 @@ pub struct Listener {
     sockets: Vec<OwnedFd>,
     /// The file of a Unix socket that this process has created.
     socket_file: Option<SocketFile>,
+    /// If it is an admin listener: the host names under which clients reach it over TCP, besides `localhost`.
+    admin_hosts: Vec<HostName>,
 }
 
 /// Returns the default address of the admin listener: a Unix socket in the runtime directory of the service, of root or of the user.
@@ -92,12 +95,24 @@ impl Listener {
             Address::Tcp(socket) => bind_tcp(*socket, 1),
             Address::Unix(path) => bind_unix(path, Some(access.mode)),
         };
-        listener.map_err(|error| listen_error(address, error, "--admin"))
+        let listener = listener.map_err(|error| listen_error(address, error, "--admin"))?;
+        Ok(listener.with_admin_hosts(access))
+    }
+
+    /// Sets the host names under which clients reach an admin listener.
+    #[must_use]
+    pub(crate) fn with_admin_hosts(self, access: &AdminAccess) -> Listener {
+        Listener { admin_hosts: access.hosts.clone(), ..self }
+    }
+
+    /// Returns the host names under which clients reach an admin listener over TCP, besides `localhost`.
+    pub(crate) fn admin_hosts(&self) -> &[HostName] {
+        &self.admin_hosts
     }
 
     /// Wraps the sockets that a predecessor has handed over.
     pub(crate) fn inherited(address: Address, sockets: Vec<OwnedFd>) -> Listener {
-        Listener { address, sockets, socket_file: None }
+        Listener { address, sockets, socket_file: None, admin_hosts: Vec::new() }
     }
 
     /// Wraps a socket that another program, such as systemd, also holds. All workers share it.

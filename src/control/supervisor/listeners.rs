@@ -214,7 +214,7 @@ impl Listeners {
         let (mut clients, mut admin) = (Vec::new(), None);
         for (address, bound) in mem::take(&mut self.bound) {
             if service.admin.as_ref() == Some(&address) {
-                admin = Some(bound);
+                admin = Some(bound.with_admin_hosts(&service.admin_access));
             } else if service.addresses.contains(&address) {
                 clients.push(bound);
             }

@@ -1,8 +1,8 @@
 //! Sockets: the calls of each BSD, and stand-ins for features that all of them lack.
 
 pub(crate) use super::kind::socket::{
-    CLOSE_ON_EXEC, NO_SIGNAL, PORTS_BALANCE, RDHUP, accept, accept_blocking, is_listening, pair, send_file,
-    share_port, stream, unacked,
+    CLOSE_ON_EXEC, NO_SIGNAL, PORTS_BALANCE, RDHUP, accept, is_listening, pair, send_file, share_port,
+    stream, unacked,
 };
 
 use rustix::{
