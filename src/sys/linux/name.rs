@@ -39,3 +39,32 @@ impl Named {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        fs,
+        os::unix::{fs::PermissionsExt, net::UnixListener},
+    };
+
+    #[test]
+    fn mode_is_that_of_the_identified_socket_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, moved) = (dir.path().join("socket"), dir.path().join("moved"));
+        let mode = |path: &Path| path.symlink_metadata().unwrap().permissions().mode() & 0o777;
+        let _listener = UnixListener::bind(&path).unwrap();
+        let named = Named::at(&path).unwrap();
+        for wanted in [0o600, 0o666, 0o000] {
+            named.set_socket_mode(&path, wanted).unwrap();
+            assert_eq!(mode(&path), wanted);
+        }
+        fs::rename(&path, &moved).unwrap();
+        fs::write(&path, "another").unwrap();
+        let other = mode(&path);
+        named.set_socket_mode(&path, 0o640).unwrap();
+        assert_eq!((mode(&path), mode(&moved)), (other, 0o640));
+        assert!(Named::at(&path).unwrap().set_socket_mode(&path, 0o600).is_err(), "not a socket");
+        assert_eq!(mode(&path), other);
+    }
+}

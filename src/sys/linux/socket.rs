@@ -98,7 +98,19 @@ mod tests {
     use std::{
         io::{Read, Write},
         net::{TcpListener, TcpStream},
+        os::unix::fs::MetadataExt,
     };
+
+    #[test]
+    fn file_of_a_bound_socket_has_no_permission_that_its_mode_lacks() {
+        let dir = tempfile::tempdir().unwrap();
+        for mode in [0o600, 0o400, 0o000] {
+            let path = dir.path().join(mode.to_string());
+            let socket = stream(AddressFamily::UNIX).unwrap();
+            bind_with_mode(&socket, &SocketAddrUnix::new(&path).unwrap(), mode).unwrap();
+            assert_eq!(path.symlink_metadata().unwrap().mode() & 0o777 & !mode, 0, "{mode:o}");
+        }
+    }
 
     #[test]
     fn unread_bytes_are_not_acknowledged() {
