@@ -166,6 +166,7 @@ fn unix_socket_has_its_mode_whatever_the_umask() {
             assert_eq!(admin.mode(), mode, "umask {umask}, {options:?}");
             assert_eq!(admin.get("/health").status, 200);
             drop(program);
+            wait_for("the end of its processes", || (!admin.is_listening()).then_some(()));
             // The socket of a killed server is replaced.
             let _program = RunningProgram::start_ready(wrap_command(&["sh", "-c", &script, "sh"], &command));
             assert_eq!(admin.mode(), mode, "umask {umask}, {options:?}: replaced");
@@ -395,6 +396,27 @@ fn clients_that_send_a_byte_at_a_time_or_read_nothing_delay_no_other() {
     }
     assert_eq!(slow.response().content, b"serving\n");
     assert!(unread.iter_mut().all(|client| client.response().status == 200), "each has its response");
+}
+
+#[test]
+fn connected_clients_are_answered_while_descriptors_are_short() {
+    /// Fewer than the slots and the other descriptors of the server together.
+    const DESCRIPTOR_COUNT: usize = 64;
+    let dir = site(&[("index.html", "home")]);
+    let admin = AdminSocket::default();
+    let options = ["--admin", &admin.address, "--engine", "epoll", "--workers", "1"];
+    let limit = format!("--nofile={DESCRIPTOR_COUNT}:{DESCRIPTOR_COUNT}");
+    let program =
+        RunningProgram::start_ready(wrap_command(&["prlimit", &limit], &serve(dir.path(), &options)));
+    let server = program.server().as_raw_nonzero();
+    let mut clients: Vec<_> = (0..DESCRIPTOR_COUNT).map(|_| TestClient::connect_unix(&admin.path)).collect();
+    wait_for("a server without descriptors", || {
+        let open = fs::read_dir(format!("/proc/{server}/fd")).expect("a process").count();
+        (open == DESCRIPTOR_COUNT).then_some(())
+    });
+    assert_eq!(clients[0].get("/health").status, 200);
+    drop(clients);
+    assert_eq!(admin.get("/health").status, 200, "the server accepts again");
 }
 
 #[test]

@@ -34,7 +34,7 @@ use tarpon_conn::Tick;
 use tarpon_http::status::Status;
 
 /// The state of the admin thread.
-pub(super) struct EventLoop {
+pub(super) struct AdminLoop {
     listener: OwnedFd,
     /// Readable once the admin listener ends.
     end: Arc<Wake>,
@@ -56,15 +56,15 @@ struct Ready {
 /// client, and each pass receives from it first.
 const ACCEPT_MAX: usize = 16;
 
-impl EventLoop {
+impl AdminLoop {
     pub(super) fn new(
         listener: OwnedFd,
         end: Arc<Wake>,
         responder: Responder,
         orders: Option<AdminHandler>,
-    ) -> EventLoop {
+    ) -> AdminLoop {
         let (clients, start) = (ClientTable::new(), Instant::now());
-        EventLoop { listener, end, responder, orders, clients, start }
+        AdminLoop { listener, end, responder, orders, clients, start }
     }
 
     pub(super) fn run(mut self) {

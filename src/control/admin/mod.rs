@@ -39,7 +39,7 @@ use crate::{
     sys::wake::Wake,
 };
 use answer::Responder;
-use event_loop::EventLoop;
+use event_loop::AdminLoop;
 use rustix::io::ioctl_fionbio;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -112,7 +112,7 @@ impl Admin {
         // The thread must not wait in accept(2), if another process that shares the listener accepts the client first.
         ioctl_fionbio(&socket, true)?;
         let responder = Responder { server: Arc::clone(&server), hosts: listener.admin_hosts().to_vec() };
-        let event_loop = EventLoop::new(socket, Arc::clone(&end), responder, orders);
+        let event_loop = AdminLoop::new(socket, Arc::clone(&end), responder, orders);
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || event_loop.run())?;
         Ok(Admin { server, end, thread: Some(thread) })
     }
