@@ -55,6 +55,7 @@ mod sys;
 
 pub use base::{
     address::{Address, default_addresses},
+    admin_access::AdminAccess,
     engine::{ChosenEngine, Engine},
     error::UserError,
     log_config::{LogClientIp, LogFormat, LogTarget, Logging, Rotation, SiteLog},

@@ -8,7 +8,7 @@ use common::{
     ENGINES,
     client::{Response, TestClient, get},
     distinct_bytes,
-    program::{RunningProgram, has_exited, serve, tarpon},
+    program::{RunningProgram, has_exited, serve, tarpon, unprivileged, wrap_command},
     site, wait_for, workers,
 };
 use rustix::process::Signal;
@@ -16,7 +16,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::Write,
-    os::unix::net::UnixStream,
+    os::unix::{fs::MetadataExt, net::UnixStream},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering::SeqCst},
@@ -29,16 +29,16 @@ fn admin_paths_have_the_documented_responses() {
     #[rustfmt::skip]
     let cases: &[(&str, &str, u16, &str)] = &[
         // case                 input                                                                status and content
-        ("health",              "GET /health HTTP/1.1\r\nHost: admin\r\n\r\n",                       200, "alive\n"),
-        ("readiness",           "GET /ready HTTP/1.1\r\nHost: admin\r\n\r\n",                        200, "serving\n"),
+        ("health",              "GET /health HTTP/1.1\r\nHost: [::1]\r\n\r\n",                       200, "alive\n"),
+        ("readiness",           "GET /ready HTTP/1.1\r\nHost: [::1]\r\n\r\n",                        200, "serving\n"),
         ("HTTP/1.0",            "GET /ready HTTP/1.0\r\n\r\n",                                       200, "serving\n"),
-        ("HEAD",                "HEAD /ready HTTP/1.1\r\nHost: admin\r\n\r\n",                       200, ""),
-        ("unknown path",        "GET / HTTP/1.1\r\nHost: admin\r\n\r\n",                             404, "try /health, /ready, /metrics, /status, or POST to /reload or /upgrade\n"),
-        ("wrong method",        "DELETE /health HTTP/1.1\r\nHost: admin\r\n\r\n",                    405, "GET or HEAD\n"),
-        ("GET for an action",   "GET /reload HTTP/1.1\r\nHost: admin\r\n\r\n",                       405, "POST\n"),
-        ("POST by a page",      "POST /reload HTTP/1.1\r\nHost: admin\r\nOrigin: null\r\n\r\n",      403, "not for web pages\n"),
-        ("POST by a browser",   "POST /reload HTTP/1.1\r\nHost: admin\r\nSec-Fetch-Site: none\r\n\r\n", 403, "not from there\n"),
-        ("GET by a page",       "GET /status HTTP/1.1\r\nHost: admin\r\nOrigin: http://x\r\n\r\n",   403, "not for web pages\n"),
+        ("HEAD",                "HEAD /ready HTTP/1.1\r\nHost: [::1]\r\n\r\n",                       200, ""),
+        ("unknown path",        "GET / HTTP/1.1\r\nHost: [::1]\r\n\r\n",                             404, "try /health, /ready, /metrics, /status, or POST to /reload or /upgrade\n"),
+        ("wrong method",        "DELETE /health HTTP/1.1\r\nHost: [::1]\r\n\r\n",                    405, "GET or HEAD\n"),
+        ("GET for an action",   "GET /reload HTTP/1.1\r\nHost: [::1]\r\n\r\n",                       405, "POST\n"),
+        ("POST by a page",      "POST /reload HTTP/1.1\r\nHost: [::1]\r\nOrigin: null\r\n\r\n",      403, "not for web pages\n"),
+        ("POST by a browser",   "POST /reload HTTP/1.1\r\nHost: [::1]\r\nSec-Fetch-Site: none\r\n\r\n", 403, "not from there\n"),
+        ("GET by a page",       "GET /status HTTP/1.1\r\nHost: [::1]\r\nOrigin: http://x\r\n\r\n",   403, "not for web pages\n"),
         ("invalid request",     "\u{16}\u{3}\u{1}\r\n\r\n",                                          400, "malformed request\n"),
         ("oversized request",   "LONG",                                                              431, "too long\n"),
     ];
@@ -64,25 +64,149 @@ fn admin_paths_have_the_documented_responses() {
 }
 
 #[test]
-fn orders_over_tcp_need_a_host_that_is_an_ip_address_or_localhost() {
-    let dir = site(&[("index.html", "home")]);
-    let admin = free_port();
-    let _program = RunningProgram::start_ready(serve(dir.path(), &["--admin", &admin]));
-    let cases = [
-        ("localhost", 200),
-        ("LOCALHOST:9000", 200),
-        ("127.0.0.1", 200),
-        (&admin, 200),
-        ("[::1]:9000", 200),
-        ("::1", 200),
-        ("rebound.example", 403),
-        ("rebound.example:9000", 403),
-        ("127.0.0.1.rebound.example", 403),
+fn foreign_host_is_refused_over_tcp_only() {
+    #[rustfmt::skip]
+    let cases: &[(&str, u16, u16)] = &[
+        // Host                          TCP  Unix
+        ("localhost",                    200, 200),
+        ("LOCALHOST:9000",               200, 200),
+        ("127.0.0.1",                    200, 200),
+        ("[::1]:9000",                   200, 200),
+        ("metrics.example",              200, 200),
+        ("Metrics.Example:9000",         200, 200),
+        ("rebound.example",              421, 200),
+        ("rebound.example:9000",         421, 200),
+        ("127.0.0.1.rebound.example",    421, 200),
+        ("::1",                          400, 400),
     ];
-    for (host, status) in cases {
-        let mut client = connect(&admin);
-        client.send(format!("POST /reload HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n"));
-        assert_eq!(client.response().status, status, "{host}");
+    let dir = site(&[("index.html", "home")]);
+    for engine in ["auto", "prefork"] {
+        let (tcp, unix) = (free_port(), AdminSocket::default());
+        for (admin, is_tcp) in [(&tcp, true), (&unix.address, false)] {
+            let options = ["--admin", admin, "--admin-hosts", "metrics.example", "--engine", engine];
+            let _program = RunningProgram::start_ready(serve(dir.path(), &options));
+            let status = |line: &str, host: &str| {
+                let mut client = connect(admin);
+                client.send(format!("{line} HTTP/1.1\r\n{host}Content-Length: 0\r\n\r\n"));
+                client.response().status
+            };
+            for &(host, over_tcp, over_unix) in cases {
+                let expected = if is_tcp { over_tcp } else { over_unix };
+                for line in ["GET /health", "GET /ready", "GET /metrics", "GET /status"] {
+                    let host_line = format!("Host: {host}\r\n");
+                    assert_eq!(status(line, &host_line), expected, "{engine}, {admin}: {line}, {host}");
+                }
+            }
+            assert_eq!(status("GET /health", ""), 400, "no Host");
+            let order = if is_tcp { 421 } else { 200 };
+            assert_eq!(status("POST /reload", "Host: rebound.example\r\n"), order, "{engine}, {admin}");
+            assert_eq!(status("POST /reload", "Host: localhost\r\n"), 200, "{engine}, {admin}");
+        }
+    }
+}
+
+#[test]
+fn reload_changes_hosts_and_mode() {
+    let text = |mode: &str, host: &str, admin: &str| {
+        format!(
+            "[server]\nadmin = \"{admin}\"\nadmin-mode = \"{mode}\"\nadmin-hosts = [\"{host}\"]\n\
+             [[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\npath = \"public\"\n"
+        )
+    };
+    let (tcp, unix) = (free_port(), AdminSocket::default());
+    for admin in [&tcp, &unix.address] {
+        let dir = site(&[("public/index.html", "home")]);
+        let file = dir.path().join("tarpon.toml");
+        let configure = |mode, host| fs::write(&file, text(mode, host, admin)).expect("a file");
+        configure("0640", "a.example");
+        let arguments = ["serve", "--log-format", "human", "--config", file.to_str().expect("text")];
+        let _program = RunningProgram::start_ready(tarpon(arguments.map(|word| word.as_ref())));
+        let status = |host: &str| {
+            let mut client = connect(admin);
+            client.send(format!("GET /health HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            client.response().status
+        };
+        let is_tcp = *admin == tcp;
+        if is_tcp {
+            assert_eq!((status("a.example"), status("b.example")), (200, 421));
+        } else {
+            assert_eq!(unix.mode(), 0o640);
+        }
+        configure("0666", "b.example");
+        let reload = || RunningProgram::run(tarpon(["reload", "--admin", admin].map(|word| word.as_ref())));
+        assert!(reload().status.success());
+        if is_tcp {
+            // The predecessor may accept a few more clients.
+            wait_for("the new hosts", || {
+                ((status("a.example"), status("b.example")) == (421, 200)).then_some(())
+            });
+        } else {
+            assert_eq!(unix.mode(), 0o666);
+        }
+        // A rejected configuration changes nothing.
+        fs::write(&file, text("0600", "c.example", admin).replace("public", "missing")).expect("a file");
+        assert!(!reload().status.success());
+        if is_tcp {
+            assert_eq!(status("c.example"), 421);
+        } else {
+            assert_eq!(unix.mode(), 0o666);
+        }
+    }
+}
+
+#[test]
+fn unix_socket_has_its_mode_whatever_the_umask() {
+    let dir = site(&[("index.html", "home")]);
+    for umask in ["000", "022", "077"] {
+        for (options, mode) in [(&[][..], 0o600), (&["--admin-mode", "0660"], 0o660)] {
+            let admin = AdminSocket::default();
+            let command = serve(dir.path(), &[&["--admin", &admin.address], options].concat());
+            let script = format!("umask {umask}; exec \"$@\"");
+            let program = RunningProgram::start_ready(wrap_command(&["sh", "-c", &script, "sh"], &command));
+            assert_eq!(admin.mode(), mode, "umask {umask}, {options:?}");
+            assert_eq!(admin.get("/health").status, 200);
+            drop(program);
+            wait_for("the end of its processes", || (!admin.is_listening()).then_some(()));
+            // The socket of a killed server is replaced.
+            let _program = RunningProgram::start_ready(wrap_command(&["sh", "-c", &script, "sh"], &command));
+            assert_eq!(admin.mode(), mode, "umask {umask}, {options:?}: replaced");
+        }
+    }
+}
+
+#[test]
+fn commands_of_another_user_fail_with_a_hint() {
+    let dir = site(&[("index.html", "home")]);
+    let admin = AdminSocket::default();
+    // Without the permission to write, the owner may connect as little as another user.
+    let options = ["--admin", &admin.address, "--admin-mode", "0400"];
+    let _program = RunningProgram::start_ready(serve(dir.path(), &options));
+    for name in ["status", "reload", "upgrade"] {
+        let command = tarpon([name, "--admin", &admin.address].map(|word| word.as_ref()));
+        let ended = RunningProgram::run(unprivileged(&command));
+        let expected = format!(
+            "tarpon: cannot reach the server at {}: permission denied; run this command as root or as the user of the supervisor; \
+             --admin-mode 0660 of tarpon serve lets its group connect, too",
+            admin.address
+        );
+        assert_eq!((ended.error_line(), ended.status.code()), (&*expected, Some(1)), "{name}");
+    }
+}
+
+#[test]
+fn busy_admin_address_fails_with_a_hint() {
+    let dir = site(&[("index.html", "home")]);
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (tcp, unix) = (busy.local_addr().expect("an address").to_string(), AdminSocket::default());
+    let _other = std::os::unix::net::UnixListener::bind(&unix.path).expect("a socket");
+    for (address, form) in [(&tcp, "ADDR:PORT"), (&unix.address, "unix:PATH")] {
+        let ended = RunningProgram::run(serve(dir.path(), &["--admin", address]));
+        let expected = format!(
+            "cannot listen on {address}: address already in use; stop the server that listens there, or choose another with \
+             --admin {form}"
+        );
+        assert!(ended.error_line().ends_with(&expected), "{}", ended.error_line());
+        assert!(!ended.status.success());
     }
 }
 
@@ -230,15 +354,69 @@ fn successor_alone_responds_while_its_predecessor_drains() {
 }
 
 #[test]
-fn silent_client_does_not_block_the_admin_listener() {
+fn silent_clients_delay_no_other() {
+    /// More clients than the listener has slots.
+    const SILENT_COUNT: usize = 200;
+    const SLOT_COUNT: usize = 64;
+    let dir = site(&[("index.html", "home")]);
+    for engine in ["auto", "prefork"] {
+        let admin = AdminSocket::default();
+        let options = ["--admin", &admin.address, "--engine", engine];
+        let _program = RunningProgram::start_ready(serve(dir.path(), &options));
+        let mut silent: Vec<_> = (0..SILENT_COUNT).map(|_| TestClient::connect_unix(&admin.path)).collect();
+        assert_eq!(admin.get("/health").status, 200);
+        // The clients that have been silent longest made room, and the others are still there: none of them timed out before the response.
+        let evicted_count = SILENT_COUNT - SLOT_COUNT + 1;
+        for (number, client) in silent.iter_mut().enumerate() {
+            if number < evicted_count {
+                assert_eq!(client.read_to_end(), b"", "{engine}: client {number} is evicted");
+            } else {
+                assert!(!client.is_closed(), "{engine}: client {number} is connected");
+            }
+        }
+        // A client that was silent may still ask.
+        assert_eq!(silent[SILENT_COUNT - 1].get("/ready").status, 200, "{engine}");
+    }
+}
+
+#[test]
+fn clients_that_send_a_byte_at_a_time_or_read_nothing_delay_no_other() {
     let dir = site(&[("index.html", "home")]);
     let admin = AdminSocket::default();
     let _program = RunningProgram::start_ready(serve(dir.path(), &["--admin", &admin.address]));
-    let silent = UnixStream::connect(&admin.path).expect("a listener");
-    let since = Instant::now();
-    assert_eq!(admin.get("/health").status, 200);
-    assert!(since.elapsed() < Duration::from_secs(10), "after {:?}", since.elapsed());
-    drop(silent);
+    let mut slow = TestClient::connect_unix(&admin.path);
+    let mut unread = Vec::new();
+    for byte in get("/ready").bytes() {
+        slow.send([byte]);
+        let mut client = TestClient::connect_unix(&admin.path);
+        client.send(get("/metrics"));
+        unread.push(client);
+        // Its response shows that the listener has received the byte above.
+        assert_eq!(admin.get("/health").status, 200);
+    }
+    assert_eq!(slow.response().content, b"serving\n");
+    assert!(unread.iter_mut().all(|client| client.response().status == 200), "each has its response");
+}
+
+#[test]
+fn connected_clients_are_answered_while_descriptors_are_short() {
+    /// Fewer than the slots and the other descriptors of the server together.
+    const DESCRIPTOR_COUNT: usize = 64;
+    let dir = site(&[("index.html", "home")]);
+    let admin = AdminSocket::default();
+    let options = ["--admin", &admin.address, "--engine", "epoll", "--workers", "1"];
+    let limit = format!("--nofile={DESCRIPTOR_COUNT}:{DESCRIPTOR_COUNT}");
+    let program =
+        RunningProgram::start_ready(wrap_command(&["prlimit", &limit], &serve(dir.path(), &options)));
+    let server = program.server().as_raw_nonzero();
+    let mut clients: Vec<_> = (0..DESCRIPTOR_COUNT).map(|_| TestClient::connect_unix(&admin.path)).collect();
+    wait_for("a server without descriptors", || {
+        let open = fs::read_dir(format!("/proc/{server}/fd")).expect("a process").count();
+        (open == DESCRIPTOR_COUNT).then_some(())
+    });
+    assert_eq!(clients[0].get("/health").status, 200);
+    drop(clients);
+    assert_eq!(admin.get("/health").status, 200, "the server accepts again");
 }
 
 #[test]
@@ -337,8 +515,10 @@ fn first_server_owns_the_default_admin_socket() {
     let first = RunningProgram::start_ready(serve());
     let second = RunningProgram::start_ready(serve());
     let socket = own.join("admin.sock");
-    let warning =
-        format!("admin listener disabled: unix:{} is in use; set another with --admin", socket.display());
+    let warning = format!(
+        "admin listener disabled: cannot listen on unix:{}: address already in use",
+        socket.display()
+    );
     wait_for("a message", || second.out().contains(&warning).then_some(()));
     assert!(status().out.starts_with("serving for "));
     second.signal(Signal::TERM);
@@ -374,6 +554,11 @@ impl Default for AdminSocket {
 impl AdminSocket {
     fn get(&self, target: &str) -> Response {
         TestClient::connect_unix(&self.path).get(target)
+    }
+
+    /// Returns the mode of the socket in the file system.
+    fn mode(&self) -> u32 {
+        fs::symlink_metadata(&self.path).expect("a socket").mode() & 0o7777
     }
 
     fn is_listening(&self) -> bool {

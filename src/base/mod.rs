@@ -13,9 +13,11 @@
 //! | `log_config` | the access log and the event log: format, content, targets, rotation |
 //! | `engine` | the engines by name |
 //! | `address` | the address of a listening socket |
+//! | `admin_access` | which clients may use the admin listener |
 //! | `size` | reads and writes sizes such as `64KiB` |
 
 pub(crate) mod address;
+pub(crate) mod admin_access;
 pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod log_config;

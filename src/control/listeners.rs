@@ -7,6 +7,7 @@
 
 use crate::{
     base::address::Address,
+    base::admin_access::AdminAccess,
     base::error::{UserError, reason},
     sys::BACKLOG,
     sys::{
@@ -31,6 +32,8 @@ use std::{
     },
     path::{Path, PathBuf},
 };
+use tarpon_conn::HostName;
+use tarpon_site::Printable;
 
 /// The listening sockets of one address, for all workers.
 #[derive(Debug)]
@@ -40,6 +43,8 @@ pub struct Listener {
     sockets: Vec<OwnedFd>,
     /// The file of a Unix socket that this process has created.
     socket_file: Option<SocketFile>,
+    /// If it is an admin listener: the host names under which clients reach it over TCP, besides `localhost`.
+    admin_hosts: Vec<HostName>,
 }
 
 /// Returns the default address of the admin listener: a Unix socket in the runtime directory of the service, of root or of the user.
@@ -75,14 +80,39 @@ impl Listener {
     pub fn new(address: &Address, socket_count: usize) -> Result<Listener, UserError> {
         match address {
             Address::Tcp(socket) => bind_tcp(*socket, socket_count),
-            Address::Unix(path) => bind_unix(path),
+            Address::Unix(path) => bind_unix(path, None),
         }
-        .map_err(|error| listen_error(address, error))
+        .map_err(|error| listen_error(address, error, "--listen"))
+    }
+
+    /// Listens at an address for an [`Admin`](crate::Admin). The file of a Unix socket has the mode of `access` from the beginning,
+    /// whatever the umask.
+    ///
+    /// # Errors
+    /// As for [`new`](Listener::new).
+    pub fn for_admin(address: &Address, access: &AdminAccess) -> Result<Listener, UserError> {
+        let listener = match address {
+            Address::Tcp(socket) => bind_tcp(*socket, 1),
+            Address::Unix(path) => bind_unix(path, Some(access.mode)),
+        };
+        let listener = listener.map_err(|error| listen_error(address, error, "--admin"))?;
+        Ok(listener.with_admin_hosts(access))
+    }
+
+    /// Sets the host names under which clients reach an admin listener.
+    #[must_use]
+    pub(crate) fn with_admin_hosts(self, access: &AdminAccess) -> Listener {
+        Listener { admin_hosts: access.hosts.clone(), ..self }
+    }
+
+    /// Returns the host names under which clients reach an admin listener over TCP, besides `localhost`.
+    pub(crate) fn admin_hosts(&self) -> &[HostName] {
+        &self.admin_hosts
     }
 
     /// Wraps the sockets that a predecessor has handed over.
     pub(crate) fn inherited(address: Address, sockets: Vec<OwnedFd>) -> Listener {
-        Listener { address, sockets, socket_file: None }
+        Listener { address, sockets, socket_file: None, admin_hosts: Vec::new() }
     }
 
     /// Wraps a socket that another program, such as systemd, also holds. All workers share it.
@@ -160,6 +190,14 @@ impl SocketFile {
         self.is_owned = is_owned;
     }
 
+    /// Sets the mode of the file, if the configuration has changed it.
+    pub(crate) fn update_mode(&self, mode: u32) {
+        if let Err(error) = self.name.set_socket_mode(&self.path, mode) {
+            let why = reason(&error);
+            tracing::warn!("cannot set the mode of {} to {mode:04o}: {why}", self.path.printable());
+        }
+    }
+
     /// Returns whether the path still leads to this socket.
     pub(crate) fn is_in_place(&self) -> bool {
         self.name.is_at(&self.path)
@@ -183,7 +221,7 @@ impl TryFrom<TcpListener> for Listener {
         let address = Address::Tcp(listener.local_addr()?);
         listener.set_nonblocking(true)?;
         set_tcp_nodelay(&listener, true)?;
-        Ok(Listener { address, sockets: vec![listener.into()], socket_file: None })
+        Ok(Listener::inherited(address, vec![listener.into()]))
     }
 }
 
@@ -194,7 +232,7 @@ impl TryFrom<UnixListener> for Listener {
     fn try_from(listener: UnixListener) -> io::Result<Listener> {
         let path = listener.local_addr()?.as_pathname().map(Path::to_owned).unwrap_or_default();
         listener.set_nonblocking(true)?;
-        Ok(Listener { address: Address::Unix(path), sockets: vec![listener.into()], socket_file: None })
+        Ok(Listener::inherited(Address::Unix(path), vec![listener.into()]))
     }
 }
 
@@ -219,7 +257,7 @@ fn bind_tcp(address: SocketAddr, socket_count: usize) -> io::Result<Listener> {
     for socket in &sockets {
         listen(socket, BACKLOG)?;
     }
-    Ok(Listener { address: Address::Tcp(address), sockets, socket_file: None })
+    Ok(Listener::inherited(Address::Tcp(address), sockets))
 }
 
 fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
@@ -234,23 +272,33 @@ fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn bind_unix(path: &Path) -> io::Result<Listener> {
+/// Listens on a Unix socket. The file has this mode, or the mode that the umask leaves.
+fn bind_unix(path: &Path, mode: Option<u32>) -> io::Result<Listener> {
     let address = SocketAddrUnix::new(path)?;
     let socket = || socket::stream(AddressFamily::UNIX);
     let listener = socket()?;
-    match bind(&listener, &address) {
+    let bind = || match mode {
+        Some(mode) => socket::bind_with_mode(&listener, &address, mode),
+        None => bind(&listener, &address),
+    };
+    match bind() {
         // The file of a server that was killed: the socket refuses connections.
         Err(Errno::ADDRINUSE)
             if is_socket(path) && connect(socket()?, &address) == Err(Errno::CONNREFUSED) =>
         {
             fs::remove_file(path)?;
-            bind(&listener, &address)?;
+            bind()?;
         }
-        listener => listener?,
+        bound => bound?,
     }
     listen(&listener, BACKLOG)?;
-    let socket_file = Some(SocketFile::new(path)?);
-    Ok(Listener { address: Address::Unix(path.to_owned()), sockets: vec![listener], socket_file })
+    let file = SocketFile::new(path)?;
+    if let Some(mode) = mode {
+        // The umask may have taken permissions that the mode has.
+        file.name.set_socket_mode(path, mode)?;
+    }
+    let listener = Listener::inherited(Address::Unix(path.to_owned()), vec![listener]);
+    Ok(Listener { socket_file: Some(file), ..listener })
 }
 
 /// Returns whether the file is a socket: connecting to another file is refused too, but such a file must stay.
@@ -258,10 +306,12 @@ fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
 }
 
-fn listen_error(address: &Address, error: io::Error) -> UserError {
+/// Describes the error of a listener. `option`: the flag that names its address.
+fn listen_error(address: &Address, error: io::Error, option: &str) -> UserError {
+    let form = if let Address::Unix(_) = address { "unix:PATH" } else { "ADDR:PORT" };
     let hint = match Errno::from_io_error(&error) {
         Some(Errno::ADDRINUSE) => {
-            "stop the server that listens there, or choose another with --listen ADDR:PORT"
+            &*format!("stop the server that listens there, or choose another with {option} {form}")
         }
         Some(Errno::ADDRNOTAVAIL) => {
             "name an address of this host, such as 127.0.0.1 or 0.0.0.0 for all of them"
@@ -270,7 +320,7 @@ fn listen_error(address: &Address, error: io::Error) -> UserError {
             "choose a port from 1024 up and a writable directory, or start tarpon with the privileges for this one"
         }
         Some(Errno::NOENT | Errno::NOTDIR) => "create the directory of the socket first",
-        _ => "choose another address with --listen ADDR:PORT or --listen unix:PATH",
+        _ => &*format!("choose another address with {option} ADDR:PORT or {option} unix:PATH"),
     };
     UserError::new(format_args!("cannot listen on {address}"), reason(&error), hint)
 }

@@ -1,6 +1,6 @@
 //! Child processes by fork(2) without exec: they continue with a copy of their parent's memory.
 
-pub(crate) use super::system::process::{Process, die_with_parent, set_name};
+pub(crate) use super::system::process::{die_with_parent, set_name};
 
 use super::system::process::{close_between, thread_count};
 use rustix::process::{Pid, getpid, getppid};

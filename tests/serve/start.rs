@@ -104,7 +104,7 @@ fn unavailable_address_fails_with_a_hint() {
         (plain.local_addr().unwrap().to_string(), "address already in use; stop the server that listens there, or choose another with --listen ADDR:PORT"),
         // With SO_REUSEPORT, the kernel would let both servers bind the port.
         (another.address().to_string(),           "address already in use; stop the server that listens there, or choose another with --listen ADDR:PORT"),
-        (format!("unix:{}", live.display()),      "address already in use; stop the server that listens there, or choose another with --listen ADDR:PORT"),
+        (format!("unix:{}", live.display()),      "address already in use; stop the server that listens there, or choose another with --listen unix:PATH"),
         ("192.0.2.1:0".to_owned(),                "cannot assign requested address; name an address of this host, such as 127.0.0.1 or 0.0.0.0 for all of them"),
         (format!("unix:/{}", "x".repeat(200)),    "file name too long; choose another address with --listen ADDR:PORT or --listen unix:PATH"),
         ("unix:/nowhere/at/all.sock".to_owned(),  "no such file or directory; create the directory of the socket first"),

@@ -42,9 +42,4 @@ impl<O: Copy> ProcessTable<O> {
     pub(crate) fn is_empty(&self) -> bool {
         self.owners.is_empty()
     }
-
-    /// Returns the processes in the order of their start.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (ProcessId, O)> {
-        self.owners.iter().map(|(&id, &owner)| (id, owner))
-    }
 }

@@ -245,17 +245,15 @@ fn serving() -> Vec<Conditional> {
         // The type of a log's socket.
         option(libc::SYS_getsockopt, libc::SO_TYPE as u64),
     ];
-    // Timeouts, by their new and old names; and SO_LINGER, to reset a connection.
-    let set = [libc::SO_LINGER as u64, SO_RCVTIMEO_OLD, SO_SNDTIMEO_OLD, SO_RCVTIMEO_NEW, SO_SNDTIMEO_NEW];
+    // The timeout of a listener, by its new and old name; and SO_LINGER, to reset a connection.
+    let set = [libc::SO_LINGER as u64, SO_RCVTIMEO_OLD, SO_RCVTIMEO_NEW];
     calls.extend(set.map(|name| option(libc::SYS_setsockopt, name)));
     calls
 }
 
-/// As in `asm-generic/socket.h`: the old ones have 32-bit seconds on some architectures, the new ones have 64 bits on all.
+/// As in `asm-generic/socket.h`: the old one has 32-bit seconds on some architectures, the new one has 64 bits on all.
 const SO_RCVTIMEO_OLD: u64 = 20;
-const SO_SNDTIMEO_OLD: u64 = 21;
 const SO_RCVTIMEO_NEW: u64 = 66;
-const SO_SNDTIMEO_NEW: u64 = 67;
 
 /// Returns the calls of a process that creates threads: no new namespaces, and no new process.
 fn threads() -> Vec<Conditional> {

@@ -1,6 +1,6 @@
 //! Servers that have been told to exit: each has until its deadline, and is killed then.
 
-use super::event::{Action, GenerationId, ToChild};
+use super::event::{Action, ToChild};
 use crate::control::process::{ProcessId, clock};
 use std::time::Duration;
 use tarpon_conn::Tick;
@@ -8,7 +8,6 @@ use tarpon_conn::Tick;
 /// A server that has been told to exit.
 #[derive(Debug)]
 pub(super) struct DrainingServer {
-    pub(super) generation: GenerationId,
     pub(super) process: ProcessId,
     /// When the server is killed.
     deadline: Tick,
@@ -29,7 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 impl DrainingServer {
     /// Tells a server to drain or stop.
     pub(super) fn start(
-        generation: GenerationId,
         process: ProcessId,
         now: Tick,
         message: ToChild,
@@ -40,7 +38,7 @@ impl DrainingServer {
         };
         actions.push(Action::Send(process, message));
         let deadline = clock::after(now, grace.saturating_add(OVERDUE));
-        DrainingServer { generation, process, deadline, stop: None, is_overdue: false, why: None }
+        DrainingServer { process, deadline, stop: None, is_overdue: false, why: None }
     }
 
     /// Limits the time for silent clients: the successor starts only after the exit of this server.

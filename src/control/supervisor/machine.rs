@@ -662,10 +662,9 @@ impl Supervisor {
     /// Ends a generation that has served.
     fn retire(&mut self, now: Tick, generation: Generation, message: ToChild, actions: &mut Vec<Action>) {
         let Supervisor { config, processes, uses, .. } = self;
-        let id = generation.id;
         let mut cx = Context { now, processes, uses, budget: config.budget, actions };
         match generation.retire(&mut cx) {
-            Some(process) => self.draining.push(DrainingServer::start(id, process, now, message, actions)),
+            Some(process) => self.draining.push(DrainingServer::start(process, now, message, actions)),
             None => self.drained(Err("there was no server process to stop".to_owned()), actions),
         }
     }

@@ -48,6 +48,7 @@ pub use notice::{Notice, Role, ServingReport, SiteLabel};
 use crate::{
     base::{
         address::Address,
+        admin_access::AdminAccess,
         log_config::LogConfig,
         settings::{Settings, UnknownHost},
         site_config::SiteConfig,
@@ -80,6 +81,8 @@ pub struct Service {
     pub admin: Option<Address>,
     /// The admin address is the default: if another server uses it, this one runs without an admin listener.
     pub admin_is_default: bool,
+    /// Which clients may use the admin listener.
+    pub admin_access: AdminAccess,
 }
 
 /// Serves until SIGTERM or SIGINT; a second one ends the grace period. SIGHUP reads the configuration again and serves it; SIGUSR2 starts the

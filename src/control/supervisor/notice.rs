@@ -74,8 +74,8 @@ pub struct ServingReport<'a> {
     pub fallback_reason: Option<&'a str>,
     /// The restrictions of the server process, in a few words each.
     pub confinement: &'a [String],
-    /// The default address of the admin listener, if another server uses it, so that this one has no admin listener.
-    pub admin_in_use: Option<&'a Address>,
+    /// Why the server has no admin listener at the default address, as when another server uses it.
+    pub admin_error: Option<&'a UserError>,
 }
 
 impl fmt::Display for ServingReport<'_> {

@@ -43,7 +43,7 @@ fn service(config: Config) -> Service {
     events::init(config.log.events);
     let unknown_host = config.unknown_host();
     let Config { sites, listeners, server, log } = config;
-    let ServerConfig { settings, grace_period, user, sandbox, admin, .. } = server;
+    let ServerConfig { settings, grace_period, user, sandbox, admin, admin_access, .. } = server;
     let addresses = listeners.into_iter().map(|listener| listener.address).collect();
     let admin_is_default = admin == AdminAt::Default;
     let admin = match admin {
@@ -62,6 +62,7 @@ fn service(config: Config) -> Service {
         sandbox,
         admin,
         admin_is_default,
+        admin_access,
     }
 }
 

@@ -59,9 +59,10 @@ pub(super) fn connect_error(admin: &Address, error: &io::Error, alternative: &st
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
             ("start a server, or name its admin listener with --admin", alternative)
         }
-        ErrorKind::PermissionDenied => {
-            ("run this command as the user who started the server, or as root", "")
-        }
+        ErrorKind::PermissionDenied => (
+            "run this command as root or as the user of the supervisor; --admin-mode 0660 of tarpon serve lets its group connect, too",
+            "",
+        ),
         _ => ("name the address that tarpon serve has as --admin", ""),
     };
     let text = error.to_string();

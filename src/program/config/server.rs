@@ -1,7 +1,7 @@
 //! `[server]`: the options that apply to all sites and listeners.
 
 use super::{CommandKind, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, option::OPT};
-use crate::{Address, Engine, Settings};
+use crate::{Address, AdminAccess, Engine, HostName, Settings};
 use CommandKind::{Embedded, Serve};
 use std::{
     num::{NonZeroU32, NonZeroUsize},
@@ -25,6 +25,8 @@ pub struct ServerConfig {
     pub sandbox: bool,
     /// The address of the admin listener.
     pub admin: AdminAt,
+    /// Which clients may use the admin listener.
+    pub admin_access: AdminAccess,
 }
 
 /// The address of the admin listener.
@@ -68,6 +70,22 @@ fn user(name: &str) -> Result<String, String> {
     let is_forbidden = |char: char| [':', '/', ' '].contains(&char) || char.is_control();
     let is_name = !name.is_empty() && !name.contains(is_forbidden);
     if is_name { Ok(name.to_owned()) } else { Err("expected a user name".to_owned()) }
+}
+
+/// Accepts an octal mode of a file, without set-user-ID and other special bits.
+fn mode(text: &str) -> Result<String, String> {
+    let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
+    mode.map(|mode| format!("{mode:04o}")).ok_or_else(|| "expected an octal mode up to 0777".to_owned())
+}
+
+/// Accepts a host name that is no wildcard.
+fn admin_host(text: &str) -> Result<String, String> {
+    match text.parse::<HostName>() {
+        Ok(name) if name.is_wildcard() => Err("expected a host name without *".to_owned()),
+        Ok(name) => Ok(name.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Accepts a path that clients send exactly as it is written here.
@@ -237,6 +255,32 @@ const OPTIONS: &[Opt] = &[
         invalid: &["", "9000", "unix:"],
         help: "Listen here for health checks, metrics and tarpon status, reload and upgrade",
         details: "The value is unix:PATH, ADDR:PORT or off. Answers /health, /ready and /metrics. ADDR:PORT has no authentication.",
+        ..SERVER
+    },
+    Opt {
+        name: "admin-mode",
+        value_name: "MODE",
+        kind: ValueKind::Text(mode, |config, mode| {
+            config.server.admin_access.mode = u32::from_str_radix(&mode, 8).expect("the mode is octal");
+        }),
+        default: OptionDefault::Value("0600"),
+        example: "0660",
+        invalid: &["", "rw", "60", "0o600", "00600", "0680", "1600", "-600", "+600"],
+        help: "Set the mode of the Unix socket of the admin listener, whatever the umask",
+        details: "With 0600 the user of the supervisor and root may connect; with 0660 its group, too. Clients that may connect may give orders. A socket of systemd keeps its SocketMode=.",
+        ..SERVER
+    },
+    Opt {
+        name: "admin-hosts",
+        value_name: "NAME",
+        kind: ValueKind::Text(admin_host, |config, name| {
+            config.server.admin_access.hosts.push(name.parse().expect("the name is in canonical form"));
+        }),
+        is_list: true,
+        example: "metrics.example",
+        invalid: &["", "*", "*.example", "a..example", "metrics.example:9090", "http://metrics.example"],
+        help: "Allow these host names in requests to the admin listener on TCP",
+        details: "IP addresses and localhost are always allowed; requests to other names get 421 (Misdirected Request), as a web page may have sent them. On a Unix socket every name is allowed.",
         ..SERVER
     },
 ];

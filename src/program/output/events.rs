@@ -96,7 +96,7 @@ pub(crate) fn notice(notice: Notice<'_>) {
 }
 
 fn serving(message: &str, served: &ServingReport<'_>) {
-    let ServingReport { sites, addresses, settings, fallback_reason, confinement, admin_in_use } = served;
+    let ServingReport { sites, addresses, settings, fallback_reason, confinement, admin_error } = served;
     if let Some(reason) = fallback_reason {
         warn!(reason, "no io_uring; using epoll");
     }
@@ -112,8 +112,8 @@ fn serving(message: &str, served: &ServingReport<'_>) {
         version = env!("CARGO_PKG_VERSION"),
         "{message}"
     );
-    if let Some(address) = admin_in_use {
-        info!("admin listener disabled: {address} is in use");
+    if let Some(error) = admin_error {
+        info!("admin listener disabled: {error}");
     }
 }
 

@@ -121,7 +121,7 @@ pub(crate) fn exchange<'f>(field: impl Fn(&str) -> &'f str) -> String {
 }
 
 fn serving(served: &ServingReport<'_>) {
-    let ServingReport { sites, addresses, fallback_reason, confinement, admin_in_use, .. } = served;
+    let ServingReport { sites, addresses, fallback_reason, confinement, admin_error, .. } = served;
     if let Some(reason) = fallback_reason {
         warn!("no io_uring ({reason}); using epoll");
     }
@@ -149,8 +149,8 @@ fn serving(served: &ServingReport<'_>) {
     }
     let confinement = if confinement.is_empty() { "off".to_owned() } else { confinement.join(", ") };
     println!("{DIM}sandbox: {confinement}{DIM:#}");
-    if let Some(address) = admin_in_use {
-        println!("{DIM}admin listener disabled: {address} is in use; set another with --admin{DIM:#}");
+    if let Some(error) = admin_error {
+        println!("{DIM}admin listener disabled: {error}{DIM:#}");
     }
 }
 

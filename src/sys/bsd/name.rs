@@ -1,5 +1,6 @@
 //! Identity of a path: detects that another file has taken its place, by inode and creation time.
 
+use rustix::fs::{AtFlags, CWD, Mode, chmodat};
 use std::{
     fs::{self, Metadata},
     io,
@@ -26,6 +27,14 @@ impl Named {
     /// Returns whether the path still names this file.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         fs::symlink_metadata(path).is_ok_and(|meta| *self == Named::of(&meta))
+    }
+
+    /// Sets the mode of a socket file. Another file at the path keeps its own.
+    pub(crate) fn set_socket_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        match self.is_at(path) {
+            true => Ok(chmodat(CWD, path, Mode::from_bits_truncate(mode as _), AtFlags::SYMLINK_NOFOLLOW)?),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
     }
 
     fn of(meta: &Metadata) -> Named {

@@ -1,15 +1,32 @@
 //! Sockets: the calls of each BSD, and stand-ins for features that all of them lack.
 
 pub(crate) use super::kind::socket::{
-    CLOSE_ON_EXEC, NO_SIGNAL, PORTS_BALANCE, RDHUP, accept, accept_blocking, is_listening, pair, send_file,
-    share_port, stream, unacked,
+    CLOSE_ON_EXEC, NO_SIGNAL, PORTS_BALANCE, RDHUP, accept, is_listening, pair, send_file, share_port,
+    stream, unacked,
 };
 
-use rustix::net::SendFlags;
-use std::{io, os::unix::net::SocketAddr};
+use rustix::{
+    fs::Mode,
+    io::Errno,
+    net::{SendFlags, SocketAddrUnix, bind},
+    process::umask,
+};
+use std::{
+    io,
+    os::{fd::AsFd, unix::net::SocketAddr},
+};
 
 /// More bytes follow at once: no flag for that here.
 pub(crate) const MORE: SendFlags = SendFlags::empty();
+
+/// Binds a Unix socket whose file gets no permission that `mode` lacks, at no time.
+pub(crate) fn bind_with_mode(socket: impl AsFd, address: &SocketAddrUnix, mode: u32) -> Result<(), Errno> {
+    // fchmod(2) has no effect on a socket here. The supervisor has a single thread, so no other one creates a file meanwhile.
+    let before = umask(Mode::from_bits_truncate(!mode as _));
+    let bound = bind(socket, address);
+    umask(before);
+    bound
+}
 
 /// Fails: abstract Unix socket addresses exist on Linux only.
 pub(crate) fn abstract_address(_name: &[u8]) -> io::Result<SocketAddr> {

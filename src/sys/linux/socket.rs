@@ -1,11 +1,12 @@
 //! Sockets on Linux.
 
 use rustix::{
-    fs::sendfile,
+    fs::{Mode, fchmod, sendfile},
     io::Errno,
     ioctl::{Getter, Opcode, ioctl},
     net::{
-        AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, socket_with, socketpair,
+        AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+        socket_with, socketpair,
         sockopt::{set_socket_reuseport, socket_acceptconn},
     },
 };
@@ -50,6 +51,14 @@ pub(crate) fn abstract_address(name: &[u8]) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(name)
 }
 
+/// Binds a Unix socket whose file gets no permission that `mode` lacks, at no time. The umask may take further ones.
+pub(crate) fn bind_with_mode(socket: impl AsFd, address: &SocketAddrUnix, mode: u32) -> Result<(), Errno> {
+    // The kernel gives the file the mode of the socket without the umask: `unix_bind_bsd` in net/unix/af_unix.c. The umask itself belongs to the
+    // whole process, which may have threads that create files.
+    fchmod(&socket, Mode::from_raw_mode(mode))?;
+    bind(socket, address)
+}
+
 /// Lets other sockets listen at the same port, if they set this too.
 pub(crate) fn share_port(socket: impl AsFd) -> Result<(), Errno> {
     set_socket_reuseport(socket, true)
@@ -59,11 +68,6 @@ pub(crate) fn share_port(socket: impl AsFd) -> Result<(), Errno> {
 #[inline]
 pub(crate) fn accept(listener: impl AsFd) -> Result<OwnedFd, Errno> {
     accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)
-}
-
-/// Accepts the next client, as a blocking socket.
-pub(crate) fn accept_blocking(listener: impl AsFd) -> Result<OwnedFd, Errno> {
-    accept_with(listener, SocketFlags::CLOEXEC)
 }
 
 /// Returns whether the socket listens.
@@ -94,7 +98,19 @@ mod tests {
     use std::{
         io::{Read, Write},
         net::{TcpListener, TcpStream},
+        os::unix::fs::MetadataExt,
     };
+
+    #[test]
+    fn file_of_a_bound_socket_has_no_permission_that_its_mode_lacks() {
+        let dir = tempfile::tempdir().unwrap();
+        for mode in [0o600, 0o400, 0o000] {
+            let path = dir.path().join(mode.to_string());
+            let socket = stream(AddressFamily::UNIX).unwrap();
+            bind_with_mode(&socket, &SocketAddrUnix::new(&path).unwrap(), mode).unwrap();
+            assert_eq!(path.symlink_metadata().unwrap().mode() & 0o777 & !mode, 0, "{mode:o}");
+        }
+    }
 
     #[test]
     fn unread_bytes_are_not_acknowledged() {

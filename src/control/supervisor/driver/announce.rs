@@ -30,7 +30,7 @@ impl Driver<'_> {
             settings: &Settings { engine, ..service.settings.clone() },
             fallback_reason: fallback_reason.as_deref(),
             confinement: &confinement,
-            admin_in_use: service.admin.as_ref().filter(|address| !self.listeners.has(address)),
+            admin_error: self.listeners.admin_error(service),
         };
         (self.emit)(match kind {
             AnnouncementKind::Started | AnnouncementKind::Upgraded => Notice::Serving(&report),

@@ -5,7 +5,7 @@ use super::super::Service;
 use crate::{
     base::{
         address::{Address, default_addresses},
-        error::UserError,
+        error::{UserError, reason},
     },
     control::{
         listeners::{Listener, SocketFile},
@@ -21,6 +21,7 @@ use std::{
     },
     sync::Arc,
 };
+use tarpon_site::Printable;
 
 /// The listeners, by configured address.
 #[derive(Debug, Default)]
@@ -30,6 +31,8 @@ pub(super) struct Listeners {
     files: Vec<(Address, SocketFile)>,
     /// The addresses where systemd listens. These sockets stay open: systemd has them too, so no other program could listen there.
     lent: Vec<Address>,
+    /// The default address of the admin listener, and why this program has no listener there.
+    admin_error: Option<(Address, UserError)>,
 }
 
 /// Returns whether a program can listen at only one of these, as one is the port of all addresses of the host.
@@ -43,7 +46,7 @@ impl Listeners {
     pub(super) fn lent(sockets: Vec<Listener>) -> Listeners {
         let lent: Vec<_> = sockets.iter().map(|bound| bound.address().clone()).collect();
         let bound = lent.iter().cloned().zip(sockets).collect();
-        Listeners { bound, files: Vec::new(), lent }
+        Listeners { bound, files: Vec::new(), lent, admin_error: None }
     }
 
     /// Wraps the sockets of the predecessor, which owns the files of Unix sockets until [`own_files`](Listeners::own_files).
@@ -139,17 +142,20 @@ impl Listeners {
             if self.has(address) {
                 continue;
             }
-            let is_default = service.admin_is_default && service.admin.as_ref() == Some(address);
-            if is_default {
-                make_directory(address);
-            }
-            match Listener::new(address, socket_count) {
+            let is_admin = service.admin.as_ref() == Some(address);
+            let is_default = is_admin && service.admin_is_default;
+            let directory = if is_default { make_directory(address) } else { Ok(()) };
+            let listener = directory.and_then(|()| match is_admin {
+                true => Listener::for_admin(address, &service.admin_access),
+                false => Listener::new(address, socket_count),
+            });
+            match listener {
                 Ok(mut bound) => {
                     self.files.extend(bound.take_file().map(|file| (address.clone(), file)));
                     self.bound.push((address.clone(), bound));
                     added.push(address.clone());
                 }
-                Err(_) if is_default => {}
+                Err(error) if is_default => self.admin_error = Some((address.clone(), error)),
                 Err(error) => {
                     let own = self.bound.iter().find(|(known, _)| shares_port(known, address));
                     let error = own.map_or(error, |(own, _)| {
@@ -167,6 +173,12 @@ impl Listeners {
         Ok(added)
     }
 
+    /// Returns why a service has no listener at its default admin address.
+    pub(super) fn admin_error(&self, service: &Service) -> Option<&UserError> {
+        let admin = service.admin.as_ref().filter(|address| !self.has(address))?;
+        self.admin_error.as_ref().filter(|(address, _)| address == admin).map(|(_, error)| error)
+    }
+
     /// Returns whether there is a listener for this configured address.
     pub(super) fn has(&self, address: &Address) -> bool {
         self.bound.iter().any(|(known, _)| known == address)
@@ -182,6 +194,8 @@ impl Listeners {
     pub(super) fn keep_only(&mut self, service: &Service) {
         self.bound.retain(|(address, _)| uses(service, address) || self.lent.contains(address));
         self.files.retain(|(address, _)| uses(service, address));
+        let admin = self.files.iter().filter(|(address, _)| service.admin.as_ref() == Some(address));
+        admin.for_each(|(_, file)| file.update_mode(service.admin_access.mode));
     }
 
     /// Returns whether systemd owns any of the sockets.
@@ -205,7 +219,7 @@ impl Listeners {
         let (mut clients, mut admin) = (Vec::new(), None);
         for (address, bound) in mem::take(&mut self.bound) {
             if service.admin.as_ref() == Some(&address) {
-                admin = Some(bound);
+                admin = Some(bound.with_admin_hosts(&service.admin_access));
             } else if service.addresses.contains(&address) {
                 clients.push(bound);
             }
@@ -220,12 +234,17 @@ impl Listeners {
     }
 }
 
-/// Creates the directory of the default admin socket. A failure shows when the socket is bound.
-fn make_directory(address: &Address) {
-    if let Address::Unix(path) = address
-        && let Some(directory) = path.parent()
-    {
-        let _ = DirBuilder::new().mode(0o755).create(directory);
+/// Creates the directory of the default admin socket.
+fn make_directory(address: &Address) -> Result<(), UserError> {
+    let Address::Unix(path) = address else { return Ok(()) };
+    let Some(directory) = path.parent() else { return Ok(()) };
+    match DirBuilder::new().mode(0o755).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(UserError::new(
+            format_args!("cannot create {}", directory.printable()),
+            reason(&error),
+            "create it, or choose another address with --admin ADDR:PORT or --admin unix:PATH",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -48,11 +48,6 @@ pub(crate) fn accept(listener: impl AsFd) -> Result<OwnedFd, Errno> {
     accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)
 }
 
-/// Accepts the next client, as a blocking socket.
-pub(crate) fn accept_blocking(listener: impl AsFd) -> Result<OwnedFd, Errno> {
-    accept_with(listener, SocketFlags::CLOEXEC)
-}
-
 /// Returns whether the socket listens.
 pub(crate) fn is_listening(socket: impl AsFd) -> Result<bool, Errno> {
     socket_acceptconn(socket)

@@ -1,6 +1,6 @@
 //! sendfile(2), `SO_NWRITE`.
 
-pub(crate) use super::plain::{accept, accept_blocking, pair, stream};
+pub(crate) use super::plain::{accept, pair, stream};
 
 use rustix::{
     io::Errno,

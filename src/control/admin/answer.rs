@@ -1,0 +1,191 @@
+//! From a request to the response of the admin listener.
+
+use super::{
+    Order,
+    access::{self, Peer},
+    client_table::REQUEST_LEN_MAX,
+};
+use crate::control::{
+    metrics::{Metrics, ServerState},
+    stats::ServerStats,
+};
+use std::sync::{Arc, OnceLock};
+use tarpon_conn::HostName;
+use tarpon_http::{
+    head::{self, Head, Method},
+    status::Status,
+    target::{self, Target},
+};
+
+/// Answers requests about a server.
+pub(super) struct Responder {
+    /// Empty until the server has started.
+    pub(super) server: Arc<OnceLock<Arc<ServerStats>>>,
+    /// The names under which clients may reach the listener over TCP, besides `localhost`.
+    pub(super) hosts: Vec<HostName>,
+}
+
+/// How a request is answered.
+pub(super) enum AdminReply {
+    Answer(AdminAnswer),
+    /// The supervisor answers when the order is done.
+    Order(Order),
+}
+
+/// An answer to a request.
+pub(crate) struct AdminAnswer {
+    pub(super) status: Status,
+    media: &'static str,
+    content: String,
+    /// The allowed methods, for a 405.
+    allow: &'static str,
+}
+
+impl Responder {
+    /// Answers a request as far as it has arrived. `None`: it is incomplete.
+    pub(super) fn reply(&self, request: &[u8], peer: impl FnOnce() -> Peer) -> Option<AdminReply> {
+        match head::parse(request) {
+            Ok(Some((head, _))) => Some(self.reply_to(&head, peer())),
+            Ok(None) if request.len() == REQUEST_LEN_MAX => {
+                Some(page(Status::RequestHeaderFieldsTooLarge, "too long\n").into())
+            }
+            Ok(None) => None,
+            Err(error) => Some(page(error.status(), "malformed request\n").into()),
+        }
+    }
+
+    fn reply_to(&self, head: &Head<'_>, peer: Peer) -> AdminReply {
+        let host = match head.host() {
+            Ok(host) => host,
+            Err(error) => return page(error.status(), "the request needs one valid Host\n").into(),
+        };
+        // The host of an absolute target replaces that of the field: RFC 9112, section 3.2.2.
+        let (path, host) = match target::parse(head.method, head.target) {
+            Ok(Target::Absolute { authority, path, query: None, .. }) => (path, Some(authority)),
+            _ => (head.target, host),
+        };
+        if let Some(refusal) = access::refusal(head, host, peer, &self.hosts) {
+            return refusal.into();
+        }
+        match Order::ALL.into_iter().find(|order| order.target().as_bytes() == path) {
+            None => self.answer(head.method, path).into(),
+            Some(_) if head.method != Method::Post => not_allowed("POST").into(),
+            Some(_) if !access::may_order(head, peer) => page(Status::Forbidden, "not from there\n").into(),
+            Some(order) => AdminReply::Order(order),
+        }
+    }
+
+    fn answer(&self, method: Method, path: &[u8]) -> AdminAnswer {
+        if !matches!(method, Method::Get | Method::Head) {
+            return not_allowed("GET, HEAD");
+        }
+        match path {
+            b"/health" => page(Status::Ok, "alive\n"),
+            b"/ready" => match self.metrics().state {
+                ServerState::Starting => page(Status::ServiceUnavailable, "starting\n"),
+                ServerState::Serving => page(Status::Ok, "serving\n"),
+                ServerState::Draining => page(Status::ServiceUnavailable, "draining\n"),
+            },
+            b"/metrics" => {
+                let media = "text/plain; version=0.0.4; charset=utf-8";
+                AdminAnswer { media, ..page(Status::Ok, &self.metrics().prometheus()) }
+            }
+            b"/status" => {
+                let content = serde_json::to_string(&self.metrics()).expect("metrics serialize to JSON");
+                AdminAnswer { media: "application/json", ..page(Status::Ok, &(content + "\n")) }
+            }
+            _ => page(
+                Status::NotFound,
+                "try /health, /ready, /metrics, /status, or POST to /reload or /upgrade\n",
+            ),
+        }
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.server.get().map(|stats| stats.metrics()).unwrap_or_default()
+    }
+}
+
+impl AdminAnswer {
+    pub(crate) fn bytes(&self, with_content: bool) -> Vec<u8> {
+        let AdminAnswer { status, media, content, allow } = self;
+        let (code, reason, len) = (status.code(), status.reason(), content.len());
+        let allow = if allow.is_empty() { String::new() } else { format!("Allow: {allow}\r\n") };
+        let head = format!(
+            "HTTP/1.1 {code} {reason}\r\nContent-Type: {media}\r\nX-Content-Type-Options: nosniff\r\n\
+             Content-Length: {len}\r\n{allow}Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+        );
+        let mut bytes = head.into_bytes();
+        if with_content {
+            bytes.extend_from_slice(content.as_bytes());
+        }
+        bytes
+    }
+}
+
+impl From<AdminAnswer> for AdminReply {
+    fn from(answer: AdminAnswer) -> AdminReply {
+        AdminReply::Answer(answer)
+    }
+}
+
+/// Returns an answer that is plain text.
+pub(crate) fn page(status: Status, content: &str) -> AdminAnswer {
+    AdminAnswer { status, media: "text/plain; charset=utf-8", content: content.to_owned(), allow: "" }
+}
+
+fn not_allowed(allow: &'static str) -> AdminAnswer {
+    let content = allow.replace(", ", " or ") + "\n";
+    AdminAnswer { allow, ..page(Status::MethodNotAllowed, &content) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(request: &str, peer: Peer) -> Option<u16> {
+        let hosts = vec!["metrics.example".parse().unwrap()];
+        let responder = Responder { server: Arc::default(), hosts };
+        match responder.reply(request.as_bytes(), || peer)? {
+            AdminReply::Answer(answer) => Some(answer.status.code()),
+            AdminReply::Order(_) => Some(0),
+        }
+    }
+
+    #[test]
+    fn request_has_the_status_of_its_host_peer_and_target() {
+        use Peer::{OtherHost as Other, ThisHost as This, Unix};
+        const ORDER: u16 = 0;
+        #[rustfmt::skip]
+        let cases: &[(&str, Peer, &str, u16)] = &[
+            // case                        from   request                                                                status
+            ("no host",                    This,  "GET /health HTTP/1.1\r\n\r\n",                                        400),
+            ("no host, Unix",              Unix,  "GET /health HTTP/1.1\r\n\r\n",                                        400),
+            ("two hosts",                  Unix,  "GET /health HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",                  400),
+            ("invalid host",               This,  "GET /health HTTP/1.1\r\nHost: ::1\r\n\r\n",                           400),
+            ("HTTP/1.0",                   This,  "GET /health HTTP/1.0\r\n\r\n",                                        200),
+            ("HTTP/1.0, foreign",          This,  "GET /health HTTP/1.0\r\nHost: a\r\n\r\n",                             421),
+            ("foreign",                    This,  "GET /health HTTP/1.1\r\nHost: a\r\n\r\n",                             421),
+            ("foreign, unknown path",      Other, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n",                                  421),
+            ("foreign, order",             This,  "POST /reload HTTP/1.1\r\nHost: a\r\n\r\n",                            421),
+            ("any host, Unix",             Unix,  "GET /health HTTP/1.1\r\nHost: a\r\n\r\n",                             200),
+            ("any host, order, Unix",      Unix,  "POST /reload HTTP/1.1\r\nHost: a\r\n\r\n",                            ORDER),
+            ("local name",                 This,  "POST /reload HTTP/1.1\r\nHost: localhost:9000\r\n\r\n",               ORDER),
+            ("address",                    Other, "GET /health HTTP/1.1\r\nHost: 192.0.2.7:9000\r\n\r\n",                200),
+            ("allowed name",               Other, "GET /health HTTP/1.1\r\nHost: metrics.example:9000\r\n\r\n",          200),
+            ("order from afar",            Other, "POST /reload HTTP/1.1\r\nHost: metrics.example\r\n\r\n",              403),
+            ("absolute target",            This,  "GET http://localhost/health HTTP/1.1\r\nHost: a\r\n\r\n",             200),
+            ("absolute, foreign",          This,  "GET http://a/health HTTP/1.1\r\nHost: localhost\r\n\r\n",             421),
+            ("from a page",                This,  "GET /health HTTP/1.1\r\nHost: localhost\r\nOrigin: null\r\n\r\n",     403),
+            ("order of a browser",         Unix,  "POST /reload HTTP/1.1\r\nHost: a\r\nsec-fetch-site: none\r\n\r\n",    403),
+            ("page of a browser",          This,  "GET /health HTTP/1.1\r\nHost: [::1]\r\nSec-Fetch-Site: none\r\n\r\n", 200),
+        ];
+        for &(case, peer, request, expected) in cases {
+            assert_eq!(status(request, peer), Some(expected), "{case}");
+            for cut in 0..request.len() - 2 {
+                assert_eq!(status(&request[..cut], peer), None, "{case}: {cut} bytes");
+            }
+        }
+        assert_eq!(status(&format!("GET /{}", "x".repeat(REQUEST_LEN_MAX - 5)), This), Some(431));
+    }
+}
