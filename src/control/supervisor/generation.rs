@@ -282,11 +282,11 @@ impl Generation {
         }
         counts.sort_by(|one, other| other.cmp(one));
         let named = counts.iter().take(NAMED_SITE_COUNT).filter(|(count, _)| *count > 0);
-        let named: Vec<_> = named.map(|(count, label)| format!("{label} has {count}")).collect();
+        let named: Vec<_> = named.map(|(count, label)| format!("{label} needs {count}")).collect();
         Some(UserError::new(
-            format_args!("cannot keep {sum} large files of all sites open"),
+            "cannot keep all sites open",
             format_args!(
-                "the limit on open files leaves room for {}; {}",
+                "they need {sum} open files, and the limit leaves room for {}: {}",
                 budget.current_max,
                 named.join(", ")
             ),
