@@ -62,6 +62,8 @@ pub(super) struct World {
     pub(super) callers: BTreeSet<CallerId>,
     caller_count: u64,
     pub(super) grace: Duration,
+    /// Processes are this many times as fast as in a usual world.
+    pub(super) speed: u64,
     pub(super) has_served: bool,
     /// An order to end the program was given, or the program was handed over.
     pub(super) may_exit: bool,
@@ -86,6 +88,7 @@ pub(super) struct WorldHistory {
     pub(super) too_large: u64,
     pub(super) overdue: u64,
     pub(super) stopped: u64,
+    pub(super) most_draining: u64,
 }
 
 /// A process.
@@ -152,6 +155,8 @@ impl World {
         let mut actions = Vec::new();
         let machine = Supervisor::new(config, &mut actions);
         let grace = Duration::from_secs(random.within(0..31));
+        // In a fast world, one reload follows the other while servers still drain.
+        let speed = if random.percent(20) { 50 } else { 1 };
         let mut world = World {
             now: Tick(0),
             random,
@@ -167,6 +172,7 @@ impl World {
             callers: BTreeSet::new(),
             caller_count: 0,
             grace,
+            speed,
             has_served: false,
             may_exit: false,
             listeners_open: true,
@@ -295,6 +301,7 @@ impl World {
             Action::Exit(result) => {
                 assert!(self.may_exit || !self.has_served, "exits without an order: {result:?}");
                 assert!(self.processes.is_empty(), "not reaped: {:?}", self.processes);
+                assert!(!self.has_served || !self.listeners_open, "the port is open to the end");
                 self.exit = Some(result);
             }
         }
@@ -365,7 +372,7 @@ impl World {
             is_killed: false,
         };
         self.processes.insert(process, sim);
-        self.plan(Step::Process(process), 1..2_000);
+        self.plan(Step::Process(process), 1..2_000 / self.speed);
         SupervisorEvent::Started(process)
     }
 
@@ -541,7 +548,7 @@ impl World {
         }
         let version = self.version();
         self.say(process, SupervisorEvent::SiteBuilt { builder: process, site, version, is_earlier: false });
-        self.plan(Step::Process(process), 1..if first.is_some() { 500 } else { 20_000 });
+        self.plan(Step::Process(process), 1..if first.is_some() { 500 / self.speed } else { 20_000 });
     }
 
     fn version(&mut self) -> Result<SiteVersion, usize> {
@@ -586,7 +593,9 @@ impl World {
             // It waits for its sites.
             (false, false) => {}
         }
-        self.plan(Step::Process(process), 10..5_000);
+        let serves = self.processes.get(&process).is_some_and(|sim| sim.serves);
+        let speed = if serves { 1 } else { self.speed };
+        self.plan(Step::Process(process), 10..5_000 / speed);
     }
 
     fn step_successor(&mut self, process: ProcessId) {
@@ -611,9 +620,10 @@ impl World {
     }
 
     /// Checks what holds after each event.
-    fn check(&self) {
+    fn check(&mut self) {
         assert!(self.callers.len() <= 4 * super::super::orders::CALLER_COUNT_MAX, "callers pile up");
         let ending = self.processes.values().filter(|sim| sim.is_ending && !sim.is_killed).count();
+        self.history.most_draining = self.history.most_draining.max(ending as u64);
         assert!(ending <= super::super::machine::DRAINING_COUNT_MAX + 1, "draining servers pile up");
         let starting = self.processes.values().filter(|sim| {
             !sim.is_killed && !sim.is_ending && matches!(sim.start, ProcessStart::Successor(..))
