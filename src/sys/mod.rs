@@ -20,7 +20,6 @@ mod fault;
 pub(crate) mod inherited;
 pub(crate) mod mapped;
 pub(crate) mod memory;
-#[cfg_attr(not(test), expect(dead_code, reason = "helpers are its first users"))]
 pub(crate) mod packet;
 pub(crate) mod poll;
 #[cfg(all(test, target_os = "linux"))]

@@ -26,6 +26,14 @@ use std::{
     sync::Arc,
 };
 
+/// The kinds of helpers that a configuration may need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HelperKind {
+    /// The stand-in of the tests.
+    #[cfg(test)]
+    StandIn,
+}
+
 /// Sessions of a helper, at most: each worker of two generations has one, and there are at most 1,024 workers.
 const SESSION_COUNT_MAX: usize = 2 * 1024;
 

@@ -102,6 +102,8 @@ pub enum Role {
     Server,
     /// Serves connections of a pool: `prefork` or `fork`.
     Worker,
+    /// Does for workers what their sandbox forbids.
+    Helper,
     /// Writes the access log of a pool, and answers its admin listener.
     Aux,
 }
@@ -112,6 +114,7 @@ impl fmt::Display for Role {
             Role::Builder => "builder",
             Role::Server => "server",
             Role::Worker => "worker",
+            Role::Helper => "helper",
             Role::Aux => "aux",
         })
     }

@@ -17,6 +17,7 @@ use crate::{
     base::{engine::Engine, error::UserError, log_config::LogOwner},
     control::{
         admin::Order,
+        helpers::HelperKind,
         process::{ProcessExit, ProcessId, message::FromServer},
     },
 };
@@ -336,6 +337,7 @@ impl World {
             logs: (0..self.random.within(0..3))
                 .map(|_| LogPlan { owners: vec![LogOwner::Server], rotates: self.random.percent(50) })
                 .collect(),
+            helpers: (0..self.random.within(0..2)).map(|_| HelperKind::StandIn).collect(),
         };
         self.generations.insert(id, plan.clone());
         SupervisorEvent::Prepared(id, Ok(plan))
@@ -349,6 +351,7 @@ impl World {
                 new == old
             }
             (ProcessStart::Successor(..), ProcessStart::Successor(..)) => true,
+            (ProcessStart::Helper(new, _), ProcessStart::Helper(old, _)) => new == old,
             _ => false,
         };
         let others = self.processes.values().filter(|other| !other.is_killed && !other.is_ending).find(same);
@@ -360,7 +363,7 @@ impl World {
             ProcessStart::Builder(id, _) | ProcessStart::Server { generation: id, .. } => {
                 self.generations[&id].sites.len()
             }
-            ProcessStart::Successor(..) => 0,
+            ProcessStart::Helper(..) | ProcessStart::Successor(..) => 0,
         };
         let sim = SimProcess {
             start,
@@ -507,6 +510,8 @@ impl World {
         match start {
             ProcessStart::Builder(id, start) => self.step_builder(process, id, start),
             ProcessStart::Server { .. } => self.step_server(process),
+            // A helper does nothing that the supervisor notices, but it may crash.
+            ProcessStart::Helper(..) => self.plan(Step::Process(process), 10..5_000),
             ProcessStart::Successor(..) => self.step_successor(process),
         }
     }
@@ -663,6 +668,10 @@ impl World {
         let Some(server) = server else {
             panic!("no server serves {generation:?}: {:?}", self.processes);
         };
+        let helper_count = self.generations[&generation].helpers.len();
+        let is_helper =
+            |sim: &&SimProcess| matches!(sim.start, ProcessStart::Helper(id, _) if id == generation);
+        assert_eq!(self.processes.values().filter(is_helper).count(), helper_count, "the helpers run");
         let served: Vec<_> = server.served.values().copied().collect();
         assert_eq!(served, self.machine.current_versions(), "the server has the latest versions");
     }
