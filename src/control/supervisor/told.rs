@@ -47,6 +47,15 @@ pub enum Notice<'a> {
         /// The time until the next process starts.
         restart_delay: Duration,
     },
+    /// A process cannot start: the system is short of processes, descriptors or memory.
+    StartFailed {
+        /// The role of the process.
+        role: Role,
+        /// The error of the system.
+        error: &'a str,
+        /// The time until the next attempt.
+        retry_delay: Duration,
+    },
 }
 
 /// The path of the site that a notice is about. `None`: there is only one.

@@ -88,6 +88,10 @@ pub(crate) fn notice(notice: Notice<'_>) {
             let (role, restart_delay_s) = (role.to_string(), restart_delay.as_secs_f64());
             warn!(role, restart_delay_s, "the {role} process {how}; starting another");
         }
+        Notice::StartFailed { role, error, retry_delay } => {
+            let (role, retry_delay_s) = (role.to_string(), retry_delay.as_secs_f64());
+            warn!(role, retry_delay_s, "cannot start a {role} process: {error}");
+        }
     }
 }
 

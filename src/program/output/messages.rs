@@ -81,6 +81,9 @@ pub(crate) fn notice(notice: Notice<'_>) {
         Notice::ProcessEnded { role, how, restart_delay } => {
             warn!("the {role} process {how}; starting another in {restart_delay:?}");
         }
+        Notice::StartFailed { role, error, retry_delay } => {
+            warn!("cannot start a {role} process: {error}; next attempt in {retry_delay:?}");
+        }
     }
 }
 
