@@ -29,6 +29,12 @@ pub(crate) struct SiteTransfer {
 }
 
 impl SiteTransfer {
+    /// Returns a record for a simulator, which sends no descriptors.
+    #[cfg(test)]
+    pub(crate) fn simulated(file_count: u64) -> SiteTransfer {
+        SiteTransfer { has_store: true, archive: None, file_count, content_len: 0 }
+    }
+
     /// Returns whether two sites are the same: their images have the same bytes, or both are the same archive file. Does not trust
     /// either record.
     pub(crate) fn is_same(&self, descriptors: &[OwnedFd], other: &SiteTransfer, others: &[OwnedFd]) -> bool {
