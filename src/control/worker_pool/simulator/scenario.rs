@@ -20,7 +20,7 @@ use std::{
 use tarpon_conn::Tick;
 
 /// Lives that the test runs.
-const SEED_COUNT: u64 = 5_000;
+const SEED_COUNT: u64 = 4_000;
 
 #[test]
 fn worker_pool_survives_faults() {
@@ -41,7 +41,7 @@ fn worker_pool_survives_faults() {
 }
 
 /// The situations that `SimPool` distinguishes.
-const SITUATION_COUNT: usize = 22;
+const SITUATION_COUNT: usize = 21;
 
 /// What the supervisor does.
 #[derive(Clone, Debug)]
